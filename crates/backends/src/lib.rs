@@ -1,0 +1,2 @@
+//! tacit-backends: see docs/architecture.md.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The `tacit` command.
+fn main() {}

@@ -1,0 +1,2 @@
+//! tacit-graph: see docs/architecture.md.
+#![forbid(unsafe_code)]

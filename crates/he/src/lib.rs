@@ -1,0 +1,2 @@
+//! tacit-he: see docs/architecture.md.
+#![forbid(unsafe_code)]

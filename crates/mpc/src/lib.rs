@@ -1,0 +1,2 @@
+//! tacit-mpc: see docs/architecture.md.
+#![forbid(unsafe_code)]

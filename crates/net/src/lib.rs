@@ -1,0 +1,2 @@
+//! tacit-net: see docs/architecture.md.
+#![forbid(unsafe_code)]

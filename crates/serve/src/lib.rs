@@ -1,0 +1,2 @@
+//! tacit-serve: see docs/architecture.md.
+#![forbid(unsafe_code)]
