@@ -1,2 +1,68 @@
-//! tacit-graph: see docs/architecture.md.
+//! The typed model graph that every back end interprets: fixed-point tensors, operations, ONNX import, calibration and the
+//! plaintext reference.
 #![forbid(unsafe_code)]
+
+pub mod fixed;
+pub mod model;
+pub mod op;
+pub mod walk;
+
+pub use fixed::FixedPoint;
+pub use model::{InputSpec, LayerWeights, ModelGraph, ModelSpec, Node, NodeId, OutputMode, Weights};
+pub use op::Op;
+pub use walk::{Interpreter, walk};
+
+/// Most nodes that a graph may have.
+pub const MAX_NODES: usize = 100_000;
+/// Most elements that one tensor may have.
+pub const MAX_ELEMENTS: usize = 1 << 28;
+
+/// What can be wrong with a model.
+#[derive(Debug, thiserror::Error)]
+pub enum GraphError {
+    /// Ring width or scale out of range.
+    #[error("a ring of {width} bits with {frac_bits} fraction bits is not supported")]
+    FixedPoint {
+        /// Stated ring width.
+        width: u32,
+        /// Stated fraction bits.
+        frac_bits: u32,
+    },
+    /// No nodes, or too many.
+    #[error("a graph of {count} nodes is not supported (1 to {MAX_NODES})")]
+    NodeCount {
+        /// Number of nodes found.
+        count: usize,
+    },
+    /// A node does not fit.
+    #[error("node {id} `{name}` ({op}): {what}")]
+    Node {
+        /// Index of the node.
+        id: NodeId,
+        /// Its name.
+        name: String,
+        /// Its operation.
+        op: &'static str,
+        /// What is wrong.
+        what: String,
+    },
+    /// The output is not a node.
+    #[error("the output is node {output}, but there are {count} nodes")]
+    Output {
+        /// Stated output.
+        output: NodeId,
+        /// Number of nodes.
+        count: usize,
+    },
+    /// The output mode and the last operation disagree.
+    #[error("output mode top-1 and a final ArgMax belong together")]
+    OutputMode,
+    /// Weights for other nodes than the linear ones.
+    #[error("{found} weight tensors for {needed} linear layers")]
+    WeightCount {
+        /// Weight tensors found.
+        found: usize,
+        /// Linear layers in the graph.
+        needed: usize,
+    },
+}
