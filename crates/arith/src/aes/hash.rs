@@ -1,0 +1,47 @@
+//! The fixed-key hash `H(x) = pi(sigma(x)) ^ sigma(x)` (MMO with a linear orthomorphism, eprint 2019/074 section 7),
+//! circular correlation robust in the ideal-permutation model, as the half-tree construction (eprint 2022/1431) needs.
+
+use super::{Aes128, Kernel};
+use crate::block::Block;
+
+/// The public AES key: leading hexadecimal digits of the fractional part of pi.
+const FIXED_KEY: Block = Block(0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344);
+
+/// Circular correlation robust hash on blocks.
+#[derive(Clone)]
+pub struct CcrHash(Aes128);
+
+impl Default for CcrHash {
+    fn default() -> Self {
+        CcrHash::new()
+    }
+}
+
+impl CcrHash {
+    /// With the fastest kernel of this CPU.
+    pub fn new() -> CcrHash {
+        CcrHash(Aes128::new(FIXED_KEY))
+    }
+
+    /// With a chosen kernel.
+    pub fn with_kernel(kernel: Kernel) -> CcrHash {
+        CcrHash(Aes128::with_kernel(kernel, FIXED_KEY))
+    }
+
+    /// The kernel in use.
+    pub fn kernel(&self) -> Kernel {
+        self.0.kernel()
+    }
+
+    /// `dst[i] = H(src[i] ^ mask)` for `i` below the shorter length.
+    pub fn hash(&self, src: &[Block], mask: Block, dst: &mut [Block]) {
+        self.0.hash(src, mask, dst);
+    }
+
+    /// One level of a correlated GGM tree in place: with `m = nodes.len() / 2` parents in `nodes[..m]`, writes
+    /// `nodes[j] = H(x_j)` (left child) and `nodes[m + j] = H(x_j) ^ x_j` (right child), and returns the sum of the
+    /// left children. An odd last element is left alone.
+    pub fn double(&self, nodes: &mut [Block]) -> Block {
+        self.0.double(nodes)
+    }
+}

@@ -1,0 +1,85 @@
+use super::*;
+use crate::block::Block;
+use proptest::prelude::*;
+
+fn hex(s: &str) -> Block {
+    Block::from_bytes(std::array::from_fn(|i| {
+        u8::from_str_radix(&s[2 * i..2 * i + 2], 16).unwrap()
+    }))
+}
+
+#[test]
+fn fips_197_known_answers() {
+    for kernel in Kernel::available() {
+        let aes = Aes128::with_kernel(kernel, hex("000102030405060708090a0b0c0d0e0f"));
+        let mut b = [hex("00112233445566778899aabbccddeeff"); 3];
+        aes.encrypt(&mut b);
+        assert_eq!(
+            b,
+            [hex("69c4e0d86a7b0430d8cdb78070b4c55a"); 3],
+            "{kernel:?}"
+        );
+        let aes = Aes128::with_kernel(kernel, hex("2b7e151628aed2a6abf7158809cf4f3c"));
+        let mut b = [hex("3243f6a8885a308d313198a2e0370734")];
+        aes.encrypt(&mut b);
+        assert_eq!(b[0], hex("3925841d02dc09fbdc118597196a0b32"), "{kernel:?}");
+    }
+}
+
+#[test]
+fn counter_mode_is_the_encrypted_counter() {
+    let aes = Aes128::new(Block(7));
+    let mut out = [Block::ZERO; 3];
+    aes.counter(5, u64::MAX, &mut out);
+    let mut want = [
+        Block(5 << 64 | u64::MAX as u128),
+        Block(5 << 64),
+        Block(5 << 64 | 1),
+    ];
+    aes.encrypt(&mut want);
+    assert_eq!(out, want);
+}
+
+fn blocks(max: usize) -> impl Strategy<Value = Vec<Block>> {
+    proptest::collection::vec(any::<u128>().prop_map(Block), 0..max)
+}
+
+proptest! {
+    #[test]
+    fn kernels_agree(key: u128, mask: u128, src in blocks(140)) {
+        let mut want_enc = src.clone();
+        Aes128::with_kernel(Kernel::available()[0], Block(key)).encrypt(&mut want_enc);
+        let reference = CcrHash::with_kernel(Kernel::available()[0]);
+        let mut want_hash = vec![Block::ZERO; src.len()];
+        reference.hash(&src, Block(mask), &mut want_hash);
+        let mut want_double = src.clone();
+        let want_sum = reference.double(&mut want_double);
+        for kernel in Kernel::available() {
+            let mut enc = src.clone();
+            Aes128::with_kernel(kernel, Block(key)).encrypt(&mut enc);
+            prop_assert_eq!(&enc, &want_enc);
+            let h = CcrHash::with_kernel(kernel);
+            let mut out = vec![Block::ZERO; src.len()];
+            h.hash(&src, Block(mask), &mut out);
+            prop_assert_eq!(&out, &want_hash);
+            let mut d = src.clone();
+            prop_assert_eq!(h.double(&mut d), want_sum);
+            prop_assert_eq!(&d, &want_double);
+        }
+    }
+
+    #[test]
+    fn hash_and_double_follow_their_definition(x: u128, y: u128, mask: u128) {
+        let h = CcrHash::new();
+        let aes = Aes128::new(Block(0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344));
+        let eval = |x: Block| { let s = x.sigma(); let mut b = [s]; aes.encrypt(&mut b); b[0] ^ s };
+        let mut out = [Block::ZERO];
+        h.hash(&[Block(x)], Block(mask), &mut out);
+        prop_assert_eq!(out[0], eval(Block(x ^ mask)));
+        let mut nodes = [Block(x), Block(y), Block::ZERO, Block::ZERO];
+        let sum = h.double(&mut nodes);
+        let (hx, hy) = (eval(Block(x)), eval(Block(y)));
+        prop_assert_eq!(nodes, [hx, hy, hx ^ Block(x), hy ^ Block(y)]);
+        prop_assert_eq!(sum, hx ^ hy);
+    }
+}

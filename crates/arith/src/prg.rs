@@ -1,0 +1,222 @@
+//! Pseudo-random generator: AES-128 in counter mode, seeded from the operating system or from a given seed.
+//!
+//! The output is one stream of bytes: how it is cut into calls does not matter. `fork` derives independent child
+//! generators from plaintext blocks that the stream never uses.
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use crate::aes::Aes128;
+use crate::block::Block;
+
+/// The operating system gave no randomness.
+#[derive(Debug, thiserror::Error)]
+#[error("the operating system's random source failed: {0}")]
+pub struct OsRandomness(#[from] getrandom::Error);
+
+/// A 128-bit secret seed. Wiped on drop; prints no content.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Seed(pub [u8; 16]);
+
+impl Seed {
+    /// A fresh seed from the operating system.
+    pub fn from_os() -> Result<Seed, OsRandomness> {
+        let mut seed = Seed([0; 16]);
+        getrandom::fill(&mut seed.0)?;
+        Ok(seed)
+    }
+}
+
+impl std::fmt::Debug for Seed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Seed(..)")
+    }
+}
+
+const BUFFER: usize = 32; // blocks
+const STREAM: u64 = 0;
+const FORK: u64 = 1;
+
+/// AES-CTR generator. Not `Clone`: a copied stream would repeat masks.
+pub struct Prg {
+    seed: Seed,
+    aes: Aes128,
+    counter: u64, // next block of the stream
+    buffer: [Block; BUFFER],
+    used: usize, // bytes of the buffer already given out
+}
+
+impl Prg {
+    /// Seeded by the operating system; its failure is an error, never a fallback.
+    pub fn from_os() -> Result<Prg, OsRandomness> {
+        Ok(Prg::from_seed(Seed::from_os()?))
+    }
+
+    /// The stream of `seed`.
+    pub fn from_seed(seed: Seed) -> Prg {
+        let aes = Aes128::new(Block::from_bytes(seed.0));
+        Prg {
+            seed,
+            aes,
+            counter: 0,
+            buffer: [Block::ZERO; BUFFER],
+            used: BUFFER * 16,
+        }
+    }
+
+    /// The seed this generator was built from.
+    pub fn seed(&self) -> &Seed {
+        &self.seed
+    }
+
+    /// The child generator number `domain`: depends on the seed and `domain` only, not on how much was drawn.
+    pub fn fork(&self, domain: u64) -> Prg {
+        let mut child = [Block::ZERO];
+        self.aes.counter(FORK, domain, &mut child);
+        let prg = Prg::from_seed(Seed(child[0].to_bytes()));
+        child[0].zeroize();
+        prg
+    }
+
+    /// The next 16 bytes as a seed.
+    pub fn next_seed(&mut self) -> Seed {
+        let mut seed = Seed([0; 16]);
+        self.fill_bytes(&mut seed.0);
+        seed
+    }
+
+    /// The next 16 bytes as a block.
+    pub fn next_block(&mut self) -> Block {
+        let mut bytes = [0; 16];
+        self.fill_bytes(&mut bytes);
+        Block::from_bytes(bytes)
+    }
+
+    /// The next 8 bytes, little-endian.
+    pub fn next_u64(&mut self) -> u64 {
+        let mut bytes = [0; 8];
+        self.fill_bytes(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Fills with the next `out.len()` bytes of the stream.
+    pub fn fill_bytes(&mut self, out: &mut [u8]) {
+        let mut done = 0;
+        while done < out.len() {
+            if self.used == BUFFER * 16 {
+                self.refill();
+            }
+            let block = self.buffer[self.used / 16].to_bytes();
+            let n = (16 - self.used % 16).min(out.len() - done);
+            out[done..done + n].copy_from_slice(&block[self.used % 16..][..n]);
+            self.used += n;
+            done += n;
+        }
+    }
+
+    /// Fills with the next `8 * out.len()` bytes of the stream, each word little-endian.
+    pub fn fill_u64(&mut self, out: &mut [u64]) {
+        let mut out = out;
+        while !out.is_empty() {
+            if self.used == BUFFER * 16 {
+                self.refill();
+            }
+            if self.used % 16 != 0 || out.len() == 1 {
+                out[0] = self.next_u64();
+                out = &mut out[1..];
+                continue;
+            }
+            let (pairs, _) = out.as_chunks_mut::<2>();
+            let n = pairs.len().min(BUFFER - self.used / 16);
+            for (p, b) in pairs[..n].iter_mut().zip(&self.buffer[self.used / 16..]) {
+                *p = [b.0 as u64, (b.0 >> 64) as u64];
+            }
+            self.used += 16 * n;
+            out = &mut out[2 * n..];
+        }
+    }
+
+    /// Fills with the next `16 * out.len()` bytes of the stream.
+    pub fn fill_blocks(&mut self, out: &mut [Block]) {
+        if self.used == BUFFER * 16 {
+            self.aes.counter(STREAM, self.counter, out);
+            self.counter = self.counter.wrapping_add(out.len() as u64);
+        } else {
+            out.iter_mut().for_each(|b| *b = self.next_block());
+        }
+    }
+
+    fn refill(&mut self) {
+        self.aes.counter(STREAM, self.counter, &mut self.buffer);
+        self.counter = self.counter.wrapping_add(BUFFER as u64);
+        self.used = 0;
+    }
+}
+
+impl Drop for Prg {
+    fn drop(&mut self) {
+        self.buffer.zeroize();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn prg(seed: u8) -> Prg {
+        Prg::from_seed(Seed([seed; 16]))
+    }
+
+    #[test]
+    fn stream_is_aes_of_the_counter() {
+        let mut out = [Block::ZERO; 40];
+        prg(3).fill_blocks(&mut out);
+        let mut want: Vec<Block> = (0..40).map(Block).collect();
+        Aes128::new(Block::from_bytes([3; 16])).encrypt(&mut want);
+        assert_eq!(out.to_vec(), want);
+    }
+
+    #[test]
+    fn forks_depend_on_seed_and_domain_only() {
+        let mut a = prg(1);
+        let first = a.fork(9).next_u64();
+        a.next_u64();
+        assert_eq!(a.fork(9).next_u64(), first);
+        assert_ne!(a.fork(8).next_u64(), first);
+        assert_ne!(prg(2).fork(9).next_u64(), first);
+        assert_ne!(prg(1).next_u64(), first);
+        assert_eq!(a.seed().0, [1; 16]);
+    }
+
+    #[test]
+    fn os_seeds_differ_and_print_nothing() {
+        let (a, b) = (Seed::from_os().unwrap(), Seed::from_os().unwrap());
+        assert_ne!(a.0, b.0);
+        assert_eq!(format!("{a:?}"), "Seed(..)");
+        assert_ne!(
+            Prg::from_os().unwrap().next_u64(),
+            Prg::from_os().unwrap().next_u64()
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn cutting_does_not_matter(cuts in proptest::collection::vec((0u8..4, 0usize..90), 1..12)) {
+            let mut whole = vec![0u8; 12 * 90 * 16];
+            prg(5).fill_bytes(&mut whole);
+            let mut p = prg(5);
+            let mut at = 0;
+            for (kind, n) in cuts {
+                let mut got = Vec::new();
+                match kind {
+                    0 => { got.resize(n, 0); p.fill_bytes(&mut got); }
+                    1 => { let mut w = vec![0u64; n]; p.fill_u64(&mut w); got = w.iter().flat_map(|w| w.to_le_bytes()).collect(); }
+                    2 => { let mut b = vec![Block::ZERO; n]; p.fill_blocks(&mut b); got = crate::block::to_bytes(&b); }
+                    _ => got.extend(p.next_u64().to_le_bytes()),
+                }
+                prop_assert_eq!(&got[..], &whole[at..at + got.len()]);
+                at += got.len();
+            }
+        }
+    }
+}
