@@ -2,9 +2,13 @@
 //! plaintext reference.
 #![forbid(unsafe_code)]
 
+pub mod file;
 pub mod fixed;
+mod kernel;
 pub mod model;
 pub mod op;
+pub mod reference;
+pub mod rng;
 pub mod walk;
 
 pub use fixed::FixedPoint;
@@ -64,5 +68,27 @@ pub enum GraphError {
         found: usize,
         /// Linear layers in the graph.
         needed: usize,
+    },
+    /// The input of an inference does not fit the model.
+    #[error("input: {what}")]
+    Input {
+        /// What is wrong.
+        what: String,
+    },
+    /// A model file, or the public section of one, is damaged or not one.
+    #[error("model file, {section} section: {what}")]
+    File {
+        /// Part of the file.
+        section: &'static str,
+        /// What is wrong.
+        what: String,
+    },
+    /// A model file of another version.
+    #[error("model file of version {found}, this program reads version {supported}: import the ONNX file again")]
+    Version {
+        /// Version in the file.
+        found: u32,
+        /// Version understood.
+        supported: u32,
     },
 }

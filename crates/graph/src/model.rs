@@ -174,7 +174,8 @@ impl ModelGraph {
             let (rows, row_len, facts) = match &node.op {
                 Op::Conv2d(c) => {
                     let channels = self.spec.nodes[node.inputs[0]].shape[0] / c.groups;
-                    (c.out_channels, channels * c.kernel[0] * c.kernel[1], c.weights)
+                    let window = channels.checked_mul(c.kernel[0]).and_then(|n| n.checked_mul(c.kernel[1]));
+                    (c.out_channels, window.unwrap_or(usize::MAX), c.weights)
                 }
                 Op::Linear(l) => (l.out_features, self.spec.nodes[node.inputs[0]].elements(), l.weights),
                 _ => continue,
@@ -216,6 +217,7 @@ fn check_node(nodes: &[Node], id: NodeId, node: &Node) -> Result<(), String> {
         return Err("reads a node that comes later: the graph is not sorted or has a cycle".into());
     }
     node.fixed.check().map_err(|e| e.to_string())?;
+    check_parameters(&node.op)?;
     let shapes: Vec<&[usize]> = node.inputs.iter().map(|&i| nodes[i].shape.as_slice()).collect();
     let shape = infer_shape(&node.op, &shapes, &node.shape)?;
     if shape != node.shape {
@@ -228,6 +230,30 @@ fn check_node(nodes: &[Node], id: NodeId, node: &Node) -> Result<(), String> {
         }
     }
     check_fixed(nodes, node)
+}
+
+/// Bounds that keep all later arithmetic on shapes and scales free of overflow.
+fn check_parameters(op: &Op) -> Result<(), String> {
+    let facts = match op {
+        Op::Conv2d(c) => {
+            if c.kernel.iter().chain(&c.stride).chain(&c.dilation).chain(&c.pads).any(|&v| v > MAX_ELEMENTS) {
+                return Err("kernel, stride, dilation or padding is too large".into());
+            }
+            c.weights
+        }
+        Op::Linear(l) => l.weights,
+        Op::Truncate { bits } | Op::ShiftLeft { bits } if *bits >= 48 => {
+            return Err(format!("a shift by {bits} bits is not supported"));
+        }
+        Op::MulConst { frac_bits, .. } if *frac_bits >= 48 => {
+            return Err(format!("a factor with {frac_bits} fraction bits is not supported"));
+        }
+        _ => return Ok(()),
+    };
+    if facts.frac_bits >= 48 || facts.magnitude_bits > 31 || facts.norm_bits > 60 {
+        return Err(format!("weight facts are out of range: {facts:?}"));
+    }
+    Ok(())
 }
 
 fn check_fixed(nodes: &[Node], node: &Node) -> Result<(), String> {

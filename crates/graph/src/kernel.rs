@@ -1,0 +1,261 @@
+//! Loops shared by the fixed-point reference (`i64`, wrapping) and the float interpreter (`f32`): convolution, fully connected
+//! layers, pooling windows, strided copies. Shapes are those of a checked graph: `[C, H, W]` row major, or `[F]`.
+
+use rayon::prelude::*;
+
+use crate::op::{Conv2d, Slice, Window};
+
+/// Arithmetic of one interpreter.
+pub(crate) trait Scalar: Copy + Default + PartialOrd + Send + Sync {
+    /// Type of the weights.
+    type Weight: Copy + Default + PartialEq + Send + Sync;
+    /// `acc + x * w`.
+    fn mac(acc: Self, x: Self, w: Self::Weight) -> Self;
+    /// `a + b`.
+    fn plus(a: Self, b: Self) -> Self;
+}
+
+impl Scalar for i64 {
+    type Weight = i32;
+    #[inline(always)]
+    fn mac(acc: i64, x: i64, w: i32) -> i64 {
+        acc.wrapping_add(x.wrapping_mul(i64::from(w)))
+    }
+    #[inline(always)]
+    fn plus(a: i64, b: i64) -> i64 {
+        a.wrapping_add(b)
+    }
+}
+
+impl Scalar for f32 {
+    type Weight = f32;
+    #[inline(always)]
+    fn mac(acc: f32, x: f32, w: f32) -> f32 {
+        acc + x * w
+    }
+    #[inline(always)]
+    fn plus(a: f32, b: f32) -> f32 {
+        a + b
+    }
+}
+
+/// Output positions `lo..hi` for which `position * stride + offset - pad` lies in `0..len`.
+fn valid_span(out_len: usize, len: usize, stride: usize, offset: usize, pad: usize) -> (usize, usize) {
+    let lo = pad.saturating_sub(offset).div_ceil(stride);
+    let hi = if len + pad > offset { (len + pad - offset).div_ceil(stride) } else { 0 };
+    (lo.min(out_len), hi.min(out_len))
+}
+
+/// Geometry of one convolution.
+struct ConvPlan<'a> {
+    conv: &'a Conv2d,
+    height: usize,
+    width: usize,
+    out_height: usize,
+    out_width: usize,
+    /// Input channels of one group.
+    group_channels: usize,
+}
+
+/// `conv` on `input` of shape `in_shape`; `bias` is the value each output plane starts from.
+pub(crate) fn conv2d<S: Scalar>(
+    conv: &Conv2d,
+    input: &[S],
+    in_shape: &[usize],
+    out_shape: &[usize],
+    weights: &[S::Weight],
+    bias: &[S],
+) -> Vec<S> {
+    let plan = ConvPlan {
+        conv,
+        height: in_shape[1],
+        width: in_shape[2],
+        out_height: out_shape[1],
+        out_width: out_shape[2],
+        group_channels: in_shape[0] / conv.groups,
+    };
+    let plane = plan.out_height * plan.out_width;
+    let mut out = vec![S::default(); conv.out_channels * plane];
+    out.par_chunks_mut(plane).enumerate().for_each(|(o, acc)| {
+        acc.fill(bias.get(o).copied().unwrap_or_default());
+        output_plane(&plan, o, input, weights, acc);
+    });
+    out
+}
+
+fn output_plane<S: Scalar>(plan: &ConvPlan, o: usize, input: &[S], weights: &[S::Weight], acc: &mut [S]) {
+    let c = plan.conv;
+    let [kh, kw] = c.kernel;
+    let in_plane = plan.height * plan.width;
+    let group = o / (c.out_channels / c.groups);
+    let pointwise = c.kernel == [1, 1] && c.stride == [1, 1] && c.pads == [0; 4];
+    for i in 0..plan.group_channels {
+        let source = &input[(group * plan.group_channels + i) * in_plane..][..in_plane];
+        let taps = &weights[(o * plan.group_channels + i) * kh * kw..][..kh * kw];
+        if pointwise {
+            axpy(acc, source, taps[0]);
+            continue;
+        }
+        for ky in 0..kh {
+            let (top, bottom) = valid_span(plan.out_height, plan.height, c.stride[0], ky * c.dilation[0], c.pads[0]);
+            for kx in 0..kw {
+                let w = taps[ky * kw + kx];
+                if w == S::Weight::default() {
+                    continue;
+                }
+                let (left, right) = valid_span(plan.out_width, plan.width, c.stride[1], kx * c.dilation[1], c.pads[1]);
+                if left >= right {
+                    continue;
+                }
+                for oy in top..bottom {
+                    let y = oy * c.stride[0] + ky * c.dilation[0] - c.pads[0];
+                    let x = left * c.stride[1] + kx * c.dilation[1] - c.pads[1];
+                    let to = &mut acc[oy * plan.out_width + left..oy * plan.out_width + right];
+                    let from = &source[y * plan.width + x..(y + 1) * plan.width];
+                    if c.stride[1] == 1 {
+                        axpy(to, from, w);
+                    } else {
+                        for (a, &v) in to.iter_mut().zip(from.iter().step_by(c.stride[1])) {
+                            *a = S::mac(*a, v, w);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn axpy<S: Scalar>(acc: &mut [S], from: &[S], w: S::Weight) {
+    for (a, &v) in acc.iter_mut().zip(from) {
+        *a = S::mac(*a, v, w);
+    }
+}
+
+/// `weights * input + bias`, weights `[out, in]`.
+pub(crate) fn dense<S: Scalar>(input: &[S], weights: &[S::Weight], bias: &[S]) -> Vec<S> {
+    let row = input.len().max(1);
+    weights
+        .par_chunks(row)
+        .zip(bias.par_iter())
+        .map(|(w, &b)| {
+            // Four chains, so that one addition's latency does not set the pace.
+            let mut acc = [S::default(); 4];
+            let whole = row / 4 * 4;
+            for (x, w) in input[..whole].chunks_exact(4).zip(w[..whole].chunks_exact(4)) {
+                for k in 0..4 {
+                    acc[k] = S::mac(acc[k], x[k], w[k]);
+                }
+            }
+            for (&x, &w) in input[whole..].iter().zip(&w[whole..]) {
+                acc[0] = S::mac(acc[0], x, w);
+            }
+            S::plus(S::plus(S::plus(acc[0], acc[1]), S::plus(acc[2], acc[3])), b)
+        })
+        .collect()
+}
+
+/// Folds each window's real (not padded) elements with `fold`. Every window holds at least one.
+pub(crate) fn pool<S: Scalar>(
+    window: &Window,
+    input: &[S],
+    in_shape: &[usize],
+    out_shape: &[usize],
+    fold: impl Fn(S, S) -> S + Sync,
+) -> Vec<S> {
+    let (h, w) = (in_shape[1], in_shape[2]);
+    let (oh, ow) = (out_shape[1], out_shape[2]);
+    let mut out = vec![S::default(); out_shape[0] * oh * ow];
+    let span = |o: usize, axis: usize, len: usize| {
+        let start = o * window.stride[axis];
+        let lo = start.saturating_sub(window.pads[axis]);
+        let hi = (start + window.kernel[axis]).saturating_sub(window.pads[axis]).min(len);
+        lo.min(hi)..hi
+    };
+    out.par_chunks_mut(oh * ow).zip(input.par_chunks(h * w)).for_each(|(plane, source)| {
+        for oy in 0..oh {
+            for ox in 0..ow {
+                let mut best: Option<S> = None;
+                for y in span(oy, 0, h) {
+                    for &v in &source[y * w..][span(ox, 1, w)] {
+                        best = Some(best.map_or(v, |b| fold(b, v)));
+                    }
+                }
+                plane[oy * ow + ox] = best.unwrap_or_default();
+            }
+        }
+    });
+    out
+}
+
+/// The larger of two values.
+pub(crate) fn larger<S: PartialOrd>(a: S, b: S) -> S {
+    if b > a { b } else { a }
+}
+
+/// Strided slice of a row-major tensor.
+pub(crate) fn slice<S: Copy>(s: &Slice, input: &[S], in_shape: &[usize]) -> Vec<S> {
+    let mut out = Vec::with_capacity(s.len.iter().product());
+    let mut at = vec![0usize; s.len.len()];
+    let strides = row_major(in_shape);
+    loop {
+        let from: usize = (0..at.len()).map(|i| (s.start[i] + at[i] * s.step[i]) * strides[i]).sum();
+        out.push(input[from]);
+        if !advance(&mut at, &s.len) {
+            return out;
+        }
+    }
+}
+
+/// Zero padding of a row-major tensor.
+pub(crate) fn pad<S: Copy + Default>(before: &[usize], input: &[S], in_shape: &[usize], out_shape: &[usize]) -> Vec<S> {
+    let mut out = vec![S::default(); out_shape.iter().product()];
+    let strides = row_major(out_shape);
+    let mut at = vec![0usize; in_shape.len()];
+    for &v in input {
+        let to: usize = (0..at.len()).map(|i| (at[i] + before[i]) * strides[i]).sum();
+        out[to] = v;
+        advance(&mut at, in_shape);
+    }
+    out
+}
+
+/// Multiplies by one factor, or by one per spatial position.
+pub(crate) fn scale_positions<S: Scalar, F: Copy + Sync>(
+    input: &[S],
+    factors: &[F],
+    mul: impl Fn(S, F) -> S,
+) -> Vec<S> {
+    input.iter().enumerate().map(|(i, &x)| mul(x, factors[i % factors.len()])).collect()
+}
+
+/// Index of the largest element; the lowest index wins ties.
+pub(crate) fn arg_max<S: PartialOrd + Copy>(values: &[S]) -> usize {
+    let mut best = 0;
+    for (i, v) in values.iter().enumerate() {
+        if *v > values[best] {
+            best = i;
+        }
+    }
+    best
+}
+
+fn row_major(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for i in (1..shape.len()).rev() {
+        strides[i - 1] = strides[i] * shape[i];
+    }
+    strides
+}
+
+/// Next index in row-major order; false after the last.
+fn advance(at: &mut [usize], shape: &[usize]) -> bool {
+    for i in (0..at.len()).rev() {
+        at[i] += 1;
+        if at[i] < shape[i] {
+            return true;
+        }
+        at[i] = 0;
+    }
+    false
+}

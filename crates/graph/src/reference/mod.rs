@@ -1,0 +1,236 @@
+//! The fixed-point reference: the integers that every back end must compute (exactly, or within its declared bound).
+//!
+//! Wires are signed integers in `[-2^(width-1), 2^(width-1))`, row major. Arithmetic wraps in the node's ring, comparisons are
+//! those of signed integers, `Truncate` is the floor. `Truncation::Shares` replaces the floor by what the two-party protocol
+//! does (both parties shift their shares), so that its one-ulp error can be simulated.
+
+#[cfg(test)]
+mod tests;
+
+use crate::GraphError;
+use crate::fixed::{ring_mask, to_ring, to_signed};
+use crate::kernel;
+use crate::model::{LayerWeights, ModelGraph, Node, NodeId, Weights};
+use crate::op::Op;
+use crate::rng::SplitMix;
+use crate::walk::{Interpreter, walk};
+
+/// What a truncation computes.
+#[derive(Debug, Clone)]
+pub enum Truncation {
+    /// `floor(x / 2^bits)`.
+    Floor,
+    /// `floor(c / 2^bits) + floor(s / 2^bits)` for random shares `c + s = x`: the floor or one less.
+    Shares(SplitMix),
+}
+
+/// Sees each node's tensor.
+pub type Tap<'a> = dyn FnMut(NodeId, &Node, &[i64]) + 'a;
+
+/// The reference as an interpreter of the graph.
+pub struct Reference<'a> {
+    graph: &'a ModelGraph,
+    weights: &'a Weights,
+    input: &'a [i64],
+    truncation: Truncation,
+    /// Reduce into the ring after each node; the range check does not, to see by how much a value would leave it.
+    wrap: bool,
+    tap: Option<&'a mut Tap<'a>>,
+}
+
+/// A node whose values leave the safe range of its ring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutOfRange {
+    /// The node.
+    pub node: NodeId,
+    /// Its name.
+    pub name: String,
+    /// Largest magnitude seen.
+    pub max_abs: u64,
+    /// Smallest magnitude that is not allowed: `2^(width-2)`.
+    pub limit: u64,
+}
+
+/// Runs the model on one input: integers of the `Input` node's shape and scale. Returns the integers of the output node.
+///
+/// # Errors
+/// The input's length is wrong, or a layer has no weights (see `ModelGraph::check_weights`).
+pub fn run(graph: &ModelGraph, weights: &Weights, input: &[i64]) -> Result<Vec<i64>, GraphError> {
+    walk(graph, &mut Reference::new(graph, weights, input)?)
+}
+
+/// As [`run`], showing each node's tensor to `tap` in topological order.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_tapped<'a>(
+    graph: &'a ModelGraph,
+    weights: &'a Weights,
+    input: &'a [i64],
+    tap: &'a mut Tap<'a>,
+) -> Result<Vec<i64>, GraphError> {
+    let mut reference = Reference::new(graph, weights, input)?;
+    reference.tap = Some(tap);
+    walk(graph, &mut reference)
+}
+
+/// As [`run`], with the two-party truncation simulated on seeded shares.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with_share_errors(
+    graph: &ModelGraph,
+    weights: &Weights,
+    input: &[i64],
+    seed: u64,
+) -> Result<Vec<i64>, GraphError> {
+    let mut reference = Reference::new(graph, weights, input)?;
+    reference.truncation = Truncation::Shares(SplitMix::new(seed));
+    walk(graph, &mut reference)
+}
+
+/// Computes without wrapping and names every node with a value outside `|x| < 2^(width-2)`.
+///
+/// # Errors
+/// As [`run`].
+pub fn range_check(graph: &ModelGraph, weights: &Weights, input: &[i64]) -> Result<Vec<OutOfRange>, GraphError> {
+    let mut found = Vec::new();
+    let mut tap = |id: NodeId, node: &Node, values: &[i64]| {
+        let max_abs = values.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0);
+        let limit = 1u64 << (node.fixed.width - 2);
+        // A class index is not a share of a scaled value: it needs no headroom.
+        if max_abs >= limit && !matches!(node.op, Op::ArgMax) {
+            found.push(OutOfRange { node: id, name: node.name.clone(), max_abs, limit });
+        }
+    };
+    let mut reference = Reference::new(graph, weights, input)?;
+    reference.wrap = false;
+    reference.tap = Some(&mut tap);
+    walk(graph, &mut reference)?;
+    Ok(found)
+}
+
+/// Turns real inputs (after normalisation) into the integers of the `Input` node.
+///
+/// # Errors
+/// Wrong length, a value that is not finite, or one outside the range that the model accepts.
+pub fn quantize_input(graph: &ModelGraph, input: &[f32]) -> Result<Vec<i64>, GraphError> {
+    let node = graph.input();
+    let [low, high] = graph.spec().input.range;
+    if input.len() != node.elements() {
+        return Err(GraphError::Input {
+            what: format!("{} values for an input of shape {:?}", input.len(), node.shape),
+        });
+    }
+    // Rounding in the client's own normalisation must not push the extreme pixel over the edge.
+    let slack = (high - low).abs() * 1e-4;
+    input
+        .iter()
+        .enumerate()
+        .map(|(i, &x)| {
+            if x.is_finite() && x >= low - slack && x <= high + slack {
+                Ok(node.fixed.quantize(f64::from(x)))
+            } else {
+                Err(GraphError::Input { what: format!("value {i} is {x}, the model accepts {low} to {high}") })
+            }
+        })
+        .collect()
+}
+
+/// Real outputs from the integers of the output node: scale and public multiplier applied. A class index stays as it is.
+pub fn dequantize_output(graph: &ModelGraph, output: &[i64]) -> Vec<f64> {
+    let fixed = graph.output().fixed;
+    let is_class = matches!(graph.output().op, Op::ArgMax);
+    let factor = if is_class { 1.0 } else { graph.spec().output_multiplier };
+    output.iter().map(|&v| fixed.dequantize(v) * factor).collect()
+}
+
+impl<'a> Reference<'a> {
+    /// A reference for one input.
+    ///
+    /// # Errors
+    /// The input's length is wrong.
+    pub fn new(graph: &'a ModelGraph, weights: &'a Weights, input: &'a [i64]) -> Result<Self, GraphError> {
+        if input.len() != graph.input().elements() {
+            return Err(GraphError::Input {
+                what: format!("{} values for an input of shape {:?}", input.len(), graph.input().shape),
+            });
+        }
+        Ok(Self { graph, weights, input, truncation: Truncation::Floor, wrap: true, tap: None })
+    }
+
+    fn layer(&self, id: NodeId, node: &Node) -> Result<&'a LayerWeights, GraphError> {
+        self.weights.get(id).ok_or_else(|| GraphError::Node {
+            id,
+            name: node.name.clone(),
+            op: node.op.name(),
+            what: "has no weights".into(),
+        })
+    }
+
+    fn truncate(&mut self, input: &[i64], width: u32, bits: u32) -> Vec<i64> {
+        match &mut self.truncation {
+            Truncation::Floor => input.iter().map(|&x| x >> bits).collect(),
+            Truncation::Shares(rng) => input
+                .iter()
+                .map(|&x| {
+                    let client = rng.next_u64() & ring_mask(width);
+                    let server = to_ring(x.wrapping_sub(client as i64), width);
+                    ((client >> bits) + (server >> bits)) as i64
+                })
+                .collect(),
+        }
+    }
+
+    fn compute(&mut self, id: NodeId, node: &Node, inputs: &[&[i64]]) -> Result<Vec<i64>, GraphError> {
+        let before = |k: usize| &self.graph.nodes()[node.inputs[k]];
+        let first = inputs.first().copied().unwrap_or(&[]);
+        Ok(match &node.op {
+            Op::Input => self.input.to_vec(),
+            Op::Conv2d(c) => {
+                let l = self.layer(id, node)?;
+                kernel::conv2d(c, first, &before(0).shape, &node.shape, &l.weights, &l.bias)
+            }
+            Op::Linear(_) => {
+                let l = self.layer(id, node)?;
+                kernel::dense(first, &l.weights, &l.bias)
+            }
+            Op::Relu => first.iter().map(|&x| x.max(0)).collect(),
+            Op::MaxPool(w) => kernel::pool(w, first, &before(0).shape, &node.shape, kernel::larger),
+            Op::SumPool(w) => kernel::pool(w, first, &before(0).shape, &node.shape, i64::wrapping_add),
+            Op::Add => first.iter().zip(inputs[1]).map(|(a, b)| a.wrapping_add(*b)).collect(),
+            Op::Sub => first.iter().zip(inputs[1]).map(|(a, b)| a.wrapping_sub(*b)).collect(),
+            Op::AddConst { value } => first.iter().map(|x| x.wrapping_add(*value)).collect(),
+            Op::MulConst { factors, .. } => kernel::scale_positions(first, factors, i64::wrapping_mul),
+            Op::Truncate { bits } => {
+                let width = before(0).fixed.width;
+                self.truncate(first, width, *bits)
+            }
+            Op::ShiftLeft { bits } => first.iter().map(|x| x.wrapping_shl(*bits)).collect(),
+            Op::Widen | Op::Reshape => first.to_vec(),
+            Op::Concat => inputs.concat(),
+            Op::Slice(s) => kernel::slice(s, first, &before(0).shape),
+            Op::Pad { before: front, .. } => kernel::pad(front, first, &before(0).shape, &node.shape),
+            Op::ArgMax => vec![kernel::arg_max(first) as i64],
+        })
+    }
+}
+
+impl Interpreter for Reference<'_> {
+    type Wire = Vec<i64>;
+    type Error = GraphError;
+
+    fn node(&mut self, id: NodeId, node: &Node, inputs: &[&Vec<i64>]) -> Result<Vec<i64>, GraphError> {
+        let inputs: Vec<&[i64]> = inputs.iter().map(|w| w.as_slice()).collect();
+        let mut values = self.compute(id, node, &inputs)?;
+        // A class index is public and lives in no ring.
+        if self.wrap && !matches!(node.op, Op::ArgMax) {
+            let width = node.fixed.width;
+            values.iter_mut().for_each(|v| *v = to_signed(*v as u64, width));
+        }
+        if let Some(tap) = &mut self.tap {
+            tap(id, node, &values);
+        }
+        Ok(values)
+    }
+}
