@@ -6,3 +6,8 @@ pub mod bits;
 pub mod block;
 pub mod prg;
 // Owner: lattice work (modulus, ntt, poly, sample, ring).
+mod lattice_error;
+pub mod modulus;
+pub mod ntt;
+
+pub use lattice_error::LatticeError;

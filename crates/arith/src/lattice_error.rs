@@ -1,0 +1,34 @@
+//! Errors of the lattice arithmetic.
+
+use crate::ntt::Kernel;
+
+/// What can be wrong with a modulus, a transform or a polynomial.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LatticeError {
+    /// Not an odd prime below 2^50.
+    #[error("{value} is not an odd prime below 2^50")]
+    Modulus {
+        /// The value given.
+        value: u64,
+    },
+    /// The modulus has no root of unity of the order the transform needs.
+    #[error("modulus {value} has no primitive root of unity of order {order}")]
+    NoRoot {
+        /// The modulus.
+        value: u64,
+        /// The order needed: twice the degree.
+        order: u64,
+    },
+    /// Degree not a power of two in range.
+    #[error("degree {degree} is not a power of two from 64 to 131072")]
+    Degree {
+        /// The degree given.
+        degree: usize,
+    },
+    /// This processor lacks the instructions of the kernel asked for.
+    #[error("this processor cannot run the {kernel:?} kernel")]
+    Kernel {
+        /// The kernel asked for.
+        kernel: Kernel,
+    },
+}

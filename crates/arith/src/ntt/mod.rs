@@ -1,0 +1,216 @@
+//! Negacyclic number-theoretic transform over `Z_p[X]/(X^N + 1)`, and the pointwise kernels that go with it.
+//!
+//! The NTT domain's order is fixed (bit-reversed, then an 8x8 transposition inside each block of 64 coefficients, which
+//! saves the SIMD kernels a shuffle), so that values sampled in the NTT domain from a seed mean the same on every
+//! machine. Kernels are chosen at run time; the portable one is the twin that every other is tested against, bit for bit.
+
+mod ifma;
+mod portable;
+
+use crate::LatticeError;
+use crate::modulus::{Modulus, Shoup};
+
+/// Products that [`Ntt::mac`] may add up before [`Ntt::reduce_acc`]: low halves are below 2^52 and the sum must fit 64 bits.
+pub const MAX_ACCUMULATED: usize = 4095;
+
+/// The instruction set a transform runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kernel {
+    /// Plain Rust, any processor.
+    Portable,
+    /// AVX-512 with 52-bit integer multiply-add.
+    Ifma,
+}
+
+impl Kernel {
+    /// The fastest kernel this processor has.
+    #[must_use]
+    pub fn detect() -> Self {
+        if Self::Ifma.available() { Self::Ifma } else { Self::Portable }
+    }
+
+    /// Whether this processor can run the kernel.
+    #[must_use]
+    pub fn available(self) -> bool {
+        match self {
+            Self::Portable => true,
+            Self::Ifma => ifma::available(),
+        }
+    }
+}
+
+/// Twiddle factors for one direction.
+#[derive(Clone)]
+struct Twiddles {
+    /// `value[m + i]`: factor of group `i` in the stage with `m` groups (`m` a power of two below N).
+    value: Vec<u64>,
+    /// Shoup quotients (52 bits) of `value`.
+    quotient: Vec<u64>,
+    /// The factors of the three stages inside each 64-coefficient block, in the order the SIMD kernels read them:
+    /// per block 14 vectors of 8 (value, quotient alternating): stage of width 4, two of width 2, four of width 1.
+    block: Vec<u64>,
+}
+
+impl Twiddles {
+    fn new(n: usize, modulus: &Modulus, root: u64) -> Self {
+        let log_n = n.trailing_zeros();
+        let mut value = vec![0; n];
+        let mut power = 1;
+        for k in 0..n {
+            value[k.reverse_bits() >> (usize::BITS - log_n)] = power;
+            power = modulus.mul(power, root);
+        }
+        let quotient: Vec<u64> = value.iter().map(|&w| modulus.shoup(w).quotient).collect();
+        let mut block = Vec::with_capacity(n / 64 * 112);
+        for b in 0..n / 64 {
+            for (log_stride, groups) in [(0, n / 8), (1, n / 4), (2, n / 2)] {
+                for h in 0..1 << log_stride {
+                    let index = |j: usize| groups + (((b * 8 + j) << log_stride) | h);
+                    block.extend((0..8).map(|j| value[index(j)]));
+                    block.extend((0..8).map(|j| quotient[index(j)]));
+                }
+            }
+        }
+        Self { value, quotient, block }
+    }
+
+    #[inline(always)]
+    fn at(&self, i: usize) -> Shoup {
+        Shoup { value: self.value[i], quotient: self.quotient[i] }
+    }
+}
+
+/// Transform of one degree and modulus. Immutable and shareable between threads.
+#[derive(Clone)]
+pub struct Ntt {
+    degree: usize,
+    modulus: Modulus,
+    kernel: Kernel,
+    forward: Twiddles,
+    inverse: Twiddles,
+    degree_inverse: Shoup,
+    /// 2^52 mod p
+    radix: Shoup,
+}
+
+impl Ntt {
+    /// Tables for degree `degree` (a power of two, 64 to 2^17) on the fastest kernel.
+    ///
+    /// # Errors
+    /// [`LatticeError::Degree`]; [`LatticeError::NoRoot`] if `2 * degree` does not divide `p - 1`.
+    pub fn new(degree: usize, modulus: Modulus) -> Result<Self, LatticeError> {
+        Self::with_kernel(degree, modulus, Kernel::detect())
+    }
+
+    /// As [`Ntt::new`] on a given kernel.
+    ///
+    /// # Errors
+    /// As [`Ntt::new`]; [`LatticeError::Kernel`] if this processor lacks it.
+    pub fn with_kernel(degree: usize, modulus: Modulus, kernel: Kernel) -> Result<Self, LatticeError> {
+        if !degree.is_power_of_two() || !(64..=1 << 17).contains(&degree) {
+            return Err(LatticeError::Degree { degree });
+        }
+        if !kernel.available() {
+            return Err(LatticeError::Kernel { kernel });
+        }
+        let root = modulus.primitive_root(2 * degree as u64)?;
+        Ok(Self {
+            degree,
+            modulus,
+            kernel,
+            forward: Twiddles::new(degree, &modulus, root),
+            inverse: Twiddles::new(degree, &modulus, modulus.inv(root)),
+            degree_inverse: modulus.shoup(modulus.inv(degree as u64)),
+            radix: modulus.shoup(modulus.reduce(1 << 52)),
+        })
+    }
+
+    /// Number of coefficients N.
+    #[must_use]
+    pub fn degree(&self) -> usize {
+        self.degree
+    }
+
+    /// The modulus.
+    #[must_use]
+    pub fn modulus(&self) -> &Modulus {
+        &self.modulus
+    }
+
+    /// The kernel in use.
+    #[must_use]
+    pub fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    fn check(&self, lengths: &[usize]) {
+        assert!(lengths.iter().all(|&l| l == self.degree), "buffers of length {lengths:?}, degree {}", self.degree);
+    }
+
+    /// Coefficients in `[0, p)` to NTT values in `[0, p)`, in place.
+    ///
+    /// # Panics
+    /// If `x` does not have N elements.
+    pub fn forward(&self, x: &mut [u64]) {
+        self.check(&[x.len()]);
+        match self.kernel {
+            Kernel::Portable => portable::forward(self, x),
+            Kernel::Ifma => ifma::forward(self, x),
+        }
+    }
+
+    /// NTT values in `[0, p)` to coefficients in `[0, p)`, in place.
+    ///
+    /// # Panics
+    /// If `x` does not have N elements.
+    pub fn inverse(&self, x: &mut [u64]) {
+        self.check(&[x.len()]);
+        match self.kernel {
+            Kernel::Portable => portable::inverse(self, x),
+            Kernel::Ifma => ifma::inverse(self, x),
+        }
+    }
+
+    /// `x[i] = x[i] * y[i] mod p`, all in `[0, p)`.
+    ///
+    /// # Panics
+    /// If a buffer does not have N elements.
+    pub fn mul_assign(&self, x: &mut [u64], y: &[u64]) {
+        self.check(&[x.len(), y.len()]);
+        match self.kernel {
+            Kernel::Portable => portable::mul_assign(self, x, y),
+            Kernel::Ifma => ifma::mul_assign(self, x, y),
+        }
+    }
+
+    /// For every pair `(a, b)` of reduced polynomials: adds the low 52 bits of `a[i] * b[i]` to `low[i]` and the rest to
+    /// `high[i]`. At most [`MAX_ACCUMULATED`] products between two calls of [`Ntt::reduce_acc`].
+    ///
+    /// # Panics
+    /// If a buffer does not have N elements.
+    pub fn mac(&self, low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])]) {
+        self.check(&[low.len(), high.len()]);
+        for (a, b) in pairs {
+            self.check(&[a.len(), b.len()]);
+        }
+        match self.kernel {
+            Kernel::Portable => portable::mac(low, high, pairs),
+            Kernel::Ifma => ifma::mac(low, high, pairs),
+        }
+    }
+
+    /// `low[i] = low[i] + 2^52 * high[i] mod p`, in `[0, p)`; `high` becomes zero.
+    ///
+    /// # Panics
+    /// If a buffer does not have N elements.
+    pub fn reduce_acc(&self, low: &mut [u64], high: &mut [u64]) {
+        self.check(&[low.len(), high.len()]);
+        match self.kernel {
+            Kernel::Portable => portable::reduce_acc(self, low, high),
+            Kernel::Ifma => ifma::reduce_acc(self, low, high),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

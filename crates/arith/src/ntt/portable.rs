@@ -1,0 +1,90 @@
+//! Plain Rust kernels: Harvey's lazy butterflies with 52-bit Shoup quotients, the same arithmetic as the SIMD kernels.
+
+use super::Ntt;
+
+const LOW52: u64 = (1 << 52) - 1;
+
+#[inline(always)]
+fn fold(x: u64, p: u64) -> u64 {
+    x.min(x.wrapping_sub(p))
+}
+
+pub(super) fn forward(ntt: &Ntt, x: &mut [u64]) {
+    let (m, p) = (ntt.modulus, ntt.modulus.value());
+    let mut groups = 1;
+    while groups < x.len() {
+        let half = x.len() / (2 * groups);
+        for (i, group) in x.chunks_exact_mut(2 * half).enumerate() {
+            let w = ntt.forward.at(groups + i);
+            let (upper, lower) = group.split_at_mut(half);
+            for (a, b) in upper.iter_mut().zip(lower) {
+                let (s, t) = (fold(*a, 2 * p), m.mul_shoup_lazy(*b, w));
+                *a = s + t;
+                *b = s + 2 * p - t;
+            }
+        }
+        groups *= 2;
+    }
+    transpose_blocks(x);
+    for a in x {
+        *a = fold(fold(*a, 2 * p), p);
+    }
+}
+
+pub(super) fn inverse(ntt: &Ntt, x: &mut [u64]) {
+    let (m, p) = (ntt.modulus, ntt.modulus.value());
+    transpose_blocks(x);
+    let mut groups = x.len() / 2;
+    while groups > 0 {
+        let half = x.len() / (2 * groups);
+        for (i, group) in x.chunks_exact_mut(2 * half).enumerate() {
+            let w = ntt.inverse.at(groups + i);
+            let (upper, lower) = group.split_at_mut(half);
+            for (a, b) in upper.iter_mut().zip(lower) {
+                let (s, t) = (*a, *b);
+                *a = fold(s + t, 2 * p);
+                *b = m.mul_shoup_lazy(s + 2 * p - t, w);
+            }
+        }
+        groups /= 2;
+    }
+    for a in x {
+        *a = m.mul_shoup(*a, ntt.degree_inverse);
+    }
+}
+
+pub(super) fn mac(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])]) {
+    for (a, b) in pairs {
+        for (((l, h), &x), &y) in low.iter_mut().zip(high.iter_mut()).zip(*a).zip(*b) {
+            let product = u128::from(x) * u128::from(y);
+            *l += product as u64 & LOW52;
+            *h += (product >> 52) as u64;
+        }
+    }
+}
+
+pub(super) fn mul_assign(ntt: &Ntt, x: &mut [u64], y: &[u64]) {
+    for (a, &b) in x.iter_mut().zip(y) {
+        *a = ntt.modulus.mul(*a, b);
+    }
+}
+
+pub(super) fn reduce_acc(ntt: &Ntt, low: &mut [u64], high: &mut [u64]) {
+    let m = &ntt.modulus;
+    for (l, h) in low.iter_mut().zip(high) {
+        let top = m.mul_shoup(m.reduce(*h), ntt.radix);
+        *l = m.add(m.reduce(*l), top);
+        *h = 0;
+    }
+}
+
+/// Transposes every 64-coefficient block as an 8x8 matrix.
+fn transpose_blocks(x: &mut [u64]) {
+    for block in x.chunks_exact_mut(64) {
+        for i in 0..8 {
+            for j in 0..i {
+                block.swap(8 * i + j, 8 * j + i);
+            }
+        }
+    }
+}

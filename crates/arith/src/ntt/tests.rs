@@ -1,0 +1,137 @@
+//! Every kernel against the schoolbook product, and against its portable twin bit for bit.
+
+use super::*;
+use proptest::prelude::*;
+
+const PRIMES: [u64; 3] = [40961, 1_073_692_673, 1_125_899_906_826_241];
+
+fn kernels() -> Vec<Kernel> {
+    [Kernel::Portable, Kernel::Ifma].into_iter().filter(|k| k.available()).collect()
+}
+
+/// Small deterministic generator for test vectors (SplitMix64).
+fn words(mut seed: u64, n: usize, p: u64) -> Vec<u64> {
+    (0..n)
+        .map(|_| {
+            seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let z = (seed ^ (seed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            (z ^ (z >> 27)) % p
+        })
+        .collect()
+}
+
+fn schoolbook(a: &[u64], b: &[u64], m: &Modulus) -> Vec<u64> {
+    let n = a.len();
+    let mut out = vec![0; n];
+    for i in 0..n {
+        for j in 0..n {
+            let t = m.mul(a[i], b[j]);
+            let k = (i + j) % n;
+            out[k] = if i + j < n { m.add(out[k], t) } else { m.sub(out[k], t) };
+        }
+    }
+    out
+}
+
+#[test]
+fn products_match_schoolbook() {
+    for p in PRIMES {
+        for n in [64, 128, 256, 512, 1024] {
+            let m = Modulus::new(p).unwrap();
+            let (a, b) = (words(1, n, p), words(2, n, p));
+            let expected = schoolbook(&a, &b, &m);
+            for kernel in kernels() {
+                let ntt = Ntt::with_kernel(n, m, kernel).unwrap();
+                let (mut x, mut y) = (a.clone(), b.clone());
+                ntt.forward(&mut x);
+                ntt.forward(&mut y);
+                ntt.mul_assign(&mut x, &y);
+                ntt.inverse(&mut x);
+                assert_eq!(x, expected, "p {p} n {n} {kernel:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn kernels_agree_bit_for_bit_up_to_8192() {
+    let p = PRIMES[2];
+    let m = Modulus::new(p).unwrap();
+    for n in [2048, 4096, 8192] {
+        let twin = Ntt::with_kernel(n, m, Kernel::Portable).unwrap();
+        for kernel in kernels() {
+            let ntt = Ntt::with_kernel(n, m, kernel).unwrap();
+            for a in [words(3, n, p), vec![p - 1; n]] {
+                let (mut x, mut y) = (a.clone(), a.clone());
+                twin.forward(&mut x);
+                ntt.forward(&mut y);
+                assert_eq!(x, y);
+                ntt.inverse(&mut y);
+                assert_eq!(y, a);
+                twin.inverse(&mut x);
+                assert_eq!(x, a);
+            }
+        }
+    }
+}
+
+/// The order of the NTT domain is part of the wire format (seeded uniform values): X evaluates to fixed powers of the root.
+#[test]
+fn known_answers() {
+    let m = Modulus::new(40961).unwrap();
+    let root = m.primitive_root(8192).unwrap();
+    assert_eq!(root, m.pow_vartime(3, 5));
+    for kernel in kernels() {
+        let ntt = Ntt::with_kernel(4096, m, kernel).unwrap();
+        let mut x = vec![0; 4096];
+        x[1] = 1;
+        ntt.forward(&mut x);
+        for (i, &v) in x.iter().enumerate().take(512) {
+            let natural = (i & !63) | ((i & 7) << 3) | ((i >> 3) & 7);
+            let exponent = 2 * (natural.reverse_bits() >> 52) as u64 + 1;
+            assert_eq!(v, m.pow_vartime(root, exponent), "index {i}");
+        }
+    }
+}
+
+#[test]
+fn accumulates_up_to_the_stated_number_of_products() {
+    let p = PRIMES[2];
+    let m = Modulus::new(p).unwrap();
+    let full = vec![p - 1; 64];
+    for kernel in kernels() {
+        let ntt = Ntt::with_kernel(64, m, kernel).unwrap();
+        let (mut low, mut high) = (vec![0; 64], vec![0; 64]);
+        let pairs = vec![(full.as_slice(), full.as_slice()); MAX_ACCUMULATED];
+        ntt.mac(&mut low, &mut high, &pairs);
+        ntt.reduce_acc(&mut low, &mut high);
+        assert_eq!(low, vec![MAX_ACCUMULATED as u64; 64]);
+        assert_eq!(high, vec![0; 64]);
+    }
+}
+
+#[test]
+fn bad_parameters_are_named() {
+    let m = Modulus::new(40961).unwrap();
+    assert!(matches!(Ntt::new(96, m), Err(LatticeError::Degree { degree: 96 })));
+    assert!(matches!(Ntt::new(8192, m), Err(LatticeError::NoRoot { .. })));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn multiply_accumulate_matches_modular_sum(seed in any::<u64>(), count in 1usize..9, i in 0usize..3) {
+        let (p, n) = (PRIMES[i], 128);
+        let m = Modulus::new(p).unwrap();
+        let polys: Vec<_> = (0..2 * count as u64).map(|k| words(seed ^ k, n, p)).collect();
+        let pairs: Vec<_> = polys.chunks(2).map(|c| (c[0].as_slice(), c[1].as_slice())).collect();
+        let expected: Vec<u64> = (0..n).map(|j| pairs.iter().fold(0, |s, (a, b)| m.add(s, m.mul(a[j], b[j])))).collect();
+        for kernel in kernels() {
+            let ntt = Ntt::with_kernel(n, m, kernel).unwrap();
+            let (mut low, mut high) = (vec![0; n], vec![0; n]);
+            ntt.mac(&mut low, &mut high, &pairs);
+            ntt.reduce_acc(&mut low, &mut high);
+            prop_assert_eq!(&low, &expected);
+        }
+    }
+}
