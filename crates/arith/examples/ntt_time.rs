@@ -28,7 +28,9 @@ fn main() -> Result<(), tacit_arith::LatticeError> {
             let mac = best(|| ntt.mac(&mut low, &mut high, &[(x.as_slice(), y.as_slice()); 4])) / 4.0;
             let mul = best(|| ntt.mul_assign(black_box(&mut x), &y));
             let reduce = best(|| ntt.reduce_acc(black_box(&mut low), &mut high));
-            println!("N {degree} {kernel:?}: forward {forward:.2} inverse {inverse:.2} mac {mac:.2} mul {mul:.2} reduce {reduce:.2}");
+            println!(
+                "N {degree} {kernel:?}: forward {forward:.2} inverse {inverse:.2} mac {mac:.2} mul {mul:.2} reduce {reduce:.2}"
+            );
         }
     }
     Ok(())

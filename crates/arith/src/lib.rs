@@ -9,5 +9,7 @@ pub mod prg;
 mod lattice_error;
 pub mod modulus;
 pub mod ntt;
+pub mod poly;
+pub mod sample;
 
 pub use lattice_error::LatticeError;

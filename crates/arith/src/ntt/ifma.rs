@@ -8,7 +8,9 @@ use super::Ntt;
 
 #[cfg(target_arch = "x86_64")]
 pub(super) fn available() -> bool {
-    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512ifma") && is_x86_feature_detected!("avx512dq")
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512ifma")
+        && is_x86_feature_detected!("avx512dq")
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -189,7 +191,11 @@ mod x86 {
                 let base = x.add(2 * half * i);
                 for k in (0..half).step_by(8) {
                     let (mut a, mut b) = (load(base.add(k)), load(base.add(half + k)));
-                    if inverse { inverse_butterfly(&mut a, &mut b, w, c) } else { forward_butterfly(&mut a, &mut b, w, c) }
+                    if inverse {
+                        inverse_butterfly(&mut a, &mut b, w, c)
+                    } else {
+                        forward_butterfly(&mut a, &mut b, w, c)
+                    }
                     store(base.add(k), a);
                     store(base.add(half + k), b);
                 }

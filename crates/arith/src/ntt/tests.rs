@@ -23,9 +23,9 @@ fn words(mut seed: u64, n: usize, p: u64) -> Vec<u64> {
 fn schoolbook(a: &[u64], b: &[u64], m: &Modulus) -> Vec<u64> {
     let n = a.len();
     let mut out = vec![0; n];
-    for i in 0..n {
-        for j in 0..n {
-            let t = m.mul(a[i], b[j]);
+    for (i, &x) in a.iter().enumerate() {
+        for (j, &y) in b.iter().enumerate() {
+            let t = m.mul(x, y);
             let k = (i + j) % n;
             out[k] = if i + j < n { m.add(out[k], t) } else { m.sub(out[k], t) };
         }
