@@ -1,2 +1,37 @@
-//! tacit-net: see docs/architecture.md.
+//! Byte transports and the framed, counted channel that the protocols talk over.
+//!
+//! * [`Transport`]: a blocking duplex byte stream. [`MemTransport`] (tests, one process), [`TcpTransport`],
+//!   [`TlsTransport`] (TLS 1.3, mutual authentication), [`RecordTransport`] and [`ReplayTransport`] (one party alone).
+//! * [`Channel`]: tagged, length-checked, checksummed messages over any transport, with traffic counted per [`Phase`].
+//! * [`Hello`] and [`handshake`]: version, parameters and model are compared before anything else is said.
+//!
+//! Nothing here deadlocks when both parties write up to [`QUEUE_BYTES`] before either reads: what the kernel does not take
+//! is queued and written by a thread of the transport.
+//!
+//! This crate uses no other crate of the project.
 #![forbid(unsafe_code)]
+
+mod channel;
+mod error;
+mod handshake;
+mod mem;
+pub mod pack;
+mod queue;
+mod record;
+mod tag;
+mod tcp;
+pub mod tls;
+mod traffic;
+mod transport;
+
+pub use channel::{Channel, HEADER_BYTES, MAX_FRAME_BYTES};
+pub use error::NetError;
+pub use handshake::{Hello, NO_MODEL, PROTOCOL_VERSION, handshake};
+pub use mem::{MemTransport, mem_pair};
+pub use queue::QUEUE_BYTES;
+pub use record::{RecordTransport, ReplayTransport};
+pub use tag::Tag;
+pub use tcp::{TcpTransport, tcp_pair};
+pub use tls::{ClientTls, ServerTls, TlsTransport};
+pub use traffic::{Phase, Traffic};
+pub use transport::Transport;

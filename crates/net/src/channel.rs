@@ -1,0 +1,419 @@
+//! Framed, checked and counted messages over a [`Transport`].
+//!
+//! A message is one or more frames; every frame but the last is full ([`MAX_FRAME_BYTES`]). Frame header, little endian:
+//! `tag u16 | length u32 (bit 31: more frames follow) | crc32 u32`, the checksum over the frame's number on this direction of the
+//! connection (u64, not sent), tag, length and payload. Tag and length are judged before anything is allocated.
+use crate::{NetError, Phase, Tag, Traffic, Transport, pack};
+use std::io::{self, BufReader, Read, Write};
+use std::time::{Duration, Instant};
+
+/// Bytes of a frame header.
+pub const HEADER_BYTES: usize = 10;
+/// Most payload bytes in one frame.
+pub const MAX_FRAME_BYTES: usize = 1 << 20;
+
+const MORE: u32 = 1 << 31;
+/// Outgoing bytes are gathered up to this many before they are handed to the transport.
+const GATHER: usize = 64 << 10;
+
+/// A connection to the peer that carries tagged messages.
+///
+/// Writes are gathered; they leave at the latest when this party turns to reading (where a round is counted), when the
+/// channel is dropped, or on [`flush`](Self::flush): call that before a long computation that the peer should not wait for.
+/// After any error the channel refuses further use: drop it.
+pub struct Channel {
+    transport: BufReader<Box<dyn Transport>>,
+    out: Vec<u8>,
+    scratch: Vec<u8>,
+    sent_frames: u64,
+    received_frames: u64,
+    /// Something was sent since this party last turned to reading.
+    spoke: bool,
+    phase: Phase,
+    traffic: [Traffic; 3],
+    failed: Option<String>,
+}
+
+struct Header {
+    len: usize,
+    more: bool,
+    crc: u32,
+    bytes: [u8; 6],
+}
+
+impl Channel {
+    /// A channel over a connected transport, in phase [`Phase::Setup`].
+    #[must_use]
+    pub fn new(transport: Box<dyn Transport>) -> Self {
+        Self {
+            transport: BufReader::with_capacity(GATHER, transport),
+            out: Vec::with_capacity(GATHER),
+            scratch: Vec::new(),
+            sent_frames: 0,
+            received_frames: 0,
+            spoke: false,
+            phase: Phase::Setup,
+            traffic: [Traffic::default(); 3],
+            failed: None,
+        }
+    }
+
+    /// Who is at the other end, for messages.
+    #[must_use]
+    pub fn peer(&self) -> String {
+        self.transport.get_ref().peer()
+    }
+
+    /// Books all further traffic on `phase`.
+    pub fn set_phase(&mut self, phase: Phase) {
+        self.phase = phase;
+    }
+
+    /// The phase that traffic is booked on.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// What was sent and received in `phase` up to now (gathered bytes count as sent).
+    #[must_use]
+    pub fn traffic(&self, phase: Phase) -> Traffic {
+        self.traffic[phase as usize]
+    }
+
+    /// What was sent and received in all phases.
+    #[must_use]
+    pub fn total_traffic(&self) -> Traffic {
+        self.traffic
+            .iter()
+            .fold(Traffic::default(), |sum, t| sum + *t)
+    }
+
+    /// How long the peer may make no progress before a call ends with [`NetError::Stalled`].
+    ///
+    /// # Errors
+    /// [`NetError::Io`] if the socket refuses.
+    pub fn set_stall_timeout(&mut self, timeout: Duration) -> Result<(), NetError> {
+        let set = self.transport.get_mut().set_stall_timeout(timeout);
+        set.map_err(|e| NetError::from_io("setting the stall timeout", &e))
+    }
+
+    /// A point in time after which reads end with [`NetError::Stalled`] even if bytes trickle in; `None` lifts it.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.transport.get_mut().set_deadline(deadline);
+    }
+
+    /// Sends a message of any length.
+    ///
+    /// # Errors
+    /// [`NetError::Io`] or [`NetError::Stalled`] if the peer is gone or takes nothing; [`NetError::Failed`] after an earlier error.
+    pub fn send(&mut self, tag: Tag, payload: &[u8]) -> Result<(), NetError> {
+        self.guarded(|channel| channel.send_frames(tag, payload))
+    }
+
+    /// Receives a message whose length both parties know.
+    ///
+    /// # Errors
+    /// Any [`NetError`] that names what is wrong with the frames or the connection.
+    pub fn recv(&mut self, tag: Tag, expected_len: usize) -> Result<Vec<u8>, NetError> {
+        self.guarded(|channel| channel.recv_exact(tag, expected_len))
+    }
+
+    /// Receives a message of at most `max_len` bytes. Memory grows only with what has arrived.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv), and [`NetError::TooLong`].
+    pub fn recv_max(&mut self, tag: Tag, max_len: usize) -> Result<Vec<u8>, NetError> {
+        self.guarded(|channel| channel.recv_bounded(tag, max_len))
+    }
+
+    /// Sends the low `width` bits (1..=64) of every value, bit-packed.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); [`NetError::Malformed`] for a width outside 1..=64.
+    pub fn send_packed(&mut self, tag: Tag, values: &[u64], width: u32) -> Result<(), NetError> {
+        self.guarded(|channel| {
+            packed_len(tag, values.len(), width)?;
+            let mut bytes = std::mem::take(&mut channel.scratch);
+            bytes.clear();
+            pack::pack_into(&mut bytes, values, width);
+            let sent = channel.send_frames(tag, &bytes);
+            channel.scratch = bytes;
+            sent
+        })
+    }
+
+    /// Receives `count` values of `width` bits (1..=64) as sent by [`send_packed`](Self::send_packed); each is below `2^width`.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv); [`NetError::Malformed`] if padding bits are set.
+    pub fn recv_packed(
+        &mut self,
+        tag: Tag,
+        count: usize,
+        width: u32,
+    ) -> Result<Vec<u64>, NetError> {
+        self.guarded(|channel| {
+            let bytes = channel.recv_exact(tag, packed_len(tag, count, width)?)?;
+            pack::unpack(&bytes, count, width)
+                .ok_or_else(|| malformed(tag, "bits after the last value are set"))
+        })
+    }
+
+    /// Sends 64-bit words.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_words(&mut self, tag: Tag, words: &[u64]) -> Result<(), NetError> {
+        self.send_packed(tag, words, 64)
+    }
+
+    /// Receives `count` words.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_words(&mut self, tag: Tag, count: usize) -> Result<Vec<u64>, NetError> {
+        self.recv_packed(tag, count, 64)
+    }
+
+    /// Hands everything gathered to the transport.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn flush(&mut self) -> Result<(), NetError> {
+        self.guarded(Self::push_out)
+    }
+
+    /// Runs `work` unless the channel has failed, and remembers its failure.
+    fn guarded<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, NetError>,
+    ) -> Result<T, NetError> {
+        if let Some(first) = &self.failed {
+            return Err(NetError::Failed {
+                first: first.clone(),
+            });
+        }
+        let result = work(self);
+        if let Err(error) = &result {
+            self.failed = Some(error.to_string());
+        }
+        result
+    }
+
+    fn send_frames(&mut self, tag: Tag, payload: &[u8]) -> Result<(), NetError> {
+        let mut rest = payload;
+        loop {
+            let (frame, after) = rest.split_at(rest.len().min(MAX_FRAME_BYTES));
+            rest = after;
+            self.send_frame(tag, frame, !rest.is_empty())?;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        self.traffic[self.phase as usize].messages += 1;
+        self.spoke = true;
+        Ok(())
+    }
+
+    fn send_frame(&mut self, tag: Tag, frame: &[u8], more: bool) -> Result<(), NetError> {
+        let mut head = [0u8; 6];
+        head[..2].copy_from_slice(&tag.id().to_le_bytes());
+        let len = frame.len() as u32 | if more { MORE } else { 0 };
+        head[2..].copy_from_slice(&len.to_le_bytes());
+        self.out.extend_from_slice(&head);
+        self.out
+            .extend_from_slice(&checksum(self.sent_frames, &head, frame).to_le_bytes());
+        self.sent_frames += 1;
+        self.traffic[self.phase as usize].sent += (HEADER_BYTES + frame.len()) as u64;
+        if frame.len() < GATHER / 2 {
+            self.out.extend_from_slice(frame);
+            if self.out.len() < GATHER {
+                return Ok(());
+            }
+            self.write_gathered()
+                .map_err(|e| NetError::from_io(format!("sending message {tag}"), &e))
+        } else {
+            let written = self
+                .write_gathered()
+                .and_then(|()| self.transport.get_mut().write_all(frame));
+            written.map_err(|e| NetError::from_io(format!("sending message {tag}"), &e))
+        }
+    }
+
+    fn write_gathered(&mut self) -> io::Result<()> {
+        let written = self.transport.get_mut().write_all(&self.out);
+        self.out.clear();
+        written
+    }
+
+    fn push_out(&mut self) -> Result<(), NetError> {
+        let written = self
+            .write_gathered()
+            .and_then(|()| self.transport.get_mut().flush());
+        written.map_err(|e| NetError::from_io("flushing", &e))
+    }
+
+    /// Turns from sending to receiving: everything leaves, and if there was anything, a round is counted.
+    fn turn(&mut self) -> Result<(), NetError> {
+        if self.spoke {
+            self.push_out()?;
+            self.spoke = false;
+            self.traffic[self.phase as usize].rounds += 1;
+        }
+        Ok(())
+    }
+
+    fn recv_exact(&mut self, tag: Tag, expected: usize) -> Result<Vec<u8>, NetError> {
+        self.turn()?;
+        let mut payload = vec![0u8; expected];
+        let mut offset = 0;
+        loop {
+            let header = self.recv_header(tag)?;
+            let want = (expected - offset).min(MAX_FRAME_BYTES);
+            let last = offset + want == expected;
+            if header.len != want || header.more == last {
+                let got = offset + header.len;
+                return Err(NetError::UnexpectedLength {
+                    tag,
+                    expected,
+                    got,
+                    more: header.more,
+                });
+            }
+            self.recv_payload(tag, &header, &mut payload[offset..offset + want])?;
+            offset += want;
+            if last {
+                return Ok(payload);
+            }
+        }
+    }
+
+    fn recv_bounded(&mut self, tag: Tag, max: usize) -> Result<Vec<u8>, NetError> {
+        self.turn()?;
+        let mut payload = Vec::new();
+        loop {
+            let header = self.recv_header(tag)?;
+            let offset = payload.len();
+            let got = offset + header.len;
+            if got > max {
+                return Err(NetError::TooLong { tag, max, got });
+            }
+            if header.more && header.len != MAX_FRAME_BYTES {
+                return Err(malformed(tag, "a frame that is not the last is not full"));
+            }
+            payload.resize(got, 0);
+            self.recv_payload(tag, &header, &mut payload[offset..])?;
+            if !header.more {
+                return Ok(payload);
+            }
+        }
+    }
+
+    fn recv_header(&mut self, tag: Tag) -> Result<Header, NetError> {
+        let mut bytes = [0u8; HEADER_BYTES];
+        self.fill(tag, &mut bytes, true)?;
+        let ([t0, t1, l0, l1, l2, l3], crc) = split_header(&bytes);
+        let got = u16::from_le_bytes([t0, t1]);
+        if got != tag.id() {
+            return Err(NetError::UnexpectedTag {
+                expected: tag,
+                got: Tag::from_wire(got),
+            });
+        }
+        let word = u32::from_le_bytes([l0, l1, l2, l3]);
+        let len = (word & !MORE) as usize;
+        if len > MAX_FRAME_BYTES {
+            return Err(NetError::FrameTooLong {
+                tag,
+                got: len,
+                max: MAX_FRAME_BYTES,
+            });
+        }
+        Ok(Header {
+            len,
+            more: word & MORE != 0,
+            crc,
+            bytes: [t0, t1, l0, l1, l2, l3],
+        })
+    }
+
+    fn recv_payload(
+        &mut self,
+        tag: Tag,
+        header: &Header,
+        payload: &mut [u8],
+    ) -> Result<(), NetError> {
+        self.fill(tag, payload, false)?;
+        let frame = self.received_frames;
+        self.received_frames += 1;
+        self.traffic[self.phase as usize].received += (HEADER_BYTES + payload.len()) as u64;
+        if checksum(frame, &header.bytes, payload) != header.crc {
+            return Err(NetError::Checksum { tag, frame });
+        }
+        Ok(())
+    }
+
+    /// Reads until `buf` is full; `at_start` tells a peer that closes between messages from one that breaks off.
+    fn fill(&mut self, tag: Tag, buf: &mut [u8], at_start: bool) -> Result<(), NetError> {
+        let mut got = 0;
+        while got < buf.len() {
+            match self.transport.read(&mut buf[got..]) {
+                Ok(0) if at_start && got == 0 => return Err(NetError::Closed { tag }),
+                Ok(0) => {
+                    return Err(NetError::Truncated {
+                        tag,
+                        got,
+                        expected: buf.len(),
+                    });
+                }
+                Ok(n) => got += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(NetError::from_io(format!("waiting for message {tag}"), &e)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        if self.failed.is_none() {
+            // Nobody is left to tell: a last message that does not leave is the peer's error to report.
+            let _ = self.push_out();
+        }
+    }
+}
+
+fn split_header(bytes: &[u8; HEADER_BYTES]) -> ([u8; 6], u32) {
+    let [a, b, c, d, e, f, crc @ ..] = *bytes;
+    ([a, b, c, d, e, f], u32::from_le_bytes(crc))
+}
+
+fn checksum(frame: u64, head: &[u8; 6], payload: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&frame.to_le_bytes());
+    hasher.update(head);
+    hasher.update(payload);
+    hasher.finalize()
+}
+
+fn packed_len(tag: Tag, count: usize, width: u32) -> Result<usize, NetError> {
+    let len = (1..=64)
+        .contains(&width)
+        .then(|| pack::packed_len(count, width))
+        .flatten();
+    len.ok_or_else(|| {
+        malformed(
+            tag,
+            format!("{count} values of {width} bits are no message"),
+        )
+    })
+}
+
+fn malformed(tag: Tag, what: impl Into<String>) -> NetError {
+    NetError::Malformed {
+        tag,
+        what: what.into(),
+    }
+}

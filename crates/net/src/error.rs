@@ -1,0 +1,167 @@
+//! Everything that can go wrong between two parties, by name.
+use crate::Tag;
+use std::io;
+
+/// An error of a channel or transport. After any of them the channel refuses further use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetError {
+    /// The frame that came has another tag than the protocol expects here.
+    #[error(
+        "expected message {expected}, but {got} came: the parties are at different steps, or the frame is damaged"
+    )]
+    UnexpectedTag {
+        /// What this party waited for.
+        expected: Tag,
+        /// What the frame says it is.
+        got: Tag,
+    },
+    /// A message whose length is fixed by the protocol has another length.
+    #[error("message {tag} must have {expected} bytes, but its frames make {got}{}", if *.more { " or more" } else { "" })]
+    UnexpectedLength {
+        /// Tag of the message.
+        tag: Tag,
+        /// Length this party derived for it, in bytes.
+        expected: usize,
+        /// Length that the frames up to here announce, in bytes.
+        got: usize,
+        /// Whether the peer announced further frames.
+        more: bool,
+    },
+    /// A message of variable length is longer than this party allows.
+    #[error("message {tag} may have at most {max} bytes, but {got} were announced")]
+    TooLong {
+        /// Tag of the message.
+        tag: Tag,
+        /// Longest message accepted here, in bytes.
+        max: usize,
+        /// Length announced so far, in bytes.
+        got: usize,
+    },
+    /// A frame announces more than any frame may carry.
+    #[error(
+        "a frame of message {tag} announces {got} bytes, more than the {max} that any frame may carry"
+    )]
+    FrameTooLong {
+        /// Tag of the message.
+        tag: Tag,
+        /// Announced payload length, in bytes.
+        got: usize,
+        /// [`MAX_FRAME_BYTES`](crate::MAX_FRAME_BYTES).
+        max: usize,
+    },
+    /// The checksum does not match: bytes were changed, lost, repeated or reordered.
+    #[error(
+        "frame {frame} (message {tag}) fails its checksum: bytes were changed, lost or reordered on the way"
+    )]
+    Checksum {
+        /// Tag of the message.
+        tag: Tag,
+        /// Number of the frame on this connection, from 0.
+        frame: u64,
+    },
+    /// The content of a message is not what its sender may write.
+    #[error("message {tag} is malformed: {what}")]
+    Malformed {
+        /// Tag of the message.
+        tag: Tag,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The peer closed the connection between two messages.
+    #[error("the peer closed the connection while message {tag} was expected")]
+    Closed {
+        /// What this party waited for.
+        tag: Tag,
+    },
+    /// The connection ended inside a frame.
+    #[error(
+        "the connection ended inside message {tag}: {got} of {expected} bytes of the frame came"
+    )]
+    Truncated {
+        /// Tag of the expected message.
+        tag: Tag,
+        /// Bytes of the header or payload that came.
+        got: usize,
+        /// Bytes the header or payload has.
+        expected: usize,
+    },
+    /// The peer made no progress in time.
+    #[error("the peer stalled while {doing}: {detail}")]
+    Stalled {
+        /// What this party was doing, with the tag.
+        doing: String,
+        /// How long it waited.
+        detail: String,
+    },
+    /// The operating system or the transport failed.
+    #[error("transport failure while {doing}: {detail} ({kind:?})")]
+    Io {
+        /// What this party was doing, with the tag or address.
+        doing: String,
+        /// Kind given by the operating system.
+        kind: io::ErrorKind,
+        /// Its message.
+        detail: String,
+    },
+    /// TLS keys or certificates are unusable, or the TLS handshake failed.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// The peer does not speak this protocol at all.
+    #[error("the peer is not a tacit party: its opening message starts with {got:02x?}")]
+    NotTacit {
+        /// First bytes of its message.
+        got: Vec<u8>,
+    },
+    /// The peers speak different versions.
+    #[error(
+        "protocol version mismatch: ours is {ours}, the peer's is {theirs}; update the older side"
+    )]
+    VersionMismatch {
+        /// This party's version.
+        ours: u32,
+        /// The peer's version.
+        theirs: u32,
+    },
+    /// The peers use different cryptographic parameters.
+    #[error(
+        "parameters mismatch: ours have digest {ours}, the peer's {theirs}; both sides must use the same parameter set"
+    )]
+    ParametersMismatch {
+        /// This party's digest, hexadecimal.
+        ours: String,
+        /// The peer's digest, hexadecimal.
+        theirs: String,
+    },
+    /// The peers mean different models.
+    #[error(
+        "model mismatch: ours has digest {ours}, the peer's {theirs}; fetch the model's public part again"
+    )]
+    ModelMismatch {
+        /// This party's digest, hexadecimal.
+        ours: String,
+        /// The peer's digest, hexadecimal.
+        theirs: String,
+    },
+    /// The channel failed earlier and must be dropped.
+    #[error("this channel already failed and cannot be used again; first failure: {first}")]
+    Failed {
+        /// The first failure.
+        first: String,
+    },
+}
+
+impl NetError {
+    /// Names an I/O error: timeouts are stalls, the rest keeps its kind.
+    pub fn from_io(doing: impl Into<String>, error: &io::Error) -> Self {
+        let (doing, detail) = (doing.into(), error.to_string());
+        match error.kind() {
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::Stalled { doing, detail },
+            kind => Self::Io {
+                doing,
+                kind,
+                detail,
+            },
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A bounded queue of byte chunks between one producer and one consumer thread.
+use crate::transport::timed_out;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes a party may write before its peer reads anything, without blocking.
+pub const QUEUE_BYTES: usize = 128 << 20;
+
+#[derive(Default)]
+struct State {
+    chunks: VecDeque<Vec<u8>>,
+    bytes: usize,
+    /// The consumer holds a chunk that it has not reported done.
+    busy: bool,
+    closed: bool,
+    error: Option<(io::ErrorKind, String)>,
+}
+
+impl State {
+    fn check(&self) -> io::Result<()> {
+        match &self.error {
+            Some((kind, text)) => Err(io::Error::new(*kind, text.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct ByteQueue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl ByteQueue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every critical section leaves the state consistent, so a poisoned lock is still good.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `ready` says so; false if `timeout` ended first.
+    fn wait(
+        &self,
+        timeout: Duration,
+        ready: impl Fn(&State) -> bool,
+    ) -> (MutexGuard<'_, State>, bool) {
+        let end = Instant::now() + timeout;
+        let mut state = self.lock();
+        loop {
+            if ready(&state) {
+                return (state, true);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return (state, false);
+            }
+            state = self
+                .changed
+                .wait_timeout(state, left)
+                .map_or_else(|e| e.into_inner().0, |(guard, _)| guard);
+        }
+    }
+
+    /// Appends a chunk, waiting while more than [`QUEUE_BYTES`] are queued.
+    pub(crate) fn push(&self, chunk: Vec<u8>, timeout: Duration) -> io::Result<()> {
+        let fits = |s: &State| s.bytes < QUEUE_BYTES || s.closed || s.error.is_some();
+        let (mut state, in_time) = self.wait(timeout, fits);
+        state.check()?;
+        if state.closed {
+            return Err(io::Error::new(
+                io::ErrorKind::BrokenPipe,
+                "the peer is gone",
+            ));
+        }
+        if !in_time {
+            return Err(timed_out(timeout));
+        }
+        state.bytes += chunk.len();
+        state.chunks.push_back(chunk);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Takes the next chunk; `None` when the queue is closed and empty.
+    pub(crate) fn pop(&self, timeout: Duration) -> io::Result<Option<Vec<u8>>> {
+        let (mut state, in_time) = self.wait(timeout, |s| !s.chunks.is_empty() || s.closed);
+        match state.chunks.pop_front() {
+            Some(chunk) => {
+                state.bytes -= chunk.len();
+                state.busy = true;
+                self.changed.notify_all();
+                Ok(Some(chunk))
+            }
+            None if in_time => Ok(None),
+            None => Err(timed_out(timeout)),
+        }
+    }
+
+    /// The consumer has finished with the chunk it popped.
+    pub(crate) fn done(&self) {
+        self.lock().busy = false;
+        self.changed.notify_all();
+    }
+
+    /// Nothing queued and nothing in the consumer's hands; an error if the consumer failed.
+    pub(crate) fn idle(&self) -> io::Result<bool> {
+        let state = self.lock();
+        state.check()?;
+        Ok(state.chunks.is_empty() && !state.busy)
+    }
+
+    /// Waits until everything was consumed, failed, or `timeout` is over.
+    pub(crate) fn drain(&self, timeout: Duration) {
+        drop(self.wait(timeout, |s| {
+            s.error.is_some() || (s.chunks.is_empty() && !s.busy)
+        }));
+    }
+
+    /// No more pushes; pops return what is left.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// The consumer failed: later pushes report it.
+    pub(crate) fn fail(&self, error: &io::Error) {
+        let mut state = self.lock();
+        state.error = Some((error.kind(), error.to_string()));
+        state.chunks.clear();
+        state.bytes = 0;
+        state.busy = false;
+        self.changed.notify_all();
+    }
+}

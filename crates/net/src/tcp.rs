@@ -1,0 +1,201 @@
+//! TCP with a queue behind the kernel's send buffer.
+use crate::queue::ByteQueue;
+use crate::transport::{DEFAULT_STALL, Transport, allowed_wait, timed_out};
+use crate::{Channel, NetError};
+use rustix::net::{SendFlags, send};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Largest piece handed to the writer thread at once, in bytes.
+const CHUNK: usize = 256 << 10;
+/// How long a dropped transport waits for its last bytes to leave.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// A TCP connection. Writes go straight to the kernel while it takes them; the rest is queued and written by a thread of
+/// this transport, so that a party may write far more than the socket buffers hold while its peer does the same.
+pub struct TcpTransport {
+    stream: TcpStream,
+    queue: Arc<ByteQueue>,
+    has_writer: bool,
+    peer: String,
+    stall: Duration,
+    read_timeout: Duration,
+    deadline: Option<Instant>,
+}
+
+impl TcpTransport {
+    /// Takes a connected stream: Nagle's delay is switched off, timeouts are set.
+    ///
+    /// # Errors
+    /// [`NetError::Io`] if the socket is unusable.
+    pub fn new(stream: TcpStream) -> Result<Self, NetError> {
+        let peer = stream
+            .peer_addr()
+            .map_or_else(|_| "tcp (unknown)".into(), |a| format!("tcp {a}"));
+        let mut transport = Self {
+            stream,
+            queue: Arc::new(ByteQueue::default()),
+            has_writer: false,
+            peer,
+            stall: DEFAULT_STALL,
+            read_timeout: Duration::ZERO,
+            deadline: None,
+        };
+        let prepared = transport
+            .stream
+            .set_nonblocking(false)
+            .and_then(|()| transport.stream.set_nodelay(true))
+            .and_then(|()| transport.set_stall_timeout(DEFAULT_STALL));
+        prepared.map_err(|e| NetError::from_io(format!("preparing {}", transport.peer), &e))?;
+        Ok(transport)
+    }
+
+    /// Connects to the first address of `to` that answers within `timeout`.
+    ///
+    /// # Errors
+    /// [`NetError::Io`] or [`NetError::Stalled`] naming the address.
+    pub fn connect(
+        to: impl ToSocketAddrs + std::fmt::Display,
+        timeout: Duration,
+    ) -> Result<Self, NetError> {
+        let doing = format!("connecting to {to}");
+        let addresses = to
+            .to_socket_addrs()
+            .map_err(|e| NetError::from_io(doing.clone(), &e))?;
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in addresses {
+            match TcpStream::connect_timeout(&address, timeout) {
+                Ok(stream) => return Self::new(stream),
+                Err(e) => last = e,
+            }
+        }
+        Err(NetError::from_io(doing, &last))
+    }
+
+    /// A handle that can end the connection from another thread: pending and later reads and writes fail.
+    ///
+    /// # Errors
+    /// [`NetError::Io`] if the socket cannot be duplicated.
+    pub fn closer(&self) -> Result<TcpStream, NetError> {
+        self.stream
+            .try_clone()
+            .map_err(|e| NetError::from_io(format!("duplicating {}", self.peer), &e))
+    }
+
+    fn start_writer(&mut self) -> io::Result<()> {
+        if self.has_writer {
+            return Ok(());
+        }
+        let (queue, mut stream) = (self.queue.clone(), self.stream.try_clone()?);
+        thread::Builder::new()
+            .name("tacit-writer".into())
+            .spawn(move || {
+                // The queue is closed when the transport is dropped; until then an idle hour is no reason to end.
+                loop {
+                    match queue.pop(Duration::from_secs(3600)) {
+                        Ok(Some(chunk)) => match stream.write_all(&chunk) {
+                            Ok(()) => queue.done(),
+                            Err(e) => return queue.fail(&e),
+                        },
+                        Ok(None) => return,
+                        Err(_) => {}
+                    }
+                }
+            })?;
+        self.has_writer = true;
+        Ok(())
+    }
+}
+
+/// Two connected channels over loopback TCP.
+///
+/// # Errors
+/// [`NetError::Io`] if loopback is not to be had.
+pub fn tcp_pair() -> Result<(Channel, Channel), NetError> {
+    let name = |e: io::Error| NetError::from_io("opening a loopback connection", &e);
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(name)?;
+    let client = TcpStream::connect(listener.local_addr().map_err(name)?).map_err(name)?;
+    let (server, _) = listener.accept().map_err(name)?;
+    let channel = |s| Ok::<_, NetError>(Channel::new(Box::new(TcpTransport::new(s)?)));
+    Ok((channel(client)?, channel(server)?))
+}
+
+impl Read for TcpTransport {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let wait = allowed_wait(self.stall, self.deadline)?;
+        if wait != self.read_timeout {
+            self.stream.set_read_timeout(Some(wait))?;
+            self.read_timeout = wait;
+        }
+        loop {
+            match self.stream.read(buf) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                    ) =>
+                {
+                    return Err(timed_out(wait));
+                }
+                other => return other,
+            }
+        }
+    }
+}
+
+impl Write for TcpTransport {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        if self.queue.idle()? {
+            match send(&self.stream, buf, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(n) if n > 0 => return Ok(n),
+                Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        self.start_writer()?;
+        let n = buf.len().min(CHUNK);
+        self.queue.push(buf[..n].to_vec(), self.stall)?;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.queue.idle().map(|_| ())
+    }
+}
+
+impl Transport for TcpTransport {
+    fn peer(&self) -> String {
+        self.peer.clone()
+    }
+
+    fn set_stall_timeout(&mut self, timeout: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(timeout))?;
+        self.stream.set_write_timeout(Some(timeout))?;
+        self.read_timeout = timeout;
+        self.stall = timeout;
+        Ok(())
+    }
+
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+}
+
+impl Drop for TcpTransport {
+    fn drop(&mut self) {
+        if self.has_writer {
+            self.queue.drain(LINGER);
+        }
+        self.queue.close();
+        // Both ways: a peer (or our writer thread) that still waits learns it now. Errors mean it is closed already.
+        let _ = self.stream.shutdown(if self.has_writer {
+            Shutdown::Both
+        } else {
+            Shutdown::Write
+        });
+    }
+}

@@ -1,0 +1,253 @@
+//! TLS 1.3 with mutual authentication under a private CA.
+//!
+//! Only TLS 1.3, no resumption, no tickets: every connection authenticates both certificates afresh.
+use crate::transport::Transport;
+use crate::{NetError, TcpTransport};
+use rustls::client::Resumption;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{
+    ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection,
+};
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A server's TLS identity and the CA whose clients it accepts.
+#[derive(Clone)]
+pub struct ServerTls(Arc<ServerConfig>);
+
+/// A client's TLS identity and the CA whose servers it accepts.
+#[derive(Clone)]
+pub struct ClientTls(Arc<ClientConfig>);
+
+struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    roots: RootCertStore,
+}
+
+impl Identity {
+    fn from_pem(chain: &[u8], key: &[u8], ca: &[u8]) -> Result<Self, NetError> {
+        let mut roots = RootCertStore::empty();
+        for root in certificates(ca, "CA certificate")? {
+            roots
+                .add(root)
+                .map_err(|e| NetError::Tls(format!("CA certificate: {e}")))?;
+        }
+        let key = PrivateKeyDer::from_pem_slice(key)
+            .map_err(|e| NetError::Tls(format!("private key: {e}")))?;
+        Ok(Self {
+            chain: certificates(chain, "certificate")?,
+            key,
+            roots,
+        })
+    }
+}
+
+fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, NetError> {
+    let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let parsed = parsed.map_err(|e| NetError::Tls(format!("{what}: {e}")))?;
+    if parsed.is_empty() {
+        return Err(NetError::Tls(format!(
+            "{what}: no certificate in the PEM text"
+        )));
+    }
+    Ok(parsed)
+}
+
+fn named(what: &'static str) -> impl Fn(rustls::Error) -> NetError {
+    move |e| NetError::Tls(format!("{what}: {e}"))
+}
+
+impl ServerTls {
+    /// From PEM texts: the server's certificate chain, its private key, and the CA that signs clients.
+    ///
+    /// # Errors
+    /// [`NetError::Tls`] naming the text that is unusable.
+    pub fn from_pem(chain: &[u8], key: &[u8], client_ca: &[u8]) -> Result<Self, NetError> {
+        let identity = Identity::from_pem(chain, key, client_ca)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(identity.roots.into(), provider.clone())
+                .build()
+                .map_err(|e| NetError::Tls(format!("client CA: {e}")))?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(named("protocol version"))?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(identity.chain, identity.key)
+            .map_err(named("server certificate"))?;
+        config.send_tls13_tickets = 0;
+        Ok(Self(config.into()))
+    }
+
+    /// Accepts a TLS client on a connected transport; the client has proved its certificate when this returns.
+    ///
+    /// # Errors
+    /// [`NetError::Tls`] if the peer is not a TLS 1.3 client with a certificate of our CA; [`NetError::Stalled`] if it does nothing.
+    pub fn accept(&self, tcp: TcpTransport) -> Result<TlsTransport, NetError> {
+        let session = ServerConnection::new(self.0.clone()).map_err(named("server session"))?;
+        TlsTransport::handshake(session.into(), tcp)
+    }
+}
+
+impl ClientTls {
+    /// From PEM texts: the client's certificate chain, its private key, and the CA that signs servers.
+    ///
+    /// # Errors
+    /// [`NetError::Tls`] naming the text that is unusable.
+    pub fn from_pem(chain: &[u8], key: &[u8], server_ca: &[u8]) -> Result<Self, NetError> {
+        let identity = Identity::from_pem(chain, key, server_ca)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(named("protocol version"))?
+            .with_root_certificates(identity.roots)
+            .with_client_auth_cert(identity.chain, identity.key)
+            .map_err(named("client certificate"))?;
+        config.resumption = Resumption::disabled();
+        Ok(Self(config.into()))
+    }
+
+    /// Authenticates the server called `name` (a DNS name or IP address in its certificate) on a connected transport.
+    ///
+    /// In TLS 1.3 a server judges the client's certificate after the client is done: a refusal shows at the first read.
+    ///
+    /// # Errors
+    /// [`NetError::Tls`] if the server's certificate is not of our CA or not for `name`; [`NetError::Stalled`] if it does nothing.
+    pub fn connect(&self, tcp: TcpTransport, name: &str) -> Result<TlsTransport, NetError> {
+        let name = ServerName::try_from(name.to_owned()).map_err(|e| {
+            NetError::Tls(format!(
+                "`{name}` is neither a DNS name nor an IP address: {e}"
+            ))
+        })?;
+        let session =
+            ClientConnection::new(self.0.clone(), name).map_err(named("client session"))?;
+        TlsTransport::handshake(session.into(), tcp)
+    }
+}
+
+/// An authenticated, encrypted connection over TCP.
+pub struct TlsTransport {
+    session: Connection,
+    tcp: TcpTransport,
+}
+
+impl TlsTransport {
+    fn handshake(session: Connection, tcp: TcpTransport) -> Result<Self, NetError> {
+        let peer = tcp.peer();
+        let mut transport = Self { session, tcp };
+        while transport.session.is_handshaking() {
+            let step = transport.write_out().and_then(|()| {
+                if transport.session.is_handshaking() {
+                    transport.read_in().map(|_| ())
+                } else {
+                    Ok(())
+                }
+            });
+            if let Err(e) = step {
+                // An alert tells the peer why.
+                let _ = transport.write_out();
+                return Err(Self::name_failure(&peer, &e));
+            }
+        }
+        transport
+            .write_out()
+            .map_err(|e| Self::name_failure(&peer, &e))?;
+        Ok(transport)
+    }
+
+    fn name_failure(peer: &str, e: &io::Error) -> NetError {
+        let doing = format!("TLS handshake with {peer}");
+        match e.kind() {
+            io::ErrorKind::InvalidData => {
+                NetError::Tls(format!("handshake with {peer} failed: {e}"))
+            }
+            io::ErrorKind::UnexpectedEof => {
+                NetError::Tls(format!("{peer} closed the connection during the handshake"))
+            }
+            _ => NetError::from_io(doing, e),
+        }
+    }
+
+    /// The peer's own certificate (DER): its identity.
+    #[must_use]
+    pub fn peer_certificate(&self) -> Option<&[u8]> {
+        self.session
+            .peer_certificates()?
+            .first()
+            .map(|c| c.as_ref())
+    }
+
+    fn write_out(&mut self) -> io::Result<()> {
+        while self.session.wants_write() {
+            self.session.write_tls(&mut self.tcp)?;
+        }
+        Ok(())
+    }
+
+    /// One read from the socket into the session; false at the end of the stream.
+    fn read_in(&mut self) -> io::Result<bool> {
+        let n = self.session.read_tls(&mut self.tcp)?;
+        let state = self.session.process_new_packets();
+        state.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+        if n == 0 && self.session.is_handshaking() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        // Key updates and alerts.
+        self.write_out()?;
+        Ok(n > 0)
+    }
+}
+
+impl Read for TlsTransport {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.session.reader().read(buf) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.read_in()?;
+                }
+                // Without close_notify: the channel names what was cut off.
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+                other => return other,
+            }
+        }
+    }
+}
+
+impl Write for TlsTransport {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let n = self.session.writer().write(buf)?;
+        self.write_out()?;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.write_out()?;
+        self.tcp.flush()
+    }
+}
+
+impl Transport for TlsTransport {
+    fn peer(&self) -> String {
+        self.tcp.peer().replacen("tcp", "tls", 1)
+    }
+
+    fn set_stall_timeout(&mut self, timeout: Duration) -> io::Result<()> {
+        self.tcp.set_stall_timeout(timeout)
+    }
+
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.tcp.set_deadline(deadline);
+    }
+}
+
+impl Drop for TlsTransport {
+    fn drop(&mut self) {
+        self.session.send_close_notify();
+        // The peer may be gone already; then there is nobody to notify.
+        let _ = self.write_out();
+    }
+}

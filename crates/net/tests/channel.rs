@@ -1,0 +1,264 @@
+//! Channels over memory and TCP: round trips, counters, simultaneous bulk sends, stalls and closed peers.
+use proptest::prelude::*;
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+use tacit_net::*;
+
+const A: Tag = Tag::new(0xf001, "first");
+const B: Tag = Tag::new(0xf002, "second");
+
+#[test]
+fn messages_arrive_in_order_and_lengths_are_kept() {
+    let (mut a, mut b) = mem_pair();
+    for len in [
+        0,
+        1,
+        9,
+        70_000,
+        MAX_FRAME_BYTES - 1,
+        MAX_FRAME_BYTES,
+        MAX_FRAME_BYTES + 1,
+        3 * MAX_FRAME_BYTES,
+    ] {
+        let message: Vec<u8> = (0..len).map(|i| (i * 31 + i / 251) as u8).collect();
+        a.send(A, &message).unwrap();
+        a.send(B, &message).unwrap();
+        a.flush().unwrap();
+        assert_eq!(b.recv(A, len).unwrap(), message);
+        assert_eq!(b.recv_max(B, len).unwrap(), message);
+    }
+}
+
+#[test]
+fn traffic_is_counted_per_phase_and_rounds_per_turn() {
+    let (mut a, mut b) = mem_pair();
+    a.send(A, &[1; 5]).unwrap();
+    a.send(B, &[2; 7]).unwrap();
+    let peer = thread::spawn(move || {
+        b.recv(A, 5).unwrap();
+        b.recv(B, 7).unwrap();
+        b.set_phase(Phase::Online);
+        b.send(A, &[3; 100]).unwrap();
+        b.flush().unwrap();
+        b
+    });
+    a.set_phase(Phase::Online);
+    // The turn happens here, so the round is booked on the phase of the read.
+    a.recv(A, 100).unwrap();
+    a.set_phase(Phase::Offline);
+    let b = peer.join().unwrap();
+    let h = HEADER_BYTES as u64;
+    assert_eq!(
+        a.traffic(Phase::Setup),
+        Traffic {
+            sent: 12 + 2 * h,
+            received: 0,
+            rounds: 0,
+            messages: 2
+        }
+    );
+    assert_eq!(
+        a.traffic(Phase::Online),
+        Traffic {
+            sent: 0,
+            received: 100 + h,
+            rounds: 1,
+            messages: 0
+        }
+    );
+    assert_eq!(a.traffic(Phase::Offline), Traffic::default());
+    assert_eq!(b.traffic(Phase::Setup).received, 12 + 2 * h);
+    assert_eq!(
+        b.traffic(Phase::Setup).rounds,
+        0,
+        "b had said nothing before it read"
+    );
+    assert_eq!(b.total_traffic().sent, a.total_traffic().received);
+}
+
+fn both_send_before_reading(mut a: Channel, mut b: Channel, bytes: usize) {
+    let big = vec![7u8; bytes];
+    let other = thread::spawn(move || {
+        let big = vec![9u8; bytes];
+        b.send(A, &big).unwrap();
+        b.recv(A, bytes).unwrap().iter().all(|&x| x == 7)
+    });
+    a.send(A, &big).unwrap();
+    assert!(a.recv(A, bytes).unwrap().iter().all(|&x| x == 9));
+    assert!(other.join().unwrap());
+}
+
+#[test]
+fn both_parties_may_send_64_mib_before_reading() {
+    let (a, b) = mem_pair();
+    both_send_before_reading(a, b, 64 << 20);
+    let (a, b) = tcp_pair().unwrap();
+    both_send_before_reading(a, b, 64 << 20);
+}
+
+#[test]
+fn bytes_queued_when_a_channel_is_dropped_still_arrive() {
+    let (mut a, mut b) = tcp_pair().unwrap();
+    let sender = thread::spawn(move || {
+        a.send(A, &vec![5u8; 24 << 20]).unwrap();
+        a.send(B, b"last words").unwrap();
+    });
+    thread::sleep(Duration::from_millis(50));
+    assert!(b.recv(A, 24 << 20).unwrap().iter().all(|&x| x == 5));
+    assert_eq!(b.recv_max(B, 100).unwrap(), b"last words");
+    sender.join().unwrap();
+    assert_eq!(b.recv(A, 1), Err(NetError::Closed { tag: A }));
+}
+
+#[test]
+fn a_stalled_peer_ends_with_a_named_error_and_the_channel_stays_failed() {
+    for (mut a, _b) in [mem_pair(), tcp_pair().unwrap()] {
+        a.set_stall_timeout(Duration::from_millis(60)).unwrap();
+        let error = a.recv(A, 3).unwrap_err();
+        assert!(matches!(error, NetError::Stalled { .. }), "{error}");
+        assert!(error.to_string().contains("`first`"), "{error}");
+        let again = a.send(A, &[1]).unwrap_err();
+        assert_eq!(
+            again,
+            NetError::Failed {
+                first: error.to_string()
+            }
+        );
+    }
+}
+
+#[test]
+fn a_trickling_peer_cannot_outlive_the_deadline() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut channel = Channel::new(Box::new(
+        TcpTransport::new(listener.accept().unwrap().0).unwrap(),
+    ));
+    let trickle = thread::spawn(move || {
+        while std::io::Write::write_all(&mut peer, &A.id().to_le_bytes()[..1]).is_ok() {
+            thread::sleep(Duration::from_millis(10));
+        }
+    });
+    channel.set_deadline(Some(Instant::now() + Duration::from_millis(80)));
+    // The trickled bytes make a huge, never complete frame of the right tag 0x0101.
+    let error = channel
+        .recv_max(Tag::new(0x0101, "trickled"), 1 << 30)
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            NetError::Stalled { .. } | NetError::FrameTooLong { .. }
+        ),
+        "{error}"
+    );
+    drop(channel);
+    trickle.join().unwrap();
+}
+
+#[test]
+fn a_peer_that_reads_nothing_stalls_the_sender_once_the_queue_is_full() {
+    let (mut a, _b) = tcp_pair().unwrap();
+    a.set_stall_timeout(Duration::from_millis(100)).unwrap();
+    let big = vec![0u8; 32 << 20];
+    let error = (0..8)
+        .find_map(|_| a.send(A, &big).err())
+        .expect("the queue is bounded");
+    assert!(matches!(error, NetError::Stalled { .. }), "{error}");
+}
+
+#[test]
+fn a_closed_peer_is_named() {
+    let (mut a, b) = mem_pair();
+    drop(b);
+    assert_eq!(a.recv(B, 4), Err(NetError::Closed { tag: B }));
+    let (mut a, b) = tcp_pair().unwrap();
+    drop(b);
+    assert_eq!(a.recv(B, 4), Err(NetError::Closed { tag: B }));
+}
+
+#[test]
+fn handshake_mismatches_are_named_on_both_sides() {
+    let good = Hello::new([1; 32], [2; 32]);
+    let cases: [(Hello, fn(&NetError) -> bool); 3] = [
+        (
+            Hello {
+                version: 99,
+                ..good
+            },
+            |e| matches!(e, NetError::VersionMismatch { .. }),
+        ),
+        (
+            Hello {
+                parameters: [9; 32],
+                ..good
+            },
+            |e| matches!(e, NetError::ParametersMismatch { .. }),
+        ),
+        (
+            Hello {
+                model: NO_MODEL,
+                ..good
+            },
+            |e| matches!(e, NetError::ModelMismatch { .. }),
+        ),
+    ];
+    for (bad, expected) in cases {
+        let (mut a, mut b) = mem_pair();
+        let other = thread::spawn(move || handshake(&mut b, &bad));
+        let ours = handshake(&mut a, &good).unwrap_err();
+        let theirs = other.join().unwrap().unwrap_err();
+        assert!(expected(&ours) && expected(&theirs), "{ours} / {theirs}");
+    }
+    let (mut a, mut b) = mem_pair();
+    let other = thread::spawn(move || handshake(&mut b, &good));
+    assert_eq!(
+        (handshake(&mut a, &good), other.join().unwrap()),
+        (Ok(()), Ok(()))
+    );
+    let (mut a, mut b) = mem_pair();
+    b.send(Tag::HELLO, b"GET / HTTP/1.1\r\n").unwrap();
+    b.flush().unwrap();
+    assert!(matches!(
+        handshake(&mut a, &good),
+        Err(NetError::NotTacit { .. })
+    ));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn packed_values_come_back_masked(values in prop::collection::vec(any::<u64>(), 0..300), width in 1u32..=64) {
+        let (mut a, mut b) = mem_pair();
+        a.send_packed(A, &values, width).unwrap();
+        a.send_words(B, &values).unwrap();
+        a.flush().unwrap();
+        let mask = u64::MAX >> (64 - width);
+        let want: Vec<u64> = values.iter().map(|v| v & mask).collect();
+        prop_assert_eq!(b.recv_packed(A, values.len(), width).unwrap(), want);
+        prop_assert_eq!(b.recv_words(B, values.len()).unwrap(), values.clone());
+        // Schoolbook: bit i of the stream is bit i % width of value i / width.
+        let mut bytes = Vec::new();
+        pack::pack_into(&mut bytes, &values, width);
+        prop_assert_eq!(bytes.len(), pack::packed_len(values.len(), width).unwrap());
+        for i in 0..8 * bytes.len() {
+            let bit = values.get(i / width as usize).map_or(0, |v| v >> (i % width as usize) & 1);
+            prop_assert_eq!(u64::from(bytes[i / 8] >> (i % 8) & 1), bit);
+        }
+    }
+}
+
+#[test]
+fn set_padding_bits_are_refused() {
+    assert_eq!(pack::unpack(&[0b0000_0111], 1, 3), Some(vec![7]));
+    assert_eq!(pack::unpack(&[0b0000_1111], 1, 3), None);
+    assert_eq!(pack::unpack(&[0, 0], 1, 3), None);
+    assert_eq!(pack::unpack(&[], 0, 65), None);
+    let (mut a, mut b) = mem_pair();
+    a.send(A, &[0xff]).unwrap();
+    a.flush().unwrap();
+    assert!(matches!(
+        b.recv_packed(A, 1, 3),
+        Err(NetError::Malformed { .. })
+    ));
+}
