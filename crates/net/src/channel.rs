@@ -84,9 +84,7 @@ impl Channel {
     /// What was sent and received in all phases.
     #[must_use]
     pub fn total_traffic(&self) -> Traffic {
-        self.traffic
-            .iter()
-            .fold(Traffic::default(), |sum, t| sum + *t)
+        self.traffic.iter().fold(Traffic::default(), |sum, t| sum + *t)
     }
 
     /// How long the peer may make no progress before a call ends with [`NetError::Stalled`].
@@ -147,16 +145,10 @@ impl Channel {
     ///
     /// # Errors
     /// As [`recv`](Self::recv); [`NetError::Malformed`] if padding bits are set.
-    pub fn recv_packed(
-        &mut self,
-        tag: Tag,
-        count: usize,
-        width: u32,
-    ) -> Result<Vec<u64>, NetError> {
+    pub fn recv_packed(&mut self, tag: Tag, count: usize, width: u32) -> Result<Vec<u64>, NetError> {
         self.guarded(|channel| {
             let bytes = channel.recv_exact(tag, packed_len(tag, count, width)?)?;
-            pack::unpack(&bytes, count, width)
-                .ok_or_else(|| malformed(tag, "bits after the last value are set"))
+            pack::unpack(&bytes, count, width).ok_or_else(|| malformed(tag, "bits after the last value are set"))
         })
     }
 
@@ -185,14 +177,9 @@ impl Channel {
     }
 
     /// Runs `work` unless the channel has failed, and remembers its failure.
-    fn guarded<T>(
-        &mut self,
-        work: impl FnOnce(&mut Self) -> Result<T, NetError>,
-    ) -> Result<T, NetError> {
+    fn guarded<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, NetError>) -> Result<T, NetError> {
         if let Some(first) = &self.failed {
-            return Err(NetError::Failed {
-                first: first.clone(),
-            });
+            return Err(NetError::Failed { first: first.clone() });
         }
         let result = work(self);
         if let Err(error) = &result {
@@ -222,8 +209,7 @@ impl Channel {
         let len = frame.len() as u32 | if more { MORE } else { 0 };
         head[2..].copy_from_slice(&len.to_le_bytes());
         self.out.extend_from_slice(&head);
-        self.out
-            .extend_from_slice(&checksum(self.sent_frames, &head, frame).to_le_bytes());
+        self.out.extend_from_slice(&checksum(self.sent_frames, &head, frame).to_le_bytes());
         self.sent_frames += 1;
         self.traffic[self.phase as usize].sent += (HEADER_BYTES + frame.len()) as u64;
         if frame.len() < GATHER / 2 {
@@ -231,12 +217,9 @@ impl Channel {
             if self.out.len() < GATHER {
                 return Ok(());
             }
-            self.write_gathered()
-                .map_err(|e| NetError::from_io(format!("sending message {tag}"), &e))
+            self.write_gathered().map_err(|e| NetError::from_io(format!("sending message {tag}"), &e))
         } else {
-            let written = self
-                .write_gathered()
-                .and_then(|()| self.transport.get_mut().write_all(frame));
+            let written = self.write_gathered().and_then(|()| self.transport.get_mut().write_all(frame));
             written.map_err(|e| NetError::from_io(format!("sending message {tag}"), &e))
         }
     }
@@ -248,9 +231,7 @@ impl Channel {
     }
 
     fn push_out(&mut self) -> Result<(), NetError> {
-        let written = self
-            .write_gathered()
-            .and_then(|()| self.transport.get_mut().flush());
+        let written = self.write_gathered().and_then(|()| self.transport.get_mut().flush());
         written.map_err(|e| NetError::from_io("flushing", &e))
     }
 
@@ -274,12 +255,7 @@ impl Channel {
             let last = offset + want == expected;
             if header.len != want || header.more == last {
                 let got = offset + header.len;
-                return Err(NetError::UnexpectedLength {
-                    tag,
-                    expected,
-                    got,
-                    more: header.more,
-                });
+                return Err(NetError::UnexpectedLength { tag, expected, got, more: header.more });
             }
             self.recv_payload(tag, &header, &mut payload[offset..offset + want])?;
             offset += want;
@@ -316,34 +292,17 @@ impl Channel {
         let ([t0, t1, l0, l1, l2, l3], crc) = split_header(&bytes);
         let got = u16::from_le_bytes([t0, t1]);
         if got != tag.id() {
-            return Err(NetError::UnexpectedTag {
-                expected: tag,
-                got: Tag::from_wire(got),
-            });
+            return Err(NetError::UnexpectedTag { expected: tag, got: Tag::from_wire(got) });
         }
         let word = u32::from_le_bytes([l0, l1, l2, l3]);
         let len = (word & !MORE) as usize;
         if len > MAX_FRAME_BYTES {
-            return Err(NetError::FrameTooLong {
-                tag,
-                got: len,
-                max: MAX_FRAME_BYTES,
-            });
+            return Err(NetError::FrameTooLong { tag, got: len, max: MAX_FRAME_BYTES });
         }
-        Ok(Header {
-            len,
-            more: word & MORE != 0,
-            crc,
-            bytes: [t0, t1, l0, l1, l2, l3],
-        })
+        Ok(Header { len, more: word & MORE != 0, crc, bytes: [t0, t1, l0, l1, l2, l3] })
     }
 
-    fn recv_payload(
-        &mut self,
-        tag: Tag,
-        header: &Header,
-        payload: &mut [u8],
-    ) -> Result<(), NetError> {
+    fn recv_payload(&mut self, tag: Tag, header: &Header, payload: &mut [u8]) -> Result<(), NetError> {
         self.fill(tag, payload, false)?;
         let frame = self.received_frames;
         self.received_frames += 1;
@@ -361,11 +320,7 @@ impl Channel {
             match self.transport.read(&mut buf[got..]) {
                 Ok(0) if at_start && got == 0 => return Err(NetError::Closed { tag }),
                 Ok(0) => {
-                    return Err(NetError::Truncated {
-                        tag,
-                        got,
-                        expected: buf.len(),
-                    });
+                    return Err(NetError::Truncated { tag, got, expected: buf.len() });
                 }
                 Ok(n) => got += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -399,21 +354,10 @@ fn checksum(frame: u64, head: &[u8; 6], payload: &[u8]) -> u32 {
 }
 
 fn packed_len(tag: Tag, count: usize, width: u32) -> Result<usize, NetError> {
-    let len = (1..=64)
-        .contains(&width)
-        .then(|| pack::packed_len(count, width))
-        .flatten();
-    len.ok_or_else(|| {
-        malformed(
-            tag,
-            format!("{count} values of {width} bits are no message"),
-        )
-    })
+    let len = (1..=64).contains(&width).then(|| pack::packed_len(count, width)).flatten();
+    len.ok_or_else(|| malformed(tag, format!("{count} values of {width} bits are no message")))
 }
 
 fn malformed(tag: Tag, what: impl Into<String>) -> NetError {
-    NetError::Malformed {
-        tag,
-        what: what.into(),
-    }
+    NetError::Malformed { tag, what: what.into() }
 }

@@ -7,9 +7,7 @@ use std::io;
 #[non_exhaustive]
 pub enum NetError {
     /// The frame that came has another tag than the protocol expects here.
-    #[error(
-        "expected message {expected}, but {got} came: the parties are at different steps, or the frame is damaged"
-    )]
+    #[error("expected message {expected}, but {got} came: the parties are at different steps, or the frame is damaged")]
     UnexpectedTag {
         /// What this party waited for.
         expected: Tag,
@@ -39,9 +37,7 @@ pub enum NetError {
         got: usize,
     },
     /// A frame announces more than any frame may carry.
-    #[error(
-        "a frame of message {tag} announces {got} bytes, more than the {max} that any frame may carry"
-    )]
+    #[error("a frame of message {tag} announces {got} bytes, more than the {max} that any frame may carry")]
     FrameTooLong {
         /// Tag of the message.
         tag: Tag,
@@ -51,9 +47,7 @@ pub enum NetError {
         max: usize,
     },
     /// The checksum does not match: bytes were changed, lost, repeated or reordered.
-    #[error(
-        "frame {frame} (message {tag}) fails its checksum: bytes were changed, lost or reordered on the way"
-    )]
+    #[error("frame {frame} (message {tag}) fails its checksum: bytes were changed, lost or reordered on the way")]
     Checksum {
         /// Tag of the message.
         tag: Tag,
@@ -75,9 +69,7 @@ pub enum NetError {
         tag: Tag,
     },
     /// The connection ended inside a frame.
-    #[error(
-        "the connection ended inside message {tag}: {got} of {expected} bytes of the frame came"
-    )]
+    #[error("the connection ended inside message {tag}: {got} of {expected} bytes of the frame came")]
     Truncated {
         /// Tag of the expected message.
         tag: Tag,
@@ -114,9 +106,7 @@ pub enum NetError {
         got: Vec<u8>,
     },
     /// The peers speak different versions.
-    #[error(
-        "protocol version mismatch: ours is {ours}, the peer's is {theirs}; update the older side"
-    )]
+    #[error("protocol version mismatch: ours is {ours}, the peer's is {theirs}; update the older side")]
     VersionMismatch {
         /// This party's version.
         ours: u32,
@@ -134,9 +124,7 @@ pub enum NetError {
         theirs: String,
     },
     /// The peers mean different models.
-    #[error(
-        "model mismatch: ours has digest {ours}, the peer's {theirs}; fetch the model's public part again"
-    )]
+    #[error("model mismatch: ours has digest {ours}, the peer's {theirs}; fetch the model's public part again")]
     ModelMismatch {
         /// This party's digest, hexadecimal.
         ours: String,
@@ -157,11 +145,7 @@ impl NetError {
         let (doing, detail) = (doing.into(), error.to_string());
         match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::Stalled { doing, detail },
-            kind => Self::Io {
-                doing,
-                kind,
-                detail,
-            },
+            kind => Self::Io { doing, kind, detail },
         }
     }
 }

@@ -25,11 +25,7 @@ impl Hello {
     /// A hello of this build's version.
     #[must_use]
     pub fn new(parameters: [u8; 32], model: [u8; 32]) -> Self {
-        Self {
-            version: PROTOCOL_VERSION,
-            parameters,
-            model,
-        }
+        Self { version: PROTOCOL_VERSION, parameters, model }
     }
 
     fn to_bytes(self) -> Vec<u8> {
@@ -43,27 +39,17 @@ impl Hello {
     /// Parses what follows the magic as far as the version allows.
     fn check(&self, bytes: &[u8]) -> Result<(), NetError> {
         let Some(rest) = bytes.strip_prefix(&MAGIC) else {
-            return Err(NetError::NotTacit {
-                got: bytes.iter().take(16).copied().collect(),
-            });
+            return Err(NetError::NotTacit { got: bytes.iter().take(16).copied().collect() });
         };
         let malformed = || NetError::Malformed {
             tag: Tag::HELLO,
-            what: format!(
-                "it has {} bytes, version {} has {}",
-                bytes.len(),
-                self.version,
-                self.to_bytes().len()
-            ),
+            what: format!("it has {} bytes, version {} has {}", bytes.len(), self.version, self.to_bytes().len()),
         };
         let (version, rest) = rest.split_first_chunk::<4>().ok_or_else(malformed)?;
         // The version comes before the length check: another version may have another layout.
         let theirs = u32::from_le_bytes(*version);
         if theirs != self.version {
-            return Err(NetError::VersionMismatch {
-                ours: self.version,
-                theirs,
-            });
+            return Err(NetError::VersionMismatch { ours: self.version, theirs });
         }
         let (parameters, rest) = rest.split_first_chunk::<32>().ok_or_else(malformed)?;
         let (model, rest) = rest.split_first_chunk::<32>().ok_or_else(malformed)?;
@@ -77,10 +63,7 @@ impl Hello {
             });
         }
         if *model != self.model {
-            return Err(NetError::ModelMismatch {
-                ours: short_hex(&self.model),
-                theirs: short_hex(model),
-            });
+            return Err(NetError::ModelMismatch { ours: short_hex(&self.model), theirs: short_hex(model) });
         }
         Ok(())
     }

@@ -20,22 +20,12 @@ impl MemTransport {
     /// Two connected ends.
     #[must_use]
     pub fn pair() -> (Self, Self) {
-        let (a, b) = (
-            Arc::new(ByteQueue::default()),
-            Arc::new(ByteQueue::default()),
-        );
+        let (a, b) = (Arc::new(ByteQueue::default()), Arc::new(ByteQueue::default()));
         (Self::new(a.clone(), b.clone()), Self::new(b, a))
     }
 
     fn new(outgoing: Arc<ByteQueue>, incoming: Arc<ByteQueue>) -> Self {
-        Self {
-            outgoing,
-            incoming,
-            chunk: Vec::new(),
-            position: 0,
-            stall: DEFAULT_STALL,
-            deadline: None,
-        }
+        Self { outgoing, incoming, chunk: Vec::new(), position: 0, stall: DEFAULT_STALL, deadline: None }
     }
 }
 
@@ -49,10 +39,7 @@ pub fn mem_pair() -> (Channel, Channel) {
 impl Read for MemTransport {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         while self.position == self.chunk.len() {
-            match self
-                .incoming
-                .pop(allowed_wait(self.stall, self.deadline)?)?
-            {
+            match self.incoming.pop(allowed_wait(self.stall, self.deadline)?)? {
                 Some(chunk) => (self.chunk, self.position) = (chunk, 0),
                 None => return Ok(0),
             }

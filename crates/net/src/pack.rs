@@ -23,11 +23,7 @@ pub fn pack_into(out: &mut Vec<u8>, values: &[u64], width: u32) {
             out.extend_from_slice(&acc.to_le_bytes());
             fill -= 64;
             // `width - fill` bits of the value are written; it is below 64 since width < 64.
-            acc = if fill == 0 {
-                0
-            } else {
-                value >> (width - fill)
-            };
+            acc = if fill == 0 { 0 } else { value >> (width - fill) };
         }
     }
     out.extend_from_slice(&acc.to_le_bytes()[..fill.div_ceil(8) as usize]);
@@ -88,6 +84,5 @@ pub fn words_into(out: &mut Vec<u8>, words: &[u64]) {
 #[must_use]
 pub fn unpack_words(bytes: &[u8]) -> Option<Vec<u64>> {
     let (chunks, rest) = bytes.as_chunks::<8>();
-    rest.is_empty()
-        .then(|| chunks.iter().map(|c| u64::from_le_bytes(*c)).collect())
+    rest.is_empty().then(|| chunks.iter().map(|c| u64::from_le_bytes(*c)).collect())
 }

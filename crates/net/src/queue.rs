@@ -40,11 +40,7 @@ impl ByteQueue {
     }
 
     /// Waits until `ready` says so; false if `timeout` ended first.
-    fn wait(
-        &self,
-        timeout: Duration,
-        ready: impl Fn(&State) -> bool,
-    ) -> (MutexGuard<'_, State>, bool) {
+    fn wait(&self, timeout: Duration, ready: impl Fn(&State) -> bool) -> (MutexGuard<'_, State>, bool) {
         let end = Instant::now() + timeout;
         let mut state = self.lock();
         loop {
@@ -55,10 +51,7 @@ impl ByteQueue {
             if left.is_zero() {
                 return (state, false);
             }
-            state = self
-                .changed
-                .wait_timeout(state, left)
-                .map_or_else(|e| e.into_inner().0, |(guard, _)| guard);
+            state = self.changed.wait_timeout(state, left).map_or_else(|e| e.into_inner().0, |(guard, _)| guard);
         }
     }
 
@@ -68,10 +61,7 @@ impl ByteQueue {
         let (mut state, in_time) = self.wait(timeout, fits);
         state.check()?;
         if state.closed {
-            return Err(io::Error::new(
-                io::ErrorKind::BrokenPipe,
-                "the peer is gone",
-            ));
+            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the peer is gone"));
         }
         if !in_time {
             return Err(timed_out(timeout));
@@ -112,9 +102,7 @@ impl ByteQueue {
 
     /// Waits until everything was consumed, failed, or `timeout` is over.
     pub(crate) fn drain(&self, timeout: Duration) {
-        drop(self.wait(timeout, |s| {
-            s.error.is_some() || (s.chunks.is_empty() && !s.busy)
-        }));
+        drop(self.wait(timeout, |s| s.error.is_some() || (s.chunks.is_empty() && !s.busy)));
     }
 
     /// No more pushes; pops return what is left.

@@ -3,7 +3,7 @@
 //! File: the line `tacit transcript 1`, then entries `direction u8 (b'S' sent, b'R' received) | length u32 little endian | bytes`.
 use crate::transport::Transport;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -88,11 +88,7 @@ impl ReplayTransport {
     pub fn open(path: &Path, compare_sent: bool) -> io::Result<Self> {
         Ok(Self {
             received: EntryReader::open(path, b'R')?,
-            sent: if compare_sent {
-                Some(EntryReader::open(path, b'S')?)
-            } else {
-                None
-            },
+            sent: if compare_sent { Some(EntryReader::open(path, b'S')?) } else { None },
             written: 0,
         })
     }
@@ -111,16 +107,10 @@ impl Write for ReplayTransport {
         };
         let mut recorded = vec![0u8; buf.len().min(64 << 10)];
         let n = sent.read(&mut recorded)?;
-        let same = recorded[..n]
-            .iter()
-            .zip(buf)
-            .take_while(|(a, b)| a == b)
-            .count();
+        let same = recorded[..n].iter().zip(buf).take_while(|(a, b)| a == b).count();
         if same < n || n == 0 && !buf.is_empty() {
             let at = self.written + same as u64;
-            return Err(invalid(format!(
-                "the party sends something else than was recorded, from byte {at} on"
-            )));
+            return Err(invalid(format!("the party sends something else than was recorded, from byte {at} on")));
         }
         self.written += n as u64;
         Ok(n)
@@ -156,16 +146,9 @@ impl EntryReader {
         let mut magic = [0u8; MAGIC.len()];
         file.read_exact(&mut magic)?;
         if &magic != MAGIC {
-            return Err(invalid(format!(
-                "{} is no tacit transcript",
-                path.display()
-            )));
+            return Err(invalid(format!("{} is no tacit transcript", path.display())));
         }
-        Ok(Self {
-            file,
-            direction,
-            left: 0,
-        })
+        Ok(Self { file, direction, left: 0 })
     }
 
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
@@ -181,7 +164,7 @@ impl EntryReader {
                 d if d == self.direction => self.left = len as usize,
                 b'S' | b'R' => self.file.seek_relative(i64::from(len))?,
                 other => {
-                    let at = self.file.seek(SeekFrom::Current(0))?;
+                    let at = self.file.stream_position()?;
                     return Err(invalid(format!(
                         "the transcript is damaged before byte {at}: no direction {other:#04x}"
                     )));

@@ -32,9 +32,7 @@ impl TcpTransport {
     /// # Errors
     /// [`NetError::Io`] if the socket is unusable.
     pub fn new(stream: TcpStream) -> Result<Self, NetError> {
-        let peer = stream
-            .peer_addr()
-            .map_or_else(|_| "tcp (unknown)".into(), |a| format!("tcp {a}"));
+        let peer = stream.peer_addr().map_or_else(|_| "tcp (unknown)".into(), |a| format!("tcp {a}"));
         let mut transport = Self {
             stream,
             queue: Arc::new(ByteQueue::default()),
@@ -57,14 +55,9 @@ impl TcpTransport {
     ///
     /// # Errors
     /// [`NetError::Io`] or [`NetError::Stalled`] naming the address.
-    pub fn connect(
-        to: impl ToSocketAddrs + std::fmt::Display,
-        timeout: Duration,
-    ) -> Result<Self, NetError> {
+    pub fn connect(to: impl ToSocketAddrs + std::fmt::Display, timeout: Duration) -> Result<Self, NetError> {
         let doing = format!("connecting to {to}");
-        let addresses = to
-            .to_socket_addrs()
-            .map_err(|e| NetError::from_io(doing.clone(), &e))?;
+        let addresses = to.to_socket_addrs().map_err(|e| NetError::from_io(doing.clone(), &e))?;
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in addresses {
             match TcpStream::connect_timeout(&address, timeout) {
@@ -80,9 +73,7 @@ impl TcpTransport {
     /// # Errors
     /// [`NetError::Io`] if the socket cannot be duplicated.
     pub fn closer(&self) -> Result<TcpStream, NetError> {
-        self.stream
-            .try_clone()
-            .map_err(|e| NetError::from_io(format!("duplicating {}", self.peer), &e))
+        self.stream.try_clone().map_err(|e| NetError::from_io(format!("duplicating {}", self.peer), &e))
     }
 
     fn start_writer(&mut self) -> io::Result<()> {
@@ -90,21 +81,19 @@ impl TcpTransport {
             return Ok(());
         }
         let (queue, mut stream) = (self.queue.clone(), self.stream.try_clone()?);
-        thread::Builder::new()
-            .name("tacit-writer".into())
-            .spawn(move || {
-                // The queue is closed when the transport is dropped; until then an idle hour is no reason to end.
-                loop {
-                    match queue.pop(Duration::from_secs(3600)) {
-                        Ok(Some(chunk)) => match stream.write_all(&chunk) {
-                            Ok(()) => queue.done(),
-                            Err(e) => return queue.fail(&e),
-                        },
-                        Ok(None) => return,
-                        Err(_) => {}
-                    }
+        thread::Builder::new().name("tacit-writer".into()).spawn(move || {
+            // The queue is closed when the transport is dropped; until then an idle hour is no reason to end.
+            loop {
+                match queue.pop(Duration::from_secs(3600)) {
+                    Ok(Some(chunk)) => match stream.write_all(&chunk) {
+                        Ok(()) => queue.done(),
+                        Err(e) => return queue.fail(&e),
+                    },
+                    Ok(None) => return,
+                    Err(_) => {}
                 }
-            })?;
+            }
+        })?;
         self.has_writer = true;
         Ok(())
     }
@@ -133,12 +122,7 @@ impl Read for TcpTransport {
         loop {
             match self.stream.read(buf) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e)
-                    if matches!(
-                        e.kind(),
-                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-                    ) =>
-                {
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     return Err(timed_out(wait));
                 }
                 other => return other,
@@ -192,10 +176,6 @@ impl Drop for TcpTransport {
         }
         self.queue.close();
         // Both ways: a peer (or our writer thread) that still waits learns it now. Errors mean it is closed already.
-        let _ = self.stream.shutdown(if self.has_writer {
-            Shutdown::Both
-        } else {
-            Shutdown::Write
-        });
+        let _ = self.stream.shutdown(if self.has_writer { Shutdown::Both } else { Shutdown::Write });
     }
 }

@@ -7,9 +7,7 @@ use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{
-    ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection,
-};
+use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,17 +30,10 @@ impl Identity {
     fn from_pem(chain: &[u8], key: &[u8], ca: &[u8]) -> Result<Self, NetError> {
         let mut roots = RootCertStore::empty();
         for root in certificates(ca, "CA certificate")? {
-            roots
-                .add(root)
-                .map_err(|e| NetError::Tls(format!("CA certificate: {e}")))?;
+            roots.add(root).map_err(|e| NetError::Tls(format!("CA certificate: {e}")))?;
         }
-        let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|e| NetError::Tls(format!("private key: {e}")))?;
-        Ok(Self {
-            chain: certificates(chain, "certificate")?,
-            key,
-            roots,
-        })
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| NetError::Tls(format!("private key: {e}")))?;
+        Ok(Self { chain: certificates(chain, "certificate")?, key, roots })
     }
 }
 
@@ -50,9 +41,7 @@ fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, 
     let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let parsed = parsed.map_err(|e| NetError::Tls(format!("{what}: {e}")))?;
     if parsed.is_empty() {
-        return Err(NetError::Tls(format!(
-            "{what}: no certificate in the PEM text"
-        )));
+        return Err(NetError::Tls(format!("{what}: no certificate in the PEM text")));
     }
     Ok(parsed)
 }
@@ -69,10 +58,9 @@ impl ServerTls {
     pub fn from_pem(chain: &[u8], key: &[u8], client_ca: &[u8]) -> Result<Self, NetError> {
         let identity = Identity::from_pem(chain, key, client_ca)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier =
-            WebPkiClientVerifier::builder_with_provider(identity.roots.into(), provider.clone())
-                .build()
-                .map_err(|e| NetError::Tls(format!("client CA: {e}")))?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(identity.roots.into(), provider.clone())
+            .build()
+            .map_err(|e| NetError::Tls(format!("client CA: {e}")))?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(named("protocol version"))?
@@ -118,13 +106,9 @@ impl ClientTls {
     /// # Errors
     /// [`NetError::Tls`] if the server's certificate is not of our CA or not for `name`; [`NetError::Stalled`] if it does nothing.
     pub fn connect(&self, tcp: TcpTransport, name: &str) -> Result<TlsTransport, NetError> {
-        let name = ServerName::try_from(name.to_owned()).map_err(|e| {
-            NetError::Tls(format!(
-                "`{name}` is neither a DNS name nor an IP address: {e}"
-            ))
-        })?;
-        let session =
-            ClientConnection::new(self.0.clone(), name).map_err(named("client session"))?;
+        let name = ServerName::try_from(name.to_owned())
+            .map_err(|e| NetError::Tls(format!("`{name}` is neither a DNS name nor an IP address: {e}")))?;
+        let session = ClientConnection::new(self.0.clone(), name).map_err(named("client session"))?;
         TlsTransport::handshake(session.into(), tcp)
     }
 }
@@ -141,11 +125,7 @@ impl TlsTransport {
         let mut transport = Self { session, tcp };
         while transport.session.is_handshaking() {
             let step = transport.write_out().and_then(|()| {
-                if transport.session.is_handshaking() {
-                    transport.read_in().map(|_| ())
-                } else {
-                    Ok(())
-                }
+                if transport.session.is_handshaking() { transport.read_in().map(|_| ()) } else { Ok(()) }
             });
             if let Err(e) = step {
                 // An alert tells the peer why.
@@ -153,21 +133,15 @@ impl TlsTransport {
                 return Err(Self::name_failure(&peer, &e));
             }
         }
-        transport
-            .write_out()
-            .map_err(|e| Self::name_failure(&peer, &e))?;
+        transport.write_out().map_err(|e| Self::name_failure(&peer, &e))?;
         Ok(transport)
     }
 
     fn name_failure(peer: &str, e: &io::Error) -> NetError {
         let doing = format!("TLS handshake with {peer}");
         match e.kind() {
-            io::ErrorKind::InvalidData => {
-                NetError::Tls(format!("handshake with {peer} failed: {e}"))
-            }
-            io::ErrorKind::UnexpectedEof => {
-                NetError::Tls(format!("{peer} closed the connection during the handshake"))
-            }
+            io::ErrorKind::InvalidData => NetError::Tls(format!("handshake with {peer} failed: {e}")),
+            io::ErrorKind::UnexpectedEof => NetError::Tls(format!("{peer} closed the connection during the handshake")),
             _ => NetError::from_io(doing, e),
         }
     }
@@ -175,10 +149,7 @@ impl TlsTransport {
     /// The peer's own certificate (DER): its identity.
     #[must_use]
     pub fn peer_certificate(&self) -> Option<&[u8]> {
-        self.session
-            .peer_certificates()?
-            .first()
-            .map(|c| c.as_ref())
+        self.session.peer_certificates()?.first().map(|c| c.as_ref())
     }
 
     fn write_out(&mut self) -> io::Result<()> {

@@ -25,10 +25,7 @@ pub(crate) const DEFAULT_STALL: Duration = Duration::from_secs(600);
 
 /// The error of a read or write that made no progress in time.
 pub(crate) fn timed_out(waited: Duration) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::TimedOut,
-        format!("no progress for {:.1} s", waited.as_secs_f64()),
-    )
+    io::Error::new(io::ErrorKind::TimedOut, format!("no progress for {:.1} s", waited.as_secs_f64()))
 }
 
 /// What a read may wait: the stall timeout, cut short by the deadline. An error if the deadline is over.
@@ -38,9 +35,6 @@ pub(crate) fn allowed_wait(stall: Duration, deadline: Option<Instant>) -> io::Re
     };
     match deadline.checked_duration_since(Instant::now()) {
         Some(left) if !left.is_zero() => Ok(stall.min(left)),
-        _ => Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            "the deadline for this step is over",
-        )),
+        _ => Err(io::Error::new(io::ErrorKind::TimedOut, "the deadline for this step is over")),
     }
 }

@@ -11,16 +11,7 @@ const B: Tag = Tag::new(0xf002, "second");
 #[test]
 fn messages_arrive_in_order_and_lengths_are_kept() {
     let (mut a, mut b) = mem_pair();
-    for len in [
-        0,
-        1,
-        9,
-        70_000,
-        MAX_FRAME_BYTES - 1,
-        MAX_FRAME_BYTES,
-        MAX_FRAME_BYTES + 1,
-        3 * MAX_FRAME_BYTES,
-    ] {
+    for len in [0, 1, 9, 70_000, MAX_FRAME_BYTES - 1, MAX_FRAME_BYTES, MAX_FRAME_BYTES + 1, 3 * MAX_FRAME_BYTES] {
         let message: Vec<u8> = (0..len).map(|i| (i * 31 + i / 251) as u8).collect();
         a.send(A, &message).unwrap();
         a.send(B, &message).unwrap();
@@ -49,31 +40,11 @@ fn traffic_is_counted_per_phase_and_rounds_per_turn() {
     a.set_phase(Phase::Offline);
     let b = peer.join().unwrap();
     let h = HEADER_BYTES as u64;
-    assert_eq!(
-        a.traffic(Phase::Setup),
-        Traffic {
-            sent: 12 + 2 * h,
-            received: 0,
-            rounds: 0,
-            messages: 2
-        }
-    );
-    assert_eq!(
-        a.traffic(Phase::Online),
-        Traffic {
-            sent: 0,
-            received: 100 + h,
-            rounds: 1,
-            messages: 0
-        }
-    );
+    assert_eq!(a.traffic(Phase::Setup), Traffic { sent: 12 + 2 * h, received: 0, rounds: 0, messages: 2 });
+    assert_eq!(a.traffic(Phase::Online), Traffic { sent: 0, received: 100 + h, rounds: 1, messages: 0 });
     assert_eq!(a.traffic(Phase::Offline), Traffic::default());
     assert_eq!(b.traffic(Phase::Setup).received, 12 + 2 * h);
-    assert_eq!(
-        b.traffic(Phase::Setup).rounds,
-        0,
-        "b had said nothing before it read"
-    );
+    assert_eq!(b.traffic(Phase::Setup).rounds, 0, "b had said nothing before it read");
     assert_eq!(b.total_traffic().sent, a.total_traffic().received);
 }
 
@@ -119,12 +90,7 @@ fn a_stalled_peer_ends_with_a_named_error_and_the_channel_stays_failed() {
         assert!(matches!(error, NetError::Stalled { .. }), "{error}");
         assert!(error.to_string().contains("`first`"), "{error}");
         let again = a.send(A, &[1]).unwrap_err();
-        assert_eq!(
-            again,
-            NetError::Failed {
-                first: error.to_string()
-            }
-        );
+        assert_eq!(again, NetError::Failed { first: error.to_string() });
     }
 }
 
@@ -132,26 +98,16 @@ fn a_stalled_peer_ends_with_a_named_error_and_the_channel_stays_failed() {
 fn a_trickling_peer_cannot_outlive_the_deadline() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let mut channel = Channel::new(Box::new(
-        TcpTransport::new(listener.accept().unwrap().0).unwrap(),
-    ));
+    let mut channel = Channel::new(Box::new(TcpTransport::new(listener.accept().unwrap().0).unwrap()));
     let trickle = thread::spawn(move || {
         while std::io::Write::write_all(&mut peer, &A.id().to_le_bytes()[..1]).is_ok() {
-            thread::sleep(Duration::from_millis(10));
+            thread::sleep(Duration::from_millis(30));
         }
     });
     channel.set_deadline(Some(Instant::now() + Duration::from_millis(80)));
-    // The trickled bytes make a huge, never complete frame of the right tag 0x0101.
-    let error = channel
-        .recv_max(Tag::new(0x0101, "trickled"), 1 << 30)
-        .unwrap_err();
-    assert!(
-        matches!(
-            error,
-            NetError::Stalled { .. } | NetError::FrameTooLong { .. }
-        ),
-        "{error}"
-    );
+    // Ten bytes would make a header; the deadline comes first, though no single read stalls for long.
+    let error = channel.recv_max(Tag::new(0x0101, "trickled"), 1 << 30).unwrap_err();
+    assert!(matches!(error, NetError::Stalled { .. }), "{error}");
     drop(channel);
     trickle.join().unwrap();
 }
@@ -161,9 +117,7 @@ fn a_peer_that_reads_nothing_stalls_the_sender_once_the_queue_is_full() {
     let (mut a, _b) = tcp_pair().unwrap();
     a.set_stall_timeout(Duration::from_millis(100)).unwrap();
     let big = vec![0u8; 32 << 20];
-    let error = (0..8)
-        .find_map(|_| a.send(A, &big).err())
-        .expect("the queue is bounded");
+    let error = (0..8).find_map(|_| a.send(A, &big).err()).expect("the queue is bounded");
     assert!(matches!(error, NetError::Stalled { .. }), "{error}");
 }
 
@@ -180,28 +134,11 @@ fn a_closed_peer_is_named() {
 #[test]
 fn handshake_mismatches_are_named_on_both_sides() {
     let good = Hello::new([1; 32], [2; 32]);
-    let cases: [(Hello, fn(&NetError) -> bool); 3] = [
-        (
-            Hello {
-                version: 99,
-                ..good
-            },
-            |e| matches!(e, NetError::VersionMismatch { .. }),
-        ),
-        (
-            Hello {
-                parameters: [9; 32],
-                ..good
-            },
-            |e| matches!(e, NetError::ParametersMismatch { .. }),
-        ),
-        (
-            Hello {
-                model: NO_MODEL,
-                ..good
-            },
-            |e| matches!(e, NetError::ModelMismatch { .. }),
-        ),
+    type Expected = fn(&NetError) -> bool;
+    let cases: [(Hello, Expected); 3] = [
+        (Hello { version: 99, ..good }, |e| matches!(e, NetError::VersionMismatch { .. })),
+        (Hello { parameters: [9; 32], ..good }, |e| matches!(e, NetError::ParametersMismatch { .. })),
+        (Hello { model: NO_MODEL, ..good }, |e| matches!(e, NetError::ModelMismatch { .. })),
     ];
     for (bad, expected) in cases {
         let (mut a, mut b) = mem_pair();
@@ -212,17 +149,11 @@ fn handshake_mismatches_are_named_on_both_sides() {
     }
     let (mut a, mut b) = mem_pair();
     let other = thread::spawn(move || handshake(&mut b, &good));
-    assert_eq!(
-        (handshake(&mut a, &good), other.join().unwrap()),
-        (Ok(()), Ok(()))
-    );
+    assert_eq!((handshake(&mut a, &good), other.join().unwrap()), (Ok(()), Ok(())));
     let (mut a, mut b) = mem_pair();
     b.send(Tag::HELLO, b"GET / HTTP/1.1\r\n").unwrap();
     b.flush().unwrap();
-    assert!(matches!(
-        handshake(&mut a, &good),
-        Err(NetError::NotTacit { .. })
-    ));
+    assert!(matches!(handshake(&mut a, &good), Err(NetError::NotTacit { .. })));
 }
 
 proptest! {
@@ -257,8 +188,5 @@ fn set_padding_bits_are_refused() {
     let (mut a, mut b) = mem_pair();
     a.send(A, &[0xff]).unwrap();
     a.flush().unwrap();
-    assert!(matches!(
-        b.recv_packed(A, 1, 3),
-        Err(NetError::Malformed { .. })
-    ));
+    assert!(matches!(b.recv_packed(A, 1, 3), Err(NetError::Malformed { .. })));
 }

@@ -1,0 +1,51 @@
+//! A recorded party runs again, alone.
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use tacit_net::*;
+
+const A: Tag = Tag::new(0xf001, "first");
+
+/// One party of a toy protocol; `start` decides all it says.
+fn party(mut channel: Channel, start: u8) -> Result<(Vec<u8>, Traffic), NetError> {
+    let mut said = vec![start; 300_000];
+    let mut heard = Vec::new();
+    for _ in 0..4 {
+        channel.send(A, &said)?;
+        heard = channel.recv(A, said.len())?;
+        said = said.iter().zip(&heard).map(|(a, b)| a.wrapping_mul(3).wrapping_add(*b)).collect();
+    }
+    Ok((heard, channel.total_traffic()))
+}
+
+#[test]
+fn a_replayed_party_hears_and_says_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run.transcript");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let server = Channel::new(Box::new(TcpTransport::new(listener.accept().unwrap().0).unwrap()));
+    let other = thread::spawn(move || party(server, 5));
+    let recorded = RecordTransport::create(TcpTransport::new(client).unwrap(), &path).unwrap();
+    let live = party(Channel::new(Box::new(recorded)), 1).unwrap();
+    other.join().unwrap().unwrap();
+
+    let replay = |compare| Channel::new(Box::new(ReplayTransport::open(&path, compare).unwrap()));
+    assert_eq!(party(replay(true), 1).unwrap(), live);
+    assert_eq!(party(replay(false), 2).unwrap().1, live.1, "unchecked replay takes other words");
+    let error = party(replay(true), 2).unwrap_err();
+    assert!(error.to_string().contains("from byte"), "{error}");
+}
+
+#[test]
+fn damaged_transcripts_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bad");
+    std::fs::write(&path, b"something else entirely").unwrap();
+    assert!(ReplayTransport::open(&path, false).err().unwrap().to_string().contains("no tacit transcript"));
+    std::fs::write(&path, b"tacit transcript 1\nX\0\0\0\0").unwrap();
+    let error = Channel::new(Box::new(ReplayTransport::open(&path, false).unwrap())).recv(A, 1).unwrap_err();
+    assert!(error.to_string().contains("damaged"), "{error}");
+    std::fs::write(&path, b"tacit transcript 1\nR\xff\0\0\0abc").unwrap();
+    let error = Channel::new(Box::new(ReplayTransport::open(&path, false).unwrap())).recv(A, 1).unwrap_err();
+    assert!(error.to_string().contains("ends inside"), "{error}");
+}
