@@ -1,0 +1,124 @@
+//! Fresh ciphertexts (client to server) and the server's weight polynomials.
+
+use super::context::{Context, DEGREE, P1, P2};
+use super::keys::{SecretKey, expand};
+use super::params::Params;
+use crate::{HeError, pack};
+use tacit_arith::poly::{CoeffPoly, NttPoly};
+use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::sample;
+use zeroize::Zeroizing;
+
+const WHAT: &str = "ciphertext";
+
+/// The client's symmetric encryption.
+pub struct Encryptor<'a> {
+    ctx: &'a Context,
+    key: &'a SecretKey,
+    params: Params,
+}
+
+/// A received ciphertext `(b, a)` in the NTT domain, mod P1 and mod P2.
+pub struct Ciphertext {
+    pub(super) b: [NttPoly; 2],
+    pub(super) a: [NttPoly; 2],
+}
+
+/// An integer polynomial with small coefficients in the NTT domain, mod P1 and mod P2.
+pub struct WeightPoly(pub(super) [NttPoly; 2]);
+
+impl<'a> Encryptor<'a> {
+    /// Encrypts under `key` with the roundings of `params`.
+    #[must_use]
+    pub fn new(ctx: &'a Context, key: &'a SecretKey, params: Params) -> Self {
+        Self { ctx, key, params }
+    }
+
+    /// Encrypts N values mod `2^l` (higher bits are ignored): seed and packed `b`, [`Params::up_bytes`] bytes.
+    ///
+    /// # Panics
+    /// If there are not N values.
+    #[must_use]
+    pub fn encrypt(&self, message: &[u64], prg: &mut Prg) -> Vec<u8> {
+        assert_eq!(message.len(), DEGREE, "one value per coefficient");
+        let params = &self.params;
+        let seed = prg.next_seed().0;
+        let mut stream = Prg::from_seed(Seed(seed));
+        let error = sample::error(prg, DEGREE);
+        let [x1, x2] = [0, 1].map(|i| {
+            let ntt = &self.ctx.ntt()[i];
+            let mut product = expand(self.ctx, i, &mut stream);
+            product.mul_assign(&self.key.s[i], ntt);
+            Zeroizing::new(product.into_coeff(ntt))
+        });
+        let [m1, m2] = [0, 1].map(|i| self.ctx.ntt()[i].modulus());
+        let q = u128::from(P1) * u128::from(P2);
+        let (mask, half) = ((1 << params.ring_bits()) - 1, 1u128 << (params.ring_bits() - 1));
+        let values = (0..DEGREE).map(|i| {
+            let noise = error[i];
+            let b1 = m1.sub(m1.reduce_i64(noise), x1.values()[i]);
+            let b2 = m2.sub(m2.reduce_i64(noise), x2.values()[i]);
+            // q * m / 2^l, rounded: at most q, so one conditional subtraction brings the sum below q.
+            let scaled = (q * u128::from(message[i] & mask) + half) >> params.ring_bits();
+            let b = reduce_once(reduce_once(self.ctx.lift(b1, b2) + scaled, q), q);
+            ((b + (1 << (params.up_drop() - 1))) >> params.up_drop()) as u64
+        });
+        let mut out = Vec::with_capacity(params.up_bytes());
+        out.extend_from_slice(&seed);
+        pack::pack(values, params.up_bits(), &mut out);
+        out
+    }
+}
+
+/// `x mod q` for `x < 2q < 2^127`, without a branch.
+#[inline(always)]
+fn reduce_once(x: u128, q: u128) -> u128 {
+    x.min(x.wrapping_sub(q))
+}
+
+impl Ciphertext {
+    /// Reads a peer's ciphertext.
+    ///
+    /// # Errors
+    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`].
+    pub fn from_bytes(ctx: &Context, params: &Params, bytes: &[u8]) -> Result<Self, HeError> {
+        let expected = params.up_bytes();
+        let Some((&seed, packed)) = bytes.split_first_chunk::<16>().filter(|_| bytes.len() == expected) else {
+            return Err(HeError::Length { what: WHAT, got: bytes.len(), expected });
+        };
+        let values = pack::unpack(packed, DEGREE, params.up_bits(), params.up_max(), WHAT)?;
+        let mut stream = Prg::from_seed(Seed(seed));
+        let a = [0, 1].map(|i| expand(ctx, i, &mut stream));
+        let b = [0, 1].map(|i| {
+            let ntt = &ctx.ntt()[i];
+            let m = ntt.modulus();
+            let step = m.reduce(1 << params.up_drop());
+            let residues = values.iter().map(|&v| m.mul(m.reduce(v), step)).collect();
+            CoeffPoly::new(residues, m).into_ntt(ntt)
+        });
+        Ok(Self { b, a })
+    }
+
+    /// Bytes a ciphertext occupies in memory.
+    pub const MEMORY_BYTES: usize = 4 * DEGREE * 8;
+}
+
+impl WeightPoly {
+    /// Transforms N signed coefficients; does not branch on them.
+    ///
+    /// # Panics
+    /// If there are not N coefficients.
+    #[must_use]
+    pub fn new(ctx: &Context, coefficients: &[i32]) -> Self {
+        assert_eq!(coefficients.len(), DEGREE, "one weight per coefficient");
+        Self([0, 1].map(|i| {
+            let ntt = &ctx.ntt()[i];
+            let m = ntt.modulus();
+            let residues = coefficients.iter().map(|&w| m.reduce_i64(i64::from(w))).collect();
+            CoeffPoly::new(residues, m).into_ntt(ntt)
+        }))
+    }
+
+    /// Bytes a weight polynomial occupies in memory.
+    pub const MEMORY_BYTES: usize = 2 * DEGREE * 8;
+}

@@ -1,0 +1,178 @@
+//! Parameter choice: how many low bits of ciphertexts may be dropped so that shares still sum to the value within a stated
+//! error. The derivation is `docs/notes/noise.md`; the constants below carry its names.
+
+use super::context::{DEGREE, P1, P2};
+use crate::HeError;
+use tacit_arith::sample::ERROR_COINS;
+
+/// Classical security of (N = 4096, log2 q = 65.3 for fresh ciphertexts, 50 for the public key, ternary secret, error of deviation
+/// 3.24): the HomomorphicEncryption.org standard (2018, table 1) allows 109 bits at this degree for 128-bit security.
+pub const SECURITY_BITS: u32 = 128;
+/// A share pair misses its error bound with probability at most `2^-FAILURE_LOG2` per output coefficient.
+pub const FAILURE_LOG2: u32 = 40;
+/// Widest supported ring.
+pub const MAX_RING_BITS: u32 = 45;
+
+/// `sqrt(2 ln(2 * 2^40))`: a sub-Gaussian variable exceeds this many deviations with probability at most 2^-40.
+const TAIL: f64 = 7.54;
+/// Margin on the squared norms of secret, error and encryption randomness (7 deviations of those norms).
+const NORM_MARGIN: f64 = 1.08;
+const ERROR_VARIANCE: f64 = ERROR_COINS as f64 / 2.0;
+const TERNARY_NORM_SQ: f64 = DEGREE as f64 * 2.0 / 3.0 * NORM_MARGIN;
+/// Bits of `b` always dropped: packed coefficients of q's 65.3 bits then fit one word.
+const MIN_UP_DROP: u32 = 2;
+
+/// What a linear layer needs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ParamsSpec {
+    /// Width l of the plaintext ring `Z_{2^l}`.
+    pub ring_bits: u32,
+    /// Squared Euclidean norm of all weights that meet in one output polynomial (over all input polynomials): noise of
+    /// every weight there reaches every output coefficient.
+    pub norm_sq: f64,
+    /// Largest error of `client_share + server_share` allowed, at least 1.
+    pub max_error: u32,
+    /// Fresh ciphertexts per answer: decides which direction is rounded harder.
+    pub up_per_down: f64,
+}
+
+/// Checked rounding of ciphertexts for one layer group.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Params {
+    ring_bits: u32,
+    max_error: u32,
+    norm_sq: f64,
+    up_drop: u32,
+    down_drop: u32,
+}
+
+/// Deviation of the phase error E mod P1 for the given roundings.
+fn deviation(norm_sq: f64, up_drop: u32, down_drop: u32) -> f64 {
+    let rounding = |drop: u32| 4f64.powi(drop as i32) / 12.0;
+    let zero_encryption = 2.0 * ERROR_VARIANCE * TERNARY_NORM_SQ;
+    let switch = (TERNARY_NORM_SQ + 1.0) / 12.0;
+    let answer = if down_drop == 0 { 0.0 } else { rounding(down_drop) * TERNARY_NORM_SQ };
+    let fresh = ERROR_VARIANCE + rounding(up_drop) + 1.0 / 12.0;
+    (zero_encryption + switch + answer + fresh * norm_sq / (P2 as f64).powi(2)).sqrt()
+}
+
+impl Params {
+    /// Drops as many bits as the error bound allows, weighing both directions by `up_per_down`.
+    ///
+    /// # Errors
+    /// [`HeError::RingBits`]; [`HeError::TooNoisy`] if even without rounding the bound does not hold (see
+    /// [`Params::smallest_error`]).
+    pub fn new(spec: &ParamsSpec) -> Result<Self, HeError> {
+        check_ring(spec.ring_bits)?;
+        let fits = |up: u32, down: u32| {
+            let threshold = (f64::from(spec.max_error) - 1.0 / 4096.0) * P1 as f64 / 2f64.powi(spec.ring_bits as i32);
+            TAIL * deviation(spec.norm_sq, up, down) < threshold
+        };
+        let choices = (0..30).filter_map(|down| {
+            let up = (MIN_UP_DROP..=50).rev().find(|&up| fits(up, down))?;
+            Some((up, down))
+        });
+        let saved = |&(up, down): &(u32, u32)| f64::from(up) * spec.up_per_down + f64::from(down);
+        let best = choices.max_by(|a, b| saved(a).total_cmp(&saved(b)));
+        let Some((up_drop, down_drop)) = best.filter(|_| spec.max_error > 0) else {
+            return Err(HeError::TooNoisy {
+                ring_bits: spec.ring_bits,
+                norm_log2: spec.norm_sq.log2() / 2.0,
+                max_error: spec.max_error,
+            });
+        };
+        Ok(Self { ring_bits: spec.ring_bits, max_error: spec.max_error, norm_sq: spec.norm_sq, up_drop, down_drop })
+    }
+
+    /// The smallest error bound that can be promised: 1 up to 39-bit rings with moderate weights, growing as `2^(l-39)` above.
+    ///
+    /// # Errors
+    /// [`HeError::RingBits`]; [`HeError::TooNoisy`] if weights are so large that the bound would pass 2^20.
+    pub fn smallest_error(ring_bits: u32, norm_sq: f64) -> Result<u32, HeError> {
+        check_ring(ring_bits)?;
+        let needed = TAIL * deviation(norm_sq, MIN_UP_DROP, 0) * 2f64.powi(ring_bits as i32) / P1 as f64;
+        let error = (needed + 1.0 / 2048.0).ceil().max(1.0);
+        if error > f64::from(1 << 20) || !error.is_finite() {
+            return Err(HeError::TooNoisy { ring_bits, norm_log2: norm_sq.log2() / 2.0, max_error: 1 << 20 });
+        }
+        Ok(error as u32)
+    }
+
+    /// Width l of the plaintext ring.
+    #[must_use]
+    pub fn ring_bits(&self) -> u32 {
+        self.ring_bits
+    }
+
+    /// `client_share + server_share` differs from the value by at most this, except with probability 2^-40 per coefficient.
+    #[must_use]
+    pub fn max_error(&self) -> u32 {
+        self.max_error
+    }
+
+    /// Largest squared norm of the weights in one output polynomial.
+    #[must_use]
+    pub fn norm_sq(&self) -> f64 {
+        self.norm_sq
+    }
+
+    /// Bound on the phase error |E| mod P1 behind [`Params::max_error`].
+    #[must_use]
+    pub fn phase_error_bound(&self) -> f64 {
+        TAIL * deviation(self.norm_sq, self.up_drop, self.down_drop)
+    }
+
+    /// Low bits of `b` dropped in a fresh ciphertext.
+    #[must_use]
+    pub fn up_drop(&self) -> u32 {
+        self.up_drop
+    }
+
+    /// Low bits of `c1` dropped in an answer.
+    #[must_use]
+    pub fn down_drop(&self) -> u32 {
+        self.down_drop
+    }
+
+    /// Largest packed coefficient of a fresh ciphertext.
+    pub(super) fn up_max(&self) -> u64 {
+        let q = u128::from(P1) * u128::from(P2);
+        ((q - 1 + (1 << (self.up_drop - 1))) >> self.up_drop) as u64
+    }
+
+    /// Largest packed coefficient of an answer.
+    pub(super) fn down_max(&self) -> u64 {
+        (P1 - 1 + ((1 << self.down_drop) >> 1)) >> self.down_drop
+    }
+
+    /// Bits of a packed coefficient of a fresh ciphertext.
+    #[must_use]
+    pub fn up_bits(&self) -> u32 {
+        64 - self.up_max().leading_zeros()
+    }
+
+    /// Bits of a packed coefficient of an answer.
+    #[must_use]
+    pub fn down_bits(&self) -> u32 {
+        64 - self.down_max().leading_zeros()
+    }
+
+    /// Bytes of a fresh ciphertext: a 16-byte seed and N packed coefficients.
+    #[must_use]
+    pub fn up_bytes(&self) -> usize {
+        16 + crate::pack::packed_len(DEGREE, self.up_bits())
+    }
+
+    /// Bytes of an answer: N packed coefficients.
+    #[must_use]
+    pub fn down_bytes(&self) -> usize {
+        crate::pack::packed_len(DEGREE, self.down_bits())
+    }
+}
+
+fn check_ring(bits: u32) -> Result<(), HeError> {
+    if bits == 0 || bits > MAX_RING_BITS {
+        return Err(HeError::RingBits { bits, max: MAX_RING_BITS });
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! The scheme end to end, at the limits of its parameters.
+
+use super::*;
+use crate::HeError;
+use tacit_arith::prg::{Prg, Seed};
+
+fn prg(n: u8) -> Prg {
+    Prg::from_seed(Seed([n; 16]))
+}
+
+fn spec(ring_bits: u32, norm_sq: f64) -> ParamsSpec {
+    ParamsSpec { ring_bits, norm_sq, max_error: Params::smallest_error(ring_bits, norm_sq).unwrap(), up_per_down: 1.0 }
+}
+
+fn negacyclic(a: &[u64], w: &[i32]) -> Vec<u64> {
+    let n = a.len();
+    let mut out = vec![0u64; n];
+    for (i, &x) in w.iter().enumerate().filter(|(_, x)| **x != 0) {
+        for (j, &y) in a.iter().enumerate() {
+            let t = y.wrapping_mul(i64::from(x) as u64);
+            let k = (i + j) % n;
+            out[k] = if i + j < n { out[k].wrapping_add(t) } else { out[k].wrapping_sub(t) };
+        }
+    }
+    out
+}
+
+/// Runs one layer of `inputs` polynomials, each with `taps` weights of size `size`, and returns the errors of the share pairs.
+fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
+    let ctx = Context::new().unwrap();
+    let key = SecretKey::generate(&ctx, &mut prg(1));
+    let bytes = key.public_key(&ctx, &mut prg(2)).to_bytes();
+    let public_key = PublicKey::from_bytes(&ctx, &bytes).unwrap();
+    let encryptor = Encryptor::new(&ctx, &key, *params);
+    let (mut data, mut sum, mut expected) = (prg(3), Sum::default(), vec![0u64; DEGREE]);
+    for _ in 0..inputs {
+        let message: Vec<u64> = (0..DEGREE).map(|_| data.next_u64() >> (64 - params.ring_bits())).collect();
+        let mut weights = vec![0i32; DEGREE];
+        for t in 0..taps {
+            weights[(t * 37) % DEGREE] = if data.next_u64() & 1 == 0 { size } else { -size };
+        }
+        let frame = encryptor.encrypt(&message, &mut data);
+        assert_eq!(frame.len(), params.up_bytes());
+        let cipher = Ciphertext::from_bytes(&ctx, params, &frame).unwrap();
+        sum.add_products(&ctx, &[(&WeightPoly::new(&ctx, &weights), &cipher)]);
+        for (e, v) in expected.iter_mut().zip(negacyclic(&message, &weights)) {
+            *e = e.wrapping_add(v);
+        }
+    }
+    let positions: Vec<usize> = (0..DEGREE).collect();
+    let mut answer = vec![];
+    let server = sum.reshare(&ctx, &public_key, params, (&mut prg(4), &mut prg(5)), &positions, &mut answer);
+    assert_eq!(answer.len(), params.down_bytes());
+    let client = Opener::new(&ctx, &key, *params).open(&answer, &mut prg(5), &positions).unwrap();
+    let shift = 64 - params.ring_bits();
+    (0..DEGREE)
+        .map(|i| (server[i].wrapping_add(client[i]).wrapping_sub(expected[i]) << shift) as i64 >> shift)
+        .collect()
+}
+
+/// Weights as large as the parameters allow, all in one polynomial or spread: the error bound holds at every coefficient.
+#[test]
+fn shares_sum_to_the_product_at_the_noise_limit() {
+    for (l, inputs, taps, size) in
+        [(37, 4, 16, 1 << 12), (32, 2, 9, 1 << 13), (20, 3, 30, 300), (39, 1, 64, 1 << 10), (45, 2, 9, 4096)]
+    {
+        let norm_sq = (inputs * taps) as f64 * f64::from(size).powi(2);
+        let params = Params::new(&spec(l, norm_sq)).unwrap();
+        let errors = errors(&params, inputs, taps, size);
+        let worst = errors.iter().map(|e| e.unsigned_abs()).max().unwrap();
+        assert!(worst <= u64::from(params.max_error()), "l {l}: {worst}, {params:?}");
+        let mean = errors.iter().sum::<i64>() as f64 / DEGREE as f64;
+        assert!(mean.abs() < 0.1 * f64::from(params.max_error()), "l {l}: biased by {mean}");
+    }
+}
+
+/// The bound is not vacuous: the drop chosen is the largest, and one bit more in each direction breaks the promise on paper.
+#[test]
+fn parameters_for_common_rings() {
+    let table = [(32, 1), (37, 1), (39, 1), (40, 2), (45, 59)];
+    for (l, error) in table {
+        assert_eq!(Params::smallest_error(l, 4f64.powi(14)).unwrap(), error, "l {l}");
+    }
+    let p = Params::new(&spec(37, 4f64.powi(14))).unwrap();
+    assert_eq!((p.up_bits(), p.down_bits()), (54, 44));
+    assert!(p.phase_error_bound() < P1 as f64 / 2f64.powi(37));
+    let p = Params::new(&spec(32, 4f64.powi(14))).unwrap();
+    assert_eq!((p.up_bits(), p.down_bits()), (49, 40));
+}
+
+#[test]
+fn impossible_parameters_are_named() {
+    let zero = ParamsSpec { ring_bits: 46, norm_sq: 1.0, max_error: 1, up_per_down: 1.0 };
+    assert_eq!(Params::new(&zero), Err(HeError::RingBits { bits: 46, max: 45 }));
+    let tight = ParamsSpec { ring_bits: 41, ..zero };
+    assert!(matches!(Params::new(&tight), Err(HeError::TooNoisy { ring_bits: 41, max_error: 1, .. })));
+    let none = ParamsSpec { ring_bits: 20, max_error: 0, ..zero };
+    assert!(matches!(Params::new(&none), Err(HeError::TooNoisy { .. })));
+    assert!(Params::smallest_error(45, f64::INFINITY).is_err());
+}
+
+#[test]
+fn foreign_bytes_are_checked() {
+    let ctx = Context::new().unwrap();
+    let params = Params::new(&spec(37, 1e8)).unwrap();
+    let key = SecretKey::generate(&ctx, &mut prg(1));
+    for bytes in [vec![], vec![0; 15], vec![0; params.up_bytes() + 1]] {
+        assert!(matches!(
+            Ciphertext::from_bytes(&ctx, &params, &bytes),
+            Err(HeError::Length { what: "ciphertext", .. })
+        ));
+        assert!(matches!(PublicKey::from_bytes(&ctx, &bytes), Err(HeError::Length { what: "public key", .. })));
+        let opened = Opener::new(&ctx, &key, params).open(&bytes, &mut prg(1), &[]);
+        assert!(matches!(opened, Err(HeError::Length { what: "answer", .. })));
+    }
+    let full = Ciphertext::from_bytes(&ctx, &params, &vec![0xff; params.up_bytes()]);
+    assert!(matches!(full, Err(HeError::Range { index: 0, .. })));
+    assert!(PublicKey::from_bytes(&ctx, &[0xff; PUBLIC_KEY_BYTES]).is_err());
+    let opened = Opener::new(&ctx, &key, params).open(&vec![0xff; params.down_bytes()], &mut prg(1), &[]);
+    assert!(matches!(opened, Err(HeError::Range { index: 0, .. })));
+}
+
+/// The same message twice gives unrelated ciphertexts, and a re-serialized key is the same key.
+#[test]
+fn encryption_is_randomised() {
+    let ctx = Context::new().unwrap();
+    let params = Params::new(&spec(37, 1e8)).unwrap();
+    let key = SecretKey::generate(&ctx, &mut prg(1));
+    let (encryptor, mut random) = (Encryptor::new(&ctx, &key, params), prg(9));
+    let message = vec![5; DEGREE];
+    assert_ne!(encryptor.encrypt(&message, &mut random), encryptor.encrypt(&message, &mut random));
+    let bytes = key.public_key(&ctx, &mut random).to_bytes();
+    assert_eq!(bytes.len(), PUBLIC_KEY_BYTES);
+    assert_eq!(PublicKey::from_bytes(&ctx, &bytes).unwrap().to_bytes(), bytes);
+}
