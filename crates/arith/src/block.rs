@@ -97,10 +97,7 @@ mod tests {
         let b = Block(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
         assert_eq!(Block::from_bytes(b.to_bytes()), b);
         assert_eq!(from_bytes(&to_bytes(&[b, Block::ONE])), vec![b, Block::ONE]);
-        assert_eq!(
-            b.sigma().0,
-            ((b.0 >> 64) ^ (b.0 & u64::MAX as u128)) << 64 | (b.0 >> 64)
-        );
+        assert_eq!(b.sigma().0, ((b.0 >> 64) ^ (b.0 & u64::MAX as u128)) << 64 | (b.0 >> 64));
         // sigma and sigma + identity are injective on the unit vectors' span: check their rank.
         for f in [|b: Block| b.sigma(), |b: Block| b.sigma() ^ b] {
             let mut rows: Vec<u128> = (0..128).map(|i| f(Block(1 << i)).0).collect();

@@ -54,13 +54,7 @@ impl Prg {
     /// The stream of `seed`.
     pub fn from_seed(seed: Seed) -> Prg {
         let aes = Aes128::new(Block::from_bytes(seed.0));
-        Prg {
-            seed,
-            aes,
-            counter: 0,
-            buffer: [Block::ZERO; BUFFER],
-            used: BUFFER * 16,
-        }
+        Prg { seed, aes, counter: 0, buffer: [Block::ZERO; BUFFER], used: BUFFER * 16 }
     }
 
     /// The seed this generator was built from.
@@ -120,7 +114,7 @@ impl Prg {
             if self.used == BUFFER * 16 {
                 self.refill();
             }
-            if self.used % 16 != 0 || out.len() == 1 {
+            if !self.used.is_multiple_of(16) || out.len() == 1 {
                 out[0] = self.next_u64();
                 out = &mut out[1..];
                 continue;
@@ -193,10 +187,7 @@ mod tests {
         let (a, b) = (Seed::from_os().unwrap(), Seed::from_os().unwrap());
         assert_ne!(a.0, b.0);
         assert_eq!(format!("{a:?}"), "Seed(..)");
-        assert_ne!(
-            Prg::from_os().unwrap().next_u64(),
-            Prg::from_os().unwrap().next_u64()
-        );
+        assert_ne!(Prg::from_os().unwrap().next_u64(), Prg::from_os().unwrap().next_u64());
     }
 
     proptest! {

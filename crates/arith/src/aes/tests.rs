@@ -3,9 +3,7 @@ use crate::block::Block;
 use proptest::prelude::*;
 
 fn hex(s: &str) -> Block {
-    Block::from_bytes(std::array::from_fn(|i| {
-        u8::from_str_radix(&s[2 * i..2 * i + 2], 16).unwrap()
-    }))
+    Block::from_bytes(std::array::from_fn(|i| u8::from_str_radix(&s[2 * i..2 * i + 2], 16).unwrap()))
 }
 
 #[test]
@@ -14,11 +12,7 @@ fn fips_197_known_answers() {
         let aes = Aes128::with_kernel(kernel, hex("000102030405060708090a0b0c0d0e0f"));
         let mut b = [hex("00112233445566778899aabbccddeeff"); 3];
         aes.encrypt(&mut b);
-        assert_eq!(
-            b,
-            [hex("69c4e0d86a7b0430d8cdb78070b4c55a"); 3],
-            "{kernel:?}"
-        );
+        assert_eq!(b, [hex("69c4e0d86a7b0430d8cdb78070b4c55a"); 3], "{kernel:?}");
         let aes = Aes128::with_kernel(kernel, hex("2b7e151628aed2a6abf7158809cf4f3c"));
         let mut b = [hex("3243f6a8885a308d313198a2e0370734")];
         aes.encrypt(&mut b);
@@ -31,11 +25,7 @@ fn counter_mode_is_the_encrypted_counter() {
     let aes = Aes128::new(Block(7));
     let mut out = [Block::ZERO; 3];
     aes.counter(5, u64::MAX, &mut out);
-    let mut want = [
-        Block(5 << 64 | u64::MAX as u128),
-        Block(5 << 64),
-        Block(5 << 64 | 1),
-    ];
+    let mut want = [Block(5 << 64 | u64::MAX as u128), Block(5 << 64), Block(5 << 64 | 1)];
     aes.encrypt(&mut want);
     assert_eq!(out, want);
 }

@@ -58,13 +58,7 @@ pub(super) fn encrypt(kernel: Kernel, keys: &[Block; 11], blocks: &mut [Block]) 
     }
 }
 
-pub(super) fn hash(
-    kernel: Kernel,
-    keys: &[Block; 11],
-    src: &[Block],
-    mask: Block,
-    dst: &mut [Block],
-) {
+pub(super) fn hash(kernel: Kernel, keys: &[Block; 11], src: &[Block], mask: Block, dst: &mut [Block]) {
     match kernel.kind() {
         Kind::Portable => {}
         // SAFETY: as in `encrypt`.
@@ -74,12 +68,7 @@ pub(super) fn hash(
     }
 }
 
-pub(super) fn double(
-    kernel: Kernel,
-    keys: &[Block; 11],
-    left: &mut [Block],
-    right: &mut [Block],
-) -> Block {
+pub(super) fn double(kernel: Kernel, keys: &[Block; 11], left: &mut [Block], right: &mut [Block]) -> Block {
     match kernel.kind() {
         Kind::Portable => Block::ZERO,
         // SAFETY: as in `encrypt`.
@@ -186,11 +175,7 @@ macro_rules! kernels {
             }
 
             #[target_feature(enable = $features)]
-            pub(super) fn double(
-                keys: &[Block; 11],
-                left: &mut [Block],
-                right: &mut [Block],
-            ) -> Block {
+            pub(super) fn double(keys: &[Block; 11], left: &mut [Block], right: &mut [Block]) -> Block {
                 let k = broadcast(keys);
                 let n = left.len();
                 let (left, left_rest) = left.as_chunks_mut::<CHUNK>();

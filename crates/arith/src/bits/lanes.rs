@@ -16,10 +16,7 @@ pub(super) fn block_planes(kernel: Kernel, blocks: &[Block; 64], out: &mut [u64]
 
 fn portable(blocks: &[Block; 64], out: &mut [u64]) {
     if let [only] = out {
-        *only = blocks
-            .iter()
-            .enumerate()
-            .fold(0, |w, (i, b)| w | b.lsb() << i);
+        *only = blocks.iter().enumerate().fold(0, |w, (i, b)| w | b.lsb() << i);
         return;
     }
     let mut m = blocks.map(|b| b.0 as u64);
@@ -41,11 +38,7 @@ mod wide {
         while v < 16 {
             let mut i = 0;
             while i < 64 {
-                t[v][i] = if i / 4 == v {
-                    64 + 16 * (i % 4) as u8
-                } else {
-                    i as u8
-                };
+                t[v][i] = if i / 4 == v { 64 + 16 * (i % 4) as u8 } else { i as u8 };
                 i += 1;
             }
             v += 1;
@@ -61,20 +54,14 @@ mod wide {
             for (v, take) in TAKE.iter().enumerate() {
                 // SAFETY: vector v covers blocks 4v..4v+4 of 64, and a row of TAKE is 64 bytes; unaligned loads.
                 let (x, take) = unsafe {
-                    (
-                        _mm512_loadu_si512(blocks.as_ptr().add(4 * v).cast()),
-                        _mm512_loadu_si512(take.as_ptr().cast()),
-                    )
+                    (_mm512_loadu_si512(blocks.as_ptr().add(4 * v).cast()), _mm512_loadu_si512(take.as_ptr().cast()))
                 };
                 let four = _mm512_cmpge_epu8_mask(take, _mm512_set1_epi8(64));
                 let take = _mm512_mask_add_epi8(take, four, take, offset);
                 parts[v % 4] = _mm512_permutex2var_epi8(parts[v % 4], take, x);
             }
             // Each part holds zeros where it took nothing, so they can be merged by OR.
-            let all = _mm512_or_si512(
-                _mm512_or_si512(parts[0], parts[1]),
-                _mm512_or_si512(parts[2], parts[3]),
-            );
+            let all = _mm512_or_si512(_mm512_or_si512(parts[0], parts[1]), _mm512_or_si512(parts[2], parts[3]));
             for (j, word) in words.iter_mut().enumerate() {
                 *word = _mm512_test_epi8_mask(all, _mm512_set1_epi8((1u8 << j) as i8));
             }

@@ -21,10 +21,7 @@ pub struct Bits {
 impl Bits {
     /// `n` zero bits.
     pub fn zeros(n: usize) -> Bits {
-        Bits {
-            len: n,
-            words: vec![0; n.div_ceil(64)],
-        }
+        Bits { len: n, words: vec![0; n.div_ceil(64)] }
     }
 
     /// `n` random bits; draws `ceil(n / 64)` words.
@@ -90,7 +87,7 @@ impl Bits {
 
     /// Zeroes the unused bits of the last word.
     pub fn clear_tail(&mut self) {
-        if self.len % 64 != 0
+        if !self.len.is_multiple_of(64)
             && let Some(last) = self.words.last_mut()
         {
             *last &= u64::MAX >> (64 - self.len % 64);
@@ -113,19 +110,13 @@ impl Bits {
     /// `self ^= other`. Panics if the lengths differ.
     pub fn xor_assign(&mut self, other: &Bits) {
         assert_eq!(self.len, other.len, "lengths of bit vectors");
-        self.words
-            .iter_mut()
-            .zip(&other.words)
-            .for_each(|(a, b)| *a ^= b);
+        self.words.iter_mut().zip(&other.words).for_each(|(a, b)| *a ^= b);
     }
 
     /// `self &= other`. Panics if the lengths differ.
     pub fn and_assign(&mut self, other: &Bits) {
         assert_eq!(self.len, other.len, "lengths of bit vectors");
-        self.words
-            .iter_mut()
-            .zip(&other.words)
-            .for_each(|(a, b)| *a &= b);
+        self.words.iter_mut().zip(&other.words).for_each(|(a, b)| *a &= b);
     }
 
     /// `self ^ other`. Panics if the lengths differ.
@@ -144,10 +135,7 @@ impl Bits {
 
     /// Complement of every bit.
     pub fn not(&self) -> Bits {
-        let mut out = Bits {
-            len: self.len,
-            words: self.words.iter().map(|w| !w).collect(),
-        };
+        let mut out = Bits { len: self.len, words: self.words.iter().map(|w| !w).collect() };
         out.clear_tail();
         out
     }
@@ -171,11 +159,7 @@ impl Bits {
 
     /// The bits `at..at + n`. Panics if they do not exist.
     pub fn slice(&self, at: usize, n: usize) -> Bits {
-        assert!(
-            at.checked_add(n).is_some_and(|end| end <= self.len),
-            "bits {at}+{n} of {}",
-            self.len
-        );
+        assert!(at.checked_add(n).is_some_and(|end| end <= self.len), "bits {at}+{n} of {}", self.len);
         let (word, shift) = (at / 64, at % 64);
         let words = (word..word + n.div_ceil(64))
             .map(|w| {
@@ -266,14 +250,8 @@ mod tests {
     fn wrong_lengths_and_excess_bits() {
         assert!(Bits::from_bytes(9, &[0]).is_none());
         assert!(Bits::from_words(64, vec![0, 0]).is_none());
-        assert_eq!(
-            Bits::from_bytes(3, &[0xff]).map(|b| b.words().to_vec()),
-            Some(vec![7])
-        );
-        assert_eq!(
-            Bits::from_words(3, vec![u64::MAX]).map(|b| b.count_ones()),
-            Some(3)
-        );
+        assert_eq!(Bits::from_bytes(3, &[0xff]).map(|b| b.words().to_vec()), Some(vec![7]));
+        assert_eq!(Bits::from_words(3, vec![u64::MAX]).map(|b| b.count_ones()), Some(3));
         assert_eq!(Bits::zeros(0).to_bytes(), Vec::<u8>::new());
     }
 }

@@ -43,16 +43,9 @@ pub fn planes(values: &[u64], width: usize) -> Vec<Bits> {
 /// Inverse of [`planes`]: bit `j` of value `i` is bit `i` of plane `j`; higher bits are 0. Panics if there are more than
 /// 64 planes or their lengths differ.
 pub fn from_planes(planes: &[Bits]) -> Vec<u64> {
-    assert!(
-        planes.len() <= 64,
-        "{} planes of a 64-bit word",
-        planes.len()
-    );
+    assert!(planes.len() <= 64, "{} planes of a 64-bit word", planes.len());
     let n = planes.first().map_or(0, Bits::len);
-    assert!(
-        planes.iter().all(|p| p.len() == n),
-        "planes of unequal length"
-    );
+    assert!(planes.iter().all(|p| p.len() == n), "planes of unequal length");
     let mut out = vec![0; n];
     for (w, chunk) in out.chunks_mut(64).enumerate() {
         let mut m = [0; 64];

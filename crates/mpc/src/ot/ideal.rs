@@ -1,0 +1,92 @@
+//! The ideal functionality, played by a shared seed: a test seam only. Nothing is secret here, and nothing is sent.
+
+use tacit_arith::bits::Bits;
+use tacit_arith::prg::{Prg, Seed};
+use tacit_net::Channel;
+
+use super::{Ot, RandomOtReceiver, RandomOtSender, ReceiverPlanes, SenderPlanes, check_planes};
+use crate::MpcError;
+
+/// Ideal sender; see [`pair`].
+pub struct IdealSender(Prg);
+/// Ideal receiver; see [`pair`].
+pub struct IdealReceiver(Prg);
+
+/// A matching sender and receiver.
+pub fn pair(seed: u64) -> (IdealSender, IdealReceiver) {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let prg = || Prg::from_seed(Seed(bytes));
+    (IdealSender(prg()), IdealReceiver(prg()))
+}
+
+/// Both directions for both parties: the client's, then the server's.
+pub fn ots(seed: u64) -> (Ot<IdealSender, IdealReceiver>, Ot<IdealSender, IdealReceiver>) {
+    let (client_sender, server_receiver) = pair(2 * seed);
+    let (server_sender, client_receiver) = pair(2 * seed + 1);
+    (Ot { sender: client_sender, receiver: client_receiver }, Ot { sender: server_sender, receiver: server_receiver })
+}
+
+fn bits(prg: &mut Prg, n: usize, k: usize) -> Vec<Bits> {
+    (0..k).map(|_| Bits::random(prg, n)).collect()
+}
+
+fn words(prg: &mut Prg, n: usize) -> Vec<u64> {
+    let mut w = vec![0; n];
+    prg.fill_u64(&mut w);
+    w
+}
+
+fn choose<T: Copy>(choice: &Bits, m0: Vec<T>, m1: Vec<T>) -> Vec<T> {
+    choice.iter().zip(m0.into_iter().zip(m1)).map(|(c, (a, b))| if c { b } else { a }).collect()
+}
+
+fn pairs(w: Vec<u64>) -> Vec<[u64; 2]> {
+    w.as_chunks().0.to_vec()
+}
+
+impl RandomOtSender for IdealSender {
+    fn reserve(&mut self, _n: usize) {}
+
+    fn planes(&mut self, _ch: &mut Channel, n: usize, k: usize) -> Result<SenderPlanes, MpcError> {
+        check_planes(k)?;
+        let _choice = Bits::random(&mut self.0, n);
+        Ok(SenderPlanes { m0: bits(&mut self.0, n, k), m1: bits(&mut self.0, n, k) })
+    }
+
+    fn words(&mut self, _ch: &mut Channel, n: usize) -> Result<(Vec<u64>, Vec<u64>), MpcError> {
+        let _choice = Bits::random(&mut self.0, n);
+        Ok((words(&mut self.0, n), words(&mut self.0, n)))
+    }
+
+    fn word_pairs(&mut self, _ch: &mut Channel, n: usize) -> Result<(Vec<[u64; 2]>, Vec<[u64; 2]>), MpcError> {
+        let _choice = Bits::random(&mut self.0, n);
+        Ok((pairs(words(&mut self.0, 2 * n)), pairs(words(&mut self.0, 2 * n))))
+    }
+}
+
+impl RandomOtReceiver for IdealReceiver {
+    fn reserve(&mut self, _n: usize) {}
+
+    fn planes(&mut self, _ch: &mut Channel, n: usize, k: usize) -> Result<ReceiverPlanes, MpcError> {
+        check_planes(k)?;
+        let choice = Bits::random(&mut self.0, n);
+        let (m0, m1) = (bits(&mut self.0, n, k), bits(&mut self.0, n, k));
+        let m = m0.iter().zip(&m1).map(|(a, b)| a.xor(&a.xor(b).and(&choice))).collect();
+        Ok(ReceiverPlanes { choice, m })
+    }
+
+    fn words(&mut self, _ch: &mut Channel, n: usize) -> Result<(Bits, Vec<u64>), MpcError> {
+        let choice = Bits::random(&mut self.0, n);
+        let (m0, m1) = (words(&mut self.0, n), words(&mut self.0, n));
+        let m = choose(&choice, m0, m1);
+        Ok((choice, m))
+    }
+
+    fn word_pairs(&mut self, _ch: &mut Channel, n: usize) -> Result<(Bits, Vec<[u64; 2]>), MpcError> {
+        let choice = Bits::random(&mut self.0, n);
+        let (m0, m1) = (pairs(words(&mut self.0, 2 * n)), pairs(words(&mut self.0, 2 * n)));
+        let m = choose(&choice, m0, m1);
+        Ok((choice, m))
+    }
+}

@@ -1,0 +1,73 @@
+//! What every pair of OT parties must fulfil: run on the ideal functionality and on the real one.
+
+use super::*;
+use crate::run_pair;
+
+pub(super) fn check_planes_of(s: &SenderPlanes, r: &ReceiverPlanes, n: usize, k: usize) {
+    assert_eq!((s.m0.len(), s.m1.len(), r.m.len(), r.choice.len()), (k, k, k, n));
+    for j in 0..k {
+        assert_eq!((s.m0[j].len(), s.m1[j].len(), r.m[j].len()), (n, n, n));
+        let want = s.m0[j].xor(&s.m0[j].xor(&s.m1[j]).and(&r.choice));
+        assert!(want == r.m[j], "plane {j} of {k}, {n} OTs");
+        if n >= 1000 {
+            let apart = s.m0[j].xor(&s.m1[j]).count_ones() as f64 / n as f64;
+            assert!((apart - 0.5).abs() < 4.0 / (n as f64).sqrt(), "strings differ in {apart}");
+        }
+    }
+    if n >= 1000 {
+        let ones = r.choice.count_ones() as f64 / n as f64;
+        assert!((ones - 0.5).abs() < 4.0 / (n as f64).sqrt(), "choices are 1 in {ones}");
+    }
+}
+
+pub(super) fn check_words_of<T: Copy + PartialEq>(s: &(Vec<T>, Vec<T>), r: &(Bits, Vec<T>), n: usize) {
+    assert_eq!((s.0.len(), s.1.len(), r.0.len(), r.1.len()), (n, n, n, n));
+    for i in 0..n {
+        let (chosen, other) = if r.0.get(i) { (s.1[i], s.0[i]) } else { (s.0[i], s.1[i]) };
+        assert!(chosen == r.1[i] && other != r.1[i], "OT {i} of {n}");
+    }
+}
+
+/// Odd sizes, all kinds of output, interleaved.
+pub(super) fn conformance<S: RandomOtSender, R: RandomOtReceiver>(
+    sender: &mut S,
+    receiver: &mut R,
+    ch_s: &mut Channel,
+    ch_r: &mut Channel,
+) where
+    S: Send,
+    R: Send,
+{
+    for (n, k) in [(0, 3), (1, 1), (63, 2), (64, 8), (65, 9), (1000, 16), (70_001, 3), (5, 32), (40, 0)] {
+        let (s, r) = std::thread::scope(|t| {
+            let s = t.spawn(|| (sender.planes(ch_s, n, k), sender.words(ch_s, n), sender.word_pairs(ch_s, n)));
+            let r = (receiver.planes(ch_r, n, k), receiver.words(ch_r, n), receiver.word_pairs(ch_r, n));
+            (s.join().unwrap(), r)
+        });
+        check_planes_of(&s.0.unwrap(), &r.0.unwrap(), n, k);
+        check_words_of(&s.1.unwrap(), &r.1.unwrap(), n);
+        check_words_of(&s.2.unwrap(), &r.2.unwrap(), n);
+    }
+    assert!(matches!(sender.planes(ch_s, 1, 33), Err(MpcError::OutOfRange { got: 33, .. })));
+    assert!(matches!(receiver.planes(ch_r, 1, 33), Err(MpcError::OutOfRange { got: 33, .. })));
+}
+
+#[test]
+fn ideal_functionality_conforms() {
+    let (mut s, mut r) = ideal::pair(1);
+    let (mut a, mut b) = tacit_net::mem_pair();
+    conformance(&mut s, &mut r, &mut a, &mut b);
+    let (client, server) = ideal::ots(7);
+    let (c, s) = run_pair(
+        move |ch| {
+            let mut ot = client;
+            (ot.sender.words(ch, 9).unwrap(), ot.receiver.words(ch, 5).unwrap())
+        },
+        move |ch| {
+            let mut ot = server;
+            (ot.receiver.words(ch, 9).unwrap(), ot.sender.words(ch, 5).unwrap())
+        },
+    );
+    check_words_of(&c.0, &s.0, 9);
+    check_words_of(&s.1, &c.1, 5);
+}

@@ -1,0 +1,23 @@
+//! Both parties in one process, for tests and benchmarks.
+
+use std::thread;
+
+use tacit_net::{Channel, mem_pair};
+
+/// Runs the client on this thread and the server on another, over an in-memory channel, and returns both results.
+/// The panic of either party is passed on.
+pub fn run_pair<C, S: Send>(
+    client: impl FnOnce(&mut Channel) -> C,
+    server: impl FnOnce(&mut Channel) -> S + Send,
+) -> (C, S) {
+    let (mut client_channel, mut server_channel) = mem_pair();
+    thread::scope(|scope| {
+        let server = scope.spawn(move || server(&mut server_channel));
+        // The channel is dropped with the closure, so a client that gives up does not leave the server waiting.
+        let client = (move || client(&mut client_channel))();
+        match server.join() {
+            Ok(server) => (client, server),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
