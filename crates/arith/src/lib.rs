@@ -4,6 +4,8 @@
 pub mod aes;
 pub mod bits;
 pub mod block;
+pub mod block_code;
+pub mod block_select;
 pub mod prg;
 // Owner: lattice work (modulus, ntt, poly, sample, ring).
 mod lattice_error;

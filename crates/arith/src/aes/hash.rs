@@ -4,28 +4,22 @@
 use super::{Aes128, Kernel};
 use crate::block::Block;
 
-/// The public AES key: leading hexadecimal digits of the fractional part of pi.
+/// The public AES key of domain 0: leading hexadecimal digits of the fractional part of pi.
 const FIXED_KEY: Block = Block(0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344);
 
 /// Circular correlation robust hash on blocks.
 #[derive(Clone)]
 pub struct CcrHash(Aes128);
 
-impl Default for CcrHash {
-    fn default() -> Self {
-        CcrHash::new()
-    }
-}
-
 impl CcrHash {
-    /// With the fastest kernel of this CPU.
-    pub fn new() -> CcrHash {
-        CcrHash(Aes128::new(FIXED_KEY))
+    /// The hash of a domain, with the fastest kernel of this CPU. Domains use different public keys.
+    pub fn new(domain: u64) -> CcrHash {
+        CcrHash::with_kernel(Kernel::best(), domain)
     }
 
     /// With a chosen kernel.
-    pub fn with_kernel(kernel: Kernel) -> CcrHash {
-        CcrHash(Aes128::with_kernel(kernel, FIXED_KEY))
+    pub fn with_kernel(kernel: Kernel, domain: u64) -> CcrHash {
+        CcrHash(Aes128::with_kernel(kernel, FIXED_KEY ^ Block(domain as u128)))
     }
 
     /// The kernel in use.

@@ -1,0 +1,109 @@
+//! A random sparse linear code on blocks: every output is the sum of [`WEIGHT`] random entries of a vector. This is
+//! the matrix-vector product of primal LPN with a `WEIGHT`-local code (Ferret, eprint 2020/924 section 5).
+//!
+//! The matrix is public, so the access pattern may depend on it; the entries are secret and only added.
+
+use crate::aes::Aes128;
+use crate::block::Block;
+
+/// Entries per output.
+pub const WEIGHT: usize = 10;
+/// Outputs per call are a multiple of this.
+pub const GROUP: usize = 64;
+
+/// Blocks of AES output that hold the `GROUP * WEIGHT` 32-bit indices of a group.
+const INDEX_BLOCKS: usize = GROUP * WEIGHT / 4;
+
+/// The matrix, as the seed it is expanded from.
+pub struct LocalCode {
+    aes: Aes128,
+}
+
+impl LocalCode {
+    /// The matrix of a public seed.
+    pub fn new(seed: Block) -> LocalCode {
+        LocalCode { aes: Aes128::new(seed) }
+    }
+
+    /// Adds `(x * A)[GROUP * first_group + i]` to `out[i]`, where row `r` of `A` sums entries at `WEIGHT` independent
+    /// positions, uniform in `0..x.len()`. Panics unless `x.len()` is a power of two below 2^28 and `out.len()` a multiple
+    /// of [`GROUP`].
+    pub fn add_rows(&self, x: &[Block], first_group: u64, out: &mut [Block]) {
+        assert!(x.len().is_power_of_two() && x.len() < 1 << 28, "length {} of the vector", x.len());
+        let (groups, rest) = out.as_chunks_mut::<GROUP>();
+        assert!(rest.is_empty(), "{} outputs beyond whole groups", rest.len());
+        let mut indices = [Block::ZERO; INDEX_BLOCKS];
+        for (g, out) in groups.iter_mut().enumerate() {
+            let counter = first_group.wrapping_add(g as u64).wrapping_mul(INDEX_BLOCKS as u64);
+            self.aes.counter(0, counter, &mut indices);
+            add_group(x, &indices, out);
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn add_group(x: &[Block], indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GROUP]) {
+    use std::arch::x86_64::*;
+    let mask = x.len() - 1;
+    let base = x.as_ptr().cast::<__m128i>();
+    let indices = indices.as_ptr().cast::<u32>();
+    for (i, o) in out.iter_mut().enumerate() {
+        let o = std::ptr::from_mut(o).cast::<__m128i>();
+        // SAFETY: SSE2 is part of x86-64. `o` is one valid block. Index i * WEIGHT + d < GROUP * WEIGHT is inside `indices`
+        // read as 32-bit words. `mask` is x.len() - 1 with x.len() a power of two, so the masked offset is inside `x`.
+        unsafe {
+            let mut acc = _mm_loadu_si128(o);
+            for d in 0..WEIGHT {
+                let at = *indices.add(i * WEIGHT + d) as usize & mask;
+                acc = _mm_xor_si128(acc, _mm_loadu_si128(base.add(at)));
+            }
+            _mm_storeu_si128(o, acc);
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn add_group(x: &[Block], indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GROUP]) {
+    portable(x, indices, out)
+}
+
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn portable(x: &[Block], indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GROUP]) {
+    let mask = x.len() - 1;
+    for (i, o) in out.iter_mut().enumerate() {
+        for d in 0..WEIGHT {
+            let at = i * WEIGHT + d;
+            let index = (indices[at / 4].0 >> (32 * (at % 4))) as usize;
+            *o ^= x[index & mask];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prg::{Prg, Seed};
+
+    #[test]
+    fn kernels_agree_and_rows_do_not_depend_on_the_cut() {
+        let mut prg = Prg::from_seed(Seed([1; 16]));
+        let code = LocalCode::new(Block(9));
+        let mut x = vec![Block::ZERO; 1 << 9];
+        prg.fill_blocks(&mut x);
+        let mut start = vec![Block::ZERO; 5 * GROUP];
+        prg.fill_blocks(&mut start);
+        let mut whole = start.clone();
+        code.add_rows(&x, 3, &mut whole);
+        let mut cut = start.clone();
+        code.add_rows(&x, 3, &mut cut[..2 * GROUP]);
+        code.add_rows(&x, 5, &mut cut[2 * GROUP..]);
+        assert_eq!(cut, whole);
+        for g in 0..5 {
+            let mut indices = [Block::ZERO; INDEX_BLOCKS];
+            code.aes.counter(0, (3 + g as u64) * INDEX_BLOCKS as u64, &mut indices);
+            let out = start[g * GROUP..].first_chunk_mut::<GROUP>().unwrap();
+            portable(&x, &indices, out);
+        }
+        assert_eq!(start, whole);
+    }
+}

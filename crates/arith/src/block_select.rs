@@ -1,0 +1,68 @@
+//! Writing one block at a secret position: every block is touched, none is addressed by the secret.
+
+use crate::aes::{Kernel, Kind};
+use crate::block::Block;
+
+/// `nodes[i] = value` for `i == position`, `nodes[i] & keep` for all others, in time independent of `position`. A
+/// position outside the slice writes nothing.
+pub fn replace(kernel: Kernel, nodes: &mut [Block], position: u64, value: Block, keep: Block) {
+    match kernel.kind() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the kernel value says that the AVX-512 set was detected.
+        Kind::Avx512 => unsafe { wide(nodes, position, value, keep) },
+        _ => portable(nodes, 0, position, value, keep),
+    }
+}
+
+fn portable(nodes: &mut [Block], first: u64, position: u64, value: Block, keep: Block) {
+    for (i, b) in nodes.iter_mut().enumerate() {
+        let apart = (first + i as u64) ^ position;
+        let equal = 1 ^ ((apart | apart.wrapping_neg()) >> 63);
+        let mask = Block::mask(std::hint::black_box(equal));
+        *b = (*b & keep) ^ ((*b & keep ^ value) & mask);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn wide(nodes: &mut [Block], position: u64, value: Block, keep: Block) {
+    use std::arch::x86_64::*;
+    let pair = |b: Block| _mm512_broadcast_i64x2(_mm_set_epi64x((b.0 >> 64) as i64, b.0 as i64));
+    let (value, keep, position_v) = (pair(value), pair(keep), _mm512_set1_epi64(position as i64));
+    let mut index = _mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0);
+    let (fours, rest) = nodes.as_chunks_mut::<4>();
+    let done = 4 * fours.len() as u64;
+    for four in fours {
+        let hit = _mm512_cmpeq_epi64_mask(index, position_v);
+        // SAFETY: `four` is 64 valid bytes; unaligned load and store.
+        unsafe {
+            let x = _mm512_and_si512(_mm512_loadu_si512(four.as_ptr().cast()), keep);
+            _mm512_storeu_si512(four.as_mut_ptr().cast(), _mm512_mask_mov_epi64(x, hit, value));
+        }
+        index = _mm512_add_epi64(index, _mm512_set1_epi64(4));
+    }
+    let unpair = |v: __m512i| {
+        let low = _mm512_castsi512_si128(v);
+        Block((_mm_extract_epi64::<1>(low) as u64 as u128) << 64 | _mm_cvtsi128_si64(low) as u64 as u128)
+    };
+    portable(rest, done, position, unpair(value), unpair(keep));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn replaces_one_and_masks_the_rest(nodes in proptest::collection::vec(any::<u128>(), 0..40), position in 0u64..45, value: u128, keep: u128) {
+            for kernel in Kernel::available() {
+                let mut got: Vec<Block> = nodes.iter().copied().map(Block).collect();
+                replace(kernel, &mut got, position, Block(value), Block(keep));
+                for (i, b) in got.iter().enumerate() {
+                    prop_assert_eq!(b.0, if i as u64 == position { value } else { nodes[i] & keep }, "{:?}", kernel);
+                }
+            }
+        }
+    }
+}
