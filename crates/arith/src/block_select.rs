@@ -27,7 +27,7 @@ fn portable(nodes: &mut [Block], first: u64, position: u64, value: Block, keep: 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn wide(nodes: &mut [Block], position: u64, value: Block, keep: Block) {
     use std::arch::x86_64::*;
-    let pair = |b: Block| _mm512_broadcast_i64x2(_mm_set_epi64x((b.0 >> 64) as i64, b.0 as i64));
+    let pair = |b: Block| _mm512_broadcast_i32x4(_mm_set_epi64x((b.0 >> 64) as i64, b.0 as i64));
     let (value, keep, position_v) = (pair(value), pair(keep), _mm512_set1_epi64(position as i64));
     let mut index = _mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0);
     let (fours, rest) = nodes.as_chunks_mut::<4>();
