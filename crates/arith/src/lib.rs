@@ -12,6 +12,7 @@ mod lattice_error;
 pub mod modulus;
 pub mod ntt;
 pub mod poly;
+pub mod ring;
 pub mod sample;
 
 pub use lattice_error::LatticeError;

@@ -82,10 +82,10 @@ fn parameters_for_common_rings() {
         assert_eq!(Params::smallest_error(l, 4f64.powi(14)).unwrap(), error, "l {l}");
     }
     let p = Params::new(&spec(37, 4f64.powi(14))).unwrap();
-    assert_eq!((p.up_bits(), p.down_bits()), (54, 44));
+    assert_eq!((p.up_bits(), p.down_bits()), (55, 44));
     assert!(p.phase_error_bound() < P1 as f64 / 2f64.powi(37));
     let p = Params::new(&spec(32, 4f64.powi(14))).unwrap();
-    assert_eq!((p.up_bits(), p.down_bits()), (49, 40));
+    assert_eq!((p.up_bits(), p.down_bits()), (48, 40));
 }
 
 #[test]

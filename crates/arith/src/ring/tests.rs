@@ -1,0 +1,84 @@
+//! Every kernel build against a direct loop, on random shapes.
+
+use super::conv::{Kernel, conv2d_on};
+use super::*;
+use crate::prg::{Prg, Seed};
+use proptest::prelude::*;
+
+fn naive(s: &ConvSpec, weights: &[i32], input: &[u64]) -> Vec<u64> {
+    let mut out = vec![];
+    for o in 0..s.out_ch {
+        let first = o / s.group_out() * s.group_in();
+        for y in 0..s.out_h() {
+            for x in 0..s.out_w() {
+                let mut sum = 0u64;
+                for c in 0..s.group_in() {
+                    for ky in 0..s.kernel.0 {
+                        for kx in 0..s.kernel.1 {
+                            let row = (y * s.stride.0 + ky * s.dilation.0).wrapping_sub(s.pads[0]);
+                            let column = (x * s.stride.1 + kx * s.dilation.1).wrapping_sub(s.pads[1]);
+                            if row < s.in_h && column < s.in_w {
+                                let w = weights[((o * s.group_in() + c) * s.kernel.0 + ky) * s.kernel.1 + kx];
+                                let v = input[((first + c) * s.in_h + row) * s.in_w + column];
+                                sum = sum.wrapping_add(v.wrapping_mul(i64::from(w) as u64));
+                            }
+                        }
+                    }
+                }
+                out.push(sum);
+            }
+        }
+    }
+    out
+}
+
+fn check(spec: &ConvSpec) {
+    let mut prg = Prg::from_seed(Seed([1; 16]));
+    let weights: Vec<i32> = (0..spec.weight_len()).map(|_| prg.next_u64() as i32).collect();
+    let mut input = vec![0; spec.in_len()];
+    prg.fill_u64(&mut input);
+    let expected = naive(spec, &weights, &input);
+    assert_eq!(conv2d_on(Kernel::Portable, spec, &weights, &input).unwrap(), expected, "{spec:?}");
+    assert_eq!(conv2d(spec, &weights, &input).unwrap(), expected, "{spec:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn matches_the_direct_loop(
+        (group_in, group_out, groups) in (1usize..4, 1usize..7, 1usize..4),
+        (in_h, in_w) in (1usize..14, 1usize..14),
+        kernel in (1usize..4, 1usize..4),
+        stride in (1usize..4, 1usize..4),
+        dilation in (1usize..3, 1usize..3),
+        pads in [0usize..3, 0usize..3, 0usize..3, 0usize..3],
+    ) {
+        let spec = ConvSpec { in_ch: group_in * groups, out_ch: group_out * groups, in_h, in_w, kernel, stride, dilation, pads, groups };
+        if spec.check().is_ok() {
+            check(&spec);
+        }
+    }
+}
+
+#[test]
+fn fully_connected() {
+    check(&ConvSpec::linear(301, 17));
+}
+
+#[test]
+fn impossible_shapes_are_named() {
+    let good = ConvSpec { in_h: 4, in_w: 4, kernel: (3, 3), ..ConvSpec::linear(2, 2) };
+    assert!(good.check().is_ok());
+    for bad in [
+        ConvSpec { kernel: (5, 3), ..good },
+        ConvSpec { stride: (0, 1), ..good },
+        ConvSpec { groups: 3, ..good },
+        ConvSpec { in_ch: 1 << 17, ..good },
+        ConvSpec { in_ch: 1 << 16, in_h: 1 << 16, ..good },
+        ConvSpec { pads: [usize::MAX; 4], ..good },
+    ] {
+        assert!(bad.check().is_err(), "{bad:?}");
+        assert!(conv2d(&bad, &[], &[]).is_err());
+    }
+    assert!(conv2d(&good, &[0; 3], &[0; 32]).is_err());
+}
