@@ -46,7 +46,7 @@ pub(super) fn conv2d_on(
 ) -> Result<Vec<u64>, ShapeError> {
     spec.check()?;
     if weights.len() != spec.weight_len() || input.len() != spec.in_len() {
-        return Err(ShapeError { reason: "weights or input of another length", spec: *spec });
+        return Err(ShapeError::new("weights or input of another length", spec));
     }
     let planes = Planes::new(spec, input);
     let mut out = vec![0; spec.out_len()];
