@@ -1,0 +1,358 @@
+//! What the caller tells the scheduler ([`Event`]) and what the scheduler asks of the caller ([`Action`]).
+
+use crate::ids::{
+    ClientId, DeadlineClass, InputId, JobId, MaterialId, ModelId, NoticeId, Phase, RequestId,
+};
+use crate::resources::Resources;
+use crate::time::{Span, Time};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A client asks for `inputs` inferences.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Its name, unique among live requests.
+    pub id: RequestId,
+    /// Who asks.
+    pub client: ClientId,
+    /// Which model (with its back end and link class).
+    pub model: ModelId,
+    /// Number of inputs, at least 1 and at most [`crate::Config::max_inputs`].
+    pub inputs: u32,
+    /// The notice that announced it, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<NoticeId>,
+    /// Inputs not done this long after arrival end as [`Outcome::TimedOut`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// How soon it is needed.
+    #[serde(default)]
+    pub deadline: DeadlineClass,
+}
+
+/// A client announces a request, so that T_pre can run before the request comes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdvanceNotice {
+    /// Its name, unique among live notices.
+    pub id: NoticeId,
+    /// Who announces.
+    pub client: ClientId,
+    /// For which model.
+    pub model: ModelId,
+    /// How many inputs will come.
+    pub inputs: u32,
+    /// Size of one input in bytes; kept for the caller, no policy uses it.
+    #[serde(default)]
+    pub input_bytes: u64,
+}
+
+/// What a finished job really used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Wall time of the job.
+    pub time: Span,
+    /// Highest memory use in bytes.
+    pub peak_memory: u64,
+}
+
+/// How the server stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shutdown {
+    /// Take nothing new, finish every request that was accepted, then stop.
+    Drain,
+    /// Stop every job and cancel every request in this step.
+    Now,
+}
+
+/// Something happened. Given to [`crate::Scheduler::handle`] in order of time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// A request arrived.
+    Request(Request),
+    /// An advance notice arrived.
+    Notice(AdvanceNotice),
+    /// A started job ended well; its material is on disk (T_pre) or consumed (T_on).
+    JobFinished {
+        /// Which job.
+        job: JobId,
+        /// What it used; teaches the profile table.
+        usage: Usage,
+    },
+    /// A started job ended badly. The scheduler asks for its material to be burnt.
+    JobFailed {
+        /// Which job.
+        job: JobId,
+    },
+    /// The client's connection is gone: everything of that client ends.
+    ClientGone {
+        /// Which client.
+        client: ClientId,
+    },
+    /// The client takes its request back.
+    Cancel {
+        /// Which request.
+        request: RequestId,
+    },
+    /// The machine grew or shrank. Running jobs go on; new ones start only when they fit.
+    Capacity(Resources),
+    /// Stop.
+    Shutdown(Shutdown),
+    /// Unused material was found on disk at start-up (ledger state `ready`).
+    MaterialFound {
+        /// Its name from the earlier run.
+        material: MaterialId,
+        /// For which model.
+        model: ModelId,
+        /// The client it is bound to, for back ends that bind material.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client: Option<ClientId>,
+    },
+    /// Only time has passed (a wake-up that was asked for).
+    Tick,
+}
+
+/// Where an input's material came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// A T_pre of its own, queued when the request arrived.
+    Own,
+    /// The T_pre of its advance notice.
+    Notice,
+    /// The pool (ready stock, or a refill that was running when the request arrived).
+    Pool,
+}
+
+/// The one final state of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// T_on finished.
+    Done,
+    /// A job failed: T_pre as often as [`crate::Config::pre_attempts`] allows, or T_on once.
+    Failed,
+    /// The request's timeout passed first.
+    TimedOut,
+    /// Ended by the client, by its departure, or by shutdown.
+    Cancelled(Cause),
+}
+
+/// Why an input was cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// [`Event::Cancel`].
+    Client,
+    /// [`Event::ClientGone`].
+    ClientGone,
+    /// [`Shutdown::Now`].
+    Shutdown,
+    /// The machine shrank and the job can never fit; [`Action::Reject`] says what it needs.
+    CannotFit,
+}
+
+/// The life of one input, reported when it ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputReport {
+    /// Which input.
+    pub input: InputId,
+    /// Whose.
+    pub client: ClientId,
+    /// Which model.
+    pub model: ModelId,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Where its material came from.
+    pub source: Source,
+    /// When the request arrived.
+    pub arrived: Time,
+    /// When its T_pre started and finished, where it had one (may be before `arrived`: notice, pool refill).
+    pub pre: Stamp,
+    /// When its T_on started and finished.
+    pub on: Stamp,
+    /// When it reached its final state.
+    pub ended: Time,
+    /// True for the last input of its request to end.
+    pub last: bool,
+}
+
+/// Start and finish of one phase of one input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    /// When it started.
+    pub started: Option<Time>,
+    /// When it finished.
+    pub finished: Option<Time>,
+    /// Threads it was given; 0 before it starts.
+    pub threads: u32,
+}
+
+/// Order to run a job now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// Name to give back in [`Event::JobFinished`] or [`Event::JobFailed`].
+    pub job: JobId,
+    /// Which phase to run.
+    pub phase: Phase,
+    /// Which model.
+    pub model: ModelId,
+    /// For which input; `None` while no request has claimed the job (a notice's T_pre, a pool refill).
+    pub input: Option<InputId>,
+    /// With which client; `None` where the material is not bound to one.
+    pub client: Option<ClientId>,
+    /// Threads it may use.
+    pub threads: u32,
+    /// Bytes of memory set aside for it.
+    pub memory: u64,
+    /// Material to make (`Pre`) or to claim, durably, before the first online byte (`On`).
+    pub material: MaterialId,
+    /// How long it is expected to take.
+    pub estimate: Span,
+}
+
+/// Something the caller must do. Taken from [`crate::Scheduler::poll_action`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Run this job; answer later with [`Event::JobFinished`] or [`Event::JobFailed`].
+    Start(Start),
+    /// Stop this job. Its cores, memory and disk are already released; an end reported later is refused as
+    /// [`Rejected::JobNotRunning`], which is harmless.
+    Stop {
+        /// Which job.
+        job: JobId,
+    },
+    /// Destroy this material at both parties; it will not be used. Material of a finished T_on is consumed and not named here.
+    Burn {
+        /// Which material.
+        material: MaterialId,
+    },
+    /// An accepted request can no longer ever fit (the machine shrank); its inputs are reported cancelled.
+    Reject {
+        /// Which request.
+        request: RequestId,
+        /// Why.
+        reason: Rejected,
+    },
+    /// The request is treated as one without notice.
+    NoticeIgnored {
+        /// Which request.
+        request: RequestId,
+        /// The notice it named.
+        notice: NoticeId,
+        /// Why the notice does not count.
+        why: NoticeProblem,
+    },
+    /// The notice ended without a request: time to live, failure, or its client left.
+    NoticeEnded {
+        /// Which notice.
+        notice: NoticeId,
+        /// How it ended.
+        why: NoticeProblem,
+    },
+    /// An input reached its final state.
+    Report(InputReport),
+    /// Shutdown is complete; no action follows.
+    Stopped,
+}
+
+/// Why a notice does not help a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Error)]
+#[serde(rename_all = "snake_case")]
+pub enum NoticeProblem {
+    /// No such notice, or one so old that it is forgotten.
+    #[error("no such notice")]
+    Unknown,
+    /// It belongs to another client.
+    #[error("the notice belongs to another client")]
+    OtherClient,
+    /// It announced another model.
+    #[error("the notice announced another model")]
+    OtherModel,
+    /// Another request used it.
+    #[error("the notice was used by another request")]
+    Used,
+    /// Its time to live passed.
+    #[error("the notice expired")]
+    Expired,
+    /// All of its T_pre failed.
+    #[error("the notice's offline phase failed")]
+    Failed,
+    /// Its client left.
+    #[error("the notice's client left")]
+    ClientGone,
+    /// The server is shutting down.
+    #[error("shutting down")]
+    Shutdown,
+    /// Fewer inputs came than were announced: the surplus was released. Never a reason to ignore a notice.
+    #[error("fewer inputs came than were announced")]
+    Surplus,
+}
+
+/// An event was refused; the state is as before the event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
+#[serde(rename_all = "snake_case")]
+pub enum Rejected {
+    /// The model was never given to the scheduler.
+    #[error("unknown model {0:?}")]
+    UnknownModel(ModelId),
+    /// A live request has this name.
+    #[error("request {0:?} exists")]
+    DuplicateRequest(RequestId),
+    /// A live notice has this name.
+    #[error("notice {0:?} exists")]
+    DuplicateNotice(NoticeId),
+    /// No inputs, or more than [`crate::Config::max_inputs`].
+    #[error("{inputs} inputs, allowed are 1 to {limit}")]
+    BadBatch {
+        /// Asked for.
+        inputs: u32,
+        /// Largest allowed.
+        limit: u32,
+    },
+    /// The client would have more inputs queued than [`crate::Config::max_queued`].
+    #[error("client has {queued} inputs queued and asks for {asked} more, limit {limit}")]
+    TooManyQueued {
+        /// Inputs queued now.
+        queued: u32,
+        /// Asked for.
+        asked: u32,
+        /// Largest allowed.
+        limit: u32,
+    },
+    /// A phase of this model can never run on this machine.
+    #[error("{phase:?} needs {need}, the machine has {have}")]
+    NeverFits {
+        /// Which phase.
+        phase: Phase,
+        /// The least it needs.
+        need: Resources,
+        /// All there is.
+        have: Resources,
+    },
+    /// The server is shutting down or has stopped.
+    #[error("shutting down")]
+    ShuttingDown,
+    /// The job is not running: it was never started, has ended, or was stopped.
+    #[error("job {0:?} is not running")]
+    JobNotRunning(JobId),
+    /// No such live request.
+    #[error("no live request {0:?}")]
+    UnknownRequest(RequestId),
+    /// No such client is known. Harmless: there was nothing to end.
+    #[error("no client {0:?}")]
+    UnknownClient(ClientId),
+    /// Found material that is known already, or whose binding contradicts the model's.
+    #[error("material {0:?} cannot be taken over")]
+    BadMaterial(MaterialId),
+    /// The event is older than one handled before.
+    #[error("event at {event}, but it is {now} already")]
+    TimeWentBack {
+        /// Time of the event.
+        event: Time,
+        /// Latest time seen.
+        now: Time,
+    },
+}

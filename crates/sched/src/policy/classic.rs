@@ -1,0 +1,125 @@
+//! The paper's policies, the yardstick of grid A, and fair share.
+
+use super::{Choice, ClassFacts, JobFacts, Policy, Score};
+use crate::time::Span;
+
+/// First come, first served: by arrival of the request (of its notice, where it was announced).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fcfs;
+
+impl Policy for Fcfs {
+    fn name(&self) -> String {
+        "fcfs".into()
+    }
+    fn promise(&self) -> &'static str {
+        "no job is overtaken by a later one that needs what it needs: it waits at most for the work that came before it"
+    }
+    fn tag(&self, job: &JobFacts) -> Score {
+        Score::at(job.arrived, 1.0)
+    }
+    fn rank(&self, _class: &ClassFacts) -> Score {
+        Score::default()
+    }
+}
+
+/// [SS26] Algorithm 1: estimated length minus `beta` times age, both in seconds; lowest first.
+///
+/// `l - beta * (now - entered)` orders two queued jobs as `l + beta * entered` does, whatever the time is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Priority {
+    /// Weight of age, at least 0; the paper's examples use 0.1.
+    pub beta: f64,
+}
+
+impl Policy for Priority {
+    fn name(&self) -> String {
+        format!("priority({})", self.beta)
+    }
+    fn promise(&self) -> &'static str {
+        "with beta > 0 a job of length l is overtaken only by jobs that entered at most (l - l_min) / beta seconds after it"
+    }
+    fn tag(&self, job: &JobFacts) -> Score {
+        Score::at(job.entered, self.beta)
+    }
+    fn rank(&self, class: &ClassFacts) -> Score {
+        Score::of(class.length(), 1.0)
+    }
+}
+
+/// The paper's baseline MS-SHARK: one request at a time in order of arrival, each phase on as many threads as it is allowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sequential;
+
+impl Policy for Sequential {
+    fn name(&self) -> String {
+        "sequential".into()
+    }
+    fn promise(&self) -> &'static str {
+        "strict order of arrival, one job at a time"
+    }
+    fn tag(&self, job: &JobFacts) -> Score {
+        Score::at(job.arrived, 1.0)
+    }
+    fn rank(&self, _class: &ClassFacts) -> Score {
+        Score::default()
+    }
+    fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
+        if choice.running > 0 {
+            return None;
+        }
+        choice.options.last().map(|o| o.threads)
+    }
+}
+
+/// Shortest remaining time first, not preemptive, no ageing: the yardstick for mean delay. It starves long jobs under overload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShortestRemaining;
+
+impl Policy for ShortestRemaining {
+    fn name(&self) -> String {
+        "shortest-remaining".into()
+    }
+    fn promise(&self) -> &'static str {
+        "nothing: a long job waits as long as shorter ones keep coming"
+    }
+    fn tag(&self, _job: &JobFacts) -> Score {
+        Score::default()
+    }
+    fn rank(&self, class: &ClassFacts) -> Score {
+        Score::of(class.remaining(), 1.0)
+    }
+}
+
+/// Fair share between clients, on top of another policy: a job stands where it would if its client's own earlier work
+/// had to be done first, on that client's share of the machine. One client's flood queues behind itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FairShare<P> {
+    /// The policy that orders the jobs of clients with equal backlog.
+    pub inner: P,
+    /// Weight of the client's backlog, in seconds of score per second; 1 is a full share.
+    pub strength: f64,
+}
+
+impl<P: Policy> Policy for FairShare<P> {
+    fn name(&self) -> String {
+        format!("{}+fair({})", self.inner.name(), self.strength)
+    }
+    fn promise(&self) -> &'static str {
+        "a client with little queued work is hardly delayed by another's flood; within a client, the inner policy's promise"
+    }
+    fn tag(&self, job: &JobFacts) -> Score {
+        let share = f64::from(job.clients) / f64::from(job.cores.max(1));
+        self.inner
+            .tag(job)
+            .plus(Score::of(job.backlog.scaled(share), self.strength))
+    }
+    fn rank(&self, class: &ClassFacts) -> Score {
+        self.inner.rank(class)
+    }
+    fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
+        self.inner.threads(choice)
+    }
+    fn patience(&self, class: &ClassFacts) -> Span {
+        self.inner.patience(class)
+    }
+}

@@ -1,0 +1,140 @@
+//! Policies by name, for configuration files, replay files and the command line.
+
+use super::{
+    Adaptive, Choice, ClassFacts, FairShare, Fcfs, JobFacts, Policy, Priority, Score, Sequential,
+    ShortestRemaining,
+};
+use crate::error::SchedError;
+use crate::time::Span;
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+/// A policy as data; is itself a [`Policy`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "name")]
+pub enum PolicySpec {
+    /// [`Fcfs`].
+    Fcfs,
+    /// [`Priority`].
+    Priority {
+        /// Weight of age.
+        beta: f64,
+    },
+    /// [`Sequential`].
+    Sequential,
+    /// [`ShortestRemaining`].
+    ShortestRemaining,
+    /// [`Adaptive`].
+    Adaptive(Adaptive),
+    /// [`FairShare`] over another policy.
+    Fair {
+        /// Weight of a client's backlog.
+        strength: f64,
+        /// The policy underneath.
+        inner: Box<PolicySpec>,
+    },
+}
+
+impl PolicySpec {
+    fn with<R>(&self, run: impl FnOnce(&dyn Policy) -> R) -> R {
+        match self {
+            PolicySpec::Fcfs => run(&Fcfs),
+            PolicySpec::Priority { beta } => run(&Priority { beta: *beta }),
+            PolicySpec::Sequential => run(&Sequential),
+            PolicySpec::ShortestRemaining => run(&ShortestRemaining),
+            PolicySpec::Adaptive(adaptive) => run(adaptive),
+            PolicySpec::Fair { strength, inner } => run(&FairShare {
+                strength: *strength,
+                inner: (**inner).clone(),
+            }),
+        }
+    }
+}
+
+impl Policy for PolicySpec {
+    fn name(&self) -> String {
+        self.with(|p| p.name())
+    }
+    fn promise(&self) -> &'static str {
+        self.with(|p| p.promise())
+    }
+    fn tag(&self, job: &JobFacts) -> Score {
+        self.with(|p| p.tag(job))
+    }
+    fn rank(&self, class: &ClassFacts) -> Score {
+        self.with(|p| p.rank(class))
+    }
+    fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
+        self.with(|p| p.threads(choice))
+    }
+    fn patience(&self, class: &ClassFacts) -> Span {
+        self.with(|p| p.patience(class))
+    }
+}
+
+impl FromStr for PolicySpec {
+    type Err = SchedError;
+
+    /// `fcfs`, `priority`, `priority:BETA`, `sequential`, `srt`, `adaptive`, each with an optional `+fair` or `+fair:STRENGTH`.
+    fn from_str(text: &str) -> Result<PolicySpec, SchedError> {
+        let unknown = || SchedError::UnknownPolicy(text.to_owned());
+        let weight = |text: &str| match text.parse::<f64>() {
+            Ok(value) if (0.0..=1e6).contains(&value) => Ok(value),
+            _ => Err(unknown()),
+        };
+        if let Some((inner, fair)) = text.rsplit_once("+fair") {
+            let strength = match fair.strip_prefix(':') {
+                Some(value) => weight(value)?,
+                None if fair.is_empty() => 1.0,
+                None => return Err(unknown()),
+            };
+            return Ok(PolicySpec::Fair {
+                strength,
+                inner: Box::new(inner.parse()?),
+            });
+        }
+        match text.split_once(':') {
+            Some(("priority", beta)) => Ok(PolicySpec::Priority {
+                beta: weight(beta)?,
+            }),
+            Some(_) => Err(unknown()),
+            None => match text {
+                "fcfs" => Ok(PolicySpec::Fcfs),
+                "priority" => Ok(PolicySpec::Priority { beta: 0.1 }),
+                "sequential" => Ok(PolicySpec::Sequential),
+                "srt" | "shortest-remaining" => Ok(PolicySpec::ShortestRemaining),
+                "adaptive" => Ok(PolicySpec::Adaptive(Adaptive::default())),
+                _ => Err(unknown()),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse_and_print() {
+        for (text, name) in [
+            ("fcfs", "fcfs"),
+            ("priority:0.5", "priority(0.5)"),
+            ("srt", "shortest-remaining"),
+            ("fcfs+fair:2", "fcfs+fair(2)"),
+            ("adaptive+fair", "adaptive+fair(1)"),
+        ] {
+            assert_eq!(text.parse::<PolicySpec>().unwrap().name(), name);
+        }
+        for text in [
+            "",
+            "lifo",
+            "priority:x",
+            "priority:-1",
+            "fcfs:2",
+            "fcfs+fairly",
+            "priority:nan",
+        ] {
+            assert!(text.parse::<PolicySpec>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Stock of ready material: how much to keep, and for whom to refill first.
+
+use crate::config::PoolConfig;
+use crate::ids::{ClientId, JobId, MaterialId, ModelId};
+use crate::time::{Span, Time};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Whose stock: a model's, or one client's of a model whose material is bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PoolKey {
+    pub model: ModelId,
+    pub client: Option<ClientId>,
+}
+
+/// Events per second, forgetting exponentially, without bias at the start.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rate {
+    first: Option<Time>,
+    last: Time,
+    mass: f64,
+}
+
+impl Rate {
+    pub fn add(&mut self, now: Time, amount: f64, window: Span) {
+        self.first.get_or_insert(now);
+        self.mass = self.mass * self.decay(now, window) + amount;
+        self.last = now;
+    }
+
+    fn decay(&self, now: Time, window: Span) -> f64 {
+        (-now.since(self.last).secs() / window.secs()).exp()
+    }
+
+    /// Observed since `origin` (when watching began); at least one tenth of the window is assumed watched.
+    pub fn per_second(&self, now: Time, origin: Time, window: Span) -> f64 {
+        let watched = (now.since(origin).secs() / window.secs()).max(0.1);
+        self.mass * self.decay(now, window) / (window.secs() * (1.0 - (-watched).exp()))
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pool {
+    pub stock: BTreeSet<MaterialId>,
+    pub refills: BTreeSet<JobId>,
+    rate: Rate,
+    target: u32,
+    /// A refill failed; wait for the next arrival before trying again.
+    paused: bool,
+    urgency: u64,
+}
+
+/// All pools and the order in which they want refills.
+#[derive(Clone, Debug)]
+pub(crate) struct Pools {
+    pub config: PoolConfig,
+    origin: Time,
+    pools: BTreeMap<PoolKey, Pool>,
+    /// Pools below target, the least covered first.
+    wanting: BTreeSet<(u64, PoolKey)>,
+    pub refill_cores: u32,
+    pub refill_memory: u64,
+}
+
+impl Pools {
+    pub fn new(config: PoolConfig, origin: Time) -> Pools {
+        let (pools, wanting) = (BTreeMap::new(), BTreeSet::new());
+        Pools {
+            config,
+            origin,
+            pools,
+            wanting,
+            refill_cores: 0,
+            refill_memory: 0,
+        }
+    }
+
+    pub fn get(&self, key: &PoolKey) -> Option<&Pool> {
+        self.pools.get(key)
+    }
+
+    pub fn stock_total(&self) -> usize {
+        self.pools.values().map(|p| p.stock.len()).sum()
+    }
+
+    /// Changes a pool and files it anew among those that want refills.
+    pub fn change<R>(&mut self, key: PoolKey, change: impl FnOnce(&mut Pool) -> R) -> R {
+        let pool = self.pools.entry(key).or_default();
+        self.wanting.remove(&(pool.urgency, key));
+        let result = change(pool);
+        let have = pool.stock.len() + pool.refills.len();
+        pool.urgency = (have as u64 * 1_000_000) / u64::from(pool.target.max(1));
+        if have < pool.target as usize && !pool.paused {
+            self.wanting.insert((pool.urgency, key));
+        }
+        result
+    }
+
+    /// `inputs` arrived at this pool; `t_pre` is what one refill takes.
+    pub fn arrival(&mut self, key: PoolKey, now: Time, inputs: u32, t_pre: Span) {
+        let (window, cover, origin) = (self.config.rate_window, self.config.cover, self.origin);
+        let floor = if key.client.is_none() {
+            self.config.min_stock
+        } else {
+            0
+        };
+        self.change(key, |pool| {
+            if inputs > 0 {
+                pool.rate.add(now, f64::from(inputs), window);
+                pool.paused = false;
+            }
+            let demand = pool.rate.per_second(now, origin, window) * t_pre.secs() * cover;
+            pool.target = floor.max((demand + 2.0 * demand.sqrt()).ceil() as u32);
+        });
+    }
+
+    pub fn pause(&mut self, key: PoolKey) {
+        self.change(key, |pool| pool.paused = true);
+    }
+
+    /// Takes the oldest material of a pool.
+    pub fn take(&mut self, key: PoolKey) -> Option<MaterialId> {
+        self.pools.get(&key)?.stock.first()?;
+        self.change(key, |pool| pool.stock.pop_first())
+    }
+
+    pub fn wanting(&self) -> impl Iterator<Item = PoolKey> + '_ {
+        self.wanting.iter().map(|&(_, key)| key)
+    }
+
+    pub fn wants(&self, key: &PoolKey) -> bool {
+        self.pools
+            .get(key)
+            .is_some_and(|p| self.wanting.contains(&(p.urgency, *key)))
+    }
+
+    /// The best covered pool that has stock to give up.
+    pub fn richest(&self) -> Option<PoolKey> {
+        let stocked = self.pools.iter().filter(|(_, p)| !p.stock.is_empty());
+        stocked
+            .max_by_key(|(key, p)| (p.urgency, **key))
+            .map(|(key, _)| *key)
+    }
+
+    /// Forgets a pool; returns its stock and its running refills.
+    pub fn remove(&mut self, key: PoolKey) -> (BTreeSet<MaterialId>, BTreeSet<JobId>) {
+        match self.pools.remove(&key) {
+            Some(pool) => {
+                self.wanting.remove(&(pool.urgency, key));
+                (pool.stock, pool.refills)
+            }
+            None => Default::default(),
+        }
+    }
+
+    /// Pools of one client.
+    pub fn of_client(&self, client: ClientId) -> Vec<PoolKey> {
+        self.pools
+            .keys()
+            .filter(|k| k.client == Some(client))
+            .copied()
+            .collect()
+    }
+
+    pub fn keys(&self) -> Vec<PoolKey> {
+        self.pools.keys().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: PoolKey = PoolKey {
+        model: ModelId(0),
+        client: None,
+    };
+
+    #[test]
+    fn the_rate_estimate_is_unbiased_from_the_start_and_forgets() {
+        let window = Span::from_secs(600.0);
+        let mut rate = Rate::default();
+        for i in 1..=200u64 {
+            rate.add(Time::from_secs(i as f64 * 2.0), 1.0, window);
+        }
+        let now = rate.per_second(Time::from_secs(400.0), Time::ZERO, window);
+        assert!((now - 0.5).abs() < 0.02, "{now}");
+        let later = rate.per_second(Time::from_secs(4000.0), Time::ZERO, window);
+        assert!(later < 0.01, "{later}");
+    }
+
+    #[test]
+    fn the_target_covers_arrivals_during_one_refill() {
+        let mut pools = Pools::new(PoolConfig::default(), Time::ZERO);
+        for i in 1..=100u64 {
+            pools.arrival(
+                KEY,
+                Time::from_secs(i as f64 * 10.0),
+                1,
+                Span::from_secs(100.0),
+            );
+        }
+        // 0.1 per second x 100 s = 10 on average, plus two standard deviations.
+        let target = pools.get(&KEY).unwrap().target;
+        assert!((15..=18).contains(&target), "{target}");
+        assert!(pools.wants(&KEY));
+        pools.change(KEY, |p| {
+            p.stock.extend((0..u64::from(target)).map(MaterialId))
+        });
+        assert!(!pools.wants(&KEY));
+        assert_eq!(pools.take(KEY), Some(MaterialId(0)));
+        assert!(pools.wants(&KEY));
+        pools.pause(KEY);
+        assert!(!pools.wants(&KEY));
+    }
+}

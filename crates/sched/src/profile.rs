@@ -1,0 +1,382 @@
+//! The profile table: how long a job takes and how much memory it needs.
+//!
+//! Cells are keyed by (model, phase, batch, threads); a [`ModelId`] stands for one (model, back end, link class). A cell
+//! keeps the last [`WINDOW`] measurements, the first of which may come from a file, and estimates by their **median** (time) and **maximum**
+//! (memory). A median of nine shrugs off four outliers and follows a lasting change after five jobs; the maximum
+//! keeps the memory reservation on the safe side. Cells that were never measured are derived from the nearest
+//! measured one with the model's assumed [`Speedup`], so the assumption is replaced as soon as a measurement exists.
+
+use crate::ids::{ModelId, Phase};
+use crate::time::Span;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// Measurements kept per cell.
+pub const WINDOW: usize = 9;
+/// Relative errors kept per phase of a model, for [`ErrorReport`].
+pub const ERROR_WINDOW: usize = 64;
+
+/// How a job's time is assumed to fall with threads where it was not measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speedup {
+    /// Threads do not help.
+    None,
+    /// Amdahl's law with this share of the work parallel, in [0, 1].
+    Amdahl(f64),
+}
+
+impl Speedup {
+    /// Time on `threads` threads divided by time on one.
+    pub fn factor(self, threads: u32) -> f64 {
+        match self {
+            Speedup::None => 1.0,
+            Speedup::Amdahl(parallel) => {
+                let parallel = parallel.clamp(0.0, 1.0);
+                (1.0 - parallel) + parallel / f64::from(threads.max(1))
+            }
+        }
+    }
+}
+
+/// One measurement, or one line of a profile file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Wall time.
+    pub time: Span,
+    /// Peak memory in bytes.
+    pub memory: u64,
+}
+
+/// Estimate for one cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Expected wall time.
+    pub time: Span,
+    /// Memory to reserve, in bytes.
+    pub memory: u64,
+}
+
+/// What the table says about its own quality for one phase of one model.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ErrorReport {
+    /// Jobs that were compared with their estimate, at most [`ERROR_WINDOW`].
+    pub jobs: usize,
+    /// Median of |actual - estimate| / actual.
+    pub median: f64,
+    /// 95th percentile of the same.
+    pub p95: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Cell {
+    batch: u32,
+    threads: u32,
+    window: VecDeque<Sample>,
+}
+
+impl Cell {
+    fn estimate(&self) -> Estimate {
+        let mut times = [Span::ZERO; WINDOW];
+        let n = self.window.len().min(WINDOW);
+        for (slot, sample) in times.iter_mut().zip(&self.window) {
+            *slot = sample.time;
+        }
+        let times = &mut times[..n];
+        times.sort_unstable();
+        let time = times.get(n / 2).copied().unwrap_or_default();
+        let memory = self.window.iter().map(|s| s.memory).max().unwrap_or(0);
+        Estimate { time, memory }
+    }
+}
+
+/// Measurements of one phase of one model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct PhaseTable {
+    speedup: Speedup,
+    cells: Vec<Cell>,
+    errors: VecDeque<f64>,
+}
+
+impl PhaseTable {
+    fn new(speedup: Speedup) -> PhaseTable {
+        PhaseTable {
+            speedup,
+            cells: Vec::new(),
+            errors: VecDeque::new(),
+        }
+    }
+
+    fn push(&mut self, batch: u32, threads: u32, sample: Sample) {
+        let cell = match self
+            .cells
+            .iter()
+            .position(|c| c.batch == batch && c.threads == threads)
+        {
+            Some(at) => &mut self.cells[at],
+            None => {
+                self.cells.push(Cell {
+                    batch,
+                    threads,
+                    window: VecDeque::with_capacity(WINDOW),
+                });
+                let last = self.cells.len() - 1;
+                &mut self.cells[last]
+            }
+        };
+        if cell.window.len() == WINDOW {
+            cell.window.pop_front();
+        }
+        cell.window.push_back(sample);
+    }
+
+    /// The nearest measured cell: same threads first, then nearest batch, then nearest thread count.
+    fn estimate(&self, batch: u32, threads: u32) -> Option<Estimate> {
+        let distance = |a: u32, b: u32| a.max(1).ilog2().abs_diff(b.max(1).ilog2());
+        let near = self.cells.iter().min_by_key(|c| {
+            let other_threads = c.threads != threads;
+            (
+                other_threads,
+                distance(c.batch, batch),
+                distance(c.threads, threads),
+                c.threads,
+            )
+        })?;
+        let measured = near.estimate();
+        let ratio = self.speedup.factor(threads) / self.speedup.factor(near.threads);
+        Some(Estimate {
+            time: measured.time.scaled(ratio),
+            memory: measured.memory,
+        })
+    }
+}
+
+/// Durations and peak memory of every model's two phases; learns from finished jobs.
+///
+/// Serialises to a file as it is: a restarted server goes on with what it knew.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProfileTable {
+    models: Vec<[PhaseTable; 2]>,
+}
+
+fn at(phase: Phase) -> usize {
+    match phase {
+        Phase::Pre => 0,
+        Phase::On => 1,
+    }
+}
+
+impl ProfileTable {
+    /// A table without models.
+    pub fn new() -> ProfileTable {
+        ProfileTable::default()
+    }
+
+    /// Adds a model with its assumed speed-ups and first samples (one thread, batch 1). Its id is its place.
+    pub fn add_model(&mut self, pre: (Speedup, Sample), on: (Speedup, Sample)) -> ModelId {
+        let mut tables = [PhaseTable::new(pre.0), PhaseTable::new(on.0)];
+        tables[0].push(1, 1, pre.1);
+        tables[1].push(1, 1, on.1);
+        self.models.push(tables);
+        ModelId(self.models.len() as u32 - 1)
+    }
+
+    /// Number of models.
+    pub fn models(&self) -> usize {
+        self.models.len()
+    }
+
+    /// Adds a measurement that did not come from a job of this scheduler (a file, a benchmark).
+    /// Unknown models are ignored.
+    pub fn add_sample(
+        &mut self,
+        model: ModelId,
+        phase: Phase,
+        batch: u32,
+        threads: u32,
+        sample: Sample,
+    ) {
+        if let Some(tables) = self.models.get_mut(model.0 as usize) {
+            tables[at(phase)].push(batch_bucket(batch), threads, sample);
+        }
+    }
+
+    /// Learns from a finished job and records how wrong the estimate was. `estimate` is what was expected when it started.
+    pub fn learn(
+        &mut self,
+        model: ModelId,
+        phase: Phase,
+        batch: u32,
+        threads: u32,
+        actual: Sample,
+        estimate: Span,
+    ) {
+        let Some(tables) = self.models.get_mut(model.0 as usize) else {
+            return;
+        };
+        let table = &mut tables[at(phase)];
+        table.push(batch_bucket(batch), threads, actual);
+        if actual.time > Span::ZERO {
+            if table.errors.len() == ERROR_WINDOW {
+                table.errors.pop_front();
+            }
+            table
+                .errors
+                .push_back((actual.time.secs() - estimate.secs()).abs() / actual.time.secs());
+        }
+    }
+
+    /// Expected time and memory; `None` only for an unknown model.
+    pub fn estimate(
+        &self,
+        model: ModelId,
+        phase: Phase,
+        batch: u32,
+        threads: u32,
+    ) -> Option<Estimate> {
+        self.models.get(model.0 as usize)?[at(phase)].estimate(batch_bucket(batch), threads)
+    }
+
+    /// How wrong recent estimates were; `None` before the first finished job.
+    pub fn error(&self, model: ModelId, phase: Phase) -> Option<ErrorReport> {
+        let errors = &self.models.get(model.0 as usize)?[at(phase)].errors;
+        let mut sorted: Vec<f64> = errors.iter().copied().collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let last = sorted.len().checked_sub(1)?;
+        Some(ErrorReport {
+            jobs: sorted.len(),
+            median: sorted[last / 2],
+            p95: sorted[last * 95 / 100],
+        })
+    }
+}
+
+/// Batch sizes are profiled in powers of two, rounded up: inputs of one batch run side by side and share the link.
+pub fn batch_bucket(batch: u32) -> u32 {
+    batch.clamp(1, 1 << 20).next_power_of_two()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(secs: f64) -> (ProfileTable, ModelId) {
+        let mut table = ProfileTable::new();
+        let sample = Sample {
+            time: Span::from_secs(secs),
+            memory: 100,
+        };
+        let model = table.add_model((Speedup::None, sample), (Speedup::Amdahl(0.95), sample));
+        (table, model)
+    }
+
+    /// Deterministic spread in [1 - width, 1 + width].
+    fn jitter(i: u64, width: f64) -> f64 {
+        let x = (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) as f64 / (1u64 << 31) as f64;
+        1.0 + width * (2.0 * x - 1.0)
+    }
+
+    fn feed(table: &mut ProfileTable, model: ModelId, from: u64, n: u64, mean: f64) -> Vec<f64> {
+        let mut errors = Vec::new();
+        for i in from..from + n {
+            let estimate = table.estimate(model, Phase::Pre, 1, 1).unwrap().time;
+            let actual = mean * jitter(i, 0.05);
+            errors.push((actual - estimate.secs()).abs() / actual);
+            table.learn(
+                model,
+                Phase::Pre,
+                1,
+                1,
+                Sample {
+                    time: Span::from_secs(actual),
+                    memory: 100,
+                },
+                estimate,
+            );
+        }
+        errors
+    }
+
+    #[test]
+    fn median_error_is_at_most_5_percent_after_20_jobs_of_5_percent_spread() {
+        let (mut table, model) = table(3.0); // the file was wrong by 3x
+        feed(&mut table, model, 0, 20, 1.0);
+        let mut later = feed(&mut table, model, 20, 200, 1.0);
+        later.sort_unstable_by(f64::total_cmp);
+        assert!(later[100] <= 0.05, "median error {}", later[100]);
+        assert!(table.error(model, Phase::Pre).unwrap().median <= 0.05);
+    }
+
+    #[test]
+    fn a_step_of_2x_is_followed_within_10_jobs() {
+        for step in [2.0, 0.5] {
+            let (mut table, model) = table(1.0);
+            feed(&mut table, model, 0, 50, 1.0);
+            feed(&mut table, model, 50, 10, step);
+            let now = table.estimate(model, Phase::Pre, 1, 1).unwrap().time.secs();
+            assert!(
+                (now / step - 1.0).abs() <= 0.10,
+                "estimate {now} after a step to {step}"
+            );
+        }
+    }
+
+    #[test]
+    fn outliers_do_not_move_the_estimate_but_memory_stays_safe() {
+        let (mut table, model) = table(1.0);
+        feed(&mut table, model, 0, 20, 1.0);
+        let wild = Sample {
+            time: Span::from_secs(500.0),
+            memory: 900,
+        };
+        for _ in 0..3 {
+            table.learn(model, Phase::Pre, 1, 1, wild, Span::from_secs(1.0));
+        }
+        let now = table.estimate(model, Phase::Pre, 1, 1).unwrap();
+        assert!((now.time.secs() - 1.0).abs() < 0.05);
+        assert_eq!(now.memory, 900);
+    }
+
+    #[test]
+    fn unmeasured_threads_follow_the_law_until_they_are_measured() {
+        let (mut table, model) = table(10.0);
+        let law = table.estimate(model, Phase::On, 1, 16).unwrap().time.secs();
+        assert!((law - 10.0 * (0.05 + 0.95 / 16.0)).abs() < 1e-6);
+        assert_eq!(
+            table.estimate(model, Phase::Pre, 1, 16).unwrap().time,
+            Span::from_secs(10.0)
+        );
+        table.add_sample(
+            model,
+            Phase::On,
+            1,
+            16,
+            Sample {
+                time: Span::from_secs(4.0),
+                memory: 7,
+            },
+        );
+        assert_eq!(
+            table.estimate(model, Phase::On, 1, 16).unwrap().time,
+            Span::from_secs(4.0)
+        );
+        // Another batch with the same threads is nearer than another thread count with the same batch.
+        assert_eq!(
+            table.estimate(model, Phase::On, 8, 16).unwrap().time,
+            Span::from_secs(4.0)
+        );
+    }
+
+    #[test]
+    fn the_table_survives_a_file() {
+        let (mut table, model) = table(1.0);
+        feed(&mut table, model, 0, 12, 1.0);
+        let text = serde_json::to_string(&table).unwrap();
+        let back: ProfileTable = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            back.estimate(model, Phase::Pre, 1, 1),
+            table.estimate(model, Phase::Pre, 1, 1)
+        );
+        assert!(table.estimate(ModelId(9), Phase::Pre, 1, 1).is_none());
+    }
+}

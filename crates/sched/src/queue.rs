@@ -1,0 +1,151 @@
+//! Queued jobs: one ordered queue per class, and one ordered index of the classes' heads.
+//!
+//! The score of a job is `rank(class) + tag(job)`; the rank moves when an estimate changes, the tag never does. So
+//! the order inside a class is fixed when a job joins, a changed estimate moves one entry of the head index, and every
+//! operation costs O(log n). Ties go to the job that joined the system first.
+
+use crate::ids::{DeadlineClass, ModelId, Origin, Phase};
+use crate::policy::{ClassFacts, Score};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Key of an input; grows with time, so it also breaks ties.
+pub(crate) type InputKey = u64;
+/// Index of a class.
+pub(crate) type ClassIdx = usize;
+
+/// Jobs that are alike to every policy but for their tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ClassKey {
+    pub model: ModelId,
+    pub phase: Phase,
+    pub batch: u32,
+    pub origin: Origin,
+    pub deadline: DeadlineClass,
+}
+
+/// Where a queued job stands; enough to take it out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub class: ClassIdx,
+    pub tag: Score,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Class {
+    pub key: ClassKey,
+    pub facts: ClassFacts,
+    rank: Score,
+    jobs: BTreeSet<(Score, InputKey)>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClassQueues {
+    classes: Vec<Class>,
+    by_key: BTreeMap<ClassKey, ClassIdx>,
+    by_model: Vec<Vec<ClassIdx>>,
+    heads: BTreeSet<(Score, InputKey, ClassIdx)>,
+    len: usize,
+}
+
+impl ClassQueues {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn find(&self, key: &ClassKey) -> Option<ClassIdx> {
+        self.by_key.get(key).copied()
+    }
+
+    /// Adds an empty class. Its key must be new.
+    pub fn add_class(&mut self, facts: ClassFacts, key: ClassKey, rank: Score) -> ClassIdx {
+        let idx = self.classes.len();
+        self.classes.push(Class {
+            key,
+            facts,
+            rank,
+            jobs: BTreeSet::new(),
+        });
+        self.by_key.insert(key, idx);
+        let model = key.model.0 as usize;
+        if self.by_model.len() <= model {
+            self.by_model.resize(model + 1, Vec::new());
+        }
+        self.by_model[model].push(idx);
+        idx
+    }
+
+    pub fn class(&self, idx: ClassIdx) -> &Class {
+        &self.classes[idx]
+    }
+
+    pub fn classes_of(&self, model: ModelId) -> Vec<ClassIdx> {
+        self.by_model
+            .get(model.0 as usize)
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    pub fn all_classes(&self) -> std::ops::Range<ClassIdx> {
+        0..self.classes.len()
+    }
+
+    fn head(&self, idx: ClassIdx) -> Option<(Score, InputKey, ClassIdx)> {
+        let class = &self.classes[idx];
+        class
+            .jobs
+            .first()
+            .map(|&(tag, input)| (class.rank.plus(tag), input, idx))
+    }
+
+    /// Applies `change` to a class and moves its entry in the head index.
+    fn update(&mut self, idx: ClassIdx, change: impl FnOnce(&mut Class)) {
+        let before = self.head(idx);
+        change(&mut self.classes[idx]);
+        let after = self.head(idx);
+        if before != after {
+            if let Some(head) = before {
+                self.heads.remove(&head);
+            }
+            if let Some(head) = after {
+                self.heads.insert(head);
+            }
+        }
+    }
+
+    pub fn insert(&mut self, slot: Slot, input: InputKey) {
+        self.update(slot.class, |class| {
+            class.jobs.insert((slot.tag, input));
+        });
+        self.len += 1;
+    }
+
+    pub fn remove(&mut self, slot: Slot, input: InputKey) {
+        let mut removed = false;
+        self.update(slot.class, |class| {
+            removed = class.jobs.remove(&(slot.tag, input))
+        });
+        debug_assert!(removed, "a job was taken out twice");
+        self.len -= usize::from(removed);
+    }
+
+    pub fn set_facts(&mut self, idx: ClassIdx, facts: ClassFacts, rank: Score) {
+        self.update(idx, |class| {
+            class.facts = facts;
+            class.rank = rank;
+        });
+    }
+
+    /// Heads of all classes that have jobs, best score first.
+    pub fn heads(&self) -> impl Iterator<Item = (ClassIdx, InputKey)> + '_ {
+        self.heads.iter().map(|&(_, input, class)| (class, input))
+    }
+
+    /// Queued jobs by class, in class order.
+    pub fn jobs(&self, idx: ClassIdx) -> impl Iterator<Item = InputKey> + '_ {
+        self.classes[idx].jobs.iter().map(|&(_, input)| input)
+    }
+
+    pub fn class_len(&self, idx: ClassIdx) -> usize {
+        self.classes[idx].jobs.len()
+    }
+}

@@ -1,0 +1,169 @@
+//! Replay files: a sequence of events that can be run again, one JSON object a line.
+//!
+//! The first line is a [`Header`] (everything a scheduler is built from); each further line is `{"t": ns, "event": ...}`,
+//! optionally followed by the actions that were taken, `{"t": ns, "action": ...}`. A file without actions is an input, a file
+//! with actions is a test.
+
+use crate::config::{Config, ModelSpec};
+use crate::error::SchedError;
+use crate::message::{Action, Event};
+use crate::policy::PolicySpec;
+use crate::scheduler::Scheduler;
+use crate::time::Time;
+use serde::{Deserialize, Serialize};
+
+/// Version of the format.
+pub const VERSION: u32 = 1;
+
+/// What a scheduler is built from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`VERSION`].
+    pub tacit_replay: u32,
+    /// Its configuration.
+    pub config: Config,
+    /// Its models.
+    pub models: Vec<ModelSpec>,
+    /// Its policy.
+    pub policy: PolicySpec,
+}
+
+/// One line after the header.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Line {
+    t: Time,
+    #[serde(flatten)]
+    what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum What {
+    Event(Event),
+    Action(Action),
+}
+
+/// A recorded run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replay {
+    /// The scheduler.
+    pub header: Header,
+    /// Events in order of time.
+    pub events: Vec<(Time, Event)>,
+    /// Actions as they were taken; empty when not recorded.
+    pub actions: Vec<(Time, Action)>,
+}
+
+impl Replay {
+    /// Reads a replay file.
+    ///
+    /// # Errors
+    /// [`SchedError::BadFile`] with the line and the reason.
+    pub fn parse(text: &str) -> Result<Replay, SchedError> {
+        let bad = |line: usize, why: String| SchedError::BadFile {
+            what: "replay",
+            line: line + 1,
+            why,
+        };
+        let mut lines = text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim().is_empty());
+        let (at, first) = lines.next().ok_or_else(|| bad(0, "empty file".into()))?;
+        let header: Header = serde_json::from_str(first).map_err(|e| bad(at, e.to_string()))?;
+        if header.tacit_replay != VERSION {
+            return Err(bad(
+                at,
+                format!("version {} is not {VERSION}", header.tacit_replay),
+            ));
+        }
+        let mut replay = Replay {
+            header,
+            events: Vec::new(),
+            actions: Vec::new(),
+        };
+        for (at, text) in lines {
+            let line: Line = serde_json::from_str(text).map_err(|e| bad(at, e.to_string()))?;
+            match line.what {
+                What::Event(event) => replay.events.push((line.t, event)),
+                What::Action(action) => replay.actions.push((line.t, action)),
+            }
+        }
+        Ok(replay)
+    }
+
+    /// The file's text.
+    ///
+    /// # Errors
+    /// [`SchedError::BadFile`] when a number cannot be written as JSON (an infinite weight).
+    pub fn to_text(&self) -> Result<String, SchedError> {
+        let bad = |e: serde_json::Error| SchedError::BadFile {
+            what: "replay",
+            line: 0,
+            why: e.to_string(),
+        };
+        let mut text = serde_json::to_string(&self.header).map_err(bad)?;
+        text.push('\n');
+        let events = self.events.iter().map(|(t, e)| Line {
+            t: *t,
+            what: What::Event(e.clone()),
+        });
+        let actions = self.actions.iter().map(|(t, a)| Line {
+            t: *t,
+            what: What::Action(a.clone()),
+        });
+        for line in events.chain(actions) {
+            text.push_str(&serde_json::to_string(&line).map_err(bad)?);
+            text.push('\n');
+        }
+        Ok(text)
+    }
+
+    /// Runs the events through a fresh scheduler, waking it when it asks for it, and returns every action with its time.
+    ///
+    /// Events that the scheduler refuses are part of a sequence like any other. The bookkeeping is audited after each event.
+    ///
+    /// # Errors
+    /// A configuration that is refused, a failed audit (as [`SchedError::BadFile`] with the line of the event), or, where the file
+    /// records actions, [`SchedError::ReplayDiffers`].
+    pub fn run(&self) -> Result<Vec<(Time, Action)>, SchedError> {
+        let header = self.header.clone();
+        let mut scheduler = Scheduler::new(header.config, header.models, header.policy)?;
+        let mut actions = Vec::new();
+        for (at, (time, event)) in self.events.iter().enumerate() {
+            while let Some(wake) = scheduler.next_wakeup().filter(|wake| wake <= time) {
+                drain(&mut scheduler, wake, &mut actions);
+            }
+            let _refused = scheduler.handle(*time, event.clone());
+            drain(&mut scheduler, *time, &mut actions);
+            scheduler.audit().map_err(|why| SchedError::BadFile {
+                what: "replay audit",
+                line: at + 2,
+                why,
+            })?;
+        }
+        if !self.actions.is_empty() {
+            self.compare(&actions)?;
+        }
+        Ok(actions)
+    }
+
+    fn compare(&self, now: &[(Time, Action)]) -> Result<(), SchedError> {
+        let show = |list: &[(Time, Action)], at: usize| {
+            list.get(at).map_or("nothing".into(), |a| format!("{a:?}"))
+        };
+        for at in 0..self.actions.len().max(now.len()) {
+            if self.actions.get(at) != now.get(at) {
+                let (recorded, now) = (show(&self.actions, at), show(now, at));
+                return Err(SchedError::ReplayDiffers { at, recorded, now });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn drain(scheduler: &mut Scheduler<PolicySpec>, now: Time, actions: &mut Vec<(Time, Action)>) {
+    while let Some(action) = scheduler.poll_action(now) {
+        actions.push((now, action));
+    }
+}

@@ -1,0 +1,53 @@
+//! What the machine has and what a job holds.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// An amount of each of the three resources that the scheduler shares out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    /// Threads that may run at once.
+    pub cores: u32,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Bytes of disk for material. Held from the start of T_pre until the material is consumed or burnt.
+    pub disk: u64,
+}
+
+impl Resources {
+    /// True when `self` fits into `room` in every resource.
+    pub fn fits(&self, room: &Resources) -> bool {
+        self.cores <= room.cores && self.memory <= room.memory && self.disk <= room.disk
+    }
+
+    /// What is left of `self` after taking `used`; zero where more is used than there is (after capacity shrank).
+    pub fn minus(&self, used: &Resources) -> Resources {
+        Resources {
+            cores: self.cores.saturating_sub(used.cores),
+            memory: self.memory.saturating_sub(used.memory),
+            disk: self.disk.saturating_sub(used.disk),
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &Resources) {
+        self.cores += other.cores;
+        self.memory += other.memory;
+        self.disk += other.disk;
+    }
+
+    /// Gives back; the caller returns only what it took.
+    pub(crate) fn sub(&mut self, other: &Resources) {
+        debug_assert!(other.fits(self), "more given back than was held");
+        *self = self.minus(other);
+    }
+}
+
+impl fmt::Display for Resources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} cores, {} bytes of memory, {} bytes of disk",
+            self.cores, self.memory, self.disk
+        )
+    }
+}

@@ -1,0 +1,145 @@
+//! The records that the state machine keeps.
+
+use crate::ids::{ClientId, DeadlineClass, JobId, MaterialId, ModelId, NoticeId, Phase, RequestId};
+use crate::message::{Source, Stamp};
+use crate::pool::PoolKey;
+use crate::queue::{InputKey, Slot};
+use crate::resources::Resources;
+use crate::time::{Span, Time};
+use std::collections::BTreeSet;
+
+/// What an input belongs to: first its notice, if it was announced, then its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum GroupId {
+    Notice(NoticeId),
+    Request(RequestId),
+}
+
+/// Where an input is. Final states are not kept: the input is reported and forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// T_pre not started.
+    WaitPre,
+    /// T_pre running.
+    RunPre(JobId),
+    /// T_pre done, request not here yet (inputs of a notice only).
+    Held(MaterialId),
+    /// T_on not started.
+    WaitOn(MaterialId),
+    /// T_on running.
+    RunOn(JobId),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Input {
+    pub group: GroupId,
+    pub index: u32,
+    pub stage: Stage,
+    /// Its place in the class queues; `None` while it runs, is held, or is parked by its group.
+    pub slot: Option<Slot>,
+    /// T_pre attempts that failed.
+    pub failures: u32,
+    pub source: Source,
+    /// What age counts from: entry into the queue of its present phase.
+    pub entered: Time,
+    /// What arrival order goes by: arrival of the request, or of the notice that announced it.
+    pub since: Time,
+    pub pre: Stamp,
+    pub on: Stamp,
+    /// One-thread work that it adds to its client's backlog.
+    pub work: Span,
+}
+
+/// A live notice or request.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    pub client: ClientId,
+    pub model: ModelId,
+    pub batch: u32,
+    pub deadline: DeadlineClass,
+    pub arrived: Time,
+    pub live: BTreeSet<InputKey>,
+    /// Inputs kept out of the class queues because the group holds its share: (0 for T_on, 1 for T_pre; input).
+    pub parked: BTreeSet<(u8, InputKey)>,
+    /// Inputs in the class queues or running.
+    pub active: u32,
+    /// Threads of its running jobs.
+    pub threads: u32,
+    /// Timeout of a request, expiry of a notice.
+    pub ends: Option<Time>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub phase: Phase,
+    pub model: ModelId,
+    pub batch: u32,
+    /// `None` for a pool refill.
+    pub owner: Option<InputKey>,
+    /// The pool that a refill is for.
+    pub refill: Option<PoolKey>,
+    pub material: MaterialId,
+    /// Cores and memory; disk is held by the material.
+    pub holds: Resources,
+    pub started: Time,
+    pub estimate: Span,
+    /// Started while the present reservation stood.
+    pub overtook: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Client {
+    /// Inputs that have not ended, announced ones included.
+    pub unfinished: u32,
+    pub backlog: Span,
+    pub groups: BTreeSet<GroupId>,
+}
+
+/// Room kept for the oldest job that memory (or disk, or a large thread count) kept out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reservation {
+    pub input: InputKey,
+    pub need: Resources,
+    /// When the jobs running at the time of the reservation are expected to have made room.
+    pub shadow: Time,
+    /// What jobs that started since hold.
+    pub overtakers: Resources,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lifecycle {
+    Open,
+    Draining,
+    Stopped,
+}
+
+/// Queue lengths, the paper's four and what runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Q_pre: T_pre queued, not counting those a request already waits for through its notice.
+    pub pre: u32,
+    /// Q_waiting: requests' inputs whose notice's T_pre is queued or running.
+    pub waiting: u32,
+    /// Q_transit: T_pre done, request not here yet.
+    pub transit: u32,
+    /// Q_ready: T_on queued.
+    pub ready: u32,
+    /// T_pre running for an input, not counting those in `waiting`; refills are not counted.
+    pub running_pre: u32,
+    /// T_on running.
+    pub running_on: u32,
+}
+
+impl Counts {
+    pub(super) fn of(&mut self, input: &Input) -> &mut u32 {
+        let waits = input.source == Source::Notice && matches!(input.group, GroupId::Request(_));
+        match input.stage {
+            Stage::WaitPre | Stage::RunPre(_) if waits => &mut self.waiting,
+            Stage::WaitPre => &mut self.pre,
+            Stage::RunPre(_) => &mut self.running_pre,
+            Stage::Held(_) => &mut self.transit,
+            Stage::WaitOn(_) => &mut self.ready,
+            Stage::RunOn(_) => &mut self.running_on,
+        }
+    }
+}

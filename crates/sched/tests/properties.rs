@@ -1,0 +1,97 @@
+//! Random event sequences: every constraint of the scheduler, checked from outside and by its own audit.
+
+mod support;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestError, TestRunner};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use support::driver::{Driver, Op, script};
+use support::{Setup, header};
+
+/// Cases per policy and feature set; a case has up to 400 steps. `TACIT_SCHED_CASES` raises it for long runs.
+fn cases() -> u32 {
+    std::env::var("TACIT_SCHED_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(400)
+}
+
+/// Plays a script. A failure leaves its replay file behind; the last one written is the smallest.
+fn play(setup: &Setup, ops: &[Op], name: &str) -> Result<(), TestCaseError> {
+    let mut driver = Driver::new(header(setup));
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        for (i, op) in ops.iter().enumerate() {
+            driver.play(op);
+            if i % 16 == 0 {
+                driver.sched.audit().unwrap();
+            }
+        }
+        driver.wind_down();
+    }));
+    result.map_err(|panic| {
+        let why = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or(panic.downcast_ref::<&str>().map(|s| s.to_string()));
+        let path = std::env::temp_dir().join(format!("tacit-sched-{name}.replay"));
+        let mut replay = driver.replay();
+        replay.actions.clear();
+        let saved = std::fs::write(&path, replay.to_text().unwrap_or_default());
+        TestCaseError::fail(format!(
+            "{} (replay {}: {saved:?})",
+            why.unwrap_or_default(),
+            path.display()
+        ))
+    })
+}
+
+fn check(policy: &str, pool: bool, moldable: bool, batch_share: f64) {
+    let setup = Setup {
+        policy: policy.parse().unwrap(),
+        pool,
+        moldable,
+        batch_share,
+    };
+    let name = format!("{policy}-{pool}-{moldable}-{batch_share}").replace([':', '+'], "_");
+    let mut runner = TestRunner::new(Config {
+        cases: cases(),
+        failure_persistence: None,
+        ..Config::default()
+    });
+    let result = runner.run(&script(400), |ops| play(&setup, &ops, &name));
+    match result {
+        Ok(()) => {}
+        Err(TestError::Fail(why, ops)) => {
+            panic!("{setup:?}: after shrinking to {} steps: {why}", ops.len())
+        }
+        Err(abort) => panic!("{setup:?}: {abort}"),
+    }
+}
+
+#[test]
+fn fcfs_keeps_every_constraint() {
+    check("fcfs", false, false, 1.0);
+}
+
+#[test]
+fn priority_keeps_every_constraint() {
+    check("priority", false, false, 1.0);
+    check("priority:0", true, false, 0.5);
+}
+
+#[test]
+fn sequential_keeps_every_constraint() {
+    check("sequential", false, true, 1.0);
+}
+
+#[test]
+fn shortest_remaining_keeps_every_constraint() {
+    check("srt", true, false, 1.0);
+}
+
+#[test]
+fn adaptive_keeps_every_constraint() {
+    check("adaptive", false, true, 1.0);
+    check("adaptive", true, true, 0.5);
+    check("adaptive+fair", true, true, 0.3);
+}

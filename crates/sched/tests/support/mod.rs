@@ -1,0 +1,79 @@
+//! Shared by the scheduler's tests: a driver that plays a random script, and a monitor that believes only what it sees.
+#![allow(dead_code)] // each test binary uses a part
+
+pub mod driver;
+pub mod monitor;
+
+use tacit_sched::policy::PolicySpec;
+use tacit_sched::profile::{Sample, Speedup};
+use tacit_sched::replay::{Header, VERSION};
+use tacit_sched::{Binding, Config, ModelSpec, PhaseSpec, PoolConfig, Resources, Span};
+
+pub fn phase(secs: f64, memory: u64) -> PhaseSpec {
+    PhaseSpec {
+        first: Sample {
+            time: Span::from_secs(secs),
+            memory,
+        },
+        speedup: Speedup::Amdahl(0.9),
+    }
+}
+
+pub fn model(name: &str, binding: Binding, pre: PhaseSpec, on: PhaseSpec) -> ModelSpec {
+    ModelSpec {
+        name: name.into(),
+        backend: "test".into(),
+        link: "loopback".into(),
+        binding,
+        material_bytes: 10,
+        pre,
+        on,
+    }
+}
+
+/// Three models of very different length and memory; one is bound to its client.
+pub fn models() -> Vec<ModelSpec> {
+    vec![
+        model("small", Binding::Unbound, phase(1.0, 5), phase(0.5, 8)),
+        model("bound", Binding::Client, phase(3.0, 20), phase(2.0, 30)),
+        model("large", Binding::Unbound, phase(20.0, 40), phase(10.0, 70)),
+    ]
+}
+
+/// Which features are on, so that a test can vary them.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub policy: PolicySpec,
+    pub pool: bool,
+    pub moldable: bool,
+    pub batch_share: f64,
+}
+
+pub fn header(setup: &Setup) -> Header {
+    let mut config = Config::new(Resources {
+        cores: 4,
+        memory: 100,
+        disk: 200,
+    });
+    config.max_inputs = 8;
+    config.max_queued = 24;
+    config.notice_ttl = Span::from_secs(30.0);
+    config.batch_share = setup.batch_share;
+    if setup.moldable {
+        config.on_threads = vec![1, 2, 4];
+        config.pre_threads = vec![1, 2];
+    }
+    if setup.pool {
+        config.pool = Some(PoolConfig {
+            per_client: true,
+            rate_window: Span::from_secs(60.0),
+            ..PoolConfig::default()
+        });
+    }
+    Header {
+        tacit_replay: VERSION,
+        config,
+        models: models(),
+        policy: setup.policy.clone(),
+    }
+}
