@@ -1,2 +1,74 @@
-test:
-	cargo test --workspace
+# The two commands: `make demo` and `make test`. Everything is built inside this folder: target/ (Rust), .venv/ (Python), out/.
+# Needs: cargo, Python with venv, a C compiler. scripts/preflight.sh says what is missing and how to get it.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test accuracy bench lint fuzz fuzz-smoke rust-test py-test preflight binary python lock clean
+
+VENV := .venv
+PY := $(VENV)/bin/python
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+export TACIT_BIN := $(abspath $(TARGET))/release/tacit
+# Set TACIT_PYTHON to choose the interpreter that .venv is made with.
+FUZZ_SECONDS ?= 60
+
+help:
+	@echo "make demo       ten handwritten digits, classified privately by two processes on this machine"
+	@echo "make test       everything the project tests: Rust, fuzz smoke, Python"
+	@echo "make accuracy   private runs on SqueezeNet, MNIST and CIFAR-10 (needs ../shared/data; takes long)"
+	@echo "make bench      time, bytes and memory of one private SqueezeNet inference, as JSON"
+	@echo "make lint       formatting, clippy, layering and house rules"
+	@echo "make fuzz       every fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) each (needs nightly Rust and cargo-fuzz)"
+
+demo: binary python
+	$(PY) scripts/demo.py
+
+test: lint rust-test fuzz-smoke py-test
+
+rust-test: preflight
+	cargo test --locked --workspace --quiet
+
+fuzz-smoke: preflight
+	cargo run --locked --quiet --release -p tacit-fuzz-targets
+
+# pytest comes last in `make test`, so that the output ends with its summary.
+py-test: binary python
+	$(PY) -m pytest
+
+accuracy: binary python
+	$(PY) scripts/accuracy.py
+
+bench: binary
+	@mkdir -p out
+	$(TACIT_BIN) zoo squeezenet1.1 -o out/squeezenet1.1.onnx
+	$(TACIT_BIN) bench --model out/squeezenet1.1.onnx --runs 1 --json out/bench.json
+
+lint: preflight
+	@sh scripts/preflight.sh lint
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+	$$(sh scripts/find_python.sh) scripts/check_rules.py
+
+fuzz: preflight
+	sh scripts/fuzz.sh $(FUZZ_SECONDS)
+
+binary: preflight
+	cargo build --locked --release --quiet -p tacit-cli
+
+# The venv is made once per lock file; the package is built every time (cargo decides what is stale).
+$(VENV)/.locked: requirements.lock scripts/find_python.sh
+	$$(sh scripts/find_python.sh) -m venv --clear $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@touch $@
+
+python: preflight $(VENV)/.locked
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall .
+
+preflight:
+	@sh scripts/preflight.sh
+
+# For maintainers: the lock file from requirements.in, for all platforms and Python versions, with hashes.
+lock:
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header requirements.in -o requirements.lock
+
+clean:
+	rm -rf $(VENV) out target

@@ -1,0 +1,106 @@
+"""Checks the rules that a compiler does not: who may use whom, file and function lengths, `forbid(unsafe_code)`, leftovers.
+
+Standard library only. Prints every offence and exits with 1 if there is any.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# The law (docs/architecture.md): what each crate builds on. A crate may use these and whatever they build on.
+# "any" marks the outermost shell: it may use everything, and nothing here may use it.
+LAYERS = {
+    "tacit-arith": [],
+    "tacit-graph": [],
+    "tacit-net": [],
+    "tacit-sched": [],
+    "tacit-he": ["tacit-arith"],
+    "tacit-mpc": ["tacit-arith", "tacit-net"],
+    "tacit-backends": ["tacit-he", "tacit-mpc", "tacit-graph"],
+    "tacit-meter": [],
+    "tacit-serve": ["tacit-backends", "tacit-sched", "tacit-meter", "tacit-net"],
+    "tacit-lab": ["tacit-meter", "tacit-net"],
+    "tacit-cli": "any",
+    "tacit-python": "any",
+    "tacit-fuzz-targets": "any",
+}
+UNSAFE_ALLOWED = {"tacit-arith"}
+# Python bindings expand to `unsafe` inside PyO3's macros, so the crate denies it in its own code instead.
+MAX_FILE_LINES = 500
+MAX_FUNCTION_LINES = 60
+LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX)\b|\b(todo|unimplemented|dbg)!\(")
+FUNCTION = re.compile(r"^( *)(pub(\([a-z: ]+\))? )?(default )?(const )?(async )?(unsafe )?(extern \"C\" )?fn (\w+)")
+
+
+def allowed(name):
+    """Everything that crate `name` may depend on."""
+    direct = LAYERS[name]
+    if direct == "any":
+        return {other for other, uses in LAYERS.items() if uses != "any"}
+    return set(direct).union(*(allowed(d) for d in direct))
+
+
+def check_layers(packages):
+    ours = {p["name"] for p in packages}
+    for package in packages:
+        name = package["name"]
+        if name not in LAYERS:
+            yield f"{name}: not in the table of layers (scripts/check_rules.py, docs/architecture.md)"
+            continue
+        for dependency in package["dependencies"]:
+            used = dependency["name"]
+            # A shell's tests may start the other shells.
+            if used in ours and used not in allowed(name) and not (dependency["kind"] == "dev" and used == "tacit-cli"):
+                yield f"{name} must not use {used}"
+
+
+def check_unsafe(packages):
+    for package in packages:
+        if package["name"] in UNSAFE_ALLOWED:
+            continue
+        for target in package["targets"]:
+            if not {"lib", "bin", "cdylib"} & set(target["kind"]):
+                continue
+            if not re.search(r"#!\[(forbid|deny)\(unsafe_code\)\]", Path(target["src_path"]).read_text()):
+                yield f"{target['src_path']}: lacks #![forbid(unsafe_code)]"
+
+
+def check_source(path):
+    lines = path.read_text().splitlines()
+    name = path.relative_to(ROOT)
+    if len(lines) > MAX_FILE_LINES:
+        yield f"{name}: {len(lines)} lines, at most {MAX_FILE_LINES}"
+    for number, line in enumerate(lines, 1):
+        if LEFTOVERS.search(line):
+            yield f"{name}:{number}: {line.strip()}"
+        function = FUNCTION.match(line)
+        if function and not line.rstrip().endswith((";", "}")):
+            end = f"{function[1]}}}"
+            length = next((i for i, later in enumerate(lines[number:], 2) if later == end), 0)
+            if length > MAX_FUNCTION_LINES:
+                yield f"{name}:{number}: fn {function[9]} has {length} lines, at most {MAX_FUNCTION_LINES}"
+
+
+def main():
+    metadata = subprocess.run(
+        ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    packages = json.loads(metadata.stdout)["packages"]
+    offences = [*check_layers(packages), *check_unsafe(packages)]
+    for folder in ("crates", "bindings", "fuzz"):
+        for path in sorted((ROOT / folder).rglob("*.rs")):
+            if "target" not in path.parts:
+                offences += check_source(path)
+    for offence in offences:
+        print(f"rule broken: {offence}", file=sys.stderr)
+    print(f"rules: {len(packages)} crates, {len(offences)} offences")
+    sys.exit(bool(offences))
+
+
+if __name__ == "__main__":
+    main()
