@@ -2,7 +2,7 @@
 # Needs: cargo, Python with venv, a C compiler. scripts/preflight.sh says what is missing and how to get it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test accuracy bench lint fuzz fuzz-smoke rust-test py-test preflight binary python lock clean
+.PHONY: help demo test accuracy bench lint fuzz rust-test py-test preflight binary python lock clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -22,13 +22,10 @@ help:
 demo: binary python
 	$(PY) scripts/demo.py
 
-test: lint rust-test fuzz-smoke py-test
+test: lint rust-test py-test
 
 rust-test: preflight
 	cargo test --locked --workspace --quiet
-
-fuzz-smoke: preflight
-	cargo run --locked --quiet --release -p tacit-fuzz-targets
 
 # pytest comes last in `make test`, so that the output ends with its summary.
 py-test: binary python

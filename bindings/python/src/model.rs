@@ -27,8 +27,7 @@ impl Model {
     /// The bytes of its `.tacit` file.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let file = &self.file;
-        let bytes =
-            py.detach(|| file::write(file.graph.spec(), &file.weights, &file.summary)).map_err(to_python)?;
+        let bytes = py.detach(|| file::write(file.graph.spec(), &file.weights, &file.summary)).map_err(to_python)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
@@ -49,7 +48,11 @@ impl Model {
     }
 
     /// Runs the fixed-point reference on one flat input; returns the flat, dequantised output.
-    fn reference<'py>(&self, py: Python<'py>, input: PyReadonlyArray1<'py, f32>) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    fn reference<'py>(
+        &self,
+        py: Python<'py>,
+        input: PyReadonlyArray1<'py, f32>,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let input = input.as_slice()?.to_vec();
         let file = &self.file;
         let output = py

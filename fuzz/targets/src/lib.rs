@@ -1,0 +1,40 @@
+//! Fuzz targets: for every parser of foreign bytes a function that must return, whatever it is given, without a panic, a hang or
+//! an allocation that the bytes merely claim to need. `fuzz/` drives them with libFuzzer, `tests/smoke.rs` with mutated valid
+//! inputs on stable Rust.
+#![forbid(unsafe_code)]
+
+mod mutate;
+mod net;
+mod tacit_file;
+
+pub use mutate::Mutator;
+
+/// One parser under test.
+pub struct Target {
+    /// Name, as in `fuzz/fuzz_targets/NAME.rs`.
+    pub name: &'static str,
+    /// Feeds the parser; panics only if the parser is wrong.
+    pub run: fn(&[u8]),
+    /// Valid inputs, to be mutated.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target { name: "frames", run: net::frames, seeds: net::frame_seeds },
+    Target { name: "messages", run: net::messages, seeds: net::message_seeds },
+    Target { name: "handshake", run: net::handshake, seeds: net::handshake_seeds },
+    Target { name: "recording", run: net::recording, seeds: net::recording_seeds },
+    Target { name: "model_file", run: tacit_file::model_file, seeds: tacit_file::model_file_seeds },
+    Target { name: "model_sections", run: tacit_file::sections, seeds: tacit_file::section_seeds },
+    Target { name: "public_model", run: tacit_file::public_model, seeds: tacit_file::public_model_seeds },
+];
+
+/// Runs the target of that name.
+///
+/// # Panics
+/// If there is no such target, or the parser is wrong.
+pub fn run(name: &str, data: &[u8]) {
+    let target = TARGETS.iter().find(|t| t.name == name).expect("a target of that name");
+    (target.run)(data);
+}
