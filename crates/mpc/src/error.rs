@@ -31,4 +31,10 @@ pub enum MpcError {
         /// The value given.
         got: usize,
     },
+    /// Stored material does not fit the plan it is read for.
+    #[error("stored material does not fit: {what}")]
+    Material {
+        /// What does not fit.
+        what: String,
+    },
 }

@@ -1,12 +1,17 @@
 //! Two-party computation, semi-honest: oblivious transfer and the protocols built on it.
 #![forbid(unsafe_code)]
 
+pub mod codec;
 mod error;
+pub mod gate;
 pub mod ot;
 mod pair;
+mod planes;
+pub mod session;
 
 pub use error::MpcError;
 pub use pair::run_pair;
+pub use session::Session;
 
 /// Which party this is. The client holds the input, the server the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -25,4 +30,9 @@ impl Role {
             Role::Server => Role::Client,
         }
     }
+}
+
+/// `2^width - 1`, also for a width of 0 or 64.
+pub(crate) fn low_mask(width: u32) -> u64 {
+    1u64.checked_shl(width).unwrap_or(0).wrapping_sub(1)
 }

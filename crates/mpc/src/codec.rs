@@ -1,0 +1,135 @@
+//! Material as bytes. Every length follows from the plan, so nothing in the bytes can make a reader allocate: the reader is
+//! given the exact total and each piece says how much of it it takes.
+
+use tacit_arith::bits::Bits;
+use tacit_net::pack;
+
+use crate::{MpcError, planes};
+
+/// Ring elements of one width, packed.
+#[derive(Clone, PartialEq, Eq, zeroize::ZeroizeOnDrop)]
+pub struct Packed {
+    bytes: Vec<u8>,
+    #[zeroize(skip)]
+    count: usize,
+    #[zeroize(skip)]
+    width: u32,
+}
+
+impl Packed {
+    /// Packs the low `width` bits (0 to 64; 0 stores nothing) of each value.
+    pub fn new(values: &[u64], width: u32) -> Self {
+        let mut bytes = Vec::new();
+        if width > 0 {
+            pack::pack_into(&mut bytes, values, width);
+        }
+        Self { bytes, count: values.len(), width }
+    }
+
+    /// The values, each below 2^width.
+    pub fn values(&self) -> Vec<u64> {
+        if self.width == 0 {
+            return vec![0; self.count];
+        }
+        pack::unpack(&self.bytes, self.count, self.width).unwrap_or_else(|| vec![0; self.count])
+    }
+
+    /// Bytes that `count` values of `width` bits take.
+    pub fn len_bytes(count: usize, width: u32) -> usize {
+        (count * width as usize).div_ceil(8)
+    }
+}
+
+/// Appends material to a byte vector.
+#[derive(Default)]
+pub struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    /// Appends raw bytes.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Appends planes.
+    pub fn planes(&mut self, planes: &[Bits]) {
+        for plane in planes {
+            planes::put(&mut self.bytes, plane);
+        }
+    }
+
+    /// Appends packed ring elements.
+    pub fn packed(&mut self, packed: &Packed) {
+        self.bytes.extend_from_slice(&packed.bytes);
+    }
+
+    /// What was written.
+    pub fn finish(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// Reads material back.
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Reads from `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// The next `len` bytes.
+    ///
+    /// # Errors
+    /// `Material` if fewer are left.
+    pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], MpcError> {
+        if len > self.rest.len() {
+            return Err(MpcError::Material { what: format!("{len} bytes expected, {} left", self.rest.len()) });
+        }
+        let (head, rest) = self.rest.split_at(len);
+        self.rest = rest;
+        Ok(head)
+    }
+
+    /// The next `count` planes of `n` bits.
+    ///
+    /// # Errors
+    /// `Material` if too few bytes are left.
+    pub fn planes(&mut self, count: usize, n: usize) -> Result<Vec<Bits>, MpcError> {
+        (0..count).map(|_| Ok(planes::get(self.bytes(n.div_ceil(8))?, n))).collect()
+    }
+
+    /// The next plane of `n` bits.
+    ///
+    /// # Errors
+    /// `Material` if too few bytes are left.
+    pub fn plane(&mut self, n: usize) -> Result<Bits, MpcError> {
+        Ok(planes::get(self.bytes(n.div_ceil(8))?, n))
+    }
+
+    /// The next `count` packed ring elements.
+    ///
+    /// # Errors
+    /// `Material` if too few bytes are left or the padding bits are not zero.
+    pub fn packed(&mut self, count: usize, width: u32) -> Result<Packed, MpcError> {
+        let bytes = self.bytes(Packed::len_bytes(count, width))?;
+        if width > 0 && pack::unpack(bytes, count, width).is_none() {
+            return Err(MpcError::Material { what: "padding bits are set".into() });
+        }
+        Ok(Packed { bytes: bytes.to_vec(), count, width })
+    }
+
+    /// Checks that everything was read.
+    ///
+    /// # Errors
+    /// `Material` if bytes are left over.
+    pub fn finish(self) -> Result<(), MpcError> {
+        if self.rest.is_empty() {
+            return Ok(());
+        }
+        Err(MpcError::Material { what: format!("{} bytes too many", self.rest.len()) })
+    }
+}

@@ -1,0 +1,271 @@
+//! The gate that all non-linear layers are made of: `z = base + [y >= 0] * X`, moved onto a share of the client's choosing.
+//!
+//! Every wire is shared additively, and the client's share is known to it offline. `y`'s sign is tested (`compare`), the
+//! bit is multiplied onto one or more values (`select`), the first of which may be widened on the way (`wrap`), and the client
+//! sends the difference between its result and the share it wants to end with, so that the invariant holds for the next layer.
+//!
+//! Online messages: server -> client leaves, masked values (and wrap message); tree openings both ways; server -> client opening;
+//! client -> server opening and differences.
+
+mod compare;
+mod select;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod wrap;
+
+use tacit_net::Tag;
+
+pub use compare::{ClientCompare, CompareSpec, ServerCompare};
+pub use select::{ClientSelect, SelectSpec, ServerSelect};
+pub use wrap::{ClientWrap, ServerWrap, WrapSpec};
+
+use crate::codec::{Reader, Writer};
+use crate::{MpcError, Session, low_mask};
+
+const MOVE: Tag = Tag::new(0x0340, "share difference");
+
+/// Public shape of a batch of gates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateSpec {
+    compare: CompareSpec,
+    drop: u32,
+    select: SelectSpec,
+}
+
+impl GateSpec {
+    /// `n` gates: the sign of a value in a ring of `width` bits is tested after dropping its `drop` lowest bits (a result of `0 <= y <
+    /// 2^drop` may then count as negative, never the other way round), and multiplied onto values of the given widths.
+    pub fn new(n: usize, width: u32, drop: u32, radix: u32, widths: Vec<u32>) -> Self {
+        let compare = CompareSpec::new(n, width.saturating_sub(drop), radix);
+        Self { compare, drop, select: SelectSpec { n, widths, wrap: None } }
+    }
+
+    /// A gate whose one value is the tested value itself, widened from `width` to `wide` bits (ReLU).
+    pub fn widening(n: usize, width: u32, drop: u32, radix: u32, wide: u32) -> Self {
+        let mut gate = Self::new(n, width, drop, radix, vec![wide]);
+        if wide > width {
+            gate.select.wrap = Some(WrapSpec { n, width, extra: wide - width });
+        }
+        gate
+    }
+
+    /// Number of gates.
+    pub fn n(&self) -> usize {
+        self.select.n
+    }
+
+    /// Cost of the whole batch: bytes by direction and phase, random OTs, exchanges.
+    pub fn cost(&self) -> GateCost {
+        let n = self.n();
+        let packed = |widths: &[u32]| widths.iter().map(|&w| (n * w as usize).div_ceil(8)).sum::<usize>();
+        let plane = n.div_ceil(8);
+        let (mut client_rots, mut server_rots) = self.compare.rots();
+        client_rots += n;
+        server_rots += n;
+        let (opened, levels) = self.compare.tree().opened();
+        let mut cost = GateCost {
+            offline_up: self.compare.correction_bytes() + packed(&self.select.widths),
+            online_up: plane * (opened + 1) + packed(&self.select.widths),
+            online_down: self.compare.leaf_bytes() + plane * (opened + 1) + packed(&self.select.widths),
+            client_rots,
+            server_rots,
+            exchanges: levels + 2,
+            client_material: 0,
+            server_material: 0,
+        };
+        let own = plane + packed(&self.select.client_strings());
+        let (client, server) = self.compare.material_bytes();
+        cost.client_material = client + own + packed(&self.select.widths);
+        cost.server_material = server + own + 2 * packed(&self.select.widths);
+        if let Some(wrap) = self.select.wrap {
+            cost.offline_up += plane + packed(&[wrap.extra]);
+            cost.online_down += packed(&[wrap.extra]);
+            cost.client_material += packed(&[wrap.extra]);
+            cost.server_material += 2 * packed(&[wrap.extra]);
+            cost.client_rots += n;
+        }
+        cost
+    }
+}
+
+/// What a batch of gates costs. Bytes are payload bytes without frame headers and without those of the OT extension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GateCost {
+    /// Client to server, offline, in bytes.
+    pub offline_up: usize,
+    /// Client to server, online, in bytes.
+    pub online_up: usize,
+    /// Server to client, online, in bytes.
+    pub online_down: usize,
+    /// Random OTs with the client as receiver.
+    pub client_rots: usize,
+    /// Random OTs with the server as receiver.
+    pub server_rots: usize,
+    /// Message exchanges one after the other, online.
+    pub exchanges: usize,
+    /// Size of the client's material, in bytes.
+    pub client_material: usize,
+    /// Size of the server's material, in bytes.
+    pub server_material: usize,
+}
+
+/// The client's material for a batch of gates.
+pub struct ClientGate {
+    wrap: Option<ClientWrap>,
+    compare: ClientCompare,
+    select: ClientSelect,
+}
+
+/// The server's material for a batch of gates.
+pub struct ServerGate {
+    wrap: Option<ServerWrap>,
+    compare: ServerCompare,
+    select: ServerSelect,
+}
+
+fn dropped(share: &[u64], bits: u32) -> Vec<u64> {
+    share.iter().map(|v| v >> bits).collect()
+}
+
+/// The client's strings for the multiplexer: with a wrap, its widened share as far as it is known, and its top bit.
+fn client_values(spec: &GateSpec, wrap: Option<&ClientWrap>, values: &[Vec<u64>]) -> Vec<Vec<u64>> {
+    match (spec.select.wrap, wrap, values.first()) {
+        (Some(shape), Some(wrap), Some(c)) => {
+            vec![wrap.known(&shape, c), c.iter().map(|&c| shape.top(c)).collect()]
+        }
+        _ => values.to_vec(),
+    }
+}
+
+impl ClientGate {
+    /// Offline. `y` is the client's share of the tested value, `values` its shares of the multiplied ones (all `[n]`).
+    ///
+    /// # Errors
+    /// Channel and OT errors.
+    pub fn offline(spec: &GateSpec, y: &[u64], values: &[Vec<u64>], session: &mut Session) -> Result<Self, MpcError> {
+        let wrap = match (spec.select.wrap, values.first()) {
+            (Some(shape), Some(c)) => Some(ClientWrap::offline(&shape, c, session)?),
+            _ => None,
+        };
+        let compare = ClientCompare::offline(&spec.compare, &dropped(y, spec.drop), session)?;
+        let strings = client_values(spec, wrap.as_ref(), values);
+        let select = ClientSelect::offline(&spec.select, &strings, session)?;
+        Ok(Self { wrap, compare, select })
+    }
+
+    /// Online. `y` and `values` as offline; `bases` are the client's shares of what is added, `targets` the shares that it wants to
+    /// end with (one `[n]` per value, each reduced into its ring).
+    ///
+    /// # Errors
+    /// Channel errors.
+    pub fn online(
+        mut self,
+        spec: &GateSpec,
+        y: &[u64],
+        values: &[Vec<u64>],
+        bases: &[Vec<u64>],
+        targets: &[Vec<u64>],
+        session: &mut Session,
+    ) -> Result<(), MpcError> {
+        let strings = client_values(spec, self.wrap.as_ref(), values);
+        let mu = spec.select.wrap.map(|shape| ClientWrap::message(&shape, session)).transpose()?;
+        self.select.start(&spec.select, session)?;
+        let bit = self.compare.online(&spec.compare, &dropped(y, spec.drop), session)?;
+        let shares = self.select.finish(&spec.select, &bit, &strings, mu.as_deref(), session)?;
+        for (index, (mut share, target)) in shares.into_iter().zip(targets).enumerate() {
+            let base = bases.get(index);
+            for (i, z) in share.iter_mut().enumerate() {
+                *z = z.wrapping_add(base.map_or(0, |b| b[i])).wrapping_sub(target[i]);
+            }
+            session.channel.send_packed(MOVE, &share, spec.select.widths[index])?;
+        }
+        Ok(())
+    }
+
+    /// Writes the material.
+    pub fn write(&self, out: &mut Writer) {
+        if let Some(wrap) = &self.wrap {
+            wrap.write(out);
+        }
+        self.compare.write(out);
+        self.select.write(out);
+    }
+
+    /// Reads the material.
+    ///
+    /// # Errors
+    /// `Material` if too few bytes are left.
+    pub fn read(spec: &GateSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
+        let wrap = spec.select.wrap.map(|shape| ClientWrap::read(&shape, from)).transpose()?;
+        let compare = ClientCompare::read(&spec.compare, from)?;
+        Ok(Self { wrap, compare, select: ClientSelect::read(&spec.select, from)? })
+    }
+}
+
+impl ServerGate {
+    /// Offline; independent of the server's values.
+    ///
+    /// # Errors
+    /// Channel and OT errors.
+    pub fn offline(spec: &GateSpec, session: &mut Session) -> Result<Self, MpcError> {
+        let wrap = spec.select.wrap.map(|shape| ServerWrap::offline(&shape, session)).transpose()?;
+        let compare = ServerCompare::offline(&spec.compare, session)?;
+        Ok(Self { wrap, compare, select: ServerSelect::offline(&spec.select, session)? })
+    }
+
+    /// Online. `y` is the server's share of the tested value, `values` its shares of the multiplied ones, `bases` of what is added.
+    /// Gives the server's shares of the results, one `[n]` per value.
+    ///
+    /// # Errors
+    /// Channel errors.
+    pub fn online(
+        self,
+        spec: &GateSpec,
+        y: &[u64],
+        values: &[Vec<u64>],
+        bases: &[Vec<u64>],
+        session: &mut Session,
+    ) -> Result<Vec<Vec<u64>>, MpcError> {
+        let widened = match (spec.select.wrap, &self.wrap, values.first()) {
+            (Some(shape), Some(wrap), Some(s)) => Some(wrap.online(&shape, s, session)?),
+            _ => None,
+        };
+        let (mu, values) = match widened {
+            Some((mu, share)) => (Some(mu), vec![share]),
+            None => (None, values.to_vec()),
+        };
+        self.select.start(&spec.select, &values, session)?;
+        let started = self.compare.start(&spec.compare, &dropped(y, spec.drop), session)?;
+        let bit = started.finish(&spec.compare, session)?;
+        let mut shares = self.select.finish(&spec.select, &bit, &values, mu.as_deref(), session)?;
+        for (index, share) in shares.iter_mut().enumerate() {
+            let width = spec.select.widths[index];
+            let difference = session.channel.recv_packed(MOVE, spec.n(), width)?;
+            let base = bases.get(index);
+            for (i, (z, d)) in share.iter_mut().zip(difference).enumerate() {
+                *z = z.wrapping_add(d).wrapping_add(base.map_or(0, |b| b[i])) & low_mask(width);
+            }
+        }
+        Ok(shares)
+    }
+
+    /// Writes the material.
+    pub fn write(&self, out: &mut Writer) {
+        if let Some(wrap) = &self.wrap {
+            wrap.write(out);
+        }
+        self.compare.write(out);
+        self.select.write(out);
+    }
+
+    /// Reads the material.
+    ///
+    /// # Errors
+    /// `Material` if too few bytes are left.
+    pub fn read(spec: &GateSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
+        let wrap = spec.select.wrap.map(|shape| ServerWrap::read(&shape, from)).transpose()?;
+        let compare = ServerCompare::read(&spec.compare, from)?;
+        Ok(Self { wrap, compare, select: ServerSelect::read(&spec.select, from)? })
+    }
+}

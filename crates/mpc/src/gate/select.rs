@@ -1,0 +1,283 @@
+//! Multiplexer: shares of `b * X` for a shared bit `b` and values of which each party holds an additive share, the client's
+//! known offline.
+//!
+//! The parties open `b ^ lambda` for a random shared bit `lambda = lc ^ ls`, so `b = D ^ lc ^ ls` with `D` public online. The client's
+//! part `b X_c` needs `ls (1 - 2 lc) X_c`: one OT offline with the server's choice `ls`. The server's part `b X_s` needs
+//! `lc (1 - 2 ls) X_s`: one OT with the client's choice `lc`, whose only message is sent online, before `D` is known; `D` flips signs
+//! locally ([ABY2]-style masked evaluation; the correlated-OT multiplexer of [Chee22] sec. 5 split into two phases).
+//!
+//! Several values may hang on one bit (`widths`); their strings share the two OTs. With a wrap (see `wrap`) the client's value is
+//! `known + 2^w mc mu`: a further string of `extra` bits carries `b mc`, and nothing more is sent online.
+//!
+//! Cost per element: 1 ROT in each direction; offline `sum(widths) + extra` bits client to server; online `sum(widths)` bits
+//! server to client and 1 bit each way for `D`.
+
+use tacit_arith::bits::Bits;
+use tacit_net::Tag;
+
+use super::wrap::WrapSpec;
+use crate::codec::{Packed, Reader, Writer};
+use crate::planes;
+use crate::{MpcError, Session, low_mask};
+
+const CLIENT_PART: Tag = Tag::new(0x0330, "multiplexer, client's part");
+const SERVER_PART: Tag = Tag::new(0x0331, "multiplexer, server's part");
+const OPENING: Tag = Tag::new(0x0332, "multiplexer opening");
+
+/// Public shape of a batch of multiplexers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SelectSpec {
+    /// Elements.
+    pub n: usize,
+    /// Ring of each value that hangs on the bit, in bits; together with the wrap's bits at most 64.
+    pub widths: Vec<u32>,
+    /// The first value is being widened.
+    pub wrap: Option<WrapSpec>,
+}
+
+impl SelectSpec {
+    /// Widths of all strings of the client's part.
+    pub(super) fn client_strings(&self) -> Vec<u32> {
+        let mut widths = self.widths.clone();
+        widths.extend(self.wrap.map(|w| w.extra));
+        widths
+    }
+}
+
+/// Bits `shift ..` of each word, for strings of the given widths laid one behind the other.
+fn field(words: &[u64], widths: &[u32], index: usize) -> Vec<u64> {
+    let shift: u32 = widths[..index].iter().sum();
+    words.iter().map(|w| (w >> shift) & low_mask(widths[index])).collect()
+}
+
+/// All-ones where the bit is set.
+fn mask_of(bits: &Bits, i: usize) -> u64 {
+    0u64.wrapping_sub(u64::from(bits.get(i)))
+}
+
+/// The client's material.
+pub struct ClientSelect {
+    lambda: Bits,
+    /// For each string, the client's share of `lambda * X_c`.
+    own: Vec<Packed>,
+    /// For each value, the pad of the server's part.
+    pads: Vec<Packed>,
+}
+
+/// The server's material.
+pub struct ServerSelect {
+    lambda: Bits,
+    /// For each string, the server's share of `lambda * X_c`.
+    own: Vec<Packed>,
+    /// For each value, the pads `p0` and `p0 - p1` of its own part.
+    pads: Vec<[Packed; 2]>,
+}
+
+impl ClientSelect {
+    /// Offline. `values` holds the client's values, one `[n]` per string (with a wrap, the last is `mc`).
+    ///
+    /// # Errors
+    /// Channel and OT errors.
+    pub fn offline(spec: &SelectSpec, values: &[Vec<u64>], session: &mut Session) -> Result<Self, MpcError> {
+        let widths = spec.client_strings();
+        let (q0, q1) = session.sender.words(&mut session.channel, spec.n)?;
+        let (lambda, pads) = session.receiver.words(&mut session.channel, spec.n)?;
+        let mut own = Vec::with_capacity(widths.len());
+        for (index, (&width, x)) in widths.iter().zip(values).enumerate() {
+            let (a, b) = (field(&q0, &widths, index), field(&q1, &widths, index));
+            let (mut message, mut share) = (Vec::with_capacity(spec.n), Vec::with_capacity(spec.n));
+            for i in 0..spec.n {
+                let flip = mask_of(&lambda, i);
+                let signed = (x[i] ^ flip).wrapping_sub(flip);
+                message.push(signed.wrapping_add(a[i]).wrapping_sub(b[i]));
+                share.push((x[i] & flip).wrapping_sub(a[i]));
+            }
+            session.channel.send_packed(CLIENT_PART, &message, width)?;
+            own.push(Packed::new(&share, width));
+        }
+        let pads =
+            (0..spec.widths.len()).map(|i| Packed::new(&field(&pads, &spec.widths, i), spec.widths[i])).collect();
+        Ok(Self { lambda, own, pads })
+    }
+
+    /// Online, first: receives the server's masked part (must follow the server's `start`).
+    ///
+    /// # Errors
+    /// Channel errors.
+    pub fn start(&mut self, spec: &SelectSpec, session: &mut Session) -> Result<(), MpcError> {
+        for (pad, &width) in self.pads.iter_mut().zip(&spec.widths) {
+            let message = session.channel.recv_packed(SERVER_PART, spec.n, width)?;
+            let sum: Vec<u64> = pad
+                .values()
+                .iter()
+                .zip(&message)
+                .enumerate()
+                .map(|(i, (p, t))| p.wrapping_add(t & mask_of(&self.lambda, i)))
+                .collect();
+            *pad = Packed::new(&sum, width);
+        }
+        Ok(())
+    }
+
+    /// Online, last: opens the bit (the client's share of it is `bit`) and gives the client's shares of `b X`, one `[n]` per value.
+    /// `values` are those of `offline`; `mu` is the wrap's message. The client's opening is sent, not flushed.
+    ///
+    /// # Errors
+    /// Channel errors.
+    pub fn finish(
+        self,
+        spec: &SelectSpec,
+        bit: &Bits,
+        values: &[Vec<u64>],
+        mu: Option<&[u64]>,
+        session: &mut Session,
+    ) -> Result<Vec<Vec<u64>>, MpcError> {
+        let mine = bit.xor(&self.lambda);
+        let mut open = planes::recv(&mut session.channel, OPENING, 1, spec.n)?;
+        planes::send(&mut session.channel, OPENING, std::slice::from_ref(&mine))?;
+        open[0].xor_assign(&mine);
+        let mut parts: Vec<Vec<u64>> =
+            self.own.iter().zip(values).map(|(own, x)| flip_own(&own.values(), Some(x), &open[0])).collect();
+        let times_top = spec.wrap.and_then(|_| parts.pop());
+        for (part, pad) in parts.iter_mut().zip(&self.pads) {
+            for (i, (z, p)) in part.iter_mut().zip(pad.values()).enumerate() {
+                let flip = mask_of(&open[0], i);
+                *z = z.wrapping_add((p ^ flip).wrapping_sub(flip));
+            }
+        }
+        add_wrap(spec, &mut parts, times_top, mu);
+        Ok(parts)
+    }
+
+    /// Writes the material.
+    pub fn write(&self, out: &mut Writer) {
+        out.planes(std::slice::from_ref(&self.lambda));
+        self.own.iter().chain(&self.pads).for_each(|p| out.packed(p));
+    }
+
+    /// Reads the material.
+    ///
+    /// # Errors
+    /// `Material` if too few bytes are left.
+    pub fn read(spec: &SelectSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
+        let lambda = from.plane(spec.n)?;
+        let own = spec.client_strings().iter().map(|&w| from.packed(spec.n, w)).collect::<Result<_, _>>()?;
+        let pads = spec.widths.iter().map(|&w| from.packed(spec.n, w)).collect::<Result<_, _>>()?;
+        Ok(Self { lambda, own, pads })
+    }
+}
+
+impl ServerSelect {
+    /// Offline.
+    ///
+    /// # Errors
+    /// Channel and OT errors.
+    pub fn offline(spec: &SelectSpec, session: &mut Session) -> Result<Self, MpcError> {
+        let widths = spec.client_strings();
+        let (lambda, words) = session.receiver.words(&mut session.channel, spec.n)?;
+        let (p0, p1) = session.sender.words(&mut session.channel, spec.n)?;
+        let mut own = Vec::with_capacity(widths.len());
+        for (index, &width) in widths.iter().enumerate() {
+            let message = session.channel.recv_packed(CLIENT_PART, spec.n, width)?;
+            let mut share = field(&words, &widths, index);
+            for (i, (q, e)) in share.iter_mut().zip(&message).enumerate() {
+                *q = q.wrapping_add(e & mask_of(&lambda, i));
+            }
+            own.push(Packed::new(&share, width));
+        }
+        let mut pads = Vec::with_capacity(spec.widths.len());
+        for (index, &width) in spec.widths.iter().enumerate() {
+            let (a, b) = (field(&p0, &spec.widths, index), field(&p1, &spec.widths, index));
+            let step: Vec<u64> = a.iter().zip(&b).map(|(a, b)| a.wrapping_sub(*b)).collect();
+            pads.push([Packed::new(&a, width), Packed::new(&step, width)]);
+        }
+        Ok(Self { lambda, own, pads })
+    }
+
+    /// Online, first: sends the masked part of the server's values, one `[n]` per value.
+    ///
+    /// # Errors
+    /// Channel errors.
+    pub fn start(&self, spec: &SelectSpec, values: &[Vec<u64>], session: &mut Session) -> Result<(), MpcError> {
+        for ((x, pads), &width) in values.iter().zip(&self.pads).zip(&spec.widths) {
+            let steps = pads[1].values();
+            let signed = x.iter().zip(steps).enumerate().map(|(i, (x, step))| {
+                let flip = mask_of(&self.lambda, i);
+                (x ^ flip).wrapping_sub(flip).wrapping_add(step)
+            });
+            session.channel.send_packed(SERVER_PART, &signed.collect::<Vec<u64>>(), width)?;
+        }
+        Ok(())
+    }
+
+    /// Online, last: opens the bit and gives the server's shares of `b X`. Arguments as for the client.
+    ///
+    /// # Errors
+    /// Channel errors.
+    pub fn finish(
+        self,
+        spec: &SelectSpec,
+        bit: &Bits,
+        values: &[Vec<u64>],
+        mu: Option<&[u64]>,
+        session: &mut Session,
+    ) -> Result<Vec<Vec<u64>>, MpcError> {
+        let mine = bit.xor(&self.lambda);
+        planes::send(&mut session.channel, OPENING, std::slice::from_ref(&mine))?;
+        let mut open = planes::recv(&mut session.channel, OPENING, 1, spec.n)?;
+        open[0].xor_assign(&mine);
+        let mut parts: Vec<Vec<u64>> = self.own.iter().map(|own| flip_own(&own.values(), None, &open[0])).collect();
+        let times_top = spec.wrap.and_then(|_| parts.pop());
+        for ((part, pads), x) in parts.iter_mut().zip(&self.pads).zip(values) {
+            for (i, (z, p0)) in part.iter_mut().zip(pads[0].values()).enumerate() {
+                let masked = (x[i] & mask_of(&self.lambda, i)).wrapping_sub(p0);
+                let (flip, public) = (mask_of(&open[0], i), x[i] & mask_of(&open[0], i));
+                *z = z.wrapping_add(public).wrapping_add((masked ^ flip).wrapping_sub(flip));
+            }
+        }
+        add_wrap(spec, &mut parts, times_top, mu);
+        Ok(parts)
+    }
+
+    /// Writes the material.
+    pub fn write(&self, out: &mut Writer) {
+        out.planes(std::slice::from_ref(&self.lambda));
+        self.own.iter().chain(self.pads.iter().flatten()).for_each(|p| out.packed(p));
+    }
+
+    /// Reads the material.
+    ///
+    /// # Errors
+    /// `Material` if too few bytes are left.
+    pub fn read(spec: &SelectSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
+        let lambda = from.plane(spec.n)?;
+        let own = spec.client_strings().iter().map(|&w| from.packed(spec.n, w)).collect::<Result<_, _>>()?;
+        let pads = spec.widths.iter().map(|&w| Ok([from.packed(spec.n, w)?, from.packed(spec.n, w)?]));
+        Ok(Self { lambda, own, pads: pads.collect::<Result<_, MpcError>>()? })
+    }
+}
+
+/// Share of `b X_c` from the share of `lambda X_c`: itself where the opened bit is 0, `X_c` minus it where it is 1. Only the client
+/// adds `X_c`.
+fn flip_own(own: &[u64], x: Option<&Vec<u64>>, open: &Bits) -> Vec<u64> {
+    let add = |i: usize| x.map_or(0, |x| x[i]);
+    own.iter()
+        .enumerate()
+        .map(|(i, &a)| {
+            let flip = mask_of(open, i);
+            (add(i) & flip).wrapping_add((a ^ flip).wrapping_sub(flip))
+        })
+        .collect()
+}
+
+/// Adds `2^w mu (b mc)` to the first value and reduces all values into their rings.
+fn add_wrap(spec: &SelectSpec, parts: &mut [Vec<u64>], times_top: Option<Vec<u64>>, mu: Option<&[u64]>) {
+    if let (Some(wrap), Some(top), Some(mu), Some(first)) = (spec.wrap, times_top, mu, parts.first_mut()) {
+        for ((z, t), m) in first.iter_mut().zip(top).zip(mu) {
+            *z = z.wrapping_add(t.wrapping_mul(*m) << wrap.width);
+        }
+    }
+    for (part, &width) in parts.iter_mut().zip(&spec.widths) {
+        part.iter_mut().for_each(|z| *z &= low_mask(width));
+    }
+}

@@ -1,0 +1,184 @@
+//! Gates as two parties, against the plain computation, with bytes and exchanges counted.
+
+use proptest::prelude::*;
+use tacit_net::Phase;
+
+use super::*;
+use crate::session::run_sessions;
+
+/// Runs gates on `values` and gives (result per value list, bytes up, bytes down, rounds at client) of the online phase.
+struct Run {
+    results: Vec<Vec<u64>>,
+    sent: [u64; 2],
+}
+
+fn split(values: &[u64], width: u32, seed: u64) -> (Vec<u64>, Vec<u64>) {
+    let mut state = seed;
+    let client: Vec<u64> = values
+        .iter()
+        .map(|_| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 13) & low_mask(width)
+        })
+        .collect();
+    let server = values.iter().zip(&client).map(|(v, c)| v.wrapping_sub(*c) & low_mask(width)).collect();
+    (client, server)
+}
+
+fn run(spec: &GateSpec, width: u32, tested: &[u64], values: &[Vec<u64>], bases: &[Vec<u64>], seed: u64) -> Run {
+    let widths = spec.select.widths.clone();
+    let share = |lists: &[Vec<u64>], salt: u64| -> Vec<(Vec<u64>, Vec<u64>)> {
+        lists.iter().zip(&widths).enumerate().map(|(i, (v, &w))| split(v, w, seed ^ (salt + i as u64))).collect()
+    };
+    let (tested_c, tested_s) = split(tested, width, seed);
+    let widening = spec.select.wrap.is_some();
+    let shared = if widening { vec![(tested_c.clone(), tested_s.clone())] } else { share(values, 77) };
+    let (values_c, values_s): (Vec<_>, Vec<_>) = shared.into_iter().unzip();
+    let (bases_c, bases_s): (Vec<_>, Vec<_>) = share(bases, 99).into_iter().unzip();
+    let targets: Vec<Vec<u64>> = widths.iter().map(|&w| split(tested, w, seed ^ 0xabc).0).collect();
+    let want_targets = targets.clone();
+    let (client, server) = run_sessions(
+        seed,
+        move |s| {
+            s.channel.set_phase(Phase::Offline);
+            let gate = ClientGate::offline(spec, &tested_c, &values_c, s).expect("client offline");
+            let mut bytes = Writer::default();
+            gate.write(&mut bytes);
+            let bytes = bytes.finish();
+            assert_eq!(bytes.len(), spec.cost().client_material);
+            let mut reader = Reader::new(&bytes);
+            let gate = ClientGate::read(spec, &mut reader).expect("client material");
+            reader.finish().expect("client material is read whole");
+            s.channel.set_phase(Phase::Online);
+            gate.online(spec, &tested_c, &values_c, &bases_c, &targets, s).expect("client online");
+            s.channel.flush().expect("flush");
+            s.channel.traffic(Phase::Online)
+        },
+        move |s| {
+            s.channel.set_phase(Phase::Offline);
+            let gate = ServerGate::offline(spec, s).expect("server offline");
+            let mut bytes = Writer::default();
+            gate.write(&mut bytes);
+            let bytes = bytes.finish();
+            assert_eq!(bytes.len(), spec.cost().server_material);
+            let mut reader = Reader::new(&bytes);
+            let gate = ServerGate::read(spec, &mut reader).expect("server material");
+            reader.finish().expect("server material is read whole");
+            s.channel.set_phase(Phase::Online);
+            (
+                gate.online(spec, &tested_s, &values_s, &bases_s, s).expect("server online"),
+                s.channel.traffic(Phase::Online),
+            )
+        },
+    );
+    let results = server.0.iter().zip(&want_targets).zip(&widths);
+    let results =
+        results.map(|((s, c), &w)| s.iter().zip(c).map(|(a, b)| a.wrapping_add(*b) & low_mask(w)).collect()).collect();
+    Run { results, sent: [client.sent, server.1.sent] }
+}
+
+fn signed(v: u64, width: u32) -> i64 {
+    ((v << (64 - width)) as i64) >> (64 - width)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn relu_widens_exactly(n in 0usize..150, width in 4u32..30, extra in 0u32..14, radix in 1u32..5, seed in any::<u64>()) {
+        let bound = 1i64 << (width - 2);
+        let plain: Vec<i64> = (0..n as i64).map(|i| match i {
+            0 => bound - 1,
+            1 => 1 - bound,
+            2 => 0,
+            3 => -1,
+            _ => (i.wrapping_mul(seed as i64 | 1) >> 7) % bound,
+        }).collect();
+        let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
+        let spec = GateSpec::widening(n, width, 0, radix, width + extra);
+        let got = run(&spec, width, &tested, &[tested.clone()], &[], seed >> 8);
+        let want: Vec<u64> = plain.iter().map(|&v| v.max(0) as u64).collect();
+        prop_assert_eq!(&got.results[0], &want);
+    }
+
+    #[test]
+    fn maximum_and_its_position_follow_the_sign(n in 1usize..100, width in 4u32..26, radix in 1u32..5, seed in any::<u64>()) {
+        let bound = 1i64 << (width - 2);
+        let value = |i: usize, salt: u64| ((i as u64 + 1).wrapping_mul(seed ^ salt) as i64 >> 9) % bound;
+        let (a, b): (Vec<i64>, Vec<i64>) = (0..n).map(|i| (value(i, 0), if i % 5 == 0 { value(i, 0) } else { value(i, 7) })).unzip();
+        let ring = |v: &[i64]| -> Vec<u64> { v.iter().map(|&v| v as u64 & low_mask(width)).collect() };
+        let difference: Vec<i64> = a.iter().zip(&b).map(|(a, b)| a - b).collect();
+        let positions: Vec<u64> = (0..n as u64).collect();
+        let spec = GateSpec::new(n, width, 0, radix, vec![width, 20]);
+        let lists = [ring(&difference), positions.clone()];
+        let bases = [ring(&b), vec![3; n]];
+        // The tested value is shared anew here, so the multiplied difference need not have the same shares.
+        let got = run(&spec, width, &ring(&difference), &lists, &bases, seed >> 8);
+        for i in 0..n {
+            prop_assert_eq!(signed(got.results[0][i], width), a[i].max(b[i]));
+            prop_assert_eq!(got.results[1][i], if a[i] >= b[i] { 3 + i as u64 } else { 3 });
+        }
+    }
+
+    #[test]
+    fn dropped_bits_only_underestimate(width in 12u32..26, drop in 1u32..8, seed in any::<u64>()) {
+        let bound = 1i64 << (width - 2);
+        let plain: Vec<i64> = (-200i64..200).map(|i| if i % 3 == 0 { i } else { (i.wrapping_mul(seed as i64 | 1) >> 5) % bound }).collect();
+        let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
+        let spec = GateSpec::widening(plain.len(), width, drop, 2, width + 5);
+        let got = run(&spec, width, &tested, &[tested.clone()], &[], seed >> 8);
+        for (&v, &z) in plain.iter().zip(&got.results[0]) {
+            let may_vanish = v >= 0 && v < 1 << drop;
+            prop_assert!(z == v.max(0) as u64 || (may_vanish && z == 0), "{} became {}", v, z);
+        }
+    }
+}
+
+#[test]
+fn online_bytes_are_as_stated() {
+    for (radix, widening) in [(1, true), (2, true), (3, false), (4, false)] {
+        let (n, width) = (512, 25);
+        let spec = if widening {
+            GateSpec::widening(n, width, 0, radix, 37)
+        } else {
+            GateSpec::new(n, width, 0, radix, vec![width])
+        };
+        let tested = vec![5; n];
+        let got = run(&spec, width, &tested, &[tested.clone()], &[], 3);
+        let cost = spec.cost();
+        let [up, down] = got.sent.map(|b| b as usize);
+        assert!(up >= cost.online_up && up < cost.online_up + 400, "{up} sent up, {} stated", cost.online_up);
+        assert!(
+            down >= cost.online_down && down < cost.online_down + 400,
+            "{down} sent down, {} stated",
+            cost.online_down
+        );
+    }
+}
+
+/// Bits per gate at radix 2, as the documentation states them: 24 compared bits, 12 digits.
+#[test]
+fn bits_per_gate_are_as_documented() {
+    let max = GateSpec::new(64, 25, 0, 2, vec![25]).cost();
+    assert_eq!(max.online_down * 8 / 64, 69 + 29 + 1 + 25);
+    assert_eq!(max.online_up * 8 / 64, 29 + 1 + 25);
+    assert_eq!(max.offline_up * 8 / 64, 24 + 25);
+    assert_eq!((max.client_rots / 64, max.server_rots / 64), (24 + 11 + 1, 12));
+    let relu = GateSpec::widening(64, 25, 0, 2, 37).cost();
+    assert_eq!(relu.online_down * 8 / 64, 69 + 29 + 1 + 37 + 12);
+    assert_eq!(relu.online_up * 8 / 64, 29 + 1 + 37);
+    assert_eq!(relu.exchanges, 6);
+}
+
+#[test]
+fn truncated_material_is_an_error() {
+    let spec = GateSpec::widening(10, 20, 0, 2, 32);
+    let bytes = vec![0u8; 10_000];
+    let mut whole = Reader::new(&bytes);
+    assert!(ServerGate::read(&spec, &mut whole).is_ok());
+    assert!(whole.finish().is_err(), "left-over bytes must be refused");
+    for cut in [0, 1, 7, 100] {
+        assert!(ServerGate::read(&spec, &mut Reader::new(&bytes[..cut])).is_err());
+        assert!(ClientGate::read(&spec, &mut Reader::new(&bytes[..cut])).is_err());
+    }
+}

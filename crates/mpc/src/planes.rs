@@ -1,0 +1,137 @@
+//! Bit-sliced helpers: a plane holds one bit of each of `n` elements, so that one word operation serves 64 elements.
+
+use tacit_arith::bits::Bits;
+use tacit_net::{Channel, Tag};
+
+use crate::MpcError;
+
+/// `acc ^= a & b`.
+pub(crate) fn xor_and(acc: &mut Bits, a: &Bits, b: &Bits) {
+    for ((x, y), z) in acc.words_mut().iter_mut().zip(a.words()).zip(b.words()) {
+        *x ^= y & z;
+    }
+}
+
+/// Swaps `a` and `b` where `swap` is set, without a branch.
+pub(crate) fn conditional_swap(a: &mut Bits, b: &mut Bits, swap: &Bits) {
+    for ((x, y), s) in a.words_mut().iter_mut().zip(b.words_mut()).zip(swap.words()) {
+        let t = (*x ^ *y) & s;
+        *x ^= t;
+        *y ^= t;
+    }
+}
+
+/// `planes[index]` where bit `t` of the index is `choice[t]`, element by element and without secret-dependent access.
+/// `planes` has `2^choice.len()` entries.
+pub(crate) fn select(mut planes: Vec<Bits>, choice: &[&Bits]) -> Option<Bits> {
+    for bit in choice {
+        planes = planes
+            .chunks_exact(2)
+            .map(|pair| {
+                let mut out = pair[0].clone();
+                let differ = pair[0].xor(&pair[1]);
+                xor_and(&mut out, &differ, bit);
+                out
+            })
+            .collect();
+    }
+    planes.pop()
+}
+
+/// For each value `j < 2^bits.len()` the plane of `[value == j]`.
+pub(crate) fn one_hot(bits: &[Bits]) -> Vec<Bits> {
+    let Some((low, rest)) = bits.split_first() else { return Vec::new() };
+    let mut out = vec![low.not(), low.clone()];
+    for bit in rest {
+        let inverse = bit.not();
+        let high: Vec<Bits> = out.iter().map(|p| p.and(bit)).collect();
+        out = out.iter().map(|p| p.and(&inverse)).collect();
+        out.extend(high);
+    }
+    out
+}
+
+/// Bit `position` of every value.
+pub(crate) fn bit_plane(values: &[u64], position: u32) -> Bits {
+    let mut out = Bits::zeros(values.len());
+    for (word, chunk) in out.words_mut().iter_mut().zip(values.chunks(64)) {
+        *word = chunk.iter().enumerate().fold(0, |w, (i, v)| w | ((v >> position) & 1) << i);
+    }
+    out
+}
+
+/// Sends planes one after the other, each in `ceil(n / 8)` bytes.
+pub(crate) fn send(channel: &mut Channel, tag: Tag, planes: &[Bits]) -> Result<(), MpcError> {
+    let mut bytes = Vec::with_capacity(planes.iter().map(|p| p.len().div_ceil(8)).sum());
+    for plane in planes {
+        put(&mut bytes, plane);
+    }
+    Ok(channel.send(tag, &bytes)?)
+}
+
+/// Receives `count` planes of `n` bits.
+pub(crate) fn recv(channel: &mut Channel, tag: Tag, count: usize, n: usize) -> Result<Vec<Bits>, MpcError> {
+    let each = n.div_ceil(8);
+    let bytes = channel.recv(tag, count * each)?;
+    if each == 0 {
+        return Ok(vec![Bits::zeros(0); count]);
+    }
+    Ok(bytes.chunks_exact(each).map(|c| get(c, n)).collect())
+}
+
+/// Appends a plane in `ceil(n / 8)` bytes.
+pub(crate) fn put(out: &mut Vec<u8>, plane: &Bits) {
+    let end = out.len() + plane.len().div_ceil(8);
+    for word in plane.words() {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    out.truncate(end);
+}
+
+/// Reads a plane of `n` bits from `ceil(n / 8)` bytes; bits behind the last one are ignored.
+pub(crate) fn get(bytes: &[u8], n: usize) -> Bits {
+    let mut out = Bits::zeros(n);
+    for (word, chunk) in out.words_mut().iter_mut().zip(bytes.chunks(8)) {
+        let mut full = [0u8; 8];
+        full[..chunk.len()].copy_from_slice(chunk);
+        *word = u64::from_le_bytes(full);
+    }
+    out.clear_tail();
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bits(values: &[u64], position: u32) -> Bits {
+        bit_plane(values, position)
+    }
+
+    #[test]
+    fn one_hot_and_select_follow_the_index() {
+        let values: Vec<u64> = (0..100).map(|i| (i * 7) % 8).collect();
+        let index: Vec<Bits> = (0..3).map(|p| bits(&values, p)).collect();
+        for (j, plane) in one_hot(&index).iter().enumerate() {
+            for (i, v) in values.iter().enumerate() {
+                assert_eq!(plane.get(i), *v == j as u64);
+            }
+        }
+        let table: Vec<Bits> = (0..8).map(|j| bits(&(0..100).map(|i| (i ^ j) & 1).collect::<Vec<_>>(), 0)).collect();
+        let chosen = select(table.clone(), &index.iter().collect::<Vec<_>>()).expect("eight planes, three bits");
+        for (i, v) in values.iter().enumerate() {
+            assert_eq!(chosen.get(i), table[*v as usize].get(i));
+        }
+    }
+
+    #[test]
+    fn bytes_round_trip_and_ignore_the_tail() {
+        let plane = bits(&(0..70).map(|i| i % 3).collect::<Vec<_>>(), 0);
+        let mut bytes = Vec::new();
+        put(&mut bytes, &plane);
+        assert_eq!(bytes.len(), 9);
+        assert_eq!(get(&bytes, 70), plane);
+        bytes[8] |= 0xc0;
+        assert_eq!(get(&bytes, 70), plane);
+    }
+}
