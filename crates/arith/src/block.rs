@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::{BitAnd, BitXor, BitXorAssign};
 
-use zeroize::Zeroize;
+use zeroize::DefaultIsZeroes;
 
 /// 128 bits. Bit `i` of the block is bit `i` of the integer; as bytes it is little-endian, and these bytes are the
 /// AES state in FIPS-197 order.
@@ -71,11 +71,7 @@ impl BitXorAssign for Block {
     }
 }
 
-impl Zeroize for Block {
-    fn zeroize(&mut self) {
-        self.0.zeroize();
-    }
-}
+impl DefaultIsZeroes for Block {}
 
 /// Little-endian bytes of a slice of blocks, 16 each.
 pub fn to_bytes(blocks: &[Block]) -> Vec<u8> {

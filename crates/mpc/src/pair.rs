@@ -10,11 +10,14 @@ pub fn run_pair<C, S: Send>(
     client: impl FnOnce(&mut Channel) -> C,
     server: impl FnOnce(&mut Channel) -> S + Send,
 ) -> (C, S) {
-    let (mut client_channel, mut server_channel) = mem_pair();
+    let (client_channel, mut server_channel) = mem_pair();
     thread::scope(|scope| {
         let server = scope.spawn(move || server(&mut server_channel));
-        // The channel is dropped with the closure, so a client that gives up does not leave the server waiting.
-        let client = (move || client(&mut client_channel))();
+        // The channel is dropped before the join: a client that gives up must not leave the server waiting.
+        let client = {
+            let mut channel = client_channel;
+            client(&mut channel)
+        };
         match server.join() {
             Ok(server) => (client, server),
             Err(panic) => std::panic::resume_unwind(panic),

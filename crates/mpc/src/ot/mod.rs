@@ -3,8 +3,17 @@
 //! The sender gets two random strings per OT, the receiver a random choice bit and the string it chooses. Both parties
 //! call the matching method with the same arguments, in the same order. See the submodules for the protocols.
 
+mod base;
 #[cfg(any(test, feature = "test-util"))]
 pub mod ideal;
+mod iknp;
+mod output;
+pub mod params;
+mod silent;
+mod stock;
+mod tree;
+
+pub use silent::{RotReceiver, RotSender, setup};
 
 use tacit_arith::bits::Bits;
 use tacit_net::Channel;

@@ -29,14 +29,10 @@ pub(super) fn check_words_of<T: Copy + PartialEq>(s: &(Vec<T>, Vec<T>), r: &(Bit
 }
 
 /// Odd sizes, all kinds of output, interleaved.
-pub(super) fn conformance<S: RandomOtSender, R: RandomOtReceiver>(
-    sender: &mut S,
-    receiver: &mut R,
-    ch_s: &mut Channel,
-    ch_r: &mut Channel,
-) where
-    S: Send,
-    R: Send,
+pub(super) fn conformance<S, R>(sender: &mut S, receiver: &mut R, ch_s: &mut Channel, ch_r: &mut Channel)
+where
+    S: RandomOtSender + Send,
+    R: RandomOtReceiver,
 {
     for (n, k) in [(0, 3), (1, 1), (63, 2), (64, 8), (65, 9), (1000, 16), (70_001, 3), (5, 32), (40, 0)] {
         let (s, r) = std::thread::scope(|t| {

@@ -1,0 +1,65 @@
+//! LPN parameter sets of the silent extension. Security estimates and their sources: `docs/parameters.md`, section "LPN";
+//! `docs/scripts/lpn_estimate.py` recomputes them.
+
+/// A parameter set: secret of `2^log_secret` bits, `trees` blocks of `2^depth` positions with one error each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LpnParams {
+    /// Name for reports.
+    pub name: &'static str,
+    /// log2 of the length of the LPN secret (k).
+    pub log_secret: u32,
+    /// log2 of the block length (beta): the depth of a tree.
+    pub depth: u32,
+    /// Number of blocks (t).
+    pub trees: usize,
+    /// A demand of this many OTs makes it worth moving to the next larger set.
+    pub upgrade_at: usize,
+}
+
+/// For thousands of OTs: 2^17.6 COTs an extension. Estimated work of the best attack 2^143.
+pub const SMALL: LpnParams = LpnParams { name: "small", log_secret: 14, depth: 7, trees: 1536, upgrade_at: 160_000 };
+/// A step between the two others: 2^20 COTs. 2^154.
+pub const MEDIUM: LpnParams =
+    LpnParams { name: "medium", log_secret: 16, depth: 9, trees: 2048, upgrade_at: 1_500_000 };
+/// For millions of OTs: 2^23.3 COTs an extension. 2^165.
+pub const LARGE: LpnParams =
+    LpnParams { name: "large", log_secret: 19, depth: 12, trees: 2560, upgrade_at: usize::MAX };
+
+impl LpnParams {
+    /// Positions of a block, outputs of a tree (beta).
+    pub const fn leaves(&self) -> usize {
+        1 << self.depth
+    }
+
+    /// COTs of one extension (n), those included that the next extension uses up.
+    pub const fn outputs(&self) -> usize {
+        self.trees * self.leaves()
+    }
+
+    /// COTs that an extension uses up: the LPN secret, and one per level of every tree.
+    pub const fn base(&self) -> usize {
+        (1 << self.log_secret) + self.trees * self.depth as usize
+    }
+
+    /// Blocks that the sender sends per tree; the first level needs none.
+    pub const fn corrections(&self) -> usize {
+        self.depth as usize - 1
+    }
+
+    /// The set to use after this one when `demand` more OTs are expected.
+    pub(super) fn upgrade(&self, demand: usize) -> Option<LpnParams> {
+        let larger = match self.log_secret {
+            14 => MEDIUM,
+            16 => LARGE,
+            _ => return None,
+        };
+        (demand >= self.upgrade_at).then_some(larger)
+    }
+}
+
+// Every set must be able to feed itself and the next one.
+const _: () = {
+    assert!(2 * SMALL.base() < SMALL.outputs() && MEDIUM.base() + SMALL.leaves() < SMALL.outputs());
+    assert!(2 * MEDIUM.base() < MEDIUM.outputs() && LARGE.base() + MEDIUM.leaves() < MEDIUM.outputs());
+    assert!(2 * LARGE.base() < LARGE.outputs());
+};

@@ -1,0 +1,219 @@
+//! The two parties of the silent OT, and their setup.
+
+use tacit_arith::aes::CcrHash;
+use tacit_arith::bits::Bits;
+use tacit_arith::block::{self, Block};
+use tacit_arith::prg::Prg;
+use tacit_net::{Channel, Tag};
+use zeroize::Zeroize;
+
+use super::output::{Form, GROUP, ReceiverStrings, SenderStrings};
+use super::params::LpnParams;
+use super::stock::{BOOTSTRAP, Party, Stock};
+use super::{Ot, RandomOtReceiver, RandomOtSender, ReceiverPlanes, SenderPlanes, base, check_planes, iknp, tree};
+use crate::{MpcError, Role};
+
+const MATRIX: Tag = Tag::new(0x0204, "code seed");
+const CORRECTIONS: Tag = Tag::new(0x0205, "tree corrections");
+
+/// Hash domain of the output strings; the trees have domain 0.
+const STRINGS: u64 = 1;
+
+/// Sender of random OTs. Holds `delta` and its supply; nothing of it can be copied or stored.
+pub struct RotSender(Stock<SendingParty>);
+
+/// Receiver of random OTs.
+pub struct RotReceiver(Stock<ReceivingParty>);
+
+struct SendingParty {
+    delta: Block,
+}
+
+struct ReceivingParty;
+
+impl Party for SendingParty {
+    fn before(&self, _ch: &mut Channel, blocks: usize) -> Result<Vec<Block>, MpcError> {
+        Ok(vec![Block::ZERO; blocks])
+    }
+
+    fn after(&self, ch: &mut Channel, corrections: &[Block]) -> Result<(), MpcError> {
+        ch.send(CORRECTIONS, &block::to_bytes(corrections))?;
+        Ok(ch.flush()?)
+    }
+
+    fn tree(&self, hash: &CcrHash, cots: &[Block], corrections: &mut [Block], leaves: &mut [Block]) {
+        tree::expand(hash, self.delta, cots, leaves, corrections);
+    }
+}
+
+impl Drop for SendingParty {
+    fn drop(&mut self) {
+        self.delta.zeroize();
+    }
+}
+
+impl Party for ReceivingParty {
+    fn before(&self, ch: &mut Channel, blocks: usize) -> Result<Vec<Block>, MpcError> {
+        Ok(block::from_bytes(&ch.recv(CORRECTIONS, 16 * blocks)?))
+    }
+
+    fn after(&self, _ch: &mut Channel, _corrections: &[Block]) -> Result<(), MpcError> {
+        Ok(())
+    }
+
+    fn tree(&self, hash: &CcrHash, cots: &[Block], corrections: &mut [Block], leaves: &mut [Block]) {
+        tree::expand_punctured(hash, cots, corrections, leaves);
+    }
+}
+
+/// Base OTs and bootstrap for both directions, in three rounds. Each party is base-OT sender for the direction in which it
+/// is OT receiver. About 0.88 MB in all.
+pub fn setup(role: Role, ch: &mut Channel, prg: &mut Prg) -> Result<Ot<RotSender, RotReceiver>, MpcError> {
+    let (sending, receiving) = match role {
+        Role::Client => (0, 1),
+        Role::Server => (1, 0),
+    };
+    let delta = Block(prg.next_block().0 | 1);
+    let choices: Bits = (1..128).map(|i| delta.0 >> i & 1 == 1).collect();
+    let sender_matrix = prg.next_block(); // public
+
+    let keys = base::Sender::start(ch, prg, receiving)?;
+    let chosen = base::receive(ch, prg, &choices, sending)?;
+    ch.send(MATRIX, &sender_matrix.to_bytes())?;
+    let keys = keys.finish(ch, iknp::BASE)?;
+    let receiver_matrix = ch.recv(MATRIX, 16)?;
+    let receiver_base = iknp::receive(ch, prg, &keys, BOOTSTRAP)?;
+    let sender_base = iknp::send(ch, delta, &chosen, BOOTSTRAP)?;
+
+    let receiver_matrix = block::from_bytes(&receiver_matrix)[0];
+    Ok(Ot {
+        sender: RotSender(Stock::new(SendingParty { delta }, sender_matrix, sender_base)),
+        receiver: RotReceiver(Stock::new(ReceivingParty, receiver_matrix, receiver_base)),
+    })
+}
+
+/// Adds the words of a batch to `planes`: plane `j` gets word `from + j` of every `stride` words.
+fn spread(batch: &[u64], stride: usize, from: usize, planes: &mut [Vec<u64>]) {
+    for (j, plane) in planes.iter_mut().enumerate() {
+        plane.extend(batch.iter().skip(from + j).step_by(stride));
+    }
+}
+
+fn plane_vectors(n: usize, k: usize) -> Vec<Vec<u64>> {
+    (0..k).map(|_| Vec::with_capacity(n.div_ceil(GROUP))).collect()
+}
+
+fn bits(n: usize, words: Vec<u64>) -> Bits {
+    // There is one word per group, so this is never None.
+    Bits::from_words(n, words).unwrap_or_default()
+}
+
+impl RotSender {
+    /// The LPN parameters in use.
+    pub fn params(&self) -> LpnParams {
+        self.0.params()
+    }
+
+    fn strings(&self, form: Form) -> SenderStrings {
+        SenderStrings { hash: CcrHash::new(STRINGS), delta: self.0.party.delta, form }
+    }
+
+    fn word_strings<const W: usize, T>(
+        &mut self,
+        ch: &mut Channel,
+        n: usize,
+        pack: impl Fn([u64; W]) -> T + Copy,
+    ) -> Result<(Vec<T>, Vec<T>), MpcError> {
+        let (mut m0, mut m1) = (Vec::with_capacity(n), Vec::with_capacity(n));
+        let strings = self.strings(Form::Words(W));
+        self.0.draw(ch, n.div_ceil(GROUP), &strings, |batch| {
+            for group in batch.chunks_exact(2 * W * GROUP) {
+                let (zero, one) = group.split_at(W * GROUP);
+                let take = GROUP.min(n - m0.len());
+                m0.extend(zero.as_chunks().0[..take].iter().map(|w| pack(*w)));
+                m1.extend(one.as_chunks().0[..take].iter().map(|w| pack(*w)));
+            }
+        })?;
+        Ok((m0, m1))
+    }
+}
+
+impl RandomOtSender for RotSender {
+    fn reserve(&mut self, n: usize) {
+        self.0.reserve(n);
+    }
+
+    fn planes(&mut self, ch: &mut Channel, n: usize, k: usize) -> Result<SenderPlanes, MpcError> {
+        check_planes(k)?;
+        let (mut m0, mut m1) = (plane_vectors(n, k), plane_vectors(n, k));
+        let strings = self.strings(Form::Planes(k));
+        self.0.draw(ch, n.div_ceil(GROUP), &strings, |batch| {
+            spread(batch, (2 * k).max(1), 0, &mut m0);
+            spread(batch, (2 * k).max(1), k, &mut m1);
+        })?;
+        let collect = |planes: Vec<Vec<u64>>| planes.into_iter().map(|words| bits(n, words)).collect();
+        Ok(SenderPlanes { m0: collect(m0), m1: collect(m1) })
+    }
+
+    fn words(&mut self, ch: &mut Channel, n: usize) -> Result<(Vec<u64>, Vec<u64>), MpcError> {
+        self.word_strings(ch, n, |[w]: [u64; 1]| w)
+    }
+
+    fn word_pairs(&mut self, ch: &mut Channel, n: usize) -> Result<(Vec<[u64; 2]>, Vec<[u64; 2]>), MpcError> {
+        self.word_strings(ch, n, |w: [u64; 2]| w)
+    }
+}
+
+impl RotReceiver {
+    /// The LPN parameters in use.
+    pub fn params(&self) -> LpnParams {
+        self.0.params()
+    }
+
+    fn word_strings<const W: usize, T>(
+        &mut self,
+        ch: &mut Channel,
+        n: usize,
+        pack: impl Fn([u64; W]) -> T + Copy,
+    ) -> Result<(Bits, Vec<T>), MpcError> {
+        let (mut choice, mut m) = (Vec::with_capacity(n.div_ceil(GROUP)), Vec::with_capacity(n));
+        let strings = ReceiverStrings { hash: CcrHash::new(STRINGS), form: Form::Words(W) };
+        self.0.draw(ch, n.div_ceil(GROUP), &strings, |batch| {
+            for group in batch.chunks_exact(1 + W * GROUP) {
+                choice.push(group[0]);
+                let take = GROUP.min(n - m.len());
+                m.extend(group[1..].as_chunks().0[..take].iter().map(|w| pack(*w)));
+            }
+        })?;
+        Ok((bits(n, choice), m))
+    }
+}
+
+impl RandomOtReceiver for RotReceiver {
+    fn reserve(&mut self, n: usize) {
+        self.0.reserve(n);
+    }
+
+    fn planes(&mut self, ch: &mut Channel, n: usize, k: usize) -> Result<ReceiverPlanes, MpcError> {
+        check_planes(k)?;
+        let (mut choice, mut m) = (plane_vectors(n, 1), plane_vectors(n, k));
+        let strings = ReceiverStrings { hash: CcrHash::new(STRINGS), form: Form::Planes(k) };
+        self.0.draw(ch, n.div_ceil(GROUP), &strings, |batch| {
+            spread(batch, 1 + k, 0, &mut choice);
+            spread(batch, 1 + k, 1, &mut m);
+        })?;
+        let choice = choice.pop().unwrap_or_default();
+        Ok(ReceiverPlanes { choice: bits(n, choice), m: m.into_iter().map(|words| bits(n, words)).collect() })
+    }
+
+    fn words(&mut self, ch: &mut Channel, n: usize) -> Result<(Bits, Vec<u64>), MpcError> {
+        self.word_strings(ch, n, |[w]: [u64; 1]| w)
+    }
+
+    fn word_pairs(&mut self, ch: &mut Channel, n: usize) -> Result<(Bits, Vec<[u64; 2]>), MpcError> {
+        self.word_strings(ch, n, |w: [u64; 2]| w)
+    }
+}
+
+#[cfg(test)]
+mod tests;

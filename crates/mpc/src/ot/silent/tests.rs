@@ -1,0 +1,149 @@
+use super::*;
+use crate::ot::output::Raw;
+use crate::ot::params::{LARGE, MEDIUM, SMALL};
+use crate::ot::tests::{check_planes_of, conformance};
+use crate::run_pair;
+use tacit_arith::prg::Seed;
+use tacit_net::{Phase, mem_pair};
+
+type Parties = (Ot<RotSender, RotReceiver>, Ot<RotSender, RotReceiver>);
+
+fn prg(seed: u8) -> Prg {
+    Prg::from_seed(Seed([seed; 16]))
+}
+
+fn parties() -> Parties {
+    run_pair(|ch| setup(Role::Client, ch, &mut prg(1)).unwrap(), |ch| setup(Role::Server, ch, &mut prg(2)).unwrap())
+}
+
+impl RotSender {
+    fn cots(&mut self, ch: &mut Channel, groups: usize) -> Vec<Block> {
+        let mut out = Vec::new();
+        self.0.draw(ch, groups, &Raw, |b| out.extend_from_slice(b)).unwrap();
+        out
+    }
+}
+
+impl RotReceiver {
+    fn cots(&mut self, ch: &mut Channel, groups: usize) -> Vec<Block> {
+        let mut out = Vec::new();
+        self.0.draw(ch, groups, &Raw, |b| out.extend_from_slice(b)).unwrap();
+        out
+    }
+}
+
+#[test]
+fn both_directions_conform() {
+    let (mut client, mut server) = parties();
+    let (mut a, mut b) = mem_pair();
+    conformance(&mut client.sender, &mut server.receiver, &mut a, &mut b);
+    conformance(&mut server.sender, &mut client.receiver, &mut b, &mut a);
+    assert_eq!((client.sender.params(), server.receiver.params()), (SMALL, SMALL));
+}
+
+#[test]
+fn raw_cots_are_correlated_and_choices_look_uniform() {
+    let (mut client, mut server) = parties();
+    let groups = 40_000 / GROUP;
+    let (k, m) = run_pair(|ch| client.sender.cots(ch, groups), |ch| server.receiver.cots(ch, groups));
+    let delta = client.sender.0.party.delta;
+    assert_eq!(delta.lsb(), 1);
+    let mut ones = [0u32; 128];
+    for (k, m) in k.iter().zip(&m) {
+        assert!(k.lsb() == 0 && *m == *k ^ (delta & Block::mask(m.lsb())));
+        (0..128).for_each(|i| ones[i] += (m.0 >> i & 1) as u32);
+    }
+    // Every bit of the receiver's blocks is balanced (5 sigma), the choice included; and neighbours are independent.
+    let n = m.len() as f64;
+    assert!(ones.iter().all(|&o| (o as f64 - n / 2.0).abs() < 2.5 * n.sqrt()));
+    let equal = m.windows(2).filter(|w| w[0].lsb() == w[1].lsb()).count() as f64;
+    assert!((equal - n / 2.0).abs() < 2.5 * n.sqrt());
+}
+
+#[test]
+fn demand_moves_through_the_sets_and_past_a_large_extension() {
+    let (mut client, mut server) = parties();
+    let n = LARGE.outputs() + 100;
+    let (s, r) = run_pair(
+        |ch| {
+            client.sender.reserve(n);
+            let s = client.sender.planes(ch, n, 1).unwrap();
+            assert_eq!(ch.traffic(Phase::Setup).received, 0);
+            (s, ch.traffic(Phase::Setup).sent)
+        },
+        |ch| {
+            server.receiver.reserve(n);
+            let r = server.receiver.planes(ch, n, 1).unwrap();
+            let traffic = ch.traffic(Phase::Setup);
+            assert_eq!((traffic.sent, traffic.rounds), (0, 0));
+            r
+        },
+    );
+    check_planes_of(&s.0, &r, n, 1);
+    assert_eq!((client.sender.params(), server.receiver.params()), (LARGE, LARGE));
+    // Corrections: the bootstrap to the large set, one large extension, and the first trees of the next.
+    let per_tree = |p: crate::ot::params::LpnParams| 16 * p.corrections();
+    let up = MEDIUM.base().div_ceil(SMALL.leaves()) * per_tree(SMALL)
+        + LARGE.base().div_ceil(MEDIUM.leaves()) * per_tree(MEDIUM);
+    let expected = (up + (LARGE.trees + LARGE.base().div_ceil(LARGE.leaves()) + 1) * per_tree(LARGE)) as u64;
+    assert!(s.1 >= expected && s.1 < expected + 4000, "{} bytes, expected {expected}", s.1);
+}
+
+#[test]
+fn middle_set_serves_hundreds_of_thousands_and_repeats() {
+    let (mut client, mut server) = parties();
+    for _ in 0..3 {
+        let n = 500_000;
+        let (s, r) =
+            run_pair(|ch| client.sender.planes(ch, n, 2).unwrap(), |ch| server.receiver.planes(ch, n, 2).unwrap());
+        check_planes_of(&s, &r, n, 2);
+        assert_eq!(client.sender.params(), MEDIUM);
+    }
+}
+
+#[test]
+fn setup_costs_what_it_says() {
+    let (client, server) = run_pair(
+        |ch| {
+            setup(Role::Client, ch, &mut prg(1)).unwrap();
+            ch.total_traffic()
+        },
+        |ch| {
+            setup(Role::Server, ch, &mut prg(2)).unwrap();
+            ch.total_traffic()
+        },
+    );
+    let columns = iknp::BASE * BOOTSTRAP.next_multiple_of(64) / 8;
+    let payload = (32 + iknp::BASE * 32 + 16 + columns) as u64;
+    for t in [client, server] {
+        assert!(t.sent >= payload && t.sent < payload + 200, "{} of {payload}", t.sent);
+        assert_eq!(t.rounds, 3);
+    }
+}
+
+#[test]
+fn threads_give_the_same_outputs() {
+    let draw = |threads: usize| {
+        let (mut client, mut server) = parties();
+        let pool = || rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let n = 300_001;
+        run_pair(
+            |ch| pool().install(|| client.sender.planes(ch, n, 3).unwrap()),
+            |ch| pool().install(|| server.receiver.planes(ch, n, 3).unwrap()),
+        )
+    };
+    assert!(draw(1) == draw(2));
+}
+
+#[test]
+fn wrong_lengths_are_errors() {
+    let (_, mut server) = parties();
+    // The peer hangs up at the wrong length, so sending may fail as well.
+    for length in [0, 15, 17, 16 * 6 * 10_000] {
+        let (result, ()) =
+            run_pair(|ch| server.receiver.planes(ch, 100, 1), |ch| drop(ch.send(CORRECTIONS, &vec![0; length])));
+        assert!(matches!(result, Err(MpcError::Net(_))));
+    }
+    let (result, ()) = run_pair(|ch| server.receiver.words(ch, 100), |_| ());
+    assert!(matches!(result, Err(MpcError::Net(_))));
+}
