@@ -1,2 +1,3 @@
 //! tacit-backends: see docs/architecture.md.
 #![forbid(unsafe_code)]
+pub mod cheetah;

@@ -1,0 +1,149 @@
+//! The client's side: keys, encryption of masks, opening of answers.
+
+use super::{LinearError, LinearPlan, TAG_DOWN, TAG_KEY, TAG_SEED, TAG_UP, batch};
+use rayon::prelude::*;
+use std::sync::Arc;
+use tacit_arith::prg::{Prg, Seed};
+use tacit_he::HeError;
+use tacit_he::rlwe::{Context, Encryptor, Opener, SecretKey};
+use tacit_net::Channel;
+
+/// The client's lattice key for one session: one key serves every plan. Wiped on drop.
+pub struct ClientKeys {
+    ctx: Arc<Context>,
+    secret: SecretKey,
+}
+
+impl ClientKeys {
+    /// Draws a key pair and sends the public key (25,616 bytes and a header): the setup phase.
+    ///
+    /// # Errors
+    /// [`LinearError::Net`].
+    pub fn setup(ctx: &Arc<Context>, prg: &mut Prg, channel: &mut Channel) -> Result<Self, LinearError> {
+        let secret = SecretKey::generate(ctx, prg);
+        channel.send(TAG_KEY, &secret.public_key(ctx, prg).to_bytes())?;
+        Ok(Self { ctx: ctx.clone(), secret })
+    }
+
+    /// A key pair and its serialized public key, for callers that move bytes themselves.
+    #[must_use]
+    pub fn generate(ctx: &Arc<Context>, prg: &mut Prg) -> (Self, Vec<u8>) {
+        let secret = SecretKey::generate(ctx, prg);
+        let public = secret.public_key(ctx, prg).to_bytes();
+        (Self { ctx: ctx.clone(), secret }, public)
+    }
+}
+
+/// The client of one plan.
+pub struct LinearClient<'a> {
+    keys: &'a ClientKeys,
+    plan: &'a LinearPlan,
+}
+
+impl<'a> LinearClient<'a> {
+    /// Runs `plan` under `keys`.
+    #[must_use]
+    pub fn new(keys: &'a ClientKeys, plan: &'a LinearPlan) -> Self {
+        Self { keys, plan }
+    }
+
+    /// Encrypts the mask `[C, H, W]` (bits above the plan's ring are ignored) and hands each ciphertext to `sink`, in order.
+    ///
+    /// # Errors
+    /// [`LinearError::Length`], or what `sink` returns.
+    pub fn encrypt(
+        &self,
+        mask: &[u64],
+        prg: &mut Prg,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), LinearError>,
+    ) -> Result<(), LinearError> {
+        let expected = self.plan.input_len();
+        if mask.len() != expected {
+            return Err(LinearError::Length { what: "mask", got: mask.len(), expected });
+        }
+        for upload in &self.plan.uploads {
+            let base = Prg::from_seed(prg.next_seed());
+            let encryptor = Encryptor::new(&self.keys.ctx, &self.keys.secret, upload.params);
+            let (tiling, blocks) = (&upload.tiling, upload.tiling.in_blocks());
+            let count = tiling.tiles() * blocks;
+            for start in (0..count).step_by(batch()) {
+                let one = |i: usize| {
+                    let message = zeroize::Zeroizing::new(tiling.encode(mask, i / blocks, i % blocks));
+                    encryptor.encrypt(&message, &mut base.fork(i as u64))
+                };
+                let range = start..(start + batch()).min(count);
+                let frames: Vec<Vec<u8>> = range.into_par_iter().map(one).collect();
+                frames.iter().try_for_each(|f| sink(f))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the answer of one layer: `source(n)` returns the next message, which must have n bytes. The result is the client's
+    /// share `[O, OH, OW]` mod `2^l` of the layer's own ring.
+    ///
+    /// # Errors
+    /// [`LinearError::Consumer`], [`LinearError::He`] for malformed answers, or what `source` returns.
+    pub fn decrypt(
+        &self,
+        consumer: usize,
+        source: &mut dyn FnMut(usize) -> Result<Vec<u8>, LinearError>,
+    ) -> Result<Vec<u64>, LinearError> {
+        let (c, upload, _) = self.plan.consumer(consumer)?;
+        let upload = &self.plan.uploads[upload];
+        let opener = Opener::new(&self.keys.ctx, &self.keys.secret, upload.params);
+        let seed = source(16)?;
+        let seed = <[u8; 16]>::try_from(seed.as_slice());
+        let seed = seed.map_err(|_| HeError::Length { what: "answer seed", got: 0, expected: 16 })?;
+        let public = Prg::from_seed(Seed(seed));
+        let tiles = upload.tiling.tiles_of(c);
+        let count = tiles.len() * upload.tiling.out_blocks(c);
+        let mut share = vec![0; c.conv.out_len()];
+        let mask = (1 << c.ring_bits) - 1;
+        for start in (0..count).step_by(batch()) {
+            let range = start..(start + batch()).min(count);
+            let frames: Vec<(usize, Vec<u8>)> =
+                range.map(|i| Ok((i, source(upload.params.down_bytes())?))).collect::<Result<_, LinearError>>()?;
+            let open = |(i, frame): &(usize, Vec<u8>)| {
+                let (positions, indices) = upload.tiling.positions(c, tiles[i % tiles.len()], i / tiles.len());
+                Ok((indices, opener.open(frame, &mut public.fork(*i as u64), &positions)?))
+            };
+            let opened: Vec<(Vec<usize>, Vec<u64>)> =
+                frames.par_iter().map(open).collect::<Result<_, LinearError>>()?;
+            for (indices, values) in opened {
+                indices.iter().zip(values).for_each(|(&at, v)| share[at] = v & mask);
+            }
+        }
+        Ok(share)
+    }
+
+    /// Sends the encrypted mask.
+    ///
+    /// # Errors
+    /// As [`LinearClient::encrypt`].
+    pub fn send_mask(&self, mask: &[u64], prg: &mut Prg, channel: &mut Channel) -> Result<(), LinearError> {
+        self.encrypt(mask, prg, &mut |frame| Ok(channel.send(TAG_UP, frame)?))?;
+        Ok(channel.flush()?)
+    }
+
+    /// Receives one layer's answer: the client's share `[O, OH, OW]`.
+    ///
+    /// # Errors
+    /// As [`LinearClient::decrypt`].
+    pub fn receive_share(&self, consumer: usize, channel: &mut Channel) -> Result<Vec<u64>, LinearError> {
+        let mut first = true;
+        self.decrypt(consumer, &mut |len| {
+            let tag = if std::mem::take(&mut first) { TAG_SEED } else { TAG_DOWN };
+            Ok(channel.recv(tag, len)?)
+        })
+    }
+
+    /// The whole exchange for one tensor: sends the mask and returns the client's share of every layer, in the plan's order.
+    ///
+    /// # Errors
+    /// As [`LinearClient::encrypt`] and [`LinearClient::decrypt`].
+    pub fn run(&self, mask: &[u64], prg: &mut Prg, channel: &mut Channel) -> Result<Vec<Vec<u64>>, LinearError> {
+        self.send_mask(mask, prg, channel)?;
+        (0..self.plan.consumers().len()).map(|k| self.receive_share(k, channel)).collect()
+    }
+}

@@ -1,0 +1,77 @@
+//! Exact costs of a plan.
+
+use super::plan::LinearPlan;
+use tacit_net::HEADER_BYTES;
+
+/// Cost of one layer, beside its tensor's upload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ConsumerCost {
+    /// Bytes from server to client, message headers included.
+    pub down_bytes: u64,
+    /// Answer polynomials.
+    pub answers: u64,
+    /// Weight polynomials transformed (two NTTs each).
+    pub weight_polys: u64,
+    /// Products of a weight polynomial and a ciphertext (four pointwise products each).
+    pub products: u64,
+}
+
+/// Cost of all layers of one tensor.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LinearCost {
+    /// Bytes from client to server, message headers included.
+    pub up_bytes: u64,
+    /// Fresh ciphertexts.
+    pub uploads: u64,
+    /// Per layer, in the plan's order.
+    pub consumers: Vec<ConsumerCost>,
+}
+
+impl LinearCost {
+    /// Bytes from server to client of all layers.
+    #[must_use]
+    pub fn down_bytes(&self) -> u64 {
+        self.consumers.iter().map(|c| c.down_bytes).sum()
+    }
+
+    /// NTTs at the server: two per ciphertext and weight polynomial, five per answer.
+    #[must_use]
+    pub fn server_ntts(&self) -> u64 {
+        2 * self.uploads + self.consumers.iter().map(|c| 2 * c.weight_polys + 5 * c.answers).sum::<u64>()
+    }
+
+    /// NTTs at the client: two per ciphertext and per answer.
+    #[must_use]
+    pub fn client_ntts(&self) -> u64 {
+        2 * self.uploads + self.consumers.iter().map(|c| 2 * c.answers).sum::<u64>()
+    }
+}
+
+impl LinearPlan {
+    /// What running this plan once costs; exact (tests hold it to the channel's counters).
+    #[must_use]
+    pub fn cost(&self) -> LinearCost {
+        let count = |u: &super::plan::Upload| (u.tiling.tiles() * u.tiling.in_blocks()) as u64;
+        let message = |bytes: usize| (bytes + HEADER_BYTES) as u64;
+        LinearCost {
+            up_bytes: self.uploads.iter().map(|u| count(u) * message(u.params.up_bytes())).sum(),
+            uploads: self.uploads.iter().map(count).sum(),
+            consumers: (0..self.consumers().len()).map(|k| self.consumer_cost(k)).collect(),
+        }
+    }
+
+    fn consumer_cost(&self, k: usize) -> ConsumerCost {
+        let Ok((c, upload, _)) = self.consumer(k) else { return ConsumerCost::default() };
+        let u = &self.uploads[upload];
+        let (blocks, tiles) = (u.tiling.out_blocks(c), u.tiling.tiles_of(c).len());
+        let joined: usize = (0..blocks).map(|o| self.joined(k, o).len()).sum();
+        let passes = tiles.div_ceil(super::server::TILES_AT_ONCE);
+        let message = |bytes: usize| (bytes + HEADER_BYTES) as u64;
+        ConsumerCost {
+            down_bytes: message(16) + (blocks * tiles) as u64 * message(u.params.down_bytes()),
+            answers: (blocks * tiles) as u64,
+            weight_polys: (joined * passes) as u64,
+            products: (joined * tiles) as u64,
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Planning: which layers share an upload, and how tensors are cut.
+
+use super::LinearError;
+use super::tiling::{Frame, Tap, Tiling};
+use tacit_arith::ring::ConvSpec;
+use tacit_he::rlwe::{DEGREE, Params, ParamsSpec};
+
+/// What an upload, an answer, a weight polynomial and a product cost beside bytes, in bytes of equal worth: processor time at
+/// 100 Mbit/s (80 ns a byte; about 0.1 ms, 0.1 ms, 10 us and 2.5 us measured).
+const POLY_WORTH: usize = 1200;
+const WEIGHT_WORTH: usize = 120;
+const PRODUCT_WORTH: usize = 30;
+
+/// A linear layer that reads a tensor. Everything here is public.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Consumer {
+    /// Shape; a fully connected layer is [`ConvSpec::linear`].
+    pub conv: ConvSpec,
+    /// Width l of the ring of input and output, 1 to 45. Layers of one upload are computed in the widest of their rings.
+    pub ring_bits: u32,
+    /// Every output channel's weights have a Euclidean norm of at most `2^norm_log2` ([`weight_norm_log2`]).
+    pub norm_log2: u32,
+}
+
+/// The smallest `norm_log2` that holds for weights of `out_ch` output channels: publishing it tells the client this much
+/// about the weights; a model owner may publish a larger one.
+#[must_use]
+pub fn weight_norm_log2(out_ch: usize, weights: &[i32]) -> u32 {
+    let row = (weights.len() / out_ch.max(1)).max(1);
+    let largest = weights.chunks(row).map(norm_sq).max().unwrap_or(0);
+    (0..=64).find(|&n| largest <= 1u128 << (2 * n.min(63))).unwrap_or(64)
+}
+
+pub(super) fn norm_sq(weights: &[i32]) -> u128 {
+    weights.iter().map(|&w| u128::from(w.unsigned_abs()).pow(2)).sum()
+}
+
+/// Layers with one stride that share one encryption of the tensor.
+#[derive(Clone, Debug)]
+pub(super) struct Upload {
+    pub tiling: Tiling,
+    pub params: Params,
+}
+
+/// Plan for all linear layers that read one tensor. Both parties derive the same plan from public data.
+#[derive(Clone, Debug)]
+pub struct LinearPlan {
+    consumers: Vec<Consumer>,
+    pub(super) uploads: Vec<Upload>,
+    /// Upload of each consumer.
+    upload_of: Vec<usize>,
+    taps: Vec<Vec<Tap>>,
+}
+
+impl LinearPlan {
+    /// Plans `consumers`, which all read the same tensor `[C, H, W]`. `max_error >= 1` is the error allowed at each output; it is
+    /// raised where the ring is too wide for it (see [`LinearPlan::max_error`]). Larger bounds save bytes.
+    ///
+    /// # Errors
+    /// [`LinearError::Shape`], [`LinearError::Group`], [`LinearError::Tile`] or, for rings and norms that no parameters fit,
+    /// [`LinearError::He`].
+    pub fn new(consumers: &[Consumer], max_error: u32) -> Result<Self, LinearError> {
+        let input = |c: &Consumer| (c.conv.in_ch, c.conv.in_h, c.conv.in_w);
+        let mut strides: Vec<(usize, usize)> = vec![];
+        for (k, c) in consumers.iter().enumerate() {
+            c.conv.check()?;
+            if input(c) != input(&consumers[0]) {
+                return Err(LinearError::Group { consumer: k });
+            }
+            if !strides.contains(&c.conv.stride) {
+                strides.push(c.conv.stride);
+            }
+        }
+        if consumers.is_empty() {
+            return Err(LinearError::Group { consumer: 0 });
+        }
+        let mut plan = Self { consumers: consumers.to_vec(), uploads: vec![], upload_of: vec![], taps: vec![] };
+        for &stride in &strides {
+            let members: Vec<Consumer> = consumers.iter().filter(|c| c.conv.stride == stride).copied().collect();
+            plan.uploads.push(Upload::new(&members, max_error).map_err(|e| plan.locate(stride, e))?);
+        }
+        for c in consumers {
+            let upload = strides.iter().position(|&s| s == c.conv.stride).unwrap_or(0);
+            plan.upload_of.push(upload);
+            plan.taps.push(plan.uploads[upload].tiling.frame.taps(c));
+        }
+        Ok(plan)
+    }
+
+    /// Names the first layer of the group that failed.
+    fn locate(&self, stride: (usize, usize), error: LinearError) -> LinearError {
+        let first = self.consumers.iter().position(|c| c.conv.stride == stride).unwrap_or(0);
+        match error {
+            LinearError::Tile { rows, columns, degree, .. } => {
+                LinearError::Tile { consumer: first, rows, columns, degree }
+            }
+            other => other,
+        }
+    }
+
+    /// The layers, in the order given.
+    #[must_use]
+    pub fn consumers(&self) -> &[Consumer] {
+        &self.consumers
+    }
+
+    /// Elements of the tensor.
+    #[must_use]
+    pub fn input_len(&self) -> usize {
+        self.consumers[0].conv.in_len()
+    }
+
+    /// Largest `|client_share + server_share - W r|` of a layer (0 for a layer the plan does not have).
+    #[must_use]
+    pub fn max_error(&self, consumer: usize) -> u32 {
+        self.upload_of.get(consumer).map_or(0, |&u| self.uploads[u].params.max_error())
+    }
+
+    /// The widest ring in use: input shares must be known mod `2^` this.
+    #[must_use]
+    pub fn ring_bits(&self) -> u32 {
+        self.uploads.iter().map(|u| u.params.ring_bits()).max().unwrap_or(0)
+    }
+
+    /// A layer, its upload and its taps.
+    pub(super) fn consumer(&self, consumer: usize) -> Result<(&Consumer, usize, &[Tap]), LinearError> {
+        let missing = LinearError::Consumer { consumer, have: self.consumers.len() };
+        let upload = *self.upload_of.get(consumer).ok_or(missing)?;
+        Ok((&self.consumers[consumer], upload, &self.taps[consumer]))
+    }
+
+    /// Input blocks that reach output block `output`.
+    pub(super) fn joined(&self, consumer: usize, output: usize) -> Vec<usize> {
+        let (c, taps) = (&self.consumers[consumer], &self.taps[consumer]);
+        let tiling = &self.uploads[self.upload_of[consumer]].tiling;
+        (0..tiling.in_blocks()).filter(|&input| tiling.joined(c, taps, output, input)).collect()
+    }
+}
+
+impl Upload {
+    fn new(members: &[Consumer], max_error: u32) -> Result<Self, LinearError> {
+        let frame = Frame::new(members);
+        let single = params(members, 1, max_error, 1.0)?;
+        let best = candidates(&frame).min_by_key(|t| score(t, members, &single));
+        let Some(tiling) = best else {
+            let (rows, columns) = (frame.span.0 + 1, frame.span.1 + 1);
+            return Err(LinearError::Tile { consumer: 0, rows, columns, degree: DEGREE });
+        };
+        let down: usize = members.iter().map(|c| tiling.tiles_of(c).len() * tiling.out_blocks(c)).sum();
+        let ratio = (tiling.tiles() * tiling.in_blocks()) as f64 / down as f64;
+        let params = params(members, tiling.mt, max_error, ratio)?;
+        Ok(Self { tiling, params })
+    }
+}
+
+/// Parameters for layers with `mt` output channels in a polynomial.
+fn params(members: &[Consumer], mt: usize, max_error: u32, up_per_down: f64) -> Result<Params, LinearError> {
+    let ring_bits = members.iter().map(|c| c.ring_bits).max().unwrap_or(0);
+    let norm = |c: &Consumer| 4f64.powi(c.norm_log2.min(64) as i32) * mt.min(c.conv.out_ch) as f64;
+    let norm_sq = members.iter().map(norm).fold(1.0, f64::max);
+    let max_error = max_error.max(Params::smallest_error(ring_bits, norm_sq)?);
+    Ok(Params::new(&ParamsSpec { ring_bits, norm_sq, max_error, up_per_down })?)
+}
+
+/// Sizes that differ in the number of parts: the smallest size for each number of parts that `total` can be cut into.
+fn sizes(total: usize, most: usize) -> impl Iterator<Item = usize> + Clone {
+    (1..=total.min(most)).filter(move |&size| size == total.div_ceil(total.div_ceil(size)))
+}
+
+/// All sensible tilings that fit a polynomial.
+fn candidates(frame: &Frame) -> impl Iterator<Item = Tiling> {
+    let span = frame.span;
+    let rows = sizes(frame.out.0, DEGREE);
+    let pairs = rows.flat_map(move |h| sizes(frame.out.1, DEGREE).map(move |w| (h, w)));
+    let fitting = pairs.filter_map(move |(h, w)| {
+        let area = (h + span.0).checked_mul(w + span.1).filter(|&a| a <= DEGREE)?;
+        Some(((h, w), area))
+    });
+    fitting.flat_map(move |(tile_out, area)| {
+        let make = move |ct| Tiling { frame: frame.clone(), tile_out, ct, mt: DEGREE / (ct * area) };
+        sizes(frame.virtual_channels(), DEGREE / area).map(make)
+    })
+}
+
+/// Weighted cost in bytes. Counts of weight polynomials are estimated for grouped layers.
+fn score(t: &Tiling, members: &[Consumer], single: &Params) -> usize {
+    // Each doubling of `mt` costs half a bit of every uploaded coefficient.
+    let spread = DEGREE / 16 * t.mt.ilog2() as usize;
+    let phases = t.frame.phases.len();
+    let mut total = t.tiles() * t.in_blocks() * (single.up_bytes() + spread + POLY_WORTH);
+    for c in members {
+        let (h, w) = (c.conv.out_h().div_ceil(t.tile_out.0), c.conv.out_w().div_ceil(t.tile_out.1));
+        let groups = (t.mt.min(c.conv.out_ch) / c.conv.group_out() + 1).min(c.conv.groups);
+        let inputs =
+            ((groups * c.conv.group_in() * phases).div_ceil(t.ct) + usize::from(c.conv.groups > 1)).min(t.in_blocks());
+        let weights = t.out_blocks(c) * inputs;
+        total += h * w * t.out_blocks(c) * (single.down_bytes() + POLY_WORTH);
+        total += weights * (WEIGHT_WORTH + h * w * PRODUCT_WORTH);
+    }
+    total
+}

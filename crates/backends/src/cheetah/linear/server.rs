@@ -1,0 +1,281 @@
+//! The server's side: weights, ciphertexts, evaluation.
+
+use super::plan::norm_sq;
+use super::tiling::Tap;
+use super::{Consumer, LinearError, LinearPlan, TAG_DOWN, TAG_KEY, TAG_SEED, TAG_UP, batch};
+use rayon::prelude::*;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tacit_arith::prg::{Prg, Seed};
+use tacit_he::rlwe::{Ciphertext, Context, DEGREE, PUBLIC_KEY_BYTES, PublicKey, Sum, WeightPoly};
+use tacit_net::Channel;
+
+/// Tiles that share one transformation of the weights: their sums take 256 KiB each.
+pub(super) const TILES_AT_ONCE: usize = 8;
+/// Input blocks multiplied in one pass over the sums.
+const INPUTS_AT_ONCE: usize = 4;
+
+/// Receives the client's public key: the setup phase.
+///
+/// # Errors
+/// [`LinearError::Net`], [`LinearError::He`] for a malformed key.
+pub fn receive_public_key(ctx: &Context, channel: &mut Channel) -> Result<PublicKey, LinearError> {
+    Ok(PublicKey::from_bytes(ctx, &channel.recv(TAG_KEY, PUBLIC_KEY_BYTES)?)?)
+}
+
+/// The checked weights of one layer, with as many transformed polynomials as a budget allows.
+pub struct Weights {
+    consumer: usize,
+    values: Vec<i32>,
+    cache: HashMap<(usize, usize), WeightPoly>,
+}
+
+impl Weights {
+    /// Checks `[O, I/groups, kh, kw]` weights against the plan.
+    ///
+    /// # Errors
+    /// [`LinearError::Consumer`], [`LinearError::Length`] or [`LinearError::WeightNorm`].
+    pub fn new(plan: &LinearPlan, consumer: usize, values: &[i32]) -> Result<Self, LinearError> {
+        let (c, _, _) = plan.consumer(consumer)?;
+        let expected = c.conv.weight_len();
+        if values.len() != expected {
+            return Err(LinearError::Length { what: "weights", got: values.len(), expected });
+        }
+        let limit = 1u128 << (2 * c.norm_log2.min(63));
+        let row = expected / c.conv.out_ch;
+        if let Some(channel) = values.chunks(row).position(|w| norm_sq(w) > limit) {
+            return Err(LinearError::WeightNorm { channel, norm_log2: c.norm_log2 });
+        }
+        Ok(Self { consumer, values: values.to_vec(), cache: HashMap::new() })
+    }
+
+    /// Keeps transformed polynomials in at most `budget` bytes (64 KiB each), which saves their NTTs at every evaluation.
+    ///
+    /// # Errors
+    /// [`LinearError::Consumer`] if `plan` is not the one the weights were checked against.
+    pub fn with_cache(mut self, ctx: &Context, plan: &LinearPlan, budget: usize) -> Result<Self, LinearError> {
+        let (c, upload, taps) = plan.consumer(self.consumer)?;
+        let tiling = &plan.uploads[upload].tiling;
+        let pairs =
+            (0..tiling.out_blocks(c)).flat_map(|o| plan.joined(self.consumer, o).into_iter().map(move |i| (o, i)));
+        let chosen: Vec<_> = pairs.take(budget / WeightPoly::MEMORY_BYTES).collect();
+        let make = |&pair: &(usize, usize)| {
+            let mut buffer = vec![0; DEGREE];
+            tiling.encode_weights(c, taps, &self.values, pair, &mut buffer);
+            (pair, WeightPoly::new(ctx, &buffer))
+        };
+        self.cache = chosen.par_iter().map(make).collect();
+        Ok(self)
+    }
+
+    /// Bytes of transformed polynomials held.
+    #[must_use]
+    pub fn cache_bytes(&self) -> usize {
+        self.cache.len() * WeightPoly::MEMORY_BYTES
+    }
+}
+
+/// Result of one layer at the server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Evaluation {
+    /// The server's share `[O, OH, OW]` mod `2^l` of the layer's own ring.
+    pub share: Vec<u64>,
+    /// Weight polynomials transformed.
+    pub weight_polys: u64,
+    /// Products of a weight polynomial and a ciphertext.
+    pub products: u64,
+}
+
+/// A tensor's mask as received by the server.
+pub struct LinearServer<'a> {
+    ctx: &'a Arc<Context>,
+    key: &'a PublicKey,
+    plan: &'a LinearPlan,
+    /// Per upload, tile by tile.
+    received: Vec<Vec<Ciphertext>>,
+}
+
+/// Answers and shares of one output block for up to [`TILES_AT_ONCE`] tiles.
+struct Unit {
+    answers: Vec<Vec<u8>>,
+    /// (index into the output, share)
+    shares: Vec<(usize, u64)>,
+    weight_polys: u64,
+    products: u64,
+}
+
+/// One layer under evaluation.
+struct Job<'a> {
+    consumer: &'a Consumer,
+    taps: &'a [Tap],
+    weights: &'a Weights,
+    upload: usize,
+    tiles: Vec<usize>,
+    secret: Prg,
+    public: Prg,
+}
+
+impl<'a> LinearServer<'a> {
+    /// Reads the client's ciphertexts; `source(n)` returns the next message, which must have n bytes.
+    ///
+    /// # Errors
+    /// [`LinearError::He`] for malformed ciphertexts, or what `source` returns.
+    pub fn receive_from(
+        ctx: &'a Arc<Context>,
+        key: &'a PublicKey,
+        plan: &'a LinearPlan,
+        source: &mut dyn FnMut(usize) -> Result<Vec<u8>, LinearError>,
+    ) -> Result<Self, LinearError> {
+        let mut received = vec![];
+        for upload in &plan.uploads {
+            let count = upload.tiling.tiles() * upload.tiling.in_blocks();
+            let mut ciphertexts = vec![];
+            for start in (0..count).step_by(batch()) {
+                let frames = (start..(start + batch()).min(count)).map(|_| source(upload.params.up_bytes()));
+                let frames: Vec<Vec<u8>> = frames.collect::<Result<_, _>>()?;
+                let parse = |f: &Vec<u8>| Ciphertext::from_bytes(ctx, &upload.params, f);
+                let parsed: Vec<Ciphertext> = frames.par_iter().map(parse).collect::<Result<_, _>>()?;
+                ciphertexts.extend(parsed);
+            }
+            received.push(ciphertexts);
+        }
+        Ok(Self { ctx, key, plan, received })
+    }
+
+    /// Receives the client's encrypted mask.
+    ///
+    /// # Errors
+    /// As [`LinearServer::receive_from`].
+    pub fn receive(
+        ctx: &'a Arc<Context>,
+        key: &'a PublicKey,
+        plan: &'a LinearPlan,
+        channel: &mut Channel,
+    ) -> Result<Self, LinearError> {
+        Self::receive_from(ctx, key, plan, &mut |len| Ok(channel.recv(TAG_UP, len)?))
+    }
+
+    /// Bytes of ciphertexts held.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.received.iter().map(|c| c.len() * Ciphertext::MEMORY_BYTES).sum()
+    }
+
+    /// Evaluates one layer on the mask and hands the answer's messages to `sink`, in order: a 16-byte seed, then one message for
+    /// each (output block, tile).
+    ///
+    /// # Errors
+    /// [`LinearError::Consumer`], or what `sink` returns.
+    pub fn evaluate(
+        &self,
+        consumer: usize,
+        weights: &Weights,
+        prg: &mut Prg,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), LinearError>,
+    ) -> Result<Evaluation, LinearError> {
+        let (c, upload, taps) = self.plan.consumer(consumer)?;
+        if weights.consumer != consumer || weights.values.len() != c.conv.weight_len() {
+            return Err(LinearError::Consumer { consumer: weights.consumer, have: self.plan.consumers().len() });
+        }
+        let tiling = &self.plan.uploads[upload].tiling;
+        let (secret, seed) = (Prg::from_seed(prg.next_seed()), prg.next_seed().0);
+        sink(&seed)?;
+        let public = Prg::from_seed(Seed(seed));
+        let job = Job { consumer: c, taps, weights, upload, tiles: tiling.tiles_of(c), secret, public };
+        let passes = job.tiles.len().div_ceil(TILES_AT_ONCE);
+        let units = tiling.out_blocks(c) * passes;
+        let mut result = Evaluation { share: vec![0; c.conv.out_len()], weight_polys: 0, products: 0 };
+        let mask = (1 << c.ring_bits) - 1;
+        for start in (0..units).step_by(batch()) {
+            let range = start..(start + batch()).min(units);
+            let done: Vec<Unit> = range.into_par_iter().map(|u| self.unit(&job, u / passes, u % passes)).collect();
+            for unit in done {
+                unit.answers.iter().try_for_each(|a| sink(a))?;
+                unit.shares.iter().for_each(|&(at, v)| result.share[at] = v & mask);
+                result.weight_polys += unit.weight_polys;
+                result.products += unit.products;
+            }
+        }
+        Ok(result)
+    }
+
+    fn unit(&self, job: &Job<'_>, output: usize, pass: usize) -> Unit {
+        let upload = &self.plan.uploads[job.upload];
+        let (tiling, ciphertexts) = (&upload.tiling, &self.received[job.upload]);
+        let first = pass * TILES_AT_ONCE;
+        let tiles = &job.tiles[first..(first + TILES_AT_ONCE).min(job.tiles.len())];
+        let mut sums: Vec<Sum> = tiles.iter().map(|_| Sum::default()).collect();
+        let mut unit = Unit { answers: vec![], shares: vec![], weight_polys: 0, products: 0 };
+        let mut buffer = vec![0; DEGREE];
+        for inputs in self.plan.joined(job.weights.consumer, output).chunks(INPUTS_AT_ONCE) {
+            let mut fresh: Vec<Option<WeightPoly>> = vec![];
+            for &input in inputs {
+                let cached = job.weights.cache.contains_key(&(output, input));
+                fresh.push((!cached).then(|| {
+                    tiling.encode_weights(job.consumer, job.taps, &job.weights.values, (output, input), &mut buffer);
+                    WeightPoly::new(self.ctx, &buffer)
+                }));
+            }
+            unit.weight_polys += fresh.iter().flatten().count() as u64;
+            unit.products += (inputs.len() * tiles.len()) as u64;
+            for (sum, &tile) in sums.iter_mut().zip(tiles) {
+                let polys = inputs.iter().zip(&fresh).filter_map(|(&input, poly)| {
+                    let poly = poly.as_ref().or_else(|| job.weights.cache.get(&(output, input)))?;
+                    Some((poly, &ciphertexts[tile * tiling.in_blocks() + input]))
+                });
+                sum.add_products(self.ctx, &polys.collect::<Vec<_>>());
+            }
+        }
+        for (k, (sum, &tile)) in sums.iter_mut().zip(tiles).enumerate() {
+            let number = (output * job.tiles.len() + first + k) as u64;
+            let (positions, indices) = tiling.positions(job.consumer, tile, output);
+            let streams = (&mut job.secret.fork(number), &mut job.public.fork(number));
+            let mut answer = Vec::with_capacity(upload.params.down_bytes());
+            let shares = sum.reshare(self.ctx, self.key, &upload.params, streams, &positions, &mut answer);
+            unit.answers.push(answer);
+            unit.shares.extend(indices.into_iter().zip(shares));
+        }
+        unit
+    }
+
+    /// Evaluates one layer and sends the answer; returns the server's share.
+    ///
+    /// # Errors
+    /// As [`LinearServer::evaluate`].
+    pub fn send_answer(
+        &self,
+        consumer: usize,
+        weights: &Weights,
+        prg: &mut Prg,
+        channel: &mut Channel,
+    ) -> Result<Vec<u64>, LinearError> {
+        let mut first = true;
+        let result = self.evaluate(consumer, weights, prg, &mut |message| {
+            let tag = if std::mem::take(&mut first) { TAG_SEED } else { TAG_DOWN };
+            Ok(channel.send(tag, message)?)
+        })?;
+        channel.flush()?;
+        Ok(result.share)
+    }
+
+    /// The whole exchange for one tensor: receives the mask, answers every layer, and returns the server's shares in the plan's
+    /// order. `weights[k]` belongs to layer k.
+    ///
+    /// # Errors
+    /// As [`LinearServer::receive`] and [`LinearServer::evaluate`].
+    pub fn run(
+        ctx: &'a Arc<Context>,
+        key: &'a PublicKey,
+        plan: &'a LinearPlan,
+        weights: &[&Weights],
+        prg: &mut Prg,
+        channel: &mut Channel,
+    ) -> Result<Vec<Vec<u64>>, LinearError> {
+        let expected = plan.consumers().len();
+        if weights.len() != expected {
+            return Err(LinearError::Length { what: "weights", got: weights.len(), expected });
+        }
+        let server = Self::receive(ctx, key, plan, channel)?;
+        weights.iter().enumerate().map(|(k, w)| server.send_answer(k, w, prg, channel)).collect()
+    }
+}

@@ -1,0 +1,210 @@
+//! Conformance over shape classes, byte counts, malformed messages.
+
+use super::*;
+use proptest::prelude::*;
+use std::sync::Arc;
+use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::ring::conv2d;
+use tacit_he::HeError;
+use tacit_he::rlwe::Context;
+use tacit_net::{Phase, mem_pair};
+
+fn prg(n: u8) -> Prg {
+    Prg::from_seed(Seed([n; 16]))
+}
+
+fn conv(in_ch: usize, out_ch: usize, side: (usize, usize), kernel: usize) -> ConvSpec {
+    ConvSpec { in_h: side.0, in_w: side.1, kernel: (kernel, kernel), ..ConvSpec::linear(in_ch, out_ch) }
+}
+
+fn weights(spec: &ConvSpec, size: i32, prg: &mut Prg) -> Vec<i32> {
+    (0..spec.weight_len()).map(|_| (prg.next_u64() % (2 * size as u64 + 1)) as i32 - size).collect()
+}
+
+/// Runs both parties over a channel; checks every output's error, the plan's bytes and work, and returns the plan.
+fn check(convs: &[(ConvSpec, u32)], size: i32) -> LinearPlan {
+    let mut data = prg(1);
+    let values: Vec<Vec<i32>> = convs.iter().map(|(c, _)| weights(c, size, &mut data)).collect();
+    let consumer = |((conv, ring_bits), w): (&(ConvSpec, u32), &Vec<i32>)| Consumer {
+        conv: *conv,
+        ring_bits: *ring_bits,
+        norm_log2: weight_norm_log2(conv.out_ch, w),
+    };
+    let consumers: Vec<Consumer> = convs.iter().zip(&values).map(consumer).collect();
+    let plan = LinearPlan::new(&consumers, 1).unwrap();
+    let ctx = Arc::new(Context::new().unwrap());
+    let mask: Vec<u64> = (0..plan.input_len()).map(|_| data.next_u64() >> (64 - plan.ring_bits())).collect();
+    let (mut client, mut server) = mem_pair();
+    let (client_shares, server_shares) = std::thread::scope(|scope| {
+        let party = scope.spawn(|| {
+            let keys = ClientKeys::setup(&ctx, &mut prg(2), &mut client).unwrap();
+            client.set_phase(Phase::Offline);
+            LinearClient::new(&keys, &plan).run(&mask, &mut prg(3), &mut client).unwrap()
+        });
+        let key = receive_public_key(&ctx, &mut server).unwrap();
+        server.set_phase(Phase::Offline);
+        let received = LinearServer::receive(&ctx, &key, &plan, &mut server).unwrap();
+        let shares: Vec<Vec<u64>> = (0..convs.len())
+            .map(|k| {
+                let w = Weights::new(&plan, k, &values[k]).unwrap();
+                received.send_answer(k, &w, &mut prg(4), &mut server).unwrap()
+            })
+            .collect();
+        (party.join().unwrap(), shares)
+    });
+    for (k, (conv, ring_bits)) in convs.iter().enumerate() {
+        let expected = conv2d(conv, &values[k], &mask).unwrap();
+        for i in 0..expected.len() {
+            let sum = client_shares[k][i].wrapping_add(server_shares[k][i]);
+            let error = (sum.wrapping_sub(expected[i]) << (64 - ring_bits)) as i64 >> (64 - ring_bits);
+            assert!(error.unsigned_abs() <= u64::from(plan.max_error(k)), "{conv:?} output {i}: {error}");
+        }
+        assert!(client_shares[k].iter().chain(&server_shares[k]).all(|v| v >> ring_bits == 0));
+    }
+    let cost = plan.cost();
+    assert_eq!(client.traffic(Phase::Offline).sent, cost.up_bytes);
+    assert_eq!(client.traffic(Phase::Offline).received, cost.down_bytes());
+    plan
+}
+
+#[test]
+fn every_shape_class() {
+    let pad = |c: ConvSpec, pads| ConvSpec { pads, ..c };
+    let cases = [
+        conv(3, 5, (7, 9), 3),
+        pad(conv(3, 4, (9, 7), 3), [1, 1, 1, 1]),
+        pad(conv(2, 3, (8, 11), 3), [0, 2, 1, 0]),
+        ConvSpec { stride: (2, 2), ..pad(conv(3, 8, (15, 13), 3), [1, 1, 1, 1]) },
+        ConvSpec { stride: (2, 2), ..conv(4, 6, (9, 9), 1) },
+        ConvSpec { stride: (3, 2), ..pad(conv(2, 3, (17, 12), 5), [2, 1, 0, 2]) },
+        ConvSpec { stride: (2, 2), ..pad(conv(3, 2, (70, 70), 7), [3, 3, 3, 3]) },
+        ConvSpec { dilation: (2, 3), ..pad(conv(2, 2, (14, 15), 3), [2, 3, 2, 3]) },
+        ConvSpec { groups: 3, ..conv(6, 9, (6, 6), 3) },
+        ConvSpec { groups: 10, ..pad(conv(10, 10, (12, 12), 3), [1, 1, 1, 1]) },
+        ConvSpec { groups: 4, stride: (2, 2), ..pad(conv(4, 8, (11, 11), 3), [1, 1, 1, 1]) },
+        conv(70, 33, (5, 5), 1),
+        conv(2, 2, (66, 67), 3),
+        pad(conv(1, 2, (100, 90), 3), [1, 1, 1, 1]),
+        ConvSpec::linear(1000, 10),
+        ConvSpec::linear(5000, 3),
+        ConvSpec::linear(1, 1),
+    ];
+    for case in cases {
+        check(&[(case, 37)], 1 << 11);
+    }
+}
+
+#[test]
+fn consumers_share_an_upload() {
+    let side = (13, 13);
+    let three = ConvSpec { pads: [1; 4], ..conv(6, 10, side, 3) };
+    let plan = check(&[(conv(6, 12, side, 1), 37), (three, 33)], 1 << 10);
+    assert_eq!(plan.uploads.len(), 1);
+    let valid = conv(6, 4, side, 5);
+    let plan = check(&[(three, 30), (valid, 30)], 1 << 10);
+    assert_eq!(plan.uploads.len(), 1);
+    let strided = ConvSpec { stride: (2, 2), ..conv(6, 12, side, 1) };
+    let plan = check(&[(three, 37), (strided, 37)], 1 << 10);
+    assert_eq!(plan.uploads.len(), 2);
+}
+
+#[test]
+fn wide_and_narrow_rings() {
+    let layer = ConvSpec { pads: [1; 4], ..conv(4, 4, (10, 10), 3) };
+    for (ring_bits, error) in [(8, 1), (16, 1), (39, 1), (42, 8), (45, 59)] {
+        assert_eq!(check(&[(layer, ring_bits)], 1 << 9).max_error(0), error, "{ring_bits}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn random_shapes(
+        (group_in, group_out, groups) in (1usize..5, 1usize..6, 1usize..4),
+        (in_h, in_w) in (1usize..40, 1usize..40),
+        kernel in (1usize..5, 1usize..5),
+        stride in (1usize..4, 1usize..4),
+        dilation in (1usize..3, 1usize..3),
+        pads in [0usize..3, 0usize..3, 0usize..3, 0usize..3],
+        ring_bits in 12u32..40,
+    ) {
+        let spec = ConvSpec { in_ch: group_in * groups, out_ch: group_out * groups, in_h, in_w, kernel, stride, dilation, pads, groups };
+        if spec.check().is_ok() {
+            check(&[(spec, ring_bits)], 2000);
+        }
+    }
+}
+
+#[test]
+fn work_is_what_the_plan_says_with_and_without_cache() {
+    let spec = ConvSpec { groups: 2, pads: [1; 4], ..conv(16, 12, (28, 28), 3) };
+    let values = weights(&spec, 500, &mut prg(1));
+    let plan = LinearPlan::new(&[Consumer { conv: spec, ring_bits: 37, norm_log2: 13 }], 1).unwrap();
+    let ctx = Arc::new(Context::new().unwrap());
+    let (keys, public) = ClientKeys::generate(&ctx, &mut prg(2));
+    let key = tacit_he::rlwe::PublicKey::from_bytes(&ctx, &public).unwrap();
+    let mut frames = std::collections::VecDeque::new();
+    let mask = vec![3; plan.input_len()];
+    let client = LinearClient::new(&keys, &plan);
+    client
+        .encrypt(&mask, &mut prg(3), &mut |f| {
+            frames.push_back(f.to_vec());
+            Ok(())
+        })
+        .unwrap();
+    let server = LinearServer::receive_from(&ctx, &key, &plan, &mut |_| Ok(frames.pop_front().unwrap())).unwrap();
+    let cost = plan.cost().consumers[0];
+    let run = |w: &Weights| {
+        let mut answers = 0;
+        let result = server
+            .evaluate(0, w, &mut prg(4), &mut |_| {
+                answers += 1;
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!((answers - 1, result.products), (cost.answers, cost.products));
+        result
+    };
+    let plain = run(&Weights::new(&plan, 0, &values).unwrap());
+    assert_eq!(plain.weight_polys, cost.weight_polys);
+    let cached = Weights::new(&plan, 0, &values).unwrap().with_cache(&ctx, &plan, 5 << 16).unwrap();
+    assert_eq!(cached.cache_bytes(), 5 << 16);
+    let faster = run(&cached);
+    assert_eq!(faster.weight_polys, cost.weight_polys - 5);
+    assert!(faster.share == plain.share);
+}
+
+#[test]
+fn wrong_input_is_named() {
+    let spec = conv(2, 2, (4, 4), 3);
+    let layer = Consumer { conv: spec, ring_bits: 37, norm_log2: 6 };
+    let plan = LinearPlan::new(&[layer], 1).unwrap();
+    assert!(matches!(Weights::new(&plan, 0, &[1; 35]), Err(LinearError::Length { got: 35, expected: 36, .. })));
+    assert!(matches!(Weights::new(&plan, 0, &[16; 36]), Err(LinearError::WeightNorm { channel: 0, norm_log2: 6 })));
+    assert!(matches!(Weights::new(&plan, 1, &[1; 36]), Err(LinearError::Consumer { consumer: 1, have: 1 })));
+    assert!(matches!(LinearPlan::new(&[], 1), Err(LinearError::Group { consumer: 0 })));
+    let other = Consumer { conv: conv(3, 2, (4, 4), 3), ..layer };
+    assert!(matches!(LinearPlan::new(&[layer, other], 1), Err(LinearError::Group { consumer: 1 })));
+    let huge = Consumer { conv: conv(1, 1, (80, 80), 70), ..layer };
+    assert!(matches!(LinearPlan::new(&[huge], 1), Err(LinearError::Tile { rows: 70, .. })));
+    let wide = Consumer { ring_bits: 46, ..layer };
+    assert!(matches!(LinearPlan::new(&[wide], 1), Err(LinearError::He(HeError::RingBits { .. }))));
+    let bad = Consumer { conv: ConvSpec { groups: 3, ..spec }, ..layer };
+    assert!(matches!(LinearPlan::new(&[bad], 1), Err(LinearError::Shape(_))));
+}
+
+#[test]
+fn malformed_messages_are_errors() {
+    let plan = LinearPlan::new(&[Consumer { conv: conv(2, 2, (4, 4), 3), ring_bits: 37, norm_log2: 6 }], 1).unwrap();
+    let ctx = Arc::new(Context::new().unwrap());
+    let (keys, public) = ClientKeys::generate(&ctx, &mut prg(2));
+    let key = tacit_he::rlwe::PublicKey::from_bytes(&ctx, &public).unwrap();
+    let client = LinearClient::new(&keys, &plan);
+    for make in [(|len| vec![0xff; len]) as fn(usize) -> Vec<u8>, |len| vec![0; len - 1], |_| vec![]] {
+        let received = LinearServer::receive_from(&ctx, &key, &plan, &mut |len| Ok(make(len)));
+        assert!(matches!(received, Err(LinearError::He(_))));
+        let opened = client.decrypt(0, &mut |len| Ok(make(len)));
+        assert!(matches!(opened, Err(LinearError::He(_))));
+    }
+    assert!(matches!(client.encrypt(&[0; 31], &mut prg(1), &mut |_| Ok(())), Err(LinearError::Length { got: 31, .. })));
+}

@@ -1,0 +1,268 @@
+//! Geometry: which coefficient holds what.
+//!
+//! All layers of an upload have one stride `s`. Their padded inputs lie in one frame (the largest padding at the top and left);
+//! the frame is split into `s.0 * s.1` phase planes, of which only those with a kernel tap are kept: a *virtual channel* is a
+//! pair (channel, phase). On phase planes every layer has stride 1. Output rows and columns are cut into tiles; an input tile
+//! has `A = rows * columns` elements with its halo. A polynomial holds `ct` virtual channels of one tile,
+//!
+//! `x[c A + i columns + j]`, and weights are `w[m ct A + (ct - 1 - c) A + (span - d).row * columns + (span - d).column]` for output
+//! channel `m < mt` of a block and tap shift `d`, with `mt * ct * A <= N`. Output `(m, i, j)` is coefficient
+//! `m ct A + (ct - 1) A + (i + span.row) columns + j + span.column` of the product. Products of other channels land in other
+//! slots; what spills over a slot's end lands below the slot's first output, since a shift is at most `span`.
+
+use super::plan::Consumer;
+use tacit_he::rlwe::DEGREE;
+
+/// The common frame of the layers of one upload.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    pub channels: usize,
+    pub in_h: usize,
+    pub in_w: usize,
+    pub stride: (usize, usize),
+    /// Zeros above and to the left of the image.
+    pub origin: (usize, usize),
+    /// Smallest tap shift on a phase plane (rows, columns).
+    pub first: (usize, usize),
+    /// Largest tap shift minus the smallest.
+    pub span: (usize, usize),
+    /// Phases (row, column) in use, ascending.
+    pub phases: Vec<(usize, usize)>,
+    /// Largest output of the layers (rows, columns).
+    pub out: (usize, usize),
+}
+
+/// One tap of a kernel on the phase planes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tap {
+    /// `ky * kernel.1 + kx`
+    pub index: usize,
+    /// Index into [`Frame::phases`].
+    pub phase: usize,
+    /// Shift relative to [`Frame::first`].
+    pub shift: (usize, usize),
+}
+
+/// Frame row or column, on one axis, of tap `k`: (phase, shift).
+fn axis(pad: usize, origin: usize, k: usize, dilation: usize, stride: usize) -> (usize, usize) {
+    let d = origin - pad + k * dilation;
+    (d % stride, d / stride)
+}
+
+impl Frame {
+    /// The frame of `consumers`, which are checked, not empty, read one tensor and have one stride.
+    pub fn new(consumers: &[Consumer]) -> Self {
+        let conv = &consumers[0].conv;
+        let most = |f: &dyn Fn(&Consumer) -> usize| consumers.iter().map(f).max().unwrap_or(0);
+        let origin = (most(&|c| c.conv.pads[0]), most(&|c| c.conv.pads[1]));
+        let mut frame = Self {
+            channels: conv.in_ch,
+            in_h: conv.in_h,
+            in_w: conv.in_w,
+            stride: conv.stride,
+            origin,
+            first: (usize::MAX, usize::MAX),
+            span: (0, 0),
+            phases: vec![],
+            out: (most(&|c| c.conv.out_h()), most(&|c| c.conv.out_w())),
+        };
+        let mut last = (0, 0);
+        for consumer in consumers {
+            for (_, phase, shift) in frame.raw_taps(consumer) {
+                frame.first = (frame.first.0.min(shift.0), frame.first.1.min(shift.1));
+                last = (last.0.max(shift.0), last.1.max(shift.1));
+                if let Err(at) = frame.phases.binary_search(&phase) {
+                    frame.phases.insert(at, phase);
+                }
+            }
+        }
+        frame.span = (last.0 - frame.first.0, last.1 - frame.first.1);
+        frame
+    }
+
+    /// (index, phase, shift) of each tap.
+    fn raw_taps(&self, consumer: &Consumer) -> Vec<(usize, (usize, usize), (usize, usize))> {
+        let c = &consumer.conv;
+        let mut taps = Vec::with_capacity(c.kernel.0 * c.kernel.1);
+        for ky in 0..c.kernel.0 {
+            let row = axis(c.pads[0], self.origin.0, ky, c.dilation.0, c.stride.0);
+            for kx in 0..c.kernel.1 {
+                let column = axis(c.pads[1], self.origin.1, kx, c.dilation.1, c.stride.1);
+                taps.push((ky * c.kernel.1 + kx, (row.0, column.0), (row.1, column.1)));
+            }
+        }
+        taps
+    }
+
+    /// The taps of a consumer of this frame.
+    pub fn taps(&self, consumer: &Consumer) -> Vec<Tap> {
+        let place = |(index, phase, shift): (usize, (usize, usize), (usize, usize))| {
+            let phase = self.phases.binary_search(&phase).unwrap_or(0);
+            Tap { index, phase, shift: (shift.0 - self.first.0, shift.1 - self.first.1) }
+        };
+        self.raw_taps(consumer).into_iter().map(place).collect()
+    }
+
+    /// Channels times phases in use.
+    pub fn virtual_channels(&self) -> usize {
+        self.channels * self.phases.len()
+    }
+}
+
+/// A frame cut into tiles and blocks.
+#[derive(Clone, Debug)]
+pub(super) struct Tiling {
+    pub frame: Frame,
+    /// Output rows and columns of a full tile.
+    pub tile_out: (usize, usize),
+    /// Virtual channels in one input polynomial.
+    pub ct: usize,
+    /// Output channels in one answer polynomial.
+    pub mt: usize,
+}
+
+impl Tiling {
+    /// Tiles (down, across).
+    pub fn grid(&self) -> (usize, usize) {
+        (self.frame.out.0.div_ceil(self.tile_out.0), self.frame.out.1.div_ceil(self.tile_out.1))
+    }
+
+    pub fn tiles(&self) -> usize {
+        self.grid().0 * self.grid().1
+    }
+
+    pub fn in_blocks(&self) -> usize {
+        self.frame.virtual_channels().div_ceil(self.ct)
+    }
+
+    pub fn out_blocks(&self, consumer: &Consumer) -> usize {
+        consumer.conv.out_ch.div_ceil(self.mt)
+    }
+
+    fn rows(&self) -> usize {
+        self.tile_out.0 + self.frame.span.0
+    }
+
+    fn columns(&self) -> usize {
+        self.tile_out.1 + self.frame.span.1
+    }
+
+    fn area(&self) -> usize {
+        self.rows() * self.columns()
+    }
+
+    /// Output range of a tile on one axis, clipped to `out`.
+    fn range(index: usize, size: usize, out: usize) -> (usize, usize) {
+        ((index * size).min(out), ((index + 1) * size).min(out))
+    }
+
+    /// Output rows and columns of `tile` for a consumer: ((first, end), (first, end)); empty if it lies outside.
+    fn outputs(&self, consumer: &Consumer, tile: usize) -> ((usize, usize), (usize, usize)) {
+        let (ty, tx) = (tile / self.grid().1, tile % self.grid().1);
+        let rows = Self::range(ty, self.tile_out.0, consumer.conv.out_h());
+        (rows, Self::range(tx, self.tile_out.1, consumer.conv.out_w()))
+    }
+
+    /// Tiles in which the consumer has outputs.
+    pub fn tiles_of(&self, consumer: &Consumer) -> Vec<usize> {
+        let used = |&tile: &usize| {
+            let (rows, columns) = self.outputs(consumer, tile);
+            rows.0 < rows.1 && columns.0 < columns.1
+        };
+        (0..self.tiles()).filter(used).collect()
+    }
+
+    /// The N coefficients of input block `block` of `tile` for the tensor `[C, H, W]`.
+    pub fn encode(&self, tensor: &[u64], tile: usize, block: usize) -> Vec<u64> {
+        let f = &self.frame;
+        let mut out = vec![0; DEGREE];
+        let (ty, tx) = (tile / self.grid().1, tile % self.grid().1);
+        let first = (ty * self.tile_out.0 + f.first.0, tx * self.tile_out.1 + f.first.1);
+        for (slot, area) in out.chunks_exact_mut(self.area()).take(self.ct).enumerate() {
+            let v = block * self.ct + slot;
+            if v >= f.virtual_channels() {
+                break;
+            }
+            let (channel, phase) = (v / f.phases.len(), f.phases[v % f.phases.len()]);
+            for (i, line) in area.chunks_exact_mut(self.columns()).enumerate() {
+                let y = ((first.0 + i) * f.stride.0 + phase.0).wrapping_sub(f.origin.0);
+                if y >= f.in_h {
+                    continue;
+                }
+                let row = &tensor[(channel * f.in_h + y) * f.in_w..][..f.in_w];
+                for (j, x) in line.iter_mut().enumerate() {
+                    let column = ((first.1 + j) * f.stride.1 + phase.1).wrapping_sub(f.origin.1);
+                    *x = row.get(column).copied().unwrap_or(0);
+                }
+            }
+        }
+        out
+    }
+
+    /// For output block `block` of `tile`: (coefficient, index into `[O, OH, OW]`) of every output.
+    pub fn positions(&self, consumer: &Consumer, tile: usize, block: usize) -> (Vec<usize>, Vec<usize>) {
+        let (rows, columns) = self.outputs(consumer, tile);
+        let (ty, tx) = (tile / self.grid().1, tile % self.grid().1);
+        let (out_h, out_w) = (consumer.conv.out_h(), consumer.conv.out_w());
+        let (mut coefficients, mut indices) = (vec![], vec![]);
+        for m in 0..self.mt.min(consumer.conv.out_ch - block * self.mt) {
+            let slot = (m * self.ct + self.ct - 1) * self.area();
+            for y in rows.0..rows.1 {
+                for x in columns.0..columns.1 {
+                    let (i, j) = (y - ty * self.tile_out.0, x - tx * self.tile_out.1);
+                    coefficients.push(slot + (i + self.frame.span.0) * self.columns() + j + self.frame.span.1);
+                    indices.push(((block * self.mt + m) * out_h + y) * out_w + x);
+                }
+            }
+        }
+        (coefficients, indices)
+    }
+
+    /// Output channels of a block: (first, end).
+    fn out_channels(&self, consumer: &Consumer, block: usize) -> (usize, usize) {
+        Self::range(block, self.mt, consumer.conv.out_ch)
+    }
+
+    /// Whether any weight joins input block `input` and output block `output` (by shape alone).
+    pub fn joined(&self, consumer: &Consumer, taps: &[Tap], output: usize, input: usize) -> bool {
+        let (first, end) = self.out_channels(consumer, output);
+        let (group_in, group_out) = (consumer.conv.group_in(), consumer.conv.group_out());
+        let groups = first / group_out..=(end - 1) / group_out;
+        let phases = self.frame.phases.len();
+        (input * self.ct..((input + 1) * self.ct).min(self.frame.virtual_channels()))
+            .any(|v| groups.contains(&(v / phases / group_in)) && taps.iter().any(|t| t.phase == v % phases))
+    }
+
+    /// Writes the weight polynomial of (output block, input block) into `out`, which has N elements.
+    pub fn encode_weights(
+        &self,
+        consumer: &Consumer,
+        taps: &[Tap],
+        weights: &[i32],
+        (output, input): (usize, usize),
+        out: &mut [i32],
+    ) {
+        out.fill(0);
+        let conv = &consumer.conv;
+        let (first, end) = self.out_channels(consumer, output);
+        let (phases, kernel) = (self.frame.phases.len(), conv.kernel.0 * conv.kernel.1);
+        for slot in 0..self.ct {
+            let v = input * self.ct + slot;
+            if v >= self.frame.virtual_channels() {
+                break;
+            }
+            let (channel, phase) = (v / phases, v % phases);
+            let (group, inner) = (channel / conv.group_in(), channel % conv.group_in());
+            let from = first.max(group * conv.group_out());
+            let to = end.min((group + 1) * conv.group_out());
+            for tap in taps.iter().filter(|t| t.phase == phase) {
+                let (row, column) = (self.frame.span.0 - tap.shift.0, self.frame.span.1 - tap.shift.1);
+                let within = (self.ct - 1 - slot) * self.area() + row * self.columns() + column;
+                for o in from..to {
+                    out[(o - first) * self.ct * self.area() + within] =
+                        weights[(o * conv.group_in() + inner) * kernel + tap.index];
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The `cheetah` back end.
+
+pub mod linear;
