@@ -104,17 +104,18 @@ impl Ciphertext {
 }
 
 impl WeightPoly {
-    /// Transforms N signed coefficients; does not branch on them.
+    /// Transforms the polynomial with the given (index, coefficient) pairs and zeros elsewhere. Indices are public; nothing
+    /// branches on coefficients.
     ///
     /// # Panics
-    /// If there are not N coefficients.
+    /// If an index is not below N.
     #[must_use]
-    pub fn new(ctx: &Context, coefficients: &[i32]) -> Self {
-        assert_eq!(coefficients.len(), DEGREE, "one weight per coefficient");
+    pub fn new(ctx: &Context, entries: &[(usize, i32)]) -> Self {
         Self([0, 1].map(|i| {
             let ntt = &ctx.ntt()[i];
             let m = ntt.modulus();
-            let residues = coefficients.iter().map(|&w| m.reduce_i64(i64::from(w))).collect();
+            let mut residues = vec![0; DEGREE];
+            entries.iter().for_each(|&(at, w)| residues[at] = m.reduce_i64(i64::from(w)));
             CoeffPoly::new(residues, m).into_ntt(ntt)
         }))
     }

@@ -42,7 +42,8 @@ fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
         let frame = encryptor.encrypt(&message, &mut data);
         assert_eq!(frame.len(), params.up_bytes());
         let cipher = Ciphertext::from_bytes(&ctx, params, &frame).unwrap();
-        sum.add_products(&ctx, &[(&WeightPoly::new(&ctx, &weights), &cipher)]);
+        let entries: Vec<(usize, i32)> = weights.iter().copied().enumerate().collect();
+        sum.add_products(&ctx, &[(&WeightPoly::new(&ctx, &entries), &cipher)]);
         for (e, v) in expected.iter_mut().zip(negacyclic(&message, &weights)) {
             *e = e.wrapping_add(v);
         }

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tacit_arith::prg::{Prg, Seed};
-use tacit_he::rlwe::{Ciphertext, Context, DEGREE, PUBLIC_KEY_BYTES, PublicKey, Sum, WeightPoly};
+use tacit_he::rlwe::{Ciphertext, Context, PUBLIC_KEY_BYTES, PublicKey, Sum, WeightPoly};
 use tacit_net::Channel;
 
 /// Tiles that share one transformation of the weights: their sums take 256 KiB each.
@@ -60,7 +60,7 @@ impl Weights {
             (0..tiling.out_blocks(c)).flat_map(|o| plan.joined(self.consumer, o).into_iter().map(move |i| (o, i)));
         let chosen: Vec<_> = pairs.take(budget / WeightPoly::MEMORY_BYTES).collect();
         let make = |&pair: &(usize, usize)| {
-            let mut buffer = vec![0; DEGREE];
+            let mut buffer = vec![];
             tiling.encode_weights(c, taps, &self.values, pair, &mut buffer);
             (pair, WeightPoly::new(ctx, &buffer))
         };
@@ -206,7 +206,7 @@ impl<'a> LinearServer<'a> {
         let tiles = &job.tiles[first..(first + TILES_AT_ONCE).min(job.tiles.len())];
         let mut sums: Vec<Sum> = tiles.iter().map(|_| Sum::default()).collect();
         let mut unit = Unit { answers: vec![], shares: vec![], weight_polys: 0, products: 0 };
-        let mut buffer = vec![0; DEGREE];
+        let mut buffer = vec![];
         for inputs in self.plan.joined(job.weights.consumer, output).chunks(INPUTS_AT_ONCE) {
             let mut fresh: Vec<Option<WeightPoly>> = vec![];
             for &input in inputs {

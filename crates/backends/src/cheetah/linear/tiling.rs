@@ -43,6 +43,9 @@ pub(super) struct Tap {
     pub shift: (usize, usize),
 }
 
+/// (index, phase, shift) of a tap on the frame.
+type RawTap = (usize, (usize, usize), (usize, usize));
+
 /// Frame row or column, on one axis, of tap `k`: (phase, shift).
 fn axis(pad: usize, origin: usize, k: usize, dilation: usize, stride: usize) -> (usize, usize) {
     let d = origin - pad + k * dilation;
@@ -80,8 +83,7 @@ impl Frame {
         frame
     }
 
-    /// (index, phase, shift) of each tap.
-    fn raw_taps(&self, consumer: &Consumer) -> Vec<(usize, (usize, usize), (usize, usize))> {
+    fn raw_taps(&self, consumer: &Consumer) -> Vec<RawTap> {
         let c = &consumer.conv;
         let mut taps = Vec::with_capacity(c.kernel.0 * c.kernel.1);
         for ky in 0..c.kernel.0 {
@@ -96,7 +98,7 @@ impl Frame {
 
     /// The taps of a consumer of this frame.
     pub fn taps(&self, consumer: &Consumer) -> Vec<Tap> {
-        let place = |(index, phase, shift): (usize, (usize, usize), (usize, usize))| {
+        let place = |(index, phase, shift): RawTap| {
             let phase = self.phases.binary_search(&phase).unwrap_or(0);
             Tap { index, phase, shift: (shift.0 - self.first.0, shift.1 - self.first.1) }
         };
@@ -233,16 +235,16 @@ impl Tiling {
             .any(|v| groups.contains(&(v / phases / group_in)) && taps.iter().any(|t| t.phase == v % phases))
     }
 
-    /// Writes the weight polynomial of (output block, input block) into `out`, which has N elements.
+    /// Writes the weight polynomial of (output block, input block) into `out`, as (coefficient, weight) pairs.
     pub fn encode_weights(
         &self,
         consumer: &Consumer,
         taps: &[Tap],
         weights: &[i32],
         (output, input): (usize, usize),
-        out: &mut [i32],
+        out: &mut Vec<(usize, i32)>,
     ) {
-        out.fill(0);
+        out.clear();
         let conv = &consumer.conv;
         let (first, end) = self.out_channels(consumer, output);
         let (phases, kernel) = (self.frame.phases.len(), conv.kernel.0 * conv.kernel.1);
@@ -259,8 +261,8 @@ impl Tiling {
                 let (row, column) = (self.frame.span.0 - tap.shift.0, self.frame.span.1 - tap.shift.1);
                 let within = (self.ct - 1 - slot) * self.area() + row * self.columns() + column;
                 for o in from..to {
-                    out[(o - first) * self.ct * self.area() + within] =
-                        weights[(o * conv.group_in() + inner) * kernel + tap.index];
+                    let weight = weights[(o * conv.group_in() + inner) * kernel + tap.index];
+                    out.push(((o - first) * self.ct * self.area() + within, weight));
                 }
             }
         }
