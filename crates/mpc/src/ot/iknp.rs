@@ -29,17 +29,13 @@ fn column(seed: Block, n: usize) -> Vec<u64> {
 /// Rows of a 128-column bit matrix given by columns.
 fn rows(columns: &[Vec<u64>]) -> Vec<Block> {
     let groups = columns.first().map_or(0, Vec::len);
-    let mut out = Vec::with_capacity(64 * groups);
-    for g in 0..groups {
-        let half = |from: usize| {
-            let mut m = std::array::from_fn(|j| columns[from + j][g]);
-            transpose64(&mut m);
-            m
-        };
-        let (low, high) = (half(0), half(64));
-        out.extend(low.iter().zip(&high).map(|(l, h)| Block((*h as u128) << 64 | *l as u128)));
-    }
-    out
+    let half = |from: usize, g: usize| {
+        let mut m = std::array::from_fn(|j| columns[from + j][g]);
+        transpose64(&mut m);
+        m
+    };
+    let join = |(low, high): (u64, u64)| Block((high as u128) << 64 | low as u128);
+    (0..groups).flat_map(|g| half(0, g).into_iter().zip(half(64, g)).map(join)).collect()
 }
 
 fn padded(n: usize) -> usize {
