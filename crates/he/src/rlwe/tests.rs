@@ -75,6 +75,20 @@ fn shares_sum_to_the_product_at_the_noise_limit() {
     }
 }
 
+/// In a wide ring rounding to shares is negligible and the error is the phase error itself: its deviation is the model's, so the
+/// bound is neither broken nor slack. Once with hardly any weights, once with fresh noise dominant.
+#[test]
+fn measured_noise_matches_the_model() {
+    for (inputs, taps, size) in [(1, 1, 1), (8, 32, 1 << 19)] {
+        let norm_sq = (inputs * taps) as f64 * f64::from(size).powi(2);
+        let params = Params::new(&spec(45, norm_sq)).unwrap();
+        let errors = errors(&params, inputs, taps, size);
+        let deviation = (errors.iter().map(|e| (e * e) as f64).sum::<f64>() / DEGREE as f64).sqrt();
+        let model = params.phase_error_bound() / 7.54 * 2f64.powi(45) / P1 as f64;
+        assert!((0.85..1.15).contains(&(deviation / model)), "{deviation} {model} {params:?}");
+    }
+}
+
 /// The bound is not vacuous: the drop chosen is the largest, and one bit more in each direction breaks the promise on paper.
 #[test]
 fn parameters_for_common_rings() {
