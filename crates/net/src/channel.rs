@@ -64,8 +64,11 @@ impl Channel {
         self.transport.get_ref().peer()
     }
 
-    /// Books all further traffic on `phase`.
+    /// Books all further traffic on `phase`. A turn that is still open is counted where its messages were sent.
     pub fn set_phase(&mut self, phase: Phase) {
+        if phase != self.phase && self.spoke {
+            self.end_turn();
+        }
         self.phase = phase;
     }
 
@@ -237,12 +240,18 @@ impl Channel {
 
     /// Turns from sending to receiving: everything leaves, and if there was anything, a round is counted.
     fn turn(&mut self) -> Result<(), NetError> {
-        if self.spoke {
+        if self.spoke || !self.out.is_empty() {
             self.push_out()?;
-            self.spoke = false;
-            self.traffic[self.phase as usize].rounds += 1;
+        }
+        if self.spoke {
+            self.end_turn();
         }
         Ok(())
+    }
+
+    fn end_turn(&mut self) {
+        self.spoke = false;
+        self.traffic[self.phase as usize].rounds += 1;
     }
 
     fn recv_exact(&mut self, tag: Tag, expected: usize) -> Result<Vec<u8>, NetError> {

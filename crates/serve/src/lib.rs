@@ -1,2 +1,33 @@
-//! tacit-serve: see docs/architecture.md.
+//! Serving private inference: the server, the client library, the material store, keys, measurements.
+//!
+//! * [`Server`] serves [`Catalog`] models to authenticated clients, a thread each; one client's failure is its own.
+//! * [`Lobby`] connects; [`Client`] prepares material and infers; [`infer_many`] overlaps the offline phase of the next input
+//!   with the online phase of this one.
+//! * [`Store`] keeps material on disk so that it is used at most once, crashes included.
+//! * [`Engine`] is what a back end gives to be served.
 #![forbid(unsafe_code)]
+
+mod catalog;
+mod client;
+mod engine;
+mod error;
+pub mod input;
+pub mod keys;
+mod measure;
+pub mod npy;
+mod pipeline;
+mod pool;
+mod server;
+mod session;
+mod store;
+mod wire;
+
+pub use catalog::Catalog;
+pub use client::{Answer, Client, ClientConfig, Lobby, Prepared};
+pub use engine::Engine;
+pub use error::ServeError;
+pub use measure::{Figures, PhaseReport, process_cpu_s};
+pub use pipeline::infer_many;
+pub use server::{Server, ServerConfig, ServerHandle};
+pub use store::{Binding, Entry, MAX_MATERIAL_BYTES, MaterialId, Store};
+pub use wire::ModelInfo;
