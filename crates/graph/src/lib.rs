@@ -4,10 +4,15 @@
 
 pub mod file;
 pub mod fixed;
+pub mod float;
 mod kernel;
 pub mod model;
+pub mod npy;
+pub mod onnx;
 pub mod op;
+pub mod quant;
 pub mod reference;
+pub mod rewrite;
 pub mod rng;
 pub mod walk;
 
@@ -90,5 +95,39 @@ pub enum GraphError {
         found: u32,
         /// Version understood.
         supported: u32,
+    },
+    /// An ONNX file that cannot be read, or exceeds a limit.
+    #[error("ONNX file: {what}")]
+    OnnxFile {
+        /// What is wrong.
+        what: String,
+    },
+    /// A node of an ONNX file is wrong.
+    #[error("ONNX node {node}: {what}")]
+    OnnxNode {
+        /// Name and operator.
+        node: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// A node of an ONNX file is not supported.
+    #[error("ONNX node {node} is not supported: {help}")]
+    Unsupported {
+        /// Name and operator.
+        node: String,
+        /// Why, and what would help.
+        help: String,
+    },
+    /// A `.npy` file cannot be read.
+    #[error(".npy file: {what}")]
+    Npy {
+        /// What is wrong.
+        what: String,
+    },
+    /// No fixed-point model could be made.
+    #[error("quantisation: {what}")]
+    Quantise {
+        /// Why.
+        what: String,
     },
 }

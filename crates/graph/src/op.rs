@@ -95,7 +95,8 @@ pub enum Op {
         /// Bits behind the binary point of the factors (added to the scale).
         frac_bits: u32,
     },
-    /// `floor(x / 2^bits)`. The ring narrows by `bits` as well.
+    /// `floor(x / 2^bits)`. The ring narrows by `bits` as well. The importer adds `2^(bits-1)` in front (round to nearest). A
+    /// back end that shifts both parties' shares should let one party add `2^(bits-1)` once more: see `reference::Truncation`.
     Truncate {
         /// Bits dropped.
         bits: u32,
@@ -289,4 +290,20 @@ fn slice_shape(s: &Slice, input: &[usize]) -> Result<Vec<usize>, String> {
         }
     }
     Ok(s.len.clone())
+}
+
+/// Two-argument maxima of a max pool done along rows first and then along columns (a window of `k` real elements needs
+/// `k - 1`; padded positions need none). Shapes `[C, H, W]` before and after.
+pub fn max_comparisons(window: &Window, input: &[usize], output: &[usize]) -> u64 {
+    let along = |axis: usize| -> u64 {
+        (0..output[axis + 1])
+            .map(|o| {
+                let start = o * window.stride[axis];
+                let low = start.max(window.pads[axis]);
+                let high = (start + window.kernel[axis]).min(window.pads[axis] + input[axis + 1]);
+                high.saturating_sub(low).saturating_sub(1) as u64
+            })
+            .sum()
+    };
+    input[0] as u64 * (input[1] as u64 * along(1) + output[2] as u64 * along(0))
 }

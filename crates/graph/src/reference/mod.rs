@@ -20,7 +20,12 @@ use crate::walk::{Interpreter, walk};
 pub enum Truncation {
     /// `floor(x / 2^bits)`.
     Floor,
-    /// `floor(c / 2^bits) + floor(s / 2^bits)` for random shares `c + s = x`: the floor or one less.
+    /// `floor(c / 2^bits) + floor(s / 2^bits)` for random shares `c + s = x + 2^(bits-1)`: the floor, one less or one more.
+    ///
+    /// Shifting shares loses their low bits' carry, so it gives the floor or one less, half a unit low on average: enough to
+    /// cost several bits of precision over a deep network. A party that adds the public constant `2^(bits-1)` before it shifts
+    /// makes the mean error zero; since the graph itself adds `2^(bits-1)` in front of a truncation (to round to nearest), the
+    /// whole is then stochastic rounding.
     Shares(SplitMix),
 }
 
@@ -175,7 +180,7 @@ impl<'a> Reference<'a> {
                 .iter()
                 .map(|&x| {
                     let client = rng.next_u64() & ring_mask(width);
-                    let server = to_ring(x.wrapping_sub(client as i64), width);
+                    let server = to_ring(x.wrapping_add((1 << bits) >> 1).wrapping_sub(client as i64), width);
                     ((client >> bits) + (server >> bits)) as i64
                 })
                 .collect(),

@@ -120,7 +120,7 @@ fn small_model() -> (ModelGraph, Weights) {
 }
 
 #[test]
-fn share_truncation_is_floor_or_one_less() {
+fn share_truncation_is_within_one_and_unbiased() {
     let (graph, weights) = small_model();
     let x: Vec<i64> = (0..16).map(|i| i * 5 - 40).collect();
     let mut r = Reference::new(&graph, &weights, &x).unwrap();
@@ -128,13 +128,15 @@ fn share_truncation_is_floor_or_one_less() {
     let floor = r.truncate(&values, 24, 3);
     r.truncation = Truncation::Shares(SplitMix::new(9));
     let shares = r.truncate(&values, 24, 3);
-    let mut low = 0;
-    for (f, s) in floor.iter().zip(&shares) {
+    let mut sum = 0.0;
+    for ((f, s), x) in floor.iter().zip(&shares).zip(&values) {
         let s = to_signed(*s as u64, 21);
-        assert!(s == *f || s == *f - 1, "{f} became {s}");
-        low += i32::from(s != *f);
+        assert!((s - f).abs() <= 1, "{f} became {s}");
+        sum += s as f64 - *x as f64 / 8.0;
     }
-    assert!((200..800).contains(&low), "{low} of 1000 one low");
+    // Floors of random shares lose 1 - 2^-bits on average, of which half a unit is added back: stochastic rounding, once the
+    // graph's own addend makes up for the other half.
+    assert!((sum / 1000.0 + 0.375).abs() < 0.08, "mean error {}", sum / 1000.0);
 }
 
 #[test]

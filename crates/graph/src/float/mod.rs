@@ -1,0 +1,267 @@
+//! The network as the ONNX file means it, in real numbers: what calibration runs, what the rewrites change, what the
+//! fixed-point model is compared with. Shapes carry no batch: `[C, H, W]`, `[C, L]` or `[F]`.
+
+pub mod run;
+
+use crate::op::{self, Conv2d, Linear, Op, Slice, WeightFacts, Window, checked_elements};
+use crate::{GraphError, MAX_ELEMENTS, MAX_NODES};
+
+/// Most multiplications of one inference (VGG-16 has 2^34): bounds how long a hostile file can keep the importer busy.
+pub const MAX_MACS: u64 = 1 << 37;
+/// Most elements of all tensors of one inference together.
+pub const MAX_ACTIVATIONS: usize = 1 << 30;
+
+/// A real-valued operation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FloatOp {
+    /// The network's input.
+    Input,
+    /// Convolution; weights `[out, in / groups, kh, kw]`, bias `[out]`. The geometry's weight facts are not used.
+    Conv {
+        /// Kernel, stride, padding, groups.
+        geometry: Conv2d,
+        /// Weights.
+        weights: Vec<f32>,
+        /// Bias.
+        bias: Vec<f32>,
+    },
+    /// Fully connected; weights `[out, in]`, bias `[out]`.
+    Dense {
+        /// Weights.
+        weights: Vec<f32>,
+        /// Bias.
+        bias: Vec<f32>,
+    },
+    /// `scale[c] * x + shift[c]`, `c` the index on the first axis.
+    Affine {
+        /// Factor by channel.
+        scale: Vec<f32>,
+        /// Addend by channel.
+        shift: Vec<f32>,
+    },
+    /// Multiplies each position of every channel by its own public factor (averages over windows that padding cuts).
+    PositionScale(Vec<f32>),
+    /// `max(x, 0)`.
+    Relu,
+    /// Maximum over windows.
+    MaxPool(Window),
+    /// Sum over windows.
+    SumPool(Window),
+    /// Sum of two tensors.
+    Add,
+    /// First minus second.
+    Sub,
+    /// Joined along the first axis.
+    Concat,
+    /// Strided slice.
+    Slice(Slice),
+    /// Zero padding by axis.
+    Pad {
+        /// In front.
+        before: Vec<usize>,
+        /// Behind.
+        after: Vec<usize>,
+    },
+    /// Same elements, other shape.
+    Reshape,
+    /// Index of the largest element.
+    ArgMax,
+}
+
+impl FloatOp {
+    /// Whether the operation has private weights of its own.
+    pub fn is_linear(&self) -> bool {
+        matches!(self, FloatOp::Conv { .. } | FloatOp::Dense { .. })
+    }
+
+    /// The typed operation of the same shape rule.
+    fn typed(&self) -> Op {
+        let none = WeightFacts { frac_bits: 0, magnitude_bits: 0, norm_bits: 0 };
+        match self {
+            FloatOp::Input => Op::Input,
+            FloatOp::Conv { geometry, .. } => Op::Conv2d(geometry.clone()),
+            FloatOp::Dense { bias, .. } => Op::Linear(Linear { out_features: bias.len(), weights: none }),
+            FloatOp::Affine { .. } | FloatOp::PositionScale(_) | FloatOp::Relu => Op::Relu,
+            FloatOp::MaxPool(w) => Op::MaxPool(w.clone()),
+            FloatOp::SumPool(w) => Op::SumPool(w.clone()),
+            FloatOp::Add => Op::Add,
+            FloatOp::Sub => Op::Sub,
+            FloatOp::Concat => Op::Concat,
+            FloatOp::Slice(s) => Op::Slice(s.clone()),
+            FloatOp::Pad { before, after } => Op::Pad { before: before.clone(), after: after.clone() },
+            FloatOp::Reshape => Op::Reshape,
+            FloatOp::ArgMax => Op::ArgMax,
+        }
+    }
+}
+
+/// One node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FloatNode {
+    /// Name from the file.
+    pub name: String,
+    /// Operation.
+    pub op: FloatOp,
+    /// Nodes read.
+    pub inputs: Vec<usize>,
+    /// Shape made.
+    pub shape: Vec<usize>,
+}
+
+impl FloatNode {
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// A network. Node 0 is the input; `output` is the result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FloatGraph {
+    /// Nodes; sorted topologically after `sort`.
+    pub nodes: Vec<FloatNode>,
+    /// The result.
+    pub output: usize,
+}
+
+impl FloatGraph {
+    /// A graph of nothing but an input.
+    ///
+    /// # Errors
+    /// The shape is empty or too large.
+    pub fn new(name: &str, shape: Vec<usize>) -> Result<Self, String> {
+        check_size(&shape)?;
+        let node = FloatNode { name: name.into(), op: FloatOp::Input, inputs: vec![], shape };
+        Ok(Self { nodes: vec![node], output: 0 })
+    }
+
+    /// Adds a node and returns its index; `shape` is needed by `Reshape` only.
+    ///
+    /// # Errors
+    /// The shapes do not fit, or the tensor is too large.
+    pub fn push(&mut self, name: &str, op: FloatOp, inputs: &[usize], shape: &[usize]) -> Result<usize, String> {
+        let shapes: Vec<&[usize]> = inputs.iter().map(|&i| self.nodes[i].shape.as_slice()).collect();
+        let shape = op::infer_shape(&op.typed(), &shapes, shape)?;
+        check_size(&shape)?;
+        check_lengths(&op, &shapes)?;
+        if self.nodes.len() >= MAX_NODES {
+            return Err(format!("more than {MAX_NODES} nodes"));
+        }
+        self.nodes.push(FloatNode { name: name.into(), op, inputs: inputs.to_vec(), shape });
+        Ok(self.nodes.len() - 1)
+    }
+
+    /// Readers of each node.
+    pub fn users(&self) -> Vec<Vec<usize>> {
+        let mut users = vec![Vec::new(); self.nodes.len()];
+        for (id, node) in self.nodes.iter().enumerate() {
+            for &i in &node.inputs {
+                users[i].push(id);
+            }
+        }
+        users
+    }
+
+    /// Drops what the result does not need and sorts the rest topologically (stable where it may be). The input stays.
+    ///
+    /// # Errors
+    /// There is a cycle.
+    pub fn sort(&mut self) -> Result<(), GraphError> {
+        let mut needed = vec![false; self.nodes.len()];
+        let mut todo = vec![self.output];
+        while let Some(id) = todo.pop() {
+            if !std::mem::replace(&mut needed[id], true) {
+                todo.extend(&self.nodes[id].inputs);
+            }
+        }
+        needed[0] = true;
+        let users = self.users();
+        let mut waiting: Vec<usize> = self.nodes.iter().map(|n| n.inputs.len()).collect();
+        let mut ready: std::collections::BinaryHeap<_> =
+            (0..self.nodes.len()).filter(|&i| needed[i] && waiting[i] == 0).map(std::cmp::Reverse).collect();
+        let mut new_id = vec![usize::MAX; self.nodes.len()];
+        let mut order = Vec::new();
+        while let Some(std::cmp::Reverse(id)) = ready.pop() {
+            new_id[id] = order.len();
+            order.push(id);
+            for &u in users[id].iter().filter(|&&u| needed[u]) {
+                waiting[u] -= 1;
+                if waiting[u] == 0 {
+                    ready.push(std::cmp::Reverse(u));
+                }
+            }
+        }
+        if order.len() != needed.iter().filter(|&&n| n).count() {
+            return Err(GraphError::OnnxFile { what: "the graph has a cycle".into() });
+        }
+        let mut old: Vec<Option<FloatNode>> = std::mem::take(&mut self.nodes).into_iter().map(Some).collect();
+        for &id in &order {
+            if let Some(mut node) = old[id].take() {
+                node.inputs.iter_mut().for_each(|i| *i = new_id[*i]);
+                self.nodes.push(node);
+            }
+        }
+        self.output = new_id[self.output];
+        Ok(())
+    }
+
+    /// Multiplications of a node.
+    pub fn macs_of(&self, node: &FloatNode) -> u64 {
+        match &node.op {
+            FloatOp::Conv { geometry, weights, .. } => {
+                (node.elements() as u64).saturating_mul((weights.len() / geometry.out_channels.max(1)) as u64)
+            }
+            FloatOp::Dense { weights, .. } => weights.len() as u64,
+            FloatOp::MaxPool(w) | FloatOp::SumPool(w) => {
+                (node.elements() as u64).saturating_mul((w.kernel[0] as u64).saturating_mul(w.kernel[1] as u64))
+            }
+            _ => 0,
+        }
+    }
+
+    /// Multiplications of one inference (pooling windows counted as well).
+    pub fn macs(&self) -> u64 {
+        self.nodes.iter().fold(0, |sum, n| sum.saturating_add(self.macs_of(n)))
+    }
+
+    /// Refuses networks that no one could evaluate.
+    ///
+    /// # Errors
+    /// More than [`MAX_MACS`] or [`MAX_ACTIVATIONS`].
+    pub fn check_work(&self) -> Result<(), GraphError> {
+        let elements = self.nodes.iter().fold(0usize, |n, x| n.saturating_add(x.elements()));
+        if self.macs() > MAX_MACS || elements > MAX_ACTIVATIONS {
+            return Err(GraphError::OnnxFile {
+                what: format!(
+                    "{} multiplications and {elements} tensor elements an inference: the limits are {MAX_MACS} and \
+                     {MAX_ACTIVATIONS}",
+                    self.macs()
+                ),
+            });
+        }
+        Ok(())
+    }
+}
+
+fn check_size(shape: &[usize]) -> Result<(), String> {
+    match checked_elements(shape) {
+        Some(n) if (1..=MAX_ELEMENTS).contains(&n) => Ok(()),
+        _ => Err(format!("a tensor of shape {shape:?} is empty or has more than {MAX_ELEMENTS} elements")),
+    }
+}
+
+/// Lengths of weights, biases and factors.
+fn check_lengths(op: &FloatOp, shapes: &[&[usize]]) -> Result<(), String> {
+    let first = shapes.first().copied().unwrap_or(&[]);
+    let ok = match op {
+        FloatOp::Conv { geometry: g, weights, bias } => {
+            let row = checked_elements(&[first[0] / g.groups, g.kernel[0], g.kernel[1], g.out_channels]);
+            row == Some(weights.len()) && bias.len() == g.out_channels
+        }
+        FloatOp::Dense { weights, bias } => Some(weights.len()) == bias.len().checked_mul(first[0]),
+        FloatOp::Affine { scale, shift } => first.first() == Some(&scale.len()) && scale.len() == shift.len(),
+        FloatOp::PositionScale(f) => !first.is_empty() && f.len() == first[1..].iter().product::<usize>(),
+        _ => true,
+    };
+    if ok { Ok(()) } else { Err(format!("its weights do not fit an input of shape {first:?}")) }
+}

@@ -1,0 +1,70 @@
+//! The float interpreter.
+
+use super::{FloatGraph, FloatNode, FloatOp};
+use crate::GraphError;
+use crate::kernel;
+
+/// Sees each node's tensor.
+pub type Tap<'a> = dyn FnMut(usize, &FloatNode, &[f32]) + 'a;
+
+/// Runs a sorted graph on one input of the input node's shape; returns the result's elements.
+///
+/// # Errors
+/// The input's length is wrong.
+pub fn run(graph: &FloatGraph, input: &[f32]) -> Result<Vec<f32>, GraphError> {
+    run_tapped(graph, input, &mut |_, _, _| {})
+}
+
+/// As [`run`], showing each node's tensor to `tap` in topological order.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_tapped(graph: &FloatGraph, input: &[f32], tap: &mut Tap) -> Result<Vec<f32>, GraphError> {
+    if input.len() != graph.nodes[0].elements() {
+        return Err(GraphError::Input {
+            what: format!("{} values for an input of shape {:?}", input.len(), graph.nodes[0].shape),
+        });
+    }
+    let mut left = vec![0usize; graph.nodes.len()];
+    graph.nodes.iter().flat_map(|n| &n.inputs).for_each(|&i| left[i] += 1);
+    left[graph.output] += 1;
+    let mut values: Vec<Vec<f32>> = Vec::with_capacity(graph.nodes.len());
+    for (id, node) in graph.nodes.iter().enumerate() {
+        let inputs: Vec<&[f32]> = node.inputs.iter().map(|&i| values[i].as_slice()).collect();
+        let value = compute(graph, node, &inputs, input);
+        tap(id, node, &value);
+        values.push(value);
+        for &i in &node.inputs {
+            left[i] -= 1;
+            if left[i] == 0 {
+                values[i] = Vec::new();
+            }
+        }
+    }
+    Ok(values.swap_remove(graph.output))
+}
+
+fn compute(graph: &FloatGraph, node: &FloatNode, inputs: &[&[f32]], input: &[f32]) -> Vec<f32> {
+    let shape = |k: usize| graph.nodes[node.inputs[k]].shape.as_slice();
+    let x = inputs.first().copied().unwrap_or(&[]);
+    match &node.op {
+        FloatOp::Input => input.to_vec(),
+        FloatOp::Conv { geometry, weights, bias } => kernel::conv2d(geometry, x, shape(0), &node.shape, weights, bias),
+        FloatOp::Dense { weights, bias } => kernel::dense(x, weights, bias),
+        FloatOp::Affine { scale, shift } => {
+            let inner = x.len() / scale.len().max(1);
+            x.iter().enumerate().map(|(i, v)| v * scale[i / inner] + shift[i / inner]).collect()
+        }
+        FloatOp::PositionScale(f) => kernel::scale_positions(x, f, |v, f| v * f),
+        FloatOp::Relu => x.iter().map(|v| v.max(0.0)).collect(),
+        FloatOp::MaxPool(w) => kernel::pool(w, x, shape(0), &node.shape, kernel::larger),
+        FloatOp::SumPool(w) => kernel::pool(w, x, shape(0), &node.shape, |a, b| a + b),
+        FloatOp::Add => x.iter().zip(inputs[1]).map(|(a, b)| a + b).collect(),
+        FloatOp::Sub => x.iter().zip(inputs[1]).map(|(a, b)| a - b).collect(),
+        FloatOp::Concat => inputs.concat(),
+        FloatOp::Slice(s) => kernel::slice(s, x, shape(0)),
+        FloatOp::Pad { before, .. } => kernel::pad(before, x, shape(0), &node.shape),
+        FloatOp::Reshape => x.to_vec(),
+        FloatOp::ArgMax => vec![kernel::arg_max(x) as f32],
+    }
+}

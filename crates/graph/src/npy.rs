@@ -1,0 +1,123 @@
+//! NumPy `.npy` files: calibration samples and inputs.
+
+use crate::op::checked_elements;
+use crate::{GraphError, MAX_ELEMENTS};
+
+/// A tensor from a `.npy` file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Npy {
+    /// Lengths of the axes.
+    pub shape: Vec<usize>,
+    /// Elements, row major.
+    pub data: Vec<f32>,
+    /// The file held unsigned bytes: raw pixels, not yet normalised.
+    pub is_bytes: bool,
+}
+
+/// Reads version 1 to 3, C order, element types `<f4`, `<f8`, `|u1`, `<i4`, `<i8`.
+///
+/// # Errors
+/// Says what is not supported or does not fit.
+pub fn read(bytes: &[u8]) -> Result<Npy, GraphError> {
+    let fail = |what: &str| GraphError::Npy { what: what.into() };
+    if bytes.len() < 10 || &bytes[..6] != b"\x93NUMPY" {
+        return Err(fail("this is not a .npy file"));
+    }
+    let (header_len, start): (usize, usize) = match bytes[6] {
+        1 => (usize::from(u16::from_le_bytes([bytes[8], bytes[9]])), 10),
+        2 | 3 => match bytes.get(8..12) {
+            Some(&[a, b, c, d]) => (u32::from_le_bytes([a, b, c, d]) as usize, 12),
+            _ => return Err(fail("the header is truncated")),
+        },
+        v => return Err(GraphError::Npy { what: format!("version {v} is not supported") }),
+    };
+    let header = start
+        .checked_add(header_len)
+        .and_then(|end| bytes.get(start..end))
+        .and_then(|h| std::str::from_utf8(h).ok())
+        .ok_or_else(|| fail("the header is truncated"))?;
+    if field(header, "fortran_order").is_none_or(|v| !v.starts_with("False")) {
+        return Err(fail("only C order is supported (numpy.ascontiguousarray)"));
+    }
+    let shape = shape(header).ok_or_else(|| fail("the header states no shape"))?;
+    let n = checked_elements(&shape)
+        .filter(|&n| n <= MAX_ELEMENTS)
+        .ok_or_else(|| GraphError::Npy { what: format!("shape {shape:?} has more than {MAX_ELEMENTS} elements") })?;
+    let kind = field(header, "descr").unwrap_or_default();
+    let body = &bytes[start + header_len..];
+    let data = match kind.trim_matches(['\'', '"']) {
+        "<f4" => decode(body, n, |b| f32::from_le_bytes(b)),
+        "<f8" => decode(body, n, |b| f64::from_le_bytes(b) as f32),
+        "|u1" => decode(body, n, |[b]: [u8; 1]| f32::from(b)),
+        "<i4" => decode(body, n, |b| i32::from_le_bytes(b) as f32),
+        "<i8" => decode(body, n, |b| i64::from_le_bytes(b) as f32),
+        other => {
+            return Err(GraphError::Npy {
+                what: format!("elements of type {other} are not supported; use float32 or uint8"),
+            });
+        }
+    };
+    let data = data.ok_or_else(|| GraphError::Npy {
+        what: format!("shape {shape:?} and {} bytes of data do not fit", body.len()),
+    })?;
+    Ok(Npy { shape, data, is_bytes: kind.contains("u1") })
+}
+
+/// Writes float32 elements.
+pub fn write(shape: &[usize], data: &[f32]) -> Vec<u8> {
+    let dims: String = shape.iter().map(|d| format!("{d}, ")).collect();
+    let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({dims}), }}");
+    while !(10 + header.len() + 1).is_multiple_of(64) {
+        header.push(' ');
+    }
+    header.push('\n');
+    let mut out = b"\x93NUMPY\x01\x00".to_vec();
+    out.extend((header.len() as u16).to_le_bytes());
+    out.extend(header.as_bytes());
+    out.extend(data.iter().flat_map(|v| v.to_le_bytes()));
+    out
+}
+
+fn decode<const B: usize>(body: &[u8], n: usize, from: impl Fn([u8; B]) -> f32) -> Option<Vec<f32>> {
+    let (whole, rest) = body.as_chunks::<B>();
+    (whole.len() == n && rest.is_empty()).then(|| whole.iter().map(|b| from(*b)).collect())
+}
+
+/// Text of a field of the header up to the next comma outside parentheses.
+fn field<'a>(header: &'a str, name: &str) -> Option<&'a str> {
+    let at = header.find(&format!("'{name}'"))?;
+    let value = header[at..].split_once(':')?.1.trim_start();
+    let end = if value.starts_with('(') { value.find(')')? + 1 } else { value.find([',', '}'])? };
+    Some(value[..end].trim())
+}
+
+fn shape(header: &str) -> Option<Vec<usize>> {
+    let list = field(header, "shape")?.strip_prefix('(')?.strip_suffix(')')?;
+    list.split(',').map(str::trim).filter(|s| !s.is_empty()).map(|s| s.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn round_trip() {
+        let bytes = write(&[2, 3], &[1.0, 2.0, 3.0, -4.0, 5.5, 6.0]);
+        let npy = read(&bytes).unwrap();
+        assert_eq!((npy.shape, npy.data[3], npy.is_bytes), (vec![2, 3], -4.0, false));
+        assert!(read(&bytes[..bytes.len() - 1]).unwrap_err().to_string().contains("do not fit"));
+    }
+
+    proptest! {
+        #[test]
+        fn damage_never_panics(cut in 0usize..200, at in 0usize..200, to in any::<u8>()) {
+            let mut bytes = write(&[2, 3], &[0.0; 6]);
+            let at = at % bytes.len();
+            bytes[at] = to;
+            let cut = cut.min(bytes.len());
+            let _ = read(&bytes);
+            let _ = read(&bytes[..cut]);
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! The float network under a scheme of scales -> typed nodes and integer weights.
+//!
+//! A tensor comes out of a linear layer with the layer's extra fraction bits ("pending"). It is truncated to its own scale when
+//! something reads it that needs the narrow form: a comparison, or the next linear layer. Sums of pending tensors are made
+//! before truncation. Truncating `b` bits adds `2^(b-1)` first, in the bias of the layer where that is possible: the floor then
+//! rounds to nearest.
+
+use std::collections::HashMap;
+
+use super::width;
+use super::{Problem, Stats};
+use crate::GraphError;
+use crate::fixed::FixedPoint;
+use crate::float::{FloatGraph, FloatNode, FloatOp};
+use crate::model::{LayerWeights, ModelSpec, Node, NodeId, OutputMode, Weights};
+use crate::op::{Conv2d, Linear, Op, WeightFacts};
+
+/// Significant bits of public factors (averages, leaky slopes).
+const FACTOR_BITS: i32 = 10;
+
+/// Scales to use.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Scheme {
+    /// The same for all tensors and for all weights.
+    Fixed { frac: u32, weight: u32 },
+    /// Relative precisions, see the module `quant`.
+    Relative { activations: i32, weights: i32, most: u32 },
+}
+
+impl Scheme {
+    pub(super) fn fixed(frac: u32, weight: u32) -> Self {
+        Scheme::Fixed { frac, weight }
+    }
+
+    fn tensor(&self, mean_square: f64) -> u32 {
+        match *self {
+            Scheme::Fixed { frac, .. } => frac,
+            Scheme::Relative { activations, most, .. } => {
+                let size = if mean_square > 0.0 { 0.5 * mean_square.log2() } else { 0.0 };
+                (f64::from(activations) - size).round().clamp(0.0, f64::from(most)) as u32
+            }
+        }
+    }
+
+    /// `gain`: how much larger a layer's input is than its output, fan-in included. Weights of magnitude `largest` must fit.
+    fn layer(&self, gain: f64, largest: f64) -> u32 {
+        let wanted = match *self {
+            Scheme::Fixed { weight, .. } => weight,
+            Scheme::Relative { weights, .. } => (f64::from(weights) + gain.log2()).round().clamp(0.0, 24.0) as u32,
+        };
+        let room = if largest > 0.0 { 29.0 - largest.log2().ceil() } else { 29.0 };
+        wanted.min(room.clamp(0.0, 47.0) as u32)
+    }
+}
+
+/// A model under one scheme.
+pub(super) struct Emitted {
+    pub spec: ModelSpec,
+    pub weights: Weights,
+    /// Float node that each typed node stands for.
+    pub origin: Vec<usize>,
+}
+
+/// A float node's tensor among the typed nodes.
+#[derive(Clone, Copy)]
+struct Wire {
+    id: NodeId,
+    frac: u32,
+}
+
+struct Emitter<'a> {
+    graph: &'a FloatGraph,
+    stats: &'a Stats,
+    scheme: &'a Scheme,
+    /// Scale of each float node's tensor in narrow form.
+    target: Vec<u32>,
+    readers: Vec<usize>,
+    nodes: Vec<Node>,
+    weights: Vec<LayerWeights>,
+    origin: Vec<usize>,
+    wires: Vec<Wire>,
+    truncated: HashMap<(usize, u32), Wire>,
+}
+
+/// Builds the model; with `top1`, an arg max is appended.
+pub(super) fn emit(problem: &Problem, scheme: &Scheme, top1: bool) -> Result<Emitted, GraphError> {
+    let graph = &problem.graph;
+    let mut readers = vec![0; graph.nodes.len()];
+    graph.nodes.iter().flat_map(|n| &n.inputs).for_each(|&i| readers[i] += 1);
+    readers[graph.output] += 1;
+    let mut e = Emitter {
+        graph,
+        stats: &problem.stats,
+        scheme,
+        target: targets(graph, &problem.stats, scheme),
+        readers,
+        nodes: Vec::new(),
+        weights: Vec::new(),
+        origin: Vec::new(),
+        wires: Vec::new(),
+        truncated: HashMap::new(),
+    };
+    for (id, node) in graph.nodes.iter().enumerate() {
+        let wire = e.float_node(id, node);
+        e.wires.push(wire);
+    }
+    let mut output = e.wires[graph.output].id;
+    if top1 {
+        output = e.arg_max(graph.output);
+    }
+    finish(problem, e, output, top1)
+}
+
+fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Result<Emitted, GraphError> {
+    let guard = problem.guard_bits.exp2();
+    let mut needs: Vec<u32> = e
+        .nodes
+        .iter()
+        .zip(&e.origin)
+        .map(|(node, &from)| match node.op {
+            Op::ArgMax => 2 + problem.graph.nodes[from].elements().ilog2() + 1,
+            // One unit more: rounding.
+            _ => width::needed_width(e.stats.max_abs[from] * (f64::from(node.fixed.frac_bits)).exp2() * guard + 1.0),
+        })
+        .collect();
+    let moved = width::assign(&mut e.nodes, &mut needs, &mut e.origin)?;
+    e.weights.iter_mut().for_each(|l| l.node = moved[l.node]);
+    let parts = &problem.spec;
+    let spec = ModelSpec {
+        name: parts.name.clone(),
+        model_id: parts.model_id,
+        nodes: e.nodes,
+        output: moved[output],
+        output_mode: if top1 { OutputMode::Top1 } else { OutputMode::Logits },
+        output_multiplier: parts.output_multiplier,
+        softmax_by_client: parts.softmax,
+        input: parts.input.clone(),
+    };
+    Ok(Emitted { spec, weights: Weights { layers: e.weights }, origin: e.origin })
+}
+
+/// Scales of tensors. Tensors that must share one (joined, or passed through) take that of their common mean square.
+fn targets(graph: &FloatGraph, stats: &Stats, scheme: &Scheme) -> Vec<u32> {
+    let mut group: Vec<usize> = (0..graph.nodes.len()).collect();
+    fn root(group: &mut [usize], mut i: usize) -> usize {
+        while group[i] != i {
+            group[i] = group[group[i]];
+            i = group[i];
+        }
+        i
+    }
+    for (id, node) in graph.nodes.iter().enumerate() {
+        let passes = matches!(
+            node.op,
+            FloatOp::Relu
+                | FloatOp::MaxPool(_)
+                | FloatOp::Reshape
+                | FloatOp::Slice(_)
+                | FloatOp::Pad { .. }
+                | FloatOp::Concat
+        );
+        for &i in node.inputs.iter().filter(|_| passes) {
+            let (a, b) = (root(&mut group, i), root(&mut group, id));
+            group[a] = b;
+        }
+    }
+    let mut sums = vec![(0.0, 0.0); graph.nodes.len()];
+    for (id, node) in graph.nodes.iter().enumerate() {
+        let r = root(&mut group, id);
+        sums[r].0 += stats.mean_square[id] * node.elements() as f64;
+        sums[r].1 += node.elements() as f64;
+    }
+    (0..graph.nodes.len())
+        .map(|id| {
+            let (squares, count) = sums[root(&mut group, id)];
+            scheme.tensor(squares / count)
+        })
+        .collect()
+}
+
+impl Emitter<'_> {
+    fn add(&mut self, from: usize, name: &str, op: Op, inputs: &[NodeId], frac: u32) -> Wire {
+        let shape = match (&op, inputs.first()) {
+            (Op::ArgMax, _) => vec![1],
+            (Op::Reshape, _) | (_, None) => self.graph.nodes[from].shape.clone(),
+            (Op::Truncate { .. } | Op::ShiftLeft { .. } | Op::AddConst { .. }, Some(&i)) => self.nodes[i].shape.clone(),
+            _ => self.graph.nodes[from].shape.clone(),
+        };
+        // The width is set when all readers are known.
+        let fixed = FixedPoint { width: 0, frac_bits: frac };
+        self.nodes.push(Node { name: name.into(), op, inputs: inputs.to_vec(), shape, fixed });
+        self.origin.push(from);
+        Wire { id: self.nodes.len() - 1, frac }
+    }
+
+    /// The tensor of float node `from` with at most `frac` fraction bits.
+    fn at_most(&mut self, from: usize, frac: u32) -> Wire {
+        let wire = self.wires[from];
+        if wire.frac <= frac {
+            return wire;
+        }
+        if let Some(&known) = self.truncated.get(&(from, frac)) {
+            return known;
+        }
+        let bits = wire.frac - frac;
+        let name = self.graph.nodes[from].name.clone();
+        let mut source = wire.id;
+        if !(self.readers[from] == 1 && self.absorb(source, 1 << (bits - 1))) {
+            source = self
+                .add(from, &format!("{name}.round"), Op::AddConst { value: 1 << (bits - 1) }, &[source], wire.frac)
+                .id;
+        }
+        let cut = self.add(from, &format!("{name}.truncate"), Op::Truncate { bits }, &[source], frac);
+        self.truncated.insert((from, frac), cut);
+        cut
+    }
+
+    /// The tensor in its own scale.
+    fn narrow(&mut self, from: usize) -> Wire {
+        self.at_most(from, self.target[from])
+    }
+
+    /// The tensor with exactly `frac` fraction bits.
+    fn exactly(&mut self, from: usize, frac: u32) -> Wire {
+        let wire = self.at_most(from, frac);
+        if wire.frac == frac {
+            return wire;
+        }
+        let name = format!("{}.align", self.graph.nodes[from].name);
+        self.add(from, &name, Op::ShiftLeft { bits: frac - wire.frac }, &[wire.id], frac)
+    }
+
+    /// Adds a constant to the bias of the layer that makes `id`, if nothing else reads what lies between.
+    fn absorb(&mut self, id: NodeId, value: i64) -> bool {
+        match self.nodes[id].op {
+            Op::Conv2d(_) | Op::Linear(_) => {
+                let layer = self.weights.iter_mut().rev().find(|l| l.node == id);
+                layer.is_some_and(|l| {
+                    l.bias.iter_mut().for_each(|b| *b = b.saturating_add(value));
+                    true
+                })
+            }
+            Op::Add | Op::Sub | Op::Reshape => {
+                let before = self.nodes[id].inputs[0];
+                self.readers[self.origin[before]] == 1 && self.absorb(before, value)
+            }
+            _ => false,
+        }
+    }
+
+    fn float_node(&mut self, id: usize, node: &FloatNode) -> Wire {
+        let name = node.name.as_str();
+        let first = node.inputs.first().copied().unwrap_or(0);
+        match &node.op {
+            FloatOp::Input => self.add(id, name, Op::Input, &[], self.target[id]),
+            FloatOp::Conv { geometry, weights, bias } => self.layer(id, node, Some(geometry), weights, bias),
+            FloatOp::Dense { weights, bias } => self.layer(id, node, None, weights, bias),
+            FloatOp::Affine { scale, shift } => self.uniform(id, node, f64::from(scale[0]), f64::from(shift[0])),
+            FloatOp::PositionScale(factors) => {
+                let x = self.narrow(first);
+                let largest = factors.iter().fold(0f32, |m, f| m.max(f.abs()));
+                let bits = factor_bits(f64::from(largest));
+                let ints = factors.iter().map(|&f| quantise(f64::from(f), bits)).collect();
+                self.add(id, name, Op::MulConst { factors: ints, frac_bits: bits }, &[x.id], x.frac + bits)
+            }
+            FloatOp::Relu => {
+                let x = self.narrow(first);
+                self.add(id, name, Op::Relu, &[x.id], x.frac)
+            }
+            FloatOp::MaxPool(w) => {
+                let x = self.narrow(first);
+                self.add(id, name, Op::MaxPool(w.clone()), &[x.id], x.frac)
+            }
+            FloatOp::SumPool(w) => {
+                let x = self.wires[first];
+                self.add(id, name, Op::SumPool(w.clone()), &[x.id], x.frac)
+            }
+            FloatOp::Add => self.sum(id, node, Op::Add),
+            FloatOp::Sub => self.sum(id, node, Op::Sub),
+            FloatOp::Concat => {
+                let frac = node.inputs.iter().map(|&i| self.wires[i].frac.min(self.target[id])).max().unwrap_or(0);
+                let parts: Vec<NodeId> = node.inputs.iter().map(|&i| self.exactly(i, frac).id).collect();
+                self.add(id, name, Op::Concat, &parts, frac)
+            }
+            FloatOp::Slice(s) => {
+                let x = self.wires[first];
+                self.add(id, name, Op::Slice(s.clone()), &[x.id], x.frac)
+            }
+            FloatOp::Pad { before, after } => {
+                let x = self.wires[first];
+                let op = Op::Pad { before: before.clone(), after: after.clone() };
+                self.add(id, name, op, &[x.id], x.frac)
+            }
+            FloatOp::Reshape => {
+                let x = self.wires[first];
+                self.add(id, name, Op::Reshape, &[x.id], x.frac)
+            }
+            FloatOp::ArgMax => {
+                let x = self.arg_max(first);
+                Wire { id: x, frac: 0 }
+            }
+        }
+    }
+
+    fn layer(&mut self, id: usize, node: &FloatNode, conv: Option<&Conv2d>, weights: &[f32], bias: &[f32]) -> Wire {
+        let source = node.inputs[0];
+        let x = self.narrow(source);
+        let row = weights.len() / bias.len();
+        let size = |i: usize| self.stats.mean_square[i].max(1e-30).sqrt();
+        let gain = (row as f64).sqrt() * size(source) / size(id);
+        let largest = weights.iter().fold(0f32, |m, w| m.max(w.abs()));
+        let bits = self.scheme.layer(gain, f64::from(largest));
+        let frac = x.frac + bits;
+        let ints: Vec<i32> = weights.iter().map(|&w| quantise(f64::from(w), bits) as i32).collect();
+        let facts = facts(&ints, row, bits);
+        let op = match conv {
+            Some(geometry) => Op::Conv2d(Conv2d { weights: facts, ..geometry.clone() }),
+            None => Op::Linear(Linear { out_features: bias.len(), weights: facts }),
+        };
+        let made = self.add(id, &node.name, op, &[x.id], frac);
+        let bias = bias.iter().map(|&b| quantise(f64::from(b), frac)).collect();
+        self.weights.push(LayerWeights { node: made.id, weights: ints, bias });
+        made
+    }
+
+    /// Public factor and addend, the same for all elements.
+    fn uniform(&mut self, id: usize, node: &FloatNode, scale: f64, shift: f64) -> Wire {
+        let source = node.inputs[0];
+        let mut x = self.wires[source];
+        if scale != 1.0 {
+            x = self.narrow(source);
+            let power = scale.abs().log2();
+            let bits = if power.fract() == 0.0 { (-power).max(0.0) as u32 } else { factor_bits(scale.abs()) };
+            let op = Op::MulConst { factors: vec![quantise(scale, bits)], frac_bits: bits };
+            x = self.add(id, &node.name, op, &[x.id], x.frac + bits);
+        }
+        if shift != 0.0 {
+            let op = Op::AddConst { value: quantise(shift, x.frac) };
+            x = self.add(id, &format!("{}.shift", node.name), op, &[x.id], x.frac);
+        }
+        x
+    }
+
+    /// Sum or difference. Pending operands are added before truncation; a narrow one brings the other to its scale.
+    fn sum(&mut self, id: usize, node: &FloatNode, op: Op) -> Wire {
+        let pending = |e: &Self, i: usize| e.wires[i].frac > e.target[i];
+        let (a, b) = (node.inputs[0], node.inputs[1]);
+        let frac = if pending(self, a) && pending(self, b) {
+            self.wires[a].frac.max(self.wires[b].frac)
+        } else {
+            let narrow = [a, b].into_iter().filter(|&i| !pending(self, i)).map(|i| self.wires[i].frac);
+            narrow.chain([self.target[id]]).max().unwrap_or(0)
+        };
+        let (x, y) = (self.exactly(a, frac), self.exactly(b, frac));
+        self.add(id, &node.name, op, &[x.id, y.id], frac)
+    }
+
+    fn arg_max(&mut self, source: usize) -> NodeId {
+        let node = &self.graph.nodes[source];
+        let (name, n) = (node.name.clone(), node.elements());
+        let mut x = self.narrow(source);
+        if self.nodes[x.id].shape.len() != 1 {
+            x = self.add(source, &format!("{name}.flat"), Op::Reshape, &[x.id], x.frac);
+            self.nodes[x.id].shape = vec![n];
+        }
+        self.add(source, &format!("{name}.argmax"), Op::ArgMax, &[x.id], 0).id
+    }
+}
+
+fn quantise(x: f64, bits: u32) -> i64 {
+    (x * f64::from(bits).exp2()).round() as i64
+}
+
+/// Fraction bits that give a factor [`FACTOR_BITS`] significant bits.
+fn factor_bits(factor: f64) -> u32 {
+    if factor == 0.0 { 0 } else { (FACTOR_BITS - factor.log2().floor() as i32).clamp(0, 24) as u32 }
+}
+
+/// The public facts about integer weights.
+fn facts(weights: &[i32], row: usize, frac_bits: u32) -> WeightFacts {
+    let largest = weights.iter().map(|w| w.unsigned_abs()).max().unwrap_or(0);
+    let norm2 = weights
+        .chunks(row.max(1))
+        .map(|r| r.iter().map(|&w| f64::from(w) * f64::from(w)).sum::<f64>())
+        .fold(0.0, f64::max);
+    let norm_bits = if norm2 <= 1.0 { 0 } else { norm2.sqrt().log2().ceil() as u32 };
+    WeightFacts { frac_bits, magnitude_bits: 32 - largest.leading_zeros(), norm_bits }
+}

@@ -1,0 +1,333 @@
+//! What an import found out, for the model's owner: as text (`Display`) and as JSON (`serde`).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Problem;
+use super::emit::{Emitted, Scheme};
+use super::search;
+use crate::GraphError;
+use crate::float::run::run_tapped;
+use crate::model::ModelGraph;
+use crate::op::{Op, max_comparisons};
+use crate::reference;
+
+/// Samples whose every tensor is compared with the float network.
+const COMPARED_SAMPLES: usize = 4;
+
+/// The report of one import.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Name of the model.
+    pub model: String,
+    /// Where ranges come from.
+    pub calibration: String,
+    /// How scales were chosen.
+    pub scheme: String,
+    /// Share of samples with the float network's class, truncation errors simulated.
+    pub agreement: f64,
+    /// Mean over samples of the root mean square error of the outputs, as a share of their range.
+    pub output_error: f64,
+    /// Comparisons of one inference.
+    pub comparisons: Comparisons,
+    /// Multiplications of one inference in linear layers.
+    pub macs: u64,
+    /// Private weights and biases.
+    pub parameters: u64,
+    /// One line for each node that computes.
+    pub layers: Vec<LayerReport>,
+    /// Rewrites that were made, with how often.
+    pub notes: Vec<String>,
+    /// What the owner should know.
+    pub warnings: Vec<String>,
+}
+
+/// Comparisons of one inference by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Comparisons {
+    /// Elements of ReLUs.
+    pub relu: u64,
+    /// Two-argument maxima of max pools, rows first and then columns.
+    pub max_pool: u64,
+    /// Two-argument maxima of a final arg max.
+    pub arg_max: u64,
+    /// Elements that are moved to a wider ring without a ReLU.
+    pub widen: u64,
+}
+
+impl Comparisons {
+    /// All together.
+    pub fn total(&self) -> u64 {
+        self.relu + self.max_pool + self.arg_max + self.widen
+    }
+}
+
+/// One node of the model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LayerReport {
+    /// Index of the node.
+    pub node: usize,
+    /// Its name.
+    pub name: String,
+    /// Its operation.
+    pub op: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// Bits of its ring.
+    pub width: u32,
+    /// Fraction bits.
+    pub frac_bits: u32,
+    /// Fraction bits of its weights.
+    pub weight_bits: Option<u32>,
+    /// Bits between the largest calibrated magnitude and the limit `2^(width-2)`.
+    pub headroom_bits: f64,
+    /// Largest difference to the float network (real units).
+    pub max_error: f64,
+    /// Mean difference to the float network (real units).
+    pub mean_error: f64,
+    /// Comparisons needed.
+    pub comparisons: u64,
+    /// Bits of the ring that they compare in.
+    pub compared_width: Option<u32>,
+}
+
+/// Comparisons of node `id`.
+fn comparisons_of(graph: &ModelGraph, id: usize) -> u64 {
+    let node = &graph.nodes()[id];
+    match &node.op {
+        Op::Relu | Op::Widen => node.elements() as u64,
+        Op::MaxPool(w) => max_comparisons(w, &graph.nodes()[node.inputs[0]].shape, &node.shape),
+        Op::ArgMax => graph.nodes()[node.inputs[0]].elements() as u64 - 1,
+        _ => 0,
+    }
+}
+
+/// Counts the comparisons of a model.
+pub fn count_comparisons(graph: &ModelGraph) -> Comparisons {
+    let mut c = Comparisons::default();
+    for (id, node) in graph.nodes().iter().enumerate() {
+        let n = comparisons_of(graph, id);
+        match node.op {
+            Op::Relu => c.relu += n,
+            Op::MaxPool(_) => c.max_pool += n,
+            Op::ArgMax => c.arg_max += n,
+            Op::Widen => c.widen += n,
+            _ => {}
+        }
+    }
+    c
+}
+
+/// Multiplications of a model's linear layers.
+pub fn count_macs(graph: &ModelGraph) -> u64 {
+    let shape = |i: usize| &graph.nodes()[i].shape;
+    graph
+        .nodes()
+        .iter()
+        .map(|n| match &n.op {
+            Op::Conv2d(c) => (n.elements() * (shape(n.inputs[0])[0] / c.groups) * c.kernel[0] * c.kernel[1]) as u64,
+            Op::Linear(l) => (l.out_features * shape(n.inputs[0])[0]) as u64,
+            _ => 0,
+        })
+        .sum()
+}
+
+pub(super) fn build(
+    problem: &Problem,
+    scheme: &Scheme,
+    emitted: &Emitted,
+    graph: &ModelGraph,
+    seed: u64,
+) -> Result<Report, GraphError> {
+    let errors = errors(problem, emitted, graph)?;
+    let logits = super::emit::emit(problem, scheme, false)?;
+    let quality = search::quality(problem, &logits, problem.samples.len(), seed.wrapping_add(1 << 32))?;
+    let layers = graph
+        .nodes()
+        .iter()
+        .enumerate()
+        .map(|(id, n)| {
+            let largest = problem.stats.max_abs[emitted.origin[id]] * f64::from(n.fixed.frac_bits).exp2();
+            let headroom = f64::from(n.fixed.width) - 2.0 - largest.max(1.0).log2();
+            LayerReport {
+                node: id,
+                name: n.name.clone(),
+                op: n.op.name().into(),
+                shape: n.shape.clone(),
+                width: n.fixed.width,
+                frac_bits: n.fixed.frac_bits,
+                weight_bits: match &n.op {
+                    Op::Conv2d(c) => Some(c.weights.frac_bits),
+                    Op::Linear(l) => Some(l.weights.frac_bits),
+                    _ => None,
+                },
+                headroom_bits: if matches!(n.op, Op::ArgMax) { 0.0 } else { headroom },
+                max_error: errors[id].0,
+                mean_error: errors[id].1,
+                comparisons: comparisons_of(graph, id),
+                compared_width: (comparisons_of(graph, id) > 0).then(|| graph.nodes()[n.inputs[0]].fixed.width),
+            }
+        })
+        .collect();
+    let mut warnings = Vec::new();
+    if quality.agreement < 1.0 {
+        warnings.push(format!(
+            "{:.1} % of the samples get another class than from the float network",
+            100.0 * (1.0 - quality.agreement)
+        ));
+    }
+    for out in out_of_range(problem, emitted, graph)? {
+        warnings.push(out);
+    }
+    Ok(Report {
+        model: problem.spec.name.clone(),
+        calibration: String::new(),
+        scheme: describe(scheme),
+        agreement: quality.agreement,
+        output_error: quality.error,
+        comparisons: count_comparisons(graph),
+        macs: count_macs(graph),
+        parameters: emitted.weights.layers.iter().map(|l| (l.weights.len() + l.bias.len()) as u64).sum(),
+        layers,
+        notes: Vec::new(),
+        warnings,
+    })
+}
+
+fn describe(scheme: &Scheme) -> String {
+    match scheme {
+        Scheme::Fixed { frac, weight } => format!("{frac} fraction bits everywhere, weights {weight}"),
+        Scheme::Relative { activations, weights, most } => format!(
+            "searched: {activations} bits below the root mean square of each tensor (at most {most} fraction bits), weights {weights}"
+        ),
+    }
+}
+
+/// Largest and mean difference to the float network for each typed node, over a few samples.
+fn errors(problem: &Problem, emitted: &Emitted, graph: &ModelGraph) -> Result<Vec<(f64, f64)>, GraphError> {
+    let count = graph.nodes().len();
+    let mut errors = vec![(0f64, 0f64); count];
+    let samples = &problem.samples[..problem.samples.len().min(COMPARED_SAMPLES)];
+    for sample in samples {
+        // Typed results first: the float tensors then come one by one and are compared with theirs.
+        let mut typed: Vec<Vec<(usize, Vec<i64>)>> = vec![Vec::new(); problem.graph.nodes.len()];
+        let fixed = graph.input().fixed;
+        let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
+        let mut tap = |id: usize, node: &crate::Node, values: &[i64]| {
+            if !matches!(node.op, Op::ArgMax) {
+                typed[emitted.origin[id]].push((id, values.to_vec()));
+            }
+        };
+        reference::run_tapped(graph, &emitted.weights, &ints, &mut tap)?;
+        run_tapped(&problem.graph, sample, &mut |from, _, values| {
+            for (id, ints) in std::mem::take(&mut typed[from]) {
+                let fixed = graph.nodes()[id].fixed;
+                let (mut largest, mut sum) = (0f64, 0f64);
+                for (v, w) in ints.iter().zip(values) {
+                    let e = (fixed.dequantize(*v) - f64::from(*w)).abs();
+                    largest = largest.max(e);
+                    sum += e;
+                }
+                errors[id].0 = errors[id].0.max(largest);
+                errors[id].1 += sum / values.len() as f64 / samples.len() as f64;
+            }
+        })?;
+    }
+    Ok(errors)
+}
+
+/// Calibration samples must stay inside the rings that were chosen from them.
+fn out_of_range(problem: &Problem, emitted: &Emitted, graph: &ModelGraph) -> Result<Vec<String>, GraphError> {
+    let mut warnings = Vec::new();
+    for sample in problem.samples.iter().take(COMPARED_SAMPLES) {
+        let fixed = graph.input().fixed;
+        let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
+        for out in reference::range_check(graph, &emitted.weights, &ints)? {
+            warnings.push(format!("node `{}` reaches {}, its ring allows {}", out.name, out.max_abs, out.limit));
+        }
+    }
+    warnings.dedup();
+    Ok(warnings)
+}
+
+impl Report {
+    /// The report as JSON.
+    ///
+    /// # Errors
+    /// Never in practice: all fields are plain data.
+    pub fn to_json(&self) -> Result<String, GraphError> {
+        serde_json::to_string_pretty(self).map_err(|e| GraphError::Quantise { what: e.to_string() })
+    }
+
+    /// Smallest and largest ring of the linear layers, and of the tensors that are compared.
+    pub fn widths(&self) -> ([u32; 2], [u32; 2]) {
+        let span =
+            |widths: Vec<u32>| [widths.iter().min().copied().unwrap_or(0), widths.iter().max().copied().unwrap_or(0)];
+        let linear = self.layers.iter().filter(|l| l.weight_bits.is_some()).map(|l| l.width).collect();
+        (span(linear), span(self.layers.iter().filter_map(|l| l.compared_width).collect()))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (linear, compared) = self.widths();
+        writeln!(f, "model        {}", self.model)?;
+        writeln!(f, "calibration  {}", self.calibration)?;
+        writeln!(f, "scales       {}", self.scheme)?;
+        writeln!(
+            f,
+            "rings        linear layers {} to {} bits, compared {} to {} bits",
+            linear[0], linear[1], compared[0], compared[1]
+        )?;
+        writeln!(
+            f,
+            "agreement    {:.2} % same class as float, output error {:.3} % of the range (truncation errors simulated)",
+            100.0 * self.agreement,
+            100.0 * self.output_error
+        )?;
+        let c = &self.comparisons;
+        writeln!(
+            f,
+            "comparisons  {} (ReLU {}, max pool {}, arg max {}, widen {})",
+            c.total(),
+            c.relu,
+            c.max_pool,
+            c.arg_max,
+            c.widen
+        )?;
+        writeln!(f, "size         {} multiplications, {} parameters", self.macs, self.parameters)?;
+        for note in &self.notes {
+            writeln!(f, "rewritten    {note}")?;
+        }
+        for warning in &self.warnings {
+            writeln!(f, "WARNING      {warning}")?;
+        }
+        writeln!(
+            f,
+            "\n{:>4} {:<34} {:<9} {:<16} {:>5} {:>4} {:>3} {:>8} {:>10} {:>10} {:>11}",
+            "node", "name", "op", "shape", "width", "frac", "f_w", "headroom", "max error", "mean error", "comparisons"
+        )?;
+        for l in &self.layers {
+            let shape = l.shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
+            let weight = l.weight_bits.map_or(String::new(), |b| b.to_string());
+            let name: String = l.name.chars().take(34).collect();
+            writeln!(
+                f,
+                "{:>4} {:<34} {:<9} {:<16} {:>5} {:>4} {:>3} {:>8.1} {:>10.2e} {:>10.2e} {:>11}",
+                l.node,
+                name,
+                l.op,
+                shape,
+                l.width,
+                l.frac_bits,
+                weight,
+                l.headroom_bits,
+                l.max_error,
+                l.mean_error,
+                l.comparisons
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! Ring widths: as narrow as the values and the readers allow.
+//!
+//! A node needs `|x| < 2^(width-2)` for its largest calibrated magnitude plus the guard. Linear and local operations may only
+//! narrow, so a reader's ring is demanded of what it reads, back to a ReLU (which may widen) or the input.
+
+use crate::GraphError;
+use crate::fixed::MAX_WIDTH;
+use crate::model::{Node, NodeId};
+use crate::op::Op;
+
+/// Bits of a ring that holds magnitudes up to `largest` (an integer's magnitude, guard included) below a quarter.
+pub(super) fn needed_width(largest: f64) -> u32 {
+    let bits = if largest < 1.0 { 1 } else { largest.log2().floor() as u32 + 1 };
+    bits + 2
+}
+
+/// Sets the widths of all nodes. `needs[i]` is the narrowest ring that holds node `i`'s values. Inserts `Widen` behind
+/// truncations where a chain without ReLU would need a ring beyond [`MAX_WIDTH`]; `needs` grows with the nodes, `origin` too.
+/// Returns for each original node its new index.
+pub(super) fn assign(
+    nodes: &mut Vec<Node>,
+    needs: &mut Vec<u32>,
+    origin: &mut Vec<usize>,
+) -> Result<Vec<NodeId>, GraphError> {
+    let mut moved: Vec<NodeId> = (0..nodes.len()).collect();
+    loop {
+        let widths = solve(nodes, needs);
+        let Some(worst) = (0..nodes.len()).find(|&i| widths[i] > MAX_WIDTH) else {
+            for (node, w) in nodes.iter_mut().zip(widths) {
+                node.fixed.width = w;
+            }
+            return Ok(moved);
+        };
+        // The last truncation whose readers ask for more than its values need, and whose source is then too wide.
+        let cut = (worst..nodes.len()).rev().find(|&i| {
+            matches!(nodes[i].op, Op::Truncate { .. })
+                && widths[i] > needs[i]
+                && widths[nodes[i].inputs[0]] > MAX_WIDTH
+                && needs[nodes[i].inputs[0]] <= MAX_WIDTH
+        });
+        let Some(cut) = cut else {
+            return Err(GraphError::Quantise {
+                what: format!(
+                    "node `{}` ({}) needs a ring of {} bits, {MAX_WIDTH} are supported: fewer fraction bits, or smaller values",
+                    nodes[worst].name,
+                    nodes[worst].op.name(),
+                    widths[worst]
+                ),
+            });
+        };
+        insert_widen(nodes, needs, origin, &mut moved, cut);
+    }
+}
+
+/// Widths from needs and demands; may exceed what is supported.
+fn solve(nodes: &[Node], needs: &[u32]) -> Vec<u32> {
+    let mut width = needs.to_vec();
+    for (id, node) in nodes.iter().enumerate().rev() {
+        for &i in &node.inputs {
+            let demand = match node.op {
+                Op::Truncate { bits } => width[id] + bits,
+                Op::Relu | Op::Widen | Op::ArgMax => 0,
+                _ => width[id],
+            };
+            width[i] = width[i].max(demand);
+        }
+    }
+    for (id, node) in nodes.iter().enumerate() {
+        let Some(&first) = node.inputs.first() else { continue };
+        match node.op {
+            Op::Truncate { bits } => width[id] = width[first] - bits,
+            Op::MaxPool(_) => width[id] = width[first],
+            Op::Relu | Op::Widen => width[id] = width[id].max(width[first]),
+            _ => {}
+        }
+    }
+    width
+}
+
+fn insert_widen(
+    nodes: &mut Vec<Node>,
+    needs: &mut Vec<u32>,
+    origin: &mut Vec<usize>,
+    moved: &mut [NodeId],
+    after: NodeId,
+) {
+    let mut widen = nodes[after].clone();
+    widen.op = Op::Widen;
+    widen.name = format!("{}.widen", widen.name);
+    widen.inputs = vec![after];
+    for node in &mut nodes[after + 1..] {
+        // Readers of the truncation read the wider copy; everything behind it moves by one.
+        node.inputs.iter_mut().filter(|i| **i >= after).for_each(|i| *i += 1);
+    }
+    nodes.insert(after + 1, widen);
+    needs.insert(after + 1, needs[after]);
+    origin.insert(after + 1, origin[after]);
+    moved.iter_mut().filter(|i| **i >= after).for_each(|i| *i += 1);
+}

@@ -1,0 +1,245 @@
+//! Per-channel affine maps (BatchNormalization, constants, the division of averages): folded into linear layers where that is
+//! exact, handed to the client at either end, else turned into depthwise convolutions.
+
+use super::Work;
+use crate::GraphError;
+use crate::float::FloatOp;
+use crate::op::{Conv2d, WeightFacts};
+
+impl Work {
+    /// One sweep over all affine maps.
+    pub(super) fn fold_affines(&mut self) -> Result<(), GraphError> {
+        let mut users = self.graph.users();
+        for id in 0..self.graph.nodes.len() {
+            let FloatOp::Affine { scale, shift } = &self.graph.nodes[id].op else { continue };
+            let (scale, shift) = (scale.clone(), shift.clone());
+            if self.graph.nodes[id].inputs.is_empty() {
+                continue;
+            }
+            if self.one_affine(id, &scale, &shift, &users)? {
+                users = self.graph.users();
+            }
+        }
+        Ok(())
+    }
+
+    fn one_affine(
+        &mut self,
+        id: usize,
+        scale: &[f32],
+        shift: &[f32],
+        users: &[Vec<usize>],
+    ) -> Result<bool, GraphError> {
+        let source = self.graph.nodes[id].inputs[0];
+        if scale.iter().all(|s| *s == 1.0) && shift.iter().all(|s| *s == 0.0) {
+            self.remove(id, "scaling by one removed");
+            return Ok(true);
+        }
+        let alone = users[source].len() == 1 && self.graph.output != source;
+        if alone && self.into_producer(source, scale, shift) {
+            self.remove(id, "normalisation folded into the layer before");
+            return Ok(true);
+        }
+        if self.graph.output != id && self.into_consumers(id, scale, shift, &users[id]) {
+            self.remove(id, "normalisation folded into the layer behind");
+            return Ok(true);
+        }
+        if alone && self.through_sum(id, source, scale, shift, users) {
+            self.remove(id, "division of an average folded into the layer before");
+            return Ok(true);
+        }
+        if source == 0 && alone {
+            self.input_affine = Some(match self.input_affine.take() {
+                None => (scale.to_vec(), shift.to_vec()),
+                Some((s0, t0)) => (
+                    s0.iter().zip(scale).map(|(a, b)| a * b).collect(),
+                    t0.iter().zip(scale).zip(shift).map(|((t, b), u)| t * b + u).collect(),
+                ),
+            });
+            self.remove(id, "input normalisation left to the client");
+            return Ok(true);
+        }
+        let factor = uniform_factor(scale, shift).filter(|f| *f > 0.0);
+        if self.graph.output == id
+            && users[id].is_empty()
+            && let Some(factor) = factor
+        {
+            self.output_multiplier *= f64::from(factor);
+            self.remove(id, "factor on the output left to the client");
+            return Ok(true);
+        }
+        self.move_forward(id, scale, shift, factor, &users[id])
+    }
+
+    fn remove(&mut self, id: usize, why: &'static str) {
+        self.bypass(id);
+        self.graph.nodes[id].inputs.clear();
+        self.graph.nodes[id].op = FloatOp::Input;
+        self.count(why);
+    }
+
+    /// `scale * (W x + b) + shift`; also onto an affine map before.
+    fn into_producer(&mut self, source: usize, scale: &[f32], shift: &[f32]) -> bool {
+        match &mut self.graph.nodes[source].op {
+            FloatOp::Conv { weights, bias, .. } | FloatOp::Dense { weights, bias } => {
+                let row = weights.len() / bias.len().max(1);
+                for (o, b) in bias.iter_mut().enumerate() {
+                    *b = fma(*b, scale[o], shift[o]);
+                    weights[o * row..(o + 1) * row].iter_mut().for_each(|w| *w *= scale[o]);
+                }
+                true
+            }
+            FloatOp::Affine { scale: s0, shift: t0 } => {
+                for c in 0..s0.len() {
+                    t0[c] = fma(t0[c], scale[c], shift[c]);
+                    s0[c] *= scale[c];
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// `W (scale * x + shift) + b` for every reader. With zero padding an addend is not exact: padded zeros do not get it.
+    fn into_consumers(&mut self, id: usize, scale: &[f32], shift: &[f32], readers: &[usize]) -> bool {
+        let has_shift = shift.iter().any(|s| *s != 0.0);
+        let fits = |u: &usize| match &self.graph.nodes[*u].op {
+            FloatOp::Conv { geometry, .. } => !has_shift || geometry.pads == [0; 4],
+            FloatOp::Dense { .. } => true,
+            _ => false,
+        };
+        if readers.is_empty() || !readers.iter().all(fits) {
+            return false;
+        }
+        let mut readers = readers.to_vec();
+        readers.dedup();
+        let channels = self.graph.nodes[id].shape[0];
+        for u in readers {
+            match &mut self.graph.nodes[u].op {
+                FloatOp::Conv { geometry: g, weights, bias } => {
+                    let taps = g.kernel[0] * g.kernel[1];
+                    let (ins, outs) = (channels / g.groups, g.out_channels / g.groups);
+                    for (o, b) in bias.iter_mut().enumerate() {
+                        let row = &mut weights[o * ins * taps..(o + 1) * ins * taps];
+                        fold_row(row, b, taps, &scale[o / outs * ins..][..ins], &shift[o / outs * ins..][..ins]);
+                    }
+                }
+                FloatOp::Dense { weights, bias } => {
+                    for (o, b) in bias.iter_mut().enumerate() {
+                        fold_row(&mut weights[o * channels..(o + 1) * channels], b, 1, scale, shift);
+                    }
+                }
+                _ => {}
+            }
+        }
+        true
+    }
+
+    /// `scale * sum(W x + b)` where the sum pool is the only reader of the linear layer (and windows are whole, if there is an
+    /// addend).
+    fn through_sum(&mut self, id: usize, source: usize, scale: &[f32], shift: &[f32], users: &[Vec<usize>]) -> bool {
+        let FloatOp::SumPool(window) = &self.graph.nodes[source].op else { return false };
+        let count = (window.kernel[0] * window.kernel[1]) as f32;
+        let whole = window.pads == [0; 4];
+        let layer = self.graph.nodes[source].inputs[0];
+        let has_shift = shift.iter().any(|s| *s != 0.0);
+        if users[layer].len() != 1 || self.graph.output == layer || (has_shift && !whole) {
+            return false;
+        }
+        debug_assert_eq!(self.graph.nodes[id].inputs, [source]);
+        let share: Vec<f32> = shift.iter().map(|s| s / count).collect();
+        self.graph.nodes[layer].op.is_linear() && self.into_producer(layer, scale, &share)
+    }
+
+    /// Moves an affine map behind its only reader, where it may meet a linear layer or the output.
+    fn move_forward(
+        &mut self,
+        id: usize,
+        scale: &[f32],
+        shift: &[f32],
+        factor: Option<f32>,
+        readers: &[usize],
+    ) -> Result<bool, GraphError> {
+        let [reader] = *readers else { return Ok(false) };
+        if self.graph.output == id {
+            return Ok(false);
+        }
+        let same = |v: &[f32]| v.iter().all(|x| *x == v[0]);
+        match &self.graph.nodes[reader].op {
+            FloatOp::Reshape => {
+                let (inner, target) =
+                    (self.graph.nodes[id].elements() / scale.len(), self.graph.nodes[reader].shape[0]);
+                let spread = |v: &[f32]| -> Vec<f32> {
+                    if same(v) { vec![v[0]; target] } else { v.iter().flat_map(|x| vec![*x; inner]).collect() }
+                };
+                if !(same(scale) && same(shift)) && target != inner * scale.len() {
+                    return Ok(false);
+                }
+                self.graph.nodes[id].op = FloatOp::Affine { scale: spread(scale), shift: spread(shift) };
+                self.swap(id, reader)?;
+            }
+            FloatOp::Relu | FloatOp::MaxPool(_) | FloatOp::SumPool(_) if factor.is_some() => self.swap(id, reader)?,
+            FloatOp::ArgMax if factor.is_some() => self.remove(id, "factor before the arg max removed"),
+            _ => return Ok(false),
+        }
+        self.count("normalisation moved behind an operation it commutes with");
+        Ok(true)
+    }
+
+    /// What could not be folded: maps that differ by channel become depthwise 1x1 convolutions (their numbers are private
+    /// weights). Uniform ones stay and become public constants.
+    pub(super) fn affines_to_layers(&mut self) -> Result<(), GraphError> {
+        self.graph.sort()?;
+        for id in 0..self.graph.nodes.len() {
+            let FloatOp::Affine { scale, shift } = &self.graph.nodes[id].op else { continue };
+            if scale.iter().all(|s| *s == scale[0]) && shift.iter().all(|s| *s == shift[0]) {
+                continue;
+            }
+            let (scale, shift) = (scale.clone(), shift.clone());
+            let (name, shape) = (self.graph.nodes[id].name.clone(), self.graph.nodes[id].shape.clone());
+            let mut source = self.graph.nodes[id].inputs[0];
+            let channels = shape[0];
+            let image = [channels, 1, shape[1..].iter().product()];
+            if shape.len() != 3 {
+                source = self.push(&format!("{name}.in"), FloatOp::Reshape, &[source], &image)?;
+            }
+            let geometry = Conv2d {
+                out_channels: channels,
+                kernel: [1, 1],
+                stride: [1, 1],
+                dilation: [1, 1],
+                pads: [0; 4],
+                groups: channels,
+                weights: WeightFacts { frac_bits: 0, magnitude_bits: 0, norm_bits: 0 },
+            };
+            let mut made = self.push(&name, FloatOp::Conv { geometry, weights: scale, bias: shift }, &[source], &[])?;
+            if shape.len() != 3 {
+                made = self.push(&format!("{name}.out"), FloatOp::Reshape, &[made], &shape)?;
+            }
+            self.redirect(id, made);
+            self.count("normalisation made a depthwise layer");
+        }
+        Ok(())
+    }
+}
+
+/// The factor of a map that multiplies everything by one number and adds nothing.
+fn uniform_factor(scale: &[f32], shift: &[f32]) -> Option<f32> {
+    let uniform = scale.iter().all(|s| *s == scale[0]) && shift.iter().all(|s| *s == 0.0);
+    uniform.then(|| scale[0])
+}
+
+fn fma(x: f32, scale: f32, shift: f32) -> f32 {
+    (f64::from(x) * f64::from(scale) + f64::from(shift)) as f32
+}
+
+fn fold_row(row: &mut [f32], bias: &mut f32, taps: usize, scale: &[f32], shift: &[f32]) {
+    let mut sum = f64::from(*bias);
+    for (i, block) in row.chunks_mut(taps).enumerate() {
+        for w in block {
+            sum += f64::from(*w) * f64::from(shift[i]);
+            *w *= scale[i];
+        }
+    }
+    *bias = sum as f32;
+}

@@ -1,0 +1,111 @@
+//! Rewrites of the float network before it is quantised. Each keeps the function that the network computes (up to float
+//! rounding) and leaves less to do for a protocol: fewer linear layers, fewer comparisons, no divisions.
+
+mod affine;
+mod order;
+
+#[cfg(test)]
+mod tests;
+
+use crate::GraphError;
+use crate::float::{FloatGraph, FloatOp};
+
+/// What the rewrites moved out of the network, and what they did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rewritten {
+    /// The network left over, sorted.
+    pub graph: FloatGraph,
+    /// Per-channel factors and addends that the client applies to the input (empty: none).
+    pub input_affine: Option<(Vec<f32>, Vec<f32>)>,
+    /// Positive factor on the output, applied by the client.
+    pub output_multiplier: f64,
+    /// One sentence for each kind of rewrite that was made.
+    pub notes: Vec<String>,
+}
+
+/// Applies all rewrites until none applies.
+///
+/// # Errors
+/// The rewritten network does not hold together (a cycle, shapes that do not fit): would be a defect here.
+pub fn simplify(graph: &FloatGraph) -> Result<Rewritten, GraphError> {
+    let mut work = Work {
+        graph: graph.clone(),
+        input_affine: None,
+        output_multiplier: 1.0,
+        counts: std::collections::BTreeMap::new(),
+    };
+    loop {
+        work.graph.sort()?;
+        let before = work.counts.values().sum::<usize>();
+        work.reorder()?;
+        work.fold_affines()?;
+        if work.counts.values().sum::<usize>() == before {
+            break;
+        }
+    }
+    work.affines_to_layers()?;
+    work.graph.sort()?;
+    let notes = work.counts.iter().map(|(what, n)| format!("{what}: {n}")).collect();
+    Ok(Rewritten {
+        graph: work.graph,
+        input_affine: work.input_affine,
+        output_multiplier: work.output_multiplier,
+        notes,
+    })
+}
+
+struct Work {
+    graph: FloatGraph,
+    input_affine: Option<(Vec<f32>, Vec<f32>)>,
+    output_multiplier: f64,
+    /// How often each rewrite was made.
+    counts: std::collections::BTreeMap<&'static str, usize>,
+}
+
+impl Work {
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// Lets everything that reads `old` read `new` instead (`new` itself excepted).
+    fn redirect(&mut self, old: usize, new: usize) {
+        for (id, node) in self.graph.nodes.iter_mut().enumerate() {
+            if id != new {
+                node.inputs.iter_mut().filter(|i| **i == old).for_each(|i| *i = new);
+            }
+        }
+        if self.graph.output == old {
+            self.graph.output = new;
+        }
+    }
+
+    /// Takes a node with one input out of the graph.
+    fn bypass(&mut self, id: usize) {
+        let source = self.graph.nodes[id].inputs[0];
+        self.redirect(id, source);
+        self.graph.nodes[id].inputs = vec![source];
+    }
+
+    /// Exchanges a node and its only reader, both with one input: `x -> a -> b` becomes `x -> b -> a`. The indices stay with
+    /// the positions, so that readers of the pair need no change; shapes are inferred anew.
+    fn swap(&mut self, a: usize, b: usize) -> Result<(), GraphError> {
+        let (op_a, name_a) = (self.graph.nodes[a].op.clone(), self.graph.nodes[a].name.clone());
+        let (op_b, name_b) = (self.graph.nodes[b].op.clone(), self.graph.nodes[b].name.clone());
+        let declared = self.graph.nodes[b].shape.clone();
+        let source = self.graph.nodes[a].inputs[0];
+        let first = self.push(&name_b, op_b, &[source], &declared)?;
+        let second = self.push(&name_a, op_a, &[first], &declared)?;
+        self.redirect(b, second);
+        self.graph.nodes[b].inputs.clear();
+        self.graph.nodes[a].inputs.clear();
+        self.graph.nodes[a].op = FloatOp::Input;
+        self.graph.nodes[b].op = FloatOp::Input;
+        Ok(())
+    }
+
+    fn push(&mut self, name: &str, op: FloatOp, inputs: &[usize], shape: &[usize]) -> Result<usize, GraphError> {
+        self.graph
+            .push(name, op, inputs, shape)
+            .map_err(|what| GraphError::OnnxNode { node: format!("`{name}`"), what })
+    }
+}
