@@ -1,6 +1,6 @@
 //! Writing one block at a secret position: every block is touched, none is addressed by the secret.
 
-use crate::aes::{Kernel, Kind};
+use crate::aes::Kernel;
 use crate::block::Block;
 
 /// `nodes[i] = value` for `i == position`, `nodes[i] & keep` for all others, in time independent of `position`. A
@@ -9,7 +9,7 @@ pub fn replace(kernel: Kernel, nodes: &mut [Block], position: u64, value: Block,
     match kernel.kind() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the kernel value says that the AVX-512 set was detected.
-        Kind::Avx512 => unsafe { wide(nodes, position, value, keep) },
+        crate::aes::Kind::Avx512 => unsafe { wide(nodes, position, value, keep) },
         _ => portable(nodes, 0, position, value, keep),
     }
 }

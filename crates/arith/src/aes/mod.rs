@@ -12,7 +12,6 @@ mod x86;
 pub use hash::CcrHash;
 
 use crate::block::Block;
-use zeroize::Zeroize;
 
 /// A set of instructions known to be present on this CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +29,7 @@ pub(crate) enum Kind {
 impl Kernel {
     /// All kernels this CPU can run, the portable one first, the fastest last.
     pub fn available() -> Vec<Kernel> {
+        #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
         let mut all = vec![Kernel(Kind::Portable)];
         #[cfg(target_arch = "x86_64")]
         {
@@ -141,7 +141,7 @@ impl Drop for Aes128 {
         match &mut self.keys {
             Keys::Portable(_) => {} // the `aes` crate wipes it (feature `zeroize`)
             #[cfg(target_arch = "x86_64")]
-            Keys::X86(k) => k.zeroize(),
+            Keys::X86(k) => zeroize::Zeroize::zeroize(k),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Kernels for bit planes of blocks.
 
 use super::transpose::transpose64;
-use crate::aes::{Kernel, Kind};
+use crate::aes::Kernel;
 use crate::block::Block;
 
 /// See [`super::transpose::block_planes`]; `out.len() <= 64`.
@@ -9,7 +9,7 @@ pub(super) fn block_planes(kernel: Kernel, blocks: &[Block; 64], out: &mut [u64]
     match kernel.kind() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the kernel value says that the AVX-512 set, VBMI included, was detected.
-        Kind::Avx512 => unsafe { wide::block_planes(blocks, out) },
+        crate::aes::Kind::Avx512 => unsafe { wide::block_planes(blocks, out) },
         _ => portable(blocks, out),
     }
 }

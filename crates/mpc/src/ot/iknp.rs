@@ -11,6 +11,7 @@ use tacit_arith::bits::transpose::transpose64;
 use tacit_arith::block::Block;
 use tacit_arith::prg::Prg;
 use tacit_net::{Channel, Tag};
+use zeroize::Zeroizing;
 
 use crate::MpcError;
 
@@ -46,7 +47,7 @@ fn padded(n: usize) -> usize {
 pub(super) fn receive(ch: &mut Channel, prg: &mut Prg, seeds: &[[Block; 2]], n: usize) -> Result<Vec<Block>, MpcError> {
     let n_padded = padded(n);
     let choices = Bits::random(prg, n_padded);
-    let mut columns = vec![choices.words().to_vec()];
+    let mut columns = Zeroizing::new(vec![choices.words().to_vec()]);
     let mut sent = Vec::with_capacity(seeds.len() * n_padded / 64);
     for [zero, one] in seeds {
         let mine = column(*zero, n_padded);
@@ -65,7 +66,7 @@ pub(super) fn send(ch: &mut Channel, delta: Block, seeds: &[Block], n: usize) ->
     let n_padded = padded(n);
     let words = n_padded / 64;
     let received = ch.recv_words(COLUMNS, seeds.len() * words)?;
-    let mut columns = vec![vec![0; words]];
+    let mut columns = Zeroizing::new(vec![vec![0; words]]);
     for (i, seed) in seeds.iter().enumerate() {
         let mask = ((delta.0 >> (i + 1) & 1) as u64).wrapping_neg();
         let theirs = &received[i * words..][..words];

@@ -6,6 +6,7 @@
 use tacit_arith::aes::CcrHash;
 use tacit_arith::bits::transpose::block_planes;
 use tacit_arith::block::Block;
+use zeroize::Zeroize;
 
 /// OTs are handled in groups of this many: one word of a bit plane.
 pub(super) const GROUP: usize = 64;
@@ -13,7 +14,7 @@ pub(super) const GROUP: usize = 64;
 /// A kind of output.
 pub(super) trait Emit: Sync {
     /// What the output is made of.
-    type Item: Copy + Default + Send;
+    type Item: Copy + Default + Send + Zeroize;
     /// Items per group; at least 1.
     fn stride(&self) -> usize;
     /// Writes `stride` items for the COTs of a group.

@@ -5,7 +5,7 @@ use tacit_arith::bits::Bits;
 use tacit_arith::block::{self, Block};
 use tacit_arith::prg::Prg;
 use tacit_net::{Channel, Tag};
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 use super::output::{Form, GROUP, ReceiverStrings, SenderStrings};
 use super::params::LpnParams;
@@ -78,9 +78,9 @@ pub fn setup(role: Role, ch: &mut Channel, prg: &mut Prg) -> Result<Ot<RotSender
     let sender_matrix = prg.next_block(); // public
 
     let keys = base::Sender::start(ch, prg, receiving)?;
-    let chosen = base::receive(ch, prg, &choices, sending)?;
+    let chosen = Zeroizing::new(base::receive(ch, prg, &choices, sending)?);
     ch.send(MATRIX, &sender_matrix.to_bytes())?;
-    let keys = keys.finish(ch, iknp::BASE)?;
+    let keys = Zeroizing::new(keys.finish(ch, iknp::BASE)?);
     let receiver_matrix = ch.recv(MATRIX, 16)?;
     let receiver_base = iknp::receive(ch, prg, &keys, BOOTSTRAP)?;
     let sender_base = iknp::send(ch, delta, &chosen, BOOTSTRAP)?;

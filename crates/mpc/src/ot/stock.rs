@@ -11,7 +11,7 @@ use tacit_arith::aes::CcrHash;
 use tacit_arith::block::Block;
 use tacit_arith::block_code::LocalCode;
 use tacit_net::Channel;
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 use super::output::{Emit, GROUP, Raw};
 use super::params::{LpnParams, SMALL};
@@ -103,7 +103,7 @@ impl<P: Party> Stock<P> {
         mut consume: impl FnMut(&[E::Item]),
     ) -> Result<(), MpcError> {
         self.reserved = self.reserved.saturating_sub(groups.saturating_mul(GROUP));
-        let mut out = Vec::new();
+        let mut out = Zeroizing::new(Vec::new());
         while groups > 0 {
             if self.taken == self.ready.len() {
                 let spare = self.spare_trees(ch, groups.saturating_mul(GROUP))?;
@@ -187,14 +187,13 @@ impl<P: Party> Stock<P> {
         let leaves = self.params().leaves();
         let mut trees = next.base().div_ceil(leaves);
         let mut base = Vec::with_capacity(trees * leaves);
-        let mut out = Vec::new();
+        let mut out = Zeroizing::new(Vec::new());
         while trees > 0 {
             let now = trees.min(BATCH / leaves);
             self.batch(ch, now, false, &Raw, &mut out)?;
             base.extend_from_slice(&out);
             trees -= now;
         }
-        out.zeroize();
         self.extension = Extension::new(next, self.matrix, base);
         self.next_tree = 0;
         Ok(())
