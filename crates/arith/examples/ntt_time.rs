@@ -18,7 +18,7 @@ fn best(mut f: impl FnMut()) -> f64 {
 fn main() -> Result<(), tacit_arith::LatticeError> {
     let modulus = Modulus::new(1_125_899_906_826_241)?;
     for degree in [4096, 8192] {
-        for kernel in [Kernel::Portable, Kernel::Ifma].into_iter().filter(|k| k.available()) {
+        for kernel in [Kernel::Portable, Kernel::Fma, Kernel::Ifma].into_iter().filter(|k| k.available()) {
             let ntt = Ntt::with_kernel(degree, modulus, kernel)?;
             let mut x: Vec<u64> = (0..degree as u64).map(|i| i * 0x1234_5678 % modulus.value()).collect();
             let y = x.clone();

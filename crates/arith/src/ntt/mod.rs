@@ -4,6 +4,7 @@
 //! saves the SIMD kernels a shuffle), so that values sampled in the NTT domain from a seed mean the same on every
 //! machine. Kernels are chosen at run time; the portable one is the twin that every other is tested against, bit for bit.
 
+mod fma;
 mod ifma;
 mod portable;
 
@@ -18,6 +19,8 @@ pub const MAX_ACCUMULATED: usize = 4095;
 pub enum Kernel {
     /// Plain Rust, any processor.
     Portable,
+    /// Double-precision fused multiply-add: AVX2 or NEON.
+    Fma,
     /// AVX-512 with 52-bit integer multiply-add.
     Ifma,
 }
@@ -26,7 +29,8 @@ impl Kernel {
     /// The fastest kernel this processor has.
     #[must_use]
     pub fn detect() -> Self {
-        if Self::Ifma.available() { Self::Ifma } else { Self::Portable }
+        let ranked = [Self::Ifma, Self::Fma];
+        ranked.into_iter().find(|k| k.available()).unwrap_or(Self::Portable)
     }
 
     /// Whether this processor can run the kernel.
@@ -34,6 +38,7 @@ impl Kernel {
     pub fn available(self) -> bool {
         match self {
             Self::Portable => true,
+            Self::Fma => fma::available(),
             Self::Ifma => ifma::available(),
         }
     }
@@ -88,6 +93,8 @@ pub struct Ntt {
     kernel: Kernel,
     forward: Twiddles,
     inverse: Twiddles,
+    /// Both directions as doubles, for [`Kernel::Fma`] only.
+    real: Option<Box<[fma::RealTwiddles; 2]>>,
     degree_inverse: Shoup,
     /// 2^52 mod p
     radix: Shoup,
@@ -114,12 +121,16 @@ impl Ntt {
             return Err(LatticeError::Kernel { kernel });
         }
         let root = modulus.primitive_root(2 * degree as u64)?;
+        let [forward, inverse] = [root, modulus.inv(root)].map(|r| Twiddles::new(degree, &modulus, r));
+        let real = || Box::new([&forward, &inverse].map(|t| fma::RealTwiddles::new(t, modulus.value())));
+        let real = (kernel == Kernel::Fma).then(real);
         Ok(Self {
             degree,
             modulus,
             kernel,
-            forward: Twiddles::new(degree, &modulus, root),
-            inverse: Twiddles::new(degree, &modulus, modulus.inv(root)),
+            forward,
+            inverse,
+            real,
             degree_inverse: modulus.shoup(modulus.inv(degree as u64)),
             radix: modulus.shoup(modulus.reduce(1 << 52)),
         })
@@ -155,6 +166,7 @@ impl Ntt {
         self.check(&[x.len()]);
         match self.kernel {
             Kernel::Portable => portable::forward(self, x),
+            Kernel::Fma => fma::forward(self, x),
             Kernel::Ifma => ifma::forward(self, x),
         }
     }
@@ -167,6 +179,7 @@ impl Ntt {
         self.check(&[x.len()]);
         match self.kernel {
             Kernel::Portable => portable::inverse(self, x),
+            Kernel::Fma => fma::inverse(self, x),
             Kernel::Ifma => ifma::inverse(self, x),
         }
     }
@@ -178,7 +191,7 @@ impl Ntt {
     pub fn mul_assign(&self, x: &mut [u64], y: &[u64]) {
         self.check(&[x.len(), y.len()]);
         match self.kernel {
-            Kernel::Portable => portable::mul_assign(self, x, y),
+            Kernel::Portable | Kernel::Fma => portable::mul_assign(self, x, y),
             Kernel::Ifma => ifma::mul_assign(self, x, y),
         }
     }
@@ -194,7 +207,7 @@ impl Ntt {
             self.check(&[a.len(), b.len()]);
         }
         match self.kernel {
-            Kernel::Portable => portable::mac(low, high, pairs),
+            Kernel::Portable | Kernel::Fma => portable::mac(low, high, pairs),
             Kernel::Ifma => ifma::mac(low, high, pairs),
         }
     }
@@ -206,7 +219,7 @@ impl Ntt {
     pub fn reduce_acc(&self, low: &mut [u64], high: &mut [u64]) {
         self.check(&[low.len(), high.len()]);
         match self.kernel {
-            Kernel::Portable => portable::reduce_acc(self, low, high),
+            Kernel::Portable | Kernel::Fma => portable::reduce_acc(self, low, high),
             Kernel::Ifma => ifma::reduce_acc(self, low, high),
         }
     }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 const PRIMES: [u64; 3] = [40961, 1_073_692_673, 1_125_899_906_826_241];
 
 fn kernels() -> Vec<Kernel> {
-    [Kernel::Portable, Kernel::Ifma].into_iter().filter(|k| k.available()).collect()
+    [Kernel::Portable, Kernel::Fma, Kernel::Ifma].into_iter().filter(|k| k.available()).collect()
 }
 
 /// Small deterministic generator for test vectors (SplitMix64).
@@ -57,7 +57,7 @@ fn products_match_schoolbook() {
 fn kernels_agree_bit_for_bit_up_to_8192() {
     let p = PRIMES[2];
     let m = Modulus::new(p).unwrap();
-    for n in [2048, 4096, 8192] {
+    for n in [64, 128, 2048, 4096, 8192] {
         let twin = Ntt::with_kernel(n, m, Kernel::Portable).unwrap();
         for kernel in kernels() {
             let ntt = Ntt::with_kernel(n, m, kernel).unwrap();
