@@ -2,50 +2,76 @@
 //! with both phases pulled apart.
 //!
 //! Computes shares of `[y >= 0]` for `y = s + c mod 2^w`, `|y| < 2^(w-1)`; exact. With `lt = [!c < s]` on the low `w - 1`
-//! bits, `msb(y) = msb(s) ^ msb(c) ^ lt`. The `w - 1` bits are cut into digits of up to `radix` bits; each digit is one
-//! 1-of-2^m OT whose choice (the client's digit) is derandomised offline, so that online the server sends one message with
-//! `2^m - 1` masked entries of `(lt, eq)`. A binary tree of AND gates joins the digits; the two gates of a node share the
-//! operand `eq` of the higher digit.
+//! bits, `msb(y) = msb(s) ^ msb(c) ^ lt`. The `w - 1` bits are cut into digits, lowest first; the leaves (`direct` or `masked`) give
+//! shares of `(lt, eq)` per digit, and a tree of AND gates joins them (`tree`).
 //!
-//! Masks of the 1-of-2^m OT: entry `j` is masked by the XOR over the digit's bit positions `p` of chunk `j without bit p` of
-//! the hashed key `K[p][bit p of j]`. Chunk `(p, j)` is used by entry `j` only, and for every `j` other than the choice at least one
-//! of its chunks comes from a key the receiver lacks: all other entries stay uniform and independent.
-//!
-//! Cost per element (m-bit digits, D of them): offline `w - 1` ROTs with the client as receiver for the leaves and
-//! `D - 1` in each direction for the tree, `w - 1` bits client to server; online the leaf message of
-//! `2 (2^m - 1)` bits a digit (half of that for the lowest; `1` bit for `m = 1`) and `3 (D - 1) - levels` opened bits each way
-//! in `ceil(log2 D)` exchanges.
+//! Cost per element with D digits: the leaves', and `D - 1` ROTs in each direction and `3 (D - 1) - levels` opened bits each way in
+//! `ceil(log2 D)` exchanges for the tree. See [`Leaves`] for the choice.
 
 use tacit_arith::bits::{Bits, transpose};
 use tacit_net::Tag;
 
 use super::tree::{Leaf, Tree};
+use super::{direct, masked};
 use crate::codec::{Reader, Writer};
-use crate::planes::{self, bit_plane, conditional_swap, one_hot, select, xor_and};
+use crate::planes::{self, bit_plane};
 use crate::{MpcError, Session};
 
-const CORRECTIONS: Tag = Tag::new(0x0310, "comparison choices");
 const LEAVES: Tag = Tag::new(0x0311, "comparison leaves");
+
+/// How the digits of a comparison are evaluated. For 24 compared bits: `Direct(2)` takes 46 ROTs, 24 bits offline and 69 + 58 bits online;
+/// `Masked` 58 ROTs, 83 bits offline and 24 + 58 bits online; `Direct(3)` 38 ROTs, 24 bits offline and 105 + 36 bits online.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Leaves {
+    /// Digits of the given number of bits (1 to 4) by 1-of-2^m OT: fewer OTs and offline bits, more online bits.
+    Direct(u32),
+    /// Digits of two bits by masked evaluation: fewest online bits.
+    Masked,
+}
+
+impl Leaves {
+    fn digit_bits(self) -> u32 {
+        match self {
+            Leaves::Direct(radix) => radix.clamp(1, 4),
+            Leaves::Masked => 2,
+        }
+    }
+}
 
 /// Public shape of a batch of sign tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompareSpec {
     n: usize,
     width: u32,
+    leaves: Leaves,
     digits: Vec<u32>,
 }
 
+/// One digit of the compared numbers: bits `from .. from + bits`.
+#[derive(Clone, Copy)]
+pub(super) struct Digit {
+    from: u32,
+    pub(super) bits: u32,
+    pub(super) with_eq: bool,
+}
+
+impl Digit {
+    /// The digit's planes among those of a number.
+    pub(super) fn of(self, numbers: &[Bits]) -> &[Bits] {
+        &numbers[self.from as usize..(self.from + self.bits) as usize]
+    }
+}
+
 impl CompareSpec {
-    /// `n` sign tests in a ring of `width` bits (2 to 64) with digits of up to `radix` bits (1 to 4). The lowest digit takes
-    /// what is left over.
-    pub fn new(n: usize, width: u32, radix: u32) -> Self {
-        let (bits, radix) = (width.max(2) - 1, radix.clamp(1, 4));
+    /// `n` sign tests in a ring of `width` bits (2 to 64). The lowest digit takes what is left over.
+    pub fn new(n: usize, width: u32, leaves: Leaves) -> Self {
+        let (bits, digit) = (width.max(2) - 1, leaves.digit_bits());
         let mut digits = Vec::new();
-        if bits % radix != 0 {
-            digits.push(bits % radix);
+        if bits % digit != 0 {
+            digits.push(bits % digit);
         }
-        digits.resize(bits.div_ceil(radix) as usize, radix);
-        Self { n, width: bits + 1, digits }
+        digits.resize(bits.div_ceil(digit) as usize, digit);
+        Self { n, width: bits + 1, leaves, digits }
     }
 
     /// Number of elements.
@@ -70,97 +96,71 @@ impl CompareSpec {
         Tree::new(self.n, self.digits.len())
     }
 
-    /// Planes of the leaf message.
-    fn leaf_planes(&self) -> usize {
-        self.digits().map(|d| d.functions() * (d.entries() - 1)).sum()
+    fn per_digit(&self, direct: fn(Digit) -> usize, masked: fn(Digit) -> usize) -> usize {
+        self.digits().map(if self.leaves == Leaves::Masked { masked } else { direct }).sum()
+    }
+
+    fn message_planes(&self) -> usize {
+        self.per_digit(direct::message_planes, |d| d.bits as usize)
+    }
+
+    fn plane_bytes(&self) -> usize {
+        self.n.div_ceil(8)
     }
 
     /// Bytes of the leaf message, server to client, online.
     pub fn leaf_bytes(&self) -> usize {
-        self.leaf_planes() * self.n.div_ceil(8)
+        self.message_planes() * self.plane_bytes()
     }
 
-    /// Bytes of the choice corrections, client to server, offline.
-    pub fn correction_bytes(&self) -> usize {
-        (self.width as usize - 1) * self.n.div_ceil(8)
+    /// Bytes sent offline: (client to server, server to client).
+    pub fn offline_bytes(&self) -> (usize, usize) {
+        let up = self.per_digit(|d| d.bits as usize, masked::ots);
+        (up * self.plane_bytes(), self.per_digit(|_| 0, masked::corrections) * self.plane_bytes())
     }
 
     /// Bytes of the stored material: (client, server).
     pub fn material_bytes(&self) -> (usize, usize) {
-        let client: usize = self.digits().map(Digit::functions).sum();
-        let server: usize = self.digits().map(|d| d.entries() * d.functions()).sum();
-        let (tree, plane) = (self.tree().planes(), self.n.div_ceil(8));
-        ((client + tree) * plane, (server + tree) * plane)
+        let tree = self.tree().planes();
+        let client = self.per_digit(direct::client_planes, masked::client_planes);
+        let server = self.per_digit(direct::server_planes, masked::server_planes);
+        ((client + tree) * self.plane_bytes(), (server + tree) * self.plane_bytes())
     }
 
     /// Random OTs used: (client is receiver, server is receiver).
     pub fn rots(&self) -> (usize, usize) {
         let tree = self.n * self.tree().nodes();
-        (self.n * (self.width as usize - 1) + tree, tree)
-    }
-}
-
-/// One digit of the compared numbers: bits `from .. from + bits`.
-#[derive(Clone, Copy)]
-pub(super) struct Digit {
-    from: u32,
-    bits: u32,
-    with_eq: bool,
-}
-
-impl Digit {
-    fn entries(self) -> usize {
-        1 << self.bits
-    }
-
-    /// Bits transferred by OT per entry: `lt`, and `eq` where it is needed and not a local XOR.
-    fn functions(self) -> usize {
-        if self.with_eq && self.bits > 1 { 2 } else { 1 }
-    }
-
-    /// String length of each of the digit's OTs, in bits.
-    fn string_bits(self) -> usize {
-        self.functions() << (self.bits - 1)
-    }
-
-    /// Chunk of position `p` that belongs to entry `j`: `j` without its bit `p`.
-    fn chunk(j: usize, p: u32) -> usize {
-        (j & ((1 << p) - 1)) | ((j >> (p + 1)) << p)
-    }
-
-    /// For each entry of the client's digit the planes of `lt` (and `eq`) as functions of the server's digit.
-    fn tables(self, server: &[Bits]) -> Vec<Vec<Bits>> {
-        let eq = one_hot(server);
-        let mut lt = vec![Bits::zeros(server[0].len()); eq.len()];
-        for j in (0..eq.len() - 1).rev() {
-            lt[j] = lt[j + 1].xor(&eq[j + 1]);
-        }
-        let pairs = lt.into_iter().zip(eq);
-        pairs.map(|(l, e)| if self.functions() == 2 { vec![l, e] } else { vec![l] }).collect()
+        (self.n * self.per_digit(|d| d.bits as usize, masked::ots) + tree, tree)
     }
 }
 
 /// The client's numbers: the complement of its share without the top bit, as planes, lowest first.
-fn client_planes(spec: &CompareSpec, c: &[u64]) -> Vec<Bits> {
-    let mut planes = transpose::planes(c, spec.width as usize - 1);
-    for plane in &mut planes {
-        *plane = plane.not();
+fn client_numbers(spec: &CompareSpec, c: &[u64]) -> Vec<Bits> {
+    transpose::planes(c, spec.width as usize - 1).iter().map(Bits::not).collect()
+}
+
+/// One party's material for a batch of sign tests: planes for the leaves, then for the tree.
+struct Material {
+    leaves: Vec<Bits>,
+    tree: Vec<Bits>,
+}
+
+impl Material {
+    fn write(&self, out: &mut Writer) {
+        out.planes(&self.leaves);
+        out.planes(&self.tree);
     }
-    planes
+
+    fn read(spec: &CompareSpec, leaves: usize, from: &mut Reader<'_>) -> Result<Self, MpcError> {
+        Ok(Self { leaves: from.planes(leaves, spec.n)?, tree: from.planes(spec.tree().planes(), spec.n)? })
+    }
 }
 
 /// The client's material for a batch of sign tests.
-pub struct ClientCompare {
-    pads: Vec<Bits>,
-    tree: Vec<Bits>,
-}
+pub struct ClientCompare(Material);
 
 /// The server's material for a batch of sign tests.
-pub struct ServerCompare {
-    /// For each digit, for each entry (first as is, others XOR first), for each function.
-    pads: Vec<Bits>,
-    tree: Vec<Bits>,
-}
+pub struct ServerCompare(Material);
 
 impl ClientCompare {
     /// Offline, with the client's share `c` (`[n]`, in `[0, 2^width)`).
@@ -168,31 +168,12 @@ impl ClientCompare {
     /// # Errors
     /// Channel and OT errors.
     pub fn offline(spec: &CompareSpec, c: &[u64], session: &mut Session) -> Result<Self, MpcError> {
-        let numbers = client_planes(spec, c);
-        let (mut pads, mut corrections) = (Vec::new(), Vec::with_capacity(numbers.len()));
-        for digit in spec.digits() {
-            let mut ots = Vec::new();
-            for _ in 0..digit.bits {
-                ots.push(session.receiver.planes(&mut session.channel, spec.n, digit.string_bits())?);
-            }
-            for (p, ot) in ots.iter().enumerate() {
-                corrections.push(ot.choice.xor(&numbers[digit.from as usize + p]));
-            }
-            for f in 0..digit.functions() {
-                let mut pad = Bits::zeros(spec.n);
-                for (p, ot) in ots.iter().enumerate() {
-                    let others: Vec<&Bits> =
-                        ots.iter().enumerate().filter(|(q, _)| *q != p).map(|(_, o)| &o.choice).collect();
-                    let chunks = ot.m.iter().skip(f).step_by(digit.functions()).cloned().collect();
-                    if let Some(chunk) = select(chunks, &others) {
-                        pad.xor_assign(&chunk);
-                    }
-                }
-                pads.push(pad);
-            }
-        }
-        planes::send(&mut session.channel, CORRECTIONS, &corrections)?;
-        Ok(Self { pads, tree: spec.tree().offline(session)? })
+        let numbers = client_numbers(spec, c);
+        let leaves = match spec.leaves {
+            Leaves::Direct(_) => direct::client_offline(spec, &numbers, session)?,
+            Leaves::Masked => masked::client_offline(spec, &numbers, session)?,
+        };
+        Ok(Self(Material { leaves, tree: spec.tree().offline(session)? }))
     }
 
     /// Online: the client's share of `[y >= 0]`. `c` is the share given to `offline`.
@@ -200,33 +181,29 @@ impl ClientCompare {
     /// # Errors
     /// Channel errors.
     pub fn online(self, spec: &CompareSpec, c: &[u64], session: &mut Session) -> Result<Bits, MpcError> {
-        let numbers = client_planes(spec, c);
-        let message = planes::recv(&mut session.channel, LEAVES, spec.leaf_planes(), spec.n)?;
-        let (mut message, mut pads) = (message.iter(), self.pads.into_iter());
+        let numbers = client_numbers(spec, c);
+        let message = planes::recv(&mut session.channel, LEAVES, spec.message_planes(), spec.n)?;
+        let (mut message, mut material) = (&message[..], &self.0.leaves[..]);
         let mut leaves = Vec::new();
         for digit in spec.digits() {
-            let number = &numbers[digit.from as usize..(digit.from + digit.bits) as usize];
-            let mut shares: Vec<Bits> = pads.by_ref().take(digit.functions()).collect();
-            for entry in &one_hot(number)[1..] {
-                for share in &mut shares {
-                    if let Some(plane) = message.next() {
-                        xor_and(share, entry, plane);
-                    }
+            leaves.push(match spec.leaves {
+                Leaves::Direct(_) => {
+                    let pads = take(&mut material, direct::client_planes(digit)).to_vec();
+                    direct::client_leaf(digit, &numbers, pads, take(&mut message, direct::message_planes(digit)))
                 }
-            }
-            if digit.with_eq && digit.bits == 1 {
-                shares.push(number[0].clone());
-            }
-            leaves.push(Leaf::new(shares));
+                Leaves::Masked => {
+                    let planes = take(&mut material, masked::client_planes(digit));
+                    masked::client_leaf(digit, &numbers, planes, take(&mut message, digit.bits as usize))
+                }
+            });
         }
-        let lt = spec.tree().online(leaves, self.tree, session)?;
+        let lt = spec.tree().online(leaves, self.0.tree, session)?;
         Ok(lt.xor(&bit_plane(c, spec.width - 1)))
     }
 
     /// Writes the material.
     pub fn write(&self, out: &mut Writer) {
-        out.planes(&self.pads);
-        out.planes(&self.tree);
+        self.0.write(out);
     }
 
     /// Reads the material.
@@ -234,9 +211,15 @@ impl ClientCompare {
     /// # Errors
     /// `Material` if too few bytes are left.
     pub fn read(spec: &CompareSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
-        let pads = from.planes(spec.digits().map(Digit::functions).sum(), spec.n)?;
-        Ok(Self { pads, tree: from.planes(spec.tree().planes(), spec.n)? })
+        Ok(Self(Material::read(spec, spec.per_digit(direct::client_planes, masked::client_planes), from)?))
     }
+}
+
+/// The next `count` planes of a list whose length follows from the spec.
+fn take<'a>(list: &mut &'a [Bits], count: usize) -> &'a [Bits] {
+    let (head, rest) = list.split_at(count);
+    *list = rest;
+    head
 }
 
 impl ServerCompare {
@@ -245,28 +228,11 @@ impl ServerCompare {
     /// # Errors
     /// Channel and OT errors.
     pub fn offline(spec: &CompareSpec, session: &mut Session) -> Result<Self, MpcError> {
-        let mut pads: Vec<Vec<Vec<Bits>>> = Vec::new();
-        for digit in spec.digits() {
-            let mut ots = Vec::new();
-            for _ in 0..digit.bits {
-                ots.push(session.sender.planes(&mut session.channel, spec.n, digit.string_bits())?);
-            }
-            pads.push((0..digit.entries()).map(|j| entry_pads(digit, spec.n, j, &ots)).collect());
-        }
-        let mut corrections =
-            planes::recv(&mut session.channel, CORRECTIONS, spec.width as usize - 1, spec.n)?.into_iter();
-        for (digit, entries) in spec.digits().zip(&mut pads) {
-            for (p, swap) in corrections.by_ref().take(digit.bits as usize).enumerate() {
-                swap_entries(entries, 1 << p, &swap);
-            }
-            if let Some((first, others)) = entries.split_first_mut() {
-                for (entry, base) in others.iter_mut().flat_map(|e| e.iter_mut().zip(first.iter())) {
-                    entry.xor_assign(base);
-                }
-            }
-        }
-        let pads = pads.into_iter().flatten().flatten().collect();
-        Ok(Self { pads, tree: spec.tree().offline(session)? })
+        let leaves = match spec.leaves {
+            Leaves::Direct(_) => direct::server_offline(spec, session)?,
+            Leaves::Masked => masked::server_offline(spec, session)?,
+        };
+        Ok(Self(Material { leaves, tree: spec.tree().offline(session)? }))
     }
 
     /// Online, first message: leaves for the server's share `s` (`[n]`, in `[0, 2^width)`). Follow with `finish`.
@@ -275,37 +241,27 @@ impl ServerCompare {
     /// Channel errors.
     pub fn start(self, spec: &CompareSpec, s: &[u64], session: &mut Session) -> Result<StartedCompare, MpcError> {
         let numbers = transpose::planes(s, spec.width as usize - 1);
-        let mut pads = self.pads.into_iter();
-        let (mut message, mut leaves) = (Vec::with_capacity(spec.leaf_planes()), Vec::new());
+        let mut material = &self.0.leaves[..];
+        let (mut message, mut leaves) = (Vec::with_capacity(spec.message_planes()), Vec::new());
         for digit in spec.digits() {
-            let number = &numbers[digit.from as usize..(digit.from + digit.bits) as usize];
-            let tables = digit.tables(number);
-            let mut shares: Vec<Bits> = pads.by_ref().take(digit.functions()).collect();
-            for entry in &tables[1..] {
-                for (value, base) in entry.iter().zip(&tables[0]) {
-                    let mut plane = value.xor(base);
-                    if let Some(pad) = pads.next() {
-                        plane.xor_assign(&pad);
-                    }
-                    message.push(plane);
+            let (leaf, mut planes) = match spec.leaves {
+                Leaves::Direct(_) => {
+                    direct::server_leaf(digit, &numbers, take(&mut material, direct::server_planes(digit)))
                 }
-            }
-            for (share, base) in shares.iter_mut().zip(&tables[0]) {
-                share.xor_assign(base);
-            }
-            if digit.with_eq && digit.bits == 1 {
-                shares.push(number[0].not());
-            }
-            leaves.push(Leaf::new(shares));
+                Leaves::Masked => {
+                    masked::server_leaf(digit, &numbers, take(&mut material, masked::server_planes(digit)))
+                }
+            };
+            leaves.push(leaf);
+            message.append(&mut planes);
         }
         planes::send(&mut session.channel, LEAVES, &message)?;
-        Ok(StartedCompare { leaves, tree: self.tree, top: bit_plane(s, spec.width - 1).not() })
+        Ok(StartedCompare { leaves, tree: self.0.tree, top: bit_plane(s, spec.width - 1).not() })
     }
 
     /// Writes the material.
     pub fn write(&self, out: &mut Writer) {
-        out.planes(&self.pads);
-        out.planes(&self.tree);
+        self.0.write(out);
     }
 
     /// Reads the material.
@@ -313,8 +269,7 @@ impl ServerCompare {
     /// # Errors
     /// `Material` if too few bytes are left.
     pub fn read(spec: &CompareSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
-        let pads = from.planes(spec.digits().map(|d| d.entries() * d.functions()).sum(), spec.n)?;
-        Ok(Self { pads, tree: from.planes(spec.tree().planes(), spec.n)? })
+        Ok(Self(Material::read(spec, spec.per_digit(direct::server_planes, masked::server_planes), from)?))
     }
 }
 
@@ -333,28 +288,5 @@ impl StartedCompare {
     pub fn finish(self, spec: &CompareSpec, session: &mut Session) -> Result<Bits, MpcError> {
         let lt = spec.tree().online(self.leaves, self.tree, session)?;
         Ok(lt.xor(&self.top))
-    }
-}
-
-fn entry_pads(digit: Digit, n: usize, j: usize, ots: &[crate::ot::SenderPlanes]) -> Vec<Bits> {
-    let functions = digit.functions();
-    let mut pads = vec![Bits::zeros(n); functions];
-    for (p, ot) in ots.iter().enumerate() {
-        let key = if j >> p & 1 == 1 { &ot.m1 } else { &ot.m0 };
-        let first = Digit::chunk(j, p as u32) * functions;
-        for (pad, chunk) in pads.iter_mut().zip(&key[first..]) {
-            pad.xor_assign(chunk);
-        }
-    }
-    pads
-}
-
-/// Swaps entries that differ in the index bit `stride`, element by element where `swap` is set.
-fn swap_entries(entries: &mut [Vec<Bits>], stride: usize, swap: &Bits) {
-    for block in entries.chunks_mut(2 * stride) {
-        let (low, high) = block.split_at_mut(stride);
-        for (a, b) in low.iter_mut().zip(high).flat_map(|(a, b)| a.iter_mut().zip(b)) {
-            conditional_swap(a, b, swap);
-        }
     }
 }

@@ -8,6 +8,8 @@
 //! client -> server opening and differences.
 
 mod compare;
+mod direct;
+mod masked;
 mod select;
 #[cfg(test)]
 mod tests;
@@ -16,7 +18,7 @@ mod wrap;
 
 use tacit_net::Tag;
 
-pub use compare::{ClientCompare, CompareSpec, ServerCompare};
+pub use compare::{ClientCompare, CompareSpec, Leaves, ServerCompare};
 pub use select::{ClientSelect, SelectSpec, ServerSelect};
 pub use wrap::{ClientWrap, ServerWrap, WrapSpec};
 
@@ -36,14 +38,14 @@ pub struct GateSpec {
 impl GateSpec {
     /// `n` gates: the sign of a value in a ring of `width` bits is tested after dropping its `drop` lowest bits (a result of `0 <= y <
     /// 2^drop` may then count as negative, never the other way round), and multiplied onto values of the given widths.
-    pub fn new(n: usize, width: u32, drop: u32, radix: u32, widths: Vec<u32>) -> Self {
-        let compare = CompareSpec::new(n, width.saturating_sub(drop), radix);
+    pub fn new(n: usize, width: u32, drop: u32, leaves: Leaves, widths: Vec<u32>) -> Self {
+        let compare = CompareSpec::new(n, width.saturating_sub(drop), leaves);
         Self { compare, drop, select: SelectSpec { n, widths, wrap: None } }
     }
 
     /// A gate whose one value is the tested value itself, widened from `width` to `wide` bits (ReLU).
-    pub fn widening(n: usize, width: u32, drop: u32, radix: u32, wide: u32) -> Self {
-        let mut gate = Self::new(n, width, drop, radix, vec![wide]);
+    pub fn widening(n: usize, width: u32, drop: u32, leaves: Leaves, wide: u32) -> Self {
+        let mut gate = Self::new(n, width, drop, leaves, vec![wide]);
         if wide > width {
             gate.select.wrap = Some(WrapSpec { n, width, extra: wide - width });
         }
@@ -63,9 +65,11 @@ impl GateSpec {
         let (mut client_rots, mut server_rots) = self.compare.rots();
         client_rots += n;
         server_rots += n;
+        let (up, down) = self.compare.offline_bytes();
         let (opened, levels) = self.compare.tree().opened();
         let mut cost = GateCost {
-            offline_up: self.compare.correction_bytes() + packed(&self.select.widths),
+            offline_up: up + packed(&self.select.widths),
+            offline_down: down,
             online_up: plane * (opened + 1) + packed(&self.select.widths),
             online_down: self.compare.leaf_bytes() + plane * (opened + 1) + packed(&self.select.widths),
             client_rots,
@@ -94,6 +98,8 @@ impl GateSpec {
 pub struct GateCost {
     /// Client to server, offline, in bytes.
     pub offline_up: usize,
+    /// Server to client, offline, in bytes.
+    pub offline_down: usize,
     /// Client to server, online, in bytes.
     pub online_up: usize,
     /// Server to client, online, in bytes.

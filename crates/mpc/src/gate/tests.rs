@@ -77,6 +77,11 @@ fn run(spec: &GateSpec, width: u32, tested: &[u64], values: &[Vec<u64>], bases: 
     Run { results, sent: [client.sent, server.1.sent] }
 }
 
+/// 1 to 4 stand for direct leaves of that many bits, 0 for masked ones.
+fn leaves(kind: u32) -> Leaves {
+    if kind == 0 { Leaves::Masked } else { Leaves::Direct(kind) }
+}
+
 fn signed(v: u64, width: u32) -> i64 {
     ((v << (64 - width)) as i64) >> (64 - width)
 }
@@ -85,7 +90,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn relu_widens_exactly(n in 0usize..150, width in 4u32..30, extra in 0u32..14, radix in 1u32..5, seed in any::<u64>()) {
+    fn relu_widens_exactly(n in 0usize..150, width in 4u32..30, extra in 0u32..14, kind in 0u32..5, seed in any::<u64>()) {
         let bound = 1i64 << (width - 2);
         let plain: Vec<i64> = (0..n as i64).map(|i| match i {
             0 => bound - 1,
@@ -95,21 +100,21 @@ proptest! {
             _ => (i.wrapping_mul(seed as i64 | 1) >> 7) % bound,
         }).collect();
         let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
-        let spec = GateSpec::widening(n, width, 0, radix, width + extra);
+        let spec = GateSpec::widening(n, width, 0, leaves(kind), width + extra);
         let got = run(&spec, width, &tested, &[tested.clone()], &[], seed >> 8);
         let want: Vec<u64> = plain.iter().map(|&v| v.max(0) as u64).collect();
         prop_assert_eq!(&got.results[0], &want);
     }
 
     #[test]
-    fn maximum_and_its_position_follow_the_sign(n in 1usize..100, width in 4u32..26, radix in 1u32..5, seed in any::<u64>()) {
+    fn maximum_and_its_position_follow_the_sign(n in 1usize..100, width in 4u32..26, kind in 0u32..5, seed in any::<u64>()) {
         let bound = 1i64 << (width - 2);
         let value = |i: usize, salt: u64| ((i as u64 + 1).wrapping_mul(seed ^ salt) as i64 >> 9) % bound;
         let (a, b): (Vec<i64>, Vec<i64>) = (0..n).map(|i| (value(i, 0), if i % 5 == 0 { value(i, 0) } else { value(i, 7) })).unzip();
         let ring = |v: &[i64]| -> Vec<u64> { v.iter().map(|&v| v as u64 & low_mask(width)).collect() };
         let difference: Vec<i64> = a.iter().zip(&b).map(|(a, b)| a - b).collect();
         let positions: Vec<u64> = (0..n as u64).collect();
-        let spec = GateSpec::new(n, width, 0, radix, vec![width, 20]);
+        let spec = GateSpec::new(n, width, 0, leaves(kind), vec![width, 20]);
         let lists = [ring(&difference), positions.clone()];
         let bases = [ring(&b), vec![3; n]];
         // The tested value is shared anew here, so the multiplied difference need not have the same shares.
@@ -125,7 +130,7 @@ proptest! {
         let bound = 1i64 << (width - 2);
         let plain: Vec<i64> = (-200i64..200).map(|i| if i % 3 == 0 { i } else { (i.wrapping_mul(seed as i64 | 1) >> 5) % bound }).collect();
         let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
-        let spec = GateSpec::widening(plain.len(), width, drop, 2, width + 5);
+        let spec = GateSpec::widening(plain.len(), width, drop, Leaves::Masked, width + 5);
         let got = run(&spec, width, &tested, &[tested.clone()], &[], seed >> 8);
         for (&v, &z) in plain.iter().zip(&got.results[0]) {
             let may_vanish = v >= 0 && v < 1 << drop;
@@ -136,12 +141,12 @@ proptest! {
 
 #[test]
 fn online_bytes_are_as_stated() {
-    for (radix, widening) in [(1, true), (2, true), (3, false), (4, false)] {
+    for (kind, widening) in [(1, true), (2, true), (3, false), (4, false), (0, true), (0, false)] {
         let (n, width) = (512, 25);
         let spec = if widening {
-            GateSpec::widening(n, width, 0, radix, 37)
+            GateSpec::widening(n, width, 0, leaves(kind), 37)
         } else {
-            GateSpec::new(n, width, 0, radix, vec![width])
+            GateSpec::new(n, width, 0, leaves(kind), vec![width])
         };
         let tested = vec![5; n];
         let got = run(&spec, width, &tested, &[tested.clone()], &[], 3);
@@ -159,20 +164,24 @@ fn online_bytes_are_as_stated() {
 /// Bits per gate at radix 2, as the documentation states them: 24 compared bits, 12 digits.
 #[test]
 fn bits_per_gate_are_as_documented() {
-    let max = GateSpec::new(64, 25, 0, 2, vec![25]).cost();
+    let max = GateSpec::new(64, 25, 0, Leaves::Direct(2), vec![25]).cost();
     assert_eq!(max.online_down * 8 / 64, 69 + 29 + 1 + 25);
     assert_eq!(max.online_up * 8 / 64, 29 + 1 + 25);
     assert_eq!(max.offline_up * 8 / 64, 24 + 25);
     assert_eq!((max.client_rots / 64, max.server_rots / 64), (24 + 11 + 1, 12));
-    let relu = GateSpec::widening(64, 25, 0, 2, 37).cost();
+    let relu = GateSpec::widening(64, 25, 0, Leaves::Direct(2), 37).cost();
     assert_eq!(relu.online_down * 8 / 64, 69 + 29 + 1 + 37 + 12);
     assert_eq!(relu.online_up * 8 / 64, 29 + 1 + 37);
     assert_eq!(relu.exchanges, 6);
+    let masked = GateSpec::new(64, 25, 0, Leaves::Masked, vec![25]).cost();
+    assert_eq!(masked.online_down * 8 / 64, 24 + 29 + 1 + 25);
+    assert_eq!((masked.offline_up + masked.offline_down) * 8 / 64, 36 + 47 + 25);
+    assert_eq!(masked.client_rots / 64, 36 + 11 + 1);
 }
 
 #[test]
 fn truncated_material_is_an_error() {
-    let spec = GateSpec::widening(10, 20, 0, 2, 32);
+    let spec = GateSpec::widening(10, 20, 0, Leaves::Masked, 32);
     let bytes = vec![0u8; 10_000];
     let mut whole = Reader::new(&bytes);
     assert!(ServerGate::read(&spec, &mut whole).is_ok());
