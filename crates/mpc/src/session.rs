@@ -3,8 +3,8 @@
 use tacit_arith::prg::Prg;
 use tacit_net::Channel;
 
-use crate::Role;
 use crate::ot::{Ot, RandomOtReceiver, RandomOtSender};
+use crate::{MpcError, Role};
 
 /// A party's role, its channel to the other party, its randomness and its random OTs in both directions.
 pub struct Session {
@@ -21,6 +21,27 @@ pub struct Session {
 }
 
 impl Session {
+    /// Starts a session: randomness from the operating system, base OTs and the state of the OT extension in both directions.
+    ///
+    /// # Errors
+    /// No OS randomness, channel errors, a peer that does not follow the base OT.
+    pub fn start(role: Role, mut channel: Channel) -> Result<Self, MpcError> {
+        let mut prg = Prg::from_os()?;
+        let ot = crate::ot::setup(role, &mut channel, &mut prg)?;
+        Ok(Self::new(role, channel, prg, ot))
+    }
+
+    /// Tells both OT extensions how many random OTs are coming, so that they choose fitting parameters. Both parties must give the
+    /// same numbers.
+    pub fn reserve(&mut self, client_receives: usize, server_receives: usize) {
+        let (sending, receiving) = match self.role {
+            Role::Client => (server_receives, client_receives),
+            Role::Server => (client_receives, server_receives),
+        };
+        self.sender.reserve(sending);
+        self.receiver.reserve(receiving);
+    }
+
     /// A session over given OTs.
     pub fn new<S, R>(role: Role, channel: Channel, prg: Prg, ot: Ot<S, R>) -> Self
     where

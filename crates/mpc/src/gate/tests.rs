@@ -101,7 +101,7 @@ proptest! {
         }).collect();
         let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
         let spec = GateSpec::widening(n, width, 0, leaves(kind), width + extra);
-        let got = run(&spec, width, &tested, &[tested.clone()], &[], seed >> 8);
+        let got = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], seed >> 8);
         let want: Vec<u64> = plain.iter().map(|&v| v.max(0) as u64).collect();
         prop_assert_eq!(&got.results[0], &want);
     }
@@ -131,7 +131,7 @@ proptest! {
         let plain: Vec<i64> = (-200i64..200).map(|i| if i % 3 == 0 { i } else { (i.wrapping_mul(seed as i64 | 1) >> 5) % bound }).collect();
         let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
         let spec = GateSpec::widening(plain.len(), width, drop, Leaves::Masked, width + 5);
-        let got = run(&spec, width, &tested, &[tested.clone()], &[], seed >> 8);
+        let got = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], seed >> 8);
         for (&v, &z) in plain.iter().zip(&got.results[0]) {
             let may_vanish = v >= 0 && v < 1 << drop;
             prop_assert!(z == v.max(0) as u64 || (may_vanish && z == 0), "{} became {}", v, z);
@@ -149,7 +149,7 @@ fn online_bytes_are_as_stated() {
             GateSpec::new(n, width, 0, leaves(kind), vec![width])
         };
         let tested = vec![5; n];
-        let got = run(&spec, width, &tested, &[tested.clone()], &[], 3);
+        let got = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], 3);
         let cost = spec.cost();
         let [up, down] = got.sent.map(|b| b as usize);
         assert!(up >= cost.online_up && up < cost.online_up + 400, "{up} sent up, {} stated", cost.online_up);

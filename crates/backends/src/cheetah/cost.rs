@@ -1,0 +1,56 @@
+//! What one input costs, from the plan alone. Payload bytes: frame headers and the traffic of the OT extension come on top.
+
+use tacit_graph::Op;
+use tacit_mpc::codec::Packed;
+
+use super::plan::{Plan, Step};
+use crate::PhaseCosts;
+
+/// Costs of one input.
+pub(super) fn cost(plan: &Plan) -> PhaseCosts {
+    let mut cost = PhaseCosts { comparisons: plan.comparisons(), ..PhaseCosts::default() };
+    let packed = |n: usize, width: u32| Packed::len_bytes(n, width) as u64;
+    for gate in plan.gates().filter(|g| g.n() > 0) {
+        let one = gate.cost();
+        cost.offline.up_bytes += one.offline_up as u64;
+        cost.offline.down_bytes += one.offline_down as u64;
+        cost.offline.client_rots += one.client_rots as u64;
+        cost.offline.server_rots += one.server_rots as u64;
+        cost.online.up_bytes += one.online_up as u64;
+        cost.online.down_bytes += one.online_down as u64;
+        cost.online.exchanges += one.exchanges as u64;
+        cost.client_material_bytes += one.client_material as u64;
+        cost.server_material_bytes += one.server_material as u64;
+    }
+    for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
+        let elements = packed(node.elements(), node.fixed.width);
+        match step {
+            Step::Input => cost.online.up_bytes += elements,
+            Step::Widen(wrap) => {
+                cost.offline.up_bytes += wrap.n.div_ceil(8) as u64;
+                cost.offline.client_rots += wrap.n as u64;
+                cost.online.up_bytes += packed(wrap.n, wrap.extra);
+                cost.online.down_bytes += packed(wrap.n, wrap.extra);
+                cost.online.exchanges += 2;
+                cost.client_material_bytes += packed(wrap.n, wrap.extra);
+                cost.server_material_bytes += 2 * packed(wrap.n, wrap.extra);
+            }
+            _ if matches!(node.op, Op::Conv2d(_) | Op::Linear(_)) => {
+                cost.client_material_bytes += elements;
+                cost.server_material_bytes += elements;
+            }
+            _ => {}
+        }
+    }
+    for group in &plan.groups {
+        let linear = group.plan.cost();
+        cost.offline.up_bytes += linear.up_bytes;
+        cost.offline.down_bytes += linear.down_bytes();
+        cost.offline.exchanges += 1;
+    }
+    let output = plan.graph.output();
+    cost.online.down_bytes += packed(output.elements(), output.fixed.width);
+    cost.online.exchanges += 2;
+    cost.client_material_bytes += 16;
+    cost
+}

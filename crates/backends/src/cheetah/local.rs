@@ -1,0 +1,132 @@
+//! Operations that each party does on its own share, without the other: they are linear over the ring (or, for `Truncate`, one
+//! unit in the last place away from it).
+
+use tacit_graph::fixed::ring_mask;
+use tacit_graph::op::{Slice, Window};
+use tacit_graph::{Node, Op};
+use tacit_mpc::Role;
+
+/// The share of `node`'s tensor from the shares of its inputs, or `None` where the operation needs the other party. Inputs may be
+/// in wider rings than the result. Public constants are added by the server.
+pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[usize]]) -> Option<Vec<u64>> {
+    let mask = ring_mask(node.fixed.width);
+    let first: &[u64] = inputs.first().map_or(&[], |v| v);
+    let shape: &[usize] = shapes.first().copied().unwrap_or(&[]);
+    let map = |f: &dyn Fn(u64) -> u64| first.iter().map(|&v| f(v) & mask).collect();
+    Some(match &node.op {
+        Op::Add => zip(inputs, mask, u64::wrapping_add),
+        Op::Sub => zip(inputs, mask, u64::wrapping_sub),
+        Op::AddConst { value } if role == Role::Server => map(&|v| v.wrapping_add(*value as u64)),
+        Op::AddConst { .. } | Op::Reshape => map(&|v| v),
+        Op::MulConst { factors, .. } => {
+            let n = factors.len();
+            first.iter().enumerate().map(|(i, v)| v.wrapping_mul(factors[i % n] as u64) & mask).collect()
+        }
+        // The input's ring is exactly `bits` wider, so the shifted share fits the result's ring.
+        Op::Truncate { bits } => map(&|v| v >> bits),
+        Op::ShiftLeft { bits } => map(&|v| v << bits),
+        Op::Concat => inputs.iter().flat_map(|v| v.iter().map(|v| v & mask)).collect(),
+        Op::Slice(s) => gather(first, &slice_index(s, shape), mask),
+        Op::Pad { before, .. } => pad(first, shape, before, &node.shape, mask),
+        Op::SumPool(w) => sum_pool(first, shape, w, &node.shape, mask),
+        Op::Input | Op::Conv2d(_) | Op::Linear(_) | Op::Relu | Op::MaxPool(_) | Op::Widen | Op::ArgMax => return None,
+    })
+}
+
+fn zip(inputs: &[&Vec<u64>], mask: u64, f: fn(u64, u64) -> u64) -> Vec<u64> {
+    match inputs {
+        [a, b] => a.iter().zip(b.iter()).map(|(&x, &y)| f(x, y) & mask).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// `values[index]` for every index.
+pub(super) fn gather(values: &[u64], index: &[u32], mask: u64) -> Vec<u64> {
+    index.iter().map(|&i| values[i as usize] & mask).collect()
+}
+
+/// Row-major positions that a slice keeps.
+fn slice_index(s: &Slice, shape: &[usize]) -> Vec<u32> {
+    let mut index = vec![0usize];
+    for (axis, &size) in shape.iter().enumerate() {
+        let positions = (0..s.len[axis]).map(|i| s.start[axis] + i * s.step[axis]);
+        let positions: Vec<usize> = positions.collect();
+        index = index.iter().flat_map(|&i| positions.iter().map(move |&p| i * size + p)).collect();
+    }
+    index.into_iter().map(|i| i as u32).collect()
+}
+
+fn pad(values: &[u64], shape: &[usize], before: &[usize], out_shape: &[usize], mask: u64) -> Vec<u64> {
+    let inside = Slice { start: before.to_vec(), step: vec![1; shape.len()], len: shape.to_vec() };
+    let mut out = vec![0; out_shape.iter().product()];
+    for (value, position) in values.iter().zip(slice_index(&inside, out_shape)) {
+        out[position as usize] = value & mask;
+    }
+    out
+}
+
+/// Input positions along one axis that output `o` of a window sees.
+pub(super) fn window_range(
+    o: usize,
+    stride: usize,
+    kernel: usize,
+    before: usize,
+    len: usize,
+) -> std::ops::Range<usize> {
+    let start = (o * stride).saturating_sub(before);
+    let end = (o * stride + kernel).saturating_sub(before).min(len);
+    start..end.max(start)
+}
+
+fn sum_pool(values: &[u64], shape: &[usize], w: &Window, out_shape: &[usize], mask: u64) -> Vec<u64> {
+    let ([channels, h, width], [_, oh, ow]) = (shape, out_shape) else { return Vec::new() };
+    let mut out = Vec::with_capacity(channels * oh * ow);
+    for c in 0..*channels {
+        for y in 0..*oh {
+            let rows = window_range(y, w.stride[0], w.kernel[0], w.pads[0], *h);
+            for x in 0..*ow {
+                let columns = window_range(x, w.stride[1], w.kernel[1], w.pads[1], *width);
+                let sum = rows.clone().fold(0u64, |sum, r| {
+                    let row = &values[(c * h + r) * width..][..*width];
+                    row[columns.clone()].iter().fold(sum, |s, v| s.wrapping_add(*v))
+                });
+                out.push(sum & mask);
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tacit_graph::FixedPoint;
+
+    fn node(op: Op, shape: Vec<usize>, width: u32) -> Node {
+        Node { name: "n".into(), op, inputs: vec![0], shape, fixed: FixedPoint { width, frac_bits: 0 } }
+    }
+
+    #[test]
+    fn slices_pads_and_sums_follow_row_major_order() {
+        let x: Vec<u64> = (0..16).collect();
+        let shape = [1usize, 4, 4];
+        let slice = Op::Slice(Slice { start: vec![0, 1, 0], step: vec![1, 2, 3], len: vec![1, 2, 2] });
+        assert_eq!(apply(Role::Client, &node(slice, vec![1, 2, 2], 8), &[&x], &[&shape]), Some(vec![4, 7, 12, 15]));
+        let pad = Op::Pad { before: vec![0, 1, 0], after: vec![0, 0, 1] };
+        let padded = apply(Role::Client, &node(pad, vec![1, 5, 5], 8), &[&x], &[&shape]).expect("local");
+        assert_eq!(padded[..12], [0, 0, 0, 0, 0, 0, 1, 2, 3, 0, 4, 5]);
+        let pool = Op::SumPool(Window { kernel: [3, 3], stride: [2, 2], pads: [1, 1, 0, 0] });
+        let sums = apply(Role::Client, &node(pool, vec![1, 2, 2], 8), &[&x], &[&shape]);
+        let sum = |rows: std::ops::Range<u64>, columns: std::ops::Range<u64>| -> u64 {
+            rows.flat_map(|r| columns.clone().map(move |c| 4 * r + c)).sum()
+        };
+        assert_eq!(sums, Some(vec![sum(0..2, 0..2), sum(0..2, 1..4), sum(1..4, 0..2), sum(1..4, 1..4)]));
+    }
+
+    #[test]
+    fn constants_are_added_once() {
+        let n = node(Op::AddConst { value: -3 }, vec![2], 8);
+        assert_eq!(apply(Role::Client, &n, &[&vec![1, 2]], &[&[2]]), Some(vec![1, 2]));
+        assert_eq!(apply(Role::Server, &n, &[&vec![1, 2]], &[&[2]]), Some(vec![254, 255]));
+    }
+}

@@ -1,0 +1,126 @@
+//! One party's preprocessing for one input: shares of the linear outputs, and the gates' material, in node order.
+
+use tacit_arith::prg::{Prg, Seed};
+use tacit_graph::{Node, NodeId, Op};
+use tacit_mpc::codec::{Packed, Reader, Writer};
+use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, ServerGate, ServerWrap, WrapSpec};
+
+use super::plan::{Plan, Step};
+use crate::BackendError;
+
+/// Material of one non-linear step.
+pub(super) enum Piece<G, W> {
+    Gate(G),
+    Wrap(W),
+}
+
+/// The client's material. One use; dropped when the online phase has taken it.
+pub struct ClientMaterial {
+    /// All shares that the client chooses itself follow from this seed.
+    pub(super) seed: Seed,
+    /// Its shares of the linear outputs.
+    pub(super) linear: Vec<Packed>,
+    pub(super) pieces: Vec<Piece<ClientGate, ClientWrap>>,
+}
+
+/// The server's material. One use.
+pub struct ServerMaterial {
+    /// Its shares of `W r` for the linear layers.
+    pub(super) linear: Vec<Packed>,
+    pub(super) pieces: Vec<Piece<ServerGate, ServerWrap>>,
+}
+
+/// Specification of a piece.
+enum PieceSpec<'a> {
+    Gate(&'a GateSpec),
+    Wrap(&'a WrapSpec),
+}
+
+fn piece_specs(plan: &Plan) -> impl Iterator<Item = PieceSpec<'_>> {
+    plan.steps.iter().flat_map(|step| -> Box<dyn Iterator<Item = PieceSpec<'_>>> {
+        match step {
+            Step::Relu(gate) => Box::new(std::iter::once(PieceSpec::Gate(gate))),
+            Step::Reduce { levels, .. } => {
+                Box::new(levels.iter().filter(|(_, gate)| gate.n() > 0).map(|(_, gate)| PieceSpec::Gate(gate)))
+            }
+            Step::Widen(wrap) => Box::new(std::iter::once(PieceSpec::Wrap(wrap))),
+            _ => Box::new(std::iter::empty()),
+        }
+    })
+}
+
+fn linear_nodes(plan: &Plan) -> impl Iterator<Item = &Node> {
+    plan.graph.nodes().iter().filter(|n| matches!(n.op, Op::Conv2d(_) | Op::Linear(_)))
+}
+
+fn read_linear(plan: &Plan, from: &mut Reader<'_>) -> Result<Vec<Packed>, BackendError> {
+    linear_nodes(plan).map(|node| Ok(from.packed(node.elements(), node.fixed.width)?)).collect()
+}
+
+impl ClientMaterial {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.bytes(&self.seed.0);
+        self.linear.iter().for_each(|p| out.packed(p));
+        for piece in &self.pieces {
+            match piece {
+                Piece::Gate(gate) => gate.write(&mut out),
+                Piece::Wrap(wrap) => wrap.write(&mut out),
+            }
+        }
+        out.finish()
+    }
+
+    pub(super) fn from_bytes(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
+        let mut from = Reader::new(bytes);
+        let mut seed = [0; 16];
+        seed.copy_from_slice(from.bytes(16)?);
+        let linear = read_linear(plan, &mut from)?;
+        let mut pieces = Vec::new();
+        for spec in piece_specs(plan) {
+            pieces.push(match spec {
+                PieceSpec::Gate(spec) => Piece::Gate(ClientGate::read(spec, &mut from)?),
+                PieceSpec::Wrap(spec) => Piece::Wrap(ClientWrap::read(spec, &mut from)?),
+            });
+        }
+        from.finish()?;
+        Ok(Self { seed: Seed(seed), linear, pieces })
+    }
+}
+
+impl ServerMaterial {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        self.linear.iter().for_each(|p| out.packed(p));
+        for piece in &self.pieces {
+            match piece {
+                Piece::Gate(gate) => gate.write(&mut out),
+                Piece::Wrap(wrap) => wrap.write(&mut out),
+            }
+        }
+        out.finish()
+    }
+
+    pub(super) fn from_bytes(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
+        let mut from = Reader::new(bytes);
+        let linear = read_linear(plan, &mut from)?;
+        let mut pieces = Vec::new();
+        for spec in piece_specs(plan) {
+            pieces.push(match spec {
+                PieceSpec::Gate(spec) => Piece::Gate(ServerGate::read(spec, &mut from)?),
+                PieceSpec::Wrap(spec) => Piece::Wrap(ServerWrap::read(spec, &mut from)?),
+            });
+        }
+        from.finish()?;
+        Ok(Self { linear, pieces })
+    }
+}
+
+/// The share that the client chooses for result `part` of round `level` of a node: `n` elements of `width` bits from the material's seed.
+pub(super) fn chosen_share(seed: &Prg, node: NodeId, level: usize, part: usize, n: usize, width: u32) -> Vec<u64> {
+    let domain = (node as u64) << 24 | (level as u64) << 8 | part as u64;
+    let mut values = vec![0; n];
+    seed.fork(domain).fill_u64(&mut values);
+    values.iter_mut().for_each(|v| *v &= tacit_graph::fixed::ring_mask(width));
+    values
+}

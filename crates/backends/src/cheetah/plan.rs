@@ -1,0 +1,176 @@
+//! From the model graph to a plan: which nodes are local, which are batches of gates, which tensors are encrypted once for which linear
+//! layers.
+
+use tacit_graph::{ModelGraph, Node, NodeId, Op};
+use tacit_mpc::gate::{GateSpec, WrapSpec};
+
+use super::Options;
+use super::linear::{Consumer, ConvSpec, LinearPlan};
+use super::reduce::{Level, max_pool, tournament};
+use crate::BackendError;
+
+/// How one node is evaluated.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// The client's input, masked.
+    Input,
+    /// Linear layer: member `index` of a group that shares one encrypted tensor.
+    Linear { group: usize, index: usize },
+    /// Each party on its own.
+    Local,
+    /// Sign test, multiplexer and widening in one.
+    Relu(GateSpec),
+    /// Rounds of pairwise maxima (max pool) or of maxima with their positions (arg max).
+    Reduce { levels: Vec<(Level, GateSpec)>, indexed: bool },
+    /// Signed widening.
+    Widen(WrapSpec),
+}
+
+/// Linear layers that read one tensor: its mask is encrypted once for all of them.
+pub(super) struct Group {
+    /// The layers, in node order.
+    pub nodes: Vec<NodeId>,
+    /// Tiling and parameters.
+    pub plan: LinearPlan,
+}
+
+/// A compiled model.
+pub struct Plan {
+    pub(super) graph: ModelGraph,
+    pub(super) steps: Vec<Step>,
+    pub(super) groups: Vec<Group>,
+    pub(super) digest: [u8; 32],
+}
+
+impl Plan {
+    /// The graph it was compiled from.
+    pub fn graph(&self) -> &ModelGraph {
+        &self.graph
+    }
+
+    /// Digest of the public graph and of the options: both parties must have the same, and material is bound to it.
+    pub fn digest(&self) -> [u8; 32] {
+        self.digest
+    }
+
+    /// Sign tests needed for one input.
+    pub fn comparisons(&self) -> u64 {
+        self.gates().map(|g| g.n() as u64).sum()
+    }
+
+    /// Bound on a linear node's error before truncation (0 for other nodes).
+    pub fn linear_error(&self, node: NodeId) -> u32 {
+        match &self.steps[node] {
+            Step::Linear { group, index } => self.groups[*group].plan.max_error(*index),
+            _ => 0,
+        }
+    }
+
+    /// All batches of gates, in order.
+    pub(super) fn gates(&self) -> impl Iterator<Item = &GateSpec> {
+        self.steps.iter().flat_map(|s| -> Box<dyn Iterator<Item = &GateSpec>> {
+            match s {
+                Step::Relu(gate) => Box::new(std::iter::once(gate)),
+                Step::Reduce { levels, .. } => Box::new(levels.iter().map(|(_, g)| g)),
+                _ => Box::new(std::iter::empty()),
+            }
+        })
+    }
+}
+
+/// Compiles the graph; see [`crate::Backend::compile`].
+pub(super) fn compile(graph: &ModelGraph, options: &Options) -> Result<Plan, BackendError> {
+    let mut steps = Vec::with_capacity(graph.nodes().len());
+    let mut members: Vec<(NodeId, Vec<NodeId>)> = Vec::new();
+    for (id, node) in graph.nodes().iter().enumerate() {
+        let unsupported =
+            |what: String| BackendError::Unsupported { node: id, name: node.name.clone(), op: node.op.name(), what };
+        let step = match &node.op {
+            Op::Conv2d(_) | Op::Linear(_) => join_group(&mut members, node.inputs[0], id),
+            _ => nonlinear_step(graph, node, options).map_err(unsupported)?,
+        };
+        steps.push(step);
+    }
+    let groups = members.into_iter().map(|(tensor, nodes)| make_group(graph, options, tensor, nodes));
+    let groups = groups.collect::<Result<_, _>>()?;
+    let mut hash = blake3::Hasher::new();
+    // A ModelSpec always serialises; an empty encoding would only make digests differ.
+    hash.update(&postcard::to_stdvec(graph.spec()).unwrap_or_default());
+    hash.update(&postcard::to_stdvec(options).unwrap_or_default());
+    Ok(Plan { graph: graph.clone(), steps, groups, digest: *hash.finalize().as_bytes() })
+}
+
+fn join_group(members: &mut Vec<(NodeId, Vec<NodeId>)>, tensor: NodeId, id: NodeId) -> Step {
+    let known = members.iter().position(|(t, _)| *t == tensor);
+    let group = known.unwrap_or_else(|| {
+        members.push((tensor, Vec::new()));
+        members.len() - 1
+    });
+    members[group].1.push(id);
+    Step::Linear { group, index: members[group].1.len() - 1 }
+}
+
+fn make_group(
+    graph: &ModelGraph,
+    options: &Options,
+    tensor: NodeId,
+    nodes: Vec<NodeId>,
+) -> Result<Group, BackendError> {
+    let layers: Vec<Consumer> = nodes.iter().map(|&id| consumer(graph, tensor, id)).collect();
+    Ok(Group { plan: LinearPlan::new(&layers, options.linear_error)?, nodes })
+}
+
+fn nonlinear_step(graph: &ModelGraph, node: &Node, options: &Options) -> Result<Step, String> {
+    let Some(input) = node.inputs.first().map(|&i| &graph.nodes()[i]) else { return Ok(Step::Input) };
+    let (n, width, wide) = (input.elements(), input.fixed.width, node.fixed.width);
+    if width < 4 {
+        return Err(format!("a ring of {width} bits is too narrow for a sign test (at least 4)"));
+    }
+    let gate = |n, widths| GateSpec::new(n, width, 0, options.leaves, widths);
+    Ok(match &node.op {
+        Op::Relu => {
+            let drop = options.relu_drop.min(width - 4);
+            Step::Relu(GateSpec::widening(n, width, drop, options.leaves, wide))
+        }
+        Op::MaxPool(w) => {
+            let levels = max_pool(&input.shape, w, &node.shape);
+            Step::Reduce {
+                levels: levels.into_iter().map(|l| (gate(l.left.len(), vec![width]), l)).map(|(g, l)| (l, g)).collect(),
+                indexed: false,
+            }
+        }
+        Op::ArgMax => {
+            if n as u64 >= 1 << (wide - 1).min(63) || width + wide > 64 {
+                return Err(format!("{n} positions do not fit a ring of {wide} bits beside values of {width} bits"));
+            }
+            let levels = tournament(n).into_iter().map(|l| (gate(l.left.len(), vec![width, wide]), l));
+            Step::Reduce { levels: levels.map(|(g, l)| (l, g)).collect(), indexed: true }
+        }
+        Op::Widen if wide > width => Step::Widen(WrapSpec { n, width, extra: wide - width }),
+        _ => Step::Local,
+    })
+}
+
+/// What the lattice part needs to know of a linear node. A fully connected layer is a 1 x 1 convolution of a 1 x 1 image.
+fn consumer(graph: &ModelGraph, tensor: NodeId, id: NodeId) -> Consumer {
+    let (input, node) = (&graph.nodes()[tensor], &graph.nodes()[id]);
+    let (conv, facts) = match &node.op {
+        Op::Conv2d(c) => {
+            let conv = ConvSpec {
+                in_ch: input.shape[0],
+                out_ch: c.out_channels,
+                in_h: input.shape[1],
+                in_w: input.shape[2],
+                kernel: c.kernel.into(),
+                stride: c.stride.into(),
+                dilation: c.dilation.into(),
+                pads: c.pads,
+                groups: c.groups,
+            };
+            (conv, Some(c.weights))
+        }
+        Op::Linear(l) => (ConvSpec::linear(input.elements(), node.elements()), Some(l.weights)),
+        _ => (ConvSpec::linear(input.elements(), node.elements()), None),
+    };
+    Consumer { conv, ring_bits: node.fixed.width, norm_log2: facts.map_or(0, |f| f.norm_bits) }
+}

@@ -1,0 +1,249 @@
+//! Every operation, both parties, against the fixed-point reference, node by node: the shares of both parties are tapped, and each
+//! node's result is held to the reference's on the reconstructed inputs, exactly or within the bound that the back end declares.
+
+mod net;
+
+use net::Net;
+use proptest::prelude::*;
+use tacit_backends::cheetah::{Cheetah, Leaves, Material, Options, Plan, client_online_traced, server_online_traced};
+use tacit_backends::{Backend, Held};
+use tacit_graph::fixed::to_signed;
+use tacit_graph::op::Window;
+use tacit_graph::reference::Reference;
+use tacit_graph::{Interpreter, ModelGraph, Op, Weights};
+use tacit_mpc::Role;
+use tacit_mpc::session::run_sessions;
+use tacit_net::Phase;
+
+type Shares = Vec<Vec<u64>>;
+
+struct Outcome {
+    output: Vec<i64>,
+    client: Shares,
+    server: Shares,
+    /// Payload bytes with frame headers, by the sender: [offline up, offline down, online up, online down].
+    sent: [u64; 4],
+}
+
+/// Runs all phases on one input, with the material written and read back between them.
+fn run(backend: Cheetah, plan: &Plan, weights: &Weights, input: &[i64], seed: u64) -> Outcome {
+    let nodes = plan.graph().nodes().len();
+    let cost = backend.cost(plan);
+    let (client, server) = run_sessions(
+        seed,
+        |s| {
+            let mut keys = backend.setup(plan, s).expect("client setup");
+            s.channel.set_phase(Phase::Offline);
+            let material = backend.offline(plan, &mut keys, Held::Nothing, s).expect("client offline");
+            let bytes = material.to_bytes();
+            assert_eq!(bytes.len() as u64, cost.client_material_bytes);
+            let Ok(Material::Client(material)) = Material::from_bytes(plan, Role::Client, &bytes) else {
+                panic!("client material")
+            };
+            s.channel.set_phase(Phase::Online);
+            let mut taps = vec![Vec::new(); nodes];
+            let mut tap = |id: usize, share: &[u64]| taps[id] = share.to_vec();
+            let output = client_online_traced(plan, material, input, s, &mut tap).expect("client online");
+            (output, taps, [s.channel.traffic(Phase::Offline).sent, s.channel.traffic(Phase::Online).sent])
+        },
+        |s| {
+            let mut keys = backend.setup(plan, s).expect("server setup");
+            s.channel.set_phase(Phase::Offline);
+            let material = backend.offline(plan, &mut keys, Held::Weights(weights), s).expect("server offline");
+            let bytes = material.to_bytes();
+            assert_eq!(bytes.len() as u64, cost.server_material_bytes);
+            let Ok(Material::Server(material)) = Material::from_bytes(plan, Role::Server, &bytes) else {
+                panic!("server material")
+            };
+            s.channel.set_phase(Phase::Online);
+            let mut taps = vec![Vec::new(); nodes];
+            let mut tap = |id: usize, share: &[u64]| taps[id] = share.to_vec();
+            server_online_traced(plan, material, weights, s, &mut tap).expect("server online");
+            (taps, [s.channel.traffic(Phase::Offline).sent, s.channel.traffic(Phase::Online).sent])
+        },
+    );
+    let sent = [client.2[0], server.1[0], client.2[1], server.1[1]];
+    Outcome { output: client.0, client: client.1, server: server.0, sent }
+}
+
+/// Lowest and highest allowed difference from the reference at one node.
+fn bound(op: &Op) -> (i64, i64) {
+    match op {
+        // One-bit approximate resharing.
+        Op::Conv2d(_) | Op::Linear(_) => (-1, 1),
+        // floor(c) + floor(s) is the floor of the sum, or one less.
+        Op::Truncate { .. } => (-1, 0),
+        _ => (0, 0),
+    }
+}
+
+/// Checks every node's reconstructed tensor, given the reconstructed inputs.
+fn check(graph: &ModelGraph, weights: &Weights, input: &[i64], outcome: &Outcome) {
+    let mut reference = Reference::new(graph, weights, input).expect("the input fits");
+    let mut values: Vec<Vec<i64>> = Vec::new();
+    for (id, node) in graph.nodes().iter().enumerate() {
+        let width = node.fixed.width;
+        let pairs = outcome.client[id].iter().zip(&outcome.server[id]);
+        let got: Vec<i64> = pairs.map(|(c, s)| to_signed(c.wrapping_add(*s), width)).collect();
+        let inputs: Vec<&Vec<i64>> = node.inputs.iter().map(|&i| &values[i]).collect();
+        let want = reference.node(id, node, &inputs).expect("the reference runs");
+        assert_eq!(got.len(), want.len(), "node {id} ({})", node.op.name());
+        let (low, high) = bound(&node.op);
+        for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+            assert!((low..=high).contains(&(g - w)), "node {id} ({}), element {i}: {g}, reference {w}", node.op.name());
+        }
+        values.push(got);
+    }
+    assert_eq!(outcome.output, *values[graph.spec().output..][..1][0]);
+}
+
+/// 1 to 4 stand for direct comparison leaves of that many bits, 0 for masked ones.
+fn options(kind: u32) -> Options {
+    Options { leaves: if kind == 0 { Leaves::Masked } else { Leaves::Direct(kind) }, ..Options::default() }
+}
+
+fn conform(net: Net, output: usize, options: Options, seed: u64) {
+    let (graph, weights, input) = net.finish(output, seed);
+    let backend = Cheetah { options };
+    let plan = backend.compile(&graph).expect("compiles");
+    let outcome = run(backend, &plan, &weights, &input, seed % 1000);
+    check(&graph, &weights, &input, &outcome);
+    let cost = backend.cost(&plan);
+    let stated = [cost.offline.up_bytes, cost.offline.down_bytes, cost.online.up_bytes, cost.online.down_bytes];
+    for (sent, stated) in outcome.sent.iter().zip(stated) {
+        // Frame headers: about ten bytes for each of a few dozen messages per layer.
+        assert!(*sent >= stated && *sent <= stated + 2000 * graph.nodes().len() as u64, "{sent} sent, {stated} stated");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn convolutions(ch in 1usize..7, out in 1usize..9, h in 3usize..12, w in 3usize..12, k in 1usize..4, s in 1usize..4,
+                    d in 1usize..3, pads in prop::array::uniform4(0usize..2), groups in 1usize..3, width in 26u32..38, seed in any::<u64>()) {
+        let d = if d * (k - 1) + 1 > h.min(w) { 1 } else { d };
+        let mut net = Net::new(vec![ch * groups, h, w], width, seed);
+        let y = net.conv(0, out * groups, [k, k], [s, s], [d, d], pads, groups, width);
+        conform(net, y, Options::default(), seed);
+    }
+
+    #[test]
+    fn fully_connected(features in 1usize..200, out in 1usize..40, width in 26u32..38, seed in any::<u64>()) {
+        let mut net = Net::new(vec![features], width, seed);
+        let y = net.linear(0, out, width);
+        conform(net, y, Options::default(), seed);
+    }
+
+    #[test]
+    fn rectified_linear_units(ch in 1usize..5, h in 1usize..9, w in 1usize..9, width in 26u32..38, extra in 0u32..4, kind in 0u32..5, seed in any::<u64>()) {
+        let mut net = Net::new(vec![ch, h, w], width, seed);
+        let y = net.conv(0, 3, [1, 1], [1, 1], [1, 1], [0; 4], 1, width);
+        let t = net.truncate(y, 6);
+        let r = net.relu(t, (width + extra).min(40));
+        conform(net, r, options(kind), seed);
+    }
+
+    #[test]
+    fn max_pools(ch in 1usize..4, h in 4usize..11, w in 4usize..11, k in 1usize..4, s in 1usize..4, before in 0usize..2, after in 0usize..2, seed in any::<u64>()) {
+        let (before, after) = (before.min(k - 1), after.min(k - 1));
+        let mut net = Net::new(vec![ch, h, w], 24, seed);
+        let pool = Op::MaxPool(Window { kernel: [k, k], stride: [s, s], pads: [before, before, after, after] });
+        let y = net.pool(0, pool);
+        conform(net, y, Options::default(), seed);
+    }
+
+    #[test]
+    fn largest_of_a_list(n in 1usize..70, kind in 0u32..5, seed in any::<u64>()) {
+        let mut net = Net::new(vec![n], 20, seed);
+        let y = net.arg_max(0, 12);
+        conform(net, y, options(kind), seed);
+    }
+
+    #[test]
+    fn widening_without_a_known_sign(n in 1usize..100, width in 12u32..20, extra in 1u32..12, seed in any::<u64>()) {
+        let mut net = Net::new(vec![n], width, seed);
+        let y = net.widen(0, width + extra);
+        let z = net.linear(y, 3, width + extra);
+        conform(net, z, Options::default(), seed);
+    }
+}
+
+/// A fire module: one tensor feeds two convolutions, whose outputs are joined and pooled; the sum of two branches, a strided slice
+/// with channel padding (CIFAR ResNet shortcut), average pool and classifier.
+#[test]
+fn a_whole_network() {
+    for (seed, radix) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 0)] {
+        let mut net = Net::new(vec![3, 13, 11], 36, seed);
+        let c = net.conv(0, 8, [3, 3], [2, 2], [1, 1], [1; 4], 1, 34);
+        let t = net.truncate(c, 6);
+        let squeezed = net.relu(t, 33);
+        let e1 = net.conv(squeezed, 6, [1, 1], [1, 1], [1, 1], [0; 4], 1, 32);
+        let e3 = net.conv(squeezed, 6, [3, 3], [1, 1], [1, 1], [1; 4], 1, 33);
+        let (t1, t3) = (net.truncate(e1, 8), net.truncate(e3, 8));
+        let (r1, r3) = (net.relu(t1, 33), net.relu(t3, 33));
+        let joined = net.concat(vec![r1, r3]);
+        let short = net.slice_pad(joined, 2, 2);
+        let wide = net.conv(joined, 16, [3, 3], [2, 2], [1, 1], [1; 4], 2, 33);
+        let t = net.truncate(wide, 10);
+        let sum = net.add(t, short);
+        let r = net.relu(sum, 32);
+        let pooled = net.pool(r, Op::SumPool(Window { kernel: [2, 2], stride: [2, 2], pads: [0; 4] }));
+        let flat = net.flatten(pooled);
+        let logits = net.linear(flat, 10, 31);
+        let class = net.arg_max(logits, 10);
+        conform(net, class, options(radix), seed);
+    }
+}
+
+#[test]
+fn several_inputs_over_one_session_use_fresh_material() {
+    let mut net = Net::new(vec![2, 5, 5], 30, 9);
+    let c = net.conv(0, 4, [3, 3], [1, 1], [1, 1], [1; 4], 1, 30);
+    let t = net.truncate(c, 6);
+    let r = net.relu(t, 30);
+    let (graph, weights, _) = net.finish(r, 9);
+    let backend = Cheetah::default();
+    let plan = backend.compile(&graph).expect("compiles");
+    let batch: Vec<Vec<i64>> = (0..3).map(|b| (0..50).map(|i| (i * 7 + b * 13) % 50 - 25).collect()).collect();
+    let (outputs, materials) = run_sessions(
+        5,
+        |s| {
+            let mut keys = backend.setup(&plan, s).expect("setup");
+            let run = batch.iter().map(|x| {
+                let m = backend.offline(&plan, &mut keys, Held::Nothing, s).expect("offline");
+                backend.online(&plan, m, Held::Input(x), s).expect("online")
+            });
+            run.collect::<Vec<_>>()
+        },
+        |s| {
+            let mut keys = backend.setup(&plan, s).expect("setup");
+            let run = batch.iter().map(|_| {
+                let m = backend.offline(&plan, &mut keys, Held::Weights(&weights), s).expect("offline");
+                let bytes = m.to_bytes();
+                backend.online(&plan, m, Held::Weights(&weights), s).expect("online");
+                bytes
+            });
+            run.collect::<Vec<_>>()
+        },
+    );
+    assert!(materials[0] != materials[1] && materials[1] != materials[2]);
+    for (x, y) in batch.iter().zip(outputs) {
+        let want = tacit_graph::reference::run(&graph, &weights, x).expect("reference");
+        let tacit_backends::Output::Values(got) = y else { panic!("the client must get values") };
+        assert!(got.iter().zip(&want).all(|(g, w)| (g - w).abs() <= 2), "{got:?} {want:?}");
+    }
+}
+
+#[test]
+fn misuse_and_foreign_material_are_errors() {
+    let mut net = Net::new(vec![4], 20, 1);
+    let y = net.arg_max(0, 8);
+    let (graph, ..) = net.finish(y, 1);
+    let backend = Cheetah::default();
+    let plan = backend.compile(&graph).expect("compiles");
+    assert!(Material::from_bytes(&plan, Role::Client, &[0; 5]).is_err());
+    assert!(Material::from_bytes(&plan, Role::Server, &vec![0; 1 << 16]).is_err());
+    let other = Cheetah { options: options(3) }.compile(&graph).expect("compiles");
+    assert_ne!(plan.digest(), other.digest(), "plans with other options must not share material");
+}
