@@ -2,8 +2,7 @@
 //! Bounds: a Shoup product of `x < 2^52` is in `[0, 2p)` because the quotient estimate is at most one too small
 //! (plus the truncation of the 52-bit quotient); a butterfly of `s < 2p` and `t < 2p` is below `4p`.
 
-#![cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
-
+#[cfg(target_arch = "x86_64")]
 use super::Ntt;
 
 #[cfg(target_arch = "x86_64")]

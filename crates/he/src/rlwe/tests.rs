@@ -148,3 +148,16 @@ fn encryption_is_randomised() {
     assert_eq!(bytes.len(), PUBLIC_KEY_BYTES);
     assert_eq!(PublicKey::from_bytes(&ctx, &bytes).unwrap().to_bytes(), bytes);
 }
+
+/// Bytes on the wire do not depend on the machine: samplers, domain order and packing are pinned.
+#[test]
+fn known_answers() {
+    let ctx = Context::new().unwrap();
+    let mut random = prg(1);
+    let key = SecretKey::generate(&ctx, &mut random);
+    let sum = |bytes: &[u8]| bytes.iter().fold(0u64, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3));
+    let public = key.public_key(&ctx, &mut random).to_bytes();
+    let params = Params::new(&spec(37, 4f64.powi(14))).unwrap();
+    let cipher = Encryptor::new(&ctx, &key, params).encrypt(&vec![1; DEGREE], &mut random);
+    assert_eq!((sum(&public), sum(&cipher)), (9_161_528_700_398_031_026, 13_988_898_811_882_682_182));
+}

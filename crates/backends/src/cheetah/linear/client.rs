@@ -92,9 +92,8 @@ impl<'a> LinearClient<'a> {
         let (c, upload, _) = self.plan.consumer(consumer)?;
         let upload = &self.plan.uploads[upload];
         let opener = Opener::new(&self.keys.ctx, &self.keys.secret, upload.params);
-        let seed = source(16)?;
-        let seed = <[u8; 16]>::try_from(seed.as_slice());
-        let seed = seed.map_err(|_| HeError::Length { what: "answer seed", got: 0, expected: 16 })?;
+        let seed = <[u8; 16]>::try_from(source(16)?);
+        let seed = seed.map_err(|s| HeError::Length { what: "answer seed", got: s.len(), expected: 16 })?;
         let public = Prg::from_seed(Seed(seed));
         let tiles = upload.tiling.tiles_of(c);
         let count = tiles.len() * upload.tiling.out_blocks(c);
