@@ -259,6 +259,17 @@ impl<E: Engine> Client<E> {
         }
     }
 
+    /// Ids of this model's material that either party has on disk.
+    ///
+    /// # Errors
+    /// Of the store or the connection.
+    pub fn known_ids(&mut self) -> Result<Vec<MaterialId>, ServeError> {
+        let mut ids = self.stored_at_server()?;
+        let ours = self.store.as_ref().map(|s| s.list(Some(self.binding))).transpose()?.unwrap_or_default();
+        ids.extend(ours.iter().map(|e| e.id).filter(|id| !ids.contains(id)).collect::<Vec<_>>());
+        Ok(ids)
+    }
+
     /// Destroys material at both parties; returns how many of them either party had.
     ///
     /// # Errors
@@ -373,7 +384,7 @@ fn ask(channel: &mut Channel, request: &Request) -> Result<Reply, ServeError> {
     recv_reply(channel, request.name())
 }
 
-fn first_largest(values: &[i64]) -> usize {
+pub(crate) fn first_largest(values: &[i64]) -> usize {
     // `max_by_key` keeps the last of equals, so equals are ordered by falling index.
     (0..values.len()).max_by_key(|&i| (values[i], std::cmp::Reverse(i))).unwrap_or(0)
 }

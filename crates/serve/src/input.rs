@@ -1,15 +1,18 @@
 //! Turning files into model inputs: images are resized, cropped and normalised as the model's public section states.
 use crate::ServeError;
-use crate::npy;
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageReader, Limits};
+use std::fs;
 use std::path::Path;
-use tacit_graph::ModelGraph;
+use tacit_graph::{ModelGraph, npy};
 
 /// Largest image side accepted, in pixels.
 pub const MAX_IMAGE_SIDE: u32 = 16_384;
 /// Most memory that decoding an image may take, in bytes.
 pub const MAX_IMAGE_BYTES: u64 = 512 << 20;
+
+/// Largest array file accepted, in bytes.
+pub const MAX_ARRAY_BYTES: u64 = 4 << 30;
 
 /// How an image of another size is brought to the model's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,35 +25,42 @@ pub enum Fit {
     Stretch,
 }
 
-/// Reads the inputs in a file: one for an image, `N` for an array `[N, C, H, W]` (or one without the leading axis).
+/// Reads the inputs in a file: one for an image, `N` for an `.npy` array `[N, C, H, W]` (or one without the leading axis).
 ///
-/// Images are normalised here; arrays hold values that are normalised already, and are taken as they are.
+/// Images and arrays of bytes are pixels and are normalised as the model states. Arrays of numbers are taken as they are, or
+/// normalised too if they are `raw`.
 ///
 /// # Errors
 /// The file cannot be read, decoded or brought to the model's shape.
-pub fn read(path: &Path, graph: &ModelGraph, fit: Fit) -> Result<Vec<Vec<f32>>, ServeError> {
+pub fn read(path: &Path, graph: &ModelGraph, fit: Fit, raw: bool) -> Result<Vec<Vec<f32>>, ServeError> {
     if path.extension().is_some_and(|e| e == "npy") {
-        return read_array(path, graph);
+        return read_array(path, graph, raw);
     }
     Ok(vec![read_image(path, graph, fit)?])
 }
 
-fn read_array(path: &Path, graph: &ModelGraph) -> Result<Vec<Vec<f32>>, ServeError> {
-    let array = npy::read(path)?;
-    let input = graph.input();
-    let fits =
-        array.shape == input.shape || array.shape.get(1..) == Some(&input.shape) || array.shape == [input.elements()];
+fn read_array(path: &Path, graph: &ModelGraph, raw: bool) -> Result<Vec<Vec<f32>>, ServeError> {
+    let fail = |what: String| ServeError::Input { path: path.to_owned(), what };
+    let size = fs::metadata(path).map_err(ServeError::file("reading", path))?.len();
+    if size > MAX_ARRAY_BYTES {
+        return Err(fail(format!("{size} bytes, the limit is {MAX_ARRAY_BYTES}")));
+    }
+    let array =
+        npy::read(&fs::read(path).map_err(ServeError::file("reading", path))?).map_err(|e| fail(e.to_string()))?;
+    let (input, shape) = (graph.input(), array.shape.as_slice());
+    let fits = shape == input.shape || shape.get(1..) == Some(&input.shape) || shape == [input.elements()];
     if !fits || input.elements() == 0 {
-        let what = format!(
-            "shape {:?} does not fit the model's input {:?} (one more leading axis is allowed)",
-            array.shape, input.shape
-        );
-        return Err(ServeError::Input { path: path.to_owned(), what });
+        let text = "does not fit the model's input";
+        return Err(fail(format!("shape {shape:?} {text} {:?} (one more leading axis is allowed)", input.shape)));
     }
-    if let Some(i) = array.values.iter().position(|v| !v.is_finite()) {
-        return Err(ServeError::Input { path: path.to_owned(), what: format!("element {i} is {}", array.values[i]) });
+    if let Some(i) = array.data.iter().position(|v| !v.is_finite()) {
+        return Err(fail(format!("element {i} is {}", array.data[i])));
     }
-    Ok(array.values.chunks(input.elements()).map(<[f32]>::to_vec).collect())
+    let mut inputs: Vec<Vec<f32>> = array.data.chunks(input.elements()).map(<[f32]>::to_vec).collect();
+    if raw || array.is_bytes {
+        inputs.iter_mut().for_each(|values| normalise(values, graph));
+    }
+    Ok(inputs)
 }
 
 fn read_image(path: &Path, graph: &ModelGraph, fit: Fit) -> Result<Vec<f32>, ServeError> {
@@ -69,7 +79,11 @@ fn read_image(path: &Path, graph: &ModelGraph, fit: Fit) -> Result<Vec<f32>, Ser
     let image = reader.decode().map_err(|e| fail(format!("{e} (PNG and JPEG are read)")))?;
     let pixels = bring_to_size(&image, height as u32, width as u32, fit);
     let raw = if channels == 1 { pixels.to_luma8().into_raw() } else { pixels.to_rgb8().into_raw() };
-    Ok(normalise(&raw, graph, channels))
+    // From interleaved [H, W, C] to planes [C, H, W].
+    let plane = |c: usize| raw.iter().skip(c).step_by(channels).map(|&p| f32::from(p));
+    let mut values: Vec<f32> = (0..channels).flat_map(plane).collect();
+    normalise(&mut values, graph);
+    Ok(values)
 }
 
 fn bring_to_size(image: &DynamicImage, height: u32, width: u32, fit: Fit) -> DynamicImage {
@@ -89,14 +103,14 @@ fn bring_to_size(image: &DynamicImage, height: u32, width: u32, fit: Fit) -> Dyn
     image.resize_exact(w, h, FilterType::Triangle).crop_imm((w - width) / 2, (h - height) / 2, width, height)
 }
 
-/// Interleaved 8-bit pixels `[H, W, C]` as normalised planes `[C, H, W]`.
-fn normalise(raw: &[u8], graph: &ModelGraph, channels: usize) -> Vec<f32> {
+/// `(pixel * scale - mean) / std` on planes `[C, H, W]`; a flat input counts as one channel.
+fn normalise(values: &mut [f32], graph: &ModelGraph) {
     let spec = &graph.spec().input;
-    let mut out = Vec::with_capacity(raw.len());
-    for c in 0..channels {
+    let channels = graph.input().shape.first().copied().filter(|_| graph.input().shape.len() == 3).unwrap_or(1).max(1);
+    let plane = (values.len() / channels).max(1);
+    for (c, values) in values.chunks_mut(plane).enumerate() {
         let mean = spec.mean.get(c).copied().unwrap_or(0.0);
         let std = spec.std.get(c).copied().unwrap_or(1.0);
-        out.extend(raw.iter().skip(c).step_by(channels).map(|&p| (f32::from(p) * spec.pixel_scale - mean) / std));
+        values.iter_mut().for_each(|v| *v = (*v * spec.pixel_scale - mean) / std);
     }
-    out
 }

@@ -7,14 +7,15 @@
 //! * [`Engine`] is what a back end gives to be served.
 #![forbid(unsafe_code)]
 
+pub mod bench;
 mod catalog;
+mod cheetah;
 mod client;
 mod engine;
 mod error;
 pub mod input;
 pub mod keys;
 mod measure;
-pub mod npy;
 mod pipeline;
 mod pool;
 mod server;

@@ -73,8 +73,11 @@ fn greet<E: Engine>(shared: &Shared<E>, stream: TcpStream) -> Result<(Channel, [
     Ok((channel, client))
 }
 
+/// A channel whose client has opened a model.
+type Opened<E> = Option<(Channel, Arc<Served<E>>)>;
+
 /// Until the client has opened a model; `None` if it leaves before.
-fn lobby<E: Engine>(shared: &Shared<E>, mut channel: Channel) -> Result<Option<(Channel, Arc<Served<E>>)>, ServeError> {
+fn lobby<E: Engine>(shared: &Shared<E>, mut channel: Channel) -> Result<Opened<E>, ServeError> {
     loop {
         let reply = match next_request(shared, &mut channel)? {
             None | Some(Request::Bye) => return Ok(None),

@@ -1,0 +1,59 @@
+//! What every command that talks to a server has in common.
+use anyhow::Context;
+use std::path::PathBuf;
+use std::time::Duration;
+use tacit_backends::cheetah::Cheetah;
+use tacit_serve::{Client, ClientConfig, Lobby, keys};
+
+#[derive(clap::Args)]
+pub struct Connect {
+    /// Server, host:port
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7878")]
+    server: String,
+    /// Folder with ca.pem and the client's certificate and key
+    #[arg(long, value_name = "DIR", default_value = "keys")]
+    keys: PathBuf,
+    /// Name of the client in the key folder
+    #[arg(long, value_name = "NAME", default_value = "client")]
+    client: String,
+    /// Name in the server's certificate, if it is not the host of --server
+    #[arg(long, value_name = "NAME")]
+    server_name: Option<String>,
+    /// Model to use; may be left out if the server has one only
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Folder for material made ahead of time (see `tacit prepare`)
+    #[arg(long, value_name = "DIR", default_value = "material")]
+    material: PathBuf,
+    /// Threads for arithmetic
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Seconds that the server may make no progress
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    stall: u64,
+}
+
+impl Connect {
+    /// Connects and opens the model. The material folder is used if it is there or must be made.
+    pub fn open(&self, make_store: bool) -> anyhow::Result<Client<Cheetah>> {
+        let identity = keys::load_client(&self.keys, &self.client)?;
+        let mut config = ClientConfig::new(&self.server, Some(identity));
+        config.server_name.clone_from(&self.server_name);
+        config.store = (make_store || self.material.exists()).then(|| self.material.clone());
+        config.threads = self.threads.max(1);
+        config.stall_timeout = Duration::from_secs(self.stall.max(1));
+        let mut lobby = Lobby::connect(Cheetah::default(), config)
+            .with_context(|| format!("cannot use the server at {}", self.server))?;
+        let name = match &self.model {
+            Some(name) => name.clone(),
+            None => match lobby.models()?.as_slice() {
+                [only] => only.name.clone(),
+                several => {
+                    let names: Vec<&str> = several.iter().map(|m| m.name.as_str()).collect();
+                    anyhow::bail!("the server has several models; choose one with --model: {}", names.join(", "));
+                }
+            },
+        };
+        Ok(lobby.open(&name)?)
+    }
+}

@@ -1,0 +1,166 @@
+//! `tacit infer`
+use crate::connect::Connect;
+use crate::print;
+use anyhow::Context;
+use clap::ValueEnum;
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tacit_backends::cheetah::Cheetah;
+use tacit_graph::OutputMode;
+use tacit_graph::reference::quantize_input;
+use tacit_serve::bench::printed;
+use tacit_serve::input::{self, Fit};
+use tacit_serve::{Answer, Client, infer_many};
+
+/// Classifies images or arrays privately: the server sees none of them.
+///
+/// Material made by `tacit prepare` is used first. Without any, several inputs run in a pipeline: the offline phase of the next
+/// one during the online phase of this one.
+///
+/// Examples: tacit infer photo.jpg --model squeezenet --labels imagenet.txt
+///           tacit infer batch.npy --model digits --json
+#[derive(clap::Args)]
+pub struct Args {
+    /// Images (PNG, JPEG) or .npy arrays, [N, C, H, W] or one input
+    #[arg(required = true, value_name = "FILE")]
+    inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    connect: Connect,
+    /// File with one class name per line
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
+    /// Classes shown for each input
+    #[arg(long, default_value_t = 5)]
+    top: usize,
+    /// How images of another size are brought to the model's
+    #[arg(long, value_enum, default_value_t = FitArg::Crop)]
+    fit: FitArg,
+    /// Normalise .npy arrays of numbers too, as the model states (arrays of bytes always are)
+    #[arg(long)]
+    raw: bool,
+    /// Print one JSON object per input
+    #[arg(long)]
+    json: bool,
+    /// Show what each phase took
+    #[arg(long)]
+    phases: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FitArg {
+    /// Short side to 8/7 of the model's, then the centre (usual for ImageNet)
+    Crop,
+    /// Short side to the model's, then the centre
+    Fill,
+    /// Both sides to the model's
+    Stretch,
+}
+
+struct Printer<'a> {
+    args: &'a Args,
+    labels: Vec<String>,
+    mode: OutputMode,
+    names: Vec<String>,
+}
+
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let labels = args.labels.as_deref().map(read_labels).transpose()?.unwrap_or_default();
+    let mut client = args.connect.open(false)?;
+    let fit = match args.fit {
+        FitArg::Crop => Fit::Crop,
+        FitArg::Fill => Fit::Fill,
+        FitArg::Stretch => Fit::Stretch,
+    };
+    let (mut inputs, mut names) = (Vec::new(), Vec::new());
+    for path in &args.inputs {
+        let graph = &client.public().graph;
+        for (i, values) in input::read(path, graph, fit, args.raw)?.iter().enumerate() {
+            inputs.push(quantize_input(graph, values).with_context(|| format!("{}, input {i}", path.display()))?);
+            names.push(if i == 0 { path.display().to_string() } else { format!("{}[{i}]", path.display()) });
+        }
+    }
+    let mode = client.public().graph.spec().output_mode;
+    let printer = Printer { args: &args, labels, mode, names };
+    answer_all(&mut client, &inputs, &printer)?;
+    Ok(client.close()?)
+}
+
+/// Stored material first, the rest in a pipeline.
+fn answer_all(client: &mut Client<Cheetah>, inputs: &[Vec<i64>], printer: &Printer<'_>) -> anyhow::Result<()> {
+    let bar = print::bar(inputs.len(), "inferring");
+    let stored = client.stored()?.len().min(inputs.len());
+    let (first, rest) = inputs.split_at(if inputs.len() - stored == 1 { inputs.len() } else { stored });
+    let show = |index: usize, answer: &Answer| {
+        bar.suspend(|| printer.print(index, answer));
+        bar.inc(1);
+    };
+    for (index, input) in first.iter().enumerate() {
+        show(index, &client.infer_integers(input)?);
+    }
+    if !rest.is_empty() {
+        infer_many(client, rest, |index, answer| {
+            show(first.len() + index, &answer);
+            Ok(())
+        })?;
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+impl Printer<'_> {
+    fn label(&self, class: usize) -> String {
+        self.labels.get(class).map_or_else(|| format!("class {class}"), |name| format!("{class} {name}"))
+    }
+
+    /// Classes and their values, largest first; one without a value for a top-1 model.
+    fn ranking(&self, answer: &Answer) -> Vec<(usize, Option<f64>)> {
+        if self.mode == OutputMode::Top1 {
+            return vec![(answer.class, None)];
+        }
+        let mut order: Vec<usize> = (0..answer.values.len()).collect();
+        order.sort_by(|&a, &b| answer.values[b].total_cmp(&answer.values[a]).then(a.cmp(&b)));
+        order.into_iter().take(self.args.top.max(1)).map(|c| (c, Some(answer.values[c]))).collect()
+    }
+
+    fn print(&self, index: usize, answer: &Answer) {
+        let ranking = self.ranking(answer);
+        if self.args.json {
+            let top: Vec<_> = ranking
+                .iter()
+                .map(|(class, value)| json!({"class": class, "label": self.labels.get(*class), "value": value}))
+                .collect();
+            let phases: serde_json::Map<_, _> =
+                self.phases(answer).into_iter().map(|(n, r)| (n.to_owned(), json!(printed(r)))).collect();
+            println!(
+                "{}",
+                json!({"input": self.names[index], "class": answer.class, "label": self.labels.get(answer.class),
+                    "top": top, "values": answer.values, "phases": phases})
+            );
+            return;
+        }
+        println!("{}", self.names[index]);
+        for (class, value) in ranking {
+            match value {
+                Some(value) => println!("  {value:>10.4}  {}", self.label(class)),
+                None => println!("  {}", self.label(class)),
+            }
+        }
+        if self.args.phases {
+            for (name, report) in self.phases(answer) {
+                println!("  {}", print::phase_line(name, report));
+            }
+        }
+    }
+
+    fn phases<'a>(&self, answer: &'a Answer) -> Vec<(&'static str, &'a tacit_serve::PhaseReport)> {
+        let setup = answer.setup.as_ref().map(|r| ("setup", r));
+        let offline = answer.prepared.as_ref().map(|p| ("offline", &p.offline));
+        setup.into_iter().chain(offline).chain([("online", &answer.online)]).collect()
+    }
+}
+
+fn read_labels(path: &Path) -> anyhow::Result<Vec<String>> {
+    let text = fs::read_to_string(path).with_context(|| format!("reading labels from {}", path.display()))?;
+    Ok(text.lines().map(str::to_owned).collect())
+}

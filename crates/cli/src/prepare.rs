@@ -1,0 +1,91 @@
+//! `tacit prepare`
+use crate::connect::Connect;
+use crate::print;
+use clap::Subcommand;
+use serde_json::json;
+use tacit_serve::MaterialId;
+
+/// Makes material for later inputs: the offline phase, ahead of time. Each material serves one input of one model.
+///
+/// Examples: tacit prepare --model digits --count 10
+///           tacit prepare --model digits list
+///           tacit prepare --model digits discard --all
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = false)]
+pub struct Args {
+    #[command(flatten)]
+    connect: Connect,
+    /// Materials to make
+    #[arg(long, default_value_t = 1)]
+    count: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show material that is ready at both parties
+    List,
+    /// Destroy material at both parties
+    Discard {
+        /// Ids, as listed
+        #[arg(value_name = "ID", required_unless_present = "all")]
+        ids: Vec<MaterialId>,
+        /// All of this model, also what only one party has
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let mut client = args.connect.open(true)?;
+    match args.command {
+        None => {
+            let bar = print::bar(args.count, "preparing");
+            if let Some(setup) = client.setup()? {
+                bar.suspend(|| eprintln!("{}", print::phase_line("setup", &setup)));
+            }
+            for _ in 0..args.count {
+                let made = client.prepare()?;
+                bar.suspend(|| {
+                    if args.json {
+                        println!(
+                            "{}",
+                            json!({"id": made.id.to_string(), "bytes": made.bytes,
+                            "offline": tacit_serve::bench::printed(&made.offline)})
+                        );
+                    } else {
+                        let [ours, theirs] = made.bytes.map(print::bytes);
+                        println!("{}  {ours} here, {theirs} at the server", made.id);
+                        println!("{}", print::phase_line("offline", &made.offline));
+                    }
+                });
+                bar.inc(1);
+            }
+            bar.finish_and_clear();
+        }
+        Some(Command::List) => {
+            let entries = client.stored()?;
+            for e in &entries {
+                if args.json {
+                    println!("{}", json!({"id": e.id.to_string(), "bytes": e.bytes, "created": e.created}));
+                } else {
+                    println!("{}  {}  made {} (seconds since 1970)", e.id, print::bytes(e.bytes), e.created);
+                }
+            }
+            if entries.is_empty() && !args.json {
+                println!("no material is ready for this model: make some with `tacit prepare --count N`");
+            }
+        }
+        Some(Command::Discard { mut ids, all }) => {
+            if all {
+                ids = client.known_ids()?;
+            }
+            println!("destroyed {} of {}", client.discard(&ids)?, ids.len());
+        }
+    }
+    Ok(client.close()?)
+}

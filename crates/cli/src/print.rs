@@ -1,0 +1,44 @@
+//! Printing helpers.
+use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Duration;
+use tacit_serve::PhaseReport;
+use tacit_serve::bench::{PhaseFigures, printed};
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Bytes for people.
+pub fn bytes(n: u64) -> String {
+    match n {
+        0..10_000 => format!("{n} B"),
+        10_000..10_000_000 => format!("{:.1} kB", n as f64 / 1e3),
+        _ => format!("{:.1} MB", n as f64 / 1e6),
+    }
+}
+
+/// A bar on standard error (nothing where that is no terminal).
+pub fn bar(len: usize, what: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {msg} {bar:30} {pos}/{len} {elapsed}");
+    let bar = ProgressBar::new(len as u64).with_message(what.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(200));
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// One line of a table of phases.
+pub fn phase_line(name: &str, report: &PhaseReport) -> String {
+    let PhaseFigures { wall_s, rounds, client, server } = printed(report);
+    format!(
+        "{name:<8} {wall_s:>8.2} s  CPU {:>7.2} / {:>7.2} s  {:>9} up  {:>9} down  {rounds:>4} rounds  peak {} / {}",
+        client.cpu_s,
+        server.cpu_s,
+        bytes(client.sent_bytes),
+        bytes(server.sent_bytes),
+        bytes(client.peak_rss_bytes),
+        bytes(server.peak_rss_bytes),
+    )
+}
