@@ -15,6 +15,7 @@ pub mod reference;
 pub mod rewrite;
 pub mod rng;
 pub mod walk;
+pub mod zoo;
 
 pub use fixed::FixedPoint;
 pub use model::{InputSpec, LayerWeights, ModelGraph, ModelSpec, Node, NodeId, OutputMode, Weights};

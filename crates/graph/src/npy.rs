@@ -46,7 +46,7 @@ pub fn read(bytes: &[u8]) -> Result<Npy, GraphError> {
     let kind = field(header, "descr").unwrap_or_default();
     let body = &bytes[start + header_len..];
     let data = match kind.trim_matches(['\'', '"']) {
-        "<f4" => decode(body, n, |b| f32::from_le_bytes(b)),
+        "<f4" => decode(body, n, f32::from_le_bytes),
         "<f8" => decode(body, n, |b| f64::from_le_bytes(b) as f32),
         "|u1" => decode(body, n, |[b]: [u8; 1]| f32::from(b)),
         "<i4" => decode(body, n, |b| i32::from_le_bytes(b) as f32),

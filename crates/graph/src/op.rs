@@ -232,7 +232,8 @@ fn conv_shape(c: &Conv2d, input: &[usize]) -> Result<Vec<usize>, String> {
     let [ch, h, w] = input else {
         return Err(format!("a convolution needs [C, H, W], got {input:?}"));
     };
-    if c.groups == 0 || ch % c.groups != 0 || c.out_channels % c.groups != 0 || c.out_channels == 0 {
+    if c.groups == 0 || !ch.is_multiple_of(c.groups) || !c.out_channels.is_multiple_of(c.groups) || c.out_channels == 0
+    {
         return Err(format!("{} groups do not divide {ch} input and {} output channels", c.groups, c.out_channels));
     }
     let out = |len, i: usize| {

@@ -198,12 +198,12 @@ impl Reader {
             return Err(fail(n, &format!("its constant leads to {bad}")));
         }
         let shape = self.shape(x).to_vec();
+        let len = scale.len();
         let op = FloatOp::Affine { scale, shift };
-        let FloatOp::Affine { scale, .. } = &op else { unreachable!("just built") };
-        if scale.len() == shape[0] {
+        if len == shape[0] {
             return Ok(Value::Wire(self.push(n, op, &[x], &[])?));
         }
-        let flat = self.push(n, FloatOp::Reshape, &[x], &[scale.len()])?;
+        let flat = self.push(n, FloatOp::Reshape, &[x], &[len])?;
         let made = self.push(n, op, &[flat], &[])?;
         Ok(Value::Wire(self.push(n, FloatOp::Reshape, &[made], &shape)?))
     }

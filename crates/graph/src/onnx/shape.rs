@@ -359,7 +359,7 @@ fn reshaped(n: &NodeProto, from: &[usize], wanted: &[i64], allow_zero: bool) -> 
     let unknown: Vec<usize> = (0..wanted.len()).filter(|&i| wanted[i] == -1).collect();
     if let [one] = unknown[..] {
         let rest: Vec<usize> = (0..out.len()).filter(|&i| i != one).map(|i| out[i]).collect();
-        let rest = checked_elements(&rest).filter(|&r| r > 0 && total % r == 0);
+        let rest = checked_elements(&rest).filter(|&r| r > 0 && total.is_multiple_of(r));
         out[one] = total / rest.ok_or_else(|| fail(n, &format!("{from:?} cannot become {wanted:?}")))?;
     }
     if unknown.len() > 1 || checked_elements(&out) != Some(total) {

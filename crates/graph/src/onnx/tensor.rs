@@ -36,6 +36,11 @@ impl Constant {
         }
     }
 
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The elements as real numbers.
     pub fn to_floats(&self) -> Vec<f32> {
         match &self.data {
@@ -91,10 +96,10 @@ pub fn decode(t: &TensorProto) -> Result<Constant, GraphError> {
             )));
         }
     };
-    if let Data::Floats(v) = &data {
-        if let Some(bad) = v.iter().position(|x| !x.is_finite()) {
-            return Err(fail(format!("element {bad} is {}", v[bad])));
-        }
+    if let Data::Floats(v) = &data
+        && let Some(bad) = v.iter().position(|x| !x.is_finite())
+    {
+        return Err(fail(format!("element {bad} is {}", v[bad])));
     }
     Ok(Constant { shape, data })
 }

@@ -1,1 +1,187 @@
+use proptest::prelude::*;
 
+use super::proto::{TensorProto, ValueInfoProto};
+use super::*;
+use crate::zoo;
+
+fn decode(bytes: &[u8]) -> ModelProto {
+    ModelProto::decode(bytes).unwrap()
+}
+
+/// A small network of the zoo with a change.
+fn changed(change: impl FnOnce(&mut GraphProto)) -> Result<Network, GraphError> {
+    let mut model = decode(&zoo::build("tiny-cnn", 1).unwrap());
+    change(model.graph.as_mut().unwrap());
+    parse(&model.encode_to_vec())
+}
+
+fn message(result: Result<Network, GraphError>) -> String {
+    result.unwrap_err().to_string()
+}
+
+fn node(op: &str, inputs: &[&str], output: &str) -> NodeProto {
+    NodeProto {
+        op_type: op.into(),
+        input: inputs.iter().map(|s| (*s).into()).collect(),
+        output: vec![output.into()],
+        ..NodeProto::default()
+    }
+}
+
+/// Appends a node behind the last one and makes its output the network's.
+fn append(g: &mut GraphProto, op: &str) {
+    let last = g.output[0].name.clone();
+    g.node.push(node(op, &[&last], "end"));
+    g.output[0].name = "end".into();
+}
+
+#[test]
+fn an_unsupported_operator_is_named_with_help() {
+    let text = message(changed(|g| append(g, "Sigmoid")));
+    assert!(text.contains("Sigmoid") && text.contains("`end`") && text.contains("Relu"), "{text}");
+    let text = message(changed(|g| append(g, "Wobble")));
+    assert!(text.contains("Wobble") && text.contains("supported are"), "{text}");
+}
+
+#[test]
+fn a_final_softmax_is_left_to_the_client() {
+    assert!(changed(|g| append(g, "Softmax")).unwrap().softmax);
+    let text = message(changed(|g| {
+        append(g, "Softmax");
+        let last = g.output[0].name.clone();
+        g.node.push(node("Relu", &[&last], "more"));
+        g.output[0].name = "more".into();
+    }));
+    assert!(text.contains("end of the network"), "{text}");
+}
+
+#[test]
+fn a_cycle_is_an_error() {
+    let text = message(changed(|g| {
+        let last = g.output[0].name.clone();
+        g.node[1].input[0] = last;
+    }));
+    assert!(text.contains("cycle"), "{text}");
+}
+
+#[test]
+fn missing_and_double_names_are_errors() {
+    assert!(message(changed(|g| g.node[0].input[0] = "nowhere".into())).contains("nowhere"));
+    assert!(message(changed(|g| g.output[0].name = "nowhere".into())).contains("nowhere"));
+    assert!(message(changed(|g| g.node[1].output = g.node[0].output.clone())).contains("twice"));
+    assert!(message(changed(|g| g.output.push(ValueInfoProto::default()))).contains("exactly one"));
+}
+
+#[test]
+fn unordered_nodes_are_sorted() {
+    let sorted = changed(|_| {}).unwrap();
+    let reversed = changed(|g| g.node.reverse()).unwrap();
+    assert_eq!(sorted.graph.nodes.len(), reversed.graph.nodes.len());
+}
+
+#[test]
+fn huge_shapes_are_errors() {
+    let dims = |g: &mut GraphProto, d: i64| {
+        let shape = g.input[0].r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().shape.as_mut().unwrap();
+        shape.dim[2].dim_value = d;
+        shape.dim[3].dim_value = d;
+    };
+    for d in [1 << 20, i64::MAX, -5, 0] {
+        assert!(changed(|g| dims(g, d)).is_err(), "{d}");
+    }
+    for d in [1i64 << 40, i64::MAX, -1] {
+        assert!(changed(|g| g.initializer[0].dims[0] = d).is_err(), "{d}");
+    }
+    // A padding that would make a tensor of a terabyte.
+    let text = message(changed(|g| g.node[0].attribute[2].ints = vec![1 << 19; 4]));
+    assert!(text.contains("elements"), "{text}");
+    // A constant that unfolds.
+    assert!(
+        changed(|g| {
+            let shape = TensorProto {
+                name: "s".into(),
+                dims: vec![2],
+                data_type: 7,
+                int64_data: vec![1 << 30, 1 << 30],
+                ..Default::default()
+            };
+            g.initializer.push(shape);
+            g.node.push(node("ConstantOfShape", &["s"], "big"));
+        })
+        .is_err()
+    );
+}
+
+#[test]
+fn external_data_and_nan_weights_are_refused() {
+    assert!(message(changed(|g| g.initializer[0].data_location = 1)).contains("external data"));
+    assert!(
+        message(changed(|g| g.initializer[0].raw_data[..4].copy_from_slice(&f32::NAN.to_le_bytes()))).contains("NaN")
+    );
+    assert!(message(changed(|g| g.initializer[0].raw_data.truncate(5))).contains("raw bytes"));
+    assert!(message(changed(|g| g.initializer[0].data_type = 10)).contains("float32"));
+}
+
+#[test]
+fn the_batch_is_stripped_whatever_it_is() {
+    for (value, name) in [(1, ""), (0, "N"), (7, "")] {
+        let net = changed(|g| {
+            let shape = g.input[0].r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().shape.as_mut().unwrap();
+            shape.dim[0].dim_value = value;
+            shape.dim[0].dim_param = name.into();
+        });
+        assert_eq!(net.unwrap().graph.nodes[0].shape, [1, 8, 8]);
+    }
+}
+
+#[test]
+fn other_files_are_not_onnx() {
+    for bytes in [&b""[..], b"PK\x03\x04", b"\x93NUMPY\x01\x00", b"<html></html>"] {
+        assert!(message(parse(bytes)).contains("not an ONNX file"), "{bytes:?}");
+    }
+}
+
+#[test]
+fn every_truncation_is_an_error() {
+    let bytes = zoo::build("tiny-mlp", 1).unwrap();
+    for cut in (0..bytes.len()).step_by(7) {
+        assert!(parse(&bytes[..cut]).is_err(), "cut at {cut}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn damage_never_panics(at in any::<prop::sample::Index>(), xor in 1u8..=255, length in 1usize..4) {
+        let mut bytes = zoo::build("tiny-cnn", 1).unwrap();
+        let at = at.index(bytes.len());
+        bytes.iter_mut().skip(at).take(length).for_each(|b| *b ^= xor);
+        if let Ok(net) = parse(&bytes) {
+            let _ = crate::rewrite::simplify(&net.graph).unwrap();
+        }
+    }
+
+    #[test]
+    fn damaged_structure_never_panics(node in any::<prop::sample::Index>(), field in 0..5, value in any::<i64>(), small in -4i64..12) {
+        let result = changed(|g| {
+            let node = node.index(g.node.len());
+            let n = &mut g.node[node];
+            match field {
+                0 => n.attribute.iter_mut().for_each(|a| a.ints.iter_mut().for_each(|i| *i = value)),
+                1 => n.attribute.iter_mut().for_each(|a| a.ints.iter_mut().for_each(|i| *i = small)),
+                2 => n.attribute.iter_mut().for_each(|a| { a.i = small; a.ints.truncate(1); }),
+                3 => drop(n.input.pop()),
+                _ => n.op_type = ["Slice", "Pad", "Reshape", "Clip", "Transpose", "Gemm", "Conv", "MaxPool", "ArgMax", "Flatten", "Concat", "Squeeze"][small.unsigned_abs() as usize % 12].into(),
+            }
+        });
+        if let Ok(net) = result {
+            let _ = crate::rewrite::simplify(&net.graph).unwrap();
+        }
+    }
+
+    #[test]
+    fn noise_never_panics(noise in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = parse(&noise);
+    }
+}

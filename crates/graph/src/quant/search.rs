@@ -10,8 +10,12 @@ use crate::reference;
 
 /// Multiplications that one evaluation may take: bounds the time of an import.
 const WORK_PER_EVALUATION: u64 = 1_500_000_000;
-/// Precisions tried, in bits relative to a tensor's root mean square.
-const ACTIVATIONS: std::ops::RangeInclusive<i32> = 1..=12;
+/// Finest precision tried, in bits relative to a tensor's root mean square.
+const FINEST: i32 = 12;
+/// Coarsest precision of activations and of weights, however well the samples take it: other inputs come.
+const COARSEST: i32 = 4;
+/// The same where ranges come from random inputs, whose errors average out more than those of real ones.
+const COARSEST_GUESSED: i32 = 6;
 /// How many bits more than activations weights may get, and how many fewer.
 const WEIGHTS_ABOVE: i32 = 4;
 
@@ -77,7 +81,7 @@ pub(super) fn cheapest(problem: &Problem, options: &ImportOptions) -> Result<Sch
     let best = search.reachable()?;
     let mut found: Option<(f64, Scheme)> = None;
     let mut first_ok = None;
-    for p in ACTIVATIONS {
+    for p in search.coarsest..=FINEST {
         // One step beyond the coarsest activations that do: there, coarser weights may do as well.
         if first_ok.is_some_and(|f| p > f + 1) {
             break;
@@ -86,7 +90,7 @@ pub(super) fn cheapest(problem: &Problem, options: &ImportOptions) -> Result<Sch
             continue;
         }
         first_ok.get_or_insert(p);
-        for w in (p - 2).max(1)..=p + WEIGHTS_ABOVE {
+        for w in (p - 2).max(search.coarsest)..=p + WEIGHTS_ABOVE {
             let scheme = search.scheme(p, w);
             let Ok(emitted) = emit(problem, &scheme, false) else { continue };
             let price = cost(&emitted);
@@ -109,12 +113,14 @@ struct Search<'a> {
     problem: &'a Problem,
     options: &'a ImportOptions,
     samples: usize,
+    coarsest: i32,
 }
 
 impl<'a> Search<'a> {
     fn new(problem: &'a Problem, options: &'a ImportOptions) -> Self {
         let samples = (WORK_PER_EVALUATION / problem.graph.macs().max(1)).max(1);
-        Self { problem, options, samples: usize::try_from(samples).unwrap_or(usize::MAX) }
+        let coarsest = if options.calibration.is_some() { COARSEST } else { COARSEST_GUESSED };
+        Self { problem, options, samples: usize::try_from(samples).unwrap_or(usize::MAX), coarsest }
     }
 
     fn scheme(&self, activations: i32, weights: i32) -> Scheme {
@@ -132,7 +138,7 @@ impl<'a> Search<'a> {
 
     /// The best agreement that fine scales reach.
     fn reachable(&mut self) -> Result<f64, GraphError> {
-        for p in ACTIVATIONS.rev().step_by(2) {
+        for p in (self.coarsest..=FINEST).rev().step_by(2) {
             if let Some(q) = self.quality(p, p)? {
                 return Ok(q.agreement);
             }
@@ -151,7 +157,7 @@ impl<'a> Search<'a> {
     /// The finest scheme that fits: nothing met the bound.
     fn finest(&self) -> Result<Scheme, GraphError> {
         let mut best: Option<(f64, Scheme)> = None;
-        for p in ACTIVATIONS.rev() {
+        for p in (self.coarsest..=FINEST).rev() {
             if let Some(q) = self.quality(p, p)?
                 && best.as_ref().is_none_or(|(e, _)| q.error < *e)
             {

@@ -5,7 +5,7 @@
 //! does (both parties shift their shares), so that its one-ulp error can be simulated.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::GraphError;
 use crate::fixed::{ring_mask, to_ring, to_signed};

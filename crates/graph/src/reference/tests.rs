@@ -10,13 +10,7 @@ fn fixed(width: u32, frac_bits: u32) -> FixedPoint {
 }
 
 fn node(op: Op, inputs: &[usize], shape: &[usize], width: u32, frac: u32) -> Node {
-    Node {
-        name: format!("{}", op.name()),
-        op,
-        inputs: inputs.to_vec(),
-        shape: shape.to_vec(),
-        fixed: fixed(width, frac),
-    }
+    Node { name: op.name().to_string(), op, inputs: inputs.to_vec(), shape: shape.to_vec(), fixed: fixed(width, frac) }
 }
 
 pub(crate) fn spec(nodes: Vec<Node>) -> ModelSpec {
@@ -41,10 +35,10 @@ fn conv(out: usize, kernel: [usize; 2], stride: [usize; 2], pads: [usize; 4], gr
 fn schoolbook(c: &Conv2d, x: &[i64], s: &[usize], os: &[usize], w: &[i32], b: &[i64]) -> Vec<i64> {
     let (cg, og) = (s[0] / c.groups, c.out_channels / c.groups);
     let mut out = Vec::new();
-    for o in 0..os[0] {
+    for (o, &start) in b.iter().enumerate() {
         for oy in 0..os[1] {
             for ox in 0..os[2] {
-                let mut acc = b[o];
+                let mut acc = start;
                 for i in 0..cg {
                     for ky in 0..c.kernel[0] {
                         for kx in 0..c.kernel[1] {

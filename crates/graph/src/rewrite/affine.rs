@@ -36,11 +36,11 @@ impl Work {
             return Ok(true);
         }
         let alone = users[source].len() == 1 && self.graph.output != source;
-        if alone && self.into_producer(source, scale, shift) {
+        if alone && self.fold_into_producer(source, scale, shift) {
             self.remove(id, "normalisation folded into the layer before");
             return Ok(true);
         }
-        if self.graph.output != id && self.into_consumers(id, scale, shift, &users[id]) {
+        if self.graph.output != id && self.fold_into_consumers(id, scale, shift, &users[id]) {
             self.remove(id, "normalisation folded into the layer behind");
             return Ok(true);
         }
@@ -79,7 +79,7 @@ impl Work {
     }
 
     /// `scale * (W x + b) + shift`; also onto an affine map before.
-    fn into_producer(&mut self, source: usize, scale: &[f32], shift: &[f32]) -> bool {
+    fn fold_into_producer(&mut self, source: usize, scale: &[f32], shift: &[f32]) -> bool {
         match &mut self.graph.nodes[source].op {
             FloatOp::Conv { weights, bias, .. } | FloatOp::Dense { weights, bias } => {
                 let row = weights.len() / bias.len().max(1);
@@ -101,7 +101,7 @@ impl Work {
     }
 
     /// `W (scale * x + shift) + b` for every reader. With zero padding an addend is not exact: padded zeros do not get it.
-    fn into_consumers(&mut self, id: usize, scale: &[f32], shift: &[f32], readers: &[usize]) -> bool {
+    fn fold_into_consumers(&mut self, id: usize, scale: &[f32], shift: &[f32], readers: &[usize]) -> bool {
         let has_shift = shift.iter().any(|s| *s != 0.0);
         let fits = |u: &usize| match &self.graph.nodes[*u].op {
             FloatOp::Conv { geometry, .. } => !has_shift || geometry.pads == [0; 4],
@@ -148,7 +148,7 @@ impl Work {
         }
         debug_assert_eq!(self.graph.nodes[id].inputs, [source]);
         let share: Vec<f32> = shift.iter().map(|s| s / count).collect();
-        self.graph.nodes[layer].op.is_linear() && self.into_producer(layer, scale, &share)
+        self.graph.nodes[layer].op.is_linear() && self.fold_into_producer(layer, scale, &share)
     }
 
     /// Moves an affine map behind its only reader, where it may meet a linear layer or the output.
