@@ -58,7 +58,7 @@ $(VENV)/.locked: requirements.lock scripts/find_python.sh
 	@touch $@
 
 python: preflight $(VENV)/.locked
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall .
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall .
 
 preflight:
 	@sh scripts/preflight.sh

@@ -12,7 +12,7 @@ Arrays are numpy arrays: float32 inputs of `model.input_shape` (or a batch with 
 raises `TacitError` with a message that says what and where.
 """
 
-from tacit._model import ImportReport, Model, import_onnx
+from tacit._model import Model
 from tacit._tacit import TacitError
 
-__all__ = ["ImportReport", "Model", "TacitError", "import_onnx"]
+__all__ = ["Model", "TacitError"]
