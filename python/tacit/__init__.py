@@ -3,16 +3,29 @@
 The server never sees the input; the client never sees the weights.
 
     model = tacit.import_onnx("net.onnx", calibrate=samples)
-    with tacit.serve(model) as server:
-        with tacit.Client(server.address, credentials=server.client_credentials) as client:
-            client.prepare(4)           # offline work for four inputs, ahead of time
-            answer = client.infer(x)    # online: fast, few bytes
+    with tacit.serve(model) as server, server.client() as client:
+        client.prepare(4)           # offline work for four inputs, ahead of time
+        answer = client.infer(x)    # online: fast, few bytes
 
 Arrays are numpy arrays: float32 inputs of `model.input_shape` (or a batch with one more axis in front). Whatever goes wrong
 raises `TacitError` with a message that says what and where.
 """
 
-from tacit._model import Model
+from tacit._bench import bench
+from tacit._client import Client, Figures, PhaseCost
+from tacit._model import Model, import_onnx
+from tacit._server import Server, make_keys, serve
 from tacit._tacit import TacitError
 
-__all__ = ["Model", "TacitError"]
+__all__ = [
+    "Client",
+    "Figures",
+    "Model",
+    "PhaseCost",
+    "Server",
+    "TacitError",
+    "bench",
+    "import_onnx",
+    "make_keys",
+    "serve",
+]

@@ -1,0 +1,84 @@
+//! The class `tacit._tacit.Server`: a server on threads of this process; and key making.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use tacit_serve::{Catalog, ServerConfig, ServerHandle, keys};
+
+use crate::error::{TacitError, to_python};
+use crate::model::Model;
+use crate::{Engine, engine};
+
+/// A running server.
+#[pyclass(frozen, module = "tacit._tacit")]
+pub struct Server {
+    address: SocketAddr,
+    handle: ServerHandle<Engine>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[pymethods]
+impl Server {
+    /// Serves models by name on `listen`, with the server keys in the folder `keys`.
+    #[staticmethod]
+    fn start(
+        py: Python<'_>,
+        models: Vec<(String, Py<Model>)>,
+        listen: &str,
+        keys: PathBuf,
+        store: Option<PathBuf>,
+        threads: usize,
+    ) -> PyResult<Self> {
+        let listen: SocketAddr =
+            listen.parse().map_err(|e| TacitError::new_err(format!("listen `{listen}`: {e} (ADDRESS:PORT is needed)")))?;
+        let tls = keys::load_server(&keys).map_err(to_python)?;
+        let mut catalog = Catalog::new(engine());
+        for (name, model) in models {
+            catalog.add(&name, (*model.get().file).clone()).map_err(to_python)?;
+        }
+        let config = ServerConfig { store, threads, ..ServerConfig::new(listen, Some(tls)) };
+        let server = py.detach(|| tacit_serve::Server::bind(catalog, config)).map_err(to_python)?;
+        let (address, handle) = (server.address(), server.handle());
+        let thread = thread::Builder::new().name("tacit-server".into()).spawn(move || server.run()).map_err(to_python)?;
+        Ok(Self { address, handle, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// `host:port` it listens on.
+    #[getter]
+    fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Connections open now.
+    #[getter]
+    fn connections(&self) -> usize {
+        self.handle.connections()
+    }
+
+    /// Inferences served since the start.
+    #[getter]
+    fn served(&self) -> u64 {
+        self.handle.served()
+    }
+
+    /// Ends it: running requests get `grace_s` seconds. A second call does nothing.
+    fn stop(&self, py: Python<'_>, grace_s: f64) -> PyResult<()> {
+        let grace = Duration::try_from_secs_f64(grace_s).map_err(to_python)?;
+        py.detach(|| {
+            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let Some(thread) = thread else { return Ok(()) };
+            self.handle.shutdown(grace);
+            thread.join().map_err(|_| TacitError::new_err("the server's accepting thread panicked"))
+        })
+    }
+}
+
+/// Makes a CA, a server certificate and client certificates in a new folder.
+#[pyfunction]
+pub fn make_keys(py: Python<'_>, folder: PathBuf, hosts: Vec<String>, clients: Vec<String>) -> PyResult<()> {
+    py.detach(|| keys::init(&folder, &hosts, &clients)).map_err(to_python)
+}

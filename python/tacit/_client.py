@@ -1,0 +1,160 @@
+"""The client: prepares material ahead of time, asks for private answers, tells what each phase cost."""
+
+import json
+from dataclasses import dataclass
+from os import PathLike, fspath
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit import _tacit
+from tacit._arrays import each_input
+from tacit._tacit import TacitError
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a phase cost one party."""
+
+    wall_s: float
+    cpu_s: float
+    """Processor time of the whole process."""
+    peak_rss_bytes: int
+    sent_bytes: int
+    received_bytes: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class PhaseCost:
+    """What one run of a phase ("setup", "offline" or "online") cost both parties."""
+
+    phase: str
+    client: Figures
+    server: Figures
+    material_bytes: tuple[int, int] | None = None
+    """Size of the client's and of the server's half, for "offline"."""
+
+
+class Client:
+    """A connection to a server, authenticated on both sides, with one model open.
+
+    A client works on one thing at a time; several threads may share it, several clients may run side by side.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        keys: str | PathLike[str],
+        identity: str = "client",
+        server_name: str | None = None,
+        model: str | None = None,
+        store: str | PathLike[str] | None = None,
+        threads: int = 1,
+        timeout_s: float = 300.0,
+    ) -> None:
+        """Connects to `address` (`host:port`).
+
+        `keys` is the folder with `ca.pem`, `IDENTITY.pem` and `IDENTITY.key` (see `make_keys`); `server_name` the name in the
+        server's certificate if it differs from the host; `model` may be left out where the server offers only one. Prepared
+        material is kept in the folder `store`, or without one until the client is closed. `timeout_s` bounds how long the
+        server may make no progress.
+        """
+        check_threads(threads)
+        self._scratch = TemporaryDirectory(prefix="tacit-") if store is None else None
+        folder = self._scratch.name if self._scratch else fspath(store)  # type: ignore[arg-type]
+        try:
+            self._native = _tacit.Client.connect(
+                address, fspath(keys), identity, server_name, model, folder, threads, timeout_s
+            )
+        except BaseException:
+            self._clean()
+            raise
+        self._spec: dict[str, Any] = json.loads(self._native.spec_json())
+        self._costs: list[PhaseCost] = []
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The public part of the model, as the server sent it."""
+        return self._spec
+
+    @property
+    def digest(self) -> str:
+        """BLAKE3 of the public part in hexadecimal: compare it with the model you mean."""
+        return self._native.digest
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """`(C, H, W)` or `(F,)`, without the batch."""
+        return tuple(self._spec["nodes"][0]["shape"])
+
+    @property
+    def costs(self) -> tuple[PhaseCost, ...]:
+        """What every phase so far cost, in order."""
+        return tuple(self._costs)
+
+    @property
+    def ready(self) -> int:
+        """Number of prepared materials: as many inputs can be answered without offline work."""
+        return self._native.ready()
+
+    def prepare(self, count: int = 1) -> None:
+        """Does the offline work for `count` inputs. Nothing about any input is needed or revealed."""
+        if count < 1:
+            raise TacitError(f"prepare: a count of at least 1 is needed, got {count}")
+        self._note_setup(json.loads(self._native.setup() or "null"))
+        for _ in range(count):
+            self._note_prepared(json.loads(self._native.prepare()))
+
+    def infer(self, x: ArrayLike) -> NDArray[np.float64]:
+        """The private answer for `x`, of `input_shape` or `[N, *input_shape]`: `[outputs]` or `[N, outputs]`.
+
+        Uses prepared material first and makes what is missing. In top-1 mode the output is the class index.
+        """
+        return each_input(x, self.input_shape, self._infer_one)
+
+    def close(self) -> None:
+        """Ends the connection and removes material that was kept only for it."""
+        self._native.close()
+        self._clean()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _infer_one(self, flat: NDArray[np.float32]) -> NDArray[np.float64]:
+        answer = json.loads(self._native.infer(flat))
+        self._note_setup(answer["setup"])
+        if answer["prepared"]:
+            self._note_prepared(answer["prepared"])
+        self._costs.append(_cost("online", answer["online"]))
+        return np.array(answer["values"], np.float64)
+
+    def _note_setup(self, report: dict[str, Any] | None) -> None:
+        if report:
+            self._costs.append(_cost("setup", report))
+
+    def _note_prepared(self, made: dict[str, Any]) -> None:
+        size = made["material_bytes"]
+        self._costs.append(_cost("offline", made["offline"], (size["client"], size["server"])))
+
+    def _clean(self) -> None:
+        if self._scratch:
+            self._scratch.cleanup()
+
+
+def _cost(phase: str, report: dict[str, Any], material_bytes: tuple[int, int] | None = None) -> PhaseCost:
+    return PhaseCost(phase, Figures(**report["client"]), Figures(**report["server"]), material_bytes)
+
+
+def check_threads(threads: int) -> None:
+    if threads < 1:
+        raise TacitError(f"threads: at least 1 is needed, got {threads}")

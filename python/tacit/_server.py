@@ -1,0 +1,101 @@
+"""A server in this process, for notebooks and tests; `tacit serve` is the one for deployments."""
+
+from collections.abc import Iterable, Mapping
+from os import PathLike, fspath
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, Self
+
+from tacit import _tacit
+from tacit._client import Client, check_threads
+from tacit._model import Model
+from tacit._tacit import TacitError
+
+
+def make_keys(
+    folder: str | PathLike[str], *, hosts: Iterable[str] = (), clients: Iterable[str] = ("client",)
+) -> None:
+    """Makes a private CA, a server certificate for localhost and `hosts`, and a certificate for each of `clients`.
+
+    The folder then holds `ca.pem`, `ca.key`, and a `.pem` and `.key` for the server and each client. A client needs
+    `ca.pem` and its own pair, nothing else.
+    """
+    _tacit.make_keys(fspath(folder), list(hosts), list(clients))
+
+
+class Server:
+    """A running server; made by `serve`. Use it in a `with` block, or call `stop`."""
+
+    def __init__(self, native: _tacit.Server, keys: Path, scratch: TemporaryDirectory[str]) -> None:
+        self._native = native
+        self._keys = keys
+        self._scratch = scratch
+
+    @property
+    def address(self) -> str:
+        """`host:port` to connect to."""
+        return self._native.address
+
+    @property
+    def keys(self) -> Path:
+        """Folder with the CA, the server's keys and the clients' keys."""
+        return self._keys
+
+    @property
+    def connections(self) -> int:
+        """Connections open now."""
+        return self._native.connections
+
+    @property
+    def served(self) -> int:
+        """Inferences served since the start."""
+        return self._native.served
+
+    def client(self, **options: Any) -> Client:
+        """A client of this server, over mutual TLS on this machine; options as for `Client`."""
+        return Client(self.address, **({"keys": self.keys} | options))
+
+    def stop(self, grace_s: float = 5.0) -> None:
+        """Ends the server; running requests get `grace_s` seconds to finish."""
+        self._native.stop(grace_s)
+        self._scratch.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def serve(
+    models: Model | Mapping[str, Model],
+    *,
+    listen: str = "127.0.0.1:0",
+    keys: str | PathLike[str] | None = None,
+    store: str | PathLike[str] | None = None,
+    threads: int = 1,
+) -> Server:
+    """Starts a server for one model, or for several by name, on threads of this process.
+
+    Without `keys` it makes its own, for a client called "client", and removes them when it stops; the same goes for `store`,
+    the folder of prepared material. The server listens when this returns.
+    """
+    check_threads(threads)
+    by_name = {models.name or "model": models} if isinstance(models, Model) else dict(models)
+    if not by_name:
+        raise TacitError("serve: at least one model is needed")
+    scratch = TemporaryDirectory(prefix="tacit-")
+    try:
+        folder = Path(scratch.name) / "keys" if keys is None else Path(keys)
+        if keys is None:
+            make_keys(folder)
+        material = Path(scratch.name) / "store" if store is None else Path(store)
+        named = [(name, model._native) for name, model in by_name.items()]
+        native = _tacit.Server.start(named, listen, fspath(folder), fspath(material), threads)
+    except BaseException:
+        scratch.cleanup()
+        raise
+    return Server(native, folder, scratch)
