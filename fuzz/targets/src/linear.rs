@@ -1,0 +1,89 @@
+//! Messages of the linear layers: public key and ciphertexts at the server, answers at the client.
+
+use std::sync::{Arc, LazyLock};
+
+use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::ring::ConvSpec;
+use tacit_backends::cheetah::linear::{ClientKeys, Consumer, LinearClient, LinearError, LinearPlan};
+use tacit_he::rlwe::{Ciphertext, Context, DEGREE, Encryptor, Params, ParamsSpec, PublicKey, SecretKey};
+use tacit_he::{HeError, rlwe};
+
+/// Built once: the tables of the transform take longer than one input.
+static FIXTURE: LazyLock<Fixture> = LazyLock::new(Fixture::new);
+
+struct Fixture {
+    ctx: Arc<Context>,
+    params: Params,
+    plan: LinearPlan,
+    keys: ClientKeys,
+}
+
+fn prg() -> Prg {
+    Prg::from_seed(Seed([6; 16]))
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let ctx = Arc::new(Context::new().expect("fixed parameters"));
+        let spec = ParamsSpec { ring_bits: 32, max_error: 1, norm_sq: 1e6, up_per_down: 1.0 };
+        let conv = ConvSpec { in_h: 6, in_w: 5, kernel: (3, 3), ..ConvSpec::linear(3, 4) };
+        let plan = LinearPlan::new(&[Consumer { conv, ring_bits: 32, norm_log2: 8 }], 1).expect("a small layer");
+        let (keys, _) = ClientKeys::generate(&ctx, &mut prg());
+        Self { ctx, params: Params::new(&spec).expect("fixed parameters"), plan, keys }
+    }
+
+    /// Reads an answer from `data`, as a channel would hand it on: pieces of the expected length.
+    fn decrypt(&self, data: &[u8], asked: &mut Vec<usize>) -> Result<Vec<u64>, LinearError> {
+        let mut rest = data;
+        LinearClient::new(&self.keys, &self.plan).decrypt(0, &mut |length| {
+            asked.push(length);
+            let Some((piece, later)) = rest.split_at_checked(length) else {
+                return Err(HeError::Length { what: "answer", got: rest.len(), expected: length }.into());
+            };
+            rest = later;
+            Ok(piece.to_vec())
+        })
+    }
+}
+
+/// A client's public key.
+pub(crate) fn public_key(data: &[u8]) {
+    if let Ok(key) = PublicKey::from_bytes(&FIXTURE.ctx, data) {
+        assert_eq!(key.to_bytes(), data, "one encoding for each key");
+    }
+}
+
+pub(crate) fn public_key_seeds() -> Vec<Vec<u8>> {
+    vec![ClientKeys::generate(&FIXTURE.ctx, &mut prg()).1, vec![0; rlwe::PUBLIC_KEY_BYTES]]
+}
+
+/// A client's ciphertext.
+pub(crate) fn ciphertext(data: &[u8]) {
+    let accepted = Ciphertext::from_bytes(&FIXTURE.ctx, &FIXTURE.params, data).is_ok();
+    assert!(!accepted || data.len() == FIXTURE.params.up_bytes(), "only the exact length is accepted");
+}
+
+pub(crate) fn ciphertext_seeds() -> Vec<Vec<u8>> {
+    let key = SecretKey::generate(&FIXTURE.ctx, &mut prg());
+    let message: Vec<u64> = (0..DEGREE as u64).collect();
+    vec![Encryptor::new(&FIXTURE.ctx, &key, FIXTURE.params).encrypt(&message, &mut prg())]
+}
+
+/// A server's answer for one layer.
+pub(crate) fn answer(data: &[u8]) {
+    if let Ok(share) = FIXTURE.decrypt(data, &mut vec![]) {
+        assert!(share.iter().all(|v| v >> 32 == 0), "shares stay in the ring");
+    }
+}
+
+pub(crate) fn answer_seeds() -> Vec<Vec<u8>> {
+    let mut asked = vec![];
+    let enough = vec![0; 1 << 20];
+    let mut length = 0;
+    // Answers are ring elements and carry no structure: zeros of the right length are as valid as any.
+    if FIXTURE.decrypt(&enough, &mut asked).is_ok() {
+        length = asked.iter().sum();
+    }
+    assert!(length > 16, "a seed and at least one polynomial");
+    vec![vec![0; length], vec![0x11; length]]
+}
