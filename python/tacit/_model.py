@@ -1,6 +1,7 @@
 """Models: import, load, save, look inside, compute the fixed-point reference."""
 
 import json
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit import _tacit
-from tacit._arrays import each_input
+from tacit._arrays import as_float32, each_input
 from tacit._tacit import TacitError
 
 
@@ -93,13 +94,77 @@ class Model:
         """What the importer tells clients: calibration, agreement with the float model, comparisons, multiplications."""
         return json.loads(self._native.summary_json())
 
+    @property
+    def report(self) -> dict[str, Any] | None:
+        """What the import found out, for the owner: agreement with the float model, and for each layer its shape, ring,
+        headroom in bits, error and comparisons. `None` for a model from a file. `print(model.report_text)` shows it.
+        """
+        report = self._native.report_json()
+        return None if report is None else json.loads(report)
+
+    @property
+    def report_text(self) -> str | None:
+        """The report as a table for people."""
+        return self._native.report_text()
+
     def reference(self, x: ArrayLike) -> NDArray[np.float64]:
         """The fixed-point reference, in the clear: what a private run computes, within its declared error.
 
         `x` has the shape `input_shape`, or `[N, *input_shape]`. Returns `[outputs]` or `[N, outputs]`: real-valued logits, or in
         top-1 mode the class index.
         """
-        return each_input(x, self.input_shape, self._native.reference)
+        return each_input(x, self.input_shape, lambda flat: self._native.reference(flat)[0])
+
+    def reference_integers(self, x: ArrayLike) -> NDArray[np.int64]:
+        """As `reference`, but the integers that the real numbers stand for: what an answer's error is counted in."""
+        return each_input(x, self.input_shape, lambda flat: self._native.reference(flat)[1])
 
     def __repr__(self) -> str:
         return f"<tacit.Model {self.name!r} input={self.input_shape} output={self.output_shape} {self.digest[:12]}>"
+
+
+def import_onnx(
+    source: str | PathLike[str] | bytes,
+    *,
+    calibrate: ArrayLike | None = None,
+    name: str = "",
+    output: Literal["logits", "top1"] = "logits",
+    range: tuple[float, float] | None = None,
+    pixel_scale: float = 1.0,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+    frac_bits: int | None = None,
+    weight_bits: int | None = None,
+    max_samples: int = 64,
+    seed: int = 1,
+) -> Model:
+    """Imports an ONNX file (a path or its bytes) as a fixed-point model.
+
+    `calibrate` are typical inputs, `[N, *input]`: floats as the network takes them, or unsigned bytes (raw pixels), which are
+    normalised first as `(pixel * pixel_scale - mean) / std` per channel. Without samples the importer uses seeded inputs in
+    `range`, and headroom is a guess. Ring widths and fraction bits are chosen from the samples unless `frac_bits` (and
+    `weight_bits`) fix them. `output` is what clients learn: all logits, or only the top-1 class.
+    """
+    if output not in ("logits", "top1"):
+        raise TacitError(f'output: "logits" or "top1" is needed, got {output!r}')
+    data = bytes(source) if isinstance(source, bytes | bytearray | memoryview) else read_bytes(source)
+    samples = None
+    if calibrate is not None:
+        raw = getattr(calibrate, "dtype", None) == np.uint8
+        array = as_float32(calibrate, "calibrate")
+        samples = (list(array.shape), array.reshape(-1), raw)
+    try:
+        native = _tacit.Model.import_onnx(
+            data,
+            samples,
+            name,
+            output == "top1",
+            None if range is None else list(range),
+            (pixel_scale, list(mean), list(std)),
+            (frac_bits, weight_bits),
+            max_samples,
+            seed,
+        )
+    except OverflowError as error:
+        raise TacitError(f"import_onnx: {error}") from None
+    return Model(native)
