@@ -18,13 +18,14 @@ class Net:
     nodes: list[onnx.NodeProto]
     params: dict[str, np.ndarray] = field(default_factory=dict)
     opset: int = 13
+    output_type: int = TensorProto.FLOAT
 
     def to_bytes(self) -> bytes:
         graph = helper.make_graph(
             self.nodes,
             self.name,
             [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, *self.shape])],
-            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            [helper.make_tensor_value_info("y", self.output_type, None)],
             [numpy_helper.from_array(v, k) for k, v in self.params.items()],
         )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)

@@ -73,7 +73,7 @@ def test_softmax_is_left_to_the_client(float_answers):
 
 def test_argmax_at_the_end_is_top1():
     nodes = [nets.node("Gemm", "x w", "g", transB=1), nets.node("ArgMax", "g", "y", axis=1, keepdims=0)]
-    net = nets.Net("argmax", (8,), nodes, {"w": nets.weights(4, 8)})
+    net = nets.Net("argmax", (8,), nodes, {"w": nets.weights(4, 8)}, output_type=onnx.TensorProto.INT64)
     model = tacit.import_onnx(net.to_bytes(), calibrate=net.samples(8))
     assert model.output_mode == "Top1"
 

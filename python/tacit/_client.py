@@ -102,11 +102,15 @@ class Client:
         """Number of prepared materials: as many inputs can be answered without offline work."""
         return self._native.ready()
 
+    def setup(self) -> None:
+        """Makes keys and base OTs, once per connection; `prepare` and `infer` do it when it was not done."""
+        self._note_setup(json.loads(self._native.setup() or "null"))
+
     def prepare(self, count: int = 1) -> None:
         """Does the offline work for `count` inputs. Nothing about any input is needed or revealed."""
         if count < 1:
             raise TacitError(f"prepare: a count of at least 1 is needed, got {count}")
-        self._note_setup(json.loads(self._native.setup() or "null"))
+        self.setup()
         for _ in range(count):
             self._note_prepared(json.loads(self._native.prepare()))
 
@@ -115,7 +119,11 @@ class Client:
 
         Uses prepared material first and makes what is missing. In top-1 mode the output is the class index.
         """
-        return each_input(x, self.input_shape, self._infer_one)
+        return each_input(x, self.input_shape, lambda flat: np.array(self._run(flat)["values"], np.float64))
+
+    def infer_integers(self, x: ArrayLike) -> NDArray[np.int64]:
+        """As `infer`, but the integers that the real numbers stand for; compare with `Model.reference_integers`."""
+        return each_input(x, self.input_shape, lambda flat: np.array(self._run(flat)["integers"], np.int64))
 
     def close(self) -> None:
         """Ends the connection and removes material that was kept only for it."""
@@ -130,13 +138,13 @@ class Client:
     ) -> None:
         self.close()
 
-    def _infer_one(self, flat: NDArray[np.float32]) -> NDArray[np.float64]:
+    def _run(self, flat: NDArray[np.float32]) -> dict[str, Any]:
         answer = json.loads(self._native.infer(flat))
         self._note_setup(answer["setup"])
         if answer["prepared"]:
             self._note_prepared(answer["prepared"])
         self._costs.append(_cost("online", answer["online"]))
-        return np.array(answer["values"], np.float64)
+        return answer
 
     def _note_setup(self, report: dict[str, Any] | None) -> None:
         if report:

@@ -1,0 +1,213 @@
+"""Private runs through the Python API: a real server, mutual TLS, one or many clients."""
+
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import tacit
+
+
+@pytest.fixture(scope="module")
+def server(digits):
+    with tacit.serve(digits) as server:
+        yield server
+
+
+def assert_close(model, answers, images):
+    """Private answers equal the fixed-point reference up to truncation errors, and keep the class."""
+    wanted = model.reference(images)
+    assert answers.shape == wanted.shape
+    assert np.abs(answers - wanted).max() <= 0.05 * np.ptp(wanted)
+    assert np.array_equal(answers.argmax(1), wanted.argmax(1))
+
+
+def test_private_answers_follow_the_reference(server, digits, digit_images):
+    with server.client() as client:
+        assert client.digest == digits.digest
+        assert client.input_shape == (1, 8, 8)
+        assert_close(digits, client.infer(digit_images[:4]), digit_images[:4])
+        single = client.infer(digit_images[0])
+        assert single.shape == (10,)
+
+
+def test_the_client_gets_no_weights(server, digits):
+    with server.client() as client:
+        assert client.spec == digits.spec
+        assert "layers" not in client.spec
+
+
+def test_prepared_material_is_used_once(server, digit_images):
+    with server.client() as client:
+        client.prepare(2)
+        assert client.ready == 2
+        client.infer(digit_images[:2])
+        assert client.ready == 0
+        phases = [cost.phase for cost in client.costs]
+        assert phases == ["setup", "offline", "offline", "online", "online"]
+        client.infer(digit_images[0])
+        assert [cost.phase for cost in client.costs][-2:] == ["offline", "online"]
+
+
+def test_costs_are_those_of_both_parties(server, digit_images):
+    with server.client() as client:
+        client.infer(digit_images[0])
+        setup, offline, online = client.costs
+        assert offline.material_bytes is not None
+        assert min(offline.material_bytes) > 0
+        for cost in (setup, offline, online):
+            assert cost.client.sent_bytes == cost.server.received_bytes > 0
+            assert cost.server.sent_bytes == cost.client.received_bytes > 0
+            assert cost.client.rounds > 0
+            assert cost.client.wall_s > 0
+            assert cost.client.peak_rss_bytes > 0
+        assert online.client.sent_bytes + online.client.received_bytes < offline.client.sent_bytes
+
+
+def test_material_survives_a_new_connection(server, digit_images, digits, tmp_path):
+    with server.client(store=tmp_path) as client:
+        client.prepare(1)
+    with server.client(store=tmp_path) as client:
+        assert client.ready == 1
+        assert_close(digits, client.infer(digit_images[:1]), digit_images[:1])
+        assert client.ready == 0
+        assert [cost.phase for cost in client.costs] == ["online"]
+
+
+def test_copied_material_is_refused(server, digit_images, tmp_path):
+    with server.client(store=tmp_path / "a") as client:
+        client.prepare(1)
+        copies = {path: path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file()}
+        client.infer(digit_images[0])
+    # Puts the client's files back as they were: the server has burnt its half and says no.
+    for path, content in copies.items():
+        path.write_bytes(content)
+    with server.client(store=tmp_path / "a") as client:
+        assert client.ready == 0
+        assert client.infer(digit_images[0]).shape == (10,)
+        assert client.costs[-2].phase == "offline", "new material was made"
+
+
+def test_several_clients_at_once(server, digits, digit_images):
+    def work(number):
+        images = digit_images[2 * number : 2 * number + 2]
+        with server.client() as client:
+            return images, client.infer(images)
+
+    with ThreadPoolExecutor(4) as pool:
+        for images, answers in pool.map(work, range(4)):
+            assert_close(digits, answers, images)
+
+
+def test_the_interpreter_runs_on_during_a_phase(server, digit_images):
+    ticks = []
+    stop = threading.Event()
+
+    def tick():
+        while not stop.is_set():
+            ticks.append(time.monotonic())
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    with server.client() as client:
+        start = time.monotonic()
+        client.infer(digit_images[0])
+        end = time.monotonic()
+    stop.set()
+    thread.join()
+    assert sum(start < t < end for t in ticks) >= 3
+
+
+def test_top1_mode_gives_the_class_only(digit_images):
+    model = tacit.import_onnx("models/digits.onnx", calibrate=digit_images[:32], output="top1")
+    with tacit.serve(model) as server, server.client() as client:
+        answers = client.infer(digit_images[:3])
+        assert answers.shape == (3, 1)
+        assert np.array_equal(answers[:, 0], model.reference(digit_images[:3])[:, 0])
+
+
+def test_several_models_by_name(digits, digit_images):
+    other = tacit.import_onnx("models/digits.onnx", calibrate=digit_images[:32], name="other")
+    with tacit.serve({"first": digits, "second": other}) as server:
+        with server.client(model="second") as client:
+            assert client.digest == other.digest
+        with pytest.raises(tacit.TacitError, match=r"(?s)first.*second|second.*first"):
+            server.client()
+        with pytest.raises(tacit.TacitError, match="third"):
+            server.client(model="third")
+        with server.client(model="first") as client:
+            assert client.infer(digit_images[0]).shape == (10,)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [np.full((1, 8, 8), np.nan), np.full((1, 8, 8), -np.inf), np.full((1, 8, 8), 1e9), np.zeros((1, 800, 800)), "x"],
+    ids=["nan", "inf", "range", "oversized", "text"],
+)
+def test_a_bad_input_costs_no_material_and_no_connection(server, digit_images, x):
+    with server.client() as client:
+        client.prepare(1)
+        with pytest.raises(tacit.TacitError):
+            client.infer(x)
+        assert client.ready == 1
+        assert client.infer(digit_images[0]).shape == (10,)
+
+
+def test_a_stranger_is_refused(server, tmp_path):
+    tacit.make_keys(tmp_path / "other")
+    with pytest.raises(tacit.TacitError):
+        tacit.Client(server.address, keys=tmp_path / "other")
+
+
+def test_missing_keys_and_servers_are_named(server, tmp_path):
+    with pytest.raises(tacit.TacitError, match="nokeys"):
+        tacit.Client(server.address, keys=tmp_path / "nokeys")
+    with pytest.raises(tacit.TacitError, match="127.0.0.1:1"):
+        tacit.Client("127.0.0.1:1", keys=server.keys)
+    with pytest.raises(tacit.TacitError, match="threads"):
+        tacit.Client(server.address, keys=server.keys, threads=0)
+
+
+def test_a_closed_client_says_so(server, digit_images):
+    client = server.client()
+    client.close()
+    client.close()
+    with pytest.raises(tacit.TacitError, match="closed"):
+        client.infer(digit_images[0])
+
+
+def test_a_server_that_goes_away_is_an_error(digits, digit_images):
+    server = tacit.serve(digits)
+    client = server.client()
+    client.infer(digit_images[0])
+    server.stop(0.1)
+    server.stop()
+    with pytest.raises(tacit.TacitError):
+        client.infer(digit_images[0])
+    client.close()
+
+
+def test_server_options_that_are_wrong_are_errors(digits, tmp_path):
+    with pytest.raises(tacit.TacitError, match="nonsense"):
+        tacit.serve(digits, listen="nonsense")
+    with pytest.raises(tacit.TacitError, match="model"):
+        tacit.serve({})
+    with pytest.raises(tacit.TacitError, match="empty"):
+        tacit.serve(digits, keys=tmp_path / "empty")
+    with pytest.raises(tacit.TacitError):
+        tacit.make_keys(tmp_path / "keys", clients=["../evil"])
+
+
+def test_garbage_and_silence_leave_the_others_alone(server, digits, digit_images):
+    host, port = server.address.rsplit(":", 1)
+    silent = socket.create_connection((host, int(port)))
+    for garbage in (b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 40, b"\x16\x03\x01\xff\xff" + b"\0" * 1000):
+        with socket.create_connection((host, int(port))) as noise:
+            noise.sendall(garbage)
+    with server.client() as client:
+        assert_close(digits, client.infer(digit_images[:1]), digit_images[:1])
+    silent.close()
