@@ -3,6 +3,7 @@
 //! inputs on stable Rust.
 #![forbid(unsafe_code)]
 
+mod import;
 mod linear;
 mod mutate;
 mod net;
@@ -29,6 +30,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "model_file", run: tacit_file::model_file, seeds: tacit_file::model_file_seeds },
     Target { name: "model_sections", run: tacit_file::sections, seeds: tacit_file::section_seeds },
     Target { name: "public_model", run: tacit_file::public_model, seeds: tacit_file::public_model_seeds },
+    Target { name: "onnx", run: import::onnx, seeds: import::onnx_seeds },
+    Target { name: "npy", run: import::npy, seeds: import::npy_seeds },
     Target { name: "public_key", run: linear::public_key, seeds: linear::public_key_seeds },
     Target { name: "ciphertext", run: linear::ciphertext, seeds: linear::ciphertext_seeds },
     Target { name: "linear_answer", run: linear::answer, seeds: linear::answer_seeds },

@@ -1,0 +1,46 @@
+//! Files that a model's owner or a client gets from elsewhere: ONNX networks and numpy arrays.
+
+use tacit_graph::onnx::{self, ImportOptions};
+use tacit_graph::quant::import_network;
+use tacit_graph::{file, npy};
+
+/// Networks that a mutation made larger than this are read, but not calibrated: that takes honest time.
+const MAX_MACS: u64 = 1 << 16;
+const MAX_ELEMENTS: usize = 1 << 14;
+
+/// An ONNX file, read and imported.
+pub(crate) fn onnx(data: &[u8]) {
+    let Ok(network) = onnx::parse(data) else {
+        return;
+    };
+    let elements = network.graph.nodes.iter().map(|n| n.elements()).fold(0, usize::saturating_add);
+    if network.graph.macs() > MAX_MACS || elements > MAX_ELEMENTS {
+        return;
+    }
+    let options = ImportOptions { max_samples: 1, range: Some([-1.0, 1.0]), ..ImportOptions::default() };
+    if let Ok(imported) = import_network(network, &options) {
+        let bytes = imported.to_file().expect("a small model fits its file");
+        file::read(&bytes).expect("what the importer makes passes the checks");
+    }
+}
+
+pub(crate) fn onnx_seeds() -> Vec<Vec<u8>> {
+    let small: [&[u8]; 3] = [
+        include_bytes!("../seeds/conv.onnx"),
+        include_bytes!("../seeds/wiring.onnx"),
+        include_bytes!("../seeds/dense.onnx"),
+    ];
+    small.map(<[u8]>::to_vec).to_vec()
+}
+
+/// A numpy file.
+pub(crate) fn npy(data: &[u8]) {
+    if let Ok(array) = npy::read(data) {
+        assert_eq!(array.shape.iter().product::<usize>(), array.data.len());
+    }
+}
+
+pub(crate) fn npy_seeds() -> Vec<Vec<u8>> {
+    let image: Vec<f32> = (0..64).map(|i| i as f32 / 64.0).collect();
+    vec![npy::write(&[1, 8, 8], &image), npy::write(&[2, 32], &image), npy::write(&[], &[1.0])]
+}
