@@ -27,7 +27,7 @@ def test_each_operation_agrees_with_onnxruntime(net, float_answers):
     model = tacit.import_onnx(network, calibrate=net.samples(16))
     assert model.input_shape == net.shape
     fresh = net.samples(4, seed=2)
-    ours, floats = model.reference(fresh), float_answers(network, fresh)
+    ours, floats = model.reference(model.normalise(fresh)), float_answers(network, fresh)
     assert ours.shape == floats.shape
     error = np.sqrt(np.mean((ours - floats) ** 2)) / np.ptp(floats)
     assert error < 0.02, f"root mean square error is {error:.2%} of the range"
@@ -39,6 +39,7 @@ def test_real_networks_agree_with_onnxruntime(name, data, float_answers):
     half = len(inputs) // 2
     model = tacit.import_onnx(data / "models" / name, calibrate=inputs[:half])
     ours, floats = model.reference(inputs[half:]), float_answers(data / "models" / name, inputs[half:])
+    assert model.normalise(inputs[:1]) == pytest.approx(inputs[:1]), "nothing is left to the client"
     assert np.array_equal(ours.argmax(1), floats.argmax(1))
     assert model.report is not None
     assert model.report["agreement"] >= 0.99
@@ -51,6 +52,15 @@ def test_every_onnx_file_of_the_data_folder_is_covered(data):
 def test_digits_keep_their_accuracy(digits, digit_images, float_answers):
     floats = float_answers(DIGITS, digit_images[:100])
     assert np.mean(digits.reference(digit_images[:100]).argmax(1) == floats.argmax(1)) >= 0.99
+
+
+def test_raw_pixels_are_normalised(digit_images):
+    pixels = np.round(digit_images[:40] * 16).astype(np.uint8)
+    model = tacit.import_onnx(DIGITS, calibrate=pixels, pixel_scale=1 / 16)
+    assert model.input_range == (0.0, pytest.approx(255 / 16))
+    assert np.array_equal(model.reference(pixels), model.reference(pixels.astype(np.float32) / 16))
+    shifted = tacit.import_onnx(DIGITS, calibrate=pixels, pixel_scale=1 / 16, mean=[0.25], std=[0.5])
+    assert np.array_equal(shifted.normalise(pixels), (pixels.astype(np.float32) / 16 - 0.25) / 0.5)
 
 
 def test_top1_reveals_only_a_class(digit_images):

@@ -1,6 +1,7 @@
 """Shapes and types of inputs and outputs at the border to the native module."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,21 +20,36 @@ def as_float32(values: ArrayLike, what: str) -> NDArray[np.float32]:
     return np.ascontiguousarray(array, dtype=np.float32)
 
 
-def each_input(
-    values: ArrayLike,
-    shape: tuple[int, ...],
-    run: Callable[[NDArray[np.float32]], NDArray],
-) -> NDArray:
-    """Applies `run` to the one input of `shape`, or to each input of a batch `[N, *shape]`.
+def normalise(values: NDArray[np.float32], spec: dict[str, Any]) -> NDArray[np.float32]:
+    """`(value * pixel_scale - mean) / std` per channel, as the model's input specification states it.
 
-    `run` takes a flat array and returns a one-dimensional one. The result has a leading axis of N for a batch.
+    The first axis of the model's input is the channel; `values` may have a batch axis in front.
     """
+    shape, rule = spec["nodes"][0]["shape"], spec["input"]
+    tail = (1,) * (len(shape) - 1)
+    scaled = values * np.float32(rule["pixel_scale"])
+    if rule["mean"]:
+        scaled = scaled - np.array(rule["mean"], np.float32).reshape(-1, *tail)
+    if rule["std"]:
+        scaled = scaled / np.array(rule["std"], np.float32).reshape(-1, *tail)
+    return np.ascontiguousarray(scaled, dtype=np.float32)
+
+
+def each_input(values: ArrayLike, spec: dict[str, Any], run: Callable[[NDArray[np.float32]], NDArray]) -> NDArray:
+    """Applies `run` to the one input that the model takes, or to each input of a batch `[N, *input]`.
+
+    Unsigned bytes are raw pixels and are normalised; other numbers are taken as they are. `run` takes a flat array and returns a
+    one-dimensional one. The result has a leading axis of N for a batch.
+    """
+    shape = tuple(spec["nodes"][0]["shape"])
     array = as_float32(values, "input")
+    if array.shape not in (shape, array.shape[:1] + shape):
+        batch = ", ".join(str(n) for n in ("N", *shape))
+        raise TacitError(f"input: shape {array.shape} is neither {shape} nor ({batch})")
+    if getattr(values, "dtype", None) == np.uint8:
+        array = normalise(array, spec)
     if array.shape == shape:
         return run(array.reshape(-1))
-    if array.shape[1:] == shape:
-        if len(array) == 0:
-            raise TacitError("input: the batch is empty")
-        return np.stack([run(one.reshape(-1)) for one in array])
-    batch = ", ".join(str(n) for n in ("N", *shape))
-    raise TacitError(f"input: shape {array.shape} is neither {shape} nor [{batch}]")
+    if len(array) == 0:
+        raise TacitError("input: the batch is empty")
+    return np.stack([run(one.reshape(-1)) for one in array])

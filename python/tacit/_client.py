@@ -117,13 +117,14 @@ class Client:
     def infer(self, x: ArrayLike) -> NDArray[np.float64]:
         """The private answer for `x`, of `input_shape` or `[N, *input_shape]`: `[outputs]` or `[N, outputs]`.
 
-        Uses prepared material first and makes what is missing. In top-1 mode the output is the class index.
+        Unsigned bytes are raw pixels and are normalised as `spec["input"]` says; floats are taken as normalised already. Uses
+        prepared material first and makes what is missing. In top-1 mode the output is the class index.
         """
-        return each_input(x, self.input_shape, lambda flat: np.array(self._run(flat)["values"], np.float64))
+        return each_input(x, self._spec, lambda flat: np.array(self._run(flat)["values"], np.float64))
 
     def infer_integers(self, x: ArrayLike) -> NDArray[np.int64]:
         """As `infer`, but the integers that the real numbers stand for; compare with `Model.reference_integers`."""
-        return each_input(x, self.input_shape, lambda flat: np.array(self._run(flat)["integers"], np.int64))
+        return each_input(x, self._spec, lambda flat: np.array(self._run(flat)["integers"], np.int64))
 
     def close(self) -> None:
         """Ends the connection and removes material that was kept only for it."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit import _tacit
-from tacit._arrays import as_float32, each_input
+from tacit._arrays import as_float32, each_input, normalise
 from tacit._tacit import TacitError
 
 
@@ -107,17 +107,25 @@ class Model:
         """The report as a table for people."""
         return self._native.report_text()
 
+    def normalise(self, x: ArrayLike) -> NDArray[np.float32]:
+        """What the client does to raw values first: `(x * pixel_scale - mean) / std` per channel, from `spec["input"]`.
+
+        That is the normalisation given to `import_onnx`, together with any that the importer moved out of the network (a batch norm
+        right at its input). Arrays of unsigned bytes are normalised by themselves; floats are taken as normalised already.
+        """
+        return normalise(as_float32(x, "input"), self._spec)
+
     def reference(self, x: ArrayLike) -> NDArray[np.float64]:
         """The fixed-point reference, in the clear: what a private run computes, within its declared error.
 
-        `x` has the shape `input_shape`, or `[N, *input_shape]`. Returns `[outputs]` or `[N, outputs]`: real-valued logits, or in
+        `x` has the shape `input_shape`, or `[N, *input_shape]`, and is normalised (see `normalise`). Returns `[outputs]` or `[N, outputs]`: real-valued logits, or in
         top-1 mode the class index.
         """
-        return each_input(x, self.input_shape, lambda flat: self._native.reference(flat)[0])
+        return each_input(x, self._spec, lambda flat: self._native.reference(flat)[0])
 
     def reference_integers(self, x: ArrayLike) -> NDArray[np.int64]:
         """As `reference`, but the integers that the real numbers stand for: what an answer's error is counted in."""
-        return each_input(x, self.input_shape, lambda flat: self._native.reference(flat)[1])
+        return each_input(x, self._spec, lambda flat: self._native.reference(flat)[1])
 
     def __repr__(self) -> str:
         return f"<tacit.Model {self.name!r} input={self.input_shape} output={self.output_shape} {self.digest[:12]}>"
