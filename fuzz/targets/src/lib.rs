@@ -5,6 +5,7 @@
 
 mod import;
 mod linear;
+mod material;
 mod mutate;
 mod net;
 mod tacit_file;
@@ -32,6 +33,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "public_model", run: tacit_file::public_model, seeds: tacit_file::public_model_seeds },
     Target { name: "onnx", run: import::onnx, seeds: import::onnx_seeds },
     Target { name: "npy", run: import::npy, seeds: import::npy_seeds },
+    Target { name: "client_material", run: material::client, seeds: material::client_seeds },
+    Target { name: "server_material", run: material::server, seeds: material::server_seeds },
     Target { name: "public_key", run: linear::public_key, seeds: linear::public_key_seeds },
     Target { name: "ciphertext", run: linear::ciphertext, seeds: linear::ciphertext_seeds },
     Target { name: "linear_answer", run: linear::answer, seeds: linear::answer_seeds },

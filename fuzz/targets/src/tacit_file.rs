@@ -1,5 +1,7 @@
 //! The `.tacit` model file, as a whole and by section.
 
+use tacit_backends::Backend;
+use tacit_backends::cheetah::Cheetah;
 use tacit_graph::file::{self, PublicSummary};
 use tacit_graph::model::{InputSpec, LayerWeights, Node};
 use tacit_graph::op::{Conv2d, Linear, Op, WeightFacts, Window};
@@ -33,6 +35,10 @@ pub(crate) fn public_model(data: &[u8]) {
         let uses = model.graph.use_counts();
         assert_eq!(uses.len(), model.graph.nodes().len());
         assert!(file::public_bytes(model.graph.spec(), &model.summary).is_ok(), "what was read can be written");
+        // What a client does next; refusing is fine.
+        if let Ok(plan) = Cheetah::default().compile(&model.graph) {
+            assert!(Cheetah::default().cost(&plan).client_material_bytes > 0);
+        }
     }
 }
 
@@ -86,7 +92,7 @@ fn assemble(public: &[u8], private: &[u8]) -> Vec<u8> {
     out
 }
 
-fn small_model() -> (ModelSpec, Weights, PublicSummary) {
+pub(crate) fn small_model() -> (ModelSpec, Weights, PublicSummary) {
     let facts = WeightFacts { frac_bits: 6, magnitude_bits: 6, norm_bits: 8 };
     let fixed = |width, frac_bits| FixedPoint { width, frac_bits };
     let node = |name: &str, op, input: usize, shape: &[usize], fixed| Node {
