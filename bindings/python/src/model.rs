@@ -107,6 +107,15 @@ impl Model {
         serde_json::to_string(&self.file.summary).map_err(to_python)
     }
 
+    /// The integers of the input node for a flat real-valued input.
+    fn quantize<'py>(
+        &self,
+        py: Python<'py>,
+        input: PyReadonlyArray1<'py, f32>,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        Ok(reference::quantize_input(&self.file.graph, input.as_slice()?).map_err(to_python)?.to_pyarray(py))
+    }
+
     /// Runs the fixed-point reference on one flat input; returns the flat output as real numbers and as integers.
     fn reference<'py>(&self, py: Python<'py>, input: PyReadonlyArray1<'py, f32>) -> PyResult<Outputs<'py>> {
         let input = input.as_slice()?.to_vec();
