@@ -77,6 +77,10 @@ def size(count: float) -> str:
     return f"{count:.0f} B"
 
 
+def milliseconds(phase: dict) -> str:
+    return f"{phase['wall_s'] * 1e3:.1f} ms"
+
+
 def total(phases: list[dict]) -> dict:
     """Sums of the same phase for several inputs; the peak of its peaks."""
     parties = {
@@ -96,10 +100,10 @@ def prepare(address: str) -> tuple[list[dict], list[dict]]:
     for line in json_lines("prepare", *client_options(address), "--count", DIGITS, "--json"):
         if "setup" in line:
             setup.append(line["setup"])
-            print(f"    setup done in {line['setup']['wall_s']:.2f} s", flush=True)
+            print(f"    setup done in {milliseconds(line['setup'])}", flush=True)
         else:
             offline.append(line["offline"])
-            print(f"    material {len(offline):2}/{DIGITS}  {line['offline']['wall_s']:.2f} s, "
+            print(f"    material {len(offline):2}/{DIGITS}  {milliseconds(line['offline'])}, "
                   f"{size(line['bytes'][0])} here, {size(line['bytes'][1])} at the server", flush=True)  # fmt: skip
     return setup, offline
 
@@ -109,7 +113,7 @@ def infer(address: str) -> list[dict]:
     answers = []
     for line in json_lines("infer", "digits.npy", *client_options(address), "--json"):
         answers.append(line)
-        print(f"    digit {len(answers):2}/{DIGITS}  answered in {line['phases']['online']['wall_s'] * 1e3:.1f} ms", flush=True)
+        print(f"    digit {len(answers):2}/{DIGITS}  answered in {milliseconds(line['phases']['online'])}", flush=True)
     return answers
 
 

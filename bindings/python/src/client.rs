@@ -24,7 +24,11 @@ pub struct Client {
 
 impl Client {
     /// Works on the connection without holding the interpreter. A protocol that failed half way ends the connection.
-    fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Inner) -> Result<T, ServeError> + Send) -> PyResult<T> {
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Inner) -> Result<T, ServeError> + Send,
+    ) -> PyResult<T> {
         py.detach(|| {
             let mut guard = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
             let client = guard.as_mut().ok_or_else(|| TacitError::new_err("this client is closed"))?;

@@ -108,11 +108,7 @@ impl Model {
     }
 
     /// The integers of the input node for a flat real-valued input.
-    fn quantize<'py>(
-        &self,
-        py: Python<'py>,
-        input: PyReadonlyArray1<'py, f32>,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    fn quantize<'py>(&self, py: Python<'py>, input: PyReadonlyArray1<'py, f32>) -> PyResult<Bound<'py, PyArray1<i64>>> {
         Ok(reference::quantize_input(&self.file.graph, input.as_slice()?).map_err(to_python)?.to_pyarray(py))
     }
 

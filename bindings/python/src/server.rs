@@ -33,8 +33,9 @@ impl Server {
         store: Option<PathBuf>,
         threads: usize,
     ) -> PyResult<Self> {
-        let listen: SocketAddr =
-            listen.parse().map_err(|e| TacitError::new_err(format!("listen `{listen}`: {e} (ADDRESS:PORT is needed)")))?;
+        let listen: SocketAddr = listen
+            .parse()
+            .map_err(|e| TacitError::new_err(format!("listen `{listen}`: {e} (ADDRESS:PORT is needed)")))?;
         let tls = keys::load_server(&keys).map_err(to_python)?;
         let mut catalog = Catalog::new(engine());
         for (name, model) in models {
@@ -43,7 +44,8 @@ impl Server {
         let config = ServerConfig { store, threads, ..ServerConfig::new(listen, Some(tls)) };
         let server = py.detach(|| tacit_serve::Server::bind(catalog, config)).map_err(to_python)?;
         let (address, handle) = (server.address(), server.handle());
-        let thread = thread::Builder::new().name("tacit-server".into()).spawn(move || server.run()).map_err(to_python)?;
+        let thread =
+            thread::Builder::new().name("tacit-server".into()).spawn(move || server.run()).map_err(to_python)?;
         Ok(Self { address, handle, thread: Mutex::new(Some(thread)) })
     }
 

@@ -75,7 +75,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let (mut inputs, mut names) = (Vec::new(), Vec::new());
     for path in &args.inputs {
         let graph = &client.public().graph;
-        for (i, values) in input::read(path, graph, fit, args.raw)?.iter().enumerate() {
+        let read = input::read(path, graph, fit, args.raw)?;
+        anyhow::ensure!(!read.is_empty(), "{}: holds no input", path.display());
+        for (i, values) in read.iter().enumerate() {
             inputs.push(quantize_input(graph, values).with_context(|| format!("{}, input {i}", path.display()))?);
             names.push(if i == 0 { path.display().to_string() } else { format!("{}[{i}]", path.display()) });
         }

@@ -46,7 +46,13 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         None => {
             let bar = print::bar(args.count, "preparing");
             if let Some(setup) = client.setup()? {
-                bar.suspend(|| eprintln!("{}", print::phase_line("setup", &setup)));
+                bar.suspend(|| {
+                    if args.json {
+                        println!("{}", json!({"setup": tacit_serve::bench::printed(&setup)}));
+                    } else {
+                        eprintln!("{}", print::phase_line("setup", &setup));
+                    }
+                });
             }
             for _ in 0..args.count {
                 let made = client.prepare()?;
