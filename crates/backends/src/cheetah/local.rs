@@ -22,8 +22,12 @@ pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[u
             let n = factors.len();
             first.iter().enumerate().map(|(i, v)| v.wrapping_mul(factors[i % n] as u64) & mask).collect()
         }
-        // The input's ring is exactly `bits` wider, so the shifted share fits the result's ring.
-        Op::Truncate { bits } => map(&|v| v >> bits),
+        // The input's ring is exactly `bits` wider, so the shifted share fits the result's ring. The server adds half a unit: dropping
+        // the low bits of both shares loses half a unit on average, which would otherwise add up over the layers.
+        Op::Truncate { bits } => {
+            let half = if role == Role::Server { (1u64 << bits) >> 1 } else { 0 };
+            map(&|v| (v.wrapping_add(half) & ring_mask(node.fixed.width + bits)) >> bits)
+        }
         Op::ShiftLeft { bits } => map(&|v| v << bits),
         Op::Concat => inputs.iter().flat_map(|v| v.iter().map(|v| v & mask)).collect(),
         Op::Slice(s) => gather(first, &slice_index(s, shape), mask),

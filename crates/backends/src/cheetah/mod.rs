@@ -149,7 +149,7 @@ impl Backend for Cheetah {
     }
 
     fn numerics(&self) -> Numerics {
-        // floor(s) + floor(c) is the floor of the sum or one less; the linear layer's +-1 can move it by one more either way.
+        // floor(s + 1/2) + floor(c) differs from the floor of the sum by at most one; the linear layer's error can add one more.
         Numerics::UlpPerTruncation {
             below: 2,
             above: 1,

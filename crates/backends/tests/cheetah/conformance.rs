@@ -1,16 +1,14 @@
 //! Every operation, both parties, against the fixed-point reference, node by node: the shares of both parties are tapped, and each
 //! node's result is held to the reference's on the reconstructed inputs, exactly or within the bound that the back end declares.
 
-mod net;
-
-use net::Net;
+use super::net::Net;
 use proptest::prelude::*;
 use tacit_backends::cheetah::{Cheetah, Leaves, Material, Options, Plan, client_online_traced, server_online_traced};
 use tacit_backends::{Backend, Held};
 use tacit_graph::fixed::to_signed;
 use tacit_graph::op::Window;
 use tacit_graph::reference::Reference;
-use tacit_graph::{Interpreter, ModelGraph, Op, Weights};
+use tacit_graph::{Interpreter, Op, Weights};
 use tacit_mpc::Role;
 use tacit_mpc::session::run_sessions;
 use tacit_net::Phase;
@@ -66,19 +64,19 @@ fn run(backend: Cheetah, plan: &Plan, weights: &Weights, input: &[i64], seed: u6
     Outcome { output: client.0, client: client.1, server: server.0, sent }
 }
 
-/// Lowest and highest allowed difference from the reference at one node.
-fn bound(op: &Op) -> (i64, i64) {
+/// Lowest and highest allowed difference from the reference at one node; `linear` is the plan's bound (approximate resharing).
+fn bound(op: &Op, linear: i64) -> (i64, i64) {
     match op {
-        // One-bit approximate resharing.
-        Op::Conv2d(_) | Op::Linear(_) => (-1, 1),
-        // floor(c) + floor(s) is the floor of the sum, or one less.
-        Op::Truncate { .. } => (-1, 0),
+        Op::Conv2d(_) | Op::Linear(_) => (-linear, linear),
+        // floor(c) + floor(s + 1/2) is the floor of the sum, one less or one more.
+        Op::Truncate { .. } => (-1, 1),
         _ => (0, 0),
     }
 }
 
 /// Checks every node's reconstructed tensor, given the reconstructed inputs.
-fn check(graph: &ModelGraph, weights: &Weights, input: &[i64], outcome: &Outcome) {
+fn check(plan: &Plan, weights: &Weights, input: &[i64], outcome: &Outcome) {
+    let graph = plan.graph();
     let mut reference = Reference::new(graph, weights, input).expect("the input fits");
     let mut values: Vec<Vec<i64>> = Vec::new();
     for (id, node) in graph.nodes().iter().enumerate() {
@@ -88,7 +86,7 @@ fn check(graph: &ModelGraph, weights: &Weights, input: &[i64], outcome: &Outcome
         let inputs: Vec<&Vec<i64>> = node.inputs.iter().map(|&i| &values[i]).collect();
         let want = reference.node(id, node, &inputs).expect("the reference runs");
         assert_eq!(got.len(), want.len(), "node {id} ({})", node.op.name());
-        let (low, high) = bound(&node.op);
+        let (low, high) = bound(&node.op, i64::from(plan.linear_error(id)));
         for (i, (g, w)) in got.iter().zip(&want).enumerate() {
             assert!((low..=high).contains(&(g - w)), "node {id} ({}), element {i}: {g}, reference {w}", node.op.name());
         }
@@ -107,7 +105,7 @@ fn conform(net: Net, output: usize, options: Options, seed: u64) {
     let backend = Cheetah { options };
     let plan = backend.compile(&graph).expect("compiles");
     let outcome = run(backend, &plan, &weights, &input, seed % 1000);
-    check(&graph, &weights, &input, &outcome);
+    check(&plan, &weights, &input, &outcome);
     let cost = backend.cost(&plan);
     let stated = [cost.offline.up_bytes, cost.offline.down_bytes, cost.online.up_bytes, cost.online.down_bytes];
     for (sent, stated) in outcome.sent.iter().zip(stated) {
