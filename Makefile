@@ -2,6 +2,7 @@
 # Needs: cargo, Python with venv, a C compiler. scripts/preflight.sh says what is missing and how to get it.
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 .PHONY: help demo test accuracy bench lint fuzz rust-test py-test preflight binary python lock clean
 
 VENV := .venv
@@ -49,15 +50,18 @@ fuzz: preflight
 	sh scripts/fuzz.sh $(FUZZ_SECONDS)
 
 binary: preflight
-	cargo build --locked --release --quiet -p tacit-cli
+	@echo "== the tacit binary (the first build takes some minutes)"
+	cargo build --locked --release -p tacit-cli
 
 # The venv is made once per lock file; the package is built every time (cargo decides what is stale).
 $(VENV)/.locked: requirements.lock scripts/find_python.sh
+	@echo "== $(VENV), with the packages of requirements.lock"
 	$$(sh scripts/find_python.sh) -m venv --clear $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@touch $@
 
 python: preflight $(VENV)/.locked
+	@echo "== the Python package, into $(VENV)"
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall .
 
 preflight:

@@ -113,7 +113,8 @@ def table(results: list[Result]) -> bool:
         private, floats = ("-" if v is None else f"{v / r.images:.1%}" for v in (r.private_right, r.float_right))
         print(f"{r.task.name:20} {r.images:6} {r.agree:12} = {rate:5.1%} {r.task.least:7.1%} {private:>15} {floats:>6} "
               f"{r.max_error:20.3%} of range {r.online_s:11.3f} s {r.seconds:5.0f} s")  # fmt: skip
-    print("Same class: private answer against onnxruntime. Distance: largest difference of a logit from the fixed-point reference.")
+    print("Same class: private answer against onnxruntime. Distance: largest difference of a logit from the fixed-point reference.\n"
+          "Calibration: training images; for SqueezeNet the three photos themselves, since the data folder has no others.")  # fmt: skip
     return good
 
 

@@ -1,0 +1,40 @@
+"""What `pip install .` gives: a typed package whose public names are documented."""
+
+import ast
+import importlib.metadata
+import inspect
+from pathlib import Path
+
+import tacit
+from tacit import _tacit
+
+
+def test_the_package_is_typed_and_versioned():
+    folder = Path(tacit.__file__).parent
+    assert (folder / "py.typed").exists()
+    assert importlib.metadata.version("tacit") == "0.1.0"
+
+
+def test_every_public_name_is_documented():
+    for name in tacit.__all__:
+        thing = getattr(tacit, name)
+        assert inspect.getdoc(thing), name
+        if inspect.isclass(thing) and thing.__module__.startswith("tacit._") and name != "TacitError":
+            for member, value in vars(thing).items():
+                if not member.startswith("_") and (inspect.isfunction(value) or isinstance(value, property | classmethod)):
+                    assert inspect.getdoc(value), f"{name}.{member}"
+
+
+def test_the_stub_lists_what_the_native_module_has():
+    tree = ast.parse((Path(tacit.__file__).parent / "_tacit.pyi").read_text())
+    stub = {n.name: n for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    native = {n for n in dir(_tacit) if not n.startswith("_")}
+    assert set(stub) == native
+    for name, node in stub.items():
+        if isinstance(node, ast.ClassDef) and name != "TacitError":
+            listed = {
+                item.target.id if isinstance(item, ast.AnnAssign) else item.name
+                for item in node.body
+                if isinstance(item, ast.AnnAssign | ast.FunctionDef)
+            }
+            assert listed == {m for m in vars(getattr(_tacit, name)) if not m.startswith("_")}
