@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
-import shared_data
 from numpy.typing import NDArray
 
+import shared_data
 import tacit
 
 Images = tuple[NDArray[np.float32], NDArray[np.integer] | None]

@@ -153,7 +153,9 @@ def main() -> int:
     np.save(OUT / "digits.npy", images)
 
     step("Model owner: import the ONNX file, calibrated on 64 training images")
-    done = tacit("model", "import", MODELS / "digits.onnx", "--calibrate", MODELS / "digits_samples.npy", "-o", "digits.tacit")
+    done = tacit(
+        "model", "import", MODELS / "digits.onnx", "--calibrate", MODELS / "digits_samples.npy", "-o", "digits.tacit"
+    )
     print("".join(f"    {line}\n" for line in done.stdout.splitlines()), end="")
     step("Model owner: make a private CA, a server certificate and one for the client alice")
     tacit("keys", "init", "keys", "--client", "alice")

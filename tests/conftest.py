@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-import shared_data
 
+import shared_data
 import tacit
 
 ROOT = Path(__file__).resolve().parent.parent

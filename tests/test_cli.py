@@ -6,8 +6,9 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from conftest import MODELS
 from PIL import Image
+
+from conftest import MODELS
 from test_bench import check_report
 
 
@@ -30,7 +31,16 @@ def serving(binary, folder, *options):
 def workplace(tmp_path_factory, cli, digit_images):
     """A folder with an imported model, keys for alice and bob, and inputs."""
     folder = tmp_path_factory.mktemp("cli")
-    cli("model", "import", MODELS / "digits.onnx", "--calibrate", MODELS / "digits_samples.npy", "-o", "digits.tacit", cwd=folder)
+    cli(
+        "model",
+        "import",
+        MODELS / "digits.onnx",
+        "--calibrate",
+        MODELS / "digits_samples.npy",
+        "-o",
+        "digits.tacit",
+        cwd=folder,
+    )
     cli("keys", "init", "keys", "--client", "alice", "--client", "bob", cwd=folder)
     np.save(folder / "three.npy", digit_images[:3])
     for number in range(2):
@@ -79,18 +89,32 @@ def test_prepared_material_is_listed_used_and_discarded(cli, workplace, address,
     assert not cli("prepare", *me, "--json", "list", cwd=workplace).stdout.strip()
 
 
-def test_images_are_classified_with_labels(cli, workplace, address):
-    (workplace / "labels.txt").write_text("".join(f"digit-{n}\n" for n in "zero one two three four five six seven eight nine".split()))
-    model = json.loads(cli("model", "inspect", "digits.tacit", "--json", cwd=workplace).stdout)
-    assert model
-    # The model takes 0..1, raw pixels are 0..255: without a normalisation in the model, an image is out of its range.
-    refused = cli("infer", "digit0.png", *as_alice(address), "--labels", "labels.txt", cwd=workplace, ok=False)
+def test_pixels_without_a_normalisation_are_refused(cli, workplace, address):
+    # The model takes 0..1 and states no normalisation, so pixels in 0..255 are out of its range.
+    refused = cli("infer", "digit0.png", *as_alice(address), cwd=workplace, ok=False)
     assert "accepts" in refused.stderr
+
+
+def test_inspect_shows_the_public_part(cli, workplace):
+    shown = json.loads(cli("model", "inspect", "digits.tacit", "--json", cwd=workplace).stdout)
+    assert "digits" in json.dumps(shown)
+    assert "Conv2d" in cli("model", "inspect", "digits.tacit", cwd=workplace).stdout
 
 
 def test_an_image_model_takes_image_files(cli, workplace, binary, digit_images, tmp_path, floats):
     np.save(tmp_path / "samples.npy", np.round(np.load(MODELS / "digits_samples.npy") * 255).astype(np.uint8))
-    cli("model", "import", MODELS / "digits.onnx", "--calibrate", "samples.npy", "--pixel-scale", 1 / 255, "-o", "digits.tacit", cwd=tmp_path)
+    cli(
+        "model",
+        "import",
+        MODELS / "digits.onnx",
+        "--calibrate",
+        "samples.npy",
+        "--pixel-scale",
+        1 / 255,
+        "-o",
+        "digits.tacit",
+        cwd=tmp_path,
+    )
     cli("keys", "init", "keys", "--client", "alice", cwd=tmp_path)
     (tmp_path / "labels.txt").write_text("".join(f"the-{n}\n" for n in range(10)))
     with serving(binary, tmp_path) as address:

@@ -1,12 +1,12 @@
 """ONNX import: every operation against onnxruntime, real networks, and files that are wrong."""
 
-import nets
 import numpy as np
 import onnx
 import pytest
-import shared_data
 from onnx import helper, numpy_helper
 
+import nets
+import shared_data
 import tacit
 
 DIGITS = shared_data.ROOT / "models" / "digits.onnx"

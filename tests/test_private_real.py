@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import shared_data
 
+import shared_data
 import tacit
 
 

@@ -1,12 +1,14 @@
 """Shapes and types of inputs and outputs at the border to the native module."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit._tacit import TacitError
+
+T = TypeVar("T", bound=np.generic)
 
 
 def as_float32(values: ArrayLike, what: str) -> NDArray[np.float32]:
@@ -35,7 +37,7 @@ def normalise(values: NDArray[np.float32], spec: dict[str, Any]) -> NDArray[np.f
     return np.ascontiguousarray(scaled, dtype=np.float32)
 
 
-def each_input(values: ArrayLike, spec: dict[str, Any], run: Callable[[NDArray[np.float32]], NDArray]) -> NDArray:
+def each_input(values: ArrayLike, spec: dict[str, Any], run: Callable[[NDArray[np.float32]], NDArray[T]]) -> NDArray[T]:
     """Applies `run` to the one input that the model takes, or to each input of a batch `[N, *input]`.
 
     Unsigned bytes are raw pixels and are normalised; other numbers are taken as they are. `run` takes a flat array and returns a

@@ -66,4 +66,5 @@ def _measure(folder: Path, model: Model, integers: np.ndarray, runs: int, thread
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no message"]
         raise TacitError(f"bench: the client process failed: {lines[-1]}")
-    return json.loads(done.stdout)
+    made: list[dict[str, Any]] = json.loads(done.stdout)
+    return made

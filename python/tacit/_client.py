@@ -140,7 +140,7 @@ class Client:
         self.close()
 
     def _run(self, flat: NDArray[np.float32]) -> dict[str, Any]:
-        answer = json.loads(self._native.infer(flat))
+        answer: dict[str, Any] = json.loads(self._native.infer(flat))
         self._note_setup(answer["setup"])
         if answer["prepared"]:
             self._note_prepared(answer["prepared"])

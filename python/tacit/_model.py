@@ -56,7 +56,7 @@ class Model:
     @property
     def name(self) -> str:
         """The model's name, public."""
-        return self._spec["name"]
+        return str(self._spec["name"])
 
     @property
     def digest(self) -> str:
@@ -76,7 +76,7 @@ class Model:
     @property
     def output_mode(self) -> Literal["Logits", "Top1"]:
         """What a client learns: all logits, or only the index of the largest."""
-        return self._spec["output_mode"]
+        return "Top1" if self._spec["output_mode"] == "Top1" else "Logits"
 
     @property
     def input_range(self) -> tuple[float, float]:
@@ -92,7 +92,8 @@ class Model:
     @property
     def summary(self) -> dict[str, Any]:
         """What the importer tells clients: calibration, agreement with the float model, comparisons, multiplications."""
-        return json.loads(self._native.summary_json())
+        summary: dict[str, Any] = json.loads(self._native.summary_json())
+        return summary
 
     @property
     def report(self) -> dict[str, Any] | None:
@@ -118,8 +119,8 @@ class Model:
     def reference(self, x: ArrayLike) -> NDArray[np.float64]:
         """The fixed-point reference, in the clear: what a private run computes, within its declared error.
 
-        `x` has the shape `input_shape`, or `[N, *input_shape]`, and is normalised (see `normalise`). Returns `[outputs]` or `[N, outputs]`: real-valued logits, or in
-        top-1 mode the class index.
+        `x` has the shape `input_shape`, or `[N, *input_shape]`, and is normalised (see `normalise`). Returns
+        `[outputs]` or `[N, outputs]`: real-valued logits, or in top-1 mode the class index.
         """
         return each_input(x, self._spec, lambda flat: self._native.reference(flat)[0])
 

@@ -26,4 +26,8 @@ def client(address: str, keys: str, inputs: str, threads: str, runs: str) -> Non
 
 
 if __name__ == "__main__":
-    {"server": server, "client": client}[sys.argv[1]](*sys.argv[2:])
+    role, *rest = sys.argv[1:]
+    if role == "server":
+        server(*rest)
+    else:
+        client(*rest)

@@ -13,9 +13,7 @@ from tacit._model import Model
 from tacit._tacit import TacitError
 
 
-def make_keys(
-    folder: str | PathLike[str], *, hosts: Iterable[str] = (), clients: Iterable[str] = ("client",)
-) -> None:
+def make_keys(folder: str | PathLike[str], *, hosts: Iterable[str] = (), clients: Iterable[str] = ("client",)) -> None:
     """Makes a private CA, a server certificate for localhost and `hosts`, and a certificate for each of `clients`.
 
     The folder then holds `ca.pem`, `ca.key`, and a `.pem` and `.key` for the server and each client. A client needs
