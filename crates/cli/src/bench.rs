@@ -105,17 +105,7 @@ fn show(report: &Report) {
         println!("run {i}");
         for name in ["setup", "offline", "online"] {
             let Some(p) = run.phases.get(name) else { continue };
-            println!(
-                "  {name:<8} {:>8.2} s  CPU {:>7.2} / {:>7.2} s  {:>9} up  {:>9} down  {:>4} rounds  peak {} / {}",
-                p.wall_s,
-                p.client.cpu_s,
-                p.server.cpu_s,
-                print::bytes(p.client.sent_bytes),
-                print::bytes(p.server.sent_bytes),
-                p.rounds,
-                print::bytes(p.client.peak_rss_bytes),
-                print::bytes(p.server.peak_rss_bytes),
-            );
+            println!("  {}", print::figures_line(name, p));
         }
         let (m, o) = (run.material_bytes, run.output);
         println!("  material {} at the client, {} at the server", print::bytes(m.client), print::bytes(m.server));

@@ -31,9 +31,14 @@ pub fn bar(len: usize, what: &str) -> ProgressBar {
 
 /// One line of a table of phases.
 pub fn phase_line(name: &str, report: &PhaseReport) -> String {
-    let PhaseFigures { wall_s, rounds, client, server } = printed(report);
+    figures_line(name, &printed(report))
+}
+
+/// As [`phase_line`], for figures in the printed form.
+pub fn figures_line(name: &str, figures: &PhaseFigures) -> String {
+    let PhaseFigures { wall_s, rounds, client, server } = figures;
     format!(
-        "{name:<8} {wall_s:>8.2} s  CPU {:>7.2} / {:>7.2} s  {:>9} up  {:>9} down  {rounds:>4} rounds  peak {} / {}",
+        "{name:<8} {wall_s:>8.3} s  CPU {:>7.3} / {:>7.3} s  {:>9} up  {:>9} down  {rounds:>4} rounds  peak {} / {}",
         client.cpu_s,
         server.cpu_s,
         bytes(client.sent_bytes),

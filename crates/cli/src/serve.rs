@@ -2,9 +2,14 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 use tacit_backends::cheetah::Cheetah;
 use tacit_serve::{Catalog, Server, ServerConfig, keys};
+
+/// How long running phases may take after an interrupt.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// Serves `.tacit` files, each under its file name, until it is interrupted.
 ///
@@ -57,6 +62,17 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     // Scripts wait for this line and read the address from it.
     println!("listening on {} ({})", server.address(), names.join(", "));
     std::io::stdout().flush()?;
+    let (handle, (stop, stopped)) = (server.handle(), mpsc::channel());
+    ctrlc::set_handler(move || {
+        // A second signal finds nobody listening, and the shutdown goes on.
+        let _ = stop.send(());
+    })?;
+    let stopper = thread::spawn(move || {
+        if stopped.recv().is_ok() {
+            eprintln!("stopping: running inferences have {} s to finish", GRACE.as_secs());
+            handle.shutdown(GRACE);
+        }
+    });
     server.run();
-    Ok(())
+    stopper.join().map_err(|_| anyhow::anyhow!("the shutdown failed"))
 }

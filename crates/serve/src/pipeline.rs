@@ -1,10 +1,13 @@
 //! Many inputs: the offline phase of the next one runs on a second connection during the online phase of this one.
-use crate::{Answer, Client, Engine, Prepared, ServeError};
+use crate::{Answer, Client, Engine, PhaseReport, Prepared, ServeError};
 use std::sync::mpsc;
 use std::thread;
 
+/// Material for one input, and the setup that came before it.
+type Made<E> = (Option<PhaseReport>, Prepared, <E as Engine>::Material);
+
 /// Answers inputs in order, calling `each` with the index and the answer. Material is made on a second connection, one input
-/// ahead; stored material is not touched.
+/// ahead; stored material is not touched. The first answer carries the cost of the second connection's setup.
 ///
 /// # Errors
 /// The first error of either connection, or of `each`; answers before it were delivered.
@@ -14,27 +17,28 @@ pub fn infer_many<E: Engine>(
     mut each: impl FnMut(usize, Answer) -> Result<(), ServeError>,
 ) -> Result<(), ServeError> {
     let mut maker = client.again()?;
-    let (sender, receiver) = mpsc::sync_channel::<(Prepared, E::Material)>(0);
+    let (sender, receiver) = mpsc::sync_channel::<Made<E>>(0);
     thread::scope(|scope| {
         let making = scope.spawn(move || -> Result<_, ServeError> {
-            let setup = maker.setup()?;
             for _ in inputs {
-                if sender.send(maker.prepare_in_memory()?).is_err() {
+                let setup = maker.setup()?;
+                let (prepared, material) = maker.prepare_in_memory()?;
+                if sender.send((setup, prepared, material)).is_err() {
                     // The online side failed and reports it.
                     break;
                 }
             }
             drop(sender);
             // Kept open until the server has used what it holds in memory for this client.
-            Ok((maker, setup))
+            Ok(maker)
         });
         let mut work = || -> Result<(), ServeError> {
             for (index, input) in inputs.iter().enumerate() {
-                let Ok((prepared, material)) = receiver.recv() else {
+                let Ok((setup, prepared, material)) = receiver.recv() else {
                     return Ok(());
                 };
                 let answer = client.online(prepared.id, material, input)?;
-                each(index, Answer { prepared: Some(prepared), ..answer })?;
+                each(index, Answer { setup, prepared: Some(prepared), ..answer })?;
             }
             Ok(())
         };

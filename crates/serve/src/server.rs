@@ -71,8 +71,23 @@ pub(crate) struct Shared<E: Engine> {
     stop: AtomicBool,
     served: AtomicU64,
     /// Open connections by number, with what ends them.
-    live: Mutex<HashMap<u64, TcpStream>>,
+    live: Mutex<HashMap<u64, Live>>,
     emptied: Condvar,
+}
+
+/// An open connection.
+struct Live {
+    /// Ends it from any thread.
+    stream: TcpStream,
+    /// Nothing runs: the client may ask, or not.
+    idle: bool,
+}
+
+impl Live {
+    fn cut(&self) {
+        // Already closed is as good.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
 }
 
 impl<E: Engine> Shared<E> {
@@ -98,7 +113,14 @@ impl<E: Engine> Shared<E> {
         self.served.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn live(&self) -> MutexGuard<'_, HashMap<u64, TcpStream>> {
+    /// Notes whether connection `number` waits for a request: a shutdown need not wait for those that do.
+    pub(crate) fn set_idle(&self, number: u64, idle: bool) {
+        if let Some(live) = self.live().get_mut(&number) {
+            live.idle = idle;
+        }
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<u64, Live>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -183,7 +205,7 @@ impl<E: Engine> Server<E> {
         if live.len() >= self.shared.config.max_connections + REFUSALS {
             return Err(std::io::Error::other("too many connections wait"));
         }
-        live.insert(number, stream.try_clone()?);
+        live.insert(number, Live { stream: stream.try_clone()?, idle: false });
         drop(live);
         let guard = Registration { shared: self.shared.clone(), number };
         thread::Builder::new().name(format!("tacit-client-{number}")).spawn(move || {
@@ -212,16 +234,14 @@ impl<E: Engine> Drop for Registration<E> {
 }
 
 impl<E: Engine> ServerHandle<E> {
-    /// Stops accepting, lets sessions finish their current request for up to `grace`, then cuts the rest.
+    /// Stops accepting, ends idle sessions, lets the others finish their request for up to `grace`, then cuts the rest.
     pub fn shutdown(&self, grace: Duration) {
         self.shared.stop.store(true, Ordering::SeqCst);
         // Wakes the accepting thread; if this fails, the next client does.
         drop(TcpStream::connect_timeout(&self.address, Duration::from_secs(1)));
+        self.shared.live().values().filter(|live| live.idle).for_each(Live::cut);
         self.wait_empty(grace);
-        for stream in self.shared.live().values() {
-            // Already closed is as good.
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        self.shared.live().values().for_each(Live::cut);
         self.wait_empty(Duration::from_secs(5));
     }
 

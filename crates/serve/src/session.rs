@@ -32,13 +32,13 @@ pub(crate) fn serve_connection<E: Engine>(
     shared.pool.enter(client);
     // Leaves also when the session panics: the client's material must not outlive its connections.
     let _presence = Presence { shared, client };
-    let Some((channel, model)) = lobby(shared, channel)? else { return Ok(()) };
+    let Some((channel, model)) = lobby(shared, channel, number)? else { return Ok(()) };
     let session = shared.engine.session(Role::Server, channel).map_err(engine)?;
     let threads = ThreadPoolBuilder::new().num_threads(shared.config.threads).build();
     let threads =
         threads.map_err(|e| ServeError::Usage(format!("cannot start {} threads: {e}", shared.config.threads)))?;
     let binding = Binding { client, model: model.digest, plan: model.plan_digest };
-    Seat { shared, model, binding, session, keys: None, threads }.serve()
+    Seat { shared, number, model, binding, session, keys: None, threads }.serve()
 }
 
 struct Presence<'a, E: Engine> {
@@ -77,9 +77,9 @@ fn greet<E: Engine>(shared: &Shared<E>, stream: TcpStream) -> Result<(Channel, [
 type Opened<E> = Option<(Channel, Arc<Served<E>>)>;
 
 /// Until the client has opened a model; `None` if it leaves before.
-fn lobby<E: Engine>(shared: &Shared<E>, mut channel: Channel) -> Result<Opened<E>, ServeError> {
+fn lobby<E: Engine>(shared: &Shared<E>, mut channel: Channel, number: u64) -> Result<Opened<E>, ServeError> {
     loop {
-        let reply = match next_request(shared, &mut channel)? {
+        let reply = match next_request(shared, &mut channel, number)? {
             None | Some(Request::Bye) => return Ok(None),
             Some(Request::List) => Reply::Models(shared.models()),
             Some(Request::Open { model }) => match shared.model(&model) {
@@ -101,13 +101,21 @@ fn lobby<E: Engine>(shared: &Shared<E>, mut channel: Channel) -> Result<Opened<E
 }
 
 /// The next request, waiting as long as an idle client may; `None` when the client or the server is done.
-fn next_request<E: Engine>(shared: &Shared<E>, channel: &mut Channel) -> Result<Option<Request>, ServeError> {
+fn next_request<E: Engine>(
+    shared: &Shared<E>,
+    channel: &mut Channel,
+    number: u64,
+) -> Result<Option<Request>, ServeError> {
+    shared.set_idle(number, true);
+    // After the note: a shutdown that missed it is seen here.
     if shared.stopping() {
         return Ok(None);
     }
     channel.set_phase(Phase::Setup);
     channel.set_stall_timeout(shared.config.idle_timeout)?;
-    let request = match recv_request(channel) {
+    let request = recv_request(channel);
+    shared.set_idle(number, false);
+    let request = match request {
         // Leaving without a goodbye between two requests harms nobody.
         Err(ServeError::Net(NetError::Closed { .. })) => return Ok(None),
         other => other?,
@@ -119,6 +127,7 @@ fn next_request<E: Engine>(shared: &Shared<E>, channel: &mut Channel) -> Result<
 /// A client with an open model.
 struct Seat<'a, E: Engine> {
     shared: &'a Shared<E>,
+    number: u64,
     model: Arc<Served<E>>,
     binding: Binding,
     session: E::Session,
@@ -130,7 +139,7 @@ impl<E: Engine> Seat<'_, E> {
     fn serve(mut self) -> Result<(), ServeError> {
         loop {
             let channel = self.shared.engine.channel(&mut self.session);
-            let Some(request) = next_request(self.shared, channel)? else { return Ok(()) };
+            let Some(request) = next_request(self.shared, channel, self.number)? else { return Ok(()) };
             let name = request.name();
             let reply = match request {
                 Request::Bye => return Ok(()),

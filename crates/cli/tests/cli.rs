@@ -1,0 +1,149 @@
+//! The binary as a stranger uses it: keys, import, serve, prepare, infer, bench, and what it says when something is wrong.
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
+
+fn tacit(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tacit")).current_dir(dir).args(args).output().unwrap()
+}
+
+fn good(dir: &Path, args: &[&str]) -> String {
+    let output = tacit(dir, args);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "tacit {args:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn bad(dir: &Path, args: &[&str]) -> String {
+    let output = tacit(dir, args);
+    assert!(!output.status.success(), "tacit {args:?} should fail");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(!error.contains("panicked"), "{error}");
+    error
+}
+
+struct Server(Child, String);
+
+impl Server {
+    fn start(dir: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
+        command.current_dir(dir).args(["serve", "digits.tacit", "--listen", "127.0.0.1:0", "--material", "srv"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.strip_prefix("listening on ").unwrap().split(' ').next().unwrap().to_owned();
+        Self(child, address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder with keys, the imported digits model and two samples.
+fn prepared(dir: &Path) {
+    let onnx = format!("{MODELS}/digits.onnx");
+    let samples = format!("{MODELS}/digits_samples.npy");
+    let report = good(dir, &["model", "import", &onnx, "--calibrate", &samples, "-o", "digits.tacit"]);
+    assert!(report.contains("agreement"), "{report}");
+    good(dir, &["keys", "init", "keys"]);
+    let all = tacit_graph::npy::read(&std::fs::read(&samples).unwrap()).unwrap();
+    let two = tacit_graph::npy::write(&[2, 1, 8, 8], &all.data[..128]);
+    std::fs::write(dir.join("two.npy"), two).unwrap();
+}
+
+/// Classes that the model's fixed-point reference gives the two samples.
+fn reference(dir: &Path) -> Vec<usize> {
+    let model = tacit_graph::file::read(&std::fs::read(dir.join("digits.tacit")).unwrap()).unwrap();
+    let two = tacit_graph::npy::read(&std::fs::read(dir.join("two.npy")).unwrap()).unwrap();
+    let class = |x: &[f32]| {
+        let x = tacit_graph::reference::quantize_input(&model.graph, x).unwrap();
+        let y = tacit_graph::reference::run(&model.graph, &model.weights, &x).unwrap();
+        (0..y.len()).max_by_key(|&i| y[i]).unwrap()
+    };
+    two.data.chunks(64).map(class).collect()
+}
+
+#[test]
+fn keys_import_serve_prepare_and_infer() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepared(dir);
+    let server = Server::start(dir);
+    let at = server.1.as_str();
+    assert!(good(dir, &["prepare", "--server", at, "list"]).contains("no material"));
+    good(dir, &["prepare", "--server", at, "--count", "3"]);
+    assert_eq!(good(dir, &["prepare", "--server", at, "--json", "list"]).lines().count(), 3);
+    let classes = |text: &str| -> Vec<usize> {
+        let line = |l: &str| serde_json::from_str::<serde_json::Value>(l).unwrap()["class"].as_u64().unwrap() as usize;
+        text.lines().map(line).collect()
+    };
+    let infer = ["infer", "two.npy", "--server", at, "--json"];
+    assert_eq!(classes(&good(dir, &infer)), reference(dir));
+    assert_eq!(good(dir, &["prepare", "--server", at, "--json", "list"]).lines().count(), 1, "two were used");
+    assert!(good(dir, &["prepare", "--server", at, "discard", "--all"]).contains("destroyed 1 of 1"));
+    let text = good(dir, &infer);
+    assert_eq!(classes(&text), reference(dir));
+    assert!(text.contains("\"setup\"") && text.contains("\"offline\""));
+
+    std::fs::write(dir.join("labels"), "null\neins\nzwei\ndrei\nvier\nfünf\nsechs\nsieben\nacht\nneun\n").unwrap();
+    let image = image::GrayImage::from_pixel(20, 30, image::Luma([9]));
+    image.save(dir.join("dot.png")).unwrap();
+    // Pixels of this model are 0..16, scaled by nothing: 9 is out of the range that it accepts.
+    let error = bad(dir, &["infer", "dot.png", "--server", at]);
+    assert!(error.contains("dot.png") && error.contains("accepts"), "{error}");
+    let text = good(dir, &["infer", "two.npy", "--server", at, "--labels", "labels", "--top", "1"]);
+    assert!(
+        ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
+            .iter()
+            .any(|l| text.contains(l))
+    );
+    let error = bad(dir, &["infer", "two.npy", "--server", at, "--model", "cats"]);
+    assert!(error.contains("no model `cats`; there are: digits"), "{error}");
+}
+
+#[test]
+fn bench_reports_both_parties_and_the_error() {
+    let dir = tempfile::tempdir().unwrap();
+    prepared(dir.path());
+    good(dir.path(), &["bench", "--model", "digits.tacit", "--input", "two.npy", "--json", "b.json"]);
+    let text = std::fs::read(dir.path().join("b.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let run = &report["runs"][0];
+    for phase in ["setup", "offline", "online"] {
+        let figures = &run["phases"][phase];
+        assert!(figures["wall_s"].as_f64().unwrap() > 0.0 && figures["rounds"].as_u64().unwrap() > 0);
+        for party in ["client", "server"] {
+            assert!(figures[party]["sent_bytes"].as_u64().unwrap() > 0);
+            assert!(figures[party]["peak_rss_bytes"].as_u64().unwrap() > 0);
+            assert!(figures[party]["cpu_s"].as_f64().is_some());
+        }
+    }
+    let output = &run["output"];
+    assert_eq!(output["argmax"], output["reference_argmax"]);
+    assert!(output["max_ulp_error"].as_f64().unwrap() <= output["ulp_bound"].as_f64().unwrap());
+    assert!(run["material_bytes"]["server"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir: PathBuf = dir.path().to_owned();
+    std::fs::write(dir.join("not.onnx"), "hello").unwrap();
+    std::fs::write(dir.join("not.tacit"), "hello").unwrap();
+    assert!(bad(&dir, &["model", "import", "not.onnx", "-o", "x.tacit"]).contains("not.onnx"));
+    assert!(bad(&dir, &["model", "inspect", "not.tacit"]).contains("not a tacit model file"));
+    assert!(bad(&dir, &["serve", "not.tacit"]).contains("tacit keys init"));
+    good(&dir, &["keys", "init", "keys"]);
+    assert!(bad(&dir, &["keys", "init", "keys"]).contains("add-client"));
+    assert!(bad(&dir, &["keys", "add-client", "keys", "../evil"]).contains("cannot name a client"));
+    assert!(bad(&dir, &["serve", "not.tacit"]).contains("not a tacit model file"));
+    let error = bad(&dir, &["infer", "x.png", "--server", "127.0.0.1:1"]);
+    assert!(error.contains("127.0.0.1:1"), "{error}");
+    assert!(bad(&dir, &["bench", "--model", "not.tacit", "--backend", "magic"]).contains("cheetah"));
+}
