@@ -9,6 +9,7 @@ mod model;
 mod prepare;
 mod print;
 mod serve;
+mod zoo;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -44,6 +45,8 @@ enum Command {
     Prepare(prepare::Args),
     /// Measure private inference: both parties as processes on this machine
     Bench(bench::Args),
+    /// Write a well-known architecture with random weights as ONNX
+    Zoo(zoo::Args),
     /// The client process of `bench`
     #[command(hide = true)]
     BenchClient(bench::ClientArgs),
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Infer(args) => infer::run(args),
         Command::Prepare(args) => prepare::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Zoo(args) => zoo::run(args),
         Command::BenchClient(args) => bench::run_client(args),
     };
     match result {
