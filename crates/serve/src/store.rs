@@ -147,6 +147,24 @@ impl Store {
     /// # Errors
     /// [`ServeError::Burnt`] if the id was ever used here, [`ServeError::Usage`] if it is in use, [`ServeError::File`] if the disk refuses.
     pub fn put(&self, id: MaterialId, binding: Binding, material: &[u8]) -> Result<(), ServeError> {
+        let path = self.path(id, State::Generating);
+        let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let file = opened.map_err(|e| match e.kind() {
+            // Another session's file: it must be left alone.
+            io::ErrorKind::AlreadyExists => ServeError::Usage(format!("material {id} is being made already")),
+            _ => ServeError::file("writing material", &path)(e),
+        })?;
+        if let Err(e) = self.fill(file, id, binding, material) {
+            // A file that is cut short is no use to anybody; recovery removes it if this fails too.
+            let _ = fs::remove_file(&path);
+            return Err(e);
+        }
+        self.advance(id, State::Generating, State::Ready)
+    }
+
+    /// Writes a new file. The id is checked now that this session holds its name: states only go forward, so going through
+    /// them in order misses none.
+    fn fill(&self, mut file: File, id: MaterialId, binding: Binding, material: &[u8]) -> Result<(), ServeError> {
         for state in [State::Ready, State::Claimed, State::Burnt] {
             if self.path(id, state).exists() {
                 return Err(match state {
@@ -155,21 +173,10 @@ impl Store {
                 });
             }
         }
-        let path = self.path(id, State::Generating);
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         let header = Header::new(id, binding, created, material).to_bytes();
-        let write = || -> io::Result<()> {
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-            file.write_all(&header)?;
-            file.write_all(material)?;
-            file.sync_all()
-        };
-        if let Err(e) = write() {
-            // A file that is cut short is no use to anybody; recovery removes it if this fails too.
-            let _ = fs::remove_file(&path);
-            return Err(ServeError::file("writing material", &path)(e));
-        }
-        self.advance(id, State::Generating, State::Ready)
+        let written = file.write_all(&header).and_then(|()| file.write_all(material)).and_then(|()| file.sync_all());
+        written.map_err(ServeError::file("writing material", &self.path(id, State::Generating)))
     }
 
     /// Takes material for its one use: claimed and burnt, durably, when this returns.

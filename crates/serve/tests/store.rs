@@ -46,6 +46,39 @@ fn material_is_claimed_once_and_its_content_is_gone_then() {
 }
 
 #[test]
+fn material_that_another_session_is_writing_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let id = MaterialId::random().unwrap();
+    let file = dir.path().join(format!("{id}.generating"));
+    fs::write(&file, b"half of it").unwrap();
+    assert!(matches!(store.put(id, OWNER, b"mine"), Err(ServeError::Usage(_))));
+    assert_eq!(fs::read(&file).unwrap(), b"half of it");
+    fs::remove_file(&file).unwrap();
+    // An id that is taken leaves nothing behind.
+    store.put(id, OWNER, b"mine").unwrap();
+    assert!(matches!(store.put(id, OWNER, b"again"), Err(ServeError::Usage(_))));
+    assert_eq!(names(dir.path()), [format!("{id}.ready")]);
+    assert_eq!(store.claim(id, OWNER).unwrap().as_slice(), b"mine");
+}
+
+#[test]
+fn of_many_puts_at_once_one_wins_and_its_content_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    for _ in 0..10 {
+        let id = MaterialId::random().unwrap();
+        let stored: Vec<u8> = thread::scope(|scope| {
+            let put = |k: u8| store.put(id, OWNER, &[k; 1000]).is_ok().then_some(k);
+            let puts: Vec<_> = (0..8).map(|k| scope.spawn(move || put(k))).collect();
+            puts.into_iter().filter_map(|p| p.join().unwrap()).collect()
+        });
+        assert_eq!(stored.len(), 1);
+        assert_eq!(store.claim(id, OWNER).unwrap().as_slice(), [stored[0]; 1000]);
+    }
+}
+
+#[test]
 fn of_many_claims_at_once_one_wins() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();

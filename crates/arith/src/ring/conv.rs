@@ -23,7 +23,10 @@ pub(super) enum Kernel {
 impl Kernel {
     pub(super) fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
+        if is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+        {
             return Self::Avx512;
         }
         Self::Portable
@@ -219,7 +222,7 @@ fn few_positions(kernel: Kernel, spec: &ConvSpec, planes: &Planes, weights: &[i3
                 *sum = match kernel {
                     Kernel::Portable => dot(row, column),
                     #[cfg(target_arch = "x86_64")]
-                    // SAFETY: this kernel is chosen only where the processor has AVX-512F and DQ.
+                    // SAFETY: this kernel is chosen only where the processor has AVX-512F, DQ and VL.
                     Kernel::Avx512 => unsafe { dot_avx512(row, column) },
                 };
             }
@@ -234,7 +237,7 @@ fn dot(weights: &[i32], values: &[u64]) -> u64 {
 }
 
 /// # Safety
-/// AVX-512F and DQ must be present.
+/// AVX-512F, DQ and VL must be present.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
 unsafe fn dot_avx512(weights: &[i32], values: &[u64]) -> u64 {

@@ -129,6 +129,13 @@ fn nonlinear_step(graph: &ModelGraph, node: &Node, options: &Options) -> Result<
     let gate = |n, widths| GateSpec::new(n, width, 0, options.leaves, widths);
     Ok(match &node.op {
         Op::Relu => {
+            // The multiplexer takes the value and its wrap bits from one word of OT output.
+            if 2 * wide - width > 64 {
+                return Err(format!(
+                    "widening from {width} to {wide} bits needs {} bits, at most 64",
+                    2 * wide - width
+                ));
+            }
             let drop = options.relu_drop.min(width - 4);
             Step::Relu(GateSpec::widening(n, width, drop, options.leaves, wide))
         }
@@ -173,4 +180,38 @@ fn consumer(graph: &ModelGraph, tensor: NodeId, id: NodeId) -> Consumer {
         _ => (ConvSpec::linear(input.elements(), node.elements()), None),
     };
     Consumer { conv, ring_bits: node.fixed.width, norm_log2: facts.map_or(0, |f| f.norm_bits) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tacit_graph::{FixedPoint, InputSpec, ModelSpec, OutputMode};
+
+    fn widening_relu(width: u32, wide: u32) -> ModelGraph {
+        let node = |op, inputs, width| Node {
+            name: "n".into(),
+            op,
+            inputs,
+            shape: vec![2],
+            fixed: FixedPoint { width, frac_bits: 4 },
+        };
+        let spec = ModelSpec {
+            name: "m".into(),
+            model_id: [0; 16],
+            nodes: vec![node(Op::Input, vec![], width), node(Op::Relu, vec![0], wide)],
+            output: 1,
+            output_mode: OutputMode::Logits,
+            output_multiplier: 1.0,
+            softmax_by_client: false,
+            input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, range: [-1.0, 1.0] },
+        };
+        ModelGraph::new(spec).expect("a valid graph")
+    }
+
+    #[test]
+    fn relu_that_widens_beyond_a_word_of_masks_is_unsupported() {
+        let compiled = |width, wide| compile(&widening_relu(width, wide), &Options::default());
+        assert!(compiled(16, 40).is_ok());
+        assert!(matches!(compiled(15, 40), Err(BackendError::Unsupported { node: 1, .. })));
+    }
 }

@@ -42,6 +42,15 @@ impl SelectSpec {
         widths.extend(self.wrap.map(|w| w.extra));
         widths
     }
+
+    /// All strings of an element are cut from one word of OT output: bits beyond it would travel unmasked.
+    fn check(&self) -> Result<(), MpcError> {
+        let bits = self.client_strings().iter().map(|&w| w as usize).sum();
+        if bits > u64::BITS as usize {
+            return Err(MpcError::OutOfRange { what: "bits of a multiplexer's strings", max: 64, got: bits });
+        }
+        Ok(())
+    }
 }
 
 /// Bits `shift ..` of each word, for strings of the given widths laid one behind the other.
@@ -77,8 +86,9 @@ impl ClientSelect {
     /// Offline. `values` holds the client's values, one `[n]` per string (with a wrap, the last is `mc`).
     ///
     /// # Errors
-    /// Channel and OT errors.
+    /// `OutOfRange` for strings of more than 64 bits in all; channel and OT errors.
     pub fn offline(spec: &SelectSpec, values: &[Vec<u64>], session: &mut Session) -> Result<Self, MpcError> {
+        spec.check()?;
         let widths = spec.client_strings();
         let (q0, q1) = session.sender.words(&mut session.channel, spec.n)?;
         let (lambda, pads) = session.receiver.words(&mut session.channel, spec.n)?;
@@ -171,8 +181,9 @@ impl ServerSelect {
     /// Offline.
     ///
     /// # Errors
-    /// Channel and OT errors.
+    /// `OutOfRange` for strings of more than 64 bits in all; channel and OT errors.
     pub fn offline(spec: &SelectSpec, session: &mut Session) -> Result<Self, MpcError> {
+        spec.check()?;
         let widths = spec.client_strings();
         let (lambda, words) = session.receiver.words(&mut session.channel, spec.n)?;
         let (p0, p1) = session.sender.words(&mut session.channel, spec.n)?;

@@ -191,3 +191,18 @@ fn truncated_material_is_an_error() {
         assert!(ClientGate::read(&spec, &mut Reader::new(&bytes[..cut])).is_err());
     }
 }
+
+#[test]
+fn strings_that_one_word_cannot_mask_are_refused() {
+    let refused = |spec: GateSpec, y: Vec<u64>| {
+        let other = spec.clone();
+        let values = vec![y.clone(); spec.select.widths.len()];
+        run_sessions(
+            5,
+            move |s| matches!(ClientGate::offline(&spec, &y, &values, s), Err(MpcError::OutOfRange { got: 65, .. })),
+            move |s| matches!(ServerGate::offline(&other, s), Err(MpcError::OutOfRange { got: 65, .. })),
+        )
+    };
+    assert_eq!(refused(GateSpec::widening(3, 15, 0, Leaves::Masked, 40), vec![1, 2, 3]), (true, true));
+    assert_eq!(refused(GateSpec::new(3, 25, 0, Leaves::Masked, vec![25, 40]), vec![1, 2, 3]), (true, true));
+}

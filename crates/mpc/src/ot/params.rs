@@ -18,10 +18,10 @@ pub struct LpnParams {
 
 /// For thousands of OTs: 2^17.6 COTs an extension. Estimated work of the best attack 2^143.
 pub const SMALL: LpnParams = LpnParams { name: "small", log_secret: 14, depth: 7, trees: 1536, upgrade_at: 160_000 };
-/// A step between the two others: 2^20 COTs. 2^154.
+/// A step between the two others: 2^20 COTs. 2^148.
 pub const MEDIUM: LpnParams =
     LpnParams { name: "medium", log_secret: 16, depth: 9, trees: 2048, upgrade_at: 1_500_000 };
-/// For millions of OTs: 2^23.3 COTs an extension. 2^165.
+/// For millions of OTs: 2^23.3 COTs an extension. 2^150.
 pub const LARGE: LpnParams =
     LpnParams { name: "large", log_secret: 19, depth: 12, trees: 2560, upgrade_at: usize::MAX };
 
