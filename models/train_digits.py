@@ -10,6 +10,7 @@ Writes:
   digits.onnx          the trained network
   digits_samples.npy   64 training images for calibration, float32 [64, 1, 8, 8]
   digits_test.npz      images float32 [450, 1, 8, 8] and labels int64 [450], never seen in training
+  digit.npy            the first of them, [1, 1, 8, 8], to try `tacit infer` on
 
 Run: python models/train_digits.py        (needs numpy, onnx, onnxruntime, scikit-learn; about ten seconds)
 """
@@ -175,6 +176,7 @@ def main():
 
     onnx.save(to_onnx(train(rng, images[rest], labels[rest])), HERE / "digits.onnx")
     np.save(HERE / "digits_samples.npy", images[rest[:CALIBRATION_IMAGES]])
+    np.save(HERE / "digit.npy", images[test[:1]])
     np.savez_compressed(HERE / "digits_test.npz", images=images[test], labels=labels[test])
 
     session = onnxruntime.InferenceSession(HERE / "digits.onnx")
