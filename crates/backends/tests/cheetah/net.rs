@@ -4,7 +4,6 @@ use tacit_graph::op::{Conv2d, Linear, Slice, WeightFacts, infer_shape};
 use tacit_graph::{FixedPoint, InputSpec, LayerWeights, ModelGraph, ModelSpec, Node, Op, OutputMode, Weights};
 
 /// A model under construction. Inputs are below 2^6, weights below 2^4 in magnitude.
-
 pub struct Net {
     nodes: Vec<Node>,
     weights: Weights,
