@@ -254,7 +254,7 @@ pub enum Action {
     },
     /// An input reached its final state.
     Report(InputReport),
-    /// Shutdown is complete; no action follows.
+    /// Shutdown is complete; no action follows. Stock stays on disk, for [`Event::MaterialFound`] at the next start.
     Stopped,
 }
 

@@ -141,14 +141,14 @@ impl Pools {
             .map(|(key, _)| *key)
     }
 
-    /// Forgets a pool; returns its stock and its running refills.
-    pub fn remove(&mut self, key: PoolKey) -> (BTreeSet<MaterialId>, BTreeSet<JobId>) {
+    /// Forgets a pool without refills; returns its stock.
+    pub fn remove(&mut self, key: PoolKey) -> BTreeSet<MaterialId> {
         match self.pools.remove(&key) {
             Some(pool) => {
                 self.wanting.remove(&(pool.urgency, key));
-                (pool.stock, pool.refills)
+                pool.stock
             }
-            None => Default::default(),
+            None => BTreeSet::new(),
         }
     }
 

@@ -95,3 +95,17 @@ fn adaptive_keeps_every_constraint() {
     check("adaptive", true, true, 0.5);
     check("adaptive+fair", true, true, 0.3);
 }
+
+/// Runs the replay file named by `TACIT_SCHED_REPLAY` again, with the monitor watching.
+#[test]
+fn a_saved_replay_runs_again() {
+    let Some(path) = std::env::var_os("TACIT_SCHED_REPLAY") else { return };
+    let replay = tacit_sched::replay::Replay::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut driver = Driver::new(replay.header);
+    for (time, event) in replay.events {
+        driver.advance(time.since(driver.now));
+        let refused = driver.send(event);
+        let shown = driver.actions.len().saturating_sub(8);
+        println!("{time} {:?} {refused:?} ... {:?}", driver.events.last(), &driver.actions[shown..]);
+    }
+}

@@ -5,6 +5,7 @@ use super::state::{GroupId, Lifecycle, Stage};
 use crate::ids::{ClientId, JobId, RequestId};
 use crate::message::{Action, Cause, NoticeProblem, Outcome, Rejected, Shutdown};
 use crate::policy::Policy;
+use crate::pool::PoolKey;
 use crate::queue::InputKey;
 use crate::resources::Resources;
 
@@ -74,27 +75,25 @@ impl<P: Policy> Scheduler<P> {
             .as_ref()
             .map_or_else(Vec::new, |pools| pools.of_client(client))
         {
-            self.drop_pool(key, true);
+            self.drop_pool(key);
         }
         Ok(())
     }
 
-    /// Forgets a pool: stops its refills and burns its stock, or leaves the stock on disk for the next start.
-    fn drop_pool(&mut self, key: crate::pool::PoolKey, burn: bool) {
+    /// Forgets a pool: stops its refills and burns its stock.
+    fn drop_pool(&mut self, key: PoolKey) {
+        self.stop_refills(key);
         let Some(pools) = &mut self.pools else { return };
-        let refills: Vec<JobId> = pools
-            .get(&key)
-            .map_or_else(Vec::new, |p| p.refills.iter().copied().collect());
+        for material in pools.remove(key) {
+            self.burn(material);
+        }
+    }
+
+    fn stop_refills(&mut self, key: PoolKey) {
+        let Some(pool) = self.pools.as_ref().and_then(|pools| pools.get(&key)) else { return };
+        let refills: Vec<JobId> = pool.refills.iter().copied().collect();
         for job in refills {
             self.stop_job(job);
-        }
-        let Some(pools) = &mut self.pools else { return };
-        for material in pools.remove(key).0 {
-            if burn {
-                self.burn(material);
-            } else {
-                self.consume(material);
-            }
         }
     }
 
@@ -128,13 +127,9 @@ impl<P: Policy> Scheduler<P> {
             return Err(Rejected::ShuttingDown);
         }
         self.lifecycle = Lifecycle::Draining;
-        // Stock stays on disk: the next start finds it.
-        for key in self
-            .pools
-            .as_ref()
-            .map_or_else(Vec::new, |pools| pools.keys())
-        {
-            self.drop_pool(key, false);
+        // Stock stays on disk, for inputs that still wait and for the next start; nothing is made for it any more.
+        for key in self.pools.as_ref().map_or_else(Vec::new, |pools| pools.keys()) {
+            self.stop_refills(key);
         }
         let groups: Vec<GroupId> = self.groups.keys().copied().collect();
         for id in groups {

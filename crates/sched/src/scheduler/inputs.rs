@@ -259,8 +259,8 @@ impl<P: Policy> Scheduler<P> {
     fn release_material(&mut self, key: InputKey, material: MaterialId) {
         let group = &self.groups[&self.inputs[&key].group];
         match self.pool_key(group.model, group.client) {
-            Some(pool) if self.keeps_stock() => self.shelve(pool, material),
-            _ => self.burn(material),
+            Some(pool) => self.shelve(pool, material),
+            None => self.burn(material),
         }
     }
 

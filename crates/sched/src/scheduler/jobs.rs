@@ -1,7 +1,7 @@
 //! Jobs that end.
 
 use super::Scheduler;
-use super::state::{GroupId, Job, Stage};
+use super::state::{GroupId, Job, Lifecycle, Stage};
 use crate::ids::{JobId, Phase};
 use crate::message::{Action, NoticeProblem, Outcome, Rejected, Usage};
 use crate::policy::Policy;
@@ -130,7 +130,7 @@ impl<P: Policy> Scheduler<P> {
         let group = &self.groups[&self.inputs[&owner].group];
         let pool = self.pool_key(group.model, group.client);
         match pool {
-            Some(pool) if self.keeps_stock() && self.hand_over(id, owner, pool) => {}
+            Some(pool) if self.hand_over(id, owner, pool) => {}
             _ => self.stop_job(id),
         }
     }
@@ -138,7 +138,8 @@ impl<P: Policy> Scheduler<P> {
     /// Gives a running T_pre to the oldest input that waits for one, else to the pool if it wants it.
     fn hand_over(&mut self, id: JobId, owner: InputKey, pool: crate::pool::PoolKey) -> bool {
         let heir = self.needy.get(&pool).and_then(|set| set.first().copied());
-        if heir.is_none() && !self.pools.as_ref().is_some_and(|p| p.wants(&pool)) {
+        let wants = self.pools.as_ref().is_some_and(|p| p.wants(&pool));
+        if heir.is_none() && !(wants && self.lifecycle == Lifecycle::Open) {
             return false;
         }
         let threads = self.jobs[&id].holds.cores;

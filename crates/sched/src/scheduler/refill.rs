@@ -37,10 +37,6 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    pub(super) fn keeps_stock(&self) -> bool {
-        self.pools.is_some() && self.lifecycle == Lifecycle::Open
-    }
-
     /// Adds ready material to a pool, or gives it to the oldest input that waits for one.
     pub(super) fn shelve(&mut self, pool: PoolKey, material: MaterialId) {
         if let Some(heir) = self.needy.get(&pool).and_then(|set| set.first().copied()) {
