@@ -82,13 +82,12 @@ impl Config {
         }
     }
 
-    /// Powers of two up to `cores`, and `cores` itself: the usual thread counts for moldable jobs.
+    /// 1, 2, 3, 4, 6, 8, 12, 16, 24, ... up to `cores`, and `cores` itself: the usual thread counts for moldable jobs.
     pub fn thread_counts(cores: u32) -> Vec<u32> {
-        let mut counts: Vec<u32> = (0..31)
-            .map(|i| 1u32 << i)
-            .take_while(|&t| t < cores)
-            .collect();
+        let steps = (0..14).flat_map(|i| [1u32 << i, 3 << i]);
+        let mut counts: Vec<u32> = steps.filter(|&t| t < cores).collect();
         counts.push(cores.max(1));
+        counts.sort_unstable();
         counts
     }
 

@@ -4,6 +4,7 @@
 pub mod policy;
 pub mod profile;
 pub mod replay;
+pub mod sim;
 
 mod config;
 mod error;

@@ -1,6 +1,6 @@
 //! This project's own policy: shortest remaining work, slow ageing, and threads by the price of a core-second.
 
-use super::{Choice, ClassFacts, JobFacts, Policy, Score};
+use super::{Choice, ClassFacts, JobFacts, Policy, Score, ThreadOption};
 use crate::ids::Origin;
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
@@ -9,21 +9,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Adaptive {
-    /// Weight of age; small, it only bounds starvation.
+    /// Weight of age; bounds starvation.
     pub beta: f64,
-    /// Seconds added to the score of a T_pre whose request has not come yet, per second of its remaining time.
+    /// A T_pre whose request has not come yet counts as this much longer, relative to its remaining time.
     pub notice_penalty: f64,
-    /// How many times its remaining time a job that memory keeps out may be overtaken.
+    /// How many times its remaining time a job that memory keeps out may be overtaken before it gets a reservation.
     pub patience: f64,
+    /// How strongly recent load makes threads dear: jobs assumed to be delayed per core at load 1. Grows by 3 per unit of
+    /// load above 0.7, where what is wasted on threads is missing to others.
+    pub crowding: f64,
+    /// A long job rather waits than start on fewer than this share of the threads it would choose on an idle machine.
+    pub least_share: f64,
 }
 
 impl Default for Adaptive {
     fn default() -> Adaptive {
-        Adaptive {
-            beta: 0.02,
-            notice_penalty: 0.5,
-            patience: 1.0,
-        }
+        Adaptive { beta: 0.2, notice_penalty: 0.5, patience: 0.0, crowding: 0.3, least_share: 0.5 }
     }
 }
 
@@ -33,7 +34,7 @@ impl Policy for Adaptive {
     }
     fn promise(&self) -> &'static str {
         "with beta > 0 a job with r seconds of work left is overtaken only by jobs that entered at most \
-         (weighted r - r_min) / beta seconds after it, and by memory for at most patience * r before it holds a reservation"
+         (weighted r - r_min) / beta seconds after it, and while memory keeps it out for at most patience * r before it holds a reservation"
     }
     fn tag(&self, job: &JobFacts) -> Score {
         Score::at(job.entered, self.beta)
@@ -45,20 +46,20 @@ impl Policy for Adaptive {
         };
         Score::of(class.remaining(), notice / class.deadline.weight())
     }
-    /// The thread count with the least cost `time * (1 + threads * n / cores)`: one job's own delay, plus the delay that
-    /// its core-seconds cause to the `n` others that are queued or expected to come while it runs.
+    /// The thread count with the least cost `time * (1 + threads * others / cores)`: the job's own time, plus the delay
+    /// that its core-seconds cause to the others, queued or expected. A job that is longer than the mean work of a recent
+    /// arrival does not start on a leftover: it would hold the few cores for long, and those are what short jobs need.
     fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
         let cores = f64::from(choice.class.capacity.cores.max(1));
-        let waiting = choice.queued.saturating_sub(1) as f64;
-        let cost = |threads: u32, time: Span| {
-            let others = waiting + choice.load * cores;
-            time.secs() * (1.0 + f64::from(threads) * others / cores)
-        };
-        let best = choice
-            .options
-            .iter()
-            .min_by(|a, b| f64::total_cmp(&cost(a.threads, a.time), &cost(b.threads, b.time)))?;
-        Some(best.threads)
+        let crowding = self.crowding + 3.0 * (choice.load - 0.7).max(0.0);
+        let others = choice.queued.saturating_sub(1) as f64 + crowding * choice.load * cores;
+        let cost = |o: &ThreadOption| o.time.secs() * (1.0 + f64::from(o.threads) * others / cores);
+        let cheaper = |a: &&ThreadOption, b: &&ThreadOption| f64::total_cmp(&cost(a), &cost(b));
+        let mean_work = choice.load * cores / choice.arrivals.max(1e-9);
+        let long = choice.class.length().secs() > mean_work && choice.running > 0;
+        let wanted = choice.class.options.iter().min_by(cheaper)?.threads;
+        let least = if long { (f64::from(wanted) * self.least_share).ceil() as u32 } else { 0 };
+        choice.options.iter().filter(|o| o.threads >= least).min_by(cheaper).map(|o| o.threads)
     }
     fn patience(&self, class: &ClassFacts) -> Span {
         class.remaining().scaled(self.patience)

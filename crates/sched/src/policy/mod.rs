@@ -115,6 +115,8 @@ pub struct Choice<'a> {
     pub queued: usize,
     /// Load of recent arrivals: one-thread seconds of work per second and core (0 idle, 1 saturated).
     pub load: f64,
+    /// Inputs that arrived per second, recently.
+    pub arrivals: f64,
 }
 
 /// An order of jobs and a choice of threads. A job's score is `rank(class) + tag(job)`; lowest first.

@@ -159,6 +159,7 @@ impl<P: Policy> Scheduler<P> {
         let pre = self.length(model, Phase::Pre);
         let work = (pre + self.length(model, Phase::On)).secs() * f64::from(inputs);
         self.load.add(self.now, work, LOAD_WINDOW);
+        self.arrivals.add(self.now, f64::from(inputs), LOAD_WINDOW);
         let now = self.now;
         if let Some(key) = self.pool_key(model, client)
             && let Some(pools) = &mut self.pools
@@ -236,6 +237,7 @@ impl<P: Policy> Scheduler<P> {
         });
         match stage {
             Stage::Held(material) => self.has_material(key, material),
+            Stage::RunPre(job) => self.swap_for_stock(key, job),
             Stage::WaitPre if self.serve_from_pool(key) => {}
             Stage::WaitPre => self.enqueue(key),
             _ => {}

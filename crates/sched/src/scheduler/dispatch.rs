@@ -85,6 +85,7 @@ impl<P: Policy> Scheduler<P> {
         if self.free().cores == 0 {
             return Pick::Nothing { blocked: true };
         }
+        let mut declined = false;
         let holder = self
             .reservation
             .and_then(|r| Some((self.inputs.get(&r.input)?.slot?.class, r.input)));
@@ -95,6 +96,7 @@ impl<P: Policy> Scheduler<P> {
                     if let Some(option) = self.choose(facts, options) {
                         return Pick::Start(key, option);
                     }
+                    declined = true;
                 }
                 Verdict::Blocked => blocked.push((class, key)),
                 Verdict::NeedsDisk => return Pick::Evict(facts.disk),
@@ -110,7 +112,7 @@ impl<P: Policy> Scheduler<P> {
             }
         }
         Pick::Nothing {
-            blocked: !blocked.is_empty(),
+            blocked: declined || !blocked.is_empty(),
         }
     }
 
@@ -207,15 +209,21 @@ impl<P: Policy> Scheduler<P> {
         matches!(group, GroupId::Request(_)) && self.free().disk.saturating_add(held) >= disk
     }
 
-    fn choose(&self, facts: &ClassFacts, options: &[ThreadOption]) -> Option<ThreadOption> {
+    /// One-thread work that arrived lately, per second and core.
+    pub(super) fn recent_load(&self) -> f64 {
         let per_second = self.load.per_second(self.now, Time::ZERO, LOAD_WINDOW);
+        per_second / f64::from(self.capacity.cores.max(1))
+    }
+
+    fn choose(&self, facts: &ClassFacts, options: &[ThreadOption]) -> Option<ThreadOption> {
         let threads = self.policy.threads(&Choice {
             class: facts,
             options,
             free: self.free(),
             running: self.jobs.len(),
             queued: self.queues.len(),
-            load: per_second / f64::from(self.capacity.cores.max(1)),
+            load: self.recent_load(),
+            arrivals: self.arrivals.per_second(self.now, Time::ZERO, LOAD_WINDOW),
         })?;
         // A policy that answers with something it was not offered gets the largest offer below it.
         options

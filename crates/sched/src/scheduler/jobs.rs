@@ -142,12 +142,7 @@ impl<P: Policy> Scheduler<P> {
         if heir.is_none() && !(wants && self.lifecycle == Lifecycle::Open) {
             return false;
         }
-        let threads = self.jobs[&id].holds.cores;
-        let group = self.inputs[&owner].group;
-        let group = self.group_mut(group);
-        group.active -= 1;
-        group.threads -= threads;
-        self.make_refill(id, pool);
+        self.disown(id, owner, pool);
         if let Some(heir) = heir {
             self.dequeue(heir);
             self.adopt(id, heir, pool);

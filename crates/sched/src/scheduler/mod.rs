@@ -68,6 +68,7 @@ pub struct Scheduler<P> {
     dirty: bool,
     counts: Counts,
     load: Rate,
+    arrivals: Rate,
     scratch: Vec<ThreadOption>,
 }
 
@@ -122,6 +123,7 @@ impl<P: Policy> Scheduler<P> {
             dirty: true,
             counts: Counts::default(),
             load: Rate::default(),
+            arrivals: Rate::default(),
             scratch: Vec::new(),
         };
         scheduler.seed_pools();

@@ -78,6 +78,29 @@ impl<P: Policy> Scheduler<P> {
         true
     }
 
+    /// An input whose own T_pre still runs takes ready stock; its job goes on as a refill.
+    pub(super) fn swap_for_stock(&mut self, key: InputKey, job: JobId) {
+        let group = self.inputs[&key].group;
+        let Some(pool) = self.pool_key(self.groups[&group].model, self.groups[&group].client) else { return };
+        let Some(material) = self.pools.as_mut().and_then(|pools| pools.take(pool)) else { return };
+        self.disown(job, key, pool);
+        self.edit(key, |input| {
+            input.source = Source::Pool;
+            input.pre = Default::default();
+        });
+        self.has_material(key, material);
+    }
+
+    /// Turns an input's running T_pre into a refill.
+    pub(super) fn disown(&mut self, job: JobId, key: InputKey, pool: PoolKey) {
+        let threads = self.jobs.get(&job).map_or(0, |j| j.holds.cores);
+        let group = self.inputs[&key].group;
+        let group = self.group_mut(group);
+        group.active -= 1;
+        group.threads -= threads;
+        self.make_refill(job, pool);
+    }
+
     /// A refill that runs becomes the T_pre of an input.
     pub(super) fn adopt(&mut self, id: JobId, key: InputKey, pool: PoolKey) {
         let Some(job) = self.jobs.get_mut(&id) else {
@@ -105,7 +128,7 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// A T_pre that runs without an input becomes a refill.
-    pub(super) fn make_refill(&mut self, id: JobId, pool: PoolKey) {
+    fn make_refill(&mut self, id: JobId, pool: PoolKey) {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
         };
@@ -177,7 +200,8 @@ impl<P: Policy> Scheduler<P> {
             memory: option.memory,
             disk,
         };
-        let cores = share(pools.config.core_share, u64::from(self.capacity.cores)).max(1);
+        let spare = (1.5 - self.recent_load()).clamp(0.0, 1.0);
+        let cores = share(pools.config.core_share * spare, u64::from(self.capacity.cores));
         let fits = need.fits(&self.free())
             && u64::from(pools.refill_cores + option.threads) <= cores
             && pools.refill_memory + option.memory

@@ -1,0 +1,329 @@
+//! The virtual-time engine: the server's loop with a heap in place of a machine.
+
+use super::rng::Rng;
+use super::workload::{Arrival, Arrivals, Workload};
+use crate::config::{Binding, Config, ModelSpec};
+use crate::error::SchedError;
+use crate::ids::{ClientId, JobId, MaterialId, ModelId, NoticeId, Phase, RequestId};
+use crate::message::{Action, AdvanceNotice, Event, InputReport, Rejected, Request, Start, Usage};
+use crate::policy::PolicySpec;
+use crate::scheduler::{Counts, Scheduler};
+use crate::time::{Span, Time};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// One simulated situation. `models` is the truth; what the scheduler believes at first is `models` times `bias`.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The scheduler's configuration, machine included.
+    pub config: Config,
+    /// True job times, memory and speed-ups, in the order of the workload's mix.
+    pub models: Vec<ModelSpec>,
+    /// Policy.
+    pub policy: PolicySpec,
+    /// Requests.
+    pub workload: Workload,
+    /// Requests from a trace in place of the workload's own.
+    pub trace: Option<Vec<Arrival>>,
+    /// Each job takes its true time times `spread` to the power of a uniform number in [-1, 1]; 1 is no noise.
+    pub spread: f64,
+    /// First estimates are the truth times this, by model; missing entries are 1.
+    pub bias: Vec<f64>,
+    /// Probability that a job fails (at the end of its time).
+    pub failures: f64,
+    /// Pools start with the stock that the workload's mean rate calls for, as after a restart.
+    pub warm: bool,
+    /// Keep job records and queue samples (for the timeline page).
+    pub timeline: bool,
+}
+
+/// One job as it ran.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRecord {
+    /// The start order.
+    pub start: Start,
+    /// The request it worked for in the end, if any.
+    pub request: Option<RequestId>,
+    /// When it started.
+    pub from: Time,
+    /// When it ended or was stopped.
+    pub to: Time,
+}
+
+/// Queue lengths at one moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QueueSample {
+    /// When.
+    pub at: Time,
+    /// The queues.
+    pub counts: Counts,
+    /// Material in stock.
+    pub stock: usize,
+    /// Cores in use.
+    pub cores: u32,
+    /// Memory in use, in bytes.
+    pub memory: u64,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// Every input, in the order in which they ended.
+    pub reports: Vec<InputReport>,
+    /// Every job (only with `timeline`).
+    pub jobs: Vec<JobRecord>,
+    /// Queue lengths after every event (only with `timeline`).
+    pub samples: Vec<QueueSample>,
+    /// Requests refused on arrival.
+    pub refused: Vec<(RequestId, Rejected)>,
+    /// Core-seconds used.
+    pub core_seconds: f64,
+    /// Byte-seconds of memory used.
+    pub byte_seconds: f64,
+    /// First arrival.
+    pub first: Time,
+    /// Last end of an input.
+    pub last: Time,
+    /// Events handled.
+    pub events: u64,
+    /// The requests as they came.
+    pub arrivals: Vec<Arrival>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    JobEnd(JobId),
+    Leave(u64),
+    Notice(usize),
+    Request(usize),
+}
+
+struct Engine<'a> {
+    scenario: &'a Scenario,
+    scheduler: Scheduler<PolicySpec>,
+    due: BinaryHeap<Reverse<(Time, Due)>>,
+    running: BTreeMap<JobId, (Start, Time, Option<RequestId>)>,
+    noise: Rng,
+    think: Rng,
+    /// Closed loop: the next request to send.
+    unsent: usize,
+    run: Run,
+}
+
+impl Scenario {
+    /// Plays the scenario with this seed until every request has ended.
+    ///
+    /// # Errors
+    /// A configuration that the scheduler refuses.
+    pub fn run(&self, seed: u64) -> Result<Run, SchedError> {
+        let mut believed = self.models.clone();
+        for (model, &bias) in believed.iter_mut().zip(&self.bias) {
+            model.pre.first.time = model.pre.first.time.scaled(bias);
+            model.on.first.time = model.on.first.time.scaled(bias);
+        }
+        let mut config = self.config.clone();
+        config.first_material = MaterialId(1 << 32);
+        let arrivals = self.trace.clone().unwrap_or_else(|| self.workload.draw(seed));
+        let mut engine = Engine {
+            scenario: self,
+            scheduler: Scheduler::new(config, believed, self.policy.clone())?,
+            due: BinaryHeap::new(),
+            running: BTreeMap::new(),
+            noise: Rng::new(seed, 100),
+            think: Rng::new(seed, 101),
+            unsent: arrivals.len(),
+            run: Run { first: Time(u64::MAX), ..Run::default() },
+        };
+        engine.plan(arrivals);
+        if self.warm {
+            engine.fill_pools();
+        }
+        engine.go();
+        Ok(engine.run)
+    }
+}
+
+impl Engine<'_> {
+    fn plan(&mut self, arrivals: Vec<Arrival>) {
+        for (i, arrival) in arrivals.iter().enumerate() {
+            if arrival.at == Time(u64::MAX) {
+                self.unsent = self.unsent.min(i);
+                continue;
+            }
+            self.due.push(Reverse((arrival.at, Due::Request(i))));
+            if let Some(lead) = arrival.lead {
+                self.due.push(Reverse((Time(arrival.at.0.saturating_sub(lead.0)), Due::Notice(i))));
+            }
+            if let Some(leaves) = arrival.leaves {
+                self.due.push(Reverse((leaves, Due::Leave(arrival.client))));
+            }
+        }
+        self.run.arrivals = arrivals;
+    }
+
+    /// Gives every pool the stock for the mean rate, as far as the pools' share of the disk goes, the cheapest models first.
+    fn fill_pools(&mut self) {
+        let Some(pool) = &self.scenario.config.pool else { return };
+        let rate = match self.scenario.workload.arrivals {
+            Arrivals::Poisson(rate) | Arrivals::Bursts { rate, .. } | Arrivals::Diurnal { rate, .. } => rate,
+            Arrivals::Closed { .. } => 0.0,
+        };
+        let total = self.scenario.workload.mix.total().max(1) as f64;
+        let mut room = (self.scenario.config.capacity.disk as f64 * pool.disk_share) as u64;
+        let mut next = 0;
+        for (i, model) in self.scenario.models.iter().enumerate() {
+            let share = f64::from(self.scenario.workload.mix.counts.get(i).map_or(0, |c| c.1)) / total;
+            let demand = rate * share * model.pre.first.time.secs() * pool.cover;
+            let want = pool.min_stock.max((demand + 2.0 * demand.sqrt()).ceil() as u32);
+            for _ in 0..want {
+                if model.binding != Binding::Unbound || room < model.material_bytes {
+                    break;
+                }
+                room -= model.material_bytes;
+                let found = Event::MaterialFound { material: MaterialId(next), model: ModelId(i as u32), client: None };
+                next += 1;
+                self.send(Time::ZERO, found);
+            }
+        }
+    }
+
+    fn go(&mut self) {
+        loop {
+            let due = self.due.peek().map(|r| r.0.0);
+            let wake = self.scheduler.next_wakeup();
+            match (due, wake) {
+                (None, None) => break,
+                (due, Some(wake)) if due.is_none_or(|due| wake < due) => self.send(wake, Event::Tick),
+                _ => {
+                    if let Some(Reverse((now, what))) = self.due.pop() {
+                        self.happen(now, what);
+                    }
+                }
+            }
+        }
+    }
+
+    fn happen(&mut self, now: Time, what: Due) {
+        match what {
+            Due::JobEnd(job) => {
+                // A job that was stopped has left the table already.
+                let Some((start, from, _)) = self.running.get(&job).cloned() else { return };
+                let failed = self.scenario.failures > 0.0 && self.noise.uniform() < self.scenario.failures;
+                self.account(job, now);
+                let usage = Usage { time: now.since(from), peak_memory: self.peak(&start) };
+                self.send(now, if failed { Event::JobFailed { job } } else { Event::JobFinished { job, usage } });
+            }
+            Due::Leave(client) => self.send(now, Event::ClientGone { client: ClientId(client) }),
+            Due::Notice(i) => {
+                let arrival = &self.run.arrivals[i];
+                let notice = AdvanceNotice {
+                    id: NoticeId(i as u64),
+                    client: ClientId(arrival.client),
+                    model: ModelId(arrival.model),
+                    inputs: arrival.inputs,
+                    input_bytes: 0,
+                };
+                self.send(now, Event::Notice(notice));
+            }
+            Due::Request(i) => {
+                self.run.arrivals[i].at = now;
+                let arrival = &self.run.arrivals[i];
+                let request = Request {
+                    id: RequestId(i as u64),
+                    client: ClientId(arrival.client),
+                    model: ModelId(arrival.model),
+                    inputs: arrival.inputs,
+                    notice: arrival.lead.map(|_| NoticeId(i as u64)),
+                    timeout: self.scenario.workload.timeout,
+                    deadline: Default::default(),
+                };
+                self.run.first = self.run.first.min(now);
+                self.send(now, Event::Request(request));
+            }
+        }
+    }
+
+    fn send(&mut self, now: Time, event: Event) {
+        self.run.events += 1;
+        let request = if let Event::Request(request) = &event { Some(request.id) } else { None };
+        if let (Err(why), Some(id)) = (self.scheduler.handle(now, event), request) {
+            self.run.refused.push((id, why));
+        }
+        while let Some(action) = self.scheduler.poll_action(now) {
+            self.act(now, action);
+        }
+        if self.scenario.timeline {
+            let used = self.scheduler.used();
+            self.run.samples.push(QueueSample {
+                at: now,
+                counts: self.scheduler.counts(),
+                stock: self.scheduler.stock(),
+                cores: used.cores,
+                memory: used.memory,
+            });
+        }
+    }
+
+    fn act(&mut self, now: Time, action: Action) {
+        match action {
+            Action::Start(start) => {
+                let spread = self.scenario.spread;
+                let noise = if spread == 1.0 { 1.0 } else { spread.powf(2.0 * self.noise.uniform() - 1.0) };
+                let end = now + self.true_time(&start).scaled(noise);
+                self.due.push(Reverse((end, Due::JobEnd(start.job))));
+                let request = start.input.map(|i| i.request);
+                self.running.insert(start.job, (start, now, request));
+            }
+            Action::Stop { job } => self.account(job, now),
+            Action::Report(report) => {
+                self.run.last = self.run.last.max(now);
+                if report.last {
+                    self.next_of_client(now, report.client.0);
+                }
+                self.run.reports.push(report);
+            }
+            Action::Burn { .. }
+            | Action::Reject { .. }
+            | Action::NoticeIgnored { .. }
+            | Action::NoticeEnded { .. }
+            | Action::Stopped => {}
+        }
+    }
+
+    /// Closed loop: this client thinks, then sends the next request.
+    fn next_of_client(&mut self, now: Time, client: u64) {
+        let Arrivals::Closed { think, .. } = self.scenario.workload.arrivals else { return };
+        if let Some(arrival) = self.run.arrivals.get_mut(self.unsent) {
+            arrival.client = client;
+            let at = now + Span::from_secs(self.think.exponential(think));
+            self.due.push(Reverse((at, Due::Request(self.unsent))));
+            if let Some(lead) = arrival.lead {
+                self.due.push(Reverse((Time(at.0.saturating_sub(lead.0)).max(now), Due::Notice(self.unsent))));
+            }
+            self.unsent += 1;
+        }
+    }
+
+    fn true_time(&self, start: &Start) -> Span {
+        let model = &self.scenario.models[start.model.0 as usize];
+        let phase = if start.phase == Phase::Pre { &model.pre } else { &model.on };
+        phase.first.time.scaled(phase.speedup.factor(start.threads))
+    }
+
+    fn peak(&self, start: &Start) -> u64 {
+        let model = &self.scenario.models[start.model.0 as usize];
+        if start.phase == Phase::Pre { model.pre.first.memory } else { model.on.first.memory }
+    }
+
+    /// Takes a job off the machine and adds up what it used.
+    fn account(&mut self, job: JobId, now: Time) {
+        let Some((start, from, request)) = self.running.remove(&job) else { return };
+        let secs = now.since(from).secs();
+        self.run.core_seconds += secs * f64::from(start.threads);
+        self.run.byte_seconds += secs * start.memory as f64;
+        if self.scenario.timeline {
+            let request = request.or(self.scheduler.job_input(job).map(|i| i.request));
+            self.run.jobs.push(JobRecord { start, request, from, to: now });
+        }
+    }
+}
