@@ -1,0 +1,333 @@
+//! `tacit simulate`: the scheduler in virtual time.
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Parser, Subcommand};
+use std::path::{Path, PathBuf};
+use tacit_sched::policy::{Policy, PolicySpec};
+use tacit_sched::profile::Speedup;
+use tacit_sched::replay::Replay;
+use tacit_sched::sim::experiment::{Setting, Stock};
+use tacit_sched::sim::grids::{Grid, grid_a, grid_b, grid_c, print as print_grid, sensitivity};
+use tacit_sched::sim::page::{Panel, page};
+use tacit_sched::sim::table2::{print as print_table2, table2};
+use tacit_sched::sim::{Arrivals, Batches, Mix, ProfileFile, Run, RunFile, Scenario, Workload, parse_trace};
+use tacit_sched::{Config, Span};
+
+/// Play workloads against the scheduler in virtual time.
+#[derive(Debug, Parser)]
+pub struct SimulateArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// One workload, one seed, one or several policies.
+    Run(Box<RunArgs>),
+    /// The paper's Table 2 beside ours.
+    PaperTable2(GridArgs),
+    /// What the policies reach: grids A, B, C and sensitivity, with every requirement checked.
+    Grids(GridArgs),
+    /// Run a replay file again; fails where it does something else than recorded.
+    Replay {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct GridArgs {
+    /// Profile file with measured job times.
+    #[arg(long)]
+    profile: PathBuf,
+    /// Seeds per cell.
+    #[arg(long, default_value_t = 20)]
+    seeds: u64,
+    /// Write all figures here.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Only these grids, for example `A,C` (`grids` only).
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// Profile file with measured job times.
+    #[arg(long)]
+    profile: PathBuf,
+    /// `swiftsnni-mixed` or `swiftsnni-light`.
+    #[arg(long, default_value = "swiftsnni-mixed")]
+    workload: String,
+    /// Requests; the workload's own number if not given.
+    #[arg(long)]
+    requests: Option<usize>,
+    /// Requests per second.
+    #[arg(long, default_value_t = 1.0)]
+    rate: f64,
+    /// `poisson`, `bursts:ON:OFF`, `diurnal:PERIOD:SWING` or `closed:CLIENTS:THINK` (seconds).
+    #[arg(long, default_value = "poisson")]
+    arrivals: String,
+    /// Requests from a trace file: `seconds,client,model[,inputs[,notice lead]]` a line.
+    #[arg(long)]
+    trace: Option<PathBuf>,
+    /// Share of requests that are announced.
+    #[arg(long, default_value_t = 0.0)]
+    notices: f64,
+    /// Seconds that they are announced ahead.
+    #[arg(long, default_value_t = 60.0)]
+    lead: f64,
+    /// `N`, `geometric:MEAN` or `pareto:ALPHA:MAX`.
+    #[arg(long, default_value = "1")]
+    batch: String,
+    /// Clients.
+    #[arg(long, default_value_t = 100)]
+    clients: u32,
+    /// Share of the requests that one client sends.
+    #[arg(long, default_value_t = 0.0)]
+    heavy_client: f64,
+    /// Probability that the client leaves within a minute of a request.
+    #[arg(long, default_value_t = 0.0)]
+    departures: f64,
+    /// Probability that a job fails.
+    #[arg(long, default_value_t = 0.0)]
+    failures: f64,
+    /// Each job takes its time times this to a power in [-1, 1].
+    #[arg(long, default_value_t = 1.0)]
+    spread: f64,
+    /// Seconds after which a request times out.
+    #[arg(long)]
+    timeout: Option<f64>,
+    /// Policies: fcfs, priority[:BETA], sequential, srt, adaptive, each with optional +fair[:STRENGTH].
+    #[arg(long, value_delimiter = ',', default_value = "priority")]
+    policy: Vec<String>,
+    /// Cores.
+    #[arg(long, default_value_t = 48)]
+    cores: u32,
+    /// Memory in GiB.
+    #[arg(long, default_value_t = 256.0)]
+    memory: f64,
+    /// `pre`, `on`, `both`: the phases that may run on several threads. Speed-up is assumed: Amdahl.
+    #[arg(long)]
+    moldable: Option<String>,
+    /// Assumed parallel share of T_on, for `--moldable` and for `sequential`.
+    #[arg(long, default_value_t = 0.95)]
+    on_parallel: f64,
+    /// Assumed parallel share of T_pre, for `--moldable`.
+    #[arg(long, default_value_t = 0.95)]
+    pre_parallel: f64,
+    /// Keep stock: `cold` (empty at the start) or `full`.
+    #[arg(long)]
+    pool: Option<String>,
+    /// Largest share of the cores for one request.
+    #[arg(long, default_value_t = 1.0)]
+    batch_share: f64,
+    /// Seed.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Write every input and the metrics here; with several policies, a list.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Write the page with timeline, queues and metrics here.
+    #[arg(long)]
+    html: Option<PathBuf>,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// Files that cannot be read or written, settings out of range, a replay that differs.
+pub fn run(args: &SimulateArgs) -> Result<()> {
+    match &args.what {
+        What::Run(args) => run_one(args),
+        What::PaperTable2(args) => {
+            let rows = table2(&profile(&args.profile)?, args.seeds, 48)?;
+            print!("{}", print_table2(&rows));
+            write_json(args.json.as_deref(), &rows)
+        }
+        What::Grids(args) => grids(args),
+        What::Replay { file } => {
+            let actions = Replay::parse(&read(file)?)?.run()?;
+            println!("{} actions, as recorded; every audit passed", actions.len());
+            Ok(())
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}
+
+fn profile(path: &Path) -> Result<ProfileFile> {
+    Ok(ProfileFile::parse(&read(path)?)?)
+}
+
+fn write_json<T: serde::Serialize>(path: Option<&Path>, value: &T) -> Result<()> {
+    match path {
+        Some(path) => write(path, &serde_json::to_string(value)?),
+        None => Ok(()),
+    }
+}
+
+fn grids(args: &GridArgs) -> Result<()> {
+    let profile = profile(&args.profile)?;
+    type Make = fn(&ProfileFile, u64) -> Result<Grid, tacit_sched::SchedError>;
+    let all: [(&str, Make); 4] = [("A", grid_a), ("B", grid_b), ("C", grid_c), ("S", sensitivity)];
+    let mut grids = Vec::new();
+    for (name, make) in all {
+        if args.only.is_empty() || args.only.iter().any(|only| only.eq_ignore_ascii_case(name)) {
+            let grid = make(&profile, args.seeds)?;
+            println!("{}", print_grid(&grid));
+            grids.push(grid);
+        }
+    }
+    if grids.is_empty() {
+        bail!("no such grid: expected A, B, C or S");
+    }
+    write_json(args.json.as_deref(), &grids)
+}
+
+/// `name:number:number`, exactly `n` numbers.
+fn numbers(text: &str, n: usize) -> Result<Vec<f64>> {
+    let values: Result<Vec<f64>, _> = text.split(':').skip(1).map(str::parse).collect();
+    let values = values.with_context(|| format!("numbers in {text:?}"))?;
+    if values.len() != n || values.iter().any(|v| !(0.0..1e9).contains(v)) {
+        bail!("{text:?}: expected {n} numbers after the name, separated by colons");
+    }
+    Ok(values)
+}
+
+fn arrivals(text: &str, rate: f64) -> Result<Arrivals> {
+    if !(1e-6..1e6).contains(&rate) {
+        bail!("rate {rate} is not between 1e-6 and 1e6 requests per second");
+    }
+    Ok(match text.split(':').next().unwrap_or("") {
+        "poisson" => Arrivals::Poisson(rate),
+        "bursts" => {
+            let v = numbers(text, 2)?;
+            Arrivals::Bursts { rate, on: v[0].max(1e-3), off: v[1] }
+        }
+        "diurnal" => {
+            let v = numbers(text, 2)?;
+            Arrivals::Diurnal { rate, period: v[0].max(1e-3), swing: v[1].min(1.0) }
+        }
+        "closed" => {
+            let v = numbers(text, 2)?;
+            Arrivals::Closed { clients: v[0] as u32, think: v[1] }
+        }
+        _ => bail!("unknown arrivals {text:?}"),
+    })
+}
+
+fn batches(text: &str) -> Result<Batches> {
+    Ok(match text.split(':').next().unwrap_or("") {
+        "geometric" => Batches::Geometric(numbers(text, 1)?[0]),
+        "pareto" => {
+            let v = numbers(text, 2)?;
+            Batches::Pareto { alpha: v[0].max(0.1), max: v[1] as u32 }
+        }
+        number => Batches::Fixed(number.parse().with_context(|| format!("batch {text:?}"))?),
+    })
+}
+
+/// The scenario for one policy.
+fn scenario(args: &RunArgs, profile: &ProfileFile, policy: &str) -> Result<Scenario> {
+    let (mix, trace) = match &args.trace {
+        Some(path) => {
+            let (mix, trace) = parse_trace(&read(path)?)?;
+            (mix, Some(trace))
+        }
+        None => (Mix::named(&args.workload)?, None),
+    };
+    let mut workload = Workload::new(mix, arrivals(&args.arrivals, args.rate)?, args.notices);
+    workload.requests = args.requests.unwrap_or(workload.requests);
+    workload.notice_lead = Span::from_secs(args.lead);
+    workload.batches = batches(&args.batch)?;
+    workload.clients = args.clients;
+    workload.heavy_client = args.heavy_client;
+    workload.departures = args.departures;
+    workload.timeout = args.timeout.map(Span::from_secs);
+    let policy: PolicySpec = policy.parse()?;
+    let mut setting = if policy == PolicySpec::Sequential {
+        Setting::sequential(args.cores, workload)
+    } else {
+        Setting::new(policy, args.cores, workload)
+    };
+    let all = Config::thread_counts(args.cores);
+    let moldable = args.moldable.as_deref();
+    if matches!(moldable, Some("on" | "both")) {
+        setting.on_threads = all.clone();
+    }
+    if matches!(moldable, Some("pre" | "both")) {
+        setting.pre_threads = all;
+        setting.pre_speedup = Speedup::Amdahl(args.pre_parallel);
+    }
+    if let Some(other) = moldable.filter(|m| !["pre", "on", "both"].contains(m)) {
+        bail!("--moldable {other:?}: expected pre, on or both");
+    }
+    setting.on_speedup = Speedup::Amdahl(args.on_parallel);
+    setting.stock = match args.pool.as_deref() {
+        None => Stock::None,
+        Some("cold") => Stock::Cold,
+        Some("full") => Stock::Full,
+        Some(other) => bail!("--pool {other:?}: expected cold or full"),
+    };
+    setting.spread = args.spread;
+    setting.batch_share = args.batch_share;
+    let mut scenario = setting.scenario(profile)?;
+    scenario.config.capacity.memory = (args.memory * (1u64 << 30) as f64) as u64;
+    scenario.trace = trace;
+    scenario.failures = args.failures;
+    scenario.timeline = args.html.is_some();
+    Ok(scenario)
+}
+
+fn run_one(args: &RunArgs) -> Result<()> {
+    let profile = profile(&args.profile)?;
+    let mut runs: Vec<(Scenario, Run)> = Vec::new();
+    for policy in &args.policy {
+        let scenario = scenario(args, &profile, policy)?;
+        let run = scenario.run(args.seed)?;
+        runs.push((scenario, run));
+    }
+    println!("| policy | inputs done | D | W | p50 | p95 | p99 | throughput | makespan | cores | memory | other ends |");
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
+    let mut files = Vec::new();
+    for (scenario, run) in &runs {
+        let file = RunFile::of(scenario, args.seed, run);
+        let (s, a) = (&file.summary, &file.summary.all);
+        println!(
+            "| {} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.3} | {:.1} | {:.2} | {:.2} | {} |",
+            file.policy,
+            a.done,
+            a.input_delay,
+            a.waiting_time,
+            a.p50,
+            a.p95,
+            a.p99,
+            s.throughput,
+            s.makespan,
+            s.core_use,
+            s.memory_use,
+            run.reports.len() - a.done + s.refused,
+        );
+        if args.json.is_some() {
+            files.push(file);
+        }
+    }
+    match files.as_slice() {
+        [file] => write_json(args.json.as_deref(), file)?,
+        files => write_json(args.json.as_deref(), &files)?,
+    }
+    if let Some(path) = &args.html {
+        let panels: Vec<Panel<'_>> =
+            runs.iter().map(|(scenario, run)| Panel { label: scenario.policy.name(), scenario, run }).collect();
+        let title = format!("tacit simulate: {}, {} requests/s, {} cores, seed {}", args.workload, args.rate, args.cores, args.seed);
+        write(path, &page(&title, &panels))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! The grids: what the policies reach, cell by cell, and whether that is enough.
+
+use super::experiment::{Cell, Setting, Stock, paper_workload};
+use super::profile::ProfileFile;
+use super::workload::{Arrivals, Batches, Workload};
+use crate::config::Config;
+use crate::error::SchedError;
+use crate::policy::{Adaptive, PolicySpec};
+use crate::profile::Speedup;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Rates of the paper, requests per second.
+pub const RATES: [f64; 3] = [0.25, 0.5, 1.0];
+
+/// A requirement and what was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Check {
+    /// Where: grid, cores, rate, notices.
+    pub cell: String,
+    /// What must hold.
+    pub rule: String,
+    /// Measured ratio (or value).
+    pub value: f64,
+    /// Allowed at most.
+    pub limit: f64,
+    /// Whether it holds.
+    pub met: bool,
+}
+
+/// A grid's cells and checks.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Grid {
+    /// Name.
+    pub name: String,
+    /// All cells.
+    pub cells: Vec<Cell>,
+    /// All checks.
+    pub checks: Vec<Check>,
+}
+
+impl Grid {
+    fn new(name: &str) -> Grid {
+        Grid { name: name.into(), ..Grid::default() }
+    }
+
+    fn check(&mut self, cell: &str, rule: &str, value: f64, limit: f64) {
+        // Equal figures differ in the last digit when they are sums in another order.
+        let met = value <= limit * (1.0 + 1e-9);
+        self.checks.push(Check { cell: cell.into(), rule: rule.into(), value, limit, met });
+    }
+
+    /// Measures a setting and keeps its cell.
+    fn add(&mut self, setting: &Setting, profile: &ProfileFile, seeds: u64) -> Result<Cell, SchedError> {
+        let cell = setting.measure(profile, seeds)?;
+        self.cells.push(cell.clone());
+        Ok(cell)
+    }
+}
+
+fn adaptive() -> PolicySpec {
+    PolicySpec::Adaptive(Adaptive::default())
+}
+
+fn mixed(rate: f64, notices: f64) -> Result<Workload, SchedError> {
+    paper_workload("swiftsnni-mixed", rate, notices)
+}
+
+fn cells() -> impl Iterator<Item = (f64, f64)> {
+    [0.0, 0.25].into_iter().flat_map(|notices| RATES.map(|rate| (rate, notices)))
+}
+
+fn name(cores: u32, rate: f64, notices: f64) -> String {
+    format!("P={cores} rate={rate} notices={:.0}%", notices * 100.0)
+}
+
+/// Grid A: one thread a job, no pool, P = 48 and 16, with a sweep of beta.
+///
+/// # Errors
+/// A profile that lacks a model.
+pub fn grid_a(profile: &ProfileFile, seeds: u64) -> Result<Grid, SchedError> {
+    let mut grid = Grid::new("A: one thread a job, no pool");
+    for cores in [48, 16] {
+        for (rate, notices) in cells() {
+            let mut measure = |policy: PolicySpec| grid.add(&Setting::new(policy, cores, mixed(rate, notices)?), profile, seeds);
+            let fcfs = measure(PolicySpec::Fcfs)?;
+            let priority = measure(PolicySpec::Priority { beta: 0.1 })?;
+            let shortest = measure(PolicySpec::ShortestRemaining)?;
+            let ours = measure(adaptive())?;
+            for beta in [0.0, 0.01, 1.0] {
+                measure(PolicySpec::Priority { beta })?;
+            }
+            let at = name(cores, rate, notices);
+            let d = ours.delay.mean;
+            let better = fcfs.delay.mean.min(priority.delay.mean);
+            grid.check(&at, "D / D(shortest remaining)", d / shortest.delay.mean, 1.05);
+            grid.check(&at, "D / D(better of fcfs, priority)", d / better, 1.01);
+            grid.check(&at, "VGG-16 p99 / p99(priority)", ours.vgg16_p99.mean / priority.vgg16_p99.mean, 1.0);
+        }
+    }
+    notices_help(&mut grid);
+    Ok(grid)
+}
+
+/// Grid B: moldable T_on, pools allowed, P = 48 (and 16 for what overload does).
+///
+/// # Errors
+/// A profile that lacks a model.
+pub fn grid_b(profile: &ProfileFile, seeds: u64) -> Result<Grid, SchedError> {
+    let mut grid = Grid::new("B: moldable T_on, pools allowed");
+    for cores in [48, 16] {
+        for (rate, notices) in cells() {
+            let priority = Setting::new(PolicySpec::Priority { beta: 0.1 }, cores, mixed(rate, notices)?);
+            let priority = grid.add(&priority, profile, seeds)?;
+            for (stock, label) in [(Stock::None, "no pool"), (Stock::Cold, "cold pool"), (Stock::Full, "full pool")] {
+                let mut setting = Setting::new(adaptive(), cores, mixed(rate, notices)?);
+                setting.on_threads = Config::thread_counts(cores);
+                setting.stock = stock;
+                setting.label = format!("adaptive, {label}");
+                let ours = grid.add(&setting, profile, seeds)?;
+                if stock == Stock::Cold && cores == 48 {
+                    let at = name(cores, rate, notices);
+                    let ratio = ours.delay.mean / priority.delay.mean;
+                    grid.check(&at, "D(cold pool) / D(priority), must", ratio, 0.6);
+                    grid.check(&at, "D(cold pool) / D(priority), aim", ratio, 0.3);
+                }
+            }
+        }
+    }
+    notices_help(&mut grid);
+    Ok(grid)
+}
+
+/// Grid C: T_pre moldable too, against every fixed thread count.
+///
+/// # Errors
+/// A profile that lacks a model.
+pub fn grid_c(profile: &ProfileFile, seeds: u64) -> Result<Grid, SchedError> {
+    let mut grid = Grid::new("C: T_pre and T_on moldable, no pool");
+    for cores in [48, 16] {
+        for (rate, notices) in cells() {
+            let mut measure = |threads: Vec<u32>, policy: PolicySpec, label: String| {
+                let mut setting = Setting::new(policy, cores, mixed(rate, notices)?);
+                setting.pre_threads = threads.clone();
+                setting.on_threads = threads;
+                setting.pre_speedup = Speedup::Amdahl(0.95);
+                setting.label = label;
+                grid.add(&setting, profile, seeds)
+            };
+            let ours = measure(Config::thread_counts(cores), adaptive(), "adaptive".into())?;
+            let mut best = f64::INFINITY;
+            for threads in Config::thread_counts(cores) {
+                let fixed = measure(vec![threads], PolicySpec::ShortestRemaining, format!("shortest-remaining, {threads} threads"))?;
+                best = best.min(fixed.delay.mean);
+            }
+            let at = name(cores, rate, notices);
+            grid.check(&at, "D / D(best fixed threads in hindsight)", ours.delay.mean / best, 1.0);
+        }
+    }
+    notices_help(&mut grid);
+    Ok(grid)
+}
+
+/// Compares each cell with 25 % notices with its twin without, seed by seed.
+fn notices_help(grid: &mut Grid) {
+    let mut checks = Vec::new();
+    for with in grid.cells.iter().filter(|c| c.notices > 0.0 && c.stock == Stock::None) {
+        let twin = grid.cells.iter().find(|c| {
+            c.notices == 0.0 && (&c.label, c.cores, c.rate, c.stock) == (&with.label, with.cores, with.rate, with.stock)
+        });
+        if let Some(without) = twin {
+            let at = format!("{} {}", name(with.cores, with.rate, with.notices), with.label);
+            checks.push((at, with.delay.mean / without.delay.mean));
+        }
+    }
+    for (at, ratio) in checks {
+        grid.check(&at, "D(25 % notices) / D(none)", ratio, 1.0);
+    }
+}
+
+/// Sensitivity: wrong estimates, bursts, a flood from one client, heavy-tailed batches. P = 16, rate 0.5 unless said otherwise.
+///
+/// # Errors
+/// A profile that lacks a model.
+pub fn sensitivity(profile: &ProfileFile, seeds: u64) -> Result<Grid, SchedError> {
+    let mut grid = Grid::new("Sensitivity, P = 16");
+    let policies = || [PolicySpec::Fcfs, PolicySpec::Priority { beta: 0.1 }, PolicySpec::ShortestRemaining, adaptive()];
+    let base = || mixed(0.5, 0.0);
+    for policy in policies() {
+        let setting = Setting::new(policy, 16, base()?);
+        let label = setting.label.clone();
+        let mut measure = |what: &str, setting: Setting| {
+            grid.add(&Setting { label: format!("{label}; {what}"), ..setting }, profile, seeds)
+        };
+        measure("base", setting.clone())?;
+        let bias = vec![2.0, 0.5, 2.0, 0.5, 2.0];
+        measure("first estimates x2, /2", Setting { bias, ..setting.clone() })?;
+        measure("each job x2 to /2", Setting { spread: 2.0, ..setting.clone() })?;
+        let bursts = Workload { arrivals: Arrivals::Bursts { rate: 0.5, on: 60.0, off: 180.0 }, ..base()? };
+        measure("bursts", Setting { workload: bursts, ..setting.clone() })?;
+        let heavy = Workload { batches: Batches::Pareto { alpha: 1.5, max: 64 }, arrivals: Arrivals::Poisson(0.2), ..base()? };
+        measure("heavy-tailed batches, rate 0.2", Setting { workload: heavy.clone(), ..setting.clone() })?;
+        measure("the same, a request holds half", Setting { workload: heavy, batch_share: 0.5, ..setting })?;
+    }
+    let flood = |rate| -> Result<Workload, SchedError> { Ok(Workload { heavy_client: 0.9, ..mixed(rate, 0.0)? }) };
+    for (policy, fair) in [
+        (PolicySpec::Fcfs, false),
+        (PolicySpec::Fcfs, true),
+        (PolicySpec::Priority { beta: 0.1 }, false),
+        (PolicySpec::Priority { beta: 0.1 }, true),
+        (adaptive(), false),
+        (adaptive(), true),
+    ] {
+        let policy = if fair { PolicySpec::Fair { strength: 1.0, inner: Box::new(policy) } } else { policy };
+        let mut setting = Setting::new(policy, 16, flood(1.0)?);
+        setting.label = format!("{}; one client sends 90 %, rate 1", setting.label);
+        grid.add(&setting, profile, seeds)?;
+    }
+    Ok(grid)
+}
+
+/// A grid as Markdown: its cells, then its checks.
+pub fn print(grid: &Grid) -> String {
+    let mut text = format!("## Grid {}\n\n", grid.name);
+    text.push_str("| setting | P | rate | notices | D | W | p99 | VGG-16 p99 | makespan | bound | D/bound | load | cores | memory | D others |\n");
+    text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+    for c in &grid.cells {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {:.0} % | {:.2} ± {:.2} | {:.2} | {:.1} | {:.1} | {:.0} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} |",
+            c.label,
+            c.cores,
+            c.rate,
+            c.notices * 100.0,
+            c.delay.mean,
+            c.delay.half,
+            c.waiting.mean,
+            c.p99.mean,
+            c.vgg16_p99.mean,
+            c.makespan.mean,
+            c.bound.mean,
+            c.ratio.mean,
+            c.offered.mean,
+            c.core_use.mean,
+            c.memory_use.mean,
+            c.others_delay.mean,
+        );
+    }
+    if !grid.checks.is_empty() {
+        text.push_str("\n| where | rule | measured | limit | met |\n| --- | --- | --- | --- | --- |\n");
+    }
+    for c in &grid.checks {
+        let met = if c.met { "yes" } else { "NO" };
+        let _ = writeln!(text, "| {} | {} | {:.4} | {} | {met} |", c.cell, c.rule, c.value, c.limit);
+    }
+    text
+}

@@ -1,0 +1,129 @@
+//! The paper's Table 2 beside ours.
+
+use super::experiment::{Cell, Setting, paper_workload};
+use super::profile::ProfileFile;
+use crate::error::SchedError;
+use crate::policy::PolicySpec;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// One line of the paper's table, in seconds.
+struct Paper {
+    workload: &'static str,
+    policy: &'static str,
+    rate: f64,
+    /// D without notices, D with 25 %, W, throughput, speed-up, makespan; NaN where the paper has none.
+    figures: [f64; 6],
+}
+
+const NONE: f64 = f64::NAN;
+
+/// [SS26] Table 2.
+const PAPER: [Paper; 14] = [
+    line("mixed", "sequential", 0.25, [2246.09, NONE, 2233.21, 0.08, 1.0, 6440.53]),
+    line("mixed", "fcfs", 0.25, [19.88, 14.74, 15.94, 0.21, 2.71, 2367.76]),
+    line("mixed", "fcfs", 0.5, [43.08, 38.15, 38.99, 0.22, 2.85, 2247.47]),
+    line("mixed", "fcfs", 1.0, [79.60, 54.28, 75.39, 0.22, 2.85, 2254.55]),
+    line("mixed", "priority", 0.25, [20.87, 17.38, 16.89, 0.21, 2.67, 2407.76]),
+    line("mixed", "priority", 0.5, [45.14, 26.46, 41.07, 0.22, 2.77, 2319.72]),
+    line("mixed", "priority", 1.0, [50.86, 38.34, 46.43, 0.35, 4.56, 1410.84]),
+    line("light", "sequential", 0.25, [671.89, NONE, 665.38, 0.15, 1.0, 3257.26]),
+    line("light", "fcfs", 0.25, [2.30, 2.29, 0.03, 0.27, 1.73, 1877.84]),
+    line("light", "fcfs", 0.5, [2.51, 2.49, 0.17, 0.53, 3.45, 941.51]),
+    line("light", "fcfs", 1.0, [5.24, 4.53, 2.26, 0.84, 5.46, 596.01]),
+    line("light", "priority", 0.25, [2.31, 2.31, 0.03, 0.27, 1.73, 1877.86]),
+    line("light", "priority", 0.5, [2.50, 2.50, 0.03, 0.53, 3.45, 939.82]),
+    line("light", "priority", 1.0, [7.18, 6.40, 4.30, 0.74, 4.79, 677.44]),
+];
+
+const fn line(workload: &'static str, policy: &'static str, rate: f64, figures: [f64; 6]) -> Paper {
+    Paper { workload, policy, rate, figures }
+}
+
+/// One line of the comparison.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// `mixed` or `light`.
+    pub workload: String,
+    /// Policy.
+    pub policy: String,
+    /// Requests per second. The paper gives none for `sequential`; its figures fit 0.25.
+    pub rate: f64,
+    /// The paper's figures, in the order of its columns; `null` where it has none.
+    pub paper: [Option<f64>; 6],
+    /// Ours without notices.
+    pub plain: Cell,
+    /// Ours with 25 % of the requests announced 60 s ahead.
+    pub announced: Cell,
+    /// Our makespan of `sequential` at 0.25 over ours here.
+    pub speedup: f64,
+}
+
+/// Runs the grid of Table 2 and, beside the paper's policies, `adaptive` in the same setting (one thread a job, no pool).
+///
+/// # Errors
+/// A profile that lacks a model.
+pub fn table2(profile: &ProfileFile, seeds: u64, cores: u32) -> Result<Vec<Row>, SchedError> {
+    let mut rows = Vec::new();
+    for workload in ["mixed", "light"] {
+        let mut sequential = None;
+        let mut lines: Vec<(&str, f64, [f64; 6])> =
+            PAPER.iter().filter(|p| p.workload == workload).map(|p| (p.policy, p.rate, p.figures)).collect();
+        lines.extend([0.25, 0.5, 1.0].map(|rate| ("adaptive", rate, [NONE; 6])));
+        for (policy, rate, paper) in lines {
+            let cell = |notices: f64| {
+                let load = paper_workload(&format!("swiftsnni-{workload}"), rate, notices)?;
+                let setting = match policy {
+                    "sequential" => Setting::sequential(cores, load),
+                    name => Setting::new(name.parse::<PolicySpec>()?, cores, load),
+                };
+                setting.measure(profile, seeds)
+            };
+            let (plain, announced) = (cell(0.0)?, cell(0.25)?);
+            let baseline = *sequential.get_or_insert(plain.makespan.mean);
+            rows.push(Row {
+                workload: workload.into(),
+                policy: policy.into(),
+                rate,
+                paper: paper.map(|x| Some(x).filter(|x| !x.is_nan())),
+                speedup: baseline / plain.makespan.mean,
+                plain,
+                announced,
+            });
+        }
+    }
+    Ok(rows)
+}
+
+/// The comparison as a Markdown table: paper / ours in each column, our 95 % confidence interval on D.
+pub fn print(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "| workload | policy | rate | D no notice | D 25 % | W | throughput | speedup | makespan |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+    );
+    for row in rows {
+        let paper = |i: usize| row.paper[i].map_or("-".to_owned(), |x| format!("{x:.2}"));
+        let (p, a) = (&row.plain, &row.announced);
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} / {:.2} ± {:.2} | {} / {:.2} ± {:.2} | {} / {:.2} | {} / {:.2} | {} / {:.2} | {} / {:.0} |",
+            row.workload,
+            row.policy,
+            row.rate,
+            paper(0),
+            p.delay.mean,
+            p.delay.half,
+            paper(1),
+            a.delay.mean,
+            a.delay.half,
+            paper(2),
+            p.waiting.mean,
+            paper(3),
+            p.throughput.mean,
+            paper(4),
+            row.speedup,
+            paper(5),
+            p.makespan.mean,
+        );
+    }
+    text
+}
