@@ -294,7 +294,9 @@ fn run_one(args: &RunArgs) -> Result<()> {
         let run = scenario.run(args.seed)?;
         runs.push((scenario, run));
     }
-    println!("| policy | inputs done | D | W | p50 | p95 | p99 | throughput | makespan | cores | memory | other ends |");
+    println!(
+        "| policy | inputs done | D | W | p50 | p95 | p99 | throughput | makespan | cores | memory | other ends |"
+    );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     let mut files = Vec::new();
     for (scenario, run) in &runs {
@@ -326,7 +328,10 @@ fn run_one(args: &RunArgs) -> Result<()> {
     if let Some(path) = &args.html {
         let panels: Vec<Panel<'_>> =
             runs.iter().map(|(scenario, run)| Panel { label: scenario.policy.name(), scenario, run }).collect();
-        let title = format!("tacit simulate: {}, {} requests/s, {} cores, seed {}", args.workload, args.rate, args.cores, args.seed);
+        let title = format!(
+            "tacit simulate: {}, {} requests/s, {} cores, seed {}",
+            args.workload, args.rate, args.cores, args.seed
+        );
         write(path, &page(&title, &panels))?;
     }
     Ok(())

@@ -96,38 +96,23 @@ impl Config {
             if value > 0.0 && value <= 1.0 {
                 return Ok(());
             }
-            Err(SchedError::OutOfRange {
-                what,
-                value: value.to_string(),
-                allowed: "above 0, at most 1",
-            })
+            Err(SchedError::OutOfRange { what, value: value.to_string(), allowed: "above 0, at most 1" })
         };
         let at_least_one = |what, value: u32| {
             if value >= 1 {
                 return Ok(());
             }
-            Err(SchedError::OutOfRange {
-                what,
-                value: value.to_string(),
-                allowed: "at least 1",
-            })
+            Err(SchedError::OutOfRange { what, value: value.to_string(), allowed: "at least 1" })
         };
         share("batch_share", self.batch_share)?;
         at_least_one("max_inputs", self.max_inputs)?;
         at_least_one("max_queued", self.max_queued)?;
         at_least_one("pre_attempts", self.pre_attempts)?;
-        for (what, counts) in [
-            ("pre_threads", &self.pre_threads),
-            ("on_threads", &self.on_threads),
-        ] {
+        for (what, counts) in [("pre_threads", &self.pre_threads), ("on_threads", &self.on_threads)] {
             at_least_one(what, counts.first().copied().unwrap_or(0))?;
             if !counts.windows(2).all(|w| w[0] < w[1]) || counts.len() > MAX_OPTIONS {
                 let value = format!("{counts:?}");
-                return Err(SchedError::OutOfRange {
-                    what,
-                    value,
-                    allowed: "1 to 32 ascending thread counts",
-                });
+                return Err(SchedError::OutOfRange { what, value, allowed: "1 to 32 ascending thread counts" });
             }
         }
         if let Some(pool) = &self.pool {

@@ -56,9 +56,7 @@ pub enum Phase {
 }
 
 /// How soon the client needs its answer. The paper's policies ignore it, [`crate::policy::Adaptive`] weighs by it.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeadlineClass {
     /// Somebody waits for it: counts as four times as urgent.

@@ -18,13 +18,10 @@ mod time;
 
 pub use config::{Binding, Config, MAX_OPTIONS, ModelSpec, PhaseSpec, PoolConfig};
 pub use error::SchedError;
-pub use ids::{
-    ClientId, DeadlineClass, InputId, JobId, MaterialId, ModelId, NoticeId, Origin, Phase,
-    RequestId,
-};
+pub use ids::{ClientId, DeadlineClass, InputId, JobId, MaterialId, ModelId, NoticeId, Origin, Phase, RequestId};
 pub use message::{
-    Action, AdvanceNotice, Cause, Event, InputReport, NoticeProblem, Outcome, Rejected, Request,
-    Shutdown, Source, Stamp, Start, Usage,
+    Action, AdvanceNotice, Cause, Event, InputReport, NoticeProblem, Outcome, Rejected, Request, Shutdown, Source,
+    Stamp, Start, Usage,
 };
 pub use resources::Resources;
 pub use scheduler::{Counts, Scheduler};

@@ -1,8 +1,6 @@
 //! What the caller tells the scheduler ([`Event`]) and what the scheduler asks of the caller ([`Action`]).
 
-use crate::ids::{
-    ClientId, DeadlineClass, InputId, JobId, MaterialId, ModelId, NoticeId, Phase, RequestId,
-};
+use crate::ids::{ClientId, DeadlineClass, InputId, JobId, MaterialId, ModelId, NoticeId, Phase, RequestId};
 use crate::resources::Resources;
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};

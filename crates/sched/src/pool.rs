@@ -64,14 +64,7 @@ pub(crate) struct Pools {
 impl Pools {
     pub fn new(config: PoolConfig, origin: Time) -> Pools {
         let (pools, wanting) = (BTreeMap::new(), BTreeSet::new());
-        Pools {
-            config,
-            origin,
-            pools,
-            wanting,
-            refill_cores: 0,
-            refill_memory: 0,
-        }
+        Pools { config, origin, pools, wanting, refill_cores: 0, refill_memory: 0 }
     }
 
     pub fn get(&self, key: &PoolKey) -> Option<&Pool> {
@@ -98,11 +91,7 @@ impl Pools {
     /// `inputs` arrived at this pool; `t_pre` is what one refill takes.
     pub fn arrival(&mut self, key: PoolKey, now: Time, inputs: u32, t_pre: Span) {
         let (window, cover, origin) = (self.config.rate_window, self.config.cover, self.origin);
-        let floor = if key.client.is_none() {
-            self.config.min_stock
-        } else {
-            0
-        };
+        let floor = if key.client.is_none() { self.config.min_stock } else { 0 };
         self.change(key, |pool| {
             if inputs > 0 {
                 pool.rate.add(now, f64::from(inputs), window);
@@ -128,17 +117,13 @@ impl Pools {
     }
 
     pub fn wants(&self, key: &PoolKey) -> bool {
-        self.pools
-            .get(key)
-            .is_some_and(|p| self.wanting.contains(&(p.urgency, *key)))
+        self.pools.get(key).is_some_and(|p| self.wanting.contains(&(p.urgency, *key)))
     }
 
     /// The best covered pool that has stock to give up.
     pub fn richest(&self) -> Option<PoolKey> {
         let stocked = self.pools.iter().filter(|(_, p)| !p.stock.is_empty());
-        stocked
-            .max_by_key(|(key, p)| (p.urgency, **key))
-            .map(|(key, _)| *key)
+        stocked.max_by_key(|(key, p)| (p.urgency, **key)).map(|(key, _)| *key)
     }
 
     /// Forgets a pool without refills; returns its stock.
@@ -154,11 +139,7 @@ impl Pools {
 
     /// Pools of one client.
     pub fn of_client(&self, client: ClientId) -> Vec<PoolKey> {
-        self.pools
-            .keys()
-            .filter(|k| k.client == Some(client))
-            .copied()
-            .collect()
+        self.pools.keys().filter(|k| k.client == Some(client)).copied().collect()
     }
 
     pub fn keys(&self) -> Vec<PoolKey> {
@@ -170,10 +151,7 @@ impl Pools {
 mod tests {
     use super::*;
 
-    const KEY: PoolKey = PoolKey {
-        model: ModelId(0),
-        client: None,
-    };
+    const KEY: PoolKey = PoolKey { model: ModelId(0), client: None };
 
     #[test]
     fn the_rate_estimate_is_unbiased_from_the_start_and_forgets() {
@@ -192,20 +170,13 @@ mod tests {
     fn the_target_covers_arrivals_during_one_refill() {
         let mut pools = Pools::new(PoolConfig::default(), Time::ZERO);
         for i in 1..=100u64 {
-            pools.arrival(
-                KEY,
-                Time::from_secs(i as f64 * 10.0),
-                1,
-                Span::from_secs(100.0),
-            );
+            pools.arrival(KEY, Time::from_secs(i as f64 * 10.0), 1, Span::from_secs(100.0));
         }
         // 0.1 per second x 100 s = 10 on average, plus two standard deviations.
         let target = pools.get(&KEY).unwrap().target;
         assert!((15..=18).contains(&target), "{target}");
         assert!(pools.wants(&KEY));
-        pools.change(KEY, |p| {
-            p.stock.extend((0..u64::from(target)).map(MaterialId))
-        });
+        pools.change(KEY, |p| p.stock.extend((0..u64::from(target)).map(MaterialId)));
         assert!(!pools.wants(&KEY));
         assert_eq!(pools.take(KEY), Some(MaterialId(0)));
         assert!(pools.wants(&KEY));

@@ -100,26 +100,14 @@ struct PhaseTable {
 
 impl PhaseTable {
     fn new(speedup: Speedup) -> PhaseTable {
-        PhaseTable {
-            speedup,
-            cells: Vec::new(),
-            errors: VecDeque::new(),
-        }
+        PhaseTable { speedup, cells: Vec::new(), errors: VecDeque::new() }
     }
 
     fn push(&mut self, batch: u32, threads: u32, sample: Sample) {
-        let cell = match self
-            .cells
-            .iter()
-            .position(|c| c.batch == batch && c.threads == threads)
-        {
+        let cell = match self.cells.iter().position(|c| c.batch == batch && c.threads == threads) {
             Some(at) => &mut self.cells[at],
             None => {
-                self.cells.push(Cell {
-                    batch,
-                    threads,
-                    window: VecDeque::with_capacity(WINDOW),
-                });
+                self.cells.push(Cell { batch, threads, window: VecDeque::with_capacity(WINDOW) });
                 let last = self.cells.len() - 1;
                 &mut self.cells[last]
             }
@@ -135,19 +123,11 @@ impl PhaseTable {
         let distance = |a: u32, b: u32| a.max(1).ilog2().abs_diff(b.max(1).ilog2());
         let near = self.cells.iter().min_by_key(|c| {
             let other_threads = c.threads != threads;
-            (
-                other_threads,
-                distance(c.batch, batch),
-                distance(c.threads, threads),
-                c.threads,
-            )
+            (other_threads, distance(c.batch, batch), distance(c.threads, threads), c.threads)
         })?;
         let measured = near.estimate();
         let ratio = self.speedup.factor(threads) / self.speedup.factor(near.threads);
-        Some(Estimate {
-            time: measured.time.scaled(ratio),
-            memory: measured.memory,
-        })
+        Some(Estimate { time: measured.time.scaled(ratio), memory: measured.memory })
     }
 }
 
@@ -188,29 +168,14 @@ impl ProfileTable {
 
     /// Adds a measurement that did not come from a job of this scheduler (a file, a benchmark).
     /// Unknown models are ignored.
-    pub fn add_sample(
-        &mut self,
-        model: ModelId,
-        phase: Phase,
-        batch: u32,
-        threads: u32,
-        sample: Sample,
-    ) {
+    pub fn add_sample(&mut self, model: ModelId, phase: Phase, batch: u32, threads: u32, sample: Sample) {
         if let Some(tables) = self.models.get_mut(model.0 as usize) {
             tables[at(phase)].push(batch_bucket(batch), threads, sample);
         }
     }
 
     /// Learns from a finished job and records how wrong the estimate was. `estimate` is what was expected when it started.
-    pub fn learn(
-        &mut self,
-        model: ModelId,
-        phase: Phase,
-        batch: u32,
-        threads: u32,
-        actual: Sample,
-        estimate: Span,
-    ) {
+    pub fn learn(&mut self, model: ModelId, phase: Phase, batch: u32, threads: u32, actual: Sample, estimate: Span) {
         let Some(tables) = self.models.get_mut(model.0 as usize) else {
             return;
         };
@@ -220,20 +185,12 @@ impl ProfileTable {
             if table.errors.len() == ERROR_WINDOW {
                 table.errors.pop_front();
             }
-            table
-                .errors
-                .push_back((actual.time.secs() - estimate.secs()).abs() / actual.time.secs());
+            table.errors.push_back((actual.time.secs() - estimate.secs()).abs() / actual.time.secs());
         }
     }
 
     /// Expected time and memory; `None` only for an unknown model.
-    pub fn estimate(
-        &self,
-        model: ModelId,
-        phase: Phase,
-        batch: u32,
-        threads: u32,
-    ) -> Option<Estimate> {
+    pub fn estimate(&self, model: ModelId, phase: Phase, batch: u32, threads: u32) -> Option<Estimate> {
         self.models.get(model.0 as usize)?[at(phase)].estimate(batch_bucket(batch), threads)
     }
 
@@ -243,11 +200,7 @@ impl ProfileTable {
         let mut sorted: Vec<f64> = errors.iter().copied().collect();
         sorted.sort_unstable_by(f64::total_cmp);
         let last = sorted.len().checked_sub(1)?;
-        Some(ErrorReport {
-            jobs: sorted.len(),
-            median: sorted[last / 2],
-            p95: sorted[last * 95 / 100],
-        })
+        Some(ErrorReport { jobs: sorted.len(), median: sorted[last / 2], p95: sorted[last * 95 / 100] })
     }
 }
 
@@ -262,10 +215,7 @@ mod tests {
 
     fn table(secs: f64) -> (ProfileTable, ModelId) {
         let mut table = ProfileTable::new();
-        let sample = Sample {
-            time: Span::from_secs(secs),
-            memory: 100,
-        };
+        let sample = Sample { time: Span::from_secs(secs), memory: 100 };
         let model = table.add_model((Speedup::None, sample), (Speedup::Amdahl(0.95), sample));
         (table, model)
     }
@@ -282,17 +232,7 @@ mod tests {
             let estimate = table.estimate(model, Phase::Pre, 1, 1).unwrap().time;
             let actual = mean * jitter(i, 0.05);
             errors.push((actual - estimate.secs()).abs() / actual);
-            table.learn(
-                model,
-                Phase::Pre,
-                1,
-                1,
-                Sample {
-                    time: Span::from_secs(actual),
-                    memory: 100,
-                },
-                estimate,
-            );
+            table.learn(model, Phase::Pre, 1, 1, Sample { time: Span::from_secs(actual), memory: 100 }, estimate);
         }
         errors
     }
@@ -314,10 +254,7 @@ mod tests {
             feed(&mut table, model, 0, 50, 1.0);
             feed(&mut table, model, 50, 10, step);
             let now = table.estimate(model, Phase::Pre, 1, 1).unwrap().time.secs();
-            assert!(
-                (now / step - 1.0).abs() <= 0.10,
-                "estimate {now} after a step to {step}"
-            );
+            assert!((now / step - 1.0).abs() <= 0.10, "estimate {now} after a step to {step}");
         }
     }
 
@@ -325,10 +262,7 @@ mod tests {
     fn outliers_do_not_move_the_estimate_but_memory_stays_safe() {
         let (mut table, model) = table(1.0);
         feed(&mut table, model, 0, 20, 1.0);
-        let wild = Sample {
-            time: Span::from_secs(500.0),
-            memory: 900,
-        };
+        let wild = Sample { time: Span::from_secs(500.0), memory: 900 };
         for _ in 0..3 {
             table.learn(model, Phase::Pre, 1, 1, wild, Span::from_secs(1.0));
         }
@@ -342,29 +276,11 @@ mod tests {
         let (mut table, model) = table(10.0);
         let law = table.estimate(model, Phase::On, 1, 16).unwrap().time.secs();
         assert!((law - 10.0 * (0.05 + 0.95 / 16.0)).abs() < 1e-6);
-        assert_eq!(
-            table.estimate(model, Phase::Pre, 1, 16).unwrap().time,
-            Span::from_secs(10.0)
-        );
-        table.add_sample(
-            model,
-            Phase::On,
-            1,
-            16,
-            Sample {
-                time: Span::from_secs(4.0),
-                memory: 7,
-            },
-        );
-        assert_eq!(
-            table.estimate(model, Phase::On, 1, 16).unwrap().time,
-            Span::from_secs(4.0)
-        );
+        assert_eq!(table.estimate(model, Phase::Pre, 1, 16).unwrap().time, Span::from_secs(10.0));
+        table.add_sample(model, Phase::On, 1, 16, Sample { time: Span::from_secs(4.0), memory: 7 });
+        assert_eq!(table.estimate(model, Phase::On, 1, 16).unwrap().time, Span::from_secs(4.0));
         // Another batch with the same threads is nearer than another thread count with the same batch.
-        assert_eq!(
-            table.estimate(model, Phase::On, 8, 16).unwrap().time,
-            Span::from_secs(4.0)
-        );
+        assert_eq!(table.estimate(model, Phase::On, 8, 16).unwrap().time, Span::from_secs(4.0));
     }
 
     #[test]
@@ -373,10 +289,7 @@ mod tests {
         feed(&mut table, model, 0, 12, 1.0);
         let text = serde_json::to_string(&table).unwrap();
         let back: ProfileTable = serde_json::from_str(&text).unwrap();
-        assert_eq!(
-            back.estimate(model, Phase::Pre, 1, 1),
-            table.estimate(model, Phase::Pre, 1, 1)
-        );
+        assert_eq!(back.estimate(model, Phase::Pre, 1, 1), table.estimate(model, Phase::Pre, 1, 1));
         assert!(table.estimate(ModelId(9), Phase::Pre, 1, 1).is_none());
     }
 }

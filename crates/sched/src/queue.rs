@@ -59,12 +59,7 @@ impl ClassQueues {
     /// Adds an empty class. Its key must be new.
     pub fn add_class(&mut self, facts: ClassFacts, key: ClassKey, rank: Score) -> ClassIdx {
         let idx = self.classes.len();
-        self.classes.push(Class {
-            key,
-            facts,
-            rank,
-            jobs: BTreeSet::new(),
-        });
+        self.classes.push(Class { key, facts, rank, jobs: BTreeSet::new() });
         self.by_key.insert(key, idx);
         let model = key.model.0 as usize;
         if self.by_model.len() <= model {
@@ -79,10 +74,7 @@ impl ClassQueues {
     }
 
     pub fn classes_of(&self, model: ModelId) -> Vec<ClassIdx> {
-        self.by_model
-            .get(model.0 as usize)
-            .cloned()
-            .unwrap_or_default()
+        self.by_model.get(model.0 as usize).cloned().unwrap_or_default()
     }
 
     pub fn all_classes(&self) -> std::ops::Range<ClassIdx> {
@@ -91,10 +83,7 @@ impl ClassQueues {
 
     fn head(&self, idx: ClassIdx) -> Option<(Score, InputKey, ClassIdx)> {
         let class = &self.classes[idx];
-        class
-            .jobs
-            .first()
-            .map(|&(tag, input)| (class.rank.plus(tag), input, idx))
+        class.jobs.first().map(|&(tag, input)| (class.rank.plus(tag), input, idx))
     }
 
     /// Applies `change` to a class and moves its entry in the head index.
@@ -121,9 +110,7 @@ impl ClassQueues {
 
     pub fn remove(&mut self, slot: Slot, input: InputKey) {
         let mut removed = false;
-        self.update(slot.class, |class| {
-            removed = class.jobs.remove(&(slot.tag, input))
-        });
+        self.update(slot.class, |class| removed = class.jobs.remove(&(slot.tag, input)));
         debug_assert!(removed, "a job was taken out twice");
         self.len -= usize::from(removed);
     }

@@ -60,28 +60,14 @@ impl Replay {
     /// # Errors
     /// [`SchedError::BadFile`] with the line and the reason.
     pub fn parse(text: &str) -> Result<Replay, SchedError> {
-        let bad = |line: usize, why: String| SchedError::BadFile {
-            what: "replay",
-            line: line + 1,
-            why,
-        };
-        let mut lines = text
-            .lines()
-            .enumerate()
-            .filter(|(_, line)| !line.trim().is_empty());
+        let bad = |line: usize, why: String| SchedError::BadFile { what: "replay", line: line + 1, why };
+        let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let (at, first) = lines.next().ok_or_else(|| bad(0, "empty file".into()))?;
         let header: Header = serde_json::from_str(first).map_err(|e| bad(at, e.to_string()))?;
         if header.tacit_replay != VERSION {
-            return Err(bad(
-                at,
-                format!("version {} is not {VERSION}", header.tacit_replay),
-            ));
+            return Err(bad(at, format!("version {} is not {VERSION}", header.tacit_replay)));
         }
-        let mut replay = Replay {
-            header,
-            events: Vec::new(),
-            actions: Vec::new(),
-        };
+        let mut replay = Replay { header, events: Vec::new(), actions: Vec::new() };
         for (at, text) in lines {
             let line: Line = serde_json::from_str(text).map_err(|e| bad(at, e.to_string()))?;
             match line.what {
@@ -97,21 +83,11 @@ impl Replay {
     /// # Errors
     /// [`SchedError::BadFile`] when a number cannot be written as JSON (an infinite weight).
     pub fn to_text(&self) -> Result<String, SchedError> {
-        let bad = |e: serde_json::Error| SchedError::BadFile {
-            what: "replay",
-            line: 0,
-            why: e.to_string(),
-        };
+        let bad = |e: serde_json::Error| SchedError::BadFile { what: "replay", line: 0, why: e.to_string() };
         let mut text = serde_json::to_string(&self.header).map_err(bad)?;
         text.push('\n');
-        let events = self.events.iter().map(|(t, e)| Line {
-            t: *t,
-            what: What::Event(e.clone()),
-        });
-        let actions = self.actions.iter().map(|(t, a)| Line {
-            t: *t,
-            what: What::Action(a.clone()),
-        });
+        let events = self.events.iter().map(|(t, e)| Line { t: *t, what: What::Event(e.clone()) });
+        let actions = self.actions.iter().map(|(t, a)| Line { t: *t, what: What::Action(a.clone()) });
         for line in events.chain(actions) {
             text.push_str(&serde_json::to_string(&line).map_err(bad)?);
             text.push('\n');
@@ -136,11 +112,7 @@ impl Replay {
             }
             let _refused = scheduler.handle(*time, event.clone());
             drain(&mut scheduler, *time, &mut actions);
-            scheduler.audit().map_err(|why| SchedError::BadFile {
-                what: "replay audit",
-                line: at + 2,
-                why,
-            })?;
+            scheduler.audit().map_err(|why| SchedError::BadFile { what: "replay audit", line: at + 2, why })?;
         }
         if !self.actions.is_empty() {
             self.compare(&actions)?;
@@ -149,9 +121,7 @@ impl Replay {
     }
 
     fn compare(&self, now: &[(Time, Action)]) -> Result<(), SchedError> {
-        let show = |list: &[(Time, Action)], at: usize| {
-            list.get(at).map_or("nothing".into(), |a| format!("{a:?}"))
-        };
+        let show = |list: &[(Time, Action)], at: usize| list.get(at).map_or("nothing".into(), |a| format!("{a:?}"));
         for at in 0..self.actions.len().max(now.len()) {
             if self.actions.get(at) != now.get(at) {
                 let (recorded, now) = (show(&self.actions, at), show(now, at));

@@ -44,10 +44,6 @@ impl Resources {
 
 impl fmt::Display for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} cores, {} bytes of memory, {} bytes of disk",
-            self.cores, self.memory, self.disk
-        )
+        write!(f, "{} cores, {} bytes of memory, {} bytes of disk", self.cores, self.memory, self.disk)
     }
 }

@@ -10,10 +10,7 @@ use support::{Setup, header};
 
 /// Cases per policy and feature set; a case has up to 400 steps. `TACIT_SCHED_CASES` raises it for long runs.
 fn cases() -> u32 {
-    std::env::var("TACIT_SCHED_CASES")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(400)
+    std::env::var("TACIT_SCHED_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(400)
 }
 
 /// Plays a script. A failure leaves its replay file behind; the last one written is the smallest.
@@ -29,35 +26,19 @@ fn play(setup: &Setup, ops: &[Op], name: &str) -> Result<(), TestCaseError> {
         driver.wind_down();
     }));
     result.map_err(|panic| {
-        let why = panic
-            .downcast_ref::<String>()
-            .cloned()
-            .or(panic.downcast_ref::<&str>().map(|s| s.to_string()));
+        let why = panic.downcast_ref::<String>().cloned().or(panic.downcast_ref::<&str>().map(|s| s.to_string()));
         let path = std::env::temp_dir().join(format!("tacit-sched-{name}.replay"));
         let mut replay = driver.replay();
         replay.actions.clear();
         let saved = std::fs::write(&path, replay.to_text().unwrap_or_default());
-        TestCaseError::fail(format!(
-            "{} (replay {}: {saved:?})",
-            why.unwrap_or_default(),
-            path.display()
-        ))
+        TestCaseError::fail(format!("{} (replay {}: {saved:?})", why.unwrap_or_default(), path.display()))
     })
 }
 
 fn check(policy: &str, pool: bool, moldable: bool, batch_share: f64) {
-    let setup = Setup {
-        policy: policy.parse().unwrap(),
-        pool,
-        moldable,
-        batch_share,
-    };
+    let setup = Setup { policy: policy.parse().unwrap(), pool, moldable, batch_share };
     let name = format!("{policy}-{pool}-{moldable}-{batch_share}").replace([':', '+'], "_");
-    let mut runner = TestRunner::new(Config {
-        cases: cases(),
-        failure_persistence: None,
-        ..Config::default()
-    });
+    let mut runner = TestRunner::new(Config { cases: cases(), failure_persistence: None, ..Config::default() });
     let result = runner.run(&script(400), |ops| play(&setup, &ops, &name));
     match result {
         Ok(()) => {}

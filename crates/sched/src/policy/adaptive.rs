@@ -15,8 +15,7 @@ pub struct Adaptive {
     pub notice_penalty: f64,
     /// How many times its remaining time a job that memory keeps out may be overtaken before it gets a reservation.
     pub patience: f64,
-    /// How strongly recent load makes threads dear: jobs assumed to be delayed per core at load 1. Grows by 3 per unit of
-    /// load above 0.7, where what is wasted on threads is missing to others.
+    /// How strongly recent load makes threads dear: jobs assumed to be delayed per core at load 1.
     pub crowding: f64,
     /// A long job rather waits than start on fewer than this share of the threads it would choose on an idle machine.
     pub least_share: f64,
@@ -24,7 +23,7 @@ pub struct Adaptive {
 
 impl Default for Adaptive {
     fn default() -> Adaptive {
-        Adaptive { beta: 0.2, notice_penalty: 0.5, patience: 0.0, crowding: 0.3, least_share: 0.5 }
+        Adaptive { beta: 0.2, notice_penalty: 0.5, patience: 0.0, crowding: 0.25, least_share: 0.5 }
     }
 }
 
@@ -46,14 +45,16 @@ impl Policy for Adaptive {
         };
         Score::of(class.remaining(), notice / class.deadline.weight())
     }
-    /// The thread count with the least cost `time * (1 + threads * others / cores)`: the job's own time, plus the delay
-    /// that its core-seconds cause to the others, queued or expected. A job that is longer than the mean work of a recent
-    /// arrival does not start on a leftover: it would hold the few cores for long, and those are what short jobs need.
+    /// The thread count with the least cost `time * (1 + share * others)`: the job's own time, plus the delay that what it
+    /// holds, as a share of cores or memory (the larger), causes to the others, queued or expected. A job that is longer
+    /// than the mean work of a recent arrival does not start on a leftover: it would hold the few cores for
+    /// long, and those are what short jobs need.
     fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
         let cores = f64::from(choice.class.capacity.cores.max(1));
-        let crowding = self.crowding + 3.0 * (choice.load - 0.7).max(0.0);
-        let others = choice.queued.saturating_sub(1) as f64 + crowding * choice.load * cores;
-        let cost = |o: &ThreadOption| o.time.secs() * (1.0 + f64::from(o.threads) * others / cores);
+        let memory = choice.class.capacity.memory.max(1) as f64;
+        let others = choice.queued.saturating_sub(1) as f64 + self.crowding * choice.load * cores;
+        let share = |o: &ThreadOption| f64::max(f64::from(o.threads) / cores, o.memory as f64 / memory);
+        let cost = |o: &ThreadOption| o.time.secs() * (1.0 + share(o) * others);
         let cheaper = |a: &&ThreadOption, b: &&ThreadOption| f64::total_cmp(&cost(a), &cost(b));
         let mean_work = choice.load * cores / choice.arrivals.max(1e-9);
         let long = choice.class.length().secs() > mean_work && choice.running > 0;

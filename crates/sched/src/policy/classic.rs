@@ -109,9 +109,7 @@ impl<P: Policy> Policy for FairShare<P> {
     }
     fn tag(&self, job: &JobFacts) -> Score {
         let share = f64::from(job.clients) / f64::from(job.cores.max(1));
-        self.inner
-            .tag(job)
-            .plus(Score::of(job.backlog.scaled(share), self.strength))
+        self.inner.tag(job).plus(Score::of(job.backlog.scaled(share), self.strength))
     }
     fn rank(&self, class: &ClassFacts) -> Score {
         self.inner.rank(class)

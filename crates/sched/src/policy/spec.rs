@@ -1,8 +1,7 @@
 //! Policies by name, for configuration files, replay files and the command line.
 
 use super::{
-    Adaptive, Choice, ClassFacts, FairShare, Fcfs, JobFacts, Policy, Priority, Score, Sequential,
-    ShortestRemaining,
+    Adaptive, Choice, ClassFacts, FairShare, Fcfs, JobFacts, Policy, Priority, Score, Sequential, ShortestRemaining,
 };
 use crate::error::SchedError;
 use crate::time::Span;
@@ -43,10 +42,7 @@ impl PolicySpec {
             PolicySpec::Sequential => run(&Sequential),
             PolicySpec::ShortestRemaining => run(&ShortestRemaining),
             PolicySpec::Adaptive(adaptive) => run(adaptive),
-            PolicySpec::Fair { strength, inner } => run(&FairShare {
-                strength: *strength,
-                inner: (**inner).clone(),
-            }),
+            PolicySpec::Fair { strength, inner } => run(&FairShare { strength: *strength, inner: (**inner).clone() }),
         }
     }
 }
@@ -88,15 +84,10 @@ impl FromStr for PolicySpec {
                 None if fair.is_empty() => 1.0,
                 None => return Err(unknown()),
             };
-            return Ok(PolicySpec::Fair {
-                strength,
-                inner: Box::new(inner.parse()?),
-            });
+            return Ok(PolicySpec::Fair { strength, inner: Box::new(inner.parse()?) });
         }
         match text.split_once(':') {
-            Some(("priority", beta)) => Ok(PolicySpec::Priority {
-                beta: weight(beta)?,
-            }),
+            Some(("priority", beta)) => Ok(PolicySpec::Priority { beta: weight(beta)? }),
             Some(_) => Err(unknown()),
             None => match text {
                 "fcfs" => Ok(PolicySpec::Fcfs),
@@ -125,15 +116,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<PolicySpec>().unwrap().name(), name);
         }
-        for text in [
-            "",
-            "lifo",
-            "priority:x",
-            "priority:-1",
-            "fcfs:2",
-            "fcfs+fairly",
-            "priority:nan",
-        ] {
+        for text in ["", "lifo", "priority:x", "priority:-1", "fcfs:2", "fcfs+fairly", "priority:nan"] {
             assert!(text.parse::<PolicySpec>().is_err(), "{text}");
         }
     }

@@ -22,10 +22,7 @@ impl<P: Policy> Scheduler<P> {
             return Err(Rejected::UnknownModel(model));
         }
         if inputs == 0 || inputs > self.config.max_inputs {
-            return Err(Rejected::BadBatch {
-                inputs,
-                limit: self.config.max_inputs,
-            });
+            return Err(Rejected::BadBatch { inputs, limit: self.config.max_inputs });
         }
         self.check_fits(model, batch_bucket(inputs))
     }
@@ -34,11 +31,7 @@ impl<P: Policy> Scheduler<P> {
         let queued = self.clients.get(&client).map_or(0, |c| c.unfinished);
         let limit = self.config.max_queued;
         if queued.saturating_add(asked) > limit {
-            return Err(Rejected::TooManyQueued {
-                queued,
-                asked,
-                limit,
-            });
+            return Err(Rejected::TooManyQueued { queued, asked, limit });
         }
         Ok(())
     }
@@ -49,32 +42,19 @@ impl<P: Policy> Scheduler<P> {
         if self.groups.contains_key(&id) {
             return Err(Rejected::DuplicateRequest(request.id));
         }
-        let claim = request
-            .notice
-            .map(|notice| (notice, self.claimable(notice, &request)));
+        let claim = request.notice.map(|notice| (notice, self.claimable(notice, &request)));
         let announced = match claim {
             Some((notice, Ok(()))) => self.groups[&GroupId::Notice(notice)].live.len() as u32,
             _ => 0,
         };
         self.check_quota(request.client, request.inputs.saturating_sub(announced))?;
         let ends = request.timeout.map(|timeout| self.now + timeout);
-        self.open_group(
-            id,
-            request.client,
-            request.model,
-            request.inputs,
-            request.deadline,
-            ends,
-        );
+        self.open_group(id, request.client, request.model, request.inputs, request.deadline, ends);
         self.observe_arrival(request.model, request.client, request.inputs);
         let claimed = match claim {
             Some((notice, Ok(()))) => self.claim(notice, id, request.inputs),
             Some((notice, Err(why))) => {
-                self.out.push_back(Action::NoticeIgnored {
-                    request: request.id,
-                    notice,
-                    why,
-                });
+                self.out.push_back(Action::NoticeIgnored { request: request.id, notice, why });
                 0
             }
             None => 0,
@@ -99,14 +79,7 @@ impl<P: Policy> Scheduler<P> {
         self.check_quota(notice.client, notice.inputs)?;
         self.ended.remove(&notice.id);
         let ends = Some(self.now + self.config.notice_ttl);
-        self.open_group(
-            id,
-            notice.client,
-            notice.model,
-            notice.inputs,
-            DeadlineClass::Normal,
-            ends,
-        );
+        self.open_group(id, notice.client, notice.model, notice.inputs, DeadlineClass::Normal, ends);
         let work = self.length(notice.model, Phase::Pre) + self.length(notice.model, Phase::On);
         for index in 0..notice.inputs {
             let key = self.new_input(id, index, work, Source::Notice);
@@ -138,11 +111,7 @@ impl<P: Policy> Scheduler<P> {
             ends,
         };
         self.groups.insert(id, group);
-        self.clients
-            .entry(client)
-            .or_insert_with(Client::default)
-            .groups
-            .insert(id);
+        self.clients.entry(client).or_insert_with(Client::default).groups.insert(id);
         if let Some(time) = ends {
             self.timers.insert((time, id));
         }
@@ -171,11 +140,7 @@ impl<P: Policy> Scheduler<P> {
     /// Whether this notice helps this request.
     fn claimable(&self, notice: NoticeId, request: &Request) -> Result<(), NoticeProblem> {
         match self.groups.get(&GroupId::Notice(notice)) {
-            None => Err(self
-                .ended
-                .get(&notice)
-                .copied()
-                .unwrap_or(NoticeProblem::Unknown)),
+            None => Err(self.ended.get(&notice).copied().unwrap_or(NoticeProblem::Unknown)),
             Some(group) if group.client != request.client => Err(NoticeProblem::OtherClient),
             Some(group) if group.model != request.model => Err(NoticeProblem::OtherModel),
             Some(_) => Ok(()),
@@ -197,18 +162,12 @@ impl<P: Policy> Scheduler<P> {
         }
         let surplus_count = surplus.len();
         for key in surplus {
-            self.finish_input(
-                key,
-                crate::message::Outcome::Cancelled(crate::message::Cause::Client),
-            );
+            self.finish_input(key, crate::message::Outcome::Cancelled(crate::message::Cause::Client));
         }
         self.close_group(from, None);
         self.remember_notice(notice, NoticeProblem::Used);
         if surplus_count > 0 {
-            self.out.push_back(Action::NoticeEnded {
-                notice,
-                why: NoticeProblem::Surplus,
-            });
+            self.out.push_back(Action::NoticeEnded { notice, why: NoticeProblem::Surplus });
         }
         announced.len() as u32
     }
@@ -270,10 +229,7 @@ impl<P: Policy> Scheduler<P> {
         };
         let bound = spec.binding == Binding::Client;
         // An id that this run may have given out itself cannot come from an earlier one.
-        if bound != client.is_some()
-            || material.0 >= self.config.first_material.0
-            || !self.found.insert(material)
-        {
+        if bound != client.is_some() || material.0 >= self.config.first_material.0 || !self.found.insert(material) {
             return Err(Rejected::BadMaterial(material));
         }
         let room = self.free().disk >= self.disk(model);

@@ -23,11 +23,7 @@ impl<P: Policy> Scheduler<P> {
         }
         same("queue lengths", counts, self.counts)?;
         same("queued jobs", queued, self.queues.len())?;
-        let in_classes: usize = self
-            .queues
-            .all_classes()
-            .map(|c| self.queues.class_len(c))
-            .sum();
+        let in_classes: usize = self.queues.all_classes().map(|c| self.queues.class_len(c)).sum();
         same("jobs in classes", in_classes, queued)?;
         for class in self.queues.all_classes() {
             for key in self.queues.jobs(class) {
@@ -35,15 +31,8 @@ impl<P: Policy> Scheduler<P> {
                 same("class of a queued job", slot.map(|s| s.class), Some(class))?;
             }
         }
-        let timers = self
-            .groups
-            .iter()
-            .filter_map(|(id, g)| Some((g.ends?, *id)));
-        same(
-            "timers",
-            timers.collect::<BTreeSet<_>>(),
-            self.timers.clone(),
-        )
+        let timers = self.groups.iter().filter_map(|(id, g)| Some((g.ends?, *id)));
+        same("timers", timers.collect::<BTreeSet<_>>(), self.timers.clone())
     }
 
     fn audit_resources(&self) -> Result<(), String> {
@@ -59,19 +48,11 @@ impl<P: Policy> Scheduler<P> {
         same("used resources", used, self.used)?;
         if let Some(reservation) = &self.reservation {
             same("overtakers", overtakers, reservation.overtakers)?;
-            same(
-                "reservation holder waits",
-                self.waits(reservation.input),
-                true,
-            )?;
+            same("reservation holder waits", self.waits(reservation.input), true)?;
         }
         if let Some(pools) = &self.pools {
             let refills = self.jobs.values().filter(|j| j.refill.is_some());
-            same(
-                "refill cores",
-                refills.map(|j| j.holds.cores).sum::<u32>(),
-                pools.refill_cores,
-            )?;
+            same("refill cores", refills.map(|j| j.holds.cores).sum::<u32>(), pools.refill_cores)?;
         }
         Ok(())
     }
@@ -81,24 +62,14 @@ impl<P: Policy> Scheduler<P> {
         for (id, group) in &self.groups {
             let (mut active, mut threads) = (0, 0);
             for key in &group.live {
-                let input = self
-                    .inputs
-                    .get(key)
-                    .ok_or("a group lists an input that is gone")?;
+                let input = self.inputs.get(key).ok_or("a group lists an input that is gone")?;
                 same("group of an input", input.group, *id)?;
                 let parked = group.parked.iter().any(|&(_, k)| k == *key);
                 match input.stage {
-                    Stage::WaitPre | Stage::WaitOn(_) => {
-                        same("parked or queued", parked, input.slot.is_none())?
-                    }
-                    Stage::Held(_) => {
-                        same("held by a notice", matches!(id, GroupId::Notice(_)), true)?
-                    }
+                    Stage::WaitPre | Stage::WaitOn(_) => same("parked or queued", parked, input.slot.is_none())?,
+                    Stage::Held(_) => same("held by a notice", matches!(id, GroupId::Notice(_)), true)?,
                     Stage::RunPre(job) | Stage::RunOn(job) => {
-                        let job = self
-                            .jobs
-                            .get(&job)
-                            .ok_or("an input runs a job that is gone")?;
+                        let job = self.jobs.get(&job).ok_or("an input runs a job that is gone")?;
                         same("owner of a job", job.owner, Some(*key))?;
                         threads += job.holds.cores;
                         active += 1;
@@ -111,25 +82,14 @@ impl<P: Policy> Scheduler<P> {
             same("a live group has inputs", group.live.is_empty(), false)?;
             *unfinished.entry(group.client).or_insert(0) += group.live.len() as u32;
         }
-        same(
-            "clients",
-            unfinished,
-            self.clients
-                .iter()
-                .map(|(id, c)| (*id, c.unfinished))
-                .collect(),
-        )
+        same("clients", unfinished, self.clients.iter().map(|(id, c)| (*id, c.unfinished)).collect())
     }
 
     /// Every material is exactly one of: being made, held by one input, in use, in stock.
     fn audit_materials(&self) -> Result<(), String> {
         let mut seen = BTreeSet::new();
         let mut note = |material| {
-            if seen.insert(material) {
-                Ok(())
-            } else {
-                Err("a material is in two places")
-            }
+            if seen.insert(material) { Ok(()) } else { Err("a material is in two places") }
         };
         for job in self.jobs.values() {
             note(job.material)?;
@@ -145,11 +105,7 @@ impl<P: Policy> Scheduler<P> {
                 note(material)?;
             }
         }
-        same(
-            "live material",
-            seen,
-            self.materials.keys().copied().collect(),
-        )
+        same("live material", seen, self.materials.keys().copied().collect())
     }
 }
 

@@ -19,11 +19,7 @@ impl<P: Policy> Scheduler<P> {
                 break;
             }
             if let Some(e) = self.profile.estimate(model, phase, batch, threads) {
-                options.push(ThreadOption {
-                    threads,
-                    time: e.time,
-                    memory: e.memory,
-                });
+                options.push(ThreadOption { threads, time: e.time, memory: e.memory });
             }
         }
         options
@@ -32,10 +28,7 @@ impl<P: Policy> Scheduler<P> {
     /// Time of a phase on the fewest threads.
     pub(super) fn length(&self, model: ModelId, phase: Phase) -> Span {
         let threads = self.thread_counts(phase)[0];
-        self.profile
-            .estimate(model, phase, 1, threads)
-            .map(|e| e.time)
-            .unwrap_or_default()
+        self.profile.estimate(model, phase, 1, threads).map(|e| e.time).unwrap_or_default()
     }
 
     pub(super) fn disk(&self, model: ModelId) -> u64 {
@@ -67,13 +60,7 @@ impl<P: Policy> Scheduler<P> {
             GroupId::Notice(_) => Origin::Notice,
             GroupId::Request(_) => Origin::Request,
         };
-        let key = ClassKey {
-            model: group.model,
-            phase,
-            batch: group.batch,
-            origin,
-            deadline: group.deadline,
-        };
+        let key = ClassKey { model: group.model, phase, batch: group.batch, origin, deadline: group.deadline };
         if let Some(class) = self.queues.find(&key) {
             return class;
         }
@@ -112,30 +99,15 @@ impl<P: Policy> Scheduler<P> {
     pub(super) fn never_fits(&self, options: &[ThreadOption], disk: u64) -> Option<Resources> {
         let paused = self.capacity.cores == 0;
         let fits = |o: &ThreadOption| {
-            let need = Resources {
-                cores: o.threads,
-                memory: o.memory,
-                disk,
-            };
-            let have = Resources {
-                cores: if paused {
-                    u32::MAX
-                } else {
-                    self.capacity.cores
-                },
-                ..self.capacity
-            };
+            let need = Resources { cores: o.threads, memory: o.memory, disk };
+            let have = Resources { cores: if paused { u32::MAX } else { self.capacity.cores }, ..self.capacity };
             need.fits(&have)
         };
         if options.iter().any(fits) {
             return None;
         }
         let least = options.iter().min_by_key(|o| (o.memory, o.threads));
-        Some(least.map_or_else(Resources::default, |o| Resources {
-            cores: o.threads,
-            memory: o.memory,
-            disk,
-        }))
+        Some(least.map_or_else(Resources::default, |o| Resources { cores: o.threads, memory: o.memory, disk }))
     }
 
     /// Refuses a model that this machine cannot run.
@@ -143,11 +115,7 @@ impl<P: Policy> Scheduler<P> {
         for (phase, disk) in [(Phase::Pre, self.disk(model)), (Phase::On, 0)] {
             let options = self.options(model, phase, batch);
             if let Some(need) = self.never_fits(&options, disk) {
-                return Err(Rejected::NeverFits {
-                    phase,
-                    need,
-                    have: self.capacity,
-                });
+                return Err(Rejected::NeverFits { phase, need, have: self.capacity });
             }
         }
         Ok(())

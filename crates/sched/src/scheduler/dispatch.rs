@@ -77,18 +77,12 @@ impl<P: Policy> Scheduler<P> {
         pick
     }
 
-    fn walk(
-        &self,
-        options: &mut Vec<ThreadOption>,
-        blocked: &mut Vec<(ClassIdx, InputKey)>,
-    ) -> Pick {
+    fn walk(&self, options: &mut Vec<ThreadOption>, blocked: &mut Vec<(ClassIdx, InputKey)>) -> Pick {
         if self.free().cores == 0 {
             return Pick::Nothing { blocked: true };
         }
         let mut declined = false;
-        let holder = self
-            .reservation
-            .and_then(|r| Some((self.inputs.get(&r.input)?.slot?.class, r.input)));
+        let holder = self.reservation.and_then(|r| Some((self.inputs.get(&r.input)?.slot?.class, r.input)));
         for (class, key) in holder.into_iter().chain(self.queues.heads()) {
             let facts = &self.queues.class(class).facts;
             match self.assess(facts, key, options) {
@@ -102,32 +96,17 @@ impl<P: Policy> Scheduler<P> {
                 Verdict::NeedsDisk => return Pick::Evict(facts.disk),
                 Verdict::AtShare => return Pick::Park(key),
                 Verdict::Unfit(need) => {
-                    let reason = Rejected::NeverFits {
-                        phase: facts.phase,
-                        need,
-                        have: self.capacity,
-                    };
+                    let reason = Rejected::NeverFits { phase: facts.phase, need, have: self.capacity };
                     return Pick::Unfit(key, reason);
                 }
             }
         }
-        Pick::Nothing {
-            blocked: declined || !blocked.is_empty(),
-        }
+        Pick::Nothing { blocked: declined || !blocked.is_empty() }
     }
 
     /// Fills `options` with the ways in which this job may start now.
-    fn assess(
-        &self,
-        facts: &ClassFacts,
-        key: InputKey,
-        options: &mut Vec<ThreadOption>,
-    ) -> Verdict {
-        let disk = if facts.phase == Phase::Pre {
-            facts.disk
-        } else {
-            0
-        };
+    fn assess(&self, facts: &ClassFacts, key: InputKey, options: &mut Vec<ThreadOption>) -> Verdict {
+        let disk = if facts.phase == Phase::Pre { facts.disk } else { 0 };
         if let Some(need) = self.never_fits(&facts.options, disk) {
             return Verdict::Unfit(need);
         }
@@ -143,21 +122,11 @@ impl<P: Policy> Scheduler<P> {
         options.clear();
         let mut short_of_disk = false;
         for option in &facts.options {
-            let need = Resources {
-                cores: option.threads,
-                memory: option.memory,
-                disk,
-            };
-            let room = Resources {
-                disk: u64::MAX,
-                ..free
-            };
+            let need = Resources { cores: option.threads, memory: option.memory, disk };
+            let room = Resources { disk: u64::MAX, ..free };
             let within_share = option.threads == least
-                || (option.threads <= share
-                    && group.threads.saturating_add(option.threads) <= window);
-            if !within_share
-                || !need.fits(&room)
-                || reservation.is_some_and(|r| !self.may_overtake(&r, &need, option))
+                || (option.threads <= share && group.threads.saturating_add(option.threads) <= window);
+            if !within_share || !need.fits(&room) || reservation.is_some_and(|r| !self.may_overtake(&r, &need, option))
             {
                 continue;
             }
@@ -174,20 +143,12 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    fn may_overtake(
-        &self,
-        reservation: &Reservation,
-        need: &Resources,
-        option: &ThreadOption,
-    ) -> bool {
+    fn may_overtake(&self, reservation: &Reservation, need: &Resources, option: &ThreadOption) -> bool {
         let spare_disk = self.free().disk.saturating_sub(reservation.need.disk);
         if need.disk > spare_disk {
             return false;
         }
-        let room = self
-            .capacity
-            .minus(&reservation.need)
-            .minus(&reservation.overtakers);
+        let room = self.capacity.minus(&reservation.need).minus(&reservation.overtakers);
         let leaves_room = need.cores <= room.cores && need.memory <= room.memory;
         leaves_room || self.now + option.time <= reservation.shadow
     }
@@ -200,11 +161,7 @@ impl<P: Policy> Scheduler<P> {
         let held: u64 = pools
             .keys()
             .iter()
-            .map(|key| {
-                pools
-                    .get(key)
-                    .map_or(0, |p| p.stock.len() as u64 * self.disk(key.model))
-            })
+            .map(|key| pools.get(key).map_or(0, |p| p.stock.len() as u64 * self.disk(key.model)))
             .sum();
         matches!(group, GroupId::Request(_)) && self.free().disk.saturating_add(held) >= disk
     }
@@ -226,12 +183,7 @@ impl<P: Policy> Scheduler<P> {
             arrivals: self.arrivals.per_second(self.now, Time::ZERO, LOAD_WINDOW),
         })?;
         // A policy that answers with something it was not offered gets the largest offer below it.
-        options
-            .iter()
-            .rev()
-            .find(|o| o.threads <= threads)
-            .or(options.first())
-            .copied()
+        options.iter().rev().find(|o| o.threads <= threads).or(options.first()).copied()
     }
 
     /// Notes which heads are about to be overtaken; returns the one to reserve for, if its time has come.
@@ -260,38 +212,22 @@ impl<P: Policy> Scheduler<P> {
             return;
         };
         let facts = &self.queues.class(slot.class).facts;
-        let disk = if facts.phase == Phase::Pre {
-            facts.disk
-        } else {
-            0
-        };
+        let disk = if facts.phase == Phase::Pre { facts.disk } else { 0 };
         let Some(option) = facts.options.first() else {
             return;
         };
-        let need = Resources {
-            cores: option.threads,
-            memory: option.memory,
-            disk,
-        };
+        let need = Resources { cores: option.threads, memory: option.memory, disk };
         let shadow = self.shadow(&need);
         for job in self.jobs.values_mut() {
             job.overtook = false;
         }
-        self.reservation = Some(Reservation {
-            input: key,
-            need,
-            shadow,
-            overtakers: Resources::default(),
-        });
+        self.reservation = Some(Reservation { input: key, need, shadow, overtakers: Resources::default() });
     }
 
     /// When the running jobs are expected to have made room for `need`.
     fn shadow(&self, need: &Resources) -> Time {
-        let mut ends: Vec<(Time, Resources)> = self
-            .jobs
-            .values()
-            .map(|j| ((j.started + j.estimate).max(self.now), j.holds))
-            .collect();
+        let mut ends: Vec<(Time, Resources)> =
+            self.jobs.values().map(|j| ((j.started + j.estimate).max(self.now), j.holds)).collect();
         ends.sort_by_key(|&(end, _)| end);
         let mut used = self.used;
         for (end, holds) in ends {
@@ -351,11 +287,7 @@ impl<P: Policy> Scheduler<P> {
             owner: Some(key),
             refill: None,
             material,
-            holds: Resources {
-                cores: option.threads,
-                memory: option.memory,
-                disk: 0,
-            },
+            holds: Resources { cores: option.threads, memory: option.memory, disk: 0 },
             started: self.now,
             estimate: option.time,
             overtook: false,
@@ -365,18 +297,10 @@ impl<P: Policy> Scheduler<P> {
         group.threads += option.threads;
         let now = self.now;
         self.edit(key, |input| {
-            let stamp = if phase == Phase::Pre {
-                &mut input.pre
-            } else {
-                &mut input.on
-            };
+            let stamp = if phase == Phase::Pre { &mut input.pre } else { &mut input.on };
             stamp.started = Some(now);
             stamp.threads = option.threads;
-            input.stage = if phase == Phase::Pre {
-                Stage::RunPre(id)
-            } else {
-                Stage::RunOn(id)
-            };
+            input.stage = if phase == Phase::Pre { Stage::RunPre(id) } else { Stage::RunOn(id) };
         });
         self.out.push_back(Action::Start(Start {
             job: id,

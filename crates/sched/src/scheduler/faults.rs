@@ -25,10 +25,7 @@ impl<P: Policy> Scheduler<P> {
         }
         if let GroupId::Notice(notice) = id {
             self.remember_notice(notice, problem);
-            self.out.push_back(Action::NoticeEnded {
-                notice,
-                why: problem,
-            });
+            self.out.push_back(Action::NoticeEnded { notice, why: problem });
         }
     }
 
@@ -42,11 +39,7 @@ impl<P: Policy> Scheduler<P> {
         if !self.groups.contains_key(&id) {
             return Err(Rejected::UnknownRequest(request));
         }
-        self.end_group(
-            id,
-            Outcome::Cancelled(Cause::Client),
-            NoticeProblem::ClientGone,
-        );
+        self.end_group(id, Outcome::Cancelled(Cause::Client), NoticeProblem::ClientGone);
         Ok(())
     }
 
@@ -55,26 +48,15 @@ impl<P: Policy> Scheduler<P> {
             Some(record) => record.groups.iter().copied().collect(),
             None => Vec::new(),
         };
-        let pools = self
-            .pools
-            .as_ref()
-            .map_or_else(Vec::new, |pools| pools.of_client(client));
+        let pools = self.pools.as_ref().map_or_else(Vec::new, |pools| pools.of_client(client));
         if groups.is_empty() && pools.is_empty() {
             return Err(Rejected::UnknownClient(client));
         }
         for id in groups {
-            self.end_group(
-                id,
-                Outcome::Cancelled(Cause::ClientGone),
-                NoticeProblem::ClientGone,
-            );
+            self.end_group(id, Outcome::Cancelled(Cause::ClientGone), NoticeProblem::ClientGone);
         }
         // What was bound to this client, and what its ended inputs returned, is of no use to others.
-        for key in self
-            .pools
-            .as_ref()
-            .map_or_else(Vec::new, |pools| pools.of_client(client))
-        {
+        for key in self.pools.as_ref().map_or_else(Vec::new, |pools| pools.of_client(client)) {
             self.drop_pool(key);
         }
         Ok(())
@@ -134,11 +116,7 @@ impl<P: Policy> Scheduler<P> {
         let groups: Vec<GroupId> = self.groups.keys().copied().collect();
         for id in groups {
             if how == Shutdown::Now || matches!(id, GroupId::Notice(_)) {
-                self.end_group(
-                    id,
-                    Outcome::Cancelled(Cause::Shutdown),
-                    NoticeProblem::Shutdown,
-                );
+                self.end_group(id, Outcome::Cancelled(Cause::Shutdown), NoticeProblem::Shutdown);
             }
         }
         if how == Shutdown::Now {
@@ -151,8 +129,6 @@ impl<P: Policy> Scheduler<P> {
 
     /// Whether an input is in a queue and not started.
     pub(super) fn waits(&self, key: InputKey) -> bool {
-        self.inputs
-            .get(&key)
-            .is_some_and(|i| matches!(i.stage, Stage::WaitPre | Stage::WaitOn(_)))
+        self.inputs.get(&key).is_some_and(|i| matches!(i.stage, Stage::WaitPre | Stage::WaitOn(_)))
     }
 }

@@ -25,13 +25,7 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// A new input in `WaitPre`, in no queue yet.
-    pub(super) fn new_input(
-        &mut self,
-        group: GroupId,
-        index: u32,
-        work: Span,
-        source: Source,
-    ) -> InputKey {
+    pub(super) fn new_input(&mut self, group: GroupId, index: u32, work: Span, source: Source) -> InputKey {
         let key = self.next_input;
         self.next_input += 1;
         let input = Input {
@@ -55,9 +49,7 @@ impl<P: Policy> Scheduler<P> {
 
     /// The record of a live group; callers hold the id of an input in it.
     pub(super) fn group_mut(&mut self, id: GroupId) -> &mut Group {
-        self.groups
-            .get_mut(&id)
-            .expect("a live input's group is live")
+        self.groups.get_mut(&id).expect("a live input's group is live")
     }
 
     /// Puts a waiting input into the class queues, or parks it when its group holds its share.
@@ -66,11 +58,7 @@ impl<P: Policy> Scheduler<P> {
         let input = self.inputs[&key].clone();
         self.mark_needy(key, &input);
         let group = self.group_mut(input.group);
-        let phase = if input.stage == Stage::WaitPre {
-            Phase::Pre
-        } else {
-            Phase::On
-        };
+        let phase = if input.stage == Stage::WaitPre { Phase::Pre } else { Phase::On };
         if group.active >= window {
             group.parked.insert((u8::from(phase == Phase::Pre), key));
             return;
@@ -195,22 +183,14 @@ impl<P: Policy> Scheduler<P> {
         *self.counts.of(&input) -= 1;
         let group = self.group_mut(input.group);
         group.live.remove(&key);
-        let (client, last, model, arrived) = (
-            group.client,
-            group.live.is_empty(),
-            group.model,
-            group.arrived,
-        );
+        let (client, last, model, arrived) = (group.client, group.live.is_empty(), group.model, group.arrived);
         if let Some(record) = self.clients.get_mut(&client) {
             record.unfinished -= 1;
             record.backlog -= input.work;
         }
         if let GroupId::Request(request) = input.group {
             self.out.push_back(Action::Report(InputReport {
-                input: crate::ids::InputId {
-                    request,
-                    index: input.index,
-                },
+                input: crate::ids::InputId { request, index: input.index },
                 client,
                 model,
                 outcome,
@@ -235,12 +215,7 @@ impl<P: Policy> Scheduler<P> {
         let Some(group) = self.groups.remove(&id) else {
             return;
         };
-        debug_assert!(
-            group.live.is_empty()
-                && group.active == 0
-                && group.threads == 0
-                && group.parked.is_empty()
-        );
+        debug_assert!(group.live.is_empty() && group.active == 0 && group.threads == 0 && group.parked.is_empty());
         if let Some(time) = group.ends {
             self.timers.remove(&(time, id));
         }
@@ -279,11 +254,7 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// Client that a job of this model must run with.
-    pub(super) fn bound_client(
-        &self,
-        model: ModelId,
-        group: GroupId,
-    ) -> Option<crate::ids::ClientId> {
+    pub(super) fn bound_client(&self, model: ModelId, group: GroupId) -> Option<crate::ids::ClientId> {
         match self.models[model.0 as usize].binding {
             Binding::Unbound => None,
             Binding::Client => self.groups.get(&group).map(|g| g.client),

@@ -37,18 +37,8 @@ impl<P: Policy> Scheduler<P> {
 
     pub(super) fn job_finished(&mut self, id: JobId, usage: Usage) -> Result<(), Rejected> {
         let job = self.take_job(id).ok_or(Rejected::JobNotRunning(id))?;
-        let actual = Sample {
-            time: usage.time,
-            memory: usage.peak_memory,
-        };
-        self.profile.learn(
-            job.model,
-            job.phase,
-            job.batch,
-            job.holds.cores,
-            actual,
-            job.estimate,
-        );
+        let actual = Sample { time: usage.time, memory: usage.peak_memory };
+        self.profile.learn(job.model, job.phase, job.batch, job.holds.cores, actual, job.estimate);
         self.refresh_model(job.model);
         match (job.phase, job.owner, job.refill) {
             (Phase::Pre, Some(owner), _) => {
@@ -106,10 +96,7 @@ impl<P: Policy> Scheduler<P> {
             && !self.groups.contains_key(&group)
         {
             self.remember_notice(notice, NoticeProblem::Failed);
-            self.out.push_back(Action::NoticeEnded {
-                notice,
-                why: NoticeProblem::Failed,
-            });
+            self.out.push_back(Action::NoticeEnded { notice, why: NoticeProblem::Failed });
         }
     }
 

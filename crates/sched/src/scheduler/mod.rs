@@ -77,18 +77,11 @@ impl<P: Policy> Scheduler<P> {
     ///
     /// # Errors
     /// [`SchedError::OutOfRange`] names the setting that is out of its range.
-    pub fn new(
-        config: Config,
-        models: Vec<ModelSpec>,
-        policy: P,
-    ) -> Result<Scheduler<P>, SchedError> {
+    pub fn new(config: Config, models: Vec<ModelSpec>, policy: P) -> Result<Scheduler<P>, SchedError> {
         config.check()?;
         let mut profile = ProfileTable::new();
         for model in &models {
-            profile.add_model(
-                (model.pre.speedup, model.pre.first),
-                (model.on.speedup, model.on.first),
-            );
+            profile.add_model((model.pre.speedup, model.pre.first), (model.on.speedup, model.on.first));
         }
         let capacity = config.capacity;
         let next_material = config.first_material.0;
@@ -155,10 +148,7 @@ impl<P: Policy> Scheduler<P> {
     /// [`Rejected`] says why the event has no effect; timers due at `now` have fired all the same.
     pub fn handle(&mut self, now: Time, event: Event) -> Result<(), Rejected> {
         if now < self.now {
-            return Err(Rejected::TimeWentBack {
-                event: now,
-                now: self.now,
-            });
+            return Err(Rejected::TimeWentBack { event: now, now: self.now });
         }
         self.advance(now);
         if self.lifecycle == Lifecycle::Stopped {
@@ -173,11 +163,7 @@ impl<P: Policy> Scheduler<P> {
             Event::Cancel { request } => self.cancel(request),
             Event::Capacity(capacity) => self.set_capacity(capacity),
             Event::Shutdown(how) => self.shutdown(how),
-            Event::MaterialFound {
-                material,
-                model,
-                client,
-            } => self.material_found(material, model, client),
+            Event::MaterialFound { material, model, client } => self.material_found(material, model, client),
             Event::Tick => Ok(()),
         }
     }
@@ -269,10 +255,7 @@ impl<P: Policy> Scheduler<P> {
     fn input_id(&self, key: InputKey) -> Option<InputId> {
         let input = self.inputs.get(&key)?;
         match input.group {
-            GroupId::Request(request) => Some(InputId {
-                request,
-                index: input.index,
-            }),
+            GroupId::Request(request) => Some(InputId { request, index: input.index }),
             GroupId::Notice(_) => None,
         }
     }
@@ -287,14 +270,8 @@ impl<P: Policy> Scheduler<P> {
     fn pool_key(&self, model: ModelId, client: ClientId) -> Option<PoolKey> {
         let pools = self.pools.as_ref()?;
         match self.models[model.0 as usize].binding {
-            Binding::Unbound => Some(PoolKey {
-                model,
-                client: None,
-            }),
-            Binding::Client if pools.config.per_client => Some(PoolKey {
-                model,
-                client: Some(client),
-            }),
+            Binding::Unbound => Some(PoolKey { model, client: None }),
+            Binding::Client if pools.config.per_client => Some(PoolKey { model, client: Some(client) }),
             Binding::Client => None,
         }
     }

@@ -24,15 +24,7 @@ impl<P: Policy> Scheduler<P> {
         let now = self.now;
         if let Some(pools) = &mut self.pools {
             for model in unbound {
-                pools.arrival(
-                    PoolKey {
-                        model,
-                        client: None,
-                    },
-                    now,
-                    0,
-                    Span::ZERO,
-                );
+                pools.arrival(PoolKey { model, client: None }, now, 0, Span::ZERO);
             }
         }
     }
@@ -151,9 +143,7 @@ impl<P: Policy> Scheduler<P> {
             return false;
         }
         let fits: Vec<PoolKey> = pools.wanting().take(REFILL_TRIES).collect();
-        let found = fits
-            .into_iter()
-            .find_map(|key| self.refill_option(pools, key).map(|option| (key, option)));
+        let found = fits.into_iter().find_map(|key| self.refill_option(pools, key).map(|option| (key, option)));
         let Some((pool, option)) = found else {
             return false;
         };
@@ -165,11 +155,7 @@ impl<P: Policy> Scheduler<P> {
             owner: None,
             refill: None,
             material,
-            holds: Resources {
-                cores: option.threads,
-                memory: option.memory,
-                disk: 0,
-            },
+            holds: Resources { cores: option.threads, memory: option.memory, disk: 0 },
             started: self.now,
             estimate: option.time,
             overtook: false,
@@ -195,17 +181,12 @@ impl<P: Policy> Scheduler<P> {
         let share = |part: f64, of: u64| (of as f64 * part) as u64;
         let option = *self.options(key.model, Phase::Pre, 1).first()?;
         let disk = self.disk(key.model);
-        let need = Resources {
-            cores: option.threads,
-            memory: option.memory,
-            disk,
-        };
+        let need = Resources { cores: option.threads, memory: option.memory, disk };
         let spare = (1.5 - self.recent_load()).clamp(0.0, 1.0);
         let cores = share(pools.config.core_share * spare, u64::from(self.capacity.cores));
         let fits = need.fits(&self.free())
             && u64::from(pools.refill_cores + option.threads) <= cores
-            && pools.refill_memory + option.memory
-                <= share(pools.config.memory_share, self.capacity.memory)
+            && pools.refill_memory + option.memory <= share(pools.config.memory_share, self.capacity.memory)
             && self.used.disk + disk <= share(pools.config.disk_share, self.capacity.disk);
         fits.then_some(option)
     }
@@ -215,11 +196,7 @@ impl<P: Policy> Scheduler<P> {
         let Some(pools) = &self.pools else {
             return false;
         };
-        let held = |key: &PoolKey| {
-            pools
-                .get(key)
-                .map_or(0, |p| p.stock.len() as u64 * self.disk(key.model))
-        };
+        let held = |key: &PoolKey| pools.get(key).map_or(0, |p| p.stock.len() as u64 * self.disk(key.model));
         let stocked: u64 = pools.keys().iter().map(held).sum();
         if self.free().disk + stocked < disk {
             return false;

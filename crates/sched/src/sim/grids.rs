@@ -82,7 +82,8 @@ pub fn grid_a(profile: &ProfileFile, seeds: u64) -> Result<Grid, SchedError> {
     let mut grid = Grid::new("A: one thread a job, no pool");
     for cores in [48, 16] {
         for (rate, notices) in cells() {
-            let mut measure = |policy: PolicySpec| grid.add(&Setting::new(policy, cores, mixed(rate, notices)?), profile, seeds);
+            let mut measure =
+                |policy: PolicySpec| grid.add(&Setting::new(policy, cores, mixed(rate, notices)?), profile, seeds);
             let fcfs = measure(PolicySpec::Fcfs)?;
             let priority = measure(PolicySpec::Priority { beta: 0.1 })?;
             let shortest = measure(PolicySpec::ShortestRemaining)?;
@@ -150,7 +151,11 @@ pub fn grid_c(profile: &ProfileFile, seeds: u64) -> Result<Grid, SchedError> {
             let ours = measure(Config::thread_counts(cores), adaptive(), "adaptive".into())?;
             let mut best = f64::INFINITY;
             for threads in Config::thread_counts(cores) {
-                let fixed = measure(vec![threads], PolicySpec::ShortestRemaining, format!("shortest-remaining, {threads} threads"))?;
+                let fixed = measure(
+                    vec![threads],
+                    PolicySpec::ShortestRemaining,
+                    format!("shortest-remaining, {threads} threads"),
+                )?;
                 best = best.min(fixed.delay.mean);
             }
             let at = name(cores, rate, notices);
@@ -198,7 +203,8 @@ pub fn sensitivity(profile: &ProfileFile, seeds: u64) -> Result<Grid, SchedError
         measure("each job x2 to /2", Setting { spread: 2.0, ..setting.clone() })?;
         let bursts = Workload { arrivals: Arrivals::Bursts { rate: 0.5, on: 60.0, off: 180.0 }, ..base()? };
         measure("bursts", Setting { workload: bursts, ..setting.clone() })?;
-        let heavy = Workload { batches: Batches::Pareto { alpha: 1.5, max: 64 }, arrivals: Arrivals::Poisson(0.2), ..base()? };
+        let heavy =
+            Workload { batches: Batches::Pareto { alpha: 1.5, max: 64 }, arrivals: Arrivals::Poisson(0.2), ..base()? };
         measure("heavy-tailed batches, rate 0.2", Setting { workload: heavy.clone(), ..setting.clone() })?;
         measure("the same, a request holds half", Setting { workload: heavy, batch_share: 0.5, ..setting })?;
     }

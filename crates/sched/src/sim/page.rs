@@ -158,7 +158,12 @@ fn timeline(panel: &Panel<'_>, end: Time) -> String {
         let whose = job.request.map_or("stock".into(), |r| format!("request {}", r.0));
         let name = &panel.scenario.models[model].name;
         let threads = job.start.threads;
-        let title = format!("{} {phase}, {whose}, {threads} threads, {:.2} s to {:.2} s", escape(name), job.from.secs(), job.to.secs());
+        let title = format!(
+            "{} {phase}, {whose}, {threads} threads, {:.2} s to {:.2} s",
+            escape(name),
+            job.from.secs(),
+            job.to.secs()
+        );
         let width = (job.to.secs() - job.from.secs()) * scale;
         for run in runs(&mine) {
             let shape = (x(job.from.secs()), 8.0 + lane * run.0 as f64, width.max(0.4), lane * run.1 as f64 - 0.5);

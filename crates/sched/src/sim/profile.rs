@@ -75,7 +75,13 @@ impl ProfileFile {
     ///
     /// # Errors
     /// [`SchedError::UnknownModel`].
-    pub fn specs(&self, names: &[&str], binding: Binding, pre: Speedup, on: Speedup) -> Result<Vec<ModelSpec>, SchedError> {
+    pub fn specs(
+        &self,
+        names: &[&str],
+        binding: Binding,
+        pre: Speedup,
+        on: Speedup,
+    ) -> Result<Vec<ModelSpec>, SchedError> {
         let spec = |name: &&str| {
             let model = self.models.get(*name).ok_or_else(|| SchedError::UnknownModel((*name).to_owned()))?;
             Ok(ModelSpec {

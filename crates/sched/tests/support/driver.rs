@@ -6,57 +6,24 @@ use std::collections::BTreeMap;
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::replay::{Header, Replay};
 use tacit_sched::{
-    Action, AdvanceNotice, ClientId, DeadlineClass, Event, JobId, MaterialId, ModelId, NoticeId,
-    Rejected, Request, RequestId, Resources, Scheduler, Shutdown, Span, Time, Usage,
+    Action, AdvanceNotice, ClientId, DeadlineClass, Event, JobId, MaterialId, ModelId, NoticeId, Rejected, Request,
+    RequestId, Resources, Scheduler, Shutdown, Span, Time, Usage,
 };
 
 /// A step of a script. Picks are taken modulo what there is to pick from, so every script makes sense.
 #[derive(Clone, Debug)]
 pub enum Op {
-    Request {
-        client: u64,
-        model: u32,
-        inputs: u32,
-        notice: Option<usize>,
-        timeout: Option<u64>,
-        deadline: u8,
-    },
-    Notice {
-        client: u64,
-        model: u32,
-        inputs: u32,
-    },
-    Finish {
-        pick: usize,
-        percent: u64,
-    },
-    Fail {
-        pick: usize,
-    },
-    Gone {
-        client: u64,
-    },
-    Cancel {
-        pick: usize,
-    },
-    Capacity {
-        cores: u32,
-        memory: u64,
-    },
-    Advance {
-        ms: u64,
-    },
-    Found {
-        material: u64,
-        model: u32,
-        client: Option<u64>,
-    },
-    StaleEnd {
-        job: u64,
-    },
-    Shutdown {
-        now: bool,
-    },
+    Request { client: u64, model: u32, inputs: u32, notice: Option<usize>, timeout: Option<u64>, deadline: u8 },
+    Notice { client: u64, model: u32, inputs: u32 },
+    Finish { pick: usize, percent: u64 },
+    Fail { pick: usize },
+    Gone { client: u64 },
+    Cancel { pick: usize },
+    Capacity { cores: u32, memory: u64 },
+    Advance { ms: u64 },
+    Found { material: u64, model: u32, client: Option<u64> },
+    StaleEnd { job: u64 },
+    Shutdown { now: bool },
 }
 
 pub fn op() -> impl Strategy<Value = Op> {
@@ -105,12 +72,7 @@ impl Driver {
     pub fn new(header: Header) -> Driver {
         let mut header = header;
         header.config.first_material = MaterialId(1000);
-        let sched = Scheduler::new(
-            header.config.clone(),
-            header.models.clone(),
-            header.policy.clone(),
-        )
-        .unwrap();
+        let sched = Scheduler::new(header.config.clone(), header.models.clone(), header.policy.clone()).unwrap();
         let monitor = Monitor::new(header.config.capacity);
         let mut driver = Driver {
             sched,
@@ -144,8 +106,7 @@ impl Driver {
         }
         self.monitor.settled();
         let window = if self.header.config.batch_share < 1.0 {
-            ((f64::from(self.sched.capacity().cores) * self.header.config.batch_share) as u32)
-                .max(1)
+            ((f64::from(self.sched.capacity().cores) * self.header.config.batch_share) as u32).max(1)
         } else {
             u32::MAX
         };
@@ -157,15 +118,9 @@ impl Driver {
         }
         // Only a fixed machine promises the share: jobs that run when it shrinks go on, and so do announced T_pre and
         // adopted refills that ran before their request came.
-        let plain = !self
-            .events
-            .iter()
-            .any(|(_, e)| matches!(e, Event::Capacity(_) | Event::Notice(_)));
+        let plain = !self.events.iter().any(|(_, e)| matches!(e, Event::Capacity(_) | Event::Notice(_)));
         if plain && self.header.config.pool.is_none() {
-            assert!(
-                threads.values().all(|&t| t <= window),
-                "a batch holds more than its share: {threads:?}"
-            );
+            assert!(threads.values().all(|&t| t <= window), "a batch holds more than its share: {threads:?}");
         }
     }
 
@@ -189,60 +144,32 @@ impl Driver {
     pub fn finish(&mut self, job: JobId, percent: u64) {
         let (start, _) = self.monitor.running[&job].clone();
         let time = Span(start.estimate.0 / 100 * percent);
-        let usage = Usage {
-            time,
-            peak_memory: start.memory,
-        };
-        self.send(Event::JobFinished { job, usage })
-            .expect("the end of a running job is accepted");
+        let usage = Usage { time, peak_memory: start.memory };
+        self.send(Event::JobFinished { job, usage }).expect("the end of a running job is accepted");
     }
 
     pub fn play(&mut self, op: &Op) {
         match op.clone() {
-            Op::Request {
-                client,
-                model,
-                inputs,
-                notice,
-                timeout,
-                deadline,
-            } => {
+            Op::Request { client, model, inputs, notice, timeout, deadline } => {
                 self.next += 1;
-                let deadline = [
-                    DeadlineClass::Interactive,
-                    DeadlineClass::Normal,
-                    DeadlineClass::Batch,
-                ][deadline as usize];
+                let deadline =
+                    [DeadlineClass::Interactive, DeadlineClass::Normal, DeadlineClass::Batch][deadline as usize];
                 let request = Request {
                     id: RequestId(self.next),
                     client: ClientId(client),
                     model: ModelId(model),
                     inputs,
-                    notice: notice
-                        .and_then(|n| self.notices.get(&(n % self.notices.len().max(1))).copied()),
+                    notice: notice.and_then(|n| self.notices.get(&(n % self.notices.len().max(1))).copied()),
                     timeout: timeout.map(Span::from_millis),
                     deadline,
                 };
                 let _ = self.send(Event::Request(request));
             }
-            Op::Notice {
-                client,
-                model,
-                inputs,
-            } => {
+            Op::Notice { client, model, inputs } => {
                 self.next += 1;
                 let id = NoticeId(self.next);
                 let (client, model) = (ClientId(client), ModelId(model));
-                if self
-                    .send(Event::Notice(AdvanceNotice {
-                        id,
-                        client,
-                        model,
-                        inputs,
-                        input_bytes: 0,
-                    }))
-                    .is_ok()
-                {
+                if self.send(Event::Notice(AdvanceNotice { id, client, model, inputs, input_bytes: 0 })).is_ok() {
                     self.notices.insert(self.notices.len(), id);
                 }
             }
@@ -253,53 +180,32 @@ impl Driver {
             }
             Op::Fail { pick } => {
                 if let Some(job) = self.picked(pick) {
-                    self.send(Event::JobFailed { job })
-                        .expect("the failure of a running job is accepted");
+                    self.send(Event::JobFailed { job }).expect("the failure of a running job is accepted");
                 }
             }
             Op::Gone { client } => {
                 let client = ClientId(client);
                 let _ = self.send(Event::ClientGone { client });
-                assert_eq!(
-                    self.monitor.unfinished_of(client),
-                    0,
-                    "a client that left has open inputs"
-                );
+                assert_eq!(self.monitor.unfinished_of(client), 0, "a client that left has open inputs");
             }
             Op::Cancel { pick } => {
                 let open = self.monitor.open();
                 if let Some(&request) = open.get(pick % open.len().max(1)) {
-                    self.send(Event::Cancel { request })
-                        .expect("an open request can be cancelled");
+                    self.send(Event::Cancel { request }).expect("an open request can be cancelled");
                 }
             }
             Op::Capacity { cores, memory } => {
-                let _ = self.send(Event::Capacity(Resources {
-                    cores,
-                    memory,
-                    disk: 200,
-                }));
+                let _ = self.send(Event::Capacity(Resources { cores, memory, disk: 200 }));
             }
             Op::Advance { ms } => self.advance(Span::from_millis(ms)),
-            Op::Found {
-                material,
-                model,
-                client,
-            } => {
+            Op::Found { material, model, client } => {
                 let (material, model) = (MaterialId(material), ModelId(model));
-                let _ = self.send(Event::MaterialFound {
-                    material,
-                    model,
-                    client: client.map(ClientId),
-                });
+                let _ = self.send(Event::MaterialFound { material, model, client: client.map(ClientId) });
             }
             Op::StaleEnd { job } => {
                 if !self.monitor.running.contains_key(&JobId(job)) {
                     let refused = self.send(Event::JobFailed { job: JobId(job) });
-                    assert!(
-                        refused.is_err(),
-                        "accepted the end of a job that does not run"
-                    );
+                    assert!(refused.is_err(), "accepted the end of a job that does not run");
                 }
             }
             Op::Shutdown { now } => {
@@ -311,11 +217,7 @@ impl Driver {
 
     /// Finishes everything that runs until nothing is left, then checks that nothing leaked.
     pub fn wind_down(&mut self) {
-        let _ = self.send(Event::Capacity(Resources {
-            cores: 4,
-            memory: 200,
-            disk: 200,
-        }));
+        let _ = self.send(Event::Capacity(Resources { cores: 4, memory: 200, disk: 200 }));
         let mut rounds = 0;
         while !self.monitor.open().is_empty() {
             if let Some(job) = self.picked(rounds) {
@@ -324,36 +226,21 @@ impl Driver {
                 self.advance(Span::from_secs(1.0));
             }
             rounds += 1;
-            assert!(
-                rounds < 20_000,
-                "requests {:?} never end",
-                self.monitor.open()
-            );
+            assert!(rounds < 20_000, "requests {:?} never end", self.monitor.open());
         }
         let _ = self.send(Event::Shutdown(Shutdown::Drain));
         while let Some(job) = self.picked(0) {
             self.finish(job, 100);
         }
-        assert!(
-            self.sched.stopped() && self.monitor.is_stopped(),
-            "drained but not stopped"
-        );
+        assert!(self.sched.stopped() && self.monitor.is_stopped(), "drained but not stopped");
         let used = self.sched.used();
-        assert_eq!(
-            (used.cores, used.memory, used.disk),
-            (0, 0, 10 * self.sched.stock() as u64),
-            "leaked resources"
-        );
+        assert_eq!((used.cores, used.memory, used.disk), (0, 0, 10 * self.sched.stock() as u64), "leaked resources");
         assert_eq!(self.sched.queued_jobs(), 0);
         assert_eq!(self.sched.next_wakeup(), None, "leaked a timer");
         self.sched.audit().unwrap();
     }
 
     pub fn replay(&self) -> Replay {
-        Replay {
-            header: self.header.clone(),
-            events: self.events.clone(),
-            actions: self.actions.clone(),
-        }
+        Replay { header: self.header.clone(), events: self.events.clone(), actions: self.actions.clone() }
     }
 }

@@ -10,13 +10,7 @@ use tacit_sched::replay::{Header, VERSION};
 use tacit_sched::{Binding, Config, ModelSpec, PhaseSpec, PoolConfig, Resources, Span};
 
 pub fn phase(secs: f64, memory: u64) -> PhaseSpec {
-    PhaseSpec {
-        first: Sample {
-            time: Span::from_secs(secs),
-            memory,
-        },
-        speedup: Speedup::Amdahl(0.9),
-    }
+    PhaseSpec { first: Sample { time: Span::from_secs(secs), memory }, speedup: Speedup::Amdahl(0.9) }
 }
 
 pub fn model(name: &str, binding: Binding, pre: PhaseSpec, on: PhaseSpec) -> ModelSpec {
@@ -50,11 +44,7 @@ pub struct Setup {
 }
 
 pub fn header(setup: &Setup) -> Header {
-    let mut config = Config::new(Resources {
-        cores: 4,
-        memory: 100,
-        disk: 200,
-    });
+    let mut config = Config::new(Resources { cores: 4, memory: 100, disk: 200 });
     config.max_inputs = 8;
     config.max_queued = 24;
     config.notice_ttl = Span::from_secs(30.0);
@@ -64,16 +54,8 @@ pub fn header(setup: &Setup) -> Header {
         config.pre_threads = vec![1, 2];
     }
     if setup.pool {
-        config.pool = Some(PoolConfig {
-            per_client: true,
-            rate_window: Span::from_secs(60.0),
-            ..PoolConfig::default()
-        });
+        config.pool =
+            Some(PoolConfig { per_client: true, rate_window: Span::from_secs(60.0), ..PoolConfig::default() });
     }
-    Header {
-        tacit_replay: VERSION,
-        config,
-        models: models(),
-        policy: setup.policy.clone(),
-    }
+    Header { tacit_replay: VERSION, config, models: models(), policy: setup.policy.clone() }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use tacit_sched::{
-    Action, AdvanceNotice, ClientId, Event, InputId, InputReport, JobId, MaterialId, ModelId,
-    Outcome, Phase, Request, RequestId, Resources, Start, Time,
+    Action, AdvanceNotice, ClientId, Event, InputId, InputReport, JobId, MaterialId, ModelId, Outcome, Phase, Request,
+    RequestId, Resources, Start, Time,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,14 +57,7 @@ impl Monitor {
     /// An event that the scheduler accepted.
     pub fn event(&mut self, now: Time, event: &Event) {
         match event {
-            Event::Request(Request {
-                id,
-                client,
-                model,
-                inputs,
-                timeout,
-                ..
-            }) => {
+            Event::Request(Request { id, client, model, inputs, timeout, .. }) => {
                 let open = Open {
                     client: Some(*client),
                     model: Some(*model),
@@ -72,17 +65,11 @@ impl Monitor {
                     ended: BTreeSet::new(),
                     deadline: timeout.map(|t| now + t),
                 };
-                assert!(
-                    self.requests.insert(*id, open).is_none(),
-                    "driver reused a request id"
-                );
+                assert!(self.requests.insert(*id, open).is_none(), "driver reused a request id");
             }
             Event::Notice(AdvanceNotice { .. }) => {}
             Event::JobFinished { job, .. } => {
-                let (start, _) = self
-                    .running
-                    .remove(job)
-                    .expect("accepted the end of a job that does not run");
+                let (start, _) = self.running.remove(job).expect("accepted the end of a job that does not run");
                 let material = self.materials.get_mut(&start.material).unwrap();
                 match start.phase {
                     Phase::Pre => material.0 = Material::Ready,
@@ -93,19 +80,11 @@ impl Monitor {
                 }
             }
             Event::JobFailed { job } => {
-                self.running
-                    .remove(job)
-                    .expect("accepted the end of a job that does not run");
+                self.running.remove(job).expect("accepted the end of a job that does not run");
             }
             Event::Capacity(capacity) => self.capacity = *capacity,
-            Event::MaterialFound {
-                material,
-                model,
-                client,
-            } => {
-                let before = self
-                    .materials
-                    .insert(*material, (Material::Ready, *model, *client));
+            Event::MaterialFound { material, model, client } => {
+                let before = self.materials.insert(*material, (Material::Ready, *model, *client));
                 assert!(before.is_none(), "accepted found material twice");
             }
             _ => {}
@@ -117,21 +96,11 @@ impl Monitor {
         match action {
             Action::Start(start) => self.start(now, start),
             Action::Stop { job } => {
-                assert!(
-                    self.running.remove(job).is_some(),
-                    "stopped a job that does not run"
-                );
+                assert!(self.running.remove(job).is_some(), "stopped a job that does not run");
             }
             Action::Burn { material } => {
-                assert!(
-                    self.running.values().all(|(s, _)| s.material != *material),
-                    "burnt material in use"
-                );
-                let state = &mut self
-                    .materials
-                    .get_mut(material)
-                    .expect("burnt unknown material")
-                    .0;
+                assert!(self.running.values().all(|(s, _)| s.material != *material), "burnt material in use");
+                let state = &mut self.materials.get_mut(material).expect("burnt unknown material").0;
                 assert_ne!(*state, Material::Gone, "burnt twice, or after use");
                 *state = Material::Gone;
             }
@@ -149,21 +118,12 @@ impl Monitor {
         assert!(self.jobs_seen.insert(start.job), "job id used twice");
         assert!(start.threads >= 1);
         let used = self.used();
-        assert!(
-            used.0 + start.threads <= self.capacity.cores,
-            "too many threads"
-        );
-        assert!(
-            used.1 + start.memory <= self.capacity.memory,
-            "too much memory"
-        );
+        assert!(used.0 + start.threads <= self.capacity.cores, "too many threads");
+        assert!(used.1 + start.memory <= self.capacity.memory, "too much memory");
         match start.phase {
             Phase::Pre => {
                 let fresh = (Material::Making, start.model, start.client);
-                assert!(
-                    self.materials.insert(start.material, fresh).is_none(),
-                    "material id used twice"
-                );
+                assert!(self.materials.insert(start.material, fresh).is_none(), "material id used twice");
             }
             Phase::On => {
                 let input = start.input.expect("a T_on without an input");
@@ -174,73 +134,35 @@ impl Monitor {
                     "T_on of an ended input"
                 );
                 assert_eq!(Some(start.model), request.model);
-                let material = self
-                    .materials
-                    .get_mut(&start.material)
-                    .expect("T_on with unknown material");
-                assert_eq!(
-                    material.0,
-                    Material::Ready,
-                    "T_on before its T_pre, or material used twice"
-                );
+                let material = self.materials.get_mut(&start.material).expect("T_on with unknown material");
+                assert_eq!(material.0, Material::Ready, "T_on before its T_pre, or material used twice");
                 assert_eq!(material.1, start.model, "material of another model");
-                assert!(
-                    material.2.is_none() || material.2 == request.client,
-                    "another client's material"
-                );
+                assert!(material.2.is_none() || material.2 == request.client, "another client's material");
                 material.0 = Material::Claimed;
             }
         }
         let live: u64 = self.disk(10);
-        assert!(
-            live <= self.capacity.disk || self.capacity.disk < 200,
-            "too much disk: {live}"
-        );
+        assert!(live <= self.capacity.disk || self.capacity.disk < 200, "too much disk: {live}");
         self.running.insert(start.job, (start.clone(), now));
     }
 
     fn report(&mut self, now: Time, report: &InputReport) {
-        let open = self
-            .requests
-            .get_mut(&report.input.request)
-            .expect("report for an unknown request");
-        assert!(
-            report.input.index < open.inputs,
-            "report for an input that does not exist"
-        );
-        assert!(
-            open.ended.insert(report.input.index),
-            "a second final state"
-        );
-        assert_eq!(
-            report.last,
-            open.ended.len() == open.inputs as usize,
-            "`last` is wrong"
-        );
+        let open = self.requests.get_mut(&report.input.request).expect("report for an unknown request");
+        assert!(report.input.index < open.inputs, "report for an input that does not exist");
+        assert!(open.ended.insert(report.input.index), "a second final state");
+        assert_eq!(report.last, open.ended.len() == open.inputs as usize, "`last` is wrong");
         assert_eq!(Some(report.client), open.client);
         match report.outcome {
             Outcome::Done => {
-                assert!(
-                    self.on_finished.contains(&report.input),
-                    "done without a finished T_on"
-                );
-                assert!(
-                    open.deadline.is_none_or(|d| now <= d),
-                    "done after its timeout"
-                );
+                assert!(self.on_finished.contains(&report.input), "done without a finished T_on");
+                assert!(open.deadline.is_none_or(|d| now <= d), "done after its timeout");
                 let (pre, on) = (report.pre, report.on);
-                assert!(
-                    on.started.unwrap() <= on.finished.unwrap()
-                        && on.started.unwrap() >= report.arrived
-                );
+                assert!(on.started.unwrap() <= on.finished.unwrap() && on.started.unwrap() >= report.arrived);
                 if let Some(finished) = pre.finished {
                     assert!(pre.started.unwrap() <= finished && finished <= on.started.unwrap());
                 }
             }
-            Outcome::TimedOut => assert!(
-                open.deadline.is_some_and(|d| now >= d),
-                "timed out too early"
-            ),
+            Outcome::TimedOut => assert!(open.deadline.is_some_and(|d| now >= d), "timed out too early"),
             Outcome::Failed | Outcome::Cancelled(_) => {}
         }
         self.outcomes.insert(report.input, report.outcome);
@@ -253,34 +175,22 @@ impl Monitor {
             if let Some(input) = start.input
                 && start.phase == Phase::On
             {
-                assert!(
-                    !self.outcomes.contains_key(&input),
-                    "an ended input still runs"
-                );
+                assert!(!self.outcomes.contains_key(&input), "an ended input still runs");
             }
         }
     }
 
     pub fn used(&self) -> (u32, u64) {
-        self.running
-            .values()
-            .fold((0, 0), |(c, m), (s, _)| (c + s.threads, m + s.memory))
+        self.running.values().fold((0, 0), |(c, m), (s, _)| (c + s.threads, m + s.memory))
     }
 
     /// Disk held by live material of `bytes` each.
     pub fn disk(&self, bytes: u64) -> u64 {
-        self.materials
-            .values()
-            .filter(|m| m.0 != Material::Gone)
-            .count() as u64
-            * bytes
+        self.materials.values().filter(|m| m.0 != Material::Gone).count() as u64 * bytes
     }
 
     pub fn open(&self) -> Vec<RequestId> {
-        let open = self
-            .requests
-            .iter()
-            .filter(|(_, r)| r.ended.len() < r.inputs as usize);
+        let open = self.requests.iter().filter(|(_, r)| r.ended.len() < r.inputs as usize);
         open.map(|(id, _)| *id).collect()
     }
 

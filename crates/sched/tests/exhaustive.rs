@@ -1,0 +1,117 @@
+//! Every interleaving to a stated depth: 2 clients, 2 models, 2 cores, notices on. Each state is audited and watched by the
+//! monitor; every leaf is wound down, and nothing may leak.
+
+mod support;
+
+use support::driver::Driver;
+use support::{Setup, header};
+use tacit_sched::{AdvanceNotice, ClientId, Event, ModelId, NoticeId, Request, RequestId, Resources, Shutdown, Span};
+
+/// Steps in a sequence. 13 possible steps in each state (fewer where nothing runs).
+const DEPTH: usize = 5;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Notice { client: u64, model: u32 },
+    Request { client: u64, model: u32, announced: bool },
+    Finish(usize),
+    Fail,
+    Expire,
+    Gone(u64),
+    Stop(Shutdown),
+}
+
+const STEPS: [Step; 13] = [
+    Step::Notice { client: 0, model: 0 },
+    Step::Notice { client: 1, model: 1 },
+    Step::Request { client: 0, model: 0, announced: true },
+    Step::Request { client: 0, model: 1, announced: true },
+    Step::Request { client: 1, model: 1, announced: true },
+    Step::Request { client: 1, model: 0, announced: false },
+    Step::Finish(0),
+    Step::Finish(1),
+    Step::Fail,
+    Step::Expire,
+    Step::Gone(0),
+    Step::Stop(Shutdown::Drain),
+    Step::Stop(Shutdown::Now),
+];
+
+/// Applies a step; false where it makes no sense in this state.
+fn apply(driver: &mut Driver, step: Step, number: usize) -> bool {
+    match step {
+        Step::Notice { client, model } => {
+            let (client, model) = (ClientId(client), ModelId(model));
+            // One name per client, so that the request can refer to it.
+            let notice = AdvanceNotice { id: NoticeId(client.0), client, model, inputs: 2, input_bytes: 0 };
+            driver.send(Event::Notice(notice)).is_ok()
+        }
+        Step::Request { client, model, announced } => {
+            let request = Request {
+                id: RequestId(number as u64),
+                client: ClientId(client),
+                model: ModelId(model),
+                inputs: 1,
+                notice: announced.then_some(NoticeId(client)),
+                timeout: None,
+                deadline: Default::default(),
+            };
+            driver.send(Event::Request(request)).is_ok()
+        }
+        Step::Finish(nth) => match driver.monitor.running.keys().nth(nth).copied() {
+            Some(job) => {
+                driver.finish(job, 100);
+                true
+            }
+            None => false,
+        },
+        Step::Fail => match driver.monitor.running.keys().next().copied() {
+            Some(job) => driver.send(Event::JobFailed { job }).is_ok(),
+            None => false,
+        },
+        Step::Expire => {
+            let due = driver.sched.next_wakeup().is_some();
+            driver.advance(Span::from_secs(31.0));
+            due
+        }
+        Step::Gone(client) => driver.send(Event::ClientGone { client: ClientId(client) }).is_ok(),
+        Step::Stop(how) => driver.send(Event::Shutdown(how)).is_ok(),
+    }
+}
+
+fn search(driver: &Driver, depth: usize, states: &mut u64) {
+    *states += 1;
+    driver.sched.audit().unwrap();
+    if depth == 0 {
+        driver.clone().wind_down();
+        return;
+    }
+    for step in STEPS {
+        let mut next = driver.clone();
+        if apply(&mut next, step, depth) {
+            search(&next, depth - 1, states);
+        }
+    }
+}
+
+fn explore(policy: &str, pool: bool) -> u64 {
+    let setup = Setup { policy: policy.parse().unwrap(), pool, moldable: false, batch_share: 1.0 };
+    let mut header = header(&setup);
+    header.config.capacity = Resources { cores: 2, memory: 60, disk: 50 };
+    header.models.truncate(2);
+    let mut states = 0;
+    search(&Driver::new(header), DEPTH, &mut states);
+    states
+}
+
+#[test]
+fn every_interleaving_keeps_every_constraint() {
+    let states = explore("priority", false);
+    assert!(states > 20_000, "only {states} states");
+}
+
+#[test]
+fn every_interleaving_with_pools_keeps_every_constraint() {
+    let states = explore("adaptive", true);
+    assert!(states > 20_000, "only {states} states");
+}
