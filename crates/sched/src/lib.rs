@@ -1,4 +1,84 @@
 //! The two-phase scheduler of tacit: a pure state machine, its policies, and a virtual-time simulator.
+//!
+//! Every input of a request has two jobs: **T_pre** makes material and needs no input, **T_on** consumes one material and the
+//! input. A client may announce a request, so that T_pre runs before it comes. [`Scheduler`] decides which job starts when,
+//! on how many threads; it has no clock, no threads and no I/O, so the server and the simulator run the same
+//! code. What it promises, state by state, is in `docs/notes/scheduler.md`.
+//!
+//! # Driving it
+//!
+//! Keep the scheduler behind one lock (or in one thread) and a clock that never goes back. For everything that
+//! happens call [`Scheduler::handle`]; then take actions from [`Scheduler::poll_action`] until it returns `None`; then sleep until the
+//! next event or [`Scheduler::next_wakeup`], whichever is first, and on a wake-up just poll again.
+//!
+//! ```
+//! use tacit_sched::profile::{Sample, Speedup};
+//! use tacit_sched::{
+//!     Action, Binding, ClientId, Config, Event, ModelId, ModelSpec, Outcome, PhaseSpec, Request, RequestId, Resources, Scheduler,
+//!     Span, Time, Usage, policy::Fcfs,
+//! };
+//!
+//! let phase = |secs| PhaseSpec {
+//!     first: Sample { time: Span::from_secs(secs), memory: 1 << 20 },
+//!     speedup: Speedup::None,
+//! };
+//! let model = ModelSpec {
+//!     name: "squeezenet".into(),
+//!     backend: "cheetah".into(),
+//!     link: "lan".into(),
+//!     binding: Binding::Client,
+//!     material_bytes: 1 << 20,
+//!     pre: phase(2.0),
+//!     on: phase(1.0),
+//! };
+//! let config = Config::new(Resources { cores: 4, memory: 1 << 30, disk: 1 << 40 });
+//! let mut scheduler = Scheduler::new(config, vec![model], Fcfs)?;
+//!
+//! let request = Request {
+//!     id: RequestId(1),
+//!     client: ClientId(7),
+//!     model: ModelId(0),
+//!     inputs: 1,
+//!     notice: None,
+//!     timeout: None,
+//!     deadline: Default::default(),
+//! };
+//! scheduler.handle(Time::ZERO, Event::Request(request))?;
+//! let mut now = Time::ZERO;
+//! let mut done = false;
+//! while let Some(action) = scheduler.poll_action(now) {
+//!     match action {
+//!         // A server gives this to a worker thread; here the job takes exactly as long as expected.
+//!         Action::Start(start) => {
+//!             now = now + start.estimate;
+//!             let usage = Usage { time: start.estimate, peak_memory: start.memory };
+//!             scheduler.handle(now, Event::JobFinished { job: start.job, usage })?;
+//!         }
+//!         Action::Report(report) => done = report.outcome == Outcome::Done,
+//!         other => panic!("nothing else can happen here: {other:?}"),
+//!     }
+//! }
+//! assert!(done);
+//! assert_eq!(now, Time::from_secs(3.0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What the caller owes
+//!
+//! - [`Action::Start`] of an online phase: make the claim of `material` durable before the first online byte. The
+//!   scheduler never names a material for a second input, and it asks for [`Action::Burn`] wherever one was not consumed.
+//! - [`Action::Stop`]: stop the job's threads. Its cores and memory count as free from this moment; until the threads have really
+//!   stopped the machine is overcommitted by them. An end that is reported later is refused as [`Rejected::JobNotRunning`].
+//! - A T_pre started with `input: None` belongs to a notice or to the pool; [`Scheduler::job_input`] says whether a request has claimed it since.
+//! - At start-up: set [`Config::first_material`] above every id in the ledger, hand over what is `ready` with
+//!   [`Event::MaterialFound`], and restore the profile table with [`Scheduler::restore_profile`].
+//! - Actions are carried out in the order in which they come.
+//!
+//! # Choosing a policy
+//!
+//! [`policy::PolicySpec`] reads names from a configuration file: `fcfs`, `priority[:BETA]`, `sequential`, `srt`, `adaptive`, each with an
+//! optional `+fair[:STRENGTH]`. Use `adaptive` unless you reproduce the paper. A policy of your own implements [`policy::Policy`]; it
+//! can only order jobs and choose threads, so it cannot break a constraint.
 #![forbid(unsafe_code)]
 
 pub mod policy;

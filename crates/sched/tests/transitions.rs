@@ -1,0 +1,237 @@
+//! The decisions of `docs/notes/scheduler.md`, one test each.
+
+mod support;
+
+use support::driver::Driver;
+use support::{Setup, header};
+use tacit_sched::{
+    Action, AdvanceNotice, Cause, ClientId, Event, ModelId, NoticeId, NoticeProblem, Outcome, Phase, Rejected, Request,
+    RequestId, Shutdown, Source, Span,
+};
+
+const BOUND: ModelId = ModelId(1);
+
+fn driver(pool: bool) -> Driver {
+    Driver::new(header(&Setup { policy: "fcfs".parse().unwrap(), pool, moldable: false, batch_share: 1.0 }))
+}
+
+fn notice(client: u64, model: ModelId, inputs: u32) -> Event {
+    Event::Notice(AdvanceNotice { id: NoticeId(1), client: ClientId(client), model, inputs, input_bytes: 0 })
+}
+
+fn request(id: u64, client: u64, model: ModelId, inputs: u32, announced: bool) -> Event {
+    Event::Request(Request {
+        id: RequestId(id),
+        client: ClientId(client),
+        model,
+        inputs,
+        notice: announced.then_some(NoticeId(1)),
+        timeout: Some(Span::from_secs(100.0)),
+        deadline: Default::default(),
+    })
+}
+
+/// T_pre jobs started so far.
+fn pres(driver: &Driver) -> usize {
+    driver.actions.iter().filter(|(_, a)| matches!(a, Action::Start(s) if s.phase == Phase::Pre)).count()
+}
+
+fn burns(driver: &Driver) -> usize {
+    driver.actions.iter().filter(|(_, a)| matches!(a, Action::Burn { .. })).count()
+}
+
+fn finish_all(driver: &mut Driver) {
+    while let Some(&job) = driver.monitor.running.keys().next() {
+        driver.finish(job, 100);
+    }
+}
+
+fn ignored(driver: &Driver) -> Option<NoticeProblem> {
+    driver.actions.iter().find_map(|(_, a)| match a {
+        Action::NoticeIgnored { why, .. } => Some(*why),
+        _ => None,
+    })
+}
+
+fn outcomes(driver: &Driver) -> Vec<Outcome> {
+    driver.monitor.reports.iter().map(|r| r.outcome).collect()
+}
+
+#[test]
+fn a_notice_is_claimed_in_every_stage_and_never_costs_a_second_t_pre() {
+    for finished in [false, true] {
+        let mut d = driver(false);
+        d.send(notice(1, BOUND, 2)).unwrap();
+        assert_eq!(d.sched.counts().running_pre, 2);
+        if finished {
+            finish_all(&mut d);
+            assert_eq!(d.sched.counts().transit, 2);
+        }
+        d.send(request(5, 1, BOUND, 2, true)).unwrap();
+        assert_eq!(d.sched.counts().waiting, if finished { 0 } else { 2 });
+        finish_all(&mut d);
+        assert_eq!((pres(&d), outcomes(&d)), (2, vec![Outcome::Done; 2]));
+        assert!(d.monitor.reports.iter().all(|r| r.source == Source::Notice));
+        assert_eq!(ignored(&d), None);
+    }
+}
+
+#[test]
+fn somebody_elses_notice_or_another_model_does_not_count_and_says_so() {
+    for (client, model, why) in [(2, BOUND, NoticeProblem::OtherClient), (1, ModelId(0), NoticeProblem::OtherModel)] {
+        let mut d = driver(false);
+        d.send(notice(1, BOUND, 1)).unwrap();
+        d.send(request(5, client, model, 1, true)).unwrap();
+        assert_eq!(ignored(&d), Some(why));
+        finish_all(&mut d);
+        assert_eq!((pres(&d), outcomes(&d)), (2, vec![Outcome::Done]));
+        // The notice still stands for its own client.
+        d.send(request(6, 1, BOUND, 1, true)).unwrap();
+        finish_all(&mut d);
+        assert_eq!(pres(&d), 2);
+    }
+}
+
+#[test]
+fn more_inputs_than_announced_get_their_own_and_fewer_release_the_rest() {
+    let mut d = driver(false);
+    d.send(notice(1, BOUND, 1)).unwrap();
+    d.send(request(5, 1, BOUND, 3, true)).unwrap();
+    finish_all(&mut d);
+    assert_eq!((pres(&d), outcomes(&d).len(), burns(&d)), (3, 3, 0));
+
+    let mut d = driver(false);
+    d.send(notice(1, BOUND, 3)).unwrap();
+    let first = *d.monitor.running.keys().next().unwrap();
+    d.finish(first, 100);
+    d.send(request(5, 1, BOUND, 1, true)).unwrap();
+    // The finished T_pre is used; the others are stopped and their material burnt.
+    assert_eq!(d.sched.counts().running_on, 1);
+    assert_eq!((d.monitor.running.len(), burns(&d)), (1, 2));
+}
+
+#[test]
+fn the_second_request_on_one_notice_is_one_without_notice() {
+    let mut d = driver(false);
+    d.send(notice(1, BOUND, 1)).unwrap();
+    d.send(request(5, 1, BOUND, 1, true)).unwrap();
+    d.send(request(6, 1, BOUND, 1, true)).unwrap();
+    assert_eq!(ignored(&d), Some(NoticeProblem::Used));
+    finish_all(&mut d);
+    assert_eq!((pres(&d), outcomes(&d)), (2, vec![Outcome::Done; 2]));
+}
+
+#[test]
+fn an_expired_notice_is_burnt_where_bound_and_pooled_where_not() {
+    let mut d = driver(false);
+    d.send(notice(1, BOUND, 1)).unwrap();
+    finish_all(&mut d);
+    d.advance(Span::from_secs(31.0));
+    assert_eq!((burns(&d), d.sched.used().disk), (1, 0));
+    d.send(request(5, 1, BOUND, 1, true)).unwrap();
+    assert_eq!(ignored(&d), Some(NoticeProblem::Expired));
+
+    let mut d = driver(true);
+    finish_all(&mut d);
+    let before = d.sched.stock();
+    d.send(notice(1, ModelId(0), 1)).unwrap();
+    finish_all(&mut d);
+    d.advance(Span::from_secs(31.0));
+    assert_eq!((burns(&d), d.sched.stock()), (0, before + 1));
+}
+
+#[test]
+fn a_failed_notice_ends_and_a_waiting_request_tries_again_itself() {
+    let fail = |d: &mut Driver| {
+        let job = *d.monitor.running.keys().next().unwrap();
+        d.send(Event::JobFailed { job }).unwrap();
+    };
+    let mut d = driver(false);
+    d.send(notice(1, BOUND, 1)).unwrap();
+    fail(&mut d);
+    fail(&mut d);
+    assert!(d.monitor.running.is_empty(), "two attempts, then the notice is given up");
+    d.send(request(5, 1, BOUND, 1, true)).unwrap();
+    assert_eq!(ignored(&d), Some(NoticeProblem::Failed));
+    // T_pre may be tried again, T_on never: its material is burnt and the input fails.
+    fail(&mut d);
+    let pre = *d.monitor.running.keys().next().unwrap();
+    d.finish(pre, 100);
+    fail(&mut d);
+    assert_eq!(outcomes(&d), vec![Outcome::Failed]);
+    assert_eq!(d.sched.used().disk, 0);
+}
+
+/// Brings one input into a stage: T_pre queued, running; T_on queued, running.
+fn stage(d: &mut Driver, stage: usize) {
+    let hog = |d: &mut Driver, id| d.send(request(id, 9, ModelId(0), 4, false)).unwrap();
+    if stage == 0 {
+        hog(d, 90);
+    }
+    d.send(request(5, 1, BOUND, 1, false)).unwrap();
+    if stage >= 2 {
+        let job = *d.monitor.running.keys().next().unwrap();
+        if stage == 2 {
+            // Three more fill the other cores, and an earlier job takes the one that becomes free.
+            d.send(Event::Capacity(tacit_sched::Resources { cores: 0, memory: 100, disk: 200 })).unwrap();
+        }
+        d.finish(job, 100);
+    }
+    let counts = d.sched.counts();
+    let seen = [counts.pre, counts.running_pre, counts.ready, counts.running_on];
+    assert!(seen[stage] >= 1, "stage {stage}: {counts:?}");
+}
+
+#[test]
+fn timeout_departure_cancel_and_shutdown_release_everything_in_every_stage() {
+    type End = (fn(&mut Driver), Outcome);
+    let ends: [End; 4] = [
+        (|d| d.advance(Span::from_secs(101.0)), Outcome::TimedOut),
+        (|d| d.send(Event::ClientGone { client: ClientId(1) }).unwrap(), Outcome::Cancelled(Cause::ClientGone)),
+        (|d| d.send(Event::Cancel { request: RequestId(5) }).unwrap(), Outcome::Cancelled(Cause::Client)),
+        (|d| d.send(Event::Shutdown(Shutdown::Now)).unwrap(), Outcome::Cancelled(Cause::Shutdown)),
+    ];
+    for at in 0..4 {
+        for (end, outcome) in ends {
+            let mut d = driver(false);
+            stage(&mut d, at);
+            end(&mut d);
+            let mine = d.monitor.reports.iter().find(|r| r.client == ClientId(1)).unwrap();
+            assert_eq!(mine.outcome, outcome, "stage {at}");
+            let hog = d.monitor.running.values().any(|(s, _)| s.client == Some(ClientId(1)));
+            assert!(!hog, "stage {at}: its job still runs");
+            d.sched.audit().unwrap();
+            if d.monitor.running.is_empty() {
+                assert_eq!(d.sched.used().disk, 0, "stage {at}: material left");
+            }
+        }
+    }
+}
+
+#[test]
+fn drain_finishes_what_was_accepted_and_nothing_else() {
+    let mut d = driver(false);
+    d.send(request(5, 1, BOUND, 2, false)).unwrap();
+    d.send(notice(2, BOUND, 1)).unwrap();
+    d.send(Event::Shutdown(Shutdown::Drain)).unwrap();
+    assert_eq!(d.send(request(6, 3, BOUND, 1, false)), Err(Rejected::ShuttingDown));
+    finish_all(&mut d);
+    assert_eq!(outcomes(&d), vec![Outcome::Done; 2]);
+    assert!(d.sched.stopped());
+    assert_eq!(d.send(Event::Tick), Err(Rejected::ShuttingDown));
+    assert_eq!(d.sched.poll_action(d.now), None);
+}
+
+#[test]
+fn stock_serves_a_request_at_once_and_is_made_again() {
+    let mut d = driver(true);
+    // Both unbound models get one before anybody asks.
+    finish_all(&mut d);
+    assert_eq!(d.sched.stock(), 2);
+    d.send(request(5, 1, ModelId(0), 1, false)).unwrap();
+    assert_eq!(d.sched.counts().running_on, 1);
+    finish_all(&mut d);
+    let report = &d.monitor.reports[0];
+    assert_eq!((report.outcome, report.source), (Outcome::Done, Source::Pool));
+    assert!(d.sched.stock() >= 2, "refilled");
+}
