@@ -9,6 +9,7 @@ mod model;
 mod prepare;
 mod print;
 mod serve;
+mod simulate;
 mod zoo;
 
 use clap::{Parser, Subcommand};
@@ -47,6 +48,8 @@ enum Command {
     Bench(bench::Args),
     /// Write a well-known architecture with random weights as ONNX
     Zoo(zoo::Args),
+    /// Play workloads against the scheduler in virtual time
+    Simulate(simulate::SimulateArgs),
     /// The client process of `bench`
     #[command(hide = true)]
     BenchClient(bench::ClientArgs),
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Prepare(args) => prepare::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Zoo(args) => zoo::run(args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::BenchClient(args) => bench::run_client(args),
     };
     match result {

@@ -1,7 +1,7 @@
 //! `tacit simulate`: the scheduler in virtual time.
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use tacit_sched::policy::{Policy, PolicySpec};
 use tacit_sched::profile::Speedup;
@@ -14,7 +14,7 @@ use tacit_sched::sim::{Arrivals, Batches, Mix, ProfileFile, Run, RunFile, Scenar
 use tacit_sched::{Config, Span};
 
 /// Play workloads against the scheduler in virtual time.
-#[derive(Debug, Parser)]
+#[derive(Debug, Args)]
 pub struct SimulateArgs {
     #[command(subcommand)]
     what: What,
@@ -335,4 +335,23 @@ fn run_one(args: &RunArgs) -> Result<()> {
         write(path, &page(&title, &panels))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_parse_or_say_why() {
+        assert_eq!(arrivals("poisson", 2.0).unwrap(), Arrivals::Poisson(2.0));
+        let bursts = Arrivals::Bursts { rate: 2.0, on: 60.0, off: 30.0 };
+        assert_eq!(arrivals("bursts:60:30", 2.0).unwrap(), bursts);
+        assert_eq!(batches("3").unwrap(), Batches::Fixed(3));
+        assert_eq!(batches("pareto:1.5:64").unwrap(), Batches::Pareto { alpha: 1.5, max: 64 });
+        for bad in ["bursts", "bursts:1", "bursts:1:x", "diurnal:1:-1", "lunar"] {
+            assert!(arrivals(bad, 1.0).is_err(), "{bad}");
+        }
+        assert!(arrivals("poisson", 0.0).is_err());
+        assert!(batches("many").is_err());
+    }
 }

@@ -7,6 +7,8 @@ use proptest::test_runner::{Config, TestError, TestRunner};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use support::driver::{Driver, Op, script};
 use support::{Setup, header};
+use tacit_sched::SchedError;
+use tacit_sched::replay::Replay;
 
 /// Cases per policy and feature set; a case has up to 400 steps. `TACIT_SCHED_CASES` raises it for long runs.
 fn cases() -> u32 {
@@ -81,12 +83,37 @@ fn adaptive_keeps_every_constraint() {
 #[test]
 fn a_saved_replay_runs_again() {
     let Some(path) = std::env::var_os("TACIT_SCHED_REPLAY") else { return };
-    let replay = tacit_sched::replay::Replay::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let replay = Replay::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
     let mut driver = Driver::new(replay.header);
     for (time, event) in replay.events {
         driver.advance(time.since(driver.now));
         let refused = driver.send(event);
         let shown = driver.actions.len().saturating_sub(8);
         println!("{time} {:?} {refused:?} ... {:?}", driver.events.last(), &driver.actions[shown..]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A recorded run survives its file and does the same again; a changed record is noticed.
+    #[test]
+    fn a_replay_file_does_the_same_again(ops in script(100)) {
+        let setup = Setup { policy: "adaptive+fair".parse().unwrap(), pool: true, moldable: true, batch_share: 0.5 };
+        let mut driver = Driver::new(header(&setup));
+        for op in &ops {
+            driver.play(op);
+        }
+        driver.wind_down();
+        let recorded = driver.replay();
+        let mut read = Replay::parse(&recorded.to_text().unwrap()).unwrap();
+        prop_assert_eq!(&read, &recorded);
+        prop_assert_eq!(read.run().unwrap(), recorded.actions);
+        read.actions.pop();
+        let differs = matches!(read.run(), Err(SchedError::ReplayDiffers { .. }));
+        prop_assert!(differs);
+        let cut = recorded.to_text().unwrap().replacen("\"event\"", "\"evnt\"", 1);
+        let refused = matches!(Replay::parse(&cut), Err(SchedError::BadFile { line: 2, .. }));
+        prop_assert!(refused);
     }
 }

@@ -1,6 +1,6 @@
 //! Arrivals: requests, notices, and material found at start-up.
 
-use super::state::{Client, Group, GroupId, Lifecycle, Stage};
+use super::state::{Group, GroupId, Lifecycle, Stage};
 use super::{LOAD_WINDOW, NOTICES_REMEMBERED, Scheduler};
 use crate::config::Binding;
 use crate::ids::{ClientId, DeadlineClass, MaterialId, ModelId, NoticeId, Phase};
@@ -111,7 +111,7 @@ impl<P: Policy> Scheduler<P> {
             ends,
         };
         self.groups.insert(id, group);
-        self.clients.entry(client).or_insert_with(Client::default).groups.insert(id);
+        self.clients.entry(client).or_default().groups.insert(id);
         if let Some(time) = ends {
             self.timers.insert((time, id));
         }

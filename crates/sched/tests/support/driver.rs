@@ -148,23 +148,25 @@ impl Driver {
         self.send(Event::JobFinished { job, usage }).expect("the end of a running job is accepted");
     }
 
+    fn play_request(&mut self, op: &Op) {
+        let Op::Request { client, model, inputs, notice, timeout, deadline } = op.clone() else { return };
+        self.next += 1;
+        let deadline = [DeadlineClass::Interactive, DeadlineClass::Normal, DeadlineClass::Batch][deadline as usize];
+        let request = Request {
+            id: RequestId(self.next),
+            client: ClientId(client),
+            model: ModelId(model),
+            inputs,
+            notice: notice.and_then(|n| self.notices.get(&(n % self.notices.len().max(1))).copied()),
+            timeout: timeout.map(Span::from_millis),
+            deadline,
+        };
+        let _ = self.send(Event::Request(request));
+    }
+
     pub fn play(&mut self, op: &Op) {
         match op.clone() {
-            Op::Request { client, model, inputs, notice, timeout, deadline } => {
-                self.next += 1;
-                let deadline =
-                    [DeadlineClass::Interactive, DeadlineClass::Normal, DeadlineClass::Batch][deadline as usize];
-                let request = Request {
-                    id: RequestId(self.next),
-                    client: ClientId(client),
-                    model: ModelId(model),
-                    inputs,
-                    notice: notice.and_then(|n| self.notices.get(&(n % self.notices.len().max(1))).copied()),
-                    timeout: timeout.map(Span::from_millis),
-                    deadline,
-                };
-                let _ = self.send(Event::Request(request));
-            }
+            Op::Request { .. } => self.play_request(op),
             Op::Notice { client, model, inputs } => {
                 self.next += 1;
                 let id = NoticeId(self.next);
