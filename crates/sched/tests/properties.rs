@@ -108,7 +108,7 @@ proptest! {
         let recorded = driver.replay();
         let mut read = Replay::parse(&recorded.to_text().unwrap()).unwrap();
         prop_assert_eq!(&read, &recorded);
-        prop_assert_eq!(read.run().unwrap(), recorded.actions);
+        prop_assert_eq!(&read.run().unwrap(), &recorded.actions);
         read.actions.pop();
         let differs = matches!(read.run(), Err(SchedError::ReplayDiffers { .. }));
         prop_assert!(differs);
