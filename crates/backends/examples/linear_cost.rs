@@ -62,6 +62,33 @@ fn cpu() -> Result<f64, Box<dyn Error>> {
     Ok(total)
 }
 
+fn mb(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+/// One line: a tensor, its layers and their cost.
+fn print_row(convs: &[ConvSpec], plan: &LinearPlan, times: [f64; 2], memory: usize) {
+    let cost = plan.cost();
+    let sum = |f: fn(&tacit_backends::cheetah::linear::ConsumerCost) -> u64| cost.consumers.iter().map(f).sum::<u64>();
+    let c = convs[0];
+    let shapes: Vec<_> = convs.iter().map(|c| (c.out_ch, c.kernel.0, c.stride.0)).collect();
+    println!(
+        "{:4}x{:<3} -> (out, k, s) {shapes:?}: {:.2} + {:.2} | {:.3} {:.3} | {} {} {} {} | {:.1}  {}",
+        c.in_ch,
+        c.in_h,
+        mb(cost.up_bytes),
+        mb(cost.down_bytes()),
+        times[0],
+        times[1],
+        cost.uploads,
+        sum(|c| c.answers),
+        sum(|c| c.weight_polys),
+        sum(|c| c.products),
+        mb(memory as u64),
+        plan.describe()
+    );
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let tensors = match arguments.next().as_deref() {
@@ -107,26 +134,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             times = [times[0] + cpu()? - t1, times[1] + t1 - t0];
         }
         let cost = plan.cost();
-        let mb = |bytes: u64| bytes as f64 / 1e6;
-        let sum =
-            |f: fn(&tacit_backends::cheetah::linear::ConsumerCost) -> u64| cost.consumers.iter().map(f).sum::<u64>();
-        let c = convs[0];
-        let shapes: Vec<_> = convs.iter().map(|c| (c.out_ch, c.kernel.0, c.stride.0)).collect();
-        println!(
-            "{:4}x{:<3} -> (out, k, s) {shapes:?}: {:.2} + {:.2} | {:.3} {:.3} | {} {} {} {} | {:.1}  {}",
-            c.in_ch,
-            c.in_h,
-            mb(cost.up_bytes),
-            mb(cost.down_bytes()),
-            times[0],
-            times[1],
-            cost.uploads,
-            sum(|c| c.answers),
-            sum(|c| c.weight_polys),
-            sum(|c| c.products),
-            server.memory_bytes() as f64 / 1e6,
-            plan.describe()
-        );
+        print_row(&convs, &plan, times, server.memory_bytes());
         for (total, v) in
             totals.iter_mut().zip([mb(cost.up_bytes), mb(cost.down_bytes()), times[0], times[1], planning])
         {

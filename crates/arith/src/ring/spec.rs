@@ -39,10 +39,7 @@ pub struct ShapeError {
 
 impl ShapeError {
     pub(super) fn new(reason: &'static str, spec: &ConvSpec) -> Self {
-        Self {
-            reason,
-            spec: Box::new(*spec),
-        }
+        Self { reason, spec: Box::new(*spec) }
     }
 }
 

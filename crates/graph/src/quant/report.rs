@@ -177,9 +177,7 @@ pub(super) fn build(
             100.0 * (1.0 - quality.agreement)
         ));
     }
-    for out in out_of_range(problem, emitted, graph)? {
-        warnings.push(out);
-    }
+    warnings.extend(out_of_range(problem, emitted, graph)?);
     Ok(Report {
         model: problem.spec.name.clone(),
         calibration: String::new(),
