@@ -107,6 +107,10 @@ struct Engine<'a> {
     think: Rng,
     /// Closed loop: the next request to send.
     unsent: usize,
+    /// Requests that have not come yet.
+    to_come: usize,
+    /// Inputs that have come and not ended.
+    open: usize,
     run: Run,
 }
 
@@ -132,6 +136,8 @@ impl Scenario {
             noise: Rng::new(seed, 100),
             think: Rng::new(seed, 101),
             unsent: arrivals.len(),
+            to_come: arrivals.len(),
+            open: 0,
             run: Run { first: Time(u64::MAX), ..Run::default() },
         };
         engine.plan(arrivals);
@@ -187,8 +193,9 @@ impl Engine<'_> {
         }
     }
 
+    /// Until the last input has ended. Refills that still run count up to that moment.
     fn go(&mut self) {
-        loop {
+        while self.to_come > 0 || self.open > 0 {
             let due = self.due.peek().map(|r| r.0.0);
             let wake = self.scheduler.next_wakeup();
             match (due, wake) {
@@ -200,6 +207,10 @@ impl Engine<'_> {
                     }
                 }
             }
+        }
+        let left: Vec<JobId> = self.running.keys().copied().collect();
+        for job in left {
+            self.account(job, self.run.last);
         }
     }
 
@@ -227,6 +238,7 @@ impl Engine<'_> {
             }
             Due::Request(i) => {
                 self.run.arrivals[i].at = now;
+                self.to_come -= 1;
                 let arrival = &self.run.arrivals[i];
                 let request = Request {
                     id: RequestId(i as u64),
@@ -245,9 +257,11 @@ impl Engine<'_> {
 
     fn send(&mut self, now: Time, event: Event) {
         self.run.events += 1;
-        let request = if let Event::Request(request) = &event { Some(request.id) } else { None };
-        if let (Err(why), Some(id)) = (self.scheduler.handle(now, event), request) {
-            self.run.refused.push((id, why));
+        let request = if let Event::Request(request) = &event { Some((request.id, request.inputs)) } else { None };
+        match (self.scheduler.handle(now, event), request) {
+            (Ok(()), Some((_, inputs))) => self.open += inputs as usize,
+            (Err(why), Some((id, _))) => self.run.refused.push((id, why)),
+            (_, None) => {}
         }
         while let Some(action) = self.scheduler.poll_action(now) {
             self.act(now, action);
@@ -277,6 +291,7 @@ impl Engine<'_> {
             Action::Stop { job } => self.account(job, now),
             Action::Report(report) => {
                 self.run.last = self.run.last.max(now);
+                self.open -= 1;
                 if report.last {
                     self.next_of_client(now, report.client.0);
                 }
