@@ -79,7 +79,7 @@ impl Default for ImportOptions {
             weight_bits: None,
             max_frac_bits: 12,
             guard_bits: 1.0,
-            error_bound: 0.01,
+            error_bound: 0.004,
             seed: 1,
             model_id: None,
         }
