@@ -39,7 +39,9 @@ pub fn bench_judge(py: Python<'_>, model: &Model, run: &str, input: PyReadonlyAr
     let run: ClientRun = serde_json::from_str(run).map_err(to_python)?;
     let input = input.as_slice()?.to_vec();
     py.detach(|| {
-        let judged = bench::judge(&run, &model.file, &input, engine().numerics()).map_err(to_python)?;
+        let engine = engine();
+        let numerics = engine.numerics(&engine.compile(&model.file.graph).map_err(to_python)?);
+        let judged = bench::judge(&run, &model.file, &input, numerics).map_err(to_python)?;
         serde_json::to_string(&judged).map_err(to_python)
     })
 }

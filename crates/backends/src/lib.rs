@@ -34,7 +34,7 @@ pub enum Output {
 pub enum Numerics {
     /// Equal bit for bit.
     Exact,
-    /// Each truncation may be `below` units lower and `above` units higher than the reference's floor; each linear output may be off by
+    /// Each truncation may be `below` units lower and `above` units higher than the floor of what it is given; each linear output may be off by
     /// `linear` units at its own (untruncated) scale; ReLU may give 0 for results below `2^relu_drop` units.
     UlpPerTruncation {
         /// Largest deficit of a truncation, in units of the last place.
@@ -166,6 +166,6 @@ pub trait Backend {
     /// What one input costs.
     fn cost(&self, plan: &Self::Plan) -> PhaseCosts;
 
-    /// How results relate to the reference.
-    fn numerics(&self) -> Numerics;
+    /// How results of a plan relate to the reference.
+    fn numerics(&self, plan: &Self::Plan) -> Numerics;
 }

@@ -68,11 +68,13 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let input_file = scratch.path().join("input.json");
     fs::write(&input_file, serde_json::to_vec(&input)?)?;
     let (_server, address) = start_server(&path, &key_dir, args.threads)?;
+    let backend = Cheetah::default();
+    let numerics = backend.numerics(&backend.compile(&model.graph)?);
     let bar = print::bar(args.runs, "measuring");
     let mut runs = Vec::new();
     for _ in 0..args.runs {
         let run = run_client_process(&address, &key_dir, &input_file, args.threads)?;
-        runs.push(judge(&run, &model, &input, Cheetah::default().numerics())?);
+        runs.push(judge(&run, &model, &input, numerics)?);
         bar.inc(1);
     }
     bar.finish_and_clear();

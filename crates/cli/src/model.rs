@@ -3,6 +3,8 @@ use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tacit_backends::Backend;
 use tacit_backends::cheetah::Cheetah;
@@ -109,13 +111,19 @@ fn run_import(args: &ImportArgs) -> anyhow::Result<()> {
         options.calibration = Some(npy::read(&samples).with_context(|| path.display().to_string())?);
     }
     let imported = import(&bytes, &options).with_context(|| args.onnx.display().to_string())?;
-    fs::write(&args.output, imported.to_file()?).with_context(|| format!("writing {}", args.output.display()))?;
+    write_private(&args.output, &imported.to_file()?).with_context(|| format!("writing {}", args.output.display()))?;
     if args.json {
         println!("{}", imported.report.to_json()?);
     } else {
         println!("{}", imported.report);
     }
     Ok(())
+}
+
+/// Writes a file that only its owner may read: a model file holds the weights.
+fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(bytes)
 }
 
 /// Imports with defaults, as `bench` does; warnings go to standard error.
@@ -145,7 +153,11 @@ fn inspect(path: &Path, as_json: bool) -> anyhow::Result<()> {
     );
     println!(
         "client learns: {}",
-        if spec.output_mode == OutputMode::Top1 { "the best class" } else { "all outputs (softmax is left to it)" }
+        match (spec.output_mode, spec.softmax_by_client) {
+            (OutputMode::Top1, _) => "the best class",
+            (OutputMode::Logits, true) => "all outputs (softmax is left to it)",
+            (OutputMode::Logits, false) => "all outputs",
+        }
     );
     println!(
         "input: (pixel * {} - {:?}) / {:?}, accepted {:?}",

@@ -25,7 +25,11 @@ pub use walk::{Interpreter, walk};
 /// Most nodes that a graph may have.
 pub const MAX_NODES: usize = 100_000;
 /// Most elements that one tensor may have.
-pub const MAX_ELEMENTS: usize = 1 << 28;
+pub const MAX_ELEMENTS: usize = 1 << 24;
+/// Largest side of a kernel or pooling window, and largest padding.
+pub const MAX_WINDOW_SIDE: usize = 1 << 9;
+/// Most elements that all tensors of a graph may have together: what a plan allocates grows with it.
+pub const MAX_TOTAL_ELEMENTS: usize = 1 << 28;
 
 /// What can be wrong with a model.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +60,9 @@ pub enum GraphError {
         /// What is wrong.
         what: String,
     },
+    /// All tensors together are too large.
+    #[error("the tensors of this graph have more than {MAX_TOTAL_ELEMENTS} elements in all")]
+    TooLarge,
     /// The output is not a node.
     #[error("the output is node {output}, but there are {count} nodes")]
     Output {

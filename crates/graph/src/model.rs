@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fixed::FixedPoint;
 use crate::op::{Conv2d, Op, checked_elements, infer_shape};
-use crate::{GraphError, MAX_ELEMENTS, MAX_NODES};
+use crate::{GraphError, MAX_ELEMENTS, MAX_NODES, MAX_TOTAL_ELEMENTS, MAX_WINDOW_SIDE};
 
 /// Index of a node in its graph; the node's inputs have smaller indices.
 pub type NodeId = usize;
@@ -122,6 +122,10 @@ impl ModelGraph {
                 what,
             })?;
         }
+        // Each is at most MAX_ELEMENTS and there are at most MAX_NODES: no overflow.
+        if spec.nodes.iter().map(Node::elements).sum::<usize>() > MAX_TOTAL_ELEMENTS {
+            return Err(GraphError::TooLarge);
+        }
         if spec.output >= spec.nodes.len() {
             return Err(GraphError::Output { output: spec.output, count: spec.nodes.len() });
         }
@@ -229,7 +233,27 @@ fn check_node(nodes: &[Node], id: NodeId, node: &Node) -> Result<(), String> {
             return Err(format!("shape {shape:?} is empty or has more than {MAX_ELEMENTS} elements"));
         }
     }
+    check_windows(node)?;
     check_fixed(nodes, node)
+}
+
+/// Bounds what a plan allocates per window: a stranger's graph may state any kernel.
+fn check_windows(node: &Node) -> Result<(), String> {
+    let (kernel, pads) = match &node.op {
+        Op::Conv2d(c) => (c.kernel, c.pads),
+        Op::MaxPool(w) | Op::SumPool(w) => (w.kernel, w.pads),
+        _ => return Ok(()),
+    };
+    let fits = |x: usize| x <= MAX_WINDOW_SIDE;
+    if !kernel.into_iter().all(fits)
+        || !pads.into_iter().all(fits)
+        || node.elements() * (kernel[0] + kernel[1]) > MAX_TOTAL_ELEMENTS
+    {
+        return Err(format!(
+            "a window of {kernel:?} with padding {pads:?} is larger than is supported ({MAX_WINDOW_SIDE} a side)"
+        ));
+    }
+    Ok(())
 }
 
 /// Bounds that keep all later arithmetic on shapes and scales free of overflow.

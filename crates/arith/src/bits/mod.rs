@@ -206,6 +206,13 @@ impl Zeroize for Bits {
     }
 }
 
+/// Planes hold masks, OT strings and shares: none outlives its use.
+impl Drop for Bits {
+    fn drop(&mut self) {
+        self.words.zeroize();
+    }
+}
+
 impl fmt::Debug for Bits {
     /// Prints the length only: bits are mostly secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

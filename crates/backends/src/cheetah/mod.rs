@@ -148,13 +148,10 @@ impl Backend for Cheetah {
         cost::cost(plan)
     }
 
-    fn numerics(&self) -> Numerics {
-        // floor(s + 1/2) + floor(c) differs from the floor of the sum by at most one; the linear layer's error can add one more.
-        Numerics::UlpPerTruncation {
-            below: 2,
-            above: 1,
-            linear: self.options.linear_error,
-            relu_drop: self.options.relu_drop,
-        }
+    fn numerics(&self, plan: &Plan) -> Numerics {
+        let layers = 0..plan.graph().nodes().len();
+        let linear = layers.map(|id| plan.linear_error(id)).max().unwrap_or(0);
+        // floor(s + 1/2) + floor(c) differs from the floor of the sum by at most one.
+        Numerics::UlpPerTruncation { below: 1, above: 1, linear, relu_drop: self.options.relu_drop }
     }
 }

@@ -93,11 +93,9 @@ pub(super) fn compile(graph: &ModelGraph, options: &Options) -> Result<Plan, Bac
     }
     let groups = members.into_iter().map(|(tensor, nodes)| make_group(graph, options, tensor, nodes));
     let groups = groups.collect::<Result<_, _>>()?;
-    let mut hash = blake3::Hasher::new();
-    // A ModelSpec always serialises; an empty encoding would only make digests differ.
-    hash.update(&postcard::to_stdvec(graph.spec()).unwrap_or_default());
-    hash.update(&postcard::to_stdvec(options).unwrap_or_default());
-    Ok(Plan { graph: graph.clone(), steps, groups, digest: *hash.finalize().as_bytes() })
+    let encoded = postcard::to_stdvec(&(graph.spec(), options));
+    let digest = blake3::hash(&encoded.map_err(|_| BackendError::Misuse("the public graph cannot be encoded"))?);
+    Ok(Plan { graph: graph.clone(), steps, groups, digest: *digest.as_bytes() })
 }
 
 fn join_group(members: &mut Vec<(NodeId, Vec<NodeId>)>, tensor: NodeId, id: NodeId) -> Step {
@@ -123,7 +121,7 @@ fn make_group(
 fn nonlinear_step(graph: &ModelGraph, node: &Node, options: &Options) -> Result<Step, String> {
     let Some(input) = node.inputs.first().map(|&i| &graph.nodes()[i]) else { return Ok(Step::Input) };
     let (n, width, wide) = (input.elements(), input.fixed.width, node.fixed.width);
-    if width < 4 {
+    if width < 4 && matches!(node.op, Op::Relu | Op::MaxPool(_) | Op::ArgMax | Op::Widen) {
         return Err(format!("a ring of {width} bits is too narrow for a sign test (at least 4)"));
     }
     let gate = |n, widths| GateSpec::new(n, width, 0, options.leaves, widths);

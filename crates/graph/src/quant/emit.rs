@@ -104,10 +104,7 @@ pub(super) fn emit(problem: &Problem, scheme: &Scheme, top1: bool) -> Result<Emi
         let wire = e.float_node(id, node);
         e.wires.push(wire);
     }
-    let mut output = e.wires[graph.output].id;
-    if top1 {
-        output = e.arg_max(graph.output);
-    }
+    let output = if top1 { e.arg_max(graph.output) } else { e.logits(graph.output) };
     finish(problem, e, output, top1)
 }
 
@@ -353,6 +350,16 @@ impl Emitter<'_> {
         };
         let (x, y) = (self.exactly(a, frac), self.exactly(b, frac));
         self.add(id, &node.name, op, &[x.id, y.id], frac)
+    }
+
+    /// The tensor that is revealed: never an untruncated product, whose lowest bits would tell more of the weights than the answer
+    /// (and whose resharing error depends on them). Two bits more than inside the network keep near ties apart.
+    fn logits(&mut self, source: usize) -> NodeId {
+        let (wire, target) = (self.wires[source], self.target[source]);
+        if wire.frac <= target {
+            return wire.id;
+        }
+        self.at_most(source, (target + 2).min(wire.frac.saturating_sub(2)).max(target)).id
     }
 
     fn arg_max(&mut self, source: usize) -> NodeId {
