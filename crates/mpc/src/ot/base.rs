@@ -144,7 +144,11 @@ mod tests {
         assert!(matches!(bad(vec![0; 31]), Err(MpcError::Net(_))));
         let (result, ()) = run_pair(
             |ch| Sender::start(ch, &mut Prg::from_seed(Seed([1; 16])), 0).unwrap().finish(ch, 1),
-            |ch| ch.send(CHOICES, &[0xff; 32]).unwrap(),
+            |ch| {
+                // Reads the key first: a peer that is gone already would be another error.
+                ch.recv(KEY, 32).unwrap();
+                ch.send(CHOICES, &[0xff; 32]).unwrap();
+            },
         );
         assert!(matches!(result, Err(MpcError::Misbehaviour { .. })));
     }
