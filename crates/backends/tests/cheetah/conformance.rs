@@ -194,6 +194,27 @@ fn a_whole_network() {
     }
 }
 
+/// Clip to [0, 6] as a difference of two ReLUs, a leaky ReLU, and an average with a divisor for each position.
+#[test]
+fn public_constants() {
+    for seed in 1..6 {
+        let mut net = Net::new(vec![2, 4, 5], 30, seed);
+        let c = net.conv(0, 3, [3, 3], [1, 1], [1, 1], [1; 4], 1, 30);
+        let t = net.truncate(c, 6);
+        let shifted = net.add_const(t, -(6 << 6));
+        let (low, high) = (net.relu(t, 24), net.relu(shifted, 24));
+        let clipped = net.sub(low, high);
+        let pooled = net.pool(clipped, Op::SumPool(Window { kernel: [2, 2], stride: [1, 1], pads: [1, 1, 0, 0] }));
+        let factors = (0..20).map(|i| 16 << (i % 3)).collect();
+        let average = net.mul_const(pooled, factors, 6);
+        let average = net.truncate(average, 6);
+        let positive = net.relu(average, 18);
+        let slope = net.mul_const(average, vec![-13], 0);
+        let leaky = net.add(slope, positive);
+        conform(net, leaky, Options::default(), seed);
+    }
+}
+
 #[test]
 fn several_inputs_over_one_session_use_fresh_material() {
     let mut net = Net::new(vec![2, 5, 5], 30, 9);

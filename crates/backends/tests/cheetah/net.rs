@@ -118,6 +118,23 @@ impl Net {
         self.same_scale(pad, vec![sliced], width, vec![])
     }
 
+    /// `x + value` for a public constant.
+    pub fn add_const(&mut self, x: usize, value: i64) -> usize {
+        let width = self.nodes[x].fixed.width;
+        self.same_scale(Op::AddConst { value }, vec![x], width, vec![])
+    }
+
+    /// `x * factors / 2^bits` for public constants, at a scale finer by `bits`.
+    pub fn mul_const(&mut self, x: usize, factors: Vec<i64>, bits: u32) -> usize {
+        let fixed = self.nodes[x].fixed;
+        self.push(Op::MulConst { factors, frac_bits: bits }, vec![x], fixed.width, fixed.frac_bits + bits, vec![])
+    }
+
+    pub fn sub(&mut self, a: usize, b: usize) -> usize {
+        let width = self.nodes[a].fixed.width.min(self.nodes[b].fixed.width);
+        self.same_scale(Op::Sub, vec![a, b], width, vec![])
+    }
+
     pub fn flatten(&mut self, x: usize) -> usize {
         let (n, width) = (self.nodes[x].elements(), self.nodes[x].fixed.width);
         self.same_scale(Op::Reshape, vec![x], width, vec![n])
