@@ -13,8 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tacit_net::ServerTls;
 
-/// Connections that may wait for a refusal, beyond the clients that are served.
-const REFUSALS: usize = 16;
+/// Connections that may be greeting at the same time. They take no client's place: whoever has no certificate cannot lock clients out
+/// for longer than a greeting may take.
+const GREETING: usize = 64;
 
 /// How a server behaves.
 #[derive(Clone)]
@@ -81,6 +82,8 @@ struct Live {
     stream: TcpStream,
     /// Nothing runs: the client may ask, or not.
     idle: bool,
+    /// The client is known and has a place.
+    admitted: bool,
 }
 
 impl Live {
@@ -99,9 +102,15 @@ impl<E: Engine> Shared<E> {
         self.catalog.list()
     }
 
-    /// More connections are open than are served.
-    pub(crate) fn is_full(&self) -> bool {
-        self.live().len() > self.config.max_connections
+    /// Gives connection `number`, whose client is known now, a place if there is one.
+    pub(crate) fn admit(&self, number: u64) -> bool {
+        let mut live = self.live();
+        let free = live.values().filter(|l| l.admitted).count() < self.config.max_connections;
+        match live.get_mut(&number) {
+            Some(connection) if free => connection.admitted = true,
+            _ => return false,
+        }
+        true
     }
 
     pub(crate) fn stopping(&self) -> bool {
@@ -202,10 +211,10 @@ impl<E: Engine> Server<E> {
 
     fn start(&self, number: u64, stream: TcpStream) -> Result<(), std::io::Error> {
         let mut live = self.shared.live();
-        if live.len() >= self.shared.config.max_connections + REFUSALS {
-            return Err(std::io::Error::other("too many connections wait"));
+        if live.values().filter(|l| !l.admitted).count() >= GREETING {
+            return Err(std::io::Error::other("too many connections are greeting"));
         }
-        live.insert(number, Live { stream: stream.try_clone()?, idle: false });
+        live.insert(number, Live { stream: stream.try_clone()?, idle: false, admitted: false });
         drop(live);
         let guard = Registration { shared: self.shared.clone(), number };
         thread::Builder::new().name(format!("tacit-client-{number}")).spawn(move || {

@@ -23,7 +23,7 @@ pub(crate) fn serve_connection<E: Engine>(
 ) -> Result<(), ServeError> {
     let (mut channel, client) = greet(shared, stream)?;
     tracing::info!(number, peer = channel.peer(), client = hex(&client[..8]), "client connected");
-    if shared.is_full() {
+    if !shared.admit(number) {
         let reason = "all places are taken; try again later".to_owned();
         send(&mut channel, REPLY, &Reply::Refused { reason: reason.clone() })?;
         return Err(ServeError::NotGranted(reason));
