@@ -24,7 +24,9 @@ pub use walk::{Interpreter, walk};
 
 /// Most nodes that a graph may have.
 pub const MAX_NODES: usize = 100_000;
-/// Most elements that one tensor may have.
+/// Most elements that a stored array may have: weights of an ONNX file, samples.
+pub const MAX_STORED_ELEMENTS: usize = 1 << 28;
+/// Most elements that the tensor of a node may have.
 pub const MAX_ELEMENTS: usize = 1 << 24;
 /// Largest side of a kernel or pooling window, and largest padding.
 pub const MAX_WINDOW_SIDE: usize = 1 << 9;
@@ -138,4 +140,15 @@ pub enum GraphError {
         /// Why.
         what: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_networks_of_the_zoo_fit_the_limits() {
+        // VGG-16: its first fully connected layer, its largest tensor.
+        const { assert!(25_088 * 4_096 <= MAX_STORED_ELEMENTS && 64 * 224 * 224 <= MAX_ELEMENTS) };
+    }
 }

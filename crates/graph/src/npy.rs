@@ -1,7 +1,7 @@
 //! NumPy `.npy` files: calibration samples and inputs.
 
 use crate::op::checked_elements;
-use crate::{GraphError, MAX_ELEMENTS};
+use crate::{GraphError, MAX_STORED_ELEMENTS};
 
 /// A tensor from a `.npy` file.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,9 +40,9 @@ pub fn read(bytes: &[u8]) -> Result<Npy, GraphError> {
         return Err(fail("only C order is supported (numpy.ascontiguousarray)"));
     }
     let shape = shape(header).ok_or_else(|| fail("the header states no shape"))?;
-    let n = checked_elements(&shape)
-        .filter(|&n| n <= MAX_ELEMENTS)
-        .ok_or_else(|| GraphError::Npy { what: format!("shape {shape:?} has more than {MAX_ELEMENTS} elements") })?;
+    let n = checked_elements(&shape).filter(|&n| n <= MAX_STORED_ELEMENTS).ok_or_else(|| GraphError::Npy {
+        what: format!("shape {shape:?} has more than {MAX_STORED_ELEMENTS} elements"),
+    })?;
     let kind = field(header, "descr").unwrap_or_default();
     let body = &bytes[start + header_len..];
     let data = match kind.trim_matches(['\'', '"']) {

@@ -2,7 +2,7 @@
 
 use crate::onnx::proto::TensorProto;
 use crate::op::checked_elements;
-use crate::{GraphError, MAX_ELEMENTS};
+use crate::{GraphError, MAX_STORED_ELEMENTS};
 
 /// A constant: shape as in the file (with any batch axis) and elements, row major.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,8 +77,8 @@ pub fn decode(t: &TensorProto) -> Result<Constant, GraphError> {
         .map(|&d| usize::try_from(d).map_err(|_| fail(format!("shape {:?}", t.dims))))
         .collect::<Result<_, _>>()?;
     let n = checked_elements(&shape)
-        .filter(|&n| n <= MAX_ELEMENTS)
-        .ok_or_else(|| fail(format!("shape {shape:?} has more than {MAX_ELEMENTS} elements")))?;
+        .filter(|&n| n <= MAX_STORED_ELEMENTS)
+        .ok_or_else(|| fail(format!("shape {shape:?} has more than {MAX_STORED_ELEMENTS} elements")))?;
     let data = match t.data_type {
         1 => Data::Floats(pick(t, n, &t.float_data, f32::from_le_bytes).map_err(fail)?),
         11 => {
