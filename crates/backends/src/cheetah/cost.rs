@@ -9,13 +9,13 @@ use crate::PhaseCosts;
 /// Costs of one input.
 pub(super) fn cost(plan: &Plan) -> PhaseCosts {
     let mut cost = PhaseCosts { comparisons: plan.comparisons(), ..PhaseCosts::default() };
+    let (client_rots, server_rots) = rots(plan);
+    (cost.offline.client_rots, cost.offline.server_rots) = (client_rots as u64, server_rots as u64);
     let packed = |n: usize, width: u32| Packed::len_bytes(n, width) as u64;
     for gate in plan.gates().filter(|g| g.n() > 0) {
         let one = gate.cost();
         cost.offline.up_bytes += one.offline_up as u64;
         cost.offline.down_bytes += one.offline_down as u64;
-        cost.offline.client_rots += one.client_rots as u64;
-        cost.offline.server_rots += one.server_rots as u64;
         cost.online.up_bytes += one.online_up as u64;
         cost.online.down_bytes += one.online_down as u64;
         cost.online.exchanges += one.exchanges as u64;
@@ -28,7 +28,6 @@ pub(super) fn cost(plan: &Plan) -> PhaseCosts {
             Step::Input => cost.online.up_bytes += elements,
             Step::Widen(wrap) => {
                 cost.offline.up_bytes += wrap.n.div_ceil(8) as u64;
-                cost.offline.client_rots += wrap.n as u64;
                 cost.online.up_bytes += packed(wrap.n, wrap.extra);
                 cost.online.down_bytes += packed(wrap.n, wrap.extra);
                 cost.online.exchanges += 2;
@@ -53,4 +52,12 @@ pub(super) fn cost(plan: &Plan) -> PhaseCosts {
     cost.online.exchanges += 2;
     cost.client_material_bytes += 16;
     cost
+}
+
+/// Random OTs of one input, with the client and with the server as receiver.
+pub(super) fn rots(plan: &Plan) -> (usize, usize) {
+    let gates = plan.gates().filter(|g| g.n() > 0).map(|g| g.cost());
+    let (client, server) = gates.fold((0, 0), |(c, s), one| (c + one.client_rots, s + one.server_rots));
+    let widened = plan.steps.iter().map(|step| if let Step::Widen(wrap) = step { wrap.n } else { 0 });
+    (client + widened.sum::<usize>(), server)
 }

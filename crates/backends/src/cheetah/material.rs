@@ -2,6 +2,7 @@
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_graph::{Node, NodeId, Op};
+use tacit_mpc::MpcError;
 use tacit_mpc::codec::{Packed, Reader, Writer};
 use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, ServerGate, ServerWrap, WrapSpec};
 
@@ -53,21 +54,53 @@ fn linear_nodes(plan: &Plan) -> impl Iterator<Item = &Node> {
     plan.graph.nodes().iter().filter(|n| matches!(n.op, Op::Conv2d(_) | Op::Linear(_)))
 }
 
-fn read_linear(plan: &Plan, from: &mut Reader<'_>) -> Result<Vec<Packed>, BackendError> {
-    linear_nodes(plan).map(|node| Ok(from.packed(node.elements(), node.fixed.width)?)).collect()
+/// Writes what both halves have: the shares of the linear outputs, then the pieces.
+fn write<G, W>(
+    out: &mut Writer,
+    linear: &[Packed],
+    pieces: &[Piece<G, W>],
+    gate: fn(&G, &mut Writer),
+    wrap: fn(&W, &mut Writer),
+) {
+    linear.iter().for_each(|p| out.packed(p));
+    for piece in pieces {
+        match piece {
+            Piece::Gate(g) => gate(g, out),
+            Piece::Wrap(w) => wrap(w, out),
+        }
+    }
+}
+
+type Read<S, T> = fn(&S, &mut Reader<'_>) -> Result<T, MpcError>;
+
+/// Shares of the linear outputs, and the pieces.
+type Parts<G, W> = (Vec<Packed>, Vec<Piece<G, W>>);
+
+/// Reads what `write` wrote, to the end.
+fn read<G, W>(
+    plan: &Plan,
+    mut from: Reader<'_>,
+    gate: Read<GateSpec, G>,
+    wrap: Read<WrapSpec, W>,
+) -> Result<Parts<G, W>, MpcError> {
+    let linear = linear_nodes(plan).map(|node| from.packed(node.elements(), node.fixed.width));
+    let linear = linear.collect::<Result<_, _>>()?;
+    let mut pieces = Vec::new();
+    for spec in piece_specs(plan) {
+        pieces.push(match spec {
+            PieceSpec::Gate(spec) => Piece::Gate(gate(spec, &mut from)?),
+            PieceSpec::Wrap(spec) => Piece::Wrap(wrap(spec, &mut from)?),
+        });
+    }
+    from.finish()?;
+    Ok((linear, pieces))
 }
 
 impl ClientMaterial {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.bytes(&self.seed.0);
-        self.linear.iter().for_each(|p| out.packed(p));
-        for piece in &self.pieces {
-            match piece {
-                Piece::Gate(gate) => gate.write(&mut out),
-                Piece::Wrap(wrap) => wrap.write(&mut out),
-            }
-        }
+        write(&mut out, &self.linear, &self.pieces, ClientGate::write, ClientWrap::write);
         out.finish()
     }
 
@@ -75,15 +108,7 @@ impl ClientMaterial {
         let mut from = Reader::new(bytes);
         let mut seed = [0; 16];
         seed.copy_from_slice(from.bytes(16)?);
-        let linear = read_linear(plan, &mut from)?;
-        let mut pieces = Vec::new();
-        for spec in piece_specs(plan) {
-            pieces.push(match spec {
-                PieceSpec::Gate(spec) => Piece::Gate(ClientGate::read(spec, &mut from)?),
-                PieceSpec::Wrap(spec) => Piece::Wrap(ClientWrap::read(spec, &mut from)?),
-            });
-        }
-        from.finish()?;
+        let (linear, pieces) = read(plan, from, ClientGate::read, ClientWrap::read)?;
         Ok(Self { seed: Seed(seed), linear, pieces })
     }
 }
@@ -91,27 +116,12 @@ impl ClientMaterial {
 impl ServerMaterial {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::default();
-        self.linear.iter().for_each(|p| out.packed(p));
-        for piece in &self.pieces {
-            match piece {
-                Piece::Gate(gate) => gate.write(&mut out),
-                Piece::Wrap(wrap) => wrap.write(&mut out),
-            }
-        }
+        write(&mut out, &self.linear, &self.pieces, ServerGate::write, ServerWrap::write);
         out.finish()
     }
 
     pub(super) fn from_bytes(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
-        let mut from = Reader::new(bytes);
-        let linear = read_linear(plan, &mut from)?;
-        let mut pieces = Vec::new();
-        for spec in piece_specs(plan) {
-            pieces.push(match spec {
-                PieceSpec::Gate(spec) => Piece::Gate(ServerGate::read(spec, &mut from)?),
-                PieceSpec::Wrap(spec) => Piece::Wrap(ServerWrap::read(spec, &mut from)?),
-            });
-        }
-        from.finish()?;
+        let (linear, pieces) = read(plan, Reader::new(bytes), ServerGate::read, ServerWrap::read)?;
         Ok(Self { linear, pieces })
     }
 }

@@ -114,8 +114,8 @@ impl Backend for Cheetah {
         held: Held<'_>,
         session: &mut Session,
     ) -> Result<Material, BackendError> {
-        let rots = self.cost(plan).offline;
-        session.reserve(rots.client_rots as usize, rots.server_rots as usize);
+        let (client, server) = cost::rots(plan);
+        session.reserve(client, server);
         match (keys, held) {
             (Keys::Client(keys), _) => Ok(Material::Client(client::offline(plan, keys, session)?)),
             (Keys::Server(keys), Held::Weights(weights)) => {
