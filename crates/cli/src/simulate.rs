@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use tacit_sched::policy::{Policy, PolicySpec};
 use tacit_sched::profile::Speedup;
@@ -41,14 +42,23 @@ struct GridArgs {
     #[arg(long)]
     profile: PathBuf,
     /// Seeds per cell.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     seeds: u64,
+    /// The first seed; another one than 0 gives requests that no rule was ever compared on.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
+    first_seed: u64,
     /// Write all figures here.
     #[arg(long)]
     json: Option<PathBuf>,
     /// Only these grids, for example `A,C` (`grids` only).
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+}
+
+impl GridArgs {
+    fn range(&self) -> Range<u64> {
+        self.first_seed..self.first_seed + self.seeds
+    }
 }
 
 #[derive(Debug, Args)]
@@ -141,7 +151,7 @@ pub fn run(args: &SimulateArgs) -> Result<()> {
     match &args.what {
         What::Run(args) => run_one(args),
         What::PaperTable2(args) => {
-            let rows = table2(&profile(&args.profile)?, args.seeds, 48)?;
+            let rows = table2(&profile(&args.profile)?, &args.range(), 48)?;
             print!("{}", print_table2(&rows));
             write_json(args.json.as_deref(), &rows)
         }
@@ -175,12 +185,12 @@ fn write_json<T: serde::Serialize>(path: Option<&Path>, value: &T) -> Result<()>
 
 fn grids(args: &GridArgs) -> Result<()> {
     let profile = profile(&args.profile)?;
-    type Make = fn(&ProfileFile, u64) -> Result<Grid, tacit_sched::SchedError>;
+    type Make = fn(&ProfileFile, &Range<u64>) -> Result<Grid, tacit_sched::SchedError>;
     let all: [(&str, Make); 4] = [("A", grid_a), ("B", grid_b), ("C", grid_c), ("S", sensitivity)];
     let mut grids = Vec::new();
     for (name, make) in all {
         if args.only.is_empty() || args.only.iter().any(|only| only.eq_ignore_ascii_case(name)) {
-            let grid = make(&profile, args.seeds)?;
+            let grid = make(&profile, &args.range())?;
             println!("{}", print_grid(&grid));
             grids.push(grid);
         }

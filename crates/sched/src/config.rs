@@ -57,7 +57,7 @@ impl Default for PoolConfig {
             min_stock: 1,
             cover: 1.0,
             core_share: 0.75,
-            memory_share: 0.5,
+            memory_share: 0.75,
             disk_share: 0.9,
             rate_window: Span::from_millis(600_000),
             per_client: false,

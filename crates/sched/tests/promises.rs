@@ -102,6 +102,44 @@ fn a_job_that_memory_keeps_out_gets_its_turn() {
     }
 }
 
+/// Eight cores and 100 bytes of memory: a T_on of 90 bytes waits while a bound job of 40 bytes runs; stock of a small model is wanted.
+fn blocked_with_pool() -> Driver {
+    let mut header = header(&Setup { policy: "fcfs".parse().unwrap(), pool: true, moldable: false, batch_share: 1.0 });
+    header.config.capacity = Resources { cores: 8, memory: 100, disk: 1000 };
+    if let Some(pool) = &mut header.config.pool {
+        (pool.per_client, pool.min_stock) = (false, 0);
+    }
+    header.models = vec![
+        model("small", Binding::Unbound, phase(5.0, 10), phase(1.0, 10)),
+        model("large", Binding::Client, phase(1.0, 5), phase(1.0, 90)),
+        model("long", Binding::Client, phase(60.0, 20), phase(1.0, 20)),
+    ];
+    let mut driver = Driver::new(header);
+    // The last request of the small model leaves its pool empty and its target above zero.
+    let arrivals =
+        vec![(Time::ZERO, request(1, 2, 1)), (Time::ZERO, request(2, 1, 1)), (Time::from_secs(2.0), request(3, 0, 1))];
+    run(&mut driver, Time::from_secs(30.0), arrivals);
+    driver
+}
+
+#[test]
+fn stock_is_made_while_a_job_waits_for_memory_and_leaves_the_room_that_it_needs() {
+    let driver = blocked_with_pool();
+    assert_eq!(started(&driver, 2, tacit_sched::Phase::On), None, "the long job and 90 bytes do not fit together");
+    let refill = driver.actions.iter().find_map(|(at, action)| match action {
+        Action::Start(s) if s.input.is_none() => Some((*at, s.memory)),
+        _ => None,
+    });
+    let (at, memory) = refill.expect("a refill runs while request 2 waits");
+    assert!(at >= Time::from_secs(1.0) && memory <= 10, "{at}");
+    let most = driver.actions.iter().filter(|(_, a)| matches!(a, Action::Start(s) if s.input.is_none())).count();
+    assert!(most <= 4, "one at a time: two would not leave 90 bytes");
+    let mut driver = driver;
+    run(&mut driver, Time::from_secs(70.0), Vec::new());
+    let on = started(&driver, 2, tacit_sched::Phase::On).expect("started");
+    assert!(on <= Time::from_secs(65.0), "once the long T_pre has ended, at most one refill later: {on}");
+}
+
 #[test]
 fn a_large_batch_leaves_room_for_small_requests() {
     let wait = |share: f64| {

@@ -15,15 +15,27 @@ pub struct Adaptive {
     pub notice_penalty: f64,
     /// How many times its remaining time a job that memory keeps out may be overtaken before it gets a reservation.
     pub patience: f64,
-    /// How strongly recent load makes threads dear: jobs assumed to be delayed per core at load 1.
+    /// Jobs assumed to be delayed beside those queued when recent load is 1 or more; with less load, in proportion.
     pub crowding: f64,
     /// A long job rather waits than start on fewer than this share of the threads it would choose on an idle machine.
     pub least_share: f64,
+    /// A long moldable job leaves one core free while at least this many jobs are expected to come during its run for each one queued.
+    pub spare: f64,
+    /// How many times its length a long job puts up with that; then it takes what there is.
+    pub endurance: f64,
 }
 
 impl Default for Adaptive {
     fn default() -> Adaptive {
-        Adaptive { beta: 0.2, notice_penalty: 0.5, patience: 0.0, crowding: 0.25, least_share: 0.5 }
+        Adaptive {
+            beta: 0.2,
+            notice_penalty: 0.5,
+            patience: 0.0,
+            crowding: 12.0,
+            least_share: 0.5,
+            spare: 4.0,
+            endurance: 4.0,
+        }
     }
 }
 
@@ -33,7 +45,8 @@ impl Policy for Adaptive {
     }
     fn promise(&self) -> &'static str {
         "with beta > 0 a job with r seconds of work left is overtaken only by jobs that entered at most \
-         (weighted r - r_min) / beta seconds after it, and while memory keeps it out for at most patience * r before it holds a reservation"
+         (weighted r - r_min) / beta seconds after it, while it waits for more threads for at most endurance * its length, \
+         and while memory keeps it out for at most patience * r before it holds a reservation"
     }
     fn tag(&self, job: &JobFacts) -> Score {
         Score::at(job.entered, self.beta)
@@ -46,23 +59,97 @@ impl Policy for Adaptive {
         Score::of(class.remaining(), notice / class.deadline.weight())
     }
     /// The thread count with the least cost `time * (1 + share * others)`: the job's own time, plus the delay that what it
-    /// holds, as a share of cores or memory (the larger), causes to the others, queued or expected. A job that is longer
-    /// than the mean work of a recent arrival does not start on a leftover: it would hold the few cores for
-    /// long, and those are what short jobs need.
+    /// holds, as a share of cores or memory (the larger), causes to the others, queued or expected. The expected ones grow with the
+    /// load up to 1; beyond that the queue tells. Their number does not depend on the machine: a larger one serves more, it has no longer queue.
+    ///
+    /// A job that is longer than the mean work of a recent arrival leaves room for the short ones. It does not start on a leftover, where it
+    /// would run for very long; and if it is moldable and far more jobs will come during its run than wait now, it leaves one core free.
+    /// Both only until it has waited [`Adaptive::endurance`] times its length.
     fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
         let cores = f64::from(choice.class.capacity.cores.max(1));
         let memory = choice.class.capacity.memory.max(1) as f64;
-        let others = choice.queued.saturating_sub(1) as f64 + self.crowding * choice.load * cores;
+        let others = choice.queued.saturating_sub(1) as f64 + self.crowding * choice.load.min(1.0);
         let share = |o: &ThreadOption| f64::max(f64::from(o.threads) / cores, o.memory as f64 / memory);
         let cost = |o: &ThreadOption| o.time.secs() * (1.0 + share(o) * others);
         let cheaper = |a: &&ThreadOption, b: &&ThreadOption| f64::total_cmp(&cost(a), &cost(b));
-        let mean_work = choice.load * cores / choice.arrivals.max(1e-9);
-        let long = choice.class.length().secs() > mean_work && choice.running > 0;
         let wanted = choice.class.options.iter().min_by(cheaper)?.threads;
+        let mean_work = choice.load * cores / choice.arrivals.max(1e-9);
+        let length = choice.class.length();
+        let long = length.secs() > mean_work && choice.running > 0 && choice.waited < length.scaled(self.endurance);
         let least = if long { (f64::from(wanted) * self.least_share).ceil() as u32 } else { 0 };
-        choice.options.iter().filter(|o| o.threads >= least).min_by(cheaper).map(|o| o.threads)
+        let moldable = choice.class.options.len() > 1;
+        let leaves_room = |o: &ThreadOption| {
+            let crowd = choice.arrivals * o.time.secs() >= self.spare * choice.queued as f64;
+            o.threads >= least && (o.threads < choice.free.cores || !(long && moldable && crowd))
+        };
+        choice.options.iter().filter(|o| leaves_room(o)).min_by(cheaper).map(|o| o.threads)
     }
     fn patience(&self, class: &ClassFacts) -> Span {
         class.remaining().scaled(self.patience)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{ModelId, Phase};
+    use crate::resources::Resources;
+
+    /// A job of 100 s on one thread, on a machine of 16 cores.
+    fn class(threads: &[u32]) -> ClassFacts {
+        let option = |&t: &u32| {
+            let time = Span::from_secs(100.0 * (0.05 + 0.95 / f64::from(t)));
+            ThreadOption { threads: t, time, memory: 1 }
+        };
+        ClassFacts {
+            model: ModelId(0),
+            phase: Phase::Pre,
+            batch: 1,
+            origin: Origin::Request,
+            deadline: Default::default(),
+            options: threads.iter().map(option).collect(),
+            later: Vec::new(),
+            disk: 0,
+            capacity: Resources { cores: 16, memory: 1000, disk: 0 },
+        }
+    }
+
+    fn threads(class: &ClassFacts, free: u32, queued: usize, load: f64, waited: f64) -> Option<u32> {
+        let options: Vec<ThreadOption> = class.options.iter().filter(|o| o.threads <= free).copied().collect();
+        let free = Resources { cores: free, memory: 1000, disk: 0 };
+        let (arrivals, waited) = (1.0, Span::from_secs(waited));
+        Adaptive::default().threads(&Choice {
+            class,
+            options: &options,
+            free,
+            running: 3,
+            queued,
+            load,
+            arrivals,
+            waited,
+        })
+    }
+
+    #[test]
+    fn queue_and_load_make_threads_dear() {
+        let class = class(&[1, 2, 4, 8, 16]);
+        assert_eq!(threads(&class, 16, 1, 0.0, 0.0), Some(8), "idle: all but the core that is left free");
+        assert!(threads(&class, 16, 1, 1.0, 0.0) < Some(8));
+        assert_eq!(threads(&class, 16, 1, 1.0, 0.0), threads(&class, 16, 1, 5.0, 0.0), "beyond load 1 the queue tells");
+        assert!(threads(&class, 16, 100, 1.0, 0.0) <= Some(2));
+    }
+
+    #[test]
+    fn a_long_job_leaves_room_for_short_ones_but_not_for_ever() {
+        let moldable = class(&[1, 2, 4, 8, 16]);
+        // Four cores free: it would like them all, and leaves one; when it has waited for 400 s it takes them.
+        assert_eq!(threads(&moldable, 4, 1, 1.0, 0.0), Some(2));
+        assert_eq!(threads(&moldable, 4, 1, 1.0, 400.0), Some(4));
+        // One core: a leftover.
+        assert_eq!(threads(&moldable, 1, 1, 0.5, 0.0), None);
+        assert_eq!(threads(&moldable, 1, 1, 0.5, 400.0), Some(1));
+        // With many queued nothing is kept free, and a job that has no choice of threads takes any core.
+        assert_eq!(threads(&class(&[4]), 4, 1, 0.5, 0.0), Some(4));
+        assert_eq!(threads(&moldable, 2, 30, 0.5, 0.0), Some(2));
     }
 }

@@ -117,6 +117,8 @@ pub struct Choice<'a> {
     pub load: f64,
     /// Inputs that arrived per second, recently.
     pub arrivals: f64,
+    /// How long the job has stood in its queue.
+    pub waited: Span,
 }
 
 /// An order of jobs and a choice of threads. A job's score is `rank(class) + tag(job)`; lowest first.

@@ -182,14 +182,16 @@ impl<P: Policy> Scheduler<P> {
             _ => 0,
         };
         let running = u32::from(matches!(stage, Stage::RunPre(_)));
-        let notice = self.group_mut(from);
-        notice.live.remove(&key);
-        notice.active -= running;
-        notice.threads -= threads;
-        let group = self.group_mut(request);
-        group.live.insert(key);
-        group.active += running;
-        group.threads += threads;
+        self.edit_group(from, |notice| {
+            notice.live.remove(&key);
+            notice.active -= running;
+            notice.threads -= threads;
+        });
+        self.edit_group(request, |group| {
+            group.live.insert(key);
+            group.active += running;
+            group.threads += threads;
+        });
         self.edit(key, |input| {
             input.group = request;
             input.index = index;

@@ -11,6 +11,7 @@ use super::{LOAD_WINDOW, Scheduler};
 use crate::ids::{JobId, MaterialId, ModelId, Phase};
 use crate::message::{Action, Rejected, Start};
 use crate::policy::{Choice, ClassFacts, Policy, ThreadOption};
+use crate::pool::PoolKey;
 use crate::queue::{ClassIdx, InputKey};
 use crate::resources::Resources;
 use crate::time::Time;
@@ -36,7 +37,8 @@ enum Pick {
     Evict(u64),
     Unfit(InputKey, Rejected),
     Reserve(InputKey),
-    Nothing { blocked: bool },
+    Refill(PoolKey, ThreadOption),
+    Nothing,
 }
 
 impl<P: Policy> Scheduler<P> {
@@ -54,9 +56,9 @@ impl<P: Policy> Scheduler<P> {
                 }
                 Pick::Unfit(key, reason) => return self.reject_unfit(key, reason),
                 Pick::Reserve(key) => self.reserve(key),
-                Pick::Nothing { blocked } => {
-                    let refilled = !blocked && self.start_refill();
-                    self.dirty = refilled;
+                Pick::Refill(pool, option) => return self.start_refill(pool, option),
+                Pick::Nothing => {
+                    self.dirty = false;
                     return;
                 }
             }
@@ -68,10 +70,12 @@ impl<P: Policy> Scheduler<P> {
         let mut blocked = Vec::new();
         let pick = self.walk(&mut options, &mut blocked);
         self.scratch = options;
-        if let Pick::Start(key, _) = pick
-            && self.reservation.is_none_or(|r| r.input != key)
-            && let Some(oldest) = self.note_overtaken(&blocked)
-        {
+        let overtakes = match pick {
+            Pick::Start(key, _) => self.reservation.is_none_or(|r| r.input != key),
+            Pick::Refill(..) => true,
+            _ => false,
+        };
+        if overtakes && let Some(oldest) = self.note_overtaken(&blocked) {
             return Pick::Reserve(oldest);
         }
         pick
@@ -79,7 +83,7 @@ impl<P: Policy> Scheduler<P> {
 
     fn walk(&self, options: &mut Vec<ThreadOption>, blocked: &mut Vec<(ClassIdx, InputKey)>) -> Pick {
         if self.free().cores == 0 {
-            return Pick::Nothing { blocked: true };
+            return Pick::Nothing;
         }
         let mut declined = false;
         let holder = self.reservation.and_then(|r| Some((self.inputs.get(&r.input)?.slot?.class, r.input)));
@@ -87,7 +91,7 @@ impl<P: Policy> Scheduler<P> {
             let facts = &self.queues.class(class).facts;
             match self.assess(facts, key, options) {
                 Verdict::Fits => {
-                    if let Some(option) = self.choose(facts, options) {
+                    if let Some(option) = self.choose(facts, key, options) {
                         return Pick::Start(key, option);
                     }
                     declined = true;
@@ -101,7 +105,11 @@ impl<P: Policy> Scheduler<P> {
                 }
             }
         }
-        Pick::Nothing { blocked: declined || !blocked.is_empty() }
+        // Last in order: stock. Not while a job waits for more threads: it wants the cores that are idle.
+        match if declined { None } else { self.next_refill() } {
+            Some((pool, option)) => Pick::Refill(pool, option),
+            None => Pick::Nothing,
+        }
     }
 
     /// Fills `options` with the ways in which this job may start now.
@@ -143,7 +151,7 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    fn may_overtake(&self, reservation: &Reservation, need: &Resources, option: &ThreadOption) -> bool {
+    pub(super) fn may_overtake(&self, reservation: &Reservation, need: &Resources, option: &ThreadOption) -> bool {
         let spare_disk = self.free().disk.saturating_sub(reservation.need.disk);
         if need.disk > spare_disk {
             return false;
@@ -172,7 +180,7 @@ impl<P: Policy> Scheduler<P> {
         per_second / f64::from(self.capacity.cores.max(1))
     }
 
-    fn choose(&self, facts: &ClassFacts, options: &[ThreadOption]) -> Option<ThreadOption> {
+    fn choose(&self, facts: &ClassFacts, key: InputKey, options: &[ThreadOption]) -> Option<ThreadOption> {
         let threads = self.policy.threads(&Choice {
             class: facts,
             options,
@@ -181,6 +189,7 @@ impl<P: Policy> Scheduler<P> {
             queued: self.queues.len(),
             load: self.recent_load(),
             arrivals: self.arrivals.per_second(self.now, Time::ZERO, LOAD_WINDOW),
+            waited: self.now.since(self.inputs[&key].entered),
         })?;
         // A policy that answers with something it was not offered gets the largest offer below it.
         options.iter().rev().find(|o| o.threads <= threads).or(options.first()).copied()
@@ -245,7 +254,7 @@ impl<P: Policy> Scheduler<P> {
         self.dequeue(key);
         let input = self.inputs[&key].clone();
         let pre = u8::from(input.stage == Stage::WaitPre);
-        self.group_mut(input.group).parked.insert((pre, key));
+        self.edit_group(input.group, |group| _ = group.parked.insert((pre, key)));
         self.mark_needy(key, &input);
     }
 
@@ -292,9 +301,10 @@ impl<P: Policy> Scheduler<P> {
             estimate: option.time,
             overtook: false,
         });
-        let group = self.group_mut(input.group);
-        group.active += 1;
-        group.threads += option.threads;
+        self.edit_group(input.group, |group| {
+            group.active += 1;
+            group.threads += option.threads;
+        });
         let now = self.now;
         self.edit(key, |input| {
             let stamp = if phase == Phase::Pre { &mut input.pre } else { &mut input.on };

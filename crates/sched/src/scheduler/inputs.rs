@@ -43,13 +43,18 @@ impl<P: Policy> Scheduler<P> {
         };
         *self.counts.of(&input) += 1;
         self.inputs.insert(key, input);
-        self.group_mut(group).live.insert(key);
+        self.edit_group(group, |group| {
+            group.live.insert(key);
+        });
         key
     }
 
-    /// The record of a live group; callers hold the id of an input in it.
-    pub(super) fn group_mut(&mut self, id: GroupId) -> &mut Group {
-        self.groups.get_mut(&id).expect("a live input's group is live")
+    /// Changes a group. Callers hold the id of an input in it, so it is there; the audit would tell of a change that was lost.
+    pub(super) fn edit_group(&mut self, id: GroupId, change: impl FnOnce(&mut Group)) {
+        debug_assert!(self.groups.contains_key(&id), "a live input's group is live");
+        if let Some(group) = self.groups.get_mut(&id) {
+            change(group);
+        }
     }
 
     /// Puts a waiting input into the class queues, or parks it when its group holds its share.
@@ -57,13 +62,15 @@ impl<P: Policy> Scheduler<P> {
         let window = self.window();
         let input = self.inputs[&key].clone();
         self.mark_needy(key, &input);
-        let group = self.group_mut(input.group);
         let phase = if input.stage == Stage::WaitPre { Phase::Pre } else { Phase::On };
-        if group.active >= window {
-            group.parked.insert((u8::from(phase == Phase::Pre), key));
+        let parks = self.groups[&input.group].active >= window;
+        self.edit_group(input.group, |group| match parks {
+            true => _ = group.parked.insert((u8::from(phase == Phase::Pre), key)),
+            false => group.active += 1,
+        });
+        if parks {
             return;
         }
-        group.active += 1;
         let class = self.class_for(&input, phase);
         let client = &self.clients[&self.groups[&input.group].client];
         let tag = self.policy.tag(&JobFacts {
@@ -87,13 +94,14 @@ impl<P: Policy> Scheduler<P> {
             Some(slot) => {
                 self.queues.remove(slot, key);
                 self.edit(key, |input| input.slot = None);
-                self.group_mut(input.group).active -= 1;
+                self.edit_group(input.group, |group| group.active -= 1);
                 self.drop_reservation(key);
             }
             None => {
-                let group = self.group_mut(input.group);
-                group.parked.remove(&(0, key));
-                group.parked.remove(&(1, key));
+                self.edit_group(input.group, |group| {
+                    group.parked.remove(&(0, key));
+                    group.parked.remove(&(1, key));
+                });
             }
         }
     }
@@ -181,7 +189,9 @@ impl<P: Policy> Scheduler<P> {
             return;
         };
         *self.counts.of(&input) -= 1;
-        let group = self.group_mut(input.group);
+        let Some(group) = self.groups.get_mut(&input.group) else {
+            return;
+        };
         group.live.remove(&key);
         let (client, last, model, arrived) = (group.client, group.live.is_empty(), group.model, group.arrived);
         if let Some(record) = self.clients.get_mut(&client) {

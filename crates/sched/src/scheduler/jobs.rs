@@ -27,9 +27,10 @@ impl<P: Policy> Scheduler<P> {
             && let Some(input) = self.inputs.get(&owner)
         {
             let group = input.group;
-            let group = self.group_mut(group);
-            group.active -= 1;
-            group.threads -= job.holds.cores;
+            self.edit_group(group, |group| {
+                group.active -= 1;
+                group.threads -= job.holds.cores;
+            });
         }
         self.dirty = true;
         Some(job)

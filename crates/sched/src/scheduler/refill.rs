@@ -87,9 +87,10 @@ impl<P: Policy> Scheduler<P> {
     pub(super) fn disown(&mut self, job: JobId, key: InputKey, pool: PoolKey) {
         let threads = self.jobs.get(&job).map_or(0, |j| j.holds.cores);
         let group = self.inputs[&key].group;
-        let group = self.group_mut(group);
-        group.active -= 1;
-        group.threads -= threads;
+        self.edit_group(group, |group| {
+            group.active -= 1;
+            group.threads -= threads;
+        });
         self.make_refill(job, pool);
     }
 
@@ -113,9 +114,10 @@ impl<P: Policy> Scheduler<P> {
             input.pre.threads = holds.cores;
         });
         let group = self.inputs[&key].group;
-        let group = self.group_mut(group);
-        group.active += 1;
-        group.threads += holds.cores;
+        self.edit_group(group, |group| {
+            group.active += 1;
+            group.threads += holds.cores;
+        });
         self.dirty = true;
     }
 
@@ -134,19 +136,15 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Starts one refill on idle cores. Only called when no queued job can start.
-    pub(super) fn start_refill(&mut self) -> bool {
-        let Some(pools) = &self.pools else {
-            return false;
-        };
-        if self.lifecycle != Lifecycle::Open {
-            return false;
-        }
-        let fits: Vec<PoolKey> = pools.wanting().take(REFILL_TRIES).collect();
-        let found = fits.into_iter().find_map(|key| self.refill_option(pools, key).map(|option| (key, option)));
-        let Some((pool, option)) = found else {
-            return false;
-        };
+    /// The refill to start when no queued job can start.
+    pub(super) fn next_refill(&self) -> Option<(PoolKey, ThreadOption)> {
+        let pools = self.pools.as_ref().filter(|_| self.lifecycle == Lifecycle::Open)?;
+        let mut wanting = pools.wanting().take(REFILL_TRIES);
+        wanting.find_map(|key| self.refill_option(pools, key).map(|option| (key, option)))
+    }
+
+    /// Starts a refill on idle cores.
+    pub(super) fn start_refill(&mut self, pool: PoolKey, option: ThreadOption) {
         let material = self.new_material(pool.model);
         let job = Job {
             phase: Phase::Pre,
@@ -173,7 +171,6 @@ impl<P: Policy> Scheduler<P> {
             material,
             estimate: option.time,
         }));
-        true
     }
 
     /// How a refill of this pool would run, if its shares of the machine allow one more.
@@ -187,7 +184,8 @@ impl<P: Policy> Scheduler<P> {
         let fits = need.fits(&self.free())
             && u64::from(pools.refill_cores + option.threads) <= cores
             && pools.refill_memory + option.memory <= share(pools.config.memory_share, self.capacity.memory)
-            && self.used.disk + disk <= share(pools.config.disk_share, self.capacity.disk);
+            && self.used.disk + disk <= share(pools.config.disk_share, self.capacity.disk)
+            && self.reservation.is_none_or(|r| self.may_overtake(&r, &need, &option));
         fits.then_some(option)
     }
 

@@ -11,6 +11,7 @@ use crate::policy::PolicySpec;
 use crate::profile::Speedup;
 use crate::resources::Resources;
 use serde::Serialize;
+use std::ops::Range;
 
 /// Stock of ready material in an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -106,14 +107,14 @@ impl Setting {
         })
     }
 
-    /// Plays all seeds.
+    /// Plays these seeds.
     ///
     /// # Errors
     /// As [`Setting::scenario`], and a configuration that the scheduler refuses.
-    pub fn measure(&self, profile: &ProfileFile, seeds: u64) -> Result<Cell, SchedError> {
+    pub fn measure(&self, profile: &ProfileFile, seeds: &Range<u64>) -> Result<Cell, SchedError> {
         let scenario = self.scenario(profile)?;
         let mut columns = Columns::default();
-        for seed in 0..seeds {
+        for seed in seeds.clone() {
             let run = scenario.run(seed)?;
             columns.add(self, &scenario, &run);
         }
@@ -177,6 +178,8 @@ pub struct Cell {
     pub memory_use: Interval,
     /// D of each seed, to compare settings seed by seed.
     pub delays: Vec<f64>,
+    /// The 99th percentile for VGG-16 of each seed.
+    pub vgg16_p99s: Vec<f64>,
     /// D by client group: all clients but client 0, for the fair-share experiment.
     pub others_delay: Interval,
 }
@@ -256,6 +259,7 @@ impl Columns {
             core_use: column(11),
             memory_use: column(12),
             delays: self.rows.iter().map(|r| r[0]).collect(),
+            vgg16_p99s: self.rows.iter().map(|r| r[5]).collect(),
             others_delay: column(13),
         }
     }

@@ -6,6 +6,7 @@ use crate::error::SchedError;
 use crate::policy::PolicySpec;
 use serde::Serialize;
 use std::fmt::Write;
+use std::ops::Range;
 
 /// One line of the paper's table, in seconds.
 struct Paper {
@@ -63,7 +64,7 @@ pub struct Row {
 ///
 /// # Errors
 /// A profile that lacks a model.
-pub fn table2(profile: &ProfileFile, seeds: u64, cores: u32) -> Result<Vec<Row>, SchedError> {
+pub fn table2(profile: &ProfileFile, seeds: &Range<u64>, cores: u32) -> Result<Vec<Row>, SchedError> {
     let mut rows = Vec::new();
     for workload in ["mixed", "light"] {
         let mut sequential = None;
