@@ -1,7 +1,8 @@
 //! Byte transports and the framed, counted channel that the protocols talk over.
 //!
 //! * [`Transport`]: a blocking duplex byte stream. [`MemTransport`] (tests, one process), [`TcpTransport`],
-//!   [`TlsTransport`] (TLS 1.3, mutual authentication), [`RecordTransport`] and [`ReplayTransport`] (one party alone).
+//!   [`TlsTransport`] (TLS 1.3, mutual authentication), [`RecordTransport`] and [`ReplayTransport`] (one party alone),
+//!   [`PacedTransport`] (sends no faster than asked).
 //! * [`Channel`]: tagged, length-checked, checksummed messages over any transport, with traffic counted per [`Phase`].
 //! * [`Hello`] and [`handshake`]: version, parameters and model are compared before anything else is said.
 //!
@@ -15,8 +16,10 @@ mod channel;
 mod error;
 mod handshake;
 mod mem;
+mod paced;
 pub mod pack;
 mod queue;
+mod rate;
 mod record;
 mod tag;
 mod tcp;
@@ -28,7 +31,9 @@ pub use channel::{Channel, HEADER_BYTES, MAX_FRAME_BYTES};
 pub use error::NetError;
 pub use handshake::{Hello, NO_MODEL, PROTOCOL_VERSION, handshake};
 pub use mem::{MemTransport, mem_pair};
+pub use paced::{Bucket, PacedTransport, burst_bytes};
 pub use queue::QUEUE_BYTES;
+pub use rate::{BadRate, Rate};
 pub use record::{RecordTransport, ReplayTransport};
 pub use tag::Tag;
 pub use tcp::{TcpTransport, tcp_pair};

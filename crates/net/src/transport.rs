@@ -20,6 +20,20 @@ pub trait Transport: Read + Write + Send {
     fn set_deadline(&mut self, deadline: Option<Instant>);
 }
 
+impl<T: Transport + ?Sized> Transport for Box<T> {
+    fn peer(&self) -> String {
+        (**self).peer()
+    }
+
+    fn set_stall_timeout(&mut self, timeout: Duration) -> io::Result<()> {
+        (**self).set_stall_timeout(timeout)
+    }
+
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        (**self).set_deadline(deadline);
+    }
+}
+
 /// Stall timeout of a transport that nobody configured.
 pub(crate) const DEFAULT_STALL: Duration = Duration::from_secs(600);
 

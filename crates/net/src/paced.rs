@@ -1,0 +1,163 @@
+//! Sending no faster than a given rate, on purpose.
+//!
+//! Energy over a slow link grows with the time that both parties wait, but a device whose supply or temperature allows only so much power
+//! may still want a cap: [PM24] 5.2 discusses throttling. The cap is a token bucket: in any interval of `t` seconds at most
+//! `burst + rate * t / 8` bytes are handed to the transport inside. Bytes are counted as they are written here; what TLS, TCP and IP
+//! add comes on top, and so do the peer's bytes, which its own pacing must hold back.
+use crate::Rate;
+use crate::transport::Transport;
+use std::io::{self, Read, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a full bucket lasts at the full rate, and so the most that an overslept pause makes up for.
+const BURST: Duration = Duration::from_millis(4);
+/// Smallest and largest bucket, bytes.
+const BURST_BYTES: (u64, u64) = (4 << 10, 256 << 10);
+/// Tokens of one byte: bits times nanoseconds per second, so that no division loses anything.
+const TOKENS_PER_BYTE: u128 = 8 * 1_000_000_000;
+
+/// Bytes that may leave at once after a pause: what the rate carries in 4 ms, but at least 4 KiB and at most 256 KiB.
+#[must_use]
+pub fn burst_bytes(rate: Rate) -> u64 {
+    rate.bytes_in(BURST).clamp(BURST_BYTES.0, BURST_BYTES.1)
+}
+
+/// The token bucket. It has no clock: the caller says what time it is, as the time since any fixed start.
+#[derive(Clone, Debug)]
+pub struct Bucket {
+    rate: u128,
+    capacity: u128,
+    tokens: u128,
+    now: Duration,
+}
+
+impl Bucket {
+    /// A full bucket at time `now`.
+    #[must_use]
+    pub fn new(rate: Rate, now: Duration) -> Self {
+        let capacity = u128::from(burst_bytes(rate)) * TOKENS_PER_BYTE;
+        Self { rate: u128::from(rate.bits_per_second()), capacity, tokens: capacity, now }
+    }
+
+    fn refill(&mut self, now: Duration) {
+        // A clock that steps back gives nothing and takes nothing.
+        let passed = now.saturating_sub(self.now).as_nanos();
+        self.now = self.now.max(now);
+        self.tokens = self.capacity.min(self.tokens.saturating_add(passed.saturating_mul(self.rate)));
+    }
+
+    /// Takes at most `want` bytes at time `now`; 0 if there are fewer than [`quantum`](Self::quantum) and than wanted.
+    pub fn take(&mut self, now: Duration, want: usize) -> usize {
+        self.refill(now);
+        let there = usize::try_from(self.tokens / TOKENS_PER_BYTE).unwrap_or(usize::MAX);
+        if there < self.quantum(want) {
+            return 0;
+        }
+        let granted = there.min(want);
+        self.tokens -= granted as u128 * TOKENS_PER_BYTE;
+        granted
+    }
+
+    /// Gives back what was taken and not used.
+    pub fn give_back(&mut self, bytes: usize) {
+        self.tokens = self.capacity.min(self.tokens + bytes as u128 * TOKENS_PER_BYTE);
+    }
+
+    /// How long after the last call [`take`](Self::take) will grant something to one who wants `want` bytes.
+    #[must_use]
+    pub fn wait(&self, want: usize) -> Duration {
+        let lacking = (self.quantum(want) as u128 * TOKENS_PER_BYTE).saturating_sub(self.tokens);
+        let nanos = lacking.div_ceil(self.rate);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Least that is granted at once: half a bucket, so that a stream is not cut into crumbs.
+    fn quantum(&self, want: usize) -> usize {
+        let half = usize::try_from(self.capacity / TOKENS_PER_BYTE / 2).unwrap_or(usize::MAX);
+        want.min(half)
+    }
+}
+
+/// A transport that sends at most at a given rate. Reading is not held back.
+///
+/// A write waits for tokens and passes on as much as there are; it ends with [`io::ErrorKind::TimedOut`] at the deadline, and the
+/// stall timeout of the transport inside holds for what is passed on, not for the pause.
+pub struct PacedTransport<T: Transport> {
+    inner: T,
+    rate: Rate,
+    bucket: Bucket,
+    start: Instant,
+    deadline: Option<Instant>,
+}
+
+impl<T: Transport> PacedTransport<T> {
+    /// Caps what is written to `inner`.
+    #[must_use]
+    pub fn new(inner: T, rate: Rate) -> Self {
+        Self { inner, rate, bucket: Bucket::new(rate, Duration::ZERO), start: Instant::now(), deadline: None }
+    }
+
+    /// The cap.
+    #[must_use]
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Waits until some bytes may leave; how many.
+    fn wait_for_tokens(&mut self, want: usize) -> io::Result<usize> {
+        loop {
+            let granted = self.bucket.take(self.start.elapsed(), want);
+            if granted > 0 {
+                return Ok(granted);
+            }
+            let wait = self.bucket.wait(want);
+            match self.deadline.map(|d| d.saturating_duration_since(Instant::now())) {
+                Some(left) if left < wait => {
+                    thread::sleep(left);
+                    let text =
+                        format!("the deadline for this step is over, sending at {} was too slow for it", self.rate);
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+                }
+                _ => thread::sleep(wait),
+            }
+        }
+    }
+}
+
+impl<T: Transport> Read for PacedTransport<T> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.inner.read(buf)
+    }
+}
+
+impl<T: Transport> Write for PacedTransport<T> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        let granted = self.wait_for_tokens(buf.len())?;
+        let written = self.inner.write(&buf[..granted]);
+        self.bucket.give_back(granted - written.as_ref().map_or(0, |n| (*n).min(granted)));
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl<T: Transport> Transport for PacedTransport<T> {
+    fn peer(&self) -> String {
+        format!("{} (at most {})", self.inner.peer(), self.rate)
+    }
+
+    fn set_stall_timeout(&mut self, timeout: Duration) -> io::Result<()> {
+        self.inner.set_stall_timeout(timeout)
+    }
+
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+        self.inner.set_deadline(deadline);
+    }
+}
