@@ -1,0 +1,232 @@
+//! One command measured from its start to its end.
+use crate::MeterError;
+use crate::clock::monotonic_ns;
+use crate::energy::{Baseline, energy_curve};
+use crate::mark::{ENV_MARKS, MarkListener};
+use crate::phase::{PhaseCost, phase_costs};
+use crate::record::{InterfaceSample, Note, Summary};
+use crate::sampler::{Sampler, SamplerConfig, Stopped};
+use crate::source::{Source, SourceInfo};
+use crate::wait::wait_sampled;
+use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+/// Name of the measured party where the program says no other in its marks.
+pub const PARTY: &str = "program";
+
+/// How to measure.
+pub struct Plan {
+    /// Sampling interval, at least 1 ms.
+    pub interval: Duration,
+    /// How long to watch the idle host before and after; zero takes no baseline, and then there is no net energy.
+    pub idle: Duration,
+    /// Power sources, the primary one first; may be empty.
+    pub sources: Vec<Box<dyn Source>>,
+    /// Where to write the record.
+    pub output: Option<PathBuf>,
+    /// Facts about the machine, for the record.
+    pub machine: BTreeMap<String, String>,
+    /// Labels, for the record.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What was measured.
+pub struct Measured {
+    /// How the command ended.
+    pub status: ExitStatus,
+    /// Energy by source, processor time and memory of the command (party [`PARTY`]), duration. As in the record.
+    pub summary: Summary,
+    /// What was subtracted, by source.
+    pub baselines: BTreeMap<String, Baseline>,
+    /// Costs by phase, if the program marks any.
+    pub phases: Vec<PhaseCost>,
+    /// Traffic of the host meanwhile, by interface.
+    pub interfaces: BTreeMap<String, InterfaceSample>,
+    /// The power sources.
+    pub sources: Vec<SourceInfo>,
+    /// Remarks in the record.
+    pub notes: Vec<Note>,
+    /// Processor time of the sampler itself, seconds.
+    pub sampler_cpu_s: f64,
+}
+
+/// Runs a command and measures it. `started` is told its process id, to pass signals on.
+///
+/// The command finds a mark listener in `TACIT_MARKS`. If the record cannot be written to its end, that is an error after the command
+/// has run; what was written stays.
+///
+/// # Errors
+/// [`MeterError::Io`] if the command cannot be started or a file cannot be written, and as [`Sampler::start`].
+pub fn measure(mut command: Command, plan: Plan, started: impl FnOnce(u32)) -> Result<Measured, MeterError> {
+    let Plan { interval, idle, sources, output, machine, labels } = plan;
+    let (before, sources) = watch_idle(sources, interval, idle)?;
+    let name = command.get_program().to_string_lossy().into_owned();
+    let config =
+        SamplerConfig { interval, sources, output, machine, labels, keep_samples: true, ..SamplerConfig::default() };
+    let socket = Socket::make()?;
+    let sampler = Sampler::start(config)?;
+    let listener = MarkListener::unix(&socket.path, &sampler.handle())?;
+    command.env(ENV_MARKS, &socket.path);
+    let mut child = command.spawn().map_err(MeterError::io(name))?;
+    sampler.add_process(PARTY, child.id());
+    started(child.id());
+    let status = wait_sampled(&sampler.handle(), &mut child)?;
+    listener.close();
+    let mut stopped = sampler.stop()?;
+    let (after, sources) = watch_idle(std::mem::take(&mut stopped.sources), interval, idle)?;
+    let baselines: BTreeMap<String, Baseline> = before
+        .into_iter()
+        .map(|(name, before)| {
+            let around = after.get(&name).map_or(before, |after| Baseline::around(before, *after));
+            (name, around)
+        })
+        .collect();
+    complete(stopped, status, baselines, &sources)
+}
+
+fn complete(
+    mut stopped: Stopped,
+    status: ExitStatus,
+    baselines: BTreeMap<String, Baseline>,
+    sources: &[Box<dyn Source>],
+) -> Result<Measured, MeterError> {
+    stopped.subtract_idle(&baselines);
+    let sources: Vec<SourceInfo> = sources.iter().map(|s| s.info().clone()).collect();
+    let mut curve = Vec::new();
+    if let Some(primary) = sources.first() {
+        stopped.attribute(&primary.name);
+        let counted: Vec<bool> = primary.rails.iter().map(|r| r.counted).collect();
+        curve = energy_curve(&stopped.samples, &primary.name, &counted);
+    }
+    Ok(Measured {
+        status,
+        baselines,
+        phases: phase_costs(&stopped.samples, &stopped.marks, &curve),
+        interfaces: stopped.samples.last().map(|s| s.interfaces.clone()).unwrap_or_default(),
+        sources,
+        notes: std::mem::take(&mut stopped.notes),
+        sampler_cpu_s: stopped.sampler_cpu_s,
+        summary: stopped.finish()?,
+    })
+}
+
+/// Idle baselines by source, and the sources back.
+type Watched = (BTreeMap<String, Baseline>, Vec<Box<dyn Source>>);
+
+/// Watches the host at rest.
+fn watch_idle(sources: Vec<Box<dyn Source>>, interval: Duration, idle: Duration) -> Result<Watched, MeterError> {
+    if idle.is_zero() || sources.is_empty() {
+        return Ok((BTreeMap::new(), sources));
+    }
+    let config = SamplerConfig { interval, sources, keep_samples: true, ..SamplerConfig::default() };
+    let sampler = Sampler::start(config)?;
+    std::thread::sleep(idle);
+    let stopped = sampler.stop()?;
+    Ok((stopped.baselines(), stopped.sources))
+}
+
+/// A socket's path in a folder that only this user can enter.
+struct Socket {
+    folder: PathBuf,
+    path: PathBuf,
+}
+
+impl Socket {
+    fn make() -> Result<Self, MeterError> {
+        let name = format!("tacit-{}-{}", std::process::id(), monotonic_ns());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::DirBuilder::new().mode(0o700).create(&folder).map_err(MeterError::io(&folder))?;
+        Ok(Self { path: folder.join("marks"), folder })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder as &Path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record_file::read_record;
+    use crate::source::{Provenance, Rail, Usage, Value};
+
+    /// 3 W, and 8 W from 150 ms after its first reading.
+    struct Step(SourceInfo, Option<u64>);
+
+    impl Step {
+        fn boxed() -> Box<dyn Source> {
+            let rails = vec![Rail { name: "all".into(), counted: true }];
+            let info = SourceInfo { name: "step".into(), provenance: Provenance::Measured, rails, min_interval_ms: 1 };
+            Box::new(Self(info, None))
+        }
+    }
+
+    impl Source for Step {
+        fn info(&self) -> &SourceInfo {
+            &self.0
+        }
+
+        fn read(&mut self, _: &Usage) -> Result<Vec<Value>, MeterError> {
+            let now = monotonic_ns();
+            let since = now - *self.1.get_or_insert(now);
+            Ok(vec![Value::Watts(if since > 150_000_000 { 8.0 } else { 3.0 })])
+        }
+    }
+
+    fn plan(sources: Vec<Box<dyn Source>>, idle_ms: u64, output: Option<PathBuf>) -> Plan {
+        let interval = Duration::from_millis(10);
+        let (machine, labels) = (BTreeMap::new(), BTreeMap::new());
+        Plan { interval, idle: Duration::from_millis(idle_ms), sources, output, machine, labels }
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_command_is_measured_to_its_end_and_idle_power_is_subtracted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.jsonl");
+        let mut pid = 0;
+        let script = "test -S \"$TACIT_MARKS\" && sleep 0.3; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; exit 3";
+        let measured =
+            measure(shell(script), plan(vec![Step::boxed()], 140, Some(path.clone())), |id| pid = id).unwrap();
+        assert!(pid > 0);
+        assert_eq!(measured.status.code(), Some(3));
+        let summary = &measured.summary;
+        assert!(summary.duration_s >= 0.3);
+        let program = summary.parties[PARTY];
+        assert!(program.user_s > 0.0, "{program:?}: sampled before it was reaped");
+        let baseline = measured.baselines["step"];
+        assert!((baseline.drift_w - 5.0).abs() < 1.0, "{baseline:?}");
+        let energy = summary.energy["step"];
+        assert!((energy.idle_j.unwrap() - baseline.mean_w * summary.duration_s).abs() < 1e-9);
+        assert!(energy.net_sd_j.unwrap() > 0.2 * summary.duration_s, "drift of 5 W: {energy:?}");
+        assert_eq!(summary.party_energy[PARTY].gross_j, energy.gross_j);
+        let record = read_record(&path).unwrap();
+        assert_eq!((record.summary.as_ref(), record.incomplete), (Some(summary), None));
+    }
+
+    #[test]
+    fn without_a_source_joules_are_absent_and_all_else_is_there() {
+        let measured = measure(shell("true"), plan(vec![], 1000, None), |_| {}).unwrap();
+        assert!(measured.status.success() && measured.summary.duration_s < 1.0, "no idle time without a source");
+        assert!(measured.summary.energy.is_empty() && measured.summary.party_energy.is_empty());
+        assert!(measured.baselines.is_empty() && measured.phases.is_empty());
+        assert!(measured.summary.parties.contains_key(PARTY));
+        assert!(measured.interfaces.contains_key("lo"));
+    }
+
+    #[test]
+    fn a_command_that_does_not_exist_is_named() {
+        let error = measure(Command::new("/nonexistent/program"), plan(vec![], 0, None), |_| {}).err().unwrap();
+        assert!(error.to_string().contains("/nonexistent/program"), "{error}");
+    }
+}

@@ -1,0 +1,155 @@
+//! Facts about the machine, for the header of a record: a figure without them cannot be compared with another.
+use crate::usage::Roots;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Most cores whose frequency limits are looked at.
+const MAX_CORES: usize = 4096;
+
+/// What the machine tells of itself; `extra` (versions of this program and its compiler) is added as it is. What the machine does not
+/// tell is left out.
+///
+/// Keys: `cpu`, `cores`, `architecture`, `governor`, `min_mhz`, `max_mhz` (one value, or all that differ), `turbo`, `kernel`, `hostname`,
+/// `memory_bytes`, `board` (Raspberry Pi, Jetson), `hypervisor` (`yes` or `no`), `load_1min`, `temperature_c` (hottest zone now).
+#[must_use]
+pub fn facts(roots: &Roots, extra: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut facts = extra.clone();
+    let mut put = |key: &str, value: Option<String>| {
+        if let Some(value) = value.filter(|v| !v.is_empty()) {
+            facts.insert(key.to_owned(), value);
+        }
+    };
+    let cpuinfo = fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
+    let field = |name: &str| {
+        let named = |line: &&str| line.split_once(':').is_some_and(|(key, _)| key.trim() == name);
+        cpuinfo.lines().find(named).and_then(|l| l.split_once(':')).map(|(_, value)| value.trim().to_owned())
+    };
+    put(
+        "cpu",
+        field("model name")
+            .or_else(|| field("Hardware"))
+            .or_else(|| field("CPU part").map(|p| format!("CPU part {p}"))),
+    );
+    let cores = count_cores(&roots.proc);
+    put("cores", (cores > 0).then(|| cores.to_string()));
+    put("architecture", Some(std::env::consts::ARCH.to_owned()));
+    if let Some(flags) = field("flags") {
+        let virtual_machine = flags.split_ascii_whitespace().any(|f| f == "hypervisor");
+        put("hypervisor", Some(if virtual_machine { "yes" } else { "no" }.to_owned()));
+    }
+    let cpus = roots.sys.join("devices/system/cpu");
+    put("governor", distinct(&cpus, cores, "cpufreq/scaling_governor", |v| Some(v.to_owned())));
+    let mhz = |khz: &str| khz.parse::<u64>().ok().map(|k| (k / 1000).to_string());
+    put("min_mhz", distinct(&cpus, cores, "cpufreq/scaling_min_freq", mhz));
+    put("max_mhz", distinct(&cpus, cores, "cpufreq/scaling_max_freq", mhz));
+    let turbo = line(&cpus.join("intel_pstate/no_turbo")).map(|v| v == "0");
+    let turbo = turbo.or_else(|| line(&cpus.join("cpufreq/boost")).map(|v| v == "1"));
+    put("turbo", turbo.map(|on| if on { "on" } else { "off" }.to_owned()));
+    put("kernel", line(&roots.proc.join("sys/kernel/osrelease")));
+    put("hostname", line(&roots.proc.join("sys/kernel/hostname")));
+    put("board", line(&roots.proc.join("device-tree/model")).map(|m| m.trim_end_matches('\0').to_owned()));
+    put("memory_bytes", memory_bytes(&roots.proc).map(|b| b.to_string()));
+    put("load_1min", line(&roots.proc.join("loadavg")).and_then(|l| Some(l.split(' ').next()?.to_owned())));
+    put("temperature_c", hottest(&roots.sys.join("class/thermal")).map(|t| format!("{t:.1}")));
+    facts
+}
+
+/// First line of a small file, trimmed.
+fn line(path: &Path) -> Option<String> {
+    let text = fs::read(path).ok().filter(|t| t.len() <= 1 << 16)?;
+    Some(String::from_utf8_lossy(&text).lines().next()?.trim().to_owned())
+}
+
+fn count_cores(proc: &Path) -> usize {
+    let stat = fs::read_to_string(proc.join("stat")).unwrap_or_default();
+    let is_core = |l: &&str| l.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    stat.lines().filter(is_core).count().min(MAX_CORES)
+}
+
+/// A setting of all cores: one value, or all different ones, sorted and separated by `/`.
+fn distinct(cpus: &Path, cores: usize, file: &str, read: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let of = |n: usize| read(&line(&cpus.join(format!("cpu{n}")).join(file))?);
+    let mut values: Vec<String> = (0..cores).filter_map(of).collect();
+    values.sort();
+    values.dedup();
+    (!values.is_empty()).then(|| values.join("/"))
+}
+
+fn memory_bytes(proc: &Path) -> Option<u64> {
+    let text = fs::read_to_string(proc.join("meminfo")).ok()?;
+    let kib = text
+        .lines()
+        .find_map(|l| l.strip_prefix("MemTotal:"))?
+        .trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()?;
+    kib.checked_mul(1024)
+}
+
+/// Degrees Celsius of the hottest thermal zone.
+fn hottest(thermal: &Path) -> Option<f64> {
+    let zones = fs::read_dir(thermal).ok()?.flatten();
+    let degrees = zones.filter_map(|z| line(&z.path().join("temp"))?.parse::<f64>().ok().map(|milli| milli / 1e3));
+    degrees.filter(|t| (-50.0..200.0).contains(t)).reduce(f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn a_board_tells_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = Roots { proc: folder.path().join("proc"), sys: folder.path().join("sys") };
+        put(&roots.proc, "cpuinfo", "processor\t: 0\nBogoMIPS\t: 38.40\nCPU part\t: 0xd03\nHardware\t: BCM2835\n");
+        put(&roots.proc, "stat", "cpu  1 2 3 4\ncpu0 1 2 3 4\ncpu1 1 2 3 4\nintr 5\n");
+        put(&roots.proc, "device-tree/model", "Raspberry Pi 3 Model B Rev 1.2\0");
+        put(&roots.proc, "meminfo", "MemTotal:         948304 kB\nMemFree: 1 kB\n");
+        put(&roots.proc, "loadavg", "0.52 0.58 0.59 1/700 1234\n");
+        put(&roots.proc, "sys/kernel/osrelease", "6.1.21-v7+\n");
+        for (core, governor) in [("cpu0", "ondemand"), ("cpu1", "performance")] {
+            put(&roots.sys, &format!("devices/system/cpu/{core}/cpufreq/scaling_governor"), governor);
+            put(&roots.sys, &format!("devices/system/cpu/{core}/cpufreq/scaling_max_freq"), "1200000\n");
+        }
+        put(&roots.sys, "devices/system/cpu/cpufreq/boost", "0\n");
+        put(&roots.sys, "class/thermal/thermal_zone0/temp", "48312\n");
+        put(&roots.sys, "class/thermal/thermal_zone1/temp", "-273000\n");
+        let extra = BTreeMap::from([("tacit".to_owned(), "0.1.0".to_owned())]);
+        let facts = facts(&roots, &extra);
+        let expected = [
+            ("cpu", "BCM2835"),
+            ("cores", "2"),
+            ("board", "Raspberry Pi 3 Model B Rev 1.2"),
+            ("governor", "ondemand/performance"),
+            ("max_mhz", "1200"),
+            ("turbo", "off"),
+            ("memory_bytes", "971063296"),
+            ("load_1min", "0.52"),
+            ("kernel", "6.1.21-v7+"),
+            ("temperature_c", "48.3"),
+            ("tacit", "0.1.0"),
+        ];
+        for (key, value) in expected {
+            assert_eq!(facts.get(key).map(String::as_str), Some(value), "{key}");
+        }
+        assert!(!facts.contains_key("hypervisor") && !facts.contains_key("min_mhz") && !facts.contains_key("hostname"));
+    }
+
+    #[test]
+    fn this_machine_and_a_machine_without_any_files() {
+        let here = facts(&Roots::default(), &BTreeMap::new());
+        assert!(here.contains_key("kernel") && here["cores"].parse::<usize>().unwrap() >= 1);
+        assert!(here["memory_bytes"].parse::<u64>().unwrap() > 1 << 20);
+        let nothing = Roots { proc: "/nonexistent".into(), sys: "/nonexistent".into() };
+        assert_eq!(facts(&nothing, &BTreeMap::new()).len(), 1, "the architecture");
+    }
+}

@@ -1,0 +1,174 @@
+//! Phase marks: a measured program says when its phases begin and end, and what it counted in them.
+//!
+//! The program finds the listener in the environment variable [`ENV_MARKS`] and its own name (`client`, `server`) in [`ENV_PARTY`].
+//! `TACIT_MARKS` is the path of a Unix socket (stream), or `tcp:HOST:PORT` for a listener on another host; a program's standard output
+//! can be read as well ([`read_marks`]). It writes lines of ASCII text, ended by a newline, at most [`MAX_LINE`] bytes each:
+//!
+//! ```text
+//! party NAME                          who speaks, for the lines that follow; `program` until then
+//! begin PHASE [T_NS]                  a phase begins
+//! end PHASE [T_NS] [KEY=VALUE ...]    it ends; figures that the program counted in it
+//! note TEXT                           a remark for the record
+//! ping N                              answered by `pong N T_NS`: the listener's clock (sockets only)
+//! ```
+//!
+//! `NAME`, `PHASE` and `KEY` are 1 to 64 characters of `A-Z a-z 0-9 _ . -`; `VALUE` is a finite decimal number, at most 32 of them;
+//! `T_NS` is `CLOCK_MONOTONIC` in nanoseconds **on the listener's host** (the same in all its processes; a program on another host
+//! converts it with the help of `ping`). Without `T_NS` the time of arrival counts, and so it does where `T_NS` lies outside the
+//! measurement. A line that is none of these is ignored, and the record notes the first of each connection.
+//!
+//! In a shell script: `tacit lab mark begin online`.
+mod listener;
+mod sender;
+
+pub use listener::{MarkListener, read_marks};
+pub use sender::MarkSender;
+
+use crate::record::Edge;
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+
+/// Where the listener is: path of a Unix socket, or `tcp:HOST:PORT`.
+pub const ENV_MARKS: &str = "TACIT_MARKS";
+/// Name of the party that this program is.
+pub const ENV_PARTY: &str = "TACIT_PARTY";
+/// Longest line in bytes, with its newline.
+pub const MAX_LINE: usize = 1024;
+/// Longest name of a party, phase or figure.
+pub const MAX_NAME: usize = 64;
+/// Most figures at the end of a phase.
+pub const MAX_FIGURES: usize = 32;
+
+/// One line of the protocol.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MarkLine {
+    /// Who speaks.
+    Party(String),
+    /// A phase begins or ends.
+    Mark {
+        /// Which of both.
+        edge: Edge,
+        /// The phase.
+        phase: String,
+        /// `CLOCK_MONOTONIC` of the listener's host, nanoseconds.
+        t_ns: Option<u64>,
+        /// What was counted.
+        figures: BTreeMap<String, f64>,
+    },
+    /// A remark.
+    Note(String),
+    /// A question for the listener's clock.
+    Ping(u32),
+}
+
+impl MarkLine {
+    /// Parses a line, with or without its newline.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
+        if line.len() > MAX_LINE {
+            return Err(format!("longer than {MAX_LINE} bytes"));
+        }
+        let text = std::str::from_utf8(line).ok().filter(|t| t.is_ascii()).ok_or("not ASCII text")?.trim();
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+        match word {
+            "party" => Ok(Self::Party(name(rest.trim())?)),
+            "begin" => Self::parse_mark(Edge::Begin, rest),
+            "end" => Self::parse_mark(Edge::End, rest),
+            "note" => Ok(Self::Note(rest.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_owned())),
+            "ping" => rest.trim().parse().map(Self::Ping).map_err(|_| "ping needs a number".into()),
+            _ => Err("expected party, begin, end, note or ping".into()),
+        }
+    }
+
+    fn parse_mark(edge: Edge, rest: &str) -> Result<Self, String> {
+        let mut fields = rest.split_ascii_whitespace().peekable();
+        let phase = name(fields.next().unwrap_or_default())?;
+        let t_ns = match fields.next_if(|f| !f.contains('=')) {
+            Some(field) => Some(field.parse().map_err(|_| format!("{field:?} is no time in nanoseconds"))?),
+            None => None,
+        };
+        let mut figures = BTreeMap::new();
+        for field in fields {
+            let (key, value) = field.split_once('=').ok_or_else(|| format!("{field:?} is no KEY=VALUE"))?;
+            let value: f64 = value.parse().map_err(|_| format!("{value:?} is no number"))?;
+            if !value.is_finite() {
+                return Err(format!("{key} is not finite"));
+            }
+            figures.insert(name(key)?, value);
+            if figures.len() > MAX_FIGURES {
+                return Err(format!("more than {MAX_FIGURES} figures"));
+            }
+        }
+        Ok(Self::Mark { edge, phase, t_ns, figures })
+    }
+}
+
+impl std::fmt::Display for MarkLine {
+    /// The line, with its newline.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Party(name) => writeln!(f, "party {name}"),
+            Self::Mark { edge, phase, t_ns, figures } => {
+                f.write_str(if *edge == Edge::Begin { "begin " } else { "end " })?;
+                f.write_str(phase)?;
+                t_ns.iter().try_for_each(|t| write!(f, " {t}"))?;
+                for (key, value) in figures {
+                    // 1e300 has 300 zeros.
+                    let (plain, short) = (value.to_string(), format!("{value:e}"));
+                    write!(f, " {key}={}", if plain.len() <= short.len() { plain } else { short })?;
+                }
+                f.write_str("\n")
+            }
+            Self::Note(text) => writeln!(f, "note {text}"),
+            Self::Ping(number) => writeln!(f, "ping {number}"),
+        }
+    }
+}
+
+/// A checked name of a party, phase or figure.
+fn name(text: &str) -> Result<String, String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    if text.is_empty() || text.len() > MAX_NAME || !text.chars().all(allowed) {
+        return Err(format!("a name must have 1 to {MAX_NAME} characters of A-Z a-z 0-9 _ . -"));
+    }
+    Ok(text.to_owned())
+}
+
+/// Reads lines of at most [`MAX_LINE`] bytes from a stream, whatever pieces they come in.
+#[derive(Default)]
+pub(crate) struct LineReader {
+    buffer: Vec<u8>,
+}
+
+impl LineReader {
+    /// The next line without its newline; `None` at the end of the stream. A last line without a newline counts.
+    pub(crate) fn read(&mut self, from: &mut (impl Read + ?Sized)) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|&b| b == b'\n') {
+                let mut line: Vec<u8> = self.buffer.drain(..=end).collect();
+                line.pop();
+                return Ok(Some(line));
+            }
+            if self.buffer.len() >= MAX_LINE {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("a line is longer than {MAX_LINE} bytes"),
+                ));
+            }
+            let mut piece = [0_u8; MAX_LINE];
+            match from.read(&mut piece) {
+                Ok(0) if self.buffer.is_empty() => return Ok(None),
+                Ok(0) => return Ok(Some(std::mem::take(&mut self.buffer))),
+                Ok(n) => self.buffer.extend_from_slice(&piece[..n]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,175 @@
+//! The end in the measured program. It never waits for the listener and never stops the program.
+use super::{ENV_MARKS, ENV_PARTY, MarkLine, name};
+use crate::MeterError;
+use crate::clock::{self, Offset, monotonic_ns};
+use crate::record::Edge;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Time that connecting to another host, and each exchange of clocks, may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Exchanges when connecting, and when the offset is renewed.
+const EXCHANGES: u32 = 8;
+/// The offset of another host's clock is renewed after this time, before a phase begins: 50 ppm of drift are 1.5 ms by then.
+const RENEW_NS: u64 = 30_000_000_000;
+
+/// Sends marks to the listener that the environment names. Can be shared by threads.
+pub struct MarkSender {
+    line: Mutex<Wire>,
+}
+
+/// The connection and what is known about the listener's clock.
+struct Wire {
+    stream: Stream,
+    /// Absent on one host, where both clocks are the same.
+    offset: Option<Offset>,
+}
+
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+    /// Given up; what follows is dropped in silence.
+    Closed,
+}
+
+impl MarkSender {
+    /// Connects to the listener in `TACIT_MARKS`, as the party in `TACIT_PARTY` (else `party`). `None` if the variable is not set.
+    ///
+    /// # Errors
+    /// [`MeterError`] if it is set, but no listener is there, or the party's name is none. The program should say so and go on.
+    pub fn from_env(party: &str) -> Result<Option<Self>, MeterError> {
+        let Some(address) = std::env::var_os(ENV_MARKS).filter(|a| !a.is_empty()) else { return Ok(None) };
+        let party = std::env::var(ENV_PARTY).unwrap_or_else(|_| party.to_owned());
+        Self::connect(&address.to_string_lossy(), &party).map(Some)
+    }
+
+    /// Connects to a listener: the path of a Unix socket, or `tcp:HOST:PORT`, whose clock is compared with this host's at once.
+    ///
+    /// # Errors
+    /// As [`from_env`](Self::from_env).
+    pub fn connect(address: &str, party: &str) -> Result<Self, MeterError> {
+        let what = || format!("{ENV_MARKS}={address}");
+        let party =
+            name(party).map_err(|detail| MeterError::Malformed { what: format!("{ENV_PARTY}={party:?}"), detail })?;
+        let mut wire = match address.strip_prefix("tcp:") {
+            Some(address) => Wire::tcp(address, &what)?,
+            None => {
+                let stream = UnixStream::connect(address).map_err(MeterError::io(what()))?;
+                Wire { stream: Stream::Unix(stream), offset: None }
+            }
+        };
+        wire.set_nonblocking(true)
+            .and_then(|()| wire.write(&MarkLine::Party(party)))
+            .map_err(MeterError::io(what()))?;
+        Ok(Self { line: Mutex::new(wire) })
+    }
+
+    /// Tells that a phase begins now. Returns at once; only with a listener on another host, and at most every 30 seconds, it first compares
+    /// clocks, so call it before the phase's own time is taken.
+    ///
+    /// # Errors
+    /// The first time that a mark cannot be delivered; then the connection is closed and later marks are dropped in silence.
+    pub fn begin(&self, phase: &str) -> Result<(), MeterError> {
+        self.send(Edge::Begin, phase, BTreeMap::new())
+    }
+
+    /// Tells that a phase has ended now, with what was counted in it.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn end(&self, phase: &str, figures: &[(&str, f64)]) -> Result<(), MeterError> {
+        let figures = figures.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect();
+        self.send(Edge::End, phase, figures)
+    }
+
+    /// Leaves a remark in the record.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn note(&self, text: &str) -> Result<(), MeterError> {
+        // Other characters do not pass the protocol.
+        let clean: String = text.chars().filter(|c| c.is_ascii() && !c.is_control()).take(900).collect();
+        self.with_wire(|wire| wire.write(&MarkLine::Note(clean)))
+    }
+
+    fn send(&self, edge: Edge, phase: &str, figures: BTreeMap<String, f64>) -> Result<(), MeterError> {
+        let now = monotonic_ns();
+        let line = MarkLine::Mark { edge, phase: phase.to_owned(), t_ns: Some(now), figures };
+        // What the listener would refuse is the program's mistake, not the connection's.
+        if let Err(detail) = MarkLine::parse(line.to_string().as_bytes()) {
+            return Err(MeterError::Malformed { what: format!("mark of phase {phase:?}"), detail });
+        }
+        self.with_wire(|wire| {
+            let mut now = now;
+            if edge == Edge::Begin && wire.offset.is_some_and(|o| now.saturating_sub(o.at_ns) > RENEW_NS) {
+                wire.renew()?;
+                now = monotonic_ns();
+            }
+            let t_ns = Some(wire.offset.map_or(now, |offset| offset.to_theirs(now)));
+            match line {
+                MarkLine::Mark { edge, phase, figures, .. } => {
+                    wire.write(&MarkLine::Mark { edge, phase, t_ns, figures })
+                }
+                other => wire.write(&other),
+            }
+        })
+    }
+
+    fn with_wire(&self, act: impl FnOnce(&mut Wire) -> io::Result<()>) -> Result<(), MeterError> {
+        let Ok(mut wire) = self.line.lock() else { return Ok(()) };
+        if matches!(wire.stream, Stream::Closed) {
+            return Ok(());
+        }
+        act(&mut wire).map_err(|error| {
+            wire.stream = Stream::Closed;
+            MeterError::io("connection for phase marks")(error)
+        })
+    }
+}
+
+impl Wire {
+    fn tcp(address: &str, what: &impl Fn() -> String) -> Result<Self, MeterError> {
+        let address = address
+            .to_socket_addrs()
+            .map_err(MeterError::io(what()))?
+            .next()
+            .ok_or_else(|| MeterError::Malformed { what: what(), detail: "the host has no address".into() })?;
+        let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(MeterError::io(what()))?;
+        let limits = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
+        limits.and_then(|()| stream.set_nodelay(true)).map_err(MeterError::io(what()))?;
+        let offset = clock::measure(&mut &stream, EXCHANGES)?;
+        Ok(Self { stream: Stream::Tcp(stream), offset: Some(offset) })
+    }
+
+    fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        match &self.stream {
+            Stream::Unix(stream) => stream.set_nonblocking(on),
+            Stream::Tcp(stream) => stream.set_nonblocking(on),
+            Stream::Closed => Ok(()),
+        }
+    }
+
+    /// Writes a line in one piece or fails: a listener that does not read must not hold the program up.
+    fn write(&mut self, line: &MarkLine) -> io::Result<()> {
+        let text = line.to_string();
+        let written = match &mut self.stream {
+            Stream::Unix(stream) => stream.write(text.as_bytes())?,
+            Stream::Tcp(stream) => stream.write(text.as_bytes())?,
+            Stream::Closed => return Ok(()),
+        };
+        if written == text.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    }
+
+    /// Compares clocks again.
+    fn renew(&mut self) -> io::Result<()> {
+        self.set_nonblocking(false)?;
+        if let Stream::Tcp(stream) = &self.stream {
+            self.offset = Some(clock::measure(&mut &*stream, EXCHANGES).map_err(io::Error::other)?);
+        }
+        self.set_nonblocking(true)
+    }
+}

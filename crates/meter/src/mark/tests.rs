@@ -1,0 +1,206 @@
+use super::*;
+use crate::clock::monotonic_ns;
+use crate::sampler::{Sampler, SamplerConfig, Stopped};
+use proptest::prelude::*;
+use std::io::Write;
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+#[test]
+fn lines_are_parsed_and_printed() {
+    let end = MarkLine::parse(b"end online 123 sent_bytes=1.5e6 rounds=7\n").unwrap();
+    let figures = BTreeMap::from([("rounds".to_owned(), 7.0), ("sent_bytes".to_owned(), 1.5e6)]);
+    assert_eq!(end, MarkLine::Mark { edge: Edge::End, phase: "online".into(), t_ns: Some(123), figures });
+    for text in [
+        "party client",
+        "begin setup",
+        "end setup k=-1",
+        "begin x 5",
+        "note two words",
+        "ping 9",
+        "end x k=1e300",
+        "end x k=0.25",
+    ] {
+        let line = MarkLine::parse(text.as_bytes()).unwrap();
+        assert_eq!(line.to_string(), format!("{text}\n"));
+    }
+}
+
+#[test]
+fn bad_lines_are_refused() {
+    let long_name = format!("begin {}", "a".repeat(65));
+    let many: String = (0..33).map(|i| format!(" k{i}=1")).collect();
+    let many = format!("end x{many}");
+    let long = format!("note {}", "a".repeat(1100));
+    let bad = [
+        "",
+        "begin",
+        "end",
+        "party",
+        "party two words",
+        "begin a/b",
+        "begin x y",
+        "begin x -1",
+        "begin x 1 2",
+        "end x k=",
+        "end x k=inf",
+        "end x k=nan",
+        "end x =1",
+        "ping",
+        "ping x",
+        "hello",
+        "begin \u{e9}",
+        "begin x 99999999999999999999",
+        &long_name,
+        &many,
+        &long,
+    ];
+    for text in bad {
+        assert!(MarkLine::parse(text.as_bytes()).is_err(), "{text:?}");
+    }
+    assert!(MarkLine::parse(b"begin \xff").is_err());
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_survived_and_what_parses_comes_back(
+        start in prop::sample::select(vec!["", "note ", "begin ", "end a ", "party ", "end a 1 k="]),
+        bytes in prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(b" 0123456789abc=.e-".to_vec())], 0..200),
+    ) {
+        let bytes: Vec<u8> = start.bytes().chain(bytes).collect();
+        if let Ok(line) = MarkLine::parse(&bytes) {
+            prop_assert_eq!(MarkLine::parse(line.to_string().as_bytes()).unwrap(), line);
+        }
+    }
+}
+
+/// A sampler with a listener; the folder holds the socket.
+fn start() -> (Sampler, MarkListener, tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("marks");
+    let config = SamplerConfig { output: Some(folder.path().join("r.jsonl")), ..SamplerConfig::default() };
+    let sampler = Sampler::start(config).unwrap();
+    let listener = MarkListener::unix(&path, &sampler.handle()).unwrap();
+    (sampler, listener, folder, path)
+}
+
+fn record(stopped: Stopped, folder: &tempfile::TempDir) -> crate::record_file::Record {
+    stopped.finish().unwrap();
+    crate::record_file::read_record(&folder.path().join("r.jsonl")).unwrap()
+}
+
+#[test]
+fn marks_of_several_programs_reach_the_record_even_if_sent_just_before_the_end() {
+    let (sampler, listener, folder, path) = start();
+    let address = listener.address();
+    std::thread::scope(|scope| {
+        for party in ["client", "server"] {
+            let address = &address;
+            scope.spawn(move || {
+                let sender = MarkSender::connect(address, party).unwrap();
+                for _ in 0..20 {
+                    sender.begin("online").unwrap();
+                    sender.end("online", &[("sent_bytes", 12.0)]).unwrap();
+                }
+                sender.note("done: \u{e9}\n").unwrap();
+            });
+        }
+    });
+    // Never accepted when the closing begins.
+    let late = MarkSender::connect(&address, "late").unwrap();
+    late.begin("setup").unwrap();
+    listener.close();
+    assert!(!path.exists());
+    let record = record(sampler.stop().unwrap(), &folder);
+    let of = |party: &str| record.marks.iter().filter(|m| m.party == party).count();
+    assert_eq!((of("client"), of("server"), of("late")), (40, 40, 1));
+    assert!(record.notes.iter().any(|n| n.text == "client: done:"), "{:?}", record.notes);
+    assert!(record.marks.iter().all(|m| (0.0..60.0).contains(&m.t)));
+    let client: Vec<_> = record.marks.iter().filter(|m| m.party == "client").collect();
+    assert!(client.windows(2).all(|w| w[0].t <= w[1].t && w[0].edge != w[1].edge));
+    assert_eq!(client[1].figures["sent_bytes"], 12.0);
+}
+
+#[test]
+fn strange_programs_do_no_harm() {
+    let (sampler, listener, folder, path) = start();
+    let mut endless = UnixStream::connect(&path).unwrap();
+    let _ = endless.write_all(&[b'a'; 100_000]);
+    let mut odd = UnixStream::connect(&path).unwrap();
+    odd.write_all(b"\n\xff\xfe\nbegin ../../etc\nbegin future 18446744073709551615\nbegin past 1\nbegin cut").unwrap();
+    let mut noisy = UnixStream::connect(&path).unwrap();
+    (0..300).for_each(|i| noisy.write_all(format!("note {i}\n").as_bytes()).unwrap());
+    drop((endless, odd, noisy));
+    let many: Vec<_> = (0..80).filter_map(|_| UnixStream::connect(&path).ok()).collect();
+    listener.close();
+    drop(many);
+    let now = sampler.handle().seconds(monotonic_ns());
+    let record = record(sampler.stop().unwrap(), &folder);
+    let phases: Vec<&str> = record.marks.iter().map(|m| m.phase.as_str()).collect();
+    assert_eq!(phases, ["future", "past", "cut"]);
+    assert!(
+        record.marks.iter().all(|m| (0.0..=now).contains(&m.t)),
+        "times outside the measurement are those of arrival"
+    );
+    let notes = |text: &str| record.notes.iter().filter(|n| n.text.contains(text)).count();
+    assert_eq!(
+        (notes("longer than 1024 bytes"), notes("a mark was ignored"), notes("more than 64 programs")),
+        (1, 1, 1)
+    );
+    assert_eq!(notes("program: "), 100 + 2);
+}
+
+#[test]
+fn a_program_goes_on_when_its_listener_does_not_read_or_goes_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deaf");
+    let deaf = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let sender = MarkSender::connect(path.to_str().unwrap(), "client").unwrap();
+    let begin = Instant::now();
+    let failures = (0..200_000).filter(|_| sender.begin("online").is_err()).count();
+    assert_eq!(failures, 1, "told once");
+    assert!(begin.elapsed() < Duration::from_secs(20));
+    drop(deaf);
+    assert!(MarkSender::connect(path.to_str().unwrap(), "client").is_err());
+    assert!(MarkSender::connect("tcp:127.0.0.1:1", "client").is_err());
+    assert!(MarkSender::connect("/x", "a b").is_err());
+    let (sampler, listener, _folder, _) = start();
+    let sender = MarkSender::connect(&listener.address(), "client").unwrap();
+    assert!(sender.begin("not a name").is_err(), "refused here, and the connection stays");
+    sender.begin("online").unwrap();
+    listener.close();
+    std::thread::sleep(Duration::from_millis(20));
+    let told = (0..3).filter(|_| sender.end("online", &[]).is_err()).count();
+    assert!(told <= 1);
+    sampler.stop().unwrap();
+}
+
+#[test]
+fn marks_over_tcp_are_on_the_listener_s_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = SamplerConfig { output: Some(folder.path().join("r.jsonl")), ..SamplerConfig::default() };
+    let sampler = Sampler::start(config).unwrap();
+    let listener = MarkListener::tcp("127.0.0.1:0", &sampler.handle()).unwrap();
+    let sender = MarkSender::connect(&listener.address(), "client").unwrap();
+    let before = sampler.handle().seconds(monotonic_ns());
+    sender.begin("online").unwrap();
+    let after = sampler.handle().seconds(monotonic_ns());
+    let silent = TcpStream::connect(listener.address().strip_prefix("tcp:").unwrap()).unwrap();
+    listener.close();
+    drop(silent);
+    let record = record(sampler.stop().unwrap(), &folder);
+    // One host, so the offset found is an error of at most half a round trip.
+    let slack = 0.05;
+    assert!((before - slack..after + slack).contains(&record.marks[0].t), "{before} {} {after}", record.marks[0].t);
+}
+
+#[test]
+fn marks_can_come_through_a_pipe() {
+    let (sampler, _listener, folder, _) = start();
+    read_marks(&mut &b"party server\nbegin offline\nping 1\nend offline rounds=3"[..], &sampler.handle());
+    let record = record(sampler.stop().unwrap(), &folder);
+    assert_eq!(record.marks.len(), 2);
+    assert_eq!((record.marks[1].party.as_str(), record.marks[1].figures["rounds"]), ("server", 3.0));
+}

@@ -1,0 +1,165 @@
+//! What each phase cost: marks and samples put together.
+use crate::record::{Edge, Mark, Sample};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// All occurrences of one phase of one party.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhaseCost {
+    /// Who marked it.
+    pub party: String,
+    /// Its name.
+    pub phase: String,
+    /// How often it was begun and ended.
+    pub count: u64,
+    /// Time in it, seconds; where occurrences overlap (several clients of one server), each counts.
+    pub seconds: f64,
+    /// User and kernel CPU seconds of the party's processes meanwhile (interpolated between samples); absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_s: Option<[f64; 2]>,
+    /// Gross energy of the host meanwhile, joules (interpolated between samples); absent without a source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gross_j: Option<f64>,
+    /// Sums of the figures that the program told at its ends.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
+}
+
+/// Costs by party and phase, in the order of their first begin. `curve` is the host's energy ([`energy_curve`](crate::energy::energy_curve)),
+/// empty without a source. An end belongs to the latest open begin of its phase; what was never ended is left out.
+#[must_use]
+pub fn phase_costs(samples: &[Sample], marks: &[Mark], curve: &[(f64, f64)]) -> Vec<PhaseCost> {
+    let mut marks: Vec<&Mark> = marks.iter().collect();
+    marks.sort_by(|a, b| a.t.total_cmp(&b.t));
+    let mut costs: Vec<PhaseCost> = Vec::new();
+    let mut open: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
+    for mark in marks {
+        let key = (mark.party.as_str(), mark.phase.as_str());
+        let begun = open.entry(key).or_default();
+        if mark.edge == Edge::Begin {
+            begun.push(mark.t);
+            if !costs.iter().any(|c| (c.party.as_str(), c.phase.as_str()) == key) {
+                costs.push(PhaseCost { party: mark.party.clone(), phase: mark.phase.clone(), ..PhaseCost::default() });
+            }
+        } else if let Some(begin) = begun.pop()
+            && let Some(cost) = costs.iter_mut().find(|c| (c.party.as_str(), c.phase.as_str()) == key)
+        {
+            cost.add(begin, mark, samples, curve);
+        }
+    }
+    costs.retain(|cost| cost.count > 0);
+    costs
+}
+
+impl PhaseCost {
+    fn add(&mut self, begin: f64, end: &Mark, samples: &[Sample], curve: &[(f64, f64)]) {
+        self.count += 1;
+        self.seconds += end.t - begin;
+        for (key, value) in &end.figures {
+            *self.figures.entry(key.clone()).or_default() += value;
+        }
+        let cpu = cpu_at(samples, &self.party, end.t).zip(cpu_at(samples, &self.party, begin));
+        if let Some((after, before)) = cpu {
+            let sum = self.cpu_s.get_or_insert_default();
+            *sum = [sum[0] + after[0] - before[0], sum[1] + after[1] - before[1]];
+        }
+        let energy = interpolated(curve.len(), |i| curve[i], end.t).zip(interpolated(curve.len(), |i| curve[i], begin));
+        if let Some((after, before)) = energy {
+            *self.gross_j.get_or_insert_default() += after - before;
+        }
+    }
+}
+
+/// User and kernel seconds of a party at a time; those of the only process tree if the party has none of its own name (a program that
+/// plays both parties).
+fn cpu_at(samples: &[Sample], party: &str, t: f64) -> Option<[f64; 2]> {
+    let of = |sample: &Sample| match sample.parties.get(party) {
+        Some(party) => Some([party.user_s, party.system_s]),
+        None if sample.parties.len() == 1 => sample.parties.values().next().map(|p| [p.user_s, p.system_s]),
+        None => None,
+    };
+    samples.iter().rev().find_map(of)?;
+    // Before a party was added, it had used nothing.
+    let at =
+        |part: usize| interpolated(samples.len(), |i| (samples[i].t, of(&samples[i]).map_or(0.0, |cpu| cpu[part])), t);
+    Some([at(0)?, at(1)?])
+}
+
+/// Linear interpolation in points of increasing time; constant before the first and after the last.
+fn interpolated(len: usize, point: impl Fn(usize) -> (f64, f64), t: f64) -> Option<f64> {
+    let (mut low, mut high) = (0, len.checked_sub(1)?);
+    if t <= point(low).0 {
+        return Some(point(low).1);
+    }
+    if t >= point(high).0 {
+        return Some(point(high).1);
+    }
+    while high - low > 1 {
+        let middle = (low + high) / 2;
+        if point(middle).0 <= t { low = middle } else { high = middle }
+    }
+    let (from, to) = (point(low), point(high));
+    Some(from.1 + (to.1 - from.1) * (t - from.0) / (to.0 - from.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::PartySample;
+
+    fn mark(t: f64, party: &str, phase: &str, edge: Edge) -> Mark {
+        let figures = if edge == Edge::End { BTreeMap::from([("rounds".to_owned(), 2.0)]) } else { BTreeMap::new() };
+        Mark { t, party: party.into(), phase: phase.into(), edge, figures }
+    }
+
+    fn sample(t: f64, cpu: &[(&str, f64)]) -> Sample {
+        let of = |s: f64| PartySample { user_s: s, system_s: s / 2.0, ..PartySample::default() };
+        Sample { t, parties: cpu.iter().map(|(p, s)| ((*p).to_owned(), of(*s))).collect(), ..Sample::default() }
+    }
+
+    #[test]
+    fn phases_get_their_time_energy_processor_time_and_figures() {
+        let samples = [sample(0.0, &[]), sample(1.0, &[("client", 0.0)]), sample(3.0, &[("client", 4.0)])];
+        let curve = [(0.0, 0.0), (1.0, 10.0), (3.0, 50.0)];
+        use Edge::{Begin, End};
+        let marks = [
+            mark(2.0, "client", "online", Begin),
+            mark(0.5, "client", "setup", Begin),
+            mark(1.5, "client", "setup", End),
+            mark(2.5, "client", "online", End),
+            mark(2.6, "client", "online", Begin),
+            mark(9.0, "client", "online", End),
+            mark(1.0, "client", "never ended", Begin),
+            mark(1.0, "client", "never begun", End),
+        ];
+        let costs = phase_costs(&samples, &marks, &curve);
+        assert_eq!(costs.iter().map(|c| c.phase.as_str()).collect::<Vec<_>>(), ["setup", "online"]);
+        let setup = &costs[0];
+        assert_eq!((setup.count, setup.seconds, setup.gross_j), (1, 1.0, Some(15.0)));
+        assert_eq!(setup.cpu_s, Some([1.0, 0.5]));
+        let online = &costs[1];
+        assert_eq!((online.count, online.figures["rounds"]), (2, 4.0));
+        assert!((online.seconds - 6.9).abs() < 1e-12);
+        // 0.5 s of 20 W, then 0.4 s of it and nothing known beyond the last sample.
+        assert!((online.gross_j.unwrap() - 18.0).abs() < 1e-9 && (online.cpu_s.unwrap()[0] - 1.8).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_program_that_plays_two_parties_and_one_without_a_sensor() {
+        let samples = [sample(0.0, &[("program", 0.0)]), sample(2.0, &[("program", 2.0)])];
+        let marks = [mark(0.0, "server", "x", Edge::Begin), mark(1.0, "server", "x", Edge::End)];
+        let costs = phase_costs(&samples, &marks, &[]);
+        assert_eq!((costs[0].cpu_s, costs[0].gross_j), (Some([1.0, 0.5]), None));
+        let samples = [sample(0.0, &[]), sample(2.0, &[("a", 2.0), ("b", 1.0)])];
+        assert_eq!(phase_costs(&samples, &marks, &[])[0].cpu_s, None);
+        assert!(phase_costs(&[], &[], &[]).is_empty());
+    }
+
+    #[test]
+    fn occurrences_that_overlap_all_count() {
+        let edges = [(0.0, Edge::Begin), (1.0, Edge::Begin), (2.0, Edge::End), (4.0, Edge::End)];
+        let marks: Vec<Mark> = edges.map(|(t, edge)| mark(t, "server", "online", edge)).into();
+        let costs = phase_costs(&[], &marks, &[(0.0, 0.0), (4.0, 4.0)]);
+        assert_eq!((costs[0].count, costs[0].seconds, costs[0].gross_j), (2, 5.0, Some(5.0)));
+    }
+}

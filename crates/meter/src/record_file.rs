@@ -1,0 +1,181 @@
+//! Records on disk: written line by line, read back, exported as CSV.
+use crate::MeterError;
+use crate::record::{FORMAT, Header, Line, Mark, Note, Sample, Summary, VERSION};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// Longest line of a record, in bytes; a sample of a host with 1000 cores has some 100 kB.
+pub const MAX_LINE: usize = 4 << 20;
+
+/// Writes a record. Every line goes to the file at once and whole: what was written stays readable whatever happens later.
+pub struct RecordWriter {
+    path: PathBuf,
+    file: File,
+    /// Length of the file up to the last whole line.
+    len: u64,
+    buffer: Vec<u8>,
+}
+
+impl RecordWriter {
+    /// Makes the file (an existing one is replaced) and writes its header.
+    ///
+    /// # Errors
+    /// [`MeterError::Io`].
+    pub fn create(path: impl Into<PathBuf>, header: &Header) -> Result<Self, MeterError> {
+        let path = path.into();
+        let file = File::create(&path).map_err(MeterError::io(&path))?;
+        let mut writer = Self { path, file, len: 0, buffer: Vec::new() };
+        writer.append(&Line::Header(header.clone()))?;
+        Ok(writer)
+    }
+
+    /// Appends a line.
+    ///
+    /// # Errors
+    /// [`MeterError::Io`], for example on a full disk: then no part of this line is in the file, all earlier lines are, and a
+    /// later call may succeed.
+    pub fn append(&mut self, line: &Line) -> Result<(), MeterError> {
+        self.buffer.clear();
+        serde_json::to_writer(&mut self.buffer, line)
+            .map_err(|e| MeterError::Malformed { what: "line of a record".into(), detail: e.to_string() })?;
+        self.buffer.push(b'\n');
+        match self.file.write_all(&self.buffer) {
+            Ok(()) => {
+                self.len += self.buffer.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                // Takes back the part that fitted; where even this fails, the reader drops the torn line.
+                let _ = self.file.set_len(self.len);
+                let _ = self.file.seek(SeekFrom::Start(self.len));
+                Err(MeterError::io(&self.path)(error))
+            }
+        }
+    }
+
+    /// Makes sure that the lines so far survive a power cut.
+    ///
+    /// # Errors
+    /// [`MeterError::Io`].
+    pub fn sync(&mut self) -> Result<(), MeterError> {
+        self.file.sync_data().map_err(MeterError::io(&self.path))
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A record in memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// What was measured.
+    pub header: Header,
+    /// Samples, by time.
+    pub samples: Vec<Sample>,
+    /// Phase marks in the order of their arrival.
+    pub marks: Vec<Mark>,
+    /// Remarks.
+    pub notes: Vec<Note>,
+    /// Figures over the whole record; absent where it ended early.
+    pub summary: Option<Summary>,
+    /// Why the record is not whole: a torn last line, no summary. Absent for a complete one.
+    pub incomplete: Option<String>,
+}
+
+/// Reads a record.
+///
+/// # Errors
+/// [`MeterError::Io`]; [`MeterError::Malformed`] if it is no record, of another version, or damaged before its last line.
+pub fn read_record(path: &Path) -> Result<Record, MeterError> {
+    let file = File::open(path).map_err(MeterError::io(path))?;
+    parse_record(BufReader::new(file), &path.display().to_string())
+}
+
+/// As [`read_record`], from any reader; `name` is what errors call it.
+///
+/// # Errors
+/// As [`read_record`].
+pub fn parse_record(mut reader: impl BufRead, name: &str) -> Result<Record, MeterError> {
+    let malformed =
+        |number: u64, detail: String| MeterError::Malformed { what: format!("{name}, line {number}"), detail };
+    let mut line = Vec::new();
+    let mut number = 1;
+    let mut next = |line: &mut Vec<u8>, number: u64| -> Result<bool, MeterError> {
+        line.clear();
+        let got = reader.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', line).map_err(MeterError::io(name))?;
+        if got > MAX_LINE {
+            return Err(malformed(number, format!("longer than {MAX_LINE} bytes")));
+        }
+        Ok(got > 0)
+    };
+    if !next(&mut line, 1)? {
+        return Err(malformed(1, "the file is empty: not even a header was written".into()));
+    }
+    let header = parse_header(&line).map_err(|detail| malformed(1, detail))?;
+    let mut record = Record { header, samples: vec![], marks: vec![], notes: vec![], summary: None, incomplete: None };
+    loop {
+        number += 1;
+        if !next(&mut line, number)? {
+            break;
+        }
+        match parse_line(&line) {
+            Ok(_) if record.summary.is_some() => {
+                return Err(malformed(number, "the record goes on after its summary".into()));
+            }
+            Ok(Line::Header(_)) => return Err(malformed(number, "a second header".into())),
+            Ok(Line::Sample(sample)) => record.samples.push(sample),
+            Ok(Line::Mark(mark)) => record.marks.push(mark),
+            Ok(Line::Note(note)) => record.notes.push(note),
+            Ok(Line::Summary(summary)) => record.summary = Some(summary),
+            Err(detail) if line.last() == Some(&b'\n') => return Err(malformed(number, detail)),
+            Err(_) => {
+                record.incomplete = Some(format!("line {number}, the last, is torn and was left out"));
+                break;
+            }
+        }
+    }
+    if record.summary.is_none() && record.incomplete.is_none() {
+        record.incomplete = Some("the record ended without a summary".into());
+    }
+    Ok(record)
+}
+
+/// Parses one line of a record.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn parse_line(line: &[u8]) -> Result<Line, String> {
+    if line.len() > MAX_LINE {
+        return Err(format!("longer than {MAX_LINE} bytes"));
+    }
+    serde_json::from_slice(line).map_err(|e| e.to_string())
+}
+
+/// The header; format and version are judged before anything else is.
+fn parse_header(line: &[u8]) -> Result<Header, String> {
+    #[derive(serde::Deserialize)]
+    struct Probe {
+        format: String,
+        version: u32,
+    }
+    let probe: Probe =
+        serde_json::from_slice(line).map_err(|e| format!("no header of a {FORMAT} ({e}); is this a record?"))?;
+    if probe.format != FORMAT {
+        return Err(format!("format is {:?}, expected {FORMAT:?}", probe.format));
+    }
+    if probe.version != VERSION {
+        return Err(format!("version is {}, this program reads version {VERSION}", probe.version));
+    }
+    match parse_line(line)? {
+        Line::Header(header) => Ok(header),
+        _ => Err("the first line must be the header".into()),
+    }
+}
+
+#[cfg(test)]
+#[path = "record_file_tests.rs"]
+mod tests;

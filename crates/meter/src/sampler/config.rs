@@ -1,0 +1,117 @@
+//! What a sampler is told, and what it hands back.
+use crate::MeterError;
+use crate::energy::{self, Baseline};
+use crate::record::{Line, Mark, Note, Sample, Summary};
+use crate::record_file::RecordWriter;
+use crate::source::{Source, SourceInfo};
+use crate::usage::Roots;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What to sample and where to write it.
+pub struct SamplerConfig {
+    /// Name of the measured host, for the header.
+    pub host: String,
+    /// Sampling interval, at least 1 ms. Default 1 s ([PM24]).
+    pub interval: Duration,
+    /// Power sources, the primary one first. May be empty: then joules are absent.
+    pub sources: Vec<Box<dyn Source>>,
+    /// Facts about the machine, for the header.
+    pub machine: BTreeMap<String, String>,
+    /// Labels, for the header.
+    pub labels: BTreeMap<String, String>,
+    /// File of the record; `None` writes none.
+    pub output: Option<PathBuf>,
+    /// Whether samples and marks are also kept in memory and handed back (some hundred bytes each).
+    pub keep_samples: bool,
+    /// Interfaces whose bytes a model counts, by their name in samples. `None`: all but `lo` and tunnels, those in the parties' own
+    /// network namespaces if there are any, else the host's.
+    pub counted_interfaces: Option<Vec<String>>,
+    /// Where `/proc` and `/sys` are.
+    pub roots: Roots,
+}
+
+impl Default for SamplerConfig {
+    fn default() -> Self {
+        Self {
+            host: "local".into(),
+            interval: Duration::from_secs(1),
+            sources: Vec::new(),
+            machine: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            output: None,
+            keep_samples: false,
+            counted_interfaces: None,
+            roots: Roots::default(),
+        }
+    }
+}
+
+/// A sampler that has stopped. [`finish`](Self::finish) completes its record.
+pub struct Stopped {
+    /// Gross energy by source, the parties' processor time and peak memory, the duration. Add results, net energy
+    /// ([`subtract_idle`](Self::subtract_idle)) and energy by party before `finish`.
+    pub summary: Summary,
+    /// All samples, if they were to be kept.
+    pub samples: Vec<Sample>,
+    /// All marks, if samples were to be kept.
+    pub marks: Vec<Mark>,
+    /// What was noted: failed sources, missed deadlines, lost lines.
+    pub notes: Vec<Note>,
+    /// The sources, for the next sampler.
+    pub sources: Vec<Box<dyn Source>>,
+    /// Bytes over each party's own network namespace, both ways; absent for parties that share the host's.
+    pub party_bytes: BTreeMap<String, u64>,
+    /// Processor time of the sampling thread, seconds.
+    pub sampler_cpu_s: f64,
+    /// Samples taken.
+    pub sample_count: u64,
+    /// Lines that could not be written (full disk).
+    pub lost_lines: u64,
+    pub(super) writer: Option<RecordWriter>,
+}
+
+impl Stopped {
+    /// Turns gross into net energy for every source that has a baseline.
+    pub fn subtract_idle(&mut self, baselines: &BTreeMap<String, Baseline>) {
+        for (name, figure) in &mut self.summary.energy {
+            if let Some(baseline) = baselines.get(name) {
+                *figure = energy::net(figure.gross_j, baseline, self.summary.duration_s, figure.provenance);
+            }
+        }
+    }
+
+    /// Idle baselines by source, if this sampler ran beside an idle host with `keep_samples`.
+    #[must_use]
+    pub fn baselines(&self) -> BTreeMap<String, Baseline> {
+        let of = |info: &SourceInfo| {
+            let counted: Vec<bool> = info.rails.iter().map(|r| r.counted).collect();
+            Some((info.name.clone(), Baseline::from_samples(&self.samples, &info.name, &counted)?))
+        };
+        self.sources.iter().filter_map(|s| of(s.info())).collect()
+    }
+
+    /// Shares the energy of the host's primary source out to the parties by processor time ([`energy::attribute`]).
+    pub fn attribute(&mut self, primary: &str) {
+        if let Some(host) = self.summary.energy.get(primary) {
+            let cpu_s = self.summary.parties.iter().map(|(name, p)| (name.clone(), p.user_s + p.system_s)).collect();
+            self.summary.party_energy = energy::attribute(host, &cpu_s, TICK_SD_S);
+        }
+    }
+
+    /// Writes the summary as the record's last line and makes the record durable.
+    ///
+    /// # Errors
+    /// [`MeterError::Io`] if it cannot be written; all earlier lines stay.
+    pub fn finish(self) -> Result<Summary, MeterError> {
+        if let Some(mut writer) = self.writer {
+            writer.append(&Line::Summary(self.summary.clone()))?;
+            writer.sync()?;
+        }
+        Ok(self.summary)
+    }
+}
+
+/// Standard uncertainty of a processor time that the kernel tells in ticks of 10 ms: 10 ms / sqrt(12), at both ends.
+const TICK_SD_S: f64 = 0.0041;

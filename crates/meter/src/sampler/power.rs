@@ -1,0 +1,125 @@
+//! From a source's values to joules.
+use crate::MeterError;
+use crate::clock::monotonic_ns;
+use crate::energy::trapezoid;
+use crate::record::RailSample;
+use crate::source::{Source, Usage, Value};
+use std::time::Duration;
+
+/// One source and the energy of its rails so far.
+pub(super) struct Metered {
+    pub(super) source: Box<dyn Source>,
+    rails: Vec<Rail>,
+    /// Time of the last reading, seconds since the start.
+    read_at: Option<f64>,
+    failing: bool,
+    complained: bool,
+}
+
+/// What is known of a rail.
+#[derive(Clone, Copy, Default)]
+struct Rail {
+    /// First and last value with their times, seconds.
+    first: Option<f64>,
+    last: Option<(f64, Value)>,
+    joules: f64,
+}
+
+impl Metered {
+    pub(super) fn new(source: Box<dyn Source>) -> Self {
+        let rails = vec![Rail::default(); source.info().rails.len()];
+        Self { source, rails, read_at: None, failing: false, complained: false }
+    }
+
+    /// Whether the source may be read again at `now` (seconds since the start).
+    pub(super) fn is_due(&self, now: f64) -> bool {
+        // A tenth of slack: an interval equal to the source's own must not skip every other reading.
+        let least = f64::from(self.source.info().min_interval_ms) * 0.9e-3;
+        self.read_at.is_none_or(|t| now - t >= least)
+    }
+
+    /// Reads the source. The remark is for the record: a failure that is new, or its end.
+    pub(super) fn read(&mut self, usage: &Usage, started_ns: u64) -> (Option<Vec<RailSample>>, Option<String>) {
+        let seconds = |ns: u64| ns.saturating_sub(started_ns) as f64 * 1e-9;
+        let begin = seconds(monotonic_ns());
+        let read = self.source.read(usage);
+        // The value was taken somewhere within the call.
+        let t = (begin + seconds(monotonic_ns())) / 2.0;
+        self.read_at = Some(t);
+        match read.and_then(|values| self.checked(values)) {
+            Ok(values) => {
+                let recovered = std::mem::take(&mut self.failing);
+                let remark = recovered.then(|| format!("power source {} works again", self.source.info().name));
+                let odd = self.oddity(&values);
+                (Some(self.rails.iter_mut().zip(values).map(|(rail, v)| rail.take(t, v)).collect()), remark.or(odd))
+            }
+            Err(error) => {
+                let is_new = !std::mem::replace(&mut self.failing, true);
+                (None, is_new.then(|| format!("{error}; trying again")))
+            }
+        }
+    }
+
+    fn checked(&self, values: Vec<Value>) -> Result<Vec<Value>, MeterError> {
+        if values.len() == self.rails.len() {
+            return Ok(values);
+        }
+        let info = self.source.info();
+        let detail = format!("{} values for {} rails", values.len(), info.rails.len());
+        Err(MeterError::Malformed { what: format!("power source {}", info.name), detail })
+    }
+
+    /// The first value that is no number, or counter that runs backwards.
+    fn oddity(&mut self, values: &[Value]) -> Option<String> {
+        let odd = self.rails.iter().zip(values).position(|(rail, value)| match (value, rail.last) {
+            (Value::Joules(now), Some((_, Value::Joules(last)))) => !(now.is_finite() && *now >= last),
+            (Value::Joules(v) | Value::Watts(v), _) => !v.is_finite(),
+            (Value::Missing, _) => false,
+        })?;
+        if std::mem::replace(&mut self.complained, true) {
+            return None;
+        }
+        let info = self.source.info();
+        Some(format!(
+            "power source {}, rail {}: impossible value {:?}, taken as missing",
+            info.name, info.rails[odd].name, values[odd]
+        ))
+    }
+
+    /// Joules of the counted rails, and the span in seconds in which they were observed; `None` if no counted rail ever gave a value.
+    pub(super) fn energy(&self) -> Option<(f64, f64)> {
+        let info = self.source.info();
+        let counted = || self.rails.iter().zip(&info.rails).filter(|(_, r)| r.counted).map(|(rail, _)| rail);
+        let spans = counted().map(|r| Some(r.last?.0 - r.first?));
+        let span = spans.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::min)?;
+        Some((counted().map(|r| r.joules).sum(), span)).filter(|(_, span)| *span > 0.0)
+    }
+}
+
+impl Rail {
+    /// Books a value read at time `t`. A gap (missing values) is bridged by the trapezoid between its ends, never by 0 W.
+    fn take(&mut self, t: f64, value: Value) -> RailSample {
+        let w = match (value, self.last) {
+            (Value::Watts(w), last) if w.is_finite() => {
+                if let Some((then, Value::Watts(before))) = last {
+                    self.joules += trapezoid((then, before), (t, w));
+                }
+                Some(w)
+            }
+            (Value::Joules(now), Some((then, Value::Joules(before)))) if now.is_finite() && now >= before => {
+                self.joules += now - before;
+                (t > then).then(|| (now - before) / (t - then))
+            }
+            (Value::Joules(now), None) if now.is_finite() => None,
+            _ => return RailSample { w: None, j: self.joules },
+        };
+        self.first.get_or_insert(t);
+        self.last = Some((t, value));
+        RailSample { w, j: self.joules }
+    }
+}
+
+/// Usage as sources see it.
+pub(super) fn usage(t: f64, cpu_s: f64, bytes: u64) -> Usage {
+    Usage { elapsed: Duration::from_secs_f64(t.max(0.0)), cpu_s, bytes }
+}

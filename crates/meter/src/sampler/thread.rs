@@ -1,0 +1,321 @@
+//! The sampling thread.
+use super::config::{SamplerConfig, Stopped};
+use super::power::{Metered, usage};
+use crate::MeterError;
+use crate::clock::{monotonic_ns, thread_cpu_s};
+use crate::energy;
+use crate::record::{InterfaceSample, Line, Mark, Note, PartySample, Sample, Summary};
+use crate::record_file::RecordWriter;
+use crate::usage::{HostReader, NetReader, ProcessTree, busy_s, foreign_namespace, link_bytes};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
+
+/// New descendants are looked for at most this often, except where a sample is asked for, and while a party is new: programs start
+/// most of their processes first.
+const DISCOVER_EVERY_S: f64 = 1.0;
+
+/// What the thread is asked to do.
+pub(super) enum Command {
+    Add { party: String, pid: u32, reply: SyncSender<bool> },
+    Mark(Mark),
+    Note(f64, String),
+    SampleNow(SyncSender<()>),
+    Stop,
+}
+
+/// A party's processes, and its interfaces where it has its own.
+struct Party {
+    tree: ProcessTree,
+    roots: Vec<u32>,
+    net: Option<NetReader>,
+    last: PartySample,
+    bytes: Option<u64>,
+}
+
+/// The state of the thread.
+pub(super) struct Worker {
+    interval_ns: u64,
+    proc: PathBuf,
+    counted_interfaces: Option<Vec<String>>,
+    keep_samples: bool,
+    host: HostReader,
+    net: Option<NetReader>,
+    sources: Vec<Metered>,
+    parties: BTreeMap<String, Party>,
+    writer: Option<RecordWriter>,
+    started_ns: u64,
+    discovered: f64,
+    added_at: f64,
+    last_t: f64,
+    missed: u64,
+    samples: Vec<Sample>,
+    marks: Vec<Mark>,
+    notes: Vec<Note>,
+    sample_count: u64,
+    lost_lines: u64,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Worker {
+    pub(super) fn new(
+        config: SamplerConfig,
+        writer: Option<RecordWriter>,
+        started_ns: u64,
+        dropped: Arc<AtomicU64>,
+    ) -> Result<Self, MeterError> {
+        Ok(Self {
+            interval_ns: u64::try_from(config.interval.as_nanos()).unwrap_or(u64::MAX),
+            host: HostReader::open(&config.roots)?,
+            net: NetReader::open(config.roots.proc.join("self/net/dev")).ok(),
+            proc: config.roots.proc,
+            counted_interfaces: config.counted_interfaces,
+            keep_samples: config.keep_samples,
+            sources: config.sources.into_iter().map(Metered::new).collect(),
+            parties: BTreeMap::new(),
+            writer,
+            started_ns,
+            discovered: f64::NEG_INFINITY,
+            last_t: f64::NEG_INFINITY,
+            missed: 0,
+            samples: Vec::new(),
+            marks: Vec::new(),
+            added_at: 0.0,
+            notes: Vec::new(),
+            sample_count: 0,
+            lost_lines: 0,
+            dropped,
+        })
+    }
+
+    pub(super) fn run(mut self, inbox: &Receiver<Command>) -> Stopped {
+        self.sample(true);
+        let mut deadline = self.started_ns.saturating_add(self.interval_ns);
+        loop {
+            let wait = deadline.saturating_sub(monotonic_ns());
+            match inbox.recv_timeout(Duration::from_nanos(wait)) {
+                Err(RecvTimeoutError::Timeout) => {
+                    self.sample(false);
+                    // The next deadline that is not over yet.
+                    let over = monotonic_ns().saturating_sub(deadline) / self.interval_ns;
+                    self.missed += over;
+                    deadline = deadline.saturating_add(self.interval_ns.saturating_mul(over + 1));
+                }
+                Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(command) => self.obey(command),
+            }
+        }
+        self.sample(true);
+        self.stopped()
+    }
+
+    fn now(&self) -> f64 {
+        monotonic_ns().saturating_sub(self.started_ns) as f64 * 1e-9
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Add { party, pid, reply } => {
+                let added = self.add(party, pid);
+                let _ = reply.send(added);
+            }
+            Command::Mark(mark) => {
+                // A sample at the edge of a phase, unless one is near or the program floods us with marks.
+                if self.now() - self.last_t >= (self.interval_ns as f64 * 1e-10).max(1e-3) {
+                    self.sample(false);
+                }
+                let line = Line::Mark(mark);
+                self.write(&line);
+                if let (true, Line::Mark(mark)) = (self.keep_samples, line) {
+                    self.marks.push(mark);
+                }
+            }
+            Command::Note(t, text) => self.note_at(t, text),
+            Command::SampleNow(reply) => {
+                self.sample(true);
+                let _ = reply.send(());
+            }
+            Command::Stop => {}
+        }
+    }
+
+    fn add(&mut self, name: String, pid: u32) -> bool {
+        let known = self.parties.remove(&name);
+        let is_known = known.is_some();
+        let mut party = known.unwrap_or_else(|| Party::new(&self.proc));
+        let added = party.tree.add(pid);
+        if added {
+            self.added_at = self.now();
+            party.roots.push(pid);
+            party.find_namespace(&self.proc);
+        }
+        if added || is_known {
+            self.parties.insert(name, party);
+        }
+        added
+    }
+
+    /// Takes one sample of everything; a `whole` one also of sources that are not due and processes not yet known.
+    fn sample(&mut self, whole: bool) {
+        let mut sample = Sample { t: self.now(), ..Sample::default() };
+        // Samples within the clock's resolution would be no interval at all.
+        if sample.t <= self.last_t {
+            return;
+        }
+        let discover = whole || sample.t - self.discovered >= DISCOVER_EVERY_S.min((sample.t - self.added_at) / 4.0);
+        if discover {
+            self.discovered = sample.t;
+        }
+        match self.host.cores() {
+            Ok(cores) => sample.cores = cores,
+            Err(error) => self.note_once(&error),
+        }
+        sample.memory_bytes = self.host.memory_bytes().unwrap_or(0);
+        let host_bytes = self.sample_host_net(&mut sample.interfaces);
+        let mut party_bytes = None;
+        for (name, party) in &mut self.parties {
+            sample.parties.insert(name.clone(), party.sample(discover, &self.proc));
+            if let Some(bytes) = party.sample_net(name, &mut sample.interfaces) {
+                party_bytes = Some(party_bytes.unwrap_or(0) + bytes);
+            }
+        }
+        let bytes = self.counted_bytes(&sample.interfaces).or(party_bytes).unwrap_or(host_bytes);
+        let usage = usage(sample.t, busy_s(&sample.cores), bytes);
+        let mut remarks = Vec::new();
+        for metered in self.sources.iter_mut().filter(|m| whole || m.is_due(sample.t)) {
+            let (rails, remark) = metered.read(&usage, self.started_ns);
+            if let Some(rails) = rails {
+                sample.power.insert(metered.source.info().name.clone(), rails);
+            }
+            remarks.extend(remark);
+        }
+        self.last_t = sample.t;
+        self.sample_count += 1;
+        let line = Line::Sample(sample);
+        self.write(&line);
+        if let (true, Line::Sample(sample)) = (self.keep_samples, line) {
+            self.samples.push(sample);
+        }
+        remarks.into_iter().for_each(|remark| self.note_at(self.last_t, remark));
+    }
+
+    fn sample_host_net(&mut self, interfaces: &mut BTreeMap<String, InterfaceSample>) -> u64 {
+        let Some(read) = self.net.as_mut().and_then(|net| net.read().ok()) else { return 0 };
+        let read: Vec<(&str, InterfaceSample)> = read.collect();
+        interfaces.extend(read.iter().map(|(name, sample)| ((*name).to_owned(), *sample)));
+        link_bytes(read.into_iter())
+    }
+
+    /// Bytes of the interfaces that the user chose, if any were chosen.
+    fn counted_bytes(&self, interfaces: &BTreeMap<String, InterfaceSample>) -> Option<u64> {
+        let chosen = self.counted_interfaces.as_ref()?;
+        Some(chosen.iter().filter_map(|name| interfaces.get(name)).map(|i| i.rx_bytes.saturating_add(i.tx_bytes)).sum())
+    }
+
+    fn write(&mut self, line: &Line) {
+        let Some(writer) = &mut self.writer else { return };
+        if let Err(error) = writer.append(line) {
+            self.lost_lines += 1;
+            if self.lost_lines == 1 {
+                // In memory only: the disk does not take it.
+                let text = format!("{error}; sampling goes on, what was written before is whole");
+                self.notes.push(Note { t: self.now(), text });
+            }
+        }
+    }
+
+    fn note_at(&mut self, t: f64, text: String) {
+        let note = Note { t, text };
+        self.notes.push(note.clone());
+        self.write(&Line::Note(note));
+    }
+
+    fn note_once(&mut self, error: &MeterError) {
+        let text = error.to_string();
+        if !self.notes.iter().any(|n| n.text == text) {
+            self.note_at(self.now(), text);
+        }
+    }
+
+    fn stopped(mut self) -> Stopped {
+        let duration_s = self.last_t.max(0.0);
+        let mut summary = Summary { duration_s, ..Summary::default() };
+        let mut uncovered = Vec::new();
+        for metered in &self.sources {
+            let info = metered.source.info();
+            match metered.energy() {
+                Some((joules, span)) => {
+                    let mut figure = energy::gross(joules, duration_s, info.provenance);
+                    figure.mean_w = joules / span;
+                    summary.energy.insert(info.name.clone(), figure);
+                    if span < duration_s * 0.99 {
+                        uncovered.push(format!("power source {} saw {span:.3} s of {duration_s:.3} s", info.name));
+                    }
+                }
+                None => uncovered.push(format!("power source {} gave no energy", info.name)),
+            }
+        }
+        uncovered.into_iter().for_each(|text| self.note_at(duration_s, text));
+        if self.missed > 0 {
+            self.note_at(duration_s, format!("{} samples are missing: the host or a source was too slow", self.missed));
+        }
+        let dropped = self.dropped.load(Ordering::Relaxed);
+        if dropped > 0 {
+            self.note_at(duration_s, format!("{dropped} marks or notes came too fast and were dropped"));
+        }
+        if self.lost_lines > 0 {
+            self.note_at(duration_s, format!("{} lines are lost: they could not be written", self.lost_lines));
+        }
+        let mut party_bytes = BTreeMap::new();
+        for (name, party) in self.parties {
+            summary.parties.insert(name.clone(), PartySample { rss_bytes: party.tree.peak_bytes(), ..party.last });
+            party_bytes.extend(party.bytes.map(|bytes| (name, bytes)));
+        }
+        Stopped {
+            summary,
+            samples: self.samples,
+            marks: self.marks,
+            notes: self.notes,
+            sources: self.sources.into_iter().map(|m| m.source).collect(),
+            party_bytes,
+            sampler_cpu_s: thread_cpu_s(),
+            sample_count: self.sample_count,
+            lost_lines: self.lost_lines,
+            writer: self.writer,
+        }
+    }
+}
+
+impl Party {
+    fn new(proc: &Path) -> Self {
+        let (last, bytes) = (PartySample::default(), None);
+        Self { tree: ProcessTree::new(proc), roots: Vec::new(), net: None, last, bytes }
+    }
+
+    /// A program may enter its namespace some time after its start (`ip netns exec`).
+    fn find_namespace(&mut self, proc: &Path) {
+        if self.net.is_none()
+            && let Some(pid) = self.roots.iter().find(|&&pid| foreign_namespace(proc, pid))
+        {
+            self.net = NetReader::open(proc.join(format!("{pid}/net/dev"))).ok();
+        }
+    }
+
+    fn sample(&mut self, discover: bool, proc: &Path) -> PartySample {
+        if discover {
+            self.find_namespace(proc);
+        }
+        self.last = self.tree.sample(discover);
+        self.last
+    }
+
+    fn sample_net(&mut self, party: &str, interfaces: &mut BTreeMap<String, InterfaceSample>) -> Option<u64> {
+        let read: Vec<(&str, InterfaceSample)> = self.net.as_mut()?.read().ok()?.collect();
+        interfaces.extend(read.iter().map(|(name, sample)| (format!("{party}:{name}"), *sample)));
+        self.bytes = Some(link_bytes(read.into_iter()));
+        self.bytes
+    }
+}

@@ -1,0 +1,120 @@
+//! Energy counters: wraps undone, impossible steps refused.
+use std::time::Duration;
+
+/// No single rail of a host draws more, watts. A faster counter step is an error of the counter.
+pub(crate) const MAX_WATTS: f64 = 5000.0;
+/// Counters are refreshed at intervals of their own, so a step may hold a little more time than passed between two reads.
+const SLACK: Duration = Duration::from_millis(100);
+
+/// A cumulative counter in units of `unit` joules.
+#[derive(Clone, Debug)]
+pub(crate) struct Counter {
+    unit: f64,
+    /// Largest value before it starts at 0 again, where known.
+    range: Option<u64>,
+    last: Option<u64>,
+    /// Whether the last attempt to read found nothing.
+    gap: bool,
+    total: f64,
+}
+
+impl Counter {
+    pub(crate) fn new(unit: f64, range: Option<u64>) -> Self {
+        Self { unit, range: range.filter(|&r| r > 0), last: None, gap: false, total: 0.0 }
+    }
+
+    /// The counter gave nothing this time.
+    pub(crate) fn missing(&mut self) {
+        self.gap = true;
+    }
+
+    /// Takes a new reading, `passed` after the one before. Returns joules since the first reading.
+    ///
+    /// # Errors
+    /// The step is impossible: the counter went back although it does not wrap or could not have wrapped, or it stands for more than
+    /// [`MAX_WATTS`]. The counter goes on from the new reading, the step counts as 0 J. After a gap a backward step is never taken
+    /// for a wrap: the driver was probably loaded again and counts from 0.
+    pub(crate) fn advance(&mut self, raw: u64, passed: Duration) -> Result<f64, String> {
+        let gap = std::mem::replace(&mut self.gap, false);
+        let Some(last) = self.last.replace(raw) else {
+            return Ok(self.total);
+        };
+        let step = match (raw.checked_sub(last), self.range) {
+            (Some(step), _) => step,
+            (None, Some(range)) if last <= range && !gap => range - last + raw,
+            (None, _) => return Err(format!("counter went back from {last} to {raw}")),
+        };
+        let joules = step as f64 * self.unit;
+        if joules > MAX_WATTS * (passed + SLACK).as_secs_f64() {
+            let seconds = passed.as_secs_f64();
+            return Err(format!("counter jumped from {last} to {raw}, which would be {joules:.0} J in {seconds:.3} s"));
+        }
+        self.total += joules;
+        Ok(self.total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const RANGE: u64 = 262_143_328_850;
+
+    fn rapl() -> Counter {
+        Counter::new(1e-6, Some(RANGE))
+    }
+
+    #[test]
+    fn wraps_are_undone() {
+        let mut counter = rapl();
+        assert_eq!(counter.advance(RANGE - 10_000_000, SECOND), Ok(0.0));
+        assert!((counter.advance(20_000_000, SECOND).expect("a wrap") - 30.0).abs() < 1e-9);
+        assert!((counter.advance(21_000_000, SECOND).expect("a step") - 31.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_step_back_that_is_no_wrap_is_reported_and_not_counted() {
+        let mut counter = rapl();
+        counter.advance(200_000_000_000, SECOND).expect("the first reading");
+        assert!(counter.advance(1_000_000, SECOND).expect_err("62 kW").contains("62144 J"));
+        assert!((counter.advance(6_000_000, SECOND).expect("counting goes on") - 5.0).abs() < 1e-9);
+        let mut no_range = Counter::new(1e-6, None);
+        no_range.advance(1000, SECOND).expect("the first reading");
+        assert!(no_range.advance(999, SECOND).expect_err("cannot wrap").contains("went back"));
+    }
+
+    #[test]
+    fn after_a_gap_a_lower_value_is_a_restart() {
+        let mut counter = rapl();
+        counter.advance(RANGE - 1_000_000, SECOND).expect("the first reading");
+        counter.missing();
+        assert!(counter.advance(1_000_000, SECOND).is_err());
+        counter.missing();
+        assert!((counter.advance(3_000_000, SECOND).expect("a step") - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn readings_above_the_range_do_not_overflow() {
+        let mut counter = Counter::new(1e-6, Some(1000));
+        counter.advance(u64::MAX, SECOND).expect("the first reading");
+        assert!(counter.advance(0, SECOND).is_err());
+        assert!(counter.advance(u64::MAX, SECOND).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_course_is_followed_through_wraps(start in 0..RANGE, steps in prop::collection::vec(0u64..500_000_000, 1..300)) {
+            let mut counter = rapl();
+            let (mut raw, mut expected) = (start, 0.0);
+            counter.advance(raw, SECOND).expect("the first reading");
+            for step in steps {
+                raw = if raw + step > RANGE { raw + step - RANGE } else { raw + step };
+                expected += step as f64 * 1e-6;
+                let total = counter.advance(raw, SECOND).expect("a possible step");
+                prop_assert!((total - expected).abs() < 1e-6);
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The CSV format of external meters (docs/lab.md): a header line, then one line per reading.
+//!
+//! ```text
+//! time_s,watts
+//! 0.0,3.21
+//! 1.0,3.25
+//! ```
+//! Columns in any order: `time_s` (seconds from any origin, not decreasing) and one of `watts` or `joules` (cumulative); others are
+//! passed over, as are empty lines and lines that begin with `#`. Fields are parted by commas and numbers have a decimal point; a file
+//! whose header is parted by semicolons may have decimal commas as well. Anything else is refused, never guessed.
+use super::replay::{Kind, Trace};
+use super::sysfs::shorten;
+use super::{Provenance, Rail, Source, SourceInfo, Usage, Value};
+use crate::MeterError;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Longest line.
+const MAX_LINE: u64 = 4096;
+/// Most bytes that one read takes from a growing file.
+const MAX_CHUNK: u64 = 1 << 20;
+/// A file that did not grow for so long has no reading any more.
+const STALE: Duration = Duration::from_secs(10);
+
+/// Where time and value stand in a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Format {
+    semicolons: bool,
+    columns: usize,
+    time: usize,
+    value: usize,
+    kind: Kind,
+}
+
+impl Format {
+    /// Reads a header line.
+    ///
+    /// # Errors
+    /// [`MeterError::Malformed`] if it lacks a column or has one twice.
+    pub fn parse(header: &str) -> Result<Self, MeterError> {
+        let header = header.trim_start_matches('\u{feff}').trim();
+        let semicolons = header.contains(';');
+        let names: Vec<String> = fields(header, semicolons).map(str::to_ascii_lowercase).collect();
+        let wrong = |detail: String| {
+            let detail = format!("{detail}; expected a header such as time_s,watts, found {:?}", shorten(header));
+            MeterError::Malformed { what: "CSV header".into(), detail }
+        };
+        let find = |wanted: &str| -> Result<Option<usize>, MeterError> {
+            let mut found = names.iter().enumerate().filter(|(_, name)| *name == wanted).map(|(i, _)| i);
+            let first = found.next();
+            if found.next().is_some() { Err(wrong(format!("column {wanted} is there twice"))) } else { Ok(first) }
+        };
+        let time = find("time_s")?.ok_or_else(|| wrong("there is no column time_s".into()))?;
+        let (value, kind) = match (find("watts")?, find("joules")?) {
+            (Some(watts), None) => (watts, Kind::Watts),
+            (None, Some(joules)) => (joules, Kind::Joules),
+            (None, None) => return Err(wrong("there is no column watts or joules".into())),
+            (Some(_), Some(_)) => return Err(wrong("columns watts and joules are both there".into())),
+        };
+        Ok(Self { semicolons, columns: names.len(), time, value, kind })
+    }
+
+    /// What its values are.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Reads a line: seconds and value; `None` for an empty line or a comment.
+    ///
+    /// # Errors
+    /// [`MeterError::Malformed`] if a field is missing, too many or no number.
+    pub fn row(&self, line: &str) -> Result<Option<(f64, f64)>, MeterError> {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            return Ok(None);
+        }
+        let wrong = |detail: String| MeterError::Malformed { what: format!("CSV line {:?}", shorten(line)), detail };
+        let fields: Vec<&str> = fields(line, self.semicolons).collect();
+        if fields.len() != self.columns {
+            let mut detail = format!("{} fields, the header has {}", fields.len(), self.columns);
+            if !self.semicolons && fields.len() == 2 * self.columns {
+                detail += "; decimal commas? write decimal points, or part fields by semicolons";
+            }
+            return Err(wrong(detail));
+        }
+        let number = |index: usize| {
+            let field = fields[index];
+            let point =
+                if self.semicolons && !field.contains('.') { field.replacen(',', ".", 1) } else { field.to_string() };
+            match point.parse::<f64>() {
+                Ok(number) if number.is_finite() => Ok(number),
+                _ => Err(wrong(format!("{field:?} is no number; write it as 1234.5"))),
+            }
+        };
+        Ok(Some((number(self.time)?, number(self.value)?)))
+    }
+}
+
+fn fields(line: &str, semicolons: bool) -> impl Iterator<Item = &str> {
+    line.split(if semicolons { ';' } else { ',' }).map(|field| field.trim().trim_matches('"'))
+}
+
+/// Lines that may be the header or data.
+fn content(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let all = text.lines().enumerate().map(|(i, line)| (i + 1, line.trim_start_matches('\u{feff}').trim()));
+    all.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// Whether the first line with content looks like a header of this format.
+pub(crate) fn has_header(text: &str) -> bool {
+    content(text).next().is_some_and(|(_, line)| line.to_ascii_lowercase().contains("time_s"))
+}
+
+/// A whole file as a trace.
+///
+/// # Errors
+/// [`MeterError::Malformed`] naming the line.
+pub fn parse(text: &str) -> Result<Trace, MeterError> {
+    let mut lines = content(text);
+    let format = Format::parse(lines.next().map_or("", |(_, line)| line))?;
+    let (mut times, mut samples) = (Vec::new(), Vec::new());
+    for (number, line) in lines {
+        let row = format.row(line).map_err(|error| match error {
+            MeterError::Malformed { what, detail } => {
+                MeterError::Malformed { what: format!("line {number}, {what}"), detail }
+            }
+            other => other,
+        })?;
+        if let Some((time, value)) = row {
+            times.push(time);
+            samples.push(vec![value]);
+        }
+    }
+    Trace::new(vec![meter_rail()], format.kind, times, samples)
+}
+
+/// The one rail of an external meter.
+pub(crate) fn meter_rail() -> Rail {
+    Rail { name: "meter".into(), counted: true }
+}
+
+/// A CSV file that another program appends to.
+///
+/// Of a column `watts` each read gives the time-weighted mean of the lines that came since the one before; a column `joules` gives
+/// the energy since the first line that was read. Without a new line for ten seconds the value is missing.
+pub struct GrowingCsv {
+    info: SourceInfo,
+    path: PathBuf,
+    format: Format,
+    offset: u64,
+    /// Time and value of the newest line.
+    last: Option<(f64, f64)>,
+    /// Energy counter at the first line.
+    first: Option<f64>,
+    /// Newest value given, and when it came.
+    value: Option<(Value, Instant)>,
+}
+
+impl GrowingCsv {
+    /// Opens the file, which must have its header line already, and goes to its end.
+    ///
+    /// # Errors
+    /// [`MeterError::Io`], or [`MeterError::Malformed`] for a wrong header.
+    pub fn open(path: &Path) -> Result<Self, MeterError> {
+        let mut file = BufReader::new(File::open(path).map_err(MeterError::io(path))?);
+        let (format, after_header) = header(&mut file, path)?;
+        let length = file.get_ref().metadata().map_err(MeterError::io(path))?.len();
+        let info = SourceInfo {
+            name: format!("external:{}", path.display()),
+            provenance: Provenance::Measured,
+            rails: vec![meter_rail()],
+            min_interval_ms: 100,
+        };
+        // The end of the file holds the newest line; what is older is of no use.
+        let offset = after_header.max(length.saturating_sub(2 * MAX_LINE));
+        let mut source = Self { info, path: path.into(), format, offset, last: None, first: None, value: None };
+        if offset > after_header {
+            source.skip_line()?;
+        }
+        Ok(source)
+    }
+
+    /// Moves the offset behind the line that it stands in.
+    fn skip_line(&mut self) -> Result<(), MeterError> {
+        let text = self.whole_lines()?;
+        let first = text.find('\n').map_or(0, |end| end + 1);
+        // `whole_lines` went on to its end.
+        self.offset -= (text.len() - first) as u64;
+        Ok(())
+    }
+
+    /// New whole lines; a line without its end is left for the next time.
+    fn whole_lines(&mut self) -> Result<String, MeterError> {
+        let io = |error| MeterError::io(&self.path)(error);
+        let mut file = File::open(&self.path).map_err(io)?;
+        let length = file.metadata().map_err(io)?.len();
+        if length < self.offset {
+            // Written anew.
+            let (format, start) = header(&mut BufReader::new(&mut file), &self.path)?;
+            (self.format, self.offset, self.last, self.first) = (format, start, None, None);
+        }
+        file.seek(SeekFrom::Start(self.offset)).map_err(io)?;
+        let mut bytes = Vec::new();
+        file.take(MAX_CHUNK).read_to_end(&mut bytes).map_err(io)?;
+        let end = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
+        if end == 0 && bytes.len() as u64 > MAX_LINE {
+            self.offset += bytes.len() as u64;
+            let detail = format!("a line has more than {MAX_LINE} bytes");
+            return Err(MeterError::Malformed { what: self.path.display().to_string(), detail });
+        }
+        bytes.truncate(end);
+        self.offset += end as u64;
+        // Bytes that are no text make their field no number. One replacement per byte keeps the length.
+        Ok(bytes.iter().map(|&b| if b.is_ascii() { char::from(b) } else { '?' }).collect())
+    }
+
+    /// Takes the lines in; the value they stand for together.
+    fn take(&mut self, text: &str) -> Result<Option<Value>, MeterError> {
+        let (mut energy, mut span, mut newest, mut first_error) = (0.0, 0.0, None, None);
+        for line in text.lines() {
+            let (time, value) = match self.format.row(line) {
+                Ok(Some(row)) => row,
+                Ok(None) => continue,
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                    continue;
+                }
+            };
+            if let Some((then, before)) = self.last {
+                if time < then || (self.format.kind == Kind::Joules && value < before) {
+                    let detail =
+                        format!("time or energy goes back at {:?}; counting goes on from there", shorten(line));
+                    first_error.get_or_insert(MeterError::Malformed { what: self.path.display().to_string(), detail });
+                    // What was counted so far stays.
+                    self.first = self.first.map(|first| first + (value - before));
+                } else {
+                    energy += (time - then) * (value + before) / 2.0;
+                    span += time - then;
+                }
+            }
+            self.first.get_or_insert(value);
+            self.last = Some((time, value));
+            newest = Some(value);
+        }
+        match (first_error, newest, self.format.kind) {
+            (Some(error), ..) => Err(error),
+            (None, None, _) => Ok(None),
+            (None, Some(value), Kind::Watts) => Ok(Some(Value::Watts(if span > 0.0 { energy / span } else { value }))),
+            (None, Some(value), Kind::Joules) => Ok(Some(Value::Joules(value - self.first.unwrap_or(value)))),
+        }
+    }
+}
+
+/// Reads the header and tells the offset behind it.
+fn header(file: &mut impl BufRead, path: &Path) -> Result<(Format, u64), MeterError> {
+    let mut offset = 0;
+    loop {
+        let mut line = Vec::new();
+        let read = file.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).map_err(MeterError::io(path))?;
+        offset += read as u64;
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_start_matches('\u{feff}').trim();
+        if read == 0 || !(text.is_empty() || text.starts_with('#')) {
+            return Ok((Format::parse(text)?, offset));
+        }
+    }
+}
+
+impl Source for GrowingCsv {
+    fn info(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn read(&mut self, _: &Usage) -> Result<Vec<Value>, MeterError> {
+        let text = self.whole_lines()?;
+        if let Some(value) = self.take(&text)? {
+            self.value = Some((value, Instant::now()));
+        }
+        let fresh = self.value.filter(|(_, at)| at.elapsed() < STALE);
+        Ok(vec![fresh.map_or(Value::Missing, |(value, _)| value)])
+    }
+}

@@ -1,0 +1,247 @@
+//! Which sources this host has, in the order of preference (DESIGN section 6): external meter, hwmon, INA3221, tegrastats, RAPL, NVML,
+//! other sensors that see a part of the host only, and the model last.
+use super::model::Model;
+use super::replay::{Replay, Trace};
+use super::tegrastats::Tegrastats;
+use super::tree::{Disk, Tree};
+use super::{Source, Usage, csv, http, hwmon, ina3221, nvml, pmic, rapl};
+use crate::MeterError;
+use crate::device::DeviceProfile;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where to look.
+#[derive(Clone)]
+pub struct Roots {
+    /// Sensor files: `/sys` and so on.
+    pub tree: Arc<dyn Tree>,
+    /// The program `tegrastats`, where there is one.
+    pub tegrastats: Option<PathBuf>,
+    /// How often tegrastats is to write a line.
+    pub tegrastats_interval: Duration,
+    /// The program `vcgencmd`, where there is one.
+    pub vcgencmd: Option<PathBuf>,
+    /// Whether to try NVML.
+    pub nvml: bool,
+    /// External meters: a CSV file that grows, or a URL.
+    pub external: Vec<String>,
+    /// The model: `PROFILE` or `PROFILE/MODE`; the profile is a built-in one or a file that ends in `.toml`.
+    pub model: Option<String>,
+}
+
+impl Roots {
+    /// This machine, without external meters and model.
+    pub fn system() -> Self {
+        Self {
+            tree: Arc::new(Disk::new("/")),
+            tegrastats: program("tegrastats"),
+            tegrastats_interval: Duration::from_secs(1),
+            vcgencmd: program("vcgencmd"),
+            nvml: true,
+            external: Vec::new(),
+            model: None,
+        }
+    }
+
+    /// Only the files of a tree, for tests.
+    pub fn files(tree: Arc<dyn Tree>) -> Self {
+        Self { tree, tegrastats: None, vcgencmd: None, nvml: false, ..Self::system() }
+    }
+}
+
+/// Finds a program in the folders of `PATH`.
+fn program(name: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// A source that was looked for.
+pub struct Detected {
+    /// Its name, for selection: `rapl`, `hwmon:ina226`.
+    pub name: String,
+    /// Where it was looked for.
+    pub place: String,
+    /// What to know about its figures.
+    pub notes: Vec<String>,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// Whether a source can be used.
+pub enum Outcome {
+    /// It can: opened and ready.
+    Usable(Box<dyn Source>),
+    /// It cannot.
+    Unusable {
+        /// Why not.
+        reason: String,
+        /// What the user can do about it.
+        remedy: String,
+    },
+}
+
+impl Detected {
+    pub(crate) fn usable(place: &str, source: Box<dyn Source>) -> Self {
+        Self {
+            name: source.info().name.clone(),
+            place: place.into(),
+            notes: Vec::new(),
+            outcome: Outcome::Usable(source),
+        }
+    }
+
+    /// Usable if a first reading succeeds; that also makes counters count from here.
+    pub(crate) fn tried(place: &str, mut source: Box<dyn Source>) -> Self {
+        match source.read(&Usage::default()) {
+            Ok(_) => Self::usable(place, source),
+            Err(error) => Self::failed(&source.info().name.clone(), place, error),
+        }
+    }
+
+    pub(crate) fn unusable(name: &str, place: &str, reason: String, remedy: String) -> Self {
+        Self {
+            name: name.into(),
+            place: place.into(),
+            notes: Vec::new(),
+            outcome: Outcome::Unusable { reason, remedy },
+        }
+    }
+
+    pub(crate) fn failed(name: &str, place: &str, error: MeterError) -> Self {
+        match error {
+            MeterError::Source { reason, remedy, .. } => Self::unusable(name, place, reason, remedy),
+            other => Self::unusable(name, place, other.to_string(), "see docs/lab.md".into()),
+        }
+    }
+
+    pub(crate) fn note(mut self, note: &str) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    fn of(name: &str, place: &str, opened: Result<Box<dyn Source>, MeterError>) -> Self {
+        match opened {
+            Ok(source) => Self::usable(place, source),
+            Err(error) => Self::failed(name, place, error),
+        }
+    }
+
+    /// Whether it can be used.
+    pub fn is_usable(&self) -> bool {
+        matches!(self.outcome, Outcome::Usable(_))
+    }
+
+    /// The source, ready to be read.
+    ///
+    /// # Errors
+    /// [`MeterError::Source`] with reason and remedy if it cannot be used.
+    pub fn into_source(self) -> Result<Box<dyn Source>, MeterError> {
+        match self.outcome {
+            Outcome::Usable(source) => Ok(source),
+            Outcome::Unusable { reason, remedy } => Err(MeterError::Source { name: self.name, reason, remedy }),
+        }
+    }
+}
+
+/// Looks for every source, usable ones opened, in the order of preference.
+pub fn detect(roots: &Roots) -> Vec<Detected> {
+    let external = |place: &String| Detected::of(&format!("external:{place}"), place, open_external(place));
+    let mut found: Vec<Detected> = roots.external.iter().map(external).collect();
+    let chips = hwmon::detect(&roots.tree);
+    found.extend(chips.host);
+    let rails = chips.ina3221.or_else(|| ina3221::detect(&roots.tree));
+    let no_rails = rails.is_none();
+    found.extend(rails);
+    if let Some(program) = &roots.tegrastats {
+        // It reads the same chips, at a cost; so it is started only where they cannot be read directly.
+        found.push(if no_rails { tegrastats(program, roots) } else { same_rails(program) });
+    }
+    found.push(rapl::detect(&roots.tree));
+    if roots.nvml {
+        found.push(nvml::detect());
+    }
+    if let Some(program) = &roots.vcgencmd {
+        let opened = Detected::of("pmic", &program.display().to_string(), pmic::open(program));
+        found.push(opened.note("sees the rails behind the board's converters: no losses, no USB devices"));
+    }
+    found.extend(chips.components);
+    if let Some(model) = &roots.model {
+        found.push(Detected::of(&format!("model:{model}"), model, open_model(model)));
+    }
+    found
+}
+
+fn tegrastats(program: &Path, roots: &Roots) -> Detected {
+    let opened = Tegrastats::start(program, roots.tegrastats_interval).map(|t| Box::new(t) as Box<dyn Source>);
+    Detected::of("tegrastats", &program.display().to_string(), opened)
+}
+
+fn same_rails(program: &Path) -> Detected {
+    let reason = "not started: ina3221 gives the same rails at less cost".into();
+    let remedy = "to use it all the same, name it: --source tegrastats".into();
+    Detected::unusable("tegrastats", &program.display().to_string(), reason, remedy)
+}
+
+fn open_external(place: &str) -> Result<Box<dyn Source>, MeterError> {
+    if place.contains("://") { http::open(place) } else { Ok(Box::new(csv::GrowingCsv::open(Path::new(place))?)) }
+}
+
+fn open_model(spec: &str) -> Result<Box<dyn Source>, MeterError> {
+    // A path to a profile may have slashes of its own.
+    let (profile, mode) = match spec.rsplit_once('/') {
+        Some((profile, mode)) if !mode.ends_with(".toml") => (profile, Some(mode)),
+        _ => (spec, None),
+    };
+    let profile = DeviceProfile::load(profile)?;
+    Ok(Box::new(Model::new(&profile, profile.mode(mode)?)))
+}
+
+/// `PATH` or `PATH,interval=SECONDS`.
+fn open_replay(spec: &str) -> Result<Box<dyn Source>, MeterError> {
+    let (path, interval) = match spec.rsplit_once(",interval=") {
+        Some((path, text)) => match text.parse::<f64>() {
+            Ok(seconds) if (1e-6..=1e6).contains(&seconds) => (path, seconds),
+            _ => {
+                let detail = format!("interval {text:?} is no number of seconds");
+                return Err(MeterError::Malformed { what: format!("replay:{spec}"), detail });
+            }
+        },
+        None => (spec, 1.0),
+    };
+    Ok(Box::new(Replay::new(format!("replay:{path}"), Trace::load(Path::new(path), interval)?)))
+}
+
+/// Opens the source of that name.
+///
+/// Names are those of [`detect`] (`rapl`, `hwmon:ina226`; `hwmon` takes the first chip), `external:FILE.csv`, `external:http://...`,
+/// `replay:FILE` (CSV, tegrastats log, or `mlperf_tiny` trace; `,interval=SECONDS` for a log without times), and
+/// `model:PROFILE[/MODE]`.
+///
+/// # Errors
+/// [`MeterError::Source`] if there is none of that name, with the names there are, or if it cannot be used; else what opening says.
+pub fn open(name: &str, roots: &Roots) -> Result<Box<dyn Source>, MeterError> {
+    if let Some((kind, spec)) = name.split_once(':') {
+        match kind {
+            "external" => return open_external(spec),
+            "replay" => return open_replay(spec),
+            "model" => return open_model(spec),
+            _ => {}
+        }
+    }
+    if let (Some(program), "tegrastats") = (&roots.tegrastats, name) {
+        return tegrastats(program, roots).into_source();
+    }
+    let found = detect(&Roots { external: Vec::new(), model: None, ..roots.clone() });
+    let names: Vec<String> = found.iter().filter(|d| d.is_usable()).map(|d| d.name.clone()).collect();
+    let fits = |d: &Detected| d.name == name || d.name.split(':').next() == Some(name);
+    let (usable, unusable): (Vec<_>, Vec<_>) = found.into_iter().filter(fits).partition(Detected::is_usable);
+    let Some(detected) = usable.into_iter().chain(unusable).next() else {
+        let usable = if names.is_empty() { "none".into() } else { names.join(", ") };
+        return Err(MeterError::Source {
+            name: name.into(),
+            reason: "there is no such source on this host".into(),
+            remedy: format!("usable here: {usable}; also external:FILE.csv, external:URL, replay:FILE, model:PROFILE"),
+        });
+    };
+    detected.into_source()
+}

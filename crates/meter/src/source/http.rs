@@ -1,0 +1,126 @@
+//! External meters over HTTP: a URL that answers with JSON, polled once a second (docs/lab.md).
+//!
+//! The answer is an object with a member `watts` or `joules` (cumulative). For other answers the URL ends in `#UNIT=POINTER`: `UNIT` is
+//! `watts`, `joules`, `wh` or `kwh`, `POINTER` a JSON pointer (RFC 6901), for example
+//! `http://plug/rpc/Switch.GetStatus?id=0#watts=/apower`. Numbers may be given as strings.
+use super::csv::meter_rail;
+use super::poll::Polled;
+use super::sysfs::shorten;
+use super::{Provenance, Source, SourceInfo, Value};
+use crate::MeterError;
+use std::time::Duration;
+
+/// Longest answer.
+const MAX_BODY: u64 = 64 << 10;
+const TIMEOUT: Duration = Duration::from_secs(2);
+const INTERVAL_MS: u32 = 1000;
+const REMEDY: &str =
+    "check the meter's address with curl; the answer must hold {\"watts\": 3.2}, or name its place: URL#watts=/POINTER";
+
+/// Unit of a member: name, whether it is cumulative, factor to watts or joules.
+const UNITS: [(&str, bool, f64); 4] =
+    [("watts", false, 1.0), ("joules", true, 1.0), ("wh", true, 3600.0), ("kwh", true, 3.6e6)];
+
+/// Which number of an answer is meant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    pointer: String,
+    cumulative: bool,
+    factor: f64,
+}
+
+impl Field {
+    /// Reads `UNIT=POINTER`.
+    ///
+    /// # Errors
+    /// [`MeterError::Malformed`] for an unknown unit or a pointer that does not begin with a slash.
+    pub fn parse(text: &str) -> Result<Self, MeterError> {
+        let wrong = |detail: String| MeterError::Malformed { what: format!("#{}", shorten(text)), detail };
+        let (unit, pointer) =
+            text.split_once('=').ok_or_else(|| wrong("expected for example #watts=/apower".into()))?;
+        let Some(&(_, cumulative, factor)) = UNITS.iter().find(|(name, ..)| *name == unit) else {
+            return Err(wrong(format!("unknown unit {unit:?}, expected watts, joules, wh or kwh")));
+        };
+        if !pointer.starts_with('/') {
+            return Err(wrong("a JSON pointer begins with /".into()));
+        }
+        Ok(Self { pointer: pointer.into(), cumulative, factor })
+    }
+}
+
+/// Takes the number out of an answer: watts, or joules since the meter began. Without `field`, member `watts` or `joules`.
+///
+/// # Errors
+/// [`MeterError::Malformed`] if the answer is no JSON or the number is missing, not finite or absurd.
+pub fn parse_body(body: &str, field: Option<&Field>) -> Result<Value, MeterError> {
+    let wrong = |detail: String| MeterError::Malformed { what: format!("answer {:?}", shorten(body)), detail };
+    let json: serde_json::Value = serde_json::from_str(body).map_err(|e| wrong(format!("no JSON: {e}")))?;
+    let (member, cumulative, factor) = match field {
+        Some(field) => (json.pointer(&field.pointer), field.cumulative, field.factor),
+        None => match (json.get("watts"), json.get("joules")) {
+            (_, Some(joules)) => (Some(joules), true, 1.0),
+            (watts, None) => (watts, false, 1.0),
+        },
+    };
+    let member = member.ok_or_else(|| wrong("it has no such member".into()))?;
+    let number = member.as_f64().or_else(|| member.as_str()?.trim().parse().ok());
+    let number = number.ok_or_else(|| wrong(format!("{:?} is no number", shorten(&member.to_string()))))? * factor;
+    let most = if cumulative { 1e15 } else { 1e6 };
+    if !number.is_finite() || number.abs() > most {
+        return Err(wrong(format!("{number} is absurd")));
+    }
+    Ok(if cumulative { Value::Joules(number) } else { Value::Watts(number) })
+}
+
+/// Makes a meter's cumulative energy start at 0 here, and refuses steps back.
+fn since_start(value: Value, first: &mut Option<f64>, last: &mut f64) -> Result<Value, MeterError> {
+    let Value::Joules(now) = value else {
+        return Ok(value);
+    };
+    let start = first.get_or_insert(now);
+    let joules = now - *start;
+    if joules < *last {
+        // Counting goes on from here, what was counted stays.
+        *start = now - *last;
+        let detail = format!("went back by {:.0} J; counting goes on from there", *last - joules);
+        return Err(MeterError::Malformed { what: "the meter's energy counter".into(), detail });
+    }
+    *last = joules;
+    Ok(Value::Joules(*last))
+}
+
+/// A polled meter; asks it once at once.
+///
+/// # Errors
+/// [`MeterError::Source`] if the address is wrong, nobody answers within two seconds or the answer has no such number.
+pub fn open(address: &str) -> Result<Box<dyn Source>, MeterError> {
+    let name = format!("external:{address}");
+    let failure = |reason: String| MeterError::Source { name: name.clone(), reason, remedy: REMEDY.into() };
+    let (url, field) = match address.split_once('#') {
+        Some((url, field)) => (url.to_string(), Some(Field::parse(field)?)),
+        None => (address.to_string(), None),
+    };
+    if !url.starts_with("http://") {
+        return Err(failure("only plain http:// addresses are polled, in a network that you trust".into()));
+    }
+    let agent: ureq::Agent =
+        ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).max_redirects(2).proxy(None).build().new_agent();
+    let ask = move || -> Result<Value, String> {
+        let mut answer = agent.get(&url).call().map_err(|e| e.to_string())?;
+        let body = answer.body_mut().with_config().limit(MAX_BODY).read_to_string().map_err(|e| e.to_string())?;
+        parse_body(&body, field.as_ref()).map_err(|e| e.to_string())
+    };
+    let (mut first, mut last) = (None, 0.0);
+    let value = since_start(ask().map_err(&failure)?, &mut first, &mut last)?;
+    let info = SourceInfo {
+        name: name.clone(),
+        provenance: Provenance::Measured,
+        rails: vec![meter_rail()],
+        min_interval_ms: INTERVAL_MS,
+    };
+    let reader = move || {
+        let value = ask().map_err(|reason| MeterError::Malformed { what: "polling".into(), detail: reason })?;
+        Ok(vec![since_start(value, &mut first, &mut last)?])
+    };
+    Ok(Box::new(Polled::start(info, REMEDY, vec![value], Box::new(reader))))
+}

@@ -1,0 +1,134 @@
+//! Sensor chips of the kernel's hwmon class, `/sys/class/hwmon/hwmon*` (kernel documentation `hwmon/sysfs-interface.rst`).
+//!
+//! Per channel number the best of these is taken: `energy*_input` (microjoules), `power*_input`, `power*_average` (microwatts), or
+//! `in*_input` times `curr*_input` of the same number (millivolts, milliamperes). Names come from the label files. All INA3221 chips
+//! together are one source, since the rails of a Jetson are spread over several of them; every other chip is a source of its own.
+//! Which rails count: [`super::rails`].
+use super::counter::Counter;
+use super::detect::Detected;
+use super::sysfs::{Reading, SysfsSource, explain};
+use super::tree::Tree;
+use super::{Provenance, SourceInfo, rails};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const FOLDER: &str = "/sys/class/hwmon";
+/// Chips that see one component, not the host: they come last in the order of detection.
+const COMPONENTS: &[&str] =
+    &["amdgpu", "radeon", "nouveau", "i915", "xe", "nvidia", "BAT", "ucsi", "mlx", "nvme", "drivetemp"];
+/// For chips that do not tell their update interval.
+const DEFAULT_INTERVAL_MS: u32 = 100;
+
+/// Chips found: those that see the host, and those that see one component of it.
+pub(crate) struct Chips {
+    pub(crate) host: Vec<Detected>,
+    pub(crate) ina3221: Option<Detected>,
+    pub(crate) components: Vec<Detected>,
+}
+
+/// One rail of a chip.
+struct Channel {
+    name: String,
+    reading: Reading,
+}
+
+/// Looks through all chips; those without power, energy, or voltage and current, are left out.
+pub(crate) fn detect(tree: &Arc<dyn Tree>) -> Chips {
+    let mut found = Chips { host: Vec::new(), ina3221: None, components: Vec::new() };
+    let (mut ina, mut ina_interval, mut ina_places) = (Vec::new(), 1, Vec::new());
+    let mut names: BTreeMap<String, u32> = BTreeMap::new();
+    let mut silent = Vec::new();
+    let mut chips = tree.list(FOLDER).unwrap_or_default();
+    chips.sort_by_key(|chip| (chip.len(), chip.clone()));
+    for chip in chips {
+        let folder = format!("{FOLDER}/{chip}");
+        let name = tree.read(&format!("{folder}/name")).unwrap_or_else(|_| chip.clone());
+        let channels = channels(&**tree, &folder, &name);
+        if channels.is_empty() {
+            silent.push(name);
+            continue;
+        }
+        let interval = interval(&**tree, &folder);
+        if name.starts_with("ina3221") {
+            ina.extend(channels);
+            ina_interval = ina_interval.max(interval);
+            ina_places.push(folder);
+            continue;
+        }
+        let same = names.entry(name.clone()).or_default();
+        *same += 1;
+        let full = if *same == 1 { format!("hwmon:{name}") } else { format!("hwmon:{name}.{same}") };
+        let component = COMPONENTS.iter().any(|c| name.starts_with(c));
+        let detected = usable(tree, full, &folder, channels, interval);
+        if component {
+            found.components.push(detected.note("sees one component, not the whole host"));
+        } else {
+            found.host.push(detected);
+        }
+    }
+    if !ina.is_empty() {
+        found.ina3221 = Some(usable(tree, "ina3221".into(), &ina_places.join(", "), ina, ina_interval));
+    }
+    if found.host.is_empty() && found.ina3221.is_none() && found.components.is_empty() {
+        let chips =
+            if silent.is_empty() { "there is no chip at all".into() } else { format!("found: {}", silent.join(", ")) };
+        found.host.push(Detected::unusable(
+            "hwmon",
+            FOLDER,
+            format!("no chip gives power, energy, or voltage with current ({chips})"),
+            "connect a sensor such as an INA219 or INA226 (docs/lab.md), or use an external meter".into(),
+        ));
+    }
+    found
+}
+
+fn usable(tree: &Arc<dyn Tree>, name: String, place: &str, channels: Vec<Channel>, min_interval_ms: u32) -> Detected {
+    let (names, readings): (Vec<String>, Vec<Reading>) = channels.into_iter().map(|c| (c.name, c.reading)).unzip();
+    let rails = rails::count(names);
+    let info = SourceInfo { name, provenance: Provenance::Measured, rails, min_interval_ms };
+    Detected::tried(place, Box::new(SysfsSource::new(info, tree.clone(), readings, explain)))
+}
+
+/// The chip's own update interval, milliseconds.
+fn interval(tree: &dyn Tree, folder: &str) -> u32 {
+    ["update_interval", "power1_average_interval"]
+        .iter()
+        .find_map(|file| tree.read(&format!("{folder}/{file}")).ok()?.parse::<u32>().ok())
+        .map_or(DEFAULT_INTERVAL_MS, |ms| ms.clamp(1, 60_000))
+}
+
+/// The best reading per channel number, in the order of numbers.
+fn channels(tree: &dyn Tree, folder: &str, chip: &str) -> Vec<Channel> {
+    let files = tree.list(folder).unwrap_or_default();
+    let numbers = |stem: &str, end: &str| -> Vec<u32> {
+        files.iter().filter_map(|f| f.strip_prefix(stem)?.strip_suffix(end)?.parse().ok()).collect()
+    };
+    // The INA3221 driver numbers shunt voltages in4 to in6, and curr4 is the sum of the channels: no rails.
+    let rail = |n: u32| !chip.starts_with("ina3221") || (1..=3).contains(&n);
+    let currents = numbers("curr", "_input");
+    let mut best: BTreeMap<u32, (Reading, [&str; 2])> = BTreeMap::new();
+    for n in numbers("in", "_input").into_iter().filter(|n| rail(*n) && currents.contains(n)) {
+        let product =
+            Reading::Product { volt: format!("{folder}/in{n}_input"), curr: format!("{folder}/curr{n}_input") };
+        best.insert(n, (product, ["in", "curr"]));
+    }
+    for end in ["_average", "_input"] {
+        for n in numbers("power", end) {
+            best.insert(
+                n,
+                (Reading::Power { path: format!("{folder}/power{n}{end}"), per_watt: 1e6 }, ["power", "in"]),
+            );
+        }
+    }
+    for n in numbers("energy", "_input") {
+        let counter = Counter::new(1e-6, None);
+        best.insert(n, (Reading::Energy { path: format!("{folder}/energy{n}_input"), counter }, ["energy", "power"]));
+    }
+    let named = best.into_iter().filter_map(|(n, (reading, stems))| {
+        let label = stems.iter().find_map(|stem| tree.read(&format!("{folder}/{stem}{n}_label")).ok());
+        let name = label.filter(|l| !l.is_empty()).unwrap_or_else(|| format!("{}{n}", stems[0]));
+        // Not connected (Jetson Orin).
+        (name != "NC").then_some(Channel { name, reading })
+    });
+    named.collect()
+}

@@ -1,0 +1,92 @@
+//! Energy traces of the MLPerf Tiny EnergyRunner (`trace1-energy.bin`, `trace1-timestamps.json`).
+//!
+//! The binary file is the byte 0xF1, the sampling rate in hertz as f32, then one f32 per sample: microjoules during that sample. All
+//! little endian. The JSON file is an array of the edges between measuring windows in seconds.
+use super::Rail;
+use super::replay::{Kind, Trace};
+use crate::MeterError;
+
+/// First byte of a trace.
+pub(crate) const MAGIC: u8 = 0xF1;
+/// Microjoules in a sample: more than 5 kW at 1 Hz is nonsense.
+const MAX_SAMPLE: f32 = 5e9;
+
+/// A trace: energy per sample at a fixed rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EnergyTrace {
+    rate_hz: f64,
+    microjoules: Vec<f32>,
+}
+
+impl EnergyTrace {
+    /// Reads the binary file's content.
+    ///
+    /// # Errors
+    /// [`MeterError::Malformed`] if the first byte, the rate, a sample or the length is wrong.
+    pub fn parse(bytes: &[u8]) -> Result<Self, MeterError> {
+        let malformed = |detail: String| MeterError::Malformed { what: "mlperf energy trace".into(), detail };
+        let Some((&[MAGIC, a, b, c, d], samples)) = bytes.split_first_chunk::<5>() else {
+            return Err(malformed("it does not begin with the byte 0xF1 and a sampling rate".into()));
+        };
+        let rate = f32::from_le_bytes([a, b, c, d]);
+        if !(1e-3..=1e7).contains(&rate) {
+            return Err(malformed(format!("sampling rate {rate} Hz, expected 0.001 to 10,000,000")));
+        }
+        let (words, rest) = samples.as_chunks::<4>();
+        if !rest.is_empty() {
+            return Err(malformed(format!("it ends within sample {}", words.len())));
+        }
+        let microjoules: Vec<f32> = words.iter().map(|w| f32::from_le_bytes(*w)).collect();
+        if let Some(bad) = microjoules.iter().position(|uj| !(0.0..=MAX_SAMPLE).contains(uj)) {
+            return Err(malformed(format!("sample {bad} is {} uJ", microjoules[bad])));
+        }
+        Ok(Self { rate_hz: f64::from(rate), microjoules })
+    }
+
+    /// Samples per second.
+    pub fn rate_hz(&self) -> f64 {
+        self.rate_hz
+    }
+
+    /// Number of samples.
+    pub fn samples(&self) -> usize {
+        self.microjoules.len()
+    }
+
+    /// Joules between two times, whole samples, the edges rounded to the next one; times outside count as the nearer end.
+    pub fn joules_between(&self, from_s: f64, to_s: f64) -> f64 {
+        // The cast saturates.
+        let index = |t: f64| ((t * self.rate_hz).round() as usize).min(self.samples());
+        let window = self.microjoules.get(index(from_s)..index(to_s)).unwrap_or_default();
+        window.iter().map(|&uj| f64::from(uj)).sum::<f64>() * 1e-6
+    }
+
+    /// As a course of cumulative energy.
+    ///
+    /// # Errors
+    /// [`MeterError::Malformed`] never, for a trace that was read by [`EnergyTrace::parse`].
+    pub fn trace(&self) -> Result<Trace, MeterError> {
+        let mut sum = 0.0;
+        let mut joules = vec![vec![0.0]];
+        joules.extend(self.microjoules.iter().map(|&uj| {
+            sum += f64::from(uj) * 1e-6;
+            vec![sum]
+        }));
+        let times = (0..joules.len()).map(|i| i as f64 / self.rate_hz).collect();
+        Trace::new(vec![Rail { name: "board".into(), counted: true }], Kind::Joules, times, joules)
+    }
+}
+
+/// Reads the edges between windows, seconds.
+///
+/// # Errors
+/// [`MeterError::Malformed`] if the text is no JSON array of finite, rising, not negative numbers.
+pub fn parse_timestamps(text: &str) -> Result<Vec<f64>, MeterError> {
+    let malformed = |detail: String| MeterError::Malformed { what: "mlperf time stamps".into(), detail };
+    let times: Vec<f64> =
+        serde_json::from_str(text).map_err(|e| malformed(format!("{e}; expected an array of seconds")))?;
+    if !times.is_sorted() || times.iter().any(|t| !(0.0..1e9).contains(t)) {
+        return Err(malformed("times must be seconds that do not go back".into()));
+    }
+    Ok(times)
+}

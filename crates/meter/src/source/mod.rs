@@ -1,0 +1,101 @@
+//! Power sources behind one trait, with detection and a self-test.
+//!
+//! [`detect`] looks for all of them, [`open`] opens one by name. Each takes the place where it looks as a parameter, see [`Roots`].
+pub mod calibrate;
+mod counter;
+pub mod csv;
+mod detect;
+mod exercise;
+pub mod http;
+mod hwmon;
+mod ina3221;
+pub mod mlperf;
+mod model;
+mod nvml;
+pub mod pmic;
+mod poll;
+mod rails;
+mod rapl;
+pub mod replay;
+mod selftest;
+mod sysfs;
+pub mod tegrastats;
+mod tree;
+
+pub use detect::{Detected, Outcome, Roots, detect, open};
+pub use exercise::{Exercise, Load, ThisMachine};
+pub use model::Model;
+pub use selftest::{Level, SelfTest, SelfTestReport, self_test};
+pub use tree::{Disk, MemoryTree, Tree};
+
+use crate::MeterError;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How a figure in joules came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Provenance {
+    /// A sensor saw the energy of what the figure is about.
+    Measured,
+    /// A sensor saw the energy of more than that (a host with both parties on it); the figure is a share by processor time.
+    Attributed,
+    /// No sensor: computed from processor seconds, bytes and time with coefficients.
+    Modelled,
+}
+
+/// One rail (supply line, zone, board) of a source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rail {
+    /// The rail's own name: `package-0`, `VDD_IN`.
+    pub name: String,
+    /// Whether it counts towards the host's total. A rail that is part of another counted rail does not.
+    pub counted: bool,
+}
+
+/// What a source is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceInfo {
+    /// Unique on the host, for selection and in records: `rapl`, `hwmon:ina3221x`, `external:/run/meter.csv`.
+    pub name: String,
+    /// What its joules are.
+    pub provenance: Provenance,
+    /// Its rails, in the order of [`Source::read`]'s values.
+    pub rails: Vec<Rail>,
+    /// Shortest useful sampling interval in milliseconds: the sensor's own update period.
+    pub min_interval_ms: u32,
+}
+
+/// One rail's value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// Power now, in watts.
+    Watts(f64),
+    /// Energy since the source was opened, in joules; never decreases (counter wraps are already undone).
+    Joules(f64),
+    /// The rail gave no value this time (vanished, unreadable).
+    Missing,
+}
+
+/// What the host and the measured programs have used since the sampler started; the model computes joules from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Time since the sampler started.
+    pub elapsed: Duration,
+    /// Processor seconds, all cores, all modes but idle.
+    pub cpu_s: f64,
+    /// Bytes over the counted network interfaces, both ways.
+    pub bytes: u64,
+}
+
+/// A source of power or energy readings.
+pub trait Source: Send {
+    /// What it is.
+    fn info(&self) -> &SourceInfo;
+
+    /// Reads all rails; as many values as [`SourceInfo::rails`] has, in that order.
+    ///
+    /// # Errors
+    /// [`MeterError`] if nothing can be read at all. The sampler notes it and goes on: a later read may succeed.
+    fn read(&mut self, usage: &Usage) -> Result<Vec<Value>, MeterError>;
+}

@@ -1,0 +1,73 @@
+//! The Raspberry Pi 5's power management chip, asked by `vcgencmd pmic_read_adc`.
+//!
+//! It tells volts and amperes of the rails behind the board's converters. Their sum lacks the converters' losses and what hangs on USB
+//! and the pins; the input (`EXT5V_V`) has no current reading. Use it to compare, an external meter for absolute figures.
+use super::poll::Polled;
+use super::sysfs::shorten;
+use super::{Provenance, Rail, Source, SourceInfo, Value};
+use crate::MeterError;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const NAME: &str = "pmic";
+const INTERVAL_MS: u32 = 1000;
+const REMEDY: &str = "only a Raspberry Pi 5 has this sensor; try `vcgencmd pmic_read_adc`, and join group video";
+
+/// Volts times amperes of every rail that has both: `VDD_CORE_A current(7)=2.1A` and `VDD_CORE_V volt(15)=0.88V`.
+///
+/// # Errors
+/// [`MeterError::Malformed`] if no rail has both.
+pub fn parse(text: &str) -> Result<Vec<(String, f64)>, MeterError> {
+    let mut rails: BTreeMap<&str, [Option<f64>; 2]> = BTreeMap::new();
+    for line in text.lines() {
+        let Some((name, number)) = line.split_once('=') else {
+            continue;
+        };
+        let name = name.split_whitespace().next().unwrap_or_default();
+        let (rail, which, unit) = match (name.strip_suffix("_V"), name.strip_suffix("_A")) {
+            (Some(rail), _) => (rail, 0, 'V'),
+            (_, Some(rail)) => (rail, 1, 'A'),
+            _ => continue,
+        };
+        let number = number.trim().strip_suffix(unit).and_then(|n| n.parse::<f64>().ok());
+        rails.entry(rail).or_default()[which] = number.filter(|n| (0.0..=100.0).contains(n));
+    }
+    let both = rails.iter().filter_map(|(rail, [volt, ampere])| Some(((*rail).to_string(), (*volt)? * (*ampere)?)));
+    let watts: Vec<(String, f64)> = both.collect();
+    if watts.is_empty() {
+        let detail = format!("no rail with volts and amperes in {:?}", shorten(text));
+        return Err(MeterError::Malformed { what: "vcgencmd pmic_read_adc".into(), detail });
+    }
+    Ok(watts)
+}
+
+fn ask(program: &Path) -> Result<Vec<(String, f64)>, MeterError> {
+    let mut command = Command::new(program);
+    command.arg("pmic_read_adc").stdin(Stdio::null()).stderr(Stdio::null());
+    let output = command.output().map_err(MeterError::io(program))?;
+    parse(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// A polled source.
+///
+/// # Errors
+/// [`MeterError`] if the program does not run or knows no rails.
+pub fn open(program: &Path) -> Result<Box<dyn Source>, MeterError> {
+    let first = ask(program)?;
+    let rails: Vec<Rail> = first.iter().map(|(name, _)| Rail { name: name.clone(), counted: true }).collect();
+    let values = |found: &[(String, f64)], rails: &[Rail]| -> Vec<Value> {
+        let of = |rail: &Rail| found.iter().find(|(name, _)| *name == rail.name);
+        rails.iter().map(|rail| of(rail).map_or(Value::Missing, |(_, watts)| Value::Watts(*watts))).collect()
+    };
+    let info = SourceInfo {
+        name: NAME.into(),
+        provenance: Provenance::Measured,
+        rails: rails.clone(),
+        min_interval_ms: INTERVAL_MS,
+    };
+    let now = values(&first, &rails);
+    let program = program.to_path_buf();
+    let reader = move || Ok(values(&ask(&program)?, &rails));
+    Ok(Box::new(Polled::start(info, REMEDY, now, Box::new(reader))))
+}

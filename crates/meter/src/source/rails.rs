@@ -1,0 +1,61 @@
+//! Which rails of a source add up to the host's power, so that nothing is counted twice.
+//!
+//! A board's input rail carries everything behind it. If one is there, it alone counts; the first of these classes that occurs is
+//! taken, the outermost first:
+//!
+//! 1. `VDD_MUX`: input of the Jetson TX2 carrier board, above the module's `VDD_IN`;
+//! 2. `VDD_IN` (Jetson TX1, TX2, Xavier NX, Orin NX, Orin Nano), `POM_5V_IN` (Jetson Nano), `VIN`, `PIN`, `power total`: module or board
+//!    input;
+//! 3. `Esocket0`, ... (driver `amd_energy`): processor sockets, which contain the `Ecore` rails; `card`: a whole graphics card.
+//!
+//! Where no such rail exists the rails are parts of the same board and are summed: `GPU`, `CPU`, `SOC`, `CV`, `VDDRQ`, `SYS5V` (AGX
+//! Xavier), `VDD_GPU_SOC`, `VDD_CPU_CV`, `VIN_SYS_5V0` (AGX Orin). These sums lack the losses of the first converter.
+use super::Rail;
+
+/// Whether a rail's name (upper case) belongs to a class of totals, outermost class first.
+const TOTALS: [fn(&str) -> bool; 3] = [
+    |name| name == "VDD_MUX",
+    |name| {
+        let numbered = |stem: &str| name.strip_prefix(stem).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+        ["VDD_IN", "POM_5V_IN", "POWER TOTAL", "TOTAL"].contains(&name) || numbered("VIN") || numbered("PIN")
+    },
+    |name| name.starts_with("ESOCKET") || name == "CARD",
+];
+
+/// Marks the rails that count towards the total.
+pub(crate) fn count(names: impl IntoIterator<Item = String>) -> Vec<Rail> {
+    let mut rails: Vec<Rail> = names.into_iter().map(|name| Rail { name, counted: true }).collect();
+    let is = |class: fn(&str) -> bool, rail: &Rail| class(&rail.name.to_uppercase());
+    if let Some(class) = TOTALS.into_iter().find(|&class| rails.iter().any(|rail| is(class, rail))) {
+        rails.iter_mut().for_each(|rail| rail.counted = is(class, rail));
+    }
+    rails
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(names: &[&str]) -> Vec<String> {
+        let rails = count(names.iter().map(ToString::to_string));
+        assert_eq!(rails.len(), names.len());
+        rails.into_iter().filter(|r| r.counted).map(|r| r.name).collect()
+    }
+
+    #[test]
+    fn an_input_rail_counts_alone() {
+        assert_eq!(counted(&["VDD_SYS_GPU", "VDD_IN", "VDD_SYS_CPU"]), ["VDD_IN"]);
+        assert_eq!(counted(&["POM_5V_IN", "POM_5V_GPU", "POM_5V_CPU"]), ["POM_5V_IN"]);
+        assert_eq!(counted(&["VDD_IN", "VDD_MUX", "VDD_5V0_IO_SYS"]), ["VDD_MUX"]);
+        assert_eq!(counted(&["vin", "vout1", "pout1"]), ["vin"]);
+        assert_eq!(counted(&["Ecore000", "Esocket0", "Esocket1"]), ["Esocket0", "Esocket1"]);
+    }
+
+    #[test]
+    fn parts_are_summed_where_there_is_no_input_rail() {
+        let orin = ["VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0"];
+        assert_eq!(counted(&orin), orin);
+        let xavier = ["GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V"];
+        assert_eq!(counted(&xavier), xavier);
+    }
+}

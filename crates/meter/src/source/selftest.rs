@@ -1,0 +1,140 @@
+//! Whether a source sees the machine work: its power must rise when all cores do.
+use super::exercise::{Exercise, Load, Watched, watch};
+use super::{Source, SourceInfo};
+use crate::MeterError;
+use serde::Serialize;
+use std::time::Duration;
+
+/// A machine that is busier than this at rest is no base for the test.
+const RESTLESS: f64 = 0.25;
+
+/// How long to test.
+#[derive(Clone, Copy, Debug)]
+pub struct SelfTest {
+    /// Readings at rest, and as many under load; at least 3.
+    pub readings: u32,
+    /// Time between readings; a sensor that is slower is given its own interval.
+    pub interval: Duration,
+    /// Time after a change of load before readings begin; at least two intervals of the sensor are waited.
+    pub settle: Duration,
+}
+
+impl Default for SelfTest {
+    /// About 6 seconds, or 26 for a sensor with one reading a second.
+    fn default() -> Self {
+        Self { readings: 10, interval: Duration::from_millis(200), settle: Duration::from_millis(500) }
+    }
+}
+
+/// Mean and spread of readings, watts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Level {
+    /// Mean.
+    pub mean_w: f64,
+    /// Standard deviation of one reading.
+    pub sd_w: f64,
+    /// Readings.
+    pub n: usize,
+}
+
+/// What a self-test saw.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SelfTestReport {
+    /// At rest.
+    pub idle: Level,
+    /// All cores busy.
+    pub load: Level,
+    /// Smallest difference between two readings, watts: the sensor's resolution if it is coarse. A reading is uncertain by about
+    /// 0.29 of it even if it does not vary.
+    pub resolution_w: f64,
+}
+
+impl SelfTestReport {
+    /// Whether the resolution is more than a twentieth of the idle power, so that it limits what can be told.
+    pub fn is_coarse(&self) -> bool {
+        self.resolution_w > self.idle.mean_w.abs() / 20.0
+    }
+}
+
+fn level(watts: &[f64]) -> Level {
+    let n = watts.len();
+    let mean_w = watts.iter().sum::<f64>() / n.max(1) as f64;
+    let squares: f64 = watts.iter().map(|w| (w - mean_w).powi(2)).sum();
+    Level { mean_w, sd_w: (squares / n.saturating_sub(1).max(1) as f64).sqrt(), n }
+}
+
+/// Smallest difference between two values that differ; 0 if none do. Differences that rounding makes do not count.
+fn resolution(watts: &[f64]) -> f64 {
+    let mut sorted = watts.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let least = sorted.last().map_or(0.0, |most| most.abs() * 1e-9);
+    let steps = sorted.windows(2).map(|w| w[1] - w[0]).filter(|step| *step > least);
+    steps.reduce(f64::min).unwrap_or(0.0)
+}
+
+/// Watches the source with the machine at rest and with all cores busy.
+///
+/// # Errors
+/// [`MeterError::Source`] if the source has no value most of the time, stands still, or does not rise under load by more than twice
+/// the standard uncertainty of the difference; [`MeterError::Io`] if processor times cannot be read.
+pub fn self_test(
+    source: &mut dyn Source,
+    machine: &mut dyn Exercise,
+    plan: &SelfTest,
+) -> Result<SelfTestReport, MeterError> {
+    let own = Duration::from_millis(u64::from(source.info().min_interval_ms));
+    let interval = plan.interval.max(own);
+    let readings = plan.readings.max(3);
+    let settle = plan.settle.max(own * 2);
+    let mut stretch = |machine: &mut dyn Exercise, cores: u32| {
+        machine.load(Load { cores, network: false })?;
+        machine.wait(settle);
+        watch(source, machine, interval, readings)
+    };
+    let idle = stretch(machine, 0)?;
+    let cores = machine.cores();
+    let busy = stretch(machine, cores);
+    machine.load(Load::default())?;
+    judge(source.info(), cores, [&idle, &busy?], readings)
+}
+
+fn judge(
+    info: &SourceInfo,
+    cores: u32,
+    [idle, busy]: [&Watched; 2],
+    readings: u32,
+) -> Result<SelfTestReport, MeterError> {
+    let refuse = |reason: String, remedy: &str| {
+        Err(MeterError::Source { name: info.name.clone(), reason, remedy: remedy.into() })
+    };
+    let enough = (readings as usize).div_ceil(2).max(2);
+    if idle.watts.len() < enough || busy.watts.len() < enough {
+        let got = idle.watts.len() + busy.watts.len();
+        let why = idle.error.as_ref().or(busy.error.as_ref()).map_or(String::new(), |e| format!(" ({e})"));
+        return refuse(format!("only {got} of {} readings had a value{why}", 2 * readings), "look after the sensor");
+    }
+    let all: Vec<f64> = idle.watts.iter().chain(&busy.watts).copied().collect();
+    let report = SelfTestReport { idle: level(&idle.watts), load: level(&busy.watts), resolution_w: resolution(&all) };
+    let connected = "check that it measures this machine's supply and is not frozen; another source may do";
+    if report.resolution_w == 0.0 {
+        let reason = format!("it stands still at {:.3} W, at rest and with all cores busy", report.idle.mean_w);
+        return refuse(reason, connected);
+    }
+    let variance = |level: &Level| level.sd_w.powi(2) / level.n as f64;
+    let rounding = 2.0 * report.resolution_w.powi(2) / 12.0;
+    let uncertainty = (variance(&report.idle) + variance(&report.load) + rounding).sqrt();
+    let rise = report.load.mean_w - report.idle.mean_w;
+    if rise <= 2.0 * uncertainty {
+        let (idle_w, load_w) = (report.idle.mean_w, report.load.mean_w);
+        let reason =
+            format!("its power does not rise under load: {idle_w:.3} W at rest, {load_w:.3} W with all cores busy");
+        let share = idle.used.cpu_s / idle.used.elapsed.as_secs_f64().max(1e-3) / f64::from(cores.max(1));
+        if share > RESTLESS {
+            let percent = share * 100.0;
+            let reason = format!("{reason}; but the machine was {percent:.0} % busy at rest");
+            return refuse(reason, "stop other work and try again");
+        }
+        return refuse(reason, connected);
+    }
+    Ok(report)
+}

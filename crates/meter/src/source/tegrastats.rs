@@ -1,0 +1,197 @@
+//! Power rails in the output of NVIDIA's `tegrastats`.
+//!
+//! Three dialects: `POM_5V_IN 920/920` (Jetson Nano, TX2: milliwatts without unit, now/average), `VDD_IN 5542mW/5542mW` (JetPack 5 and
+//! later), and the same among the prompts and messages of a terminal. A rail is a word of capital letters, digits and underscores
+//! followed by such a pair; everything else in the line is passed over. The value now is taken, not the average, which runs since
+//! tegrastats was started.
+use super::replay::{Kind, Trace};
+use super::{Provenance, Source, SourceInfo, Usage, Value, rails};
+use crate::MeterError;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest line that is read: tegrastats writes a few hundred bytes.
+const MAX_LINE: u64 = 16 << 10;
+/// Most rails that a line may have.
+const MAX_RAILS: usize = 64;
+const NAME: &str = "tegrastats";
+
+/// The rails in a line: name and watts. Empty for a line without any.
+pub fn parse_line(line: &str) -> Vec<(String, f64)> {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let pairs = words.windows(2).filter_map(|w| Some((rail_name(w[0])?.to_string(), watts(w[1])?)));
+    pairs.take(MAX_RAILS).collect()
+}
+
+fn rail_name(word: &str) -> Option<&str> {
+    let fits = word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+    let named = fits && word.bytes().next()?.is_ascii_uppercase() && word.len() <= 32;
+    // Memory, in case a version prints it without unit; not connected.
+    (named && !["RAM", "SWAP", "IRAM", "NC"].contains(&word)).then_some(word)
+}
+
+/// `920/920` or `5542mW/5542mW`, the first of the two.
+fn watts(word: &str) -> Option<f64> {
+    let (now, average) = word.split_once('/')?;
+    let milliwatts = |text: &str| text.strip_suffix("mW").unwrap_or(text).parse::<u32>().ok();
+    milliwatts(average)?;
+    Some(f64::from(milliwatts(now)?) / 1e3)
+}
+
+/// Seconds since some day of a line that begins with `MM-DD-YYYY HH:MM:SS`, as JetPack 5 writes it.
+fn stamp(line: &str) -> Option<f64> {
+    let mut words = line.split_ascii_whitespace();
+    let date: Vec<u32> = words.next()?.split('-').map(|n| n.parse().ok()).collect::<Option<_>>()?;
+    let time: Vec<u32> = words.next()?.split(':').map(|n| n.parse().ok()).collect::<Option<_>>()?;
+    let (&[month @ 1..=12, day @ 1..=31, year @ 1970..=9999], &[hour, minute, second]) = (&date[..], &time[..]) else {
+        return None;
+    };
+    // Days by the civil calendar, the year beginning in March.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day;
+    Some(f64::from(days) * 86_400.0 + f64::from(hour.min(24) * 3600 + minute.min(60) * 60 + second.min(60)))
+}
+
+/// A recorded log. Times are the lines' own stamps, or `interval_s` apart where they have none; lines without rails are passed over.
+///
+/// # Errors
+/// [`MeterError::Malformed`] if no line has rails, or a line has others than the first.
+pub fn parse_log(text: &str, interval_s: f64) -> Result<Trace, MeterError> {
+    let malformed = |detail: String| MeterError::Malformed { what: "tegrastats log".into(), detail };
+    let (mut names, mut times, mut samples) = (Vec::new(), Vec::new(), Vec::new());
+    let mut first = None;
+    for (number, line) in text.lines().enumerate() {
+        let found = parse_line(line);
+        if found.is_empty() {
+            continue;
+        }
+        let (found_names, watts): (Vec<String>, Vec<f64>) = found.into_iter().unzip();
+        if names.is_empty() {
+            names = found_names;
+        } else if names != found_names {
+            return Err(malformed(format!("line {} has rails {found_names:?}, the first line {names:?}", number + 1)));
+        }
+        let counted = times.len() as f64 * interval_s;
+        let time = stamp(line).map_or(counted, |s| s - *first.get_or_insert(s));
+        times.push(time.max(times.last().copied().unwrap_or(0.0)));
+        samples.push(watts);
+    }
+    if names.is_empty() {
+        return Err(malformed("no line has a power rail such as VDD_IN 5542mW/5542mW".into()));
+    }
+    Trace::new(rails::count(names), Kind::Watts, times, samples)
+}
+
+/// The newest line.
+#[derive(Default)]
+struct Latest {
+    rails: Vec<(String, f64)>,
+    at: Option<Instant>,
+    ended: bool,
+}
+
+type Shared = Arc<(Mutex<Latest>, Condvar)>;
+
+fn lock(shared: &Shared) -> MutexGuard<'_, Latest> {
+    shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A running `tegrastats`.
+pub struct Tegrastats {
+    info: SourceInfo,
+    child: Child,
+    latest: Shared,
+    stale: Duration,
+}
+
+impl Tegrastats {
+    /// Starts `program --interval MS` and waits for the first line with rails.
+    ///
+    /// # Errors
+    /// [`MeterError::Io`] if it does not start, [`MeterError::Source`] if no rails come in time.
+    pub fn start(program: &Path, interval: Duration) -> Result<Self, MeterError> {
+        let interval_ms = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX).max(10);
+        let mut command = Command::new(program);
+        command.arg("--interval").arg(interval_ms.to_string());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().map_err(MeterError::io(program))?;
+        let latest = Shared::default();
+        if let Some(output) = child.stdout.take() {
+            let latest = latest.clone();
+            std::thread::spawn(move || follow(output, &latest));
+        }
+        let info = SourceInfo {
+            name: NAME.into(),
+            provenance: Provenance::Measured,
+            rails: Vec::new(),
+            min_interval_ms: interval_ms,
+        };
+        let mut source = Self { info, child, latest, stale: interval * 3 + Duration::from_secs(2) };
+        source.info.rails = source.first_rails(interval + Duration::from_secs(4))?;
+        Ok(source)
+    }
+
+    fn first_rails(&self, patience: Duration) -> Result<Vec<super::Rail>, MeterError> {
+        let waiting = |latest: &mut Latest| latest.at.is_none() && !latest.ended;
+        let guard = lock(&self.latest);
+        let (latest, _) =
+            self.latest.1.wait_timeout_while(guard, patience, waiting).unwrap_or_else(PoisonError::into_inner);
+        if latest.at.is_none() {
+            let reason = format!("no power rails in its output within {:.0} s", patience.as_secs_f64());
+            return Err(Self::failure(reason));
+        }
+        Ok(rails::count(latest.rails.iter().map(|(name, _)| name.clone())))
+    }
+
+    fn failure(reason: String) -> MeterError {
+        let remedy = "run `tegrastats` by hand: its lines must hold pairs such as VDD_IN 5542mW/5542mW".into();
+        MeterError::Source { name: NAME.into(), reason, remedy }
+    }
+}
+
+/// Reads lines until the program ends.
+fn follow(output: impl Read, latest: &Shared) {
+    let mut output = BufReader::new(output);
+    let mut line = Vec::new();
+    while (&mut output).take(MAX_LINE).read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+        let rails = parse_line(&String::from_utf8_lossy(&line));
+        if !rails.is_empty() {
+            let mut latest = lock(latest);
+            (latest.rails, latest.at) = (rails, Some(Instant::now()));
+        }
+        latest.1.notify_all();
+        line.clear();
+    }
+    lock(latest).ended = true;
+    latest.1.notify_all();
+}
+
+impl Source for Tegrastats {
+    fn info(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn read(&mut self, _: &Usage) -> Result<Vec<Value>, MeterError> {
+        let latest = lock(&self.latest);
+        if latest.ended {
+            return Err(Self::failure("the program has ended".into()));
+        }
+        let fresh = latest.at.is_some_and(|at| at.elapsed() <= self.stale);
+        let value = |rail: &super::Rail| {
+            let found = latest.rails.iter().find(|(name, _)| *name == rail.name).filter(|_| fresh);
+            found.map_or(Value::Missing, |(_, watts)| Value::Watts(*watts))
+        };
+        Ok(self.info.rails.iter().map(value).collect())
+    }
+}
+
+impl Drop for Tegrastats {
+    fn drop(&mut self) {
+        // It may have ended on its own.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

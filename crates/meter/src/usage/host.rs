@@ -1,0 +1,205 @@
+//! Cores and memory of the host.
+use super::{Kept, Roots, lines};
+use crate::MeterError;
+use crate::record::CoreSample;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Frequencies from `/sys` are read at most this often, those from `/proc/cpuinfo` at most every second: on some machines the kernel
+/// wakes every core for them.
+const SYS_EVERY: Duration = Duration::from_millis(100);
+const CPUINFO_EVERY: Duration = Duration::from_secs(1);
+
+/// Reads `/proc/stat`, `/proc/meminfo` and the cores' frequencies.
+pub struct HostReader {
+    stat: Kept,
+    meminfo: Option<Kept>,
+    frequencies: Frequencies,
+    seconds_per_tick: f64,
+    /// By core: user, system, idle ticks now and at the start; `None` for numbers that no core has.
+    cores: Vec<Option<([u64; 3], [u64; 3])>>,
+}
+
+impl HostReader {
+    /// Opens the files; counters count from now.
+    ///
+    /// # Errors
+    /// [`MeterError::Io`] if `/proc/stat` cannot be read.
+    pub fn open(roots: &Roots) -> Result<Self, MeterError> {
+        let mut reader = Self {
+            stat: Kept::open(roots.proc.join("stat"))?,
+            meminfo: Kept::open(roots.proc.join("meminfo")).ok(),
+            frequencies: Frequencies::None,
+            seconds_per_tick: 1.0 / rustix::param::clock_ticks_per_second().max(1) as f64,
+            cores: Vec::new(),
+        };
+        reader.update()?;
+        reader.frequencies = Frequencies::open(roots, reader.cores.len());
+        Ok(reader)
+    }
+
+    /// The cores now.
+    ///
+    /// # Errors
+    /// [`MeterError::Io`] if `/proc/stat` cannot be read.
+    pub fn cores(&mut self) -> Result<Vec<CoreSample>, MeterError> {
+        self.update()?;
+        self.frequencies.refresh();
+        let seconds = |now: u64, then: u64| now.saturating_sub(then) as f64 * self.seconds_per_tick;
+        let cores = self.cores.iter().enumerate().filter_map(|(number, core)| {
+            let (now, then) = (*core)?;
+            Some(CoreSample {
+                user_s: seconds(now[0], then[0]),
+                system_s: seconds(now[1], then[1]),
+                idle_s: seconds(now[2], then[2]),
+                mhz: self.frequencies.mhz(number),
+            })
+        });
+        Ok(cores.collect())
+    }
+
+    /// Memory in use, bytes; `None` where the kernel does not tell.
+    pub fn memory_bytes(&mut self) -> Option<u64> {
+        let text = self.meminfo.as_mut()?.read().ok()?;
+        let (mut total, mut available) = (None, None);
+        for line in lines(text) {
+            let kib = |rest: &str| rest.trim().strip_suffix("kB").and_then(|n| n.trim().parse::<u64>().ok());
+            if let Some(rest) = line.strip_prefix("MemTotal:") {
+                total = kib(rest);
+            } else if let Some(rest) = line.strip_prefix("MemAvailable:") {
+                available = kib(rest);
+                break;
+            }
+        }
+        Some(total?.saturating_sub(available?).saturating_mul(1024))
+    }
+
+    fn update(&mut self) -> Result<(), MeterError> {
+        for line in lines(self.stat.read()?) {
+            let Some((number, ticks)) = core_line(line) else { continue };
+            if number >= self.cores.len() {
+                self.cores.resize(number + 1, None);
+            }
+            // A counter never runs backwards, whatever the kernel says (idle time does on some).
+            let slot = self.cores[number].get_or_insert((ticks, ticks));
+            for (old, new) in slot.0.iter_mut().zip(ticks) {
+                *old = (*old).max(new);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A core's number and its user, system and idle ticks. Time stolen by a hypervisor belongs to nobody here.
+fn core_line(line: &str) -> Option<(usize, [u64; 3])> {
+    let mut fields = line.split_ascii_whitespace();
+    let number = fields.next()?.strip_prefix("cpu")?.parse::<usize>().ok().filter(|&n| n < 65_536)?;
+    let mut ticks = [0_u64; 7];
+    for (i, slot) in ticks.iter_mut().enumerate() {
+        match fields.next().map(str::parse) {
+            Some(Ok(value)) => *slot = value,
+            _ if i < 4 => return None,
+            _ => break,
+        }
+    }
+    let [user, nice, system, idle, io_wait, interrupts, soft_interrupts] = ticks;
+    let sum = |parts: &[u64]| parts.iter().fold(0_u64, |a, &b| a.saturating_add(b));
+    Some((number, [sum(&[user, nice]), sum(&[system, interrupts, soft_interrupts]), sum(&[idle, io_wait])]))
+}
+
+/// Where the cores' frequencies come from.
+enum Frequencies {
+    /// `/sys/devices/system/cpu/cpuN/cpufreq/scaling_cur_freq`.
+    Sys {
+        files: Vec<Option<Kept>>,
+        mhz: Vec<Option<f64>>,
+        read: Option<Instant>,
+    },
+    /// `cpu MHz` lines of `/proc/cpuinfo`.
+    CpuInfo {
+        file: Kept,
+        mhz: Vec<Option<f64>>,
+        read: Option<Instant>,
+    },
+    None,
+}
+
+impl Frequencies {
+    fn open(roots: &Roots, cores: usize) -> Self {
+        let path = |n: usize| roots.sys.join(format!("devices/system/cpu/cpu{n}/cpufreq/scaling_cur_freq"));
+        let files: Vec<Option<Kept>> = (0..cores).map(|n| Kept::open(path(n)).ok()).collect();
+        if files.iter().any(Option::is_some) {
+            return Self::Sys { mhz: vec![None; cores], files, read: None };
+        }
+        match Kept::open(roots.proc.join("cpuinfo")) {
+            Ok(file) => Self::CpuInfo { file, mhz: vec![None; cores], read: None },
+            Err(_) => Self::None,
+        }
+    }
+
+    fn refresh(&mut self) {
+        let due = |read: &Option<Instant>, every| read.is_none_or(|t| t.elapsed() >= every);
+        match self {
+            Self::Sys { files, mhz, read } if due(read, SYS_EVERY) => {
+                *read = Some(Instant::now());
+                for (file, slot) in files.iter_mut().zip(mhz) {
+                    let khz = file
+                        .as_mut()
+                        .and_then(|f| std::str::from_utf8(f.read().ok()?).ok()?.trim().parse::<u32>().ok());
+                    *slot = khz.map(|khz| f64::from(khz) / 1e3);
+                }
+            }
+            Self::CpuInfo { file, mhz, read } if due(read, CPUINFO_EVERY) => {
+                *read = Some(Instant::now());
+                if let Ok(text) = file.read() {
+                    parse_cpuinfo(text, mhz);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn mhz(&self, core: usize) -> Option<f64> {
+        match self {
+            Self::Sys { mhz, .. } | Self::CpuInfo { mhz, .. } => *mhz.get(core)?,
+            Self::None => None,
+        }
+    }
+}
+
+fn parse_cpuinfo(text: &[u8], mhz: &mut [Option<f64>]) {
+    mhz.fill(None);
+    let mut core = None;
+    for line in lines(text) {
+        let Some((key, value)) = line.split_once(':') else { continue };
+        match key.trim() {
+            "processor" => core = value.trim().parse::<usize>().ok(),
+            "cpu MHz" => {
+                let value = value.trim().parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0);
+                if let Some(slot) = core.and_then(|c| mhz.get_mut(c)) {
+                    *slot = value;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Seconds that all cores together were busy.
+#[must_use]
+pub(crate) fn busy_s(cores: &[CoreSample]) -> f64 {
+    cores.iter().map(|c| c.user_s + c.system_s).sum()
+}
+
+/// Whether process `pid` lives in another network namespace than this process.
+pub(crate) fn foreign_namespace(proc: &Path, pid: u32) -> bool {
+    let namespace = |who: &str| std::fs::read_link(proc.join(who).join("ns/net")).ok();
+    match (namespace(&pid.to_string()), namespace("self")) {
+        (Some(theirs), Some(ours)) => theirs != ours,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+#[path = "host_tests.rs"]
+mod tests;

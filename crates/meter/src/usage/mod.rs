@@ -1,0 +1,82 @@
+//! What processes and the host use, from `/proc` and `/sys`.
+//!
+//! Every reader takes the root of `/proc` (or `/sys`) as a parameter, for tests. A process, core or interface that vanishes while it
+//! is read is no error: its last figures stay.
+mod host;
+mod net;
+mod tree;
+
+pub use host::HostReader;
+pub use net::NetReader;
+pub use tree::{ProcessTree, high_water_bytes};
+
+pub(crate) use host::{busy_s, foreign_namespace};
+pub(crate) use net::link_bytes;
+
+use crate::MeterError;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Largest pseudo-file that is read; `/proc/stat` of a large server has some hundred kilobytes.
+const MAX_BYTES: usize = 16 << 20;
+
+/// Where the pseudo-filesystems are mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roots {
+    /// `/proc`.
+    pub proc: PathBuf,
+    /// `/sys`.
+    pub sys: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Self { proc: "/proc".into(), sys: "/sys".into() }
+    }
+}
+
+/// A pseudo-file that is kept open and read again and again from its start.
+pub(crate) struct Kept {
+    path: PathBuf,
+    file: File,
+    buffer: Vec<u8>,
+}
+
+impl Kept {
+    pub(crate) fn open(path: impl Into<PathBuf>) -> Result<Self, MeterError> {
+        let path = path.into();
+        let file = File::open(&path).map_err(MeterError::io(&path))?;
+        Ok(Self { path, file, buffer: vec![0; 8192] })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The contents now.
+    pub(crate) fn read(&mut self) -> Result<&[u8], MeterError> {
+        let mut len = 0;
+        loop {
+            if len == self.buffer.len() {
+                if len >= MAX_BYTES {
+                    let detail = format!("more than {MAX_BYTES} bytes");
+                    return Err(MeterError::Malformed { what: self.path.display().to_string(), detail });
+                }
+                self.buffer.resize(len * 2, 0);
+            }
+            match self.file.read_at(&mut self.buffer[len..], len as u64) {
+                Ok(0) => return Ok(&self.buffer[..len]),
+                Ok(n) => len += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(MeterError::io(&self.path)(e)),
+            }
+        }
+    }
+}
+
+/// The lines of a pseudo-file, as text; what is not UTF-8 (an interface's odd name) is skipped.
+pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = &str> {
+    bytes.split(|&b| b == b'\n').filter_map(|line| std::str::from_utf8(line).ok())
+}

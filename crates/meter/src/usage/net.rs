@@ -1,0 +1,138 @@
+//! Bytes and packets by network interface, from `/proc/net/dev` of any network namespace.
+use super::{Kept, lines};
+use crate::MeterError;
+use crate::record::InterfaceSample;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Interfaces of one network namespace.
+pub struct NetReader {
+    file: Kept,
+    /// By name: raw counters as last seen, and the sums since the start.
+    interfaces: BTreeMap<String, (InterfaceSample, InterfaceSample)>,
+}
+
+impl NetReader {
+    /// Opens a `net/dev` file: `/proc/self/net/dev`, or `/proc/PID/net/dev` for the namespace of that process. The open file keeps
+    /// the namespace alive, so the counters stay readable when the process has ended. Counting starts now.
+    ///
+    /// # Errors
+    /// [`MeterError::Io`] if it cannot be read.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, MeterError> {
+        let mut reader = Self { file: Kept::open(path)?, interfaces: BTreeMap::new() };
+        for line in lines(reader.file.read()?) {
+            if let Some((name, now)) = interface_line(line) {
+                reader.interfaces.insert(name.to_owned(), (now, InterfaceSample::default()));
+            }
+        }
+        Ok(reader)
+    }
+
+    /// The file read.
+    #[must_use]
+    pub fn path(&self) -> &std::path::Path {
+        self.file.path()
+    }
+
+    /// By interface, what went over it since the start; one that vanished keeps its last figures.
+    ///
+    /// # Errors
+    /// [`MeterError::Io`] if the file cannot be read.
+    pub fn read(&mut self) -> Result<impl Iterator<Item = (&str, InterfaceSample)>, MeterError> {
+        for line in lines(self.file.read()?) {
+            let Some((name, now)) = interface_line(line) else { continue };
+            if !self.interfaces.contains_key(name) {
+                // New since the start: all its traffic counts.
+                self.interfaces.insert(name.to_owned(), Default::default());
+            }
+            if let Some((last, sum)) = self.interfaces.get_mut(name) {
+                add(sum, last, &now);
+                *last = now;
+            }
+        }
+        Ok(self.interfaces.iter().map(|(name, (_, sum))| (name.as_str(), *sum)))
+    }
+}
+
+/// Adds the difference to the last reading; a counter that fell belongs to an interface made anew, and counts from 0.
+fn add(sum: &mut InterfaceSample, last: &InterfaceSample, now: &InterfaceSample) {
+    let step = |now: u64, last: u64| if now >= last { now - last } else { now };
+    sum.rx_bytes = sum.rx_bytes.saturating_add(step(now.rx_bytes, last.rx_bytes));
+    sum.tx_bytes = sum.tx_bytes.saturating_add(step(now.tx_bytes, last.tx_bytes));
+    sum.rx_packets = sum.rx_packets.saturating_add(step(now.rx_packets, last.rx_packets));
+    sum.tx_packets = sum.tx_packets.saturating_add(step(now.tx_packets, last.tx_packets));
+}
+
+fn interface_line(line: &str) -> Option<(&str, InterfaceSample)> {
+    let (name, counters) = line.rsplit_once(':')?;
+    let name = name.trim();
+    let values: Vec<u64> = counters.split_ascii_whitespace().map_while(|f| f.parse().ok()).collect();
+    if name.is_empty() || values.len() < 10 {
+        return None;
+    }
+    let sample =
+        InterfaceSample { rx_bytes: values[0], rx_packets: values[1], tx_bytes: values[8], tx_packets: values[9] };
+    Some((name, sample))
+}
+
+/// Bytes both ways over a namespace's link: all interfaces but `lo`, and tunnels only where there is nothing else, since what goes
+/// through a tunnel goes over another interface too.
+pub(crate) fn link_bytes<'a>(interfaces: impl Iterator<Item = (&'a str, InterfaceSample)>) -> u64 {
+    let (mut link, mut tunnel, mut has_link) = (0_u64, 0_u64, false);
+    for (name, sample) in interfaces.filter(|(name, _)| *name != "lo") {
+        let bytes = sample.rx_bytes.saturating_add(sample.tx_bytes);
+        if ["tun", "tap", "wg"].iter().any(|prefix| name.starts_with(prefix)) {
+            tunnel = tunnel.saturating_add(bytes);
+        } else {
+            has_link = true;
+            link = link.saturating_add(bytes);
+        }
+    }
+    if has_link { link } else { tunnel }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "Inter-|   Receive                                                |  Transmit\n \
+        face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n";
+
+    fn line(name: &str, rx: u64, tx: u64) -> String {
+        format!("{name:>6}: {rx} {} 0 0 0 0 0 0 {tx} {} 0 0 0 0 0 0\n", rx / 1000, tx / 1000)
+    }
+
+    #[test]
+    fn traffic_counts_from_the_start_over_a_new_interface_and_over_one_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dev");
+        let write = |lines: &[String]| std::fs::write(&path, format!("{HEAD}{}", lines.concat())).unwrap();
+        write(&[line("eth0", 5_000_000, 7_000_000)]);
+        let mut reader = NetReader::open(&path).unwrap();
+        write(&[line("eth0", 5_001_000, 7_002_000), line("wg0", 300, 400)]);
+        let now: BTreeMap<String, InterfaceSample> = reader.read().unwrap().map(|(n, s)| (n.to_owned(), s)).collect();
+        let eth0 = InterfaceSample { rx_bytes: 1000, tx_bytes: 2000, rx_packets: 1, tx_packets: 2 };
+        assert_eq!(now["eth0"], eth0);
+        assert_eq!((now["wg0"].rx_bytes, now["wg0"].tx_bytes), (300, 400));
+        // eth0 was made anew, wg0 is gone.
+        write(&[line("eth0", 50, 60)]);
+        let now: BTreeMap<String, InterfaceSample> = reader.read().unwrap().map(|(n, s)| (n.to_owned(), s)).collect();
+        assert_eq!((now["eth0"].rx_bytes, now["eth0"].tx_bytes), (1050, 2060));
+        assert_eq!(now["wg0"].rx_bytes, 300);
+    }
+
+    #[test]
+    fn a_name_with_a_colon_and_a_broken_line_are_no_trouble() {
+        assert_eq!(interface_line(&line("eth0:1", 1, 2)).unwrap().0, "eth0:1");
+        for broken in ["", "eth0:", "eth0: 1 2 3", ": 1 2 3 4 5 6 7 8 9 10", "eth0: a b c d e f g h i j"] {
+            assert!(interface_line(broken).is_none(), "{broken}");
+        }
+    }
+
+    #[test]
+    fn bytes_in_a_tunnel_are_not_counted_twice() {
+        let of = |bytes| InterfaceSample { rx_bytes: bytes, tx_bytes: 1, ..Default::default() };
+        assert_eq!(link_bytes([("lo", of(9)), ("veth0", of(100)), ("wg0", of(80))].into_iter()), 101);
+        assert_eq!(link_bytes([("lo", of(9)), ("tun0", of(80))].into_iter()), 81);
+    }
+}

@@ -1,0 +1,234 @@
+//! Self-test and calibration, on a machine and a clock made up here.
+use crate::{message, tree, usable};
+use proptest::prelude::*;
+use std::sync::Arc;
+use std::time::Duration;
+use tacit_meter::device::DeviceProfile;
+use tacit_meter::source::calibrate::{Plan, Step, fit, loads, measure};
+use tacit_meter::source::{Exercise, Load, MemoryTree, SelfTest, Source, ThisMachine, Usage, open, self_test};
+use tacit_meter::{MeterError, source::Roots};
+
+type Sensor = Box<dyn FnMut(&MemoryTree, Usage, Load)>;
+
+/// Four cores whose work shows in a sensor file.
+struct Machine {
+    tree: Arc<MemoryTree>,
+    usage: Usage,
+    load: Load,
+    /// Cores that other programs keep busy.
+    restless: f64,
+    sensor: Sensor,
+}
+
+impl Exercise for Machine {
+    fn cores(&self) -> u32 {
+        4
+    }
+
+    fn load(&mut self, load: Load) -> Result<(), MeterError> {
+        self.load = load;
+        Ok(())
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let seconds = time.as_secs_f64();
+        self.usage.elapsed += time;
+        self.usage.cpu_s +=
+            seconds * (self.restless + f64::from(self.load.cores) + if self.load.network { 1.5 } else { 0.0 });
+        self.usage.bytes += if self.load.network { (seconds * 1e9) as u64 } else { 0 };
+        (self.sensor)(&self.tree, self.usage, self.load);
+    }
+
+    fn usage(&mut self) -> Result<Usage, MeterError> {
+        Ok(self.usage)
+    }
+}
+
+const POWER: &str = "/sys/class/hwmon/hwmon0/power1_input";
+const ENERGY: &str = "/sys/class/powercap/intel-rapl:0/energy_uj";
+
+/// A hwmon sensor and the machine that it watches.
+fn hwmon(sensor: impl FnMut(&MemoryTree, Usage, Load) + 'static) -> (Box<dyn Source>, Machine) {
+    let (tree, roots) = tree([("/sys/class/hwmon/hwmon0/name", "ina226"), (POWER, "3000000")]);
+    let source = usable(&roots, "hwmon:ina226");
+    (source, Machine { tree, usage: Usage::default(), load: Load::default(), restless: 0.0, sensor: Box::new(sensor) })
+}
+
+fn rapl(sensor: impl FnMut(&MemoryTree, Usage, Load) + 'static) -> (Box<dyn Source>, Machine) {
+    let files = [("/sys/class/powercap/intel-rapl:0/name", "package-0"), (ENERGY, "1000")];
+    let (tree, roots) = tree(files);
+    let source = usable(&roots, "rapl");
+    (source, Machine { tree, usage: Usage::default(), load: Load::default(), restless: 0.0, sensor: Box::new(sensor) })
+}
+
+fn watts(load: Load) -> f64 {
+    3.0 + 1.1 * f64::from(load.cores)
+}
+
+#[test]
+fn a_source_that_follows_the_load_passes() {
+    let mut odd = false;
+    let (mut source, mut machine) = hwmon(move |tree, _, load| {
+        odd = !odd;
+        tree.write(POWER, (watts(load) * 1e6) as u64 + if odd { 20_000 } else { 0 });
+    });
+    let report = self_test(&mut *source, &mut machine, &SelfTest::default()).expect("it moves");
+    assert!((report.idle.mean_w - 3.01).abs() < 1e-6 && (report.load.mean_w - 7.41).abs() < 1e-6, "{report:?}");
+    assert_eq!((report.idle.n, report.load.n), (10, 10));
+    assert!((report.resolution_w - 0.02).abs() < 1e-6 && !report.is_coarse());
+    assert_eq!(machine.load, Load::default(), "the load ends with the test");
+    assert!(machine.usage.elapsed < Duration::from_secs(6));
+}
+
+#[test]
+fn a_counter_that_follows_the_load_passes() {
+    let (mut source, mut machine) = rapl(|tree, usage, _| {
+        tree.write(ENERGY, ((3.0 * usage.elapsed.as_secs_f64() + 1.1 * usage.cpu_s) * 1e6) as u64);
+    });
+    let report = self_test(&mut *source, &mut machine, &SelfTest::default()).expect("it moves");
+    assert!((report.load.mean_w - report.idle.mean_w - 4.4).abs() < 1e-3, "{report:?}");
+}
+
+fn refused(pair: (Box<dyn Source>, Machine)) -> String {
+    let (mut source, mut machine) = pair;
+    message(self_test(&mut *source, &mut machine, &SelfTest::default()))
+}
+
+#[test]
+fn a_source_that_does_not_move_is_refused() {
+    assert!(refused(hwmon(|_, _, _| {})).contains("stands still at 3.000 W"));
+    assert!(refused(rapl(|_, _, _| {})).contains("stands still at 0.000 W"));
+    let flat =
+        |tree: &MemoryTree, usage: Usage, _: Load| tree.write(ENERGY, (usage.elapsed.as_secs_f64() * 5e6) as u64);
+    assert!(refused(rapl(flat)).contains("5.000 W"), "a counter that runs, but not faster under load");
+    let mut flip = false;
+    let noise = move |tree: &MemoryTree, _: Usage, _: Load| {
+        flip = !flip;
+        tree.write(POWER, if flip { 4_000_000 } else { 2_000_000 });
+    };
+    assert!(refused(hwmon(noise)).contains("does not rise"));
+    let falls = |tree: &MemoryTree, _: Usage, load: Load| tree.write(POWER, 9_000_000 - 1_000_000 * load.cores);
+    assert!(refused(hwmon(falls)).contains("does not rise"));
+}
+
+#[test]
+fn a_machine_that_was_not_at_rest_is_told() {
+    let (mut source, mut machine) = hwmon(|tree, _, _| tree.write(POWER, 7_000_000));
+    machine.restless = 3.0;
+    let mut odd = false;
+    machine.sensor = Box::new(move |tree, _, _| {
+        odd = !odd;
+        tree.write(POWER, if odd { 7_000_000 } else { 6_900_000 });
+    });
+    let text = message(self_test(&mut *source, &mut machine, &SelfTest::default()));
+    assert!(text.contains("75 % busy at rest"), "{text}");
+}
+
+#[test]
+fn a_source_that_vanishes_is_refused_with_its_error() {
+    let vanish = |tree: &MemoryTree, _: Usage, _: Load| tree.remove(POWER);
+    let text = refused(hwmon(vanish));
+    assert!(text.contains("0 of 20 readings") && text.contains("device is gone"), "{text}");
+}
+
+#[test]
+fn a_sensor_of_one_watt_resolution_is_marked_coarse() {
+    let whole = |tree: &MemoryTree, _: Usage, load: Load| tree.write(POWER, watts(load).round() as u64 * 1_000_000);
+    let (mut source, mut machine) = hwmon(whole);
+    let report = self_test(&mut *source, &mut machine, &SelfTest::default()).expect("3 W to 7 W");
+    assert!((report.resolution_w - 4.0).abs() < 1e-9 || (report.resolution_w - 1.0).abs() < 1e-9);
+    assert!(report.is_coarse());
+    // A rise that such a sensor cannot show: 3.0 to 3.4 W, both read as 3.
+    let small = |tree: &MemoryTree, _: Usage, load: Load| {
+        tree.write(POWER, (3.0 + 0.1 * f64::from(load.cores)).round() as u64 * 1_000_000);
+    };
+    assert!(refused(hwmon(small)).contains("stands still"));
+}
+
+#[test]
+fn this_machine_works_and_rests() {
+    let mut machine = ThisMachine::new().expect("a machine with /proc");
+    machine.load(Load { cores: 1, network: true }).expect("a load");
+    let before = machine.usage().expect("usage");
+    machine.wait(Duration::from_millis(300));
+    let after = machine.usage().expect("usage");
+    assert!(after.elapsed > before.elapsed && after.cpu_s > before.cpu_s, "{before:?} {after:?}");
+    assert!(after.bytes > before.bytes, "bytes went over the loopback");
+    machine.load(Load::default()).expect("rest");
+    let rest = machine.usage().expect("usage").bytes;
+    machine.wait(Duration::from_millis(50));
+    assert_eq!(machine.usage().expect("usage").bytes, rest);
+}
+
+#[test]
+fn calibrating_the_model_finds_its_own_coefficients() {
+    let mut model = open("model:raspberry-pi-4b", &Roots::system()).expect("a model");
+    let tree = Arc::new(MemoryTree::default());
+    let mut machine =
+        Machine { tree, usage: Usage::default(), load: Load::default(), restless: 0.0, sensor: Box::new(|_, _, _| {}) };
+    let plan = Plan { step: Duration::from_secs(2), settle: Duration::from_millis(100) };
+    let mut seen = 0;
+    let steps = measure(&mut *model, &mut machine, &plan, |_| seen += 1).expect("steps");
+    assert_eq!((steps.len(), seen), (12, 12));
+    let fit = fit(&steps).expect("a fit");
+    assert!((fit.base_w.value - 2.7).abs() < 1e-6 && (fit.w_per_core.value - 0.925).abs() < 1e-6, "{fit:?}");
+    assert!((fit.j_per_byte.expect("traffic").value - 1e-8).abs() < 1e-12, "{fit:?}");
+    let profile = fit.profile("my-board", "hwmon:ina226").expect("a profile");
+    let text = profile.to_toml().expect("TOML");
+    assert!(text.contains("tacit lab calibrate with hwmon:ina226, 12 steps"), "{text}");
+    assert_eq!(DeviceProfile::parse(&text).expect("it reads back"), profile);
+    assert!(fit.profile("My Board", "x").is_err());
+}
+
+#[test]
+fn loads_rise_and_fall() {
+    let cores = |n: u32| loads(n).iter().map(|l| l.cores).collect::<Vec<_>>();
+    assert_eq!(cores(2), [0, 1, 2, 0, 0, 2, 1, 0]);
+    assert_eq!(cores(64).len(), 20);
+    assert_eq!(cores(64)[8], 64);
+    assert_eq!(loads(4).iter().filter(|l| l.network).count(), 2);
+}
+
+fn step(watts: f64, cores: f64, bytes_per_s: f64) -> Step {
+    Step { watts, cores, bytes_per_s }
+}
+
+#[test]
+fn fits_that_mean_nothing_are_refused() {
+    assert!(message(fit(&[])).contains("too few"));
+    assert!(message(fit(&[step(1.0, 1.0, 0.0); 9])).contains("too few"), "always the same load");
+    assert!(message(fit(&[step(f64::NAN, 1.0, 0.0); 9])).contains("finite"));
+    let falling: Vec<Step> = (0..5).map(|i| step(9.0 - f64::from(i), f64::from(i), 0.0)).collect();
+    assert!(message(fit(&falling)).contains("does not rise"));
+    // Traffic that seems to give energy back: left out, and its steps with it.
+    let mut steps: Vec<Step> = (0..5).map(|i| step(2.0 + f64::from(i), f64::from(i), 0.0)).collect();
+    steps.extend([step(1.0, 1.0, 1e9); 2]);
+    let fit = fit(&steps).expect("a fit");
+    assert_eq!((fit.j_per_byte, fit.steps), (None, 5));
+    assert!((fit.base_w.value - 2.0).abs() < 1e-9 && (fit.w_per_core.value - 1.0).abs() < 1e-9);
+}
+
+proptest! {
+    /// Synthetic steps with known coefficients and noise: the truth lies within five standard errors, and exactly without noise.
+    #[test]
+    fn least_squares_finds_the_coefficients(
+        base in 0.5f64..100.0, core in 0.1f64..20.0, byte in 1e-10f64..1e-7,
+        noise in prop::collection::vec(-1.0f64..1.0, 20), size in prop_oneof![Just(0.0), 1e-3f64..0.1],
+    ) {
+        let steps: Vec<Step> = loads(8).iter().zip(&noise).map(|(load, noise)| {
+            let cores = f64::from(load.cores) + if load.network { 1.7 } else { 0.02 };
+            let bytes = if load.network { 2.5e9 } else { 0.0 };
+            step(base + core * cores + byte * bytes + size * noise, cores, bytes)
+        }).collect();
+        let fit = fit(&steps).expect("a fit");
+        let near = |found: tacit_meter::source::calibrate::Fitted, truth: f64, scale: f64| {
+            (found.value - truth).abs() <= 5.0 * found.error + 2.0 * size * scale + 1e-9 * truth.max(scale)
+        };
+        prop_assert!(near(fit.base_w, base, 1.0), "{fit:?}");
+        prop_assert!(near(fit.w_per_core, core, 1.0), "{fit:?}");
+        if let Some(j) = fit.j_per_byte {
+            prop_assert!(near(j, byte, 1.0 / 2.5e9), "{fit:?}");
+        }
+        prop_assert!(fit.residual_w <= size * 1.2 + 1e-6);
+    }
+}

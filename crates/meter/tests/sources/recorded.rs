@@ -1,0 +1,197 @@
+//! Replays: tegrastats logs, `mlperf_tiny` traces, CSV; and a live tegrastats.
+use crate::{at, close, counted, message, shared, total, tree, usable};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tacit_meter::source::mlperf::{EnergyTrace, parse_timestamps};
+use tacit_meter::source::replay::{Kind, Trace};
+use tacit_meter::source::tegrastats::{self, Tegrastats};
+use tacit_meter::source::{Rail, Roots, Source, Value, open};
+
+const NANO: &str = "RAM 936/3964MB (lfb 366x4MB) SWAP 0/4096MB (cached 0MB) IRAM 0/252kB(lfb 252kB) CPU [10%@102,3%@102] \
+     EMC_FREQ 0%@204 GR3D_FREQ 0%@76 APE 25 PLL@24C POM_5V_IN 920/900 POM_5V_GPU 0/0 POM_5V_CPU 119/119";
+const ORIN: &str = "07-21-2025 16:33:42 RAM 17953/62841MB (lfb 9x4MB) CPU [7%@1728,off] GR3D_FREQ 39%@[305,0] tj@43.906C \
+     VDD_GPU_SOC 2798mW/2700mW VDD_CPU_CV 799mW/799mW VIN_SYS_5V0 3315mW/3315mW";
+
+#[test]
+fn tegrastats_lines_in_all_dialects() {
+    let rails = |line: &str| tegrastats::parse_line(line);
+    let named = |pairs: &[(&str, f64)]| pairs.iter().map(|(n, w)| (n.to_string(), *w)).collect::<Vec<_>>();
+    assert_eq!(rails(NANO), named(&[("POM_5V_IN", 0.92), ("POM_5V_GPU", 0.0), ("POM_5V_CPU", 0.119)]));
+    assert_eq!(rails(ORIN), named(&[("VDD_GPU_SOC", 2.798), ("VDD_CPU_CV", 0.799), ("VIN_SYS_5V0", 3.315)]));
+    assert_eq!(rails("GPU 311/311 CPU 932/1 SYS5V 1435/2"), named(&[("GPU", 0.311), ("CPU", 0.932), ("SYS5V", 1.435)]));
+    for junk in
+        ["", "nvidia@linux:~$ sudo tegrastats", "VDD_IN", "VDD_IN 1/", "VDD_IN -3/4", "VDD_IN 99999999999/1", "RAM 1/2"]
+    {
+        assert_eq!(rails(junk), [], "{junk:?}");
+    }
+}
+
+fn replay(path: &Path) -> Box<dyn Source> {
+    open(&format!("replay:{}", path.display()), &Roots::system()).expect("a recorded log")
+}
+
+#[test]
+fn tegrastats_logs_of_real_boards() {
+    let logs = [
+        ("csc2231_project.txt", 114, vec!["POM_5V_IN"], 0.92),
+        ("orin_nano_tegra_burn.log", 103, vec!["VDD_IN"], 5.542),
+        ("llm_pipeline.log", 15, vec!["VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0"], 2.798 + 0.799 + 3.315),
+        ("tx2_dlkit.log", 2, vec!["VDD_IN"], 3.566),
+    ];
+    for (file, lines, rails, first_w) in logs {
+        let Some(path) = shared(&format!("tegrastats/{file}")) else { return };
+        let text = std::fs::read_to_string(&path).expect("a log");
+        assert_eq!(text.lines().filter(|l| !tegrastats::parse_line(l).is_empty()).count(), lines, "{file}");
+        let source = replay(&path);
+        assert_eq!(counted(&*source), rails, "{file}");
+        let first = text.lines().map(tegrastats::parse_line).find(|r| !r.is_empty()).expect("a line with rails");
+        let sum: f64 = first.iter().filter(|(name, _)| rails.contains(&name.as_str())).map(|(_, w)| w).sum();
+        assert!(close(sum, first_w), "{file}: {sum} W");
+    }
+}
+
+#[test]
+fn a_replayed_log_has_the_energy_of_its_lines() {
+    let lines: String = [1000, 2000, 4000].iter().map(|mw| format!("VDD_IN {mw}/{mw} VDD_SOC 1/1\n")).collect();
+    let trace = tegrastats::parse_log(&lines, 0.5).expect("a log");
+    assert!(close(trace.duration_s(), 1.0));
+    assert!(close(trace.joules_at(1.0).expect("inside")[0], 0.5 * 1.5 + 0.5 * 3.0));
+    let stamped = "12-31-2024 23:59:59 VDD_IN 1000mW/1mW\n01-01-2025 00:00:01 VDD_IN 1000mW/1mW\n";
+    assert!(close(tegrastats::parse_log(stamped, 1.0).expect("a log").duration_s(), 2.0), "times of their own win");
+    let leap = "02-28-2024 00:00:00 VDD_IN 1/1\n03-01-2024 00:00:00 VDD_IN 1/1\n";
+    assert!(close(tegrastats::parse_log(leap, 1.0).expect("a log").duration_s(), 2.0 * 86_400.0));
+    let text = message(tegrastats::parse_log("VDD_IN 1/1\nVDD_SOC 1/1\n", 1.0));
+    assert!(text.contains("line 2"), "{text}");
+}
+
+/// Energy reported by the EnergyRunner, window by window, against the sums over the trace.
+#[test]
+fn mlperf_traces_agree_with_their_reports() {
+    for board in ["greenwaves_gap9_650_ic", "octoml_l4r5zi_ad", "octoml_l4r5zi_ic", "octoml_l4r5zi_kws", "st_u575zi_ic"]
+    {
+        let Some(folder) = shared(&format!("mlperf_tiny/{board}")) else { return };
+        let bytes = std::fs::read(folder.join("trace1-energy.bin")).expect("a trace");
+        let trace = EnergyTrace::parse(&bytes).expect("a trace");
+        assert_eq!(trace.rate_hz(), 1000.0);
+        let times = parse_timestamps(&std::fs::read_to_string(folder.join("trace1-timestamps.json")).expect("times"))
+            .expect("an array");
+        let results = std::fs::read_to_string(folder.join("results.txt")).expect("a report");
+        let reported: Vec<f64> = results
+            .lines()
+            .filter_map(|l| l.split("Energy       :").nth(1)?.trim().strip_suffix(" uJ")?.trim().parse().ok())
+            .collect();
+        assert_eq!(reported.len(), 5, "{board}");
+        let mut source = replay(&folder.join("trace1-energy.bin"));
+        for (window, microjoules) in times[1..].chunks(2).zip(reported) {
+            let sum = trace.joules_between(window[0], window[1]) * 1e6;
+            assert!((sum / microjoules - 1.0).abs() < 5e-4, "{board}: {sum} uJ, reported {microjoules} uJ");
+            let played = (total(&mut *source, &at(window[1])) - total(&mut *source, &at(window[0]))) * 1e6;
+            assert!((played / microjoules - 1.0).abs() < 5e-4, "{board}: {played} uJ played back");
+        }
+        let end = trace.samples() as f64 / trace.rate_hz();
+        assert!(message(source.read(&at(end + 1.0))).contains("trace ended"));
+    }
+}
+
+#[test]
+fn malformed_mlperf_traces_are_refused() {
+    let trace = |rate: f32, samples: &[f32]| {
+        let mut bytes = vec![0xF1];
+        bytes.extend(rate.to_le_bytes());
+        samples.iter().for_each(|s| bytes.extend(s.to_le_bytes()));
+        bytes
+    };
+    let good = EnergyTrace::parse(&trace(10.0, &[1e6, 2e6])).expect("a trace");
+    assert!(close(good.joules_between(0.0, 0.2), 3.0) && close(good.joules_between(0.1, 9e9), 2.0));
+    assert!(close(good.joules_between(0.2, 0.1), 0.0) && close(good.joules_between(f64::NAN, -1.0), 0.0));
+    for bad in [
+        vec![],
+        vec![0xF1, 0, 0],
+        trace(0.0, &[]),
+        trace(f32::NAN, &[1.0]),
+        trace(1.0, &[-1.0]),
+        trace(1.0, &[f32::INFINITY]),
+    ] {
+        assert!(EnergyTrace::parse(&bad).is_err(), "{bad:?}");
+    }
+    assert!(message(EnergyTrace::parse(&trace(1.0, &[1.0])[..8])).contains("within sample 0"));
+    for bad in ["", "{}", "[1, \"a\"]", "[2, 1]", "[-1]", "[1e999]"] {
+        assert!(parse_timestamps(bad).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn traces_are_checked() {
+    let rail = || vec![Rail { name: "a".into(), counted: true }];
+    let new = |kind, times: &[f64], samples: &[f64]| {
+        Trace::new(rail(), kind, times.to_vec(), samples.iter().map(|s| vec![*s]).collect())
+    };
+    assert!(new(Kind::Watts, &[], &[]).is_err());
+    assert!(new(Kind::Watts, &[0.0, 1.0], &[1.0]).is_err());
+    assert!(new(Kind::Watts, &[1.0, 0.0], &[1.0, 1.0]).is_err());
+    assert!(new(Kind::Joules, &[0.0, 1.0], &[2.0, 1.0]).is_err());
+    assert!(new(Kind::Watts, &[0.0, f64::NAN], &[1.0, 1.0]).is_err());
+    let trace = new(Kind::Joules, &[5.0, 6.0, 6.0, 8.0], &[100.0, 110.0, 120.0, 160.0]).expect("a trace");
+    for (time, joules) in [(0.0, 0.0), (0.5, 5.0), (1.0, 20.0), (2.0, 40.0), (3.0, 60.0)] {
+        assert!(close(trace.joules_at(time).expect("inside")[0], joules), "at {time} s");
+    }
+    assert_eq!((trace.joules_at(3.1), trace.joules_at(-0.1)), (None, None));
+}
+
+/// A program that behaves as tegrastats: junk, then a line every time it is due.
+fn fake_tegrastats(folder: &Path, script: &str) -> std::path::PathBuf {
+    let path = folder.join("tegrastats");
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    path
+}
+
+#[test]
+fn a_live_tegrastats_is_read_and_ended() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let script = format!(
+        "echo $$ > {0}/pid; echo junk; echo \"$@\" > {0}/args; while :; do echo '{NANO}'; sleep 0.02; done",
+        folder.path().display()
+    );
+    let program = fake_tegrastats(folder.path(), &script);
+    let mut roots = tree([]).1;
+    roots.tegrastats = Some(program);
+    roots.tegrastats_interval = Duration::from_millis(20);
+    let mut source = usable(&roots, "tegrastats");
+    assert_eq!(counted(&*source), ["POM_5V_IN"]);
+    assert_eq!(source.info().min_interval_ms, 20);
+    assert_eq!(source.read(&at(0.0)).expect("a reading"), [Value::Watts(0.92), Value::Watts(0.0), Value::Watts(0.119)]);
+    assert_eq!(std::fs::read_to_string(folder.path().join("args")).expect("arguments").trim(), "--interval 20");
+    let pid = std::fs::read_to_string(folder.path().join("pid")).expect("a process");
+    drop(source);
+    assert!(!Path::new("/proc").join(pid.trim()).exists(), "it was ended and waited for");
+}
+
+#[test]
+fn a_tegrastats_that_ends_or_has_no_rails_is_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let silent = fake_tegrastats(folder.path(), "echo RAM 1/2MB");
+    assert!(message(Tegrastats::start(&silent, Duration::from_millis(10))).contains("no power rails"));
+    assert!(Tegrastats::start(&folder.path().join("none"), Duration::from_millis(10)).is_err());
+    let short = fake_tegrastats(folder.path(), "echo VDD_IN 5/5; sleep 0.2");
+    let mut source = Tegrastats::start(&short, Duration::from_millis(10)).expect("a first line");
+    let patience = Instant::now() + Duration::from_secs(10);
+    while source.read(&at(0.0)).is_ok() {
+        assert!(Instant::now() < patience, "the end of the program is noticed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(message(source.read(&at(0.0))).contains("ended"));
+}
+
+#[test]
+fn where_ina3221_is_there_tegrastats_is_not_started() {
+    let (_, mut roots) = tree([
+        ("/sys/class/hwmon/hwmon1/name", "ina3221"),
+        ("/sys/class/hwmon/hwmon1/in1_input", "5000"),
+        ("/sys/class/hwmon/hwmon1/curr1_input", "100"),
+    ]);
+    roots.tegrastats = Some("/nonexistent/tegrastats".into());
+    assert!(crate::refusal(&roots, "tegrastats").0.contains("ina3221"));
+    assert!(message(open("tegrastats", &roots)).contains("/nonexistent"), "by name it is started");
+}
