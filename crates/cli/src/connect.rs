@@ -3,6 +3,7 @@ use anyhow::Context;
 use std::path::PathBuf;
 use std::time::Duration;
 use tacit_backends::cheetah::Cheetah;
+use tacit_net::Rate;
 use tacit_serve::{Client, ClientConfig, Lobby, keys};
 
 #[derive(clap::Args)]
@@ -28,6 +29,9 @@ pub struct Connect {
     /// Threads for arithmetic
     #[arg(long, default_value_t = 1)]
     threads: usize,
+    /// Send at most this fast, to cap power on purpose: 20mbit, 500kbit
+    #[arg(long, value_name = "RATE")]
+    pace: Option<Rate>,
     /// Seconds that the server may make no progress
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     stall: u64,
@@ -40,6 +44,7 @@ impl Connect {
         let mut config = ClientConfig::new(&self.server, Some(identity));
         config.server_name.clone_from(&self.server_name);
         config.store = (make_store || self.material.exists()).then(|| self.material.clone());
+        config.pace = self.pace;
         config.threads = self.threads.max(1);
         config.stall_timeout = Duration::from_secs(self.stall.max(1));
         let mut lobby = Lobby::connect(Cheetah::default(), config)

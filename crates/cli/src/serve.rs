@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 use tacit_backends::cheetah::Cheetah;
+use tacit_net::Rate;
 use tacit_serve::{Catalog, Server, ServerConfig, keys};
 
 /// How long running phases may take after an interrupt.
@@ -31,6 +32,9 @@ pub struct Args {
     /// Threads for each client's arithmetic
     #[arg(long, default_value_t = 1)]
     threads: usize,
+    /// Send at most this fast to each client, to cap power on purpose: 20mbit, 500kbit
+    #[arg(long, value_name = "RATE")]
+    pace: Option<Rate>,
     /// Connections served at the same time
     #[arg(long, default_value_t = 64)]
     max_connections: usize,
@@ -48,6 +52,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<()> {
     let mut config = ServerConfig::new(args.listen, Some(keys::load_server(&args.keys)?));
     config.store = args.material;
+    config.pace = args.pace;
     config.threads = args.threads.max(1);
     config.max_connections = args.max_connections;
     config.stall_timeout = Duration::from_secs(args.stall.max(1));

@@ -1,8 +1,8 @@
 //! The client library.
 use crate::catalog::agreed;
 use crate::keys::ClientIdentity;
-use crate::measure::{Figures, Meter, PhaseReport};
-use crate::session::ANONYMOUS;
+use crate::measure::{Figures, Marks, Meter, PhaseReport};
+use crate::session::{ANONYMOUS, paced};
 use crate::store::Binding;
 use crate::wire::{PUBLIC, REQUEST, Reply, Request, misplaced, recv_reply, send};
 use crate::{Engine, Entry, MaterialId, ModelInfo, ServeError, Store};
@@ -14,7 +14,7 @@ use tacit_graph::OutputMode;
 use tacit_graph::file::{MAX_PUBLIC_BYTES, PublicModel, read_public};
 use tacit_graph::reference::{dequantize_output, quantize_input};
 use tacit_mpc::Role;
-use tacit_net::{Channel, Hello, NO_MODEL, Phase, TcpTransport, Transport, handshake};
+use tacit_net::{Channel, Hello, NO_MODEL, Phase, Rate, TcpTransport, Transport, handshake};
 
 /// How a client connects and works.
 #[derive(Clone)]
@@ -27,6 +27,8 @@ pub struct ClientConfig {
     pub server_name: Option<String>,
     /// Folder of stored material; without one, material lives in memory only.
     pub store: Option<PathBuf>,
+    /// Most bit/s that are sent; `None` as fast as the link takes them.
+    pub pace: Option<Rate>,
     /// Threads for arithmetic.
     pub threads: usize,
     /// How long the server may make no progress.
@@ -42,6 +44,7 @@ impl ClientConfig {
             identity,
             server_name: None,
             store: None,
+            pace: None,
             threads: 1,
             stall_timeout: Duration::from_secs(300),
         }
@@ -100,6 +103,7 @@ pub struct Client<E: Engine> {
     threads: ThreadPool,
     config: ClientConfig,
     name: String,
+    marks: Marks,
 }
 
 impl<E: Engine> Lobby<E> {
@@ -115,7 +119,7 @@ impl<E: Engine> Lobby<E> {
             Some(identity) => Box::new(identity.tls.connect(tcp, config.server_name())?),
             None => Box::new(tcp),
         };
-        let mut channel = Channel::new(transport);
+        let mut channel = Channel::new(paced(transport, config.pace));
         handshake(&mut channel, &Hello::new(engine.parameters(), NO_MODEL))?;
         match recv_reply(&mut channel, "the connection")? {
             Reply::Welcome => Ok(Self { engine, config, channel }),
@@ -162,6 +166,7 @@ impl<E: Engine> Lobby<E> {
             engine: self.engine,
             config: self.config,
             name: name.into(),
+            marks: Marks::from_env("client"),
         })
     }
 }
@@ -196,7 +201,7 @@ impl<E: Engine> Client<E> {
             return Ok(None);
         }
         self.begin(&Request::Setup)?;
-        let meter = Meter::start(self.engine.channel(&mut self.session), Phase::Setup);
+        let meter = Meter::start(self.engine.channel(&mut self.session), Phase::Setup, &self.marks);
         let (engine, plan, session) = (&self.engine, &self.plan, &mut self.session);
         self.keys = Some(self.threads.install(|| engine.setup(plan, session)).map_err(engine_error)?);
         Ok(Some(self.end(meter, "the setup")?.0))
@@ -222,7 +227,7 @@ impl<E: Engine> Client<E> {
         self.setup()?;
         let id = MaterialId::random()?;
         self.begin(&Request::Prepare { id, on_disk })?;
-        let meter = Meter::start(self.engine.channel(&mut self.session), Phase::Offline);
+        let meter = Meter::start(self.engine.channel(&mut self.session), Phase::Offline, &self.marks);
         let (engine, plan, session) = (&self.engine, &self.plan, &mut self.session);
         let Some(keys) = &mut self.keys else {
             return Err(ServeError::Usage("the setup comes first".into()));
@@ -336,7 +341,7 @@ impl<E: Engine> Client<E> {
         input: &[i64],
     ) -> Result<Answer, ServeError> {
         self.begin(&Request::Infer { id })?;
-        let meter = Meter::start(self.engine.channel(&mut self.session), Phase::Online);
+        let meter = Meter::start(self.engine.channel(&mut self.session), Phase::Online, &self.marks);
         let (engine, plan, session) = (&self.engine, &self.plan, &mut self.session);
         let integers =
             self.threads.install(|| engine.online_client(plan, material, input, session)).map_err(engine_error)?;

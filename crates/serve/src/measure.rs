@@ -1,8 +1,14 @@
-//! What a phase costs one party: wall time, processor time, peak memory, bytes and rounds.
+//! What a phase costs one party: wall time, processor time, peak memory, bytes and rounds. Where `TACIT_MARKS` names a listener
+//! (`tacit lab`), phases are marked for it too.
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
+use tacit_meter::MeterError;
+use tacit_meter::mark::MarkSender;
+use tacit_meter::usage::high_water_bytes;
 use tacit_net::{Channel, Phase, Traffic};
 
 /// One party's figures for one phase.
@@ -31,34 +37,86 @@ pub struct PhaseReport {
     pub server: Figures,
 }
 
+/// Where phases are marked; nowhere, if nobody measures this process from outside.
+#[derive(Clone, Default)]
+pub(crate) struct Marks(Option<Arc<MarkSender>>);
+
+impl Marks {
+    /// Connects to the listener in `TACIT_MARKS`, if that is set. Measuring must not keep anything from working: without a
+    /// listener there is a warning and no marks.
+    pub(crate) fn from_env(party: &str) -> Self {
+        match MarkSender::from_env(party) {
+            Ok(sender) => Self(sender.map(Arc::new)),
+            Err(error) => {
+                tracing::warn!("phases are not marked: {error}");
+                Self(None)
+            }
+        }
+    }
+
+    fn tell(&self, mark: impl FnOnce(&MarkSender) -> Result<(), MeterError>) {
+        if let Some(Err(error)) = self.0.as_deref().map(mark) {
+            tracing::warn!("phases are no longer marked: {error}");
+        }
+    }
+}
+
 /// A running measurement.
 pub(crate) struct Meter {
     start: Instant,
     cpu_s: f64,
     phase: Phase,
     traffic: Traffic,
+    open: OpenPhase,
+}
+
+/// A marked phase that has not ended; one that is dropped has failed.
+struct OpenPhase {
+    marks: Marks,
+    phase: Phase,
+}
+
+impl OpenPhase {
+    fn end(mut self, figures: &Figures) {
+        let told = [
+            ("sent_bytes", figures.sent_bytes as f64),
+            ("received_bytes", figures.received_bytes as f64),
+            ("rounds", figures.rounds as f64),
+        ];
+        std::mem::take(&mut self.marks).tell(|sender| sender.end(self.phase.name(), &told));
+    }
+}
+
+impl Drop for OpenPhase {
+    fn drop(&mut self) {
+        self.marks.tell(|sender| sender.end(self.phase.name(), &[("failed", 1.0)]));
+    }
 }
 
 impl Meter {
     /// Starts measuring and books the channel's traffic on `phase`.
-    pub(crate) fn start(channel: &mut Channel, phase: Phase) -> Self {
+    pub(crate) fn start(channel: &mut Channel, phase: Phase, marks: &Marks) -> Self {
         // Resets the high-water mark; where that is not allowed, the peak is that of the process so far.
         let _ = fs::write("/proc/self/clear_refs", "5");
         channel.set_phase(phase);
-        Self { start: Instant::now(), cpu_s: process_cpu_s(), phase, traffic: channel.traffic(phase) }
+        marks.tell(|sender| sender.begin(phase.name()));
+        let open = OpenPhase { marks: marks.clone(), phase };
+        Self { start: Instant::now(), cpu_s: process_cpu_s(), phase, traffic: channel.traffic(phase), open }
     }
 
     /// The figures since the start.
     pub(crate) fn stop(self, channel: &Channel) -> Figures {
         let traffic = channel.traffic(self.phase) - self.traffic;
-        Figures {
+        let figures = Figures {
             wall_s: self.start.elapsed().as_secs_f64(),
             cpu_s: process_cpu_s() - self.cpu_s,
-            peak_rss_bytes: peak_rss_bytes().unwrap_or(0),
+            peak_rss_bytes: high_water_bytes(Path::new("/proc/self")).unwrap_or(0),
             sent_bytes: traffic.sent,
             received_bytes: traffic.received,
             rounds: traffic.rounds,
-        }
+        };
+        self.open.end(&figures);
+        figures
     }
 }
 
@@ -69,10 +127,44 @@ pub fn process_cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// Largest resident set since the start or the last reset, in bytes.
-fn peak_rss_bytes() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tacit_meter::mark::MarkListener;
+    use tacit_meter::record::Edge;
+    use tacit_meter::record_file::read_record;
+    use tacit_meter::{Sampler, SamplerConfig};
+    use tacit_net::{Tag, mem_pair};
+
+    #[test]
+    fn phases_are_marked_with_their_figures_and_a_failed_one_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let (record, socket) = (folder.path().join("r.jsonl"), folder.path().join("marks"));
+        let config = SamplerConfig { output: Some(record.clone()), ..SamplerConfig::default() };
+        let sampler = Sampler::start(config).unwrap();
+        let listener = MarkListener::unix(&socket, &sampler.handle()).unwrap();
+        let marks = Marks(Some(Arc::new(MarkSender::connect(&listener.address(), "client").unwrap())));
+        let (mut channel, mut peer) = mem_pair();
+        let meter = Meter::start(&mut channel, Phase::Offline, &marks);
+        let tag = Tag::new(1, "test");
+        channel.send(tag, b"four").unwrap();
+        channel.flush().unwrap();
+        assert_eq!(peer.recv_max(tag, 10).unwrap(), b"four");
+        let figures = meter.stop(&channel);
+        drop(Meter::start(&mut channel, Phase::Online, &marks));
+        // Nobody listens: nothing happens.
+        Meter::start(&mut channel, Phase::Online, &Marks::default()).stop(&channel);
+        listener.close();
+        sampler.stop().unwrap().finish().unwrap();
+        let told: Vec<_> =
+            read_record(&record).unwrap().marks.into_iter().map(|m| (m.phase, m.edge, m.figures)).collect();
+        assert_eq!(told.len(), 4);
+        assert_eq!((told[0].0.as_str(), told[0].1), ("offline", Edge::Begin));
+        assert_eq!((told[1].0.as_str(), told[1].1), ("offline", Edge::End));
+        assert_eq!(told[1].2["sent_bytes"], figures.sent_bytes as f64);
+        assert!(
+            figures.sent_bytes >= 4 && told[1].2.contains_key("received_bytes") && told[1].2.contains_key("rounds")
+        );
+        assert_eq!((told[3].0.as_str(), told[3].2["failed"]), ("online", 1.0));
+    }
 }

@@ -1,5 +1,6 @@
 //! The server: accepts clients, a thread each; what one of them does wrong ends its own session only.
 use crate::catalog::Served;
+use crate::measure::Marks;
 use crate::pool::Pool;
 use crate::session::serve_connection;
 use crate::{Catalog, Engine, ModelInfo, ServeError, Store};
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use tacit_net::ServerTls;
+use tacit_net::{Rate, ServerTls};
 
 /// Connections that may be greeting at the same time. They take no client's place: whoever has no certificate cannot lock clients out
 /// for longer than a greeting may take.
@@ -24,6 +25,8 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// TLS identity. `None` serves plain TCP, without encryption and without knowing who the client is: tests only.
     pub tls: Option<ServerTls>,
+    /// Most bit/s that each connection's answers leave at; `None` as fast as the link takes them.
+    pub pace: Option<Rate>,
     /// Folder of stored material; without one, clients cannot prepare ahead of a connection.
     pub store: Option<PathBuf>,
     /// Threads of each session's arithmetic.
@@ -50,6 +53,7 @@ impl ServerConfig {
         Self {
             listen,
             tls,
+            pace: None,
             store: None,
             threads: 1,
             max_connections: 64,
@@ -71,6 +75,7 @@ pub(crate) struct Shared<E: Engine> {
     catalog: Catalog<E>,
     stop: AtomicBool,
     served: AtomicU64,
+    pub(crate) marks: Marks,
     /// Open connections by number, with what ends them.
     live: Mutex<HashMap<u64, Live>>,
     emptied: Condvar,
@@ -169,6 +174,7 @@ impl<E: Engine> Server<E> {
             catalog,
             stop: AtomicBool::new(false),
             served: AtomicU64::new(0),
+            marks: Marks::from_env("server"),
             live: Mutex::default(),
             emptied: Condvar::new(),
         };

@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 use tacit_mpc::Role;
-use tacit_net::{Channel, Hello, NO_MODEL, NetError, Phase, TcpTransport, Transport, handshake};
+use tacit_net::{Channel, Hello, NO_MODEL, NetError, PacedTransport, Phase, Rate, TcpTransport, Transport, handshake};
 
 /// Identity of clients without TLS.
 pub(crate) const ANONYMOUS: [u8; 32] = [0; 32];
@@ -67,10 +67,18 @@ fn greet<E: Engine>(shared: &Shared<E>, stream: TcpStream) -> Result<(Channel, [
             (Box::new(transport), client)
         }
     };
-    let mut channel = Channel::new(transport);
+    let mut channel = Channel::new(paced(transport, shared.config.pace));
     handshake(&mut channel, &Hello::new(shared.engine.parameters(), NO_MODEL))?;
     channel.set_deadline(None);
     Ok((channel, client))
+}
+
+/// Holds back what is sent over `transport` where a rate was asked for.
+pub(crate) fn paced(transport: Box<dyn Transport>, pace: Option<Rate>) -> Box<dyn Transport> {
+    match pace {
+        Some(rate) => Box::new(PacedTransport::new(transport, rate)),
+        None => transport,
+    }
 }
 
 /// A channel whose client has opened a model.
@@ -170,7 +178,7 @@ impl<E: Engine> Seat<'_, E> {
     fn setup(&mut self) -> Result<Reply, ServeError> {
         self.say(&Reply::Go)?;
         let (engine_ref, model) = (&self.shared.engine, &self.model);
-        let meter = Meter::start(engine_ref.channel(&mut self.session), Phase::Setup);
+        let meter = Meter::start(engine_ref.channel(&mut self.session), Phase::Setup, &self.shared.marks);
         let session = &mut self.session;
         let keys = self.threads.install(|| engine_ref.setup(&model.plan, session)).map_err(engine)?;
         self.keys = Some(keys);
@@ -184,7 +192,7 @@ impl<E: Engine> Seat<'_, E> {
         };
         let (engine_ref, model, session) = (&self.shared.engine, &self.model, &mut self.session);
         send(engine_ref.channel(session), REPLY, &Reply::Go)?;
-        let meter = Meter::start(engine_ref.channel(session), Phase::Offline);
+        let meter = Meter::start(engine_ref.channel(session), Phase::Offline, &self.shared.marks);
         let made = self.threads.install(|| engine_ref.offline(&model.plan, keys, Some(&model.weights), session));
         let material = made.map_err(engine)?;
         let bytes = engine_ref.material_bytes(&model.plan, Role::Server);
@@ -226,7 +234,7 @@ impl<E: Engine> Seat<'_, E> {
         };
         let session = &mut self.session;
         send(engine_ref.channel(session), REPLY, &Reply::Go)?;
-        let meter = Meter::start(engine_ref.channel(session), Phase::Online);
+        let meter = Meter::start(engine_ref.channel(session), Phase::Online, &self.shared.marks);
         let online = || engine_ref.online_server(&model.plan, material, &model.weights, session);
         self.threads.install(online).map_err(engine)?;
         self.shared.count_served();

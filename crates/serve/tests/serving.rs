@@ -147,3 +147,22 @@ fn a_shutdown_ends_idle_sessions_and_the_accepting_thread() {
     assert!(client.infer_integers(&X).is_err());
     assert!(Lobby::connect(Toy::default(), server.config(dir.path(), "alice")).is_err());
 }
+
+#[test]
+fn a_paced_client_sends_no_faster_than_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |config| config.pace = "1gbit".parse().ok());
+    let mut config = server.config(dir.path(), "alice");
+    let pace: tacit_net::Rate = "60kbit".parse().unwrap();
+    config.pace = Some(pace);
+    let mut client = Lobby::connect(Toy::default(), config).unwrap().open("one").unwrap();
+    let (start, mut sent) = (std::time::Instant::now(), 0);
+    while sent < tacit_net::burst_bytes(pace) + 3000 {
+        let answer = client.infer_integers(&X).unwrap();
+        assert_eq!(answer.integers, expected(1, &X));
+        sent += answer.online.client.sent_bytes + answer.prepared.unwrap().offline.client.sent_bytes;
+    }
+    let least = (sent - tacit_net::burst_bytes(pace)) as f64 * 8.0 / 60e3;
+    let seconds = start.elapsed().as_secs_f64();
+    assert!(seconds >= least, "{sent} bytes in {seconds} s: at least {least} s at {pace}");
+}
