@@ -1,0 +1,376 @@
+//! The folder of a campaign.
+//!
+//! ```text
+//! DIR/campaign.json      what was asked for and where it ran: [`Campaign`]
+//! DIR/runs.jsonl         one [`Run`] per finished run, appended and synced; what is here is not measured again on resume
+//! DIR/idle.jsonl         one [`Idle`] per idle baseline, before and after the runs of each session
+//! DIR/records/*.jsonl    raw records of the meter, one per run and idle baseline (see `tacit_meter::record`)
+//! DIR/logs/*             what the programs of a run printed: `NAME.client.out`, `NAME.client.err`, ...
+//! DIR/report.html        written by `tacit lab report`, with the plots beside it as PNG and SVG
+//! ```
+use crate::LabError;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use tacit_meter::record::{EnergyFigure, PartySample};
+
+/// Version of the folder's layout.
+pub const VERSION: u32 = 1;
+
+/// `campaign.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Campaign {
+    /// [`VERSION`].
+    pub version: u32,
+    /// Name of the experiment: `pm24-bandwidth`.
+    pub experiment: String,
+    /// What it is for, one sentence.
+    pub description: String,
+    /// The experiment file as it was run, defaults filled in (TOML text).
+    pub spec: String,
+    /// Facts about the machine: CPU, cores, governor, kernel, versions.
+    pub machine: BTreeMap<String, String>,
+    /// Seconds since 1970 (UTC).
+    pub started_unix_s: u64,
+}
+
+/// A line of `runs.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// What distinguishes this run's cell from the other cells: `{"link": "lte", "transport": "tls", "workload": "bulk"}`.
+    pub cell: BTreeMap<String, String>,
+    /// Repetition within the cell, from 0; warm-up runs are not listed.
+    pub repetition: u32,
+    /// The raw record, relative to the campaign's folder; empty where none was kept.
+    pub record: String,
+    /// Why the run failed; absent where it did not. Failed runs are repeated on resume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// Length of the measured part, seconds.
+    pub duration_s: f64,
+    /// The link as measured just before the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkFigures>,
+    /// By party: energy.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub energy: BTreeMap<String, EnergyFigure>,
+    /// By party: processor time and peak memory.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parties: BTreeMap<String, PartySample>,
+    /// What the workload reports: `latency_s`, `goodput_bps`, `sent_bytes`, `received_bytes`, `messages`, ...
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub results: BTreeMap<String, f64>,
+}
+
+/// A link as asked for and as measured ([PM24] measures it before each run).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkFigures {
+    /// TCP goodput asked for, client to server, bit/s; absent where unlimited.
+    pub target_up_bps: Option<f64>,
+    /// TCP goodput asked for, server to client, bit/s.
+    pub target_down_bps: Option<f64>,
+    /// Round-trip time asked for, seconds.
+    pub target_rtt_s: f64,
+    /// TCP goodput achieved, client to server, bit/s.
+    pub up_bps: f64,
+    /// TCP goodput achieved, server to client, bit/s.
+    pub down_bps: f64,
+    /// Median round-trip time of the idle link, seconds.
+    pub rtt_s: f64,
+    /// Median round-trip time while the link is full, seconds.
+    pub loaded_rtt_s: f64,
+}
+
+/// A line of `idle.jsonl`: the host's power while nothing of the experiment ran.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Idle {
+    /// `before` or `after` the runs.
+    pub when: String,
+    /// The raw record, relative to the campaign's folder.
+    pub record: String,
+    /// Length, seconds.
+    pub duration_s: f64,
+    /// By power source.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub power: BTreeMap<String, IdlePower>,
+}
+
+/// Idle power by one source.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IdlePower {
+    /// Mean power, watts.
+    pub mean_w: f64,
+    /// Standard deviation of single samples, watts.
+    pub sd_w: f64,
+    /// Number of samples.
+    pub n: usize,
+    /// Standard uncertainty of the mean, watts, correlation between neighbouring samples taken into account.
+    pub mean_sd_w: f64,
+}
+
+/// A campaign as read from its folder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    /// `campaign.json`.
+    pub campaign: Campaign,
+    /// The runs; of one that was repeated, only the last.
+    pub runs: Vec<Run>,
+}
+
+/// Whether the folder holds a campaign, readable or not.
+#[must_use]
+pub fn is_there(dir: &Path) -> bool {
+    dir.join(CAMPAIGN).exists()
+}
+
+/// Reads a campaign's folder. A last line that was cut short (power cut, full disk) is left out.
+///
+/// # Errors
+/// [`LabError::Io`], [`LabError::Spec`] where the folder holds no campaign, one of a later version, or damaged lines.
+pub fn load(dir: &Path) -> Result<Loaded, LabError> {
+    let path = dir.join(CAMPAIGN);
+    let text = match fs::read(&path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            let detail = format!("holds no campaign ({CAMPAIGN} is missing); `tacit lab run` makes one");
+            return Err(LabError::Spec { what: dir.display().to_string(), detail });
+        }
+        read => read.map_err(io(&path))?,
+    };
+    let broken = |detail: String| LabError::Spec { what: path.display().to_string(), detail };
+    // The version first: a later layout may differ in everything else.
+    let version: Version = serde_json::from_slice(&text).map_err(|e| broken(format!("not a campaign: {e}")))?;
+    if version.version != VERSION {
+        let detail = format!("layout version {}, this program reads version {VERSION}", version.version);
+        return Err(broken(detail));
+    }
+    let campaign = serde_json::from_slice(&text).map_err(|e| broken(e.to_string()))?;
+    let path = dir.join(RUNS);
+    if !path.exists() {
+        return Ok(Loaded { campaign, runs: vec![] });
+    }
+    let mut text = vec![];
+    File::open(&path).and_then(|mut f| f.read_to_end(&mut text)).map_err(io(&path))?;
+    let mut runs: Vec<Run> = vec![];
+    for (number, line) in whole_lines(&text).split(|&b| b == b'\n').enumerate().filter(|(_, l)| !l.is_empty()) {
+        let run: Run = serde_json::from_slice(line).map_err(|e| LabError::Spec {
+            what: format!("{}, line {}", path.display(), number + 1),
+            detail: format!("not a run: {e}"),
+        })?;
+        runs.retain(|r| (&r.cell, r.repetition) != (&run.cell, run.repetition));
+        runs.push(run);
+    }
+    Ok(Loaded { campaign, runs })
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+const CAMPAIGN: &str = "campaign.json";
+const RUNS: &str = "runs.jsonl";
+const IDLE: &str = "idle.jsonl";
+
+fn io(path: &Path) -> impl FnOnce(std::io::Error) -> LabError {
+    let path = path.to_owned();
+    move |source| LabError::Io { path, source }
+}
+
+/// Up to and with the last line feed.
+fn whole_lines(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
+    &text[..end]
+}
+
+/// A campaign's folder, open for writing by this process alone.
+#[derive(Debug)]
+pub struct Folder {
+    dir: PathBuf,
+    runs: File,
+    // Held for its lock.
+    _lock: File,
+}
+
+impl Folder {
+    /// Opens or makes the folder and locks it. A last line of `runs.jsonl` that was cut short is removed.
+    ///
+    /// # Errors
+    /// [`LabError::Io`]; [`LabError::Unavailable`] while another process runs a campaign in it.
+    pub fn open(dir: &Path) -> Result<Self, LabError> {
+        for part in ["records", "logs"] {
+            let path = dir.join(part);
+            fs::create_dir_all(&path).map_err(io(&path))?;
+        }
+        let path = dir.join(".lock");
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(io(&path))?;
+        lock.try_lock().map_err(|_| LabError::Unavailable {
+            what: format!("running in {}", dir.display()),
+            reason: "another process runs a campaign there".into(),
+            remedy: "wait for it, or choose another folder".into(),
+        })?;
+        let path = dir.join(RUNS);
+        let runs = OpenOptions::new().create(true).append(true).read(true).open(&path).map_err(io(&path))?;
+        let text = fs::read(&path).map_err(io(&path))?;
+        let whole = whole_lines(&text).len();
+        if whole < text.len() {
+            runs.set_len(whole as u64).map_err(io(&path))?;
+        }
+        Ok(Self { dir: dir.to_owned(), runs, _lock: lock })
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Writes `campaign.json`, whole or not at all.
+    ///
+    /// # Errors
+    /// [`LabError::Io`].
+    pub fn begin(&self, campaign: &Campaign) -> Result<(), LabError> {
+        let (path, draft) = (self.dir.join(CAMPAIGN), self.dir.join(".campaign.json.new"));
+        let text = serde_json::to_vec_pretty(campaign).map_err(|e| io(&path)(e.into()))?;
+        let written = File::create(&draft).and_then(|mut f| f.write_all(&text).and_then(|()| f.sync_all()));
+        written.map_err(io(&draft))?;
+        fs::rename(&draft, &path).map_err(io(&path))?;
+        File::open(&self.dir).and_then(|d| d.sync_all()).map_err(io(&self.dir))
+    }
+
+    /// Appends a run and waits until it is on the disk.
+    ///
+    /// # Errors
+    /// [`LabError::Io`], for example a full disk; the earlier runs stay as they are.
+    pub fn append(&mut self, run: &Run) -> Result<(), LabError> {
+        append(&mut self.runs, &self.dir.join(RUNS), run)
+    }
+
+    /// Number of idle baselines so far.
+    ///
+    /// # Errors
+    /// [`LabError::Io`].
+    pub fn count_idle(&self) -> Result<usize, LabError> {
+        let path = self.dir.join(IDLE);
+        match fs::read(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            read => Ok(read.map_err(io(&path))?.iter().filter(|b| **b == b'\n').count()),
+        }
+    }
+
+    /// Appends an idle baseline to `idle.jsonl`.
+    ///
+    /// # Errors
+    /// [`LabError::Io`].
+    pub fn append_idle(&self, idle: &Idle) -> Result<(), LabError> {
+        let path = self.dir.join(IDLE);
+        let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(io(&path))?;
+        append(&mut file, &path, idle)
+    }
+}
+
+fn append(file: &mut File, path: &Path, line: &impl Serialize) -> Result<(), LabError> {
+    let mut text = serde_json::to_vec(line).map_err(|e| io(path)(e.into()))?;
+    text.push(b'\n');
+    let before = file.metadata().map_err(io(path))?.len();
+    let written = file.write_all(&text).and_then(|()| file.sync_data());
+    written.map_err(|e| {
+        // A part of a line is no run; where it cannot be removed now, opening the folder the next time removes it.
+        let _ = file.set_len(before);
+        io(path)(e)
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    fn run(link: &str, repetition: u32) -> Run {
+        Run {
+            cell: [("link".to_owned(), link.to_owned())].into(),
+            repetition,
+            record: format!("records/{link}-{repetition}.jsonl"),
+            failure: None,
+            duration_s: 1.5,
+            link: None,
+            energy: BTreeMap::new(),
+            parties: BTreeMap::new(),
+            results: [("latency_s".to_owned(), 0.25)].into(),
+        }
+    }
+
+    pub(crate) fn campaign() -> Campaign {
+        Campaign {
+            version: VERSION,
+            experiment: "test".into(),
+            description: String::new(),
+            spec: String::new(),
+            machine: BTreeMap::new(),
+            started_unix_s: 1,
+        }
+    }
+
+    #[test]
+    fn a_repeated_run_replaces_the_failed_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut folder = Folder::open(dir.path()).unwrap();
+        folder.begin(&campaign()).unwrap();
+        let failed = Run { failure: Some("timed out".into()), ..run("lan", 0) };
+        for run in [&failed, &run("lan", 1), &run("lan", 0)] {
+            folder.append(run).unwrap();
+        }
+        let loaded = load(dir.path()).unwrap();
+        assert_eq!(loaded.campaign, campaign());
+        assert_eq!(loaded.runs, [run("lan", 1), run("lan", 0)]);
+    }
+
+    #[test]
+    fn a_torn_line_is_skipped_and_removed_when_the_campaign_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut folder = Folder::open(dir.path()).unwrap();
+        folder.begin(&campaign()).unwrap();
+        folder.append(&run("lan", 0)).unwrap();
+        let runs = dir.path().join(RUNS);
+        OpenOptions::new().append(true).open(&runs).unwrap().write_all(b"{\"cell\": {\"li").unwrap();
+        assert_eq!(load(dir.path()).unwrap().runs, [run("lan", 0)]);
+        drop(folder);
+        Folder::open(dir.path()).unwrap().append(&run("lan", 1)).unwrap();
+        assert_eq!(load(dir.path()).unwrap().runs, [run("lan", 0), run("lan", 1)]);
+        // In the middle, it is not what a crash leaves.
+        fs::write(&runs, "{\"cell\n{}\n").unwrap();
+        let error = load(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("runs.jsonl, line 1"), "{error}");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_that_names_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let error = append(&mut full, &dir.path().join(RUNS), &run("lan", 0)).unwrap_err().to_string();
+        assert!(error.contains("runs.jsonl") && error.contains("No space left"), "{error}");
+    }
+
+    #[test]
+    fn one_process_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Folder::open(dir.path()).unwrap();
+        let error = Folder::open(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("another process"), "{error}");
+        drop(first);
+        Folder::open(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_campaign_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = load(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("holds no campaign"), "{error}");
+        let path = dir.path().join(CAMPAIGN);
+        fs::write(&path, "{\"version\": 9, \"new\": true}").unwrap();
+        let error = load(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("layout version 9"), "{error}");
+        fs::write(&path, "[]").unwrap();
+        assert!(load(dir.path()).is_err());
+    }
+}

@@ -1,0 +1,392 @@
+//! One run: link up and measured, tunnel, server, sampler, client, and what came of it.
+use super::checked::{Experiment, Workload};
+use super::command::{CommandLine, fill};
+use super::meter::Meter;
+use super::plan::{self, Job};
+use super::program::{Place, Program, Start, Waited, name, pause, threads_cpu_s, wait_client, wait_ready};
+use crate::LabError;
+use crate::campaign::{Idle, IdlePower, LinkFigures, Run};
+use crate::link::{Link, Side};
+use crate::transport::make_keys;
+use crate::tunnel::{self, Tunnel};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use tacit_meter::mark::{ENV_MARKS, ENV_PARTY, MarkListener};
+use tacit_meter::record::Edge;
+use tacit_meter::sampler::Stopped;
+
+/// Port of the server on a link, where every port is free.
+const PORT: u16 = 7878;
+/// Longest time that a server may take to be ready.
+const START: Duration = Duration::from_secs(60);
+/// Time that a server has to print its results after the client's end.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// The kernel's tick, to which it cuts processor times in `/proc`.
+const TICK_S: f64 = 0.01;
+
+/// What came of a run.
+#[derive(Debug)]
+pub(super) enum Conducted {
+    /// It is over, well or not.
+    Over(Box<Run>),
+    /// The user wished to stop.
+    Stopped,
+}
+
+/// Why a run did not come to its end.
+enum Broken {
+    /// This run only.
+    Run(String),
+    /// Whatever is run next would fail as well: no rights, no disk.
+    All(LabError),
+    Stopped,
+}
+
+impl From<LabError> for Broken {
+    fn from(error: LabError) -> Self {
+        match error {
+            LabError::Failed { .. } | LabError::Net(_) => Self::Run(error.to_string()),
+            _ => Self::All(error),
+        }
+    }
+}
+
+/// All that runs have in common.
+pub(super) struct Bench<'a> {
+    pub experiment: &'a Experiment,
+    /// The campaign's folder, absolute.
+    pub dir: &'a Path,
+    /// What the program's name `tacit` stands for.
+    pub program: &'a Path,
+    pub meter: Meter,
+    pub stop: &'a AtomicBool,
+}
+
+/// Link, tunnel and addresses of a run. Dropped tunnel first.
+struct Site {
+    tunnel: Option<Tunnel>,
+    place: Place,
+    client: Ipv4Addr,
+    server: Ipv4Addr,
+    port: u16,
+}
+
+/// A run that is measured.
+struct Setting<'a> {
+    job: &'a Job,
+    stem: String,
+    workload: &'a Workload,
+    site: &'a Site,
+    values: BTreeMap<String, String>,
+    scratch: &'a Path,
+}
+
+impl Bench<'_> {
+    /// Does one run.
+    ///
+    /// # Errors
+    /// What would make every other run fail as well; what concerns this run only is its [`Run::failure`].
+    pub(super) fn conduct(&mut self, job: &Job) -> Result<Conducted, LabError> {
+        let stem = plan::file_stem(self.experiment, job);
+        let mut run = Run {
+            cell: plan::labels(self.experiment, job.cell),
+            repetition: job.repetition,
+            record: String::new(),
+            failure: None,
+            duration_s: 0.0,
+            link: None,
+            energy: BTreeMap::new(),
+            parties: BTreeMap::new(),
+            results: BTreeMap::new(),
+        };
+        match self.attempt(job, stem, &mut run) {
+            Ok(()) => {}
+            Err(Broken::Run(failure)) => run.failure = Some(failure),
+            Err(Broken::All(error)) => return Err(error),
+            Err(Broken::Stopped) => return Ok(Conducted::Stopped),
+        }
+        Ok(Conducted::Over(Box::new(run)))
+    }
+
+    fn attempt(&mut self, job: &Job, stem: String, run: &mut Run) -> Result<(), Broken> {
+        let scratch = tempfile::Builder::new().prefix("tacit-run-").tempdir();
+        let scratch = scratch.map_err(|source| LabError::Io { path: std::env::temp_dir(), source })?;
+        let experiment = self.experiment;
+        let (site, link) = self.site(job)?;
+        run.link = link;
+        let workload = &experiment.workloads()[job.cell.workload];
+        let values = self.values(job, &site, scratch.path())?;
+        let setting = Setting { job, stem, workload, site: &site, values, scratch: scratch.path() };
+        self.measure(&setting, run)
+    }
+
+    /// Makes the link, measures it, makes the tunnel.
+    fn site(&self, job: &Job) -> Result<(Site, Option<LinkFigures>), Broken> {
+        let link = &self.experiment.links()[job.cell.link];
+        let Some(spec) = &link.spec else {
+            let home = Ipv4Addr::LOCALHOST;
+            let free = TcpListener::bind((home, 0)).and_then(|l| l.local_addr());
+            let port = free.map_err(|e| Broken::Run(format!("finding a free port: {e}")))?.port();
+            return Ok((Site { tunnel: None, place: Place::Host, client: home, server: home, port }, None));
+        };
+        let up = Link::up(spec)?;
+        let effort = self.experiment.spec().measure_s;
+        let figures = (effort > 0.0).then(|| up.measure(Duration::from_secs_f64(effort))).transpose()?;
+        let transport = self.experiment.transports()[job.cell.transport];
+        let tunnel = if transport.tunnelled() {
+            let options = tunnel::Options {
+                host: tunnel::Host::Processes(self.program.into(), vec!["lab".into(), "tunnel-process".into()]),
+                ..tunnel::Options::new(tunnel::Choice::Auto)?
+            };
+            Some(Tunnel::up(&up, &options)?)
+        } else {
+            None
+        };
+        let address = |side| tunnel.as_ref().map_or_else(|| up.address(side), |t| t.address(side));
+        let (client, server) = (address(Side::Client), address(Side::Server));
+        Ok((Site { tunnel, place: Place::Link(Box::new(up)), client, server, port: PORT }, figures))
+    }
+
+    /// What the placeholders stand for. Keys are made if something uses them.
+    fn values(&self, job: &Job, site: &Site, scratch: &Path) -> Result<BTreeMap<String, String>, LabError> {
+        let (spec, transport) = (self.experiment.spec(), self.experiment.transports()[job.cell.transport]);
+        let pace = self.experiment.paces()[job.cell.pace];
+        let (keys, dir) = (scratch.join("keys"), scratch.join("dir"));
+        std::fs::create_dir(&dir).map_err(|source| LabError::Io { path: dir.clone(), source })?;
+        if transport.tls() || self.experiment.workloads()[job.cell.workload].uses("keys") {
+            make_keys(&keys)?;
+        }
+        let campaign = self.dir.display().to_string();
+        let of_campaign = BTreeMap::from([("campaign".to_owned(), campaign.clone())]);
+        let mut values: BTreeMap<String, String> =
+            spec.values.iter().map(|(k, v)| (k.clone(), fill(v, &of_campaign))).collect();
+        values.extend(
+            [
+                ("server", site.server.to_string()),
+                ("client", site.client.to_string()),
+                ("port", site.port.to_string()),
+                ("transport", transport.to_string()),
+                ("keys", keys.display().to_string()),
+                ("pace", pace.map_or_else(String::new, |p| p.to_string())),
+                ("pace_bps", pace.map_or(0, |p| p.bits_per_second()).to_string()),
+                ("seconds", spec.seconds.to_string()),
+                ("dir", dir.display().to_string()),
+                ("campaign", campaign),
+            ]
+            .map(|(k, v)| (k.to_owned(), v)),
+        );
+        Ok(values)
+    }
+
+    fn start(
+        &self,
+        setting: &Setting<'_>,
+        side: Side,
+        command: &CommandLine,
+        socket: &Path,
+    ) -> Result<Program, LabError> {
+        let mut words = command.expand(&setting.values);
+        if words[0] == "tacit" {
+            words[0] = self.program.display().to_string();
+        }
+        let given = setting.workload.environment.iter().map(|(k, v)| (k.clone(), fill(v, &setting.values)));
+        let mut environment: BTreeMap<String, String> = given.collect();
+        environment.insert(ENV_MARKS.into(), socket.display().to_string());
+        environment.insert(ENV_PARTY.into(), name(side).into());
+        let (log, dir) = (self.dir.join("logs").join(&setting.stem), Path::new(&setting.values["dir"]));
+        Program::start(&setting.site.place, &Start { side, words: &words, environment: &environment, dir, log: &log })
+    }
+
+    fn start_server(&self, setting: &Setting<'_>, socket: &Path) -> Result<Option<Program>, Broken> {
+        let Some(command) = &setting.workload.server else { return Ok(None) };
+        let mut server = self.start(setting, Side::Server, command, socket)?;
+        let patience = START.min(Duration::from_secs_f64(self.experiment.spec().timeout_s));
+        let ready = setting.workload.ready.as_deref();
+        match wait_ready(&mut server, ready, setting.site.port, patience, self.stop)? {
+            Waited::Done => Ok(Some(server)),
+            Waited::Stopped => Err(Broken::Stopped),
+            Waited::TimedOut => {
+                let what =
+                    ready.map_or_else(|| format!("listen at port {}", setting.site.port), |r| format!("print {r:?}"));
+                let words = server.last_words();
+                Err(Broken::Run(format!("the server did not {what} within {} s{words}", patience.as_secs_f64())))
+            }
+            Waited::PeerGone => {
+                let status = server.end()?;
+                let how = server.failure(status).unwrap_or_else(|| "the server ended".into());
+                Err(Broken::Run(format!("{how} before it was ready")))
+            }
+        }
+    }
+
+    /// Runs the programs with the sampler beside them.
+    fn measure(&mut self, setting: &Setting<'_>, run: &mut Run) -> Result<(), Broken> {
+        let socket = setting.scratch.join("marks");
+        // Bound before the server starts, which may connect at once; what it says waits until the sampler is there.
+        let door = UnixListener::bind(&socket).map_err(|source| LabError::Io { path: socket.clone(), source })?;
+        let mut server = self.start_server(setting, &socket)?;
+        let record = format!("records/{}.jsonl", setting.stem);
+        let mut labels = run.cell.clone();
+        labels.insert("repetition".into(), setting.job.repetition.to_string());
+        let facts = setting.site.tunnel.as_ref().map(|t| t.facts().clone()).unwrap_or_default();
+        let sampler = self.meter.start(self.dir.join(&record), labels, &facts, None)?;
+        let marks = MarkListener::from_unix(door, &socket, &sampler.handle()).map_err(LabError::from)?;
+        for side in [Side::Client, Side::Server] {
+            let tunnel = setting.site.tunnel.as_ref().map(|t| t.processes(side)).unwrap_or_default();
+            let program = server.as_ref().filter(|_| side == Side::Server).map(Program::pid);
+            for pid in tunnel.into_iter().chain(program) {
+                sampler.add_process(name(side), pid);
+            }
+        }
+        // A server that is gone before the next sample has been seen at least once.
+        sampler.sample_now();
+        let server_before_s = server.as_ref().and_then(|s| threads_cpu_s(s.pid()));
+        sampler.mark("runner", "run", Edge::Begin, BTreeMap::new());
+        let started = self.start(setting, Side::Client, &setting.workload.client, &socket);
+        let ended = started.map(|mut client| {
+            sampler.add_process("client", client.pid());
+            let patience = Duration::from_secs_f64(self.experiment.spec().timeout_s);
+            let begun = Instant::now();
+            let waited = wait_client(&mut client, server.as_mut(), patience, self.stop);
+            let took = begun.elapsed();
+            sampler.sample_now();
+            (client, waited, Ran { took, server_before_s })
+        });
+        sampler.mark("runner", "run", Edge::End, BTreeMap::new());
+        marks.close();
+        let mut stopped = sampler.stop().map_err(LabError::from)?;
+        self.meter.take_back(&mut stopped);
+        let outcome = match ended {
+            Ok((mut client, waited, ran)) => self.judge(&mut client, waited, &mut server).map(|results| {
+                if setting.site.tunnel.is_none() {
+                    refine(&mut stopped, &client, server.as_ref(), &ran);
+                }
+                keep(results, &ran, &mut stopped);
+            }),
+            Err(error) => Err(error.into()),
+        };
+        self.close(setting, stopped, &record, run)?;
+        outcome
+    }
+
+    /// How the programs ended, and their results.
+    fn judge(
+        &self,
+        client: &mut Program,
+        waited: Waited,
+        server: &mut Option<Program>,
+    ) -> Result<BTreeMap<String, f64>, Broken> {
+        match waited {
+            Waited::Done => {}
+            Waited::Stopped => return Err(Broken::Stopped),
+            Waited::TimedOut => {
+                let limit = self.experiment.spec().timeout_s;
+                return Err(Broken::Run(format!("the client did not end within {limit} s{}", client.last_words())));
+            }
+            Waited::PeerGone => {
+                let words = server.as_ref().map(Program::last_words).unwrap_or_default();
+                return Err(Broken::Run(format!("the server ended and the client did not{words}")));
+            }
+        }
+        let status = client.end()?;
+        if let Some(failure) = client.failure(status) {
+            return Err(Broken::Run(failure));
+        }
+        let mut results = client.results().map_err(Broken::Run)?;
+        if let Some(server) = server {
+            let by_itself = server.ended_within(LINGER);
+            let status = server.end()?;
+            if let Some(failure) = server.failure(status).filter(|_| by_itself) {
+                return Err(Broken::Run(failure));
+            }
+            let theirs = server.results().map_err(Broken::Run)?;
+            results.extend(theirs.into_iter().map(|(k, v)| (format!("server.{k}"), v)));
+        }
+        Ok(results)
+    }
+
+    /// Completes the record, and takes from it what the run's line tells.
+    fn close(&self, setting: &Setting<'_>, mut stopped: Stopped, record: &str, run: &mut Run) -> Result<(), Broken> {
+        let results = &stopped.summary.results;
+        // On loopback the sampler cannot tell the parties' bytes apart; what the client counted holds for both.
+        let counted = ["sent_bytes", "received_bytes"].iter().filter_map(|k| results.get(*k)).sum::<f64>();
+        let bytes = match setting.site.place {
+            Place::Host => ["client", "server"].map(|p| (p.to_owned(), counted)).into(),
+            Place::Link(_) => BTreeMap::new(),
+        };
+        run.energy = self.meter.settle(&mut stopped, &bytes);
+        run.parties = stopped.summary.parties.clone();
+        run.results = stopped.summary.results.clone();
+        run.duration_s = stopped.summary.duration_s;
+        run.record = record.to_owned();
+        let lost = stopped.lost_lines;
+        stopped.finish().map_err(LabError::from)?;
+        if lost > 0 {
+            return Err(Broken::Run(format!("{lost} lines of the record could not be written: is the disk full?")));
+        }
+        Ok(())
+    }
+
+    /// Watches the host at rest; `None` if the user wished to stop.
+    ///
+    /// # Errors
+    /// If the record cannot be written.
+    pub(super) fn idle(&mut self, when: &str, number: usize) -> Result<Option<Idle>, LabError> {
+        let length = Duration::from_secs_f64(self.experiment.spec().idle_s);
+        let record = format!("records/idle-{number:02}-{when}.jsonl");
+        let labels = BTreeMap::from([("idle".to_owned(), when.to_owned())]);
+        let interval = self.meter.idle_interval(length);
+        let sampler = self.meter.start(self.dir.join(&record), labels, &BTreeMap::new(), Some(interval))?;
+        let whole = pause(length, self.stop);
+        let mut stopped = sampler.stop()?;
+        let baselines = self.meter.set_baselines(&stopped);
+        self.meter.take_back(&mut stopped);
+        let duration_s = stopped.summary.duration_s;
+        stopped.finish()?;
+        let power = baselines
+            .into_iter()
+            .map(|(k, b)| (k, IdlePower { mean_w: b.mean_w, sd_w: b.sd_w, n: b.n, mean_sd_w: b.mean_sd_w }))
+            .collect();
+        Ok(whole.then_some(Idle { when: when.into(), record, duration_s, power }))
+    }
+}
+
+/// What the runner saw of a run itself.
+struct Ran {
+    /// From the client's start to its end.
+    took: Duration,
+    /// Processor seconds of the server's threads until it was ready.
+    server_before_s: Option<f64>,
+}
+
+/// Replaces processor times that the sampler has in ticks of 10 ms, which hide all of a short run, by those of the programs' whole
+/// lives, the server's start left out. Not beside a tunnel, whose processes the party's time includes.
+fn refine(stopped: &mut Stopped, client: &Program, server: Option<&Program>, ran: &Ran) {
+    let of_server = server.and_then(Program::used).zip(ran.server_before_s);
+    let of_server = of_server.map(|(used, before)| used.scaled_to((used.total() - before).max(0.0)));
+    for (party, fine, is_whole) in [("client", client.used(), true), ("server", of_server, false)] {
+        let (Some(fine), Some(coarse)) = (fine, stopped.summary.parties.get_mut(party)) else { continue };
+        let more = fine.total() - coarse.user_s - coarse.system_s;
+        // Children that nobody waited for are in the sampler's figure only; threads that ended before the server was ready, and what it
+        // does once it is told to end, are in the finer one only. Either shows as more than what ticks can explain.
+        if more > -2.0 * TICK_S && (is_whole || more < 3.0 * TICK_S) {
+            (coarse.user_s, coarse.system_s) = (fine.user_s, fine.system_s);
+        }
+    }
+}
+
+/// Adds to the programs' results what they cannot know, and puts them into the summary.
+fn keep(mut results: BTreeMap<String, f64>, ran: &Ran, stopped: &mut Stopped) {
+    // Latency as [PM24] has it: of the whole computation, connection and keys included where the program does not tell its own.
+    let whole = results.get("seconds").copied().unwrap_or(ran.took.as_secs_f64());
+    results.entry("latency_s".into()).or_insert(whole);
+    for (party, bytes) in &stopped.party_bytes {
+        results.insert(format!("{party}_wire_bytes"), *bytes as f64);
+    }
+    stopped.summary.results = results;
+}

@@ -1,0 +1,159 @@
+use super::*;
+
+const MINIMAL: &str = r#"
+name = "mini"
+links = ["lan"]
+[[workloads]]
+name = "ping"
+client = "true"
+"#;
+
+fn read(text: &str) -> Result<Experiment, String> {
+    ExperimentSpec::from_toml("mini.toml", text).and_then(Experiment::new).map_err(|e| e.to_string())
+}
+
+/// The minimal experiment with `old` replaced.
+fn with(old: &str, new: &str) -> Result<Experiment, String> {
+    assert!(MINIMAL.contains(old), "{old}");
+    read(&MINIMAL.replace(old, new))
+}
+
+fn top(line: &str) -> Result<Experiment, String> {
+    read(&format!("{line}\n{MINIMAL}"))
+}
+
+fn workload(line: &str) -> Result<Experiment, String> {
+    read(&format!("{MINIMAL}{line}\n"))
+}
+
+fn refused(result: Result<Experiment, String>, says: &[&str]) {
+    let error = result.map(|_| ()).unwrap_err();
+    for part in says {
+        assert!(error.contains(part), "{part:?} is not in: {error}");
+    }
+}
+
+#[test]
+fn defaults_are_those_of_the_paper() {
+    let experiment = read(MINIMAL).unwrap();
+    let spec = experiment.spec();
+    assert_eq!((spec.repetitions, spec.interval_s, spec.randomise, spec.warm_up), (10, 1.0, true, 0));
+    assert_eq!(experiment.transports(), [TransportKind::Plain]);
+    assert_eq!(experiment.paces(), [None]);
+    assert_eq!(experiment.links()[0].name, "lan");
+    assert!(experiment.workloads()[0].server.is_none());
+}
+
+#[test]
+fn wrong_keys_and_types_are_named_with_their_line() {
+    refused(top("repititions = 3"), &["mini.toml", "line 1", "unknown field `repititions`", "repetitions"]);
+    refused(workload("comand = 'x'"), &["unknown field `comand`", "client"]);
+    refused(with("\"lan\"", "{ rat = \"1mbit\" }"), &["unknown field `rat`", "rate"]);
+    refused(with("\"lan\"", "7"), &["a link: the name of a preset, or a table"]);
+    refused(with("client = \"true\"", ""), &["missing field `client`"]);
+    refused(with("name = \"mini\"", ""), &["missing field `name`"]);
+    refused(top("repetitions = -1"), &["repetitions", "-1"]);
+    refused(top("seconds = \"ten\""), &["ten"]);
+    refused(read("x = "), &["mini.toml"]);
+    refused(read(&format!("#{}", "x".repeat(2 << 20))), &["at most"]);
+}
+
+#[test]
+fn values_out_of_range_are_refused_with_the_range() {
+    refused(top("repetitions = 0"), &["repetitions: 0 must be a number from 1 to 10000"]);
+    refused(top("interval_s = 0.0"), &["interval_s: 0 must be a number of seconds from 0.001 to 60"]);
+    refused(top("timeout_s = nan"), &["timeout_s", "NaN"]);
+    refused(top("cool_down_s = -1.0"), &["cool_down_s: -1"]);
+    refused(top("measure_s = 61.0"), &["measure_s: 61"]);
+    refused(with("\"lan\"", "{ rate = \"0mbit\" }"), &["0mbit"]);
+    refused(with("\"lan\"", "{ rate = \"fast\" }"), &["fast"]);
+    refused(with("\"lan\"", "{ rate = \"1mbit\", rtt = \"9000s\" }"), &["links[0]", "rtt"]);
+    refused(with("\"lan\"", "\"moon\""), &["links[0]: there is no link preset `moon`; there are lan, "]);
+    refused(with("\"lan\"", ""), &["links: is empty"]);
+    refused(with("\"lan\"", "\"lan\", \"lan\""), &["links: `lan` is there twice"]);
+    refused(top("transports = []"), &["transports: is empty"]);
+    refused(top("transports = [\"ssh\"]"), &["transports[0]", "ssh", "plain, tls, wireguard"]);
+    refused(top("paces = [\"0mbit\"]"), &["paces[0]", "0mbit", "none"]);
+    refused(top("name2 = 1"), &["name2"]);
+    let (paces, links): (Vec<String>, Vec<String>) =
+        (1..=200).map(|i| (format!("\"{i}mbit\""), format!("{{ rate = \"{i}mbit\" }}"))).unzip();
+    let links = MINIMAL.replace("\"lan\"", &links.join(", ")).replace("\"true\"", "\"x {pace}\"");
+    refused(read(&format!("paces = [{}]\n{links}", paces.join(", "))), &["40000 cells and 400000 runs are too many"]);
+    refused(with("name = \"mini\"", "name = \"a b\""), &["name: `a b` is no name"]);
+    refused(with("name = \"ping\"", "name = \"../ping\""), &["workloads[0].name"]);
+}
+
+#[test]
+fn commands_and_placeholders_are_checked() {
+    refused(with("\"true\"", "\"\""), &["workloads[0].client: no command"]);
+    refused(with("\"true\"", "\"x {sever}\""), &["workloads[0].client", "{sever}"]);
+    refused(workload("server = \"y {pory}\""), &["workloads[0].server", "{pory}"]);
+    refused(workload("ready = \"up\""), &["workloads[0].ready: there is no server"]);
+    refused(workload("server = \"x\"\nready = \"\""), &["workloads[0].ready: is empty"]);
+    refused(workload("environment = { \"A=B\" = \"1\" }"), &["environment.A=B"]);
+    refused(workload("environment = { A = \"{nope}\" }"), &["environment.A", "{nope}"]);
+    refused(workload("environment = { A = \"{pace}\" }"), &["pace_bps"]);
+    refused(top("values = { Model = \"m\" }"), &["values.Model"]);
+    refused(top("values = { port = \"1\" }"), &["values.port", "meaning already"]);
+    refused(top("values = { model = \"{dir}/m\" }"), &["values.model", "{dir}"]);
+    let own =
+        format!("values = {{ model = \"{{campaign}}/m\" }}\n{}", MINIMAL.replace("\"true\"", "\"run {model} it's\""));
+    refused(read(&own), &["open quote"]);
+    read(&own.replace("it's", "")).unwrap();
+    workload("environment = { A = \"it's {port}\" }").unwrap();
+}
+
+#[test]
+fn transports_and_paces_that_would_change_nothing_are_refused() {
+    refused(top("transports = [\"plain\", \"tls\"]"), &["`ping` does not use {transport}"]);
+    refused(top("transports = [\"tls+wireguard\"]"), &["{transport}"]);
+    refused(top("paces = [\"none\", \"1mbit\"]"), &["neither {pace} nor {pace_bps}"]);
+    refused(
+        read(&format!("transports = [\"wireguard\"]\n{}", MINIMAL.replace("\"lan\"", "\"none\""))),
+        &["wireguard needs a link"],
+    );
+    top("transports = [\"plain\", \"wireguard\"]").unwrap();
+    let takes = MINIMAL.replace("\"true\"", "\"x {transport} {pace}\"");
+    let all = format!("transports = [\"plain\", \"tls\"]\npaces = [\"none\", \"20mbit\"]\n{takes}");
+    let experiment = read(&all).unwrap();
+    assert_eq!(experiment.transports().len() * experiment.paces().len(), 4);
+}
+
+#[test]
+fn the_text_with_its_defaults_reads_back_as_the_same() {
+    let text = r#"
+name = "all"
+links = ["lan", { name = "slow", rate = "3.89mbit", rtt = "40ms", loss = 0.01 }, "none"]
+values = { model = "{campaign}/m" }
+seed = 9223372036854775807
+[[workloads]]
+name = "a"
+client = "x '{model}'"
+server = 'y "q"'
+environment = { A = "1" }
+[[workloads]]
+name = "b"
+client = "x"
+"#;
+    let spec = ExperimentSpec::from_toml("all", text).unwrap();
+    let again = ExperimentSpec::from_toml("again", &spec.to_toml().unwrap()).unwrap();
+    assert_eq!(spec, again);
+    assert!(spec.differences(&again).is_empty());
+    let mut other = again;
+    other.repetitions = 3;
+    other.device = Some("generic-x86-server".into());
+    let differences = spec.differences(&other);
+    assert_eq!(
+        differences,
+        ["`device` is absent there and \"generic-x86-server\" here", "`repetitions` is 10 there and 3 here"]
+    );
+    assert_eq!(Experiment::new(spec).unwrap().links().len(), 3);
+}
+
+#[test]
+fn a_seed_is_drawn_only_where_there_is_none() {
+    let drawn = read(MINIMAL).unwrap().with_seed(u64::MAX);
+    assert_eq!(drawn.spec().seed, Some(i64::MAX as u64));
+    drawn.spec().to_toml().unwrap();
+    assert_eq!(top("seed = 5").unwrap().with_seed(9).spec().seed, Some(5));
+}

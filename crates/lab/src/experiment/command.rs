@@ -1,0 +1,203 @@
+//! Command lines with placeholders.
+use crate::LabError;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Placeholders that every run fills in, with what they mean.
+pub const PLACEHOLDERS: &[(&str, &str)] = &[
+    ("server", "the server's address, as the client reaches it"),
+    ("client", "the client's address"),
+    ("port", "a free port at the server"),
+    (
+        "transport",
+        "plain, tls, wireguard or tls+wireguard; programs that take it set up TLS themselves, the tunnel is already there",
+    ),
+    ("keys", "folder with keys made for this run: ca.pem, server.pem, server.key, client.pem, client.key"),
+    ("pace", "a word of its own: `--pace RATE`, nothing in cells without a pace"),
+    ("pace_bps", "the pace in bit/s, 0 in cells without one"),
+    ("seconds", "`seconds` of the experiment"),
+    ("dir", "an empty folder of this run, removed after it"),
+    ("campaign", "the campaign's folder"),
+];
+
+/// A command line, split into words as a shell does (quotes, backslashes; nothing else of the shell's language), with placeholders
+/// such as `{server}`. `{{` stands for a brace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandLine {
+    words: Vec<String>,
+}
+
+impl CommandLine {
+    /// Reads `text`, of which `what` names the key. `values` are placeholders of the experiment's own.
+    ///
+    /// # Errors
+    /// [`LabError::Spec`] for no command, an open quote, an unknown placeholder.
+    pub fn parse(what: &str, text: &str, values: &BTreeMap<String, String>) -> Result<Self, LabError> {
+        let wrong = |detail: String| LabError::Spec { what: what.into(), detail };
+        let words =
+            shlex::split(text).ok_or_else(|| wrong(format!("`{text}` has an open quote or ends in a backslash")))?;
+        if words.is_empty() {
+            return Err(wrong("no command; write a program and its arguments".into()));
+        }
+        for word in &words {
+            for name in names(word) {
+                if !PLACEHOLDERS.iter().any(|(known, _)| *known == name) && !values.contains_key(name) {
+                    let known: Vec<&str> =
+                        PLACEHOLDERS.iter().map(|(k, _)| *k).chain(values.keys().map(String::as_str)).collect();
+                    let detail =
+                        format!("unknown placeholder {{{name}}}; there are {}, and {{{{ for a brace", known.join(", "));
+                    return Err(wrong(detail));
+                }
+                if name == "pace" && word != "{pace}" {
+                    return Err(wrong(format!(
+                        "`{word}`: {{pace}} must be a word of its own, since it becomes `--pace RATE`"
+                    )));
+                }
+            }
+        }
+        Ok(Self { words })
+    }
+
+    /// Names of the placeholders in it.
+    #[must_use]
+    pub fn placeholders(&self) -> BTreeSet<&str> {
+        self.words.iter().flat_map(|w| names(w)).collect()
+    }
+
+    /// The program's word.
+    #[must_use]
+    pub fn program(&self) -> &str {
+        &self.words[0]
+    }
+
+    /// The words, placeholders filled in from `values`; `pace` is a rate or empty.
+    #[must_use]
+    pub fn expand(&self, values: &BTreeMap<String, String>) -> Vec<String> {
+        let mut words = vec![];
+        for word in &self.words {
+            match (word.as_str(), values.get("pace")) {
+                ("{pace}", Some(rate)) if !rate.is_empty() => words.extend(["--pace".to_owned(), rate.clone()]),
+                ("{pace}", _) => {}
+                _ => words.push(fill(word, values)),
+            }
+        }
+        words
+    }
+}
+
+/// Fills placeholders into one text; unknown ones stay as they are.
+pub(super) fn fill(text: &str, values: &BTreeMap<String, String>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, piece)) = next(rest) {
+        out.push_str(before);
+        match piece {
+            Piece::Brace => out.push('{'),
+            Piece::Name(name) => match values.get(name) {
+                Some(value) => out.push_str(value),
+                None => out.extend(["{", name, "}"]),
+            },
+        }
+        rest = &rest[before.len() + piece.len()..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Placeholders in a text, in order.
+pub(super) fn names(text: &str) -> Vec<&str> {
+    let (mut found, mut rest) = (vec![], text);
+    while let Some((before, piece)) = next(rest) {
+        if let Piece::Name(name) = piece {
+            found.push(name);
+        }
+        rest = &rest[before.len() + piece.len()..];
+    }
+    found
+}
+
+enum Piece<'a> {
+    Name(&'a str),
+    Brace,
+}
+
+impl Piece<'_> {
+    /// Bytes in the text.
+    fn len(&self) -> usize {
+        match self {
+            Self::Name(name) => name.len() + 2,
+            Self::Brace => 2,
+        }
+    }
+}
+
+/// The first placeholder or double brace, and what is before it. Other braces (JSON, shell) mean themselves.
+fn next(text: &str) -> Option<(&str, Piece<'_>)> {
+    let mut from = 0;
+    while let Some(at) = text[from..].find('{').map(|i| i + from) {
+        let inside = &text[at + 1..];
+        if inside.starts_with('{') {
+            return Some((&text[..at], Piece::Brace));
+        }
+        let length = inside.bytes().take_while(|b| is_name_byte(*b)).count();
+        if length > 0 && inside[length..].starts_with('}') {
+            return Some((&text[..at], Piece::Name(&inside[..length])));
+        }
+        from = at + 1;
+    }
+    None
+}
+
+/// Whether a placeholder's name may have this byte.
+pub(super) fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    fn parse(text: &str) -> Result<CommandLine, String> {
+        CommandLine::parse("client", text, &values(&[("model", "m.tacit")])).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn words_and_placeholders() {
+        let line = parse("run '{dir}/a b' --at {server}:{port} {pace} --json '{\"x\": 1}' {{pace} {model}").unwrap();
+        assert_eq!(line.program(), "run");
+        let names: Vec<&str> = line.placeholders().into_iter().collect();
+        assert_eq!(names, ["dir", "model", "pace", "port", "server"]);
+        let mut filled = values(&[("dir", "/tmp/{x y}"), ("server", "10.0.0.1"), ("port", "7"), ("model", "m")]);
+        let expected = ["run", "/tmp/{x y}/a b", "--at", "10.0.0.1:7", "--json", "{\"x\": 1}", "{pace}", "m"];
+        assert_eq!(line.expand(&filled), expected);
+        filled.insert("pace".into(), "20mbit".into());
+        assert_eq!(line.expand(&filled)[4..7], ["--pace", "20mbit", "--json"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, says) in [
+            ("", "client: no command"),
+            ("  ", "no command"),
+            ("run 'open", "open quote"),
+            ("run {sever}", "unknown placeholder {sever}; there are server, client"),
+            ("run --pace={pace}", "must be a word of its own"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+        assert!(parse("run {sever}").unwrap_err().contains("model"), "the experiment's own are listed as well");
+    }
+
+    #[test]
+    fn braces_without_a_name_stay() {
+        for text in ["{", "}", "{}", "{ }", "{A}", "a{b", "é{ü}"] {
+            assert_eq!(fill(text, &BTreeMap::new()), text);
+            assert!(names(text).is_empty());
+        }
+        assert_eq!(fill("{{{{", &BTreeMap::new()), "{{");
+    }
+}

@@ -1,0 +1,163 @@
+//! The meter of a campaign: its sources, idle baselines, and each party's energy.
+use super::spec::ExperimentSpec;
+use crate::LabError;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+use tacit_meter::device::DeviceProfile;
+use tacit_meter::energy::{self, Baseline, Coefficients};
+use tacit_meter::record::EnergyFigure;
+use tacit_meter::sampler::Stopped;
+use tacit_meter::source::{self, Provenance, Roots, SelfTest, Source, ThisMachine, self_test};
+use tacit_meter::{Sampler, SamplerConfig};
+
+/// Sources and what is known about them.
+pub(super) struct Meter {
+    sources: Vec<Box<dyn Source>>,
+    /// Name of the first source, if it is a sensor.
+    primary: Option<String>,
+    coefficients: Option<Coefficients>,
+    baselines: BTreeMap<String, Baseline>,
+    interval: Duration,
+    machine: BTreeMap<String, String>,
+}
+
+impl Meter {
+    /// Opens the experiment's sources and lets each sensor see a load first; where there is no sensor, the model of its device.
+    ///
+    /// # Errors
+    /// A source named in the experiment that is not there, cannot be used or does not see the load; an unknown device profile. One
+    /// that was found by `auto` and does not see the load is left out, which `tell` is told.
+    pub(super) fn open(
+        spec: &ExperimentSpec,
+        machine: BTreeMap<String, String>,
+        tell: &mut dyn FnMut(String),
+    ) -> Result<Self, LabError> {
+        let roots = Roots::system();
+        let mut sources: Vec<Box<dyn Source>> = vec![];
+        for name in &spec.sources {
+            if name == "auto" {
+                for found in source::detect(&roots).into_iter().filter(source::Detected::is_usable) {
+                    let mut found = found.into_source()?;
+                    match see_load(found.as_mut(), tell) {
+                        Ok(()) => sources.push(found),
+                        Err(error) => tell(format!("left out: {error}")),
+                    }
+                }
+            } else {
+                let mut named = source::open(name, &roots)?;
+                see_load(named.as_mut(), tell)?;
+                sources.push(named);
+            }
+        }
+        let first = sources.first().map(|s| s.info());
+        let primary = first.filter(|i| i.provenance != Provenance::Modelled).map(|i| i.name.clone());
+        let coefficients = spec.device.as_deref().map(coefficients).transpose()?;
+        if let (None, Some(device)) = (&primary, &spec.device) {
+            // For the course of power over time.
+            sources.push(source::open(&format!("model:{device}"), &roots)?);
+        }
+        let interval = Duration::from_secs_f64(spec.interval_s);
+        Ok(Self { sources, primary, coefficients, baselines: BTreeMap::new(), interval, machine })
+    }
+
+    /// Where joules come from, in words.
+    pub(super) fn describe(&self) -> String {
+        let names: Vec<&str> = self.sources.iter().map(|s| s.info().name.as_str()).collect();
+        match (&self.primary, &self.coefficients) {
+            (Some(_), _) => format!("joules from {}", names.join(", ")),
+            (None, Some(_)) => format!("no power sensor: joules are modelled ({})", names.join(", ")),
+            (None, None) => "no power sensor and no device profile: no joules (see `tacit lab sensors`)".into(),
+        }
+    }
+
+    /// Starts sampling into `output`. The sources are away until [`Self::take_back`].
+    pub(super) fn start(
+        &mut self,
+        output: PathBuf,
+        labels: BTreeMap<String, String>,
+        facts: &BTreeMap<String, String>,
+        interval: Option<Duration>,
+    ) -> Result<Sampler, LabError> {
+        let mut machine = self.machine.clone();
+        machine.extend(facts.clone());
+        let config = SamplerConfig {
+            interval: interval.unwrap_or(self.interval),
+            sources: std::mem::take(&mut self.sources),
+            machine,
+            labels,
+            output: Some(output),
+            keep_samples: interval.is_some(),
+            ..SamplerConfig::default()
+        };
+        Ok(Sampler::start(config)?)
+    }
+
+    /// Takes the sources out of a sampler that has stopped.
+    pub(super) fn take_back(&mut self, stopped: &mut Stopped) {
+        self.sources = std::mem::take(&mut stopped.sources);
+    }
+
+    /// Interval for an idle baseline of this length: the usual one, but at least ten samples.
+    pub(super) fn idle_interval(&self, length: Duration) -> Duration {
+        self.interval.min(length / 10).max(Duration::from_millis(1))
+    }
+
+    /// Takes the baselines of an idle record; those of sources without enough samples stay as they were.
+    pub(super) fn set_baselines(&mut self, stopped: &Stopped) -> BTreeMap<String, Baseline> {
+        let new = stopped.baselines();
+        self.baselines.extend(new.iter().map(|(k, v)| (k.clone(), *v)));
+        new
+    }
+
+    /// Energy of the record and of each party, into its summary. By a sensor, the host's energy is shared out; without one it is
+    /// computed for each party as if it had a device of its own. `bytes`: over the network, by party, where the sampler saw none.
+    pub(super) fn settle(
+        &self,
+        stopped: &mut Stopped,
+        bytes: &BTreeMap<String, f64>,
+    ) -> BTreeMap<String, EnergyFigure> {
+        stopped.subtract_idle(&self.baselines);
+        if let Some(primary) = &self.primary {
+            stopped.attribute(primary);
+        } else if let Some(coefficients) = &self.coefficients {
+            let duration = stopped.summary.duration_s;
+            let of = |party: &str, cpu_s: f64| {
+                let seen = stopped.party_bytes.get(party).map(|b| *b as f64);
+                let moved = seen.or_else(|| bytes.get(party).copied()).unwrap_or(0.0);
+                energy::modelled(cpu_s, moved, duration, coefficients)
+            };
+            let parties = &stopped.summary.parties;
+            let figures = parties.iter().map(|(name, p)| (name.clone(), of(name, p.user_s + p.system_s))).collect();
+            stopped.summary.party_energy = figures;
+        }
+        stopped.summary.party_energy.clone()
+    }
+}
+
+/// Self-test of a sensor; what is computed or replayed has none.
+fn see_load(source: &mut dyn Source, tell: &mut dyn FnMut(String)) -> Result<(), LabError> {
+    let info = source.info();
+    if info.provenance == Provenance::Modelled || info.name.starts_with("replay:") {
+        return Ok(());
+    }
+    tell(format!("testing power source {} at rest and under load", info.name));
+    self_test(source, &mut ThisMachine::new()?, &SelfTest::default())?;
+    Ok(())
+}
+
+/// Coefficients of `PROFILE` or `PROFILE/MODE`.
+pub(super) fn coefficients(device: &str) -> Result<Coefficients, LabError> {
+    let (profile, mode) = match device.rsplit_once('/') {
+        Some((profile, mode)) if !mode.ends_with(".toml") => (profile, Some(mode)),
+        _ => (device, None),
+    };
+    let profile = DeviceProfile::load(profile)?;
+    let mode = profile.mode(mode)?;
+    Ok(Coefficients {
+        base_w: mode.base_w.value,
+        core_w: mode.w_per_core.value,
+        byte_j: mode.j_per_byte.value,
+        relative_sd: 0.0,
+    })
+}

@@ -1,0 +1,19 @@
+//! Experiments: what to run where and how often, and the runner that does it ([PM24] section 4: link measured before each run,
+//! repetitions, idle subtracted).
+//!
+//! An [`ExperimentSpec`] is the TOML text, an [`Experiment`] the same checked.
+mod bench;
+mod builtin;
+mod checked;
+mod command;
+mod meter;
+pub mod plan;
+mod program;
+mod runner;
+mod spec;
+
+pub use builtin::{BUILT_IN, BuiltIn};
+pub use checked::{Experiment, Link, Workload};
+pub use command::{CommandLine, PLACEHOLDERS};
+pub use runner::{Event, Outcome, Settings, run};
+pub use spec::{ExperimentSpec, LinkText, WorkloadSpec};

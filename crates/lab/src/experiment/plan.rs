@@ -1,0 +1,182 @@
+//! What runs when: cells, their order, what is left of an interrupted campaign, and how long it takes.
+use super::checked::Experiment;
+use crate::campaign::Run;
+use crate::transport::TransportKind;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// One combination of link, transport, workload and pace, as indices into the experiment's lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cell {
+    /// Index into [`Experiment::links`].
+    pub link: usize,
+    /// Index into [`Experiment::transports`].
+    pub transport: usize,
+    /// Index into [`Experiment::workloads`].
+    pub workload: usize,
+    /// Index into [`Experiment::paces`].
+    pub pace: usize,
+}
+
+/// One run to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its cell.
+    pub cell: Cell,
+    /// Repetition, from 0.
+    pub repetition: u32,
+    /// Done and discarded.
+    pub warm_up: bool,
+}
+
+/// All cells, in the order of the experiment's lists: links outermost.
+#[must_use]
+pub fn cells(experiment: &Experiment) -> Vec<Cell> {
+    let mut cells = vec![];
+    for link in 0..experiment.links().len() {
+        for transport in 0..experiment.transports().len() {
+            for workload in 0..experiment.workloads().len() {
+                cells.extend((0..experiment.paces().len()).map(|pace| Cell { link, transport, workload, pace }));
+            }
+        }
+    }
+    cells
+}
+
+/// A cell's labels, as in [`Run::cell`]. The pace is named where the experiment has any.
+#[must_use]
+pub fn labels(experiment: &Experiment, cell: Cell) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::from([
+        ("link".to_owned(), experiment.links()[cell.link].name.clone()),
+        ("transport".to_owned(), experiment.transports()[cell.transport].to_string()),
+        ("workload".to_owned(), experiment.workloads()[cell.workload].name.clone()),
+    ]);
+    if experiment.paces().iter().any(Option::is_some) {
+        let pace = experiment.paces()[cell.pace].map_or("none".into(), |p| p.to_string());
+        labels.insert("pace".to_owned(), pace);
+    }
+    labels
+}
+
+/// A job's name for files: `c003-r07`; its cell counts through [`cells`].
+#[must_use]
+pub fn file_stem(experiment: &Experiment, job: &Job) -> String {
+    let number = cells(experiment).iter().position(|c| *c == job.cell).unwrap_or(0);
+    let kind = if job.warm_up { 'w' } else { 'r' };
+    format!("c{number:03}-{kind}{:02}", job.repetition)
+}
+
+/// What is left to do, in order, given the runs that are there; failed ones are done again.
+///
+/// Repetition by repetition, all cells; with `randomise` the cells of each repetition in an order of their own that the seed decides
+/// (a randomised block design: slow drift of the machine hits all cells alike). The order of what is left does not depend on
+/// where the campaign was interrupted. A cell's warm-up runs come right before its first run of this session.
+#[must_use]
+pub fn remaining(experiment: &Experiment, done: &[Run]) -> Vec<Job> {
+    let spec = experiment.spec();
+    let finished: BTreeSet<(&BTreeMap<String, String>, u32)> =
+        done.iter().filter(|r| r.failure.is_none()).map(|r| (&r.cell, r.repetition)).collect();
+    let (cells, mut warm) = (cells(experiment), BTreeSet::new());
+    let mut random = SplitMix(spec.seed.unwrap_or(0));
+    let mut jobs = vec![];
+    for repetition in 0..spec.repetitions {
+        let mut order = cells.clone();
+        if spec.randomise {
+            shuffle(&mut order, &mut random);
+        }
+        for cell in order {
+            if finished.contains(&(&labels(experiment, cell), repetition)) {
+                continue;
+            }
+            if warm.insert(cell) {
+                jobs.extend((0..spec.warm_up).map(|i| Job { cell, repetition: i, warm_up: true }));
+            }
+            jobs.push(Job { cell, repetition, warm_up: false });
+        }
+    }
+    jobs
+}
+
+/// Fisher and Yates.
+fn shuffle<T>(items: &mut [T], random: &mut SplitMix) {
+    for i in (1..items.len()).rev() {
+        items.swap(i, random.below(i as u64 + 1) as usize);
+    }
+}
+
+/// SplitMix64: here rather than from a crate, since a recorded seed must give the same order in later versions.
+struct SplitMix(u64);
+
+impl SplitMix {
+    /// A number in `0..bound`, by the upper half of a product (bias below 2^-50 for any list of cells).
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((u128::from(z ^ (z >> 31)) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+/// Expected time of one run, all that is around it included.
+#[must_use]
+pub fn estimate(experiment: &Experiment, cell: Cell) -> Duration {
+    let (spec, link) = (experiment.spec(), &experiment.links()[cell.link]);
+    let workload = &experiment.workloads()[cell.workload];
+    // Namespaces, processes, the last samples.
+    let mut seconds = 0.3 + spec.cool_down_s + workload.takes.as_secs_f64();
+    let mut slowest = experiment.paces()[cell.pace].map_or(f64::INFINITY, |p| p.bits_per_second() as f64);
+    if let Some(link) = &link.spec {
+        seconds += spec.measure_s;
+        for rate in [link.up(), link.down()].into_iter().flatten() {
+            slowest = slowest.min(rate.bits_per_second() as f64);
+        }
+    }
+    if experiment.transports()[cell.transport].tunnelled() {
+        seconds += 0.5;
+    }
+    seconds += workload.moves_bytes as f64 * 8.0 / slowest;
+    Duration::from_secs_f64(seconds.min(1e9))
+}
+
+/// Keeps the estimate of the time left, from what runs really took as soon as a run of the cell's kind is done.
+#[derive(Clone, Debug, Default)]
+pub struct Clock {
+    /// By (link, transport, workload, pace): total seconds and number.
+    taken: BTreeMap<Cell, (f64, u32)>,
+}
+
+impl Clock {
+    /// A run of `cell` took this long, all that is around it included.
+    pub fn record(&mut self, cell: Cell, took: Duration) {
+        let entry = self.taken.entry(cell).or_default();
+        *entry = (entry.0 + took.as_secs_f64(), entry.1 + 1);
+    }
+
+    /// Time that `jobs` take.
+    #[must_use]
+    pub fn left(&self, experiment: &Experiment, jobs: &[Job]) -> Duration {
+        let of = |job: &Job| match self.taken.get(&job.cell) {
+            Some((seconds, n)) => Duration::from_secs_f64(seconds / f64::from(*n)),
+            None => estimate(experiment, job.cell),
+        };
+        jobs.iter().map(of).sum()
+    }
+}
+
+/// Expected time of the whole: `jobs`, and the idle baselines.
+#[must_use]
+pub fn total(experiment: &Experiment, jobs: &[Job]) -> Duration {
+    Clock::default().left(experiment, jobs) + 2 * Duration::from_secs_f64(experiment.spec().idle_s)
+}
+
+/// Whether any cell needs rights that only root has: network namespaces.
+#[must_use]
+pub fn needs_root(experiment: &Experiment) -> bool {
+    experiment.links().iter().any(|l| l.spec.is_some())
+        || experiment.transports().iter().copied().any(TransportKind::tunnelled)
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,145 @@
+use super::super::spec::ExperimentSpec;
+use super::*;
+
+const TEXT: &str = r#"
+name = "plan"
+repetitions = 4
+cool_down_s = 0.5
+idle_s = 10.0
+measure_s = 2.0
+links = ["lan", "pm24-3.89", "none"]
+transports = ["plain", "tls"]
+[[workloads]]
+name = "a"
+client = "x {transport}"
+takes_s = 2.0
+moves_bytes = 389000
+[[workloads]]
+name = "b"
+client = "y {transport} {seconds}"
+"#;
+
+fn experiment(extra: &str) -> Experiment {
+    Experiment::new(ExperimentSpec::from_toml("plan", &format!("{extra}\n{TEXT}")).unwrap()).unwrap()
+}
+
+fn run_of(experiment: &Experiment, job: &Job, failure: Option<&str>) -> Run {
+    Run {
+        cell: labels(experiment, job.cell),
+        repetition: job.repetition,
+        record: String::new(),
+        failure: failure.map(str::to_owned),
+        duration_s: 1.0,
+        link: None,
+        energy: BTreeMap::new(),
+        parties: BTreeMap::new(),
+        results: BTreeMap::new(),
+    }
+}
+
+#[test]
+fn every_cell_in_every_repetition_once() {
+    let e = experiment("seed = 1");
+    let jobs = remaining(&e, &[]);
+    assert_eq!(jobs.len(), 4 * 3 * 2 * 2);
+    for (repetition, block) in jobs.chunks(12).enumerate() {
+        assert!(block.iter().all(|j| j.repetition == repetition as u32 && !j.warm_up));
+        let mut seen: Vec<Cell> = block.iter().map(|j| j.cell).collect();
+        seen.sort();
+        assert_eq!(seen, cells(&e));
+    }
+}
+
+#[test]
+fn the_order_is_the_seeds() {
+    let order = |extra: &str| remaining(&experiment(extra), &[]);
+    assert_eq!(order("seed = 1"), order("seed = 1"));
+    assert_ne!(order("seed = 1"), order("seed = 2"));
+    let jobs = order("seed = 1");
+    let block = |i: usize| jobs[12 * i..12 * (i + 1)].iter().map(|j| j.cell).collect::<Vec<_>>();
+    assert_ne!(block(0), block(1), "each repetition has an order of its own");
+    let fixed = order("randomise = false");
+    assert!(fixed.chunks(12).all(|b| b.iter().map(|j| j.cell).collect::<Vec<_>>() == cells(&experiment(""))));
+}
+
+#[test]
+fn shuffles_reach_all_orders_alike() {
+    let (mut random, mut counts) = (SplitMix(3), BTreeMap::<[u8; 3], u32>::new());
+    for _ in 0..6000 {
+        let mut items = [0, 1, 2];
+        shuffle(&mut items, &mut random);
+        *counts.entry(items).or_default() += 1;
+    }
+    // 1000 each, standard deviation 29.
+    assert!(counts.len() == 6 && counts.values().all(|n| (880..1120).contains(n)), "{counts:?}");
+}
+
+#[test]
+fn what_is_done_is_not_done_again_and_failures_are() {
+    let e = experiment("seed = 7");
+    let all = remaining(&e, &[]);
+    let mut done: Vec<Run> = all[..20].iter().map(|j| run_of(&e, j, None)).collect();
+    done[3] = run_of(&e, &all[3], Some("timed out"));
+    let left = remaining(&e, &done);
+    let expected: Vec<Job> = std::iter::once(all[3]).chain(all[20..].iter().copied()).collect();
+    assert_eq!(left, expected, "in the same order");
+    let everything: Vec<Run> = all.iter().map(|j| run_of(&e, j, None)).collect();
+    assert!(remaining(&e, &everything).is_empty());
+}
+
+#[test]
+fn warm_up_comes_before_the_first_run_of_each_cell_that_has_runs_left() {
+    let e = experiment("seed = 7\nwarm_up = 2");
+    let all = remaining(&e, &[]);
+    assert_eq!(all.len(), 12 * (4 + 2));
+    for cell in cells(&e) {
+        let of: Vec<bool> = all.iter().filter(|j| j.cell == cell).map(|j| j.warm_up).collect();
+        assert_eq!(of, [true, true, false, false, false, false]);
+    }
+    let measured: Vec<&Job> = all.iter().filter(|j| !j.warm_up).collect();
+    let done: Vec<Run> = measured[..47].iter().map(|j| run_of(&e, j, None)).collect();
+    let left = remaining(&e, &done);
+    assert_eq!(left.iter().map(|j| j.warm_up).collect::<Vec<_>>(), [true, true, false]);
+}
+
+#[test]
+fn labels_and_files() {
+    let e = experiment("");
+    let cell = Cell { link: 1, transport: 1, workload: 0, pace: 0 };
+    let expected = [("link", "pm24-3.89"), ("transport", "tls"), ("workload", "a")];
+    assert!(labels(&e, cell).iter().map(|(k, v)| (k.as_str(), v.as_str())).eq(expected));
+    assert_eq!(file_stem(&e, &Job { cell, repetition: 3, warm_up: false }), "c006-r03");
+    let text = TEXT.replace("{transport}", "{transport} {pace}");
+    let spec = ExperimentSpec::from_toml("plan", &format!("paces = [\"none\", \"5mbit\"]\n{text}")).unwrap();
+    let paced = Experiment::new(spec).unwrap();
+    assert_eq!(labels(&paced, Cell { pace: 1, ..cell })["pace"], "5mbit");
+    let stems: BTreeSet<String> = remaining(&paced, &[]).iter().map(|j| file_stem(&paced, j)).collect();
+    assert_eq!(stems.len(), remaining(&paced, &[]).len(), "no two share a file");
+}
+
+#[test]
+fn estimates_add_up_and_give_way_to_what_was_measured() {
+    let e = experiment("");
+    let seconds = |link, workload| estimate(&e, Cell { link, transport: 0, workload, pace: 0 }).as_secs_f64();
+    let around = 0.3 + 0.5;
+    // 389 kB at 3.89 Mbit/s: 0.8 s.
+    assert!((seconds(1, 0) - (around + 2.0 + 2.0 + 0.8)).abs() < 1e-6);
+    assert!((seconds(2, 0) - (around + 2.0)).abs() < 1e-6, "loopback is not measured and endless");
+    assert!((seconds(2, 1) - (around + 10.0)).abs() < 1e-6, "{{seconds}}");
+    let jobs = remaining(&e, &[]);
+    let sum: f64 = jobs.iter().map(|j| estimate(&e, j.cell).as_secs_f64()).sum();
+    assert!((total(&e, &jobs).as_secs_f64() - sum - 20.0).abs() < 1e-6);
+    let mut clock = Clock::default();
+    let cell = Cell { link: 2, transport: 0, workload: 0, pace: 0 };
+    clock.record(cell, Duration::from_secs(4));
+    clock.record(cell, Duration::from_secs(8));
+    let left = clock.left(&e, &jobs).as_secs_f64();
+    assert!((left - (sum + 4.0 * (6.0 - around - 2.0))).abs() < 1e-6, "four runs of that cell, 6 s each");
+}
+
+#[test]
+fn loopback_needs_no_root() {
+    assert!(needs_root(&experiment("")));
+    let text = TEXT.replace("\"lan\", \"pm24-3.89\", ", "");
+    assert!(!needs_root(&Experiment::new(ExperimentSpec::from_toml("plan", &text).unwrap()).unwrap()));
+}

@@ -1,0 +1,484 @@
+//! The programs of a run: started on their side, waited for, ended, and what they printed.
+use crate::LabError;
+use crate::link::{Link, Side};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tacit_meter::wait::wait_ended;
+
+/// How often a wish to stop is looked for while waiting.
+const SLICE: Duration = Duration::from_millis(50);
+/// Time that a program has to end after SIGTERM.
+const TERM: Duration = Duration::from_secs(3);
+/// Most bytes of a program's output that are looked at, from its end.
+const TAIL: u64 = 256 << 10;
+/// Most figures of one program.
+const MAX_RESULTS: usize = 512;
+
+/// Where programs run.
+pub(super) enum Place {
+    /// On this host, over loopback.
+    Host,
+    /// On the two sides of a link.
+    Link(Box<Link>),
+}
+
+/// A started program. Its drop ends it.
+pub(super) struct Program {
+    side: Side,
+    child: Child,
+    out: PathBuf,
+    err: PathBuf,
+    ended: Receiver<()>,
+    is_over: bool,
+    used: Option<Cpu>,
+}
+
+/// Processor time, seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Cpu {
+    pub user_s: f64,
+    pub system_s: f64,
+}
+
+impl Cpu {
+    /// Of all children reaped so far.
+    fn of_children() -> Option<Self> {
+        let usage: Usage = getrusage(UsageWho::RUSAGE_CHILDREN).ok()?;
+        let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 * 1e-6;
+        Some(Self { user_s: seconds(usage.user_time()), system_s: seconds(usage.system_time()) })
+    }
+
+    pub(super) fn total(&self) -> f64 {
+        self.user_s + self.system_s
+    }
+
+    /// The same, scaled to another total.
+    pub(super) fn scaled_to(&self, total: f64) -> Self {
+        let share = if self.total() > 0.0 { self.user_s / self.total() } else { 0.5 };
+        Self { user_s: total * share, system_s: total * (1.0 - share) }
+    }
+}
+
+/// Processor time of a process's living threads so far in seconds, to the nanosecond; `None` where the kernel does not tell. What
+/// `/proc/PID/stat` tells instead is cut down to ticks of 10 ms, user and kernel apart.
+pub(super) fn threads_cpu_s(pid: u32) -> Option<f64> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let mut total = 0.0;
+    for task in tasks.flatten() {
+        // A thread that ends meanwhile is left out.
+        let Ok(text) = std::fs::read_to_string(task.path().join("schedstat")) else { continue };
+        total += text.split_ascii_whitespace().next()?.parse::<u64>().ok()? as f64 * 1e-9;
+    }
+    Some(total)
+}
+
+/// What to start.
+pub(super) struct Start<'a> {
+    /// Which party it is.
+    pub side: Side,
+    /// Program and arguments.
+    pub words: &'a [String],
+    /// Environment.
+    pub environment: &'a BTreeMap<String, String>,
+    /// Its working folder.
+    pub dir: &'a Path,
+    /// Its output goes to this path with `.SIDE.out` and `.SIDE.err` appended.
+    pub log: &'a Path,
+}
+
+/// `client` or `server`.
+pub(super) fn name(side: Side) -> &'static str {
+    match side {
+        Side::Client => "client",
+        Side::Server => "server",
+    }
+}
+
+fn io(path: &Path) -> impl FnOnce(std::io::Error) -> LabError {
+    let path = path.to_owned();
+    move |source| LabError::Io { path, source }
+}
+
+impl Program {
+    /// Starts a program in a process group of its own, so that a Ctrl-C at the terminal reaches us and not it.
+    pub(super) fn start(place: &Place, start: &Start<'_>) -> Result<Self, LabError> {
+        let party = name(start.side);
+        let path = |kind: &str| {
+            let mut path = start.log.as_os_str().to_owned();
+            path.push(format!(".{party}.{kind}"));
+            PathBuf::from(path)
+        };
+        let (out, err) = (path("out"), path("err"));
+        let file = |path: &Path| File::create(path).map_err(io(path));
+        let mut command = Command::new(&start.words[0]);
+        command.args(&start.words[1..]).envs(start.environment).current_dir(start.dir).process_group(0);
+        command.stdin(Stdio::null()).stdout(file(&out)?).stderr(file(&err)?);
+        let child = match place {
+            Place::Host => command.spawn().map_err(|e| LabError::Failed {
+                step: format!("starting {:?}", start.words[0]),
+                detail: e.to_string(),
+            })?,
+            Place::Link(link) => link.spawn(start.side, &mut command)?,
+        };
+        let (tell, ended) = channel();
+        let pid = child.id();
+        // A thread that blocks in the kernel: no polling beside the measured programs, and kernels before 5.3 lack pidfds.
+        let watch = move || {
+            if wait_ended(pid).is_ok() {
+                _ = tell.send(());
+            }
+        };
+        std::thread::Builder::new().name("tacit-watch".into()).spawn(watch).map_err(io(Path::new("thread")))?;
+        Ok(Self { side: start.side, child, out, err, ended, is_over: false, used: None })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it has ended, at most `time`; true if it has. It is not reaped, so that its processor time can still be read.
+    pub(super) fn ended_within(&mut self, time: Duration) -> bool {
+        // A watcher that failed counts as the end: then only reaping can tell.
+        self.is_over = self.is_over || !matches!(self.ended.recv_timeout(time), Err(RecvTimeoutError::Timeout));
+        self.is_over
+    }
+
+    /// Ends it if it still runs (SIGTERM, later SIGKILL, to its process group), and reaps it.
+    pub(super) fn end(&mut self) -> Result<ExitStatus, LabError> {
+        let group = i32::try_from(self.child.id()).map(Pid::from_raw);
+        for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+            if self.ended_within(Duration::ZERO) {
+                break;
+            }
+            // Gone already is as good.
+            _ = group.map(|g| killpg(g, signal));
+            _ = self.ended_within(TERM);
+        }
+        let before = Cpu::of_children();
+        let status = self
+            .child
+            .wait()
+            .map_err(|e| LabError::Failed { step: format!("ending the {}", name(self.side)), detail: e.to_string() })?;
+        // A second wait reaps nobody, and must not forget what the first one saw.
+        if let (None, Some(before), Some(after)) = (self.used, before, Cpu::of_children()) {
+            let Cpu { user_s, system_s } = after;
+            self.used = Some(Cpu { user_s: user_s - before.user_s, system_s: system_s - before.system_s });
+        }
+        Ok(status)
+    }
+
+    /// Processor time of its whole life and of children that it waited for, to the microsecond; known once it was ended.
+    pub(super) fn used(&self) -> Option<Cpu> {
+        self.used
+    }
+
+    /// Whether its standard output holds `text` by now.
+    fn has_printed(&self, text: &str) -> Result<bool, LabError> {
+        let mut printed = vec![];
+        File::open(&self.out).and_then(|f| f.take(1 << 20).read_to_end(&mut printed)).map_err(io(&self.out))?;
+        Ok(printed.windows(text.len()).any(|w| w == text.as_bytes()))
+    }
+
+    /// Whether a process of its network namespace listens at a TCP port.
+    fn listens(&self, port: u16) -> bool {
+        ["tcp", "tcp6"].iter().any(|kind| {
+            std::fs::read_to_string(format!("/proc/{}/net/{kind}", self.pid()))
+                .is_ok_and(|table| listening(&table, port))
+        })
+    }
+
+    /// How it ended, in words, with the last line that it wrote to standard error; `None` for success.
+    pub(super) fn failure(&self, status: ExitStatus) -> Option<String> {
+        if status.success() {
+            return None;
+        }
+        let how = match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exit status {code}"),
+            (None, Some(signal)) => format!("signal {signal}"),
+            (None, None) => status.to_string(),
+        };
+        Some(format!("the {} ended with {how}{}", name(self.side), self.last_words()))
+    }
+
+    /// The last line on standard error, for a message.
+    pub(super) fn last_words(&self) -> String {
+        let text = tail(&self.err).unwrap_or_default();
+        let line = text.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or_default();
+        let short: String = line.trim().chars().take(300).collect();
+        if short.is_empty() { String::new() } else { format!(": {short}") }
+    }
+
+    /// The figures in its last line of output, if that is a JSON object; none otherwise.
+    ///
+    /// # Errors
+    /// What is wrong with a line that looks like JSON and is not.
+    pub(super) fn results(&self) -> Result<BTreeMap<String, f64>, String> {
+        let text = tail(&self.out).map_err(|e| e.to_string())?;
+        match text.lines().rev().find(|l| !l.trim().is_empty()) {
+            Some(line) if line.trim_start().starts_with('{') => figures(line)
+                .map_err(|e| format!("the {}'s last line of output is no JSON object: {e}", name(self.side))),
+            _ => Ok(BTreeMap::new()),
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        _ = self.end();
+    }
+}
+
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waited {
+    /// What was waited for.
+    Done,
+    /// The time.
+    TimedOut,
+    /// The user.
+    Stopped,
+    /// The other program, whose end makes it pointless to wait longer.
+    PeerGone,
+}
+
+/// Waits until the server is ready: it printed `ready`, or listens at `port`.
+pub(super) fn wait_ready(
+    server: &mut Program,
+    ready: Option<&str>,
+    port: u16,
+    patience: Duration,
+    stop: &AtomicBool,
+) -> Result<Waited, LabError> {
+    let until = Instant::now() + patience;
+    loop {
+        let is_ready = match ready {
+            Some(text) => server.has_printed(text)?,
+            None => server.listens(port),
+        };
+        if is_ready {
+            return Ok(Waited::Done);
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Ok(Waited::Stopped);
+        }
+        if Instant::now() >= until {
+            return Ok(Waited::TimedOut);
+        }
+        if server.ended_within(Duration::from_millis(10)) {
+            return Ok(Waited::PeerGone);
+        }
+    }
+}
+
+/// Waits for the client's end. A server that ends first may have served its one client; a second later it counts as gone.
+pub(super) fn wait_client(
+    client: &mut Program,
+    server: Option<&mut Program>,
+    patience: Duration,
+    stop: &AtomicBool,
+) -> Waited {
+    let (until, mut server, mut server_gone) = (Instant::now() + patience, server, None);
+    loop {
+        let now = Instant::now();
+        if client.ended_within(SLICE.min(until.saturating_duration_since(now))) {
+            return Waited::Done;
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Waited::Stopped;
+        }
+        if Instant::now() >= until {
+            return Waited::TimedOut;
+        }
+        if server.as_mut().is_some_and(|s| s.ended_within(Duration::ZERO)) {
+            let since = *server_gone.get_or_insert(now);
+            if now.duration_since(since) > Duration::from_secs(5) {
+                return Waited::PeerGone;
+            }
+        }
+    }
+}
+
+/// Sleeps, but not past a wish to stop; false if there was one.
+pub(super) fn pause(time: Duration, stop: &AtomicBool) -> bool {
+    let until = Instant::now() + time;
+    while !stop.load(Ordering::Relaxed) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(SLICE));
+    }
+    false
+}
+
+/// The end of a file, as text.
+fn tail(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    let mut text = vec![];
+    file.take(TAIL).read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Whether a table like `/proc/net/tcp` has a socket that listens at `port`.
+fn listening(table: &str, port: u16) -> bool {
+    table.lines().skip(1).any(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let local = fields.next().and_then(|l| l.rsplit_once(':')).and_then(|(_, p)| u16::from_str_radix(p, 16).ok());
+        // 0A: TCP_LISTEN.
+        local == Some(port) && fields.nth(1) == Some("0A")
+    })
+}
+
+/// The numbers in a JSON object, those of objects inside under `outer.inner`. True counts as 1, false as 0; texts, lists and nulls are
+/// left out.
+fn figures(line: &str) -> Result<BTreeMap<String, f64>, String> {
+    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).map_err(|e| e.to_string())?;
+    let mut figures = BTreeMap::new();
+    flatten("", object, &mut figures)?;
+    Ok(figures)
+}
+
+fn flatten(
+    prefix: &str,
+    object: serde_json::Map<String, serde_json::Value>,
+    into: &mut BTreeMap<String, f64>,
+) -> Result<(), String> {
+    use serde_json::Value;
+    for (key, value) in object {
+        let key = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
+        let number = match value {
+            Value::Object(inner) => {
+                flatten(&key, inner, into)?;
+                continue;
+            }
+            Value::Number(n) => n.as_f64(),
+            Value::Bool(b) => Some(f64::from(u8::from(b))),
+            Value::Null | Value::String(_) | Value::Array(_) => None,
+        };
+        if let Some(number) = number.filter(|n| n.is_finite()) {
+            into.insert(key, number);
+        }
+        if into.len() > MAX_RESULTS {
+            return Err(format!("more than {MAX_RESULTS} figures"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(dir: &Path, script: &str) -> Program {
+        let words = ["sh", "-c", script].map(str::to_owned);
+        let environment = BTreeMap::from([("WHO".to_owned(), "me".to_owned())]);
+        let log = dir.join("run");
+        let start = Start { side: Side::Client, words: &words, environment: &environment, dir, log: &log };
+        Program::start(&Place::Host, &start).unwrap()
+    }
+
+    #[test]
+    fn output_status_and_figures() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = r#"echo hello; echo "{\"latency_s\": 0.5, \"ok\": true, \"who\": \"$WHO\", \"phases\": {\"online\": {\"wall_s\": 2}}}"; echo"#;
+        let mut program = start(dir.path(), script);
+        assert!(program.ended_within(Duration::from_secs(20)));
+        assert!(program.end().unwrap().success());
+        let expected = [("latency_s", 0.5), ("ok", 1.0), ("phases.online.wall_s", 2.0)];
+        assert!(program.results().unwrap().iter().map(|(k, v)| (k.as_str(), *v)).eq(expected));
+        assert!(dir.path().join("run.client.out").exists());
+
+        let mut program = start(dir.path(), "echo '{oops'; echo first >&2; echo it broke >&2; exit 3");
+        assert!(program.ended_within(Duration::from_secs(20)));
+        let status = program.end().unwrap();
+        assert_eq!(program.failure(status).unwrap(), "the client ended with exit status 3: it broke");
+        assert!(program.results().unwrap_err().contains("no JSON object"));
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_ended_with_its_children() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut program = start(dir.path(), "sleep 1000 & echo $!; wait");
+        let stop = AtomicBool::new(false);
+        assert_eq!(wait_ready(&mut program, Some("\n"), 0, Duration::from_secs(20), &stop).unwrap(), Waited::Done);
+        let grandchild: u32 = tail(&program.out).unwrap().trim().parse().unwrap();
+        assert_eq!(wait_client(&mut program, None, Duration::from_millis(20), &stop), Waited::TimedOut);
+        let status = program.end().unwrap();
+        assert_eq!(status.signal(), Some(15));
+        assert_eq!(program.failure(status).unwrap(), "the client ended with signal 15");
+        let gone = (0..200).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            let stat = std::fs::read_to_string(format!("/proc/{grandchild}/stat"));
+            // Not reaped yet where the host's first process is slow to do so.
+            stat.map_or(true, |s| s.contains(") Z "))
+        });
+        assert!(gone);
+    }
+
+    #[test]
+    fn waiting_ends_with_a_wish_to_stop_or_the_peer() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut program = start(dir.path(), "sleep 1000");
+        let stop = AtomicBool::new(true);
+        assert_eq!(wait_client(&mut program, None, Duration::from_secs(20), &stop), Waited::Stopped);
+        assert!(!pause(Duration::from_secs(20), &stop));
+        assert_eq!(wait_ready(&mut program, Some("x"), 0, Duration::from_secs(20), &stop).unwrap(), Waited::Stopped);
+        let mut program = start(dir.path(), "exit 1");
+        let stop = AtomicBool::new(false);
+        assert_eq!(wait_ready(&mut program, Some("x"), 0, Duration::from_secs(20), &stop).unwrap(), Waited::PeerGone);
+    }
+
+    #[test]
+    fn listening_sockets_are_found() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+        assert!(listening(&table, port));
+        drop(listener);
+        assert!(!listening(&std::fs::read_to_string("/proc/self/net/tcp").unwrap(), port));
+        assert!(!listening("", 1) && !listening("head\n0: zz 1 0A\n", 1));
+    }
+
+    #[test]
+    fn processor_time_is_finer_than_ticks() {
+        let dir = tempfile::tempdir().unwrap();
+        // Some milliseconds of arithmetic, well below the 20 ms that two ticks can hide.
+        let mut program = start(dir.path(), "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; echo done; sleep 1000");
+        let stop = AtomicBool::new(false);
+        wait_ready(&mut program, Some("done"), 0, Duration::from_secs(20), &stop).unwrap();
+        let so_far = threads_cpu_s(program.pid());
+        program.end().unwrap();
+        let used = program.used().unwrap();
+        assert!(used.total() > 1e-4 && used.total() < 60.0, "{used:?}");
+        // Where the kernel counts per thread, the two agree; the program hardly did more than wait after its word.
+        if let Some(so_far) = so_far {
+            assert!(so_far > 1e-4 && so_far <= used.total() + 2e-3, "{so_far} of {used:?}");
+        }
+        let half = Cpu { user_s: 3.0, system_s: 1.0 }.scaled_to(2.0);
+        assert_eq!(half, Cpu { user_s: 1.5, system_s: 0.5 });
+        assert_eq!(Cpu::default().scaled_to(2.0), Cpu { user_s: 1.0, system_s: 1.0 });
+    }
+
+    #[test]
+    fn a_program_that_is_not_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (words, environment) = (["/no/such/program".to_owned()], BTreeMap::new());
+        let log = dir.path().join("run");
+        let start = Start { side: Side::Server, words: &words, environment: &environment, dir: dir.path(), log: &log };
+        let error = Program::start(&Place::Host, &start).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("/no/such/program") && error.contains("No such file"), "{error}");
+    }
+}

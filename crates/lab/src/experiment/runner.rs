@@ -1,0 +1,295 @@
+//! The campaign: idle baseline, runs in their order, idle baseline; everything on the disk as soon as it is known.
+use super::bench::{Bench, Conducted};
+use super::checked::Experiment;
+use super::meter::Meter;
+use super::plan::{self, Clock, Job};
+use super::program::pause;
+use super::spec::ExperimentSpec;
+use crate::LabError;
+use crate::campaign::{self, Campaign, Folder, Idle, Run};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// After this many failures in a row the campaign ends: something is wrong with all runs.
+const MAX_FAILURES: u32 = 5;
+
+/// What the runner has to say.
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    /// It begins: runs to do (warm-up included), measured runs that are there already, estimated time.
+    Begin {
+        /// Runs to do.
+        runs: usize,
+        /// Measured runs of an earlier session.
+        done: usize,
+        /// Estimated time.
+        estimate: Duration,
+    },
+    /// An idle baseline begins: `before` or `after`.
+    Idle(&'a str),
+    /// A run begins.
+    Run {
+        /// Its cell's labels.
+        cell: &'a BTreeMap<String, String>,
+        /// Repetition, from 0.
+        repetition: u32,
+        /// Whether it will be discarded.
+        warm_up: bool,
+        /// Estimated time until the end of the campaign.
+        left: Duration,
+    },
+    /// A run is over.
+    Over {
+        /// What is written, or would be for a warm-up run.
+        run: &'a Run,
+        /// Whether it is discarded.
+        warm_up: bool,
+    },
+    /// Something to know.
+    Note(String),
+}
+
+/// How a campaign came out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Measured runs that are there now, of this session and earlier ones.
+    pub done: usize,
+    /// Runs that failed in this session.
+    pub failed: usize,
+    /// Runs that are still to be done, failed ones included.
+    pub left: usize,
+    /// Whether the user stopped it.
+    pub stopped: bool,
+    /// Whether it ended early since run after run failed.
+    pub given_up: bool,
+}
+
+/// Where and with what to run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The campaign's folder; made if it is not there, continued if it holds this experiment.
+    pub dir: PathBuf,
+    /// The program that `tacit` in command lines means.
+    pub program: PathBuf,
+    /// Versions to record with the machine's facts.
+    pub versions: BTreeMap<String, String>,
+}
+
+/// Runs an experiment, or what is left of it. Setting `stop` ends it soon: the programs are ended, the link is removed, and what was
+/// measured before is kept; the run in progress is done again the next time.
+///
+/// # Errors
+/// [`LabError::Spec`] if the folder holds another experiment or a command's program is not there; [`LabError::Unavailable`] without the
+/// rights that links need; [`LabError::Io`] and [`LabError::Meter`] if something cannot be written, such as on a full disk: all earlier
+/// runs are on the disk.
+pub fn run(
+    experiment: &Experiment,
+    settings: &Settings,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<Outcome, LabError> {
+    check_programs(experiment)?;
+    let mut folder = Folder::open(&settings.dir)?;
+    let (experiment, done) = resume(experiment, &settings.dir)?;
+    let jobs = plan::remaining(&experiment, &done);
+    let dir = settings.dir.canonicalize().map_err(|source| LabError::Io { path: settings.dir.clone(), source })?;
+    let machine = tacit_meter::machine::facts(&tacit_meter::usage::Roots::default(), &settings.versions);
+    let finished = done.iter().filter(|r| r.failure.is_none()).count();
+    tell(Event::Begin { runs: jobs.len(), done: finished, estimate: plan::total(&experiment, &jobs) });
+    if jobs.is_empty() {
+        return Ok(Outcome { done: finished, ..Outcome::default() });
+    }
+    let meter = Meter::open(experiment.spec(), machine.clone(), &mut |note| tell(Event::Note(note)))?;
+    if !campaign::is_there(&dir) {
+        folder.begin(&header(&experiment, machine)?)?;
+    }
+    tell(Event::Note(meter.describe()));
+    let mut bench = Bench { experiment: &experiment, dir: &dir, program: &settings.program, meter, stop };
+    let mut conduct = |what: Step<'_>| match what {
+        Step::Job(job) => bench.conduct(job).map(Stepped::from),
+        Step::Idle(when, number) => bench.idle(when, number).map(|i| i.map_or(Stepped::Stopped, Stepped::Idle)),
+    };
+    let mut outcome = drive(&experiment, &jobs, &mut folder, stop, &mut conduct, tell)?;
+    outcome.done += finished;
+    Ok(outcome)
+}
+
+/// Something for the bench to do.
+enum Step<'a> {
+    Job(&'a Job),
+    Idle(&'a str, usize),
+}
+
+/// What came of it.
+enum Stepped {
+    Run(Box<Run>),
+    Idle(Idle),
+    Stopped,
+}
+
+impl From<Conducted> for Stepped {
+    fn from(conducted: Conducted) -> Self {
+        match conducted {
+            Conducted::Over(run) => Self::Run(run),
+            Conducted::Stopped => Self::Stopped,
+        }
+    }
+}
+
+/// Goes through the jobs; `conduct` does each (a seam: tests need neither root nor time).
+fn drive(
+    experiment: &Experiment,
+    jobs: &[Job],
+    folder: &mut Folder,
+    stop: &AtomicBool,
+    conduct: &mut dyn FnMut(Step<'_>) -> Result<Stepped, LabError>,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<Outcome, LabError> {
+    let measured = jobs.iter().filter(|j| !j.warm_up).count();
+    let (mut outcome, mut clock, mut in_a_row) =
+        (Outcome { left: measured, ..Outcome::default() }, Clock::default(), 0);
+    let cool_down = Duration::from_secs_f64(experiment.spec().cool_down_s);
+    let before = idle(experiment, folder, "before", conduct, tell)?;
+    outcome.stopped = stop.load(Ordering::Relaxed);
+    for (i, job) in jobs.iter().enumerate() {
+        if outcome.stopped {
+            return Ok(outcome);
+        }
+        let (started, cell) = (Instant::now(), plan::labels(experiment, job.cell));
+        let (repetition, warm_up, left) = (job.repetition, job.warm_up, clock.left(experiment, &jobs[i..]));
+        tell(Event::Run { cell: &cell, repetition, warm_up, left });
+        if !pause(cool_down, stop) {
+            outcome.stopped = true;
+            continue;
+        }
+        let Stepped::Run(run) = conduct(Step::Job(job))? else {
+            outcome.stopped = true;
+            continue;
+        };
+        clock.record(job.cell, started.elapsed());
+        if !warm_up {
+            folder.append(&run)?;
+        }
+        tell(Event::Over { run: &run, warm_up });
+        if run.failure.is_some() {
+            outcome.failed += 1;
+            in_a_row += 1;
+        } else {
+            in_a_row = 0;
+            outcome.done += usize::from(!warm_up);
+            outcome.left -= usize::from(!warm_up);
+        }
+        if in_a_row >= MAX_FAILURES {
+            outcome.given_up = true;
+            return Ok(outcome);
+        }
+    }
+    if outcome.stopped {
+        return Ok(outcome);
+    }
+    if let (Some(before), Some(after)) = (before, idle(experiment, folder, "after", conduct, tell)?) {
+        drift(&before, &after).into_iter().for_each(|note| tell(Event::Note(note)));
+    }
+    outcome.stopped = stop.load(Ordering::Relaxed);
+    Ok(outcome)
+}
+
+/// Takes an idle baseline, if the experiment wants any.
+fn idle(
+    experiment: &Experiment,
+    folder: &Folder,
+    when: &str,
+    conduct: &mut dyn FnMut(Step<'_>) -> Result<Stepped, LabError>,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<Option<Idle>, LabError> {
+    if experiment.spec().idle_s <= 0.0 {
+        return Ok(None);
+    }
+    tell(Event::Idle(when));
+    match conduct(Step::Idle(when, folder.count_idle()?))? {
+        Stepped::Idle(idle) => {
+            folder.append_idle(&idle)?;
+            Ok(Some(idle))
+        }
+        Stepped::Run(_) | Stepped::Stopped => Ok(None),
+    }
+}
+
+/// By how much idle power moved during the campaign, by source.
+fn drift(before: &Idle, after: &Idle) -> Vec<String> {
+    let of = |(name, b): (&String, &campaign::IdlePower)| {
+        let a = after.power.get(name)?;
+        let sd = a.mean_sd_w.hypot(b.mean_sd_w);
+        let drift = a.mean_w - b.mean_w;
+        let weight = if drift.abs() > 2.0 * sd { "more than its noise" } else { "within its noise" };
+        Some(format!(
+            "idle power by {name}: {:.3} W before, {:.3} W after; drift {drift:+.3} W is {weight} (standard uncertainty {sd:.3} W)",
+            b.mean_w, a.mean_w
+        ))
+    };
+    before.power.iter().filter_map(of).collect()
+}
+
+/// The experiment with its seed, and the runs that the folder has of it.
+fn resume(experiment: &Experiment, dir: &Path) -> Result<(Experiment, Vec<Run>), LabError> {
+    if !campaign::is_there(dir) {
+        return Ok((experiment.clone().with_seed(fastrand::u64(..)), vec![]));
+    }
+    let loaded = campaign::load(dir)?;
+    let what = dir.display().to_string();
+    let there = ExperimentSpec::from_toml(&what, &loaded.campaign.spec)?;
+    let here = experiment.clone().with_seed(there.seed.unwrap_or(0) << 1);
+    let differences = there.differences(here.spec());
+    if !differences.is_empty() {
+        let detail = format!(
+            "holds a campaign of another experiment: {}. Choose another folder, or run the experiment that is there to finish it",
+            differences.join("; ")
+        );
+        return Err(LabError::Spec { what, detail });
+    }
+    Ok((here, loaded.runs))
+}
+
+fn header(experiment: &Experiment, machine: BTreeMap<String, String>) -> Result<Campaign, LabError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let spec = experiment.spec();
+    Ok(Campaign {
+        version: campaign::VERSION,
+        experiment: spec.name.clone(),
+        description: spec.description.clone(),
+        spec: spec.to_toml()?,
+        machine,
+        started_unix_s: now.as_secs(),
+    })
+}
+
+/// Finds out before anything is measured whether the commands' programs are there.
+fn check_programs(experiment: &Experiment) -> Result<(), LabError> {
+    for (i, workload) in experiment.workloads().iter().enumerate() {
+        for (part, command) in [("client", Some(&workload.client)), ("server", workload.server.as_ref())] {
+            let Some(program) = command.map(|c| c.program()) else { continue };
+            // Placeholders are filled in later; `tacit` is this program.
+            if program == "tacit" || program.contains('{') || is_program(program) {
+                continue;
+            }
+            let what = format!("workloads[{i}].{part}");
+            let detail =
+                format!("there is no program `{program}`; give an absolute path, or install it where PATH says");
+            return Err(LabError::Spec { what, detail });
+        }
+    }
+    Ok(())
+}
+
+fn is_program(name: &str) -> bool {
+    if name.contains('/') {
+        return Path::new(name).is_absolute() && Path::new(name).is_file();
+    }
+    std::env::var_os("PATH").is_some_and(|paths| std::env::split_paths(&paths).any(|dir| dir.join(name).is_file()))
+}
+
+#[cfg(test)]
+#[path = "runner_tests.rs"]
+mod tests;

@@ -1,0 +1,107 @@
+//! How well the emulator does what it is asked: the table of `tacit lab link --accuracy`, and the bounds that the tests hold it to.
+use super::{Link, LinkCounters, LinkSpec, LinkSpecText};
+use crate::LabError;
+use crate::campaign::LinkFigures;
+use std::time::Duration;
+
+/// Goodput may be off by this fraction of the target.
+const GOODPUT: f64 = 0.05;
+/// The idle round-trip time may be off by this many seconds ...
+const RTT_FIXED: f64 = 0.3e-3;
+/// ... and this fraction of the target.
+const RTT_RELATIVE: f64 = 0.02;
+
+/// Rates of the table. The last one is reported but not held to the bounds: it is as fast as the machine allows.
+pub const RATES: [&str; 4] = ["4mbit", "20mbit", "100mbit", "941mbit"];
+/// Round-trip times of the table.
+pub const RTTS: [&str; 4] = ["0.6ms", "10ms", "40ms", "80ms"];
+
+/// One link, asked for and measured.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What was asked for.
+    pub spec: LinkSpec,
+    /// What was measured.
+    pub figures: LinkFigures,
+    /// What the emulator did for it, both ways together.
+    pub emulator: LinkCounters,
+}
+
+impl Row {
+    /// Brings up a link of `rate` and `rtt` and measures it.
+    ///
+    /// # Errors
+    /// Those of [`LinkSpec::parse`], [`Link::up`] and [`Link::measure`].
+    pub fn measure(rate: &str, rtt: &str, effort: Duration) -> Result<Self, LabError> {
+        let text = LinkSpecText { rate: Some(rate.parse()?), rtt: Some(rtt.into()), ..Default::default() };
+        let spec = LinkSpec::parse(&text)?;
+        let link = Link::up(&spec)?;
+        let figures = link.measure(effort)?;
+        let [up, down] = link.counters();
+        let emulator = LinkCounters {
+            delivered: up.delivered + down.delivered,
+            bytes: up.bytes + down.bytes,
+            overflowed: up.overflowed + down.overflowed,
+            cpu: up.cpu + down.cpu,
+            ..LinkCounters::default()
+        };
+        Ok(Self { spec, figures, emulator })
+    }
+
+    /// Which bounds the figures miss, in words; empty where they hold all.
+    pub fn misses(&self) -> Vec<String> {
+        misses(&self.figures)
+    }
+}
+
+/// Which bounds `figures` miss: goodput within 5 % both ways, idle round-trip time within 0.3 ms + 2 %.
+pub fn misses(figures: &LinkFigures) -> Vec<String> {
+    let mut misses = Vec::new();
+    let ways = [("up", figures.target_up_bps, figures.up_bps), ("down", figures.target_down_bps, figures.down_bps)];
+    for (way, target, achieved) in ways {
+        let Some(target) = target else { continue };
+        let off = achieved / target - 1.0;
+        if off.is_nan() || off.abs() > GOODPUT {
+            misses.push(format!("{way} {:+.1} %", 100.0 * off));
+        }
+    }
+    let off = figures.rtt_s - figures.target_rtt_s;
+    let bound = RTT_FIXED + RTT_RELATIVE * figures.target_rtt_s;
+    if off.is_nan() || off.abs() > bound {
+        misses.push(format!("round trip {:+.2} ms", 1e3 * off));
+    }
+    misses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(up_bps: f64, rtt_s: f64) -> LinkFigures {
+        LinkFigures {
+            target_up_bps: Some(100e6),
+            target_down_bps: None,
+            target_rtt_s: 0.04,
+            up_bps,
+            down_bps: 1.0,
+            rtt_s,
+            loaded_rtt_s: 1.0,
+        }
+    }
+
+    #[test]
+    fn the_bounds_are_those_of_the_issue() {
+        for (up, rtt, expected) in [
+            (95.1e6, 0.0410, 0),
+            (104.9e6, 0.0390, 0),
+            (94.9e6, 0.0400, 1),
+            (105.1e6, 0.0412, 2),
+            (100e6, 0.0388, 1),
+            (f64::NAN, 0.0400, 1),
+            (100e6, f64::NAN, 1),
+        ] {
+            assert_eq!(misses(&figures(up, rtt)).len(), expected, "{up} bit/s, {rtt} s");
+        }
+        assert_eq!(misses(&figures(90e6, 0.05)), ["up -10.0 %", "round trip +10.00 ms"]);
+    }
+}

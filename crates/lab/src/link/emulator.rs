@@ -1,0 +1,252 @@
+//! The user-space part of a link: one thread per direction moves packets from one TUN device to the other, each when it is due.
+use super::queue::{DelayLine, REPLAY_AFTER, Treatment};
+use crate::LabError;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tun_rs::SyncDevice;
+
+/// Most packets moved before the clock is read and the other side gets a chance.
+const BATCH: usize = 64;
+
+/// What a direction of the emulator is given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Direction {
+    pub(super) treatment: Treatment,
+    /// Bytes of packets that may be under way.
+    pub(super) capacity: usize,
+    /// Longest packet, bytes.
+    pub(super) slot: usize,
+    /// Seed of losses, corruption, replays and jitter.
+    pub(super) seed: u64,
+}
+
+/// What happened in one direction of a link, since it came up. All zero for a link without delay or impairments: its packets do not
+/// pass through the emulator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Packets delivered, replays included. Where the emulator moves segments of TCP together (fast links), one counts once.
+    pub delivered: u64,
+    /// Bytes delivered, IP headers included.
+    pub bytes: u64,
+    /// Packets lost on purpose.
+    pub lost: u64,
+    /// Packets with a byte changed on purpose.
+    pub corrupted: u64,
+    /// Packets sent again on purpose.
+    pub replayed: u64,
+    /// Packets dropped since too much was under way.
+    pub overflowed: u64,
+    /// Processor time of the emulator.
+    pub cpu: Duration,
+}
+
+#[derive(Default)]
+struct Shared {
+    delivered: AtomicU64,
+    bytes: AtomicU64,
+    lost: AtomicU64,
+    corrupted: AtomicU64,
+    replayed: AtomicU64,
+    overflowed: AtomicU64,
+    thread: AtomicI32,
+}
+
+fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+impl Shared {
+    fn read(&self) -> LinkCounters {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let schedstat = format!("/proc/self/task/{}/schedstat", self.thread.load(Ordering::Relaxed));
+        let schedstat = std::fs::read_to_string(schedstat).unwrap_or_default();
+        let cpu = schedstat.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0);
+        LinkCounters {
+            delivered: get(&self.delivered),
+            bytes: get(&self.bytes),
+            lost: get(&self.lost),
+            corrupted: get(&self.corrupted),
+            replayed: get(&self.replayed),
+            overflowed: get(&self.overflowed),
+            cpu: Duration::from_nanos(cpu),
+        }
+    }
+}
+
+/// Both directions between two TUN devices; ends with its drop.
+pub(super) struct Emulator {
+    stop: Arc<OwnedFd>,
+    threads: Vec<JoinHandle<()>>,
+    shared: [Arc<Shared>; 2],
+}
+
+impl Emulator {
+    /// Starts moving packets from the first device to the second as `directions[0]` says, and back as `directions[1]` says.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`] where a thread does not start.
+    pub(super) fn start(devices: [SyncDevice; 2], directions: [Direction; 2]) -> Result<Self, LabError> {
+        let failed = |error: &dyn std::fmt::Display| LabError::Failed {
+            step: "starting the link emulator".into(),
+            detail: error.to_string(),
+        };
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| failed(&error))?);
+        let devices = devices.map(Arc::new);
+        let mut this = Self { stop, threads: Vec::new(), shared: Default::default() };
+        for (i, direction) in directions.into_iter().enumerate() {
+            devices[i].set_nonblocking(true).map_err(|error| failed(&error))?;
+            let (from, to) = (devices[i].clone(), devices[1 - i].clone());
+            let (stop, shared) = (this.stop.clone(), this.shared[i].clone());
+            let thread = std::thread::Builder::new().name(format!("link-pump-{i}"));
+            let pump = move || Pump::new(&from, &to, &stop, direction, &shared).run();
+            this.threads.push(thread.spawn(pump).map_err(|error| failed(&error))?);
+        }
+        Ok(this)
+    }
+
+    /// What happened in each direction.
+    pub(super) fn counters(&self) -> [LinkCounters; 2] {
+        [self.shared[0].read(), self.shared[1].read()]
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        // Cannot fail: the counter is far from its limit.
+        _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
+        for thread in self.threads.drain(..) {
+            _ = thread.join();
+        }
+    }
+}
+
+/// One direction.
+struct Pump<'a> {
+    from: &'a SyncDevice,
+    to: &'a SyncDevice,
+    stop: &'a OwnedFd,
+    direction: Direction,
+    shared: &'a Shared,
+    start: Instant,
+    random: fastrand::Rng,
+    line: DelayLine,
+    replays: DelayLine,
+    /// Where a packet goes that finds no room.
+    spill: Vec<u8>,
+}
+
+impl<'a> Pump<'a> {
+    fn new(
+        from: &'a SyncDevice,
+        to: &'a SyncDevice,
+        stop: &'a OwnedFd,
+        direction: Direction,
+        shared: &'a Shared,
+    ) -> Self {
+        let replays = if direction.treatment.duplicate > 0.0 { direction.capacity } else { 0 };
+        Self {
+            from,
+            to,
+            stop,
+            direction,
+            shared,
+            start: Instant::now(),
+            random: fastrand::Rng::with_seed(direction.seed),
+            line: DelayLine::new(direction.capacity, direction.slot),
+            replays: DelayLine::new(replays, direction.slot),
+            spill: vec![0; direction.slot],
+        }
+    }
+
+    fn run(mut self) {
+        let thread = rustix::thread::gettid();
+        self.shared.thread.store(thread.as_raw_nonzero().get(), Ordering::Relaxed);
+        // Both only sharpen the timing and may be refused: 1 ns timer slack instead of 50 us, and precedence over the programs
+        // under test, as a link does not wait for its users.
+        _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        _ = rustix::process::setpriority_process(Some(thread), -15);
+        loop {
+            let sent = self.send_due();
+            let Some(read) = self.read_batch() else { return };
+            if !sent && !read && !self.wait() {
+                return;
+            }
+        }
+    }
+
+    fn now(&self) -> u64 {
+        // 584 years of nanoseconds.
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Sends what is due; whether there was anything.
+    fn send_due(&mut self) -> bool {
+        let mut any = false;
+        for line in [&mut self.line, &mut self.replays] {
+            if line.next_due().is_none() {
+                continue;
+            }
+            let now = self.start.elapsed().as_nanos() as u64;
+            for _ in 0..BATCH {
+                let Some(packet) = line.due(now) else { break };
+                any = true;
+                // A refused packet (the other side is going down, or out of memory) is lost like on any other link.
+                if let Ok(len) = rustix::io::write(self.to, packet) {
+                    add(&self.shared.delivered, 1);
+                    add(&self.shared.bytes, len as u64);
+                }
+                line.pop();
+            }
+        }
+        any
+    }
+
+    /// Takes in what has arrived; whether there was anything, `None` once the device is gone.
+    fn read_batch(&mut self) -> Option<bool> {
+        for i in 0..BATCH {
+            let room = self.line.room();
+            let full = room.is_none();
+            let buffer = room.unwrap_or(&mut self.spill);
+            let len = match rustix::io::read(self.from, &mut *buffer) {
+                Ok(len) => len,
+                Err(Errno::AGAIN | Errno::INTR) => return Some(i > 0),
+                Err(_) => return None,
+            };
+            if full {
+                add(&self.shared.overflowed, 1);
+                continue;
+            }
+            let now = self.start.elapsed().as_nanos() as u64;
+            let fate = self.direction.treatment.decide(now, &mut buffer[..len], &mut self.random);
+            if fate.replayed && self.replays.push(&buffer[..len], fate.due + REPLAY_AFTER) {
+                add(&self.shared.replayed, 1);
+            }
+            add(&self.shared.corrupted, u64::from(fate.corrupted));
+            add(&self.shared.lost, u64::from(fate.lost));
+            if !fate.lost {
+                self.line.commit(len, fate.due);
+            }
+        }
+        Some(true)
+    }
+
+    /// Sleeps until a packet arrives or is due; false when it is time to end.
+    fn wait(&self) -> bool {
+        let next = [self.line.next_due(), self.replays.next_due()].into_iter().flatten().min();
+        let timeout = next.map(|due| {
+            let left = Duration::from_nanos(due.saturating_sub(self.now()));
+            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
+        });
+        let mut fds = [PollFd::new(self.from, PollFlags::IN), PollFd::new(self.stop, PollFlags::IN)];
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => fds[1].revents().is_empty(),
+            Err(_) => false,
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! What a link achieves: TCP goodput both ways, and the round-trip time idle and under load ([PM24] sec. 4 measures both first).
+use super::{Link, Side};
+use crate::LabError;
+use crate::campaign::LinkFigures;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Congestion control of the measuring connection.
+const MEASURED_WITH: &str = "reno";
+/// Length of an echo packet's payload, bytes: that of `ping`.
+const ECHO_LEN: usize = 56;
+/// What a connection may send before the first answer, bytes (RFC 6928).
+const INITIAL_WINDOW: f64 = 14_480.0;
+/// Bytes of a full packet.
+const PACKET: f64 = 1500.0;
+
+/// Measures `link`; see [`Link::measure`].
+pub(super) fn measure(link: &Link, effort: Duration) -> Result<LinkFigures, LabError> {
+    let spec = link.spec();
+    let echo = Echo::open(link).map_err(|error| failed("opening the echo sockets", &error))?;
+    let (idle, up, down) = echo
+        .serve(|| -> io::Result<_> {
+            let idle = echo.round_trips(effort / 5, Duration::from_millis(2), &AtomicBool::new(false))?;
+            Ok((
+                idle,
+                bulk(link, Side::Client, &echo, effort * 2 / 5)?,
+                bulk(link, Side::Server, &echo, effort * 2 / 5)?,
+            ))
+        })
+        .map_err(|error| failed(&format!("measuring the link {:?}", spec.name), &error))?;
+    let rtt = median(idle).ok_or_else(|| silent(link))?;
+    // Where the full link lets no echo through, its round trip is at least as long as was waited.
+    let loaded = median([up.round_trips, down.round_trips].concat()).unwrap_or(echo.patience.as_secs_f64());
+    Ok(LinkFigures {
+        target_up_bps: spec.up.map(|rate| rate.bits_per_second() as f64),
+        target_down_bps: spec.down.map(|rate| rate.bits_per_second() as f64),
+        target_rtt_s: spec.rtt.as_secs_f64(),
+        up_bps: up.goodput,
+        down_bps: down.goodput,
+        rtt_s: rtt,
+        loaded_rtt_s: loaded,
+    })
+}
+
+fn failed(step: &str, error: &io::Error) -> LabError {
+    LabError::Failed { step: step.into(), detail: error.to_string() }
+}
+
+fn silent(link: &Link) -> LabError {
+    LabError::Failed {
+        step: format!("measuring the link {:?}", link.spec().name),
+        detail: "no echo came back: is everything lost on this link?".into(),
+    }
+}
+
+/// The middle of `values`; `None` without any.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.get(values.len().checked_sub(1)? / 2)?, values.get(values.len() / 2)?);
+    Some((low + high) / 2.0)
+}
+
+/// A pair of UDP sockets, of which the server's answers.
+struct Echo {
+    client: UdpSocket,
+    server: UdpSocket,
+    /// How long an echo is waited for.
+    patience: Duration,
+}
+
+impl Echo {
+    fn open(link: &Link) -> io::Result<Self> {
+        let bind = |side: Side| {
+            let address = link.address(side);
+            // A socket belongs to the namespace in which it was made, whoever uses it.
+            link.within(side, move || UdpSocket::bind((address, 0))).map_err(io::Error::other)?
+        };
+        let (client, server) = (bind(Side::Client)?, bind(Side::Server)?);
+        client.connect(server.local_addr()?)?;
+        let patience = 2 * (link.spec().rtt + link.spec().jitter) + Duration::from_millis(1500);
+        client.set_read_timeout(Some(patience))?;
+        server.set_read_timeout(Some(Duration::from_millis(50)))?;
+        Ok(Self { client, server, patience })
+    }
+
+    /// Runs `f` while the server answers.
+    fn serve<T>(&self, f: impl FnOnce() -> T) -> T {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut packet = [0; ECHO_LEN];
+                while !stop.load(Ordering::Relaxed) {
+                    if let Ok((len, from)) = self.server.recv_from(&mut packet) {
+                        // What cannot be answered is lost, as a packet may be.
+                        _ = self.server.send_to(&packet[..len], from);
+                    }
+                }
+            });
+            let result = f();
+            stop.store(true, Ordering::Relaxed);
+            result
+        })
+    }
+
+    /// Round-trip times in seconds: for `time` with pauses of `gap`, 5 at least and 200 at most, or until `stop`.
+    fn round_trips(&self, time: Duration, gap: Duration, stop: &AtomicBool) -> io::Result<Vec<f64>> {
+        let start = Instant::now();
+        let mut found = Vec::new();
+        for number in 0u64..200 {
+            if stop.load(Ordering::Relaxed) || (number >= 5 && start.elapsed() > time) {
+                break;
+            }
+            found.extend(self.round_trip(number)?);
+            std::thread::sleep(gap);
+        }
+        Ok(found)
+    }
+
+    fn round_trip(&self, number: u64) -> io::Result<Option<f64>> {
+        let mut packet = [0; ECHO_LEN];
+        packet[..8].copy_from_slice(&number.to_le_bytes());
+        let sent = Instant::now();
+        match self.client.send(&packet) {
+            // The queue of the link is full: this packet is lost.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => return Ok(None),
+            other => other?,
+        };
+        while sent.elapsed() < self.patience {
+            let mut answer = [0; ECHO_LEN];
+            match self.client.recv(&mut answer) {
+                Ok(_) if answer == packet => return Ok(Some(sent.elapsed().as_secs_f64())),
+                // A late or damaged answer.
+                Ok(_) => (),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// One direction under load.
+struct Bulk {
+    goodput: f64,
+    round_trips: Vec<f64>,
+}
+
+/// How long a transfer is left alone, and how long it is then measured.
+fn windows(link: &Link, from: Side, effort: Duration) -> (Duration, Duration) {
+    let spec = link.spec();
+    let rate = match from {
+        Side::Client => spec.up,
+        Side::Server => spec.down,
+    };
+    let rtt = spec.rtt.as_secs_f64();
+    // Slow start doubles per round trip; what cubic does after leaving it early takes about as long again.
+    let bytes_per_s = rate.map_or(1.25e9, |rate| rate.bits_per_second() as f64 / 8.0);
+    let doublings = (bytes_per_s * rtt / INITIAL_WINDOW).max(1.0).log2();
+    let warm = Duration::from_secs_f64((2.0 + 2.0 * doublings) * rtt).max(effort / 4);
+    let measured = Duration::from_secs_f64((20.0 * PACKET / bytes_per_s).max(4.0 * rtt)).max(effort * 3 / 4);
+    (warm, measured)
+}
+
+/// Fills the link from `from` to the other side.
+fn bulk(link: &Link, from: Side, echo: &Echo, effort: Duration) -> io::Result<Bulk> {
+    let (sender, receiver) = connect(link, from)?;
+    let (warm, measured) = windows(link, from, effort);
+    receiver.set_read_timeout(Some(warm + measured + echo.patience))?;
+    let stop = AtomicBool::new(false);
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| fill(&sender, &stop));
+        let pings = scope.spawn(|| {
+            let start = Instant::now();
+            while start.elapsed() < warm && !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            echo.round_trips(measured, Duration::from_millis(10), &stop)
+        });
+        let goodput = drain(&receiver, warm, measured);
+        stop.store(true, Ordering::Relaxed);
+        // Ends a sender that waits for room, and forgets what is still queued.
+        _ = receiver.shutdown(std::net::Shutdown::Both);
+        _ = sender.shutdown(std::net::Shutdown::Both);
+        let round_trips = pings.join().map_err(|_| io::Error::other("the echo thread panicked"))??;
+        Ok(Bulk { goodput: goodput?, round_trips })
+    });
+    drop((sender, receiver));
+    // The queues of the link empty themselves before the next measurement.
+    std::thread::sleep(link.spec().rtt + Duration::from_millis(100));
+    result
+}
+
+/// A TCP connection: the sending end at `from`, and the other.
+fn connect(link: &Link, from: Side) -> io::Result<(TcpStream, TcpStream)> {
+    let here = link.address(from);
+    let listener = link.within(from.other(), {
+        let address = link.address(from.other());
+        move || TcpListener::bind((address, 0))
+    });
+    let listener = listener.map_err(io::Error::other)??;
+    let to: SocketAddr = listener.local_addr()?;
+    let sender = link.within(from, move || TcpStream::connect_timeout(&to, Duration::from_secs(90)));
+    let sender = sender.map_err(io::Error::other)??;
+    // Cubic may end its slow start at half the link's rate (HyStart) and then takes many seconds for the rest; reno does not, and
+    // this is to measure the link. It is in every kernel, and needs no right.
+    rustix::net::sockopt::set_tcp_congestion(&sender, MEASURED_WITH)?;
+    let (receiver, peer) = listener.accept()?;
+    if peer.ip() != here {
+        return Err(io::Error::other(format!("a connection from {peer} instead of {here}")));
+    }
+    // Closing drops what was not sent yet, instead of sending it during the next measurement.
+    rustix::net::sockopt::set_socket_linger(&sender, Some(Duration::ZERO))?;
+    Ok((sender, receiver))
+}
+
+fn fill(mut sender: &TcpStream, stop: &AtomicBool) {
+    let block = vec![0x5a; 64 << 10];
+    // An error is the end of the measurement, told by whoever reads.
+    while !stop.load(Ordering::Relaxed) && sender.write_all(&block).is_ok() {}
+}
+
+/// Goodput in bit/s: between the first arrival after `warm` and the first one `measured` later.
+fn drain(mut receiver: &TcpStream, warm: Duration, measured: Duration) -> io::Result<f64> {
+    let mut buffer = vec![0; 256 << 10];
+    let start = Instant::now();
+    let mut first: Option<Instant> = None;
+    let mut bytes = 0u64;
+    loop {
+        let len = match receiver.read(&mut buffer) {
+            // A read with a time limit is not taken up again by the kernel after a signal (of a child that ended).
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            other => other?,
+        };
+        let now = Instant::now();
+        if len == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match first {
+            None if now - start >= warm => first = Some(now),
+            None => (),
+            Some(first) => {
+                bytes += len as u64;
+                if now - first >= measured {
+                    return Ok(8.0 * bytes as f64 / (now - first).as_secs_f64());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median(vec![]), None);
+        assert_eq!(median(vec![3.0]), Some(3.0));
+        assert_eq!(median(vec![9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+}

@@ -1,0 +1,185 @@
+//! Anonymous network namespaces, and the programs inside them.
+//!
+//! A namespace lives as long as a thread, a process or an open file of it: there is no name under `/var/run` to remove, so a
+//! killed program leaves none behind. Two threads belong to each: the *gate* runs closures and configures interfaces; the
+//! *nursery* starts programs in a process namespace of their own. The first process of that process namespace waits for the
+//! end of a pipe that we hold; when we go, by whatever means, it ends, and the kernel ends every process of its namespace with it.
+use crate::LabError;
+use std::io;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::sched::{CloneFlags, unshare};
+
+/// How long the drop of a [`Namespace`] waits for its processes to be gone: those that the caller has not waited for stay zombies.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// The init of a process namespace: ends with its standard input, reaps orphans (by ignoring `SIGCHLD`).
+const INIT: &str = "trap '' CHLD; exec cat >/dev/null";
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// One side of a link.
+pub(super) struct Namespace {
+    gate: Option<Sender<Job>>,
+    nursery: Option<Sender<Job>>,
+    init: Option<Child>,
+    threads: Vec<JoinHandle<()>>,
+    /// Kernel's number of the gate thread: names the namespace to `ip link ... netns`.
+    pub(super) thread_id: i32,
+}
+
+impl Namespace {
+    /// Makes a network namespace.
+    ///
+    /// # Errors
+    /// [`LabError::Unavailable`] without the rights, [`LabError::Failed`] where a thread or the namespace's init does not start.
+    pub(super) fn new() -> Result<Self, LabError> {
+        let (gate, jobs) = channel::<Job>();
+        let (tell, told) = sync_channel(1);
+        let thread = start("link-gate", move || {
+            let entered = unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from);
+            let entered = entered.map(|()| rustix::thread::gettid().as_raw_nonzero().get());
+            serve(entered, &tell, &jobs);
+        })?;
+        let thread_id = hear(&told)?.map_err(refused)?;
+        let mut this = Self { gate: Some(gate), nursery: None, init: None, threads: vec![thread], thread_id };
+        let (nursery, init, thread) = this.within(start_nursery)??;
+        this.nursery = Some(nursery);
+        this.init = Some(init);
+        this.threads.push(thread);
+        Ok(this)
+    }
+
+    /// Runs `f` on a thread of its own in the namespace, and waits for it.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`] where the thread does not start or `f` panics.
+    pub(super) fn within<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Result<T, LabError> {
+        let (tell, told) = sync_channel(1);
+        let job: Job = Box::new(move || {
+            // A thread started here inherits the namespace, and leaves the gate free for others.
+            let started = start("link-inside", f);
+            _ = tell.send(started);
+        });
+        post(self.gate.as_ref(), job)?;
+        hear(&told)??.join().map_err(|panic| LabError::Failed {
+            step: "running inside a network namespace".into(),
+            detail: panic_text(panic.as_ref()),
+        })
+    }
+
+    /// Starts `command` in the namespace.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`] with the program's name where it does not start.
+    pub(super) fn spawn(&self, command: &mut Command) -> Result<Child, LabError> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        // The command visits the nursery's thread and comes back, as `Command::spawn` borrows it.
+        let mut moved = std::mem::replace(command, Command::new(&program));
+        let (tell, told) = sync_channel(1);
+        post(
+            self.nursery.as_ref(),
+            Box::new(move || {
+                let child = moved.spawn();
+                _ = tell.send((moved, child));
+            }),
+        )?;
+        let (moved, child) = hear(&told)?;
+        *command = moved;
+        child.map_err(|error| LabError::Failed { step: format!("starting {program:?}"), detail: error.to_string() })
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        self.gate = None;
+        self.nursery = None;
+        for thread in self.threads.drain(..) {
+            // A job's panic was reported to whoever posted it.
+            _ = thread.join();
+        }
+        if let Some(mut init) = self.init.take() {
+            _ = init.kill();
+            // Its end is reported only once every process of the namespace is reaped, and some of those are the caller's to reap.
+            let reaper = std::thread::spawn(move || init.wait());
+            let until = Instant::now() + PATIENCE;
+            while !reaper.is_finished() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+}
+
+/// Starts the nursery; called inside the network namespace.
+fn start_nursery() -> Result<(Sender<Job>, Child, JoinHandle<()>), LabError> {
+    let (nursery, jobs) = channel::<Job>();
+    let (tell, told) = sync_channel(1);
+    let thread = start("link-nursery", move || {
+        // Holds for the children of this thread only.
+        let init = unshare(CloneFlags::CLONE_NEWPID).map_err(io::Error::from).and_then(|()| {
+            Command::new("sh")
+                .args(["-c", INIT])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+        });
+        serve(init, &tell, &jobs);
+    })?;
+    let init = hear(&told)?.map_err(refused)?;
+    Ok((nursery, init, thread))
+}
+
+/// Tells how entering went, then runs jobs until the last sender is gone.
+fn serve<T>(entered: io::Result<T>, tell: &SyncSender<io::Result<T>>, jobs: &Receiver<Job>) {
+    let failed = entered.is_err();
+    if tell.send(entered).is_err() || failed {
+        return;
+    }
+    for job in jobs {
+        job();
+    }
+}
+
+fn start<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>, LabError> {
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(f)
+        .map_err(|error| LabError::Failed { step: format!("starting the thread {name}"), detail: error.to_string() })
+}
+
+fn gone() -> LabError {
+    LabError::Failed { step: "network namespace".into(), detail: "its thread has ended".into() }
+}
+
+fn post(to: Option<&Sender<Job>>, job: Job) -> Result<(), LabError> {
+    to.ok_or_else(gone)?.send(job).map_err(|_| gone())
+}
+
+fn hear<T>(told: &Receiver<T>) -> Result<T, LabError> {
+    told.recv().map_err(|_| gone())
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".into())
+}
+
+fn refused(error: io::Error) -> LabError {
+    let what = "an emulated link".to_owned();
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => LabError::Unavailable {
+            what,
+            reason: "making a network namespace was not permitted".into(),
+            remedy: "run as root (sudo), or as `unshare -r tacit lab ...` where user namespaces are allowed".into(),
+        },
+        _ => LabError::Unavailable {
+            what,
+            reason: format!("making a namespace failed: {error}"),
+            remedy: "use a Linux kernel with network and process namespaces".into(),
+        },
+    }
+}

@@ -1,0 +1,207 @@
+//! Devices, addresses and rates inside the two namespaces, by `ip` and `tc`.
+use super::Side;
+use super::namespace::Namespace;
+use super::spec::LinkSpec;
+use crate::LabError;
+use std::io;
+use std::process::Command;
+use std::time::Duration;
+use tacit_net::Rate;
+use tun_rs::{DeviceBuilder, SyncDevice};
+
+/// The link's interface, in either namespace.
+pub(super) const INTERFACE: &str = "link0";
+/// Bytes of an IP packet at most.
+pub(super) const MTU: u64 = 1500;
+/// IPv4 and TCP headers with time stamps: what a full packet carries beside its payload.
+const HEADERS: u64 = 52;
+/// What `tbf` counts on an Ethernet device (veth) beside the IP packet.
+const ETHERNET: u64 = 14;
+/// From this rate on, the emulator moves TCP segments together, as network cards do (segmentation offload).
+const OFFLOAD_FROM: u64 = 200_000_000;
+/// TCP's congestion control over the link, whatever the host uses: the default of most kernels, so that figures compare. A route
+/// that a program adds inside (that of a tunnel) needs `ip route ... congctl` with this name to be sure of the same.
+pub const CONGESTION_CONTROL: &str = "cubic";
+
+/// How one direction is shaped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Rate of `tbf`, bit/s.
+    pub(super) bits: u64,
+    /// Bytes that may pass at once.
+    pub(super) burst: u64,
+    /// Bytes that may wait.
+    pub(super) limit: u64,
+}
+
+impl Shape {
+    /// Such that a TCP connection gets `rate` of payload over a link with round-trip time `rtt`.
+    ///
+    /// Burst: 2 ms, so that a late timer costs no throughput, and two packets at least. Queue: the bandwidth-delay product, within 50
+    /// to 500 ms of the rate and 16 packets at least, so that cubic keeps the link busy and a slow link does not queue for ever.
+    pub(super) fn new(rate: Rate, rtt: Duration, ethernet: bool) -> Self {
+        let frame = MTU + if ethernet { ETHERNET } else { 0 };
+        let bits = (u128::from(rate.bits_per_second()) * u128::from(frame)).div_ceil(u128::from(MTU - HEADERS)) as u64;
+        let burst = (bits / 8 / 500).max(2 * frame);
+        let queue = rate.bytes_in(rtt.clamp(Duration::from_millis(50), Duration::from_millis(500))).max(16 * frame);
+        Self { bits, burst, limit: queue + burst }
+    }
+}
+
+/// Whether the emulator moves TCP segments together on this link.
+pub(super) fn offload(spec: &LinkSpec) -> bool {
+    let fast = |rate: Option<Rate>| rate.is_none_or(|rate| rate.bits_per_second() >= OFFLOAD_FROM);
+    !spec.impaired() && (fast(spec.up) || fast(spec.down))
+}
+
+/// Makes a TUN device in the namespace; it goes with the last use of it.
+///
+/// # Errors
+/// [`LabError::Unavailable`] without `/dev/net/tun` or without the right to use it.
+pub(super) fn tun(namespace: &Namespace, offload: bool) -> Result<SyncDevice, LabError> {
+    let make = move || {
+        DeviceBuilder::new()
+            .name(INTERFACE)
+            .with(|options| {
+                options.offload(offload);
+            })
+            .inherit_enable_state()
+            .build_sync()
+    };
+    namespace.within(make)?.map_err(|error| {
+        let (reason, remedy) = match error.kind() {
+            io::ErrorKind::PermissionDenied => ("opening /dev/net/tun was not permitted", "run as root (sudo)"),
+            _ => (
+                "no TUN device could be made",
+                "load the kernel's tun module (modprobe tun), or in a container pass /dev/net/tun",
+            ),
+        };
+        LabError::Unavailable {
+            what: "an emulated link".into(),
+            reason: format!("{reason}: {error}"),
+            remedy: remedy.into(),
+        }
+    })
+}
+
+/// Joins the namespaces by a veth pair.
+///
+/// # Errors
+/// Those of [`run`].
+pub(super) fn veth(client: &Namespace, server: &Namespace) -> Result<(), LabError> {
+    let peer = server.thread_id.to_string();
+    client.within(move || {
+        run("ip", &["link", "add", INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns", &peer])
+    })?
+}
+
+/// Gives the interface of `side` its address and its rate; called inside the namespace.
+///
+/// # Errors
+/// Those of [`run`]; [`LabError::Io`] where a kernel setting cannot be written.
+pub(super) fn configure(side: Side, spec: &LinkSpec) -> Result<(), LabError> {
+    settings(spec)?;
+    let emulated = spec.emulated();
+    run("ip", &["link", "set", "lo", "up"])?;
+    run("ip", &["address", "add", &format!("{}/30", side.address()), "dev", INTERFACE])?;
+    run("ip", &["link", "set", INTERFACE, "mtu", &MTU.to_string(), "txqueuelen", "2000"])?;
+    let rate = match side {
+        Side::Client => spec.up,
+        Side::Server => spec.down,
+    };
+    if let Some(rate) = rate {
+        let shape = Shape::new(rate, spec.rtt, !emulated);
+        // Segments that travel together take at most a quarter of the burst, so that the rate stays smooth.
+        let together = (shape.burst / 4).clamp(MTU, 65_536).to_string();
+        run("ip", &["link", "set", INTERFACE, "gso_max_size", &together])?;
+        let (bits, burst, limit) =
+            (format!("{}bit", shape.bits), format!("{}b", shape.burst), format!("{}b", shape.limit));
+        run("tc", &["qdisc", "add", "dev", INTERFACE, "root", "tbf", "rate", &bits, "burst", &burst, "limit", &limit])?;
+    }
+    run("ip", &["link", "set", INTERFACE, "up"])?;
+    let other = format!("{}/32", side.other().address());
+    run("ip", &["route", "replace", &other, "dev", INTERFACE, "congctl", CONGESTION_CONTROL])
+}
+
+/// Kernel settings of the namespace.
+fn settings(spec: &LinkSpec) -> Result<(), LabError> {
+    let set = |name: &str, value: &str| {
+        let path = std::path::Path::new("/proc/sys/net").join(name);
+        std::fs::write(&path, value).map_err(|source| LabError::Io { path, source })
+    };
+    // For routes that programs add, such as those of a tunnel. Some hosts allow only their own default here (then such a route
+    // needs `congctl` of its own, as ours has), hence no error.
+    _ = set("ipv4/tcp_congestion_control", CONGESTION_CONTROL);
+    // What one connection learnt about the path must not help the next.
+    set("ipv4/tcp_no_metrics_save", "1")?;
+    // No neighbour discovery between measurements. Kernels without IPv6 lack the setting, and need it not.
+    if std::path::Path::new("/proc/sys/net/ipv6").exists() {
+        set("ipv6/conf/all/disable_ipv6", "1")?;
+        set("ipv6/conf/default/disable_ipv6", "1")?;
+    }
+    // Windows must hold what is under way and queued; the kernel's own limits suffice up to about 1 MiB of it.
+    let fastest = spec.up.max(spec.down);
+    let under_way = fastest.map_or(0, |rate| rate.bytes_in(spec.rtt + spec.rtt.max(Duration::from_millis(50))));
+    if under_way > 1 << 20 {
+        let most = (4 * under_way).clamp(8 << 20, 1 << 30);
+        set("ipv4/tcp_rmem", &format!("4096 131072 {most}"))?;
+        set("ipv4/tcp_wmem", &format!("4096 16384 {most}"))?;
+    }
+    Ok(())
+}
+
+/// Runs a tool of iproute2.
+///
+/// # Errors
+/// [`LabError::Unavailable`] naming the package where it is missing; [`LabError::Failed`] with its message where it fails.
+fn run(tool: &str, arguments: &[&str]) -> Result<(), LabError> {
+    let output = Command::new(tool).args(arguments).output().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => LabError::Unavailable {
+            what: "an emulated link".into(),
+            reason: format!("the program {tool} is missing"),
+            remedy: "install iproute2 (Debian, Ubuntu: sudo apt install iproute2)".into(),
+        },
+        _ => LabError::Failed { step: format!("starting {tool}"), detail: error.to_string() },
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(LabError::Failed { step: format!("{tool} {}", arguments.join(" ")), detail: message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shape_pays_for_headers_and_bounds_the_queue() {
+        let rate: Rate = "14.48mbit".parse().unwrap();
+        let shape = Shape::new(rate, Duration::from_millis(40), false);
+        assert_eq!(shape.bits, 15_000_000);
+        assert_eq!(shape.burst, 3750);
+        assert_eq!(shape.limit, 90_500 + 3750);
+        assert_eq!(Shape::new(rate, Duration::from_millis(100), true).bits, 15_140_000);
+        let slow = Shape::new("64kbit".parse().unwrap(), Duration::from_secs(2), false);
+        assert_eq!((slow.burst, slow.limit), (3000, 16 * 1500 + 3000));
+    }
+
+    #[test]
+    fn segments_travel_together_only_on_fast_clean_links() {
+        let lan = LinkSpec::preset("lan").unwrap();
+        assert!(offload(&lan));
+        assert!(!offload(&LinkSpec { loss: 0.1, ..lan.clone() }));
+        assert!(!offload(&LinkSpec { up: Rate::new(4_000_000), down: Rate::new(100_000_000), ..lan }));
+    }
+
+    #[test]
+    fn a_missing_or_failing_tool_is_named() {
+        let error = run("no-such-tool-of-iproute2", &[]).unwrap_err();
+        assert!(
+            matches!(&error, LabError::Unavailable { remedy, .. } if remedy.contains("apt install iproute2")),
+            "{error}"
+        );
+        let error = run("sh", &["-c", "echo broken >&2; exit 2"]).unwrap_err();
+        assert!(matches!(&error, LabError::Failed { detail, .. } if detail == "broken"), "{error}");
+    }
+}

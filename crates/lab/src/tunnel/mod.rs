@@ -1,0 +1,307 @@
+//! WireGuard tunnels between the two sides of a link, with keys made for one run.
+//!
+//! The kernel's WireGuard is used where it can be, else a user-space end of ours around `boringtun`, one process a side, so that its
+//! CPU time counts to that side. [`Tunnel::facts`] says which and why, for the record.
+//!
+//! What it adds to a connection: every packet is encrypted and authenticated, and one that comes twice is refused. Who the peer *is* is
+//! known by its tunnel key only, which any program on that host may use: see `docs/threat-model.md`.
+mod core;
+mod kernel;
+mod process;
+mod user;
+
+pub use self::core::{BORINGTUN, Core, Incoming, OVERHEAD, SecretKey, Stats};
+pub use process::{EndConfig, Reply, run_process};
+
+use crate::LabError;
+use crate::link::{Link, Side};
+use process::Handle;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Largest packet in the tunnel, bytes: what a link of 1500 leaves over IPv6 too, as `wg-quick` has it.
+pub const MTU: u16 = 1420;
+/// Port of the ends on the link.
+const PORT: u16 = 51820;
+/// Name of the interfaces, each in its side's namespace. The meter knows tunnels by their names (`wg`, `tun`, `tap`) and does not count
+/// what goes through them a second time.
+const INTERFACE: &str = "wg-tacit";
+
+/// Which WireGuard to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// The kernel's where it works, else the one in user space.
+    #[default]
+    Auto,
+    /// The kernel's or none.
+    Kernel,
+    /// The one in user space.
+    UserSpace,
+}
+
+impl FromStr for Choice {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<Self, LabError> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "kernel" => Ok(Self::Kernel),
+            "user" => Ok(Self::UserSpace),
+            _ => {
+                Err(LabError::Spec { what: format!("wireguard `{text}`"), detail: "it is auto, kernel or user".into() })
+            }
+        }
+    }
+}
+
+/// Where the ends in user space run.
+#[derive(Clone, Debug)]
+pub enum Host {
+    /// As processes: a program and its first arguments, which end up in [`run_process`].
+    Processes(OsString, Vec<OsString>),
+    /// On threads of this process: for tests; CPU time cannot be told apart.
+    Threads,
+}
+
+impl Host {
+    /// This program's `lab tunnel-process`.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`] if the system does not tell where this program is.
+    pub fn this_program() -> Result<Self, LabError> {
+        let program = std::env::current_exe()
+            .map_err(|e| LabError::Failed { step: "finding this program".into(), detail: e.to_string() })?;
+        Ok(Self::Processes(program.into(), vec!["lab".into(), "tunnel-process".into()]))
+    }
+}
+
+/// How a tunnel is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which WireGuard.
+    pub choice: Choice,
+    /// Where ends in user space run.
+    pub host: Host,
+    /// How long the first handshake may take, lost and repeated ones included.
+    pub patience: Duration,
+}
+
+impl Options {
+    /// `choice`, as processes of this program, with 30 s patience.
+    ///
+    /// # Errors
+    /// As [`Host::this_program`].
+    pub fn new(choice: Choice) -> Result<Self, LabError> {
+        Ok(Self { choice, host: Host::this_program()?, patience: Duration::from_secs(30) })
+    }
+}
+
+/// A tunnel that is up: both ends have agreed on keys. Drop it before its link.
+pub struct Tunnel {
+    inner: [Ipv4Addr; 2],
+    ends: Option<[UserEnd; 2]>,
+    facts: BTreeMap<String, String>,
+}
+
+/// An end in user space.
+struct UserEnd {
+    // Dropped first, which ends the process.
+    handle: Handle,
+    child: Option<Child>,
+}
+
+impl Drop for UserEnd {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // An end whose input has ended goes by itself; this one might be stuck in sending. No handle to it is left.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn index(side: Side) -> usize {
+    match side {
+        Side::Client => 0,
+        Side::Server => 1,
+    }
+}
+
+impl Tunnel {
+    /// Makes a tunnel over `link` with fresh keys and waits until both ends have agreed on a session.
+    ///
+    /// # Errors
+    /// [`LabError::Unavailable`] if the kernel's WireGuard was asked for and is not there, or rights are missing; [`LabError::Failed`] naming
+    /// the step that failed, the handshake among them.
+    pub fn up(link: &Link, options: &Options) -> Result<Self, LabError> {
+        Self::with_ends(link, options, Self::ends(link)?)
+    }
+
+    /// Fresh keys and all settings for the two ends: client, server.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`] if the operating system has no random numbers.
+    pub fn ends(link: &Link) -> Result<[EndConfig; 2], LabError> {
+        let random = || {
+            SecretKey::random()
+                .map_err(|e| LabError::Failed { step: "making the tunnel's keys".into(), detail: e.to_string() })
+        };
+        let secrets = [random()?, random()?];
+        let public = [secrets[0].public(), secrets[1].public()];
+        // Of 10.0.0.0/8, which is private; the link's addresses are of 198.18.0.0/15.
+        let inner = [Ipv4Addr::new(10, 213, 77, 1), Ipv4Addr::new(10, 213, 77, 2)];
+        let outer = [Side::Client, Side::Server].map(|side| SocketAddr::new(link.address(side).into(), PORT));
+        let [client, server] = secrets;
+        let end = |secret, us: usize, them: usize| EndConfig {
+            secret,
+            peer: public[them],
+            local: outer[us],
+            remote: outer[them],
+            inner: inner[us],
+            peer_inner: inner[them],
+            mtu: MTU,
+            interface: INTERFACE.into(),
+        };
+        Ok([end(client, 0, 1), end(server, 1, 0)])
+    }
+
+    /// As [`up`](Self::up), with keys of the caller's: client, server.
+    ///
+    /// # Errors
+    /// As [`up`](Self::up).
+    pub fn with_ends(link: &Link, options: &Options, ends: [EndConfig; 2]) -> Result<Self, LabError> {
+        let probed =
+            if options.choice == Choice::UserSpace { Err("it was asked for".to_owned()) } else { kernel::probe(link)? };
+        match probed {
+            Ok(version) => Self::in_kernel(link, options, ends, &version),
+            Err(reason) if options.choice == Choice::Kernel => Err(LabError::Unavailable {
+                what: "the kernel's WireGuard".into(),
+                reason,
+                remedy: "load the module `wireguard` and install wireguard-tools, or use the one in user space".into(),
+            }),
+            Err(reason) => Self::in_user_space(link, options, ends, &reason),
+        }
+    }
+
+    fn in_kernel(link: &Link, options: &Options, ends: [EndConfig; 2], version: &str) -> Result<Self, LabError> {
+        let inner = [ends[0].inner, ends[1].inner];
+        let [client, server] = ends;
+        kernel::up(link, Side::Server, server)?;
+        kernel::up(link, Side::Client, client)?;
+        let both = || {
+            let up = [Side::Client, Side::Server].map(|side| kernel::connected(link, side, INTERFACE.into()));
+            let [client, server] = up;
+            Ok((client? && server?, String::new()))
+        };
+        wait_for_session(options.patience, both)?;
+        let facts = facts(&format!("kernel, {version}"), "the kernel has it; its CPU time belongs to no process");
+        Ok(Self { inner, ends: None, facts })
+    }
+
+    fn in_user_space(link: &Link, options: &Options, ends: [EndConfig; 2], reason: &str) -> Result<Self, LabError> {
+        let inner = [ends[0].inner, ends[1].inner];
+        let [client, server] = ends;
+        let server = start_end(link, Side::Server, options, server)?;
+        let mut client = start_end(link, Side::Client, options, client)?;
+        client.handle.ask("handshake")?;
+        let mut ends = [client, server];
+        // The first may be lost, for one because a link just made is not quite up; the protocol itself waits 5 s. An answer to the one
+        // before the last still counts, so there must be time for that.
+        let again = Duration::from_secs(1) + 2 * link.spec().rtt();
+        let mut asked = Instant::now();
+        wait_for_session(options.patience, || {
+            if asked.elapsed() >= again {
+                ends[0].handle.ask("handshake")?;
+                asked = Instant::now();
+            }
+            let (client, server) = (ends[0].handle.ask("stats")?, ends[1].handle.ask("stats")?);
+            let refused = client.forged + server.forged;
+            let detail = format!("; {} handshakes were sent, {refused} datagrams refused as forged", client.handshakes);
+            Ok((client.session_age_s.is_some() && server.session_age_s.is_some(), detail))
+        })?;
+        let facts = facts(&format!("user space, boringtun {BORINGTUN}"), reason);
+        Ok(Self { inner, ends: Some(ends), facts })
+    }
+
+    /// The address of `side` in the tunnel.
+    #[must_use]
+    pub fn address(&self, side: Side) -> Ipv4Addr {
+        self.inner[index(side)]
+    }
+
+    /// Numbers of the processes that do `side`'s part: none for the kernel's WireGuard and for threads.
+    #[must_use]
+    pub fn processes(&self, side: Side) -> Vec<u32> {
+        let end = self.ends.as_ref().map(|ends| &ends[index(side)]);
+        end.and_then(|end| end.child.as_ref()).map(Child::id).into_iter().collect()
+    }
+
+    /// What went through and was refused at `side`; `None` for the kernel's WireGuard, which does not count that.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`] if the end has failed, with its reason.
+    pub fn stats(&mut self, side: Side) -> Result<Option<Stats>, LabError> {
+        self.ends.as_mut().map(|ends| ends[index(side)].handle.ask("stats")).transpose()
+    }
+
+    /// For the record: which WireGuard this is (`wireguard`), and why this one (`wireguard_choice`).
+    #[must_use]
+    pub fn facts(&self) -> &BTreeMap<String, String> {
+        &self.facts
+    }
+}
+
+fn facts(implementation: &str, reason: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        ("wireguard".to_owned(), implementation.to_owned()),
+        ("wireguard_choice".to_owned(), reason.to_owned()),
+    ])
+}
+
+fn start_end(link: &Link, side: Side, options: &Options, config: EndConfig) -> Result<UserEnd, LabError> {
+    match &options.host {
+        Host::Threads => {
+            let for_io = config.clone();
+            let io = link.within(side, move || user::Io::open(&for_io))??;
+            Ok(UserEnd { handle: Handle::thread(config, io)?, child: None })
+        }
+        Host::Processes(program, arguments) => {
+            let mut command = Command::new(program);
+            command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = link.spawn(side, &mut command)?;
+            let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+                return Err(LabError::Failed { step: "starting the tunnel".into(), detail: "it has no pipes".into() });
+            };
+            Ok(UserEnd { handle: Handle::process(stdin, stdout, &config)?, child: Some(child) })
+        }
+    }
+}
+
+/// Asks `connected` until it says yes; what it adds is told when it never does.
+fn wait_for_session(
+    patience: Duration,
+    mut connected: impl FnMut() -> Result<(bool, String), LabError>,
+) -> Result<(), LabError> {
+    let end = Instant::now() + patience;
+    loop {
+        let (up, detail) = connected()?;
+        if up {
+            return Ok(());
+        }
+        if Instant::now() >= end {
+            return Err(LabError::Failed {
+                step: "WireGuard handshake".into(),
+                detail: format!(
+                    "no session within {} s{detail}: a wrong key, or nothing gets through",
+                    patience.as_secs()
+                ),
+            });
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,232 @@
+//! A tunnel's end as its own process (or thread), and how it is talked to.
+//!
+//! Its first line of input is an [`EndConfig`] as JSON: keys never stand in arguments or the environment. After that a line is a command:
+//! `handshake` or `stats`. Every line is answered by a [`Reply`] as JSON. The end of the input ends it.
+use super::core::{Core, SecretKey, Stats};
+use super::user::{Io, Wire};
+use crate::LabError;
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
+
+/// Most bytes of a line of input.
+const MAX_LINE: usize = 4096;
+/// Between two looks at the protocol's timers.
+const TICK: Duration = Duration::from_millis(250);
+
+/// All that an end needs to know.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct EndConfig {
+    /// Its private key.
+    pub secret: SecretKey,
+    /// The peer's public key.
+    pub peer: [u8; 32],
+    /// Where it sends from and listens, on the link.
+    pub local: SocketAddr,
+    /// Where the peer listens, on the link.
+    pub remote: SocketAddr,
+    /// Its address in the tunnel.
+    pub inner: Ipv4Addr,
+    /// The peer's address in the tunnel.
+    pub peer_inner: Ipv4Addr,
+    /// Largest packet in the tunnel, bytes.
+    pub mtu: u16,
+    /// Name of the interface.
+    pub interface: String,
+}
+
+/// Answer to a line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reply {
+    /// Done; the counters.
+    Ok(Stats),
+    /// Not done, and why. Nothing follows.
+    Failed(String),
+}
+
+/// The process: reads its configuration from the standard input, then works until that ends.
+///
+/// # Errors
+/// Whatever keeps it from starting or going on; the parent reads it as a [`Reply`] too.
+pub fn run_process() -> Result<(), LabError> {
+    let done = process();
+    if let Err(error) = &done {
+        // If the parent is gone too, there is nobody to tell.
+        let _ = answer(&mut std::io::stdout(), &Reply::Failed(error.to_string()));
+    }
+    done
+}
+
+fn process() -> Result<(), LabError> {
+    let mut line = Zeroizing::new(String::with_capacity(MAX_LINE));
+    // Unbuffered, so that what follows the line stays where `serve` reads it.
+    let mut byte = [0u8];
+    while line.len() < MAX_LINE && std::io::stdin().lock().read(&mut byte).map_err(control_failed)? == 1 {
+        if byte[0] == b'\n' {
+            break;
+        }
+        line.push(char::from(byte[0]));
+    }
+    let config: EndConfig = serde_json::from_str(&line).map_err(|e| LabError::Spec {
+        what: "tunnel process".into(),
+        detail: format!("its first line of input must be the configuration as JSON: {e}"),
+    })?;
+    serve(&config, open(&config)?, &std::io::stdin(), std::io::stdout())
+}
+
+/// Makes the interface and the socket in this thread's network namespace.
+///
+/// # Errors
+/// [`LabError::Unavailable`] or [`LabError::Failed`] naming the step.
+pub fn open(config: &EndConfig) -> Result<Io, LabError> {
+    Io::open(config)
+}
+
+fn control_failed(error: std::io::Error) -> LabError {
+    LabError::Failed { step: "talking to the tunnel's process".into(), detail: error.to_string() }
+}
+
+fn answer(to: &mut impl Write, reply: &Reply) -> Result<(), LabError> {
+    let text = serde_json::to_string(reply).map_err(|e| control_failed(e.into()))?;
+    to.write_all(format!("{text}\n").as_bytes()).and_then(|()| to.flush()).map_err(control_failed)
+}
+
+/// Works until `commands` ends.
+fn serve(config: &EndConfig, io: Io, commands: &impl AsFd, mut replies: impl Write) -> Result<(), LabError> {
+    let core = Core::new(&config.secret, config.peer, config.peer_inner, config.remote.ip());
+    let mut wire = Wire::new(core, io, config.mtu);
+    answer(&mut replies, &Reply::Ok(wire.stats()))?;
+    let (mut pending, mut ticked) = (Vec::new(), Instant::now());
+    loop {
+        let ready = wire.wait(commands.as_fd(), TICK.saturating_sub(ticked.elapsed()))?;
+        if ticked.elapsed() >= TICK {
+            wire.tick()?;
+            ticked = Instant::now();
+        }
+        if !ready {
+            continue;
+        }
+        let mut input = [0u8; 256];
+        let n = rustix::io::read(commands.as_fd(), &mut input).map_err(|e| control_failed(e.into()))?;
+        if n == 0 {
+            return Ok(());
+        }
+        pending.extend_from_slice(&input[..n]);
+        while let Some(end) = pending.iter().position(|&b| b == b'\n') {
+            let line: Vec<u8> = pending.drain(..=end).collect();
+            match line.trim_ascii() {
+                b"stats" => {}
+                b"handshake" => wire.handshake()?,
+                _ => return Err(control_failed(std::io::Error::other("there is no such command"))),
+            }
+            answer(&mut replies, &Reply::Ok(wire.stats()))?;
+        }
+        if pending.len() > MAX_LINE {
+            return Err(control_failed(std::io::Error::other("a command without an end")));
+        }
+    }
+}
+
+/// The parent's hold on an end: commands, replies, and the end's end when dropped.
+pub(super) struct Handle {
+    commands: Option<Box<dyn Write + Send>>,
+    replies: BufReader<Box<dyn Read + Send>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Handle {
+    /// Over the pipes of a process, to which the configuration is still to be told.
+    pub(super) fn process(
+        mut stdin: impl Write + Send + 'static,
+        stdout: impl Read + Send + 'static,
+        config: &EndConfig,
+    ) -> Result<Self, LabError> {
+        let mut text = Zeroizing::new(serde_json::to_string(config).map_err(|e| control_failed(e.into()))?);
+        text.push('\n');
+        stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush()).map_err(control_failed)?;
+        let replies = BufReader::new(Box::new(stdout) as Box<dyn Read + Send>);
+        let mut handle = Self { commands: Some(Box::new(stdin)), replies, thread: None };
+        handle.reply()?;
+        Ok(handle)
+    }
+
+    /// On a thread of this process; `io` was opened in the right namespace.
+    pub(super) fn thread(config: EndConfig, io: Io) -> Result<Self, LabError> {
+        let (ours, theirs) = UnixStream::pair().map_err(control_failed)?;
+        let thread = thread::Builder::new().name("tacit-tunnel".into()).spawn(move || {
+            let reply = theirs.try_clone().map_err(control_failed);
+            let ended = reply.and_then(|reply| serve(&config, io, &theirs, reply));
+            if let Err(error) = ended {
+                // If the other end is gone, nobody wants to know.
+                let _ = answer(&mut &theirs, &Reply::Failed(error.to_string()));
+            }
+        });
+        let thread = Some(thread.map_err(control_failed)?);
+        let replies = BufReader::new(Box::new(ours.try_clone().map_err(control_failed)?) as Box<dyn Read + Send>);
+        let mut handle = Self { commands: Some(Box::new(Closing(ours))), replies, thread };
+        handle.reply()?;
+        Ok(handle)
+    }
+
+    /// Sends a command and waits for its answer.
+    pub(super) fn ask(&mut self, command: &str) -> Result<Stats, LabError> {
+        if let Some(commands) = &mut self.commands {
+            let sent = commands.write_all(format!("{command}\n").as_bytes()).and_then(|()| commands.flush());
+            // A failed end says why in its last reply, which is better than "broken pipe".
+            if let (Err(error), Err(_)) = (sent, self.replies.fill_buf()) {
+                return Err(control_failed(error));
+            }
+        }
+        self.reply()
+    }
+
+    fn reply(&mut self) -> Result<Stats, LabError> {
+        let mut line = String::new();
+        self.replies.read_line(&mut line).map_err(control_failed)?;
+        match serde_json::from_str(&line) {
+            Ok(Reply::Ok(stats)) => Ok(stats),
+            Ok(Reply::Failed(detail)) => Err(LabError::Failed { step: "tunnel".into(), detail }),
+            Err(_) => Err(LabError::Failed {
+                step: "tunnel".into(),
+                detail: format!("its process ended or answered nonsense: `{}`", line.trim()),
+            }),
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // The end of its input ends it.
+        self.commands = None;
+        if let Some(thread) = self.thread.take() {
+            // It has told its errors in replies.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Ends the other side's reading when dropped, though clones of the stream live on.
+struct Closing(UnixStream);
+
+impl Write for Closing {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        // Closed already is as good.
+        let _ = self.0.shutdown(std::net::Shutdown::Write);
+    }
+}

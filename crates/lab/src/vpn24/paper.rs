@@ -1,0 +1,155 @@
+//! The paper's tables as data: read, checked, never made up.
+use crate::LabError;
+use crate::transport::TransportKind;
+use serde::Deserialize;
+use std::io::Read;
+use std::path::Path;
+
+/// Largest file, bytes.
+const MAX_FILE: u64 = 1 << 20;
+/// What is shipped: the format, explained, without numbers.
+const SHIPPED: &str = include_str!("../../data/vpn24.toml");
+
+/// What the measured device does in a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// It sends.
+    Send,
+    /// It receives.
+    Receive,
+}
+
+impl Role {
+    /// `send` or `receive`: the workload's name in a campaign too.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Receive => "receive",
+        }
+    }
+}
+
+/// A value of one of the paper's tables.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PaperValue {
+    /// Number of the table.
+    pub table: u32,
+    /// As the paper names it.
+    pub device: String,
+    /// As the paper names it; empty where there is one only.
+    #[serde(default)]
+    pub power_mode: String,
+    /// What was measured; the paper's OpenSSL is `tls`.
+    pub transport: TransportKind,
+    /// What the device does.
+    pub role: Role,
+    /// The number.
+    pub value: f64,
+    /// Its unit: `MB/s`, `mW/MB`, `J/MB`, or another.
+    pub unit: String,
+}
+
+/// The tables.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Paper {
+    /// Where the values are from.
+    pub source: String,
+    /// The values.
+    pub values: Vec<PaperValue>,
+}
+
+impl Paper {
+    /// What is shipped with the program: no values, since we had no copy of the paper.
+    ///
+    /// # Errors
+    /// None (a test reads it).
+    pub fn shipped() -> Result<Self, LabError> {
+        Self::parse("vpn24.toml", SHIPPED)
+    }
+
+    /// Reads a file in the format that `data/vpn24.toml` explains.
+    ///
+    /// # Errors
+    /// [`LabError::Io`], or [`LabError::Spec`] with the line and key that is wrong.
+    pub fn load(path: &Path) -> Result<Self, LabError> {
+        let read = std::fs::File::open(path).and_then(|file| {
+            let mut text = String::new();
+            file.take(MAX_FILE + 1).read_to_string(&mut text).map(|_| text)
+        });
+        let text = read.map_err(|source| LabError::Io { path: path.into(), source })?;
+        Self::parse(&path.display().to_string(), &text)
+    }
+
+    fn parse(what: &str, text: &str) -> Result<Self, LabError> {
+        let wrong = |detail: String| LabError::Spec { what: what.into(), detail };
+        if text.len() as u64 > MAX_FILE {
+            return Err(wrong(format!("is larger than {MAX_FILE} bytes")));
+        }
+        let paper: Self = toml::from_str(text).map_err(|e| wrong(e.to_string().trim_end().to_owned()))?;
+        for (i, value) in paper.values.iter().enumerate() {
+            if !(value.value.is_finite() && value.value >= 0.0) {
+                return Err(wrong(format!("values[{i}].value must be a number from 0 up, not {}", value.value)));
+            }
+            if value.device.is_empty() || value.unit.is_empty() {
+                return Err(wrong(format!("values[{i}] needs a device and a unit")));
+            }
+        }
+        Ok(paper)
+    }
+
+    /// How much of the same table's plain value (same device, mode, role and unit) this is; `None` where there is none.
+    #[must_use]
+    pub fn ratio_to_plain(&self, value: &PaperValue) -> Option<f64> {
+        let same = |v: &&PaperValue| {
+            v.transport == TransportKind::Plain
+                && (v.table, &v.device, &v.power_mode, v.role, &v.unit)
+                    == (value.table, &value.device, &value.power_mode, value.role, &value.unit)
+        };
+        self.values.iter().find(same).filter(|plain| plain.value > 0.0).map(|plain| value.value / plain.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENTRY: &str = "table = 3\ndevice = 'Nano'\ntransport = 'tls'\nrole = 'send'\nvalue = 6.0\nunit = 'MB/s'\n";
+
+    #[test]
+    fn what_is_shipped_has_no_invented_numbers() {
+        assert!(Paper::shipped().unwrap().values.is_empty());
+    }
+
+    #[test]
+    fn a_typed_in_table_is_read_and_compared() {
+        let plain = ENTRY.replace("'tls'", "'plain'").replace("6.0", "8.0");
+        let text =
+            format!("source = 'x'\n[[values]]\n{ENTRY}[[values]]\n{plain}[[values]]\n{plain}power_mode = '5W'\n");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("paper.toml");
+        std::fs::write(&path, text).unwrap();
+        let paper = Paper::load(&path).unwrap();
+        assert_eq!(paper.values.len(), 3);
+        assert_eq!((paper.values[0].role, paper.values[0].transport), (Role::Send, TransportKind::Tls));
+        assert_eq!(paper.ratio_to_plain(&paper.values[0]), Some(0.75));
+        let alone = PaperValue { power_mode: "MAXN".into(), ..paper.values[0].clone() };
+        assert_eq!(paper.ratio_to_plain(&alone), None);
+    }
+
+    #[test]
+    fn wrong_files_are_refused_by_line_or_key() {
+        let one =
+            |entry: &str| Paper::parse("f", &format!("source = 'x'\n[[values]]\n{entry}")).unwrap_err().to_string();
+        assert!(one(&ENTRY.replace("6.0", "nan")).contains("values[0].value"));
+        assert!(one(&ENTRY.replace("6.0", "-1.0")).contains("values[0].value"));
+        assert!(one(&ENTRY.replace("'send'", "'both'")).contains("both"));
+        assert!(one(&ENTRY.replace("'tls'", "'ssl'")).contains("ssl"));
+        assert!(one(&format!("{ENTRY}colour = 1\n")).contains("colour"));
+        assert!(one(&ENTRY.replace("'Nano'", "''")).contains("device"));
+        assert!(Paper::load(Path::new("/nowhere/paper.toml")).is_err());
+    }
+}

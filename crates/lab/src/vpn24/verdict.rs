@@ -1,0 +1,316 @@
+//! What a campaign of transports says: figures of each cell, and how they compare with plain TCP.
+use super::paper::Paper;
+use crate::campaign::Run;
+use crate::stats::{self, Summary};
+use crate::transport::TransportKind;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use tacit_meter::source::Provenance;
+
+/// Bytes of a megabyte here and in [VPN24]'s unit.
+const MB: f64 = 1e6;
+/// Bytes of a gigabyte.
+const GB: f64 = 1e9;
+
+/// A figure of several runs, and its ratio to plain TCP in the same setting.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation of the runs.
+    pub sd: f64,
+    /// Mean over plain TCP's mean; absent for no plain runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Confidence interval of the ratio; absent where runs are too few or too different.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[f64; 2]>,
+}
+
+/// One party of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Party {
+    /// User CPU seconds per gigabyte, tunnel process included.
+    pub user_s_per_gb: Option<Figure>,
+    /// Kernel CPU seconds per gigabyte, tunnel process included.
+    pub system_s_per_gb: Option<Figure>,
+    /// Both.
+    pub cpu_s_per_gb: Option<Figure>,
+    /// Net joules (idle subtracted) per megabyte; absent where there is neither sensor nor model.
+    pub net_j_per_mb: Option<Figure>,
+    /// Mean net power in milliwatts (idle subtracted) divided by the megabytes transferred: [VPN24]'s unit. It depends on how much
+    /// is transferred, so it compares only with runs of the same amount.
+    pub mw_per_mb: Option<Figure>,
+    /// How the two figures of energy came about.
+    pub provenance: Option<Provenance>,
+    /// Largest memory of all its processes, bytes.
+    pub memory_bytes: Option<Figure>,
+}
+
+/// A cell: link, role of the client, transport.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The link's name.
+    pub link: String,
+    /// What the client does.
+    pub role: String,
+    /// The transport.
+    pub transport: TransportKind,
+    /// Runs that went well.
+    pub runs: usize,
+    /// Megabytes per second.
+    pub mb_per_s: Option<Figure>,
+    /// Messages: blocks of 64 KiB.
+    pub messages: Option<Figure>,
+    /// `client` and `server`.
+    pub parties: BTreeMap<String, Party>,
+}
+
+/// A row for each cell that has runs, by link, role and transport; failed runs are left out.
+#[must_use]
+pub fn rows(runs: &[Run]) -> Vec<Row> {
+    let mut cells: BTreeMap<(String, String, TransportKind), Vec<&Run>> = BTreeMap::new();
+    for run in runs.iter().filter(|r| r.failure.is_none()) {
+        let label = |key: &str| run.cell.get(key).cloned().unwrap_or_default();
+        let Ok(transport) = label("transport").parse() else { continue };
+        cells.entry((label("link"), label("workload"), transport)).or_default().push(run);
+    }
+    let none = vec![];
+    let row = |((link, role, transport), runs): (&(String, String, TransportKind), &Vec<&Run>)| {
+        let plain = cells.get(&(link.clone(), role.clone(), TransportKind::Plain)).unwrap_or(&none);
+        let figure = |value: &dyn Fn(&Run) -> Option<f64>| figure(runs, plain, value);
+        Row {
+            link: link.clone(),
+            role: role.clone(),
+            transport: *transport,
+            runs: runs.len(),
+            mb_per_s: figure(&|r| Some(bytes(r)? / MB / seconds(r)?)),
+            messages: figure(&|r| r.results.get("messages").copied()),
+            parties: ["client", "server"].into_iter().map(|p| (p.to_owned(), party(runs, plain, p))).collect(),
+        }
+    };
+    cells.iter().map(row).collect()
+}
+
+/// Bytes of the transfer.
+fn bytes(run: &Run) -> Option<f64> {
+    let all: f64 = ["sent_bytes", "received_bytes"].iter().filter_map(|k| run.results.get(*k)).sum();
+    (all > 0.0).then_some(all)
+}
+
+fn seconds(run: &Run) -> Option<f64> {
+    run.results.get("seconds").copied().filter(|s| *s > 0.0)
+}
+
+fn party(runs: &[&Run], plain: &[&Run], name: &str) -> Party {
+    let figure = |value: &dyn Fn(&Run) -> Option<f64>| figure(runs, plain, value);
+    Party {
+        user_s_per_gb: figure(&|r| Some(r.parties.get(name)?.user_s * GB / bytes(r)?)),
+        system_s_per_gb: figure(&|r| Some(r.parties.get(name)?.system_s * GB / bytes(r)?)),
+        cpu_s_per_gb: figure(&|r| {
+            let party = r.parties.get(name)?;
+            Some((party.user_s + party.system_s) * GB / bytes(r)?)
+        }),
+        net_j_per_mb: figure(&|r| Some(r.energy.get(name)?.net_j? * MB / bytes(r)?)),
+        mw_per_mb: figure(&|r| {
+            let watts = (r.duration_s > 0.0).then_some(r.energy.get(name)?.net_j? / r.duration_s)?;
+            Some(watts * 1e3 * MB / bytes(r)?)
+        }),
+        provenance: runs.iter().find_map(|r| r.energy.get(name)).map(|e| e.provenance),
+        memory_bytes: figure(&|r| Some(r.parties.get(name)?.rss_bytes as f64)),
+    }
+}
+
+fn figure(runs: &[&Run], plain: &[&Run], value: &dyn Fn(&Run) -> Option<f64>) -> Option<Figure> {
+    let all = |runs: &[&Run]| {
+        let values: Option<Vec<f64>> = runs.iter().map(|r| value(r)).collect();
+        values.and_then(|v| Summary::of(&v))
+    };
+    let ours = all(runs)?;
+    let ratio = all(plain).and_then(|plain| stats::ratio(&ours, &plain));
+    Some(Figure {
+        mean: ours.mean,
+        sd: ours.sd,
+        ratio: ratio.map(|r| r.ratio),
+        interval: ratio.and_then(|r| r.interval).map(|i| [i.low, i.high]),
+    })
+}
+
+/// A table as text: aligned columns, the first ones left, numbers right.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    /// What it shows.
+    pub title: String,
+    /// Names of the columns.
+    pub head: Vec<String>,
+    /// Cells.
+    pub rows: Vec<Vec<String>>,
+    /// Columns from the left that hold words.
+    pub words: usize,
+}
+
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{}", self.title)?;
+        let lines = || std::iter::once(&self.head).chain(&self.rows);
+        let width = |column: usize| lines().filter_map(|l| l.get(column)).map(|c| c.chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
+        for line in lines() {
+            let cells = line.iter().zip(&widths).enumerate().map(|(i, (cell, width))| {
+                if i < self.words { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+            });
+            writeln!(f, "  {}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+fn number(figure: Option<Figure>) -> String {
+    figure.map_or("-".into(), |f| significant(f.mean))
+}
+
+/// Three digits that matter.
+fn significant(x: f64) -> String {
+    let digits = if x == 0.0 || !x.is_finite() { 0 } else { (2 - x.abs().log10().floor() as i32).clamp(0, 9) };
+    format!("{x:.*}", digits as usize)
+}
+
+fn ratio(figure: Option<Figure>) -> String {
+    match figure.and_then(|f| Some((f.ratio?, f.interval))) {
+        Some((ratio, Some([low, high]))) => format!("{ratio:.2} [{low:.2}, {high:.2}]"),
+        Some((ratio, None)) => format!("{ratio:.2}"),
+        None => "-".into(),
+    }
+}
+
+/// The verdict: speed, CPU time of both sides and energy, as ratios to plain TCP.
+#[must_use]
+pub fn verdict(rows: &[Row]) -> Table {
+    let head = ["link", "client", "transport", "speed", "client CPU", "server CPU", "client J/MB", "server J/MB"];
+    let line = |row: &Row| {
+        let of = |name: &str, value: fn(&Party) -> Option<Figure>| ratio(row.parties.get(name).and_then(value));
+        vec![
+            row.link.clone(),
+            row.role.clone(),
+            row.transport.to_string(),
+            ratio(row.mb_per_s),
+            of("client", |p| p.cpu_s_per_gb),
+            of("server", |p| p.cpu_s_per_gb),
+            of("client", |p| p.net_j_per_mb),
+            of("server", |p| p.net_j_per_mb),
+        ]
+    };
+    Table {
+        title: "Ratios to plain TCP on the same link (95 % confidence intervals)".into(),
+        head: head.map(String::from).to_vec(),
+        rows: rows.iter().filter(|r| r.transport != TransportKind::Plain).map(line).collect(),
+        words: 3,
+    }
+}
+
+/// The figures behind the verdict, a line for each party.
+#[must_use]
+pub fn figures(rows: &[Row]) -> Table {
+    let head = [
+        "link",
+        "client",
+        "transport",
+        "party",
+        "runs",
+        "MB/s",
+        "user s/GB",
+        "kernel s/GB",
+        "net J/MB",
+        "mW/MB",
+        "joules",
+        "MB memory",
+        "messages",
+    ];
+    let mut table = Table {
+        title: "Figures (means; CPU with the tunnel's process; memory: the most of all processes of the party)".into(),
+        head: head.map(String::from).to_vec(),
+        rows: vec![],
+        words: 4,
+    };
+    for row in rows {
+        for (name, party) in &row.parties {
+            let memory = party.memory_bytes.map(|f| Figure { mean: f.mean / MB, ..f });
+            let joules = party.provenance.map_or("none", |p| match p {
+                Provenance::Measured => "measured",
+                Provenance::Attributed => "attributed",
+                Provenance::Modelled => "modelled",
+            });
+            table.rows.push(vec![
+                row.link.clone(),
+                row.role.clone(),
+                row.transport.to_string(),
+                name.clone(),
+                row.runs.to_string(),
+                number(row.mb_per_s),
+                number(party.user_s_per_gb),
+                number(party.system_s_per_gb),
+                number(party.net_j_per_mb),
+                number(party.mw_per_mb),
+                joules.into(),
+                number(memory),
+                number(row.messages),
+            ]);
+        }
+    }
+    table
+}
+
+/// The paper's values beside ours of the same transport and role on each link, where units are comparable.
+#[must_use]
+pub fn beside_paper(rows: &[Row], paper: &Paper) -> Table {
+    let head =
+        ["table", "device", "mode", "client", "transport", "unit", "paper", "to plain", "link", "ours", "to plain"];
+    let mut table = Table {
+        title: format!("Beside {}", paper.source),
+        head: head.map(String::from).to_vec(),
+        rows: vec![],
+        words: 6,
+    };
+    for value in &paper.values {
+        let start = [
+            value.table.to_string(),
+            value.device.clone(),
+            value.power_mode.clone(),
+            value.role.name().into(),
+            value.transport.to_string(),
+            value.unit.clone(),
+            significant(value.value),
+            paper.ratio_to_plain(value).map_or("-".into(), |r| format!("{r:.2}")),
+        ];
+        let ours: Vec<&Row> = rows
+            .iter()
+            .filter(|r| {
+                r.transport == value.transport && r.role == value.role.name() && of_unit(r, &value.unit).is_some()
+            })
+            .collect();
+        for row in &ours {
+            let figure = of_unit(row, &value.unit);
+            let end = [row.link.clone(), number(figure), ratio(figure)];
+            table.rows.push(start.iter().cloned().chain(end).collect());
+        }
+        if ours.is_empty() {
+            table.rows.push(start.iter().cloned().chain(["-".into(), "-".into(), "-".into()]).collect());
+        }
+    }
+    table
+}
+
+/// Our figure in a unit of the paper: of the client, which stands for the paper's device.
+fn of_unit(row: &Row, unit: &str) -> Option<Figure> {
+    let client = row.parties.get("client");
+    match unit {
+        "MB/s" => row.mb_per_s,
+        "mW/MB" => client.and_then(|p| p.mw_per_mb),
+        "J/MB" => client.and_then(|p| p.net_j_per_mb),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "verdict_tests.rs"]
+mod tests;

@@ -1,0 +1,456 @@
+//! The built-in programs that experiments run: bulk transfer and ping-pong, over any transport.
+//!
+//! A server answers one request per connection. What is sent is seeded random data made before the clock starts ([VPN24] section III:
+//! from memory, so that no disk is measured); the receiver compares every byte. A run ends when the receiver has said that all of it came.
+//!
+//! The request is 56 bytes: `magic [8] | op u64 | bytes u64 | seconds u64 | messages u64 | size u64 | seed u64`, little endian; the answer
+//! one byte, 1 for ready.
+mod bulk;
+
+use crate::LabError;
+use crate::transport::TransportKind;
+use nix::sys::resource::{UsageWho, getrusage};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tacit_meter::mark::MarkSender;
+use tacit_net::{NetError, PacedTransport, Rate, Transport};
+
+const MAGIC: &[u8; 8] = b"tacitwl1";
+const REQUEST: usize = 56;
+/// Most bytes of one bulk transfer.
+pub const MAX_BYTES: u64 = 1 << 40;
+/// Longest time limit of a bulk transfer, seconds.
+pub const MAX_SECONDS: u64 = 24 * 3600;
+/// Most messages of one ping-pong: each leaves a latency of 8 bytes in memory.
+pub const MAX_MESSAGES: u64 = 1_000_000;
+/// Largest message of a ping-pong, bytes.
+pub const MAX_SIZE: u64 = 16 << 20;
+
+/// How much of a bulk transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bulk {
+    /// Most bytes, 1 to [`MAX_BYTES`].
+    pub bytes: u64,
+    /// Seconds after which the sender stops, 1 to [`MAX_SECONDS`]; `None`: not before all is sent.
+    pub seconds: Option<u64>,
+}
+
+impl Bulk {
+    /// Exactly so many bytes.
+    #[must_use]
+    pub fn of(bytes: u64) -> Self {
+        Self { bytes, seconds: None }
+    }
+
+    fn limit(self) -> Option<Duration> {
+        self.seconds.map(Duration::from_secs)
+    }
+}
+
+/// What the client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workload {
+    /// The client sends.
+    BulkSend(Bulk),
+    /// The client receives.
+    BulkReceive(Bulk),
+    /// The client sends a message, the server sends it back, and so on.
+    PingPong {
+        /// 1 to [`MAX_MESSAGES`].
+        messages: u64,
+        /// Bytes of a message, 1 to [`MAX_SIZE`].
+        size: u64,
+    },
+}
+
+impl Workload {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::BulkSend(_) => "bulk-send",
+            Self::BulkReceive(_) => "bulk-receive",
+            Self::PingPong { .. } => "ping-pong",
+        }
+    }
+
+    fn check(&self) -> Result<(), LabError> {
+        let within = |what: &str, value: u64, most: u64| {
+            let detail = format!("{what} must be 1 to {most}, not {value}");
+            if (1..=most).contains(&value) { Ok(()) } else { Err(LabError::Spec { what: self.name().into(), detail }) }
+        };
+        match *self {
+            Self::BulkSend(bulk) | Self::BulkReceive(bulk) => {
+                within("bytes", bulk.bytes, MAX_BYTES)?;
+                within("seconds", bulk.seconds.unwrap_or(1), MAX_SECONDS)
+            }
+            Self::PingPong { messages, size } => {
+                within("messages", messages, MAX_MESSAGES)?;
+                within("size", size, MAX_SIZE)
+            }
+        }
+    }
+
+    fn encode(&self, seed: u64) -> [u8; REQUEST] {
+        let words = match *self {
+            Self::BulkSend(Bulk { bytes, seconds }) => [1, bytes, seconds.unwrap_or(0), 0, 0, seed],
+            Self::BulkReceive(Bulk { bytes, seconds }) => [2, bytes, seconds.unwrap_or(0), 0, 0, seed],
+            Self::PingPong { messages, size } => [3, 0, 0, messages, size, seed],
+        };
+        let mut request = [0u8; REQUEST];
+        request[..8].copy_from_slice(MAGIC);
+        for (place, word) in request[8..].chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&u64::to_le_bytes(word));
+        }
+        request
+    }
+
+    fn decode(request: &[u8; REQUEST]) -> Result<(Self, u64), LabError> {
+        let bad = |detail: String| LabError::Failed { step: "reading a workload request".into(), detail };
+        if !request.starts_with(MAGIC) {
+            return Err(bad("the peer is no tacit workload, or the bytes were changed on the way".into()));
+        }
+        let [op, bytes, seconds, messages, size, seed] = words(&request[8..]);
+        let bulk = Bulk { bytes, seconds: (seconds > 0).then_some(seconds) };
+        let workload = match op {
+            1 => Self::BulkSend(bulk),
+            2 => Self::BulkReceive(bulk),
+            3 => Self::PingPong { messages, size },
+            other => return Err(bad(format!("there is no workload number {other}"))),
+        };
+        workload.check()?;
+        Ok((workload, seed))
+    }
+}
+
+/// Little-endian words; what is missing reads as 0.
+fn words<const N: usize>(bytes: &[u8]) -> [u64; N] {
+    let mut all = [0u64; N];
+    for (word, piece) in all.iter_mut().zip(bytes.chunks_exact(8)) {
+        let mut eight = [0u8; 8];
+        eight.copy_from_slice(piece);
+        *word = u64::from_le_bytes(eight);
+    }
+    all
+}
+
+/// How long single messages took there and back, seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Mean.
+    pub mean_s: f64,
+    /// Shortest.
+    pub min_s: f64,
+    /// Median (nearest rank).
+    pub p50_s: f64,
+    /// 95th percentile (nearest rank).
+    pub p95_s: f64,
+    /// Longest.
+    pub max_s: f64,
+}
+
+impl Latency {
+    /// Of a list of round-trip times; `None` for an empty one.
+    #[must_use]
+    pub fn of(times: &mut [f64]) -> Option<Self> {
+        times.sort_by(f64::total_cmp);
+        let rank = |p: f64| times.get(((times.len() as f64 * p).ceil() as usize).max(1) - 1).copied();
+        let mean_s = times.iter().sum::<f64>() / times.len() as f64;
+        Some(Self { mean_s, min_s: *times.first()?, p50_s: rank(0.5)?, p95_s: rank(0.95)?, max_s: *times.last()? })
+    }
+}
+
+/// What one party saw of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// `client` or `server`.
+    pub party: String,
+    /// [`Workload::name`].
+    pub workload: String,
+    /// What it ran over.
+    pub transport: TransportKind,
+    /// Seconds from the first byte of the workload to the receiver's word that all came.
+    pub seconds: f64,
+    /// Bytes of the workload sent by this party.
+    pub sent_bytes: u64,
+    /// Bytes of the workload received by this party.
+    pub received_bytes: u64,
+    /// Bits of the workload per second, both directions together.
+    pub goodput_bps: f64,
+    /// Messages: of a ping-pong its round trips, of a bulk transfer the blocks of 64 KiB (8 bytes of header each are in no other figure).
+    pub messages: u64,
+    /// Of a ping-pong, at the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+    /// User CPU seconds of this process during the run.
+    pub user_s: f64,
+    /// Kernel CPU seconds of this process during the run.
+    pub system_s: f64,
+    /// Largest resident set of this process up to the end, bytes.
+    pub peak_rss_bytes: u64,
+}
+
+impl Outcome {
+    /// As the named results of a run.
+    #[must_use]
+    pub fn results(&self) -> BTreeMap<String, f64> {
+        let mut all = BTreeMap::from([
+            ("seconds".to_owned(), self.seconds),
+            ("sent_bytes".to_owned(), self.sent_bytes as f64),
+            ("received_bytes".to_owned(), self.received_bytes as f64),
+            ("goodput_bps".to_owned(), self.goodput_bps),
+            ("messages".to_owned(), self.messages as f64),
+        ]);
+        if let Some(latency) = &self.latency {
+            all.insert("latency_s".to_owned(), latency.p50_s);
+            all.insert("latency_p95_s".to_owned(), latency.p95_s);
+            all.insert("latency_mean_s".to_owned(), latency.mean_s);
+        }
+        all
+    }
+}
+
+/// How a party takes part.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// What the connection is made of, for the record.
+    pub transport: TransportKind,
+    /// Most bit/s that this party sends.
+    pub pace: Option<Rate>,
+    /// How long the peer may make no progress.
+    pub stall: Duration,
+    /// Where to tell when the measured part, the phase `run`, begins and ends.
+    pub marks: Option<&'a MarkSender>,
+}
+
+/// CPU time of this process: user and kernel seconds, and its peak memory in bytes.
+fn usage() -> Result<(f64, f64, u64), LabError> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF)
+        .map_err(|e| LabError::Failed { step: "asking for CPU time".into(), detail: e.to_string() })?;
+    let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 * 1e-6;
+    let peak = tacit_meter::usage::high_water_bytes(Path::new("/proc/self")).unwrap_or(0);
+    Ok((seconds(usage.user_time()), seconds(usage.system_time()), peak))
+}
+
+fn failed(step: &str) -> impl Fn(io::Error) -> LabError + '_ {
+    move |e| LabError::Net(NetError::from_io(step, &e))
+}
+
+/// Asks the server at the other end of `transport` for a workload, and runs it.
+///
+/// # Errors
+/// [`LabError::Spec`] for sizes out of range, [`LabError::Net`] if the connection fails, [`LabError::Failed`] if wrong bytes arrived.
+pub fn run_client(
+    transport: Box<dyn Transport>,
+    workload: Workload,
+    seed: u64,
+    options: Options<'_>,
+) -> Result<Outcome, LabError> {
+    workload.check()?;
+    let mut transport = prepare(transport, options)?;
+    let work = Work::new("client", workload, seed);
+    let asked = transport.write_all(&workload.encode(seed)).and_then(|()| transport.flush());
+    asked.map_err(failed("asking for a workload"))?;
+    let mut ready = [0u8];
+    transport.read_exact(&mut ready).map_err(failed("waiting for the server to be ready"))?;
+    if ready != [1] {
+        let detail = "the server's answer is not `ready`: bytes arrived changed, or it is no tacit workload";
+        return Err(LabError::Failed { step: workload.name().into(), detail: detail.into() });
+    }
+    work.measured(transport, options)
+}
+
+/// Does what the client at the other end of `transport` asks for.
+///
+/// # Errors
+/// As [`run_client`].
+pub fn run_server(transport: Box<dyn Transport>, options: Options<'_>) -> Result<Outcome, LabError> {
+    let mut transport = prepare(transport, options)?;
+    let mut request = [0u8; REQUEST];
+    transport.read_exact(&mut request).map_err(failed("waiting for a request"))?;
+    let (workload, seed) = Workload::decode(&request)?;
+    let work = Work::new("server", workload, seed);
+    let answered = transport.write_all(&[1]).and_then(|()| transport.flush());
+    answered.map_err(failed("saying that all is ready"))?;
+    work.measured(transport, options)
+}
+
+fn prepare(mut transport: Box<dyn Transport>, options: Options<'_>) -> Result<Box<dyn Transport>, LabError> {
+    transport.set_stall_timeout(options.stall).map_err(failed("setting the stall timeout"))?;
+    Ok(match options.pace {
+        Some(rate) => Box::new(PacedTransport::new(transport, rate)),
+        None => transport,
+    })
+}
+
+/// Random bytes from a seed (splitmix64): not secret, only incompressible and the same at both parties.
+fn random(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bytes.extend_from_slice(&(z ^ (z >> 31)).to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// What came over, compared with what should have.
+#[derive(Default)]
+struct Check {
+    received: u64,
+    wrong: u64,
+    first: u64,
+}
+
+impl Check {
+    fn compare(&mut self, got: &[u8], expected: &[u8]) {
+        if got != expected {
+            let differs = |(a, b): (&u8, &u8)| a != b;
+            let first = got.iter().zip(expected).position(differs).unwrap_or(0) as u64;
+            if self.wrong == 0 {
+                self.first = self.received + first;
+            }
+            self.wrong += got.iter().zip(expected).filter(|&pair| differs(pair)).count() as u64;
+        }
+        self.received += got.len() as u64;
+    }
+
+    fn verdict(&self, what: &str, total: u64) -> Result<(), LabError> {
+        if self.wrong == 0 && self.received == total {
+            return Ok(());
+        }
+        let detail = if self.wrong == 0 {
+            format!("{} bytes arrived of {total}", self.received)
+        } else {
+            format!(
+                "{} of {total} bytes arrived changed, the first at offset {}: this transport does not notice changes",
+                self.wrong, self.first
+            )
+        };
+        Err(LabError::Failed { step: what.into(), detail })
+    }
+}
+
+/// Bytes sent, bytes received, messages.
+type Counts = (u64, u64, u64);
+
+/// A workload that both parties agreed on, with its data.
+enum Work {
+    Send { party: &'static str, workload: Workload, bulk: Bulk, data: bulk::Data },
+    Receive { party: &'static str, workload: Workload, bulk: Bulk, data: bulk::Data },
+    Ping { messages: u64, message: Vec<u8> },
+    Pong { messages: u64, message: Vec<u8> },
+}
+
+impl Work {
+    fn new(party: &'static str, workload: Workload, seed: u64) -> Self {
+        match workload {
+            Workload::BulkSend(bulk) if party == "client" => Self::send(party, workload, bulk, seed),
+            Workload::BulkReceive(bulk) if party == "server" => Self::send(party, workload, bulk, seed),
+            Workload::BulkSend(bulk) | Workload::BulkReceive(bulk) => {
+                Self::Receive { party, workload, bulk, data: bulk::Data::new(seed) }
+            }
+            Workload::PingPong { messages, size } => {
+                let message = random(seed, size as usize);
+                if party == "client" { Self::Ping { messages, message } } else { Self::Pong { messages, message } }
+            }
+        }
+    }
+
+    fn send(party: &'static str, workload: Workload, bulk: Bulk, seed: u64) -> Self {
+        Self::Send { party, workload, bulk, data: bulk::Data::new(seed) }
+    }
+
+    fn names(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::Send { party, workload, .. } | Self::Receive { party, workload, .. } => (party, workload.name()),
+            Self::Ping { .. } => ("client", "ping-pong"),
+            Self::Pong { .. } => ("server", "ping-pong"),
+        }
+    }
+
+    fn measured(mut self, mut transport: Box<dyn Transport>, options: Options<'_>) -> Result<Outcome, LabError> {
+        // Marks that cannot be delivered are the record's loss, which the sampler's side sees; they are no reason to stop.
+        let _ = options.marks.map(|marks| marks.begin("run"));
+        let before = usage()?;
+        let start = Instant::now();
+        let mut times = Vec::new();
+        let (sent_bytes, received_bytes, messages) = self.run(transport.as_mut(), &mut times)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let after = usage()?;
+        let figures = [("sent_bytes", sent_bytes as f64), ("received_bytes", received_bytes as f64)];
+        let _ = options.marks.map(|marks| marks.end("run", &figures));
+        let (party, workload) = self.names();
+        Ok(Outcome {
+            party: party.into(),
+            workload: workload.into(),
+            transport: options.transport,
+            seconds,
+            sent_bytes,
+            received_bytes,
+            goodput_bps: (sent_bytes + received_bytes) as f64 * 8.0 / seconds,
+            messages,
+            latency: Latency::of(&mut times),
+            user_s: after.0 - before.0,
+            system_s: after.1 - before.1,
+            peak_rss_bytes: after.2,
+        })
+    }
+
+    fn run(&mut self, transport: &mut dyn Transport, times: &mut Vec<f64>) -> Result<Counts, LabError> {
+        match self {
+            Self::Send { workload, bulk, data, .. } => {
+                let (sent, blocks) = data.send(transport, workload.name(), bulk.bytes, bulk.limit())?;
+                Ok((sent, 0, blocks))
+            }
+            Self::Receive { workload, bulk, data, .. } => {
+                let (received, blocks) = data.receive(transport, workload.name(), bulk.bytes)?;
+                Ok((0, received, blocks))
+            }
+            Self::Ping { messages, message } => {
+                *times = ping(transport, *messages, message)?;
+                let bytes = *messages * message.len() as u64;
+                Ok((bytes, bytes, *messages))
+            }
+            Self::Pong { messages, message } => {
+                pong(transport, *messages, message)?;
+                let bytes = *messages * message.len() as u64;
+                Ok((bytes, bytes, *messages))
+            }
+        }
+    }
+}
+
+/// Round-trip times of all messages.
+fn ping(transport: &mut dyn Transport, messages: u64, message: &[u8]) -> Result<Vec<f64>, LabError> {
+    let mut echo = vec![0u8; message.len()];
+    let mut times = Vec::with_capacity(messages as usize);
+    let mut check = Check::default();
+    for _ in 0..messages {
+        let start = Instant::now();
+        let sent = transport.write_all(message).and_then(|()| transport.flush());
+        sent.map_err(failed("sending a message"))?;
+        transport.read_exact(&mut echo).map_err(failed("waiting for the echo"))?;
+        times.push(start.elapsed().as_secs_f64());
+        check.compare(&echo, message);
+    }
+    check.verdict("ping-pong", messages * message.len() as u64)?;
+    Ok(times)
+}
+
+fn pong(transport: &mut dyn Transport, messages: u64, message: &mut [u8]) -> Result<(), LabError> {
+    for _ in 0..messages {
+        transport.read_exact(message).map_err(failed("waiting for a message"))?;
+        let sent = transport.write_all(message).and_then(|()| transport.flush());
+        sent.map_err(failed("sending the echo"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! Bulk transfer: blocks of random data one way, words about them the other way.
+//!
+//! A block is `number u32 | length u32 (bit 31: the last)` and its data; the data is written from memory as it lies there. For each
+//! [`ACK`] received the receiver sends how much came in all (u64). The sender keeps at most [`WINDOW`] that it has no word of, so that queues
+//! on the way do not hide how long the transfer takes; with a time limit it stops once what it has sent will take that long at the rate
+//! seen so far (a first window is sent in any case, however long it takes). After the last block the receiver sends `received u64 | wrong u64 | first wrong offset u64`.
+use super::{Check, failed, words};
+use crate::LabError;
+use std::time::{Duration, Instant};
+use tacit_net::Transport;
+
+/// Bytes of data in a block, but the last.
+pub(super) const BLOCK: usize = 64 << 10;
+/// Bytes before a block's data.
+const HEADER: usize = 8;
+const LAST: u32 = 1 << 31;
+/// Different blocks in memory, one after the other over and over: 1 MiB in all, more than the fastest caches hold.
+const BLOCKS: usize = 16;
+/// Bytes that a word of the receiver is for.
+const ACK: u64 = 256 << 10;
+/// Most bytes sent without a word from the receiver: more than any link here keeps under way, far less than a run.
+const WINDOW: u64 = 4 << 20;
+
+/// The data of a transfer, made before it is timed.
+pub(super) struct Data(Vec<Vec<u8>>);
+
+impl Data {
+    /// From a seed.
+    pub(super) fn new(seed: u64) -> Self {
+        let random = super::random(seed, BLOCKS * (BLOCK + HEADER));
+        Self(random.chunks_exact(BLOCK + HEADER).map(<[u8]>::to_vec).collect())
+    }
+
+    fn of(&mut self, number: u64) -> &mut Vec<u8> {
+        &mut self.0[(number % BLOCKS as u64) as usize]
+    }
+
+    /// Sends `total` bytes, or what `limit` allows, and waits for the receiver's verdict: bytes and blocks.
+    pub(super) fn send(
+        &mut self,
+        transport: &mut dyn Transport,
+        what: &str,
+        total: u64,
+        limit: Option<Duration>,
+    ) -> Result<(u64, u64), LabError> {
+        let (mut sent, mut heard, mut number, start) = (0u64, 0u64, 0u64, Instant::now());
+        loop {
+            let len = (total - sent).min(BLOCK as u64);
+            let over = limit.is_some_and(|limit| time_for(sent + len, heard, start.elapsed()) >= limit);
+            let last = sent + len == total || over;
+            let block = self.of(number);
+            let word = len as u32 | if last { LAST } else { 0 };
+            block[..4].copy_from_slice(&(number as u32).to_le_bytes());
+            block[4..HEADER].copy_from_slice(&word.to_le_bytes());
+            transport.write_all(&block[..HEADER + len as usize]).map_err(failed("sending bulk data"))?;
+            (sent, number) = (sent + len, number + 1);
+            if last {
+                break;
+            }
+            while sent - heard > WINDOW {
+                heard = hear(transport, heard, sent)?;
+            }
+        }
+        transport.flush().map_err(failed("sending bulk data"))?;
+        for _ in heard / ACK..sent / ACK {
+            hear(transport, 0, sent)?;
+        }
+        let mut report = [0u8; 24];
+        transport.read_exact(&mut report).map_err(failed("waiting for the receiver's word"))?;
+        let [received, wrong, first] = words(&report);
+        Check { received, wrong, first }.verdict(what, sent)?;
+        Ok((sent, number))
+    }
+
+    /// Receives until the last block, at most `most` bytes, compares all of it and tells the sender: bytes and blocks.
+    pub(super) fn receive(
+        &mut self,
+        transport: &mut dyn Transport,
+        what: &str,
+        most: u64,
+    ) -> Result<(u64, u64), LabError> {
+        let (mut check, mut number, mut told) = (Check::default(), 0u64, 0u64);
+        let mut buffer = vec![0u8; BLOCK];
+        loop {
+            let (len, last) = header(transport, what, number, most - check.received)?;
+            transport.read_exact(&mut buffer[..len]).map_err(failed("receiving bulk data"))?;
+            check.compare(&buffer[..len], &self.of(number)[HEADER..HEADER + len]);
+            number += 1;
+            while check.received - told >= ACK {
+                told += ACK;
+                tell(transport, &[told])?;
+            }
+            if last {
+                break;
+            }
+        }
+        tell(transport, &[check.received, check.wrong, check.first])?;
+        check.verdict(what, check.received)?;
+        Ok((check.received, number))
+    }
+}
+
+/// How long `sent` bytes take if `heard` of them took `elapsed`. As long as less than a window was heard of, which is when TCP is still
+/// finding out what the link carries, only what has passed counts.
+fn time_for(sent: u64, heard: u64, elapsed: Duration) -> Duration {
+    if heard < WINDOW {
+        return elapsed;
+    }
+    // Far beyond any limit is as good as any other number.
+    Duration::try_from_secs_f64(elapsed.as_secs_f64() * sent as f64 / heard as f64).unwrap_or(Duration::MAX)
+}
+
+/// The receiver's next word: how much it has, which must be more than before and no more than was sent.
+fn hear(transport: &mut dyn Transport, before: u64, sent: u64) -> Result<u64, LabError> {
+    let mut word = [0u8; 8];
+    transport.read_exact(&mut word).map_err(failed("waiting for the receiver's word"))?;
+    let [heard] = words(&word);
+    if heard <= before || heard > sent {
+        return Err(changed("the receiver's word"));
+    }
+    Ok(heard)
+}
+
+fn tell(transport: &mut dyn Transport, all: &[u64]) -> Result<(), LabError> {
+    let bytes: Vec<u8> = all.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let told = transport.write_all(&bytes).and_then(|()| transport.flush());
+    told.map_err(failed("telling the sender what came"))
+}
+
+/// Reads a block's header: how many bytes follow, and whether it is the last.
+fn header(transport: &mut dyn Transport, what: &str, expected: u64, left: u64) -> Result<(usize, bool), LabError> {
+    let mut bytes = [0u8; HEADER];
+    transport.read_exact(&mut bytes).map_err(failed("receiving bulk data"))?;
+    let [number, word] = [0, 4].map(|at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]));
+    let (len, last) = ((word & !LAST) as usize, word & LAST != 0);
+    if number != expected as u32 || len == 0 || len > BLOCK || len as u64 > left || (!last && len != BLOCK) {
+        return Err(changed(what));
+    }
+    Ok((len, last))
+}
+
+fn changed(what: &str) -> LabError {
+    let detail = "a block's header makes no sense: bytes arrived changed, and this transport does not notice changes";
+    LabError::Failed { step: what.into(), detail: detail.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_limit_looks_ahead_but_not_during_slow_start() {
+        let (second, most) = (Duration::from_secs(1), Duration::MAX);
+        // 40 ms of round trip: a word about the first block, and a whole window under way.
+        assert_eq!(time_for(WINDOW, ACK, second), second);
+        assert_eq!(time_for(3 * WINDOW, 2 * WINDOW, 2 * second), 3 * second);
+        assert_eq!(time_for(u64::MAX, WINDOW, most), most);
+    }
+}

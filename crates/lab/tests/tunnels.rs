@@ -1,0 +1,332 @@
+//! WireGuard: in memory against every changed bit and replay, and (as root) transports end to end over emulated links with faults.
+use proptest::prelude::*;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+use tacit_lab::LabError;
+use tacit_lab::link::{Link, LinkSpec, LinkSpecText, Side};
+use tacit_lab::transport::{Acceptor, TransportKind, connect, make_keys};
+use tacit_lab::tunnel::{BORINGTUN, Choice, Core, Host, Incoming, OVERHEAD, SecretKey, Tunnel};
+use tacit_lab::workload::{Bulk, Options, Outcome, Workload, run_client, run_server};
+
+const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)];
+
+/// Two ends with each other's keys; the second believes the first to have `shown`, where that is given.
+fn pair(shown: Option<[u8; 32]>) -> [Core; 2] {
+    let keys = [SecretKey::random().unwrap(), SecretKey::random().unwrap()];
+    let outer: IpAddr = "198.18.0.1".parse().unwrap();
+    let first = Core::new(&keys[0], keys[1].public(), INNER[1], outer);
+    let second = Core::new(&keys[1], shown.unwrap_or(keys[0].public()), INNER[0], outer);
+    [first, second]
+}
+
+/// An IPv4 packet from end 0 to end 1 (or the other way) with `payload`.
+fn packet(from: usize, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
+    bytes.extend_from_slice(&INNER[from].octets());
+    bytes.extend_from_slice(&INNER[1 - from].octets());
+    bytes.extend_from_slice(payload);
+    let len = bytes.len() as u16;
+    bytes[2..4].copy_from_slice(&len.to_be_bytes());
+    bytes
+}
+
+/// Agrees on keys; false where an end refuses.
+fn handshake(ends: &mut [Core; 2]) -> bool {
+    let (mut out, mut back) = (vec![0; 2000], vec![0; 2000]);
+    let sent = ends[0].handshake(&mut out);
+    let Incoming::Answer(answer) = ends[1].incoming(&out[..sent], &mut back) else {
+        return false;
+    };
+    let Incoming::Answer(alive) = ends[0].incoming(&back[..answer], &mut out) else {
+        return false;
+    };
+    ends[1].incoming(&out[..alive], &mut back);
+    ends.iter().all(|end| end.stats().session_age_s.is_some())
+}
+
+fn seal(end: &mut Core, packet: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; Core::room_for(packet.len())];
+    let len = end.outgoing(packet, &mut out);
+    assert_eq!(len, packet.len() + OVERHEAD);
+    out.truncate(len);
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever order datagrams come in, each counts once.
+    #[test]
+    fn each_datagram_counts_once(order in prop::collection::vec(0usize..40, 1..200)) {
+        let mut ends = pair(None);
+        prop_assert!(handshake(&mut ends));
+        let sealed: Vec<Vec<u8>> = (0..40u8).map(|i| seal(&mut ends[0], &packet(0, &[i]))).collect();
+        let (mut seen, mut out) = ([false; 40], vec![0; 2000]);
+        for i in order {
+            let expected = if seen[i] { Incoming::Nothing } else { Incoming::Packet(21) };
+            prop_assert_eq!(ends[1].incoming(&sealed[i], &mut out), expected);
+            seen[i] = true;
+        }
+        prop_assert_eq!(ends[1].stats().received_packets, seen.iter().filter(|s| **s).count() as u64);
+    }
+
+    /// Nothing that anybody sends makes an end panic or speak, before or after a handshake.
+    #[test]
+    fn noise_is_refused(noise in prop::collection::vec(any::<u8>(), 0..300), kind in 0u8..6, after in any::<bool>()) {
+        let mut ends = pair(None);
+        prop_assert!(!after || handshake(&mut ends));
+        let mut datagram = noise;
+        if let Some(start) = datagram.get_mut(..4) {
+            start.copy_from_slice(&[kind, 0, 0, 0]);
+        }
+        let mut out = vec![0; 2000];
+        prop_assert_eq!(ends[1].incoming(&datagram, &mut out), Incoming::Nothing);
+        prop_assert_eq!(ends[1].stats().received_packets, 0);
+    }
+}
+
+/// Any single changed bit of a datagram is refused, and the right one is still taken afterwards, once. Most changes are forgeries;
+/// one of the counter's makes it a number that came before, and the receiver's index may name no session.
+#[test]
+fn a_changed_bit_or_a_replay_is_refused() {
+    for len in [0, 13, 300] {
+        let mut ends = pair(None);
+        assert!(handshake(&mut ends));
+        let clear = packet(0, &vec![7; len]);
+        let sealed = seal(&mut ends[0], &clear);
+        let (bits, mut out) = (sealed.len() * 8, vec![0; 2000]);
+        for bit in 0..bits {
+            let mut changed = sealed.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(ends[1].incoming(&changed, &mut out), Incoming::Nothing, "bit {bit}");
+        }
+        let refused = ends[1].stats();
+        assert_eq!(refused.forged + refused.other_refused + refused.replayed, bits as u64, "{refused:?}");
+        assert!(refused.replayed <= 1 && refused.forged >= bits as u64 - 8 * 8, "{refused:?}");
+        assert_eq!(ends[1].incoming(&sealed, &mut out), Incoming::Packet(clear.len()));
+        assert_eq!(out[..clear.len()], clear[..]);
+        assert_eq!(ends[1].incoming(&sealed, &mut out), Incoming::Nothing);
+        assert_eq!(ends[1].stats().replayed, refused.replayed + 1);
+        assert_eq!(ends[1].stats().received_packets, 1);
+    }
+}
+
+#[test]
+fn a_wrong_key_gets_no_session() {
+    let mut ends = pair(Some(SecretKey::random().unwrap().public()));
+    assert!(!handshake(&mut ends));
+    assert_eq!(ends[1].stats().forged, 1);
+    assert_eq!(ends[1].stats().session_age_s, None);
+}
+
+#[test]
+fn a_replayed_handshake_is_refused() {
+    let mut ends = pair(None);
+    let (mut first, mut out) = (vec![0; 200], vec![0; 2000]);
+    let len = ends[0].handshake(&mut first);
+    assert!(matches!(ends[1].incoming(&first[..len], &mut out), Incoming::Answer(_)));
+    assert_eq!(ends[1].incoming(&first[..len], &mut out), Incoming::Nothing);
+    assert_eq!(ends[1].stats().replayed, 1);
+}
+
+#[test]
+fn a_peer_cannot_use_an_address_that_is_not_its_own() {
+    let mut ends = pair(None);
+    assert!(handshake(&mut ends));
+    let mut spoofed = packet(0, b"hello");
+    spoofed[12..16].copy_from_slice(&[192, 0, 2, 1]);
+    let sealed = seal(&mut ends[0], &spoofed);
+    assert_eq!(ends[1].incoming(&sealed, &mut [0; 2000]), Incoming::Nothing);
+    assert_eq!(ends[1].stats().wrong_source, 1);
+}
+
+#[test]
+fn packets_wait_for_the_first_handshake() {
+    let mut ends = pair(None);
+    let (mut out, mut back) = (vec![0; 2000], vec![0; 2000]);
+    // The packet waits; a handshake leaves instead.
+    let initiation = ends[0].outgoing(&packet(0, b"first"), &mut out);
+    assert_eq!(initiation, 148);
+    let Incoming::Answer(answer) = ends[1].incoming(&out[..initiation], &mut back) else { panic!("no answer") };
+    assert!(matches!(ends[0].incoming(&back[..answer], &mut out), Incoming::Answer(_)));
+    let waited = ends[0].queued(&mut out);
+    assert_eq!(ends[1].incoming(&out[..waited], &mut back), Incoming::Packet(25));
+    assert_eq!(ends[0].queued(&mut out), 0);
+    // Buffers that are too short lose the packet, not the program.
+    assert_eq!(ends[0].outgoing(&packet(0, b"short"), &mut [0; 30]), 0);
+    assert_eq!(ends[1].incoming(&out[..waited], &mut [0; 30]), Incoming::Nothing);
+}
+
+#[test]
+fn the_recorded_version_is_the_one_that_is_built_in() {
+    let lock = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock")).unwrap();
+    assert!(lock.contains(&format!("name = \"boringtun\"\nversion = \"{BORINGTUN}\"")), "update BORINGTUN");
+}
+
+// Over emulated links.
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A link, or a word on standard error that this test is skipped.
+fn link(text: LinkSpecText) -> Option<Link> {
+    match Link::up(&LinkSpec::parse(&text).unwrap()) {
+        Ok(link) => Some(link),
+        Err(error @ LabError::Unavailable { .. }) => {
+            eprintln!("SKIPPED: this test needs an emulated link, and {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn threads() -> tacit_lab::tunnel::Options {
+    tacit_lab::tunnel::Options { choice: Choice::UserSpace, host: Host::Threads, patience: Duration::from_secs(15) }
+}
+
+/// Runs `workload` over `link` by `kind`; what client and server say.
+fn run_over(
+    link: &Link,
+    kind: TransportKind,
+    address: Ipv4Addr,
+    keys: &Path,
+    workload: Workload,
+) -> [Result<Outcome, LabError>; 2] {
+    let options = Options { transport: kind, pace: None, stall: PATIENCE, marks: None };
+    let (at, folder) = (SocketAddr::new(address.into(), 0), keys.to_owned());
+    let acceptor = link.within(Side::Server, move || Acceptor::bind(kind, at, Some(&folder))).unwrap().unwrap();
+    let at = acceptor.address().unwrap();
+    let server = thread::spawn(move || run_server(acceptor.accept(PATIENCE)?, options));
+    let folder = keys.to_owned();
+    let client = link.within(Side::Client, move || {
+        connect(kind, at, Some(&folder), PATIENCE).and_then(|transport| run_client(transport, workload, 5, options))
+    });
+    [client.unwrap(), server.join().unwrap()]
+}
+
+fn keys() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    make_keys(&dir.path().join("keys")).unwrap();
+    dir
+}
+
+#[test]
+fn every_transport_carries_every_workload() {
+    let Some(link) = link(LinkSpecText { rtt: Some("2ms".into()), ..Default::default() }) else { return };
+    let dir = keys();
+    let mut tunnel = Tunnel::up(&link, &threads()).unwrap();
+    assert!(tunnel.facts()["wireguard"].contains(BORINGTUN), "{:?}", tunnel.facts());
+    for kind in TransportKind::ALL {
+        let before = tunnel.stats(Side::Server).unwrap().unwrap();
+        let address = if kind.tunnelled() { tunnel.address(Side::Server) } else { link.address(Side::Server) };
+        let bytes = 5_000_000;
+        for workload in [
+            Workload::BulkSend(Bulk::of(bytes)),
+            Workload::BulkReceive(Bulk::of(bytes)),
+            Workload::PingPong { messages: 20, size: 3000 },
+        ] {
+            let [client, server] = run_over(&link, kind, address, &dir.path().join("keys"), workload);
+            let (client, server) = (client.unwrap(), server.unwrap());
+            assert_eq!(client.sent_bytes, server.received_bytes);
+            assert_eq!(client.received_bytes, server.sent_bytes);
+            if let Some(latency) = client.latency {
+                assert!(latency.min_s >= 0.002, "{kind}: {} s over a link of 2 ms", latency.min_s);
+            }
+        }
+        // Through the tunnel if and only if it says so.
+        let after = tunnel.stats(Side::Server).unwrap().unwrap();
+        let packets = after.received_packets - before.received_packets;
+        assert_eq!(packets > 1000, kind.tunnelled(), "{kind}: {packets} packets in the tunnel");
+        assert_eq!((after.forged, after.replayed, after.wrong_source), (0, 0, 0), "{kind}");
+    }
+}
+
+#[test]
+fn changed_packets_fool_plain_tcp_end_tls_and_leave_wireguard_right() {
+    let spec = LinkSpecText { corrupt: Some(0.01), ..Default::default() };
+    let Some(link) = link(spec) else { return };
+    let dir = keys();
+    let keys = dir.path().join("keys");
+    let bulk = Workload::BulkSend(Bulk::of(6_000_000));
+    // Plain: wrong bytes are delivered as if nothing had happened; only the workload's own comparison sees them.
+    let [client, server] = run_over(&link, TransportKind::Plain, link.address(Side::Server), &keys, bulk);
+    let text = format!("{}; {}", client.unwrap_err(), server.unwrap_err());
+    assert!(text.contains("does not notice changes"), "{text}");
+    // TLS: refused by name, and the connection is over.
+    let [client, server] = run_over(&link, TransportKind::Tls, link.address(Side::Server), &keys, bulk);
+    let (client, server) = (client.unwrap_err(), server.unwrap_err());
+    assert!(matches!((&client, &server), (LabError::Net(_), LabError::Net(_))), "{client}; {server}");
+    let text = format!("{client}; {server}");
+    assert!(["decrypt", "InvalidData", "Tls", "TLS"].iter().any(|word| text.contains(word)), "{text}");
+    // WireGuard: changed datagrams are dropped, TCP inside sends again, all bytes are right.
+    let mut tunnel = Tunnel::up(&link, &threads()).unwrap();
+    let at = tunnel.address(Side::Server);
+    let [client, server] = run_over(&link, TransportKind::WireGuard, at, &keys, bulk);
+    assert_eq!(client.unwrap().sent_bytes, server.unwrap().received_bytes);
+    let stats = tunnel.stats(Side::Server).unwrap().unwrap();
+    assert!(stats.forged > 5, "{stats:?}");
+    assert!(link.counters().iter().map(|c| c.corrupted).sum::<u64>() > 10);
+}
+
+#[test]
+fn replayed_packets_are_refused_by_wireguard_and_harmless_to_tls() {
+    let Some(link) = link(LinkSpecText { duplicate: Some(0.1), ..Default::default() }) else { return };
+    let dir = keys();
+    let keys = dir.path().join("keys");
+    let bulk = Workload::BulkReceive(Bulk::of(5_000_000));
+    let [client, server] = run_over(&link, TransportKind::Tls, link.address(Side::Server), &keys, bulk);
+    assert_eq!(client.unwrap().received_bytes, server.unwrap().sent_bytes);
+    let mut tunnel = Tunnel::up(&link, &threads()).unwrap();
+    let at = tunnel.address(Side::Server);
+    let [client, server] = run_over(&link, TransportKind::WireGuard, at, &keys, bulk);
+    assert_eq!(client.unwrap().received_bytes, server.unwrap().sent_bytes);
+    let mut stats = || [Side::Client, Side::Server].map(|side| tunnel.stats(side).unwrap().unwrap());
+    // A replay comes some time after its original: the last ones when the transfer is long over.
+    let mut ends = stats();
+    for _ in 0..500 {
+        if ends[0].replayed > 50 {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+        ends = stats();
+    }
+    assert!(ends[0].replayed > 50, "{ends:?}");
+    assert_eq!((ends[0].forged, ends[1].forged), (0, 0), "{ends:?}");
+    // Nothing was taken twice.
+    assert!(ends[0].received_packets <= ends[1].sent_packets, "{ends:?}");
+}
+
+#[test]
+fn a_tunnel_with_a_wrong_key_does_not_come_up() {
+    let Some(link) = link(LinkSpecText::default()) else { return };
+    let mut ends = Tunnel::ends(&link).unwrap();
+    ends[1].peer = SecretKey::random().unwrap().public();
+    let options = tacit_lab::tunnel::Options { patience: Duration::from_secs(3), ..threads() };
+    let error = Tunnel::with_ends(&link, &options, ends).err().unwrap().to_string();
+    assert!(error.contains("handshake") && error.contains("wrong key") && !error.contains(" 0 datagrams"), "{error}");
+}
+
+#[test]
+fn the_kernels_wireguard_works_or_says_why_not() {
+    let Some(link) = link(LinkSpecText::default()) else { return };
+    let options = tacit_lab::tunnel::Options { choice: Choice::Kernel, ..threads() };
+    match Tunnel::up(&link, &options) {
+        Ok(tunnel) => {
+            let dir = keys();
+            let bulk = Workload::BulkSend(Bulk::of(1_000_000));
+            let at = tunnel.address(Side::Server);
+            let [client, _] = run_over(&link, TransportKind::WireGuard, at, &dir.path().join("keys"), bulk);
+            assert_eq!(client.unwrap().sent_bytes, 1_000_000);
+        }
+        Err(error @ LabError::Unavailable { .. }) => {
+            eprintln!("SKIPPED the kernel's WireGuard: {error}");
+            let mut tunnel =
+                Tunnel::up(&link, &tacit_lab::tunnel::Options { choice: Choice::Auto, ..threads() }).unwrap();
+            assert!(tunnel.facts()["wireguard"].starts_with("user space"));
+            assert!(error.to_string().contains(&tunnel.facts()["wireguard_choice"]), "{error}");
+            assert!(tunnel.stats(Side::Client).unwrap().is_some());
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
