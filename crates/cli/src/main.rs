@@ -5,6 +5,7 @@ mod bench;
 mod connect;
 mod infer;
 mod keys;
+mod lab;
 mod model;
 mod prepare;
 mod print;
@@ -50,12 +51,38 @@ enum Command {
     Zoo(zoo::Args),
     /// Play workloads against the scheduler in virtual time
     Simulate(simulate::SimulateArgs),
+    /// Measure power, energy and links: experiments and their reports
+    Lab(lab::Args),
     /// The client process of `bench`
     #[command(hide = true)]
     BenchClient(bench::ClientArgs),
 }
 
+/// `tacit ... | head`: whoever reads our output may stop reading, which is no failure to be shown. A server must not end for a closed
+/// socket, so the signal for it stays ignored, as Rust has it.
+fn end_quietly_without_reader() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
+            // What a shell reports for a program that SIGPIPE ended.
+            std::process::exit(141);
+        }
+        usual(panic);
+    }));
+}
+
+/// The error and its causes in one line; a cause that the line already ends with is not repeated.
+fn explain(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |line, cause| match line.as_str() {
+        "" => cause,
+        said if said.ends_with(&cause) => line,
+        said => format!("{said}: {cause}"),
+    })
+}
+
 fn main() -> ExitCode {
+    end_quietly_without_reader();
     let filter = tracing_subscriber::EnvFilter::try_from_env("TACIT_LOG").unwrap_or_else(|_| "warn".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let result = match Cli::parse().command {
@@ -67,13 +94,28 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Zoo(args) => zoo::run(args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Lab(args) => lab::run(args),
         Command::BenchClient(args) => bench::run_client(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", explain(&error));
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let missing = || std::io::Error::new(std::io::ErrorKind::NotFound, "no such file");
+        let path = || "x.json".into();
+        let error = anyhow::Error::new(tacit_lab::LabError::Io { path: path(), source: missing() });
+        assert_eq!(explain(&error.context("reading the plan")), "reading the plan: x.json: no such file");
+        assert_eq!(explain(&anyhow::Error::new(missing()).context("x.json")), "x.json: no such file");
     }
 }

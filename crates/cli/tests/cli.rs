@@ -147,3 +147,13 @@ fn mistakes_are_explained() {
     assert!(error.contains("127.0.0.1:1"), "{error}");
     assert!(bad(&dir, &["bench", "--model", "not.tacit", "--backend", "magic"]).contains("cheetah"));
 }
+
+#[test]
+fn a_reader_that_goes_away_is_no_crash() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
+    let output = command.args(["lab", "link", "--list"]).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(141));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -4,10 +4,13 @@
 #![forbid(unsafe_code)]
 
 mod import;
+mod lab;
 mod linear;
 mod material;
+mod meter;
 mod mutate;
 mod net;
+mod record;
 mod tacit_file;
 
 pub use mutate::Mutator;
@@ -38,6 +41,15 @@ pub const TARGETS: &[Target] = &[
     Target { name: "public_key", run: linear::public_key, seeds: linear::public_key_seeds },
     Target { name: "ciphertext", run: linear::ciphertext, seeds: linear::ciphertext_seeds },
     Target { name: "linear_answer", run: linear::answer, seeds: linear::answer_seeds },
+    Target { name: "tegrastats", run: meter::tegrastats_log, seeds: meter::tegrastats_seeds },
+    Target { name: "sensor_files", run: meter::sensor_files, seeds: meter::sensor_seeds },
+    Target { name: "mlperf_trace", run: meter::mlperf_trace, seeds: meter::mlperf_seeds },
+    Target { name: "meter_csv", run: meter::meter_csv, seeds: meter::csv_seeds },
+    Target { name: "meter_answer", run: meter::meter_answer, seeds: meter::answer_seeds },
+    Target { name: "device_profile", run: meter::device_profile, seeds: meter::profile_seeds },
+    Target { name: "record_line", run: record::record_line, seeds: record::record_line_seeds },
+    Target { name: "mark_line", run: record::mark_line, seeds: record::mark_line_seeds },
+    Target { name: "experiment", run: lab::experiment, seeds: lab::experiment_seeds },
 ];
 
 /// Runs the target of that name.

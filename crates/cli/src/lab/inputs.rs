@@ -1,0 +1,88 @@
+//! The model and the input of an inference experiment, kept in the campaign's folder so that it can be repeated from there.
+use crate::model;
+use anyhow::{Context, bail};
+use serde_json::json;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use tacit_graph::ModelGraph;
+use tacit_graph::npy;
+use tacit_graph::onnx::ImportOptions;
+use tacit_graph::quant::import;
+use tacit_graph::rng::SplitMix;
+use tacit_serve::input::{self, Fit};
+
+/// The demo's network (see `models/`), for whoever names no model.
+const DIGITS: &[u8] = include_bytes!("../../../../models/digits.onnx");
+const SAMPLES: &[u8] = include_bytes!("../../../../models/digits_samples.npy");
+const DIGIT: &[u8] = include_bytes!("../../../../models/digit.npy");
+
+/// What model and input were made from: importing the same network twice does not give the same bytes.
+const SOURCE: &str = "source.json";
+
+/// Writes `DIR/inputs/model.tacit` and `DIR/inputs/input.npy`. A campaign that is continued keeps what it has; another model or input
+/// is refused.
+pub fn prepare(dir: &Path, model: Option<&Path>, input: Option<&Path>) -> anyhow::Result<()> {
+    let folder = dir.join("inputs");
+    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let read = |path: &Path| fs::read(path).with_context(|| format!("reading {}", path.display()));
+    let (given, values) = (model.map(read).transpose()?, input.map(read).transpose()?);
+    let digest = |bytes: Option<&Vec<u8>>| bytes.map_or("built in".into(), |b| blake3::hash(b).to_hex().to_string());
+    let source = json!({"model": digest(given.as_ref()), "input": digest(values.as_ref())});
+    match fs::read(folder.join(SOURCE)) {
+        Ok(there) if serde_json::from_slice::<serde_json::Value>(&there).is_ok_and(|t| t == source) => return Ok(()),
+        Ok(_) => {
+            bail!("{} has another model or input than was given now; choose another folder with -o", folder.display())
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        Err(e) => return Err(e).with_context(|| format!("reading {}", folder.join(SOURCE).display())),
+    }
+    let bytes = match (model, given) {
+        (Some(path), Some(bytes)) if path.extension().is_some_and(|e| e == "onnx") => {
+            model::import_with_defaults(path, &bytes)?.to_file()?
+        }
+        (_, Some(bytes)) => bytes,
+        (_, None) => digits()?,
+    };
+    let graph = tacit_graph::file::read(&bytes).context("the model")?.graph;
+    let values = match (model, input) {
+        (None, _) => DIGIT.to_vec(),
+        (Some(_), None) => random(&graph),
+        (Some(_), Some(path)) => first(path, &graph)?,
+    };
+    write(&folder.join("model.tacit"), &bytes)?;
+    write(&folder.join("input.npy"), &values)?;
+    // Last: without it, both are made again.
+    write(&folder.join(SOURCE), source.to_string().as_bytes())
+}
+
+fn digits() -> anyhow::Result<Vec<u8>> {
+    let options = ImportOptions { calibration: Some(npy::read(SAMPLES)?), ..ImportOptions::default() };
+    Ok(import(DIGITS, &options)?.to_file()?)
+}
+
+/// Seeded values in the model's range.
+fn random(graph: &ModelGraph) -> Vec<u8> {
+    let [low, high] = graph.spec().input.range;
+    let mut rng = SplitMix::new(1);
+    // 24 bits, as many as an f32 holds.
+    let unit = |word: u64| (word >> 40) as f32 / (1u64 << 24) as f32;
+    let values: Vec<f32> = (0..graph.input().elements()).map(|_| low + (high - low) * unit(rng.next_u64())).collect();
+    npy::write(&graph.input().shape, &values)
+}
+
+/// The first input of a file, in the model's numbers.
+fn first(path: &Path, graph: &ModelGraph) -> anyhow::Result<Vec<u8>> {
+    let inputs = input::read(path, graph, Fit::Crop, false)?;
+    let values = inputs.first().with_context(|| format!("{} holds no input", path.display()))?;
+    Ok(npy::write(&graph.input().shape, values))
+}
+
+/// Writes a file, whole or not at all, that only its owner may read: a model file holds the weights.
+fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let draft = path.with_extension("new");
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).with_context(|| format!("writing {}", draft.display()))?;
+    fs::rename(&draft, path).with_context(|| format!("writing {}", path.display()))
+}

@@ -1,0 +1,64 @@
+//! `tacit lab`: measuring power, energy and links; one file per subcommand.
+mod calibrate;
+mod compare;
+mod inputs;
+mod link;
+mod mark;
+mod measure;
+mod report;
+mod run;
+mod sensors;
+mod transport;
+mod workload;
+
+use clap::Subcommand;
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List the power sources of this machine, and what to do about those that cannot be used
+    Sensors(sensors::Args),
+    /// Measure the coefficients of the energy model and write a device profile
+    Calibrate(calibrate::Args),
+    /// Run an experiment, or continue one
+    Run(Box<run::Args>),
+    /// Compare plain TCP, TLS and WireGuard: speed, CPU time and energy per megabyte, sending and receiving
+    Transport(transport::Args),
+    /// Compare two campaigns: ratios with confidence intervals
+    Compare(compare::Args),
+    /// Measure what one command costs this host
+    Measure(measure::Args),
+    /// Tell the measurement that runs this script that a phase begins or ends
+    Mark(mark::Args),
+    /// Make a page of plots and tables from a campaign's folder
+    Report(report::Args),
+    /// Run a built-in workload: bulk transfer or ping-pong over a transport
+    #[command(subcommand)]
+    Workload(workload::Command),
+    /// One end of a WireGuard tunnel in user space, configured on its standard input
+    #[command(hide = true)]
+    TunnelProcess,
+    /// Run a program over an emulated link
+    Link(Box<link::Args>),
+}
+
+pub fn run(args: Args) -> anyhow::Result<()> {
+    match args.command {
+        Command::Sensors(args) => sensors::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Transport(args) => transport::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Measure(args) => measure::run(&args),
+        Command::Mark(args) => mark::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Workload(command) => workload::run(&command),
+        Command::TunnelProcess => Ok(tacit_lab::tunnel::run_process()?),
+        Command::Link(args) => link::run(&args),
+    }
+}

@@ -1,0 +1,128 @@
+//! `tacit lab report`: finds a Python that has the package and matplotlib, and runs `python -m tacit.report`.
+use anyhow::{Context, bail};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Ends with 0 where both modules can be imported; prints what cannot.
+const PROBE: &str = "\
+import importlib, sys
+missing = []
+for name in ('tacit', 'matplotlib'):
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        missing.append(f'{name} cannot be imported ({error})')
+print('; '.join(missing))
+sys.exit(bool(missing))";
+
+const INTERPRETER: &str = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The campaign's folder: campaign.json, runs.jsonl, records/
+    dir: PathBuf,
+    /// The page to write [default: DIR/report.html]; the plots go to DIR/plots as PNG and SVG
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    // Said here, too: no Python is needed to see that there is nothing to report on.
+    let description = args.dir.join("campaign.json");
+    if !description.is_file() {
+        bail!("{} is not a campaign's folder: it has no campaign.json", args.dir.display());
+    }
+    let python = find_python()?;
+    let mut command = isolated(&python);
+    command.args(["-m", "tacit.report"]).arg(&args.dir);
+    if let Some(output) = &args.output {
+        command.arg("-o").arg(output);
+    }
+    let status = command.status().with_context(|| format!("cannot start {}", python.display()))?;
+    if !status.success() {
+        // Its own message is on standard error already.
+        bail!("the report was not made ({} -m tacit.report: {status})", python.display());
+    }
+    Ok(())
+}
+
+/// A Python that does not import from the current folder, which may be anybody's.
+fn isolated(python: &Path) -> Command {
+    let mut command = Command::new(python);
+    command.arg("-P");
+    command
+}
+
+/// The first interpreter that has what the report needs; the error says what each one lacks.
+fn find_python() -> anyhow::Result<PathBuf> {
+    let exe = std::env::current_exe().ok();
+    let cwd = std::env::current_dir().ok();
+    let mut lacking = String::new();
+    for python in candidates(std::env::var_os("TACIT_PYTHON"), exe.as_deref(), cwd.as_deref()) {
+        match probe(&python) {
+            Ok(()) => return Ok(python),
+            Err(reason) => lacking.push_str(&format!("\n  {}: {reason}", python.display())),
+        }
+    }
+    bail!(
+        "the report needs Python 3.11 or newer with the packages tacit and matplotlib; tried:{lacking}\n\
+         In the repository: make python. Elsewhere: pip install 'tacit[report]'. TACIT_PYTHON chooses the interpreter."
+    );
+}
+
+/// `TACIT_PYTHON` alone where it is set; else the `.venv` of the repository around the binary or the current folder, then the system's.
+fn candidates(chosen: Option<OsString>, exe: Option<&Path>, cwd: Option<&Path>) -> Vec<PathBuf> {
+    if let Some(chosen) = chosen.filter(|c| !c.is_empty()) {
+        return vec![chosen.into()];
+    }
+    let places = exe.into_iter().flat_map(|e| e.ancestors().skip(1)).chain(cwd);
+    let mut found: Vec<PathBuf> = Vec::new();
+    for python in places.map(|p| p.join(".venv").join(INTERPRETER)).filter(|p| p.is_file()) {
+        if !found.contains(&python) {
+            found.push(python);
+        }
+    }
+    found.push("python3".into());
+    found
+}
+
+/// Why this interpreter will not do.
+fn probe(python: &Path) -> Result<(), String> {
+    let done = isolated(python).args(["-c", PROBE]).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let said = if done.stdout.trim_ascii().is_empty() { done.stderr } else { done.stdout };
+    let said = String::from_utf8_lossy(&said);
+    Err(said.trim().lines().next_back().unwrap_or("failed without a message").to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chosen_interpreter_is_the_only_one_tried() {
+        let cwd = Path::new("/");
+        assert_eq!(candidates(Some("/opt/py".into()), None, Some(cwd)), [PathBuf::from("/opt/py")]);
+        assert_eq!(candidates(Some("".into()), None, None), [PathBuf::from("python3")]);
+    }
+
+    #[test]
+    fn the_venv_beside_the_binary_comes_before_the_systems_python() {
+        let root = tempfile::tempdir().expect("a folder");
+        let python = root.path().join(".venv").join(INTERPRETER);
+        std::fs::create_dir_all(python.parent().expect("it has one")).expect("made");
+        std::fs::write(&python, "").expect("written");
+        let exe = root.path().join("target/release/tacit");
+        let found = candidates(None, Some(&exe), Some(root.path()));
+        assert_eq!(found, [python, PathBuf::from("python3")]);
+    }
+
+    #[test]
+    fn an_interpreter_that_is_not_there_is_explained() {
+        let reason = probe(Path::new("/nonexistent/python")).expect_err("there is none");
+        assert!(reason.to_lowercase().contains("no such file"), "{reason}");
+    }
+}
