@@ -1,7 +1,6 @@
 //! The paper's policies, the yardstick of grid A, and fair share.
 
 use super::{Choice, ClassFacts, JobFacts, Policy, Score};
-use crate::time::Span;
 
 /// First come, first served: by arrival of the request (of its notice, where it was announced).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,8 +115,5 @@ impl<P: Policy> Policy for FairShare<P> {
     }
     fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
         self.inner.threads(choice)
-    }
-    fn patience(&self, class: &ClassFacts) -> Span {
-        self.inner.patience(class)
     }
 }

@@ -140,12 +140,6 @@ pub trait Policy {
     fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
         choice.options.first().map(|o| o.threads)
     }
-
-    /// How long a job that memory keeps out may be overtaken before it gets a reservation.
-    /// Zero means that the first job to overtake it already has to respect the reservation.
-    fn patience(&self, _class: &ClassFacts) -> Span {
-        Span::ZERO
-    }
 }
 
 impl<P: Policy + ?Sized> Policy for Box<P> {
@@ -163,8 +157,5 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
     fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
         (**self).threads(choice)
-    }
-    fn patience(&self, class: &ClassFacts) -> Span {
-        (**self).patience(class)
     }
 }

@@ -4,7 +4,6 @@ use super::{
     Adaptive, Choice, ClassFacts, FairShare, Fcfs, JobFacts, Policy, Priority, Score, Sequential, ShortestRemaining,
 };
 use crate::error::SchedError;
-use crate::time::Span;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
@@ -62,9 +61,6 @@ impl Policy for PolicySpec {
     }
     fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
         self.with(|p| p.threads(choice))
-    }
-    fn patience(&self, class: &ClassFacts) -> Span {
-        self.with(|p| p.patience(class))
     }
 }
 

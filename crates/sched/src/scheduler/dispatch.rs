@@ -1,6 +1,6 @@
 //! Which job starts next: walk the heads of the classes from the best score up, start the first that fits.
 //!
-//! A head that does not fit and would be overtaken may get the one **reservation** (the oldest first, after its policy's patience).
+//! A head that does not fit and would be overtaken gets the one **reservation** (the oldest first).
 //! While it stands, another job may start only if
 //! (a) all jobs started since the reservation, this one included, leave the room that the holder needs: then the holder starts at the latest when the jobs
 //!     that ran at the time of the reservation have ended, however wrong the estimates are; or
@@ -12,7 +12,7 @@ use crate::ids::{JobId, MaterialId, ModelId, Phase};
 use crate::message::{Action, Rejected, Start};
 use crate::policy::{Choice, ClassFacts, Policy, ThreadOption};
 use crate::pool::PoolKey;
-use crate::queue::{ClassIdx, InputKey};
+use crate::queue::InputKey;
 use crate::resources::Resources;
 use crate::time::Time;
 
@@ -75,13 +75,14 @@ impl<P: Policy> Scheduler<P> {
             Pick::Refill(..) => true,
             _ => false,
         };
-        if overtakes && let Some(oldest) = self.note_overtaken(&blocked) {
-            return Pick::Reserve(oldest);
+        let oldest = |blocked: Vec<InputKey>| blocked.into_iter().min_by_key(|key| (self.inputs[key].entered, *key));
+        match if overtakes && self.reservation.is_none() { oldest(blocked) } else { None } {
+            Some(key) => Pick::Reserve(key),
+            None => pick,
         }
-        pick
     }
 
-    fn walk(&self, options: &mut Vec<ThreadOption>, blocked: &mut Vec<(ClassIdx, InputKey)>) -> Pick {
+    fn walk(&self, options: &mut Vec<ThreadOption>, blocked: &mut Vec<InputKey>) -> Pick {
         if self.free().cores == 0 {
             return Pick::Nothing;
         }
@@ -96,7 +97,7 @@ impl<P: Policy> Scheduler<P> {
                     }
                     declined = true;
                 }
-                Verdict::Blocked => blocked.push((class, key)),
+                Verdict::Blocked => blocked.push(key),
                 Verdict::NeedsDisk => return Pick::Evict(facts.disk),
                 Verdict::AtShare => return Pick::Park(key),
                 Verdict::Unfit(need) => {
@@ -193,26 +194,6 @@ impl<P: Policy> Scheduler<P> {
         })?;
         // A policy that answers with something it was not offered gets the largest offer below it.
         options.iter().rev().find(|o| o.threads <= threads).or(options.first()).copied()
-    }
-
-    /// Notes which heads are about to be overtaken; returns the one to reserve for, if its time has come.
-    fn note_overtaken(&mut self, blocked: &[(ClassIdx, InputKey)]) -> Option<InputKey> {
-        if self.reservation.is_some() {
-            return None;
-        }
-        let mut oldest: Option<(Time, InputKey)> = None;
-        for &(class, key) in blocked {
-            let mark = self.overtaken.entry(class).or_insert((key, self.now));
-            if mark.0 != key {
-                *mark = (key, self.now);
-            }
-            let since = mark.1;
-            if self.now.since(since) >= self.policy.patience(&self.queues.class(class).facts) {
-                let candidate = (self.inputs[&key].entered, key);
-                oldest = Some(oldest.map_or(candidate, |o| o.min(candidate)));
-            }
-        }
-        oldest.map(|(_, key)| key)
     }
 
     /// Keeps room for this job from now on.

@@ -19,7 +19,7 @@ use crate::message::{Action, Event, NoticeProblem, Rejected};
 use crate::policy::{Policy, ThreadOption};
 use crate::pool::{PoolKey, Pools, Rate};
 use crate::profile::ProfileTable;
-use crate::queue::{ClassIdx, ClassQueues, InputKey};
+use crate::queue::{ClassQueues, InputKey};
 use crate::resources::Resources;
 use crate::time::{Span, Time};
 use state::{Client, Group, GroupId, Input, Job, Lifecycle, Reservation};
@@ -56,8 +56,6 @@ pub struct Scheduler<P> {
     /// Every material found on start-up, so that none is taken over twice.
     found: BTreeSet<MaterialId>,
     queues: ClassQueues,
-    /// When the head of a class was first overtaken because it did not fit.
-    overtaken: BTreeMap<ClassIdx, (InputKey, Time)>,
     reservation: Option<Reservation>,
     pools: Option<Pools>,
     /// Requests' inputs with T_pre queued, by the pool that could serve them.
@@ -107,7 +105,6 @@ impl<P: Policy> Scheduler<P> {
             next_material,
             found: BTreeSet::new(),
             queues: ClassQueues::default(),
-            overtaken: BTreeMap::new(),
             reservation: None,
             pools,
             needy: BTreeMap::new(),

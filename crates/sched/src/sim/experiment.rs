@@ -178,8 +178,6 @@ pub struct Cell {
     pub memory_use: Interval,
     /// D of each seed, to compare settings seed by seed.
     pub delays: Vec<f64>,
-    /// The 99th percentile for VGG-16 of each seed.
-    pub vgg16_p99s: Vec<f64>,
     /// D by client group: all clients but client 0, for the fair-share experiment.
     pub others_delay: Interval,
 }
@@ -259,7 +257,6 @@ impl Columns {
             core_use: column(11),
             memory_use: column(12),
             delays: self.rows.iter().map(|r| r[0]).collect(),
-            vgg16_p99s: self.rows.iter().map(|r| r[5]).collect(),
             others_delay: column(13),
         }
     }
