@@ -103,7 +103,9 @@ impl PhaseTable {
         PhaseTable { speedup, cells: Vec::new(), errors: VecDeque::new() }
     }
 
-    fn push(&mut self, batch: u32, threads: u32, sample: Sample) {
+    /// Adds a measurement; whether an estimate may have moved by it.
+    fn push(&mut self, batch: u32, threads: u32, sample: Sample) -> bool {
+        let before = self.measured(batch, threads).map(Cell::estimate);
         let cell = match self.cells.iter().position(|c| c.batch == batch && c.threads == threads) {
             Some(at) => &mut self.cells[at],
             None => {
@@ -116,10 +118,18 @@ impl PhaseTable {
             cell.window.pop_front();
         }
         cell.window.push_back(sample);
+        before != Some(cell.estimate())
     }
 
-    /// The nearest measured cell: same threads first, then nearest batch, then nearest thread count.
+    fn measured(&self, batch: u32, threads: u32) -> Option<&Cell> {
+        self.cells.iter().find(|c| c.batch == batch && c.threads == threads)
+    }
+
+    /// The cell itself where it was measured, else the nearest: same threads first, then nearest batch, then nearest thread count.
     fn estimate(&self, batch: u32, threads: u32) -> Option<Estimate> {
+        if let Some(cell) = self.measured(batch, threads) {
+            return Some(cell.estimate());
+        }
         let distance = |a: u32, b: u32| a.max(1).ilog2().abs_diff(b.max(1).ilog2());
         let near = self.cells.iter().min_by_key(|c| {
             let other_threads = c.threads != threads;
@@ -175,18 +185,28 @@ impl ProfileTable {
     }
 
     /// Learns from a finished job and records how wrong the estimate was. `estimate` is what was expected when it started.
-    pub fn learn(&mut self, model: ModelId, phase: Phase, batch: u32, threads: u32, actual: Sample, estimate: Span) {
+    /// Returns whether an estimate of this model may have moved.
+    pub fn learn(
+        &mut self,
+        model: ModelId,
+        phase: Phase,
+        batch: u32,
+        threads: u32,
+        actual: Sample,
+        estimate: Span,
+    ) -> bool {
         let Some(tables) = self.models.get_mut(model.0 as usize) else {
-            return;
+            return false;
         };
         let table = &mut tables[at(phase)];
-        table.push(batch_bucket(batch), threads, actual);
+        let moved = table.push(batch_bucket(batch), threads, actual);
         if actual.time > Span::ZERO {
             if table.errors.len() == ERROR_WINDOW {
                 table.errors.pop_front();
             }
             table.errors.push_back((actual.time.secs() - estimate.secs()).abs() / actual.time.secs());
         }
+        moved
     }
 
     /// Expected time and memory; `None` only for an unknown model.

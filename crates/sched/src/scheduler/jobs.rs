@@ -39,8 +39,9 @@ impl<P: Policy> Scheduler<P> {
     pub(super) fn job_finished(&mut self, id: JobId, usage: Usage) -> Result<(), Rejected> {
         let job = self.take_job(id).ok_or(Rejected::JobNotRunning(id))?;
         let actual = Sample { time: usage.time, memory: usage.peak_memory };
-        self.profile.learn(job.model, job.phase, job.batch, job.holds.cores, actual, job.estimate);
-        self.refresh_model(job.model);
+        if self.profile.learn(job.model, job.phase, job.batch, job.holds.cores, actual, job.estimate) {
+            self.refresh_model(job.model);
+        }
         match (job.phase, job.owner, job.refill) {
             (Phase::Pre, Some(owner), _) => {
                 let now = self.now;
