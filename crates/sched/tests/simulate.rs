@@ -102,6 +102,23 @@ fn a_trace_gives_the_figures_worked_out_by_hand() {
     }
 }
 
+/// So its worst delays are the paper's, by construction. Only threads, pools and deadlines make a difference.
+#[test]
+fn with_one_thread_a_job_adaptive_is_the_papers_policy() {
+    for (rate, memory) in [(0.5, 1 << 30), (3.0, 150_000)] {
+        let runs = ["priority", "adaptive"].map(|policy| {
+            let mut load = workload(300, Arrivals::Poisson(rate));
+            (load.batches, load.departures) = (Batches::Geometric(2.0), 0.02);
+            let mut scenario = scenario(policy, load);
+            scenario.config.capacity.memory = memory;
+            (scenario.spread, scenario.failures) = (1.5, 0.02);
+            scenario.run(4).unwrap()
+        });
+        assert!(runs[0].reports.len() > 300);
+        assert_eq!(runs[0].reports, runs[1].reports);
+    }
+}
+
 #[test]
 fn no_policy_beats_the_bound() {
     for policy in ["fcfs", "priority", "sequential", "srt", "adaptive"] {
