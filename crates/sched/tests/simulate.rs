@@ -134,12 +134,11 @@ fn no_policy_beats_the_bound() {
                 (setting.stock, setting.on_threads) = (stock, vec![1, 2, 4]);
                 let mut scenario = setting.scenario(&profile()).unwrap();
                 scenario.config.capacity.memory = memory;
+                let run = scenario.run(seed).unwrap();
                 let ahead = match stock {
                     Stock::None => Ahead::Notices,
-                    Stock::Cold => Ahead::Pool,
-                    Stock::Full => Ahead::FullPool,
+                    Stock::Cold | Stock::Full => Ahead::Pool { stock: &run.stock },
                 };
-                let run = scenario.run(seed).unwrap();
                 let d = Summary::of(&run, &scenario.workload.mix, 4, 1).all.input_delay;
                 let bounds = Bounds::of(&run.arrivals, &scenario.models, &scenario.config, ahead);
                 assert!(d >= bounds.best() * 0.999_999, "{policy}, {stock:?}, rate {rate}: {d} is below {bounds:?}");

@@ -88,6 +88,8 @@ pub struct Run {
     pub events: u64,
     /// The requests as they came.
     pub arrivals: Vec<Arrival>,
+    /// Material in stock at time zero, by model.
+    pub stock: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -181,6 +183,7 @@ impl Engine<'_> {
             let share = f64::from(self.scenario.workload.mix.counts.get(i).map_or(0, |c| c.1)) / total;
             let demand = rate * share * model.pre.first.time.secs() * pool.cover;
             let want = pool.min_stock.max((demand + 2.0 * demand.sqrt()).ceil() as u32);
+            let mut stock = 0;
             for _ in 0..want {
                 if model.binding != Binding::Unbound || room < model.material_bytes {
                     break;
@@ -188,8 +191,10 @@ impl Engine<'_> {
                 room -= model.material_bytes;
                 let found = Event::MaterialFound { material: MaterialId(next), model: ModelId(i as u32), client: None };
                 next += 1;
+                stock += 1;
                 self.send(Time::ZERO, found);
             }
+            self.run.stock.push(stock);
         }
     }
 

@@ -112,13 +112,55 @@ impl Setting {
     /// # Errors
     /// As [`Setting::scenario`], and a configuration that the scheduler refuses.
     pub fn measure(&self, profile: &ProfileFile, seeds: &Range<u64>) -> Result<Cell, SchedError> {
+        self.measure_with(profile, seeds, None)
+    }
+
+    /// Plays these seeds; with the lower bound of each, known or to be found.
+    ///
+    /// # Errors
+    /// As [`Setting::measure`].
+    pub fn measure_bounded(
+        &self,
+        profile: &ProfileFile,
+        seeds: &Range<u64>,
+        known: Option<&[f64]>,
+    ) -> Result<Cell, SchedError> {
+        self.measure_with(profile, seeds, Some(known))
+    }
+
+    fn measure_with(
+        &self,
+        profile: &ProfileFile,
+        seeds: &Range<u64>,
+        bounds: Option<Option<&[f64]>>,
+    ) -> Result<Cell, SchedError> {
         let scenario = self.scenario(profile)?;
         let mut columns = Columns::default();
-        for seed in seeds.clone() {
+        for (i, seed) in seeds.clone().enumerate() {
             let run = scenario.run(seed)?;
             columns.add(self, &scenario, &run);
+            if let Some(known) = bounds {
+                columns.bounds.push(known.map_or_else(|| self.bound(&scenario, &run), |known| known[i]));
+            }
         }
         Ok(columns.cell(self))
+    }
+
+    /// A lower bound on D, for these requests and any policy.
+    fn bound(&self, scenario: &Scenario, run: &Run) -> f64 {
+        let ahead = match self.stock {
+            Stock::None => Ahead::Notices,
+            Stock::Cold | Stock::Full => Ahead::Pool { stock: &run.stock },
+        };
+        Bounds::of(&run.arrivals, &scenario.models, &scenario.config, ahead).best()
+    }
+
+    /// Whether the same seeds have the same bounds here and there: everything is the same but the policy.
+    pub fn asks_the_same(&self, other: &Setting) -> bool {
+        let open = !matches!(self.workload.arrivals, Arrivals::Closed { .. });
+        let threads = |s: &Setting| (s.cores, s.pre_threads.clone(), s.on_threads.clone(), s.stock);
+        let speedups = |s: &Setting| (s.pre_speedup, s.on_speedup);
+        open && threads(self) == threads(other) && speedups(self) == speedups(other) && self.workload == other.workload
     }
 }
 
@@ -166,10 +208,12 @@ pub struct Cell {
     pub throughput: Interval,
     /// First arrival to last end.
     pub makespan: Interval,
-    /// Lower bound on D.
-    pub bound: Interval,
+    /// Lower bound on D, where it was asked for.
+    pub bound: Option<Interval>,
     /// D over the bound.
-    pub ratio: Interval,
+    pub ratio: Option<Interval>,
+    /// The bound of each seed; empty where it was not asked for.
+    pub bounds: Vec<f64>,
     /// Offered one-thread core-seconds over P times the arrival span.
     pub offered: Interval,
     /// Share of core time that jobs held.
@@ -184,7 +228,8 @@ pub struct Cell {
 
 #[derive(Default)]
 struct Columns {
-    rows: Vec<[f64; 14]>,
+    rows: Vec<[f64; 12]>,
+    bounds: Vec<f64>,
 }
 
 impl Columns {
@@ -192,12 +237,6 @@ impl Columns {
         let mix = &setting.workload.mix;
         let capacity = scenario.config.capacity;
         let s = Summary::of(run, mix, capacity.cores, capacity.memory);
-        let ahead = match setting.stock {
-            Stock::None => Ahead::Notices,
-            Stock::Cold => Ahead::Pool,
-            Stock::Full => Ahead::FullPool,
-        };
-        let bound = Bounds::of(&run.arrivals, &scenario.models, &scenario.config, ahead).best();
         let span = run.arrivals.last().map_or(0.0, |a| a.at.secs()) - run.first.secs();
         let offered: f64 = run
             .arrivals
@@ -221,8 +260,6 @@ impl Columns {
             vgg,
             s.throughput,
             s.makespan,
-            bound,
-            all.input_delay / bound.max(1e-9),
             offered,
             s.core_use,
             s.memory_use,
@@ -231,6 +268,9 @@ impl Columns {
     }
 
     fn cell(&self, setting: &Setting) -> Cell {
+        let bounded = !self.bounds.is_empty();
+        let ratios: Vec<f64> =
+            self.rows.iter().zip(&self.bounds).map(|(row, bound)| row[0] / bound.max(1e-9)).collect();
         let column = |i: usize| Interval::of(&self.rows.iter().map(|r| r[i]).collect::<Vec<_>>());
         let rate = match setting.workload.arrivals {
             Arrivals::Poisson(rate) | Arrivals::Bursts { rate, .. } | Arrivals::Diurnal { rate, .. } => rate,
@@ -251,13 +291,14 @@ impl Columns {
             vgg16_p99: column(5),
             throughput: column(6),
             makespan: column(7),
-            bound: column(8),
-            ratio: column(9),
-            offered: column(10),
-            core_use: column(11),
-            memory_use: column(12),
+            bound: bounded.then(|| Interval::of(&self.bounds)),
+            ratio: bounded.then(|| Interval::of(&ratios)),
+            bounds: self.bounds.clone(),
+            offered: column(8),
+            core_use: column(9),
+            memory_use: column(10),
             delays: self.rows.iter().map(|r| r[0]).collect(),
-            others_delay: column(13),
+            others_delay: column(11),
         }
     }
 }

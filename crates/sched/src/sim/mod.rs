@@ -10,6 +10,7 @@ pub mod grids;
 mod metrics;
 mod output;
 pub mod page;
+mod price;
 mod profile;
 mod rng;
 mod svg;
