@@ -104,6 +104,7 @@ def test_several_clients_at_once(server, digits, digit_images):
 
 def test_the_interpreter_runs_on_during_a_phase(server, digit_images):
     ticks = []
+    during = 0
     stop = threading.Event()
 
     def tick():
@@ -114,12 +115,17 @@ def test_the_interpreter_runs_on_during_a_phase(server, digit_images):
     thread = threading.Thread(target=tick)
     thread.start()
     with server.client() as client:
-        start = time.monotonic()
-        client.infer(digit_images[0])
-        end = time.monotonic()
+        # On a busy machine the other thread may miss its turn for a while.
+        for _ in range(50):
+            start = time.monotonic()
+            client.infer(digit_images[0])
+            end = time.monotonic()
+            during = max(during, sum(start < t < end for t in ticks))
+            if during >= 3:
+                break
     stop.set()
     thread.join()
-    assert sum(start < t < end for t in ticks) >= 3
+    assert during >= 3
 
 
 def test_top1_mode_gives_the_class_only(digit_images):

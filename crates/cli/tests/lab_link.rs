@@ -36,16 +36,16 @@ fn the_exit_status_and_the_addresses_are_passed_on() {
 
 #[test]
 fn the_measurement_is_one_line_of_json_when_asked_for() {
-    let args = ["--up", "8mbit", "--down", "30mbit", "--rtt", "5ms", "--effort", "500ms", "--json"];
+    let args = ["--up", "8mbit", "--down", "30mbit", "--rtt", "5ms", "--effort", "2s", "--json"];
     let Some(output) = output("the_measurement", &args) else { return };
     assert!(output.status.success(), "{}", text(&output.stderr));
     let line: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(line["link"], "up 8mbit, down 30mbit, rtt 5ms");
     assert_eq!((line["target_up_bps"].as_f64(), line["target_down_bps"].as_f64()), (Some(8e6), Some(30e6)));
     assert_eq!(line["congestion_control"], "cubic");
-    // Wide bounds: accuracy is the business of the lab's own test.
+    // Bounds so wide that a busy machine keeps them: accuracy is the business of the lab's own test.
     let achieved = line["up_bps"].as_f64().unwrap();
-    assert!((4e6..9e6).contains(&achieved), "{line}");
+    assert!((1e6..20e6).contains(&achieved), "{line}");
     assert!(line["rtt_s"].as_f64().unwrap() >= 0.005 && line["loaded_rtt_s"].as_f64().unwrap() >= 0.005, "{line}");
 }
 
@@ -117,7 +117,8 @@ fn namespace(process: &Path) -> Option<PathBuf> {
     std::fs::read_link(process.join("ns/net")).ok()
 }
 
-/// Every network namespace that any thread is in.
+/// Every network namespace that any thread is in. (The kernel gives a namespace the number of one that is gone, so a number may come back
+/// for a while.)
 fn namespaces() -> BTreeSet<PathBuf> {
     let list = |path: &Path| {
         std::fs::read_dir(path).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect::<Vec<_>>()
@@ -129,12 +130,19 @@ fn namespaces() -> BTreeSet<PathBuf> {
         .collect()
 }
 
+/// Interfaces of the host that bear our names; others may make theirs meanwhile.
 fn interfaces() -> BTreeSet<std::ffi::OsString> {
-    std::fs::read_dir("/sys/class/net").unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    let names = std::fs::read_dir("/sys/class/net").unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| ["link0", "wg-tacit", "tacit-probe"].iter().any(|ours| name == *ours)).collect()
+}
+
+/// Seconds to sleep that nobody else sleeps, not even this test run a second time.
+fn marker(number: u32) -> String {
+    format!("{number}.{:010}", std::process::id())
 }
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(60);
     while !done() {
         assert!(Instant::now() < end, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(20));
@@ -160,7 +168,7 @@ fn nothing_is_left(marker: &str, before: &BTreeSet<std::ffi::OsString>, theirs: 
 
 #[test]
 fn nothing_is_left_after_a_kill() {
-    let (marker, before) = ("1000.25", interfaces());
+    let (marker, before) = (&marker(1000), interfaces());
     let Some(mut child) = sleeper("nothing_is_left_after_a_kill", marker) else { return };
     let theirs: BTreeSet<PathBuf> = processes(marker).iter().filter_map(|process| namespace(process)).collect();
     assert_eq!(theirs.len(), 2, "one namespace for the client and one for the server");
@@ -171,7 +179,7 @@ fn nothing_is_left_after_a_kill() {
 
 #[test]
 fn an_interrupt_ends_everything_within_seconds() {
-    let (marker, before) = ("1000.75", interfaces());
+    let (marker, before) = (&marker(2000), interfaces());
     let Some(mut child) = sleeper("an_interrupt_ends_everything", marker) else { return };
     let theirs: BTreeSet<PathBuf> = processes(marker).iter().filter_map(|process| namespace(process)).collect();
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();

@@ -25,7 +25,7 @@ fn bad(dir: &Path, args: &[&str]) -> String {
 fn a_script_with_marks_is_measured_with_modelled_energy() {
     let dir = tempfile::tempdir().unwrap();
     let script = format!(
-        "{TACIT} lab mark begin work && i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; {TACIT} lab mark end work items=3"
+        "{TACIT} lab mark begin work && i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done; {TACIT} lab mark end work items=3"
     );
     let model = ["lab", "measure", "--source", "model:raspberry-pi-3b", "--idle", "0.5", "--interval", "0.02"];
     let rest = ["-o", "r.jsonl", "--csv", "r.csv", "--json", "--", "sh", "-c", &script];

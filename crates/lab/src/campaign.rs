@@ -189,8 +189,14 @@ fn whole_lines(text: &[u8]) -> &[u8] {
 pub struct Folder {
     dir: PathBuf,
     runs: File,
-    // Held for its lock.
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child that another thread is just starting has it open too. Cannot fail.
+        _ = self.lock.unlock();
+    }
 }
 
 impl Folder {
@@ -217,7 +223,7 @@ impl Folder {
         if whole < text.len() {
             runs.set_len(whole as u64).map_err(io(&path))?;
         }
-        Ok(Self { dir: dir.to_owned(), runs, _lock: lock })
+        Ok(Self { dir: dir.to_owned(), runs, lock })
     }
 
     /// The folder.

@@ -250,8 +250,9 @@ fn changed_packets_fool_plain_tcp_end_tls_and_leave_wireguard_right() {
     let keys = dir.path().join("keys");
     let bulk = Workload::BulkSend(Bulk::of(6_000_000));
     // Plain: wrong bytes are delivered as if nothing had happened; only the workload's own comparison sees them.
-    let [client, server] = run_over(&link, TransportKind::Plain, link.address(Side::Server), &keys, bulk);
-    let text = format!("{}; {}", client.unwrap_err(), server.unwrap_err());
+    // Mostly both say so; but what one of them tells the other may be changed as well.
+    let ends = run_over(&link, TransportKind::Plain, link.address(Side::Server), &keys, bulk);
+    let text = ends.map(|end| end.map_or_else(|error| error.to_string(), |_| "no error".into())).join("; ");
     assert!(text.contains("does not notice changes"), "{text}");
     // TLS: refused by name, and the connection is over.
     let [client, server] = run_over(&link, TransportKind::Tls, link.address(Side::Server), &keys, bulk);
@@ -284,7 +285,7 @@ fn replayed_packets_are_refused_by_wireguard_and_harmless_to_tls() {
     let mut stats = || [Side::Client, Side::Server].map(|side| tunnel.stats(side).unwrap().unwrap());
     // A replay comes some time after its original: the last ones when the transfer is long over.
     let mut ends = stats();
-    for _ in 0..500 {
+    for _ in 0..6000 {
         if ends[0].replayed > 50 {
             break;
         }

@@ -100,10 +100,10 @@ fn a_trickling_peer_cannot_outlive_the_deadline() {
     let mut channel = Channel::new(Box::new(TcpTransport::new(listener.accept().unwrap().0).unwrap()));
     let trickle = thread::spawn(move || {
         while std::io::Write::write_all(&mut peer, &A.id().to_le_bytes()[..1]).is_ok() {
-            thread::sleep(Duration::from_millis(30));
+            thread::sleep(Duration::from_millis(300));
         }
     });
-    channel.set_deadline(Some(Instant::now() + Duration::from_millis(80)));
+    channel.set_deadline(Some(Instant::now() + Duration::from_millis(400)));
     // Ten bytes would make a header; the deadline comes first, though no single read stalls for long.
     let error = channel.recv_max(Tag::new(0x0101, "trickled"), 1 << 30).unwrap_err();
     assert!(matches!(error, NetError::Stalled { .. }), "{error}");

@@ -82,7 +82,7 @@ fn measured_rate_holds() {
     let least = (bytes as f64 - burst_bytes(rate) as f64) * 8.0 / 16e6;
     assert!(seconds >= least * 0.999, "sent in {seconds} s what takes {least} s");
     // Only an upper bound that a loaded machine keeps too.
-    assert!(seconds < least * 4.0 + 1.0, "{seconds} s instead of {least} s");
+    assert!(seconds < least * 4.0 + 20.0, "{seconds} s instead of {least} s");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_slow_sender_is_a_stall_for_an_impatient_peer() {
     receiver.set_stall_timeout(Duration::from_millis(100)).unwrap();
     let sender = thread::spawn(move || {
         let mut channel = Channel::new(Box::new(PacedTransport::new(a, "8kbit".parse().unwrap())));
-        channel.set_deadline(Some(Instant::now() + Duration::from_millis(400)));
+        channel.set_deadline(Some(Instant::now() + Duration::from_secs(4)));
         channel.send(TAG, &[1; 100_000])
     });
     assert!(matches!(receiver.recv(TAG, 100_000), Err(NetError::Stalled { .. })));

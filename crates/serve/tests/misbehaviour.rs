@@ -1,13 +1,16 @@
 //! Clients that break off, stall, send garbage or ask for nonsense leave the server and the others unharmed.
 mod common;
 use common::*;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use tacit_net::{Channel, Hello, NO_MODEL, NetError, TcpTransport, handshake};
 use tacit_serve::*;
 
 const X: [i64; 4] = [1, 2, 3, 4];
+
+/// How long a server waits for those who do nothing here: long enough for those who do something on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 fn still_serves(server: &Running, dir: &std::path::Path) {
     let mut client = server.client(dir, "bob", "one");
@@ -17,7 +20,7 @@ fn still_serves(server: &Running, dir: &std::path::Path) {
 #[test]
 fn garbage_and_silence_before_tls() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| c.greeting_timeout = Duration::from_millis(300));
+    let server = Running::start(dir.path(), |c| c.greeting_timeout = PATIENCE);
     let mut garbage = TcpStream::connect(&server.address).unwrap();
     garbage.write_all(&[0x5a; 5000]).unwrap();
     let silent = TcpStream::connect(&server.address).unwrap();
@@ -48,9 +51,9 @@ fn a_client_of_another_ca_is_refused() {
 fn plain(dir: &std::path::Path) -> Running {
     Running::start(dir, |c| {
         c.tls = None;
-        c.stall_timeout = Duration::from_millis(300);
-        c.idle_timeout = Duration::from_millis(1500);
-        c.greeting_timeout = Duration::from_millis(500);
+        c.stall_timeout = PATIENCE;
+        c.greeting_timeout = PATIENCE;
+        c.idle_timeout = 20 * PATIENCE;
     })
 }
 
@@ -104,15 +107,18 @@ fn garbage_at_every_step_ends_that_session_only() {
         channel.send(request, &bytes).unwrap();
         assert!(channel.recv_max(request, 1000).is_err(), "the server closes");
     }
-    for len in [1, 9, 10, 11, 500] {
+    let raws = [1, 9, 10, 11, 500].map(|len| {
         // Raw bytes instead of the handshake.
         let mut raw = TcpStream::connect(&server.address).unwrap();
         raw.write_all(&vec![0xa5; len]).unwrap();
-        raw.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        raw.set_read_timeout(Some(20 * PATIENCE)).unwrap();
+        raw
+    });
+    for mut raw in raws {
         let mut all = Vec::new();
         // The server's own hello may come first; then it closes, by its timeout at the latest.
-        let _ = raw.read_to_end(&mut all);
-        assert!(all.len() < 200);
+        let end = raw.read_to_end(&mut all).map_err(|e| e.kind());
+        assert!(all.len() < 200 && matches!(end, Ok(_) | Err(ErrorKind::ConnectionReset)), "{end:?}");
     }
     assert_eq!(open_plain(&server).infer_integers(&X).unwrap().integers, expected(1, &X));
     server.settle();
@@ -133,7 +139,7 @@ fn a_client_that_stalls_inside_a_phase_is_dropped_while_others_are_served() {
     let started = Instant::now();
     assert_eq!(open_plain(&server).infer_integers(&X).unwrap().integers, expected(1, &X));
     server.settle();
-    assert!(started.elapsed() < Duration::from_secs(4));
+    assert!(started.elapsed() < 20 * PATIENCE);
     drop(channel);
 }
 

@@ -3,6 +3,7 @@ use super::checked::{Experiment, Workload};
 use super::command::{CommandLine, fill};
 use super::meter::Meter;
 use super::plan::{self, Job};
+use super::port::Port;
 use super::program::{Place, Program, Start, Waited, name, pause, threads_cpu_s, wait_client, wait_ready};
 use crate::LabError;
 use crate::campaign::{Idle, IdlePower, LinkFigures, Run};
@@ -10,7 +11,7 @@ use crate::link::{Link, Side};
 use crate::transport::make_keys;
 use crate::tunnel::{self, Tunnel};
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -74,6 +75,8 @@ struct Site {
     client: Ipv4Addr,
     server: Ipv4Addr,
     port: u16,
+    // Held while the run lasts.
+    _claim: Option<Port>,
 }
 
 /// A run that is measured.
@@ -130,9 +133,9 @@ impl Bench<'_> {
         let link = &self.experiment.links()[job.cell.link];
         let Some(spec) = &link.spec else {
             let home = Ipv4Addr::LOCALHOST;
-            let free = TcpListener::bind((home, 0)).and_then(|l| l.local_addr());
-            let port = free.map_err(|e| Broken::Run(format!("finding a free port: {e}")))?.port();
-            return Ok((Site { tunnel: None, place: Place::Host, client: home, server: home, port }, None));
+            let claim = Port::find().map_err(|e| Broken::Run(format!("finding a free port: {e}")))?;
+            let (port, _claim) = (claim.number(), Some(claim));
+            return Ok((Site { tunnel: None, place: Place::Host, client: home, server: home, port, _claim }, None));
         };
         let up = Link::up(spec)?;
         let effort = self.experiment.spec().measure_s;
@@ -149,7 +152,8 @@ impl Bench<'_> {
         };
         let address = |side| tunnel.as_ref().map_or_else(|| up.address(side), |t| t.address(side));
         let (client, server) = (address(Side::Client), address(Side::Server));
-        Ok((Site { tunnel, place: Place::Link(Box::new(up)), client, server, port: PORT }, figures))
+        let place = Place::Link(Box::new(up));
+        Ok((Site { tunnel, place, client, server, port: PORT, _claim: None }, figures))
     }
 
     /// What the placeholders stand for. Keys are made if something uses them.

@@ -8,6 +8,7 @@ mod checked;
 mod command;
 mod meter;
 pub mod plan;
+mod port;
 mod program;
 mod runner;
 mod spec;

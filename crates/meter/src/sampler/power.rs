@@ -123,3 +123,41 @@ impl Rail {
 pub(super) fn usage(t: f64, cpu_s: f64, bytes: u64) -> Usage {
     Usage { elapsed: Duration::from_secs_f64(t.max(0.0)), cpu_s, bytes }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn power_is_integrated_between_readings_at_any_times() {
+        let (mut rail, mut last) = (Rail::default(), None);
+        // 2 W + 10 W/s: the trapezoid is exact.
+        for t in [0.1, 0.15, 0.4, 0.41, 1.1] {
+            last = Some(rail.take(t, Value::Watts(2.0 + 10.0 * t)));
+        }
+        let last = last.unwrap();
+        assert!((last.j - (2.0 + 6.0)).abs() < 1e-12 && last.w == Some(13.0), "{last:?}");
+        assert_eq!((rail.first, rail.last.map(|(t, _)| t)), (Some(0.1), Some(1.1)));
+    }
+
+    #[test]
+    fn counters_are_differenced_and_tell_the_power_since_the_last_reading() {
+        let mut rail = Rail::default();
+        let mut take = |t, joules| rail.take(t, Value::Joules(joules));
+        assert_eq!(take(1.0, 500.0), RailSample { w: None, j: 0.0 });
+        assert_eq!(take(1.5, 503.0), RailSample { w: Some(6.0), j: 3.0 });
+        assert_eq!(take(3.5, 504.0), RailSample { w: Some(0.5), j: 4.0 });
+        assert_eq!(take(4.0, 100.0), RailSample { w: None, j: 4.0 }, "it ran backwards");
+    }
+
+    #[test]
+    fn a_gap_is_bridged_from_its_begin_to_its_end() {
+        let mut rail = Rail::default();
+        for (t, value) in
+            [(0.0, Value::Watts(4.0)), (1.0, Value::Missing), (9.0, Value::Missing), (10.0, Value::Watts(6.0))]
+        {
+            rail.take(t, value);
+        }
+        assert_eq!(rail.joules, 50.0);
+    }
+}

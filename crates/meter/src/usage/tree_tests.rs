@@ -1,4 +1,5 @@
 use super::*;
+use std::io::Write;
 use std::process::{Command, Stdio};
 
 /// A `/proc` of our own.
@@ -171,15 +172,18 @@ fn broken_stat_files_are_no_process() {
 
 #[test]
 fn two_real_programs_with_children_are_measured_and_never_run_backwards() {
-    // Each starts short-lived busy children one after the other.
-    let script = "for i in 1 2 3 4 5 6; do ( j=0; while [ $j -lt 20000 ]; do j=$((j+1)); done ); done";
-    let start = || Command::new("sh").args(["-c", script]).stdout(Stdio::null()).spawn().unwrap();
+    // Each starts short-lived busy children one after the other, once it is told to.
+    let script = "read go; for i in 1 2 3 4 5 6; do ( j=0; while [ $j -lt 60000 ]; do j=$((j+1)); done ); done";
+    let start = || Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
     let mut children = [start(), start()];
     let mut trees = children.each_ref().map(|child| {
         let mut tree = ProcessTree::new("/proc");
         assert!(tree.add(child.id()));
         tree
     });
+    for child in &mut children {
+        child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    }
     let mut last = [PartySample::default(); 2];
     let mut ended = [false; 2];
     let mut n = 0;

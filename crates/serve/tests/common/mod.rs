@@ -192,7 +192,7 @@ impl Running {
 
     /// Waits until all sessions have ended, so that what they did is on disk.
     pub fn settle(&self) {
-        for _ in 0..500 {
+        for _ in 0..6000 {
             if self.handle.connections() == 0 {
                 return;
             }
