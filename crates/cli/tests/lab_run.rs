@@ -157,8 +157,8 @@ fn an_interrupted_campaign_is_continued() {
         std::fs::write(dir.join("word"), "").unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
         command.current_dir(dir).args(["lab", "run", &file, "-o", "s"]).stderr(Stdio::piped());
-        // Nobody can remove the run's scratch folder after a kill but this test.
-        command.env("TMPDIR", dir);
+        let scratch = tempfile::tempdir().unwrap();
+        command.env("TMPDIR", scratch.path());
         let child = command.spawn().unwrap();
         let until = Instant::now() + Duration::from_secs(60);
         while lines_so_far(&dir.join("s/runs.jsonl")) <= before && Instant::now() < until {
@@ -169,6 +169,8 @@ fn an_interrupted_campaign_is_continued() {
         assert!(!output.status.success());
         assert!(text(&output.stderr).contains(says), "{}", text(&output.stderr));
         assert_eq!(lines(&dir.join("s/runs.jsonl")).len(), before + 1, "the run in progress does not count");
+        let left = || std::fs::read_dir(scratch.path()).unwrap().count();
+        assert!(soon(|| left() == 0), "{signal}: the run's folder is left");
     }
     // Also for the program that nobody could end after the kill.
     std::fs::write(dir.join("free"), "").unwrap();
@@ -177,6 +179,41 @@ fn an_interrupted_campaign_is_continued() {
         lines(&dir.join("s/runs.jsonl")).iter().map(|r| r["repetition"].as_u64().unwrap()).collect();
     repetitions.sort_unstable();
     assert_eq!(repetitions, [0, 1, 2], "each once");
+}
+
+fn soon(what: impl Fn() -> bool) -> bool {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !what() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    what()
+}
+
+#[test]
+fn after_a_kill_neither_keys_nor_programs_are_left() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path();
+    let body = "repetitions = 1\nlinks = [\"none\"]\n[[workloads]]\nname = \"endless\"\n\
+        client = \"sh -c 'echo $$ > {campaign}/pid; test -e {keys}/client.key; sleep 1000'\"\n";
+    let file = experiment(dir, "endless", body);
+    std::fs::create_dir(dir.join("tmp")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
+    command
+        .current_dir(dir)
+        .args(["lab", "run", &file, "-o", "e"])
+        .env("TMPDIR", dir.join("tmp"))
+        .stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let program = || std::fs::read_to_string(dir.join("e/pid")).unwrap_or_default().trim().to_owned();
+    assert!(soon(|| !program().is_empty()));
+    assert_eq!(std::fs::read_dir(dir.join("tmp")).unwrap().count(), 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(soon(|| std::fs::read_dir(dir.join("tmp")).unwrap().count() == 0), "the folder with the keys is left");
+    let stat = format!("/proc/{}/stat", program());
+    // Not reaped yet where the host's first process is slow to do so.
+    let gone = || std::fs::read_to_string(&stat).map_or(true, |s| s.contains(") Z "));
+    assert!(soon(gone), "the program is left");
 }
 
 /// As [`lines`], while the file may be written.

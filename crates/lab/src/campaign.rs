@@ -9,10 +9,12 @@
 //! DIR/report.html        written by `tacit lab report`, with the plots beside it as PNG and SVG
 //! ```
 use crate::LabError;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tacit_meter::record::{EnergyFigure, PartySample};
 
@@ -36,11 +38,14 @@ pub struct Campaign {
     pub started_unix_s: u64,
 }
 
+/// Labels of a cell.
+pub type Cell = BTreeMap<String, String>;
+
 /// A line of `runs.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// What distinguishes this run's cell from the other cells: `{"link": "lte", "transport": "tls", "workload": "bulk"}`.
-    pub cell: BTreeMap<String, String>,
+    pub cell: Cell,
     /// Repetition within the cell, from 0; warm-up runs are not listed.
     pub repetition: u32,
     /// The raw record, relative to the campaign's folder; empty where none was kept.
@@ -131,7 +136,7 @@ pub fn is_there(dir: &Path) -> bool {
 /// [`LabError::Io`], [`LabError::Spec`] where the folder holds no campaign, one of a later version, or damaged lines.
 pub fn load(dir: &Path) -> Result<Loaded, LabError> {
     let path = dir.join(CAMPAIGN);
-    let text = match fs::read(&path) {
+    let text = match read_bounded(&path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             let detail = format!("holds no campaign ({CAMPAIGN} is missing); `tacit lab run` makes one");
             return Err(LabError::Spec { what: dir.display().to_string(), detail });
@@ -150,18 +155,33 @@ pub fn load(dir: &Path) -> Result<Loaded, LabError> {
     if !path.exists() {
         return Ok(Loaded { campaign, runs: vec![] });
     }
-    let mut text = vec![];
-    File::open(&path).and_then(|mut f| f.read_to_end(&mut text)).map_err(io(&path))?;
-    let mut runs: Vec<Run> = vec![];
+    Ok(Loaded { campaign, runs: load_runs(&path)? })
+}
+
+/// The lines of `runs.jsonl`; of a cell and repetition the last, in the order of these last lines.
+fn load_runs(path: &Path) -> Result<Vec<Run>, LabError> {
+    let text = read_bounded(path).map_err(io(path))?;
+    let mut runs: BTreeMap<(Cell, u32), (usize, Run)> = BTreeMap::new();
     for (number, line) in whole_lines(&text).split(|&b| b == b'\n').enumerate().filter(|(_, l)| !l.is_empty()) {
         let run: Run = serde_json::from_slice(line).map_err(|e| LabError::Spec {
             what: format!("{}, line {}", path.display(), number + 1),
             detail: format!("not a run: {e}"),
         })?;
-        runs.retain(|r| (&r.cell, r.repetition) != (&run.cell, run.repetition));
-        runs.push(run);
+        runs.insert((run.cell.clone(), run.repetition), (number, run));
     }
-    Ok(Loaded { campaign, runs })
+    let mut runs: Vec<(usize, Run)> = runs.into_values().collect();
+    runs.sort_by_key(|(number, _)| *number);
+    Ok(runs.into_iter().map(|(_, run)| run).collect())
+}
+
+/// The bytes of a file, if they are not absurdly many.
+fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut text = vec![];
+    File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_FILE {
+        return Err(std::io::Error::other(format!("more than {} MiB: this is no file of the lab", MAX_FILE >> 20)));
+    }
+    Ok(text)
 }
 
 #[derive(Deserialize)]
@@ -169,6 +189,8 @@ struct Version {
     version: u32,
 }
 
+/// Largest file that is read: a million runs have some hundred MB.
+const MAX_FILE: u64 = 1 << 30;
 const CAMPAIGN: &str = "campaign.json";
 const RUNS: &str = "runs.jsonl";
 const IDLE: &str = "idle.jsonl";
@@ -176,6 +198,47 @@ const IDLE: &str = "idle.jsonl";
 fn io(path: &Path) -> impl FnOnce(std::io::Error) -> LabError {
     let path = path.to_owned();
     move |source| LabError::Io { path, source }
+}
+
+/// Makes a folder of a campaign, if it is not there. A link is refused: a campaign that came from elsewhere must not lead us, who may be
+/// root, outside.
+///
+/// # Errors
+/// [`LabError::Io`]; [`LabError::Spec`] for what is there and no folder.
+pub fn own_folder(path: &Path) -> Result<(), LabError> {
+    fs::create_dir_all(path).map_err(io(path))?;
+    if fs::symlink_metadata(path).map_err(io(path))?.is_dir() {
+        return Ok(());
+    }
+    let detail = "is a link, and a campaign writes into its own folder only; remove it".into();
+    Err(LabError::Spec { what: path.display().to_string(), detail })
+}
+
+/// Makes a file of a campaign anew. What was there is removed and not written to: it may be a link.
+///
+/// # Errors
+/// What the system says.
+pub fn create(path: &Path) -> std::io::Result<File> {
+    remove(path)?;
+    OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+/// Removes a file of a campaign, if it is there.
+///
+/// # Errors
+/// What the system says.
+pub fn remove(path: &Path) -> std::io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Opens files, but no links.
+fn own_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
+    options
 }
 
 /// Up to and with the last line feed.
@@ -206,18 +269,17 @@ impl Folder {
     /// [`LabError::Io`]; [`LabError::Unavailable`] while another process runs a campaign in it.
     pub fn open(dir: &Path) -> Result<Self, LabError> {
         for part in ["records", "logs"] {
-            let path = dir.join(part);
-            fs::create_dir_all(&path).map_err(io(&path))?;
+            own_folder(&dir.join(part))?;
         }
         let path = dir.join(".lock");
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(io(&path))?;
+        let lock = own_file().create(true).truncate(false).write(true).open(&path).map_err(io(&path))?;
         lock.try_lock().map_err(|_| LabError::Unavailable {
             what: format!("running in {}", dir.display()),
             reason: "another process runs a campaign there".into(),
             remedy: "wait for it, or choose another folder".into(),
         })?;
         let path = dir.join(RUNS);
-        let runs = OpenOptions::new().create(true).append(true).read(true).open(&path).map_err(io(&path))?;
+        let runs = own_file().create(true).append(true).read(true).open(&path).map_err(io(&path))?;
         let text = fs::read(&path).map_err(io(&path))?;
         let whole = whole_lines(&text).len();
         if whole < text.len() {
@@ -239,7 +301,7 @@ impl Folder {
     pub fn begin(&self, campaign: &Campaign) -> Result<(), LabError> {
         let (path, draft) = (self.dir.join(CAMPAIGN), self.dir.join(".campaign.json.new"));
         let text = serde_json::to_vec_pretty(campaign).map_err(|e| io(&path)(e.into()))?;
-        let written = File::create(&draft).and_then(|mut f| f.write_all(&text).and_then(|()| f.sync_all()));
+        let written = create(&draft).and_then(|mut f| f.write_all(&text).and_then(|()| f.sync_all()));
         written.map_err(io(&draft))?;
         fs::rename(&draft, &path).map_err(io(&path))?;
         File::open(&self.dir).and_then(|d| d.sync_all()).map_err(io(&self.dir))
@@ -271,7 +333,7 @@ impl Folder {
     /// [`LabError::Io`].
     pub fn append_idle(&self, idle: &Idle) -> Result<(), LabError> {
         let path = self.dir.join(IDLE);
-        let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(io(&path))?;
+        let mut file = own_file().create(true).append(true).open(&path).map_err(io(&path))?;
         append(&mut file, &path, idle)
     }
 }
@@ -355,6 +417,35 @@ pub(crate) mod tests {
         let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let error = append(&mut full, &dir.path().join(RUNS), &run("lan", 0)).unwrap_err().to_string();
         assert!(error.contains("runs.jsonl") && error.contains("No space left"), "{error}");
+    }
+
+    #[test]
+    fn a_link_in_a_folder_from_elsewhere_is_not_followed() {
+        use std::os::unix::fs::symlink;
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let victim = other.path().join("victim");
+        fs::write(&victim, "precious").unwrap();
+        for name in [".lock", RUNS] {
+            symlink(&victim, dir.path().join(name)).unwrap();
+            assert!(Folder::open(dir.path()).is_err(), "{name}");
+            fs::remove_file(dir.path().join(name)).unwrap();
+        }
+        let folder = Folder::open(dir.path()).unwrap();
+        symlink(&victim, dir.path().join(".campaign.json.new")).unwrap();
+        folder.begin(&campaign()).unwrap();
+        assert!(dir.path().join(CAMPAIGN).symlink_metadata().unwrap().is_file());
+        symlink(&victim, dir.path().join(IDLE)).unwrap();
+        let idle = Idle { when: "before".into(), record: String::new(), duration_s: 1.0, power: BTreeMap::new() };
+        folder.append_idle(&idle).unwrap_err();
+        let log = dir.path().join("logs/c000-r00.client.out");
+        symlink(&victim, &log).unwrap();
+        create(&log).unwrap().write_all(b"printed").unwrap();
+        assert_eq!((fs::read(&log).unwrap(), fs::read(&victim).unwrap()), (b"printed".to_vec(), b"precious".to_vec()));
+        drop(folder);
+        fs::remove_dir_all(dir.path().join("logs")).unwrap();
+        symlink(other.path(), dir.path().join("logs")).unwrap();
+        let error = Folder::open(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("logs: is a link"), "{error}");
     }
 
     #[test]

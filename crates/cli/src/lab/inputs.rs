@@ -11,6 +11,7 @@ use tacit_graph::npy;
 use tacit_graph::onnx::ImportOptions;
 use tacit_graph::quant::import;
 use tacit_graph::rng::SplitMix;
+use tacit_lab::campaign;
 use tacit_serve::input::{self, Fit};
 
 /// The demo's network (see `models/`), for whoever names no model.
@@ -25,7 +26,7 @@ const SOURCE: &str = "source.json";
 /// is refused.
 pub fn prepare(dir: &Path, model: Option<&Path>, input: Option<&Path>) -> anyhow::Result<()> {
     let folder = dir.join("inputs");
-    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    campaign::own_folder(&folder)?;
     let read = |path: &Path| fs::read(path).with_context(|| format!("reading {}", path.display()));
     let (given, values) = (model.map(read).transpose()?, input.map(read).transpose()?);
     let digest = |bytes: Option<&Vec<u8>>| bytes.map_or("built in".into(), |b| blake3::hash(b).to_hex().to_string());
@@ -82,7 +83,10 @@ fn first(path: &Path, graph: &ModelGraph) -> anyhow::Result<Vec<u8>> {
 /// Writes a file, whole or not at all, that only its owner may read: a model file holds the weights.
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let draft = path.with_extension("new");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).with_context(|| format!("writing {}", draft.display()))?;
+    // An older draft may be a link, or readable by others.
+    let made = campaign::remove(&draft)
+        .and_then(|()| fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft))
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
+    made.with_context(|| format!("writing {}", draft.display()))?;
     fs::rename(&draft, path).with_context(|| format!("writing {}", path.display()))
 }

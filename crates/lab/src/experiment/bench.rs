@@ -5,6 +5,7 @@ use super::meter::Meter;
 use super::plan::{self, Job};
 use super::port::Port;
 use super::program::{Place, Program, Start, Waited, name, pause, threads_cpu_s, wait_client, wait_ready};
+use super::scratch::Scratch;
 use crate::LabError;
 use crate::campaign::{Idle, IdlePower, LinkFigures, Run};
 use crate::link::{Link, Side};
@@ -86,7 +87,7 @@ struct Setting<'a> {
     workload: &'a Workload,
     site: &'a Site,
     values: BTreeMap<String, String>,
-    scratch: &'a Path,
+    scratch: &'a Scratch,
 }
 
 impl Bench<'_> {
@@ -117,14 +118,13 @@ impl Bench<'_> {
     }
 
     fn attempt(&mut self, job: &Job, stem: String, run: &mut Run) -> Result<(), Broken> {
-        let scratch = tempfile::Builder::new().prefix("tacit-run-").tempdir();
-        let scratch = scratch.map_err(|source| LabError::Io { path: std::env::temp_dir(), source })?;
+        let scratch = Scratch::new()?;
         let experiment = self.experiment;
         let (site, link) = self.site(job)?;
         run.link = link;
         let workload = &experiment.workloads()[job.cell.workload];
         let values = self.values(job, &site, scratch.path())?;
-        let setting = Setting { job, stem, workload, site: &site, values, scratch: scratch.path() };
+        let setting = Setting { job, stem, workload, site: &site, values, scratch: &scratch };
         self.measure(&setting, run)
     }
 
@@ -203,7 +203,9 @@ impl Bench<'_> {
         environment.insert(ENV_MARKS.into(), socket.display().to_string());
         environment.insert(ENV_PARTY.into(), name(side).into());
         let (log, dir) = (self.dir.join("logs").join(&setting.stem), Path::new(&setting.values["dir"]));
-        Program::start(&setting.site.place, &Start { side, words: &words, environment: &environment, dir, log: &log })
+        let wards = setting.scratch.wards();
+        let start = Start { side, words: &words, environment: &environment, dir, log: &log, wards };
+        Program::start(&setting.site.place, &start)
     }
 
     fn start_server(&self, setting: &Setting<'_>, socket: &Path) -> Result<Option<Program>, Broken> {
@@ -230,7 +232,7 @@ impl Bench<'_> {
 
     /// Runs the programs with the sampler beside them.
     fn measure(&mut self, setting: &Setting<'_>, run: &mut Run) -> Result<(), Broken> {
-        let socket = setting.scratch.join("marks");
+        let socket = setting.scratch.path().join("marks");
         // Bound before the server starts, which may connect at once; what it says waits until the sampler is there.
         let door = UnixListener::bind(&socket).map_err(|source| LabError::Io { path: socket.clone(), source })?;
         let mut server = self.start_server(setting, &socket)?;

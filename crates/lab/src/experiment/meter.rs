@@ -1,6 +1,7 @@
 //! The meter of a campaign: its sources, idle baselines, and each party's energy.
 use super::spec::ExperimentSpec;
 use crate::LabError;
+use crate::campaign;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -79,6 +80,7 @@ impl Meter {
         facts: &BTreeMap<String, String>,
         interval: Option<Duration>,
     ) -> Result<Sampler, LabError> {
+        campaign::remove(&output).map_err(|source| LabError::Io { path: output.clone(), source })?;
         let mut machine = self.machine.clone();
         machine.extend(facts.clone());
         let config = SamplerConfig {

@@ -11,6 +11,7 @@ pub mod plan;
 mod port;
 mod program;
 mod runner;
+mod scratch;
 mod spec;
 
 pub use builtin::{BUILT_IN, BuiltIn};

@@ -1,5 +1,7 @@
 //! The programs of a run: started on their side, waited for, ended, and what they printed.
+use super::scratch::{Ward, Wards};
 use crate::LabError;
+use crate::campaign;
 use crate::link::{Link, Side};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -42,6 +44,8 @@ pub(super) struct Program {
     ended: Receiver<()>,
     is_over: bool,
     used: Option<Cpu>,
+    /// On a link it is its namespace that ends it with us.
+    _ward: Option<Ward>,
 }
 
 /// Processor time, seconds.
@@ -95,6 +99,8 @@ pub(super) struct Start<'a> {
     pub dir: &'a Path,
     /// Its output goes to this path with `.SIDE.out` and `.SIDE.err` appended.
     pub log: &'a Path,
+    /// Whom to tell of a program on this host.
+    pub wards: &'a Wards,
 }
 
 /// `client` or `server`.
@@ -120,7 +126,7 @@ impl Program {
             PathBuf::from(path)
         };
         let (out, err) = (path("out"), path("err"));
-        let file = |path: &Path| File::create(path).map_err(io(path));
+        let file = |path: &Path| campaign::create(path).map_err(io(path));
         let mut command = Command::new(&start.words[0]);
         command.args(&start.words[1..]).envs(start.environment).current_dir(start.dir).process_group(0);
         command.stdin(Stdio::null()).stdout(file(&out)?).stderr(file(&err)?);
@@ -133,6 +139,7 @@ impl Program {
         };
         let (tell, ended) = channel();
         let pid = child.id();
+        let ward = matches!(place, Place::Host).then(|| start.wards.add(pid));
         // A thread that blocks in the kernel: no polling beside the measured programs, and kernels before 5.3 lack pidfds.
         let watch = move || {
             if wait_ended(pid).is_ok() {
@@ -140,7 +147,7 @@ impl Program {
             }
         };
         std::thread::Builder::new().name("tacit-watch".into()).spawn(watch).map_err(io(Path::new("thread")))?;
-        Ok(Self { side: start.side, child, out, err, ended, is_over: false, used: None })
+        Ok(Self { side: start.side, child, out, err, ended, is_over: false, used: None, _ward: ward })
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -281,7 +288,7 @@ pub(super) fn wait_ready(
     }
 }
 
-/// Waits for the client's end. A server that ends first may have served its one client; a second later it counts as gone.
+/// Waits for the client's end. A server that ends first may have served its one client; five seconds later it counts as gone.
 pub(super) fn wait_client(
     client: &mut Program,
     server: Option<&mut Program>,
@@ -380,13 +387,16 @@ fn flatten(
 
 #[cfg(test)]
 mod tests {
+    use super::super::scratch::Scratch;
     use super::*;
 
     fn start(dir: &Path, script: &str) -> Program {
         let words = ["sh", "-c", script].map(str::to_owned);
         let environment = BTreeMap::from([("WHO".to_owned(), "me".to_owned())]);
         let log = dir.join("run");
-        let start = Start { side: Side::Client, words: &words, environment: &environment, dir, log: &log };
+        let scratch = Scratch::new().unwrap();
+        let (side, wards) = (Side::Client, scratch.wards());
+        let start = Start { side, words: &words, environment: &environment, dir, log: &log, wards };
         Program::start(&Place::Host, &start).unwrap()
     }
 
@@ -482,7 +492,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (words, environment) = (["/no/such/program".to_owned()], BTreeMap::new());
         let log = dir.path().join("run");
-        let start = Start { side: Side::Server, words: &words, environment: &environment, dir: dir.path(), log: &log };
+        let (side, dir, scratch) = (Side::Server, dir.path(), Scratch::new().unwrap());
+        let start = Start { side, words: &words, environment: &environment, dir, log: &log, wards: scratch.wards() };
         let error = Program::start(&Place::Host, &start).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("/no/such/program") && error.contains("No such file"), "{error}");
     }
