@@ -175,31 +175,42 @@ pub fn net(gross_j: f64, baseline: &Baseline, duration_s: f64, provenance: Prove
 
 /// Shares a host's energy out to its parties by their processor seconds.
 ///
-/// Everything above idle is taken as the parties' (what else runs is in the idle baseline), and idle energy is shared in the same
-/// proportion, so the parties' figures add up to the host's. Parties that used no processor time at all get equal parts. A modelled
-/// figure stays modelled, any other becomes attributed. The uncertainty is that of the host's net energy, shared, and that of processor time (`cpu_sd_s`,
-/// 10 ms ticks: 0.004 s).
+/// Everything above idle is taken as that of the parties and of `others_s`: processor seconds of what else ran for the measurement's sake and
+/// not in the idle baseline, whose part nobody gets. Idle energy is shared by the parties alone. Without others the parties' figures add
+/// up to the host's. Where nobody used any processor time, parties get equal parts. A modelled figure stays modelled, any other becomes
+/// attributed. The uncertainty is that of the host's net energy, shared, and that of each party's processor time (`cpu_sd_s`, 10 ms ticks:
+/// 0.004 s).
 #[must_use]
-pub fn attribute(host: &EnergyFigure, cpu_s: &BTreeMap<String, f64>, cpu_sd_s: f64) -> BTreeMap<String, EnergyFigure> {
-    let total: f64 = cpu_s.values().sum();
+pub fn attribute(
+    host: &EnergyFigure,
+    cpu_s: &BTreeMap<String, f64>,
+    cpu_sd_s: f64,
+    others_s: f64,
+) -> BTreeMap<String, EnergyFigure> {
+    let parties: f64 = cpu_s.values().sum();
+    let all = parties + others_s.max(0.0);
     let provenance = match host.provenance {
         Provenance::Modelled => Provenance::Modelled,
         Provenance::Measured | Provenance::Attributed => Provenance::Attributed,
     };
+    let equal = 1.0 / cpu_s.len() as f64;
+    let part = |cpu: f64, of: f64| if of > 0.0 { cpu / of } else { equal };
     let shared = |cpu: f64| {
-        let share = if total > 0.0 { cpu / total } else { 1.0 / cpu_s.len() as f64 };
-        // Of c / (c + d), each with the same uncertainty; none for a single party, whose share is 1 anyway.
-        let share_sd =
-            if total > 0.0 && cpu_s.len() > 1 { (cpu_sd_s / total * (1.0 - share).hypot(share)).min(1.0) } else { 0.0 };
+        let share = part(cpu, all);
+        // Of c / (c + d + others), c and each d with the same uncertainty, the others' time known; none for a party that is alone.
+        let spread = ((1.0 - share).powi(2) + (cpu_s.len() - 1) as f64 * share.powi(2)).sqrt();
+        let share_sd = if all > 0.0 { (cpu_sd_s / all * spread).min(1.0) } else { 0.0 };
         let net_j = host.net_j.map(|net| net * share);
         let net_sd_j = host.net_j.zip(host.net_sd_j).map(|(net, sd)| (sd * share).hypot(net * share_sd));
+        let idle_j = host.idle_j.map(|idle| idle * part(cpu, parties));
+        let gross_j = idle_j.zip(net_j).map_or(host.gross_j * share, |(idle, net)| idle + net);
         EnergyFigure {
             provenance,
-            gross_j: host.gross_j * share,
-            idle_j: host.idle_j.map(|idle| idle * share),
+            gross_j,
+            idle_j,
             net_j,
             net_sd_j,
-            mean_w: host.mean_w * share,
+            mean_w: if host.gross_j > 0.0 { host.mean_w * gross_j / host.gross_j } else { 0.0 },
             below_noise: net_j.zip(net_sd_j).is_some_and(|(net, sd)| net.abs() < 2.0 * sd),
         }
     };

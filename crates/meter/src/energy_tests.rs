@@ -118,7 +118,7 @@ fn parties_share_the_host_s_energy_by_processor_time() {
         Baseline { mean_w: 3.0, sd_w: 0.0, n: 9, seconds: 9.0, drift_w: 0.0, mean_sd_w: 0.05, resolution_w: 0.0 };
     let host = net(100.0, &baseline, 10.0, Provenance::Measured);
     let cpu = |a: f64, b: f64| BTreeMap::from([("client".to_owned(), a), ("server".to_owned(), b)]);
-    let shares = attribute(&host, &cpu(1.0, 3.0), 0.0);
+    let shares = attribute(&host, &cpu(1.0, 3.0), 0.0, 0.0);
     assert_eq!(shares["client"].provenance, Provenance::Attributed);
     assert!((shares["client"].gross_j - 25.0).abs() < 1e-9 && (shares["server"].net_j.unwrap() - 52.5).abs() < 1e-9);
     assert!((shares["client"].net_sd_j.unwrap() - host.net_sd_j.unwrap() / 4.0).abs() < 1e-12);
@@ -126,16 +126,35 @@ fn parties_share_the_host_s_energy_by_processor_time() {
     assert!((sum(|s| s.gross_j) - 100.0).abs() < 1e-9 && (sum(|s| s.mean_w) - 10.0).abs() < 1e-9);
     assert!((sum(|s| s.net_j.unwrap()) - 70.0).abs() < 1e-9 && (sum(|s| s.idle_j.unwrap()) - 30.0).abs() < 1e-9);
     // Two ticks of processor time say little about who had which part.
-    let vague = attribute(&host, &cpu(0.01, 0.01), 0.0041);
+    let vague = attribute(&host, &cpu(0.01, 0.01), 0.0041, 0.0);
     assert!(vague["client"].net_sd_j.unwrap() > 0.25 * vague["client"].net_j.unwrap());
-    assert_eq!(attribute(&host, &cpu(0.0, 0.0), 0.0)["client"].gross_j, 50.0);
+    assert_eq!(attribute(&host, &cpu(0.0, 0.0), 0.0, 0.0)["client"].gross_j, 50.0);
     let alone = attribute(
         &EnergyFigure { provenance: Provenance::Modelled, ..host },
         &BTreeMap::from([("a".into(), 0.02)]),
         0.1,
+        0.0,
     );
     assert_eq!((alone["a"].net_sd_j, alone["a"].provenance), (host.net_sd_j, Provenance::Modelled));
-    assert!(attribute(&host, &BTreeMap::new(), 0.0).is_empty());
+    assert!(attribute(&host, &BTreeMap::new(), 0.0, 0.0).is_empty());
+}
+
+#[test]
+fn what_others_used_is_nobody_s_and_idle_power_is_the_parties_alone() {
+    let baseline =
+        Baseline { mean_w: 3.0, sd_w: 0.0, n: 9, seconds: 9.0, drift_w: 0.0, mean_sd_w: 0.0, resolution_w: 0.0 };
+    let host = net(100.0, &baseline, 10.0, Provenance::Measured);
+    let cpu_s = BTreeMap::from([("client".to_owned(), 1.0), ("server".to_owned(), 1.0)]);
+    // A link emulator that worked as much as both.
+    let shares = attribute(&host, &cpu_s, 0.0041, 2.0);
+    let client = shares["client"];
+    assert_eq!((client.net_j, client.idle_j, client.gross_j), (Some(17.5), Some(15.0), 32.5));
+    assert!((client.mean_w - 3.25).abs() < 1e-12);
+    assert!((client.net_sd_j.unwrap() - 70.0 * 0.0041 / 4.0 * 0.75_f64.hypot(0.25)).abs() < 1e-12);
+    let without = attribute(&gross(100.0, 10.0, Provenance::Measured), &cpu_s, 0.0, 2.0);
+    assert_eq!((without["client"].gross_j, without["client"].net_j), (25.0, None));
+    let idle_parties = attribute(&host, &cpu_s.keys().map(|k| (k.clone(), 0.0)).collect(), 0.0041, 2.0);
+    assert_eq!((idle_parties["server"].net_j, idle_parties["server"].idle_j), (Some(0.0), Some(15.0)));
 }
 
 #[test]

@@ -32,19 +32,20 @@ pub fn phase_costs(samples: &[Sample], marks: &[Mark], curve: &[(f64, f64)]) -> 
     let mut marks: Vec<&Mark> = marks.iter().collect();
     marks.sort_by(|a, b| a.t.total_cmp(&b.t));
     let mut costs: Vec<PhaseCost> = Vec::new();
-    let mut open: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
+    // By phase: its place in `costs`, and begins without an end.
+    let mut open: BTreeMap<(&str, &str), (usize, Vec<f64>)> = BTreeMap::new();
     for mark in marks {
         let key = (mark.party.as_str(), mark.phase.as_str());
-        let begun = open.entry(key).or_default();
         if mark.edge == Edge::Begin {
-            begun.push(mark.t);
-            if !costs.iter().any(|c| (c.party.as_str(), c.phase.as_str()) == key) {
+            let (_, begun) = open.entry(key).or_insert_with(|| {
                 costs.push(PhaseCost { party: mark.party.clone(), phase: mark.phase.clone(), ..PhaseCost::default() });
-            }
-        } else if let Some(begin) = begun.pop()
-            && let Some(cost) = costs.iter_mut().find(|c| (c.party.as_str(), c.phase.as_str()) == key)
+                (costs.len() - 1, Vec::new())
+            });
+            begun.push(mark.t);
+        } else if let Some((place, begun)) = open.get_mut(&key)
+            && let Some(begin) = begun.pop()
         {
-            cost.add(begin, mark, samples, curve);
+            costs[*place].add(begin, mark, samples, curve);
         }
     }
     costs.retain(|cost| cost.count > 0);

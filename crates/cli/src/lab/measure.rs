@@ -9,7 +9,7 @@ use std::io::BufWriter;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use tacit_meter::command::{Measured, PARTY, Plan, measure};
 use tacit_meter::record::{EnergyFigure, InterfaceSample};
@@ -63,15 +63,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         output: args.output.clone(),
         machine: machine::facts(&usage::Roots::default(), &versions()),
         labels: BTreeMap::new(),
+        hurry: Arc::default(),
     };
     let [program, arguments @ ..] = args.command.as_slice() else { bail!("a command is needed") };
     let mut command = Command::new(program);
     command.args(arguments);
-    let child = Arc::new(AtomicU32::new(0));
-    let target = child.clone();
+    let child = Arc::new(AtomicU32::new(NOT_STARTED));
+    let (target, hurry) = (child.clone(), plan.hurry.clone());
     // Whoever ends us ends the command; what was measured until then is kept.
-    ctrlc::set_handler(move || interrupt(target.load(Ordering::SeqCst)))?;
-    let measured = measure(command, plan, |pid| child.store(pid, Ordering::SeqCst))?;
+    ctrlc::set_handler(move || interrupt(target.load(Ordering::SeqCst), &hurry))?;
+    let measured = measure(command, plan, |pid| child.store(pid.unwrap_or(ENDED), Ordering::SeqCst))?;
     if let (Some(record), Some(path)) = (&args.output, &args.csv) {
         let file = File::create(path).with_context(|| format!("writing {}", path.display()))?;
         csv::to_csv(&read_record(record)?, BufWriter::new(file))?;
@@ -100,12 +101,19 @@ fn versions() -> BTreeMap<String, String> {
     BTreeMap::from([("tacit".to_owned(), env!("CARGO_PKG_VERSION").to_owned())])
 }
 
-/// Passes the wish to end on; before the command has started there is nothing to keep.
-fn interrupt(pid: u32) {
+/// What stands for the command's process id while there is none.
+const NOT_STARTED: u32 = 0;
+const ENDED: u32 = u32::MAX;
+
+/// Passes the wish to end on. Before the command has started there is nothing to keep; after its end its id may be another's, and only the
+/// idle host is still watched.
+fn interrupt(pid: u32, hurry: &AtomicBool) {
+    hurry.store(true, Ordering::SeqCst);
     match i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
         Some(pid) => {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
+        None if pid == ENDED => {}
         None => std::process::exit(130),
     }
 }

@@ -80,6 +80,16 @@ struct Site {
     _claim: Option<Port>,
 }
 
+impl Site {
+    /// Processor seconds that the link's emulator has used.
+    fn emulator_s(&self) -> f64 {
+        match &self.place {
+            Place::Host => 0.0,
+            Place::Link(link) => link.emulator_cpu().as_secs_f64(),
+        }
+    }
+}
+
 /// A run that is measured.
 struct Setting<'a> {
     job: &'a Job,
@@ -240,6 +250,7 @@ impl Bench<'_> {
         let mut labels = run.cell.clone();
         labels.insert("repetition".into(), setting.job.repetition.to_string());
         let facts = setting.site.tunnel.as_ref().map(|t| t.facts().clone()).unwrap_or_default();
+        let emulator_before_s = setting.site.emulator_s();
         let sampler = self.meter.start(self.dir.join(&record), labels, &facts, None)?;
         let marks = MarkListener::from_unix(door, &socket, &sampler.handle()).map_err(LabError::from)?;
         for side in [Side::Client, Side::Server] {
@@ -266,6 +277,7 @@ impl Bench<'_> {
         sampler.mark("runner", "run", Edge::End, BTreeMap::new());
         marks.close();
         let mut stopped = sampler.stop().map_err(LabError::from)?;
+        let emulator_s = setting.site.emulator_s() - emulator_before_s;
         self.meter.take_back(&mut stopped);
         let outcome = match ended {
             Ok((mut client, waited, ran)) => self.judge(&mut client, waited, &mut server).map(|results| {
@@ -276,7 +288,7 @@ impl Bench<'_> {
             }),
             Err(error) => Err(error.into()),
         };
-        self.close(setting, stopped, &record, run)?;
+        self.close(setting, stopped, emulator_s, &record, run)?;
         outcome
     }
 
@@ -317,7 +329,14 @@ impl Bench<'_> {
     }
 
     /// Completes the record, and takes from it what the run's line tells.
-    fn close(&self, setting: &Setting<'_>, mut stopped: Stopped, record: &str, run: &mut Run) -> Result<(), Broken> {
+    fn close(
+        &self,
+        setting: &Setting<'_>,
+        mut stopped: Stopped,
+        emulator_s: f64,
+        record: &str,
+        run: &mut Run,
+    ) -> Result<(), Broken> {
         let results = &stopped.summary.results;
         // On loopback the sampler cannot tell the parties' bytes apart; what the client counted holds for both.
         let counted = ["sent_bytes", "received_bytes"].iter().filter_map(|k| results.get(*k)).sum::<f64>();
@@ -325,7 +344,7 @@ impl Bench<'_> {
             Place::Host => ["client", "server"].map(|p| (p.to_owned(), counted)).into(),
             Place::Link(_) => BTreeMap::new(),
         };
-        run.energy = self.meter.settle(&mut stopped, &bytes);
+        run.energy = self.meter.settle(&mut stopped, &bytes, emulator_s);
         run.parties = stopped.summary.parties.clone();
         run.results = stopped.summary.results.clone();
         run.duration_s = stopped.summary.duration_s;

@@ -113,15 +113,17 @@ impl Meter {
     }
 
     /// Energy of the record and of each party, into its summary. By a sensor, the host's energy is shared out; without one it is
-    /// computed for each party as if it had a device of its own. `bytes`: over the network, by party, where the sampler saw none.
+    /// computed for each party as if it had a device of its own. `bytes`: over the network, by party, where the sampler saw none. `others_s`:
+    /// processor seconds of what is no party.
     pub(super) fn settle(
         &self,
         stopped: &mut Stopped,
         bytes: &BTreeMap<String, f64>,
+        others_s: f64,
     ) -> BTreeMap<String, EnergyFigure> {
         stopped.subtract_idle(&self.baselines);
         if let Some(primary) = &self.primary {
-            stopped.attribute(primary);
+            stopped.attribute(primary, others_s);
         } else if let Some(coefficients) = &self.coefficients {
             let duration = stopped.summary.duration_s;
             let of = |party: &str, cpu_s: f64| {
@@ -140,7 +142,7 @@ impl Meter {
 /// Self-test of a sensor; what is computed or replayed has none.
 fn see_load(source: &mut dyn Source, tell: &mut dyn FnMut(String)) -> Result<(), LabError> {
     let info = source.info();
-    if info.provenance == Provenance::Modelled || info.name.starts_with("replay:") {
+    if info.provenance == Provenance::Modelled {
         return Ok(());
     }
     tell(format!("testing power source {} at rest and under load", info.name));

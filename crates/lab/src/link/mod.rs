@@ -37,6 +37,9 @@ use tacit_net::Rate;
 /// Bytes under way are bounded as if an unlimited link had this rate, in bit/s.
 const UNLIMITED: Option<Rate> = Rate::new(10_000_000_000);
 
+/// A direction never holds more bytes than this: the largest window of a TCP connection.
+const MOST_UNDER_WAY: u64 = 1 << 30;
+
 /// An end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
@@ -144,6 +147,11 @@ impl Link {
         measure::measure(self, effort)
     }
 
+    /// Processor time that the emulator has used: it belongs to neither side.
+    pub fn emulator_cpu(&self) -> Duration {
+        self.counters().iter().map(|counters| counters.cpu).sum()
+    }
+
     /// What the emulator did: client to server, and server to client.
     pub fn counters(&self) -> [LinkCounters; 2] {
         self.emulator.as_ref().map(Emulator::counters).unwrap_or_default()
@@ -162,8 +170,23 @@ fn direction(spec: &LinkSpec, rate: Option<Rate>, seed: u64) -> Direction {
     };
     // What a full link keeps under way, replays included, and a burst.
     let longest = Duration::from_nanos(treatment.delay + treatment.jitter + REPLAY_AFTER);
-    let capacity = rate.or(UNLIMITED).map_or(0, |rate| rate.bytes_in(longest)) as usize + (1 << 20);
+    let capacity = rate.or(UNLIMITED).map_or(0, |rate| rate.bytes_in(longest)).min(MOST_UNDER_WAY) as usize + (1 << 20);
     // With offload, 64 KiB and the header that says how to cut them.
     let slot = if setup::offload(spec) { 66_000 } else { setup::MTU as usize };
     Direction { treatment, capacity, slot, seed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_fast_link_takes_no_absurd_memory() {
+        for json in [r#"{"rtt": "60s", "jitter": "60s"}"#, r#"{"rate": "100gbit", "rtt": "60s"}"#] {
+            let spec = LinkSpec::parse(&serde_json::from_str(json).unwrap()).unwrap();
+            assert!(direction(&spec, spec.up, 1).capacity <= (1 << 30) + (1 << 20), "{json}");
+        }
+        let usual = LinkSpec::preset("lan").unwrap();
+        assert!(direction(&usual, usual.up, 1).capacity < 16 << 20);
+    }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Programs that may be connected at once.
 const MAX_CLIENTS: usize = 64;
@@ -18,6 +18,9 @@ const MAX_CLIENTS: usize = 64;
 const MAX_NOTES: usize = 100;
 /// A mark may lie this far in the future: clock offset between hosts, nanoseconds.
 const FUTURE_NS: u64 = 1_000_000_000;
+
+/// How long all programs together are still read from when the listener closes.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Collects marks for a sampler until it is closed.
 pub struct MarkListener {
@@ -130,13 +133,17 @@ impl MarkListener {
             let _ = thread.join();
         }
         let clients = self.clients.lock().map(|mut c| std::mem::take(&mut *c)).unwrap_or_default();
+        let until = Instant::now() + FAREWELL;
         for client in clients {
             // What is in the socket's buffer can still be read.
             let _ = match &client.stream {
                 Stream::Unix(stream) => stream.shutdown(Shutdown::Read),
                 Stream::Tcp(stream) => stream.shutdown(Shutdown::Read),
             };
-            let _ = client.thread.join();
+            // Over TCP, one that never stops writing is still heard; it must not keep us.
+            while !client.thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
         if let Door::Unix(path) = &self.door {
             let _ = std::fs::remove_file(path);

@@ -69,15 +69,18 @@ pub struct Stopped {
     pub sample_count: u64,
     /// Lines that could not be written (full disk).
     pub lost_lines: u64,
+    /// By source: seconds in which it was observed.
+    pub(super) covered: BTreeMap<String, f64>,
     pub(super) writer: Option<RecordWriter>,
 }
 
 impl Stopped {
-    /// Turns gross into net energy for every source that has a baseline.
+    /// Turns gross into net energy for every source that has a baseline. Idle power is subtracted for the time that the source saw.
     pub fn subtract_idle(&mut self, baselines: &BTreeMap<String, Baseline>) {
         for (name, figure) in &mut self.summary.energy {
             if let Some(baseline) = baselines.get(name) {
-                *figure = energy::net(figure.gross_j, baseline, self.summary.duration_s, figure.provenance);
+                let seconds = self.covered.get(name).copied().unwrap_or(self.summary.duration_s);
+                *figure = energy::net(figure.gross_j, baseline, seconds, figure.provenance);
             }
         }
     }
@@ -92,11 +95,12 @@ impl Stopped {
         self.sources.iter().filter_map(|s| of(s.info())).collect()
     }
 
-    /// Shares the energy of the host's primary source out to the parties by processor time ([`energy::attribute`]).
-    pub fn attribute(&mut self, primary: &str) {
+    /// Shares the energy of the host's primary source out to the parties by processor time ([`energy::attribute`]). `others_s`: processor
+    /// seconds of what ran for the measurement's sake only.
+    pub fn attribute(&mut self, primary: &str, others_s: f64) {
         if let Some(host) = self.summary.energy.get(primary) {
             let cpu_s = self.summary.parties.iter().map(|(name, p)| (name.clone(), p.user_s + p.system_s)).collect();
-            self.summary.party_energy = energy::attribute(host, &cpu_s, TICK_SD_S);
+            self.summary.party_energy = energy::attribute(host, &cpu_s, TICK_SD_S, others_s);
         }
     }
 

@@ -125,7 +125,7 @@ impl Handle {
     }
 
     /// As [`mark`](Self::mark), at a time of `CLOCK_MONOTONIC` of this host in nanoseconds. Never blocks: where marks come faster than
-    /// they can be written, they are dropped, which the record notes.
+    /// they can be written, or are more than 100,000, they are dropped, which the record notes.
     pub fn mark_at(&self, party: &str, phase: &str, edge: Edge, figures: BTreeMap<String, f64>, t_ns: u64) {
         let t = self.seconds(t_ns);
         let mark = Mark { t, party: party.to_owned(), phase: phase.to_owned(), edge, figures };

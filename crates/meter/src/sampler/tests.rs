@@ -1,4 +1,5 @@
 use super::*;
+use crate::energy::Baseline;
 use crate::record::Sample;
 use crate::record_file::read_record;
 use crate::source::{Provenance, Rail, Source, SourceInfo, Usage, Value};
@@ -154,6 +155,36 @@ fn go(program: &mut Child) {
 }
 
 #[test]
+fn idle_power_is_subtracted_for_the_time_that_the_source_saw() {
+    // Half of the time it gives nothing.
+    let source = scripted("s", 1, |t, _| {
+        Ok(vec![if t < 0.2 { Value::Joules(3.0 * t) } else { Value::Missing }, Value::Missing])
+    });
+    let sampler = Sampler::start(config(vec![source], 5)).unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    let mut stopped = sampler.stop().unwrap();
+    let baseline = Baseline::from_power(&[(1.0, 3.0), (1.0, 3.0)], 0.0).unwrap();
+    stopped.subtract_idle(&BTreeMap::from([("s".to_owned(), baseline)]));
+    let energy = stopped.summary.energy["s"];
+    assert!(energy.net_j.unwrap().abs() < 0.1 * energy.gross_j, "an idle host has no net energy: {energy:?}");
+    assert!((energy.mean_w - 3.0).abs() < 0.3, "{energy:?}");
+}
+
+#[test]
+fn who_floods_a_record_with_marks_fills_neither_memory_nor_disk() {
+    let sampler = Sampler::start(config(vec![], 60_000)).unwrap();
+    let handle = sampler.handle();
+    for _ in 0..110 {
+        (0..1000).for_each(|_| handle.mark("client", "online", Edge::Begin, BTreeMap::new()));
+        // Waits until the queue is empty.
+        handle.sample_now();
+    }
+    let stopped = sampler.stop().unwrap();
+    assert_eq!(stopped.marks.len(), 100_000);
+    assert!(stopped.notes.iter().any(|n| n.text.contains("10000 marks or notes were dropped")), "{:?}", stopped.notes);
+}
+
+#[test]
 fn a_record_holds_what_was_measured_of_real_programs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("record.jsonl");
@@ -174,7 +205,7 @@ fn a_record_holds_what_was_measured_of_real_programs() {
     let marked_until = sampler.handle().seconds(monotonic_ns());
     assert!(wait_sampled(&sampler.handle(), &mut server).unwrap().success());
     let mut stopped = sampler.stop().unwrap();
-    stopped.attribute("s");
+    stopped.attribute("s", 0.0);
     stopped.summary.results.insert("latency_s".into(), 0.5);
     let summary = stopped.finish().unwrap();
     let record = read_record(&path).unwrap();

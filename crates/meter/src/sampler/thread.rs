@@ -18,6 +18,9 @@ use std::time::Duration;
 /// most of their processes first.
 const DISCOVER_EVERY_S: f64 = 1.0;
 
+/// Most marks and notes of one record: programs tell them, and one that floods us must fill neither memory nor disk.
+pub(super) const MAX_TOLD: u64 = 100_000;
+
 /// What the thread is asked to do.
 pub(super) enum Command {
     Add { party: String, pid: u32, reply: SyncSender<bool> },
@@ -56,6 +59,8 @@ pub(super) struct Worker {
     marks: Vec<Mark>,
     notes: Vec<Note>,
     sample_count: u64,
+    /// Marks and notes taken so far.
+    told: u64,
     lost_lines: u64,
     dropped: Arc<AtomicU64>,
 }
@@ -86,6 +91,7 @@ impl Worker {
             added_at: 0.0,
             notes: Vec::new(),
             sample_count: 0,
+            told: 0,
             lost_lines: 0,
             dropped,
         })
@@ -122,7 +128,11 @@ impl Worker {
                 let added = self.add(party, pid);
                 let _ = reply.send(added);
             }
+            Command::Mark(_) | Command::Note(..) if self.told >= MAX_TOLD => {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
             Command::Mark(mark) => {
+                self.told += 1;
                 // A sample at the edge of a phase, unless one is near or the program floods us with marks.
                 if self.now() - self.last_t >= (self.interval_ns as f64 * 1e-10).max(1e-3) {
                     self.sample(false);
@@ -133,7 +143,10 @@ impl Worker {
                     self.marks.push(mark);
                 }
             }
-            Command::Note(t, text) => self.note_at(t, text),
+            Command::Note(t, text) => {
+                self.told += 1;
+                self.note_at(t, text);
+            }
             Command::SampleNow(reply) => {
                 self.sample(true);
                 let _ = reply.send(());
@@ -243,7 +256,7 @@ impl Worker {
     fn stopped(mut self) -> Stopped {
         let duration_s = self.last_t.max(0.0);
         let mut summary = Summary { duration_s, ..Summary::default() };
-        let mut uncovered = Vec::new();
+        let (mut uncovered, mut covered) = (Vec::new(), BTreeMap::new());
         for metered in &self.sources {
             let info = metered.source.info();
             match metered.energy() {
@@ -251,6 +264,7 @@ impl Worker {
                     let mut figure = energy::gross(joules, duration_s, info.provenance);
                     figure.mean_w = joules / span;
                     summary.energy.insert(info.name.clone(), figure);
+                    covered.insert(info.name.clone(), span);
                     if span < duration_s * 0.99 {
                         uncovered.push(format!("power source {} saw {span:.3} s of {duration_s:.3} s", info.name));
                     }
@@ -264,7 +278,9 @@ impl Worker {
         }
         let dropped = self.dropped.load(Ordering::Relaxed);
         if dropped > 0 {
-            self.note_at(duration_s, format!("{dropped} marks or notes came too fast and were dropped"));
+            let text =
+                format!("{dropped} marks or notes were dropped: they came too fast, or were more than {MAX_TOLD}");
+            self.note_at(duration_s, text);
         }
         if self.lost_lines > 0 {
             self.note_at(duration_s, format!("{} lines are lost: they could not be written", self.lost_lines));
@@ -284,6 +300,7 @@ impl Worker {
             sampler_cpu_s: thread_cpu_s(),
             sample_count: self.sample_count,
             lost_lines: self.lost_lines,
+            covered,
             writer: self.writer,
         }
     }

@@ -21,6 +21,10 @@ use std::time::{Duration, Instant};
 const MAX_LINE: u64 = 4096;
 /// Most bytes that one read takes from a growing file.
 const MAX_CHUNK: u64 = 1 << 20;
+/// No meter tells more; sums of what is not refused stay finite.
+const MAX_SECONDS: f64 = 1e12;
+const MAX_WATTS: f64 = 1e6;
+const MAX_JOULES: f64 = 1e15;
 /// A file that did not grow for so long has no reading any more.
 const STALE: Duration = Duration::from_secs(10);
 
@@ -70,7 +74,7 @@ impl Format {
     /// Reads a line: seconds and value; `None` for an empty line or a comment.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] if a field is missing, too many or no number.
+    /// [`MeterError::Malformed`] if a field is missing, too many, no number or beyond what any meter tells.
     pub fn row(&self, line: &str) -> Result<Option<(f64, f64)>, MeterError> {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -94,7 +98,12 @@ impl Format {
                 _ => Err(wrong(format!("{field:?} is no number; write it as 1234.5"))),
             }
         };
-        Ok(Some((number(self.time)?, number(self.value)?)))
+        let (time, value) = (number(self.time)?, number(self.value)?);
+        let most = if self.kind == Kind::Watts { MAX_WATTS } else { MAX_JOULES };
+        if time.abs() > MAX_SECONDS || value.abs() > most {
+            return Err(wrong("the number is absurd".into()));
+        }
+        Ok(Some((time, value)))
     }
 }
 

@@ -40,7 +40,7 @@ pub enum Provenance {
     Measured,
     /// A sensor saw the energy of more than that (a host with both parties on it); the figure is a share by processor time.
     Attributed,
-    /// No sensor: computed from processor seconds, bytes and time with coefficients.
+    /// No sensor: computed from processor seconds, bytes and time with coefficients, or replayed from a trace of another time.
     Modelled,
 }
 

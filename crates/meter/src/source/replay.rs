@@ -120,7 +120,8 @@ impl Trace {
     }
 }
 
-/// Plays a trace back: at the sampler's time `t` it tells the joules of the trace's first `t` seconds.
+/// Plays a trace back: at the sampler's time `t` it tells the joules of the trace's first `t` seconds. No sensor saw what runs meanwhile, so
+/// its joules are modelled, whatever the trace was taken with.
 pub struct Replay {
     info: SourceInfo,
     trace: Trace,
@@ -131,7 +132,7 @@ impl Replay {
     pub fn new(name: impl Into<String>, trace: Trace) -> Self {
         let rails = trace.rails.clone();
         Self {
-            info: SourceInfo { name: name.into(), provenance: Provenance::Measured, rails, min_interval_ms: 1 },
+            info: SourceInfo { name: name.into(), provenance: Provenance::Modelled, rails, min_interval_ms: 1 },
             trace,
         }
     }

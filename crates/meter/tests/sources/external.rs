@@ -16,7 +16,7 @@ fn csv_headers_and_rows() {
     assert_eq!(format.kind(), Kind::Watts);
     assert_eq!(format.row("5.1,2.5,3.25").expect("a row"), Some((2.5, 3.25)));
     assert_eq!((format.row("# hello").expect("a comment"), format.row(" ").expect("nothing")), (None, None));
-    for bad in ["1,2", "1,2,3,4", "1,x,3", "1,2,nan", "1,2,inf", "1,2,"] {
+    for bad in ["1,2", "1,2,3,4", "1,x,3", "1,2,nan", "1,2,inf", "1,2,", "1,2,1e7", "1,1e13,3", "1,2,-1e300"] {
         assert!(format.row(bad).is_err(), "{bad:?}");
     }
     for bad in ["", "watts", "time_s", "time_s,watts,joules", "time_s,time_s,watts", "0.0,3.2"] {
