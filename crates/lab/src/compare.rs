@@ -71,6 +71,8 @@ struct Values {
     provenance: BTreeSet<&'static str>,
     as_is: Option<Provenance>,
     below_noise: usize,
+    /// Uncertainties of the values from the idle baseline, which they share.
+    shared: Vec<f64>,
 }
 
 type Metrics = BTreeMap<String, Values>;
@@ -127,7 +129,10 @@ fn add(run: &Run, metrics: &mut Metrics) {
             entry.values.push(value);
             entry.provenance.insert(word(energy.provenance));
             entry.as_is = Some(energy.provenance);
-            entry.below_noise += usize::from(kind == "net" && energy.below_noise);
+            if kind == "net" {
+                entry.below_noise += usize::from(energy.below_noise);
+                entry.shared.extend(energy.net_sd_j);
+            }
         }
     }
 }
@@ -155,7 +160,7 @@ fn compare_cell(cell: &Cell, a: &Metrics, b: &Metrics, all: bool, result: &mut C
         if !(all || usual(metric, a, b)) {
             continue;
         }
-        let at = || format!("{}, {metric}", describe(cell));
+        let at = || format!("{}, {}", describe(cell), plain(metric));
         let kinds: Vec<&str> = in_a.provenance.union(&in_b.provenance).copied().collect();
         if kinds.len() > 1 {
             result.notes.push(format!("{}: {} joules are not comparable", at(), kinds.join(" and ")));
@@ -170,7 +175,7 @@ fn compare_cell(cell: &Cell, a: &Metrics, b: &Metrics, all: bool, result: &mut C
             continue;
         };
         // Nothing against nothing is no ratio.
-        let Some(ratio) = stats::ratio(&sb, &sa) else { continue };
+        let Some(ratio) = stats::ratio(&sb.with_shared(&in_b.shared), &sa.with_shared(&in_a.shared)) else { continue };
         let (cell, metric, verdict) = (cell.clone(), metric.clone(), verdict(&ratio));
         result.rows.push(Row { cell, metric, a: sa, b: sb, ratio, verdict, provenance: in_a.as_is });
     }
@@ -185,6 +190,12 @@ fn verdict(ratio: &Ratio) -> Verdict {
     }
 }
 
+/// A text from a file, made fit to be shown: control characters could tell a terminal what to do.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
 /// A cell in one line: `lan, tls, bulk`.
 #[must_use]
 pub fn describe(cell: &Cell) -> String {
@@ -192,7 +203,7 @@ pub fn describe(cell: &Cell) -> String {
     let known = ["link", "transport", "workload", "pace"];
     let rest = cell.iter().filter(|(k, _)| !known.contains(&k.as_str())).map(|(k, v)| format!("{k} {v}"));
     let parts: Vec<String> = known.iter().filter_map(|k| cell.get(*k).cloned()).chain(rest).collect();
-    if parts.is_empty() { "all".into() } else { parts.join(", ") }
+    if parts.is_empty() { "all".into() } else { plain(&parts.join(", ")) }
 }
 
 #[cfg(test)]
@@ -294,6 +305,19 @@ mod tests {
     }
 
     #[test]
+    fn an_uncertain_idle_baseline_makes_no_difference() {
+        let (a, mut b) = (loaded(five("lan", 2.0, 1.0)), loaded(five("lan", 2.0, 1.1)));
+        assert_eq!(row(&compare(&a, &b, &Options::default()), "lan", "client_net_j").verdict, Verdict::Larger);
+        for run in &mut b.runs {
+            run.energy.get_mut("client").unwrap().net_sd_j = Some(0.5);
+        }
+        let c = compare(&a, &b, &Options::default());
+        let joules = row(&c, "lan", "client_net_j");
+        assert_eq!(joules.verdict, Verdict::NoDifferenceSeen);
+        assert!(joules.b.sd < 0.1, "what the runs scatter is told as it is");
+    }
+
+    #[test]
     fn one_run_each_gives_a_ratio_and_no_verdict() {
         let c = compare(
             &loaded(vec![run("lan", 0, 2.0, 1.0)]),
@@ -310,5 +334,7 @@ mod tests {
             [("workload", "bulk"), ("link", "lan"), ("role", "send")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
         assert_eq!(describe(&cell), "lan, bulk, role send");
         assert_eq!(describe(&Cell::new()), "all");
+        let evil: Cell = [("link".to_owned(), "lan\u{1b}]0;title\u{7}\r\n".to_owned())].into();
+        assert!(!describe(&evil).contains(char::is_control), "{:?}", describe(&evil));
     }
 }

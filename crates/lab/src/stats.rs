@@ -49,6 +49,14 @@ impl Summary {
         (mean.is_finite() && sd.is_finite()).then_some(Self { n, mean, sd })
     }
 
+    /// The same with uncertainties that the values have in common (`shared`, standard ones): more values do not make these smaller, so their
+    /// mean square adds to the variance of the mean.
+    #[must_use]
+    pub fn with_shared(self, shared: &[f64]) -> Self {
+        let square = shared.iter().map(|u| u * u).sum::<f64>() / shared.len().max(1) as f64;
+        Self { sd: (self.sd * self.sd + self.n as f64 * square).sqrt(), ..self }
+    }
+
     /// Variance of the mean.
     fn mean_variance(&self) -> f64 {
         self.sd * self.sd / self.n as f64
@@ -164,6 +172,13 @@ mod tests {
         close(i.low, 5.0 - half, 1e-5);
         close(i.high, 5.0 + half, 1e-5);
         assert_eq!(Summary { n: 1, mean: 5.0, sd: 0.0 }.interval(), None);
+    }
+
+    #[test]
+    fn what_all_values_share_does_not_average_out() {
+        let s = Summary { n: 100, mean: 5.0, sd: 2.0 };
+        close(s.with_shared(&[0.3, 0.5]).mean_variance(), 0.04 + 0.17, 1e-12);
+        assert_eq!(s.with_shared(&[]), s);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `tacit lab compare`
 use std::path::PathBuf;
 use tacit_lab::campaign;
-use tacit_lab::compare::{Comparison, Options, Row, Verdict, compare, describe};
+use tacit_lab::compare::{Comparison, Options, Row, Verdict, compare, describe, plain};
 
 /// Compares campaign B to campaign A: for every cell that both have, the ratio of means (B over A) of latency, goodput, processor time
 /// and energy, with its 95 % confidence interval (Fieller's, for two independent samples with variances of their own).
@@ -85,7 +85,7 @@ fn line(row: &Row) -> String {
         Verdict::Unknown => "too few runs or too noisy to tell",
     };
     let kind = row.provenance.map_or(String::new(), |p| format!(" ({})", format!("{p:?}").to_lowercase()));
-    format!("{:<22} {means} {ratio:<28} {verdict}, {runs}{kind}", row.metric)
+    format!("{:<22} {means} {ratio:<28} {verdict}, {runs}{kind}", plain(&row.metric))
 }
 
 /// Four digits, whatever the size.

@@ -104,6 +104,13 @@ fn seconds(run: &Run) -> Option<f64> {
 
 fn party(runs: &[&Run], plain: &[&Run], name: &str) -> Party {
     let figure = |value: &dyn Fn(&Run) -> Option<f64>| figure(runs, plain, value);
+    // Joules of different kinds have no ratio.
+    let alike: &[&Run] = if weakest(runs, name) == weakest(plain, name) { plain } else { &[] };
+    let energy = |value: &dyn Fn(&Run, f64) -> Option<f64>| {
+        let net = |run: &Run| value(run, run.energy.get(name)?.net_j?);
+        let shared = |run: &Run| value(run, run.energy.get(name)?.net_sd_j?);
+        figure_with(runs, alike, &net, &shared)
+    };
     Party {
         user_s_per_gb: figure(&|r| Some(r.parties.get(name)?.user_s * GB / bytes(r)?)),
         system_s_per_gb: figure(&|r| Some(r.parties.get(name)?.system_s * GB / bytes(r)?)),
@@ -111,23 +118,47 @@ fn party(runs: &[&Run], plain: &[&Run], name: &str) -> Party {
             let party = r.parties.get(name)?;
             Some((party.user_s + party.system_s) * GB / bytes(r)?)
         }),
-        net_j_per_mb: figure(&|r| Some(r.energy.get(name)?.net_j? * MB / bytes(r)?)),
-        mw_per_mb: figure(&|r| {
-            let watts = (r.duration_s > 0.0).then_some(r.energy.get(name)?.net_j? / r.duration_s)?;
+        net_j_per_mb: energy(&|r, joules| Some(joules * MB / bytes(r)?)),
+        mw_per_mb: energy(&|r, joules| {
+            let watts = (r.duration_s > 0.0).then_some(joules / r.duration_s)?;
             Some(watts * 1e3 * MB / bytes(r)?)
         }),
-        provenance: runs.iter().find_map(|r| r.energy.get(name)).map(|e| e.provenance),
+        provenance: weakest(runs, name),
         memory_bytes: figure(&|r| Some(r.parties.get(name)?.rss_bytes as f64)),
     }
 }
 
+/// How joules came about that claims least, of all runs.
+fn weakest(runs: &[&Run], party: &str) -> Option<Provenance> {
+    let rank = |p: &Provenance| match p {
+        Provenance::Measured => 0,
+        Provenance::Attributed => 1,
+        Provenance::Modelled => 2,
+    };
+    runs.iter().filter_map(|r| r.energy.get(party)).map(|e| e.provenance).max_by_key(rank)
+}
+
 fn figure(runs: &[&Run], plain: &[&Run], value: &dyn Fn(&Run) -> Option<f64>) -> Option<Figure> {
+    figure_with(runs, plain, value, &|_| None)
+}
+
+/// As [`figure`], of values with uncertainties that all runs of a cell share, such as that of the idle baseline.
+fn figure_with(
+    runs: &[&Run],
+    plain: &[&Run],
+    value: &dyn Fn(&Run) -> Option<f64>,
+    shared: &dyn Fn(&Run) -> Option<f64>,
+) -> Option<Figure> {
+    let uncertain = |s: Summary, runs: &[&Run]| {
+        let all: Vec<f64> = runs.iter().filter_map(|r| shared(r)).collect();
+        s.with_shared(&all)
+    };
     let all = |runs: &[&Run]| {
         let values: Option<Vec<f64>> = runs.iter().map(|r| value(r)).collect();
         values.and_then(|v| Summary::of(&v))
     };
     let ours = all(runs)?;
-    let ratio = all(plain).and_then(|plain| stats::ratio(&ours, &plain));
+    let ratio = all(plain).and_then(|theirs| stats::ratio(&uncertain(ours, runs), &uncertain(theirs, plain)));
     Some(Figure {
         mean: ours.mean,
         sd: ours.sd,

@@ -108,3 +108,16 @@ fn the_papers_values_stand_beside_ours() {
     assert_eq!(table.rows[0][6..], ["25.0", "-", "lan", "50.0", "0.50 [0.50, 0.50]"]);
     assert_eq!(table.rows[1][8..], ["-", "-", "-"]);
 }
+
+#[test]
+fn joules_of_different_kinds_have_no_ratio_and_the_weakest_names_them() {
+    let mut runs = runs();
+    let provenance = |run: &mut Run, p| run.energy.get_mut("client").unwrap().provenance = p;
+    // The sensor was there for the plain runs and for one of the others.
+    (0..3).for_each(|i| provenance(&mut runs[i], Provenance::Attributed));
+    let rows = rows(&runs);
+    let [plain, tls] = [&rows[1], &rows[2]].map(|row| &row.parties["client"]);
+    assert_eq!((plain.provenance, tls.provenance), (Some(Provenance::Attributed), Some(Provenance::Modelled)));
+    assert_eq!((tls.net_j_per_mb.unwrap().ratio, tls.mw_per_mb.unwrap().ratio), (None, None));
+    assert!(tls.cpu_s_per_gb.unwrap().ratio.is_some());
+}
