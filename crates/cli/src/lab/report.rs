@@ -1,6 +1,7 @@
 //! `tacit lab report`: finds a Python that has the package and matplotlib, and runs `python -m tacit.report`.
 use anyhow::{Context, bail};
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -71,20 +72,30 @@ fn find_python() -> anyhow::Result<PathBuf> {
     );
 }
 
-/// `TACIT_PYTHON` alone where it is set; else the `.venv` of the repository around the binary or the current folder, then the system's.
+/// `TACIT_PYTHON` alone where it is set; else the `.venv` of the repository around the binary or the current folder, then the system's. One in
+/// the current folder must be ours: that folder may be anybody's, and we may be root.
 fn candidates(chosen: Option<OsString>, exe: Option<&Path>, cwd: Option<&Path>) -> Vec<PathBuf> {
     if let Some(chosen) = chosen.filter(|c| !c.is_empty()) {
         return vec![chosen.into()];
     }
-    let places = exe.into_iter().flat_map(|e| e.ancestors().skip(1)).chain(cwd);
+    let around = exe.into_iter().flat_map(|e| e.ancestors().skip(1)).map(|p| p.join(".venv"));
+    let here = cwd.map(|p| p.join(".venv")).filter(|p| is_ours(p));
     let mut found: Vec<PathBuf> = Vec::new();
-    for python in places.map(|p| p.join(".venv").join(INTERPRETER)).filter(|p| p.is_file()) {
+    for python in around.chain(here).map(|p| p.join(INTERPRETER)).filter(|p| p.is_file()) {
         if !found.contains(&python) {
             found.push(python);
         }
     }
     found.push("python3".into());
     found
+}
+
+/// Whether a folder (not what a link there points to) belongs to this user or to root, and is not everybody's to write to.
+fn is_ours(folder: &Path) -> bool {
+    let me = rustix::process::geteuid().as_raw();
+    folder
+        .symlink_metadata()
+        .is_ok_and(|m| (m.uid() == me || m.uid() == 0) && (m.is_symlink() || m.mode() & 0o002 == 0))
 }
 
 /// Why this interpreter will not do.
@@ -118,6 +129,27 @@ mod tests {
         let exe = root.path().join("target/release/tacit");
         let found = candidates(None, Some(&exe), Some(root.path()));
         assert_eq!(found, [python, PathBuf::from("python3")]);
+    }
+
+    #[test]
+    fn a_venv_in_the_current_folder_that_others_may_write_to_is_passed_over() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = tempfile::tempdir().expect("a folder");
+        let venv = root.path().join(".venv");
+        let python = venv.join(INTERPRETER);
+        std::fs::create_dir_all(python.parent().expect("it has one")).expect("made");
+        std::fs::write(&python, "").expect("written");
+        let mode = |mode| std::fs::set_permissions(&venv, std::fs::Permissions::from_mode(mode)).expect("changed");
+        mode(0o755);
+        assert_eq!(candidates(None, None, Some(root.path())), [python, "python3".into()]);
+        mode(0o777);
+        assert_eq!(candidates(None, None, Some(root.path())), [PathBuf::from("python3")]);
+        mode(0o755);
+        if std::os::unix::fs::chown(&venv, Some(65_534), None).is_ok() {
+            assert_eq!(candidates(None, None, Some(root.path())), [PathBuf::from("python3")], "somebody else's");
+        } else {
+            eprintln!("SKIPPED the part with another owner: only root may give folders away");
+        }
     }
 
     #[test]
