@@ -15,6 +15,7 @@ import tacit
 from tacit.report import _load, write_report
 from tacit.report._build import make_sections
 from tacit.report._cells import grid
+from tacit.report._energy import worst
 from tacit.report._format import Stat, plain, spread
 
 
@@ -326,6 +327,28 @@ def test_a_second_report_replaces_the_first_ones_plots(tmp_path):
     assert not (tmp_path / "plots/stale.png").exists() and (tmp_path / "plots/notes.txt").exists()
 
 
+def test_plots_are_not_written_through_a_link(tmp_path):
+    pictures, folder = tmp_path / "pictures", made.write_campaign(tmp_path / "campaign", made.two_links())
+    pictures.mkdir()
+    (pictures / "holiday.png").touch()
+    (folder / "plots").symlink_to(pictures)
+    with pytest.raises(tacit.TacitError, match="plots: is a link"):
+        write_report(folder)
+    assert [p.name for p in pictures.iterdir()] == ["holiday.png"]
+
+
+def test_joules_are_named_by_the_provenance_that_claims_least(tmp_path):
+    assert worst(["measured", "modelled", "attributed"]) == "modelled"
+    assert (worst(["measured", "of unknown provenance"]), worst([])) == ("of unknown provenance", "")
+    runs = made.two_links()
+    for run in runs:
+        lan = run["cell"]["link"] == runs[0]["cell"]["link"]
+        run["energy"] = {"client": made.energy(9, 3, 0.1, provenance="measured" if lan else "modelled")}
+    found, _ = sections(made.write_campaign(tmp_path, runs))
+    labels = [label for item in found["Against bandwidth"].items for label in lines_of(item.figure)]
+    assert "client (modelled), net" in labels and not any("measured" in label for label in labels)
+
+
 EVIL = '<script>alert("x")</script>&$\\frac{1}{$ \u202e\x00\ud800'
 
 
@@ -405,7 +428,7 @@ def test_a_broken_line_in_between_is_left_out(tmp_path):
 
 def test_values_of_the_wrong_type_do_no_harm(tmp_path):
     made.write_idle(tmp_path, 1.0)
-    odd = [None, True, "x", [], {}, 1e999, 10**400, -1, {"client": 3}, {"client": {"gross_j": "much"}}]
+    odd = [None, True, "x", [], {}, 1e999, 1e308, 5e-324, 10**400, -1, {"client": 3}, {"client": {"gross_j": "much"}}]
     for key in ("cell", "repetition", "record", "duration_s", "link", "energy", "parties", "results"):
         made.write_campaign(tmp_path, [{**made.run({"a": f"{i}"}, i), key: value} for i, value in enumerate(odd)])
         made.write_lines(tmp_path / "idle.jsonl", [{"power": value, "record": value} for value in odd])

@@ -73,6 +73,9 @@ def _with_unique_names(sections: list[Section]) -> list[Section]:
 
 def _write_plots(sections: list[Section], folder: Path) -> dict[str, bytes]:
     """Two files for each figure; returns the SVGs by name."""
+    # Plots of an earlier report are removed, and only those: a folder that came from elsewhere must not lead us outside.
+    if folder.is_symlink():
+        raise TacitError(f"{folder}: is a link, and plots are written into the campaign's own folder only; remove it")
     folder.mkdir(exist_ok=True)
     for old in [*folder.glob("*.svg"), *folder.glob("*.png")]:
         old.unlink()

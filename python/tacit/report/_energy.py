@@ -1,11 +1,12 @@
 """Energy of a cell's party over the repetitions: gross, net, uncertainty, provenance."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tacit.report._cells import Group, megabytes
 from tacit.report._format import BELOW_NOISE, Stat, spread, stat
-from tacit.report._load import PROVENANCES, Energy, Run
+from tacit.report._load import PROVENANCES, Run
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def account(group: Group, party: str) -> Account | None:
     own = [e.net_sd_j for _, e in pairs if e.net_sd_j is not None]
     uncertainty = math.sqrt(sum(x * x for x in own) / len(own)) if own else 0.0
     return Account(
-        provenance=worst([e for _, e in pairs]),
+        provenance=worst(e.provenance for _, e in pairs),
         gross_j=gross,
         mean_w=power,
         net_j=net,
@@ -62,10 +63,9 @@ def _lost(net: Stat | None, uncertainty: float) -> bool:
     return abs(net.mean) < 2 * max(uncertainty, (net.sd or 0.0) / math.sqrt(net.n))
 
 
-def worst(figures: list[Energy]) -> str:
-    """The provenance that claims least."""
-    known = [PROVENANCES.index(e.provenance) for e in figures if e.provenance in PROVENANCES]
-    return PROVENANCES[max(known)] if len(known) == len(figures) else figures[0].provenance
+def worst(provenances: Iterable[str]) -> str:
+    """The provenance that claims least; an unknown one claims nothing."""
+    return max(provenances, key=lambda p: PROVENANCES.index(p) if p in PROVENANCES else len(PROVENANCES), default="")
 
 
 def _per_mb(run: Run, value: float | None) -> float | None:

@@ -11,6 +11,9 @@ from tacit._tacit import TacitError
 # A record's longest honest line (a thousand cores) has some 100 kB.
 MAX_LINE = 16 << 20
 MAX_TEXT = 20_000
+# No figure of the lab is larger (bytes, nanoseconds, hertz), and what is smaller is 0. Beyond, arithmetic and plots overflow.
+LARGEST = 1e30
+SMALLEST = 1e-30
 
 Object = Mapping[str, Any]
 
@@ -64,19 +67,21 @@ def texts(source: Object, key: str) -> dict[str, str]:
 
 
 def number(source: Object, key: str) -> float | None:
-    """A finite number, or nothing."""
+    """A number of a possible size, or nothing."""
     return as_number(source.get(key))
 
 
 def as_number(value: object) -> float | None:
-    """A finite number, or nothing."""
+    """A number of a possible size, or nothing."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
         made = float(value)
     except OverflowError:
         return None
-    return made if math.isfinite(made) else None
+    if not math.isfinite(made) or abs(made) > LARGEST:
+        return None
+    return made if abs(made) >= SMALLEST else 0.0
 
 
 def amount(source: Object, key: str) -> float:

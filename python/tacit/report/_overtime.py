@@ -8,6 +8,7 @@ import numpy as np
 from tacit._tacit import TacitError
 from tacit.report import _figures as figures
 from tacit.report._cells import Grid, Group
+from tacit.report._energy import worst
 from tacit.report._figures import Span
 from tacit.report._format import NONE, Stat, Table, brief, plain, slug, spread, stat
 from tacit.report._merge import Curve, Floats, Merged, choose_slot, merge
@@ -94,7 +95,8 @@ def _all_names(each: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _power(label: str, traces: Sequence[Trace], slot: float, spans: Sequence[Span]) -> Item | None:
-    kinds = {s.name: s.provenance for t in traces for s in t.sources if s.name in t.energy}
+    names = _all_names([[s.name for s in t.sources if s.name in t.energy] for t in traces])
+    kinds = {name: worst(s.provenance for t in traces for s in t.sources if s.name == name) for name in names}
     lines: Lines = []
     rows = []
     for source, kind in list(kinds.items())[:MAX_LINES]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tacit.report import _figures as figures
 from tacit.report._cells import LINK_KEYS, Grid, Group, latency_s
-from tacit.report._energy import PROVENANCE_NOTE, Account, account
+from tacit.report._energy import PROVENANCE_NOTE, Account, account, worst
 from tacit.report._figures import Line
 from tacit.report._format import NONE, Stat, Table, slug, spread, stat
 from tacit.report._load import Run
@@ -151,7 +151,7 @@ def _accounts(series: Series) -> list[tuple[str, Group, str, Account]]:
 
 
 def _label(label: str, groups: Sequence[Group], party: str) -> str:
-    found = next((a.provenance for g in groups if (a := account(g, party))), "")
+    found = worst(a.provenance for g in groups if (a := account(g, party)))
     return f"{label} ({found})" if found else label
 
 

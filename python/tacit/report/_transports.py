@@ -7,7 +7,7 @@ import numpy as np
 
 from tacit.report import _figures as figures
 from tacit.report._cells import Grid, Group, is_plain, megabytes
-from tacit.report._energy import NO_JOULES, PROVENANCE_NOTE, Account, account
+from tacit.report._energy import NO_JOULES, PROVENANCE_NOTE, Account, account, worst
 from tacit.report._figures import Bars
 from tacit.report._format import NONE, Stat, Table, slug, spread
 from tacit.report._load import Run
@@ -114,7 +114,7 @@ def _energy_item(facet: Facet) -> Item | None:
 
     series = []
     for party in facet.parties:
-        kind = next((a.provenance for (_, p), a in accounts.items() if p == party), "")
+        kind = worst(a.provenance for (_, p), a in accounts.items() if p == party)
         if kind:
             series.append(_bars(f"{party} ({kind})", [per_mb(g, party) for g in facet.groups]))
     rows = []
