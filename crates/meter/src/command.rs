@@ -255,7 +255,7 @@ mod tests {
     fn who_is_in_a_hurry_does_not_wait_for_the_idle_host() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("r.jsonl");
-        let plan = plan(vec![Step::boxed()], 3_600_000, Some(path.clone()));
+        let plan = plan(vec![Step::boxed(&Arc::default())], 3_600_000, Some(path.clone()));
         plan.hurry.store(true, Ordering::SeqCst);
         let measured = measure(shell("true"), plan, |_| {}).unwrap();
         assert!(measured.baselines.is_empty());
