@@ -8,6 +8,7 @@ use crate::MeterError;
 use crate::mark::LineReader;
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{Read, Write};
+use std::time::Duration;
 
 /// `CLOCK_MONOTONIC` in nanoseconds: the same in every process of one host, without relation to that of another host.
 #[must_use]
@@ -25,6 +26,15 @@ pub fn unix_ns() -> u64 {
 #[must_use]
 pub fn thread_cpu_s() -> f64 {
     nanoseconds(ClockId::ThreadCPUTime) as f64 * 1e-9
+}
+
+/// Processor time of all threads of a process of our process namespace, also of those that have ended, in nanoseconds; `None` if there
+/// is no such process. That of a zombie stays until it is reaped. A running thread counts up to the scheduler's last tick.
+pub(crate) fn process_cpu_ns(pid: u32) -> Option<u64> {
+    let pid = i32::try_from(pid).ok().filter(|&pid| pid > 0)?;
+    let time =
+        nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(pid)).and_then(nix::time::ClockId::now).ok()?;
+    u64::try_from(Duration::from(time).as_nanos()).ok()
 }
 
 fn nanoseconds(clock: ClockId) -> u64 {

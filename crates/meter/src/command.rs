@@ -5,7 +5,7 @@ use crate::energy::{Baseline, energy_curve};
 use crate::mark::{ENV_MARKS, MarkListener};
 use crate::phase::{PhaseCost, phase_costs};
 use crate::record::{InterfaceSample, Note, Summary};
-use crate::sampler::{Sampler, SamplerConfig, Stopped};
+use crate::sampler::{Sampler, SamplerConfig, Since, Stopped};
 use crate::source::{Source, SourceInfo};
 use crate::wait::{wait_ended, wait_sampled};
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ pub fn measure(mut command: Command, plan: Plan, mut running: impl FnMut(Option<
     let listener = MarkListener::unix(&socket.path, &sampler.handle())?;
     command.env(ENV_MARKS, &socket.path);
     let mut child = command.spawn().map_err(MeterError::io(name))?;
-    sampler.add_process(PARTY, child.id());
+    sampler.add_process(PARTY, child.id(), Since::Birth);
     running(Some(child.id()));
     wait_ended(child.id())?;
     running(None);

@@ -178,8 +178,7 @@ pub fn net(gross_j: f64, baseline: &Baseline, duration_s: f64, provenance: Prove
 /// Everything above idle is taken as that of the parties and of `others_s`: processor seconds of what else ran for the measurement's sake and
 /// not in the idle baseline, whose part nobody gets. Idle energy is shared by the parties alone. Without others the parties' figures add
 /// up to the host's. Where nobody used any processor time, parties get equal parts. A modelled figure stays modelled, any other becomes
-/// attributed. The uncertainty is that of the host's net energy, shared, and that of each party's processor time (`cpu_sd_s`, 10 ms ticks:
-/// 0.004 s).
+/// attributed. The uncertainty is that of the host's net energy, shared, and that of each party's processor time (`cpu_sd_s`, seconds).
 #[must_use]
 pub fn attribute(
     host: &EnergyFigure,

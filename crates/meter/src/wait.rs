@@ -3,6 +3,7 @@ use crate::MeterError;
 use crate::sampler::Handle;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::process::{Child, ExitStatus};
+use wait4::Wait4;
 
 /// Waits until a child process has ended, without reaping it: its `/proc` entry stays, with all its processor time.
 ///
@@ -23,12 +24,15 @@ pub fn wait_ended(pid: u32) -> Result<(), MeterError> {
     }
 }
 
-/// Waits for a child, takes a last sample of it while it is a zombie, and reaps it.
+/// Waits for a child, takes a last sample of it while it is a zombie, reaps it, and tells the sampler what the kernel then says of its
+/// whole life, to the microsecond. To the standard library the child is still there: do not use it afterwards.
 ///
 /// # Errors
 /// [`MeterError::Io`] if it cannot be waited for.
 pub fn wait_sampled(sampler: &Handle, child: &mut Child) -> Result<ExitStatus, MeterError> {
     wait_ended(child.id())?;
     sampler.sample_now();
-    child.wait().map_err(MeterError::io(format!("process {}", child.id())))
+    let end = child.wait4().map_err(MeterError::io(format!("process {}", child.id())))?;
+    sampler.ended(child.id(), end.rusage.utime, end.rusage.stime);
+    Ok(end.status)
 }

@@ -4,7 +4,7 @@ use super::command::{CommandLine, fill};
 use super::meter::Meter;
 use super::plan::{self, Job};
 use super::port::Port;
-use super::program::{Place, Program, Start, Waited, name, pause, threads_cpu_s, wait_client, wait_ready};
+use super::program::{Place, Program, Start, Waited, name, pause, wait_client, wait_ready};
 use super::scratch::Scratch;
 use crate::LabError;
 use crate::campaign::{Idle, IdlePower, LinkFigures, Run};
@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use tacit_meter::mark::{ENV_MARKS, ENV_PARTY, MarkListener};
 use tacit_meter::record::Edge;
-use tacit_meter::sampler::Stopped;
+use tacit_meter::sampler::{Since, Stopped};
 
 /// Port of the server on a link, where every port is free.
 const PORT: u16 = 7878;
@@ -27,9 +27,6 @@ const PORT: u16 = 7878;
 const START: Duration = Duration::from_secs(60);
 /// Time that a server has to print its results after the client's end.
 const LINGER: Duration = Duration::from_millis(500);
-
-/// The kernel's tick, to which it cuts processor times in `/proc`.
-const TICK_S: f64 = 0.01;
 
 /// What came of a run.
 #[derive(Debug)]
@@ -257,22 +254,24 @@ impl Bench<'_> {
             let tunnel = setting.site.tunnel.as_ref().map(|t| t.processes(side)).unwrap_or_default();
             let program = server.as_ref().filter(|_| side == Side::Server).map(Program::pid);
             for pid in tunnel.into_iter().chain(program) {
-                sampler.add_process(name(side), pid);
+                sampler.add_process(name(side), pid, Since::Now);
             }
         }
         // A server that is gone before the next sample has been seen at least once.
         sampler.sample_now();
-        let server_before_s = server.as_ref().and_then(|s| threads_cpu_s(s.pid()));
         sampler.mark("runner", "run", Edge::Begin, BTreeMap::new());
         let started = self.start(setting, Side::Client, &setting.workload.client, &socket);
-        let ended = started.map(|mut client| {
-            sampler.add_process("client", client.pid());
+        let ended = started.and_then(|mut client| {
+            sampler.add_process("client", client.pid(), Since::Birth);
             let patience = Duration::from_secs_f64(self.experiment.spec().timeout_s);
             let begun = Instant::now();
             let waited = wait_client(&mut client, server.as_mut(), patience, self.stop);
             let took = begun.elapsed();
-            sampler.sample_now();
-            (client, waited, Ran { took, server_before_s })
+            match waited {
+                Waited::Done => client.reap(&sampler.handle())?,
+                _ => sampler.sample_now(),
+            }
+            Ok((client, waited, took))
         });
         sampler.mark("runner", "run", Edge::End, BTreeMap::new());
         marks.close();
@@ -280,12 +279,9 @@ impl Bench<'_> {
         let emulator_s = setting.site.emulator_s() - emulator_before_s;
         self.meter.take_back(&mut stopped);
         let outcome = match ended {
-            Ok((mut client, waited, ran)) => self.judge(&mut client, waited, &mut server).map(|results| {
-                if setting.site.tunnel.is_none() {
-                    refine(&mut stopped, &client, server.as_ref(), &ran);
-                }
-                keep(results, &ran, &mut stopped);
-            }),
+            Ok((mut client, waited, took)) => {
+                self.judge(&mut client, waited, &mut server).map(|results| keep(results, took, &mut stopped))
+            }
             Err(error) => Err(error.into()),
         };
         self.close(setting, stopped, emulator_s, &record, run)?;
@@ -381,34 +377,10 @@ impl Bench<'_> {
     }
 }
 
-/// What the runner saw of a run itself.
-struct Ran {
-    /// From the client's start to its end.
-    took: Duration,
-    /// Processor seconds of the server's threads until it was ready.
-    server_before_s: Option<f64>,
-}
-
-/// Replaces processor times that the sampler has in ticks of 10 ms, which hide all of a short run, by those of the programs' whole
-/// lives, the server's start left out. Not beside a tunnel, whose processes the party's time includes.
-fn refine(stopped: &mut Stopped, client: &Program, server: Option<&Program>, ran: &Ran) {
-    let of_server = server.and_then(Program::used).zip(ran.server_before_s);
-    let of_server = of_server.map(|(used, before)| used.scaled_to((used.total() - before).max(0.0)));
-    for (party, fine, is_whole) in [("client", client.used(), true), ("server", of_server, false)] {
-        let (Some(fine), Some(coarse)) = (fine, stopped.summary.parties.get_mut(party)) else { continue };
-        let more = fine.total() - coarse.user_s - coarse.system_s;
-        // Children that nobody waited for are in the sampler's figure only; threads that ended before the server was ready, and what it
-        // does once it is told to end, are in the finer one only. Either shows as more than what ticks can explain.
-        if more > -2.0 * TICK_S && (is_whole || more < 3.0 * TICK_S) {
-            (coarse.user_s, coarse.system_s) = (fine.user_s, fine.system_s);
-        }
-    }
-}
-
 /// Adds to the programs' results what they cannot know, and puts them into the summary.
-fn keep(mut results: BTreeMap<String, f64>, ran: &Ran, stopped: &mut Stopped) {
+fn keep(mut results: BTreeMap<String, f64>, took: Duration, stopped: &mut Stopped) {
     // Latency as [PM24] has it: of the whole computation, connection and keys included where the program does not tell its own.
-    let whole = results.get("seconds").copied().unwrap_or(ran.took.as_secs_f64());
+    let whole = results.get("seconds").copied().unwrap_or(took.as_secs_f64());
     results.entry("latency_s".into()).or_insert(whole);
     for (party, bytes) in &stopped.party_bytes {
         results.insert(format!("{party}_wire_bytes"), *bytes as f64);

@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use tacit_meter::wait::wait_ended;
+use tacit_meter::sampler::Handle;
+use tacit_meter::wait::{wait_ended, wait_sampled};
 
 /// How often a wish to stop is looked for while waiting.
 const SLICE: Duration = Duration::from_millis(50);
@@ -43,48 +43,9 @@ pub(super) struct Program {
     err: PathBuf,
     ended: Receiver<()>,
     is_over: bool,
-    used: Option<Cpu>,
+    reaped: Option<ExitStatus>,
     /// On a link it is its namespace that ends it with us.
     _ward: Option<Ward>,
-}
-
-/// Processor time, seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Cpu {
-    pub user_s: f64,
-    pub system_s: f64,
-}
-
-impl Cpu {
-    /// Of all children reaped so far.
-    fn of_children() -> Option<Self> {
-        let usage: Usage = getrusage(UsageWho::RUSAGE_CHILDREN).ok()?;
-        let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 * 1e-6;
-        Some(Self { user_s: seconds(usage.user_time()), system_s: seconds(usage.system_time()) })
-    }
-
-    pub(super) fn total(&self) -> f64 {
-        self.user_s + self.system_s
-    }
-
-    /// The same, scaled to another total.
-    pub(super) fn scaled_to(&self, total: f64) -> Self {
-        let share = if self.total() > 0.0 { self.user_s / self.total() } else { 0.5 };
-        Self { user_s: total * share, system_s: total * (1.0 - share) }
-    }
-}
-
-/// Processor time of a process's living threads so far in seconds, to the nanosecond; `None` where the kernel does not tell. What
-/// `/proc/PID/stat` tells instead is cut down to ticks of 10 ms, user and kernel apart.
-pub(super) fn threads_cpu_s(pid: u32) -> Option<f64> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let mut total = 0.0;
-    for task in tasks.flatten() {
-        // A thread that ends meanwhile is left out.
-        let Ok(text) = std::fs::read_to_string(task.path().join("schedstat")) else { continue };
-        total += text.split_ascii_whitespace().next()?.parse::<u64>().ok()? as f64 * 1e-9;
-    }
-    Some(total)
 }
 
 /// What to start.
@@ -147,7 +108,7 @@ impl Program {
             }
         };
         std::thread::Builder::new().name("tacit-watch".into()).spawn(watch).map_err(io(Path::new("thread")))?;
-        Ok(Self { side: start.side, child, out, err, ended, is_over: false, used: None, _ward: ward })
+        Ok(Self { side: start.side, child, out, err, ended, is_over: false, reaped: None, _ward: ward })
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -161,8 +122,17 @@ impl Program {
         self.is_over
     }
 
+    /// Takes a last sample of it when it has ended, and reaps it.
+    pub(super) fn reap(&mut self, sampler: &Handle) -> Result<(), LabError> {
+        self.reaped = Some(wait_sampled(sampler, &mut self.child)?);
+        Ok(())
+    }
+
     /// Ends it if it still runs (SIGTERM, later SIGKILL, to its process group), and reaps it.
     pub(super) fn end(&mut self) -> Result<ExitStatus, LabError> {
+        if let Some(status) = self.reaped {
+            return Ok(status);
+        }
         let group = i32::try_from(self.child.id()).map(Pid::from_raw);
         for signal in [Signal::SIGTERM, Signal::SIGKILL] {
             if self.ended_within(Duration::ZERO) {
@@ -172,22 +142,9 @@ impl Program {
             _ = group.map(|g| killpg(g, signal));
             _ = self.ended_within(TERM);
         }
-        let before = Cpu::of_children();
-        let status = self
-            .child
+        self.child
             .wait()
-            .map_err(|e| LabError::Failed { step: format!("ending the {}", name(self.side)), detail: e.to_string() })?;
-        // A second wait reaps nobody, and must not forget what the first one saw.
-        if let (None, Some(before), Some(after)) = (self.used, before, Cpu::of_children()) {
-            let Cpu { user_s, system_s } = after;
-            self.used = Some(Cpu { user_s: user_s - before.user_s, system_s: system_s - before.system_s });
-        }
-        Ok(status)
-    }
-
-    /// Processor time of its whole life and of children that it waited for, to the microsecond; known once it was ended.
-    pub(super) fn used(&self) -> Option<Cpu> {
-        self.used
+            .map_err(|e| LabError::Failed { step: format!("ending the {}", name(self.side)), detail: e.to_string() })
     }
 
     /// Whether its standard output holds `text` by now.
@@ -465,26 +422,6 @@ mod tests {
         });
         assert!(closed);
         assert!(!listening("", 1) && !listening("head\n0: zz 1 0A\n", 1));
-    }
-
-    #[test]
-    fn processor_time_is_finer_than_ticks() {
-        let dir = tempfile::tempdir().unwrap();
-        // Some milliseconds of arithmetic, well below the 20 ms that two ticks can hide.
-        let mut program = start(dir.path(), "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; echo done; sleep 1000");
-        let stop = AtomicBool::new(false);
-        wait_ready(&mut program, Some("done"), 0, Duration::from_secs(20), &stop).unwrap();
-        let so_far = threads_cpu_s(program.pid());
-        program.end().unwrap();
-        let used = program.used().unwrap();
-        assert!(used.total() > 1e-4 && used.total() < 60.0, "{used:?}");
-        // Where the kernel counts per thread, the two agree; the program hardly did more than wait after its word.
-        if let Some(so_far) = so_far {
-            assert!(so_far > 1e-4 && so_far <= used.total() + 2e-3, "{so_far} of {used:?}");
-        }
-        let half = Cpu { user_s: 3.0, system_s: 1.0 }.scaled_to(2.0);
-        assert_eq!(half, Cpu { user_s: 1.5, system_s: 0.5 });
-        assert_eq!(Cpu::default().scaled_to(2.0), Cpu { user_s: 1.0, system_s: 1.0 });
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl Stopped {
     pub fn attribute(&mut self, primary: &str, others_s: f64) {
         if let Some(host) = self.summary.energy.get(primary) {
             let cpu_s = self.summary.parties.iter().map(|(name, p)| (name.clone(), p.user_s + p.system_s)).collect();
-            self.summary.party_energy = energy::attribute(host, &cpu_s, TICK_SD_S, others_s);
+            self.summary.party_energy = energy::attribute(host, &cpu_s, CPU_SD_S, others_s);
         }
     }
 
@@ -117,5 +117,6 @@ impl Stopped {
     }
 }
 
-/// Standard uncertainty of a processor time that the kernel tells in ticks of 10 ms: 10 ms / sqrt(12), at both ends.
-const TICK_SD_S: f64 = 0.0041;
+/// Standard uncertainty of the processor time of a party that runs: a thread is up to a scheduler's tick behind, 10 ms at most, at both
+/// ends: 10 ms / sqrt(12), twice. Less for one that has ended.
+const CPU_SD_S: f64 = 0.0041;

@@ -7,6 +7,7 @@ mod config;
 mod power;
 mod thread;
 
+pub use crate::usage::Since;
 pub use config::{SamplerConfig, Stopped};
 
 use crate::MeterError;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use thread::{Command, Worker};
 
 /// Commands that may wait for the sampler; marks beyond are dropped and counted.
@@ -77,8 +79,8 @@ impl Sampler {
     }
 
     /// As [`Handle::add_process`].
-    pub fn add_process(&self, party: &str, pid: u32) -> bool {
-        self.handle.add_process(party, pid)
+    pub fn add_process(&self, party: &str, pid: u32, since: Since) -> bool {
+        self.handle.add_process(party, pid, since)
     }
 
     /// As [`Handle::mark`].
@@ -111,11 +113,11 @@ impl Sampler {
 }
 
 impl Handle {
-    /// Measures a process and its descendants as (part of) a party from now on. False if there is no such process. If it lives in a
+    /// Measures a process and its descendants as (part of) a party. False if there is no such process. If it lives in a
     /// network namespace of its own, that namespace's interfaces are recorded as `PARTY:NAME`.
-    pub fn add_process(&self, party: &str, pid: u32) -> bool {
+    pub fn add_process(&self, party: &str, pid: u32, since: Since) -> bool {
         let (reply, answer) = sync_channel(1);
-        self.commands.send(Command::Add { party: party.to_owned(), pid, reply }).is_ok()
+        self.commands.send(Command::Add { party: party.to_owned(), pid, since, reply }).is_ok()
             && answer.recv().unwrap_or(false)
     }
 
@@ -148,6 +150,12 @@ impl Handle {
         if self.commands.send(Command::SampleNow(reply)).is_ok() {
             let _ = answer.recv();
         }
+    }
+
+    /// Says what an added process used in its whole life, with all children that it waited for, as whoever reaped it was told.
+    pub fn ended(&self, pid: u32, user: Duration, system: Duration) {
+        // A sampler that is gone has no use for it.
+        let _ = self.commands.send(Command::Ended { pid, user, system });
     }
 
     /// `CLOCK_MONOTONIC` at the record's `t = 0`, nanoseconds.

@@ -193,7 +193,10 @@ fn a_record_holds_what_was_measured_of_real_programs() {
     let sampler =
         Sampler::start(SamplerConfig { output: Some(path.clone()), labels, ..config(vec![source], 20) }).unwrap();
     let (mut client, mut server) = (waiting(150_000), waiting(600_000));
-    assert!(sampler.add_process("client", client.id()) && sampler.add_process("server", server.id()));
+    assert!(
+        sampler.add_process("client", client.id(), Since::Birth)
+            && sampler.add_process("server", server.id(), Since::Birth)
+    );
     sampler.mark("client", "online", Edge::Begin, BTreeMap::new());
     sampler.note("a remark");
     go(&mut client);
@@ -201,7 +204,7 @@ fn a_record_holds_what_was_measured_of_real_programs() {
     assert!(wait_sampled(&sampler.handle(), &mut client).unwrap().success());
     sampler.mark("client", "online", Edge::End, BTreeMap::from([("sent_bytes".to_owned(), 7.0)]));
     // Its answer comes when all that was asked for before is done.
-    assert!(!sampler.add_process("nobody", 0x7fff_fff0));
+    assert!(!sampler.add_process("nobody", 0x7fff_fff0, Since::Now));
     let marked_until = sampler.handle().seconds(monotonic_ns());
     assert!(wait_sampled(&sampler.handle(), &mut server).unwrap().success());
     let mut stopped = sampler.stop().unwrap();
@@ -215,6 +218,8 @@ fn a_record_holds_what_was_measured_of_real_programs() {
     assert_eq!((record.marks.len(), record.notes[0].text.as_str()), (2, "a remark"));
     assert_eq!(record.marks[1].figures["sent_bytes"], 7.0);
     let cpu = |name: &str| summary.parties[name].user_s + summary.parties[name].system_s;
+    let ticks = (cpu("client") + cpu("server")) * 100.0;
+    assert!((ticks - ticks.round()).abs() > 1e-6, "{ticks}: finer than ticks of 10 ms");
     assert!(cpu("server") > 1.5 * cpu("client") && cpu("client") > 0.0, "{:?}", summary.parties);
     assert!(summary.parties["client"].rss_bytes > 100_000);
     assert!(summary.party_energy["server"].gross_j > summary.party_energy["client"].gross_j);
@@ -233,7 +238,7 @@ fn calls_after_the_end_and_bad_intervals_are_no_trouble() {
     assert!(stopped.summary.energy.is_empty() && stopped.summary.duration_s > 0.0);
     handle.sample_now();
     handle.note("too late");
-    assert!(!handle.add_process("client", std::process::id()));
+    assert!(!handle.add_process("client", std::process::id(), Since::Now));
     assert!(Sampler::start(config(vec![], 0)).is_err());
 }
 
@@ -247,7 +252,7 @@ fn sampling_costs_little_processor_time() {
         let output = Some(folder.path().join("r.jsonl"));
         let config = SamplerConfig { output, keep_samples: false, ..config(vec![source], 100) };
         let sampler = Sampler::start(config).unwrap();
-        assert!(sampler.add_process("self", std::process::id()));
+        assert!(sampler.add_process("self", std::process::id(), Since::Now));
         std::thread::sleep(Duration::from_secs(1));
         let stopped = sampler.stop().unwrap();
         println!("sampler: {:.0} us a sample", stopped.sampler_cpu_s / stopped.sample_count as f64 * 1e6);

@@ -6,7 +6,7 @@ use crate::clock::{monotonic_ns, thread_cpu_s};
 use crate::energy;
 use crate::record::{InterfaceSample, Line, Mark, Note, PartySample, Sample, Summary};
 use crate::record_file::RecordWriter;
-use crate::usage::{HostReader, NetReader, ProcessTree, busy_s, foreign_namespace, link_bytes};
+use crate::usage::{HostReader, NetReader, ProcessTree, Since, busy_s, foreign_namespace, link_bytes};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +23,8 @@ pub(super) const MAX_TOLD: u64 = 100_000;
 
 /// What the thread is asked to do.
 pub(super) enum Command {
-    Add { party: String, pid: u32, reply: SyncSender<bool> },
+    Add { party: String, pid: u32, since: Since, reply: SyncSender<bool> },
+    Ended { pid: u32, user: Duration, system: Duration },
     Mark(Mark),
     Note(f64, String),
     SampleNow(SyncSender<()>),
@@ -124,9 +125,12 @@ impl Worker {
 
     fn obey(&mut self, command: Command) {
         match command {
-            Command::Add { party, pid, reply } => {
-                let added = self.add(party, pid);
+            Command::Add { party, pid, since, reply } => {
+                let added = self.add(party, pid, since);
                 let _ = reply.send(added);
+            }
+            Command::Ended { pid, user, system } => {
+                self.parties.values_mut().for_each(|party| party.tree.ended(pid, user, system));
             }
             Command::Mark(_) | Command::Note(..) if self.told >= MAX_TOLD => {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -155,11 +159,11 @@ impl Worker {
         }
     }
 
-    fn add(&mut self, name: String, pid: u32) -> bool {
+    fn add(&mut self, name: String, pid: u32, since: Since) -> bool {
         let known = self.parties.remove(&name);
         let is_known = known.is_some();
         let mut party = known.unwrap_or_else(|| Party::new(&self.proc));
-        let added = party.tree.add(pid);
+        let added = party.tree.add(pid, since);
         if added {
             self.added_at = self.now();
             party.roots.push(pid);

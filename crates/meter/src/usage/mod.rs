@@ -4,11 +4,12 @@
 //! is read is no error: its last figures stay.
 mod host;
 mod net;
+mod time;
 mod tree;
 
 pub use host::HostReader;
 pub use net::NetReader;
-pub use tree::{ProcessTree, high_water_bytes};
+pub use tree::{ProcessTree, Since, high_water_bytes};
 
 pub(crate) use host::{busy_s, foreign_namespace};
 pub(crate) use net::link_bytes;

@@ -1,6 +1,10 @@
 use super::*;
-use std::io::Write;
+use proptest::prelude::*;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+use wait4::Wait4;
+
+const TICK_NS: u64 = 10_000_000;
 
 /// A `/proc` of our own.
 struct Fake {
@@ -34,8 +38,8 @@ impl Fake {
 
     fn tree(&self, pid: u32) -> ProcessTree {
         let mut tree = ProcessTree::new(self.folder.path());
-        (tree.page_bytes, tree.seconds_per_tick) = (4096, 0.01);
-        assert!(tree.add(pid));
+        (tree.page_bytes, tree.tick_ns) = (4096, TICK_NS);
+        assert!(tree.add(pid, Since::Now));
         tree
     }
 }
@@ -69,9 +73,9 @@ fn a_child_that_its_parent_reaps_is_counted_once() {
     fake.put((10, 1, 0, 0, 0, 0, 0));
     fake.put((11, 10, 50, 20, 0, 0, 0));
     let mut tree = ProcessTree::new(fake.folder.path());
-    tree.seconds_per_tick = 0.01;
+    tree.tick_ns = TICK_NS;
     fake.remove(11);
-    assert!(tree.add(10));
+    assert!(tree.add(10, Since::Now));
     fake.put((11, 10, 50, 20, 0, 0, 0));
     assert_eq!(ticks(&tree.sample(true)), (50, 20));
     // It works on, ends, and is reaped together with a child that was never in sight.
@@ -152,9 +156,9 @@ fn a_process_that_is_being_reaped_and_a_reused_id_are_told_apart() {
 #[test]
 fn broken_stat_files_are_no_process() {
     let good = b"7 (x) S 1 1 1 0 -1 4194304 100 0 0 0 1 2 3 4 20 0 1 0 99 1196008 5 18446744073709551615";
-    assert_eq!(Stat::parse(good).unwrap().total(), Ticks { user: 4, system: 6 });
+    assert_eq!(Stat::parse(good, 10).unwrap().total(), Time { user: 40, system: 60 });
     for end in 0..good.len() - 24 {
-        let _ = Stat::parse(&good[..end]);
+        let _ = Stat::parse(&good[..end], 1);
     }
     for broken in [
         &b""[..],
@@ -165,9 +169,215 @@ fn broken_stat_files_are_no_process() {
         b"7 (\xff\xff) \xff",
         b"7 (x) S 1 a b c d e f g h i j k l m n o p q r s t u",
     ] {
-        assert!(Stat::parse(broken).is_none(), "{broken:?}");
+        assert!(Stat::parse(broken, u64::MAX).is_none(), "{broken:?}");
     }
-    assert!(!ProcessTree::new("/nonexistent").add(1));
+    assert!(!ProcessTree::new("/nonexistent").add(1, Since::Now));
+}
+
+/// A process of the simulated kernel: its parent, its own time, that of children it waited for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Simulated {
+    parent: u32,
+    own: Time,
+    children: Time,
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Fork(u8),
+    Run(u8, u64, u64),
+    /// Ends, its children first, and is reaped by its parent.
+    End(u8),
+    Sample,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        any::<u8>().prop_map(Event::Fork),
+        (any::<u8>(), 0..40_000_000u64, 0..40_000_000u64).prop_map(|(p, u, s)| Event::Run(p, u, s)),
+        any::<u8>().prop_map(Event::End),
+        Just(Event::Sample),
+    ];
+    proptest::collection::vec(event, 0..60)
+}
+
+/// The process that a number means.
+fn chosen(processes: &BTreeMap<u32, Simulated>, number: u8) -> u32 {
+    *processes.keys().nth(usize::from(number) % processes.len()).unwrap()
+}
+
+fn end(processes: &mut BTreeMap<u32, Simulated>, fake: &Fake, pid: u32) {
+    let below: Vec<u32> = processes.iter().filter(|(_, p)| p.parent == pid).map(|(pid, _)| *pid).collect();
+    below.into_iter().for_each(|child| end(processes, fake, child));
+    let gone = processes.remove(&pid).unwrap();
+    processes.get_mut(&gone.parent).unwrap().children += gone.own + gone.children;
+    _ = fs::remove_dir_all(fake.folder.path().join(pid.to_string()));
+}
+
+proptest! {
+    // Each case makes hundreds of files.
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// With CPU clocks, what is told is never more than the truth, and less by at most two ticks for each process that waits for
+    /// children, however many have ended and whenever samples were taken.
+    #[test]
+    fn ended_children_are_counted_once_and_errors_do_not_add_up(events in events()) {
+        let fake = Fake::new();
+        let folder = fake.folder.path().to_owned();
+        fake.put((10, 1, 0, 0, 0, 0, 0));
+        let mut tree = fake.tree(10);
+        tree.clock = Some(Box::new(move |pid| fs::read_to_string(folder.join(format!("{pid}/clock"))).ok()?.parse().ok()));
+        let mut processes = BTreeMap::from([(10, Simulated { parent: 1, ..Simulated::default() })]);
+        let (mut truth, mut last) = (0, PartySample::default());
+        for (next, event) in (11..).zip(events.into_iter().chain([Event::Sample, Event::Sample])) {
+            match event {
+                Event::Fork(of) => {
+                    let parent = chosen(&processes, of);
+                    processes.insert(next, Simulated { parent, ..Simulated::default() });
+                }
+                Event::Run(who, user, system) => {
+                    let pid = chosen(&processes, who);
+                    processes.get_mut(&pid).unwrap().own += Time { user, system };
+                    truth += user + system;
+                }
+                Event::End(who) => match chosen(&processes, who) {
+                    10 => {}
+                    pid => end(&mut processes, &fake, pid),
+                },
+                Event::Sample => {
+                    for (&pid, p) in &processes {
+                        let ticks = [p.own.user, p.own.system, p.children.user, p.children.system].map(|ns| ns / TICK_NS);
+                        fake.put((pid, p.parent, ticks[0], ticks[1], ticks[2], ticks[3], 0));
+                        fs::write(fake.folder.path().join(format!("{pid}/clock")), p.own.total().to_string()).unwrap();
+                    }
+                    // Another order than `parents_first` would find children that are not there yet.
+                    let now = tree.sample(true);
+                    prop_assert!(now.user_s >= last.user_s - 1e-9 && now.system_s >= last.system_s - 1e-9);
+                    last = now;
+                    let waiting = processes.values().filter(|p| p.children != Time::default()).count();
+                    let missing = truth as f64 * 1e-9 - now.user_s - now.system_s;
+                    prop_assert!(missing >= -1e-6 && missing < 0.02 * waiting as f64 + 1e-6, "{missing} s, {waiting} waiting");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_time_of_a_whole_life_replaces_what_was_seen_of_it() {
+    let fake = Fake::new();
+    fake.put((10, 1, 0, 0, 0, 0, 0));
+    fake.put((20, 1, 0, 0, 0, 0, 0));
+    let mut tree = fake.tree(10);
+    assert!(tree.add(20, Since::Now));
+    let ms = Duration::from_millis;
+    fake.put((10, 1, 3, 1, 4, 0, 0));
+    fake.put((20, 1, 1, 0, 0, 0, 0));
+    assert_eq!(ticks(&tree.sample(true)), (8, 1));
+    // Told while it is in sight.
+    tree.ended(10, ms(90), ms(20));
+    fake.remove(10);
+    assert_eq!(ticks(&tree.sample(true)), (10, 2));
+    // Told after a sample that did not find it any more.
+    fake.remove(20);
+    assert_eq!(ticks(&tree.sample(true)), (10, 2));
+    tree.ended(20, ms(50), ms(0));
+    assert_eq!(ticks(&tree.sample(true)), (14, 2));
+    tree.ended(77, ms(900), ms(900));
+    // The id comes back.
+    fake.put_as((20, 1, 7, 7, 0, 0, 0), "x", 'S', 999);
+    assert!(tree.add(20, Since::Now));
+    fake.put_as((20, 1, 8, 7, 0, 0, 0), "x", 'S', 999);
+    assert_eq!(ticks(&tree.sample(true)), (15, 2));
+}
+
+/// The kernel's figures are cut down to microseconds, user and kernel time apart.
+const MICRO: f64 = 3e-6;
+
+/// Loops of the shell that take some ten milliseconds.
+const BURN: &str = "i=0; while [ $i -lt 25000 ]; do i=$((i+1)); done";
+
+/// Starts `program`, which burns, prints a line and waits for the end of its input. Returns what a tree tells after the line, at the end and once it is reaped, and what the kernel tells then, in seconds.
+fn told_and_true(program: &mut Command) -> [f64; 4] {
+    let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut tree = ProcessTree::new("/proc");
+    assert!(tree.clock.is_some(), "no CPU clocks of processes here: all times are ticks");
+    assert!(tree.add(child.id(), Since::Birth));
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "done\n");
+    let seen = |tree: &mut ProcessTree| {
+        let now = tree.sample(true);
+        now.user_s + now.system_s
+    };
+    let live = seen(&mut tree);
+    drop(child.stdin.take());
+    crate::wait::wait_ended(child.id()).unwrap();
+    let zombie = seen(&mut tree);
+    let end = child.wait4().unwrap();
+    assert!(end.status.success());
+    tree.ended(child.id(), end.rusage.utime, end.rusage.stime);
+    [live, zombie, seen(&mut tree), (end.rusage.utime + end.rusage.stime).as_secs_f64()]
+}
+
+#[test]
+fn a_short_life_is_known_exactly() {
+    let script = format!("{BURN}; echo done; read x; exit 0");
+    let [live, zombie, reaped, truth] = told_and_true(Command::new("sh").args(["-c", &script]));
+    assert!(truth > 2e-3 && truth < 10.0, "{truth}: too little or too much to test anything");
+    // After its word it has little left to do.
+    assert!(live > 0.8 * truth - 2e-3 && live <= truth + MICRO, "{live} of {truth}");
+    assert!((zombie - truth).abs() <= MICRO && (reaped - truth).abs() <= MICRO, "{zombie} and {reaped} of {truth}");
+}
+
+#[test]
+fn children_that_come_and_go_are_known_to_two_ticks_and_exactly_once_reaped() {
+    let script = format!("for n in 1 2 3 4 5 6 7 8; do ( {BURN} ); done; echo done; read x; exit 0");
+    let [live, zombie, reaped, truth] = told_and_true(Command::new("sh").args(["-c", &script]));
+    for told in [live, zombie] {
+        assert!(told > truth - 0.022 && told <= truth + MICRO, "{told} of {truth}");
+    }
+    assert!((reaped - truth).abs() <= MICRO, "{reaped} of {truth}");
+}
+
+#[test]
+fn a_tree_in_a_process_namespace_is_seen_from_outside() {
+    let script = format!("{BURN}; echo done; read x; exit 0");
+    if !Command::new("unshare").args(["--pid", "--fork", "true"]).status().is_ok_and(|s| s.success()) {
+        eprintln!("SKIPPED: process namespaces need root and `unshare` of util-linux");
+        return;
+    }
+    let [live, zombie, reaped, truth] =
+        told_and_true(Command::new("unshare").args(["--pid", "--fork", "sh", "-c", &script]));
+    assert!(live > 0.8 * truth - 2e-3 && live <= truth + MICRO, "{live} of {truth}");
+    assert!(zombie > truth - 0.02 && zombie <= truth + MICRO, "{zombie} of {truth}");
+    assert!((reaped - truth).abs() <= MICRO, "{reaped} of {truth}");
+}
+
+#[test]
+fn time_of_threads_that_have_ended_is_kept() {
+    let mut tree = ProcessTree::new("/proc");
+    assert!(tree.add(std::process::id(), Since::Now));
+    let burnt: f64 = (0..3)
+        .map(|_| {
+            let burn = || {
+                while crate::clock::thread_cpu_s() < 0.01 {}
+                crate::clock::thread_cpu_s()
+            };
+            std::thread::spawn(burn).join().unwrap()
+        })
+        .sum();
+    let now = tree.sample(false);
+    assert!(burnt >= 0.03 && now.user_s + now.system_s > burnt - 5e-3, "{now:?} of {burnt}");
+}
+
+#[test]
+fn without_ids_of_our_own_namespace_there_are_no_clocks() {
+    let fake = Fake::new();
+    assert!(!has_clocks(fake.folder.path()));
+    std::os::unix::fs::symlink("1", fake.folder.path().join("self")).unwrap();
+    assert!(!has_clocks(fake.folder.path()), "process 1 is not us");
+    assert!(has_clocks(Path::new("/proc")));
 }
 
 #[test]
@@ -178,7 +388,7 @@ fn two_real_programs_with_children_are_measured_and_never_run_backwards() {
     let mut children = [start(), start()];
     let mut trees = children.each_ref().map(|child| {
         let mut tree = ProcessTree::new("/proc");
-        assert!(tree.add(child.id()));
+        assert!(tree.add(child.id(), Since::Birth));
         tree
     });
     for child in &mut children {
@@ -200,13 +410,13 @@ fn two_real_programs_with_children_are_measured_and_never_run_backwards() {
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     for (i, child) in children.iter_mut().enumerate() {
-        let stat = Stat::parse(&fs::read(format!("/proc/{}/stat", child.id())).unwrap()).unwrap();
-        let truth = (stat.total().user + stat.total().system) as f64 * trees[i].seconds_per_tick;
+        let end = child.wait4().unwrap();
+        let truth = (end.rusage.utime + end.rusage.stime).as_secs_f64();
         let told = last[i].user_s + last[i].system_s;
-        // Each of the six children may have lost or gained a tick when it moved to its parent.
-        assert!((told - truth).abs() <= 0.13, "told {told}, was {truth}");
-        assert!(truth > 0.05, "{truth}: the workload is too small to test anything");
-        assert!(child.wait().unwrap().success());
+        // Two ticks of children.
+        assert!(told > truth - 0.02 && told <= truth + MICRO, "told {told}, was {truth}");
+        assert!(truth > 0.02, "{truth}: the workload is too small to test anything");
+        assert!(end.status.success());
         assert_eq!(trees[i].sample(true).processes, 0);
         assert!(trees[i].peak_bytes() > 100_000);
     }
