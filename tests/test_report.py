@@ -12,7 +12,7 @@ import pytest
 
 import report_campaigns as made
 import tacit
-from tacit.report import _load, write_report
+from tacit.report import _load, _record, write_report
 from tacit.report._build import make_sections
 from tacit.report._cells import grid
 from tacit.report._energy import worst
@@ -424,6 +424,18 @@ def test_a_broken_line_in_between_is_left_out(tmp_path):
     made.write_campaign(tmp_path, [runs[0], "{nonsense", "[]", *runs[1:]])
     campaign = _load.load(tmp_path)
     assert len(campaign.runs) == 4 and [w.endswith("left out.") for w in campaign.warnings] == [True, True]
+
+
+def test_a_file_of_nothing_but_nonsense_has_few_warnings(tmp_path):
+    campaign = _load.load(made.write_campaign(tmp_path, ["{nonsense"] * 1000))
+    assert len(campaign.warnings) == 101 and campaign.warnings[-1] == "900 more broken lines of runs.jsonl left out."
+
+
+def test_long_lines_are_thinned_and_no_energy_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setattr(_record, "MAX_KEPT", 10_000)
+    made.write_record(tmp_path / "r.jsonl", [made.powered(t, 2.0 * t) for t in range(1000)], [made.source()])
+    trace = _record.read(tmp_path / "r.jsonl")
+    assert 20 < len(trace.t) < 200 and (trace.t[-1], trace.energy["meter"][-1]) == (999, 1998)
 
 
 def test_values_of_the_wrong_type_do_no_harm(tmp_path):

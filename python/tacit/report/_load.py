@@ -8,6 +8,7 @@ from tacit._tacit import TacitError
 from tacit.report import _fields as f
 
 VERSION = 1
+MAX_WARNINGS = 100
 PROVENANCES = ("measured", "attributed", "modelled")
 MAX_DESCRIPTION_BYTES = 64 << 20
 Cell = tuple[tuple[str, str], ...]
@@ -106,14 +107,17 @@ def load(folder: Path) -> Campaign:
 def _runs(path: Path) -> tuple[list[Run], list[str]]:
     if not path.exists():
         return [], ["There is no runs.jsonl: no run has been finished yet."]
-    runs, warnings = [], []
+    runs, warnings, more = [], [], 0
     for number, line, whole in f.lines(path):
         try:
             runs.append(_run(f.parse(line, f"{path.name}, line {number}")))
         except TacitError as error:
+            if len(warnings) == MAX_WARNINGS:
+                more += 1
+                continue
             why = "cut off (a run was being written when the campaign stopped)" if not whole else "left out"
             warnings.append(f"{error}: {why}.")
-    return runs, warnings
+    return runs, [*warnings, f"{more} more broken lines of {path.name} left out."] if more else warnings
 
 
 def _run(source: f.Object) -> Run:

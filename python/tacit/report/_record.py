@@ -15,6 +15,8 @@ FORMAT = "tacit-record"
 VERSION = 1
 # Counters are cumulative, so dropping samples loses detail in time and nothing else.
 MAX_SAMPLES = 4096
+# Bytes of the lines that are kept; in memory they are several times as large.
+MAX_KEPT = 64 << 20
 MAX_MARKS = 2000
 MAX_CORES = 1024
 SAMPLE = b'{"type":"sample",'
@@ -77,6 +79,7 @@ class _Reader:
         self.last: tuple[int, bytes] | None = None
         self.seen = 0
         self.stride = 1
+        self.kept = 0
         self.marks: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self.broken = 0
@@ -106,11 +109,13 @@ class _Reader:
             return
         try:
             self.samples.append(f.parse(line, self.path.name))
+            self.kept += len(line)
         except TacitError:
             self.broken += 1
-        if len(self.samples) >= 2 * MAX_SAMPLES:
+        if len(self.samples) >= 2 * MAX_SAMPLES or (self.kept > MAX_KEPT and len(self.samples) > 2):
             self.samples = self.samples[::2]
             self.stride *= 2
+            self.kept //= 2
 
     def other(self, number: int, line: bytes, value: dict[str, Any]) -> None:
         match value.get("type"):

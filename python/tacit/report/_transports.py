@@ -121,7 +121,10 @@ def _energy_item(facet: Facet) -> Item | None:
     for category, g in zip(facet.categories, facet.groups, strict=True):
         for party in facet.parties:
             if a := accounts.get((g.cell, party)):
-                base = per_mb(facet.baseline, party) if facet.baseline else None
+                plain = accounts.get((facet.baseline.cell, party)) if facet.baseline else None
+                # Joules of different kinds have no ratio.
+                alike = facet.baseline and plain and plain.provenance == a.provenance
+                base = per_mb(facet.baseline, party) if facet.baseline and alike else None
                 shown = "below noise" if net and a.noisy else spread(per_mb(g, party))
                 power = spread(a.net_mw_per_mb) if not a.noisy else "below noise"
                 rows.append((category, party, shown, _ratio(per_mb(g, party), base), power, a.provenance))

@@ -18,9 +18,10 @@ use tacit_meter::source::{Provenance, Roots, Source, detect, open};
 use tacit_meter::{csv, machine, usage};
 
 const HELP: &str = "\
-Energy is that of the whole host while the command runs; with --idle, idle power is measured before and after and subtracted. Without
-a power source all else is still measured and joules are absent. The command and what it starts finds a socket for phase marks in
-TACIT_MARKS (docs/lab.md); tacit itself marks setup, offline and online.
+Energy is all that the source sees while the command runs, whoever uses it (docs/lab.md: a meter at the plug the whole host, rapl its
+processors, nvml its graphics cards); with --idle, idle power is measured before and after and subtracted. Without a power source all
+else is still measured and joules are absent. The command and what it starts finds a socket for phase marks in TACIT_MARKS
+(docs/lab.md); tacit itself marks setup, offline and online.
 Examples:
   tacit lab measure --idle 30 -- tacit infer photo.png --server server:7878 --model net
   tacit lab measure --source model:raspberry-pi-3b -o run.jsonl --csv run.csv -- ./program";

@@ -147,9 +147,11 @@ impl Handle {
         stdout: impl Read + Send + 'static,
         config: &EndConfig,
     ) -> Result<Self, LabError> {
-        let mut text = Zeroizing::new(serde_json::to_string(config).map_err(|e| control_failed(e.into()))?);
-        text.push('\n');
-        stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush()).map_err(control_failed)?;
+        // Room for all of it at once: a buffer that grows leaves copies of the key behind.
+        let mut text = Zeroizing::new(Vec::with_capacity(MAX_LINE));
+        serde_json::to_writer(&mut *text, config).map_err(|e| control_failed(e.into()))?;
+        text.push(b'\n');
+        stdin.write_all(&text).and_then(|()| stdin.flush()).map_err(control_failed)?;
         let replies = BufReader::new(Box::new(stdout) as Box<dyn Read + Send>);
         let mut handle = Self { commands: Some(Box::new(stdin)), replies, thread: None };
         handle.reply()?;

@@ -5,8 +5,8 @@ use super::{Provenance, Rail, Source, SourceInfo, Usage, Value, tegrastats};
 use crate::MeterError;
 use std::path::Path;
 
-/// Largest file that is read.
-const MAX_FILE: u64 = 256 << 20;
+/// Largest file that is read: 16 million samples, which take 2 GB of memory.
+const MAX_FILE: u64 = 64 << 20;
 
 /// What a trace's samples are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
