@@ -44,8 +44,8 @@ pub(super) struct Program {
     ended: Receiver<()>,
     is_over: bool,
     reaped: Option<ExitStatus>,
-    /// On a link it is its namespace that ends it with us.
-    _ward: Option<Ward>,
+    /// Until it is reaped and its number may be another's. On a link it is its namespace that ends it with us.
+    ward: Option<Ward>,
 }
 
 /// What to start.
@@ -108,7 +108,7 @@ impl Program {
             }
         };
         std::thread::Builder::new().name("tacit-watch".into()).spawn(watch).map_err(io(Path::new("thread")))?;
-        Ok(Self { side: start.side, child, out, err, ended, is_over: false, reaped: None, _ward: ward })
+        Ok(Self { side: start.side, child, out, err, ended, is_over: false, reaped: None, ward })
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -124,6 +124,7 @@ impl Program {
 
     /// Takes a last sample of it when it has ended, and reaps it.
     pub(super) fn reap(&mut self, sampler: &Handle) -> Result<(), LabError> {
+        self.ward = None;
         self.reaped = Some(wait_sampled(sampler, &mut self.child)?);
         Ok(())
     }
@@ -142,6 +143,7 @@ impl Program {
             _ = group.map(|g| killpg(g, signal));
             _ = self.ended_within(TERM);
         }
+        self.ward = None;
         self.child
             .wait()
             .map_err(|e| LabError::Failed { step: format!("ending the {}", name(self.side)), detail: e.to_string() })

@@ -181,11 +181,15 @@ impl ProcessTree {
         live: &BTreeMap<u32, Stat>,
         gone: &BTreeMap<u32, Stat>,
     ) -> (BTreeMap<u32, Time>, BTreeMap<u32, Time>) {
-        let heir = |mut pid: u32| loop {
-            if live.contains_key(&pid) {
-                return Some(pid);
+        let heir = |mut pid: u32| {
+            // A reused id could close a circle, which no chain of all that are gone is longer than.
+            for _ in 0..=gone.len() {
+                if live.contains_key(&pid) {
+                    return Some(pid);
+                }
+                pid = gone.get(&pid)?.parent;
             }
-            pid = gone.get(&pid)?.parent;
+            None
         };
         let (mut new, mut late) = (BTreeMap::<u32, Time>::new(), BTreeMap::<u32, Time>::new());
         for (pid, stat) in gone {

@@ -154,6 +154,22 @@ fn a_process_that_is_being_reaped_and_a_reused_id_are_told_apart() {
 }
 
 #[test]
+fn processes_that_seem_each_other_s_parents_end_no_worse_than_others() {
+    let fake = Fake::new();
+    fake.put((10, 1, 0, 0, 0, 0, 0));
+    let mut tree = fake.tree(10);
+    fake.put((11, 10, 5, 0, 0, 0, 0));
+    fake.put((12, 11, 7, 0, 0, 0, 0));
+    tree.sample(true);
+    // Read between the end of the one and the reuse of its id by the other's child.
+    fake.put((11, 12, 5, 0, 0, 0, 0));
+    assert_eq!(ticks(&tree.sample(false)), (12, 0));
+    fake.remove(11);
+    fake.remove(12);
+    assert_eq!(ticks(&tree.sample(false)), (12, 0));
+}
+
+#[test]
 fn broken_stat_files_are_no_process() {
     let good = b"7 (x) S 1 1 1 0 -1 4194304 100 0 0 0 1 2 3 4 20 0 1 0 99 1196008 5 18446744073709551615";
     assert_eq!(Stat::parse(good, 10).unwrap().total(), Time { user: 40, system: 60 });
