@@ -26,8 +26,8 @@ fn bind(link: &Link, side: Side) -> UdpSocket {
     socket
 }
 
-/// Packets that may be under way or wait in the server's socket, which has room for some more.
-const UNDER_WAY: u64 = 150;
+/// Packets that may be under way or wait in the server's socket, which has room for some two hundred before it drops any.
+const UNDER_WAY: u64 = 50;
 
 /// Sends numbered packets from client to server over a fresh link; what arrives, in order. Ends once the link has nothing more to deliver.
 fn exchange(link: &Link, count: u32) -> Vec<Vec<u8>> {
