@@ -156,9 +156,10 @@ fn settings(spec: &LinkSpec) -> Result<(), LabError> {
 /// [`LabError::Unavailable`] naming the package where it is missing; [`LabError::Failed`] with its message where it fails.
 fn run(tool: &str, arguments: &[&str]) -> Result<(), LabError> {
     let output = Command::new(tool).args(arguments).output().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => LabError::Unavailable {
+        // Not permitted: what the system says too where a folder of PATH is closed to this user and no other has the program.
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => LabError::Unavailable {
             what: "an emulated link".into(),
-            reason: format!("the program {tool} is missing"),
+            reason: format!("the program {tool} is missing ({error})"),
             remedy: "install iproute2 (Debian, Ubuntu: sudo apt install iproute2)".into(),
         },
         _ => LabError::Failed { step: format!("starting {tool}"), detail: error.to_string() },
