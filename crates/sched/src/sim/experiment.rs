@@ -112,10 +112,10 @@ impl Setting {
     /// # Errors
     /// As [`Setting::scenario`], and a configuration that the scheduler refuses.
     pub fn measure(&self, profile: &ProfileFile, seeds: &Range<u64>) -> Result<Cell, SchedError> {
-        self.measure_with(profile, seeds, None)
+        self.play(profile, seeds, |_, _, _| None)
     }
 
-    /// Plays these seeds; with the lower bound of each, known or to be found.
+    /// Plays these seeds; with the lower bound of each, found where it is not known.
     ///
     /// # Errors
     /// As [`Setting::measure`].
@@ -125,23 +125,23 @@ impl Setting {
         seeds: &Range<u64>,
         known: Option<&[f64]>,
     ) -> Result<Cell, SchedError> {
-        self.measure_with(profile, seeds, Some(known))
+        self.play(profile, seeds, |i, scenario, run| {
+            known.and_then(|known| known.get(i).copied()).or_else(|| Some(self.bound(scenario, run)))
+        })
     }
 
-    fn measure_with(
+    fn play(
         &self,
         profile: &ProfileFile,
         seeds: &Range<u64>,
-        bounds: Option<Option<&[f64]>>,
+        bound: impl Fn(usize, &Scenario, &Run) -> Option<f64>,
     ) -> Result<Cell, SchedError> {
         let scenario = self.scenario(profile)?;
         let mut columns = Columns::default();
         for (i, seed) in seeds.clone().enumerate() {
             let run = scenario.run(seed)?;
             columns.add(self, &scenario, &run);
-            if let Some(known) = bounds {
-                columns.bounds.push(known.map_or_else(|| self.bound(&scenario, &run), |known| known[i]));
-            }
+            columns.bounds.extend(bound(i, &scenario, &run));
         }
         Ok(columns.cell(self))
     }
