@@ -128,6 +128,7 @@ fn a_campaign_over_links_and_transports() {
     let mut transports: Vec<&str> = runs.iter().map(|r| r["cell"]["transport"].as_str().unwrap()).collect();
     transports.sort_unstable();
     assert_eq!(transports, ["plain", "tls", "wireguard"]);
+    let mut whole = 0;
     for run in &runs {
         let (link, results) = (&run["link"], &run["results"]);
         assert_eq!(number(&link["target_up_bps"]), 20e6);
@@ -143,9 +144,12 @@ fn a_campaign_over_links_and_transports() {
         // Both live in process namespaces, beside a tunnel's process in one of the three.
         for party in ["client", "server"] {
             let ticks = cpu_s(run, party) * 100.0;
-            assert!(ticks > 0.0 && (ticks - ticks.round()).abs() > 1e-6, "{ticks}: finer than ticks of 10 ms");
+            assert!(ticks > 0.0);
+            whole += usize::from((ticks - ticks.round()).abs() < 1e-6);
         }
     }
+    // One of them may be, one in ten thousand times.
+    assert!(whole < 2 * runs.len(), "all processor times are whole ticks of 10 ms");
 }
 
 #[test]
