@@ -16,8 +16,9 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = {
     "tacit-arith": [],
     "tacit-graph": [],
+    "tacit-ids": [],
     "tacit-net": [],
-    "tacit-sched": [],
+    "tacit-sched": ["tacit-ids"],
     "tacit-he": ["tacit-arith"],
     "tacit-mpc": ["tacit-arith", "tacit-net"],
     "tacit-backends": ["tacit-he", "tacit-mpc", "tacit-graph"],

@@ -1,0 +1,118 @@
+//! Names that several crates share, one type for each concept: whoever schedules, stores, serves or asks means the same by them.
+//!
+//! Ids are opaque bytes. Nothing here says who may use what; they are names, not rights.
+#![forbid(unsafe_code)]
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// Text that is no id of the asked kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is no id: {digits} hexadecimal digits are")]
+pub struct NotAnId {
+    /// What was given, shortened.
+    text: String,
+    /// Digits of the kind of id.
+    digits: usize,
+}
+
+/// The operating system gave no random bytes.
+#[derive(Debug, thiserror::Error)]
+#[error("no randomness from the operating system: {0}")]
+pub struct NoRandomness(#[from] getrandom::Error);
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $bytes:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub [u8; $bytes]);
+
+        impl $name {
+            /// An id for tests and simulations: `number` in its last eight bytes, big endian, so that ids sort as numbers do.
+            #[must_use]
+            pub fn numbered(number: u64) -> Self {
+                let mut bytes = [0; $bytes];
+                bytes[$bytes - 8..].copy_from_slice(&number.to_be_bytes());
+                Self(bytes)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({self})", stringify!($name))
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = NotAnId;
+
+            fn from_str(text: &str) -> Result<Self, NotAnId> {
+                let wrong = || NotAnId { text: text.chars().take(80).collect(), digits: 2 * $bytes };
+                if text.len() != 2 * $bytes || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+                    return Err(wrong());
+                }
+                let mut id = [0; $bytes];
+                for (byte, pair) in id.iter_mut().zip(text.as_bytes().chunks(2)) {
+                    let digits = std::str::from_utf8(pair).map_err(|_| wrong())?;
+                    *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
+                }
+                Ok(Self(id))
+            }
+        }
+    };
+}
+
+id!(
+    /// The offline half of one inference, at both parties. Sixteen random bytes made by whoever asks for it, so that it never collides
+    /// across restarts or machines.
+    MaterialId, 16
+);
+id!(
+    /// A client, as the server authenticated it: the BLAKE3 fingerprint of its certificate.
+    ClientId, 32
+);
+
+impl MaterialId {
+    /// A fresh id.
+    ///
+    /// # Errors
+    /// The operating system gives no randomness.
+    pub fn random() -> Result<Self, NoRandomness> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_round_trips_and_nonsense_is_refused() {
+        let id = MaterialId::random().unwrap();
+        assert_eq!(id.to_string().parse::<MaterialId>().unwrap(), id);
+        assert_ne!(id, MaterialId::random().unwrap());
+        for bad in ["", "00", &"g0".repeat(16), &"é".repeat(16), &"00".repeat(17)] {
+            assert!(bad.parse::<MaterialId>().is_err(), "{bad}");
+        }
+        assert_eq!("00".repeat(32).parse::<ClientId>().unwrap(), ClientId([0; 32]));
+    }
+
+    #[test]
+    fn numbered_ids_sort_as_their_numbers() {
+        assert!(ClientId::numbered(255) < ClientId::numbered(256));
+        assert_eq!(
+            serde_json::from_str::<MaterialId>(&serde_json::to_string(&MaterialId::numbered(7)).unwrap()).unwrap(),
+            MaterialId::numbered(7)
+        );
+    }
+}
