@@ -1,6 +1,7 @@
 //! The crate's errors.
 
 use tacit_arith::LatticeError;
+use tacit_arith::pack::PackError;
 
 /// What can go wrong with parameters, keys and foreign bytes.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -52,4 +53,15 @@ pub enum HeError {
         /// The message.
         what: &'static str,
     },
+}
+
+impl HeError {
+    /// Names the message whose packed coefficients are wrong.
+    pub(crate) fn packed(what: &'static str) -> impl Fn(PackError) -> Self {
+        move |error| match error {
+            PackError::Length { got, expected } => Self::Length { what, got, expected },
+            PackError::Range { index } => Self::Range { what, index },
+            PackError::Padding => Self::Padding { what },
+        }
+    }
 }

@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod error;
-pub mod pack;
 pub mod rlwe;
 
 pub use error::HeError;

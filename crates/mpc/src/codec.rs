@@ -2,7 +2,7 @@
 //! given the exact total and each piece says how much of it it takes.
 
 use tacit_arith::bits::Bits;
-use tacit_net::pack;
+use tacit_arith::pack;
 
 use crate::{MpcError, planes};
 
@@ -21,7 +21,7 @@ impl Packed {
     pub fn new(values: &[u64], width: u32) -> Self {
         let mut bytes = Vec::new();
         if width > 0 {
-            pack::pack_into(&mut bytes, values, width);
+            pack::pack(values.iter().copied(), width, &mut bytes);
         }
         Self { bytes, count: values.len(), width }
     }
@@ -31,7 +31,8 @@ impl Packed {
         if self.width == 0 {
             return vec![0; self.count];
         }
-        pack::unpack(&self.bytes, self.count, self.width).unwrap_or_else(|| vec![0; self.count])
+        pack::unpack(&self.bytes, self.count, self.width, u64::MAX)
+            .expect("packed by `new`, or unpacked once by `Reader::packed`")
     }
 
     /// Bytes that `count` values of `width` bits take.
@@ -116,8 +117,10 @@ impl<'a> Reader<'a> {
     /// `Material` if too few bytes are left or the padding bits are not zero.
     pub fn packed(&mut self, count: usize, width: u32) -> Result<Packed, MpcError> {
         let bytes = self.bytes(Packed::len_bytes(count, width))?;
-        if width > 0 && pack::unpack(bytes, count, width).is_none() {
-            return Err(MpcError::Material { what: "padding bits are set".into() });
+        if width > 0
+            && let Err(error) = pack::unpack(bytes, count, width, u64::MAX)
+        {
+            return Err(MpcError::Material { what: error.to_string() });
         }
         Ok(Packed { bytes: bytes.to_vec(), count, width })
     }

@@ -8,6 +8,7 @@ pub mod ot;
 mod pair;
 mod planes;
 pub mod session;
+pub mod wire;
 
 pub use error::MpcError;
 pub use pair::run_pair;

@@ -3,7 +3,7 @@
 //! A message is one or more frames; every frame but the last is full ([`MAX_FRAME_BYTES`]). Frame header, little endian:
 //! `tag u16 | length u32 (bit 31: more frames follow) | crc32 u32`, the checksum over the frame's number on this direction of the
 //! connection (u64, not sent), tag, length and payload. Tag and length are judged before anything is allocated.
-use crate::{NetError, Phase, Tag, Traffic, Transport, pack};
+use crate::{NetError, Phase, Tag, Traffic, Transport};
 use std::io::{self, BufReader, Read, Write};
 use std::time::{Duration, Instant};
 
@@ -128,47 +128,35 @@ impl Channel {
         self.guarded(|channel| channel.recv_bounded(tag, max_len))
     }
 
-    /// Sends the low `width` bits (1..=64) of every value, bit-packed.
+    /// Sends the message that `write` appends to an empty buffer, which the channel keeps for the next one.
     ///
     /// # Errors
-    /// As [`send`](Self::send); [`NetError::Malformed`] for a width outside 1..=64.
-    pub fn send_packed(&mut self, tag: Tag, values: &[u64], width: u32) -> Result<(), NetError> {
+    /// As [`send`](Self::send).
+    pub fn send_with(&mut self, tag: Tag, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), NetError> {
         self.guarded(|channel| {
-            packed_len(tag, values.len(), width)?;
             let mut bytes = std::mem::take(&mut channel.scratch);
             bytes.clear();
-            pack::pack_into(&mut bytes, values, width);
+            write(&mut bytes);
             let sent = channel.send_frames(tag, &bytes);
             channel.scratch = bytes;
             sent
         })
     }
 
-    /// Receives `count` values of `width` bits (1..=64) as sent by [`send_packed`](Self::send_packed); each is below `2^width`.
+    /// Receives a message whose length both parties know and gives it to `read`, which says what is wrong with it.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv); [`NetError::Malformed`] if padding bits are set.
-    pub fn recv_packed(&mut self, tag: Tag, count: usize, width: u32) -> Result<Vec<u64>, NetError> {
+    /// As [`recv`](Self::recv); [`NetError::Malformed`] with what `read` said.
+    pub fn recv_with<T>(
+        &mut self,
+        tag: Tag,
+        expected_len: usize,
+        read: impl FnOnce(&[u8]) -> Result<T, String>,
+    ) -> Result<T, NetError> {
         self.guarded(|channel| {
-            let bytes = channel.recv_exact(tag, packed_len(tag, count, width)?)?;
-            pack::unpack(&bytes, count, width).ok_or_else(|| malformed(tag, "bits after the last value are set"))
+            let bytes = channel.recv_exact(tag, expected_len)?;
+            read(&bytes).map_err(|what| malformed(tag, what))
         })
-    }
-
-    /// Sends 64-bit words.
-    ///
-    /// # Errors
-    /// As [`send`](Self::send).
-    pub fn send_words(&mut self, tag: Tag, words: &[u64]) -> Result<(), NetError> {
-        self.send_packed(tag, words, 64)
-    }
-
-    /// Receives `count` words.
-    ///
-    /// # Errors
-    /// As [`recv`](Self::recv).
-    pub fn recv_words(&mut self, tag: Tag, count: usize) -> Result<Vec<u64>, NetError> {
-        self.recv_packed(tag, count, 64)
     }
 
     /// Hands everything gathered to the transport.
@@ -360,11 +348,6 @@ fn checksum(frame: u64, head: &[u8; 6], payload: &[u8]) -> u32 {
     hasher.update(head);
     hasher.update(payload);
     hasher.finalize()
-}
-
-fn packed_len(tag: Tag, count: usize, width: u32) -> Result<usize, NetError> {
-    let len = (1..=64).contains(&width).then(|| pack::packed_len(count, width)).flatten();
-    len.ok_or_else(|| malformed(tag, format!("{count} values of {width} bits are no message")))
 }
 
 fn malformed(tag: Tag, what: impl Into<String>) -> NetError {

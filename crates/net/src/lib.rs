@@ -17,7 +17,6 @@ mod error;
 mod handshake;
 mod mem;
 mod paced;
-pub mod pack;
 mod queue;
 mod rate;
 mod record;

@@ -1,5 +1,4 @@
 //! Channels over memory and TCP: round trips, counters, simultaneous bulk sends, stalls and closed peers.
-use proptest::prelude::*;
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -155,37 +154,15 @@ fn handshake_mismatches_are_named_on_both_sides() {
     assert!(matches!(handshake(&mut a, &good), Err(NetError::NotTacit { .. })));
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-    #[test]
-    fn packed_values_come_back_masked(values in prop::collection::vec(any::<u64>(), 0..300), width in 1u32..=64) {
-        let (mut a, mut b) = mem_pair();
-        a.send_packed(A, &values, width).unwrap();
-        a.send_words(B, &values).unwrap();
-        a.flush().unwrap();
-        let mask = u64::MAX >> (64 - width);
-        let want: Vec<u64> = values.iter().map(|v| v & mask).collect();
-        prop_assert_eq!(b.recv_packed(A, values.len(), width).unwrap(), want);
-        prop_assert_eq!(b.recv_words(B, values.len()).unwrap(), values.clone());
-        // Schoolbook: bit i of the stream is bit i % width of value i / width.
-        let mut bytes = Vec::new();
-        pack::pack_into(&mut bytes, &values, width);
-        prop_assert_eq!(bytes.len(), pack::packed_len(values.len(), width).unwrap());
-        for i in 0..8 * bytes.len() {
-            let bit = values.get(i / width as usize).map_or(0, |v| v >> (i % width as usize) & 1);
-            prop_assert_eq!(u64::from(bytes[i / 8] >> (i % 8) & 1), bit);
-        }
-    }
-}
-
 #[test]
-fn set_padding_bits_are_refused() {
-    assert_eq!(pack::unpack(&[0b0000_0111], 1, 3), Some(vec![7]));
-    assert_eq!(pack::unpack(&[0b0000_1111], 1, 3), None);
-    assert_eq!(pack::unpack(&[0, 0], 1, 3), None);
-    assert_eq!(pack::unpack(&[], 0, 65), None);
+fn what_a_reader_refuses_is_malformed_and_ends_the_channel() {
     let (mut a, mut b) = mem_pair();
-    a.send(A, &[0xff]).unwrap();
+    for text in ["first", "other"] {
+        a.send_with(A, |bytes| bytes.extend_from_slice(text.as_bytes())).unwrap();
+    }
     a.flush().unwrap();
-    assert!(matches!(b.recv_packed(A, 1, 3), Err(NetError::Malformed { .. })));
+    assert_eq!(b.recv_with(A, 5, |bytes| Ok(bytes.to_vec())).unwrap(), b"first");
+    let refused = b.recv_with(A, 5, |_| Err::<(), _>("no good".into()));
+    assert_eq!(refused, Err(NetError::Malformed { tag: A, what: "no good".into() }));
+    assert!(matches!(b.recv(A, 5), Err(NetError::Failed { .. })));
 }

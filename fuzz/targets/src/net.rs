@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
+use tacit_mpc::wire::PackedMessages;
 use tacit_net::{Channel, Hello, RecordTransport, ReplayTransport, Tag, Transport};
 
 const TAG: Tag = Tag::new(0x0702, "fuzz");

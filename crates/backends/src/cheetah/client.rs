@@ -10,6 +10,7 @@ use tacit_graph::{Interpreter, Node, NodeId, walk};
 use tacit_he::rlwe::Context;
 use tacit_mpc::codec::Packed;
 use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, WrapSpec};
+use tacit_mpc::wire::PackedMessages;
 use tacit_mpc::{Role, Session};
 use tacit_net::Tag;
 

@@ -8,6 +8,7 @@ use tacit_graph::{Interpreter, LayerWeights, Node, NodeId, Weights, walk};
 use tacit_he::rlwe::{Context, PublicKey};
 use tacit_mpc::codec::Packed;
 use tacit_mpc::gate::{GateSpec, ServerGate, ServerWrap};
+use tacit_mpc::wire::PackedMessages;
 use tacit_mpc::{Role, Session};
 
 use super::client::{INPUT, RESULT, WIDEN, difference};

@@ -3,7 +3,8 @@
 use super::context::{Context, DEGREE, P1, P2};
 use super::keys::{SecretKey, expand};
 use super::params::Params;
-use crate::{HeError, pack};
+use crate::HeError;
+use tacit_arith::pack;
 use tacit_arith::poly::{CoeffPoly, NttPoly};
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::sample;
@@ -86,7 +87,8 @@ impl Ciphertext {
         let Some((&seed, packed)) = bytes.split_first_chunk::<16>().filter(|_| bytes.len() == expected) else {
             return Err(HeError::Length { what: WHAT, got: bytes.len(), expected });
         };
-        let values = pack::unpack(packed, DEGREE, params.up_bits(), params.up_max(), WHAT)?;
+        let values = pack::unpack(packed, DEGREE, params.up_bits(), params.up_max());
+        let values = values.map_err(HeError::packed(WHAT))?;
         let mut stream = Prg::from_seed(Seed(seed));
         let a = [0, 1].map(|i| expand(ctx, i, &mut stream));
         let b = [0, 1].map(|i| {

@@ -2,7 +2,7 @@
 
 use super::context::{Context, DEGREE, P1};
 use crate::HeError;
-use crate::pack;
+use tacit_arith::pack;
 use tacit_arith::poly::{CoeffPoly, NttPoly};
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::sample;
@@ -79,7 +79,7 @@ impl PublicKey {
         let Some((&seed, packed)) = bytes.split_first_chunk::<16>().filter(|_| bytes.len() == PUBLIC_KEY_BYTES) else {
             return Err(HeError::Length { what: WHAT, got: bytes.len(), expected: PUBLIC_KEY_BYTES });
         };
-        let b = pack::unpack(packed, DEGREE, 50, P1 - 1, WHAT)?;
+        let b = pack::unpack(packed, DEGREE, 50, P1 - 1).map_err(HeError::packed(WHAT))?;
         let a = expand(ctx, 0, &mut Prg::from_seed(Seed(seed)));
         Ok(Self { seed, b: NttPoly::new(b, ctx.ntt()[0].modulus()), a })
     }

@@ -3,6 +3,7 @@
 
 use super::context::{DEGREE, P1, P2};
 use crate::HeError;
+use tacit_arith::pack::packed_len;
 use tacit_arith::sample::ERROR_COINS;
 
 /// Classical security of (N = 4096, log2 q = 65.3 for fresh ciphertexts, 50 for the public key, ternary secret, error of deviation
@@ -160,14 +161,19 @@ impl Params {
     /// Bytes of a fresh ciphertext: a 16-byte seed and N packed coefficients.
     #[must_use]
     pub fn up_bytes(&self) -> usize {
-        16 + crate::pack::packed_len(DEGREE, self.up_bits())
+        16 + polynomial_bytes(self.up_bits())
     }
 
     /// Bytes of an answer: N packed coefficients.
     #[must_use]
     pub fn down_bytes(&self) -> usize {
-        crate::pack::packed_len(DEGREE, self.down_bits())
+        polynomial_bytes(self.down_bits())
     }
+}
+
+/// Bytes of N packed coefficients.
+fn polynomial_bytes(bits: u32) -> usize {
+    packed_len(DEGREE, bits).expect("a coefficient fits one word")
 }
 
 fn check_ring(bits: u32) -> Result<(), HeError> {

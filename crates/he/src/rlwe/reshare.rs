@@ -4,7 +4,8 @@ use super::cipher::{Ciphertext, WeightPoly};
 use super::context::{Context, DEGREE, P1, P2};
 use super::keys::{PublicKey, SecretKey, small};
 use super::params::Params;
-use crate::{HeError, pack};
+use crate::HeError;
+use tacit_arith::pack;
 use tacit_arith::poly::{Accumulator, CoeffPoly};
 use tacit_arith::prg::Prg;
 use tacit_arith::sample;
@@ -121,7 +122,8 @@ impl<'a> Opener<'a> {
     pub fn open(&self, answer: &[u8], public: &mut Prg, positions: &[usize]) -> Result<Vec<u64>, HeError> {
         let (ntt, params) = (&self.ctx.ntt()[0], &self.params);
         let m = ntt.modulus();
-        let packed = pack::unpack(answer, DEGREE, params.down_bits(), params.down_max(), WHAT)?;
+        let packed = pack::unpack(answer, DEGREE, params.down_bits(), params.down_max());
+        let packed = packed.map_err(HeError::packed(WHAT))?;
         // Restoring the dropped bits may pass P1 by less than 2^down_drop.
         let c1 = packed.iter().map(|&v| m.reduce(v << params.down_drop())).collect();
         let mut product = CoeffPoly::new(c1, m).into_ntt(ntt);

@@ -23,6 +23,7 @@ pub use select::{ClientSelect, SelectSpec, ServerSelect};
 pub use wrap::{ClientWrap, ServerWrap, WrapSpec};
 
 use crate::codec::{Reader, Writer};
+use crate::wire::PackedMessages;
 use crate::{MpcError, Session, low_mask};
 
 const MOVE: Tag = Tag::new(0x0340, "share difference");

@@ -18,6 +18,7 @@ use tacit_net::Tag;
 use super::wrap::WrapSpec;
 use crate::codec::{Packed, Reader, Writer};
 use crate::planes;
+use crate::wire::PackedMessages;
 use crate::{MpcError, Session, low_mask};
 
 const CLIENT_PART: Tag = Tag::new(0x0330, "multiplexer, client's part");

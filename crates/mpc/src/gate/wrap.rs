@@ -13,6 +13,7 @@ use tacit_net::Tag;
 
 use crate::codec::{Packed, Reader, Writer};
 use crate::planes::{self, bit_plane};
+use crate::wire::PackedMessages;
 use crate::{MpcError, Session, low_mask};
 
 const CHOICE: Tag = Tag::new(0x0320, "wrap choices");

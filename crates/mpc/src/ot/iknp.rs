@@ -14,6 +14,7 @@ use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
 
 use crate::MpcError;
+use crate::wire::PackedMessages;
 
 /// Base OTs needed: the free bits of `delta`.
 pub(super) const BASE: usize = 127;

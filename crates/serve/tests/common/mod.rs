@@ -7,6 +7,7 @@ use tacit_graph::file::{ModelFile, PublicSummary, read, write};
 use tacit_graph::op::{Linear, Op, WeightFacts};
 use tacit_graph::{FixedPoint, InputSpec, LayerWeights, ModelGraph, ModelSpec, Node, OutputMode, Weights};
 use tacit_mpc::Role;
+use tacit_mpc::wire::PackedMessages;
 use tacit_net::{Channel, NetError, Phase, Tag};
 use tacit_serve::*;
 

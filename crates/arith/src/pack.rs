@@ -1,0 +1,146 @@
+//! Bit packing: values of `width` bits, least significant bit first, without gaps; the last byte is filled with zeros.
+
+/// What is wrong with packed bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PackError {
+    /// More or fewer bytes than the values take.
+    #[error("{got} bytes, expected {expected}")]
+    Length {
+        /// Bytes given.
+        got: usize,
+        /// Bytes that the values take.
+        expected: usize,
+    },
+    /// A value above the largest allowed.
+    #[error("value {index} is out of range")]
+    Range {
+        /// Index of the first such value.
+        index: usize,
+    },
+    /// Bits after the last value are set.
+    #[error("bits after the last value are set")]
+    Padding,
+}
+
+/// Bytes that `count` values of `width` bits take; `None` if the width is not 1 to 64 or their number overflows.
+#[must_use]
+pub fn packed_len(count: usize, width: u32) -> Option<usize> {
+    let bits = (1..=64).contains(&width).then(|| count.checked_mul(width as usize))?;
+    Some(bits?.div_ceil(8))
+}
+
+fn checked_len(count: usize, width: u32) -> usize {
+    packed_len(count, width).unwrap_or_else(|| panic!("{count} values of {width} bits cannot be packed"))
+}
+
+/// Appends the low `width` bits of every value to `out`.
+///
+/// # Panics
+/// If [`packed_len`] is `None`.
+pub fn pack(values: impl ExactSizeIterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
+    let (start, len) = (out.len(), checked_len(values.len(), width));
+    // Whole words are written; what the last one has too much is cut off again.
+    out.resize(start + len.next_multiple_of(8), 0);
+    let mut words = out[start..].as_chunks_mut::<8>().0.iter_mut();
+    let mut put = |word: u64| *words.next().expect("the buffer has a word for every 64 bits") = word.to_le_bytes();
+    if width == 64 {
+        return values.for_each(put);
+    }
+    let mask = (1 << width) - 1;
+    let (mut held, mut filled) = (0u64, 0);
+    for value in values {
+        let value = value & mask;
+        held |= value << filled;
+        filled += width;
+        if filled >= 64 {
+            put(held);
+            filled -= 64;
+            // `width - filled` bits of the value are written: fewer than 64, since width < 64.
+            held = value >> (width - filled);
+        }
+    }
+    if filled > 0 {
+        put(held);
+    }
+    out.truncate(start + len);
+}
+
+/// Reads `count` values of `width` bits, each at most `max`. Time depends on values only where one is above `max`.
+///
+/// # Errors
+/// [`PackError`], by the first of its variants that applies.
+///
+/// # Panics
+/// If [`packed_len`] is `None`.
+pub fn unpack(bytes: &[u8], count: usize, width: u32, max: u64) -> Result<Vec<u64>, PackError> {
+    let expected = checked_len(count, width);
+    if bytes.len() != expected {
+        return Err(PackError::Length { got: bytes.len(), expected });
+    }
+    let (step, mask) = (width as usize, u64::MAX >> (64 - width));
+    // A value starts inside a byte and ends at most 64 + 7 bits later, so 16 bytes from there hold all of it.
+    let value = |window: [u8; 16], bit: usize| (u128::from_le_bytes(window) >> (bit % 8)) as u64 & mask;
+    let mut values = Vec::with_capacity(count);
+    let whole = bytes.len().checked_sub(16).map_or(0, |last| (8 * last / step + 1).min(count));
+    values.extend((0..whole).map(|i| {
+        let window = bytes[i * step / 8..].first_chunk().expect("counted so that 16 bytes follow");
+        value(*window, i * step)
+    }));
+    values.extend((whole..count).map(|i| {
+        let rest = &bytes[i * step / 8..];
+        let (mut window, len) = ([0; 16], rest.len().min(16));
+        window[..len].copy_from_slice(&rest[..len]);
+        value(window, i * step)
+    }));
+    if max < mask
+        && let Some(index) = values.iter().position(|&v| v > max)
+    {
+        return Err(PackError::Range { index });
+    }
+    let used = count * step % 8;
+    match bytes.last() {
+        Some(last) if used > 0 && last >> used != 0 => Err(PackError::Padding),
+        _ => Ok(values),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Schoolbook: bit i of the stream is bit `i % width` of value `i / width`.
+        #[test]
+        fn bits_lie_in_order_and_come_back(values in prop::collection::vec(any::<u64>(), 0..300), width in 1u32..=64) {
+            let mut bytes = vec![0xab];
+            pack(values.iter().copied(), width, &mut bytes);
+            let (first, packed) = bytes.split_first().unwrap();
+            prop_assert_eq!(*first, 0xab);
+            prop_assert_eq!(Some(packed.len()), packed_len(values.len(), width));
+            for i in 0..8 * packed.len() {
+                let bit = values.get(i / width as usize).map_or(0, |v| v >> (i % width as usize) & 1);
+                prop_assert_eq!(u64::from(packed[i / 8] >> (i % 8) & 1), bit);
+            }
+            let low: Vec<u64> = values.iter().map(|v| v << (64 - width) >> (64 - width)).collect();
+            prop_assert_eq!(unpack(packed, values.len(), width, u64::MAX), Ok(low));
+        }
+    }
+
+    #[test]
+    fn bad_bytes_are_named() {
+        assert_eq!(unpack(&[0; 2], 3, 7, 127), Err(PackError::Length { got: 2, expected: 3 }));
+        assert_eq!(unpack(&[0; 4], 3, 7, 127), Err(PackError::Length { got: 4, expected: 3 }));
+        assert_eq!(unpack(&[0, 0xff, 0], 3, 7, 100), Err(PackError::Range { index: 1 }));
+        assert_eq!(unpack(&[0, 0, 0x20], 3, 7, 127), Err(PackError::Padding));
+        assert_eq!(unpack(&[0b0000_0111], 1, 3, 7), Ok(vec![7]));
+        assert_eq!(unpack(&[0xff; 40], 5, 64, u64::MAX - 1), Err(PackError::Range { index: 0 }));
+        assert_eq!(unpack(&[], 0, 64, 0), Ok(vec![]));
+    }
+
+    #[test]
+    fn impossible_sizes_have_no_length() {
+        assert_eq!([packed_len(1, 0), packed_len(1, 65), packed_len(usize::MAX, 2)], [None; 3]);
+        assert_eq!(packed_len(usize::MAX, 1), Some(usize::MAX / 8 + 1));
+    }
+}
