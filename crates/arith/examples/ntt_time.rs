@@ -2,8 +2,9 @@
 
 use std::hint::black_box;
 use std::time::Instant;
+use tacit_arith::cpu::Cpu;
 use tacit_arith::modulus::Modulus;
-use tacit_arith::ntt::{Kernel, Ntt};
+use tacit_arith::ntt::Ntt;
 
 fn best(mut f: impl FnMut()) -> f64 {
     (0..15)
@@ -18,8 +19,8 @@ fn best(mut f: impl FnMut()) -> f64 {
 fn main() -> Result<(), tacit_arith::LatticeError> {
     let modulus = Modulus::new(1_125_899_906_826_241)?;
     for degree in [4096, 8192] {
-        for kernel in [Kernel::Portable, Kernel::Fma, Kernel::Ifma].into_iter().filter(|k| k.available()) {
-            let ntt = Ntt::with_kernel(degree, modulus, kernel)?;
+        for cpu in Cpu::available() {
+            let ntt = Ntt::with_cpu(cpu, degree, modulus)?;
             let mut x: Vec<u64> = (0..degree as u64).map(|i| i * 0x1234_5678 % modulus.value()).collect();
             let y = x.clone();
             let (mut low, mut high) = (vec![0; degree], vec![0; degree]);
@@ -29,7 +30,7 @@ fn main() -> Result<(), tacit_arith::LatticeError> {
             let mul = best(|| ntt.mul_assign(black_box(&mut x), &y));
             let reduce = best(|| ntt.reduce_acc(black_box(&mut low), &mut high));
             println!(
-                "N {degree} {kernel:?}: forward {forward:.2} inverse {inverse:.2} mac {mac:.2} mul {mul:.2} reduce {reduce:.2}"
+                "N {degree}: forward {forward:.2} inverse {inverse:.2} mac {mac:.2} mul {mul:.2} reduce {reduce:.2} ({cpu:?})"
             );
         }
     }

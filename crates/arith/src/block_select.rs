@@ -1,17 +1,18 @@
 //! Writing one block at a secret position: every block is touched, none is addressed by the secret.
 
-use crate::aes::Kernel;
 use crate::block::Block;
+use crate::cpu::Cpu;
 
 /// `nodes[i] = value` for `i == position`, `nodes[i] & keep` for all others, in time independent of `position`. A
 /// position outside the slice writes nothing.
-pub fn replace(kernel: Kernel, nodes: &mut [Block], position: u64, value: Block, keep: Block) {
-    match kernel.kind() {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the kernel value says that the AVX-512 set was detected.
-        crate::aes::Kind::Avx512 => unsafe { wide(nodes, position, value, keep) },
-        _ => portable(nodes, 0, position, value, keep),
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+pub fn replace(cpu: Cpu, nodes: &mut [Block], position: u64, value: Block, keep: Block) {
+    #[cfg(target_arch = "x86_64")]
+    if cpu.has_wide_blocks() {
+        // SAFETY: the AVX-512 set was detected.
+        return unsafe { wide(nodes, position, value, keep) };
     }
+    portable(nodes, 0, position, value, keep)
 }
 
 fn portable(nodes: &mut [Block], first: u64, position: u64, value: Block, keep: Block) {
@@ -56,11 +57,11 @@ mod tests {
     proptest! {
         #[test]
         fn replaces_one_and_masks_the_rest(nodes in proptest::collection::vec(any::<u128>(), 0..40), position in 0u64..45, value: u128, keep: u128) {
-            for kernel in Kernel::available() {
+            for cpu in Cpu::available() {
                 let mut got: Vec<Block> = nodes.iter().copied().map(Block).collect();
-                replace(kernel, &mut got, position, Block(value), Block(keep));
+                replace(cpu, &mut got, position, Block(value), Block(keep));
                 for (i, b) in got.iter().enumerate() {
-                    prop_assert_eq!(b.0, if i as u64 == position { value } else { nodes[i] & keep }, "{:?}", kernel);
+                    prop_assert_eq!(b.0, if i as u64 == position { value } else { nodes[i] & keep }, "{:?}", cpu);
                 }
             }
         }

@@ -1,7 +1,5 @@
 //! Errors of the lattice arithmetic.
 
-use crate::ntt::Kernel;
-
 /// What can be wrong with a modulus, a transform or a polynomial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LatticeError {
@@ -24,11 +22,5 @@ pub enum LatticeError {
     Degree {
         /// The degree given.
         degree: usize,
-    },
-    /// This processor lacks the instructions of the kernel asked for.
-    #[error("this processor cannot run the {kernel:?} kernel")]
-    Kernel {
-        /// The kernel asked for.
-        kernel: Kernel,
     },
 }

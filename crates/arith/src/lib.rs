@@ -6,6 +6,7 @@ pub mod bits;
 pub mod block;
 pub mod block_code;
 pub mod block_select;
+pub mod cpu;
 pub mod pack;
 pub mod prg;
 // Owner: lattice work (modulus, ntt, poly, sample, ring).

@@ -1,8 +1,9 @@
 //! The fixed-key hash `H(x) = pi(sigma(x)) ^ sigma(x)` (MMO with a linear orthomorphism, eprint 2019/074 section 7),
 //! circular correlation robust in the ideal-permutation model, as the half-tree construction (eprint 2022/1431) needs.
 
-use super::{Aes128, Kernel};
+use super::Aes128;
 use crate::block::Block;
+use crate::cpu::Cpu;
 
 /// The public AES key of domain 0: leading hexadecimal digits of the fractional part of pi.
 const FIXED_KEY: Block = Block(0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344);
@@ -14,17 +15,17 @@ pub struct CcrHash(Aes128);
 impl CcrHash {
     /// The hash of a domain, with the fastest kernel of this CPU. Domains use different public keys.
     pub fn new(domain: u64) -> CcrHash {
-        CcrHash::with_kernel(Kernel::best(), domain)
+        CcrHash::with_cpu(Cpu::best(), domain)
     }
 
-    /// With a chosen kernel.
-    pub fn with_kernel(kernel: Kernel, domain: u64) -> CcrHash {
-        CcrHash(Aes128::with_kernel(kernel, FIXED_KEY ^ Block(domain as u128)))
+    /// With the fastest kernel of `cpu`.
+    pub fn with_cpu(cpu: Cpu, domain: u64) -> CcrHash {
+        CcrHash(Aes128::with_cpu(cpu, FIXED_KEY ^ Block(domain as u128)))
     }
 
-    /// The kernel in use.
-    pub fn kernel(&self) -> Kernel {
-        self.0.kernel()
+    /// What the kernel in use was chosen from.
+    pub fn cpu(&self) -> Cpu {
+        self.0.cpu()
     }
 
     /// `dst[i] = H(src[i] ^ mask)` for `i` below the shorter length.

@@ -1,8 +1,8 @@
 //! AES-128 on slices of blocks: counter mode (the PRG) and the fixed-key hash of eprint 2019/074.
 //!
 //! Three kernels compute the same function: AVX-512 with VAES (32 blocks in flight), AES-NI (8 in flight), and a
-//! portable one on the `aes` crate, which itself uses the ARMv8 cryptography extension where there is one. A
-//! [`Kernel`] value is proof that its instructions exist on this CPU. None branches or indexes on data.
+//! portable one on the `aes` crate, which itself uses the ARMv8 cryptography extension where there is one. None branches
+//! or indexes on data.
 
 mod hash;
 mod portable;
@@ -12,60 +12,12 @@ mod x86;
 pub use hash::CcrHash;
 
 use crate::block::Block;
-
-/// A set of instructions known to be present on this CPU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Kernel(Kind);
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    AesNi,
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
-
-impl Kernel {
-    /// All kernels this CPU can run, the portable one first, the fastest last.
-    pub fn available() -> Vec<Kernel> {
-        #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
-        let mut all = vec![Kernel(Kind::Portable)];
-        #[cfg(target_arch = "x86_64")]
-        {
-            if x86::has_aes_ni() {
-                all.push(Kernel(Kind::AesNi));
-            }
-            if x86::has_avx512() {
-                all.push(Kernel(Kind::Avx512));
-            }
-        }
-        all
-    }
-
-    /// The fastest kernel on this CPU.
-    pub fn best() -> Kernel {
-        #[cfg(target_arch = "x86_64")]
-        {
-            if x86::has_avx512() {
-                return Kernel(Kind::Avx512);
-            }
-            if x86::has_aes_ni() {
-                return Kernel(Kind::AesNi);
-            }
-        }
-        Kernel(Kind::Portable)
-    }
-
-    pub(crate) fn kind(self) -> Kind {
-        self.0
-    }
-}
+use crate::cpu::Cpu;
 
 /// An expanded AES-128 key with the kernel that uses it. Wiped on drop.
 #[derive(Clone)]
 pub struct Aes128 {
-    kernel: Kernel,
+    cpu: Cpu,
     keys: Keys,
 }
 
@@ -73,28 +25,27 @@ pub struct Aes128 {
 enum Keys {
     Portable(portable::Cipher),
     #[cfg(target_arch = "x86_64")]
-    X86([Block; 11]),
+    X86(x86::Keys),
 }
 
 impl Aes128 {
     /// Expands `key` for the fastest kernel of this CPU.
     pub fn new(key: Block) -> Aes128 {
-        Aes128::with_kernel(Kernel::best(), key)
+        Aes128::with_cpu(Cpu::best(), key)
     }
 
-    /// Expands `key` for a chosen kernel (tests and benchmarks compare them).
-    pub fn with_kernel(kernel: Kernel, key: Block) -> Aes128 {
-        let keys = match kernel.kind() {
-            Kind::Portable => Keys::Portable(portable::Cipher::new(key)),
-            #[cfg(target_arch = "x86_64")]
-            Kind::AesNi | Kind::Avx512 => Keys::X86(x86::expand_key(kernel, key)),
-        };
-        Aes128 { kernel, keys }
+    /// Expands `key` for the fastest kernel of `cpu` (tests and benchmarks compare them).
+    pub fn with_cpu(cpu: Cpu, key: Block) -> Aes128 {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(keys) = x86::Keys::expand(cpu, key) {
+            return Aes128 { cpu, keys: Keys::X86(keys) };
+        }
+        Aes128 { cpu, keys: Keys::Portable(portable::Cipher::new(key)) }
     }
 
-    /// The kernel in use.
-    pub fn kernel(&self) -> Kernel {
-        self.kernel
+    /// What the kernel in use was chosen from.
+    pub fn cpu(&self) -> Cpu {
+        self.cpu
     }
 
     /// Encrypts every block in place.
@@ -102,7 +53,7 @@ impl Aes128 {
         match &self.keys {
             Keys::Portable(c) => c.encrypt(blocks),
             #[cfg(target_arch = "x86_64")]
-            Keys::X86(k) => x86::encrypt(self.kernel, k, blocks),
+            Keys::X86(k) => k.encrypt(blocks),
         }
     }
 
@@ -120,7 +71,7 @@ impl Aes128 {
         match &self.keys {
             Keys::Portable(c) => portable::hash(c, src, mask, dst),
             #[cfg(target_arch = "x86_64")]
-            Keys::X86(k) => x86::hash(self.kernel, k, src, mask, dst),
+            Keys::X86(k) => k.hash(src, mask, dst),
         }
     }
 
@@ -131,7 +82,7 @@ impl Aes128 {
         match &self.keys {
             Keys::Portable(c) => portable::double(c, left, right),
             #[cfg(target_arch = "x86_64")]
-            Keys::X86(k) => x86::double(self.kernel, k, left, right),
+            Keys::X86(k) => k.double(left, right),
         }
     }
 }
@@ -141,7 +92,7 @@ impl Drop for Aes128 {
         match &mut self.keys {
             Keys::Portable(_) => {} // the `aes` crate wipes it (feature `zeroize`)
             #[cfg(target_arch = "x86_64")]
-            Keys::X86(k) => zeroize::Zeroize::zeroize(k),
+            Keys::X86(k) => k.wipe(),
         }
     }
 }

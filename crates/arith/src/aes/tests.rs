@@ -1,5 +1,6 @@
 use super::*;
 use crate::block::Block;
+use crate::cpu::Cpu;
 use proptest::prelude::*;
 
 fn hex(s: &str) -> Block {
@@ -8,15 +9,15 @@ fn hex(s: &str) -> Block {
 
 #[test]
 fn fips_197_known_answers() {
-    for kernel in Kernel::available() {
-        let aes = Aes128::with_kernel(kernel, hex("000102030405060708090a0b0c0d0e0f"));
+    for cpu in Cpu::available() {
+        let aes = Aes128::with_cpu(cpu, hex("000102030405060708090a0b0c0d0e0f"));
         let mut b = [hex("00112233445566778899aabbccddeeff"); 3];
         aes.encrypt(&mut b);
-        assert_eq!(b, [hex("69c4e0d86a7b0430d8cdb78070b4c55a"); 3], "{kernel:?}");
-        let aes = Aes128::with_kernel(kernel, hex("2b7e151628aed2a6abf7158809cf4f3c"));
+        assert_eq!(b, [hex("69c4e0d86a7b0430d8cdb78070b4c55a"); 3], "{cpu:?}");
+        let aes = Aes128::with_cpu(cpu, hex("2b7e151628aed2a6abf7158809cf4f3c"));
         let mut b = [hex("3243f6a8885a308d313198a2e0370734")];
         aes.encrypt(&mut b);
-        assert_eq!(b[0], hex("3925841d02dc09fbdc118597196a0b32"), "{kernel:?}");
+        assert_eq!(b[0], hex("3925841d02dc09fbdc118597196a0b32"), "{cpu:?}");
     }
 }
 
@@ -38,17 +39,17 @@ proptest! {
     #[test]
     fn kernels_agree(key: u128, mask: u128, src in blocks(140)) {
         let mut want_enc = src.clone();
-        Aes128::with_kernel(Kernel::available()[0], Block(key)).encrypt(&mut want_enc);
-        let reference = CcrHash::with_kernel(Kernel::available()[0], 3);
+        Aes128::with_cpu(Cpu::available()[0], Block(key)).encrypt(&mut want_enc);
+        let reference = CcrHash::with_cpu(Cpu::available()[0], 3);
         let mut want_hash = vec![Block::ZERO; src.len()];
         reference.hash(&src, Block(mask), &mut want_hash);
         let mut want_double = src.clone();
         let want_sum = reference.double(&mut want_double);
-        for kernel in Kernel::available() {
+        for cpu in Cpu::available() {
             let mut enc = src.clone();
-            Aes128::with_kernel(kernel, Block(key)).encrypt(&mut enc);
+            Aes128::with_cpu(cpu, Block(key)).encrypt(&mut enc);
             prop_assert_eq!(&enc, &want_enc);
-            let h = CcrHash::with_kernel(kernel, 3);
+            let h = CcrHash::with_cpu(cpu, 3);
             let mut out = vec![Block::ZERO; src.len()];
             h.hash(&src, Block(mask), &mut out);
             prop_assert_eq!(&out, &want_hash);

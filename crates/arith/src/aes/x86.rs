@@ -2,27 +2,49 @@
 
 use std::arch::x86_64::*;
 
-use super::{Kernel, Kind};
 use crate::block::Block;
+use crate::cpu::Cpu;
 
-pub(super) fn has_aes_ni() -> bool {
-    is_x86_feature_detected!("aes") && is_x86_feature_detected!("sse2")
+/// Round keys; the value exists only where AES-NI was detected.
+#[derive(Clone)]
+pub(super) struct Keys {
+    round: [Block; 11],
+    /// The AVX-512 set was detected.
+    wide: bool,
 }
 
-/// All AVX-512 parts that this crate's block kernels use (Ice Lake, Zen 4 and later).
-pub(super) fn has_avx512() -> bool {
-    is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512vl")
-        && is_x86_feature_detected!("avx512vbmi")
-        && is_x86_feature_detected!("vaes")
-        && has_aes_ni()
-}
+impl Keys {
+    /// `None` if `cpu` has no AES-NI.
+    pub(super) fn expand(cpu: Cpu, key: Block) -> Option<Keys> {
+        if !cpu.has_aes() {
+            return None;
+        }
+        // SAFETY: AES-NI was detected.
+        Some(Keys { round: unsafe { expand(key) }, wide: cpu.has_wide_blocks() })
+    }
 
-pub(super) fn expand_key(kernel: Kernel, key: Block) -> [Block; 11] {
-    debug_assert!(kernel.kind() != Kind::Portable);
-    // SAFETY: a Kernel other than Portable exists only if AES-NI was detected.
-    unsafe { expand(key) }
+    pub(super) fn encrypt(&self, blocks: &mut [Block]) {
+        // SAFETY: the value says that AES-NI, and where `wide` is set also that the AVX-512 set was detected.
+        unsafe { if self.wide { wide::encrypt(&self.round, blocks) } else { narrow::encrypt(&self.round, blocks) } }
+    }
+
+    pub(super) fn hash(&self, src: &[Block], mask: Block, dst: &mut [Block]) {
+        // SAFETY: as in `encrypt`.
+        unsafe {
+            if self.wide { wide::hash(&self.round, src, mask, dst) } else { narrow::hash(&self.round, src, mask, dst) }
+        }
+    }
+
+    pub(super) fn double(&self, left: &mut [Block], right: &mut [Block]) -> Block {
+        // SAFETY: as in `encrypt`.
+        unsafe {
+            if self.wide { wide::double(&self.round, left, right) } else { narrow::double(&self.round, left, right) }
+        }
+    }
+
+    pub(super) fn wipe(&mut self) {
+        zeroize::Zeroize::zeroize(&mut self.round);
+    }
 }
 
 #[target_feature(enable = "aes,sse2")]
@@ -46,36 +68,6 @@ fn expand(key: Block) -> [Block; 11] {
     let k9 = next::<0x1b>(k8);
     let k10 = next::<0x36>(k9);
     [k0, k1, k2, k3, k4, k5, k6, k7, k8, k9, k10].map(unset128)
-}
-
-pub(super) fn encrypt(kernel: Kernel, keys: &[Block; 11], blocks: &mut [Block]) {
-    match kernel.kind() {
-        Kind::Portable => {}
-        // SAFETY: the kernel value says that AES-NI was detected.
-        Kind::AesNi => unsafe { narrow::encrypt(keys, blocks) },
-        // SAFETY: the kernel value says that the AVX-512 set was detected.
-        Kind::Avx512 => unsafe { wide::encrypt(keys, blocks) },
-    }
-}
-
-pub(super) fn hash(kernel: Kernel, keys: &[Block; 11], src: &[Block], mask: Block, dst: &mut [Block]) {
-    match kernel.kind() {
-        Kind::Portable => {}
-        // SAFETY: as in `encrypt`.
-        Kind::AesNi => unsafe { narrow::hash(keys, src, mask, dst) },
-        // SAFETY: as in `encrypt`.
-        Kind::Avx512 => unsafe { wide::hash(keys, src, mask, dst) },
-    }
-}
-
-pub(super) fn double(kernel: Kernel, keys: &[Block; 11], left: &mut [Block], right: &mut [Block]) -> Block {
-    match kernel.kind() {
-        Kind::Portable => Block::ZERO,
-        // SAFETY: as in `encrypt`.
-        Kind::AesNi => unsafe { narrow::double(keys, left, right) },
-        // SAFETY: as in `encrypt`.
-        Kind::Avx512 => unsafe { wide::double(keys, left, right) },
-    }
 }
 
 /// The kernels for one vector type; the two instances differ in width only. Eight vectors are in flight, which covers

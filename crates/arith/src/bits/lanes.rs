@@ -1,17 +1,18 @@
 //! Kernels for bit planes of blocks.
 
 use super::transpose::transpose64;
-use crate::aes::Kernel;
 use crate::block::Block;
+use crate::cpu::Cpu;
 
 /// See [`super::transpose::block_planes`]; `out.len() <= 64`.
-pub(super) fn block_planes(kernel: Kernel, blocks: &[Block; 64], out: &mut [u64]) {
-    match kernel.kind() {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the kernel value says that the AVX-512 set, VBMI included, was detected.
-        crate::aes::Kind::Avx512 => unsafe { wide::block_planes(blocks, out) },
-        _ => portable(blocks, out),
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+pub(super) fn block_planes(cpu: Cpu, blocks: &[Block; 64], out: &mut [u64]) {
+    #[cfg(target_arch = "x86_64")]
+    if cpu.has_wide_blocks() {
+        // SAFETY: the AVX-512 set, VBMI included, was detected.
+        return unsafe { wide::block_planes(blocks, out) };
     }
+    portable(blocks, out)
 }
 
 fn portable(blocks: &[Block; 64], out: &mut [u64]) {

@@ -3,8 +3,8 @@
 
 use super::Bits;
 use super::lanes;
-use crate::aes::Kernel;
 use crate::block::Block;
+use crate::cpu::Cpu;
 
 /// Transposes a 64 x 64 bit matrix in place: bit `c` of word `r` becomes bit `r` of word `c`.
 pub fn transpose64(m: &mut [u64; 64]) {
@@ -60,7 +60,7 @@ pub fn from_planes(planes: &[Bits]) -> Vec<u64> {
 
 /// The lowest `out.len()` bit planes of 64 blocks: bit `i` of `out[j]` is bit `j` of `blocks[i]`. At most 64 planes are
 /// written; further words of `out` become 0.
-pub fn block_planes(kernel: Kernel, blocks: &[Block; 64], out: &mut [u64]) {
+pub fn block_planes(cpu: Cpu, blocks: &[Block; 64], out: &mut [u64]) {
     let out = if out.len() > 64 {
         let (head, tail) = out.split_at_mut(64);
         tail.fill(0);
@@ -68,7 +68,7 @@ pub fn block_planes(kernel: Kernel, blocks: &[Block; 64], out: &mut [u64]) {
     } else {
         out
     };
-    lanes::block_planes(kernel, blocks, out);
+    lanes::block_planes(cpu, blocks, out);
 }
 
 #[cfg(test)]
@@ -98,13 +98,13 @@ mod tests {
         fn block_planes_hold_the_low_bits(seed: u8, k in 0usize..70) {
             let mut blocks = [Block::ZERO; 64];
             Prg::from_seed(Seed([seed; 16])).fill_blocks(&mut blocks);
-            for kernel in Kernel::available() {
+            for cpu in Cpu::available() {
                 let mut out = vec![7; k];
-                block_planes(kernel, &blocks, &mut out);
+                block_planes(cpu, &blocks, &mut out);
                 for (j, word) in out.iter().enumerate() {
                     for (i, b) in blocks.iter().enumerate() {
                         let want = if j < 64 { (b.0 >> j & 1) as u64 } else { 0 };
-                        prop_assert_eq!(word >> i & 1, want, "{:?} plane {} block {}", kernel, j, i);
+                        prop_assert_eq!(word >> i & 1, want, "{:?} plane {} block {}", cpu, j, i);
                     }
                 }
             }

@@ -29,20 +29,9 @@ impl RealTwiddles {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-pub(super) fn available() -> bool {
-    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) fn available() -> bool {
-    cfg!(target_arch = "aarch64")
-}
-
-pub(super) fn forward(ntt: &Ntt, x: &mut [u64]) {
-    let Some([t, _]) = ntt.real.as_deref() else { return super::portable::forward(ntt, x) };
+pub(super) fn forward(ntt: &Ntt, t: &RealTwiddles, x: &mut [u64]) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: an `Ntt` with this kernel exists only where `available()` was true.
+    // SAFETY: an `Ntt` with this kernel exists only where AVX2 and FMA were detected.
     unsafe {
         forward_avx2(t, ntt.modulus.value(), x);
     }
@@ -50,8 +39,7 @@ pub(super) fn forward(ntt: &Ntt, x: &mut [u64]) {
     forward_any(t, ntt.modulus.value(), x);
 }
 
-pub(super) fn inverse(ntt: &Ntt, x: &mut [u64]) {
-    let Some([_, t]) = ntt.real.as_deref() else { return super::portable::inverse(ntt, x) };
+pub(super) fn inverse(ntt: &Ntt, t: &RealTwiddles, x: &mut [u64]) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: as in `forward`.
     unsafe {

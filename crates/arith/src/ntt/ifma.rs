@@ -5,24 +5,12 @@
 #[cfg(target_arch = "x86_64")]
 use super::Ntt;
 
-#[cfg(target_arch = "x86_64")]
-pub(super) fn available() -> bool {
-    is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512ifma")
-        && is_x86_feature_detected!("avx512dq")
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) fn available() -> bool {
-    false
-}
-
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) use super::portable::{forward, inverse, mac, mul_assign, reduce_acc};
 
 #[cfg(target_arch = "x86_64")]
 pub(super) fn forward(ntt: &Ntt, x: &mut [u64]) {
-    // SAFETY: an `Ntt` with this kernel exists only where `available()` was true; `Ntt::forward` checked the length.
+    // SAFETY: an `Ntt` with this kernel exists only where AVX-512 F, DQ and IFMA were detected; `Ntt::forward` checked the length.
     unsafe { x86::forward(ntt, x) }
 }
 

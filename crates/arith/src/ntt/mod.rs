@@ -9,39 +9,21 @@ mod ifma;
 mod portable;
 
 use crate::LatticeError;
+use crate::cpu::Cpu;
 use crate::modulus::{Modulus, Shoup};
 
 /// Products that [`Ntt::mac`] may add up before [`Ntt::reduce_acc`]: low halves are below 2^52 and the sum must fit 64 bits.
 pub const MAX_ACCUMULATED: usize = 4095;
 
-/// The instruction set a transform runs on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kernel {
+/// How a transform is computed, chosen from a [`Cpu`].
+#[derive(Clone)]
+enum Kernel {
     /// Plain Rust, any processor.
     Portable,
-    /// Double-precision fused multiply-add: AVX2 or NEON.
-    Fma,
+    /// Double-precision fused multiply-add: AVX2 or NEON. Both directions as doubles.
+    Fma(Box<[fma::RealTwiddles; 2]>),
     /// AVX-512 with 52-bit integer multiply-add.
     Ifma,
-}
-
-impl Kernel {
-    /// The fastest kernel this processor has.
-    #[must_use]
-    pub fn detect() -> Self {
-        let ranked = [Self::Ifma, Self::Fma];
-        ranked.into_iter().find(|k| k.available()).unwrap_or(Self::Portable)
-    }
-
-    /// Whether this processor can run the kernel.
-    #[must_use]
-    pub fn available(self) -> bool {
-        match self {
-            Self::Portable => true,
-            Self::Fma => fma::available(),
-            Self::Ifma => ifma::available(),
-        }
-    }
 }
 
 /// Twiddle factors for one direction.
@@ -93,8 +75,6 @@ pub struct Ntt {
     kernel: Kernel,
     forward: Twiddles,
     inverse: Twiddles,
-    /// Both directions as doubles, for [`Kernel::Fma`] only.
-    real: Option<Box<[fma::RealTwiddles; 2]>>,
     degree_inverse: Shoup,
     /// 2^52 mod p
     radix: Shoup,
@@ -106,31 +86,31 @@ impl Ntt {
     /// # Errors
     /// [`LatticeError::Degree`]; [`LatticeError::NoRoot`] if `2 * degree` does not divide `p - 1`.
     pub fn new(degree: usize, modulus: Modulus) -> Result<Self, LatticeError> {
-        Self::with_kernel(degree, modulus, Kernel::detect())
+        Self::with_cpu(Cpu::best(), degree, modulus)
     }
 
-    /// As [`Ntt::new`] on a given kernel.
+    /// As [`Ntt::new`] on the fastest kernel of `cpu`.
     ///
     /// # Errors
-    /// As [`Ntt::new`]; [`LatticeError::Kernel`] if this processor lacks it.
-    pub fn with_kernel(degree: usize, modulus: Modulus, kernel: Kernel) -> Result<Self, LatticeError> {
+    /// As [`Ntt::new`].
+    pub fn with_cpu(cpu: Cpu, degree: usize, modulus: Modulus) -> Result<Self, LatticeError> {
         if !degree.is_power_of_two() || !(64..=1 << 17).contains(&degree) {
             return Err(LatticeError::Degree { degree });
-        }
-        if !kernel.available() {
-            return Err(LatticeError::Kernel { kernel });
         }
         let root = modulus.primitive_root(2 * degree as u64)?;
         let [forward, inverse] = [root, modulus.inv(root)].map(|r| Twiddles::new(degree, &modulus, r));
         let real = || Box::new([&forward, &inverse].map(|t| fma::RealTwiddles::new(t, modulus.value())));
-        let real = (kernel == Kernel::Fma).then(real);
+        let kernel = match (cpu.has_ifma(), cpu.has_fma()) {
+            (true, _) => Kernel::Ifma,
+            (false, true) => Kernel::Fma(real()),
+            (false, false) => Kernel::Portable,
+        };
         Ok(Self {
             degree,
             modulus,
             kernel,
             forward,
             inverse,
-            real,
             degree_inverse: modulus.shoup(modulus.inv(degree as u64)),
             radix: modulus.shoup(modulus.reduce(1 << 52)),
         })
@@ -148,12 +128,6 @@ impl Ntt {
         &self.modulus
     }
 
-    /// The kernel in use.
-    #[must_use]
-    pub fn kernel(&self) -> Kernel {
-        self.kernel
-    }
-
     fn check(&self, lengths: &[usize]) {
         assert!(lengths.iter().all(|&l| l == self.degree), "buffers of length {lengths:?}, degree {}", self.degree);
     }
@@ -164,9 +138,9 @@ impl Ntt {
     /// If `x` does not have N elements.
     pub fn forward(&self, x: &mut [u64]) {
         self.check(&[x.len()]);
-        match self.kernel {
+        match &self.kernel {
             Kernel::Portable => portable::forward(self, x),
-            Kernel::Fma => fma::forward(self, x),
+            Kernel::Fma(real) => fma::forward(self, &real[0], x),
             Kernel::Ifma => ifma::forward(self, x),
         }
     }
@@ -177,9 +151,9 @@ impl Ntt {
     /// If `x` does not have N elements.
     pub fn inverse(&self, x: &mut [u64]) {
         self.check(&[x.len()]);
-        match self.kernel {
+        match &self.kernel {
             Kernel::Portable => portable::inverse(self, x),
-            Kernel::Fma => fma::inverse(self, x),
+            Kernel::Fma(real) => fma::inverse(self, &real[1], x),
             Kernel::Ifma => ifma::inverse(self, x),
         }
     }
@@ -190,8 +164,8 @@ impl Ntt {
     /// If a buffer does not have N elements.
     pub fn mul_assign(&self, x: &mut [u64], y: &[u64]) {
         self.check(&[x.len(), y.len()]);
-        match self.kernel {
-            Kernel::Portable | Kernel::Fma => portable::mul_assign(self, x, y),
+        match &self.kernel {
+            Kernel::Portable | Kernel::Fma(_) => portable::mul_assign(self, x, y),
             Kernel::Ifma => ifma::mul_assign(self, x, y),
         }
     }
@@ -206,8 +180,8 @@ impl Ntt {
         for (a, b) in pairs {
             self.check(&[a.len(), b.len()]);
         }
-        match self.kernel {
-            Kernel::Portable | Kernel::Fma => portable::mac(low, high, pairs),
+        match &self.kernel {
+            Kernel::Portable | Kernel::Fma(_) => portable::mac(low, high, pairs),
             Kernel::Ifma => ifma::mac(low, high, pairs),
         }
     }
@@ -218,8 +192,8 @@ impl Ntt {
     /// If a buffer does not have N elements.
     pub fn reduce_acc(&self, low: &mut [u64], high: &mut [u64]) {
         self.check(&[low.len(), high.len()]);
-        match self.kernel {
-            Kernel::Portable | Kernel::Fma => portable::reduce_acc(self, low, high),
+        match &self.kernel {
+            Kernel::Portable | Kernel::Fma(_) => portable::reduce_acc(self, low, high),
             Kernel::Ifma => ifma::reduce_acc(self, low, high),
         }
     }

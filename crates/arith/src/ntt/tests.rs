@@ -5,10 +5,6 @@ use proptest::prelude::*;
 
 const PRIMES: [u64; 3] = [40961, 1_073_692_673, 1_125_899_906_826_241];
 
-fn kernels() -> Vec<Kernel> {
-    [Kernel::Portable, Kernel::Fma, Kernel::Ifma].into_iter().filter(|k| k.available()).collect()
-}
-
 /// Small deterministic generator for test vectors (SplitMix64).
 fn words(mut seed: u64, n: usize, p: u64) -> Vec<u64> {
     (0..n)
@@ -40,14 +36,14 @@ fn products_match_schoolbook() {
             let m = Modulus::new(p).unwrap();
             let (a, b) = (words(1, n, p), words(2, n, p));
             let expected = schoolbook(&a, &b, &m);
-            for kernel in kernels() {
-                let ntt = Ntt::with_kernel(n, m, kernel).unwrap();
+            for cpu in Cpu::available() {
+                let ntt = Ntt::with_cpu(cpu, n, m).unwrap();
                 let (mut x, mut y) = (a.clone(), b.clone());
                 ntt.forward(&mut x);
                 ntt.forward(&mut y);
                 ntt.mul_assign(&mut x, &y);
                 ntt.inverse(&mut x);
-                assert_eq!(x, expected, "p {p} n {n} {kernel:?}");
+                assert_eq!(x, expected, "p {p} n {n} {cpu:?}");
             }
         }
     }
@@ -58,9 +54,9 @@ fn kernels_agree_bit_for_bit_up_to_8192() {
     let p = PRIMES[2];
     let m = Modulus::new(p).unwrap();
     for n in [64, 128, 2048, 4096, 8192] {
-        let twin = Ntt::with_kernel(n, m, Kernel::Portable).unwrap();
-        for kernel in kernels() {
-            let ntt = Ntt::with_kernel(n, m, kernel).unwrap();
+        let twin = Ntt::with_cpu(Cpu::portable(), n, m).unwrap();
+        for cpu in Cpu::available() {
+            let ntt = Ntt::with_cpu(cpu, n, m).unwrap();
             for a in [words(3, n, p), vec![p - 1; n]] {
                 let (mut x, mut y) = (a.clone(), a.clone());
                 twin.forward(&mut x);
@@ -81,8 +77,8 @@ fn known_answers() {
     let m = Modulus::new(40961).unwrap();
     let root = m.primitive_root(8192).unwrap();
     assert_eq!(root, m.pow_vartime(3, 5));
-    for kernel in kernels() {
-        let ntt = Ntt::with_kernel(4096, m, kernel).unwrap();
+    for cpu in Cpu::available() {
+        let ntt = Ntt::with_cpu(cpu, 4096, m).unwrap();
         let mut x = vec![0; 4096];
         x[1] = 1;
         ntt.forward(&mut x);
@@ -99,8 +95,8 @@ fn accumulates_up_to_the_stated_number_of_products() {
     let p = PRIMES[2];
     let m = Modulus::new(p).unwrap();
     let full = vec![p - 1; 64];
-    for kernel in kernels() {
-        let ntt = Ntt::with_kernel(64, m, kernel).unwrap();
+    for cpu in Cpu::available() {
+        let ntt = Ntt::with_cpu(cpu, 64, m).unwrap();
         let (mut low, mut high) = (vec![0; 64], vec![0; 64]);
         let pairs = vec![(full.as_slice(), full.as_slice()); MAX_ACCUMULATED];
         ntt.mac(&mut low, &mut high, &pairs);
@@ -126,8 +122,8 @@ proptest! {
         let polys: Vec<_> = (0..2 * count as u64).map(|k| words(seed ^ k, n, p)).collect();
         let pairs: Vec<_> = polys.chunks(2).map(|c| (c[0].as_slice(), c[1].as_slice())).collect();
         let expected: Vec<u64> = (0..n).map(|j| pairs.iter().fold(0, |s, (a, b)| m.add(s, m.mul(a[j], b[j])))).collect();
-        for kernel in kernels() {
-            let ntt = Ntt::with_kernel(n, m, kernel).unwrap();
+        for cpu in Cpu::available() {
+            let ntt = Ntt::with_cpu(cpu, n, m).unwrap();
             let (mut low, mut high) = (vec![0; n], vec![0; n]);
             ntt.mac(&mut low, &mut high, &pairs);
             ntt.reduce_acc(&mut low, &mut high);

@@ -3,50 +3,27 @@
 //! output channels and [`RUN`] positions is accumulated in registers.
 
 use super::spec::{ConvSpec, ShapeError};
+use crate::cpu::Cpu;
 use rayon::prelude::*;
 
 /// Output positions in one register block: four 512-bit vectors.
 const RUN: usize = 32;
 /// Output channels in one register block.
 const CHANNELS: usize = 4;
+/// Why a window of [`RUN`] words always exists.
+const WINDOW: &str = "two runs of words follow the last plane";
 /// Below this many output positions a dot product per output is faster than a run.
 const FEW_POSITIONS: usize = 12;
-
-/// Which build of the kernels runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kernel {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
-
-impl Kernel {
-    pub(super) fn detect() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl")
-        {
-            return Self::Avx512;
-        }
-        Self::Portable
-    }
-}
 
 /// `weights * input` mod 2^64. Runs on the current rayon pool, over output channels.
 ///
 /// # Errors
 /// [`ShapeError`] if the shape is impossible or a slice does not fit it.
 pub fn conv2d(spec: &ConvSpec, weights: &[i32], input: &[u64]) -> Result<Vec<u64>, ShapeError> {
-    conv2d_on(Kernel::detect(), spec, weights, input)
+    conv2d_on(Cpu::best(), spec, weights, input)
 }
 
-pub(super) fn conv2d_on(
-    kernel: Kernel,
-    spec: &ConvSpec,
-    weights: &[i32],
-    input: &[u64],
-) -> Result<Vec<u64>, ShapeError> {
+pub(super) fn conv2d_on(cpu: Cpu, spec: &ConvSpec, weights: &[i32], input: &[u64]) -> Result<Vec<u64>, ShapeError> {
     spec.check()?;
     if weights.len() != spec.weight_len() || input.len() != spec.in_len() {
         return Err(ShapeError::new("weights or input of another length", spec));
@@ -55,13 +32,13 @@ pub(super) fn conv2d_on(
     let mut out = vec![0; spec.out_len()];
     let plane = spec.out_h() * spec.out_w();
     if plane < FEW_POSITIONS {
-        few_positions(kernel, spec, &planes, weights, &mut out);
+        few_positions(cpu, spec, &planes, weights, &mut out);
         return Ok(out);
     }
     let run = |(o, channels): (usize, &mut [u64])| match channels.len() / plane {
-        CHANNELS => channel_block::<CHANNELS>(kernel, spec, &planes, weights, o, channels),
+        CHANNELS => channel_block::<CHANNELS>(cpu, spec, &planes, weights, o, channels),
         n => (0..n).for_each(|c| {
-            channel_block::<1>(kernel, spec, &planes, weights, o + c, &mut channels[c * plane..][..plane]);
+            channel_block::<1>(cpu, spec, &planes, weights, o + c, &mut channels[c * plane..][..plane]);
         }),
     };
     // Blocks do not cross groups: each group is cut on its own.
@@ -124,7 +101,7 @@ impl Planes {
 
 /// Output channels `o .. o + C` of one group.
 fn channel_block<const C: usize>(
-    kernel: Kernel,
+    cpu: Cpu,
     spec: &ConvSpec,
     planes: &Planes,
     weights: &[i32],
@@ -141,12 +118,7 @@ fn channel_block<const C: usize>(
     let (out_h, out_w) = (spec.out_h(), spec.out_w());
     let last = (out_h - 1) * planes.width + out_w;
     for start in (0..last).step_by(RUN) {
-        let sums = match kernel {
-            Kernel::Portable => run_block(&planes.words[start..], &offsets, &interleaved),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: this kernel is chosen only where the processor has AVX-512F and DQ.
-            Kernel::Avx512 => unsafe { run_block_avx512(&planes.words[start..], &offsets, &interleaved) },
-        };
+        let sums = run_block(cpu, &planes.words[start..], &offsets, &interleaved);
         let (mut y, mut x, mut i) = (start / planes.width, start % planes.width, 0);
         while i < RUN && y < out_h {
             let length = (planes.width - x).min(RUN - i);
@@ -161,10 +133,16 @@ fn channel_block<const C: usize>(
 }
 
 #[inline(always)]
-fn run_block<const C: usize>(words: &[u64], offsets: &[usize], weights: &[[u64; C]]) -> [[u64; RUN]; C] {
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+fn run_block<const C: usize>(cpu: Cpu, words: &[u64], offsets: &[usize], weights: &[[u64; C]]) -> [[u64; RUN]; C] {
+    #[cfg(target_arch = "x86_64")]
+    if cpu.has_wide_words() {
+        // SAFETY: AVX-512F and DQ were detected.
+        return unsafe { run_block_avx512(words, offsets, weights) };
+    }
     let mut sums = [[0u64; RUN]; C];
     for (&offset, column) in offsets.iter().zip(weights) {
-        let window: &[u64; RUN] = words[offset..].first_chunk().unwrap_or(&[0; RUN]);
+        let window: &[u64; RUN] = words[offset..].first_chunk().expect(WINDOW);
         for (sums, &w) in sums.iter_mut().zip(column) {
             for (s, &v) in sums.iter_mut().zip(window) {
                 *s = s.wrapping_add(v.wrapping_mul(w));
@@ -182,7 +160,7 @@ unsafe fn run_block_avx512<const C: usize>(words: &[u64], offsets: &[usize], wei
     use std::arch::x86_64::*;
     let mut sums = [[_mm512_setzero_si512(); RUN / 8]; C];
     for (&offset, column) in offsets.iter().zip(weights) {
-        let window: &[u64; RUN] = words[offset..].first_chunk().unwrap_or(&[0; RUN]);
+        let window: &[u64; RUN] = words[offset..].first_chunk().expect(WINDOW);
         // SAFETY: vector i covers words 8 i to 8 i + 7 of the RUN words of `window`.
         let values: [__m512i; RUN / 8] =
             std::array::from_fn(|i| unsafe { _mm512_loadu_si512(window[8 * i..].as_ptr().cast()) });
@@ -204,7 +182,7 @@ unsafe fn run_block_avx512<const C: usize>(words: &[u64], offsets: &[usize], wei
 }
 
 /// Fully connected layers and very small images: gathers the inputs of each position, then one dot product per output.
-fn few_positions(kernel: Kernel, spec: &ConvSpec, planes: &Planes, weights: &[i32], out: &mut [u64]) {
+fn few_positions(cpu: Cpu, spec: &ConvSpec, planes: &Planes, weights: &[i32], out: &mut [u64]) {
     let positions = spec.out_h() * spec.out_w();
     for group in 0..spec.groups {
         let offsets = planes.offsets(spec, group);
@@ -219,19 +197,25 @@ fn few_positions(kernel: Kernel, spec: &ConvSpec, planes: &Planes, weights: &[i3
         part.par_chunks_mut(positions).with_min_len(16).enumerate().for_each(|(c, outputs)| {
             let row = &weights[(channels + c) * offsets.len()..][..offsets.len()];
             for (sum, column) in outputs.iter_mut().zip(&columns) {
-                *sum = match kernel {
-                    Kernel::Portable => dot(row, column),
-                    #[cfg(target_arch = "x86_64")]
-                    // SAFETY: this kernel is chosen only where the processor has AVX-512F, DQ and VL.
-                    Kernel::Avx512 => unsafe { dot_avx512(row, column) },
-                };
+                *sum = dot(cpu, row, column);
             }
         });
     }
 }
 
 #[inline(always)]
-fn dot(weights: &[i32], values: &[u64]) -> u64 {
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+fn dot(cpu: Cpu, weights: &[i32], values: &[u64]) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if cpu.has_wide_words() {
+        // SAFETY: AVX-512F, DQ and VL were detected.
+        return unsafe { dot_avx512(weights, values) };
+    }
+    dot_any(weights, values)
+}
+
+#[inline(always)]
+fn dot_any(weights: &[i32], values: &[u64]) -> u64 {
     let products = weights.iter().zip(values).map(|(&w, &v)| v.wrapping_mul(i64::from(w) as u64));
     products.fold(0, u64::wrapping_add)
 }
@@ -241,5 +225,5 @@ fn dot(weights: &[i32], values: &[u64]) -> u64 {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
 unsafe fn dot_avx512(weights: &[i32], values: &[u64]) -> u64 {
-    dot(weights, values)
+    dot_any(weights, values)
 }

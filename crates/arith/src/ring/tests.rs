@@ -1,7 +1,8 @@
 //! Every kernel build against a direct loop, on random shapes.
 
-use super::conv::{Kernel, conv2d_on};
+use super::conv::conv2d_on;
 use super::*;
+use crate::cpu::Cpu;
 use crate::prg::{Prg, Seed};
 use proptest::prelude::*;
 
@@ -38,8 +39,9 @@ fn check(spec: &ConvSpec) {
     let mut input = vec![0; spec.in_len()];
     prg.fill_u64(&mut input);
     let expected = naive(spec, &weights, &input);
-    assert_eq!(conv2d_on(Kernel::Portable, spec, &weights, &input).unwrap(), expected, "{spec:?}");
-    assert_eq!(conv2d(spec, &weights, &input).unwrap(), expected, "{spec:?}");
+    for cpu in Cpu::available() {
+        assert_eq!(conv2d_on(cpu, spec, &weights, &input).unwrap(), expected, "{spec:?} {cpu:?}");
+    }
 }
 
 proptest! {

@@ -53,7 +53,7 @@ impl Form {
 
     fn write(self, hash: &CcrHash, strings: &[Block; GROUP], out: &mut [u64]) {
         match self {
-            Form::Planes(_) => block_planes(hash.kernel(), strings, out),
+            Form::Planes(_) => block_planes(hash.cpu(), strings, out),
             Form::Words(1) => out.iter_mut().zip(strings).for_each(|(o, s)| *o = s.0 as u64),
             Form::Words(_) => {
                 let (pairs, _) = out.as_chunks_mut();
@@ -97,7 +97,7 @@ impl Emit for ReceiverStrings {
     }
     fn emit(&self, cots: &[Block; GROUP], out: &mut [u64]) {
         let (choice, out) = out.split_at_mut(1);
-        block_planes(self.hash.kernel(), cots, choice);
+        block_planes(self.hash.cpu(), cots, choice);
         let mut strings = [Block::ZERO; GROUP];
         self.hash.hash(cots, Block::ZERO, &mut strings);
         self.form.write(&self.hash, &strings, out);

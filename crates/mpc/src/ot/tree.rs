@@ -50,13 +50,13 @@ pub(super) fn expand_punctured(hash: &CcrHash, cots: &[Block], corrections: &[Bl
         let full = *cot ^ *c; // the sum of side r, as the sender has it
         let sibling = full ^ left ^ (known & side) ^ garbage;
         let (low, high) = nodes.split_at_mut(half);
-        replace(hash.kernel(), low, hole, sibling & other, Block(u128::MAX));
-        replace(hash.kernel(), high, hole, sibling & side, Block(u128::MAX));
+        replace(hash.cpu(), low, hole, sibling & other, Block(u128::MAX));
+        replace(hash.cpu(), high, hole, sibling & side, Block(u128::MAX));
         known = full ^ left ^ (known & other) ^ garbage;
         hole += (1 ^ r) * half as u64;
     }
     // All leaves sum to delta, so the sum of the others is the missing one plus delta.
-    replace(hash.kernel(), leaves, hole, Block(known.0 | 1), CLEAR);
+    replace(hash.cpu(), leaves, hole, Block(known.0 | 1), CLEAR);
 }
 
 #[cfg(test)]

@@ -1,0 +1,97 @@
+//! What this processor can do: one value that every kernel is chosen from.
+
+/// Sets of instructions known to be present on this CPU: whoever holds the value may run the kernels that need them. Each kernel
+/// has a portable twin, which runs where its set is missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cpu {
+    aes: bool,
+    wide_blocks: bool,
+    fma: bool,
+    ifma: bool,
+    wide_words: bool,
+}
+
+impl Cpu {
+    /// No instructions beyond those that every processor of this architecture has: the portable kernels.
+    #[must_use]
+    pub const fn portable() -> Self {
+        Self { aes: false, wide_blocks: false, fma: false, ifma: false, wide_words: false }
+    }
+
+    /// All that this processor can do.
+    #[must_use]
+    #[cfg(target_arch = "x86_64")]
+    pub fn best() -> Self {
+        let aes = is_x86_feature_detected!("aes") && is_x86_feature_detected!("sse2");
+        let wide = is_x86_feature_detected!("avx512f");
+        Self {
+            aes,
+            wide_blocks: aes
+                && wide
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512vbmi")
+                && is_x86_feature_detected!("vaes"),
+            fma: is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            ifma: wide && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512ifma"),
+            wide_words: wide && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl"),
+        }
+    }
+
+    /// All that this processor can do.
+    #[must_use]
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn best() -> Self {
+        Self { fma: cfg!(target_arch = "aarch64"), ..Self::portable() }
+    }
+
+    /// Values that between them choose every kernel this processor can run, the portable ones first, the fastest last: what a
+    /// test or a benchmark compares.
+    #[must_use]
+    pub fn available() -> Vec<Self> {
+        let best = Self::best();
+        let mut all = vec![Self::portable(), Self { aes: best.aes, fma: best.fma, ..Self::portable() }, best];
+        all.dedup();
+        all
+    }
+
+    /// AES-NI and SSE2.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) const fn has_aes(self) -> bool {
+        self.aes
+    }
+
+    /// The AVX-512 parts of the block kernels: F, BW, VL, VBMI and VAES, with AES-NI (Ice Lake, Zen 4 and later).
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) const fn has_wide_blocks(self) -> bool {
+        self.wide_blocks
+    }
+
+    /// Fused multiply-add on doubles: AVX2 with FMA, or NEON.
+    pub(crate) const fn has_fma(self) -> bool {
+        self.fma
+    }
+
+    /// AVX-512 F, DQ and IFMA.
+    pub(crate) const fn has_ifma(self) -> bool {
+        self.ifma
+    }
+
+    /// AVX-512 F, DQ and VL.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) const fn has_wide_words(self) -> bool {
+        self.wide_words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_goes_from_portable_to_best_without_repeats() {
+        let all = Cpu::available();
+        assert_eq!((all[0], all[all.len() - 1]), (Cpu::portable(), Cpu::best()));
+        assert!(all.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+}
