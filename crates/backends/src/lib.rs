@@ -137,7 +137,7 @@ pub trait Backend {
     ///
     /// # Errors
     /// Channel and protocol errors.
-    fn setup(&self, plan: &Self::Plan, session: &mut Session) -> Result<Self::Keys, BackendError>;
+    fn setup(&self, plan: &Self::Plan, session: &mut Session<'_>) -> Result<Self::Keys, BackendError>;
 
     /// Preprocesses one input without knowing it. The server holds its weights, the client nothing.
     ///
@@ -148,7 +148,7 @@ pub trait Backend {
         plan: &Self::Plan,
         keys: &mut Self::Keys,
         held: Held<'_>,
-        session: &mut Session,
+        session: &mut Session<'_>,
     ) -> Result<Self::Material, BackendError>;
 
     /// Evaluates the model on one input. The server holds its weights, the client its input.
@@ -160,7 +160,7 @@ pub trait Backend {
         plan: &Self::Plan,
         material: Self::Material,
         held: Held<'_>,
-        session: &mut Session,
+        session: &mut Session<'_>,
     ) -> Result<Output, BackendError>;
 
     /// What one input costs.

@@ -12,7 +12,7 @@ pub mod wire;
 
 pub use error::MpcError;
 pub use pair::run_pair;
-pub use session::Session;
+pub use session::{Ots, Session};
 
 /// Which party this is. The client holds the input, the server the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

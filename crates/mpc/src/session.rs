@@ -1,4 +1,4 @@
-//! One party's end of a two-party computation.
+//! One party's end of a two-party computation: what a phase is given, and what outlives the phases.
 
 use tacit_arith::prg::Prg;
 use tacit_net::Channel;
@@ -6,49 +6,52 @@ use tacit_net::Channel;
 use crate::ot::{Ot, RandomOtReceiver, RandomOtSender};
 use crate::{MpcError, Role};
 
-/// A party's role, its channel to the other party, its randomness and its random OTs in both directions.
-pub struct Session {
+/// What a party works with in one phase. Made for the phase: the channel and the randomness belong to the caller.
+pub struct Session<'a> {
     /// Which party this is.
     pub role: Role,
     /// The connection.
-    pub channel: Channel,
+    pub channel: &'a mut Channel,
     /// Private randomness, seeded from the operating system.
-    pub prg: Prg,
+    pub prg: &'a mut Prg,
+}
+
+/// A party's random OTs in both directions. They live as long as the connection; only offline phases take them, since nothing
+/// online needs an OT.
+pub struct Ots {
     /// Random OTs as sender.
     pub sender: Box<dyn RandomOtSender + Send>,
     /// Random OTs as receiver.
     pub receiver: Box<dyn RandomOtReceiver + Send>,
 }
 
-impl Session {
-    /// Starts a session: randomness from the operating system, base OTs and the state of the OT extension in both directions.
+impl Ots {
+    /// Base OTs and the state of the OT extension in both directions; see [`crate::ot::setup`].
     ///
     /// # Errors
-    /// No OS randomness, channel errors, a peer that does not follow the base OT.
-    pub fn start(role: Role, mut channel: Channel) -> Result<Self, MpcError> {
-        let mut prg = Prg::from_os()?;
-        let ot = crate::ot::setup(role, &mut channel, &mut prg)?;
-        Ok(Self::new(role, channel, prg, ot))
+    /// Channel errors, a peer that does not follow the base OT.
+    pub fn setup(session: &mut Session<'_>) -> Result<Self, MpcError> {
+        Ok(Self::new(crate::ot::setup(session.role, session.channel, session.prg)?))
+    }
+
+    /// Over given OTs.
+    pub fn new<S, R>(ot: Ot<S, R>) -> Self
+    where
+        S: RandomOtSender + Send + 'static,
+        R: RandomOtReceiver + Send + 'static,
+    {
+        Self { sender: Box::new(ot.sender), receiver: Box::new(ot.receiver) }
     }
 
     /// Tells both OT extensions how many random OTs are coming, so that they choose fitting parameters. Both parties must give the
     /// same numbers.
-    pub fn reserve(&mut self, client_receives: usize, server_receives: usize) {
-        let (sending, receiving) = match self.role {
+    pub fn reserve(&mut self, role: Role, client_receives: usize, server_receives: usize) {
+        let (sending, receiving) = match role {
             Role::Client => (server_receives, client_receives),
             Role::Server => (client_receives, server_receives),
         };
         self.sender.reserve(sending);
         self.receiver.reserve(receiving);
-    }
-
-    /// A session over given OTs.
-    pub fn new<S, R>(role: Role, channel: Channel, prg: Prg, ot: Ot<S, R>) -> Self
-    where
-        S: RandomOtSender + Send + 'static,
-        R: RandomOtReceiver + Send + 'static,
-    {
-        Self { role, channel, prg, sender: Box::new(ot.sender), receiver: Box::new(ot.receiver) }
     }
 }
 
@@ -59,20 +62,13 @@ impl Session {
 #[cfg(any(test, feature = "test-util"))]
 pub fn run_sessions<C, S: Send>(
     seed: u64,
-    client: impl FnOnce(&mut Session) -> C,
-    server: impl FnOnce(&mut Session) -> S + Send,
+    client: impl FnOnce(&mut Session<'_>, Ots) -> C,
+    server: impl FnOnce(&mut Session<'_>, Ots) -> S + Send,
 ) -> (C, S) {
     let (client_ot, server_ot) = crate::ot::ideal::ots(seed);
     let prg = |party: u8| Prg::from_seed(tacit_arith::prg::Seed([party; 16]));
-    let (client_channel, server_channel) = tacit_net::mem_pair();
-    let mut client_session = Session::new(Role::Client, client_channel, prg(1), client_ot);
-    std::thread::scope(|scope| {
-        let server = scope.spawn(move || server(&mut Session::new(Role::Server, server_channel, prg(2), server_ot)));
-        let result = client(&mut client_session);
-        drop(client_session);
-        match server.join() {
-            Ok(other) => (result, other),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    })
+    crate::run_pair(
+        |channel| client(&mut Session { role: Role::Client, channel, prg: &mut prg(1) }, Ots::new(client_ot)),
+        |channel| server(&mut Session { role: Role::Server, channel, prg: &mut prg(2) }, Ots::new(server_ot)),
+    )
 }

@@ -1,51 +1,28 @@
 //! The `cheetah` back end, served.
 use crate::Engine;
-use tacit_arith::bits::Bits;
 use tacit_arith::prg::Prg;
 use tacit_backends::cheetah::{Cheetah, Keys, Material, Plan};
 use tacit_backends::{Backend, BackendError, Held, Output};
 use tacit_graph::{ModelGraph, Weights};
-use tacit_mpc::ot::{self, Ot, RandomOtReceiver, RandomOtSender, ReceiverPlanes, SenderPlanes};
 use tacit_mpc::{MpcError, Role, Session};
 use tacit_net::Channel;
 
-/// OTs of a session before its setup: the online phase needs none, so a connection that only uses stored material
-/// never pays for base OTs.
-struct BeforeSetup;
-
-fn refuse<T>(n: usize) -> Result<T, MpcError> {
-    Err(MpcError::OutOfRange { what: "random OTs before the setup", max: 0, got: n })
+/// A party's end of a connection, from which each phase gets its session. What the setup makes is in the keys.
+pub struct Connection {
+    role: Role,
+    channel: Channel,
+    prg: Prg,
 }
 
-impl RandomOtSender for BeforeSetup {
-    fn reserve(&mut self, _: usize) {}
-    fn planes(&mut self, _: &mut Channel, n: usize, _: usize) -> Result<SenderPlanes, MpcError> {
-        refuse(n)
-    }
-    fn words(&mut self, _: &mut Channel, n: usize) -> Result<(Vec<u64>, Vec<u64>), MpcError> {
-        refuse(n)
-    }
-    fn word_pairs(&mut self, _: &mut Channel, n: usize) -> Result<(Vec<[u64; 2]>, Vec<[u64; 2]>), MpcError> {
-        refuse(n)
-    }
-}
-
-impl RandomOtReceiver for BeforeSetup {
-    fn reserve(&mut self, _: usize) {}
-    fn planes(&mut self, _: &mut Channel, n: usize, _: usize) -> Result<ReceiverPlanes, MpcError> {
-        refuse(n)
-    }
-    fn words(&mut self, _: &mut Channel, n: usize) -> Result<(Bits, Vec<u64>), MpcError> {
-        refuse(n)
-    }
-    fn word_pairs(&mut self, _: &mut Channel, n: usize) -> Result<(Bits, Vec<[u64; 2]>), MpcError> {
-        refuse(n)
+impl Connection {
+    fn session(&mut self) -> Session<'_> {
+        Session { role: self.role, channel: &mut self.channel, prg: &mut self.prg }
     }
 }
 
 impl Engine for Cheetah {
     type Plan = Plan;
-    type Session = Session;
+    type Session = Connection;
     type Keys = Keys;
     type Material = Material;
     type Error = BackendError;
@@ -68,20 +45,16 @@ impl Engine for Cheetah {
         plan.digest()
     }
 
-    fn session(&self, role: Role, channel: Channel) -> Result<Session, BackendError> {
-        let prg = Prg::from_os().map_err(MpcError::from)?;
-        Ok(Session::new(role, channel, prg, Ot { sender: BeforeSetup, receiver: BeforeSetup }))
+    fn session(&self, role: Role, channel: Channel) -> Result<Connection, BackendError> {
+        Ok(Connection { role, channel, prg: Prg::from_os().map_err(MpcError::from)? })
     }
 
-    fn channel<'a>(&self, session: &'a mut Session) -> &'a mut Channel {
+    fn channel<'a>(&self, session: &'a mut Connection) -> &'a mut Channel {
         &mut session.channel
     }
 
-    fn setup(&self, plan: &Plan, session: &mut Session) -> Result<Keys, BackendError> {
-        let ot = ot::setup(session.role, &mut session.channel, &mut session.prg)?;
-        session.sender = Box::new(ot.sender);
-        session.receiver = Box::new(ot.receiver);
-        Backend::setup(self, plan, session)
+    fn setup(&self, plan: &Plan, session: &mut Connection) -> Result<Keys, BackendError> {
+        Backend::setup(self, plan, &mut session.session())
     }
 
     fn offline(
@@ -89,9 +62,9 @@ impl Engine for Cheetah {
         plan: &Plan,
         keys: &mut Keys,
         weights: Option<&Weights>,
-        session: &mut Session,
+        session: &mut Connection,
     ) -> Result<Material, BackendError> {
-        Backend::offline(self, plan, keys, weights.map_or(Held::Nothing, Held::Weights), session)
+        Backend::offline(self, plan, keys, weights.map_or(Held::Nothing, Held::Weights), &mut session.session())
     }
 
     fn online_client(
@@ -99,9 +72,9 @@ impl Engine for Cheetah {
         plan: &Plan,
         material: Material,
         input: &[i64],
-        session: &mut Session,
+        session: &mut Connection,
     ) -> Result<Vec<i64>, BackendError> {
-        match Backend::online(self, plan, material, Held::Input(input), session)? {
+        match Backend::online(self, plan, material, Held::Input(input), &mut session.session())? {
             Output::Values(values) => Ok(values),
             Output::Nothing => Err(BackendError::Misuse("the client's online phase gave no output")),
         }
@@ -112,9 +85,9 @@ impl Engine for Cheetah {
         plan: &Plan,
         material: Material,
         weights: &Weights,
-        session: &mut Session,
+        session: &mut Connection,
     ) -> Result<(), BackendError> {
-        Backend::online(self, plan, material, Held::Weights(weights), session).map(|_| ())
+        Backend::online(self, plan, material, Held::Weights(weights), &mut session.session()).map(|_| ())
     }
 
     fn material_to_bytes(&self, _: &Plan, material: &Material) -> Vec<u8> {

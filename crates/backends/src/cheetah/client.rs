@@ -11,9 +11,10 @@ use tacit_he::rlwe::Context;
 use tacit_mpc::codec::Packed;
 use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, WrapSpec};
 use tacit_mpc::wire::PackedMessages;
-use tacit_mpc::{Role, Session};
+use tacit_mpc::{Ots, Role, Session};
 use tacit_net::Tag;
 
+use super::cost;
 use super::linear::{self, LinearClient, LinearError};
 use super::local::{apply, gather};
 use super::material::{ClientMaterial, Piece, chosen_share};
@@ -28,23 +29,26 @@ pub(super) const RESULT: Tag = Tag::new(0x0411, "share of the result");
 /// Message: the client's part of a signed widening.
 pub(super) const WIDEN: Tag = Tag::new(0x0412, "widening difference");
 
-/// The client's keys.
+/// What the client keeps of a connection's setup: its keys and the random OTs.
 pub struct ClientKeys {
     linear: linear::ClientKeys,
+    ots: Ots,
 }
 
-pub(super) fn setup(session: &mut Session) -> Result<ClientKeys, BackendError> {
+pub(super) fn setup(session: &mut Session<'_>, ots: Ots) -> Result<ClientKeys, BackendError> {
     let context = Arc::new(Context::new().map_err(LinearError::from)?);
-    let keys = linear::ClientKeys::setup(&context, &mut session.prg, &mut session.channel)?;
+    let keys = linear::ClientKeys::setup(&context, session.prg, session.channel)?;
     session.channel.flush()?;
-    Ok(ClientKeys { linear: keys })
+    Ok(ClientKeys { linear: keys, ots })
 }
 
 pub(super) fn offline(
     plan: &Plan,
     keys: &mut ClientKeys,
-    session: &mut Session,
+    session: &mut Session<'_>,
 ) -> Result<ClientMaterial, BackendError> {
+    let (client, server) = cost::rots(plan);
+    keys.ots.reserve(Role::Client, client, server);
     let seed = session.prg.next_seed();
     let phase = Offline {
         plan,
@@ -67,7 +71,7 @@ pub fn online_traced(
     plan: &Plan,
     material: ClientMaterial,
     input: &[i64],
-    session: &mut Session,
+    session: &mut Session<'_>,
     tap: &mut dyn FnMut(NodeId, &[u64]),
 ) -> Result<Vec<i64>, BackendError> {
     let needed = plan.graph.input().elements();
@@ -86,12 +90,18 @@ pub fn online_traced(
 /// What a phase does where the parties must talk.
 trait Phase {
     /// The input is masked with `share`.
-    fn input(&mut self, share: &[u64], width: u32, session: &mut Session) -> Result<(), BackendError>;
+    fn input(&mut self, share: &[u64], width: u32, session: &mut Session<'_>) -> Result<(), BackendError>;
     /// The client's share of a linear layer's result; `x` is its share of the tensor that the layer's group reads.
-    fn linear(&mut self, step: (usize, usize), x: &[u64], session: &mut Session) -> Result<Vec<u64>, BackendError>;
-    fn gate(&mut self, spec: &GateSpec, gate: &GateShares, session: &mut Session) -> Result<(), BackendError>;
+    fn linear(&mut self, step: (usize, usize), x: &[u64], session: &mut Session<'_>) -> Result<Vec<u64>, BackendError>;
+    fn gate(&mut self, spec: &GateSpec, gate: &GateShares, session: &mut Session<'_>) -> Result<(), BackendError>;
     /// The client's share goes from `c` to `target` in the wider ring.
-    fn widen(&mut self, spec: &WrapSpec, c: &[u64], target: &[u64], session: &mut Session) -> Result<(), BackendError>;
+    fn widen(
+        &mut self,
+        spec: &WrapSpec,
+        c: &[u64],
+        target: &[u64],
+        session: &mut Session<'_>,
+    ) -> Result<(), BackendError>;
 }
 
 /// The client's shares around a batch of gates.
@@ -103,15 +113,15 @@ struct GateShares {
 }
 
 /// The walk over the client's shares.
-struct Shares<'a, P> {
+struct Shares<'a, 's, P> {
     plan: &'a Plan,
     seed: Prg,
-    session: &'a mut Session,
+    session: &'a mut Session<'s>,
     phase: P,
     tap: &'a mut dyn FnMut(NodeId, &[u64]),
 }
 
-impl<P: Phase> Interpreter for Shares<'_, P> {
+impl<P: Phase> Interpreter for Shares<'_, '_, P> {
     type Wire = Vec<u64>;
     type Error = BackendError;
 
@@ -154,7 +164,7 @@ impl<P: Phase> Interpreter for Shares<'_, P> {
     }
 }
 
-impl<P: Phase> Shares<'_, P> {
+impl<P: Phase> Shares<'_, '_, P> {
     fn reduce(
         &mut self,
         id: NodeId,
@@ -205,7 +215,7 @@ struct Offline<'a> {
 }
 
 impl Phase for Offline<'_> {
-    fn input(&mut self, _: &[u64], _: u32, _: &mut Session) -> Result<(), BackendError> {
+    fn input(&mut self, _: &[u64], _: u32, _: &mut Session<'_>) -> Result<(), BackendError> {
         Ok(())
     }
 
@@ -213,7 +223,7 @@ impl Phase for Offline<'_> {
         &mut self,
         (group, index): (usize, usize),
         x: &[u64],
-        session: &mut Session,
+        session: &mut Session<'_>,
     ) -> Result<Vec<u64>, BackendError> {
         let members = &self.plan.groups[group];
         if index == 0 {
@@ -229,13 +239,19 @@ impl Phase for Offline<'_> {
         Ok(share)
     }
 
-    fn gate(&mut self, spec: &GateSpec, gate: &GateShares, session: &mut Session) -> Result<(), BackendError> {
-        self.pieces.push(Piece::Gate(ClientGate::offline(spec, &gate.tested, &gate.values, session)?));
+    fn gate(&mut self, spec: &GateSpec, gate: &GateShares, session: &mut Session<'_>) -> Result<(), BackendError> {
+        self.pieces.push(Piece::Gate(ClientGate::offline(
+            spec,
+            &gate.tested,
+            &gate.values,
+            session,
+            &mut self.keys.ots,
+        )?));
         Ok(())
     }
 
-    fn widen(&mut self, spec: &WrapSpec, c: &[u64], _: &[u64], session: &mut Session) -> Result<(), BackendError> {
-        self.pieces.push(Piece::Wrap(ClientWrap::offline(spec, c, session)?));
+    fn widen(&mut self, spec: &WrapSpec, c: &[u64], _: &[u64], session: &mut Session<'_>) -> Result<(), BackendError> {
+        self.pieces.push(Piece::Wrap(ClientWrap::offline(spec, c, session, &mut self.keys.ots)?));
         Ok(())
     }
 }
@@ -249,16 +265,16 @@ struct Online<'a> {
 const SPENT: BackendError = BackendError::Misuse("the material belongs to another plan");
 
 impl Phase for Online<'_> {
-    fn input(&mut self, share: &[u64], width: u32, session: &mut Session) -> Result<(), BackendError> {
+    fn input(&mut self, share: &[u64], width: u32, session: &mut Session<'_>) -> Result<(), BackendError> {
         let masked: Vec<u64> = self.input.iter().zip(share).map(|(&x, r)| (x as u64).wrapping_sub(*r)).collect();
         Ok(session.channel.send_packed(INPUT, &masked, width)?)
     }
 
-    fn linear(&mut self, _: (usize, usize), _: &[u64], _: &mut Session) -> Result<Vec<u64>, BackendError> {
+    fn linear(&mut self, _: (usize, usize), _: &[u64], _: &mut Session<'_>) -> Result<Vec<u64>, BackendError> {
         Ok(self.linear.next().ok_or(SPENT)?.values())
     }
 
-    fn gate(&mut self, spec: &GateSpec, gate: &GateShares, session: &mut Session) -> Result<(), BackendError> {
+    fn gate(&mut self, spec: &GateSpec, gate: &GateShares, session: &mut Session<'_>) -> Result<(), BackendError> {
         match self.pieces.next() {
             Some(Piece::Gate(piece)) => {
                 Ok(piece.online(spec, &gate.tested, &gate.values, &gate.bases, &gate.targets, session)?)
@@ -267,7 +283,13 @@ impl Phase for Online<'_> {
         }
     }
 
-    fn widen(&mut self, spec: &WrapSpec, c: &[u64], target: &[u64], session: &mut Session) -> Result<(), BackendError> {
+    fn widen(
+        &mut self,
+        spec: &WrapSpec,
+        c: &[u64],
+        target: &[u64],
+        session: &mut Session<'_>,
+    ) -> Result<(), BackendError> {
         let Some(Piece::Wrap(piece)) = self.pieces.next() else { return Err(SPENT) };
         let share = piece.online(spec, c, session)?;
         let moved: Vec<u64> = share.iter().zip(target).map(|(z, r)| z.wrapping_sub(*r) >> spec.width).collect();

@@ -20,7 +20,7 @@ mod reduce;
 mod server;
 
 use tacit_graph::ModelGraph;
-use tacit_mpc::{Role, Session};
+use tacit_mpc::{Ots, Role, Session};
 
 pub use client::{ClientKeys, online_traced as client_online_traced};
 pub use material::{ClientMaterial, ServerMaterial};
@@ -54,7 +54,21 @@ pub struct Cheetah {
     pub options: Options,
 }
 
-/// Keys of one client, as one party holds them.
+impl Cheetah {
+    /// The setup over given OTs: the exchange of the lattice keys alone.
+    ///
+    /// # Errors
+    /// Channel and protocol errors.
+    pub fn setup_with(&self, session: &mut Session<'_>, ots: Ots) -> Result<Keys, BackendError> {
+        Ok(match session.role {
+            Role::Client => Keys::Client(client::setup(session, ots)?),
+            Role::Server => Keys::Server(server::setup(session, ots)?),
+        })
+    }
+}
+
+/// What one party keeps of the setup with one client: lattice keys, and the random OTs that the offline phases draw on. The online
+/// phase needs none of it.
 pub enum Keys {
     /// The client's secret key.
     Client(ClientKeys),
@@ -100,11 +114,9 @@ impl Backend for Cheetah {
         plan::compile(graph, &self.options)
     }
 
-    fn setup(&self, _: &Plan, session: &mut Session) -> Result<Keys, BackendError> {
-        Ok(match session.role {
-            Role::Client => Keys::Client(client::setup(session)?),
-            Role::Server => Keys::Server(server::setup(session)?),
-        })
+    fn setup(&self, _: &Plan, session: &mut Session<'_>) -> Result<Keys, BackendError> {
+        let ots = Ots::setup(session)?;
+        self.setup_with(session, ots)
     }
 
     fn offline(
@@ -112,10 +124,8 @@ impl Backend for Cheetah {
         plan: &Plan,
         keys: &mut Keys,
         held: Held<'_>,
-        session: &mut Session,
+        session: &mut Session<'_>,
     ) -> Result<Material, BackendError> {
-        let (client, server) = cost::rots(plan);
-        session.reserve(client, server);
         match (keys, held) {
             (Keys::Client(keys), _) => Ok(Material::Client(client::offline(plan, keys, session)?)),
             (Keys::Server(keys), Held::Weights(weights)) => {
@@ -130,7 +140,7 @@ impl Backend for Cheetah {
         plan: &Plan,
         material: Material,
         held: Held<'_>,
-        session: &mut Session,
+        session: &mut Session<'_>,
     ) -> Result<Output, BackendError> {
         match (material, held) {
             (Material::Client(material), Held::Input(input)) => {

@@ -9,9 +9,10 @@ use tacit_he::rlwe::{Context, PublicKey};
 use tacit_mpc::codec::Packed;
 use tacit_mpc::gate::{GateSpec, ServerGate, ServerWrap};
 use tacit_mpc::wire::PackedMessages;
-use tacit_mpc::{Role, Session};
+use tacit_mpc::{Ots, Role, Session};
 
 use super::client::{INPUT, RESULT, WIDEN, difference};
+use super::cost;
 use super::linear::{self, LinearError, LinearServer};
 use super::local::{apply, gather};
 use super::material::{Piece, ServerMaterial};
@@ -19,16 +20,17 @@ use super::plan::{Plan, Step};
 use super::reduce::Level;
 use crate::BackendError;
 
-/// The server's keys of one client: the client's public key.
+/// What the server keeps of a connection's setup: the client's public key and the random OTs.
 pub struct ServerKeys {
     context: Arc<Context>,
     key: PublicKey,
+    ots: Ots,
 }
 
-pub(super) fn setup(session: &mut Session) -> Result<ServerKeys, BackendError> {
+pub(super) fn setup(session: &mut Session<'_>, ots: Ots) -> Result<ServerKeys, BackendError> {
     let context = Arc::new(Context::new().map_err(LinearError::from)?);
-    let key = linear::receive_public_key(&context, &mut session.channel)?;
-    Ok(ServerKeys { context, key })
+    let key = linear::receive_public_key(&context, session.channel)?;
+    Ok(ServerKeys { context, key, ots })
 }
 
 const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
@@ -36,10 +38,12 @@ const SPENT: BackendError = BackendError::Misuse("the material belongs to anothe
 
 pub(super) fn offline(
     plan: &Plan,
-    keys: &ServerKeys,
+    keys: &mut ServerKeys,
     weights: &Weights,
-    session: &mut Session,
+    session: &mut Session<'_>,
 ) -> Result<ServerMaterial, BackendError> {
+    let (client, server) = cost::rots(plan);
+    keys.ots.reserve(Role::Server, client, server);
     let (mut linear, mut pieces) = (vec![None; plan.graph.nodes().len()], Vec::new());
     for step in &plan.steps {
         match step {
@@ -57,13 +61,13 @@ pub(super) fn offline(
                     linear[id] = Some(Packed::new(share, plan.graph.nodes()[id].fixed.width));
                 }
             }
-            Step::Relu(spec) => pieces.push(Piece::Gate(ServerGate::offline(spec, session)?)),
+            Step::Relu(spec) => pieces.push(Piece::Gate(ServerGate::offline(spec, session, &mut keys.ots)?)),
             Step::Reduce { levels, .. } => {
                 for (_, spec) in levels.iter().filter(|(_, spec)| spec.n() > 0) {
-                    pieces.push(Piece::Gate(ServerGate::offline(spec, session)?));
+                    pieces.push(Piece::Gate(ServerGate::offline(spec, session, &mut keys.ots)?));
                 }
             }
-            Step::Widen(spec) => pieces.push(Piece::Wrap(ServerWrap::offline(spec, session)?)),
+            Step::Widen(spec) => pieces.push(Piece::Wrap(ServerWrap::offline(spec, session, &mut keys.ots)?)),
             Step::Linear { .. } | Step::Input | Step::Local => {}
         }
     }
@@ -79,7 +83,7 @@ pub fn online_traced(
     plan: &Plan,
     material: ServerMaterial,
     weights: &Weights,
-    session: &mut Session,
+    session: &mut Session<'_>,
     tap: &mut dyn FnMut(NodeId, &[u64]),
 ) -> Result<(), BackendError> {
     let ServerMaterial { linear, pieces } = material;
@@ -90,16 +94,16 @@ pub fn online_traced(
 }
 
 /// The walk over the server's shares.
-struct Shares<'a> {
+struct Shares<'a, 's> {
     plan: &'a Plan,
     weights: &'a Weights,
-    session: &'a mut Session,
+    session: &'a mut Session<'s>,
     linear: std::vec::IntoIter<Packed>,
     pieces: std::vec::IntoIter<Piece<ServerGate, ServerWrap>>,
     tap: &'a mut dyn FnMut(NodeId, &[u64]),
 }
 
-impl Interpreter for Shares<'_> {
+impl Interpreter for Shares<'_, '_> {
     type Wire = Vec<u64>;
     type Error = BackendError;
 
@@ -136,7 +140,7 @@ impl Interpreter for Shares<'_> {
     }
 }
 
-impl Shares<'_> {
+impl Shares<'_, '_> {
     fn gate(
         &mut self,
         spec: &GateSpec,

@@ -29,8 +29,8 @@ fn run(backend: Cheetah, plan: &Plan, weights: &Weights, input: &[i64], seed: u6
     let cost = backend.cost(plan);
     let (client, server) = run_sessions(
         seed,
-        |s| {
-            let mut keys = backend.setup(plan, s).expect("client setup");
+        |s, ots| {
+            let mut keys = backend.setup_with(s, ots).expect("client setup");
             s.channel.set_phase(Phase::Offline);
             let material = backend.offline(plan, &mut keys, Held::Nothing, s).expect("client offline");
             let bytes = material.to_bytes();
@@ -44,8 +44,8 @@ fn run(backend: Cheetah, plan: &Plan, weights: &Weights, input: &[i64], seed: u6
             let output = client_online_traced(plan, material, input, s, &mut tap).expect("client online");
             (output, taps, [s.channel.traffic(Phase::Offline).sent, s.channel.traffic(Phase::Online).sent])
         },
-        |s| {
-            let mut keys = backend.setup(plan, s).expect("server setup");
+        |s, ots| {
+            let mut keys = backend.setup_with(s, ots).expect("server setup");
             s.channel.set_phase(Phase::Offline);
             let material = backend.offline(plan, &mut keys, Held::Weights(weights), s).expect("server offline");
             let bytes = material.to_bytes();
@@ -227,16 +227,16 @@ fn several_inputs_over_one_session_use_fresh_material() {
     let batch: Vec<Vec<i64>> = (0..3).map(|b| (0..50).map(|i| (i * 7 + b * 13) % 50 - 25).collect()).collect();
     let (outputs, materials) = run_sessions(
         5,
-        |s| {
-            let mut keys = backend.setup(&plan, s).expect("setup");
+        |s, ots| {
+            let mut keys = backend.setup_with(s, ots).expect("setup");
             let run = batch.iter().map(|x| {
                 let m = backend.offline(&plan, &mut keys, Held::Nothing, s).expect("offline");
                 backend.online(&plan, m, Held::Input(x), s).expect("online")
             });
             run.collect::<Vec<_>>()
         },
-        |s| {
-            let mut keys = backend.setup(&plan, s).expect("setup");
+        |s, ots| {
+            let mut keys = backend.setup_with(s, ots).expect("setup");
             let run = batch.iter().map(|_| {
                 let m = backend.offline(&plan, &mut keys, Held::Weights(&weights), s).expect("offline");
                 let bytes = m.to_bytes();

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::net::Net;
+use tacit_arith::prg::Prg;
 use tacit_backends::cheetah::{Cheetah, Options, Plan};
 use tacit_backends::{Backend, BackendError, Held, Output};
 use tacit_graph::Op;
@@ -154,9 +155,10 @@ fn case() -> Case {
 
 type Ended = Result<Output, BackendError>;
 
-fn party(case: &Case, role: Role, channel: Channel) -> Ended {
+fn party(case: &Case, role: Role, mut channel: Channel) -> Ended {
     let backend = Cheetah { options: Options::default() };
-    let mut session = Session::start(role, channel)?;
+    let mut prg = Prg::from_os().expect("this system has randomness");
+    let mut session = Session { role, channel: &mut channel, prg: &mut prg };
     let mut keys = backend.setup(&case.plan, &mut session)?;
     let weights = Held::Weights(&case.weights);
     let (offline, online) = match role {

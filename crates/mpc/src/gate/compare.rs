@@ -15,7 +15,7 @@ use super::tree::{Leaf, Tree};
 use super::{direct, masked};
 use crate::codec::{Reader, Writer};
 use crate::planes::{self, bit_plane};
-use crate::{MpcError, Session};
+use crate::{MpcError, Ots, Session};
 
 const LEAVES: Tag = Tag::new(0x0311, "comparison leaves");
 
@@ -167,22 +167,22 @@ impl ClientCompare {
     ///
     /// # Errors
     /// Channel and OT errors.
-    pub fn offline(spec: &CompareSpec, c: &[u64], session: &mut Session) -> Result<Self, MpcError> {
+    pub fn offline(spec: &CompareSpec, c: &[u64], session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         let numbers = client_numbers(spec, c);
         let leaves = match spec.leaves {
-            Leaves::Direct(_) => direct::client_offline(spec, &numbers, session)?,
-            Leaves::Masked => masked::client_offline(spec, &numbers, session)?,
+            Leaves::Direct(_) => direct::client_offline(spec, &numbers, session, ots)?,
+            Leaves::Masked => masked::client_offline(spec, &numbers, session, ots)?,
         };
-        Ok(Self(Material { leaves, tree: spec.tree().offline(session)? }))
+        Ok(Self(Material { leaves, tree: spec.tree().offline(session, ots)? }))
     }
 
     /// Online: the client's share of `[y >= 0]`. `c` is the share given to `offline`.
     ///
     /// # Errors
     /// Channel errors.
-    pub fn online(self, spec: &CompareSpec, c: &[u64], session: &mut Session) -> Result<Bits, MpcError> {
+    pub fn online(self, spec: &CompareSpec, c: &[u64], session: &mut Session<'_>) -> Result<Bits, MpcError> {
         let numbers = client_numbers(spec, c);
-        let message = planes::recv(&mut session.channel, LEAVES, spec.message_planes(), spec.n)?;
+        let message = planes::recv(session.channel, LEAVES, spec.message_planes(), spec.n)?;
         let (mut message, mut material) = (&message[..], &self.0.leaves[..]);
         let mut leaves = Vec::new();
         for digit in spec.digits() {
@@ -227,19 +227,19 @@ impl ServerCompare {
     ///
     /// # Errors
     /// Channel and OT errors.
-    pub fn offline(spec: &CompareSpec, session: &mut Session) -> Result<Self, MpcError> {
+    pub fn offline(spec: &CompareSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         let leaves = match spec.leaves {
-            Leaves::Direct(_) => direct::server_offline(spec, session)?,
-            Leaves::Masked => masked::server_offline(spec, session)?,
+            Leaves::Direct(_) => direct::server_offline(spec, session, ots)?,
+            Leaves::Masked => masked::server_offline(spec, session, ots)?,
         };
-        Ok(Self(Material { leaves, tree: spec.tree().offline(session)? }))
+        Ok(Self(Material { leaves, tree: spec.tree().offline(session, ots)? }))
     }
 
     /// Online, first message: leaves for the server's share `s` (`[n]`, in `[0, 2^width)`). Follow with `finish`.
     ///
     /// # Errors
     /// Channel errors.
-    pub fn start(self, spec: &CompareSpec, s: &[u64], session: &mut Session) -> Result<StartedCompare, MpcError> {
+    pub fn start(self, spec: &CompareSpec, s: &[u64], session: &mut Session<'_>) -> Result<StartedCompare, MpcError> {
         let numbers = transpose::planes(s, spec.width as usize - 1);
         let mut material = &self.0.leaves[..];
         let (mut message, mut leaves) = (Vec::with_capacity(spec.message_planes()), Vec::new());
@@ -255,7 +255,7 @@ impl ServerCompare {
             leaves.push(leaf);
             message.append(&mut planes);
         }
-        planes::send(&mut session.channel, LEAVES, &message)?;
+        planes::send(session.channel, LEAVES, &message)?;
         Ok(StartedCompare { leaves, tree: self.0.tree, top: bit_plane(s, spec.width - 1).not() })
     }
 
@@ -285,7 +285,7 @@ impl StartedCompare {
     ///
     /// # Errors
     /// Channel errors.
-    pub fn finish(self, spec: &CompareSpec, session: &mut Session) -> Result<Bits, MpcError> {
+    pub fn finish(self, spec: &CompareSpec, session: &mut Session<'_>) -> Result<Bits, MpcError> {
         let lt = spec.tree().online(self.leaves, self.tree, session)?;
         Ok(lt.xor(&self.top))
     }

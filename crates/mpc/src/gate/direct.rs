@@ -15,7 +15,7 @@ use super::compare::{CompareSpec, Digit};
 use super::tree::Leaf;
 use crate::ot::SenderPlanes;
 use crate::planes::{self, conditional_swap, one_hot, select, xor_and};
-use crate::{MpcError, Session};
+use crate::{MpcError, Ots, Session};
 
 const CHOICES: Tag = Tag::new(0x0310, "comparison choices");
 
@@ -51,20 +51,21 @@ fn chunk(j: usize, p: usize) -> usize {
 pub(super) fn client_offline(
     spec: &CompareSpec,
     numbers: &[Bits],
-    session: &mut Session,
+    session: &mut Session<'_>,
+    ots: &mut Ots,
 ) -> Result<Vec<Bits>, MpcError> {
     let (mut pads, mut choices) = (Vec::new(), Vec::with_capacity(numbers.len()));
     for digit in spec.digits() {
-        let mut ots = Vec::new();
+        let mut keys = Vec::new();
         for _ in 0..digit.bits {
             let bits = functions(digit) << (digit.bits - 1);
-            ots.push(session.receiver.planes(&mut session.channel, spec.n(), bits)?);
+            keys.push(ots.receiver.planes(session.channel, spec.n(), bits)?);
         }
-        choices.extend(ots.iter().zip(digit.of(numbers)).map(|(ot, number)| ot.choice.xor(number)));
+        choices.extend(keys.iter().zip(digit.of(numbers)).map(|(ot, number)| ot.choice.xor(number)));
         for f in 0..functions(digit) {
             let mut pad = Bits::zeros(spec.n());
-            for (p, ot) in ots.iter().enumerate() {
-                let others = ots.iter().enumerate().filter(|(q, _)| *q != p);
+            for (p, ot) in keys.iter().enumerate() {
+                let others = keys.iter().enumerate().filter(|(q, _)| *q != p);
                 let others: Vec<&Bits> = others.map(|(_, o)| &o.choice).collect();
                 let chunks = ot.m.iter().skip(f).step_by(functions(digit)).cloned().collect();
                 if let Some(chunk) = select(chunks, &others) {
@@ -74,21 +75,25 @@ pub(super) fn client_offline(
             pads.push(pad);
         }
     }
-    planes::send(&mut session.channel, CHOICES, &choices)?;
+    planes::send(session.channel, CHOICES, &choices)?;
     Ok(pads)
 }
 
-pub(super) fn server_offline(spec: &CompareSpec, session: &mut Session) -> Result<Vec<Bits>, MpcError> {
+pub(super) fn server_offline(
+    spec: &CompareSpec,
+    session: &mut Session<'_>,
+    ots: &mut Ots,
+) -> Result<Vec<Bits>, MpcError> {
     let mut pads: Vec<Vec<Vec<Bits>>> = Vec::new();
     for digit in spec.digits() {
-        let mut ots = Vec::new();
+        let mut keys = Vec::new();
         for _ in 0..digit.bits {
             let bits = functions(digit) << (digit.bits - 1);
-            ots.push(session.sender.planes(&mut session.channel, spec.n(), bits)?);
+            keys.push(ots.sender.planes(session.channel, spec.n(), bits)?);
         }
-        pads.push((0..entries(digit)).map(|j| entry_pads(digit, spec.n(), j, &ots)).collect());
+        pads.push((0..entries(digit)).map(|j| entry_pads(digit, spec.n(), j, &keys)).collect());
     }
-    let choices = planes::recv(&mut session.channel, CHOICES, spec.width() as usize - 1, spec.n())?;
+    let choices = planes::recv(session.channel, CHOICES, spec.width() as usize - 1, spec.n())?;
     let mut choices = choices.into_iter();
     for (digit, entries) in spec.digits().zip(&mut pads) {
         for (p, swap) in choices.by_ref().take(digit.bits as usize).enumerate() {

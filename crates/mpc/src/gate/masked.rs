@@ -19,7 +19,7 @@ use tacit_net::Tag;
 use super::compare::{CompareSpec, Digit};
 use super::tree::Leaf;
 use crate::planes::{self, conditional_swap, xor_and};
-use crate::{MpcError, Session};
+use crate::{MpcError, Ots, Session};
 
 const CHOICES: Tag = Tag::new(0x0313, "masked comparison choices");
 const STRINGS: Tag = Tag::new(0x0314, "masked comparison strings");
@@ -69,19 +69,20 @@ fn complements(digit: Digit, numbers: &[Bits]) -> Vec<Bits> {
 pub(super) fn client_offline(
     spec: &CompareSpec,
     numbers: &[Bits],
-    session: &mut Session,
+    session: &mut Session<'_>,
+    ots: &mut Ots,
 ) -> Result<Vec<Bits>, MpcError> {
     let (mut received, mut flips) = (Vec::new(), Vec::new());
     for digit in spec.digits() {
         for (choice, bits) in choices(&complements(digit, numbers)).iter().zip(strings(digit)) {
-            let ot = session.receiver.planes(&mut session.channel, spec.n(), bits)?;
+            let ot = ots.receiver.planes(session.channel, spec.n(), bits)?;
             flips.push(ot.choice.xor(choice));
             received.push(ot.m);
         }
     }
-    planes::send(&mut session.channel, CHOICES, &flips)?;
+    planes::send(session.channel, CHOICES, &flips)?;
     let corrections: usize = spec.digits().map(corrections).sum();
-    let mut corrections = planes::recv(&mut session.channel, STRINGS, corrections, spec.n())?.into_iter();
+    let mut corrections = planes::recv(session.channel, STRINGS, corrections, spec.n())?.into_iter();
     let mut received = received.into_iter();
     let mut out = Vec::new();
     for digit in spec.digits() {
@@ -110,13 +111,17 @@ pub(super) fn client_offline(
     Ok(out)
 }
 
-pub(super) fn server_offline(spec: &CompareSpec, session: &mut Session) -> Result<Vec<Bits>, MpcError> {
+pub(super) fn server_offline(
+    spec: &CompareSpec,
+    session: &mut Session<'_>,
+    ots: &mut Ots,
+) -> Result<Vec<Bits>, MpcError> {
     let (mut sent, mut fixes, mut masks) = (Vec::new(), Vec::new(), Vec::new());
     for digit in spec.digits() {
         let mut v: Vec<Bits> = Vec::new();
         for (ot, bits) in strings(digit).into_iter().enumerate() {
-            let ots = session.sender.planes(&mut session.channel, spec.n(), bits)?;
-            let steps: Vec<Bits> = ots.m0.iter().zip(&ots.m1).map(|(a, b)| a.xor(b)).collect();
+            let strings = ots.sender.planes(session.channel, spec.n(), bits)?;
+            let steps: Vec<Bits> = strings.m0.iter().zip(&strings.m1).map(|(a, b)| a.xor(b)).collect();
             if ot == 0 {
                 v = steps[..digit.bits as usize].to_vec();
             }
@@ -127,19 +132,19 @@ pub(super) fn server_offline(spec: &CompareSpec, session: &mut Session) -> Resul
             };
             let skip = if ot == 0 { digit.bits as usize } else { 0 };
             fixes.extend(steps.iter().zip(&wanted).skip(skip).map(|(step, want)| step.xor(want)));
-            sent.push(ots);
+            sent.push(strings);
         }
         masks.push(v);
     }
-    planes::send(&mut session.channel, STRINGS, &fixes)?;
-    let flips = planes::recv(&mut session.channel, CHOICES, sent.len(), spec.n())?;
-    for (ots, flip) in sent.iter_mut().zip(&flips) {
-        ots.m0.iter_mut().zip(&mut ots.m1).for_each(|(a, b)| conditional_swap(a, b, flip));
+    planes::send(session.channel, STRINGS, &fixes)?;
+    let flips = planes::recv(session.channel, CHOICES, sent.len(), spec.n())?;
+    for (strings, flip) in sent.iter_mut().zip(&flips) {
+        strings.m0.iter_mut().zip(&mut strings.m1).for_each(|(a, b)| conditional_swap(a, b, flip));
     }
     let mut sent = sent.into_iter();
     let mut out = Vec::new();
     for (digit, v) in spec.digits().zip(masks) {
-        let products = sent.by_ref().take(ots(digit)).flat_map(|o| o.m0).collect();
+        let products = sent.by_ref().take(self::ots(digit)).flat_map(|o| o.m0).collect();
         let mut planes = coefficients(products);
         if let ([v0, v1], Some(eq)) = (&v[..], planes.get_mut(3)) {
             eq.xor_assign(&v0.and(v1));

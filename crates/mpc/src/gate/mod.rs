@@ -24,7 +24,7 @@ pub use wrap::{ClientWrap, ServerWrap, WrapSpec};
 
 use crate::codec::{Reader, Writer};
 use crate::wire::PackedMessages;
-use crate::{MpcError, Session, low_mask};
+use crate::{MpcError, Ots, Session, low_mask};
 
 const MOVE: Tag = Tag::new(0x0340, "share difference");
 
@@ -150,14 +150,20 @@ impl ClientGate {
     ///
     /// # Errors
     /// Channel and OT errors.
-    pub fn offline(spec: &GateSpec, y: &[u64], values: &[Vec<u64>], session: &mut Session) -> Result<Self, MpcError> {
+    pub fn offline(
+        spec: &GateSpec,
+        y: &[u64],
+        values: &[Vec<u64>],
+        session: &mut Session<'_>,
+        ots: &mut Ots,
+    ) -> Result<Self, MpcError> {
         let wrap = match (spec.select.wrap, values.first()) {
-            (Some(shape), Some(c)) => Some(ClientWrap::offline(&shape, c, session)?),
+            (Some(shape), Some(c)) => Some(ClientWrap::offline(&shape, c, session, ots)?),
             _ => None,
         };
-        let compare = ClientCompare::offline(&spec.compare, &dropped(y, spec.drop), session)?;
+        let compare = ClientCompare::offline(&spec.compare, &dropped(y, spec.drop), session, ots)?;
         let strings = client_values(spec, wrap.as_ref(), values);
-        let select = ClientSelect::offline(&spec.select, &strings, session)?;
+        let select = ClientSelect::offline(&spec.select, &strings, session, ots)?;
         Ok(Self { wrap, compare, select })
     }
 
@@ -173,7 +179,7 @@ impl ClientGate {
         values: &[Vec<u64>],
         bases: &[Vec<u64>],
         targets: &[Vec<u64>],
-        session: &mut Session,
+        session: &mut Session<'_>,
     ) -> Result<(), MpcError> {
         let strings = client_values(spec, self.wrap.as_ref(), values);
         let mu = spec.select.wrap.map(|shape| ClientWrap::message(&shape, session)).transpose()?;
@@ -215,10 +221,10 @@ impl ServerGate {
     ///
     /// # Errors
     /// Channel and OT errors.
-    pub fn offline(spec: &GateSpec, session: &mut Session) -> Result<Self, MpcError> {
-        let wrap = spec.select.wrap.map(|shape| ServerWrap::offline(&shape, session)).transpose()?;
-        let compare = ServerCompare::offline(&spec.compare, session)?;
-        Ok(Self { wrap, compare, select: ServerSelect::offline(&spec.select, session)? })
+    pub fn offline(spec: &GateSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
+        let wrap = spec.select.wrap.map(|shape| ServerWrap::offline(&shape, session, ots)).transpose()?;
+        let compare = ServerCompare::offline(&spec.compare, session, ots)?;
+        Ok(Self { wrap, compare, select: ServerSelect::offline(&spec.select, session, ots)? })
     }
 
     /// Online. `y` is the server's share of the tested value, `values` its shares of the multiplied ones, `bases` of what is added.
@@ -232,7 +238,7 @@ impl ServerGate {
         y: &[u64],
         values: &[Vec<u64>],
         bases: &[Vec<u64>],
-        session: &mut Session,
+        session: &mut Session<'_>,
     ) -> Result<Vec<Vec<u64>>, MpcError> {
         let widened = match (spec.select.wrap, &self.wrap, values.first()) {
             (Some(shape), Some(wrap), Some(s)) => Some(wrap.online(&shape, s, session)?),

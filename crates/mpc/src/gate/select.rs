@@ -19,7 +19,7 @@ use super::wrap::WrapSpec;
 use crate::codec::{Packed, Reader, Writer};
 use crate::planes;
 use crate::wire::PackedMessages;
-use crate::{MpcError, Session, low_mask};
+use crate::{MpcError, Ots, Session, low_mask};
 
 const CLIENT_PART: Tag = Tag::new(0x0330, "multiplexer, client's part");
 const SERVER_PART: Tag = Tag::new(0x0331, "multiplexer, server's part");
@@ -88,11 +88,16 @@ impl ClientSelect {
     ///
     /// # Errors
     /// `OutOfRange` for strings of more than 64 bits in all; channel and OT errors.
-    pub fn offline(spec: &SelectSpec, values: &[Vec<u64>], session: &mut Session) -> Result<Self, MpcError> {
+    pub fn offline(
+        spec: &SelectSpec,
+        values: &[Vec<u64>],
+        session: &mut Session<'_>,
+        ots: &mut Ots,
+    ) -> Result<Self, MpcError> {
         spec.check()?;
         let widths = spec.client_strings();
-        let (q0, q1) = session.sender.words(&mut session.channel, spec.n)?;
-        let (lambda, pads) = session.receiver.words(&mut session.channel, spec.n)?;
+        let (q0, q1) = ots.sender.words(session.channel, spec.n)?;
+        let (lambda, pads) = ots.receiver.words(session.channel, spec.n)?;
         let mut own = Vec::with_capacity(widths.len());
         for (index, (&width, x)) in widths.iter().zip(values).enumerate() {
             let (a, b) = (field(&q0, &widths, index), field(&q1, &widths, index));
@@ -115,7 +120,7 @@ impl ClientSelect {
     ///
     /// # Errors
     /// Channel errors.
-    pub fn start(&mut self, spec: &SelectSpec, session: &mut Session) -> Result<(), MpcError> {
+    pub fn start(&mut self, spec: &SelectSpec, session: &mut Session<'_>) -> Result<(), MpcError> {
         for (pad, &width) in self.pads.iter_mut().zip(&spec.widths) {
             let message = session.channel.recv_packed(SERVER_PART, spec.n, width)?;
             let sum: Vec<u64> = pad
@@ -141,11 +146,11 @@ impl ClientSelect {
         bit: &Bits,
         values: &[Vec<u64>],
         mu: Option<&[u64]>,
-        session: &mut Session,
+        session: &mut Session<'_>,
     ) -> Result<Vec<Vec<u64>>, MpcError> {
         let mine = bit.xor(&self.lambda);
-        let mut open = planes::recv(&mut session.channel, OPENING, 1, spec.n)?;
-        planes::send(&mut session.channel, OPENING, std::slice::from_ref(&mine))?;
+        let mut open = planes::recv(session.channel, OPENING, 1, spec.n)?;
+        planes::send(session.channel, OPENING, std::slice::from_ref(&mine))?;
         open[0].xor_assign(&mine);
         let mut parts: Vec<Vec<u64>> =
             self.own.iter().zip(values).map(|(own, x)| flip_own(&own.values(), Some(x), &open[0])).collect();
@@ -183,11 +188,11 @@ impl ServerSelect {
     ///
     /// # Errors
     /// `OutOfRange` for strings of more than 64 bits in all; channel and OT errors.
-    pub fn offline(spec: &SelectSpec, session: &mut Session) -> Result<Self, MpcError> {
+    pub fn offline(spec: &SelectSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         spec.check()?;
         let widths = spec.client_strings();
-        let (lambda, words) = session.receiver.words(&mut session.channel, spec.n)?;
-        let (p0, p1) = session.sender.words(&mut session.channel, spec.n)?;
+        let (lambda, words) = ots.receiver.words(session.channel, spec.n)?;
+        let (p0, p1) = ots.sender.words(session.channel, spec.n)?;
         let mut own = Vec::with_capacity(widths.len());
         for (index, &width) in widths.iter().enumerate() {
             let message = session.channel.recv_packed(CLIENT_PART, spec.n, width)?;
@@ -210,7 +215,7 @@ impl ServerSelect {
     ///
     /// # Errors
     /// Channel errors.
-    pub fn start(&self, spec: &SelectSpec, values: &[Vec<u64>], session: &mut Session) -> Result<(), MpcError> {
+    pub fn start(&self, spec: &SelectSpec, values: &[Vec<u64>], session: &mut Session<'_>) -> Result<(), MpcError> {
         for ((x, pads), &width) in values.iter().zip(&self.pads).zip(&spec.widths) {
             let steps = pads[1].values();
             let signed = x.iter().zip(steps).enumerate().map(|(i, (x, step))| {
@@ -232,11 +237,11 @@ impl ServerSelect {
         bit: &Bits,
         values: &[Vec<u64>],
         mu: Option<&[u64]>,
-        session: &mut Session,
+        session: &mut Session<'_>,
     ) -> Result<Vec<Vec<u64>>, MpcError> {
         let mine = bit.xor(&self.lambda);
-        planes::send(&mut session.channel, OPENING, std::slice::from_ref(&mine))?;
-        let mut open = planes::recv(&mut session.channel, OPENING, 1, spec.n)?;
+        planes::send(session.channel, OPENING, std::slice::from_ref(&mine))?;
+        let mut open = planes::recv(session.channel, OPENING, 1, spec.n)?;
         open[0].xor_assign(&mine);
         let mut parts: Vec<Vec<u64>> = self.own.iter().map(|own| flip_own(&own.values(), None, &open[0])).collect();
         let times_top = spec.wrap.and_then(|_| parts.pop());

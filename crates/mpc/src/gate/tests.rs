@@ -39,9 +39,9 @@ fn run(spec: &GateSpec, width: u32, tested: &[u64], values: &[Vec<u64>], bases: 
     let want_targets = targets.clone();
     let (client, server) = run_sessions(
         seed,
-        move |s| {
+        move |s, mut ots| {
             s.channel.set_phase(Phase::Offline);
-            let gate = ClientGate::offline(spec, &tested_c, &values_c, s).expect("client offline");
+            let gate = ClientGate::offline(spec, &tested_c, &values_c, s, &mut ots).expect("client offline");
             let mut bytes = Writer::default();
             gate.write(&mut bytes);
             let bytes = bytes.finish();
@@ -54,9 +54,9 @@ fn run(spec: &GateSpec, width: u32, tested: &[u64], values: &[Vec<u64>], bases: 
             s.channel.flush().expect("flush");
             s.channel.traffic(Phase::Online)
         },
-        move |s| {
+        move |s, mut ots| {
             s.channel.set_phase(Phase::Offline);
-            let gate = ServerGate::offline(spec, s).expect("server offline");
+            let gate = ServerGate::offline(spec, s, &mut ots).expect("server offline");
             let mut bytes = Writer::default();
             gate.write(&mut bytes);
             let bytes = bytes.finish();
@@ -199,8 +199,15 @@ fn strings_that_one_word_cannot_mask_are_refused() {
         let values = vec![y.clone(); spec.select.widths.len()];
         run_sessions(
             5,
-            move |s| matches!(ClientGate::offline(&spec, &y, &values, s), Err(MpcError::OutOfRange { got: 65, .. })),
-            move |s| matches!(ServerGate::offline(&other, s), Err(MpcError::OutOfRange { got: 65, .. })),
+            move |s, mut ots| {
+                matches!(
+                    ClientGate::offline(&spec, &y, &values, s, &mut ots),
+                    Err(MpcError::OutOfRange { got: 65, .. })
+                )
+            },
+            move |s, mut ots| {
+                matches!(ServerGate::offline(&other, s, &mut ots), Err(MpcError::OutOfRange { got: 65, .. }))
+            },
         )
     };
     assert_eq!(refused(GateSpec::widening(3, 15, 0, Leaves::Masked, 40), vec![1, 2, 3]), (true, true));

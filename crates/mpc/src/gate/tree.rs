@@ -9,7 +9,7 @@ use tacit_arith::bits::Bits;
 use tacit_net::Tag;
 
 use crate::planes::{self, xor_and};
-use crate::{MpcError, Role, Session};
+use crate::{MpcError, Ots, Role, Session};
 
 const OPENINGS: Tag = Tag::new(0x0312, "comparison tree openings");
 
@@ -70,11 +70,11 @@ impl Tree {
     }
 
     /// Offline: masks and products, for each node `[m_e, m_l, m_e m_l]` and, with `eq`, `[m_q, m_e m_q]`.
-    pub(super) fn offline(&self, session: &mut Session) -> Result<Vec<Bits>, MpcError> {
+    pub(super) fn offline(&self, session: &mut Session<'_>, ots: &mut Ots) -> Result<Vec<Bits>, MpcError> {
         let mut out = Vec::with_capacity(self.planes());
         for nodes in self.levels() {
             for i in 0..nodes {
-                out.extend(node_offline(session, self.n, 1 + usize::from(i > 0))?);
+                out.extend(node_offline(session, ots, self.n, 1 + usize::from(i > 0))?);
             }
         }
         Ok(out)
@@ -85,7 +85,7 @@ impl Tree {
         &self,
         mut leaves: Vec<Leaf>,
         material: Vec<Bits>,
-        session: &mut Session,
+        session: &mut Session<'_>,
     ) -> Result<Bits, MpcError> {
         let mut material = material.into_iter();
         for nodes in self.levels() {
@@ -96,7 +96,12 @@ impl Tree {
         leaves.pop().map(|l| l.lt).ok_or(MpcError::Material { what: "a comparison without digits".into() })
     }
 
-    fn level(&self, leaves: Vec<Leaf>, material: &[Vec<Bits>], session: &mut Session) -> Result<Vec<Leaf>, MpcError> {
+    fn level(
+        &self,
+        leaves: Vec<Leaf>,
+        material: &[Vec<Bits>],
+        session: &mut Session<'_>,
+    ) -> Result<Vec<Leaf>, MpcError> {
         let mut mine = Vec::new();
         for (pair, masks) in leaves.chunks_exact(2).zip(material) {
             let (lo, hi) = (&pair[0], &pair[1]);
@@ -107,8 +112,8 @@ impl Tree {
                 mine.push(share.xor(mask));
             }
         }
-        planes::send(&mut session.channel, OPENINGS, &mine)?;
-        let theirs = planes::recv(&mut session.channel, OPENINGS, mine.len(), self.n)?;
+        planes::send(session.channel, OPENINGS, &mine)?;
+        let theirs = planes::recv(session.channel, OPENINGS, mine.len(), self.n)?;
         for (a, b) in mine.iter_mut().zip(&theirs) {
             a.xor_assign(b);
         }
@@ -143,15 +148,15 @@ fn product(role: Role, x: &Bits, y: &Bits, a: &Bits, b: &Bits, ab: &Bits) -> Bit
 }
 
 /// `[a, b_0, a b_0 (, b_1, a b_1)]` for random masks: this party's shares. `strings` is 1 or 2.
-fn node_offline(session: &mut Session, n: usize, strings: usize) -> Result<Vec<Bits>, MpcError> {
+fn node_offline(session: &mut Session<'_>, ots: &mut Ots, n: usize, strings: usize) -> Result<Vec<Bits>, MpcError> {
     let (received, sent) = match session.role {
         Role::Client => {
-            let received = session.receiver.planes(&mut session.channel, n, strings)?;
-            (received, session.sender.planes(&mut session.channel, n, strings)?)
+            let received = ots.receiver.planes(session.channel, n, strings)?;
+            (received, ots.sender.planes(session.channel, n, strings)?)
         }
         Role::Server => {
-            let sent = session.sender.planes(&mut session.channel, n, strings)?;
-            (session.receiver.planes(&mut session.channel, n, strings)?, sent)
+            let sent = ots.sender.planes(session.channel, n, strings)?;
+            (ots.receiver.planes(session.channel, n, strings)?, sent)
         }
     };
     let a = received.choice;

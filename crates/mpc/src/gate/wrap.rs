@@ -14,7 +14,7 @@ use tacit_net::Tag;
 use crate::codec::{Packed, Reader, Writer};
 use crate::planes::{self, bit_plane};
 use crate::wire::PackedMessages;
-use crate::{MpcError, Session, low_mask};
+use crate::{MpcError, Ots, Session, low_mask};
 
 const CHOICE: Tag = Tag::new(0x0320, "wrap choices");
 const MESSAGE: Tag = Tag::new(0x0321, "wrap message");
@@ -57,10 +57,10 @@ impl ClientWrap {
     ///
     /// # Errors
     /// Channel and OT errors.
-    pub fn offline(spec: &WrapSpec, c: &[u64], session: &mut Session) -> Result<Self, MpcError> {
-        let (choice, words) = session.receiver.words(&mut session.channel, spec.n)?;
+    pub fn offline(spec: &WrapSpec, c: &[u64], session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
+        let (choice, words) = ots.receiver.words(session.channel, spec.n)?;
         let top = bit_plane(c, spec.width - 1);
-        planes::send(&mut session.channel, CHOICE, &[choice.xor(&top)])?;
+        planes::send(session.channel, CHOICE, &[choice.xor(&top)])?;
         Ok(Self { h: Packed::new(&words, spec.extra) })
     }
 
@@ -77,7 +77,7 @@ impl ClientWrap {
     ///
     /// # Errors
     /// Channel errors.
-    pub fn online(self, spec: &WrapSpec, c: &[u64], session: &mut Session) -> Result<Vec<u64>, MpcError> {
+    pub fn online(self, spec: &WrapSpec, c: &[u64], session: &mut Session<'_>) -> Result<Vec<u64>, MpcError> {
         let mu = Self::message(spec, session)?;
         let known = self.known(spec, c).into_iter().zip(c).zip(mu);
         Ok(known.map(|((k, &c), mu)| k.wrapping_add((spec.top(c) * mu) << spec.width) & spec.ring()).collect())
@@ -87,7 +87,7 @@ impl ClientWrap {
     ///
     /// # Errors
     /// Channel errors.
-    pub fn message(spec: &WrapSpec, session: &mut Session) -> Result<Vec<u64>, MpcError> {
+    pub fn message(spec: &WrapSpec, session: &mut Session<'_>) -> Result<Vec<u64>, MpcError> {
         Ok(session.channel.recv_packed(MESSAGE, spec.n, spec.extra)?)
     }
 
@@ -110,9 +110,9 @@ impl ServerWrap {
     ///
     /// # Errors
     /// Channel and OT errors.
-    pub fn offline(spec: &WrapSpec, session: &mut Session) -> Result<Self, MpcError> {
-        let (mut m0, mut m1) = session.sender.words(&mut session.channel, spec.n)?;
-        let swap: Vec<Bits> = planes::recv(&mut session.channel, CHOICE, 1, spec.n)?;
+    pub fn offline(spec: &WrapSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
+        let (mut m0, mut m1) = ots.sender.words(session.channel, spec.n)?;
+        let swap: Vec<Bits> = planes::recv(session.channel, CHOICE, 1, spec.n)?;
         for (i, (a, b)) in m0.iter_mut().zip(&mut m1).enumerate() {
             let t = (*a ^ *b) & 0u64.wrapping_sub(u64::from(swap[0].get(i)));
             *a ^= t;
@@ -126,7 +126,12 @@ impl ServerWrap {
     ///
     /// # Errors
     /// Channel errors.
-    pub fn online(&self, spec: &WrapSpec, s: &[u64], session: &mut Session) -> Result<(Vec<u64>, Vec<u64>), MpcError> {
+    pub fn online(
+        &self,
+        spec: &WrapSpec,
+        s: &[u64],
+        session: &mut Session<'_>,
+    ) -> Result<(Vec<u64>, Vec<u64>), MpcError> {
         let offset = 1u64 << (spec.width - 2);
         let (mut mu, mut share) = (Vec::with_capacity(spec.n), Vec::with_capacity(spec.n));
         for ((&s, h0), step) in s.iter().zip(self.h0.values()).zip(self.step.values()) {
