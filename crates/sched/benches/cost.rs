@@ -8,15 +8,15 @@ use std::time::Duration;
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::profile::{Sample, Speedup};
 use tacit_sched::{
-    Action, Binding, ClientId, Config, Event, JobId, ModelId, ModelSpec, PhaseSpec, Request, RequestId, Resources,
-    Scheduler, Span, Time, Usage,
+    Action, Binding, ClientId, Config, Event, JobId, MaterialId, ModelId, ModelSpec, Phase, PhaseSpec, Request,
+    RequestId, Resources, Scheduler, Span, Time, Usage,
 };
 
 const MODELS: u32 = 10;
 
 struct Machine {
     scheduler: Scheduler<PolicySpec>,
-    running: VecDeque<(JobId, Span)>,
+    running: VecDeque<(JobId, Span, Option<MaterialId>)>,
     now: Time,
     next: u64,
     /// Requests that ended and are not replaced yet.
@@ -58,7 +58,12 @@ impl Machine {
         self.scheduler.handle(self.now, event).expect("the event makes sense");
         while let Some(action) = self.scheduler.poll_action(self.now) {
             match action {
-                Action::Start(start) => self.running.push_back((start.job, start.estimate)),
+                Action::Start(start) => {
+                    // A fresh name, whose order says nothing about age, as a server's random ones.
+                    let name = start.job.0.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                    let material = (start.phase == Phase::Pre).then(|| MaterialId::numbered(name));
+                    self.running.push_back((start.job, start.estimate, material));
+                }
                 Action::Report(_) => self.owed += 1,
                 other => panic!("unexpected {other:?}"),
             }
@@ -70,7 +75,7 @@ impl Machine {
         self.next += 1;
         self.send(Event::Request(Request {
             id: RequestId(id),
-            client: ClientId(id % 1000),
+            client: ClientId::numbered(id % 1000),
             model: ModelId((id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as u32 % MODELS),
             inputs: 1,
             notice: None,
@@ -85,10 +90,10 @@ impl Machine {
             self.owed -= 1;
             return self.request();
         }
-        let (job, estimate) = self.running.pop_front().expect("the machine is full");
+        let (job, estimate, material) = self.running.pop_front().expect("the machine is full");
         // A spread of 5 %, so that estimates move as they do in practice.
         let time = estimate.scaled(0.95 + 0.1 * (job.0 % 101) as f64 / 101.0);
-        self.send(Event::JobFinished { job, usage: Usage { time, peak_memory: 1 << 20 } });
+        self.send(Event::JobFinished { job, usage: Usage { time, peak_memory: 1 << 20 }, material });
     }
 }
 

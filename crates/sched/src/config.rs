@@ -1,7 +1,6 @@
 //! What the scheduler is told once: the machine, the limits, the models.
 
 use crate::error::SchedError;
-use crate::ids::MaterialId;
 use crate::profile::{Sample, Speedup};
 use crate::resources::Resources;
 use crate::time::Span;
@@ -28,8 +27,6 @@ pub struct Config {
     pub on_threads: Vec<u32>,
     /// Stock of ready material; `None` makes material only for inputs that asked for it.
     pub pool: Option<PoolConfig>,
-    /// The first id for new material: above every id that the server's ledger has ever seen.
-    pub first_material: MaterialId,
 }
 
 /// How much material to keep ready.
@@ -78,7 +75,6 @@ impl Config {
             pre_threads: vec![1],
             on_threads: vec![1],
             pool: None,
-            first_material: MaterialId(0),
         }
     }
 

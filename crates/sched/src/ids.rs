@@ -1,6 +1,7 @@
-//! Names of things. The caller names clients, requests and notices; the scheduler names jobs and materials.
+//! Names of things. The caller names clients, requests, notices and materials; the scheduler names jobs.
 
 use serde::{Deserialize, Serialize};
+pub use tacit_ids::{ClientId, MaterialId};
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $int:ty) => {
@@ -11,10 +12,6 @@ macro_rules! id {
     };
 }
 
-id!(
-    /// A client, as authenticated by the server. Chosen by the caller.
-    ClientId, u64
-);
 id!(
     /// A request; chosen by the caller, unique among the requests that have not ended.
     RequestId, u64
@@ -30,10 +27,6 @@ id!(
 id!(
     /// One run of one phase of one input. Chosen by the scheduler, never reused.
     JobId, u64
-);
-id!(
-    /// The output of one offline phase. Chosen by the scheduler, above every id found on start-up; never reused.
-    MaterialId, u64
 );
 
 /// One input of a request.

@@ -14,8 +14,8 @@
 //! ```
 //! use tacit_sched::profile::{Sample, Speedup};
 //! use tacit_sched::{
-//!     Action, Binding, ClientId, Config, Event, ModelId, ModelSpec, Outcome, PhaseSpec, Request, RequestId, Resources, Scheduler,
-//!     Span, Time, Usage, policy::Fcfs,
+//!     Action, Binding, ClientId, Config, Event, MaterialId, ModelId, ModelSpec, Outcome, Phase, PhaseSpec, Request, RequestId, Resources,
+//!     Scheduler, Span, Time, Usage, policy::Fcfs,
 //! };
 //!
 //! let phase = |secs| PhaseSpec {
@@ -36,7 +36,7 @@
 //!
 //! let request = Request {
 //!     id: RequestId(1),
-//!     client: ClientId(7),
+//!     client: ClientId::numbered(7),
 //!     model: ModelId(0),
 //!     inputs: 1,
 //!     notice: None,
@@ -52,7 +52,9 @@
 //!         Action::Start(start) => {
 //!             now = now + start.estimate;
 //!             let usage = Usage { time: start.estimate, peak_memory: start.memory };
-//!             scheduler.handle(now, Event::JobFinished { job: start.job, usage })?;
+//!             // What an offline phase made gets its name from the caller: a server uses `MaterialId::random`.
+//!             let material = (start.phase == Phase::Pre).then(|| MaterialId::numbered(1));
+//!             scheduler.handle(now, Event::JobFinished { job: start.job, usage, material })?;
 //!         }
 //!         Action::Report(report) => done = report.outcome == Outcome::Done,
 //!         other => panic!("nothing else can happen here: {other:?}"),
@@ -65,13 +67,16 @@
 //!
 //! # What the caller owes
 //!
+//! - A material's name is sixteen random bytes, made by the caller and given to the scheduler with the end of the T_pre that made the material
+//!   ([`Event::JobFinished`]). Until then the scheduler knows the job and the disk that it holds, no material; names are opaque to it. If the T_pre
+//!   fails or is stopped, or if its end is refused, the caller destroys whatever there is of it, unasked.
 //! - [`Action::Start`] of an online phase: make the claim of `material` durable before the first online byte. The
 //!   scheduler never names a material for a second input, and it asks for [`Action::Burn`] wherever one was not consumed.
-//! - [`Action::Stop`]: stop the job's threads. Its cores and memory count as free from this moment; until the threads have really
+//! - [`Action::Stop`]: stop the job's threads. Its cores, memory and disk count as free from this moment; until the threads have really
 //!   stopped the machine is overcommitted by them. An end that is reported later is refused as [`Rejected::JobNotRunning`].
 //! - A T_pre started with `input: None` belongs to a notice or to the pool; [`Scheduler::job_input`] says whether a request has claimed it since.
-//! - At start-up: set [`Config::first_material`] above every id in the ledger, hand over what is `ready` with
-//!   [`Event::MaterialFound`], and restore the profile table with [`Scheduler::restore_profile`].
+//! - At start-up, before the first T_pre ends: hand over what the ledger has as `ready` with [`Event::MaterialFound`], and restore the profile
+//!   table with [`Scheduler::restore_profile`].
 //! - Actions are carried out in the order in which they come.
 //!
 //! # Choosing a policy

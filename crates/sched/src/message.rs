@@ -77,8 +77,11 @@ pub enum Event {
         job: JobId,
         /// What it used; teaches the profile table.
         usage: Usage,
+        /// What a T_pre made, under a name that was never used before; `None` for a T_on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        material: Option<MaterialId>,
     },
-    /// A started job ended badly. The scheduler asks for its material to be burnt.
+    /// A started job ended badly. Whatever a T_pre made is destroyed by the caller; the material of a T_on the scheduler asks to burn.
     JobFailed {
         /// Which job.
         job: JobId,
@@ -97,7 +100,8 @@ pub enum Event {
     Capacity(Resources),
     /// Stop.
     Shutdown(Shutdown),
-    /// Unused material was found on disk at start-up (ledger state `ready`).
+    /// Unused material was found on disk at start-up (ledger state `ready`). Refused once this run has made material of its own: from then
+    /// on a name no longer tells which run it comes from.
     MaterialFound {
         /// Its name from the earlier run.
         material: MaterialId,
@@ -204,8 +208,9 @@ pub struct Start {
     pub threads: u32,
     /// Bytes of memory set aside for it.
     pub memory: u64,
-    /// Material to make (`Pre`) or to claim, durably, before the first online byte (`On`).
-    pub material: MaterialId,
+    /// Material to claim, durably, before the first online byte (`On`). `None` for `Pre`: the caller names what the job makes when it is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub material: Option<MaterialId>,
     /// How long it is expected to take.
     pub estimate: Span,
 }
@@ -217,7 +222,7 @@ pub enum Action {
     /// Run this job; answer later with [`Event::JobFinished`] or [`Event::JobFailed`].
     Start(Start),
     /// Stop this job. Its cores, memory and disk are already released; an end reported later is refused as
-    /// [`Rejected::JobNotRunning`], which is harmless.
+    /// [`Rejected::JobNotRunning`], which is harmless. Whatever a stopped T_pre made is destroyed at both parties.
     Stop {
         /// Which job.
         job: JobId,
@@ -340,11 +345,19 @@ pub enum Rejected {
     #[error("no live request {0:?}")]
     UnknownRequest(RequestId),
     /// No such client is known. Harmless: there was nothing to end.
-    #[error("no client {0:?}")]
+    #[error("no client {0}")]
     UnknownClient(ClientId),
-    /// Found material that is known already, or whose binding contradicts the model's.
-    #[error("material {0:?} cannot be taken over")]
+    /// Material under a name that is known already; or found material whose binding contradicts the model's, or that comes too late.
+    #[error("material {0} cannot be taken over")]
     BadMaterial(MaterialId),
+    /// A T_pre ended well and names no material, or a T_on names some. The job still runs.
+    #[error("job {job:?}: what made material names it, and nothing else does; this is {phase:?}")]
+    MaterialMismatch {
+        /// Which job.
+        job: JobId,
+        /// Its phase.
+        phase: Phase,
+    },
     /// The event is older than one handled before.
     #[error("event at {event}, but it is {now} already")]
     TimeWentBack {

@@ -3,7 +3,7 @@
 use crate::config::PoolConfig;
 use crate::ids::{ClientId, JobId, MaterialId, ModelId};
 use crate::time::{Span, Time};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Whose stock: a model's, or one client's of a model whose material is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,7 +40,8 @@ impl Rate {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool {
-    pub stock: BTreeSet<MaterialId>,
+    /// In the order in which it was put here, so that the oldest is used first.
+    pub stock: VecDeque<MaterialId>,
     pub refills: BTreeSet<JobId>,
     rate: Rate,
     target: u32,
@@ -106,10 +107,10 @@ impl Pools {
         self.change(key, |pool| pool.paused = true);
     }
 
-    /// Takes the oldest material of a pool.
+    /// Takes the material that has lain longest in a pool.
     pub fn take(&mut self, key: PoolKey) -> Option<MaterialId> {
-        self.pools.get(&key)?.stock.first()?;
-        self.change(key, |pool| pool.stock.pop_first())
+        self.pools.get(&key)?.stock.front()?;
+        self.change(key, |pool| pool.stock.pop_front())
     }
 
     pub fn wanting(&self) -> impl Iterator<Item = PoolKey> + '_ {
@@ -127,13 +128,13 @@ impl Pools {
     }
 
     /// Forgets a pool without refills; returns its stock.
-    pub fn remove(&mut self, key: PoolKey) -> BTreeSet<MaterialId> {
+    pub fn remove(&mut self, key: PoolKey) -> VecDeque<MaterialId> {
         match self.pools.remove(&key) {
             Some(pool) => {
                 self.wanting.remove(&(pool.urgency, key));
                 pool.stock
             }
-            None => BTreeSet::new(),
+            None => VecDeque::new(),
         }
     }
 
@@ -176,9 +177,9 @@ mod tests {
         let target = pools.get(&KEY).unwrap().target;
         assert!((15..=18).contains(&target), "{target}");
         assert!(pools.wants(&KEY));
-        pools.change(KEY, |p| p.stock.extend((0..u64::from(target)).map(MaterialId)));
+        pools.change(KEY, |p| p.stock.extend((0..u64::from(target)).map(MaterialId::numbered)));
         assert!(!pools.wants(&KEY));
-        assert_eq!(pools.take(KEY), Some(MaterialId(0)));
+        assert_eq!(pools.take(KEY), Some(MaterialId::numbered(0)));
         assert!(pools.wants(&KEY));
         pools.pause(KEY);
         assert!(!pools.wants(&KEY));

@@ -13,7 +13,7 @@ use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
 /// Version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What a scheduler is built from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

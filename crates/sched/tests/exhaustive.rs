@@ -41,15 +41,15 @@ const STEPS: [Step; 13] = [
 fn apply(driver: &mut Driver, step: Step, number: usize) -> bool {
     match step {
         Step::Notice { client, model } => {
-            let (client, model) = (ClientId(client), ModelId(model));
             // One name per client, so that the request can refer to it.
-            let notice = AdvanceNotice { id: NoticeId(client.0), client, model, inputs: 2, input_bytes: 0 };
+            let (id, client, model) = (NoticeId(client), ClientId::numbered(client), ModelId(model));
+            let notice = AdvanceNotice { id, client, model, inputs: 2, input_bytes: 0 };
             driver.send(Event::Notice(notice)).is_ok()
         }
         Step::Request { client, model, announced } => {
             let request = Request {
                 id: RequestId(number as u64),
-                client: ClientId(client),
+                client: ClientId::numbered(client),
                 model: ModelId(model),
                 inputs: 1,
                 notice: announced.then_some(NoticeId(client)),
@@ -74,7 +74,7 @@ fn apply(driver: &mut Driver, step: Step, number: usize) -> bool {
             driver.advance(Span::from_secs(31.0));
             due
         }
-        Step::Gone(client) => driver.send(Event::ClientGone { client: ClientId(client) }).is_ok(),
+        Step::Gone(client) => driver.send(Event::ClientGone { client: ClientId::numbered(client) }).is_ok(),
         Step::Stop(how) => driver.send(Event::Shutdown(how)).is_ok(),
     }
 }

@@ -9,8 +9,8 @@ use support::model;
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::profile::{ProfileTable, Sample, Speedup};
 use tacit_sched::{
-    Action, Binding, ClientId, Config, Event, InputId, JobId, ModelId, ModelSpec, Outcome, Phase, Request, RequestId,
-    Resources, Scheduler, Span, Time, Usage,
+    Action, Binding, ClientId, Config, Event, InputId, JobId, MaterialId, ModelId, ModelSpec, Outcome, Phase, Request,
+    RequestId, Resources, Scheduler, Span, Time, Usage,
 };
 
 #[derive(Clone, Debug)]
@@ -169,7 +169,7 @@ impl Pair {
                 }
                 let event = Request {
                     id: request,
-                    client: ClientId(0),
+                    client: ClientId::numbered(0),
                     model,
                     inputs,
                     notice: None,
@@ -186,7 +186,9 @@ impl Pair {
                 self.jobs.remove(&job);
                 let time = Span(estimate.0 / 100 * percent + 1);
                 self.naive.finish(input, phase, time, self.now);
-                self.fast.handle(self.now, Event::JobFinished { job, usage: Usage { time, peak_memory: 0 } }).unwrap();
+                let usage = Usage { time, peak_memory: 0 };
+                let material = (phase == Phase::Pre).then(|| MaterialId::numbered(job.0));
+                self.fast.handle(self.now, Event::JobFinished { job, usage, material }).unwrap();
             }
         }
         self.agree();

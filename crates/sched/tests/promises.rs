@@ -14,7 +14,7 @@ fn plain(policy: &str) -> Header {
 fn request(id: u64, model: u32, inputs: u32) -> Event {
     Event::Request(Request {
         id: RequestId(id),
-        client: ClientId(id),
+        client: ClientId::numbered(id),
         model: ModelId(model),
         inputs,
         notice: None,
@@ -181,7 +181,7 @@ fn fair_share_protects_the_others_from_a_flood() {
         let mut header = plain(policy);
         header.config.max_queued = 1000;
         let mut driver = Driver::new(header);
-        let heavy = |i: u64| Event::Request(Request { client: ClientId(7), ..inner(request(i + 10, 0, 8)) });
+        let heavy = |i: u64| Event::Request(Request { client: ClientId::numbered(7), ..inner(request(i + 10, 0, 8)) });
         let mut arrivals: Vec<(Time, Event)> = (0..20).map(|i| (Time::ZERO, heavy(i))).collect();
         arrivals.push((Time::from_secs(1.0), request(1, 0, 1)));
         run(&mut driver, Time::from_secs(300.0), arrivals);

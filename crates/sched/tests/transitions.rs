@@ -5,8 +5,8 @@ mod support;
 use support::driver::Driver;
 use support::{Setup, header};
 use tacit_sched::{
-    Action, AdvanceNotice, Cause, ClientId, Event, ModelId, NoticeId, NoticeProblem, Outcome, Phase, Rejected, Request,
-    RequestId, Shutdown, Source, Span,
+    Action, AdvanceNotice, Cause, ClientId, Event, JobId, MaterialId, ModelId, NoticeId, NoticeProblem, Outcome, Phase,
+    Rejected, Request, RequestId, Shutdown, Source, Span, Usage,
 };
 
 const BOUND: ModelId = ModelId(1);
@@ -16,13 +16,13 @@ fn driver(pool: bool) -> Driver {
 }
 
 fn notice(client: u64, model: ModelId, inputs: u32) -> Event {
-    Event::Notice(AdvanceNotice { id: NoticeId(1), client: ClientId(client), model, inputs, input_bytes: 0 })
+    Event::Notice(AdvanceNotice { id: NoticeId(1), client: ClientId::numbered(client), model, inputs, input_bytes: 0 })
 }
 
 fn request(id: u64, client: u64, model: ModelId, inputs: u32, announced: bool) -> Event {
     Event::Request(Request {
         id: RequestId(id),
-        client: ClientId(client),
+        client: ClientId::numbered(client),
         model,
         inputs,
         notice: announced.then_some(NoticeId(1)),
@@ -38,6 +38,10 @@ fn pres(driver: &Driver) -> usize {
 
 fn burns(driver: &Driver) -> usize {
     driver.actions.iter().filter(|(_, a)| matches!(a, Action::Burn { .. })).count()
+}
+
+fn stops(driver: &Driver) -> usize {
+    driver.actions.iter().filter(|(_, a)| matches!(a, Action::Stop { .. })).count()
 }
 
 fn finish_all(driver: &mut Driver) {
@@ -105,9 +109,10 @@ fn more_inputs_than_announced_get_their_own_and_fewer_release_the_rest() {
     let first = *d.monitor.running.keys().next().unwrap();
     d.finish(first, 100);
     d.send(request(5, 1, BOUND, 1, true)).unwrap();
-    // The finished T_pre is used; the others are stopped and their material burnt.
+    // The finished T_pre is used; the others are stopped, and what they made never had a name.
     assert_eq!(d.sched.counts().running_on, 1);
-    assert_eq!((d.monitor.running.len(), burns(&d)), (1, 2));
+    assert_eq!((d.monitor.running.len(), stops(&d), burns(&d)), (1, 2, 0));
+    assert_eq!(d.sched.used().disk, 10);
 }
 
 #[test]
@@ -187,7 +192,10 @@ fn timeout_departure_cancel_and_shutdown_release_everything_in_every_stage() {
     type End = (fn(&mut Driver), Outcome);
     let ends: [End; 4] = [
         (|d| d.advance(Span::from_secs(101.0)), Outcome::TimedOut),
-        (|d| d.send(Event::ClientGone { client: ClientId(1) }).unwrap(), Outcome::Cancelled(Cause::ClientGone)),
+        (
+            |d| d.send(Event::ClientGone { client: ClientId::numbered(1) }).unwrap(),
+            Outcome::Cancelled(Cause::ClientGone),
+        ),
         (|d| d.send(Event::Cancel { request: RequestId(5) }).unwrap(), Outcome::Cancelled(Cause::Client)),
         (|d| d.send(Event::Shutdown(Shutdown::Now)).unwrap(), Outcome::Cancelled(Cause::Shutdown)),
     ];
@@ -196,9 +204,9 @@ fn timeout_departure_cancel_and_shutdown_release_everything_in_every_stage() {
             let mut d = driver(false);
             stage(&mut d, at);
             end(&mut d);
-            let mine = d.monitor.reports.iter().find(|r| r.client == ClientId(1)).unwrap();
+            let mine = d.monitor.reports.iter().find(|r| r.client == ClientId::numbered(1)).unwrap();
             assert_eq!(mine.outcome, outcome, "stage {at}");
-            let hog = d.monitor.running.values().any(|(s, _)| s.client == Some(ClientId(1)));
+            let hog = d.monitor.running.values().any(|(s, _)| s.client == Some(ClientId::numbered(1)));
             assert!(!hog, "stage {at}: its job still runs");
             d.sched.audit().unwrap();
             if d.monitor.running.is_empty() {
@@ -234,4 +242,46 @@ fn stock_serves_a_request_at_once_and_is_made_again() {
     let report = &d.monitor.reports[0];
     assert_eq!((report.outcome, report.source), (Outcome::Done, Source::Pool));
     assert!(d.sched.stock() >= 2, "refilled");
+}
+
+#[test]
+fn material_exists_under_the_name_that_its_job_ended_with() {
+    let mut d = driver(false);
+    d.send(request(5, 1, BOUND, 2, false)).unwrap();
+    let jobs: Vec<JobId> = d.monitor.running.keys().copied().collect();
+    let end = |job, material| {
+        let usage = Usage { time: Span::from_secs(3.0), peak_memory: 20 };
+        Event::JobFinished { job, usage, material }
+    };
+    // No name, no material: the job runs on, and so does its claim to disk.
+    let refused = Rejected::MaterialMismatch { job: jobs[0], phase: Phase::Pre };
+    assert_eq!(d.send(end(jobs[0], None)), Err(refused));
+    assert_eq!((d.sched.counts().running_pre, d.sched.used().disk), (2, 20));
+    let name = MaterialId([0xA5; 16]);
+    d.send(end(jobs[0], Some(name))).unwrap();
+    let (on, start) = d.monitor.running.iter().map(|(job, (start, _))| (*job, start.clone())).next_back().unwrap();
+    assert_eq!((start.phase, start.material), (Phase::On, Some(name)));
+    // A name that lives cannot be given again; what is consumed is not made.
+    assert_eq!(d.send(end(jobs[1], Some(name))), Err(Rejected::BadMaterial(name)));
+    assert_eq!(d.send(end(on, Some(name))), Err(Rejected::MaterialMismatch { job: on, phase: Phase::On }));
+    d.sched.audit().unwrap();
+    finish_all(&mut d);
+    assert_eq!(outcomes(&d), vec![Outcome::Done; 2]);
+}
+
+#[test]
+fn found_material_is_taken_over_once_and_only_before_this_run_makes_its_own() {
+    let mut d = driver(true);
+    let found = |byte| Event::MaterialFound { material: MaterialId([byte; 16]), model: ModelId(0), client: None };
+    let bad = |byte| Err(Rejected::BadMaterial(MaterialId([byte; 16])));
+    // Names have no order: the pool gives out what was found first.
+    d.send(found(9)).unwrap();
+    d.send(found(3)).unwrap();
+    assert_eq!(d.send(found(9)), bad(9));
+    d.send(request(5, 1, ModelId(0), 1, false)).unwrap();
+    let taken = d.monitor.running.values().find_map(|(start, _)| start.material);
+    assert_eq!(taken, Some(MaterialId([9; 16])));
+    let pre = d.monitor.running.iter().find(|(_, (start, _))| start.phase == Phase::Pre).map(|(job, _)| *job);
+    d.finish(pre.expect("the large model's pool is refilled"), 100);
+    assert_eq!(d.send(found(4)), bad(4));
 }

@@ -1,15 +1,14 @@
 //! Arrivals: requests, notices, and material found at start-up.
 
+use super::Scheduler;
 use super::state::{Group, GroupId, Lifecycle, Stage};
-use super::{LOAD_WINDOW, NOTICES_REMEMBERED, Scheduler};
 use crate::config::Binding;
 use crate::ids::{ClientId, DeadlineClass, MaterialId, ModelId, NoticeId, Phase};
-use crate::message::{Action, AdvanceNotice, NoticeProblem, Rejected, Request, Source};
+use crate::message::{Action, AdvanceNotice, Cause, NoticeProblem, Outcome, Rejected, Request, Source};
 use crate::policy::Policy;
 use crate::pool::PoolKey;
 use crate::profile::batch_bucket;
 use crate::queue::InputKey;
-use crate::time::Span;
 use std::collections::BTreeSet;
 
 impl<P: Policy> Scheduler<P> {
@@ -18,18 +17,18 @@ impl<P: Policy> Scheduler<P> {
         if self.lifecycle != Lifecycle::Open {
             return Err(Rejected::ShuttingDown);
         }
-        if model.0 as usize >= self.models.len() {
+        if self.catalog.find(model).is_none() {
             return Err(Rejected::UnknownModel(model));
         }
-        if inputs == 0 || inputs > self.config.max_inputs {
-            return Err(Rejected::BadBatch { inputs, limit: self.config.max_inputs });
+        if inputs == 0 || inputs > self.limits.max_inputs {
+            return Err(Rejected::BadBatch { inputs, limit: self.limits.max_inputs });
         }
         self.check_fits(model, batch_bucket(inputs))
     }
 
     fn check_quota(&self, client: ClientId, asked: u32) -> Result<(), Rejected> {
-        let queued = self.clients.get(&client).map_or(0, |c| c.unfinished);
-        let limit = self.config.max_queued;
+        let queued = self.work.unfinished(client);
+        let limit = self.limits.max_queued;
         if queued.saturating_add(asked) > limit {
             return Err(Rejected::TooManyQueued { queued, asked, limit });
         }
@@ -39,30 +38,38 @@ impl<P: Policy> Scheduler<P> {
     pub(super) fn request(&mut self, request: Request) -> Result<(), Rejected> {
         self.check_arrival(request.model, request.inputs)?;
         let id = GroupId::Request(request.id);
-        if self.groups.contains_key(&id) {
+        if self.work.group(id).is_some() {
             return Err(Rejected::DuplicateRequest(request.id));
         }
         let claim = request.notice.map(|notice| (notice, self.claimable(notice, &request)));
         let announced = match claim {
-            Some((notice, Ok(()))) => self.groups[&GroupId::Notice(notice)].live.len() as u32,
+            Some((_, Ok(announced))) => announced,
             _ => 0,
         };
         self.check_quota(request.client, request.inputs.saturating_sub(announced))?;
-        let ends = request.timeout.map(|timeout| self.now + timeout);
-        self.open_group(id, request.client, request.model, request.inputs, request.deadline, ends);
-        self.observe_arrival(request.model, request.client, request.inputs);
+        let now = self.clock.now();
+        let group = Group {
+            deadline: request.deadline,
+            ends: request.timeout.map(|timeout| now + timeout),
+            ..self.new_group(request.client, request.model, request.inputs)
+        };
+        self.open_group(id, group);
+        let work = self.catalog.work(request.model);
+        self.load.observe(now, request.inputs, work);
+        if let Some(pool) = self.pool_for(request.model, request.client) {
+            let t_pre = self.catalog.length(request.model, Phase::Pre);
+            self.stock.arrival(pool, now, request.inputs, t_pre);
+        }
         let claimed = match claim {
-            Some((notice, Ok(()))) => self.claim(notice, id, request.inputs),
+            Some((notice, Ok(_))) => self.claim(notice, id, request.inputs),
             Some((notice, Err(why))) => {
-                self.out.push_back(Action::NoticeIgnored { request: request.id, notice, why });
+                self.out.push(Action::NoticeIgnored { request: request.id, notice, why });
                 0
             }
             None => 0,
         };
-        let work = self.length(request.model, Phase::Pre) + self.length(request.model, Phase::On);
         for index in claimed..request.inputs {
-            let key = self.new_input(id, index, work, Source::Own);
-            self.count_client(request.client, work);
+            let key = self.work.add_input(id, index, work, Source::Own, now);
             if !self.serve_from_pool(key) {
                 self.enqueue(key);
             }
@@ -73,147 +80,99 @@ impl<P: Policy> Scheduler<P> {
     pub(super) fn notice(&mut self, notice: AdvanceNotice) -> Result<(), Rejected> {
         self.check_arrival(notice.model, notice.inputs)?;
         let id = GroupId::Notice(notice.id);
-        if self.groups.contains_key(&id) {
+        if self.work.group(id).is_some() {
             return Err(Rejected::DuplicateNotice(notice.id));
         }
         self.check_quota(notice.client, notice.inputs)?;
-        self.ended.remove(&notice.id);
-        let ends = Some(self.now + self.config.notice_ttl);
-        self.open_group(id, notice.client, notice.model, notice.inputs, DeadlineClass::Normal, ends);
-        let work = self.length(notice.model, Phase::Pre) + self.length(notice.model, Phase::On);
+        self.notices.forget(notice.id);
+        let now = self.clock.now();
+        let group = Group {
+            ends: Some(now + self.limits.notice_ttl),
+            ..self.new_group(notice.client, notice.model, notice.inputs)
+        };
+        self.open_group(id, group);
+        let work = self.catalog.work(notice.model);
         for index in 0..notice.inputs {
-            let key = self.new_input(id, index, work, Source::Notice);
-            self.count_client(notice.client, work);
+            let key = self.work.add_input(id, index, work, Source::Notice, now);
             self.enqueue(key);
         }
         Ok(())
     }
 
-    fn open_group(
-        &mut self,
-        id: GroupId,
-        client: ClientId,
-        model: ModelId,
-        inputs: u32,
-        deadline: DeadlineClass,
-        ends: Option<crate::time::Time>,
-    ) {
-        let group = Group {
+    /// A group that arrives now, without inputs, without an end of its own.
+    fn new_group(&self, client: ClientId, model: ModelId, inputs: u32) -> Group {
+        Group {
             client,
             model,
             batch: batch_bucket(inputs),
-            deadline,
-            arrived: self.now,
+            deadline: DeadlineClass::Normal,
+            arrived: self.clock.now(),
             live: BTreeSet::new(),
             parked: BTreeSet::new(),
             active: 0,
             threads: 0,
-            ends,
-        };
-        self.groups.insert(id, group);
-        self.clients.entry(client).or_default().groups.insert(id);
-        if let Some(time) = ends {
-            self.timers.insert((time, id));
+            ends: None,
         }
     }
 
-    fn count_client(&mut self, client: ClientId, work: Span) {
-        if let Some(record) = self.clients.get_mut(&client) {
-            record.unfinished += 1;
-            record.backlog += work;
+    fn open_group(&mut self, id: GroupId, group: Group) {
+        if let Some(time) = group.ends {
+            self.clock.set_timer(time, id);
         }
+        self.work.open_group(id, group);
     }
 
-    fn observe_arrival(&mut self, model: ModelId, client: ClientId, inputs: u32) {
-        let pre = self.length(model, Phase::Pre);
-        let work = (pre + self.length(model, Phase::On)).secs() * f64::from(inputs);
-        self.load.add(self.now, work, LOAD_WINDOW);
-        self.arrivals.add(self.now, f64::from(inputs), LOAD_WINDOW);
-        let now = self.now;
-        if let Some(key) = self.pool_key(model, client)
-            && let Some(pools) = &mut self.pools
-        {
-            pools.arrival(key, now, inputs, pre);
-        }
-    }
-
-    /// Whether this notice helps this request.
-    fn claimable(&self, notice: NoticeId, request: &Request) -> Result<(), NoticeProblem> {
-        match self.groups.get(&GroupId::Notice(notice)) {
-            None => Err(self.ended.get(&notice).copied().unwrap_or(NoticeProblem::Unknown)),
+    /// How many inputs this notice has ready for this request, or why it does not help.
+    fn claimable(&self, notice: NoticeId, request: &Request) -> Result<u32, NoticeProblem> {
+        match self.work.group(GroupId::Notice(notice)) {
+            None => Err(self.notices.problem(notice)),
             Some(group) if group.client != request.client => Err(NoticeProblem::OtherClient),
             Some(group) if group.model != request.model => Err(NoticeProblem::OtherModel),
-            Some(_) => Ok(()),
+            Some(group) => Ok(group.live.len() as u32),
         }
     }
 
     /// Moves a notice's inputs to the request, the furthest advanced first; releases the surplus. Returns how many moved.
     fn claim(&mut self, notice: NoticeId, request: GroupId, wanted: u32) -> u32 {
         let from = GroupId::Notice(notice);
-        let mut announced: Vec<InputKey> = self.groups[&from].live.iter().copied().collect();
-        announced.sort_by_key(|key| match self.inputs[key].stage {
+        let mut announced = self.work.live_inputs(from);
+        announced.sort_by_key(|&key| match self.work.input(key).stage {
             Stage::Held(_) => 0,
             Stage::RunPre(_) => 1,
             _ => 2,
         });
         let surplus = announced.split_off(announced.len().min(wanted as usize));
         for (index, &key) in announced.iter().enumerate() {
-            self.move_to_request(key, from, request, index as u32);
+            self.move_to_request(key, request, index as u32);
         }
         let surplus_count = surplus.len();
         for key in surplus {
-            self.finish_input(key, crate::message::Outcome::Cancelled(crate::message::Cause::Client));
+            self.finish_input(key, Outcome::Cancelled(Cause::Client));
         }
-        self.close_group(from, None);
-        self.remember_notice(notice, NoticeProblem::Used);
+        self.close_group(from);
+        self.notices.remember(notice, NoticeProblem::Used);
         if surplus_count > 0 {
-            self.out.push_back(Action::NoticeEnded { notice, why: NoticeProblem::Surplus });
+            self.out.push(Action::NoticeEnded { notice, why: NoticeProblem::Surplus });
         }
         announced.len() as u32
     }
 
-    fn move_to_request(&mut self, key: InputKey, from: GroupId, request: GroupId, index: u32) {
-        let stage = self.inputs[&key].stage;
+    fn move_to_request(&mut self, key: InputKey, request: GroupId, index: u32) {
+        let stage = self.work.input(key).stage;
         if stage == Stage::WaitPre {
             self.dequeue(key);
         }
-        let threads = match stage {
-            Stage::RunPre(job) => self.jobs[&job].holds.cores,
-            _ => 0,
+        let running = match stage {
+            Stage::RunPre(job) => self.machine.job(job).map(|job| job.holds.cores),
+            _ => None,
         };
-        let running = u32::from(matches!(stage, Stage::RunPre(_)));
-        self.edit_group(from, |notice| {
-            notice.live.remove(&key);
-            notice.active -= running;
-            notice.threads -= threads;
-        });
-        self.edit_group(request, |group| {
-            group.live.insert(key);
-            group.active += running;
-            group.threads += threads;
-        });
-        self.edit(key, |input| {
-            input.group = request;
-            input.index = index;
-        });
+        self.work.move_to(key, request, index, running);
         match stage {
             Stage::Held(material) => self.has_material(key, material),
             Stage::RunPre(job) => self.swap_for_stock(key, job),
             Stage::WaitPre if self.serve_from_pool(key) => {}
             Stage::WaitPre => self.enqueue(key),
             _ => {}
-        }
-    }
-
-    /// Keeps the end of a notice for requests that name it later.
-    pub(super) fn remember_notice(&mut self, notice: NoticeId, why: NoticeProblem) {
-        if self.ended.insert(notice, why).is_none() {
-            self.ended_order.push_back(notice);
-        }
-        while self.ended_order.len() > NOTICES_REMEMBERED {
-            if let Some(oldest) = self.ended_order.pop_front() {
-                self.ended.remove(&oldest);
-            }
         }
     }
 
@@ -226,21 +185,20 @@ impl<P: Policy> Scheduler<P> {
         if self.lifecycle != Lifecycle::Open {
             return Err(Rejected::ShuttingDown);
         }
-        let Some(spec) = self.models.get(model.0 as usize) else {
+        if self.catalog.find(model).is_none() {
             return Err(Rejected::UnknownModel(model));
-        };
-        let bound = spec.binding == Binding::Client;
-        // An id that this run may have given out itself cannot come from an earlier one.
-        if bound != client.is_some() || material.0 >= self.config.first_material.0 || !self.found.insert(material) {
+        }
+        let bound = self.catalog.binding(model) == Binding::Client;
+        if bound != client.is_some() || !self.stock.note_found(material) {
             return Err(Rejected::BadMaterial(material));
         }
-        let room = self.free().disk >= self.disk(model);
-        if self.pools.is_none() || !room {
-            self.out.push_back(Action::Burn { material });
+        let disk = self.catalog.disk(model);
+        if !self.stock.has_pools() || self.machine.free().disk < disk {
+            self.out.push(Action::Burn { material });
             return Ok(());
         }
-        self.materials.insert(material, model);
-        self.used.disk += self.disk(model);
+        self.stock.add_found(material, model);
+        self.machine.hold_disk(disk);
         self.shelve(PoolKey { model, client }, material);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Ends that nobody planned: timeouts, expiry, cancels, departures, a changed machine, shutdown.
 
 use super::Scheduler;
-use super::state::{GroupId, Lifecycle, Stage};
+use super::state::{GroupId, Lifecycle};
 use crate::ids::{ClientId, JobId, RequestId};
 use crate::message::{Action, Cause, NoticeProblem, Outcome, Rejected, Shutdown};
 use crate::policy::Policy;
@@ -12,20 +12,13 @@ use crate::resources::Resources;
 impl<P: Policy> Scheduler<P> {
     /// Ends every input of a group.
     fn end_group(&mut self, id: GroupId, outcome: Outcome, problem: NoticeProblem) {
-        // Parked inputs first, so that none is queued only to be taken out again.
-        let keys: Vec<InputKey> = match self.groups.get_mut(&id) {
-            Some(group) => {
-                group.parked.clear();
-                group.live.iter().rev().copied().collect()
-            }
-            None => return,
-        };
+        let Some(keys) = self.work.clear_out(id) else { return };
         for key in keys {
             self.finish_input(key, outcome);
         }
         if let GroupId::Notice(notice) = id {
-            self.remember_notice(notice, problem);
-            self.out.push_back(Action::NoticeEnded { notice, why: problem });
+            self.notices.remember(notice, problem);
+            self.out.push(Action::NoticeEnded { notice, why: problem });
         }
     }
 
@@ -36,7 +29,7 @@ impl<P: Policy> Scheduler<P> {
 
     pub(super) fn cancel(&mut self, request: RequestId) -> Result<(), Rejected> {
         let id = GroupId::Request(request);
-        if !self.groups.contains_key(&id) {
+        if self.work.group(id).is_none() {
             return Err(Rejected::UnknownRequest(request));
         }
         self.end_group(id, Outcome::Cancelled(Cause::Client), NoticeProblem::ClientGone);
@@ -44,51 +37,39 @@ impl<P: Policy> Scheduler<P> {
     }
 
     pub(super) fn client_gone(&mut self, client: ClientId) -> Result<(), Rejected> {
-        let groups: Vec<GroupId> = match self.clients.get(&client) {
-            Some(record) => record.groups.iter().copied().collect(),
-            None => Vec::new(),
-        };
-        let pools = self.pools.as_ref().map_or_else(Vec::new, |pools| pools.of_client(client));
-        if groups.is_empty() && pools.is_empty() {
+        let groups = self.work.groups_of_client(client);
+        if groups.is_empty() && self.stock.pools_of(client).is_empty() {
             return Err(Rejected::UnknownClient(client));
         }
         for id in groups {
             self.end_group(id, Outcome::Cancelled(Cause::ClientGone), NoticeProblem::ClientGone);
         }
         // What was bound to this client, and what its ended inputs returned, is of no use to others.
-        for key in self.pools.as_ref().map_or_else(Vec::new, |pools| pools.of_client(client)) {
-            self.drop_pool(key);
+        for pool in self.stock.pools_of(client) {
+            self.drop_pool(pool);
         }
         Ok(())
     }
 
     /// Forgets a pool: stops its refills and burns its stock.
-    fn drop_pool(&mut self, key: PoolKey) {
-        self.stop_refills(key);
-        let Some(pools) = &mut self.pools else { return };
-        for material in pools.remove(key) {
+    fn drop_pool(&mut self, pool: PoolKey) {
+        self.stop_refills(pool);
+        for material in self.stock.remove_pool(pool) {
             self.burn(material);
         }
     }
 
-    fn stop_refills(&mut self, key: PoolKey) {
-        let Some(pool) = self.pools.as_ref().and_then(|pools| pools.get(&key)) else { return };
-        let refills: Vec<JobId> = pool.refills.iter().copied().collect();
+    fn stop_refills(&mut self, pool: PoolKey) {
+        let refills: Vec<JobId> = self.stock.refills(pool).collect();
         for job in refills {
             self.stop_job(job);
         }
     }
 
     pub(super) fn set_capacity(&mut self, capacity: Resources) -> Result<(), Rejected> {
-        self.capacity = capacity;
-        // The room that was promised was computed for another machine.
-        self.reservation = None;
-        for job in self.jobs.values_mut() {
-            job.overtook = false;
-        }
+        self.machine.set_capacity(capacity);
         self.refresh_all();
-        let groups: Vec<GroupId> = self.groups.keys().copied().collect();
-        for id in groups {
+        for id in self.work.group_ids() {
             self.unpark(id);
         }
         Ok(())
@@ -96,10 +77,10 @@ impl<P: Policy> Scheduler<P> {
 
     /// A queued job can never run: its whole request (or notice) ends, except that running inputs go on if they can.
     pub(super) fn reject_unfit(&mut self, key: InputKey, reason: Rejected) {
-        let id = self.inputs[&key].group;
+        let id = self.work.input(key).group;
         let outcome = Outcome::Cancelled(Cause::CannotFit);
         if let GroupId::Request(request) = id {
-            self.out.push_back(Action::Reject { request, reason });
+            self.out.push(Action::Reject { request, reason });
         }
         self.end_group(id, outcome, NoticeProblem::Failed);
     }
@@ -110,25 +91,19 @@ impl<P: Policy> Scheduler<P> {
         }
         self.lifecycle = Lifecycle::Draining;
         // Stock stays on disk, for inputs that still wait and for the next start; nothing is made for it any more.
-        for key in self.pools.as_ref().map_or_else(Vec::new, |pools| pools.keys()) {
-            self.stop_refills(key);
+        for pool in self.stock.pools() {
+            self.stop_refills(pool);
         }
-        let groups: Vec<GroupId> = self.groups.keys().copied().collect();
-        for id in groups {
+        for id in self.work.group_ids() {
             if how == Shutdown::Now || matches!(id, GroupId::Notice(_)) {
                 self.end_group(id, Outcome::Cancelled(Cause::Shutdown), NoticeProblem::Shutdown);
             }
         }
         if how == Shutdown::Now {
-            debug_assert!(self.jobs.is_empty() && self.inputs.is_empty());
+            debug_assert!(self.machine.jobs().len() == 0 && self.work.inputs().len() == 0);
             self.lifecycle = Lifecycle::Stopped;
-            self.out.push_back(Action::Stopped);
+            self.out.push(Action::Stopped);
         }
         Ok(())
-    }
-
-    /// Whether an input is in a queue and not started.
-    pub(super) fn waits(&self, key: InputKey) -> bool {
-        self.inputs.get(&key).is_some_and(|i| matches!(i.stage, Stage::WaitPre | Stage::WaitOn(_)))
     }
 }

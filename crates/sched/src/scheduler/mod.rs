@@ -2,72 +2,69 @@
 
 mod admit;
 mod audit;
+mod catalog;
 mod classes;
+mod clock;
 mod dispatch;
 mod faults;
 mod inputs;
 mod jobs;
+mod load;
+mod machine;
+mod notices;
+mod outbox;
 mod refill;
 mod state;
+mod stock;
+mod work;
 
 pub use state::Counts;
 
 use crate::config::{Binding, Config, ModelSpec};
 use crate::error::SchedError;
-use crate::ids::{ClientId, InputId, JobId, MaterialId, ModelId, NoticeId, Phase};
-use crate::message::{Action, Event, NoticeProblem, Rejected};
-use crate::policy::{Policy, ThreadOption};
-use crate::pool::{PoolKey, Pools, Rate};
+use crate::ids::{ClientId, InputId, JobId, ModelId};
+use crate::message::{Action, Event, Rejected};
+use crate::policy::Policy;
+use crate::pool::PoolKey;
 use crate::profile::ProfileTable;
-use crate::queue::{ClassQueues, InputKey};
+use crate::queue::ClassQueues;
 use crate::resources::Resources;
 use crate::time::{Span, Time};
-use state::{Client, Group, GroupId, Input, Job, Lifecycle, Reservation};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// Ended notices that are remembered, so that a late request is told what became of its notice.
-const NOTICES_REMEMBERED: usize = 4096;
-/// Time constant of the load estimate that policies see.
-const LOAD_WINDOW: Span = Span::from_millis(120_000);
+use catalog::Catalog;
+use clock::Clock;
+use load::Load;
+use machine::Machine;
+use notices::EndedNotices;
+use outbox::Outbox;
+use state::Lifecycle;
+use stock::Stock;
+use work::Work;
 
 /// The scheduler. See the crate documentation for how to drive it.
 #[derive(Clone, Debug)]
 pub struct Scheduler<P> {
     policy: P,
-    config: Config,
-    models: Vec<ModelSpec>,
-    profile: ProfileTable,
+    limits: Limits,
     lifecycle: Lifecycle,
-    now: Time,
-    capacity: Resources,
-    used: Resources,
-    inputs: BTreeMap<InputKey, Input>,
-    next_input: InputKey,
-    groups: BTreeMap<GroupId, Group>,
-    clients: BTreeMap<ClientId, Client>,
-    /// What became of notices that ended, oldest first in `ended_order`.
-    ended: BTreeMap<NoticeId, NoticeProblem>,
-    ended_order: VecDeque<NoticeId>,
-    jobs: BTreeMap<JobId, Job>,
-    next_job: u64,
-    /// Every live material, from the start of its T_pre, with its model.
-    materials: BTreeMap<MaterialId, ModelId>,
-    next_material: u64,
-    /// Every material found on start-up, so that none is taken over twice.
-    found: BTreeSet<MaterialId>,
+    clock: Clock,
+    catalog: Catalog,
+    machine: Machine,
+    work: Work,
     queues: ClassQueues,
-    reservation: Option<Reservation>,
-    pools: Option<Pools>,
-    /// Requests' inputs with T_pre queued, by the pool that could serve them.
-    needy: BTreeMap<PoolKey, BTreeSet<InputKey>>,
-    timers: BTreeSet<(Time, GroupId)>,
-    out: VecDeque<Action>,
-    /// Something changed since nothing more could be started.
-    dirty: bool,
-    counts: Counts,
-    load: Rate,
-    arrivals: Rate,
-    scratch: Vec<ThreadOption>,
+    stock: Stock,
+    notices: EndedNotices,
+    load: Load,
+    out: Outbox,
+}
+
+/// The part of [`Config`] that is looked up as events come; the rest went to those whose concern it is.
+#[derive(Clone, Debug)]
+struct Limits {
+    max_inputs: u32,
+    max_queued: u32,
+    notice_ttl: Span,
+    pre_attempts: u32,
+    batch_share: f64,
 }
 
 impl<P: Policy> Scheduler<P> {
@@ -77,44 +74,26 @@ impl<P: Policy> Scheduler<P> {
     /// [`SchedError::OutOfRange`] names the setting that is out of its range.
     pub fn new(config: Config, models: Vec<ModelSpec>, policy: P) -> Result<Scheduler<P>, SchedError> {
         config.check()?;
-        let mut profile = ProfileTable::new();
-        for model in &models {
-            profile.add_model((model.pre.speedup, model.pre.first), (model.on.speedup, model.on.first));
-        }
-        let capacity = config.capacity;
-        let next_material = config.first_material.0;
-        let pools = config.pool.clone().map(|pool| Pools::new(pool, Time::ZERO));
+        let limits = Limits {
+            max_inputs: config.max_inputs,
+            max_queued: config.max_queued,
+            notice_ttl: config.notice_ttl,
+            pre_attempts: config.pre_attempts,
+            batch_share: config.batch_share,
+        };
         let mut scheduler = Scheduler {
             policy,
-            config,
-            models,
-            profile,
+            limits,
             lifecycle: Lifecycle::Open,
-            now: Time::ZERO,
-            capacity,
-            used: Resources::default(),
-            inputs: BTreeMap::new(),
-            next_input: 0,
-            groups: BTreeMap::new(),
-            clients: BTreeMap::new(),
-            ended: BTreeMap::new(),
-            ended_order: VecDeque::new(),
-            jobs: BTreeMap::new(),
-            next_job: 0,
-            materials: BTreeMap::new(),
-            next_material,
-            found: BTreeSet::new(),
+            clock: Clock::default(),
+            catalog: Catalog::new(models, config.pre_threads, config.on_threads),
+            machine: Machine::new(config.capacity),
+            work: Work::default(),
             queues: ClassQueues::default(),
-            reservation: None,
-            pools,
-            needy: BTreeMap::new(),
-            timers: BTreeSet::new(),
-            out: VecDeque::new(),
-            dirty: true,
-            counts: Counts::default(),
-            load: Rate::default(),
-            arrivals: Rate::default(),
-            scratch: Vec::new(),
+            stock: Stock::new(config.pool),
+            notices: EndedNotices::default(),
+            load: Load::default(),
+            out: Outbox::default(),
         };
         scheduler.seed_pools();
         Ok(scheduler)
@@ -123,18 +102,11 @@ impl<P: Policy> Scheduler<P> {
     /// Replaces the profile table by one that was saved earlier for the same models.
     ///
     /// # Errors
-    /// [`SchedError::OutOfRange`] when the table has another number of models.
+    /// [`SchedError::OutOfRange`] when the table has another number of models, or no measurement for a phase of one.
     pub fn restore_profile(&mut self, profile: ProfileTable) -> Result<(), SchedError> {
-        if profile.models() != self.models.len() {
-            return Err(SchedError::OutOfRange {
-                what: "models in the saved profile",
-                value: profile.models().to_string(),
-                allowed: "the number of models served",
-            });
-        }
-        self.profile = profile;
-        for model in 0..self.models.len() {
-            self.refresh_model(ModelId(model as u32));
+        self.catalog.restore(profile)?;
+        for model in self.catalog.ids() {
+            self.refresh_model(model);
         }
         Ok(())
     }
@@ -144,8 +116,8 @@ impl<P: Policy> Scheduler<P> {
     /// # Errors
     /// [`Rejected`] says why the event has no effect; timers due at `now` have fired all the same.
     pub fn handle(&mut self, now: Time, event: Event) -> Result<(), Rejected> {
-        if now < self.now {
-            return Err(Rejected::TimeWentBack { event: now, now: self.now });
+        if now < self.clock.now() {
+            return Err(Rejected::TimeWentBack { event: now, now: self.clock.now() });
         }
         self.advance(now);
         if self.lifecycle == Lifecycle::Stopped {
@@ -154,7 +126,7 @@ impl<P: Policy> Scheduler<P> {
         match event {
             Event::Request(request) => self.request(request),
             Event::Notice(notice) => self.notice(notice),
-            Event::JobFinished { job, usage } => self.job_finished(job, usage),
+            Event::JobFinished { job, usage, material } => self.job_finished(job, usage, material),
             Event::JobFailed { job } => self.job_failed(job),
             Event::ClientGone { client } => self.client_gone(client),
             Event::Cancel { request } => self.cancel(request),
@@ -172,51 +144,47 @@ impl<P: Policy> Scheduler<P> {
             self.dispatch();
             if self.out.is_empty()
                 && self.lifecycle == Lifecycle::Draining
-                && self.groups.is_empty()
-                && self.jobs.is_empty()
+                && self.work.groups().len() == 0
+                && self.machine.jobs().len() == 0
             {
                 self.lifecycle = Lifecycle::Stopped;
-                self.out.push_back(Action::Stopped);
+                self.out.push(Action::Stopped);
             }
         }
-        self.out.pop_front()
+        self.out.pop()
     }
 
     /// When to call [`Scheduler::poll_action`] again even if nothing happens: the next timeout or expiry. Valid once `poll_action` returned `None`.
     pub fn next_wakeup(&self) -> Option<Time> {
-        self.timers.first().map(|&(time, _)| time)
+        self.clock.next_timer()
     }
 
     /// Fires timers that are due.
     fn advance(&mut self, now: Time) {
-        self.now = self.now.max(now);
-        while let Some(&(time, group)) = self.timers.first() {
-            if time > self.now {
-                break;
-            }
-            self.timers.pop_first();
+        self.clock.advance(now);
+        while let Some(group) = self.clock.take_due() {
             self.group_ends(group);
         }
     }
 
     /// Queue lengths.
     pub fn counts(&self) -> Counts {
-        self.counts
+        self.work.counts()
     }
 
     /// What running jobs and live material hold.
     pub fn used(&self) -> Resources {
-        self.used
+        self.machine.used()
     }
 
     /// The machine as last told.
     pub fn capacity(&self) -> Resources {
-        self.capacity
+        self.machine.capacity()
     }
 
     /// Materials in stock, of all pools.
     pub fn stock(&self) -> usize {
-        self.pools.as_ref().map_or(0, Pools::stock_total)
+        self.stock.len()
     }
 
     /// Jobs that wait in the class queues.
@@ -231,7 +199,7 @@ impl<P: Policy> Scheduler<P> {
 
     /// What has been learned; save it and give it to [`Scheduler::restore_profile`] after a restart.
     pub fn profile(&self) -> &ProfileTable {
-        &self.profile
+        self.catalog.profile()
     }
 
     /// The policy.
@@ -241,46 +209,31 @@ impl<P: Policy> Scheduler<P> {
 
     /// The models, by id.
     pub fn models(&self) -> &[ModelSpec] {
-        &self.models
+        self.catalog.models()
     }
 
     /// The input that a running job works for now, if any (a notice's or a refill's T_pre can be claimed while it runs).
     pub fn job_input(&self, job: JobId) -> Option<InputId> {
-        self.input_id(self.jobs.get(&job)?.owner?)
+        let input = self.machine.job(job)?.task.input()?;
+        self.work.input(input).id()
     }
 
-    fn input_id(&self, key: InputKey) -> Option<InputId> {
-        let input = self.inputs.get(&key)?;
-        match input.group {
-            GroupId::Request(request) => Some(InputId { request, index: input.index }),
-            GroupId::Notice(_) => None,
-        }
-    }
-
+    /// Most cores that one request or notice may hold.
     fn window(&self) -> u32 {
-        if self.config.batch_share >= 1.0 {
-            return u32::MAX;
-        }
-        ((f64::from(self.capacity.cores) * self.config.batch_share) as u32).max(1)
+        self.machine.window(self.limits.batch_share)
     }
 
-    fn pool_key(&self, model: ModelId, client: ClientId) -> Option<PoolKey> {
-        let pools = self.pools.as_ref()?;
-        match self.models[model.0 as usize].binding {
-            Binding::Unbound => Some(PoolKey { model, client: None }),
-            Binding::Client if pools.config.per_client => Some(PoolKey { model, client: Some(client) }),
-            Binding::Client => None,
-        }
+    fn pool_for(&self, model: ModelId, client: ClientId) -> Option<PoolKey> {
+        self.stock.pool_for(model, self.catalog.binding(model), client)
     }
 
-    fn free(&self) -> Resources {
-        self.capacity.minus(&self.used)
-    }
-
-    fn thread_counts(&self, phase: Phase) -> &[u32] {
-        match phase {
-            Phase::Pre => &self.config.pre_threads,
-            Phase::On => &self.config.on_threads,
+    /// Gives every unbound model its smallest target at once.
+    fn seed_pools(&mut self) {
+        for model in self.catalog.ids() {
+            if self.stock.has_pools() && self.catalog.binding(model) == Binding::Unbound {
+                let pool = PoolKey { model, client: None };
+                self.stock.arrival(pool, self.clock.now(), 0, Span::ZERO);
+            }
         }
     }
 }

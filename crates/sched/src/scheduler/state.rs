@@ -1,10 +1,8 @@
 //! The records that the state machine keeps.
 
-use crate::ids::{ClientId, DeadlineClass, JobId, MaterialId, ModelId, NoticeId, Phase, RequestId};
+use crate::ids::{ClientId, DeadlineClass, InputId, JobId, MaterialId, ModelId, NoticeId, RequestId};
 use crate::message::{Source, Stamp};
-use crate::pool::PoolKey;
 use crate::queue::{InputKey, Slot};
-use crate::resources::Resources;
 use crate::time::{Span, Time};
 use std::collections::BTreeSet;
 
@@ -69,41 +67,12 @@ pub(super) struct Group {
     pub ends: Option<Time>,
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct Job {
-    pub phase: Phase,
-    pub model: ModelId,
-    pub batch: u32,
-    /// `None` for a pool refill.
-    pub owner: Option<InputKey>,
-    /// The pool that a refill is for.
-    pub refill: Option<PoolKey>,
-    pub material: MaterialId,
-    /// Cores and memory; disk is held by the material.
-    pub holds: Resources,
-    pub started: Time,
-    pub estimate: Span,
-    /// Started while the present reservation stood.
-    pub overtook: bool,
-}
-
 #[derive(Clone, Debug, Default)]
 pub(super) struct Client {
     /// Inputs that have not ended, announced ones included.
     pub unfinished: u32,
     pub backlog: Span,
     pub groups: BTreeSet<GroupId>,
-}
-
-/// Room kept for the oldest job that memory (or disk, or a large thread count) kept out.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reservation {
-    pub input: InputKey,
-    pub need: Resources,
-    /// When the jobs running at the time of the reservation are expected to have made room.
-    pub shadow: Time,
-    /// What jobs that started since hold.
-    pub overtakers: Resources,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +97,21 @@ pub struct Counts {
     pub running_pre: u32,
     /// T_on running.
     pub running_on: u32,
+}
+
+impl Input {
+    /// What its batch-mates are told apart by, once its request is here.
+    pub fn id(&self) -> Option<InputId> {
+        match self.group {
+            GroupId::Request(request) => Some(InputId { request, index: self.index }),
+            GroupId::Notice(_) => None,
+        }
+    }
+
+    /// Whether it stands in a queue (or is parked) and is not started.
+    pub fn waits(&self) -> bool {
+        matches!(self.stage, Stage::WaitPre | Stage::WaitOn(_))
+    }
 }
 
 impl Counts {

@@ -107,6 +107,8 @@ struct Engine<'a> {
     running: BTreeMap<JobId, (Start, Time, Option<RequestId>)>,
     noise: Rng,
     think: Rng,
+    /// Materials named so far.
+    materials: u64,
     /// Closed loop: the next request to send.
     unsent: usize,
     /// Requests that have not come yet.
@@ -127,16 +129,15 @@ impl Scenario {
             model.pre.first.time = model.pre.first.time.scaled(bias);
             model.on.first.time = model.on.first.time.scaled(bias);
         }
-        let mut config = self.config.clone();
-        config.first_material = MaterialId(1 << 32);
         let arrivals = self.trace.clone().unwrap_or_else(|| self.workload.draw(seed));
         let mut engine = Engine {
             scenario: self,
-            scheduler: Scheduler::new(config, believed, self.policy.clone())?,
+            scheduler: Scheduler::new(self.config.clone(), believed, self.policy.clone())?,
             due: BinaryHeap::new(),
             running: BTreeMap::new(),
             noise: Rng::new(seed, 100),
             think: Rng::new(seed, 101),
+            materials: 0,
             unsent: arrivals.len(),
             to_come: arrivals.len(),
             open: 0,
@@ -178,7 +179,6 @@ impl Engine<'_> {
         };
         let total = self.scenario.workload.mix.total().max(1) as f64;
         let mut room = (self.scenario.config.capacity.disk as f64 * pool.disk_share) as u64;
-        let mut next = 0;
         for (i, model) in self.scenario.models.iter().enumerate() {
             let share = f64::from(self.scenario.workload.mix.counts.get(i).map_or(0, |c| c.1)) / total;
             let demand = rate * share * model.pre.first.time.secs() * pool.cover;
@@ -189,13 +189,18 @@ impl Engine<'_> {
                     break;
                 }
                 room -= model.material_bytes;
-                let found = Event::MaterialFound { material: MaterialId(next), model: ModelId(i as u32), client: None };
-                next += 1;
+                let material = self.new_material();
                 stock += 1;
-                self.send(Time::ZERO, found);
+                self.send(Time::ZERO, Event::MaterialFound { material, model: ModelId(i as u32), client: None });
             }
             self.run.stock.push(stock);
         }
+    }
+
+    /// A name that was never used before.
+    fn new_material(&mut self) -> MaterialId {
+        self.materials += 1;
+        MaterialId::numbered(self.materials)
     }
 
     /// Until the last input has ended. Refills that still run count up to that moment.
@@ -227,14 +232,18 @@ impl Engine<'_> {
                 let failed = self.scenario.failures > 0.0 && self.noise.uniform() < self.scenario.failures;
                 self.account(job, now);
                 let usage = Usage { time: now.since(from), peak_memory: self.peak(&start) };
-                self.send(now, if failed { Event::JobFailed { job } } else { Event::JobFinished { job, usage } });
+                if failed {
+                    return self.send(now, Event::JobFailed { job });
+                }
+                let material = (start.phase == Phase::Pre).then(|| self.new_material());
+                self.send(now, Event::JobFinished { job, usage, material });
             }
-            Due::Leave(client) => self.send(now, Event::ClientGone { client: ClientId(client) }),
+            Due::Leave(client) => self.send(now, Event::ClientGone { client: ClientId::numbered(client) }),
             Due::Notice(i) => {
                 let arrival = &self.run.arrivals[i];
                 let notice = AdvanceNotice {
                     id: NoticeId(i as u64),
-                    client: ClientId(arrival.client),
+                    client: ClientId::numbered(arrival.client),
                     model: ModelId(arrival.model),
                     inputs: arrival.inputs,
                     input_bytes: 0,
@@ -247,7 +256,7 @@ impl Engine<'_> {
                 let arrival = &self.run.arrivals[i];
                 let request = Request {
                     id: RequestId(i as u64),
-                    client: ClientId(arrival.client),
+                    client: ClientId::numbered(arrival.client),
                     model: ModelId(arrival.model),
                     inputs: arrival.inputs,
                     notice: arrival.lead.map(|_| NoticeId(i as u64)),
@@ -298,7 +307,8 @@ impl Engine<'_> {
                 self.run.last = self.run.last.max(now);
                 self.open -= 1;
                 if report.last {
-                    self.next_of_client(now, report.client.0);
+                    let request = report.input.request.0 as usize;
+                    self.next_of_client(now, self.run.arrivals[request].client);
                 }
                 self.run.reports.push(report);
             }

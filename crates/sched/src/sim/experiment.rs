@@ -7,6 +7,7 @@ use super::profile::ProfileFile;
 use super::workload::{Arrivals, Mix, Workload};
 use crate::config::{Binding, Config, PoolConfig};
 use crate::error::SchedError;
+use crate::ids::ClientId;
 use crate::policy::PolicySpec;
 use crate::profile::Speedup;
 use crate::resources::Resources;
@@ -246,7 +247,7 @@ impl Columns {
                 (model.pre.first.time + model.on.first.time).secs() * f64::from(a.inputs)
             })
             .sum();
-        let others: Vec<_> = run.reports.iter().filter(|r| r.client.0 != 0).collect();
+        let others: Vec<_> = run.reports.iter().filter(|r| r.client != ClientId::numbered(0)).collect();
         let others = super::metrics::Metrics::of(&others).input_delay;
         let vgg = s.models.get("vgg16").map_or(0.0, |m| m.p99);
         let offered = offered / (f64::from(capacity.cores) * span.max(1e-9));

@@ -45,7 +45,7 @@ pub struct InputLine {
 }
 
 impl InputLine {
-    fn of(report: &InputReport, scenario: &Scenario) -> InputLine {
+    fn of(report: &InputReport, scenario: &Scenario, run: &Run) -> InputLine {
         let arrived = report.arrived.secs();
         let ended = report.ended.secs();
         let secs = |t: Option<crate::time::Time>| t.map(|t| t.secs());
@@ -60,7 +60,7 @@ impl InputLine {
         InputLine {
             request: report.input.request.0,
             index: report.input.index,
-            client: report.client.0,
+            client: run.arrivals[report.input.request.0 as usize].client,
             model: scenario.models[report.model.0 as usize].name.clone(),
             outcome: report.outcome,
             source: report.source,
@@ -112,7 +112,7 @@ impl RunFile {
             memory: capacity.memory,
             events: run.events,
             summary: Summary::of(run, &scenario.workload.mix, capacity.cores, capacity.memory),
-            inputs: run.reports.iter().map(|r| InputLine::of(r, scenario)).collect(),
+            inputs: run.reports.iter().map(|r| InputLine::of(r, scenario, run)).collect(),
         }
     }
 }

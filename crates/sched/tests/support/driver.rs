@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::replay::{Header, Replay};
 use tacit_sched::{
-    Action, AdvanceNotice, ClientId, DeadlineClass, Event, JobId, MaterialId, ModelId, NoticeId, Rejected, Request,
-    RequestId, Resources, Scheduler, Shutdown, Span, Time, Usage,
+    Action, AdvanceNotice, ClientId, DeadlineClass, Event, JobId, MaterialId, ModelId, NoticeId, Phase, Rejected,
+    Request, RequestId, Resources, Scheduler, Shutdown, Span, Time, Usage,
 };
 
 /// A step of a script. Picks are taken modulo what there is to pick from, so every script makes sense.
@@ -39,15 +39,26 @@ pub fn op() -> impl Strategy<Value = Op> {
         1 => (prop_oneof![4 => 1..7u32, 1 => Just(0u32)], prop_oneof![3 => 80..140u64, 1 => 30..80u64])
             .prop_map(|(cores, memory)| Op::Capacity { cores, memory }),
         4 => (0..8_000u64).prop_map(|ms| Op::Advance { ms }),
-        1 => (0..1_100u64, 0..3u32, prop::option::of(0..4u64)).prop_map(|(material, model, client)| Op::Found { material, model, client }),
+        1 => found(),
         1 => (0..400u64).prop_map(|job| Op::StaleEnd { job }),
     ]
 }
 
-/// A script; one in four ends with a shutdown somewhere in its second half.
+/// Material from an earlier run; the last hundred names may be this run's own.
+fn found() -> impl Strategy<Value = Op> {
+    (0..1_100u64, 0..3u32, prop::option::of(0..4u64)).prop_map(|(material, model, client)| Op::Found {
+        material,
+        model,
+        client,
+    })
+}
+
+/// A script. It begins with material from an earlier run; one in four ends with a shutdown somewhere in its second half.
 pub fn script(len: usize) -> impl Strategy<Value = Vec<Op>> {
     let end = prop::option::weighted(0.25, (0..len / 2, any::<bool>()));
-    (prop::collection::vec(op(), 1..len), end).prop_map(|(mut ops, end)| {
+    let start = prop::collection::vec(found(), 0..8);
+    (start, prop::collection::vec(op(), 1..len), end).prop_map(|(mut ops, then, end)| {
+        ops.extend(then);
         if let Some((at, now)) = end {
             let at = ops.len() - at.min(ops.len());
             ops.insert(at, Op::Shutdown { now });
@@ -66,12 +77,12 @@ pub struct Driver {
     header: Header,
     notices: BTreeMap<usize, NoticeId>,
     next: u64,
+    /// Materials named so far.
+    materials: u64,
 }
 
 impl Driver {
     pub fn new(header: Header) -> Driver {
-        let mut header = header;
-        header.config.first_material = MaterialId(1000);
         let sched = Scheduler::new(header.config.clone(), header.models.clone(), header.policy.clone()).unwrap();
         let monitor = Monitor::new(header.config.capacity);
         let mut driver = Driver {
@@ -83,6 +94,7 @@ impl Driver {
             header,
             notices: BTreeMap::new(),
             next: 0,
+            materials: 0,
         };
         driver.send(Event::Tick).unwrap();
         driver
@@ -141,11 +153,23 @@ impl Driver {
         self.monitor.running.keys().nth(pick % n.max(1)).copied()
     }
 
+    /// A name that was never used before, whose order says nothing about age. From 1000 on: found material may have any name below 1100.
+    fn new_material(&mut self) -> MaterialId {
+        loop {
+            self.materials += 1;
+            let name = MaterialId::numbered(1000 + (self.materials ^ 5));
+            if !self.monitor.knows(name) {
+                return name;
+            }
+        }
+    }
+
     pub fn finish(&mut self, job: JobId, percent: u64) {
         let (start, _) = self.monitor.running[&job].clone();
         let time = Span(start.estimate.0 / 100 * percent);
         let usage = Usage { time, peak_memory: start.memory };
-        self.send(Event::JobFinished { job, usage }).expect("the end of a running job is accepted");
+        let material = (start.phase == Phase::Pre).then(|| self.new_material());
+        self.send(Event::JobFinished { job, usage, material }).expect("the end of a running job is accepted");
     }
 
     fn play_request(&mut self, op: &Op) {
@@ -154,7 +178,7 @@ impl Driver {
         let deadline = [DeadlineClass::Interactive, DeadlineClass::Normal, DeadlineClass::Batch][deadline as usize];
         let request = Request {
             id: RequestId(self.next),
-            client: ClientId(client),
+            client: ClientId::numbered(client),
             model: ModelId(model),
             inputs,
             notice: notice.and_then(|n| self.notices.get(&(n % self.notices.len().max(1))).copied()),
@@ -170,7 +194,7 @@ impl Driver {
             Op::Notice { client, model, inputs } => {
                 self.next += 1;
                 let id = NoticeId(self.next);
-                let (client, model) = (ClientId(client), ModelId(model));
+                let (client, model) = (ClientId::numbered(client), ModelId(model));
                 if self.send(Event::Notice(AdvanceNotice { id, client, model, inputs, input_bytes: 0 })).is_ok() {
                     self.notices.insert(self.notices.len(), id);
                 }
@@ -186,7 +210,7 @@ impl Driver {
                 }
             }
             Op::Gone { client } => {
-                let client = ClientId(client);
+                let client = ClientId::numbered(client);
                 let _ = self.send(Event::ClientGone { client });
                 assert_eq!(self.monitor.unfinished_of(client), 0, "a client that left has open inputs");
             }
@@ -201,8 +225,8 @@ impl Driver {
             }
             Op::Advance { ms } => self.advance(Span::from_millis(ms)),
             Op::Found { material, model, client } => {
-                let (material, model) = (MaterialId(material), ModelId(model));
-                let _ = self.send(Event::MaterialFound { material, model, client: client.map(ClientId) });
+                let (material, model) = (MaterialId::numbered(material), ModelId(model));
+                let _ = self.send(Event::MaterialFound { material, model, client: client.map(ClientId::numbered) });
             }
             Op::StaleEnd { job } => {
                 if !self.monitor.running.contains_key(&JobId(job)) {

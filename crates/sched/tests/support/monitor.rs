@@ -8,7 +8,6 @@ use tacit_sched::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Material {
-    Making,
     Ready,
     Claimed,
     Gone,
@@ -68,13 +67,17 @@ impl Monitor {
                 assert!(self.requests.insert(*id, open).is_none(), "driver reused a request id");
             }
             Event::Notice(AdvanceNotice { .. }) => {}
-            Event::JobFinished { job, .. } => {
+            Event::JobFinished { job, material, .. } => {
                 let (start, _) = self.running.remove(job).expect("accepted the end of a job that does not run");
-                let material = self.materials.get_mut(&start.material).unwrap();
                 match start.phase {
-                    Phase::Pre => material.0 = Material::Ready,
+                    Phase::Pre => {
+                        let fresh = (Material::Ready, start.model, start.client);
+                        let made = material.expect("accepted a T_pre that made nothing");
+                        assert!(self.materials.insert(made, fresh).is_none(), "material name used twice");
+                    }
                     Phase::On => {
-                        material.0 = Material::Gone;
+                        assert_eq!(*material, None, "accepted material from a T_on");
+                        self.materials.get_mut(&start.material.unwrap()).unwrap().0 = Material::Gone;
                         self.on_finished.insert(start.input.unwrap());
                     }
                 }
@@ -99,7 +102,7 @@ impl Monitor {
                 assert!(self.running.remove(job).is_some(), "stopped a job that does not run");
             }
             Action::Burn { material } => {
-                assert!(self.running.values().all(|(s, _)| s.material != *material), "burnt material in use");
+                assert!(self.running.values().all(|(s, _)| s.material != Some(*material)), "burnt material in use");
                 let state = &mut self.materials.get_mut(material).expect("burnt unknown material").0;
                 assert_ne!(*state, Material::Gone, "burnt twice, or after use");
                 *state = Material::Gone;
@@ -121,10 +124,7 @@ impl Monitor {
         assert!(used.0 + start.threads <= self.capacity.cores, "too many threads");
         assert!(used.1 + start.memory <= self.capacity.memory, "too much memory");
         match start.phase {
-            Phase::Pre => {
-                let fresh = (Material::Making, start.model, start.client);
-                assert!(self.materials.insert(start.material, fresh).is_none(), "material id used twice");
-            }
+            Phase::Pre => assert_eq!(start.material, None, "material before it is made"),
             Phase::On => {
                 let input = start.input.expect("a T_on without an input");
                 assert!(self.on_started.insert(input), "a second T_on of one input");
@@ -134,16 +134,17 @@ impl Monitor {
                     "T_on of an ended input"
                 );
                 assert_eq!(Some(start.model), request.model);
-                let material = self.materials.get_mut(&start.material).expect("T_on with unknown material");
+                let material =
+                    start.material.and_then(|m| self.materials.get_mut(&m)).expect("T_on with unknown material");
                 assert_eq!(material.0, Material::Ready, "T_on before its T_pre, or material used twice");
                 assert_eq!(material.1, start.model, "material of another model");
                 assert!(material.2.is_none() || material.2 == request.client, "another client's material");
                 material.0 = Material::Claimed;
             }
         }
-        let live: u64 = self.disk(10);
-        assert!(live <= self.capacity.disk || self.capacity.disk < 200, "too much disk: {live}");
         self.running.insert(start.job, (start.clone(), now));
+        let held = self.disk(10);
+        assert!(held <= self.capacity.disk || self.capacity.disk < 200, "too much disk: {held}");
     }
 
     fn report(&mut self, now: Time, report: &InputReport) {
@@ -184,9 +185,16 @@ impl Monitor {
         self.running.values().fold((0, 0), |(c, m), (s, _)| (c + s.threads, m + s.memory))
     }
 
-    /// Disk held by live material of `bytes` each.
+    /// Disk held by live material of `bytes` each, and set aside for what is being made.
     pub fn disk(&self, bytes: u64) -> u64 {
-        self.materials.values().filter(|m| m.0 != Material::Gone).count() as u64 * bytes
+        let live = self.materials.values().filter(|m| m.0 != Material::Gone).count();
+        let making = self.running.values().filter(|(s, _)| s.phase == Phase::Pre).count();
+        (live + making) as u64 * bytes
+    }
+
+    /// Whether this name was ever used.
+    pub fn knows(&self, material: MaterialId) -> bool {
+        self.materials.contains_key(&material)
     }
 
     pub fn open(&self) -> Vec<RequestId> {

@@ -1,0 +1,147 @@
+//! The models, what their jobs are expected to cost, and on how many threads these may run.
+
+use crate::config::{Binding, ModelSpec};
+use crate::error::SchedError;
+use crate::ids::{ClientId, ModelId, Phase};
+use crate::message::Usage;
+use crate::policy::{ClassFacts, ThreadOption};
+use crate::profile::{ProfileTable, Sample};
+use crate::queue::ClassKey;
+use crate::resources::Resources;
+use crate::scheduler::machine::Job;
+use crate::time::Span;
+
+#[derive(Clone, Debug)]
+pub(super) struct Catalog {
+    models: Vec<ModelSpec>,
+    profile: ProfileTable,
+    pre_threads: Vec<u32>,
+    on_threads: Vec<u32>,
+}
+
+impl Catalog {
+    /// Thread counts ascending, at least one for each phase.
+    pub fn new(models: Vec<ModelSpec>, pre_threads: Vec<u32>, on_threads: Vec<u32>) -> Catalog {
+        let mut profile = ProfileTable::new();
+        for model in &models {
+            profile.add_model((model.pre.speedup, model.pre.first), (model.on.speedup, model.on.first));
+        }
+        Catalog { models, profile, pre_threads, on_threads }
+    }
+
+    /// Replaces what was learned by what an earlier run learned about the same models.
+    pub fn restore(&mut self, profile: ProfileTable) -> Result<(), SchedError> {
+        if profile.models() != self.models.len() {
+            return Err(SchedError::OutOfRange {
+                what: "models in the saved profile",
+                value: profile.models().to_string(),
+                allowed: "the number of models served",
+            });
+        }
+        let measured = |model, phase| profile.estimate(ModelId(model), phase, 1, 1).is_some();
+        let empty = (0..profile.models() as u32).find(|&m| !measured(m, Phase::Pre) || !measured(m, Phase::On));
+        if let Some(model) = empty {
+            return Err(SchedError::OutOfRange {
+                what: "measurements in the saved profile",
+                value: format!("none for a phase of model {model}"),
+                allowed: "at least one for each phase",
+            });
+        }
+        self.profile = profile;
+        Ok(())
+    }
+
+    pub fn models(&self) -> &[ModelSpec] {
+        &self.models
+    }
+
+    pub fn profile(&self) -> &ProfileTable {
+        &self.profile
+    }
+
+    /// The ids of all models.
+    pub fn ids(&self) -> impl Iterator<Item = ModelId> + use<> {
+        (0..self.models.len() as u32).map(ModelId)
+    }
+
+    /// A model that a peer named: there may be none.
+    pub fn find(&self, model: ModelId) -> Option<&ModelSpec> {
+        self.models.get(model.0 as usize)
+    }
+
+    pub fn binding(&self, model: ModelId) -> Binding {
+        self.models[model.0 as usize].binding
+    }
+
+    /// Bytes of disk that one material takes.
+    pub fn disk(&self, model: ModelId) -> u64 {
+        self.models[model.0 as usize].material_bytes
+    }
+
+    /// The client that a job of this model must run with.
+    pub fn bound_client(&self, model: ModelId, client: ClientId) -> Option<ClientId> {
+        match self.binding(model) {
+            Binding::Unbound => None,
+            Binding::Client => Some(client),
+        }
+    }
+
+    fn thread_counts(&self, phase: Phase) -> &[u32] {
+        match phase {
+            Phase::Pre => &self.pre_threads,
+            Phase::On => &self.on_threads,
+        }
+    }
+
+    /// Ways to run a phase on a machine of so many cores, by threads.
+    pub fn options(&self, model: ModelId, phase: Phase, batch: u32, cores: u32) -> Vec<ThreadOption> {
+        let mut options: Vec<ThreadOption> = Vec::new();
+        for &threads in self.thread_counts(phase) {
+            // Thread counts above the machine's are left out, but one option always remains.
+            if threads > cores && !options.is_empty() {
+                break;
+            }
+            if let Some(e) = self.profile.estimate(model, phase, batch, threads) {
+                options.push(ThreadOption { threads, time: e.time, memory: e.memory });
+            }
+        }
+        options
+    }
+
+    /// Time of a phase on the fewest threads.
+    pub fn length(&self, model: ModelId, phase: Phase) -> Span {
+        let threads = self.thread_counts(phase)[0];
+        let estimate = self.profile.estimate(model, phase, 1, threads);
+        estimate.expect("every phase of a model has a first sample").time
+    }
+
+    /// Time of both phases on the fewest threads.
+    pub fn work(&self, model: ModelId) -> Span {
+        self.length(model, Phase::Pre) + self.length(model, Phase::On)
+    }
+
+    /// What all jobs of a class share on this machine.
+    pub fn facts(&self, key: &ClassKey, capacity: Resources) -> ClassFacts {
+        let later = match key.phase {
+            Phase::Pre => self.options(key.model, Phase::On, key.batch, capacity.cores),
+            Phase::On => Vec::new(),
+        };
+        ClassFacts {
+            model: key.model,
+            phase: key.phase,
+            batch: key.batch,
+            origin: key.origin,
+            deadline: key.deadline,
+            options: self.options(key.model, key.phase, key.batch, capacity.cores),
+            later,
+            disk: self.disk(key.model),
+            capacity,
+        }
+    }
+
+    /// Learns from a finished job; whether an estimate of its model may have moved.
+    pub fn learn(&mut self, job: &Job, usage: Usage) -> bool {
+        let actual = Sample { time: usage.time, memory: usage.peak_memory };
+        self.profile.learn(job.model, job.task.phase(), job.batch, job.holds.cores, actual, job.estimate)
+    }
+}

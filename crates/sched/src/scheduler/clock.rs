@@ -1,0 +1,48 @@
+//! What time it is, and which groups end by themselves.
+
+use super::state::GroupId;
+use crate::time::Time;
+use std::collections::BTreeSet;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clock {
+    now: Time,
+    timers: BTreeSet<(Time, GroupId)>,
+}
+
+impl Clock {
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Never goes back: an earlier time counts as now.
+    pub fn advance(&mut self, to: Time) {
+        self.now = self.now.max(to);
+    }
+
+    /// The next group whose time has come; its timer is gone then.
+    pub fn take_due(&mut self) -> Option<GroupId> {
+        let &(time, group) = self.timers.first()?;
+        (time <= self.now).then(|| {
+            self.timers.pop_first();
+            group
+        })
+    }
+
+    pub fn next_timer(&self) -> Option<Time> {
+        self.timers.first().map(|&(time, _)| time)
+    }
+
+    pub fn set_timer(&mut self, at: Time, group: GroupId) {
+        self.timers.insert((at, group));
+    }
+
+    /// Forgets a timer, if it has not fired.
+    pub fn clear_timer(&mut self, at: Time, group: GroupId) {
+        self.timers.remove(&(at, group));
+    }
+
+    pub fn timers(&self) -> &BTreeSet<(Time, GroupId)> {
+        &self.timers
+    }
+}

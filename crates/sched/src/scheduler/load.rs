@@ -1,0 +1,32 @@
+//! What arrived lately, for policies and for refills.
+
+use crate::pool::Rate;
+use crate::time::{Span, Time};
+
+/// Time constant of the estimates.
+const WINDOW: Span = Span::from_millis(120_000);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Load {
+    /// One-thread seconds of work.
+    work: Rate,
+    inputs: Rate,
+}
+
+impl Load {
+    /// So many inputs arrived, each with so much one-thread work.
+    pub fn observe(&mut self, now: Time, inputs: u32, each: Span) {
+        self.work.add(now, each.secs() * f64::from(inputs), WINDOW);
+        self.inputs.add(now, f64::from(inputs), WINDOW);
+    }
+
+    /// One-thread work that arrived lately, per second and core.
+    pub fn per_core(&self, now: Time, cores: u32) -> f64 {
+        self.work.per_second(now, Time::ZERO, WINDOW) / f64::from(cores.max(1))
+    }
+
+    /// Inputs that arrived lately, per second.
+    pub fn inputs(&self, now: Time) -> f64 {
+        self.inputs.per_second(now, Time::ZERO, WINDOW)
+    }
+}

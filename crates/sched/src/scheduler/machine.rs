@@ -1,0 +1,262 @@
+//! The machine: what it has, what runs on it, and the room that is kept for one job.
+
+use super::audit::same;
+use crate::ids::{JobId, MaterialId, ModelId, Phase};
+use crate::policy::ThreadOption;
+use crate::pool::PoolKey;
+use crate::queue::InputKey;
+use crate::resources::Resources;
+use crate::time::{Span, Time};
+use std::collections::BTreeMap;
+
+/// What a job does, and for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    /// T_pre of an input.
+    Pre(InputKey),
+    /// T_pre for a pool.
+    Refill(PoolKey),
+    /// T_on of an input, with the material that it consumes.
+    On(InputKey, MaterialId),
+}
+
+impl Task {
+    pub fn phase(&self) -> Phase {
+        match self {
+            Task::Pre(_) | Task::Refill(_) => Phase::Pre,
+            Task::On(..) => Phase::On,
+        }
+    }
+
+    pub fn input(&self) -> Option<InputKey> {
+        match *self {
+            Task::Pre(key) | Task::On(key, _) => Some(key),
+            Task::Refill(_) => None,
+        }
+    }
+
+    pub fn material(&self) -> Option<MaterialId> {
+        match *self {
+            Task::On(_, material) => Some(material),
+            Task::Pre(_) | Task::Refill(_) => None,
+        }
+    }
+}
+
+/// A running job.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub task: Task,
+    pub model: ModelId,
+    pub batch: u32,
+    /// Cores and memory; of a T_pre also the disk for what it makes.
+    pub holds: Resources,
+    pub started: Time,
+    pub estimate: Span,
+    /// Started while the present reservation stood.
+    overtook: bool,
+}
+
+/// Room kept for the oldest job that memory (or disk, or a large thread count) kept out.
+#[derive(Clone, Copy, Debug)]
+struct Reservation {
+    input: InputKey,
+    need: Resources,
+    /// When the jobs running at the time of the reservation are expected to have made room.
+    shadow: Time,
+    /// What jobs that started since hold.
+    overtakers: Resources,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Machine {
+    capacity: Resources,
+    /// By running jobs, and by live material.
+    used: Resources,
+    jobs: BTreeMap<JobId, Job>,
+    next_job: u64,
+    reservation: Option<Reservation>,
+}
+
+impl Machine {
+    pub fn new(capacity: Resources) -> Machine {
+        Machine { capacity, used: Resources::default(), jobs: BTreeMap::new(), next_job: 0, reservation: None }
+    }
+
+    pub fn capacity(&self) -> Resources {
+        self.capacity
+    }
+
+    /// The machine grew or shrank. What runs goes on; the room that was promised was computed for another machine.
+    pub fn set_capacity(&mut self, capacity: Resources) {
+        self.capacity = capacity;
+        self.reservation = None;
+        self.forget_overtakers();
+    }
+
+    pub fn used(&self) -> Resources {
+        self.used
+    }
+
+    pub fn free(&self) -> Resources {
+        self.capacity.minus(&self.used)
+    }
+
+    /// Most cores that one group may hold.
+    pub fn window(&self, share: f64) -> u32 {
+        if share >= 1.0 {
+            return u32::MAX;
+        }
+        ((f64::from(self.capacity.cores) * share) as u32).max(1)
+    }
+
+    /// The least that a job needs, where that is more than there will ever be.
+    ///
+    /// A machine with no cores at all is paused, not too small.
+    pub fn never_fits(&self, options: &[ThreadOption], disk: u64) -> Option<Resources> {
+        let paused = self.capacity.cores == 0;
+        let fits = |o: &ThreadOption| {
+            let need = Resources { cores: o.threads, memory: o.memory, disk };
+            let have = Resources { cores: if paused { u32::MAX } else { self.capacity.cores }, ..self.capacity };
+            need.fits(&have)
+        };
+        if options.iter().any(fits) {
+            return None;
+        }
+        let least = options.iter().min_by_key(|o| (o.memory, o.threads));
+        Some(least.map_or_else(Resources::default, |o| Resources { cores: o.threads, memory: o.memory, disk }))
+    }
+
+    pub fn job(&self, id: JobId) -> Option<&Job> {
+        self.jobs.get(&id)
+    }
+
+    /// Jobs that run.
+    pub fn jobs(&self) -> impl ExactSizeIterator<Item = &Job> {
+        self.jobs.values()
+    }
+
+    /// Puts a job on the machine, which must have `holds` free.
+    pub fn launch(
+        &mut self,
+        task: Task,
+        model: ModelId,
+        batch: u32,
+        holds: Resources,
+        estimate: Span,
+        now: Time,
+    ) -> JobId {
+        let id = JobId(self.next_job);
+        self.next_job += 1;
+        self.used.add(&holds);
+        if let Some(reservation) = &mut self.reservation {
+            reservation.overtakers.add(&holds);
+        }
+        let overtook = self.reservation.is_some();
+        self.jobs.insert(id, Job { task, model, batch, holds, started: now, estimate, overtook });
+        id
+    }
+
+    /// Takes a job off the machine and gives back all that it holds.
+    pub fn take(&mut self, id: JobId) -> Option<Job> {
+        let job = self.jobs.remove(&id)?;
+        self.used.sub(&job.holds);
+        if job.overtook
+            && let Some(reservation) = &mut self.reservation
+        {
+            reservation.overtakers.sub(&job.holds);
+        }
+        Some(job)
+    }
+
+    /// A running T_pre is for somebody else from now on. Returns what it holds and when it started.
+    pub fn reassign(&mut self, id: JobId, task: Task) -> (Resources, Time) {
+        let job = self.jobs.get_mut(&id).expect("only a running job is given to another");
+        debug_assert!(job.task.phase() == Phase::Pre && task.phase() == Phase::Pre);
+        job.task = task;
+        (job.holds, job.started)
+    }
+
+    /// Material lies on disk from now on.
+    pub fn hold_disk(&mut self, bytes: u64) {
+        self.used.disk += bytes;
+    }
+
+    /// Material is gone.
+    pub fn free_disk(&mut self, bytes: u64) {
+        self.used.disk -= bytes;
+    }
+
+    /// The input that room is kept for.
+    pub fn holder(&self) -> Option<InputKey> {
+        self.reservation.map(|r| r.input)
+    }
+
+    /// Keeps room for this input's job from now on.
+    pub fn reserve(&mut self, input: InputKey, need: Resources, now: Time) {
+        let shadow = self.shadow(&need, now);
+        self.forget_overtakers();
+        self.reservation = Some(Reservation { input, need, shadow, overtakers: Resources::default() });
+    }
+
+    /// Keeps no room for this input any more; whether it did.
+    pub fn unreserve(&mut self, input: InputKey) -> bool {
+        let held = self.holder() == Some(input);
+        if held {
+            self.reservation = None;
+        }
+        held
+    }
+
+    /// Jobs that were taken away keep no count, so the mark of the others must not outlive its reservation.
+    fn forget_overtakers(&mut self) {
+        for job in self.jobs.values_mut() {
+            job.overtook = false;
+        }
+    }
+
+    /// When the running jobs are expected to have made room for `need`.
+    fn shadow(&self, need: &Resources, now: Time) -> Time {
+        let mut ends: Vec<(Time, Resources)> =
+            self.jobs.values().map(|j| ((j.started + j.estimate).max(now), j.holds)).collect();
+        ends.sort_by_key(|&(end, _)| end);
+        let mut used = self.used;
+        for (end, holds) in ends {
+            used.sub(&holds);
+            let free = self.capacity.minus(&used);
+            if need.cores <= free.cores && need.memory <= free.memory {
+                return end;
+            }
+        }
+        now
+    }
+
+    /// Whether a job that needs so much for so long leaves the room that is kept for another. `input` is whose job it is, where it has one.
+    pub fn may_overtake(&self, input: Option<InputKey>, need: &Resources, time: Span, now: Time) -> bool {
+        let Some(reservation) = self.reservation.filter(|r| Some(r.input) != input) else { return true };
+        let spare_disk = self.free().disk.saturating_sub(reservation.need.disk);
+        if need.disk > spare_disk {
+            return false;
+        }
+        let room = self.capacity.minus(&reservation.need).minus(&reservation.overtakers);
+        let leaves_room = need.cores <= room.cores && need.memory <= room.memory;
+        leaves_room || now + time <= reservation.shadow
+    }
+
+    /// Checks the sums against the jobs and `disk` bytes of live material.
+    pub fn audit(&self, disk: u64) -> Result<(), String> {
+        let mut used = Resources { disk, ..Resources::default() };
+        let mut overtakers = Resources::default();
+        for job in self.jobs.values() {
+            used.add(&job.holds);
+            if job.overtook {
+                overtakers.add(&job.holds);
+            }
+        }
+        same("used resources", used, self.used)?;
+        match &self.reservation {
+            Some(reservation) => same("overtakers", overtakers, reservation.overtakers),
+            None => Ok(()),
+        }
+    }
+}

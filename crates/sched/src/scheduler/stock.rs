@@ -1,0 +1,218 @@
+//! Ready material: all that lives, what of it lies in pools, and which inputs wait for some.
+
+use super::audit::same;
+use crate::config::{Binding, PoolConfig};
+use crate::ids::{ClientId, JobId, MaterialId, ModelId};
+use crate::policy::ThreadOption;
+use crate::pool::{PoolKey, Pools};
+use crate::queue::InputKey;
+use crate::resources::Resources;
+use crate::time::{Span, Time};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Pools tried when the first one's refill does not fit.
+const REFILL_TRIES: usize = 8;
+
+#[derive(Clone, Debug)]
+pub(super) struct Stock {
+    /// Every live material with its model: in a pool, held by an input, or in use.
+    materials: BTreeMap<MaterialId, ModelId>,
+    /// Every material found on start-up, so that none is taken over twice.
+    found: BTreeSet<MaterialId>,
+    /// This run has made material, so start-up is over.
+    made: bool,
+    pools: Option<Pools>,
+    /// Requests' inputs with T_pre queued, by the pool that could serve them.
+    needy: BTreeMap<PoolKey, BTreeSet<InputKey>>,
+}
+
+impl Stock {
+    pub fn new(pool: Option<PoolConfig>) -> Stock {
+        Stock {
+            materials: BTreeMap::new(),
+            found: BTreeSet::new(),
+            made: false,
+            pools: pool.map(|pool| Pools::new(pool, Time::ZERO)),
+            needy: BTreeMap::new(),
+        }
+    }
+
+    /// The pool that serves this client's requests for this model, if any.
+    pub fn pool_for(&self, model: ModelId, binding: Binding, client: ClientId) -> Option<PoolKey> {
+        let pools = self.pools.as_ref()?;
+        match binding {
+            Binding::Unbound => Some(PoolKey { model, client: None }),
+            Binding::Client if pools.config.per_client => Some(PoolKey { model, client: Some(client) }),
+            Binding::Client => None,
+        }
+    }
+
+    fn pools_mut(&mut self) -> &mut Pools {
+        self.pools.as_mut().expect("a pool is named only where there are pools")
+    }
+
+    /// Material that a job made.
+    pub fn add_made(&mut self, material: MaterialId, model: ModelId) {
+        self.made = true;
+        self.materials.insert(material, model);
+    }
+
+    /// Takes note of material from an earlier run; false where that cannot be, or was known.
+    pub fn note_found(&mut self, material: MaterialId) -> bool {
+        !self.made && self.found.insert(material)
+    }
+
+    /// Whether any material is kept in stock.
+    pub fn has_pools(&self) -> bool {
+        self.pools.is_some()
+    }
+
+    /// Material that was found lives on.
+    pub fn add_found(&mut self, material: MaterialId, model: ModelId) {
+        self.materials.insert(material, model);
+    }
+
+    /// Whether the name is taken, as far as that can be told.
+    pub fn knows(&self, material: MaterialId) -> bool {
+        self.materials.contains_key(&material) || self.found.contains(&material)
+    }
+
+    /// Material is consumed or burnt. Returns its model.
+    pub fn forget(&mut self, material: MaterialId) -> ModelId {
+        self.materials.remove(&material).expect("only live material is used up, and once")
+    }
+
+    /// Models of all live material.
+    pub fn live(&self) -> impl Iterator<Item = ModelId> {
+        self.materials.values().copied()
+    }
+
+    /// Materials in pools.
+    pub fn len(&self) -> usize {
+        self.pools.as_ref().map_or(0, Pools::stock_total)
+    }
+
+    /// Puts live material into a pool.
+    pub fn shelve(&mut self, pool: PoolKey, material: MaterialId) {
+        self.pools_mut().change(pool, |p| p.stock.push_back(material));
+    }
+
+    /// Takes the material that has lain longest in a pool.
+    pub fn take(&mut self, pool: PoolKey) -> Option<MaterialId> {
+        self.pools_mut().take(pool)
+    }
+
+    /// Takes material out of the pool that can best spare it.
+    pub fn take_spare(&mut self) -> Option<MaterialId> {
+        let pools = self.pools.as_mut()?;
+        pools.take(pools.richest()?)
+    }
+
+    /// Disk that pooled material holds.
+    pub fn pooled_disk(&self, disk: impl Fn(ModelId) -> u64) -> u64 {
+        let Some(pools) = &self.pools else { return 0 };
+        let held = |key: PoolKey| pools.get(&key).map_or(0, |p| p.stock.len() as u64 * disk(key.model));
+        pools.keys().into_iter().map(held).sum()
+    }
+
+    /// An input waits for its T_pre, and this pool could serve it.
+    pub fn add_needy(&mut self, pool: PoolKey, input: InputKey) {
+        self.needy.entry(pool).or_default().insert(input);
+    }
+
+    /// The input no longer waits for its T_pre.
+    pub fn remove_needy(&mut self, pool: PoolKey, input: InputKey) {
+        if let Some(set) = self.needy.get_mut(&pool) {
+            set.remove(&input);
+            if set.is_empty() {
+                self.needy.remove(&pool);
+            }
+        }
+    }
+
+    /// The oldest input that this pool could serve.
+    pub fn oldest_needy(&self, pool: PoolKey) -> Option<InputKey> {
+        self.needy.get(&pool)?.first().copied()
+    }
+
+    /// `inputs` arrived at this pool; `t_pre` is what one refill takes.
+    pub fn arrival(&mut self, pool: PoolKey, now: Time, inputs: u32, t_pre: Span) {
+        self.pools_mut().arrival(pool, now, inputs, t_pre);
+    }
+
+    /// Whether a pool is below its target.
+    pub fn wants(&self, pool: PoolKey) -> bool {
+        self.pools.as_ref().is_some_and(|pools| pools.wants(&pool))
+    }
+
+    /// The first pools that want a refill, the least covered first.
+    pub fn wanting(&self) -> impl Iterator<Item = PoolKey> + '_ {
+        self.pools.iter().flat_map(Pools::wanting).take(REFILL_TRIES)
+    }
+
+    /// Whether the refills' shares of the machine allow one more. `idle` is the share of the cores, from 0 to 1, that refills may count on now.
+    pub fn allows_refill(&self, option: &ThreadOption, disk: u64, idle: f64, have: Resources, used: Resources) -> bool {
+        let Some(pools) = &self.pools else { return false };
+        let share = |part: f64, of: u64| (of as f64 * part) as u64;
+        let cores = share(pools.config.core_share * idle, u64::from(have.cores));
+        u64::from(pools.refill_cores + option.threads) <= cores
+            && pools.refill_memory + option.memory <= share(pools.config.memory_share, have.memory)
+            && used.disk + disk <= share(pools.config.disk_share, have.disk)
+    }
+
+    /// A T_pre runs for this pool from now on.
+    pub fn refill_begins(&mut self, pool: PoolKey, job: JobId, holds: Resources) {
+        let pools = self.pools_mut();
+        pools.refill_cores += holds.cores;
+        pools.refill_memory += holds.memory;
+        pools.change(pool, |p| p.refills.insert(job));
+    }
+
+    /// A T_pre no longer runs for this pool.
+    pub fn refill_ends(&mut self, pool: PoolKey, job: JobId, holds: Resources) {
+        let pools = self.pools_mut();
+        pools.refill_cores -= holds.cores;
+        pools.refill_memory -= holds.memory;
+        pools.change(pool, |p| p.refills.remove(&job));
+    }
+
+    /// A refill failed: no other until the next arrival.
+    pub fn pause(&mut self, pool: PoolKey) {
+        self.pools_mut().pause(pool);
+    }
+
+    /// The jobs that run for a pool, the oldest first.
+    pub fn refills(&self, pool: PoolKey) -> impl Iterator<Item = JobId> + '_ {
+        self.pools.iter().filter_map(move |pools| pools.get(&pool)).flat_map(|p| p.refills.iter().copied())
+    }
+
+    pub fn pools(&self) -> Vec<PoolKey> {
+        self.pools.as_ref().map_or_else(Vec::new, Pools::keys)
+    }
+
+    /// Pools of material that is bound to this client.
+    pub fn pools_of(&self, client: ClientId) -> Vec<PoolKey> {
+        self.pools.as_ref().map_or_else(Vec::new, |pools| pools.of_client(client))
+    }
+
+    /// Forgets a pool without refills; returns what lay in it.
+    pub fn remove_pool(&mut self, pool: PoolKey) -> impl Iterator<Item = MaterialId> + use<> {
+        self.pools_mut().remove(pool).into_iter()
+    }
+
+    /// Checks that every live material is exactly one of: `held` by an input or a job, or in stock; and what refills hold.
+    pub fn audit(&self, held: impl Iterator<Item = MaterialId>, refill_cores: u32) -> Result<(), String> {
+        let pooled = self.pools().into_iter().filter_map(|key| self.pools.as_ref()?.get(&key));
+        let mut seen = BTreeSet::new();
+        for material in held.chain(pooled.flat_map(|p| p.stock.iter().copied())) {
+            if !seen.insert(material) {
+                return Err("a material is in two places".into());
+            }
+        }
+        same("live material", seen, self.materials.keys().copied().collect())?;
+        match &self.pools {
+            Some(pools) => same("refill cores", refill_cores, pools.refill_cores),
+            None => Ok(()),
+        }
+    }
+}

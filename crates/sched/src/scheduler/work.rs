@@ -1,0 +1,274 @@
+//! What was asked for: inputs, the notices and requests that they belong to, and whose these are. Every counter that depends on an input's stage
+//! is kept here.
+
+use super::audit::same;
+use super::state::{Client, Counts, Group, GroupId, Input, Stage};
+use crate::ids::ClientId;
+use crate::message::{Source, Stamp};
+use crate::queue::{InputKey, Slot};
+use crate::time::{Span, Time};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Work {
+    inputs: BTreeMap<InputKey, Input>,
+    next_input: InputKey,
+    groups: BTreeMap<GroupId, Group>,
+    clients: BTreeMap<ClientId, Client>,
+    counts: Counts,
+}
+
+/// An input that was taken out, with its group as it is without it.
+pub(super) struct Removed<'a> {
+    pub input: Input,
+    pub group: &'a Group,
+}
+
+impl Work {
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// A live input.
+    pub fn input(&self, key: InputKey) -> &Input {
+        &self.inputs[&key]
+    }
+
+    /// An input that may have ended.
+    pub fn find(&self, key: InputKey) -> Option<&Input> {
+        self.inputs.get(&key)
+    }
+
+    pub fn inputs(&self) -> impl ExactSizeIterator<Item = (InputKey, &Input)> {
+        self.inputs.iter().map(|(&key, input)| (key, input))
+    }
+
+    /// A group that may have ended.
+    pub fn group(&self, id: GroupId) -> Option<&Group> {
+        self.groups.get(&id)
+    }
+
+    /// The group of a live input.
+    pub fn group_of(&self, key: InputKey) -> &Group {
+        &self.groups[&self.inputs[&key].group]
+    }
+
+    pub fn groups(&self) -> impl ExactSizeIterator<Item = (GroupId, &Group)> {
+        self.groups.iter().map(|(&id, group)| (id, group))
+    }
+
+    pub fn group_ids(&self) -> Vec<GroupId> {
+        self.groups.keys().copied().collect()
+    }
+
+    pub fn groups_of_client(&self, client: ClientId) -> Vec<GroupId> {
+        self.clients.get(&client).map_or_else(Vec::new, |record| record.groups.iter().copied().collect())
+    }
+
+    /// Inputs of a client that have not ended.
+    pub fn unfinished(&self, client: ClientId) -> u32 {
+        self.clients.get(&client).map_or(0, |c| c.unfinished)
+    }
+
+    /// Work of a live input's client, without what that input adds to it.
+    pub fn backlog_before(&self, key: InputKey) -> Span {
+        self.clients[&self.group_of(key).client].backlog - self.inputs[&key].work
+    }
+
+    /// Clients with live groups.
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    pub fn open_group(&mut self, id: GroupId, group: Group) {
+        self.clients.entry(group.client).or_default().groups.insert(id);
+        self.groups.insert(id, group);
+    }
+
+    /// Forgets a group without inputs.
+    pub fn close_group(&mut self, id: GroupId) -> Option<Group> {
+        let group = self.groups.remove(&id)?;
+        debug_assert!(group.live.is_empty() && group.active == 0 && group.threads == 0 && group.parked.is_empty());
+        if let Some(client) = self.clients.get_mut(&group.client) {
+            client.groups.remove(&id);
+            if client.groups.is_empty() {
+                self.clients.remove(&group.client);
+            }
+        }
+        Some(group)
+    }
+
+    /// A new input in `WaitPre`, in no queue yet.
+    pub fn add_input(&mut self, group: GroupId, index: u32, work: Span, source: Source, now: Time) -> InputKey {
+        let key = self.next_input;
+        self.next_input += 1;
+        let input = Input {
+            group,
+            index,
+            stage: Stage::WaitPre,
+            slot: None,
+            failures: 0,
+            source,
+            entered: now,
+            since: now,
+            pre: Stamp::default(),
+            on: Stamp::default(),
+            work,
+        };
+        *self.counts.of(&input) += 1;
+        self.inputs.insert(key, input);
+        let group = self.group_mut(group);
+        group.live.insert(key);
+        let client = group.client;
+        let record = self.clients.get_mut(&client).expect("a live group's client is known");
+        record.unfinished += 1;
+        record.backlog += work;
+        key
+    }
+
+    /// Takes out an input that holds nothing any more.
+    pub fn remove_input(&mut self, key: InputKey) -> Option<Removed<'_>> {
+        let input = self.inputs.remove(&key)?;
+        *self.counts.of(&input) -= 1;
+        let group = self.groups.get_mut(&input.group).expect("a live input's group is live");
+        group.live.remove(&key);
+        let record = self.clients.get_mut(&group.client).expect("a live group's client is known");
+        record.unfinished -= 1;
+        record.backlog -= input.work;
+        Some(Removed { input, group })
+    }
+
+    /// Changes a live input and keeps the queue lengths.
+    pub fn edit(&mut self, key: InputKey, change: impl FnOnce(&mut Input)) {
+        let input = self.inputs.get_mut(&key).expect("only live inputs change");
+        *self.counts.of(input) -= 1;
+        change(input);
+        *self.counts.of(input) += 1;
+    }
+
+    pub fn set_stage(&mut self, key: InputKey, stage: Stage) {
+        self.edit(key, |input| input.stage = stage);
+    }
+
+    pub fn set_slot(&mut self, key: InputKey, slot: Option<Slot>) {
+        self.inputs.get_mut(&key).expect("only live inputs are queued").slot = slot;
+    }
+
+    fn group_mut(&mut self, id: GroupId) -> &mut Group {
+        self.groups.get_mut(&id).expect("a live input's group is live")
+    }
+
+    fn group_of_mut(&mut self, key: InputKey) -> &mut Group {
+        self.group_mut(self.inputs[&key].group)
+    }
+
+    /// A waiting input takes a place among its group's active ones; where the group has none left below `window` it is parked, and the
+    /// answer is false.
+    pub fn take_place(&mut self, key: InputKey, window: u32) -> bool {
+        if self.group_of(key).active >= window {
+            self.park(key);
+            return false;
+        }
+        self.group_of_mut(key).active += 1;
+        true
+    }
+
+    /// A queued input gives up its place.
+    pub fn leave_place(&mut self, key: InputKey) {
+        self.group_of_mut(key).active -= 1;
+    }
+
+    /// A waiting input without a place is kept back until its group has one. T_on comes before T_pre then.
+    pub fn park(&mut self, key: InputKey) {
+        let pre = u8::from(self.inputs[&key].stage == Stage::WaitPre);
+        self.group_of_mut(key).parked.insert((pre, key));
+    }
+
+    /// Takes an input out of its group's parking.
+    pub fn unpark(&mut self, key: InputKey) {
+        let parked = &mut self.group_of_mut(key).parked;
+        parked.remove(&(0, key));
+        parked.remove(&(1, key));
+    }
+
+    /// The next parked input that its group has a place for; it is parked no longer.
+    pub fn next_parked(&mut self, id: GroupId, window: u32) -> Option<InputKey> {
+        let group = self.groups.get_mut(&id)?;
+        if group.active >= window || group.threads >= window {
+            return None;
+        }
+        group.parked.pop_first().map(|(_, key)| key)
+    }
+
+    /// Inputs of a live group, in order of arrival.
+    pub fn live_inputs(&self, id: GroupId) -> Vec<InputKey> {
+        self.groups[&id].live.iter().copied().collect()
+    }
+
+    /// Inputs of a group, the last first, to be ended; none is parked any more, so that none is queued only to be taken out again.
+    pub fn clear_out(&mut self, id: GroupId) -> Option<Vec<InputKey>> {
+        let group = self.groups.get_mut(&id)?;
+        group.parked.clear();
+        Some(group.live.iter().rev().copied().collect())
+    }
+
+    /// A job on so many threads runs for this input from now on.
+    pub fn occupy(&mut self, key: InputKey, threads: u32) {
+        let group = self.group_of_mut(key);
+        group.active += 1;
+        group.threads += threads;
+    }
+
+    /// A job on so many threads no longer runs for this input.
+    pub fn vacate(&mut self, key: InputKey, threads: u32) {
+        let group = self.group_of_mut(key);
+        group.active -= 1;
+        group.threads -= threads;
+    }
+
+    /// Moves an announced input, in no queue, to the request that claims it. `running` is the number of threads of its T_pre, if that runs.
+    pub fn move_to(&mut self, key: InputKey, request: GroupId, index: u32, running: Option<u32>) {
+        if let Some(threads) = running {
+            self.vacate(key, threads);
+        }
+        self.group_of_mut(key).live.remove(&key);
+        self.group_mut(request).live.insert(key);
+        self.edit(key, |input| {
+            input.group = request;
+            input.index = index;
+        });
+        if let Some(threads) = running {
+            self.occupy(key, threads);
+        }
+    }
+
+    /// Checks the counters against the inputs. `threads` tells what the job of an input that runs holds.
+    pub fn audit(&self, threads: impl Fn(InputKey, &Input) -> Result<Option<u32>, String>) -> Result<(), String> {
+        let mut counts = Counts::default();
+        self.inputs.values().for_each(|input| *counts.of(input) += 1);
+        same("queue lengths", counts, self.counts)?;
+        let mut unfinished = BTreeMap::new();
+        for (id, group) in &self.groups {
+            let (mut active, mut used) = (0, 0);
+            for key in &group.live {
+                let input = self.inputs.get(key).ok_or("a group lists an input that is gone")?;
+                same("group of an input", input.group, *id)?;
+                let parked = group.parked.iter().any(|&(_, k)| k == *key);
+                same("parked or queued", parked, input.waits() && input.slot.is_none())?;
+                if matches!(input.stage, Stage::Held(_)) {
+                    same("held by a notice", matches!(id, GroupId::Notice(_)), true)?;
+                }
+                let running = threads(*key, input)?;
+                used += running.unwrap_or(0);
+                active += u32::from(running.is_some()) + u32::from(input.slot.is_some());
+            }
+            same("active inputs", active, group.active)?;
+            same("threads of a group", used, group.threads)?;
+            same("a live group has inputs", group.live.is_empty(), false)?;
+            *unfinished.entry(group.client).or_insert(0) += group.live.len() as u32;
+        }
+        let listed: BTreeSet<InputKey> = self.groups.values().flat_map(|g| g.live.iter().copied()).collect();
+        same("inputs in groups", listed.len(), self.inputs.len())?;
+        same("clients", unfinished, self.clients.iter().map(|(id, c)| (*id, c.unfinished)).collect())
+    }
+}
