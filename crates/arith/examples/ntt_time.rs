@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 use tacit_arith::cpu::Cpu;
 use tacit_arith::modulus::Modulus;
-use tacit_arith::ntt::Ntt;
+use tacit_arith::ntt::NttTable;
 
 fn best(mut f: impl FnMut()) -> f64 {
     (0..15)
@@ -20,7 +20,7 @@ fn main() -> Result<(), tacit_arith::LatticeError> {
     let modulus = Modulus::new(1_125_899_906_826_241)?;
     for degree in [4096, 8192] {
         for cpu in Cpu::available() {
-            let ntt = Ntt::with_cpu(cpu, degree, modulus)?;
+            let ntt = NttTable::with_cpu(cpu, degree, modulus)?;
             let mut x: Vec<u64> = (0..degree as u64).map(|i| i * 0x1234_5678 % modulus.value()).collect();
             let y = x.clone();
             let (mut low, mut high) = (vec![0; degree], vec![0; degree]);

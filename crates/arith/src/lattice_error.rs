@@ -23,4 +23,13 @@ pub enum LatticeError {
         /// The degree given.
         degree: usize,
     },
+    /// A basis without primes.
+    #[error("a residue number system needs at least one prime")]
+    NoPrimes,
+    /// A basis that has a prime twice.
+    #[error("prime {value} is twice in one residue number system")]
+    Repeated {
+        /// The prime.
+        value: u64,
+    },
 }

@@ -7,14 +7,13 @@ pub mod block;
 pub mod block_code;
 pub mod block_select;
 pub mod cpu;
-pub mod pack;
-pub mod prg;
-// Owner: lattice work (modulus, ntt, poly, sample, ring).
 mod lattice_error;
 pub mod modulus;
 pub mod ntt;
-pub mod poly;
+pub mod pack;
+pub mod prg;
 pub mod ring;
+pub mod rns;
 pub mod sample;
 
 pub use lattice_error::LatticeError;

@@ -9,7 +9,7 @@ use tacit_arith::prg::{Prg, Seed};
 use tacit_backends::cheetah::linear::{
     ClientKeys, Consumer, ConvSpec, LinearClient, LinearPlan, LinearServer, Weights,
 };
-use tacit_he::rlwe::{Context, PublicKey};
+use tacit_he::coeff::Context;
 
 fn square(in_ch: usize, out_ch: usize, side: usize, k: usize, s: usize, p: usize) -> ConvSpec {
     let base = ConvSpec::linear(in_ch, out_ch);
@@ -100,7 +100,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ctx = Arc::new(Context::new()?);
     let mut prg = Prg::from_seed(Seed([1; 16]));
     let (keys, public) = ClientKeys::generate(&ctx, &mut prg);
-    let key = PublicKey::from_bytes(&ctx, &public)?;
+    let key = ctx.read_public_key(&public)?;
     println!(
         "tensor -> outputs: up MB + down MB | client s, server s | ciphertexts, answers, weight polys, products | MB held"
     );

@@ -9,6 +9,16 @@ pub enum HeError {
     /// The moduli or the degree are unusable (a defect of this program, not of its input).
     #[error(transparent)]
     Lattice(#[from] LatticeError),
+    /// The modulus is too large for its degree.
+    #[error("degree {degree} with a modulus of {modulus_log2:.1} bits: at most {max} bits are secure")]
+    Insecure {
+        /// The ring degree.
+        degree: usize,
+        /// Bits of the modulus.
+        modulus_log2: f64,
+        /// The largest size at this degree, 0 for a degree without one.
+        max: u32,
+    },
     /// Ring width outside the supported range.
     #[error("ring of {bits} bits: 1 to {max} are supported")]
     RingBits {

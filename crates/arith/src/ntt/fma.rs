@@ -4,7 +4,7 @@
 //! `h + l` exactly, with `h` its rounding; `q = round(x (w / p))` is off by at most 0.6, so `(h - q p) + l` is `x w mod p` in
 //! `[-1.1p, 1.1p]`, and both steps are exact because every value is an integer below 2^53.
 
-use super::{Ntt, Twiddles};
+use super::{NttTable, Twiddles};
 
 /// Twiddle factors of one direction as doubles.
 #[derive(Clone)]
@@ -29,9 +29,9 @@ impl RealTwiddles {
     }
 }
 
-pub(super) fn forward(ntt: &Ntt, t: &RealTwiddles, x: &mut [u64]) {
+pub(super) fn forward(ntt: &NttTable, t: &RealTwiddles, x: &mut [u64]) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: an `Ntt` with this kernel exists only where AVX2 and FMA were detected.
+    // SAFETY: an `NttTable` with this kernel exists only where AVX2 and FMA were detected.
     unsafe {
         forward_avx2(t, ntt.modulus.value(), x);
     }
@@ -39,7 +39,7 @@ pub(super) fn forward(ntt: &Ntt, t: &RealTwiddles, x: &mut [u64]) {
     forward_any(t, ntt.modulus.value(), x);
 }
 
-pub(super) fn inverse(ntt: &Ntt, t: &RealTwiddles, x: &mut [u64]) {
+pub(super) fn inverse(ntt: &NttTable, t: &RealTwiddles, x: &mut [u64]) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: as in `forward`.
     unsafe {

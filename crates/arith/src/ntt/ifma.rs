@@ -3,44 +3,44 @@
 //! (plus the truncation of the 52-bit quotient); a butterfly of `s < 2p` and `t < 2p` is below `4p`.
 
 #[cfg(target_arch = "x86_64")]
-use super::Ntt;
+use super::NttTable;
 
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) use super::portable::{forward, inverse, mac, mul_assign, reduce_acc};
 
 #[cfg(target_arch = "x86_64")]
-pub(super) fn forward(ntt: &Ntt, x: &mut [u64]) {
-    // SAFETY: an `Ntt` with this kernel exists only where AVX-512 F, DQ and IFMA were detected; `Ntt::forward` checked the length.
+pub(super) fn forward(ntt: &NttTable, x: &mut [u64]) {
+    // SAFETY: an `NttTable` with this kernel exists only where AVX-512 F, DQ and IFMA were detected; `NttTable::forward` checked the length.
     unsafe { x86::forward(ntt, x) }
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) fn inverse(ntt: &Ntt, x: &mut [u64]) {
+pub(super) fn inverse(ntt: &NttTable, x: &mut [u64]) {
     // SAFETY: as in `forward`.
     unsafe { x86::inverse(ntt, x) }
 }
 
 #[cfg(target_arch = "x86_64")]
 pub(super) fn mac(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])]) {
-    // SAFETY: as in `forward`; `Ntt::mac` checked that all buffers have N elements.
+    // SAFETY: as in `forward`; `NttTable::mac` checked that all buffers have N elements.
     unsafe { x86::mac(low, high, pairs) }
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) fn mul_assign(ntt: &Ntt, x: &mut [u64], y: &[u64]) {
-    // SAFETY: as in `forward`; `Ntt::mul_assign` checked that both buffers have N elements.
+pub(super) fn mul_assign(ntt: &NttTable, x: &mut [u64], y: &[u64]) {
+    // SAFETY: as in `forward`; `NttTable::mul_assign` checked that both buffers have N elements.
     unsafe { x86::mul_assign(ntt, x, y) }
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) fn reduce_acc(ntt: &Ntt, low: &mut [u64], high: &mut [u64]) {
+pub(super) fn reduce_acc(ntt: &NttTable, low: &mut [u64], high: &mut [u64]) {
     // SAFETY: as in `mul_assign`.
     unsafe { x86::reduce_acc(ntt, low, high) }
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::super::{Ntt, Twiddles};
+    use super::super::{NttTable, Twiddles};
     use crate::modulus::Shoup;
     use std::arch::x86_64::*;
 
@@ -239,7 +239,7 @@ mod x86 {
     /// # Safety
     /// AVX-512F, DQ and IFMA present; `x` has N elements.
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    pub(super) unsafe fn forward(ntt: &Ntt, x: &mut [u64]) {
+    pub(super) unsafe fn forward(ntt: &NttTable, x: &mut [u64]) {
         let (n, t) = (x.len(), &ntt.forward);
         let data = x.as_mut_ptr();
         // SAFETY: all passes keep to the N words of `x` and the tables, as stated at each function.
@@ -286,7 +286,7 @@ mod x86 {
     /// # Safety
     /// As [`forward`].
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    pub(super) unsafe fn inverse(ntt: &Ntt, x: &mut [u64]) {
+    pub(super) unsafe fn inverse(ntt: &NttTable, x: &mut [u64]) {
         let (n, t) = (x.len(), &ntt.inverse);
         let data = x.as_mut_ptr();
         // SAFETY: as in `forward`.
@@ -380,7 +380,7 @@ mod x86 {
     /// # Safety
     /// AVX-512F, DQ and IFMA present; both buffers have the same length, a multiple of 8.
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    pub(super) unsafe fn mul_assign(ntt: &Ntt, x: &mut [u64], y: &[u64]) {
+    pub(super) unsafe fn mul_assign(ntt: &NttTable, x: &mut [u64], y: &[u64]) {
         // SAFETY: `k + 7` is below the common length.
         unsafe {
             let c = lanes(ntt.modulus.value());
@@ -398,7 +398,7 @@ mod x86 {
     /// # Safety
     /// As [`mul_assign`].
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    pub(super) unsafe fn reduce_acc(ntt: &Ntt, low: &mut [u64], high: &mut [u64]) {
+    pub(super) unsafe fn reduce_acc(ntt: &NttTable, low: &mut [u64], high: &mut [u64]) {
         // SAFETY: `k + 7` is below the common length.
         unsafe {
             let c = lanes(ntt.modulus.value());

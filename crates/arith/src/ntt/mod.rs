@@ -12,7 +12,7 @@ use crate::LatticeError;
 use crate::cpu::Cpu;
 use crate::modulus::{Modulus, Shoup};
 
-/// Products that [`Ntt::mac`] may add up before [`Ntt::reduce_acc`]: low halves are below 2^52 and the sum must fit 64 bits.
+/// Products that [`NttTable::mac`] may add up before [`NttTable::reduce_acc`]: low halves are below 2^52 and the sum must fit 64 bits.
 pub const MAX_ACCUMULATED: usize = 4095;
 
 /// How a transform is computed, chosen from a [`Cpu`].
@@ -69,7 +69,7 @@ impl Twiddles {
 
 /// Transform of one degree and modulus. Immutable and shareable between threads.
 #[derive(Clone)]
-pub struct Ntt {
+pub struct NttTable {
     degree: usize,
     modulus: Modulus,
     kernel: Kernel,
@@ -80,7 +80,7 @@ pub struct Ntt {
     radix: Shoup,
 }
 
-impl Ntt {
+impl NttTable {
     /// Tables for degree `degree` (a power of two, 64 to 2^17) on the fastest kernel.
     ///
     /// # Errors
@@ -89,10 +89,10 @@ impl Ntt {
         Self::with_cpu(Cpu::best(), degree, modulus)
     }
 
-    /// As [`Ntt::new`] on the fastest kernel of `cpu`.
+    /// As [`NttTable::new`] on the fastest kernel of `cpu`.
     ///
     /// # Errors
-    /// As [`Ntt::new`].
+    /// As [`NttTable::new`].
     pub fn with_cpu(cpu: Cpu, degree: usize, modulus: Modulus) -> Result<Self, LatticeError> {
         if !degree.is_power_of_two() || !(64..=1 << 17).contains(&degree) {
             return Err(LatticeError::Degree { degree });
@@ -171,7 +171,7 @@ impl Ntt {
     }
 
     /// For every pair `(a, b)` of reduced polynomials: adds the low 52 bits of `a[i] * b[i]` to `low[i]` and the rest to
-    /// `high[i]`. At most [`MAX_ACCUMULATED`] products between two calls of [`Ntt::reduce_acc`].
+    /// `high[i]`. At most [`MAX_ACCUMULATED`] products between two calls of [`NttTable::reduce_acc`].
     ///
     /// # Panics
     /// If a buffer does not have N elements.

@@ -1,6 +1,6 @@
 //! Plain Rust kernels: Harvey's lazy butterflies with 52-bit Shoup quotients, the same arithmetic as the SIMD kernels.
 
-use super::Ntt;
+use super::NttTable;
 
 const LOW52: u64 = (1 << 52) - 1;
 
@@ -9,7 +9,7 @@ fn fold(x: u64, p: u64) -> u64 {
     x.min(x.wrapping_sub(p))
 }
 
-pub(super) fn forward(ntt: &Ntt, x: &mut [u64]) {
+pub(super) fn forward(ntt: &NttTable, x: &mut [u64]) {
     let (m, p) = (ntt.modulus, ntt.modulus.value());
     let mut groups = 1;
     while groups < x.len() {
@@ -31,7 +31,7 @@ pub(super) fn forward(ntt: &Ntt, x: &mut [u64]) {
     }
 }
 
-pub(super) fn inverse(ntt: &Ntt, x: &mut [u64]) {
+pub(super) fn inverse(ntt: &NttTable, x: &mut [u64]) {
     let (m, p) = (ntt.modulus, ntt.modulus.value());
     transpose_blocks(x);
     let mut groups = x.len() / 2;
@@ -63,13 +63,13 @@ pub(super) fn mac(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])])
     }
 }
 
-pub(super) fn mul_assign(ntt: &Ntt, x: &mut [u64], y: &[u64]) {
+pub(super) fn mul_assign(ntt: &NttTable, x: &mut [u64], y: &[u64]) {
     for (a, &b) in x.iter_mut().zip(y) {
         *a = ntt.modulus.mul(*a, b);
     }
 }
 
-pub(super) fn reduce_acc(ntt: &Ntt, low: &mut [u64], high: &mut [u64]) {
+pub(super) fn reduce_acc(ntt: &NttTable, low: &mut [u64], high: &mut [u64]) {
     let m = &ntt.modulus;
     for (l, h) in low.iter_mut().zip(high) {
         let top = m.mul_shoup(m.reduce(*h), ntt.radix);

@@ -37,7 +37,7 @@ fn products_match_schoolbook() {
             let (a, b) = (words(1, n, p), words(2, n, p));
             let expected = schoolbook(&a, &b, &m);
             for cpu in Cpu::available() {
-                let ntt = Ntt::with_cpu(cpu, n, m).unwrap();
+                let ntt = NttTable::with_cpu(cpu, n, m).unwrap();
                 let (mut x, mut y) = (a.clone(), b.clone());
                 ntt.forward(&mut x);
                 ntt.forward(&mut y);
@@ -54,9 +54,9 @@ fn kernels_agree_bit_for_bit_up_to_8192() {
     let p = PRIMES[2];
     let m = Modulus::new(p).unwrap();
     for n in [64, 128, 2048, 4096, 8192] {
-        let twin = Ntt::with_cpu(Cpu::portable(), n, m).unwrap();
+        let twin = NttTable::with_cpu(Cpu::portable(), n, m).unwrap();
         for cpu in Cpu::available() {
-            let ntt = Ntt::with_cpu(cpu, n, m).unwrap();
+            let ntt = NttTable::with_cpu(cpu, n, m).unwrap();
             for a in [words(3, n, p), vec![p - 1; n]] {
                 let (mut x, mut y) = (a.clone(), a.clone());
                 twin.forward(&mut x);
@@ -78,7 +78,7 @@ fn known_answers() {
     let root = m.primitive_root(8192).unwrap();
     assert_eq!(root, m.pow_vartime(3, 5));
     for cpu in Cpu::available() {
-        let ntt = Ntt::with_cpu(cpu, 4096, m).unwrap();
+        let ntt = NttTable::with_cpu(cpu, 4096, m).unwrap();
         let mut x = vec![0; 4096];
         x[1] = 1;
         ntt.forward(&mut x);
@@ -96,7 +96,7 @@ fn accumulates_up_to_the_stated_number_of_products() {
     let m = Modulus::new(p).unwrap();
     let full = vec![p - 1; 64];
     for cpu in Cpu::available() {
-        let ntt = Ntt::with_cpu(cpu, 64, m).unwrap();
+        let ntt = NttTable::with_cpu(cpu, 64, m).unwrap();
         let (mut low, mut high) = (vec![0; 64], vec![0; 64]);
         let pairs = vec![(full.as_slice(), full.as_slice()); MAX_ACCUMULATED];
         ntt.mac(&mut low, &mut high, &pairs);
@@ -109,8 +109,8 @@ fn accumulates_up_to_the_stated_number_of_products() {
 #[test]
 fn bad_parameters_are_named() {
     let m = Modulus::new(40961).unwrap();
-    assert!(matches!(Ntt::new(96, m), Err(LatticeError::Degree { degree: 96 })));
-    assert!(matches!(Ntt::new(8192, m), Err(LatticeError::NoRoot { .. })));
+    assert!(matches!(NttTable::new(96, m), Err(LatticeError::Degree { degree: 96 })));
+    assert!(matches!(NttTable::new(8192, m), Err(LatticeError::NoRoot { .. })));
 }
 
 proptest! {
@@ -123,7 +123,7 @@ proptest! {
         let pairs: Vec<_> = polys.chunks(2).map(|c| (c[0].as_slice(), c[1].as_slice())).collect();
         let expected: Vec<u64> = (0..n).map(|j| pairs.iter().fold(0, |s, (a, b)| m.add(s, m.mul(a[j], b[j])))).collect();
         for cpu in Cpu::available() {
-            let ntt = Ntt::with_cpu(cpu, n, m).unwrap();
+            let ntt = NttTable::with_cpu(cpu, n, m).unwrap();
             let (mut low, mut high) = (vec![0; n], vec![0; n]);
             ntt.mac(&mut low, &mut high, &pairs);
             ntt.reduce_acc(&mut low, &mut high);

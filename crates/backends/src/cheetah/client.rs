@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tacit_arith::prg::Prg;
 use tacit_graph::fixed::{ring_mask, to_signed};
 use tacit_graph::{Interpreter, Node, NodeId, walk};
-use tacit_he::rlwe::Context;
+use tacit_he::coeff::Context;
 use tacit_mpc::codec::Packed;
 use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, WrapSpec};
 use tacit_mpc::wire::PackedMessages;

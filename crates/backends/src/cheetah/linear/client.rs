@@ -5,7 +5,8 @@ use rayon::prelude::*;
 use std::sync::Arc;
 use tacit_arith::prg::{Prg, Seed};
 use tacit_he::HeError;
-use tacit_he::rlwe::{Context, Encryptor, Opener, SecretKey};
+use tacit_he::coeff::{Context, Encryptor, Opener};
+use tacit_he::core::SecretKey;
 use tacit_net::Channel;
 
 /// The client's lattice key for one session: one key serves every plan. Wiped on drop.
@@ -20,16 +21,16 @@ impl ClientKeys {
     /// # Errors
     /// [`LinearError::Net`].
     pub fn setup(ctx: &Arc<Context>, prg: &mut Prg, channel: &mut Channel) -> Result<Self, LinearError> {
-        let secret = SecretKey::generate(ctx, prg);
-        channel.send(TAG_KEY, &secret.public_key(ctx, prg).to_bytes())?;
+        let secret = ctx.secret_key(prg);
+        channel.send(TAG_KEY, &ctx.public_key(&secret, prg).to_bytes(ctx.ring()))?;
         Ok(Self { ctx: ctx.clone(), secret })
     }
 
     /// A key pair and its serialized public key, for callers that move bytes themselves.
     #[must_use]
     pub fn generate(ctx: &Arc<Context>, prg: &mut Prg) -> (Self, Vec<u8>) {
-        let secret = SecretKey::generate(ctx, prg);
-        let public = secret.public_key(ctx, prg).to_bytes();
+        let secret = ctx.secret_key(prg);
+        let public = ctx.public_key(&secret, prg).to_bytes(ctx.ring());
         (Self { ctx: ctx.clone(), secret }, public)
     }
 }

@@ -3,7 +3,7 @@
 use super::LinearError;
 use super::tiling::{Frame, Tap, Tiling};
 use tacit_arith::ring::ConvSpec;
-use tacit_he::rlwe::{DEGREE, Params, ParamsSpec};
+use tacit_he::coeff::{DEGREE, Params, ParamsSpec};
 
 /// What an upload, an answer, a weight polynomial and a product cost beside bytes, in bytes of equal worth: processor time at
 /// 100 Mbit/s (80 ns a byte; about 0.1 ms, 0.1 ms, 10 us and 2.5 us measured).

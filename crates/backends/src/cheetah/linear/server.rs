@@ -7,7 +7,8 @@ use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tacit_arith::prg::{Prg, Seed};
-use tacit_he::rlwe::{Ciphertext, Context, PUBLIC_KEY_BYTES, PublicKey, Sum, WeightPoly};
+use tacit_he::coeff::{Ciphertext, Context, PUBLIC_KEY_BYTES, Sum, WeightPoly};
+use tacit_he::core::PublicKey;
 use tacit_net::Channel;
 
 /// Tiles that share one transformation of the weights: their sums take 256 KiB each.
@@ -20,7 +21,7 @@ const INPUTS_AT_ONCE: usize = 4;
 /// # Errors
 /// [`LinearError::Net`], [`LinearError::He`] for a malformed key.
 pub fn receive_public_key(ctx: &Context, channel: &mut Channel) -> Result<PublicKey, LinearError> {
-    Ok(PublicKey::from_bytes(ctx, &channel.recv(TAG_KEY, PUBLIC_KEY_BYTES)?)?)
+    Ok(ctx.read_public_key(&channel.recv(TAG_KEY, PUBLIC_KEY_BYTES)?)?)
 }
 
 /// The checked weights of one layer, with as many transformed polynomials as a budget allows.
@@ -204,7 +205,7 @@ impl<'a> LinearServer<'a> {
         let (tiling, ciphertexts) = (&upload.tiling, &self.received[job.upload]);
         let first = pass * TILES_AT_ONCE;
         let tiles = &job.tiles[first..(first + TILES_AT_ONCE).min(job.tiles.len())];
-        let mut sums: Vec<Sum> = tiles.iter().map(|_| Sum::default()).collect();
+        let mut sums: Vec<Sum> = tiles.iter().map(|_| Sum::new(self.ctx)).collect();
         let mut unit = Unit { answers: vec![], shares: vec![], weight_polys: 0, products: 0 };
         let mut buffer = vec![];
         for inputs in self.plan.joined(job.weights.consumer, output).chunks(INPUTS_AT_ONCE) {

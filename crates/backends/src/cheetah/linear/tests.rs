@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::ring::conv2d;
 use tacit_he::HeError;
-use tacit_he::rlwe::Context;
+use tacit_he::coeff::Context;
 use tacit_net::{Phase, mem_pair};
 
 fn prg(n: u8) -> Prg {
@@ -142,7 +142,7 @@ fn work_is_what_the_plan_says_with_and_without_cache() {
     let plan = LinearPlan::new(&[Consumer { conv: spec, ring_bits: 37, norm_log2: 13 }], 1).unwrap();
     let ctx = Arc::new(Context::new().unwrap());
     let (keys, public) = ClientKeys::generate(&ctx, &mut prg(2));
-    let key = tacit_he::rlwe::PublicKey::from_bytes(&ctx, &public).unwrap();
+    let key = ctx.read_public_key(&public).unwrap();
     let mut frames = std::collections::VecDeque::new();
     let mask = vec![3; plan.input_len()];
     let client = LinearClient::new(&keys, &plan);
@@ -198,7 +198,7 @@ fn malformed_messages_are_errors() {
     let plan = LinearPlan::new(&[Consumer { conv: conv(2, 2, (4, 4), 3), ring_bits: 37, norm_log2: 6 }], 1).unwrap();
     let ctx = Arc::new(Context::new().unwrap());
     let (keys, public) = ClientKeys::generate(&ctx, &mut prg(2));
-    let key = tacit_he::rlwe::PublicKey::from_bytes(&ctx, &public).unwrap();
+    let key = ctx.read_public_key(&public).unwrap();
     let client = LinearClient::new(&keys, &plan);
     for make in [(|len| vec![0xff; len]) as fn(usize) -> Vec<u8>, |len| vec![0; len - 1], |_| vec![]] {
         let received = LinearServer::receive_from(&ctx, &key, &plan, &mut |len| Ok(make(len)));

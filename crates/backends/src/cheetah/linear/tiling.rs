@@ -11,7 +11,7 @@
 //! slots; what spills over a slot's end lands below the slot's first output, since a shift is at most `span`.
 
 use super::plan::Consumer;
-use tacit_he::rlwe::DEGREE;
+use tacit_he::coeff::DEGREE;
 
 /// The common frame of the layers of one upload.
 #[derive(Clone, Debug)]

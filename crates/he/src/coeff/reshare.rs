@@ -1,13 +1,13 @@
 //! Linear combinations and one-bit approximate resharing ([Chee22] sec. 4, with the public half of the answer from a seed).
 
 use super::cipher::{Ciphertext, WeightPoly};
-use super::context::{Context, DEGREE, P1, P2};
-use super::keys::{PublicKey, SecretKey, small};
+use super::context::{ANSWER, Context, DEGREE, FRESH, P1, P2};
 use super::params::Params;
 use crate::HeError;
+use crate::core::{PublicKey, SecretKey, small};
 use tacit_arith::pack;
-use tacit_arith::poly::{Accumulator, CoeffPoly};
 use tacit_arith::prg::Prg;
+use tacit_arith::rns::{Accumulator, Coeff, Ntt, RnsPoly};
 use tacit_arith::sample;
 use zeroize::Zeroizing;
 
@@ -34,27 +34,24 @@ impl ToRing {
 
 /// A sum of products of weight polynomials and ciphertexts.
 pub struct Sum {
-    /// (b mod P1, b mod P2, a mod P1, a mod P2)
-    parts: [Accumulator; 4],
-}
-
-impl Default for Sum {
-    fn default() -> Self {
-        Self { parts: [(); 4].map(|()| Accumulator::new(DEGREE)) }
-    }
+    b: Accumulator,
+    a: Accumulator,
 }
 
 impl Sum {
+    /// Zero.
+    #[must_use]
+    pub fn new(ctx: &Context) -> Self {
+        let zero = || Accumulator::new(ctx.basis(), FRESH);
+        Self { b: zero(), a: zero() }
+    }
+
     /// Adds `sum w_i * c_i`.
     pub fn add_products(&mut self, ctx: &Context, terms: &[(&WeightPoly, &Ciphertext)]) {
-        for (k, part) in self.parts.iter_mut().enumerate() {
-            let i = k % 2;
-            let pairs: Vec<(&[u64], &[u64])> = terms
-                .iter()
-                .map(|(w, c)| (w.0[i].values(), if k < 2 { c.b[i].values() } else { c.a[i].values() }))
-                .collect();
-            part.add_products(&ctx.ntt()[i], &pairs);
-        }
+        let mut pairs: Vec<(&RnsPoly<Ntt>, &RnsPoly<Ntt>)> = terms.iter().map(|(w, c)| (&w.0, &c.b)).collect();
+        self.b.add_products(ctx.basis(), FRESH, &pairs);
+        pairs.iter_mut().zip(terms).for_each(|(pair, (_, c))| pair.1 = &c.a);
+        self.a.add_products(ctx.basis(), FRESH, &pairs);
     }
 
     /// Ends the sum (which becomes zero): appends the answer ([`Params::down_bytes`] bytes) to `out` and returns the server's
@@ -72,28 +69,27 @@ impl Sum {
         positions: &[usize],
         out: &mut Vec<u8>,
     ) -> Vec<u64> {
-        let (ntt, m) = (&ctx.ntt()[0], ctx.ntt()[0].modulus());
+        let (basis, m) = (ctx.basis(), ctx.basis().modulus(0));
         // u is scaled by P2 and added before P2 is dropped, which divides it out again exactly.
         let scaled: Zeroizing<Vec<i64>> =
             Zeroizing::new(sample::ternary(secret, DEGREE).iter().map(|&u| u * P2 as i64).collect());
-        let u = Zeroizing::new(small(ctx, 0, &scaled));
-        self.parts[0].add_products(ntt, &[(u.values(), key.b.values())]);
-        self.parts[2].add_products(ntt, &[(u.values(), key.a.values())]);
-        let mut half = |k: usize| -> [CoeffPoly; 2] {
-            [0, 1].map(|i| self.parts[k + i].take(&ctx.ntt()[i]).into_coeff(&ctx.ntt()[i]))
-        };
-        let ([b1, b2], [a1, a2]) = (half(0), half(2));
+        let u = Zeroizing::new(small(ctx.ring(), ANSWER, &scaled));
+        let (key_b, key_a) = key.parts();
+        self.b.add_products(basis, ANSWER, &[(&*u, key_b)]);
+        self.a.add_products(basis, ANSWER, &[(&*u, key_a)]);
+        let b = self.b.take(basis).into_coeff(basis);
+        let mut a = self.a.take(basis).into_coeff(basis);
+        a.rescale(basis);
         let e2 = sample::error(secret, DEGREE);
         let (drop, round) = (params.down_drop(), (1 << params.down_drop()) >> 1);
-        let c1 = (0..DEGREE).map(|j| {
-            let v = m.add(ctx.drop_p2(a1.values()[j], a2.values()[j]), m.reduce_i64(e2[j]));
-            (v + round) >> drop
-        });
+        let c1 = a.residue(0).iter().zip(e2.iter()).map(|(&a, &e)| (m.add(a, m.reduce_i64(e)) + round) >> drop);
         pack::pack(c1, params.down_bits(), out);
         let mut mask = vec![0; positions.len()];
         sample::uniform(public, m, &mut mask);
         let ring = ToRing::new(params.ring_bits());
-        let share = |(&j, &c): (&usize, &u64)| ring.apply(m.sub(ctx.drop_p2(b1.values()[j], b2.values()[j]), c));
+        // Only the coefficients in use are divided.
+        let (b1, b2) = (b.residue(0), b.residue(1));
+        let share = |(&j, &c): (&usize, &u64)| ring.apply(m.sub(ctx.rescale.apply(b1[j], b2[j]), c));
         positions.iter().zip(&mask).map(share).collect()
     }
 }
@@ -120,18 +116,18 @@ impl<'a> Opener<'a> {
     /// # Panics
     /// If a position is not below N.
     pub fn open(&self, answer: &[u8], public: &mut Prg, positions: &[usize]) -> Result<Vec<u64>, HeError> {
-        let (ntt, params) = (&self.ctx.ntt()[0], &self.params);
-        let m = ntt.modulus();
+        let (basis, params) = (self.ctx.basis(), &self.params);
+        let m = basis.modulus(0);
         let packed = pack::unpack(answer, DEGREE, params.down_bits(), params.down_max());
         let packed = packed.map_err(HeError::packed(WHAT))?;
         // Restoring the dropped bits may pass P1 by less than 2^down_drop.
         let c1 = packed.iter().map(|&v| m.reduce(v << params.down_drop())).collect();
-        let mut product = CoeffPoly::new(c1, m).into_ntt(ntt);
-        product.mul_assign(&self.key.s[0], ntt);
-        let phase = Zeroizing::new(product.into_coeff(ntt));
+        let mut product = RnsPoly::<Coeff>::new(basis, c1).into_ntt(basis);
+        product.mul_assign(self.key.s(), basis);
+        let phase = Zeroizing::new(product.into_coeff(basis));
         let mut mask = vec![0; positions.len()];
         sample::uniform(public, m, &mut mask);
         let ring = ToRing::new(params.ring_bits());
-        Ok(positions.iter().zip(&mask).map(|(&j, &c)| ring.apply(m.add(phase.values()[j], c))).collect())
+        Ok(positions.iter().zip(&mask).map(|(&j, &c)| ring.apply(m.add(phase.residue(0)[j], c))).collect())
     }
 }

@@ -10,15 +10,16 @@
 
 mod cipher;
 mod context;
-mod keys;
 mod params;
 mod reshare;
 
 pub use cipher::{Ciphertext, Encryptor, WeightPoly};
 pub use context::{Context, DEGREE, P1, P2};
-pub use keys::{PUBLIC_KEY_BYTES, PublicKey, SecretKey};
-pub use params::{FAILURE_LOG2, MAX_RING_BITS, Params, ParamsSpec, SECURITY_BITS};
+pub use params::{FAILURE_LOG2, MAX_RING_BITS, Params, ParamsSpec};
 pub use reshare::{Opener, Sum};
+
+/// Bytes of a serialized public key: a 16-byte seed and N coefficients of 50 bits.
+pub const PUBLIC_KEY_BYTES: usize = 16 + DEGREE * 50 / 8;
 
 #[cfg(test)]
 mod tests;

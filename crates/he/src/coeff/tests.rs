@@ -28,11 +28,11 @@ fn negacyclic(a: &[u64], w: &[i32]) -> Vec<u64> {
 /// Runs one layer of `inputs` polynomials, each with `taps` weights of size `size`, and returns the errors of the share pairs.
 fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
     let ctx = Context::new().unwrap();
-    let key = SecretKey::generate(&ctx, &mut prg(1));
-    let bytes = key.public_key(&ctx, &mut prg(2)).to_bytes();
-    let public_key = PublicKey::from_bytes(&ctx, &bytes).unwrap();
+    let key = ctx.secret_key(&mut prg(1));
+    let bytes = ctx.public_key(&key, &mut prg(2)).to_bytes(ctx.ring());
+    let public_key = ctx.read_public_key(&bytes).unwrap();
     let encryptor = Encryptor::new(&ctx, &key, *params);
-    let (mut data, mut sum, mut expected) = (prg(3), Sum::default(), vec![0u64; DEGREE]);
+    let (mut data, mut sum, mut expected) = (prg(3), Sum::new(&ctx), vec![0u64; DEGREE]);
     for _ in 0..inputs {
         let message: Vec<u64> = (0..DEGREE).map(|_| data.next_u64() >> (64 - params.ring_bits())).collect();
         let mut weights = vec![0i32; DEGREE];
@@ -118,19 +118,19 @@ fn impossible_parameters_are_named() {
 fn foreign_bytes_are_checked() {
     let ctx = Context::new().unwrap();
     let params = Params::new(&spec(37, 1e8)).unwrap();
-    let key = SecretKey::generate(&ctx, &mut prg(1));
+    let key = ctx.secret_key(&mut prg(1));
     for bytes in [vec![], vec![0; 15], vec![0; params.up_bytes() + 1]] {
         assert!(matches!(
             Ciphertext::from_bytes(&ctx, &params, &bytes),
             Err(HeError::Length { what: "ciphertext", .. })
         ));
-        assert!(matches!(PublicKey::from_bytes(&ctx, &bytes), Err(HeError::Length { what: "public key", .. })));
+        assert!(matches!(ctx.read_public_key(&bytes), Err(HeError::Length { what: "public key", .. })));
         let opened = Opener::new(&ctx, &key, params).open(&bytes, &mut prg(1), &[]);
         assert!(matches!(opened, Err(HeError::Length { what: "answer", .. })));
     }
     let full = Ciphertext::from_bytes(&ctx, &params, &vec![0xff; params.up_bytes()]);
     assert!(matches!(full, Err(HeError::Range { index: 0, .. })));
-    assert!(PublicKey::from_bytes(&ctx, &[0xff; PUBLIC_KEY_BYTES]).is_err());
+    assert!(ctx.read_public_key(&[0xff; PUBLIC_KEY_BYTES]).is_err());
     let opened = Opener::new(&ctx, &key, params).open(&vec![0xff; params.down_bytes()], &mut prg(1), &[]);
     assert!(matches!(opened, Err(HeError::Range { index: 0, .. })));
 }
@@ -140,13 +140,13 @@ fn foreign_bytes_are_checked() {
 fn encryption_is_randomised() {
     let ctx = Context::new().unwrap();
     let params = Params::new(&spec(37, 1e8)).unwrap();
-    let key = SecretKey::generate(&ctx, &mut prg(1));
+    let key = ctx.secret_key(&mut prg(1));
     let (encryptor, mut random) = (Encryptor::new(&ctx, &key, params), prg(9));
     let message = vec![5; DEGREE];
     assert_ne!(encryptor.encrypt(&message, &mut random), encryptor.encrypt(&message, &mut random));
-    let bytes = key.public_key(&ctx, &mut random).to_bytes();
+    let bytes = ctx.public_key(&key, &mut random).to_bytes(ctx.ring());
     assert_eq!(bytes.len(), PUBLIC_KEY_BYTES);
-    assert_eq!(PublicKey::from_bytes(&ctx, &bytes).unwrap().to_bytes(), bytes);
+    assert_eq!(ctx.read_public_key(&bytes).unwrap().to_bytes(ctx.ring()), bytes);
 }
 
 /// Bytes on the wire do not depend on the machine: samplers, domain order and packing are pinned.
@@ -154,9 +154,9 @@ fn encryption_is_randomised() {
 fn known_answers() {
     let ctx = Context::new().unwrap();
     let mut random = prg(1);
-    let key = SecretKey::generate(&ctx, &mut random);
+    let key = ctx.secret_key(&mut random);
     let sum = |bytes: &[u8]| bytes.iter().fold(0u64, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3));
-    let public = key.public_key(&ctx, &mut random).to_bytes();
+    let public = ctx.public_key(&key, &mut random).to_bytes(ctx.ring());
     let params = Params::new(&spec(37, 4f64.powi(14))).unwrap();
     let cipher = Encryptor::new(&ctx, &key, params).encrypt(&vec![1; DEGREE], &mut random);
     assert_eq!((sum(&public), sum(&cipher)), (9_161_528_700_398_031_026, 13_988_898_811_882_682_182));

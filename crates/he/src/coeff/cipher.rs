@@ -1,12 +1,12 @@
 //! Fresh ciphertexts (client to server) and the server's weight polynomials.
 
-use super::context::{Context, DEGREE, P1, P2};
-use super::keys::{SecretKey, expand};
+use super::context::{Context, DEGREE, FRESH, P1, P2};
 use super::params::Params;
 use crate::HeError;
+use crate::core::{SecretKey, uniform};
 use tacit_arith::pack;
-use tacit_arith::poly::{CoeffPoly, NttPoly};
 use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::rns::{Coeff, Ntt, RnsPoly};
 use tacit_arith::sample;
 use zeroize::Zeroizing;
 
@@ -21,12 +21,12 @@ pub struct Encryptor<'a> {
 
 /// A received ciphertext `(b, a)` in the NTT domain, mod P1 and mod P2.
 pub struct Ciphertext {
-    pub(super) b: [NttPoly; 2],
-    pub(super) a: [NttPoly; 2],
+    pub(super) b: RnsPoly<Ntt>,
+    pub(super) a: RnsPoly<Ntt>,
 }
 
 /// An integer polynomial with small coefficients in the NTT domain, mod P1 and mod P2.
-pub struct WeightPoly(pub(super) [NttPoly; 2]);
+pub struct WeightPoly(pub(super) RnsPoly<Ntt>);
 
 impl<'a> Encryptor<'a> {
     /// Encrypts under `key` with the roundings of `params`.
@@ -46,22 +46,21 @@ impl<'a> Encryptor<'a> {
         let seed = prg.next_seed().0;
         let mut stream = Prg::from_seed(Seed(seed));
         let error = sample::error(prg, DEGREE);
-        let [x1, x2] = [0, 1].map(|i| {
-            let ntt = &self.ctx.ntt()[i];
-            let mut product = expand(self.ctx, i, &mut stream);
-            product.mul_assign(&self.key.s[i], ntt);
-            Zeroizing::new(product.into_coeff(ntt))
-        });
-        let [m1, m2] = [0, 1].map(|i| self.ctx.ntt()[i].modulus());
+        let basis = self.ctx.basis();
+        let mut product = uniform(self.ctx.ring(), FRESH, &mut stream);
+        product.mul_assign(self.key.s(), basis);
+        let product = Zeroizing::new(product.into_coeff(basis));
+        let (x1, x2) = (product.residue(0), product.residue(1));
+        let (m1, m2) = (basis.modulus(0), basis.modulus(1));
         let q = u128::from(P1) * u128::from(P2);
         let (mask, half) = ((1 << params.ring_bits()) - 1, 1u128 << (params.ring_bits() - 1));
         let values = (0..DEGREE).map(|i| {
             let noise = error[i];
-            let b1 = m1.sub(m1.reduce_i64(noise), x1.values()[i]);
-            let b2 = m2.sub(m2.reduce_i64(noise), x2.values()[i]);
+            let b1 = m1.sub(m1.reduce_i64(noise), x1[i]);
+            let b2 = m2.sub(m2.reduce_i64(noise), x2[i]);
             // q * m / 2^l, rounded: at most q, so one conditional subtraction brings the sum below q.
             let scaled = (q * u128::from(message[i] & mask) + half) >> params.ring_bits();
-            let b = reduce_once(reduce_once(self.ctx.lift(b1, b2) + scaled, q), q);
+            let b = reduce_once(reduce_once(self.ctx.lift.apply([b1, b2]) + scaled, q), q);
             ((b + (1 << (params.up_drop() - 1))) >> params.up_drop()) as u64
         });
         let mut out = Vec::with_capacity(params.up_bytes());
@@ -90,19 +89,19 @@ impl Ciphertext {
         let values = pack::unpack(packed, DEGREE, params.up_bits(), params.up_max());
         let values = values.map_err(HeError::packed(WHAT))?;
         let mut stream = Prg::from_seed(Seed(seed));
-        let a = [0, 1].map(|i| expand(ctx, i, &mut stream));
-        let b = [0, 1].map(|i| {
-            let ntt = &ctx.ntt()[i];
-            let m = ntt.modulus();
+        let a = uniform(ctx.ring(), FRESH, &mut stream);
+        let mut words = Vec::with_capacity(FRESH * DEGREE);
+        for i in 0..FRESH {
+            let m = ctx.basis().modulus(i);
             let step = m.reduce(1 << params.up_drop());
-            let residues = values.iter().map(|&v| m.mul(m.reduce(v), step)).collect();
-            CoeffPoly::new(residues, m).into_ntt(ntt)
-        });
+            words.extend(values.iter().map(|&v| m.mul(m.reduce(v), step)));
+        }
+        let b = RnsPoly::<Coeff>::new(ctx.basis(), words).into_ntt(ctx.basis());
         Ok(Self { b, a })
     }
 
     /// Bytes a ciphertext occupies in memory.
-    pub const MEMORY_BYTES: usize = 4 * DEGREE * 8;
+    pub const MEMORY_BYTES: usize = 2 * FRESH * DEGREE * 8;
 }
 
 impl WeightPoly {
@@ -113,15 +112,14 @@ impl WeightPoly {
     /// If an index is not below N.
     #[must_use]
     pub fn new(ctx: &Context, entries: &[(usize, i32)]) -> Self {
-        Self([0, 1].map(|i| {
-            let ntt = &ctx.ntt()[i];
-            let m = ntt.modulus();
-            let mut residues = vec![0; DEGREE];
-            entries.iter().for_each(|&(at, w)| residues[at] = m.reduce_i64(i64::from(w)));
-            CoeffPoly::new(residues, m).into_ntt(ntt)
-        }))
+        let mut words = vec![0; FRESH * DEGREE];
+        for (i, residue) in words.chunks_exact_mut(DEGREE).enumerate() {
+            let m = ctx.basis().modulus(i);
+            entries.iter().for_each(|&(at, w)| residue[at] = m.reduce_i64(i64::from(w)));
+        }
+        Self(RnsPoly::<Coeff>::new(ctx.basis(), words).into_ntt(ctx.basis()))
     }
 
     /// Bytes a weight polynomial occupies in memory.
-    pub const MEMORY_BYTES: usize = 2 * DEGREE * 8;
+    pub const MEMORY_BYTES: usize = FRESH * DEGREE * 8;
 }

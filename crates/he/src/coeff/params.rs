@@ -1,14 +1,10 @@
 //! Parameter choice: how many low bits of ciphertexts may be dropped so that shares still sum to the value within a stated
 //! error. The derivation is `docs/notes/noise.md`; the constants below carry its names.
 
-use super::context::{DEGREE, P1, P2};
+use super::context::{DEGREE, P1, P2, polynomial_bytes};
 use crate::HeError;
-use tacit_arith::pack::packed_len;
 use tacit_arith::sample::ERROR_COINS;
 
-/// Classical security of (N = 4096, log2 q = 65.3 for fresh ciphertexts, 50 for the public key, ternary secret, error of deviation
-/// 3.24): the HomomorphicEncryption.org standard (2018, table 1) allows 109 bits at this degree for 128-bit security.
-pub const SECURITY_BITS: u32 = 128;
 /// A share pair misses its error bound with probability at most `2^-FAILURE_LOG2` per output coefficient.
 pub const FAILURE_LOG2: u32 = 40;
 /// Widest supported ring.
@@ -169,11 +165,6 @@ impl Params {
     pub fn down_bytes(&self) -> usize {
         polynomial_bytes(self.down_bits())
     }
-}
-
-/// Bytes of N packed coefficients.
-fn polynomial_bytes(bits: u32) -> usize {
-    packed_len(DEGREE, bits).expect("a coefficient fits one word")
 }
 
 fn check_ring(bits: u32) -> Result<(), HeError> {

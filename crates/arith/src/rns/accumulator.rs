@@ -1,0 +1,57 @@
+//! Sums of products that are reduced once, at the end.
+
+use super::{Ntt, RnsBasis, RnsPoly};
+use crate::ntt::MAX_ACCUMULATED;
+
+/// A sum of any number of products at one level, kept unreduced (see [`NttTable::mac`](crate::ntt::NttTable::mac)).
+pub struct Accumulator {
+    low: Vec<u64>,
+    high: Vec<u64>,
+    degree: usize,
+    count: usize,
+}
+
+impl Accumulator {
+    /// Zero at `level`.
+    #[must_use]
+    pub fn new(basis: &RnsBasis, level: usize) -> Self {
+        let (degree, len) = (basis.degree(), level * basis.degree());
+        Self { low: vec![0; len], high: vec![0; len], degree, count: 0 }
+    }
+
+    /// Adds `sum a_k * b_k` to the residues mod the first `level` primes. Below the level of the sum this adds the element that is 0
+    /// mod the other primes: a multiple of their product.
+    ///
+    /// # Panics
+    /// If a polynomial or the sum has a level below `level`, or another degree.
+    pub fn add_products(&mut self, basis: &RnsBasis, level: usize, pairs: &[(&RnsPoly<Ntt>, &RnsPoly<Ntt>)]) {
+        let mut residues: Vec<(&[u64], &[u64])> = Vec::with_capacity(pairs.len().min(MAX_ACCUMULATED));
+        for part in pairs.chunks(MAX_ACCUMULATED - 1) {
+            if self.count + part.len() > MAX_ACCUMULATED {
+                self.reduce(basis);
+                self.count = 1;
+            }
+            for i in 0..level {
+                residues.clear();
+                residues.extend(part.iter().map(|(a, b)| (a.residue(i), b.residue(i))));
+                let range = i * self.degree..(i + 1) * self.degree;
+                basis.table(i).mac(&mut self.low[range.clone()], &mut self.high[range], &residues);
+            }
+            self.count += part.len();
+        }
+    }
+
+    fn reduce(&mut self, basis: &RnsBasis) {
+        let parts = self.low.chunks_exact_mut(self.degree).zip(self.high.chunks_exact_mut(self.degree));
+        parts.enumerate().for_each(|(i, (low, high))| basis.table(i).reduce_acc(low, high));
+    }
+
+    /// The sum, and zero in its place.
+    #[must_use]
+    pub fn take(&mut self, basis: &RnsBasis) -> RnsPoly<Ntt> {
+        self.reduce(basis);
+        self.count = 0;
+        let len = self.low.len();
+        RnsPoly::of(std::mem::replace(&mut self.low, vec![0; len]), self.degree)
+    }
+}

@@ -1,0 +1,130 @@
+//! The chain of primes, its transforms, and the constants between primes.
+
+use crate::LatticeError;
+use crate::modulus::{Modulus, Shoup};
+use crate::ntt::NttTable;
+
+/// A chain of distinct NTT primes with their tables, for one degree. Immutable; share it between threads.
+pub struct RnsBasis {
+    degree: usize,
+    tables: Vec<NttTable>,
+    /// `inverses[i][j]` = `p_j^-1 mod p_i` for `i != j`.
+    inverses: Vec<Vec<Shoup>>,
+}
+
+impl RnsBasis {
+    /// Tables for `primes` at `degree` (a power of two, 64 to 2^17).
+    ///
+    /// # Errors
+    /// [`LatticeError`] if there is no prime, one repeats, or one does not fit the degree.
+    pub fn new(degree: usize, primes: &[u64]) -> Result<Self, LatticeError> {
+        if primes.is_empty() {
+            return Err(LatticeError::NoPrimes);
+        }
+        let mut tables: Vec<NttTable> = Vec::with_capacity(primes.len());
+        for &value in primes {
+            if tables.iter().any(|t| t.modulus().value() == value) {
+                return Err(LatticeError::Repeated { value });
+            }
+            tables.push(NttTable::new(degree, Modulus::new(value)?)?);
+        }
+        let inverse = |m: &Modulus, p: u64| m.shoup(m.inv(m.reduce(p)));
+        let row = |t: &NttTable| primes.iter().map(|&p| inverse(t.modulus(), p)).collect();
+        let inverses = tables.iter().map(row).collect();
+        Ok(Self { degree, tables, inverses })
+    }
+
+    /// Number of coefficients N.
+    #[must_use]
+    pub fn degree(&self) -> usize {
+        self.degree
+    }
+
+    /// Number of primes: the highest level.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// The transform mod `p_i`.
+    ///
+    /// # Panics
+    /// If there is no such prime.
+    #[must_use]
+    pub fn table(&self, i: usize) -> &NttTable {
+        &self.tables[i]
+    }
+
+    /// The modulus `p_i`.
+    ///
+    /// # Panics
+    /// If there is no such prime.
+    #[must_use]
+    pub fn modulus(&self, i: usize) -> &Modulus {
+        self.tables[i].modulus()
+    }
+
+    /// What turns the residues of level `L` into integers.
+    ///
+    /// # Panics
+    /// If the basis has fewer primes, or their product is not below 2^127.
+    #[must_use]
+    pub fn lift<const L: usize>(&self) -> Lift<L> {
+        let moduli: [Modulus; L] = std::array::from_fn(|i| *self.modulus(i));
+        let product = moduli.iter().try_fold(1u128, |q, m| q.checked_mul(u128::from(m.value())));
+        assert!(product.is_some_and(|q| q >> 127 == 0), "the product of {L} primes passes 2^127");
+        Lift { moduli, inverses: std::array::from_fn(|i| std::array::from_fn(|j| self.inverses[i][j])) }
+    }
+
+    /// Division of level `level` by its last prime, for residues mod `p_i`.
+    ///
+    /// # Panics
+    /// If the basis has fewer than `level` primes, or `i` is not below `level - 1`.
+    #[must_use]
+    pub fn rescale(&self, level: usize, i: usize) -> Rescale {
+        let last = level - 1;
+        assert!(i < last, "residue {i} of level {level} does not outlast the division");
+        Rescale { modulus: *self.modulus(i), last: *self.modulus(last), inverse: self.inverses[i][last] }
+    }
+}
+
+/// The integer behind the residues of level `L` (Garner's mixed radix).
+#[derive(Clone, Copy)]
+pub struct Lift<const L: usize> {
+    moduli: [Modulus; L],
+    inverses: [[Shoup; L]; L],
+}
+
+impl<const L: usize> Lift<L> {
+    /// The integer in `[0, p_0 * .. * p_(L-1))` with these residues.
+    #[inline(always)]
+    #[must_use]
+    pub fn apply(&self, residues: [u64; L]) -> u128 {
+        let mut digits = residues;
+        for i in 0..L {
+            let m = &self.moduli[i];
+            for j in 0..i {
+                digits[i] = m.mul_shoup(m.sub(digits[i], m.reduce(digits[j])), self.inverses[i][j]);
+            }
+        }
+        (0..L).rev().fold(0, |x, i| x * u128::from(self.moduli[i].value()) + u128::from(digits[i]))
+    }
+}
+
+/// Division by the last prime of a level, rounded to the nearest integer, for one residue that stays.
+#[derive(Clone, Copy)]
+pub struct Rescale {
+    modulus: Modulus,
+    last: Modulus,
+    inverse: Shoup,
+}
+
+impl Rescale {
+    /// `round(v / p_last) mod p_i` for the `v` with residues `x` mod `p_i` and `last` mod `p_last`.
+    #[inline(always)]
+    #[must_use]
+    pub fn apply(&self, x: u64, last: u64) -> u64 {
+        let low = self.modulus.reduce_i64(self.last.centred(last));
+        self.modulus.mul_shoup(self.modulus.sub(x, low), self.inverse)
+    }
+}

@@ -1,0 +1,139 @@
+//! Polynomials over a basis; the representation is part of the type.
+
+use super::RnsBasis;
+use std::marker::PhantomData;
+use zeroize::Zeroize;
+
+/// Representation: residues are coefficients, constant term first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Coeff {}
+
+/// Representation: residues are values of the number-theoretic transform.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ntt {}
+
+/// A polynomial `[L, N]` of `Z_q[X]/(X^N + 1)` at level L: N words in `[0, p_i)` for each prime, one after the other in one buffer.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RnsPoly<R> {
+    words: Vec<u64>,
+    degree: usize,
+    representation: PhantomData<R>,
+}
+
+impl<R> RnsPoly<R> {
+    /// Takes reduced words `[L, N]` (a uniform polynomial may be sampled in either representation).
+    ///
+    /// # Panics
+    /// If the words are not those of a level of `basis`; in debug builds, if one is not below its modulus.
+    #[must_use]
+    pub fn new(basis: &RnsBasis, words: Vec<u64>) -> Self {
+        let (degree, level) = (basis.degree(), words.len() / basis.degree());
+        let fits = words.len() == level * degree && (1..=basis.levels()).contains(&level);
+        assert!(fits, "{} words, degree {degree}", words.len());
+        let reduced = |(i, part): (usize, &[u64])| part.iter().all(|&v| v < basis.modulus(i).value());
+        debug_assert!(words.chunks_exact(degree).enumerate().all(reduced), "words are reduced");
+        Self::of(words, degree)
+    }
+
+    pub(super) fn of(words: Vec<u64>, degree: usize) -> Self {
+        Self { words, degree, representation: PhantomData }
+    }
+
+    /// Number of primes in use.
+    #[must_use]
+    pub fn level(&self) -> usize {
+        self.words.len() / self.degree
+    }
+
+    /// The N words mod `p_i`.
+    ///
+    /// # Panics
+    /// If `i` is not below the level.
+    #[must_use]
+    pub fn residue(&self, i: usize) -> &[u64] {
+        &self.words[i * self.degree..][..self.degree]
+    }
+}
+
+impl RnsPoly<Coeff> {
+    /// Reduces N signed coefficients mod the first `level` primes, without branches on them.
+    ///
+    /// # Panics
+    /// If there are not N coefficients or not so many primes.
+    #[must_use]
+    pub fn from_signed(basis: &RnsBasis, level: usize, coefficients: &[i64]) -> Self {
+        let degree = basis.degree();
+        assert_eq!(coefficients.len(), degree, "one value per coefficient");
+        let mut words = Vec::with_capacity(level * degree);
+        for i in 0..level {
+            let m = basis.modulus(i);
+            words.extend(coefficients.iter().map(|&v| m.reduce_i64(v)));
+        }
+        Self::of(words, degree)
+    }
+
+    /// Transforms in place.
+    ///
+    /// # Panics
+    /// If `basis` has another degree or fewer primes.
+    #[must_use]
+    pub fn into_ntt(mut self, basis: &RnsBasis) -> RnsPoly<Ntt> {
+        let parts = self.words.chunks_exact_mut(self.degree);
+        parts.enumerate().for_each(|(i, part)| basis.table(i).forward(part));
+        RnsPoly::of(self.words, self.degree)
+    }
+
+    /// Divides by the last prime of the level, rounding to the nearest integer: the level falls by one.
+    ///
+    /// # Panics
+    /// At level 1, or if `basis` has another degree or fewer primes.
+    pub fn rescale(&mut self, basis: &RnsBasis) {
+        let level = self.level();
+        let (kept, last) = self.words.split_at_mut((level - 1) * self.degree);
+        assert!(!kept.is_empty(), "the first prime cannot be dropped");
+        for (i, part) in kept.chunks_exact_mut(self.degree).enumerate() {
+            let rescale = basis.rescale(level, i);
+            part.iter_mut().zip(&*last).for_each(|(x, &low)| *x = rescale.apply(*x, low));
+        }
+        self.words.truncate((level - 1) * self.degree);
+    }
+}
+
+impl RnsPoly<Ntt> {
+    /// Transforms back in place.
+    ///
+    /// # Panics
+    /// If `basis` has another degree or fewer primes.
+    #[must_use]
+    pub fn into_coeff(mut self, basis: &RnsBasis) -> RnsPoly<Coeff> {
+        let parts = self.words.chunks_exact_mut(self.degree);
+        parts.enumerate().for_each(|(i, part)| basis.table(i).inverse(part));
+        RnsPoly::of(self.words, self.degree)
+    }
+
+    /// Product, at the level of `self`.
+    ///
+    /// # Panics
+    /// If `other` has a lower level, or `basis` another degree or fewer primes.
+    pub fn mul_assign(&mut self, other: &Self, basis: &RnsBasis) {
+        let parts = self.words.chunks_exact_mut(self.degree);
+        parts.enumerate().for_each(|(i, part)| basis.table(i).mul_assign(part, other.residue(i)));
+    }
+
+    /// Difference, at the level of `self`.
+    ///
+    /// # Panics
+    /// If `other` has a lower level, or `basis` fewer primes.
+    pub fn sub_assign(&mut self, other: &Self, basis: &RnsBasis) {
+        for (i, part) in self.words.chunks_exact_mut(self.degree).enumerate() {
+            let m = basis.modulus(i);
+            part.iter_mut().zip(other.residue(i)).for_each(|(x, &y)| *x = m.sub(*x, y));
+        }
+    }
+}
+
+impl<R> Zeroize for RnsPoly<R> {
+    fn zeroize(&mut self) {
+        self.words.zeroize();
+    }
+}

@@ -1,0 +1,111 @@
+//! Bases of one to three primes against integers and against the single transform.
+
+use super::*;
+use crate::LatticeError;
+use crate::ntt::MAX_ACCUMULATED;
+use proptest::prelude::*;
+
+const P: [u64; 3] = [1_125_899_906_826_241, 40_961, 65_537];
+const N: usize = 64;
+
+fn basis(primes: usize) -> RnsBasis {
+    RnsBasis::new(N, &P[..primes]).unwrap()
+}
+
+fn residues(v: u128) -> [u64; 3] {
+    P.map(|p| (v % u128::from(p)) as u64)
+}
+
+#[test]
+fn impossible_bases_are_named() {
+    assert_eq!(RnsBasis::new(N, &[]).err(), Some(LatticeError::NoPrimes));
+    assert_eq!(RnsBasis::new(N, &[P[1], P[0], P[1]]).err(), Some(LatticeError::Repeated { value: P[1] }));
+    assert_eq!(RnsBasis::new(N, &[P[0], 15]).err(), Some(LatticeError::Modulus { value: 15 }));
+    assert_eq!(RnsBasis::new(8192, &P[1..]).err(), Some(LatticeError::NoRoot { value: P[1], order: 16_384 }));
+    let all = basis(3);
+    assert_eq!((all.degree(), all.levels(), all.modulus(2).value()), (N, 3, P[2]));
+}
+
+proptest! {
+    #[test]
+    fn lift_and_rescale_agree_with_integers(v: u128) {
+        let all = basis(3);
+        let product = |level: usize| P[..level].iter().map(|&p| u128::from(p)).product::<u128>();
+        let [a, b, c] = residues(v % product(3));
+        prop_assert_eq!(all.lift::<1>().apply([a]), u128::from(a));
+        prop_assert_eq!(all.lift::<2>().apply([a, b]), v % product(3) % product(2));
+        prop_assert_eq!(all.lift::<3>().apply([a, b, c]), v % product(3));
+        for level in 2..=3 {
+            let (q, last) = (product(level), u128::from(P[level - 1]));
+            let rounded = (v % q + last / 2) / last;
+            let x = residues(v % q);
+            for i in 0..level - 1 {
+                let got = all.rescale(level, i).apply(x[i], x[level - 1]);
+                prop_assert_eq!(got, residues(rounded)[i], "level {} residue {}", level, i);
+            }
+        }
+    }
+
+    #[test]
+    fn polynomials_rescale_every_coefficient(values in prop::collection::vec(any::<u64>(), N)) {
+        let all = basis(3);
+        let words = P.iter().flat_map(|p| values.iter().map(move |v| v % p)).collect();
+        let mut poly = RnsPoly::<Coeff>::new(&all, words);
+        poly.rescale(&all);
+        prop_assert_eq!(poly.level(), 2);
+        let last = P[2];
+        for i in 0..2 {
+            let expected: Vec<u64> = values.iter().map(|&v| ((u128::from(v) + u128::from(last / 2)) / u128::from(last)) as u64 % P[i]).collect();
+            prop_assert_eq!(poly.residue(i), expected);
+        }
+    }
+}
+
+#[test]
+fn representations_round_trip_and_products_are_residue_wise() {
+    let all = basis(2);
+    let signed: Vec<i64> = (0..N as i64).map(|i| (i - 32) * 5000).collect();
+    let poly = RnsPoly::from_signed(&all, 2, &signed);
+    assert_eq!(poly.residue(1)[0], (-160_000i64).rem_euclid(40_961) as u64);
+    let transformed = poly.clone().into_ntt(&all);
+    assert!(transformed.clone().into_coeff(&all) == poly);
+    let mut squared = transformed.clone();
+    squared.mul_assign(&transformed, &all);
+    for i in 0..2 {
+        let mut expected = poly.residue(i).to_vec();
+        all.table(i).forward(&mut expected);
+        let other = expected.clone();
+        all.table(i).mul_assign(&mut expected, &other);
+        assert_eq!(squared.residue(i), expected);
+    }
+    // A higher level serves a lower one.
+    let mut low = RnsPoly::from_signed(&all, 1, &signed).into_ntt(&all);
+    low.mul_assign(&transformed, &all);
+    assert_eq!(low.residue(0), squared.residue(0));
+    low.sub_assign(&squared, &all);
+    assert_eq!((low.level(), low.residue(0)), (1, &[0; N][..]));
+}
+
+#[test]
+fn sums_fold_before_they_overflow_and_take_lower_levels() {
+    let all = basis(2);
+    let words = P[..2].iter().flat_map(|p| [p - 1; N]).collect();
+    let full = RnsPoly::<Ntt>::new(&all, words);
+    let low = RnsPoly::<Ntt>::new(&all, vec![P[0] - 1; N]);
+    let mut sum = Accumulator::new(&all, 2);
+    for _ in 0..3 {
+        sum.add_products(&all, 2, &[(&full, &full); 3000]);
+    }
+    sum.add_products(&all, 1, &[(&low, &low); MAX_ACCUMULATED]);
+    let total = sum.take(&all);
+    assert_eq!(total.residue(0), [9000 + MAX_ACCUMULATED as u64; N]);
+    assert_eq!(total.residue(1), [9000; N]);
+    assert!(sum.take(&all) == RnsPoly::new(&all, vec![0; 2 * N]));
+}
+
+#[test]
+#[should_panic(expected = "the first prime cannot be dropped")]
+fn level_one_cannot_be_rescaled() {
+    let one = basis(1);
+    RnsPoly::<Coeff>::new(&one, vec![0; N]).rescale(&one);
+}

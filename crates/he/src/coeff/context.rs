@@ -1,0 +1,75 @@
+//! The fixed ring of the scheme: degree and moduli are the same for every layer, so one key pair serves a whole network.
+
+use crate::HeError;
+use crate::core::{PublicKey, Ring, SecretKey};
+use tacit_arith::pack::packed_len;
+use tacit_arith::prg::Prg;
+use tacit_arith::rns::{Lift, Rescale, RnsBasis};
+
+/// Ring degree N.
+pub const DEGREE: usize = 4096;
+/// The modulus of answers: `2^50 - 2^14 + 1`, the largest prime below `2^50` that is 1 mod `2^14`.
+pub const P1: u64 = 1_125_899_906_826_241;
+/// The modulus dropped after the linear combination: `5 * 2^13 + 1`, the smallest prime that is 1 mod 2N.
+pub const P2: u64 = 40_961;
+
+/// Level of fresh ciphertexts: mod P1 and P2.
+pub(super) const FRESH: usize = 2;
+/// Level of answers and of the public key: mod P1.
+pub(super) const ANSWER: usize = 1;
+
+/// Transforms and constants for `q = P1 * P2` (65.3 bits). Immutable; share it in an `Arc`.
+pub struct Context {
+    ring: Ring,
+    /// From residues mod P1 and P2 to the integer in `[0, q)`.
+    pub(super) lift: Lift<FRESH>,
+    /// `round(x / P2) mod P1`.
+    pub(super) rescale: Rescale,
+}
+
+impl Context {
+    /// Builds the tables (about a millisecond).
+    ///
+    /// # Errors
+    /// None in practice; the moduli are checked again rather than trusted.
+    pub fn new() -> Result<Self, HeError> {
+        let ring = Ring::new(DEGREE, &[P1, P2])?;
+        let (lift, rescale) = (ring.basis().lift(), ring.basis().rescale(FRESH, 0));
+        Ok(Self { ring, lift, rescale })
+    }
+
+    /// The ring.
+    #[must_use]
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    pub(super) fn basis(&self) -> &RnsBasis {
+        self.ring.basis()
+    }
+
+    /// Draws a secret key.
+    #[must_use]
+    pub fn secret_key(&self, prg: &mut Prg) -> SecretKey {
+        SecretKey::generate(&self.ring, prg)
+    }
+
+    /// A fresh public key for `secret`.
+    #[must_use]
+    pub fn public_key(&self, secret: &SecretKey, prg: &mut Prg) -> PublicKey {
+        secret.public_key(&self.ring, ANSWER, prg)
+    }
+
+    /// Reads a peer's public key, [`PUBLIC_KEY_BYTES`](super::PUBLIC_KEY_BYTES) bytes.
+    ///
+    /// # Errors
+    /// [`HeError::Length`], [`HeError::Range`].
+    pub fn read_public_key(&self, bytes: &[u8]) -> Result<PublicKey, HeError> {
+        PublicKey::from_bytes(&self.ring, ANSWER, bytes)
+    }
+}
+
+/// Bytes of N packed coefficients.
+pub(super) fn polynomial_bytes(bits: u32) -> usize {
+    packed_len(DEGREE, bits).expect("a coefficient fits one word")
+}

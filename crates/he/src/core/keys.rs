@@ -1,0 +1,110 @@
+//! The secret key and the public key of a ring.
+
+use super::{Ring, sample};
+use crate::HeError;
+use tacit_arith::pack;
+use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::rns::{Ntt, RnsPoly};
+use tacit_arith::sample as draw;
+use zeroize::Zeroizing;
+
+const WHAT: &str = "public key";
+
+/// Uniform ternary secret at the highest level, kept transformed. Wiped on drop; neither printable nor serializable.
+pub struct SecretKey {
+    s: Zeroizing<RnsPoly<Ntt>>,
+}
+
+/// `(b, a)` at one level with `b + a s = e`, in NTT form; `a` is the uniform polynomial of a seed.
+pub struct PublicKey {
+    seed: [u8; 16],
+    b: RnsPoly<Ntt>,
+    a: RnsPoly<Ntt>,
+}
+
+impl SecretKey {
+    /// Draws a key.
+    #[must_use]
+    pub fn generate(ring: &Ring, prg: &mut Prg) -> Self {
+        let s = draw::ternary(prg, ring.degree());
+        Self { s: Zeroizing::new(sample::small(ring, ring.basis().levels(), &s)) }
+    }
+
+    /// The secret polynomial, at the highest level.
+    pub(crate) fn s(&self) -> &RnsPoly<Ntt> {
+        &self.s
+    }
+
+    /// A fresh public key for this secret at `level`.
+    ///
+    /// # Panics
+    /// If the ring has fewer primes.
+    #[must_use]
+    pub fn public_key(&self, ring: &Ring, level: usize, prg: &mut Prg) -> PublicKey {
+        let seed = prg.next_seed().0;
+        let a = sample::uniform(ring, level, &mut Prg::from_seed(Seed(seed)));
+        let mut product = a.clone();
+        product.mul_assign(&self.s, ring.basis());
+        let mut b = sample::small(ring, level, &draw::error(prg, ring.degree()));
+        b.sub_assign(&product, ring.basis());
+        PublicKey { seed, b, a }
+    }
+}
+
+impl PublicKey {
+    /// `(b, a)` in NTT form.
+    pub(crate) fn parts(&self) -> (&RnsPoly<Ntt>, &RnsPoly<Ntt>) {
+        (&self.b, &self.a)
+    }
+
+    /// Bytes of a serialized key at `level`: a 16-byte seed, then `b` prime by prime, N words of the prime's bits each.
+    ///
+    /// # Panics
+    /// If the ring has fewer primes.
+    #[must_use]
+    pub fn bytes_len(ring: &Ring, level: usize) -> usize {
+        16 + (0..level).map(|i| residue_bytes(ring, i)).sum::<usize>()
+    }
+
+    /// Seed and packed `b`: [`PublicKey::bytes_len`] bytes.
+    #[must_use]
+    pub fn to_bytes(&self, ring: &Ring) -> Vec<u8> {
+        let level = self.b.level();
+        let mut out = Vec::with_capacity(Self::bytes_len(ring, level));
+        out.extend_from_slice(&self.seed);
+        for i in 0..level {
+            pack::pack(self.b.residue(i).iter().copied(), ring.basis().modulus(i).bits(), &mut out);
+        }
+        out
+    }
+
+    /// Reads a peer's key at `level`.
+    ///
+    /// # Errors
+    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`].
+    ///
+    /// # Panics
+    /// If the ring has fewer primes.
+    pub fn from_bytes(ring: &Ring, level: usize, bytes: &[u8]) -> Result<Self, HeError> {
+        let expected = Self::bytes_len(ring, level);
+        let Some((&seed, mut packed)) = bytes.split_first_chunk::<16>().filter(|_| bytes.len() == expected) else {
+            return Err(HeError::Length { what: WHAT, got: bytes.len(), expected });
+        };
+        let mut words = Vec::with_capacity(level * ring.degree());
+        for i in 0..level {
+            let (part, rest) = packed.split_at(residue_bytes(ring, i));
+            let m = ring.basis().modulus(i);
+            let residue = pack::unpack(part, ring.degree(), m.bits(), m.value() - 1);
+            words.extend(residue.map_err(HeError::packed(WHAT))?);
+            packed = rest;
+        }
+        let a = sample::uniform(ring, level, &mut Prg::from_seed(Seed(seed)));
+        Ok(Self { seed, b: RnsPoly::new(ring.basis(), words), a })
+    }
+}
+
+/// Bytes of N packed words mod `p_i`.
+fn residue_bytes(ring: &Ring, i: usize) -> usize {
+    let bits = ring.basis().modulus(i).bits();
+    pack::packed_len(ring.degree(), bits).expect("a residue fits one word")
+}
