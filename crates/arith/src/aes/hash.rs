@@ -1,26 +1,24 @@
-//! The fixed-key hash `H(x) = pi(sigma(x)) ^ sigma(x)` (MMO with a linear orthomorphism, eprint 2019/074 section 7),
-//! circular correlation robust in the ideal-permutation model, as the half-tree construction (eprint 2022/1431) needs.
+//! The AES hash `H(x) = pi(sigma(x)) ^ sigma(x)` (MMO with a linear orthomorphism, eprint 2019/074 section 7),
+//! circular correlation robust in the ideal-cipher model, as the half-tree construction (eprint 2022/1431) needs. Its key is public:
+//! the caller changes it as often as the number of hashes that an attacker may compare with one guess demands.
 
 use super::Aes128;
 use crate::block::Block;
 use crate::cpu::Cpu;
-
-/// The public AES key of domain 0: leading hexadecimal digits of the fractional part of pi.
-const FIXED_KEY: Block = Block(0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344);
 
 /// Circular correlation robust hash on blocks.
 #[derive(Clone)]
 pub struct CcrHash(Aes128);
 
 impl CcrHash {
-    /// The hash of a domain, with the fastest kernel of this CPU. Domains use different public keys.
-    pub fn new(domain: u64) -> CcrHash {
-        CcrHash::with_cpu(Cpu::best(), domain)
+    /// The hash under a public key, with the fastest kernel of this CPU.
+    pub fn new(key: Block) -> CcrHash {
+        CcrHash::with_cpu(Cpu::best(), key)
     }
 
     /// With the fastest kernel of `cpu`.
-    pub fn with_cpu(cpu: Cpu, domain: u64) -> CcrHash {
-        CcrHash(Aes128::with_cpu(cpu, FIXED_KEY ^ Block(domain as u128)))
+    pub fn with_cpu(cpu: Cpu, key: Block) -> CcrHash {
+        CcrHash(Aes128::with_cpu(cpu, key))
     }
 
     /// What the kernel in use was chosen from.

@@ -1,4 +1,4 @@
-//! AES-128 on slices of blocks: counter mode (the PRG) and the fixed-key hash of eprint 2019/074.
+//! AES-128 on slices of blocks: counter mode (the PRG) and the hash of eprint 2019/074.
 //!
 //! Three kernels compute the same function: AVX-512 with VAES (32 blocks in flight), AES-NI (8 in flight), and a
 //! portable one on the `aes` crate, which itself uses the ARMv8 cryptography extension where there is one. None branches

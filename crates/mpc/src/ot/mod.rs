@@ -7,6 +7,7 @@ mod base;
 #[cfg(any(test, feature = "test-util"))]
 pub mod ideal;
 mod iknp;
+mod keys;
 mod output;
 pub mod params;
 mod silent;

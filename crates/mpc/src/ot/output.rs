@@ -1,36 +1,38 @@
 //! What becomes of a COT: its blocks are hashed 64 at a time and only the bits asked for are kept.
 //!
 //! The sender's strings of a COT `K` are `H(K)` and `H(K ^ delta)`, the receiver's is `H(M)`: a random OT by correlation
-//! robustness of the fixed-key hash (eprint 2019/074). The hash has its own AES key, apart from that of the trees.
+//! robustness of the AES hash (eprint 2019/074). Its public key changes every few groups (`keys`).
 
 use tacit_arith::aes::CcrHash;
 use tacit_arith::bits::transpose::block_planes;
 use tacit_arith::block::Block;
 use zeroize::Zeroize;
 
+use super::silent::{ReceivingParty, SendingParty};
+
 /// OTs are handled in groups of this many: one word of a bit plane.
 pub(super) const GROUP: usize = 64;
 
-/// A kind of output.
-pub(super) trait Emit: Sync {
+/// A kind of output of party `P`.
+pub(super) trait Emit<P>: Sync {
     /// What the output is made of.
     type Item: Copy + Default + Send + Zeroize;
     /// Items per group; at least 1.
     fn stride(&self) -> usize;
-    /// Writes `stride` items for the COTs of a group.
-    fn emit(&self, cots: &[Block; GROUP], out: &mut [Self::Item]);
+    /// Writes `stride` items for the COTs of each group, all hashed under one public key.
+    fn emit(&self, party: &P, key: Block, groups: &[[Block; GROUP]], out: &mut [Self::Item]);
 }
 
 /// The COTs as they are.
 pub(super) struct Raw;
 
-impl Emit for Raw {
+impl<P> Emit<P> for Raw {
     type Item = Block;
     fn stride(&self) -> usize {
         GROUP
     }
-    fn emit(&self, cots: &[Block; GROUP], out: &mut [Block]) {
-        out.copy_from_slice(cots);
+    fn emit(&self, _: &P, _: Block, groups: &[[Block; GROUP]], out: &mut [Block]) {
+        out.copy_from_slice(groups.as_flattened());
     }
 }
 
@@ -63,43 +65,40 @@ impl Form {
     }
 }
 
-/// Sender's strings: those for choice 0, then those for choice 1.
-pub(super) struct SenderStrings {
-    pub(super) hash: CcrHash,
-    pub(super) delta: Block,
-    pub(super) form: Form,
-}
+/// Hashed strings. The sender's item: those for choice 0, then those for choice 1. The receiver's: the choices (one word), then the
+/// chosen strings.
+pub(super) struct Strings(pub(super) Form);
 
-impl Emit for SenderStrings {
+impl Emit<SendingParty> for Strings {
     type Item = u64;
     fn stride(&self) -> usize {
-        (2 * self.form.stride()).max(1)
+        (2 * self.0.stride()).max(1)
     }
-    fn emit(&self, cots: &[Block; GROUP], out: &mut [u64]) {
+    fn emit(&self, party: &SendingParty, key: Block, groups: &[[Block; GROUP]], out: &mut [u64]) {
+        let hash = CcrHash::new(key);
         let mut strings = [Block::ZERO; GROUP];
-        for (mask, out) in [Block::ZERO, self.delta].into_iter().zip(out.chunks_mut(self.form.stride().max(1))) {
-            self.hash.hash(cots, mask, &mut strings);
-            self.form.write(&self.hash, &strings, out);
+        for (cots, out) in groups.iter().zip(out.chunks_mut(Emit::<SendingParty>::stride(self))) {
+            for (mask, out) in [Block::ZERO, party.delta].into_iter().zip(out.chunks_mut(self.0.stride().max(1))) {
+                hash.hash(cots, mask, &mut strings);
+                self.0.write(&hash, &strings, out);
+            }
         }
     }
 }
 
-/// Receiver's choices (one word), then its strings.
-pub(super) struct ReceiverStrings {
-    pub(super) hash: CcrHash,
-    pub(super) form: Form,
-}
-
-impl Emit for ReceiverStrings {
+impl Emit<ReceivingParty> for Strings {
     type Item = u64;
     fn stride(&self) -> usize {
-        1 + self.form.stride()
+        1 + self.0.stride()
     }
-    fn emit(&self, cots: &[Block; GROUP], out: &mut [u64]) {
-        let (choice, out) = out.split_at_mut(1);
-        block_planes(self.hash.cpu(), cots, choice);
+    fn emit(&self, _: &ReceivingParty, key: Block, groups: &[[Block; GROUP]], out: &mut [u64]) {
+        let hash = CcrHash::new(key);
         let mut strings = [Block::ZERO; GROUP];
-        self.hash.hash(cots, Block::ZERO, &mut strings);
-        self.form.write(&self.hash, &strings, out);
+        for (cots, out) in groups.iter().zip(out.chunks_mut(Emit::<ReceivingParty>::stride(self))) {
+            let (choice, out) = out.split_at_mut(1);
+            block_planes(hash.cpu(), cots, choice);
+            hash.hash(cots, Block::ZERO, &mut strings);
+            self.0.write(&hash, &strings, out);
+        }
     }
 }

@@ -25,6 +25,11 @@ pub const MEDIUM: LpnParams =
 pub const LARGE: LpnParams =
     LpnParams { name: "large", log_secret: 19, depth: 12, trees: 2560, upgrade_at: usize::MAX };
 
+/// COTs that one `delta` may serve; then its direction bootstraps anew. Chosen so that what follows from a `delta` that became
+/// known ends within about 30 large inferences, while the bootstrap's 0.44 MB are lost in their traffic: `docs/parameters.md`,
+/// section "OT hash".
+pub const COTS_PER_DELTA: u64 = 1 << 32;
+
 impl LpnParams {
     /// Positions of a block, outputs of a tree (beta).
     pub const fn leaves(&self) -> usize {
@@ -62,4 +67,6 @@ const _: () = {
     assert!(2 * SMALL.base() < SMALL.outputs() && MEDIUM.base() + SMALL.leaves() < SMALL.outputs());
     assert!(2 * MEDIUM.base() < MEDIUM.outputs() && LARGE.base() + MEDIUM.leaves() < MEDIUM.outputs());
     assert!(2 * LARGE.base() < LARGE.outputs());
+    // After a bootstrap any set can be reached before the next one.
+    assert!(((SMALL.outputs() + MEDIUM.outputs() + LARGE.outputs()) as u64) < COTS_PER_DELTA);
 };

@@ -7,17 +7,14 @@ use tacit_arith::prg::Prg;
 use tacit_net::{Channel, Tag};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::output::{Form, GROUP, ReceiverStrings, SenderStrings};
-use super::params::LpnParams;
+use super::output::{Form, GROUP, Strings};
+use super::params::{COTS_PER_DELTA, LpnParams};
 use super::stock::{BOOTSTRAP, Party, Stock};
 use super::{Ot, RandomOtReceiver, RandomOtSender, ReceiverPlanes, SenderPlanes, base, check_planes, iknp, tree};
 use crate::{MpcError, Role};
 
-const MATRIX: Tag = Tag::new(0x0204, "code seed");
+const SEED: Tag = Tag::new(0x0204, "public seed");
 const CORRECTIONS: Tag = Tag::new(0x0205, "tree corrections");
-
-/// Hash domain of the output strings; the trees have domain 0.
-const STRINGS: u64 = 1;
 
 /// Sender of random OTs. Holds `delta` and its supply; nothing of it can be copied or stored.
 pub struct RotSender(Stock<SendingParty>);
@@ -25,11 +22,34 @@ pub struct RotSender(Stock<SendingParty>);
 /// Receiver of random OTs.
 pub struct RotReceiver(Stock<ReceivingParty>);
 
-struct SendingParty {
-    delta: Block,
+pub(super) struct SendingParty {
+    pub(super) delta: Block,
+    /// For later bootstraps.
+    prg: Prg,
+    context: u8,
 }
 
-struct ReceivingParty;
+pub(super) struct ReceivingParty {
+    /// For later bootstraps.
+    prg: Prg,
+    context: u8,
+}
+
+/// A new `delta` and its free bits, the choices in the base OTs.
+fn new_delta(prg: &mut Prg) -> (Block, Bits) {
+    let delta = Block(prg.next_block().0 | 1);
+    (delta, (1..128).map(|i| delta.0 >> i & 1 == 1).collect())
+}
+
+fn send_seed(ch: &mut Channel, prg: &mut Prg) -> Result<Block, MpcError> {
+    let seed = prg.next_block(); // public
+    ch.send(SEED, &seed.to_bytes())?;
+    Ok(seed)
+}
+
+fn receive_seed(ch: &mut Channel) -> Result<Block, MpcError> {
+    Ok(block::from_bytes(&ch.recv(SEED, 16)?)[0])
+}
 
 impl Party for SendingParty {
     fn before(&self, _ch: &mut Channel, blocks: usize) -> Result<Vec<Block>, MpcError> {
@@ -39,6 +59,14 @@ impl Party for SendingParty {
     fn after(&self, ch: &mut Channel, corrections: &[Block]) -> Result<(), MpcError> {
         ch.send(CORRECTIONS, &block::to_bytes(corrections))?;
         Ok(ch.flush()?)
+    }
+
+    fn bootstrap(&mut self, ch: &mut Channel) -> Result<(Block, Vec<Block>), MpcError> {
+        let (delta, choices) = new_delta(&mut self.prg);
+        let chosen = Zeroizing::new(base::receive(ch, &mut self.prg, &choices, self.context)?);
+        let seed = send_seed(ch, &mut self.prg)?;
+        self.delta = delta;
+        Ok((seed, iknp::send(ch, delta, &chosen, BOOTSTRAP)?))
     }
 
     fn tree(&self, hash: &CcrHash, cots: &[Block], corrections: &mut [Block], leaves: &mut [Block]) {
@@ -61,34 +89,54 @@ impl Party for ReceivingParty {
         Ok(())
     }
 
+    fn bootstrap(&mut self, ch: &mut Channel) -> Result<(Block, Vec<Block>), MpcError> {
+        let keys = base::Sender::start(ch, &mut self.prg, self.context)?;
+        let keys = Zeroizing::new(keys.finish(ch, iknp::BASE)?);
+        let seed = receive_seed(ch)?;
+        Ok((seed, iknp::receive(ch, &mut self.prg, &keys, BOOTSTRAP)?))
+    }
+
     fn tree(&self, hash: &CcrHash, cots: &[Block], corrections: &mut [Block], leaves: &mut [Block]) {
         tree::expand_punctured(hash, cots, corrections, leaves);
     }
 }
 
 /// Base OTs and bootstrap for both directions, in three rounds. Each party is base-OT sender for the direction in which it
-/// is OT receiver. About 0.88 MB in all.
+/// is OT receiver. About 0.88 MB in all. A direction that has made [`COTS_PER_DELTA`] COTs bootstraps again on its own, inside the
+/// call that needs more: 0.44 MB and two rounds.
+///
+/// # Errors
+/// Channel errors, a peer that does not follow the base OT.
 pub fn setup(role: Role, ch: &mut Channel, prg: &mut Prg) -> Result<Ot<RotSender, RotReceiver>, MpcError> {
+    setup_bounded(role, ch, prg, COTS_PER_DELTA)
+}
+
+/// `setup` with another bound on the COTs of one `delta`.
+fn setup_bounded(
+    role: Role,
+    ch: &mut Channel,
+    prg: &mut Prg,
+    bound: u64,
+) -> Result<Ot<RotSender, RotReceiver>, MpcError> {
     let (sending, receiving) = match role {
         Role::Client => (0, 1),
         Role::Server => (1, 0),
     };
-    let delta = Block(prg.next_block().0 | 1);
-    let choices: Bits = (1..128).map(|i| delta.0 >> i & 1 == 1).collect();
-    let sender_matrix = prg.next_block(); // public
-
+    let (delta, choices) = new_delta(prg);
     let keys = base::Sender::start(ch, prg, receiving)?;
     let chosen = Zeroizing::new(base::receive(ch, prg, &choices, sending)?);
-    ch.send(MATRIX, &sender_matrix.to_bytes())?;
+    let sender_seed = send_seed(ch, prg)?;
     let keys = Zeroizing::new(keys.finish(ch, iknp::BASE)?);
-    let receiver_matrix = ch.recv(MATRIX, 16)?;
+    let receiver_seed = receive_seed(ch)?;
     let receiver_base = iknp::receive(ch, prg, &keys, BOOTSTRAP)?;
     let sender_base = iknp::send(ch, delta, &chosen, BOOTSTRAP)?;
 
-    let receiver_matrix = block::from_bytes(&receiver_matrix)[0];
+    let mut own = || Prg::from_seed(prg.next_seed());
+    let sender = SendingParty { delta, prg: own(), context: sending };
+    let receiver = ReceivingParty { prg: own(), context: receiving };
     Ok(Ot {
-        sender: RotSender(Stock::new(SendingParty { delta }, sender_matrix, sender_base)),
-        receiver: RotReceiver(Stock::new(ReceivingParty, receiver_matrix, receiver_base)),
+        sender: RotSender(Stock::new(sender, (sender_seed, sender_base), bound)),
+        receiver: RotReceiver(Stock::new(receiver, (receiver_seed, receiver_base), bound)),
     })
 }
 
@@ -104,18 +152,13 @@ fn plane_vectors(n: usize, k: usize) -> Vec<Vec<u64>> {
 }
 
 fn bits(n: usize, words: Vec<u64>) -> Bits {
-    // There is one word per group, so this is never None.
-    Bits::from_words(n, words).unwrap_or_default()
+    Bits::from_words(n, words).expect("draw gives one word per group of OTs")
 }
 
 impl RotSender {
     /// The LPN parameters in use.
     pub fn params(&self) -> LpnParams {
         self.0.params()
-    }
-
-    fn strings(&self, form: Form) -> SenderStrings {
-        SenderStrings { hash: CcrHash::new(STRINGS), delta: self.0.party.delta, form }
     }
 
     fn word_strings<const W: usize, T>(
@@ -125,7 +168,7 @@ impl RotSender {
         pack: impl Fn([u64; W]) -> T + Copy,
     ) -> Result<(Vec<T>, Vec<T>), MpcError> {
         let (mut m0, mut m1) = (Vec::with_capacity(n), Vec::with_capacity(n));
-        let strings = self.strings(Form::Words(W));
+        let strings = Strings(Form::Words(W));
         self.0.draw(ch, n.div_ceil(GROUP), &strings, |batch| {
             for group in batch.chunks_exact(2 * W * GROUP) {
                 let (zero, one) = group.split_at(W * GROUP);
@@ -146,7 +189,7 @@ impl RandomOtSender for RotSender {
     fn planes(&mut self, ch: &mut Channel, n: usize, k: usize) -> Result<SenderPlanes, MpcError> {
         check_planes(k)?;
         let (mut m0, mut m1) = (plane_vectors(n, k), plane_vectors(n, k));
-        let strings = self.strings(Form::Planes(k));
+        let strings = Strings(Form::Planes(k));
         self.0.draw(ch, n.div_ceil(GROUP), &strings, |batch| {
             spread(batch, (2 * k).max(1), 0, &mut m0);
             spread(batch, (2 * k).max(1), k, &mut m1);
@@ -177,7 +220,7 @@ impl RotReceiver {
         pack: impl Fn([u64; W]) -> T + Copy,
     ) -> Result<(Bits, Vec<T>), MpcError> {
         let (mut choice, mut m) = (Vec::with_capacity(n.div_ceil(GROUP)), Vec::with_capacity(n));
-        let strings = ReceiverStrings { hash: CcrHash::new(STRINGS), form: Form::Words(W) };
+        let strings = Strings(Form::Words(W));
         self.0.draw(ch, n.div_ceil(GROUP), &strings, |batch| {
             for group in batch.chunks_exact(1 + W * GROUP) {
                 choice.push(group[0]);
@@ -196,13 +239,13 @@ impl RandomOtReceiver for RotReceiver {
 
     fn planes(&mut self, ch: &mut Channel, n: usize, k: usize) -> Result<ReceiverPlanes, MpcError> {
         check_planes(k)?;
-        let (mut choice, mut m) = (plane_vectors(n, 1), plane_vectors(n, k));
-        let strings = ReceiverStrings { hash: CcrHash::new(STRINGS), form: Form::Planes(k) };
+        let (mut choice, mut m) = ([Vec::with_capacity(n.div_ceil(GROUP))], plane_vectors(n, k));
+        let strings = Strings(Form::Planes(k));
         self.0.draw(ch, n.div_ceil(GROUP), &strings, |batch| {
             spread(batch, 1 + k, 0, &mut choice);
             spread(batch, 1 + k, 1, &mut m);
         })?;
-        let choice = choice.pop().unwrap_or_default();
+        let [choice] = choice;
         Ok(ReceiverPlanes { choice: bits(n, choice), m: m.into_iter().map(|words| bits(n, words)).collect() })
     }
 

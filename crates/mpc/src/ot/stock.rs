@@ -4,7 +4,8 @@
 //! combination of the secret's COTs. It is lazy: trees are expanded, combined and hashed as outputs are asked for, and
 //! nothing but the secret (k blocks) is held. The sender's tree corrections, `16 (depth - 1)` bytes a tree, go along with
 //! each batch of trees; the receiver sends nothing, so there are no rounds. When the remaining trees are just enough to
-//! feed the next extension (of this or the next larger set, by demand), they do.
+//! feed the next extension (of this or the next larger set, by demand), they do; but when the next extension would take the COTs
+//! of one `delta` beyond a bound, both parties bootstrap anew instead, with a new `delta`, seed and secret.
 
 use rayon::prelude::*;
 use tacit_arith::aes::CcrHash;
@@ -13,6 +14,7 @@ use tacit_arith::block_code::LocalCode;
 use tacit_net::Channel;
 use zeroize::{Zeroize, Zeroizing};
 
+use super::keys::{HashKeys, PART};
 use super::output::{Emit, GROUP, Raw};
 use super::params::{LpnParams, SMALL};
 use crate::MpcError;
@@ -26,6 +28,8 @@ pub(super) trait Party: Sync {
     fn before(&self, ch: &mut Channel, blocks: usize) -> Result<Vec<Block>, MpcError>;
     /// After the trees are expanded: the sender sends the corrections.
     fn after(&self, ch: &mut Channel, corrections: &[Block]) -> Result<(), MpcError>;
+    /// A bootstrap for this direction alone: [`BOOTSTRAP`] COTs of a new `delta`, and a new public seed.
+    fn bootstrap(&mut self, ch: &mut Channel) -> Result<(Block, Vec<Block>), MpcError>;
     /// Expands one tree.
     fn tree(&self, hash: &CcrHash, cots: &[Block], corrections: &mut [Block], leaves: &mut [Block]);
 }
@@ -34,24 +38,33 @@ pub(super) trait Party: Sync {
 struct Extension {
     params: LpnParams,
     code: LocalCode,
-    hash: CcrHash,
+    /// Its number since the bootstrap: names its hash keys.
+    number: u32,
     secret: Vec<Block>,
     cots: Vec<Block>,
 }
 
 impl Extension {
-    fn new(params: LpnParams, matrix: Block, mut base: Vec<Block>) -> Extension {
+    fn new(params: LpnParams, number: u32, seed: Block, mut base: Vec<Block>) -> Extension {
         let cots = base[1 << params.log_secret..].to_vec();
         base[1 << params.log_secret..].zeroize();
         base.truncate(1 << params.log_secret);
-        let code = LocalCode::new(matrix ^ Block(params.log_secret as u128));
-        Extension { params, code, hash: CcrHash::new(0), secret: base, cots }
+        let code = LocalCode::new(seed ^ Block(params.log_secret as u128));
+        Extension { params, code, number, secret: base, cots }
     }
 
     /// The outputs of tree `index`.
-    fn outputs(&self, party: &impl Party, index: usize, corrections: &mut [Block], leaves: &mut [Block]) {
+    fn outputs(
+        &self,
+        party: &impl Party,
+        keys: &HashKeys,
+        index: usize,
+        corrections: &mut [Block],
+        leaves: &mut [Block],
+    ) {
         let depth = self.params.depth as usize;
-        party.tree(&self.hash, &self.cots[index * depth..][..depth], corrections, leaves);
+        let hash = CcrHash::new(keys.tree(self.number, index));
+        party.tree(&hash, &self.cots[index * depth..][..depth], corrections, leaves);
         self.code.add_rows(&self.secret, (index * leaves.len() / GROUP) as u64, leaves);
     }
 }
@@ -66,8 +79,12 @@ impl Drop for Extension {
 /// A party's supply of COTs.
 pub(super) struct Stock<P> {
     pub(super) party: P,
-    matrix: Block,
+    seed: Block,
+    keys: HashKeys,
     extension: Extension,
+    /// COTs that the extensions since the bootstrap make, the newest included, and how many there may be.
+    made: u64,
+    bound: u64,
     next_tree: usize,
     /// Outputs of the newest tree; those from `taken` on are still to be used.
     ready: Vec<Block>,
@@ -79,10 +96,11 @@ pub(super) struct Stock<P> {
 pub(super) const BOOTSTRAP: usize = SMALL.base();
 
 impl<P: Party> Stock<P> {
-    /// From [`BOOTSTRAP`] COTs and the public seed of the code.
-    pub(super) fn new(party: P, matrix: Block, base: Vec<Block>) -> Stock<P> {
-        let extension = Extension::new(SMALL, matrix, base);
-        Stock { party, matrix, extension, next_tree: 0, ready: Vec::new(), taken: 0, reserved: 0 }
+    /// From a public seed and [`BOOTSTRAP`] COTs. `bound` is on the COTs of one `delta`; an extension of each set must fit it.
+    pub(super) fn new(party: P, (seed, base): (Block, Vec<Block>), bound: u64) -> Stock<P> {
+        let (keys, extension) = (HashKeys::new(seed), Extension::new(SMALL, 0, seed, base));
+        let made = SMALL.outputs() as u64;
+        Stock { party, seed, keys, extension, made, bound, next_tree: 0, ready: Vec::new(), taken: 0, reserved: 0 }
     }
 
     pub(super) fn reserve(&mut self, n: usize) {
@@ -95,7 +113,7 @@ impl<P: Party> Stock<P> {
     }
 
     /// Makes outputs for `groups` groups of OTs and hands them over in order, some whole groups at a time.
-    pub(super) fn draw<E: Emit>(
+    pub(super) fn draw<E: Emit<P>>(
         &mut self,
         ch: &mut Channel,
         mut groups: usize,
@@ -116,9 +134,7 @@ impl<P: Party> Stock<P> {
                 let (left, _) = self.ready[self.taken..].as_chunks::<GROUP>();
                 let now = left.len().min(groups);
                 out.resize(now * emit.stride(), E::Item::default());
-                for (cots, out) in left[..now].iter().zip(out.chunks_mut(emit.stride())) {
-                    emit.emit(cots, out);
-                }
+                self.emit(emit, self.next_tree - 1, self.taken / GROUP, &left[..now], &mut out);
                 self.taken += now * GROUP;
                 groups -= now;
             }
@@ -127,8 +143,27 @@ impl<P: Party> Stock<P> {
         Ok(())
     }
 
+    /// Emits the groups `from ..` of a tree's outputs, each part under its own key.
+    fn emit<E: Emit<P>>(
+        &self,
+        emit: &E,
+        tree: usize,
+        from: usize,
+        mut groups: &[[Block; GROUP]],
+        mut out: &mut [E::Item],
+    ) {
+        let mut at = from;
+        while !groups.is_empty() {
+            let now = (PART - at % PART).min(groups.len());
+            let (part, rest) = groups.split_at(now);
+            let (items, rest_out) = out.split_at_mut(now * emit.stride());
+            emit.emit(&self.party, self.keys.strings(self.extension.number, tree, at / PART), part, items);
+            (groups, out, at) = (rest, rest_out, at + now);
+        }
+    }
+
     /// Outputs of the next `whole` trees into `out`, and of one more into `ready` if `extra`.
-    fn batch<E: Emit>(
+    fn batch<E: Emit<P>>(
         &mut self,
         ch: &mut Channel,
         whole: usize,
@@ -141,26 +176,26 @@ impl<P: Party> Stock<P> {
         let items = leaves / GROUP * emit.stride();
         let mut corrections = self.party.before(ch, (whole + extra as usize) * per_tree)?;
         out.resize(whole * items, E::Item::default());
-        let (extension, party, first) = (&self.extension, &self.party, self.next_tree);
+        let mut ready = std::mem::take(&mut self.ready);
         let one = |scratch: &mut Vec<Block>, i: usize, corrections: &mut [Block], out: &mut [E::Item]| {
             scratch.resize(leaves, Block::ZERO);
-            extension.outputs(party, first + i, corrections, scratch);
-            for (cots, out) in scratch.as_chunks().0.iter().zip(out.chunks_mut(emit.stride())) {
-                emit.emit(cots, out);
-            }
+            let tree = self.next_tree + i;
+            self.extension.outputs(&self.party, &self.keys, tree, corrections, scratch);
+            self.emit(emit, tree, 0, scratch.as_chunks().0, out);
         };
         if whole > 1 && rayon::current_num_threads() > 1 {
             let trees = out.par_chunks_mut(items).zip(corrections.par_chunks_mut(per_tree)).enumerate();
             trees.for_each_init(Scratch::default, |scratch, (i, (out, c))| one(&mut scratch.0, i, c, out));
         } else {
             let trees = out.chunks_mut(items).zip(corrections.chunks_mut(per_tree)).enumerate();
-            trees.for_each(|(i, (out, c))| one(&mut self.ready, i, c, out));
+            trees.for_each(|(i, (out, c))| one(&mut ready, i, c, out));
         }
         if extra {
-            self.ready.resize(leaves, Block::ZERO);
+            ready.resize(leaves, Block::ZERO);
             let c = &mut corrections[whole * per_tree..];
-            self.extension.outputs(&self.party, first + whole, c, &mut self.ready);
+            self.extension.outputs(&self.party, &self.keys, self.next_tree + whole, c, &mut ready);
         }
+        self.ready = ready;
         self.taken = if extra { 0 } else { self.ready.len() };
         self.next_tree += whole + extra as usize;
         self.party.after(ch, &corrections)
@@ -182,8 +217,11 @@ impl<P: Party> Stock<P> {
         }
     }
 
-    /// Starts an extension with set `next`, fed from the trees that are left.
+    /// Starts an extension with set `next`, fed from the trees that are left, or bootstraps if `delta` has served long enough.
     fn extend(&mut self, ch: &mut Channel, next: LpnParams) -> Result<(), MpcError> {
+        if self.made + next.outputs() as u64 > self.bound {
+            return self.refresh(ch);
+        }
         let leaves = self.params().leaves();
         let mut trees = next.base().div_ceil(leaves);
         let mut base = Vec::with_capacity(trees * leaves);
@@ -194,8 +232,17 @@ impl<P: Party> Stock<P> {
             base.extend_from_slice(&out);
             trees -= now;
         }
-        self.extension = Extension::new(next, self.matrix, base);
+        self.extension = Extension::new(next, self.extension.number + 1, self.seed, base);
+        self.made += next.outputs() as u64;
         self.next_tree = 0;
+        Ok(())
+    }
+
+    /// Goes on with a new `delta`. What is left of the old extension is dropped.
+    fn refresh(&mut self, ch: &mut Channel) -> Result<(), MpcError> {
+        let (seed, base) = self.party.bootstrap(ch)?;
+        (self.seed, self.keys, self.extension) = (seed, HashKeys::new(seed), Extension::new(SMALL, 0, seed, base));
+        (self.made, self.next_tree) = (SMALL.outputs() as u64, 0);
         Ok(())
     }
 }

@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn leaves_differ_by_delta_at_the_chosen_position_only() {
-        let hash = CcrHash::new(0);
+        let hash = CcrHash::new(Block(5));
         for (seed, depth) in [(1, 1), (2, 2), (3, 3), (4, 7), (5, 9), (6, 10)] {
             let mut prg = Prg::from_seed(Seed([seed; 16]));
             let delta = Block(prg.next_block().0 | 1);

@@ -121,6 +121,78 @@ fn setup_costs_what_it_says() {
     }
 }
 
+/// A refreshed `delta`: after two small extensions each direction bootstraps on its own, in the middle of a draw.
+#[test]
+fn delta_is_renewed_when_its_cots_are_used_up() {
+    let bound = 2 * SMALL.outputs() as u64;
+    let (mut client, mut server) = run_pair(
+        |ch| setup_bounded(Role::Client, ch, &mut prg(1), bound).unwrap(),
+        |ch| setup_bounded(Role::Server, ch, &mut prg(2), bound).unwrap(),
+    );
+    let first = client.sender.0.party.delta;
+    let (n, draws) = (100_000, 5);
+    let (mut deltas, mut sent, mut received) = (vec![first], Vec::new(), Vec::new());
+    for _ in 0..draws {
+        let ((s, up), (r, down)) = run_pair(
+            |ch| (client.sender.planes(ch, n, 2).unwrap(), ch.total_traffic()),
+            |ch| (server.receiver.planes(ch, n, 2).unwrap(), ch.total_traffic()),
+        );
+        check_planes_of(&s, &r, n, 2);
+        deltas.push(client.sender.0.party.delta);
+        sent.push(up);
+        received.push(down);
+    }
+    // 1.87 extensions serve 338,944 OTs: the fourth draw needs a new delta, and no other does.
+    let renewed: Vec<bool> = deltas.windows(2).map(|w| w[0] != w[1]).collect();
+    assert_eq!(renewed, [false, false, false, true, false]);
+    // From the OT receiver: key and columns. From the OT sender: choices and seed, beside its corrections.
+    let columns = iknp::BASE * BOOTSTRAP.next_multiple_of(64) / 8;
+    for (i, (up, down)) in sent.iter().zip(&received).enumerate() {
+        let (payload, rounds) = if renewed[i] { ((32 + columns) as u64, 2) } else { (0, 0) };
+        assert!(down.sent >= payload && down.sent < payload + 100, "draw {i}: {} of {payload}", down.sent);
+        assert_eq!((up.rounds, down.rounds), (rounds, rounds), "draw {i}");
+    }
+    // The other direction has its own bound.
+    let (s, r) = run_pair(|ch| server.sender.words(ch, n).unwrap(), |ch| client.receiver.words(ch, n).unwrap());
+    crate::ot::tests::check_words_of(&s, &r, n);
+}
+
+/// Both directions may renew their `delta` anywhere in a gate's offline phase.
+#[test]
+fn gates_go_on_over_a_renewed_delta() {
+    use crate::gate::{ClientGate, GateSpec, Leaves, ServerGate};
+    use crate::{Ots, Session};
+    let bound = SMALL.outputs() as u64;
+    let (n, width) = (4000, 25);
+    let spec = GateSpec::widening(n, width, 0, Leaves::Masked, 37);
+    let values: Vec<u64> = (0..n as u64).collect();
+    let party = |role: Role| {
+        let (spec, values) = (&spec, values.clone());
+        move |ch: &mut Channel| {
+            let mut prg = prg(role as u8 + 1);
+            let mut ots = Ots::new(setup_bounded(role, ch, &mut prg, bound).unwrap());
+            let mut session = Session { role, channel: ch, prg: &mut prg };
+            let (tested, other) = ([values.clone()], vec![0; n]);
+            for _ in 0..5 {
+                let (s, y) = (&mut session, &tested[0]);
+                match role {
+                    Role::Client => {
+                        let gate = ClientGate::offline(spec, y, &tested, s, &mut ots).unwrap();
+                        gate.online(spec, y, &tested, &[], &[other.clone()], s).unwrap();
+                    }
+                    Role::Server => {
+                        let gate = ServerGate::offline(spec, s, &mut ots).unwrap();
+                        let share = gate.online(spec, &other, &[other.clone()], &[], s).unwrap();
+                        assert_eq!(share, [values.clone()]);
+                    }
+                }
+            }
+            session.channel.flush().unwrap();
+        }
+    };
+    run_pair(party(Role::Client), party(Role::Server));
+}
+
 #[test]
 fn threads_give_the_same_outputs() {
     let draw = |threads: usize| {

@@ -1,0 +1,78 @@
+//! The public AES keys under which one direction hashes.
+//!
+//! A guess of `delta` that is hashed under a key can be compared with everything that was hashed under that key: an attacker who
+//! sees T of `H(x ^ delta)` under one key tries T values of `delta` with every AES call. So no key is used for more than one tree,
+//! or for more than [`PART`] groups of output strings, in any connection: all follow from a public seed that the OT sender draws
+//! at every bootstrap (for each new `delta`), and from the place at which they are used. Figures: `docs/parameters.md`, section "OT hash".
+
+use sha2::{Digest, Sha256};
+use tacit_arith::aes::Aes128;
+use tacit_arith::block::Block;
+
+/// Groups of output strings that share a key.
+pub(super) const PART: usize = 8;
+
+/// The hash keys that follow from a public seed.
+pub(super) struct HashKeys(Aes128);
+
+impl HashKeys {
+    /// From the public seed of a bootstrap. The code takes its randomness from the seed itself, the keys from its SHA-256.
+    pub(super) fn new(seed: Block) -> HashKeys {
+        let mut hash = Sha256::new();
+        hash.update(b"tacit OT hash keys 1");
+        hash.update(seed.to_bytes());
+        let digest = hash.finalize();
+        let mut low = [0; 16];
+        low.copy_from_slice(&digest[..16]);
+        HashKeys(Aes128::new(Block::from_bytes(low)))
+    }
+
+    /// Key of a tree of an extension.
+    pub(super) fn tree(&self, extension: u32, tree: usize) -> Block {
+        self.at(0, extension, tree, 0)
+    }
+
+    /// Key of the strings that come from part `part` (of [`PART`] groups) of a tree's leaves.
+    pub(super) fn strings(&self, extension: u32, tree: usize, part: usize) -> Block {
+        self.at(1, extension, tree, part)
+    }
+
+    /// The encrypted place: a permutation, so no two places of a seed share a key.
+    fn at(&self, purpose: u128, extension: u32, tree: usize, part: usize) -> Block {
+        let mut key = [Block(purpose << 96 | u128::from(extension) << 64 | (tree as u128) << 32 | part as u128)];
+        self.0.encrypt(&mut key);
+        key[0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ot::output::GROUP;
+    use crate::ot::params::{LARGE, MEDIUM, SMALL};
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_place_and_every_seed_has_its_own_key() {
+        let mut seen = HashSet::new();
+        for seed in 0..3 {
+            let keys = HashKeys::new(Block(seed));
+            for extension in 0..3 {
+                for tree in [0, 1, 2, LARGE.trees - 1] {
+                    assert!(seen.insert(keys.tree(extension, tree).0));
+                    for part in 0..LARGE.leaves() / GROUP / PART {
+                        assert!(seen.insert(keys.strings(extension, tree, part).0));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The figures of `docs/parameters.md`: what an attacker who knows all but `delta` sees hashed under one key.
+    #[test]
+    fn targets_under_one_key_are_as_documented() {
+        // One unknown node a level, but for the first, which is not hashed.
+        assert_eq!([SMALL, MEDIUM, LARGE].map(|p| p.corrections()), [6, 8, 11]);
+        assert_eq!(PART * GROUP, 512);
+    }
+}
