@@ -2,6 +2,10 @@
 //!
 //! The output is one stream of bytes: how it is cut into calls does not matter. `fork` derives independent child
 //! generators from plaintext blocks that the stream never uses.
+//!
+//! What is published must not come out of a stream that also makes secrets: it would be known plaintext of the key that hides
+//! them. [`SplitPrg`] therefore gives out [`PublicSeed`]s from a generator with a key of its own, and what is expanded in the
+//! open takes no other type.
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -35,6 +39,7 @@ impl std::fmt::Debug for Seed {
 const BUFFER: usize = 32; // blocks
 const STREAM: u64 = 0;
 const FORK: u64 = 1;
+const PUBLIC: u64 = 2;
 
 /// AES-CTR generator. Not `Clone`: a copied stream would repeat masks.
 pub struct Prg {
@@ -64,11 +69,15 @@ impl Prg {
 
     /// The child generator number `domain`: depends on the seed and `domain` only, not on how much was drawn.
     pub fn fork(&self, domain: u64) -> Prg {
+        Prg::from_seed(self.child(FORK, domain))
+    }
+
+    fn child(&self, kind: u64, domain: u64) -> Seed {
         let mut child = [Block::ZERO];
-        self.aes.counter(FORK, domain, &mut child);
-        let prg = Prg::from_seed(Seed(child[0].to_bytes()));
+        self.aes.counter(kind, domain, &mut child);
+        let seed = Seed(child[0].to_bytes());
         child[0].zeroize();
-        prg
+        seed
     }
 
     /// The next 16 bytes as a seed.
@@ -152,6 +161,65 @@ impl Drop for Prg {
     }
 }
 
+/// A 128-bit seed that is published: both parties expand it to the same stream. No secret.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PublicSeed([u8; 16]);
+
+impl PublicSeed {
+    /// Bytes of a seed.
+    pub const BYTES: usize = 16;
+
+    /// The seed that a peer sent.
+    pub fn from_bytes(bytes: [u8; 16]) -> PublicSeed {
+        PublicSeed(bytes)
+    }
+
+    /// The seed as it is sent.
+    pub fn to_bytes(self) -> [u8; 16] {
+        self.0
+    }
+
+    /// Its stream.
+    pub fn stream(self) -> Prg {
+        Prg::from_seed(Seed(self.0))
+    }
+
+    /// The child seed number `domain`; as public as this one.
+    pub fn fork(self, domain: u64) -> PublicSeed {
+        PublicSeed(self.stream().child(FORK, domain).0)
+    }
+}
+
+/// Secret randomness, and beside it seeds to publish: those come from a generator whose key is derived once from that of the secret
+/// one, so no published block is a block of the secret stream.
+pub struct SplitPrg {
+    secret: Prg,
+    public: Prg,
+}
+
+impl SplitPrg {
+    /// Splits a generator. It is taken by value: splitting the same one twice would repeat public seeds.
+    pub fn new(secret: Prg) -> SplitPrg {
+        let public = Prg::from_seed(secret.child(PUBLIC, 0));
+        SplitPrg { secret, public }
+    }
+
+    /// Splits a generator seeded with the next 16 bytes of `prg`, which must be a secret one.
+    pub fn draw(prg: &mut Prg) -> SplitPrg {
+        SplitPrg::new(Prg::from_seed(prg.next_seed()))
+    }
+
+    /// The secret generator.
+    pub fn secret(&mut self) -> &mut Prg {
+        &mut self.secret
+    }
+
+    /// A fresh seed to publish.
+    pub fn public_seed(&mut self) -> PublicSeed {
+        PublicSeed(self.public.next_seed().0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,6 +248,35 @@ mod tests {
         assert_ne!(prg(2).fork(9).next_u64(), first);
         assert_ne!(prg(1).next_u64(), first);
         assert_eq!(a.seed().0, [1; 16]);
+    }
+
+    /// Neither the secret stream nor a fork of it holds a published seed; the seeds differ, and drawing secrets does not move them.
+    #[test]
+    fn published_seeds_are_no_blocks_of_the_secret_stream() {
+        let mut split = SplitPrg::new(prg(7));
+        let first = split.public_seed();
+        split.secret().next_block();
+        let mut seeds = vec![first];
+        seeds.extend((0..63).map(|_| split.public_seed()));
+        let mut secret = vec![Block::ZERO; 1 << 14];
+        prg(7).fill_blocks(&mut secret);
+        secret.extend((0..64).map(|domain| prg(7).fork(domain).next_block()));
+        secret.extend((0..64).map(|domain| Block::from_bytes(prg(7).fork(domain).seed().0)));
+        for (i, seed) in seeds.iter().enumerate() {
+            assert!(!secret.contains(&Block::from_bytes(seed.to_bytes())), "seed {i}");
+            assert!(!seeds[..i].contains(seed), "seed {i} is an earlier one");
+        }
+        let mut again = SplitPrg::new(prg(7));
+        assert_eq!(seeds, (0..64).map(|_| again.public_seed()).collect::<Vec<_>>());
+        assert_ne!(SplitPrg::draw(&mut prg(7)).public_seed(), first);
+    }
+
+    #[test]
+    fn public_seeds_expand_as_generators_do() {
+        let seed = PublicSeed::from_bytes([9; 16]);
+        assert_eq!(seed.to_bytes(), [9; 16]);
+        assert_eq!(seed.stream().next_u64(), prg(9).next_u64());
+        assert_eq!(seed.fork(5).stream().next_u64(), prg(9).fork(5).next_u64());
     }
 
     #[test]

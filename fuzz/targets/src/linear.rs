@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::prg::{Prg, Seed, SplitPrg};
 use tacit_arith::ring::ConvSpec;
 use tacit_backends::cheetah::linear::{ClientKeys, Consumer, LinearClient, LinearError, LinearPlan};
 use tacit_he::HeError;
@@ -66,7 +66,7 @@ pub(crate) fn ciphertext(data: &[u8]) {
 pub(crate) fn ciphertext_seeds() -> Vec<Vec<u8>> {
     let key = FIXTURE.ctx.secret_key(&mut prg());
     let message: Vec<u64> = (0..DEGREE as u64).collect();
-    vec![Encryptor::new(&FIXTURE.ctx, &key, FIXTURE.params).encrypt(&message, &mut prg())]
+    vec![Encryptor::new(&FIXTURE.ctx, &key, FIXTURE.params).encrypt(&message, &mut SplitPrg::new(prg()))]
 }
 
 /// A server's answer for one layer.

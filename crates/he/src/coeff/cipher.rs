@@ -5,7 +5,7 @@ use super::params::Params;
 use crate::HeError;
 use crate::core::{SecretKey, uniform};
 use tacit_arith::pack;
-use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::prg::{PublicSeed, SplitPrg};
 use tacit_arith::rns::{Coeff, Ntt, RnsPoly};
 use tacit_arith::sample;
 use zeroize::Zeroizing;
@@ -40,14 +40,13 @@ impl<'a> Encryptor<'a> {
     /// # Panics
     /// If there are not N values.
     #[must_use]
-    pub fn encrypt(&self, message: &[u64], prg: &mut Prg) -> Vec<u8> {
+    pub fn encrypt(&self, message: &[u64], prg: &mut SplitPrg) -> Vec<u8> {
         assert_eq!(message.len(), DEGREE, "one value per coefficient");
         let params = &self.params;
-        let seed = prg.next_seed().0;
-        let mut stream = Prg::from_seed(Seed(seed));
-        let error = sample::error(prg, DEGREE);
+        let seed = prg.public_seed();
+        let error = sample::error(prg.secret(), DEGREE);
         let basis = self.ctx.basis();
-        let mut product = uniform(self.ctx.ring(), FRESH, &mut stream);
+        let mut product = uniform(self.ctx.ring(), FRESH, seed);
         product.mul_assign(self.key.s(), basis);
         let product = Zeroizing::new(product.into_coeff(basis));
         let (x1, x2) = (product.residue(0), product.residue(1));
@@ -64,7 +63,7 @@ impl<'a> Encryptor<'a> {
             ((b + (1 << (params.up_drop() - 1))) >> params.up_drop()) as u64
         });
         let mut out = Vec::with_capacity(params.up_bytes());
-        out.extend_from_slice(&seed);
+        out.extend_from_slice(&seed.to_bytes());
         pack::pack(values, params.up_bits(), &mut out);
         out
     }
@@ -83,13 +82,12 @@ impl Ciphertext {
     /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`].
     pub fn from_bytes(ctx: &Context, params: &Params, bytes: &[u8]) -> Result<Self, HeError> {
         let expected = params.up_bytes();
-        let Some((&seed, packed)) = bytes.split_first_chunk::<16>().filter(|_| bytes.len() == expected) else {
+        let Some((&seed, packed)) = bytes.split_first_chunk().filter(|_| bytes.len() == expected) else {
             return Err(HeError::Length { what: WHAT, got: bytes.len(), expected });
         };
         let values = pack::unpack(packed, DEGREE, params.up_bits(), params.up_max());
         let values = values.map_err(HeError::packed(WHAT))?;
-        let mut stream = Prg::from_seed(Seed(seed));
-        let a = uniform(ctx.ring(), FRESH, &mut stream);
+        let a = uniform(ctx.ring(), FRESH, PublicSeed::from_bytes(seed));
         let mut words = Vec::with_capacity(FRESH * DEGREE);
         for i in 0..FRESH {
             let m = ctx.basis().modulus(i);

@@ -3,7 +3,7 @@
 use crate::HeError;
 use crate::core::{PublicKey, Ring, SecretKey};
 use tacit_arith::pack::packed_len;
-use tacit_arith::prg::Prg;
+use tacit_arith::prg::{Prg, SplitPrg};
 use tacit_arith::rns::{Lift, Rescale, RnsBasis};
 
 /// Ring degree N.
@@ -56,7 +56,7 @@ impl Context {
 
     /// A fresh public key for `secret`.
     #[must_use]
-    pub fn public_key(&self, secret: &SecretKey, prg: &mut Prg) -> PublicKey {
+    pub fn public_key(&self, secret: &SecretKey, prg: &mut SplitPrg) -> PublicKey {
         secret.public_key(&self.ring, ANSWER, prg)
     }
 

@@ -3,6 +3,7 @@
 
 use super::context::{DEGREE, P1, P2, polynomial_bytes};
 use crate::HeError;
+use tacit_arith::prg::PublicSeed;
 use tacit_arith::sample::ERROR_COINS;
 
 /// A share pair misses its error bound with probability at most `2^-FAILURE_LOG2` per output coefficient.
@@ -157,7 +158,7 @@ impl Params {
     /// Bytes of a fresh ciphertext: a 16-byte seed and N packed coefficients.
     #[must_use]
     pub fn up_bytes(&self) -> usize {
-        16 + polynomial_bytes(self.up_bits())
+        PublicSeed::BYTES + polynomial_bytes(self.up_bits())
     }
 
     /// Bytes of an answer: N packed coefficients.

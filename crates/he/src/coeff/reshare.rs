@@ -6,7 +6,7 @@ use super::params::Params;
 use crate::HeError;
 use crate::core::{PublicKey, SecretKey, small};
 use tacit_arith::pack;
-use tacit_arith::prg::Prg;
+use tacit_arith::prg::{Prg, PublicSeed};
 use tacit_arith::rns::{Accumulator, Coeff, Ntt, RnsPoly};
 use tacit_arith::sample;
 use zeroize::Zeroizing;
@@ -55,8 +55,8 @@ impl Sum {
     }
 
     /// Ends the sum (which becomes zero): appends the answer ([`Params::down_bytes`] bytes) to `out` and returns the server's
-    /// shares, mod `2^l`, of the coefficients at `positions`. `secret` hides the sum; `public` is the stream both parties know, from
-    /// which `c0'` is drawn at `positions`, in their order.
+    /// shares, mod `2^l`, of the coefficients at `positions`. `secret` hides the sum; from the stream of `public`, which
+    /// both parties know, `c0'` is drawn at `positions`, in their order.
     ///
     /// # Panics
     /// If a position is not below N.
@@ -65,7 +65,7 @@ impl Sum {
         ctx: &Context,
         key: &PublicKey,
         params: &Params,
-        (secret, public): (&mut Prg, &mut Prg),
+        (secret, public): (&mut Prg, PublicSeed),
         positions: &[usize],
         out: &mut Vec<u8>,
     ) -> Vec<u64> {
@@ -85,7 +85,7 @@ impl Sum {
         let c1 = a.residue(0).iter().zip(e2.iter()).map(|(&a, &e)| (m.add(a, m.reduce_i64(e)) + round) >> drop);
         pack::pack(c1, params.down_bits(), out);
         let mut mask = vec![0; positions.len()];
-        sample::uniform(public, m, &mut mask);
+        sample::uniform(&mut public.stream(), m, &mut mask);
         let ring = ToRing::new(params.ring_bits());
         // Only the coefficients in use are divided.
         let (b1, b2) = (b.residue(0), b.residue(1));
@@ -115,7 +115,7 @@ impl<'a> Opener<'a> {
     ///
     /// # Panics
     /// If a position is not below N.
-    pub fn open(&self, answer: &[u8], public: &mut Prg, positions: &[usize]) -> Result<Vec<u64>, HeError> {
+    pub fn open(&self, answer: &[u8], public: PublicSeed, positions: &[usize]) -> Result<Vec<u64>, HeError> {
         let (basis, params) = (self.ctx.basis(), &self.params);
         let m = basis.modulus(0);
         let packed = pack::unpack(answer, DEGREE, params.down_bits(), params.down_max());
@@ -126,7 +126,7 @@ impl<'a> Opener<'a> {
         product.mul_assign(self.key.s(), basis);
         let phase = Zeroizing::new(product.into_coeff(basis));
         let mut mask = vec![0; positions.len()];
-        sample::uniform(public, m, &mut mask);
+        sample::uniform(&mut public.stream(), m, &mut mask);
         let ring = ToRing::new(params.ring_bits());
         Ok(positions.iter().zip(&mask).map(|(&j, &c)| ring.apply(m.add(phase.residue(0)[j], c))).collect())
     }

@@ -2,10 +2,19 @@
 
 use super::*;
 use crate::HeError;
-use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::block::Block;
+use tacit_arith::prg::{Prg, PublicSeed, Seed, SplitPrg};
 
 fn prg(n: u8) -> Prg {
     Prg::from_seed(Seed([n; 16]))
+}
+
+fn split(n: u8) -> SplitPrg {
+    SplitPrg::new(prg(n))
+}
+
+fn public(n: u8) -> PublicSeed {
+    PublicSeed::from_bytes([n; 16])
 }
 
 fn spec(ring_bits: u32, norm_sq: f64) -> ParamsSpec {
@@ -29,17 +38,18 @@ fn negacyclic(a: &[u64], w: &[i32]) -> Vec<u64> {
 fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
     let ctx = Context::new().unwrap();
     let key = ctx.secret_key(&mut prg(1));
-    let bytes = ctx.public_key(&key, &mut prg(2)).to_bytes(ctx.ring());
+    let bytes = ctx.public_key(&key, &mut split(2)).to_bytes(ctx.ring());
     let public_key = ctx.read_public_key(&bytes).unwrap();
     let encryptor = Encryptor::new(&ctx, &key, *params);
     let (mut data, mut sum, mut expected) = (prg(3), Sum::new(&ctx), vec![0u64; DEGREE]);
+    let mut random = split(6);
     for _ in 0..inputs {
         let message: Vec<u64> = (0..DEGREE).map(|_| data.next_u64() >> (64 - params.ring_bits())).collect();
         let mut weights = vec![0i32; DEGREE];
         for t in 0..taps {
             weights[(t * 37) % DEGREE] = if data.next_u64() & 1 == 0 { size } else { -size };
         }
-        let frame = encryptor.encrypt(&message, &mut data);
+        let frame = encryptor.encrypt(&message, &mut random);
         assert_eq!(frame.len(), params.up_bytes());
         let cipher = Ciphertext::from_bytes(&ctx, params, &frame).unwrap();
         let entries: Vec<(usize, i32)> = weights.iter().copied().enumerate().collect();
@@ -50,9 +60,9 @@ fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
     }
     let positions: Vec<usize> = (0..DEGREE).collect();
     let mut answer = vec![];
-    let server = sum.reshare(&ctx, &public_key, params, (&mut prg(4), &mut prg(5)), &positions, &mut answer);
+    let server = sum.reshare(&ctx, &public_key, params, (&mut prg(4), public(5)), &positions, &mut answer);
     assert_eq!(answer.len(), params.down_bytes());
-    let client = Opener::new(&ctx, &key, *params).open(&answer, &mut prg(5), &positions).unwrap();
+    let client = Opener::new(&ctx, &key, *params).open(&answer, public(5), &positions).unwrap();
     let shift = 64 - params.ring_bits();
     (0..DEGREE)
         .map(|i| (server[i].wrapping_add(client[i]).wrapping_sub(expected[i]) << shift) as i64 >> shift)
@@ -125,13 +135,13 @@ fn foreign_bytes_are_checked() {
             Err(HeError::Length { what: "ciphertext", .. })
         ));
         assert!(matches!(ctx.read_public_key(&bytes), Err(HeError::Length { what: "public key", .. })));
-        let opened = Opener::new(&ctx, &key, params).open(&bytes, &mut prg(1), &[]);
+        let opened = Opener::new(&ctx, &key, params).open(&bytes, public(1), &[]);
         assert!(matches!(opened, Err(HeError::Length { what: "answer", .. })));
     }
     let full = Ciphertext::from_bytes(&ctx, &params, &vec![0xff; params.up_bytes()]);
     assert!(matches!(full, Err(HeError::Range { index: 0, .. })));
     assert!(ctx.read_public_key(&[0xff; PUBLIC_KEY_BYTES]).is_err());
-    let opened = Opener::new(&ctx, &key, params).open(&vec![0xff; params.down_bytes()], &mut prg(1), &[]);
+    let opened = Opener::new(&ctx, &key, params).open(&vec![0xff; params.down_bytes()], public(1), &[]);
     assert!(matches!(opened, Err(HeError::Range { index: 0, .. })));
 }
 
@@ -141,7 +151,7 @@ fn encryption_is_randomised() {
     let ctx = Context::new().unwrap();
     let params = Params::new(&spec(37, 1e8)).unwrap();
     let key = ctx.secret_key(&mut prg(1));
-    let (encryptor, mut random) = (Encryptor::new(&ctx, &key, params), prg(9));
+    let (encryptor, mut random) = (Encryptor::new(&ctx, &key, params), split(9));
     let message = vec![5; DEGREE];
     assert_ne!(encryptor.encrypt(&message, &mut random), encryptor.encrypt(&message, &mut random));
     let bytes = ctx.public_key(&key, &mut random).to_bytes(ctx.ring());
@@ -149,15 +159,35 @@ fn encryption_is_randomised() {
     assert_eq!(ctx.read_public_key(&bytes).unwrap().to_bytes(ctx.ring()), bytes);
 }
 
+/// What is published first, the seeds, is nowhere in the stream that the secret key and the errors are drawn from.
+#[test]
+fn public_seeds_are_not_in_the_secret_stream() {
+    let ctx = Context::new().unwrap();
+    let params = Params::new(&spec(37, 1e8)).unwrap();
+    let mut random = split(1);
+    let key = ctx.secret_key(random.secret());
+    let encryptor = Encryptor::new(&ctx, &key, params);
+    let mut published = vec![ctx.public_key(&key, &mut random).to_bytes(ctx.ring())];
+    published.extend((0..3).map(|_| encryptor.encrypt(&vec![1; DEGREE], &mut random)));
+    let mut secret = vec![Block::ZERO; 4 * DEGREE];
+    prg(1).fill_blocks(&mut secret);
+    // The key and four error polynomials took N words each: all of them lie in the blocks compared with.
+    assert!(random.secret().next_block() == secret[5 * DEGREE / 2]);
+    for bytes in &published {
+        let seed = Block::from_bytes(*bytes.first_chunk().unwrap());
+        assert!(!secret.contains(&seed));
+    }
+}
+
 /// Bytes on the wire do not depend on the machine: samplers, domain order and packing are pinned.
 #[test]
 fn known_answers() {
     let ctx = Context::new().unwrap();
-    let mut random = prg(1);
-    let key = ctx.secret_key(&mut random);
+    let mut random = split(1);
+    let key = ctx.secret_key(random.secret());
     let sum = |bytes: &[u8]| bytes.iter().fold(0u64, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3));
     let public = ctx.public_key(&key, &mut random).to_bytes(ctx.ring());
     let params = Params::new(&spec(37, 4f64.powi(14))).unwrap();
     let cipher = Encryptor::new(&ctx, &key, params).encrypt(&vec![1; DEGREE], &mut random);
-    assert_eq!((sum(&public), sum(&cipher)), (9_161_528_700_398_031_026, 13_988_898_811_882_682_182));
+    assert_eq!((sum(&public), sum(&cipher)), (13_232_419_015_550_248_438, 15_429_096_240_953_844_871));
 }

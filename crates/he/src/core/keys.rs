@@ -3,7 +3,7 @@
 use super::{Ring, sample};
 use crate::HeError;
 use tacit_arith::pack;
-use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
 use tacit_arith::rns::{Ntt, RnsPoly};
 use tacit_arith::sample as draw;
 use zeroize::Zeroizing;
@@ -17,7 +17,7 @@ pub struct SecretKey {
 
 /// `(b, a)` at one level with `b + a s = e`, in NTT form; `a` is the uniform polynomial of a seed.
 pub struct PublicKey {
-    seed: [u8; 16],
+    seed: PublicSeed,
     b: RnsPoly<Ntt>,
     a: RnsPoly<Ntt>,
 }
@@ -40,12 +40,12 @@ impl SecretKey {
     /// # Panics
     /// If the ring has fewer primes.
     #[must_use]
-    pub fn public_key(&self, ring: &Ring, level: usize, prg: &mut Prg) -> PublicKey {
-        let seed = prg.next_seed().0;
-        let a = sample::uniform(ring, level, &mut Prg::from_seed(Seed(seed)));
+    pub fn public_key(&self, ring: &Ring, level: usize, prg: &mut SplitPrg) -> PublicKey {
+        let seed = prg.public_seed();
+        let a = sample::uniform(ring, level, seed);
         let mut product = a.clone();
         product.mul_assign(&self.s, ring.basis());
-        let mut b = sample::small(ring, level, &draw::error(prg, ring.degree()));
+        let mut b = sample::small(ring, level, &draw::error(prg.secret(), ring.degree()));
         b.sub_assign(&product, ring.basis());
         PublicKey { seed, b, a }
     }
@@ -63,7 +63,7 @@ impl PublicKey {
     /// If the ring has fewer primes.
     #[must_use]
     pub fn bytes_len(ring: &Ring, level: usize) -> usize {
-        16 + (0..level).map(|i| residue_bytes(ring, i)).sum::<usize>()
+        PublicSeed::BYTES + (0..level).map(|i| residue_bytes(ring, i)).sum::<usize>()
     }
 
     /// Seed and packed `b`: [`PublicKey::bytes_len`] bytes.
@@ -71,7 +71,7 @@ impl PublicKey {
     pub fn to_bytes(&self, ring: &Ring) -> Vec<u8> {
         let level = self.b.level();
         let mut out = Vec::with_capacity(Self::bytes_len(ring, level));
-        out.extend_from_slice(&self.seed);
+        out.extend_from_slice(&self.seed.to_bytes());
         for i in 0..level {
             pack::pack(self.b.residue(i).iter().copied(), ring.basis().modulus(i).bits(), &mut out);
         }
@@ -87,7 +87,7 @@ impl PublicKey {
     /// If the ring has fewer primes.
     pub fn from_bytes(ring: &Ring, level: usize, bytes: &[u8]) -> Result<Self, HeError> {
         let expected = Self::bytes_len(ring, level);
-        let Some((&seed, mut packed)) = bytes.split_first_chunk::<16>().filter(|_| bytes.len() == expected) else {
+        let Some((&seed, mut packed)) = bytes.split_first_chunk().filter(|_| bytes.len() == expected) else {
             return Err(HeError::Length { what: WHAT, got: bytes.len(), expected });
         };
         let mut words = Vec::with_capacity(level * ring.degree());
@@ -98,7 +98,8 @@ impl PublicKey {
             words.extend(residue.map_err(HeError::packed(WHAT))?);
             packed = rest;
         }
-        let a = sample::uniform(ring, level, &mut Prg::from_seed(Seed(seed)));
+        let seed = PublicSeed::from_bytes(seed);
+        let a = sample::uniform(ring, level, seed);
         Ok(Self { seed, b: RnsPoly::new(ring.basis(), words), a })
     }
 }

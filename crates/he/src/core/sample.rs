@@ -1,7 +1,7 @@
 //! Polynomials as encryption draws them, in NTT form.
 
 use super::Ring;
-use tacit_arith::prg::Prg;
+use tacit_arith::prg::PublicSeed;
 use tacit_arith::rns::{Ntt, RnsPoly};
 use tacit_arith::sample;
 
@@ -14,15 +14,16 @@ pub fn small(ring: &Ring, level: usize, coefficients: &[i64]) -> RnsPoly<Ntt> {
     RnsPoly::from_signed(ring.basis(), level, coefficients).into_ntt(ring.basis())
 }
 
-/// A uniform polynomial at `level`, sampled in NTT form, prime by prime: the stream of a public seed says what it is.
+/// The uniform polynomial of `seed` at `level`, sampled in NTT form, prime by prime.
 ///
 /// # Panics
 /// If the ring has fewer primes.
 #[must_use]
-pub fn uniform(ring: &Ring, level: usize, stream: &mut Prg) -> RnsPoly<Ntt> {
+pub fn uniform(ring: &Ring, level: usize, seed: PublicSeed) -> RnsPoly<Ntt> {
+    let mut stream = seed.stream();
     let mut words = vec![0; level * ring.degree()];
     for (i, part) in words.chunks_exact_mut(ring.degree()).enumerate() {
-        sample::uniform(stream, ring.basis().modulus(i), part);
+        sample::uniform(&mut stream, ring.basis().modulus(i), part);
     }
     RnsPoly::new(ring.basis(), words)
 }

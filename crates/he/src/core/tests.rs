@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::HeError;
-use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::prg::{Prg, Seed, SplitPrg};
 
 /// 14 and 18 bits, 1 mod 4096.
 const PRIMES: [u64; 2] = [12_289, 147_457];
@@ -30,7 +30,7 @@ fn public_keys_are_encryptions_of_zero() {
     let ring = ring();
     let secret = SecretKey::generate(&ring, &mut prg(1));
     for level in 1..=2 {
-        let key = secret.public_key(&ring, level, &mut prg(2));
+        let key = secret.public_key(&ring, level, &mut SplitPrg::new(prg(2)));
         let (b, a) = key.parts();
         let mut product = a.clone();
         product.mul_assign(secret.s(), ring.basis());
@@ -52,7 +52,7 @@ fn keys_come_back_from_their_bytes() {
     let ring = ring();
     let secret = SecretKey::generate(&ring, &mut prg(1));
     for (level, len) in [(1, 16 + 256 * 14), (2, 16 + 256 * (14 + 18))] {
-        let bytes = secret.public_key(&ring, level, &mut prg(2)).to_bytes(&ring);
+        let bytes = secret.public_key(&ring, level, &mut SplitPrg::new(prg(2))).to_bytes(&ring);
         assert_eq!((bytes.len(), PublicKey::bytes_len(&ring, level)), (len, len));
         assert_eq!(PublicKey::from_bytes(&ring, level, &bytes).unwrap().to_bytes(&ring), bytes);
         let short = PublicKey::from_bytes(&ring, level, &bytes[1..]);

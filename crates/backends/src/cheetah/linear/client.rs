@@ -3,7 +3,7 @@
 use super::{LinearError, LinearPlan, TAG_DOWN, TAG_KEY, TAG_SEED, TAG_UP, batch};
 use rayon::prelude::*;
 use std::sync::Arc;
-use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
 use tacit_he::HeError;
 use tacit_he::coeff::{Context, Encryptor, Opener};
 use tacit_he::core::SecretKey;
@@ -22,7 +22,7 @@ impl ClientKeys {
     /// [`LinearError::Net`].
     pub fn setup(ctx: &Arc<Context>, prg: &mut Prg, channel: &mut Channel) -> Result<Self, LinearError> {
         let secret = ctx.secret_key(prg);
-        channel.send(TAG_KEY, &ctx.public_key(&secret, prg).to_bytes(ctx.ring()))?;
+        channel.send(TAG_KEY, &ctx.public_key(&secret, &mut SplitPrg::draw(prg)).to_bytes(ctx.ring()))?;
         Ok(Self { ctx: ctx.clone(), secret })
     }
 
@@ -30,7 +30,7 @@ impl ClientKeys {
     #[must_use]
     pub fn generate(ctx: &Arc<Context>, prg: &mut Prg) -> (Self, Vec<u8>) {
         let secret = ctx.secret_key(prg);
-        let public = ctx.public_key(&secret, prg).to_bytes(ctx.ring());
+        let public = ctx.public_key(&secret, &mut SplitPrg::draw(prg)).to_bytes(ctx.ring());
         (Self { ctx: ctx.clone(), secret }, public)
     }
 }
@@ -70,7 +70,7 @@ impl<'a> LinearClient<'a> {
             for start in (0..count).step_by(batch()) {
                 let one = |i: usize| {
                     let message = zeroize::Zeroizing::new(tiling.encode(mask, i / blocks, i % blocks));
-                    encryptor.encrypt(&message, &mut base.fork(i as u64))
+                    encryptor.encrypt(&message, &mut SplitPrg::new(base.fork(i as u64)))
                 };
                 let range = start..(start + batch()).min(count);
                 let frames: Vec<Vec<u8>> = range.into_par_iter().map(one).collect();
@@ -93,9 +93,10 @@ impl<'a> LinearClient<'a> {
         let (c, upload, _) = self.plan.consumer(consumer)?;
         let upload = &self.plan.uploads[upload];
         let opener = Opener::new(&self.keys.ctx, &self.keys.secret, upload.params);
-        let seed = <[u8; 16]>::try_from(source(16)?);
-        let seed = seed.map_err(|s| HeError::Length { what: "answer seed", got: s.len(), expected: 16 })?;
-        let public = Prg::from_seed(Seed(seed));
+        let expected = PublicSeed::BYTES;
+        let seed = <[u8; PublicSeed::BYTES]>::try_from(source(expected)?);
+        let seed = seed.map_err(|s| HeError::Length { what: "answer seed", got: s.len(), expected })?;
+        let public = PublicSeed::from_bytes(seed);
         let tiles = upload.tiling.tiles_of(c);
         let count = tiles.len() * upload.tiling.out_blocks(c);
         let mut share = vec![0; c.conv.out_len()];
@@ -106,7 +107,7 @@ impl<'a> LinearClient<'a> {
                 range.map(|i| Ok((i, source(upload.params.down_bytes())?))).collect::<Result<_, LinearError>>()?;
             let open = |(i, frame): &(usize, Vec<u8>)| {
                 let (positions, indices) = upload.tiling.positions(c, tiles[i % tiles.len()], i / tiles.len());
-                Ok((indices, opener.open(frame, &mut public.fork(*i as u64), &positions)?))
+                Ok((indices, opener.open(frame, public.fork(*i as u64), &positions)?))
             };
             let opened: Vec<(Vec<usize>, Vec<u64>)> =
                 frames.par_iter().map(open).collect::<Result<_, LinearError>>()?;

@@ -1,6 +1,7 @@
 //! Exact costs of a plan.
 
 use super::plan::LinearPlan;
+use tacit_arith::prg::PublicSeed;
 use tacit_net::HEADER_BYTES;
 
 /// Cost of one layer, beside its tensor's upload.
@@ -61,14 +62,14 @@ impl LinearPlan {
     }
 
     fn consumer_cost(&self, k: usize) -> ConsumerCost {
-        let Ok((c, upload, _)) = self.consumer(k) else { return ConsumerCost::default() };
+        let (c, upload, _) = self.consumer(k).expect("`cost` counts the plan's own layers");
         let u = &self.uploads[upload];
         let (blocks, tiles) = (u.tiling.out_blocks(c), u.tiling.tiles_of(c).len());
         let joined: usize = (0..blocks).map(|o| self.joined(k, o).len()).sum();
         let passes = tiles.div_ceil(super::server::TILES_AT_ONCE);
         let message = |bytes: usize| (bytes + HEADER_BYTES) as u64;
         ConsumerCost {
-            down_bytes: message(16) + (blocks * tiles) as u64 * message(u.params.down_bytes()),
+            down_bytes: message(PublicSeed::BYTES) + (blocks * tiles) as u64 * message(u.params.down_bytes()),
             answers: (blocks * tiles) as u64,
             weight_polys: (joined * passes) as u64,
             products: (joined * tiles) as u64,

@@ -6,7 +6,7 @@ use super::{Consumer, LinearError, LinearPlan, TAG_DOWN, TAG_KEY, TAG_SEED, TAG_
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
-use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
 use tacit_he::coeff::{Ciphertext, Context, PUBLIC_KEY_BYTES, Sum, WeightPoly};
 use tacit_he::core::PublicKey;
 use tacit_net::Channel;
@@ -113,7 +113,7 @@ struct Job<'a> {
     upload: usize,
     tiles: Vec<usize>,
     secret: Prg,
-    public: Prg,
+    public: PublicSeed,
 }
 
 impl<'a> LinearServer<'a> {
@@ -179,9 +179,9 @@ impl<'a> LinearServer<'a> {
             return Err(LinearError::Consumer { consumer: weights.consumer, have: self.plan.consumers().len() });
         }
         let tiling = &self.plan.uploads[upload].tiling;
-        let (secret, seed) = (Prg::from_seed(prg.next_seed()), prg.next_seed().0);
-        sink(&seed)?;
-        let public = Prg::from_seed(Seed(seed));
+        let mut random = SplitPrg::draw(prg);
+        let (secret, public) = (Prg::from_seed(random.secret().next_seed()), random.public_seed());
+        sink(&public.to_bytes())?;
         let job = Job { consumer: c, taps, weights, upload, tiles: tiling.tiles_of(c), secret, public };
         let passes = job.tiles.len().div_ceil(TILES_AT_ONCE);
         let units = tiling.out_blocks(c) * passes;
@@ -220,9 +220,10 @@ impl<'a> LinearServer<'a> {
             unit.weight_polys += fresh.iter().flatten().count() as u64;
             unit.products += (inputs.len() * tiles.len()) as u64;
             for (sum, &tile) in sums.iter_mut().zip(tiles) {
-                let polys = inputs.iter().zip(&fresh).filter_map(|(&input, poly)| {
-                    let poly = poly.as_ref().or_else(|| job.weights.cache.get(&(output, input)))?;
-                    Some((poly, &ciphertexts[tile * tiling.in_blocks() + input]))
+                let polys = inputs.iter().zip(&fresh).map(|(&input, poly)| {
+                    let poly = poly.as_ref().or_else(|| job.weights.cache.get(&(output, input)));
+                    let poly = poly.expect("what is not in the cache was transformed above");
+                    (poly, &ciphertexts[tile * tiling.in_blocks() + input])
                 });
                 sum.add_products(self.ctx, &polys.collect::<Vec<_>>());
             }
@@ -230,7 +231,7 @@ impl<'a> LinearServer<'a> {
         for (k, (sum, &tile)) in sums.iter_mut().zip(tiles).enumerate() {
             let number = (output * job.tiles.len() + first + k) as u64;
             let (positions, indices) = tiling.positions(job.consumer, tile, output);
-            let streams = (&mut job.secret.fork(number), &mut job.public.fork(number));
+            let streams = (&mut job.secret.fork(number), job.public.fork(number));
             let mut answer = Vec::with_capacity(upload.params.down_bytes());
             let shares = sum.reshare(self.ctx, self.key, &upload.params, streams, &positions, &mut answer);
             unit.answers.push(answer);

@@ -174,6 +174,39 @@ fn work_is_what_the_plan_says_with_and_without_cache() {
     assert!(faster.share == plain.share);
 }
 
+/// The seed of an answer is published: it is neither in the server's stream nor in that of a seed drawn from it.
+#[test]
+fn the_seed_of_an_answer_is_not_in_the_secret_stream() {
+    let plan = LinearPlan::new(&[Consumer { conv: conv(2, 2, (4, 4), 3), ring_bits: 37, norm_log2: 6 }], 1).unwrap();
+    let ctx = Arc::new(Context::new().unwrap());
+    let (keys, public) = ClientKeys::generate(&ctx, &mut prg(2));
+    let key = ctx.read_public_key(&public).unwrap();
+    let mut frames = std::collections::VecDeque::new();
+    let client = LinearClient::new(&keys, &plan);
+    let mut keep = |f: &[u8]| {
+        frames.push_back(f.to_vec());
+        Ok(())
+    };
+    client.encrypt(&vec![3; plan.input_len()], &mut prg(3), &mut keep).unwrap();
+    let server = LinearServer::receive_from(&ctx, &key, &plan, &mut |_| Ok(frames.pop_front().unwrap())).unwrap();
+    let weights = Weights::new(&plan, 0, &[1; 36]).unwrap();
+    let mut published = vec![];
+    for _ in 0..2 {
+        let mut first = None;
+        let mut keep = |f: &[u8]| {
+            first.get_or_insert_with(|| f.to_vec());
+            Ok(())
+        };
+        server.evaluate(0, &weights, &mut prg(4), &mut keep).unwrap();
+        published.push(first.unwrap());
+    }
+    assert_eq!(published[0], published[1], "the same generator gives the same seed");
+    let (mut own, mut drawn) = ([0; 1 << 16], [0; 1 << 16]);
+    prg(4).fill_bytes(&mut own);
+    Prg::from_seed(prg(4).next_seed()).fill_bytes(&mut drawn);
+    assert!(own.chunks(16).chain(drawn.chunks(16)).all(|block| block != published[0]));
+}
+
 #[test]
 fn wrong_input_is_named() {
     let spec = conv(2, 2, (4, 4), 3);
