@@ -144,7 +144,7 @@ impl<P: Phase> Interpreter for Shares<'_, '_, P> {
                     targets: vec![target],
                 };
                 self.phase.gate(spec, &shares, self.session)?;
-                shares.targets.into_iter().next().unwrap_or_default()
+                shares.targets.into_iter().next().expect("one target was given")
             }
             Step::Reduce { levels, indexed } => self.reduce(id, node, levels, *indexed, inputs[0])?,
             Step::Widen(spec) => {
@@ -195,7 +195,7 @@ impl<P: Phase> Shares<'_, '_, P> {
                 *list = level.advance(target, list);
             }
         }
-        Ok(lists.pop().map(|(list, _)| list).unwrap_or_default())
+        Ok(lists.pop().map(|(list, _)| list).expect("a reduction has at least the list of values"))
     }
 }
 

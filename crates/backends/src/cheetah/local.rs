@@ -40,7 +40,7 @@ pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[u
 fn zip(inputs: &[&Vec<u64>], mask: u64, f: fn(u64, u64) -> u64) -> Vec<u64> {
     match inputs {
         [a, b] => a.iter().zip(b.iter()).map(|(&x, &y)| f(x, y) & mask).collect(),
-        _ => Vec::new(),
+        _ => unreachable!("the graph was checked: a sum has two inputs"),
     }
 }
 
@@ -83,7 +83,9 @@ pub(super) fn window_range(
 }
 
 fn sum_pool(values: &[u64], shape: &[usize], w: &Window, out_shape: &[usize], mask: u64) -> Vec<u64> {
-    let ([channels, h, width], [_, oh, ow]) = (shape, out_shape) else { return Vec::new() };
+    let ([channels, h, width], [_, oh, ow]) = (shape, out_shape) else {
+        unreachable!("the graph was checked: a pool is over [C, H, W]")
+    };
     let mut out = Vec::with_capacity(channels * oh * ow);
     for c in 0..*channels {
         for y in 0..*oh {

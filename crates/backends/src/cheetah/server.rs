@@ -179,7 +179,7 @@ impl Shares<'_, '_> {
                 *list = level.advance(result, list);
             }
         }
-        Ok(lists.pop().map(|(list, _)| list).unwrap_or_default())
+        Ok(lists.pop().map(|(list, _)| list).expect("a reduction has at least the list of values"))
     }
 }
 

@@ -27,8 +27,9 @@ pub struct Consumer {
 #[must_use]
 pub fn weight_norm_log2(out_ch: usize, weights: &[i32]) -> u32 {
     let row = (weights.len() / out_ch.max(1)).max(1);
-    let largest = weights.chunks(row).map(norm_sq).max().unwrap_or(0);
-    (0..=64).find(|&n| largest <= 1u128 << (2 * n.min(63))).unwrap_or(64)
+    // No weights have the norm 0.
+    let largest = weights.chunks(row).map(norm_sq).fold(0, u128::max);
+    (0..=63).find(|&n| largest <= 1u128 << (2 * n)).expect("fewer than 2^64 squares of at most 2^62 each")
 }
 
 pub(super) fn norm_sq(weights: &[i32]) -> u128 {
@@ -80,7 +81,8 @@ impl LinearPlan {
             plan.uploads.push(Upload::new(&members, max_error).map_err(|e| plan.locate(stride, e))?);
         }
         for c in consumers {
-            let upload = strides.iter().position(|&s| s == c.conv.stride).unwrap_or(0);
+            let upload = strides.iter().position(|&s| s == c.conv.stride);
+            let upload = upload.expect("the strides of all layers were gathered above");
             plan.upload_of.push(upload);
             plan.taps.push(plan.uploads[upload].tiling.frame.taps(c));
         }
@@ -89,7 +91,8 @@ impl LinearPlan {
 
     /// Names the first layer of the group that failed.
     fn locate(&self, stride: (usize, usize), error: LinearError) -> LinearError {
-        let first = self.consumers.iter().position(|c| c.conv.stride == stride).unwrap_or(0);
+        let first = self.consumers.iter().position(|c| c.conv.stride == stride);
+        let first = first.expect("the stride is that of a layer");
         match error {
             LinearError::Tile { rows, columns, degree, .. } => {
                 LinearError::Tile { consumer: first, rows, columns, degree }
@@ -110,16 +113,19 @@ impl LinearPlan {
         self.consumers[0].conv.in_len()
     }
 
-    /// Largest `|client_share + server_share - W r|` of a layer (0 for a layer the plan does not have).
+    /// Largest `|client_share + server_share - W r|` of a layer.
+    ///
+    /// # Panics
+    /// If the plan has no such layer.
     #[must_use]
     pub fn max_error(&self, consumer: usize) -> u32 {
-        self.upload_of.get(consumer).map_or(0, |&u| self.uploads[u].params.max_error())
+        self.uploads[self.upload_of[consumer]].params.max_error()
     }
 
     /// The widest ring in use: input shares must be known mod `2^` this.
     #[must_use]
     pub fn ring_bits(&self) -> u32 {
-        self.uploads.iter().map(|u| u.params.ring_bits()).max().unwrap_or(0)
+        self.uploads.iter().map(|u| u.params.ring_bits()).max().expect("a plan has a layer")
     }
 
     /// How the tensor is cut, for people: per upload the tiles, tile outputs, channels per polynomial and bits per coefficient.
@@ -167,7 +173,7 @@ impl Upload {
 
 /// Parameters for layers with `mt` output channels in a polynomial.
 fn params(members: &[Consumer], mt: usize, max_error: u32, up_per_down: f64) -> Result<Params, LinearError> {
-    let ring_bits = members.iter().map(|c| c.ring_bits).max().unwrap_or(0);
+    let ring_bits = members.iter().map(|c| c.ring_bits).max().expect("a group has a layer");
     let norm = |c: &Consumer| 4f64.powi(c.norm_log2.min(64) as i32) * mt.min(c.conv.out_ch) as f64;
     let norm_sq = members.iter().map(norm).fold(1.0, f64::max);
     let max_error = max_error.max(Params::smallest_error(ring_bits, norm_sq)?);

@@ -56,7 +56,7 @@ impl Frame {
     /// The frame of `consumers`, which are checked, not empty, read one tensor and have one stride.
     pub fn new(consumers: &[Consumer]) -> Self {
         let conv = &consumers[0].conv;
-        let most = |f: &dyn Fn(&Consumer) -> usize| consumers.iter().map(f).max().unwrap_or(0);
+        let most = |f: &dyn Fn(&Consumer) -> usize| consumers.iter().map(f).max().expect("a frame has a layer");
         let origin = (most(&|c| c.conv.pads[0]), most(&|c| c.conv.pads[1]));
         let mut frame = Self {
             channels: conv.in_ch,
@@ -99,7 +99,7 @@ impl Frame {
     /// The taps of a consumer of this frame.
     pub fn taps(&self, consumer: &Consumer) -> Vec<Tap> {
         let place = |(index, phase, shift): RawTap| {
-            let phase = self.phases.binary_search(&phase).unwrap_or(0);
+            let phase = self.phases.binary_search(&phase).expect("the frame has every phase of its layers");
             Tap { index, phase, shift: (shift.0 - self.first.0, shift.1 - self.first.1) }
         };
         self.raw_taps(consumer).into_iter().map(place).collect()
@@ -194,6 +194,7 @@ impl Tiling {
                 let row = &tensor[(channel * f.in_h + y) * f.in_w..][..f.in_w];
                 for (j, x) in line.iter_mut().enumerate() {
                     let column = ((first.1 + j) * f.stride.1 + phase.1).wrapping_sub(f.origin.1);
+                    // Beside the image there are zeros.
                     *x = row.get(column).copied().unwrap_or(0);
                 }
             }
