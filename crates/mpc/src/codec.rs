@@ -31,8 +31,8 @@ impl Packed {
         if self.width == 0 {
             return vec![0; self.count];
         }
-        pack::unpack(&self.bytes, self.count, self.width, u64::MAX)
-            .expect("packed by `new`, or unpacked once by `Reader::packed`")
+        let values = pack::unpack(&self.bytes, self.count, self.width, u64::MAX);
+        values.expect("`new` packed these bytes, or `Reader::packed` has unpacked them")
     }
 
     /// Bytes that `count` values of `width` bits take.

@@ -35,5 +35,5 @@ impl Role {
 
 /// `2^width - 1`, also for a width of 0 or 64.
 pub(crate) fn low_mask(width: u32) -> u64 {
-    1u64.checked_shl(width).unwrap_or(0).wrapping_sub(1)
+    if width >= u64::BITS { u64::MAX } else { (1 << width) - 1 }
 }

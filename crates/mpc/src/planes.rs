@@ -23,7 +23,7 @@ pub(crate) fn conditional_swap(a: &mut Bits, b: &mut Bits, swap: &Bits) {
 
 /// `planes[index]` where bit `t` of the index is `choice[t]`, element by element and without secret-dependent access.
 /// `planes` has `2^choice.len()` entries.
-pub(crate) fn select(mut planes: Vec<Bits>, choice: &[&Bits]) -> Option<Bits> {
+pub(crate) fn select(mut planes: Vec<Bits>, choice: &[&Bits]) -> Bits {
     for bit in choice {
         planes = planes
             .chunks_exact(2)
@@ -35,12 +35,12 @@ pub(crate) fn select(mut planes: Vec<Bits>, choice: &[&Bits]) -> Option<Bits> {
             })
             .collect();
     }
-    planes.pop()
+    planes.pop().expect("there are 2^choice.len() planes")
 }
 
-/// For each value `j < 2^bits.len()` the plane of `[value == j]`.
+/// For each value `j < 2^bits.len()` the plane of `[value == j]`; at least one bit.
 pub(crate) fn one_hot(bits: &[Bits]) -> Vec<Bits> {
-    let Some((low, rest)) = bits.split_first() else { return Vec::new() };
+    let (low, rest) = (&bits[0], &bits[1..]);
     let mut out = vec![low.not(), low.clone()];
     for bit in rest {
         let inverse = bit.not();
@@ -118,7 +118,7 @@ mod tests {
             }
         }
         let table: Vec<Bits> = (0..8).map(|j| bits(&(0..100).map(|i| (i ^ j) & 1).collect::<Vec<_>>(), 0)).collect();
-        let chosen = select(table.clone(), &index.iter().collect::<Vec<_>>()).expect("eight planes, three bits");
+        let chosen = select(table.clone(), &index.iter().collect::<Vec<_>>());
         for (i, v) in values.iter().enumerate() {
             assert_eq!(chosen.get(i), table[*v as usize].get(i));
         }

@@ -17,7 +17,7 @@ use tacit_net::Tag;
 use super::cost;
 use super::linear::{self, LinearClient, LinearError};
 use super::local::{apply, gather};
-use super::material::{ClientMaterial, Piece, chosen_share};
+use super::material::{ClientMaterial, MADE, Piece, check_plan, chosen_share};
 use super::plan::{Plan, Step};
 use super::reduce::Level;
 use crate::BackendError;
@@ -60,13 +60,13 @@ pub(super) fn offline(
     let mut shares = Shares { plan, seed: Prg::from_seed(seed.clone()), session, phase, tap: &mut |_, _| {} };
     walk(&plan.graph, &mut shares)?;
     let Offline { linear, pieces, .. } = shares.phase;
-    Ok(ClientMaterial { seed, linear, pieces })
+    Ok(ClientMaterial { plan: plan.digest, seed, linear, pieces })
 }
 
 /// The online phase; `tap` is shown the client's share of every node's tensor (`[elements]`, in the node's ring).
 ///
 /// # Errors
-/// `InputLength`, or channel and protocol errors.
+/// `InputLength`, `Misuse` if the material is of another plan, or channel and protocol errors.
 pub fn online_traced(
     plan: &Plan,
     material: ClientMaterial,
@@ -78,7 +78,8 @@ pub fn online_traced(
     if input.len() != needed {
         return Err(BackendError::InputLength { found: input.len(), needed });
     }
-    let ClientMaterial { seed, linear, pieces } = material;
+    let ClientMaterial { plan: made_for, seed, linear, pieces } = material;
+    check_plan(plan, made_for)?;
     let phase = Online { input, linear: linear.into_iter(), pieces: pieces.into_iter() };
     let mut shares = Shares { plan, seed: Prg::from_seed(seed), session, phase, tap };
     let mine = walk(&plan.graph, &mut shares)?;
@@ -141,10 +142,10 @@ impl<P: Phase> Interpreter for Shares<'_, '_, P> {
                     tested: inputs[0].clone(),
                     values: vec![inputs[0].clone()],
                     bases: Vec::new(),
-                    targets: vec![target],
+                    targets: vec![target.clone()],
                 };
                 self.phase.gate(spec, &shares, self.session)?;
-                shares.targets.into_iter().next().expect("one target was given")
+                target
             }
             Step::Reduce { levels, indexed } => self.reduce(id, node, levels, *indexed, inputs[0])?,
             Step::Widen(spec) => {
@@ -156,7 +157,6 @@ impl<P: Phase> Interpreter for Shares<'_, '_, P> {
             Step::Local => {
                 let shapes: Vec<&[usize]> = node.inputs.iter().map(|&i| &*plan.graph.nodes()[i].shape).collect();
                 apply(Role::Client, node, inputs, &shapes)
-                    .ok_or(BackendError::Misuse("a step was planned as local but is not"))?
             }
         };
         (self.tap)(id, &share);
@@ -195,7 +195,7 @@ impl<P: Phase> Shares<'_, '_, P> {
                 *list = level.advance(target, list);
             }
         }
-        Ok(lists.pop().map(|(list, _)| list).expect("a reduction has at least the list of values"))
+        Ok(lists.pop().expect("there is a list of values at least").0)
     }
 }
 
@@ -232,8 +232,7 @@ impl Phase for Offline<'_> {
             self.answers[group] = client.run(x, prg, channel)?.into();
         }
         let width = self.plan.graph.nodes()[members.nodes[index]].fixed.width;
-        let mut share =
-            self.answers[group].pop_front().ok_or(BackendError::Misuse("a linear layer was walked twice"))?;
+        let mut share = self.answers[group].pop_front().expect("the walk comes to each member of a group once");
         share.iter_mut().for_each(|v| *v &= ring_mask(width));
         self.linear.push(Packed::new(&share, width));
         Ok(share)
@@ -262,8 +261,6 @@ struct Online<'a> {
     pieces: std::vec::IntoIter<Piece<ClientGate, ClientWrap>>,
 }
 
-const SPENT: BackendError = BackendError::Misuse("the material belongs to another plan");
-
 impl Phase for Online<'_> {
     fn input(&mut self, share: &[u64], width: u32, session: &mut Session<'_>) -> Result<(), BackendError> {
         let masked: Vec<u64> = self.input.iter().zip(share).map(|(&x, r)| (x as u64).wrapping_sub(*r)).collect();
@@ -271,16 +268,12 @@ impl Phase for Online<'_> {
     }
 
     fn linear(&mut self, _: (usize, usize), _: &[u64], _: &mut Session<'_>) -> Result<Vec<u64>, BackendError> {
-        Ok(self.linear.next().ok_or(SPENT)?.values())
+        Ok(self.linear.next().expect(MADE).values())
     }
 
     fn gate(&mut self, spec: &GateSpec, gate: &GateShares, session: &mut Session<'_>) -> Result<(), BackendError> {
-        match self.pieces.next() {
-            Some(Piece::Gate(piece)) => {
-                Ok(piece.online(spec, &gate.tested, &gate.values, &gate.bases, &gate.targets, session)?)
-            }
-            _ => Err(SPENT),
-        }
+        let Some(Piece::Gate(piece)) = self.pieces.next() else { unreachable!("{MADE}") };
+        Ok(piece.online(spec, &gate.tested, &gate.values, &gate.bases, &gate.targets, session)?)
     }
 
     fn widen(
@@ -290,7 +283,7 @@ impl Phase for Online<'_> {
         target: &[u64],
         session: &mut Session<'_>,
     ) -> Result<(), BackendError> {
-        let Some(Piece::Wrap(piece)) = self.pieces.next() else { return Err(SPENT) };
+        let Some(Piece::Wrap(piece)) = self.pieces.next() else { unreachable!("{MADE}") };
         let share = piece.online(spec, c, session)?;
         let moved: Vec<u64> = share.iter().zip(target).map(|(z, r)| z.wrapping_sub(*r) >> spec.width).collect();
         Ok(session.channel.send_packed(WIDEN, &moved, spec.extra)?)

@@ -6,18 +6,18 @@ use tacit_graph::op::{Slice, Window};
 use tacit_graph::{Node, Op};
 use tacit_mpc::Role;
 
-/// The share of `node`'s tensor from the shares of its inputs, or `None` where the operation needs the other party. Inputs may be
-/// in wider rings than the result. Public constants are added by the server.
-pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[usize]]) -> Option<Vec<u64>> {
+/// The share of the tensor of a `node` that is planned as local, from the shares of its inputs. Inputs may be in wider rings than the
+/// result. Public constants are added by the server.
+pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[usize]]) -> Vec<u64> {
     let mask = ring_mask(node.fixed.width);
-    let first: &[u64] = inputs.first().map_or(&[], |v| v);
-    let shape: &[usize] = shapes.first().copied().unwrap_or(&[]);
+    let (first, shape): (&[u64], &[usize]) = (inputs[0], shapes[0]);
     let map = |f: &dyn Fn(u64) -> u64| first.iter().map(|&v| f(v) & mask).collect();
-    Some(match &node.op {
-        Op::Add => zip(inputs, mask, u64::wrapping_add),
-        Op::Sub => zip(inputs, mask, u64::wrapping_sub),
+    match &node.op {
+        Op::Add => zip(inputs[0], inputs[1], mask, u64::wrapping_add),
+        Op::Sub => zip(inputs[0], inputs[1], mask, u64::wrapping_sub),
         Op::AddConst { value } if role == Role::Server => map(&|v| v.wrapping_add(*value as u64)),
-        Op::AddConst { .. } | Op::Reshape => map(&|v| v),
+        // A `Widen` that is local has nothing to widen.
+        Op::AddConst { .. } | Op::Reshape | Op::Widen => map(&|v| v),
         Op::MulConst { factors, .. } => {
             let n = factors.len();
             first.iter().enumerate().map(|(i, v)| v.wrapping_mul(factors[i % n] as u64) & mask).collect()
@@ -33,15 +33,14 @@ pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[u
         Op::Slice(s) => gather(first, &slice_index(s, shape), mask),
         Op::Pad { before, .. } => pad(first, shape, before, &node.shape, mask),
         Op::SumPool(w) => sum_pool(first, shape, w, &node.shape, mask),
-        Op::Input | Op::Conv2d(_) | Op::Linear(_) | Op::Relu | Op::MaxPool(_) | Op::Widen | Op::ArgMax => return None,
-    })
+        Op::Input | Op::Conv2d(_) | Op::Linear(_) | Op::Relu | Op::MaxPool(_) | Op::ArgMax => {
+            unreachable!("the plan has a step of its own for {}", node.op.name())
+        }
+    }
 }
 
-fn zip(inputs: &[&Vec<u64>], mask: u64, f: fn(u64, u64) -> u64) -> Vec<u64> {
-    match inputs {
-        [a, b] => a.iter().zip(b.iter()).map(|(&x, &y)| f(x, y) & mask).collect(),
-        _ => unreachable!("the graph was checked: a sum has two inputs"),
-    }
+fn zip(a: &[u64], b: &[u64], mask: u64, f: fn(u64, u64) -> u64) -> Vec<u64> {
+    a.iter().zip(b).map(|(&x, &y)| f(x, y) & mask).collect()
 }
 
 /// `values[index]` for every index.
@@ -83,9 +82,7 @@ pub(super) fn window_range(
 }
 
 fn sum_pool(values: &[u64], shape: &[usize], w: &Window, out_shape: &[usize], mask: u64) -> Vec<u64> {
-    let ([channels, h, width], [_, oh, ow]) = (shape, out_shape) else {
-        unreachable!("the graph was checked: a pool is over [C, H, W]")
-    };
+    let ([channels, h, width], [_, oh, ow]) = (shape, out_shape) else { unreachable!("the graph pools images only") };
     let mut out = Vec::with_capacity(channels * oh * ow);
     for c in 0..*channels {
         for y in 0..*oh {
@@ -117,22 +114,22 @@ mod tests {
         let x: Vec<u64> = (0..16).collect();
         let shape = [1usize, 4, 4];
         let slice = Op::Slice(Slice { start: vec![0, 1, 0], step: vec![1, 2, 3], len: vec![1, 2, 2] });
-        assert_eq!(apply(Role::Client, &node(slice, vec![1, 2, 2], 8), &[&x], &[&shape]), Some(vec![4, 7, 12, 15]));
+        assert_eq!(apply(Role::Client, &node(slice, vec![1, 2, 2], 8), &[&x], &[&shape]), vec![4, 7, 12, 15]);
         let pad = Op::Pad { before: vec![0, 1, 0], after: vec![0, 0, 1] };
-        let padded = apply(Role::Client, &node(pad, vec![1, 5, 5], 8), &[&x], &[&shape]).expect("local");
+        let padded = apply(Role::Client, &node(pad, vec![1, 5, 5], 8), &[&x], &[&shape]);
         assert_eq!(padded[..12], [0, 0, 0, 0, 0, 0, 1, 2, 3, 0, 4, 5]);
         let pool = Op::SumPool(Window { kernel: [3, 3], stride: [2, 2], pads: [1, 1, 0, 0] });
         let sums = apply(Role::Client, &node(pool, vec![1, 2, 2], 8), &[&x], &[&shape]);
         let sum = |rows: std::ops::Range<u64>, columns: std::ops::Range<u64>| -> u64 {
             rows.flat_map(|r| columns.clone().map(move |c| 4 * r + c)).sum()
         };
-        assert_eq!(sums, Some(vec![sum(0..2, 0..2), sum(0..2, 1..4), sum(1..4, 0..2), sum(1..4, 1..4)]));
+        assert_eq!(sums, [sum(0..2, 0..2), sum(0..2, 1..4), sum(1..4, 0..2), sum(1..4, 1..4)]);
     }
 
     #[test]
     fn constants_are_added_once() {
         let n = node(Op::AddConst { value: -3 }, vec![2], 8);
-        assert_eq!(apply(Role::Client, &n, &[&vec![1, 2]], &[&[2]]), Some(vec![1, 2]));
-        assert_eq!(apply(Role::Server, &n, &[&vec![1, 2]], &[&[2]]), Some(vec![254, 255]));
+        assert_eq!(apply(Role::Client, &n, &[&vec![1, 2]], &[&[2]]), [1, 2]);
+        assert_eq!(apply(Role::Server, &n, &[&vec![1, 2]], &[&[2]]), [254, 255]);
     }
 }

@@ -17,6 +17,8 @@ pub(super) enum Piece<G, W> {
 
 /// The client's material. One use; dropped when the online phase has taken it.
 pub struct ClientMaterial {
+    /// Digest of the plan it was made for.
+    pub(super) plan: [u8; 32],
     /// All shares that the client chooses itself follow from this seed.
     pub(super) seed: Seed,
     /// Its shares of the linear outputs.
@@ -26,9 +28,22 @@ pub struct ClientMaterial {
 
 /// The server's material. One use.
 pub struct ServerMaterial {
+    /// Digest of the plan it was made for.
+    pub(super) plan: [u8; 32],
     /// Its shares of `W r` for the linear layers.
     pub(super) linear: Vec<Packed>,
     pub(super) pieces: Vec<Piece<ServerGate, ServerWrap>>,
+}
+
+/// Why the online walk always finds the piece it needs.
+pub(super) const MADE: &str = "material is made and read along its plan's steps, and the plan was checked";
+
+/// Checks that material was made for (or read with) `plan`.
+pub(super) fn check_plan(plan: &Plan, made_for: [u8; 32]) -> Result<(), BackendError> {
+    if made_for != plan.digest {
+        return Err(BackendError::Misuse("the material belongs to another plan"));
+    }
+    Ok(())
 }
 
 /// Specification of a piece.
@@ -109,7 +124,7 @@ impl ClientMaterial {
         let mut seed = [0; 16];
         seed.copy_from_slice(from.bytes(16)?);
         let (linear, pieces) = read(plan, from, ClientGate::read, ClientWrap::read)?;
-        Ok(Self { seed: Seed(seed), linear, pieces })
+        Ok(Self { plan: plan.digest, seed: Seed(seed), linear, pieces })
     }
 }
 
@@ -122,7 +137,7 @@ impl ServerMaterial {
 
     pub(super) fn from_bytes(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
         let (linear, pieces) = read(plan, Reader::new(bytes), ServerGate::read, ServerWrap::read)?;
-        Ok(Self { linear, pieces })
+        Ok(Self { plan: plan.digest, linear, pieces })
     }
 }
 

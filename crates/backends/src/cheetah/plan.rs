@@ -93,8 +93,8 @@ pub(super) fn compile(graph: &ModelGraph, options: &Options) -> Result<Plan, Bac
     }
     let groups = members.into_iter().map(|(tensor, nodes)| make_group(graph, options, tensor, nodes));
     let groups = groups.collect::<Result<_, _>>()?;
-    let encoded = postcard::to_stdvec(&(graph.spec(), options));
-    let digest = blake3::hash(&encoded.map_err(|_| BackendError::Misuse("the public graph cannot be encoded"))?);
+    let encoded = postcard::to_stdvec(&(graph.spec(), options)).expect("plain data in memory can be encoded");
+    let digest = blake3::hash(&encoded);
     Ok(Plan { graph: graph.clone(), steps, groups, digest: *digest.as_bytes() })
 }
 
@@ -172,12 +172,12 @@ fn consumer(graph: &ModelGraph, tensor: NodeId, id: NodeId) -> Consumer {
                 pads: c.pads,
                 groups: c.groups,
             };
-            (conv, Some(c.weights))
+            (conv, c.weights)
         }
-        Op::Linear(l) => (ConvSpec::linear(input.elements(), node.elements()), Some(l.weights)),
-        _ => (ConvSpec::linear(input.elements(), node.elements()), None),
+        Op::Linear(l) => (ConvSpec::linear(input.elements(), node.elements()), l.weights),
+        other => unreachable!("{} joins no group of linear layers", other.name()),
     };
-    Consumer { conv, ring_bits: node.fixed.width, norm_log2: facts.map_or(0, |f| f.norm_bits) }
+    Consumer { conv, ring_bits: node.fixed.width, norm_log2: facts.norm_bits }
 }
 
 #[cfg(test)]

@@ -58,9 +58,7 @@ fn reduce(mut groups: Vec<Vec<u32>>) -> Vec<Level> {
 /// Comparisons of a max pool on `[c, h, w]` giving `[c, oh, ow]`: rows of each window first, then columns. The last level's list is the
 /// result in row-major order. Empty if the pool picks single elements without comparing (see `gather`).
 pub(super) fn max_pool(shape: &[usize], w: &Window, out_shape: &[usize]) -> Vec<Level> {
-    let ([channels, h, width], [_, oh, ow]) = (shape, out_shape) else {
-        unreachable!("the graph was checked: a pool is over [C, H, W]")
-    };
+    let ([channels, h, width], [_, oh, ow]) = (shape, out_shape) else { unreachable!("the graph pools images only") };
     let mut rows = Vec::with_capacity(channels * oh * width);
     for c in 0..*channels {
         for y in 0..*oh {

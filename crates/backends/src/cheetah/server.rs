@@ -16,7 +16,7 @@ use super::client::{INPUT, RESULT, WIDEN, difference};
 use super::cost;
 use super::linear::{self, LinearError, LinearServer};
 use super::local::{apply, gather};
-use super::material::{Piece, ServerMaterial};
+use super::material::{MADE, Piece, ServerMaterial, check_plan};
 use super::plan::{Plan, Step};
 use super::reduce::Level;
 use crate::BackendError;
@@ -35,7 +35,6 @@ pub(super) fn setup(session: &mut Session<'_>, ots: Ots) -> Result<ServerKeys, B
 }
 
 const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
-const SPENT: BackendError = BackendError::Misuse("the material belongs to another plan");
 
 pub(super) fn offline(
     plan: &Plan,
@@ -73,13 +72,13 @@ pub(super) fn offline(
         }
     }
     session.channel.flush()?;
-    Ok(ServerMaterial { linear: linear.into_iter().flatten().collect(), pieces })
+    Ok(ServerMaterial { plan: plan.digest, linear: linear.into_iter().flatten().collect(), pieces })
 }
 
 /// The online phase; `tap` is shown the server's share of every node's tensor (`[elements]`, in the node's ring).
 ///
 /// # Errors
-/// Channel and protocol errors.
+/// `Misuse` if weights or material are of another model; channel and protocol errors.
 pub fn online_traced(
     plan: &Plan,
     material: ServerMaterial,
@@ -87,7 +86,8 @@ pub fn online_traced(
     session: &mut Session<'_>,
     tap: &mut dyn FnMut(NodeId, &[u64]),
 ) -> Result<(), BackendError> {
-    let ServerMaterial { linear, pieces } = material;
+    let ServerMaterial { plan: made_for, linear, pieces } = material;
+    check_plan(plan, made_for)?;
     let mut shares = Shares { plan, weights, session, linear: linear.into_iter(), pieces: pieces.into_iter(), tap };
     let share = walk(&plan.graph, &mut shares)?;
     session.channel.send_packed(RESULT, &share, plan.graph.output().fixed.width)?;
@@ -114,17 +114,17 @@ impl Interpreter for Shares<'_, '_> {
             Step::Input => self.session.channel.recv_packed(INPUT, node.elements(), node.fixed.width)?,
             Step::Linear { group, index } => {
                 let layer = self.weights.get(id).ok_or(NO_WEIGHTS)?;
-                let known = self.linear.next().ok_or(SPENT)?.values();
+                let known = self.linear.next().expect(MADE).values();
                 linear_online(&plan.groups[*group].plan, *index, layer, inputs[0], &known, node.fixed.width)?
             }
             Step::Relu(spec) => {
                 let tested = inputs[0].as_slice();
                 let mut shares = self.gate(spec, tested, &[tested.to_vec()], &[])?;
-                shares.pop().ok_or(SPENT)?
+                shares.pop().expect("a ReLU has one value")
             }
             Step::Reduce { levels, indexed } => self.reduce(node, levels, *indexed, inputs[0])?,
             Step::Widen(spec) => {
-                let Some(Piece::Wrap(piece)) = self.pieces.next() else { return Err(SPENT) };
+                let Some(Piece::Wrap(piece)) = self.pieces.next() else { unreachable!("{MADE}") };
                 let (_, share) = piece.online(spec, inputs[0], self.session)?;
                 let moved = self.session.channel.recv_packed(WIDEN, spec.n, spec.extra)?;
                 let mask = ring_mask(node.fixed.width);
@@ -133,7 +133,6 @@ impl Interpreter for Shares<'_, '_> {
             Step::Local => {
                 let shapes: Vec<&[usize]> = node.inputs.iter().map(|&i| &*plan.graph.nodes()[i].shape).collect();
                 apply(Role::Server, node, inputs, &shapes)
-                    .ok_or(BackendError::Misuse("a step was planned as local but is not"))?
             }
         };
         (self.tap)(id, &share);
@@ -149,10 +148,8 @@ impl Shares<'_, '_> {
         values: &[Vec<u64>],
         bases: &[Vec<u64>],
     ) -> Result<Vec<Vec<u64>>, BackendError> {
-        match self.pieces.next() {
-            Some(Piece::Gate(piece)) => Ok(piece.online(spec, tested, values, bases, self.session)?),
-            _ => Err(SPENT),
-        }
+        let Some(Piece::Gate(piece)) = self.pieces.next() else { unreachable!("{MADE}") };
+        Ok(piece.online(spec, tested, values, bases, self.session)?)
     }
 
     fn reduce(
@@ -179,7 +176,7 @@ impl Shares<'_, '_> {
                 *list = level.advance(result, list);
             }
         }
-        Ok(lists.pop().map(|(list, _)| list).expect("a reduction has at least the list of values"))
+        Ok(lists.pop().expect("there is a list of values at least").0)
     }
 }
 
@@ -194,9 +191,12 @@ fn linear_online(
 ) -> Result<Vec<u64>, BackendError> {
     let conv = &plan.consumers()[index].conv;
     let mut out = conv2d(conv, &layer.weights, u).map_err(LinearError::from)?;
-    let per_channel = out.len() / layer.bias.len().max(1);
+    if layer.bias.len() != conv.out_ch {
+        return Err(NO_WEIGHTS);
+    }
+    let per_channel = out.len() / conv.out_ch;
     for (i, (y, s)) in out.iter_mut().zip(known).enumerate() {
-        let bias = layer.bias[i / per_channel.max(1)] as u64;
+        let bias = layer.bias[i / per_channel] as u64;
         *y = y.wrapping_add(bias).wrapping_add(*s) & ring_mask(width);
     }
     Ok(out)

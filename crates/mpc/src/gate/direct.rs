@@ -68,9 +68,7 @@ pub(super) fn client_offline(
                 let others = keys.iter().enumerate().filter(|(q, _)| *q != p);
                 let others: Vec<&Bits> = others.map(|(_, o)| &o.choice).collect();
                 let chunks = ot.m.iter().skip(f).step_by(functions(digit)).cloned().collect();
-                if let Some(chunk) = select(chunks, &others) {
-                    pad.xor_assign(&chunk);
-                }
+                pad.xor_assign(&select(chunks, &others));
             }
             pads.push(pad);
         }
@@ -99,10 +97,9 @@ pub(super) fn server_offline(
         for (p, swap) in choices.by_ref().take(digit.bits as usize).enumerate() {
             swap_entries(entries, 1 << p, &swap);
         }
-        if let Some((first, others)) = entries.split_first_mut() {
-            for (entry, base) in others.iter_mut().flat_map(|e| e.iter_mut().zip(first.iter())) {
-                entry.xor_assign(base);
-            }
+        let (first, others) = entries.split_first_mut().expect("a digit has at least two entries");
+        for (entry, base) in others.iter_mut().flat_map(|e| e.iter_mut().zip(first.iter())) {
+            entry.xor_assign(base);
         }
     }
     Ok(pads.into_iter().flatten().flatten().collect())

@@ -89,9 +89,11 @@ pub(super) fn client_offline(
         let x = complements(digit, numbers);
         let mut products = Vec::new();
         for (ot, choice) in choices(&x).iter().enumerate() {
-            for (bit, mut share) in received.next().unwrap_or_default().into_iter().enumerate() {
+            let strings = received.next().expect("an OT was drawn for every choice of every digit");
+            for (bit, mut share) in strings.into_iter().enumerate() {
                 let defining = ot == 0 && bit < digit.bits as usize;
-                if let Some(fix) = (!defining).then(|| corrections.next()).flatten() {
+                if !defining {
+                    let fix = corrections.next().expect("`corrections` counts the strings that define no mask");
                     xor_and(&mut share, choice, &fix);
                 }
                 products.push(share);

@@ -131,18 +131,18 @@ pub struct ServerGate {
     select: ServerSelect,
 }
 
+/// Both ways to come by a gate's material, `offline` and `read`, follow the spec.
+const WRAP: &str = "the material of a widening gate holds a wrap";
+
 fn dropped(share: &[u64], bits: u32) -> Vec<u64> {
     share.iter().map(|v| v >> bits).collect()
 }
 
 /// The client's strings for the multiplexer: with a wrap, its widened share as far as it is known, and its top bit.
 fn client_values(spec: &GateSpec, wrap: Option<&ClientWrap>, values: &[Vec<u64>]) -> Vec<Vec<u64>> {
-    match (spec.select.wrap, wrap, values.first()) {
-        (Some(shape), Some(wrap), Some(c)) => {
-            vec![wrap.known(&shape, c), c.iter().map(|&c| shape.top(c)).collect()]
-        }
-        _ => values.to_vec(),
-    }
+    let Some(shape) = spec.select.wrap else { return values.to_vec() };
+    let wrap = wrap.expect(WRAP);
+    vec![wrap.known(&shape, &values[0]), values[0].iter().map(|&c| shape.top(c)).collect()]
 }
 
 impl ClientGate {
@@ -157,9 +157,9 @@ impl ClientGate {
         session: &mut Session<'_>,
         ots: &mut Ots,
     ) -> Result<Self, MpcError> {
-        let wrap = match (spec.select.wrap, values.first()) {
-            (Some(shape), Some(c)) => Some(ClientWrap::offline(&shape, c, session, ots)?),
-            _ => None,
+        let wrap = match spec.select.wrap {
+            Some(shape) => Some(ClientWrap::offline(&shape, &values[0], session, ots)?),
+            None => None,
         };
         let compare = ClientCompare::offline(&spec.compare, &dropped(y, spec.drop), session, ots)?;
         let strings = client_values(spec, wrap.as_ref(), values);
@@ -240,12 +240,11 @@ impl ServerGate {
         bases: &[Vec<u64>],
         session: &mut Session<'_>,
     ) -> Result<Vec<Vec<u64>>, MpcError> {
-        let widened = match (spec.select.wrap, &self.wrap, values.first()) {
-            (Some(shape), Some(wrap), Some(s)) => Some(wrap.online(&shape, s, session)?),
-            _ => None,
-        };
-        let (mu, values) = match widened {
-            Some((mu, share)) => (Some(mu), vec![share]),
+        let (mu, values) = match spec.select.wrap {
+            Some(shape) => {
+                let (mu, share) = self.wrap.as_ref().expect(WRAP).online(&shape, &values[0], session)?;
+                (Some(mu), vec![share])
+            }
             None => (None, values.to_vec()),
         };
         self.select.start(&spec.select, &values, session)?;

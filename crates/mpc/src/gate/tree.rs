@@ -23,7 +23,7 @@ impl Leaf {
     /// From `[lt]` or `[lt, eq]`.
     pub(super) fn new(shares: Vec<Bits>) -> Self {
         let mut shares = shares.into_iter();
-        Self { lt: shares.next().unwrap_or_else(|| Bits::zeros(0)), eq: shares.next() }
+        Self { lt: shares.next().expect("a leaf has at least its `lt`"), eq: shares.next() }
     }
 }
 
@@ -93,7 +93,7 @@ impl Tree {
                 (0..nodes).map(|i| material.by_ref().take(node_planes(i > 0)).collect()).collect();
             leaves = self.level(leaves, &level, session)?;
         }
-        leaves.pop().map(|l| l.lt).ok_or(MpcError::Material { what: "a comparison without digits".into() })
+        Ok(leaves.pop().expect("a comparison has at least one digit").lt)
     }
 
     fn level(
@@ -108,8 +108,7 @@ impl Tree {
             let operands = [(hi.eq.as_ref(), &masks[0]), (Some(&lo.lt), &masks[1])];
             let third = masks.get(3).map(|m| (lo.eq.as_ref(), m));
             for (share, mask) in operands.into_iter().chain(third) {
-                let share = share.ok_or(MpcError::Material { what: "a digit without its equality bit".into() })?;
-                mine.push(share.xor(mask));
+                mine.push(share.expect("only the lowest group has no `eq`, and nothing is above it").xor(mask));
             }
         }
         planes::send(session.channel, OPENINGS, &mine)?;
@@ -121,12 +120,14 @@ impl Tree {
         let mut out = Vec::with_capacity(leaves.len().div_ceil(2));
         let mut leaves = leaves.into_iter();
         for masks in material {
-            let (Some(_), Some(hi)) = (leaves.next(), leaves.next()) else { break };
-            let (Some(e), Some(l)) = (opened.next(), opened.next()) else { break };
+            let (_, hi) = (leaves.next(), leaves.next());
+            let hi = hi.expect("a node has two groups below it");
+            let mut open = || opened.next().expect("every operand was opened above");
+            let (e, l) = (open(), open());
             let mut lt = product(session.role, &e, &l, &masks[0], &masks[1], &masks[2]);
             lt.xor_assign(&hi.lt);
             let eq = match masks.get(3..5) {
-                Some([mask, prod]) => opened.next().map(|q| product(session.role, &e, &q, &masks[0], mask, prod)),
+                Some([mask, prod]) => Some(product(session.role, &e, &open(), &masks[0], mask, prod)),
                 _ => None,
             };
             out.push(Leaf { lt, eq });

@@ -30,7 +30,7 @@ fn column(seed: Block, n: usize) -> Vec<u64> {
 
 /// Rows of a 128-column bit matrix given by columns.
 fn rows(columns: &[Vec<u64>]) -> Vec<Block> {
-    let groups = columns.first().map_or(0, Vec::len);
+    let groups = columns[0].len();
     let half = |from: usize, g: usize| {
         let mut m = std::array::from_fn(|j| columns[from + j][g]);
         transpose64(&mut m);
