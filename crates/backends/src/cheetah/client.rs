@@ -20,6 +20,7 @@ use super::local::{apply, gather};
 use super::material::{ClientMaterial, MADE, Piece, check_plan, chosen_share};
 use super::plan::{Plan, Step};
 use super::reduce::Level;
+use super::truncate;
 use crate::BackendError;
 
 /// Message: the client's masked input.
@@ -152,6 +153,18 @@ impl<P: Phase> Interpreter for Shares<'_, '_, P> {
                 let high = chosen_share(&self.seed, id, 0, 0, spec.n, spec.extra);
                 let target: Vec<u64> = inputs[0].iter().zip(high).map(|(c, h)| c | h << spec.width).collect();
                 self.phase.widen(spec, inputs[0], &target, self.session)?;
+                target
+            }
+            Step::TruncateExact { bits, gate } => {
+                let target = chosen_share(&self.seed, id, 0, 0, node.elements(), node.fixed.width);
+                let parts = truncate::parts(Role::Client, inputs[0], *bits);
+                let shares = GateShares {
+                    tested: parts.tested,
+                    values: vec![parts.value],
+                    bases: vec![parts.base],
+                    targets: vec![target.clone()],
+                };
+                self.phase.gate(gate, &shares, self.session)?;
                 target
             }
             Step::Local => {

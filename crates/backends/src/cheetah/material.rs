@@ -55,7 +55,7 @@ enum PieceSpec<'a> {
 fn piece_specs(plan: &Plan) -> impl Iterator<Item = PieceSpec<'_>> {
     plan.steps.iter().flat_map(|step| -> Box<dyn Iterator<Item = PieceSpec<'_>>> {
         match step {
-            Step::Relu(gate) => Box::new(std::iter::once(PieceSpec::Gate(gate))),
+            Step::Relu(gate) | Step::TruncateExact { gate, .. } => Box::new(std::iter::once(PieceSpec::Gate(gate))),
             Step::Reduce { levels, .. } => {
                 Box::new(levels.iter().filter(|(_, gate)| gate.n() > 0).map(|(_, gate)| PieceSpec::Gate(gate)))
             }

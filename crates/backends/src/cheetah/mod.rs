@@ -8,7 +8,7 @@
 //! * after each non-linear layer the client sends one ring element, which moves its share back to the value it committed to.
 //!
 //! `client` and `server` walk the graph once per phase; `local` holds what needs no other party, `reduce` the comparison schedules
-//! of pools, `linear` the lattice part, `plan` the compilation.
+//! of pools, `truncate` the exact truncation of what is revealed, `linear` the lattice part, `plan` the compilation.
 
 mod client;
 mod cost;
@@ -18,6 +18,7 @@ mod material;
 mod plan;
 mod reduce;
 mod server;
+mod truncate;
 
 use tacit_graph::ModelGraph;
 use tacit_mpc::{Ots, Role, Session};

@@ -7,6 +7,7 @@ use tacit_mpc::gate::{GateSpec, WrapSpec};
 use super::Options;
 use super::linear::{Consumer, ConvSpec, LinearPlan};
 use super::reduce::{Level, max_pool, tournament};
+use super::truncate;
 use crate::BackendError;
 
 /// How one node is evaluated.
@@ -24,6 +25,8 @@ pub(super) enum Step {
     Reduce { levels: Vec<(Level, GateSpec)>, indexed: bool },
     /// Signed widening.
     Widen(WrapSpec),
+    /// Truncation without an error, where its carry would show in the result.
+    TruncateExact { bits: u32, gate: GateSpec },
 }
 
 /// Linear layers that read one tensor: its mask is encrypted once for all of them.
@@ -53,7 +56,7 @@ impl Plan {
         self.digest
     }
 
-    /// Sign tests needed for one input.
+    /// Sign tests (and carry tests of exact truncations) needed for one input.
     pub fn comparisons(&self) -> u64 {
         self.gates().map(|g| g.n() as u64).sum()
     }
@@ -66,11 +69,16 @@ impl Plan {
         }
     }
 
+    /// Whether a node is a truncation that gives the floor exactly (the others may be one unit off).
+    pub fn truncates_exactly(&self, node: NodeId) -> bool {
+        matches!(self.steps[node], Step::TruncateExact { .. })
+    }
+
     /// All batches of gates, in order.
     pub(super) fn gates(&self) -> impl Iterator<Item = &GateSpec> {
         self.steps.iter().flat_map(|s| -> Box<dyn Iterator<Item = &GateSpec>> {
             match s {
-                Step::Relu(gate) => Box::new(std::iter::once(gate)),
+                Step::Relu(gate) | Step::TruncateExact { gate, .. } => Box::new(std::iter::once(gate)),
                 Step::Reduce { levels, .. } => Box::new(levels.iter().map(|(_, g)| g)),
                 _ => Box::new(std::iter::empty()),
             }
@@ -82,11 +90,16 @@ impl Plan {
 pub(super) fn compile(graph: &ModelGraph, options: &Options) -> Result<Plan, BackendError> {
     let mut steps = Vec::with_capacity(graph.nodes().len());
     let mut members: Vec<(NodeId, Vec<NodeId>)> = Vec::new();
+    let exact = truncate::exact(graph);
     for (id, node) in graph.nodes().iter().enumerate() {
         let unsupported =
             |what: String| BackendError::Unsupported { node: id, name: node.name.clone(), op: node.op.name(), what };
         let step = match &node.op {
             Op::Conv2d(_) | Op::Linear(_) => join_group(&mut members, node.inputs[0], id),
+            Op::Truncate { bits } if exact[id] => {
+                let gate = truncate::gate(node.elements(), *bits, node.fixed.width, options.leaves);
+                Step::TruncateExact { bits: *bits, gate }
+            }
             _ => nonlinear_step(graph, node, options).map_err(unsupported)?,
         };
         steps.push(step);

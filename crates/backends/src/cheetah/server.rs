@@ -19,6 +19,7 @@ use super::local::{apply, gather};
 use super::material::{MADE, Piece, ServerMaterial, check_plan};
 use super::plan::{Plan, Step};
 use super::reduce::Level;
+use super::truncate;
 use crate::BackendError;
 
 /// What the server keeps of a connection's setup: the client's public key and the random OTs.
@@ -61,7 +62,9 @@ pub(super) fn offline(
                     linear[id] = Some(Packed::new(share, plan.graph.nodes()[id].fixed.width));
                 }
             }
-            Step::Relu(spec) => pieces.push(Piece::Gate(ServerGate::offline(spec, session, &mut keys.ots)?)),
+            Step::Relu(spec) | Step::TruncateExact { gate: spec, .. } => {
+                pieces.push(Piece::Gate(ServerGate::offline(spec, session, &mut keys.ots)?))
+            }
             Step::Reduce { levels, .. } => {
                 for (_, spec) in levels.iter().filter(|(_, spec)| spec.n() > 0) {
                     pieces.push(Piece::Gate(ServerGate::offline(spec, session, &mut keys.ots)?));
@@ -129,6 +132,11 @@ impl Interpreter for Shares<'_, '_> {
                 let moved = self.session.channel.recv_packed(WIDEN, spec.n, spec.extra)?;
                 let mask = ring_mask(node.fixed.width);
                 share.iter().zip(moved).map(|(s, d)| s.wrapping_add(d << spec.width) & mask).collect()
+            }
+            Step::TruncateExact { bits, gate } => {
+                let parts = truncate::parts(Role::Server, inputs[0], *bits);
+                let mut shares = self.gate(gate, &parts.tested, &[parts.value], &[parts.base])?;
+                shares.pop().expect("a truncation has one value")
             }
             Step::Local => {
                 let shapes: Vec<&[usize]> = node.inputs.iter().map(|&i| &*plan.graph.nodes()[i].shape).collect();

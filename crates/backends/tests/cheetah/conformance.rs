@@ -4,7 +4,7 @@
 use super::net::Net;
 use proptest::prelude::*;
 use tacit_backends::cheetah::{Cheetah, Leaves, Material, Options, Plan, client_online_traced, server_online_traced};
-use tacit_backends::{Backend, Held};
+use tacit_backends::{Backend, BackendError, Held, Output};
 use tacit_graph::fixed::to_signed;
 use tacit_graph::op::Window;
 use tacit_graph::reference::Reference;
@@ -64,10 +64,13 @@ fn run(backend: Cheetah, plan: &Plan, weights: &Weights, input: &[i64], seed: u6
     Outcome { output: client.0, client: client.1, server: server.0, sent }
 }
 
-/// Lowest and highest allowed difference from the reference at one node; `linear` is the plan's bound (approximate resharing).
-fn bound(op: &Op, linear: i64) -> (i64, i64) {
-    match op {
+/// Lowest and highest allowed difference from the reference at one node.
+fn bound(plan: &Plan, id: usize) -> (i64, i64) {
+    // Approximate resharing.
+    let linear = i64::from(plan.linear_error(id));
+    match &plan.graph().nodes()[id].op {
         Op::Conv2d(_) | Op::Linear(_) => (-linear, linear),
+        Op::Truncate { .. } if plan.truncates_exactly(id) => (0, 0),
         // floor(c) + floor(s + 1/2) is the floor of the sum, one less or one more.
         Op::Truncate { .. } => (-1, 1),
         _ => (0, 0),
@@ -86,7 +89,7 @@ fn check(plan: &Plan, weights: &Weights, input: &[i64], outcome: &Outcome) {
         let inputs: Vec<&Vec<i64>> = node.inputs.iter().map(|&i| &values[i]).collect();
         let want = reference.node(id, node, &inputs).expect("the reference runs");
         assert_eq!(got.len(), want.len(), "node {id} ({})", node.op.name());
-        let (low, high) = bound(&node.op, i64::from(plan.linear_error(id)));
+        let (low, high) = bound(plan, id);
         for (i, (g, w)) in got.iter().zip(&want).enumerate() {
             assert!((low..=high).contains(&(g - w)), "node {id} ({}), element {i}: {g}, reference {w}", node.op.name());
         }
@@ -155,6 +158,20 @@ proptest! {
     fn largest_of_a_list(n in 1usize..70, kind in 0u32..5, seed in any::<u64>()) {
         let mut net = Net::new(vec![n], 20, seed);
         let y = net.arg_max(0, 12);
+        conform(net, y, options(kind), seed);
+    }
+
+    #[test]
+    fn revealed_truncations(n in 1usize..80, width in 14u32..40, bits in 1u32..11, after in 0u32..4, kind in 0u32..5, seed in any::<u64>()) {
+        let mut net = Net::new(vec![n], width, seed);
+        let wide = net.mul_const(0, vec![(seed >> 40 & 0x7f) as i64 - 63], 6);
+        let t = net.truncate(wide, bits);
+        let y = match after {
+            0 => t,
+            1 => net.add_const(t, -3),
+            2 => net.widen(t, width),
+            _ => net.relu(t, width - bits),
+        };
         conform(net, y, options(kind), seed);
     }
 
@@ -249,7 +266,7 @@ fn several_inputs_over_one_session_use_fresh_material() {
     assert!(materials[0] != materials[1] && materials[1] != materials[2]);
     for (x, y) in batch.iter().zip(outputs) {
         let want = tacit_graph::reference::run(&graph, &weights, x).expect("reference");
-        let tacit_backends::Output::Values(got) = y else { panic!("the client must get values") };
+        let Output::Values(got) = y else { panic!("the client must get values") };
         assert!(got.iter().zip(&want).all(|(g, w)| (g - w).abs() <= 2), "{got:?} {want:?}");
     }
 }
@@ -258,11 +275,53 @@ fn several_inputs_over_one_session_use_fresh_material() {
 fn misuse_and_foreign_material_are_errors() {
     let mut net = Net::new(vec![4], 20, 1);
     let y = net.arg_max(0, 8);
-    let (graph, ..) = net.finish(y, 1);
+    let (graph, weights, input) = net.finish(y, 1);
     let backend = Cheetah::default();
     let plan = backend.compile(&graph).expect("compiles");
     assert!(Material::from_bytes(&plan, Role::Client, &[0; 5]).is_err());
     assert!(Material::from_bytes(&plan, Role::Server, &vec![0; 1 << 16]).is_err());
     let other = Cheetah { options: options(3) }.compile(&graph).expect("compiles");
     assert_ne!(plan.digest(), other.digest(), "plans with other options must not share material");
+    let misused = |result: Result<Output, BackendError>| matches!(result, Err(BackendError::Misuse(_)));
+    let refused = run_sessions(
+        1,
+        |s, ots| {
+            let mut keys = backend.setup_with(s, ots).expect("client setup");
+            let material = backend.offline(&plan, &mut keys, Held::Nothing, s).expect("client offline");
+            misused(backend.online(&other, material, Held::Input(&input), s))
+        },
+        |s, ots| {
+            let mut keys = backend.setup_with(s, ots).expect("server setup");
+            let material = backend.offline(&plan, &mut keys, Held::Weights(&weights), s).expect("server offline");
+            misused(backend.online(&other, material, Held::Weights(&weights), s))
+        },
+    );
+    assert_eq!(refused, (true, true));
+}
+
+/// What the exact truncation of the result adds to a model: one batch of gates. Without it (an own share shifted by each party) a model
+/// took 350 bytes up and 160 down online in 2 exchanges, and no OT.
+#[test]
+fn a_revealed_truncation_costs_a_batch_of_gates() {
+    let cost = |bits: u32| {
+        let mut net = Net::new(vec![100], 28, 2);
+        let y = net.linear(0, 64, 28);
+        let t = if bits > 0 { net.truncate(y, bits) } else { y };
+        let (graph, ..) = net.finish(t, 2);
+        let backend = Cheetah::default();
+        backend.cost(&backend.compile(&graph).expect("compiles"))
+    };
+    let (plain, cut) = (cost(0), cost(8));
+    let online = |c: &tacit_backends::PhaseCosts| (c.online.up_bytes, c.online.down_bytes, c.online.exchanges);
+    assert_eq!(online(&plain), (350, 224, 2));
+    // Of 64 elements, in bits: 4 digits of 2 bits, values of 20. Up: openings 7, D 1, difference 20. Down: leaves 8, openings 7,
+    // D 1, server's part 20; and the result itself in 20 bits.
+    assert_eq!(online(&cut), (350 + 8 * 28, 8 * (8 + 7 + 1 + 20) + 160, 2 + 4));
+    assert_eq!(cut.offline.up_bytes - plain.offline.up_bytes, 8 * (12 + 20));
+    assert_eq!(cut.offline.down_bytes - plain.offline.down_bytes, 8 * 15);
+    assert_eq!((cut.offline.client_rots, cut.offline.server_rots), (64 * 16, 64 * 4));
+    assert_eq!((plain.offline.client_rots, plain.comparisons, cut.comparisons), (0, 0, 64));
+    // Coefficients of the leaves 15, the server's masks 8, tree 11, lambda 1, and the multiplexer's strings.
+    assert_eq!(cut.client_material_bytes - plain.client_material_bytes, 8 * (15 + 11 + 1 + 2 * 20));
+    assert_eq!(cut.server_material_bytes - plain.server_material_bytes, 8 * (15 + 8 + 11 + 1 + 3 * 20));
 }

@@ -1,0 +1,136 @@
+//! Exact truncation, for what is revealed: `floor(x / 2^bits)` of a shared `x`, without the unit that local shifts may be off by.
+//!
+//! With `x = c + s mod 2^w` the result in the ring of `w - bits` bits is `(c >> bits) + (s >> bits) + carry`, where `carry` says
+//! whether the low parts sum to `2^bits` or more; a wrap of `c + s` vanishes in the narrower ring. Taken as shares in a ring of
+//! `bits + 1` bits, the low parts sum to a `y` whose top bit is the carry, so the sign test of a gate gives its complement: the gate
+//! computes `base + [y >= 0] X` with `X = -1` (a share of the server's) and one more in the base. Like every gate it ends on a share
+//! of the client's choosing.
+
+use tacit_graph::{ModelGraph, Op};
+use tacit_mpc::Role;
+use tacit_mpc::gate::{GateSpec, Leaves};
+
+/// The truncations that must be exact, by node: those whose carry would show in the result, so that repeated queries would narrow
+/// down the bits that they drop. Either nothing but steps that each party takes alone (and widening) comes behind them, or nothing
+/// that takes low bits away: no other truncation and no linear layer.
+pub(super) fn exact(graph: &ModelGraph) -> Vec<bool> {
+    let linear = |op: &Op| matches!(op, Op::Conv2d(_) | Op::Linear(_));
+    let compares = |op: &Op| matches!(op, Op::Relu | Op::MaxPool(_) | Op::ArgMax);
+    let alone = behind(graph, |op| !linear(op) && !compares(op));
+    let whole = behind(graph, |op| !linear(op) && !matches!(op, Op::Truncate { .. } | Op::ArgMax));
+    let nodes = graph.nodes().iter().zip(alone.into_iter().zip(whole));
+    nodes.map(|(node, (a, b))| matches!(node.op, Op::Truncate { bits: 1.. }) && (a || b)).collect()
+}
+
+/// The nodes from which the output is reached over nodes that `passes` holds for.
+fn behind(graph: &ModelGraph, passes: impl Fn(&Op) -> bool) -> Vec<bool> {
+    let mut reached = vec![false; graph.nodes().len()];
+    reached[graph.spec().output] = true;
+    for (id, node) in graph.nodes().iter().enumerate().rev() {
+        if reached[id] && passes(&node.op) {
+            node.inputs.iter().for_each(|&i| reached[i] = true);
+        }
+    }
+    reached
+}
+
+/// The gates of a truncation of `n` elements by `bits` (1 or more) to a ring of `width` bits.
+pub(super) fn gate(n: usize, bits: u32, width: u32, leaves: Leaves) -> GateSpec {
+    GateSpec::new(n, bits + 1, 0, leaves, vec![width])
+}
+
+/// What a party gives to the gates.
+pub(super) struct Parts {
+    /// Shares in the ring of `bits + 1` bits: the low parts.
+    pub tested: Vec<u64>,
+    /// Shares of `X = -1`.
+    pub value: Vec<u64>,
+    /// Shares of the base.
+    pub base: Vec<u64>,
+}
+
+/// A party's parts, from its share of the tensor (`[n]`, each below `2^(width + bits)`).
+pub(super) fn parts(role: Role, share: &[u64], bits: u32) -> Parts {
+    let low = (1u64 << bits) - 1;
+    let (value, more) = match role {
+        Role::Client => (0, 0),
+        Role::Server => (u64::MAX, 1),
+    };
+    Parts {
+        tested: share.iter().map(|v| v & low).collect(),
+        value: vec![value; share.len()],
+        base: share.iter().map(|v| (v >> bits) + more).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tacit_graph::op::{Linear, WeightFacts};
+    use tacit_graph::{FixedPoint, InputSpec, ModelSpec, Node, OutputMode};
+
+    /// A chain of operations on two values from a ring of 40 bits; each node reads the one before it.
+    fn chain(ops: &[Op]) -> ModelGraph {
+        let mut nodes: Vec<Node> = Vec::new();
+        for (id, op) in [Op::Input].iter().chain(ops).enumerate() {
+            let last = nodes.last().map_or(FixedPoint { width: 40, frac_bits: 20 }, |n| n.fixed);
+            let (shape, fixed) = match op {
+                Op::Truncate { bits } => {
+                    (vec![2], FixedPoint { width: last.width - bits, frac_bits: last.frac_bits - bits })
+                }
+                Op::ArgMax => (vec![1], FixedPoint { width: 8, frac_bits: 0 }),
+                Op::Linear(_) => (vec![2], FixedPoint { frac_bits: last.frac_bits + 4, ..last }),
+                _ => (vec![2], last),
+            };
+            let inputs = if id == 0 { vec![] } else { vec![id - 1] };
+            nodes.push(Node { name: format!("n{id}"), op: op.clone(), inputs, shape, fixed });
+        }
+        let top = matches!(ops.last(), Some(Op::ArgMax));
+        let spec = ModelSpec {
+            name: "chain".into(),
+            model_id: [0; 16],
+            nodes,
+            output: ops.len(),
+            output_mode: if top { OutputMode::Top1 } else { OutputMode::Logits },
+            output_multiplier: 1.0,
+            softmax_by_client: false,
+            input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, range: [-1.0, 1.0] },
+        };
+        ModelGraph::new(spec).expect("a valid graph")
+    }
+
+    #[test]
+    fn exact_is_what_the_result_would_show() {
+        let facts = WeightFacts { frac_bits: 4, magnitude_bits: 4, norm_bits: 8 };
+        let (cut, relu, add) = (Op::Truncate { bits: 3 }, Op::Relu, Op::AddConst { value: 5 });
+        let linear = Op::Linear(Linear { out_features: 2, weights: facts });
+        let exact_of = |ops: &[&Op]| -> Vec<usize> {
+            let graph = chain(&ops.iter().map(|&op| op.clone()).collect::<Vec<_>>());
+            exact(&graph).iter().enumerate().filter(|(_, e)| **e).map(|(id, _)| id).collect()
+        };
+        assert_eq!(exact_of(&[&cut]), [1]);
+        assert_eq!(exact_of(&[&cut, &add, &cut, &add]), [1, 3], "only local steps behind them");
+        assert_eq!(exact_of(&[&cut, &Op::Widen]), [1]);
+        assert_eq!(exact_of(&[&cut, &relu]), [1], "nothing behind it takes low bits away");
+        assert_eq!(exact_of(&[&cut, &relu, &add, &cut]), [4]);
+        assert_eq!(exact_of(&[&cut, &relu, &linear, &cut]), [4]);
+        assert_eq!(exact_of(&[&cut, &linear]), [] as [usize; 0]);
+        assert_eq!(exact_of(&[&cut, &Op::ArgMax]), [] as [usize; 0], "an index shows no carry");
+        assert_eq!(exact_of(&[&Op::Truncate { bits: 0 }]), [] as [usize; 0], "nothing is dropped");
+    }
+
+    #[test]
+    fn parts_make_the_floor() {
+        let (width, bits, low) = (9, 4, 0x1ff);
+        for x in 0..1u64 << width {
+            for c in [0, 1, 15, 16, 17, 255, 256, 511] {
+                let s = x.wrapping_sub(c) & low;
+                let (client, server) = (parts(Role::Client, &[c], bits), parts(Role::Server, &[s], bits));
+                let sum = |a: &[u64], b: &[u64]| a[0].wrapping_add(b[0]);
+                let positive = sum(&client.tested, &server.tested) & 0x1f < 16;
+                let product = if positive { sum(&client.value, &server.value) } else { 0 };
+                assert_eq!(sum(&client.base, &server.base).wrapping_add(product) & 0x1f, x >> bits, "{x} with {c}");
+            }
+        }
+    }
+}
