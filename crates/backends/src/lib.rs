@@ -5,8 +5,9 @@
 #![forbid(unsafe_code)]
 
 pub mod cheetah;
+pub mod ring;
 
-use tacit_graph::{ModelGraph, Weights};
+use ring::{RingError, RingGraph, Weights};
 use tacit_mpc::Session;
 
 /// What a party holds when it enters a phase.
@@ -107,6 +108,9 @@ pub enum BackendError {
     /// A protocol or channel error.
     #[error(transparent)]
     Protocol(#[from] tacit_mpc::MpcError),
+    /// A fixed-point model does not hold together, or cannot be made.
+    #[error(transparent)]
+    Ring(#[from] RingError),
     /// A lattice error in a linear layer.
     #[error(transparent)]
     Linear(#[from] cheetah::linear::LinearError),
@@ -131,7 +135,7 @@ pub trait Backend {
     ///
     /// # Errors
     /// `Unsupported` names the first node that cannot be compiled.
-    fn compile(&self, graph: &ModelGraph) -> Result<Self::Plan, BackendError>;
+    fn compile(&self, graph: &RingGraph) -> Result<Self::Plan, BackendError>;
 
     /// Makes and exchanges the keys of one client.
     ///

@@ -1,12 +1,12 @@
-//! Loops shared by the fixed-point reference (`i64`, wrapping) and the float interpreter (`f32`): convolution, fully connected
+//! Loops shared by reference interpreters over wrapping integers (`i64`) and over floats (`f32`): convolution, fully connected
 //! layers, pooling windows, strided copies. Shapes are those of a checked graph: `[C, H, W]` row major, or `[F]`.
 
 use rayon::prelude::*;
 
-use crate::op::{Conv2d, Slice, Window};
+use crate::geometry::{ConvGeometry, Slice, Window};
 
 /// Arithmetic of one interpreter.
-pub(crate) trait Scalar: Copy + Default + PartialOrd + Send + Sync {
+pub trait Scalar: Copy + Default + PartialOrd + Send + Sync {
     /// Type of the weights.
     type Weight: Copy + Default + PartialEq + Send + Sync;
     /// `acc + x * w`.
@@ -48,7 +48,7 @@ fn valid_span(out_len: usize, len: usize, stride: usize, offset: usize, pad: usi
 
 /// Geometry of one convolution.
 struct ConvPlan<'a> {
-    conv: &'a Conv2d,
+    conv: &'a ConvGeometry,
     height: usize,
     width: usize,
     out_height: usize,
@@ -58,8 +58,8 @@ struct ConvPlan<'a> {
 }
 
 /// `conv` on `input` of shape `in_shape`; `bias` is the value each output plane starts from.
-pub(crate) fn conv2d<S: Scalar>(
-    conv: &Conv2d,
+pub fn conv2d<S: Scalar>(
+    conv: &ConvGeometry,
     input: &[S],
     in_shape: &[usize],
     out_shape: &[usize],
@@ -77,7 +77,7 @@ pub(crate) fn conv2d<S: Scalar>(
     let plane = plan.out_height * plan.out_width;
     let mut out = vec![S::default(); conv.out_channels * plane];
     out.par_chunks_mut(plane).enumerate().for_each(|(o, acc)| {
-        acc.fill(bias.get(o).copied().unwrap_or_default());
+        acc.fill(bias[o]);
         output_plane(&plan, o, input, weights, acc);
     });
     out
@@ -133,7 +133,7 @@ fn axpy<S: Scalar>(acc: &mut [S], from: &[S], w: S::Weight) {
 }
 
 /// `weights * input + bias`, weights `[out, in]`.
-pub(crate) fn dense<S: Scalar>(input: &[S], weights: &[S::Weight], bias: &[S]) -> Vec<S> {
+pub fn dense<S: Scalar>(input: &[S], weights: &[S::Weight], bias: &[S]) -> Vec<S> {
     let row = input.len().max(1);
     weights
         .par_chunks(row)
@@ -156,7 +156,7 @@ pub(crate) fn dense<S: Scalar>(input: &[S], weights: &[S::Weight], bias: &[S]) -
 }
 
 /// Folds each window's real (not padded) elements with `fold`. Every window holds at least one.
-pub(crate) fn pool<S: Scalar>(
+pub fn pool<S: Scalar>(
     window: &Window,
     input: &[S],
     in_shape: &[usize],
@@ -189,12 +189,12 @@ pub(crate) fn pool<S: Scalar>(
 }
 
 /// The larger of two values.
-pub(crate) fn larger<S: PartialOrd>(a: S, b: S) -> S {
+pub fn larger<S: PartialOrd>(a: S, b: S) -> S {
     if b > a { b } else { a }
 }
 
 /// Strided slice of a row-major tensor.
-pub(crate) fn slice<S: Copy>(s: &Slice, input: &[S], in_shape: &[usize]) -> Vec<S> {
+pub fn slice<S: Copy>(s: &Slice, input: &[S], in_shape: &[usize]) -> Vec<S> {
     let mut out = Vec::with_capacity(s.len.iter().product());
     let mut at = vec![0usize; s.len.len()];
     let strides = row_major(in_shape);
@@ -208,7 +208,7 @@ pub(crate) fn slice<S: Copy>(s: &Slice, input: &[S], in_shape: &[usize]) -> Vec<
 }
 
 /// Zero padding of a row-major tensor.
-pub(crate) fn pad<S: Copy + Default>(before: &[usize], input: &[S], in_shape: &[usize], out_shape: &[usize]) -> Vec<S> {
+pub fn pad<S: Copy + Default>(before: &[usize], input: &[S], in_shape: &[usize], out_shape: &[usize]) -> Vec<S> {
     let mut out = vec![S::default(); out_shape.iter().product()];
     let strides = row_major(out_shape);
     let mut at = vec![0usize; in_shape.len()];
@@ -221,16 +221,12 @@ pub(crate) fn pad<S: Copy + Default>(before: &[usize], input: &[S], in_shape: &[
 }
 
 /// Multiplies by one factor, or by one per spatial position.
-pub(crate) fn scale_positions<S: Scalar, F: Copy + Sync>(
-    input: &[S],
-    factors: &[F],
-    mul: impl Fn(S, F) -> S,
-) -> Vec<S> {
+pub fn scale_positions<S: Scalar, F: Copy + Sync>(input: &[S], factors: &[F], mul: impl Fn(S, F) -> S) -> Vec<S> {
     input.iter().enumerate().map(|(i, &x)| mul(x, factors[i % factors.len()])).collect()
 }
 
 /// Index of the largest element; the lowest index wins ties.
-pub(crate) fn arg_max<S: PartialOrd + Copy>(values: &[S]) -> usize {
+pub fn arg_max<S: PartialOrd + Copy>(values: &[S]) -> usize {
     let mut best = 0;
     for (i, v) in values.iter().enumerate() {
         if *v > values[best] {
@@ -258,4 +254,70 @@ fn advance(at: &mut [usize], shape: &[usize]) -> bool {
         at[i] = 0;
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::conv_shape;
+    use crate::rng::SplitMix;
+
+    /// Convolution straight from its definition.
+    fn schoolbook(c: &ConvGeometry, x: &[i64], s: &[usize], os: &[usize], w: &[i32], b: &[i64]) -> Vec<i64> {
+        let (cg, og) = (s[0] / c.groups, c.out_channels / c.groups);
+        let mut out = Vec::new();
+        for (o, &start) in b.iter().enumerate() {
+            for oy in 0..os[1] {
+                for ox in 0..os[2] {
+                    let mut acc = start;
+                    for i in 0..cg {
+                        for ky in 0..c.kernel[0] {
+                            for kx in 0..c.kernel[1] {
+                                let y = (oy * c.stride[0] + ky * c.dilation[0]) as i64 - c.pads[0] as i64;
+                                let xx = (ox * c.stride[1] + kx * c.dilation[1]) as i64 - c.pads[1] as i64;
+                                if y < 0 || xx < 0 || y >= s[1] as i64 || xx >= s[2] as i64 {
+                                    continue;
+                                }
+                                let at = ((o / og) * cg + i) * s[1] * s[2] + y as usize * s[2] + xx as usize;
+                                let wi = ((o * cg + i) * c.kernel[0] + ky) * c.kernel[1] + kx;
+                                acc += x[at] * i64::from(w[wi]);
+                            }
+                        }
+                    }
+                    out.push(acc);
+                }
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn conv_equals_schoolbook() {
+        let mut rng = SplitMix::new(1);
+        for round in 0..200 {
+            let mut pick = |n: u64| (rng.next_u64() % n) as usize;
+            let groups = 1 + pick(3);
+            let (cin, cout) = (groups * (1 + pick(3)), groups * (1 + pick(3)));
+            let c = ConvGeometry {
+                out_channels: cout,
+                kernel: [1 + pick(3), 1 + pick(4)],
+                stride: [1 + pick(2), 1 + pick(3)],
+                pads: [pick(3), pick(3), pick(2), pick(3)],
+                groups,
+                dilation: [1 + pick(2), 1 + pick(2)],
+            };
+            let shape = vec![cin, 5 + pick(6), 5 + pick(6)];
+            let Ok(out) = conv_shape(&c, &shape) else { continue };
+            let n: usize = shape.iter().product();
+            let x: Vec<i64> = (0..n).map(|_| pick(2001) as i64 - 1000).collect();
+            let w: Vec<i32> =
+                (0..cout * cin / groups * c.kernel[0] * c.kernel[1]).map(|_| pick(201) as i32 - 100).collect();
+            let b: Vec<i64> = (0..cout).map(|_| pick(1000) as i64).collect();
+            assert_eq!(
+                conv2d(&c, &x, &shape, &out, &w, &b),
+                schoolbook(&c, &x, &shape, &out, &w, &b),
+                "round {round}: {c:?} on {shape:?}"
+            );
+        }
+    }
 }

@@ -1,26 +1,27 @@
-//! The typed model graph that every back end interprets: fixed-point tensors, operations, ONNX import, calibration and the
-//! plaintext reference.
+//! The float level of a model: ONNX import, rewrites that no protocol needs to know, calibration statistics, the owner's model file,
+//! and the float reference that every lowering is compared with. Nothing here knows rings, fixed point or protocols; back ends
+//! lower a [`Model`] to what they compute with, and share [`walk`](walk()), the geometry of tensors and the loops of [`kernel`].
 #![forbid(unsafe_code)]
 
 pub mod file;
-pub mod fixed;
 pub mod float;
-mod kernel;
-pub mod model;
+pub mod geometry;
+pub mod import;
+mod interface;
+pub mod kernel;
+mod model;
 pub mod npy;
 pub mod onnx;
-pub mod op;
-pub mod quant;
-pub mod reference;
 pub mod rewrite;
 pub mod rng;
 pub mod walk;
 pub mod zoo;
 
-pub use fixed::FixedPoint;
-pub use model::{InputSpec, LayerWeights, ModelGraph, ModelSpec, Node, NodeId, OutputMode, Weights};
-pub use op::Op;
-pub use walk::{Interpreter, walk};
+pub use float::FloatGraph;
+pub use import::{ImportOptions, Imported, import, import_network};
+pub use interface::{InputSpec, Interface, OutputMode};
+pub use model::{Calibration, Model};
+pub use walk::{Interpreter, NodeId, SortedGraph, walk};
 
 /// Most nodes that a graph may have.
 pub const MAX_NODES: usize = 100_000;
@@ -36,14 +37,6 @@ pub const MAX_TOTAL_ELEMENTS: usize = 1 << 28;
 /// What can be wrong with a model.
 #[derive(Debug, thiserror::Error)]
 pub enum GraphError {
-    /// Ring width or scale out of range.
-    #[error("a ring of {width} bits with {frac_bits} fraction bits is not supported")]
-    FixedPoint {
-        /// Stated ring width.
-        width: u32,
-        /// Stated fraction bits.
-        frac_bits: u32,
-    },
     /// No nodes, or too many.
     #[error("a graph of {count} nodes is not supported (1 to {MAX_NODES})")]
     NodeCount {
@@ -62,9 +55,6 @@ pub enum GraphError {
         /// What is wrong.
         what: String,
     },
-    /// All tensors together are too large.
-    #[error("the tensors of this graph have more than {MAX_TOTAL_ELEMENTS} elements in all")]
-    TooLarge,
     /// The output is not a node.
     #[error("the output is node {output}, but there are {count} nodes")]
     Output {
@@ -73,16 +63,29 @@ pub enum GraphError {
         /// Number of nodes.
         count: usize,
     },
-    /// The output mode and the last operation disagree.
-    #[error("output mode top-1 and a final ArgMax belong together")]
-    OutputMode,
-    /// Weights for other nodes than the linear ones.
-    #[error("{found} weight tensors for {needed} linear layers")]
-    WeightCount {
-        /// Weight tensors found.
-        found: usize,
-        /// Linear layers in the graph.
-        needed: usize,
+    /// More work or memory than anyone would spend.
+    #[error(
+        "{macs} multiplications and {elements} tensor elements an inference: the limits are {} and {}",
+        float::MAX_MACS,
+        float::MAX_ACTIVATIONS
+    )]
+    TooLarge {
+        /// Multiplications of one inference.
+        macs: u64,
+        /// Elements of all tensors together.
+        elements: usize,
+    },
+    /// What a model says about inputs and outputs does not hold together.
+    #[error("interface of the model: {what}")]
+    Interface {
+        /// What is wrong.
+        what: String,
+    },
+    /// Calibration samples or statistics do not fit the network.
+    #[error("calibration: {what}")]
+    Calibration {
+        /// What is wrong.
+        what: String,
     },
     /// The input of an inference does not fit the model.
     #[error("input: {what}")]
@@ -90,7 +93,7 @@ pub enum GraphError {
         /// What is wrong.
         what: String,
     },
-    /// A model file, or the public section of one, is damaged or not one.
+    /// A model file is damaged or not one.
     #[error("model file, {section} section: {what}")]
     File {
         /// Part of the file.
@@ -134,12 +137,9 @@ pub enum GraphError {
         /// What is wrong.
         what: String,
     },
-    /// No fixed-point model could be made.
-    #[error("quantisation: {what}")]
-    Quantise {
-        /// Why.
-        what: String,
-    },
+    /// The system gave no randomness for the identity of an import.
+    #[error("no randomness from the system: {0}")]
+    Randomness(#[from] getrandom::Error),
 }
 
 #[cfg(test)]

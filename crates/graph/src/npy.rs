@@ -1,6 +1,6 @@
 //! NumPy `.npy` files: calibration samples and inputs.
 
-use crate::op::checked_elements;
+use crate::geometry::checked_elements;
 use crate::{GraphError, MAX_STORED_ELEMENTS};
 
 /// A tensor from a `.npy` file.

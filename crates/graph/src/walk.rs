@@ -1,35 +1,65 @@
-//! The one graph walk that every interpreter shares.
+//! The one graph walk that every interpreter of every level shares.
 
-use crate::model::{ModelGraph, Node, NodeId};
+/// Index of a node in its graph.
+pub type NodeId = usize;
 
-/// An interpreter of the model graph: the plaintext reference, a protocol party, the cost model. It gives the tensor of each
-/// node (its wire) from the wires of the node's inputs, and matches every `Op`.
+/// A graph whose nodes are in topological order: a node's inputs have smaller indices than the node.
+pub trait SortedGraph {
+    /// One operation with the tensor that it makes.
+    type Node;
+
+    /// Nodes in topological order; the first is the input.
+    fn nodes(&self) -> &[Self::Node];
+    /// Nodes whose tensors a node reads.
+    fn inputs(node: &Self::Node) -> &[NodeId];
+    /// The node whose tensor is the result.
+    fn result(&self) -> NodeId;
+
+    /// For each node the number of times that it is read (the result counts as read once more).
+    fn use_counts(&self) -> Vec<usize> {
+        let mut uses = vec![0; self.nodes().len()];
+        self.nodes().iter().flat_map(Self::inputs).for_each(|&i| uses[i] += 1);
+        uses[self.result()] += 1;
+        uses
+    }
+}
+
+/// An interpreter of a graph: a plaintext reference, a protocol party, an error bound. It gives the tensor of each node (its wire)
+/// from the wires of the node's inputs, and matches every operation.
 pub trait Interpreter {
+    /// Nodes of the level of graph that it interprets.
+    type Node;
     /// What a tensor is to this interpreter.
     type Wire;
     /// Why a node failed.
     type Error;
 
     /// The wire of `node` from the wires of its inputs, in order. Called once for each node, in topological order.
-    fn node(&mut self, id: NodeId, node: &Node, inputs: &[&Self::Wire]) -> Result<Self::Wire, Self::Error>;
+    ///
+    /// # Errors
+    /// Whatever the interpreter finds.
+    fn node(&mut self, id: NodeId, node: &Self::Node, inputs: &[&Self::Wire]) -> Result<Self::Wire, Self::Error>;
 }
 
 /// Walks the graph and returns the result's wire. A wire is dropped after its last reader.
 ///
 /// # Errors
 /// Whatever the interpreter returned first.
-pub fn walk<I: Interpreter>(graph: &ModelGraph, interpreter: &mut I) -> Result<I::Wire, I::Error> {
+pub fn walk<G, I>(graph: &G, interpreter: &mut I) -> Result<I::Wire, I::Error>
+where
+    G: SortedGraph,
+    I: Interpreter<Node = G::Node>,
+{
     let mut left = graph.use_counts();
-    let mut wires: Vec<Option<I::Wire>> = Vec::with_capacity(graph.nodes().len());
+    let mut wires: Vec<Option<I::Wire>> = Vec::with_capacity(left.len());
     for (id, node) in graph.nodes().iter().enumerate() {
         let wire = {
-            // The graph is checked when built: inputs come earlier, and a wire lives until its last reader.
-            let inputs: Vec<&I::Wire> = node.inputs.iter().filter_map(|&i| wires[i].as_ref()).collect();
-            debug_assert_eq!(inputs.len(), node.inputs.len());
+            let alive = |&i: &NodeId| wires[i].as_ref().expect("inputs come earlier, and live until their last reader");
+            let inputs: Vec<&I::Wire> = G::inputs(node).iter().map(alive).collect();
             interpreter.node(id, node, &inputs)?
         };
         wires.push(Some(wire));
-        for &i in &node.inputs {
+        for &i in G::inputs(node) {
             left[i] -= 1;
             if left[i] == 0 {
                 wires[i] = None;
@@ -39,8 +69,60 @@ pub fn walk<I: Interpreter>(graph: &ModelGraph, interpreter: &mut I) -> Result<I
             wires[id] = None;
         }
     }
-    match wires.swap_remove(graph.spec().output) {
-        Some(wire) => Ok(wire),
-        None => unreachable!("the result counts as a reader of its own node"),
+    Ok(wires.swap_remove(graph.result()).expect("the result counts as a reader of its own node"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nodes are the lists of what they read; the wire of a node is the number of paths from the input.
+    struct Paths(Vec<Vec<NodeId>>);
+
+    impl SortedGraph for Paths {
+        type Node = Vec<NodeId>;
+        fn nodes(&self) -> &[Vec<NodeId>] {
+            &self.0
+        }
+        fn inputs(node: &Vec<NodeId>) -> &[NodeId] {
+            node
+        }
+        fn result(&self) -> NodeId {
+            self.0.len() - 2
+        }
+    }
+
+    struct Count(Vec<NodeId>);
+
+    impl Interpreter for Count {
+        type Node = Vec<NodeId>;
+        type Wire = u64;
+        type Error = NodeId;
+        fn node(&mut self, id: NodeId, node: &Vec<NodeId>, inputs: &[&u64]) -> Result<u64, NodeId> {
+            self.0.push(id);
+            match inputs {
+                [] if id > 0 => Err(id),
+                [] => Ok(1),
+                _ => Ok(node.iter().zip(inputs).map(|(_, w)| **w).sum()),
+            }
+        }
+    }
+
+    #[test]
+    fn every_node_once_in_order_and_the_result_is_kept() {
+        // The result is read by a node behind it, and one node reads the same tensor twice.
+        let graph = Paths(vec![vec![], vec![0, 0], vec![0, 1], vec![2, 1]]);
+        let mut count = Count(vec![]);
+        assert_eq!(walk(&graph, &mut count), Ok(3));
+        assert_eq!(count.0, [0, 1, 2, 3]);
+        assert_eq!(graph.use_counts(), [3, 2, 2, 0]);
+    }
+
+    #[test]
+    fn the_first_error_ends_the_walk() {
+        let graph = Paths(vec![vec![], vec![0], vec![], vec![1, 2]]);
+        let mut count = Count(vec![]);
+        assert_eq!(walk(&graph, &mut count), Err(2));
+        assert_eq!(count.0, [0, 1, 2]);
     }
 }

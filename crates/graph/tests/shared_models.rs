@@ -1,9 +1,9 @@
-//! The real models of `../shared/data`: all import, agree with their float networks, and have the comparisons that are known.
+//! The real models of `../shared/data`.
 
 use std::path::{Path, PathBuf};
 
-use tacit_graph::onnx::{ImportOptions, import, parse};
-use tacit_graph::{ModelGraph, file, npy::Npy, quant::agreement};
+use tacit_graph::float::run::run;
+use tacit_graph::onnx::{Network, parse};
 
 /// The shared data folder, from the repository root upwards; `None` (said on the terminal) where there is none.
 fn data() -> Option<PathBuf> {
@@ -26,85 +26,13 @@ fn model(name: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// `count` images from a gzipped file of fixed-size records behind a header.
-fn images(path: &str, header: usize, record: usize, skip: usize, shape: &[usize], count: usize) -> Option<Npy> {
-    use std::io::Read;
-    let file = std::fs::File::open(data()?.join(path)).ok()?;
-    let mut bytes = vec![0; header + count * record];
-    flate2::read::GzDecoder::new(file).read_exact(&mut bytes).ok()?;
-    let data = bytes[header..].chunks(record).flat_map(|r| r[skip..].iter().map(|&b| f32::from(b))).collect();
-    Some(Npy { shape: [&[count], shape].concat(), data, is_bytes: true })
-}
-
-fn mnist(name: &str, count: usize) -> Option<Npy> {
-    images(&format!("mnist/{name}-images-idx3-ubyte.gz"), 16, 784, 0, &[1, 28, 28], count)
-}
-
-fn cifar(name: &str, count: usize) -> Option<Npy> {
-    images(&format!("cifar10/{name}.bin.gz"), 0, 3073, 1, &[3, 32, 32], count)
-}
-
-fn imagenet_normalisation() -> ImportOptions {
-    ImportOptions {
-        pixel_scale: 1.0 / 255.0,
-        mean: vec![0.485, 0.456, 0.406],
-        std: vec![0.229, 0.224, 0.225],
-        ..ImportOptions::default()
-    }
-}
-
-/// Imports with 16 training images and demands agreement on test images that the import did not see.
-fn agree(name: &str, base: ImportOptions, train: Option<Npy>, test: Option<Npy>, least: f64) {
-    let (Some(bytes), Some(train), Some(test)) = (model(name), train, test) else { return };
-    let options = ImportOptions { calibration: Some(train), max_samples: 16, ..base };
-    let imported = import(&bytes, &options).unwrap();
-    let graph = ModelGraph::new(imported.spec.clone()).unwrap();
-    for simulated in [false, true] {
-        let a = agreement(&imported, &graph, &options, &test, simulated).unwrap();
-        assert!(a.same_class >= least, "{name}: {a:?}\n{}", imported.report);
-        assert_eq!(a.out_of_range, 0, "{name}");
-    }
-    let back = file::read(&imported.to_file().unwrap()).unwrap();
-    assert_eq!(back.graph, graph);
-}
-
-#[test]
-fn mnist_agrees() {
-    agree("mnist.onnx", ImportOptions::default(), mnist("train", 16), mnist("t10k", 200), 0.995);
-}
-
-#[test]
-fn resnet8_agrees() {
-    let (train, test) = (cifar("data_batch_1", 16), cifar("test_batch", 50));
-    agree("mlperftiny_resnet8_cifar10.onnx", ImportOptions::default(), train, test, 0.98);
-}
-
-#[test]
-fn resnet20_agrees() {
-    let (train, test) = (cifar("data_batch_1", 16), cifar("test_batch", 50));
-    agree("resnet20_cifar10.onnx", imagenet_normalisation(), train, test, 0.98);
-}
-
 #[test]
 fn both_forms_of_resnet20_are_the_same_function() {
     let (Some(a), Some(b)) = (model("resnet20_cifar10.onnx"), model("resnet20_cifar10_bnfolded.onnx")) else { return };
     let (a, b) = (parse(&a).unwrap(), parse(&b).unwrap());
     let x: Vec<f32> = (0..3072).map(|i| ((i * 37 % 101) as f32 - 50.0) / 25.0).collect();
-    let run = |net: &tacit_graph::onnx::Network| tacit_graph::float::run::run(&net.graph, &x).unwrap();
-    for (p, q) in run(&a).iter().zip(run(&b)) {
+    let floats = |net: &Network| run(&net.graph, &x).unwrap();
+    for (p, q) in floats(&a).iter().zip(floats(&b)) {
         assert!((p - q).abs() < 1e-3 * (1.0 + q.abs()), "{p} {q}");
     }
-}
-
-#[test]
-fn squeezenet_has_the_comparisons_that_are_known() {
-    let Some(bytes) = model("squeezenet1.1_fp32.onnx") else { return };
-    // Given scales: the search would take longer than this test may.
-    let options = ImportOptions { frac_bits: Some(8), ..imagenet_normalisation() };
-    let imported = import(&bytes, &options).unwrap();
-    let c = imported.report.comparisons;
-    assert_eq!((c.relu, c.max_pool), (1_557_160, 2_001_664));
-    assert!(imported.report.macs > 340_000_000);
-    // Random inputs have no class worth speaking of.
-    assert!(imported.report.output_error < 0.02, "{}", imported.report);
 }

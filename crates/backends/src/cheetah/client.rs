@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tacit_arith::prg::Prg;
-use tacit_graph::fixed::{ring_mask, to_signed};
-use tacit_graph::{Interpreter, Node, NodeId, walk};
+use tacit_graph::{Interpreter, NodeId, walk};
 use tacit_he::coeff::Context;
 use tacit_mpc::codec::Packed;
 use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, WrapSpec};
@@ -22,6 +21,8 @@ use super::plan::{Plan, Step};
 use super::reduce::Level;
 use super::truncate;
 use crate::BackendError;
+use crate::ring::Node;
+use crate::ring::fixed::{ring_mask, to_signed};
 
 /// Message: the client's masked input.
 pub(super) const INPUT: Tag = Tag::new(0x0410, "masked input");
@@ -124,6 +125,7 @@ struct Shares<'a, 's, P> {
 }
 
 impl<P: Phase> Interpreter for Shares<'_, '_, P> {
+    type Node = Node;
     type Wire = Vec<u64>;
     type Error = BackendError;
 

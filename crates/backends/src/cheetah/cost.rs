@@ -1,18 +1,42 @@
 //! What one input costs, from the plan alone. Payload bytes: frame headers and the traffic of the OT extension come on top.
 
-use tacit_graph::Op;
 use tacit_mpc::codec::Packed;
 
-use super::plan::{Plan, Step};
-use crate::PhaseCosts;
+use super::Options;
+use super::plan::{self, Plan, Step};
+use crate::ring::{Op, RingGraph};
+use crate::{BackendError, PhaseCosts};
 
 /// Costs of one input.
 pub(super) fn cost(plan: &Plan) -> PhaseCosts {
-    let mut cost = PhaseCosts { comparisons: plan.comparisons(), ..PhaseCosts::default() };
+    let mut cost = of_steps(&plan.graph, &plan.steps);
+    cost.comparisons = plan.comparisons();
     let (client_rots, server_rots) = rots(plan);
     (cost.offline.client_rots, cost.offline.server_rots) = (client_rots as u64, server_rots as u64);
+    for group in &plan.groups {
+        let linear = group.plan.cost();
+        cost.offline.up_bytes += linear.up_bytes;
+        cost.offline.down_bytes += linear.down_bytes();
+        cost.offline.exchanges += 1;
+    }
+    cost
+}
+
+/// Payload bytes both ways of the online phase of one input. Linear layers send nothing online, so they need no plan for this.
+///
+/// # Errors
+/// `Unsupported` names the first node that cannot be compiled.
+pub fn online_bytes(graph: &RingGraph, options: &Options) -> Result<u64, BackendError> {
+    let (steps, _) = plan::steps(graph, options)?;
+    let online = of_steps(graph, &steps).online;
+    Ok(online.up_bytes + online.down_bytes)
+}
+
+/// Costs of everything but the lattice part of linear layers, whose masked results are only stored here.
+fn of_steps(graph: &RingGraph, steps: &[Step]) -> PhaseCosts {
+    let mut cost = PhaseCosts::default();
     let packed = |n: usize, width: u32| Packed::len_bytes(n, width) as u64;
-    for gate in plan.gates().filter(|g| g.n() > 0) {
+    for gate in plan::gates(steps).filter(|g| g.n() > 0) {
         let one = gate.cost();
         cost.offline.up_bytes += one.offline_up as u64;
         cost.offline.down_bytes += one.offline_down as u64;
@@ -22,7 +46,7 @@ pub(super) fn cost(plan: &Plan) -> PhaseCosts {
         cost.client_material_bytes += one.client_material as u64;
         cost.server_material_bytes += one.server_material as u64;
     }
-    for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
+    for (step, node) in steps.iter().zip(graph.nodes()) {
         let elements = packed(node.elements(), node.fixed.width);
         match step {
             Step::Input => cost.online.up_bytes += elements,
@@ -41,13 +65,7 @@ pub(super) fn cost(plan: &Plan) -> PhaseCosts {
             _ => {}
         }
     }
-    for group in &plan.groups {
-        let linear = group.plan.cost();
-        cost.offline.up_bytes += linear.up_bytes;
-        cost.offline.down_bytes += linear.down_bytes();
-        cost.offline.exchanges += 1;
-    }
-    let output = plan.graph.output();
+    let output = graph.output();
     cost.online.down_bytes += packed(output.elements(), output.fixed.width);
     cost.online.exchanges += 2;
     cost.client_material_bytes += 16;

@@ -1,10 +1,11 @@
 //! Operations that each party does on its own share, without the other: they are linear over the ring (or, for `Truncate`, one
 //! unit in the last place away from it).
 
-use tacit_graph::fixed::ring_mask;
-use tacit_graph::op::{Slice, Window};
-use tacit_graph::{Node, Op};
+use tacit_graph::geometry::{Slice, Window};
 use tacit_mpc::Role;
+
+use crate::ring::fixed::ring_mask;
+use crate::ring::{Node, Op};
 
 /// The share of the tensor of a `node` that is planned as local, from the shares of its inputs. Inputs may be in wider rings than the
 /// result. Public constants are added by the server.
@@ -103,7 +104,7 @@ fn sum_pool(values: &[u64], shape: &[usize], w: &Window, out_shape: &[usize], ma
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tacit_graph::FixedPoint;
+    use crate::ring::FixedPoint;
 
     fn node(op: Op, shape: Vec<usize>, width: u32) -> Node {
         Node { name: "n".into(), op, inputs: vec![0], shape, fixed: FixedPoint { width, frac_bits: 0 } }

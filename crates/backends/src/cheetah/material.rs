@@ -1,13 +1,14 @@
 //! One party's preprocessing for one input: shares of the linear outputs, and the gates' material, in node order.
 
 use tacit_arith::prg::{Prg, Seed};
-use tacit_graph::{Node, NodeId, Op};
+use tacit_graph::NodeId;
 use tacit_mpc::MpcError;
 use tacit_mpc::codec::{Packed, Reader, Writer};
 use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, ServerGate, ServerWrap, WrapSpec};
 
 use super::plan::{Plan, Step};
 use crate::BackendError;
+use crate::ring::{Node, Op};
 
 /// Material of one non-linear step.
 pub(super) enum Piece<G, W> {
@@ -146,6 +147,6 @@ pub(super) fn chosen_share(seed: &Prg, node: NodeId, level: usize, part: usize, 
     let domain = (node as u64) << 24 | (level as u64) << 8 | part as u64;
     let mut values = vec![0; n];
     seed.fork(domain).fill_u64(&mut values);
-    values.iter_mut().for_each(|v| *v &= tacit_graph::fixed::ring_mask(width));
+    values.iter_mut().for_each(|v| *v &= crate::ring::fixed::ring_mask(width));
     values
 }

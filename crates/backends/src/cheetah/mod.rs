@@ -20,15 +20,16 @@ mod reduce;
 mod server;
 mod truncate;
 
-use tacit_graph::ModelGraph;
 use tacit_mpc::{Ots, Role, Session};
 
 pub use client::{ClientKeys, online_traced as client_online_traced};
+pub use cost::online_bytes;
 pub use material::{ClientMaterial, ServerMaterial};
 pub use plan::Plan;
 pub use server::{ServerKeys, online_traced as server_online_traced};
 pub use tacit_mpc::gate::Leaves;
 
+use crate::ring::RingGraph;
 use crate::{Backend, BackendError, Held, Numerics, Output, PhaseCosts};
 
 /// Public choices of the back end; both parties must use the same (they are part of the plan's digest).
@@ -111,7 +112,7 @@ impl Backend for Cheetah {
     type Keys = Keys;
     type Material = Material;
 
-    fn compile(&self, graph: &ModelGraph) -> Result<Plan, BackendError> {
+    fn compile(&self, graph: &RingGraph) -> Result<Plan, BackendError> {
         plan::compile(graph, &self.options)
     }
 

@@ -1,7 +1,7 @@
 //! From the model graph to a plan: which nodes are local, which are batches of gates, which tensors are encrypted once for which linear
 //! layers.
 
-use tacit_graph::{ModelGraph, Node, NodeId, Op};
+use tacit_graph::NodeId;
 use tacit_mpc::gate::{GateSpec, WrapSpec};
 
 use super::Options;
@@ -9,6 +9,7 @@ use super::linear::{Consumer, ConvSpec, LinearPlan};
 use super::reduce::{Level, max_pool, tournament};
 use super::truncate;
 use crate::BackendError;
+use crate::ring::{Node, Op, RingGraph};
 
 /// How one node is evaluated.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ pub(super) struct Group {
 
 /// A compiled model.
 pub struct Plan {
-    pub(super) graph: ModelGraph,
+    pub(super) graph: RingGraph,
     pub(super) steps: Vec<Step>,
     pub(super) groups: Vec<Group>,
     pub(super) digest: [u8; 32],
@@ -47,7 +48,7 @@ pub struct Plan {
 
 impl Plan {
     /// The graph it was compiled from.
-    pub fn graph(&self) -> &ModelGraph {
+    pub fn graph(&self) -> &RingGraph {
         &self.graph
     }
 
@@ -76,20 +77,38 @@ impl Plan {
 
     /// All batches of gates, in order.
     pub(super) fn gates(&self) -> impl Iterator<Item = &GateSpec> {
-        self.steps.iter().flat_map(|s| -> Box<dyn Iterator<Item = &GateSpec>> {
-            match s {
-                Step::Relu(gate) | Step::TruncateExact { gate, .. } => Box::new(std::iter::once(gate)),
-                Step::Reduce { levels, .. } => Box::new(levels.iter().map(|(_, g)| g)),
-                _ => Box::new(std::iter::empty()),
-            }
-        })
+        gates(&self.steps)
     }
 }
 
+/// All batches of gates of the steps, in order.
+pub(super) fn gates(steps: &[Step]) -> impl Iterator<Item = &GateSpec> {
+    steps.iter().flat_map(|s| -> Box<dyn Iterator<Item = &GateSpec>> {
+        match s {
+            Step::Relu(gate) | Step::TruncateExact { gate, .. } => Box::new(std::iter::once(gate)),
+            Step::Reduce { levels, .. } => Box::new(levels.iter().map(|(_, g)| g)),
+            _ => Box::new(std::iter::empty()),
+        }
+    })
+}
+
 /// Compiles the graph; see [`crate::Backend::compile`].
-pub(super) fn compile(graph: &ModelGraph, options: &Options) -> Result<Plan, BackendError> {
+pub(super) fn compile(graph: &RingGraph, options: &Options) -> Result<Plan, BackendError> {
+    let (steps, members) = steps(graph, options)?;
+    let groups = members.into_iter().map(|(tensor, nodes)| make_group(graph, options, tensor, nodes));
+    let groups = groups.collect::<Result<_, _>>()?;
+    let encoded = postcard::to_stdvec(&(graph.spec(), options)).expect("plain data in memory can be encoded");
+    let digest = blake3::hash(&encoded);
+    Ok(Plan { graph: graph.clone(), steps, groups, digest: *digest.as_bytes() })
+}
+
+/// Linear nodes by the tensor that they read.
+type Members = Vec<(NodeId, Vec<NodeId>)>;
+
+/// How each node is evaluated, with the linear layers still to be planned.
+pub(super) fn steps(graph: &RingGraph, options: &Options) -> Result<(Vec<Step>, Members), BackendError> {
     let mut steps = Vec::with_capacity(graph.nodes().len());
-    let mut members: Vec<(NodeId, Vec<NodeId>)> = Vec::new();
+    let mut members = Members::new();
     let exact = truncate::exact(graph);
     for (id, node) in graph.nodes().iter().enumerate() {
         let unsupported =
@@ -104,14 +123,10 @@ pub(super) fn compile(graph: &ModelGraph, options: &Options) -> Result<Plan, Bac
         };
         steps.push(step);
     }
-    let groups = members.into_iter().map(|(tensor, nodes)| make_group(graph, options, tensor, nodes));
-    let groups = groups.collect::<Result<_, _>>()?;
-    let encoded = postcard::to_stdvec(&(graph.spec(), options)).expect("plain data in memory can be encoded");
-    let digest = blake3::hash(&encoded);
-    Ok(Plan { graph: graph.clone(), steps, groups, digest: *digest.as_bytes() })
+    Ok((steps, members))
 }
 
-fn join_group(members: &mut Vec<(NodeId, Vec<NodeId>)>, tensor: NodeId, id: NodeId) -> Step {
+fn join_group(members: &mut Members, tensor: NodeId, id: NodeId) -> Step {
     let known = members.iter().position(|(t, _)| *t == tensor);
     let group = known.unwrap_or_else(|| {
         members.push((tensor, Vec::new()));
@@ -121,17 +136,12 @@ fn join_group(members: &mut Vec<(NodeId, Vec<NodeId>)>, tensor: NodeId, id: Node
     Step::Linear { group, index: members[group].1.len() - 1 }
 }
 
-fn make_group(
-    graph: &ModelGraph,
-    options: &Options,
-    tensor: NodeId,
-    nodes: Vec<NodeId>,
-) -> Result<Group, BackendError> {
+fn make_group(graph: &RingGraph, options: &Options, tensor: NodeId, nodes: Vec<NodeId>) -> Result<Group, BackendError> {
     let layers: Vec<Consumer> = nodes.iter().map(|&id| consumer(graph, tensor, id)).collect();
     Ok(Group { plan: LinearPlan::new(&layers, options.linear_error)?, nodes })
 }
 
-fn nonlinear_step(graph: &ModelGraph, node: &Node, options: &Options) -> Result<Step, String> {
+fn nonlinear_step(graph: &RingGraph, node: &Node, options: &Options) -> Result<Step, String> {
     let Some(input) = node.inputs.first().map(|&i| &graph.nodes()[i]) else { return Ok(Step::Input) };
     let (n, width, wide) = (input.elements(), input.fixed.width, node.fixed.width);
     if width < 4 && matches!(node.op, Op::Relu | Op::MaxPool(_) | Op::ArgMax | Op::Widen) {
@@ -170,20 +180,21 @@ fn nonlinear_step(graph: &ModelGraph, node: &Node, options: &Options) -> Result<
 }
 
 /// What the lattice part needs to know of a linear node. A fully connected layer is a 1 x 1 convolution of a 1 x 1 image.
-fn consumer(graph: &ModelGraph, tensor: NodeId, id: NodeId) -> Consumer {
+fn consumer(graph: &RingGraph, tensor: NodeId, id: NodeId) -> Consumer {
     let (input, node) = (&graph.nodes()[tensor], &graph.nodes()[id]);
     let (conv, facts) = match &node.op {
         Op::Conv2d(c) => {
+            let g = &c.geometry;
             let conv = ConvSpec {
                 in_ch: input.shape[0],
-                out_ch: c.out_channels,
+                out_ch: g.out_channels,
                 in_h: input.shape[1],
                 in_w: input.shape[2],
-                kernel: c.kernel.into(),
-                stride: c.stride.into(),
-                dilation: c.dilation.into(),
-                pads: c.pads,
-                groups: c.groups,
+                kernel: g.kernel.into(),
+                stride: g.stride.into(),
+                dilation: g.dilation.into(),
+                pads: g.pads,
+                groups: g.groups,
             };
             (conv, c.weights)
         }
@@ -196,9 +207,10 @@ fn consumer(graph: &ModelGraph, tensor: NodeId, id: NodeId) -> Consumer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tacit_graph::{FixedPoint, InputSpec, ModelSpec, OutputMode};
+    use crate::ring::FixedPoint;
+    use crate::ring::reference::tests::spec;
 
-    fn widening_relu(width: u32, wide: u32) -> ModelGraph {
+    fn widening_relu(width: u32, wide: u32) -> RingGraph {
         let node = |op, inputs, width| Node {
             name: "n".into(),
             op,
@@ -206,17 +218,8 @@ mod tests {
             shape: vec![2],
             fixed: FixedPoint { width, frac_bits: 4 },
         };
-        let spec = ModelSpec {
-            name: "m".into(),
-            model_id: [0; 16],
-            nodes: vec![node(Op::Input, vec![], width), node(Op::Relu, vec![0], wide)],
-            output: 1,
-            output_mode: OutputMode::Logits,
-            output_multiplier: 1.0,
-            softmax_by_client: false,
-            input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, range: [-1.0, 1.0] },
-        };
-        ModelGraph::new(spec).expect("a valid graph")
+        let nodes = vec![node(Op::Input, vec![], width), node(Op::Relu, vec![0], wide)];
+        RingGraph::new(spec(nodes)).expect("a valid graph")
     }
 
     #[test]

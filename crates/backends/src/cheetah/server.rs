@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use tacit_arith::ring::conv2d;
-use tacit_graph::fixed::ring_mask;
-use tacit_graph::{Interpreter, LayerWeights, Node, NodeId, Weights, walk};
+use tacit_graph::{Interpreter, NodeId, walk};
 use tacit_he::coeff::Context;
 use tacit_he::core::PublicKey;
 use tacit_mpc::codec::Packed;
@@ -21,6 +20,8 @@ use super::plan::{Plan, Step};
 use super::reduce::Level;
 use super::truncate;
 use crate::BackendError;
+use crate::ring::fixed::ring_mask;
+use crate::ring::{LayerWeights, Node, Weights};
 
 /// What the server keeps of a connection's setup: the client's public key and the random OTs.
 pub struct ServerKeys {
@@ -108,6 +109,7 @@ struct Shares<'a, 's> {
 }
 
 impl Interpreter for Shares<'_, '_> {
+    type Node = Node;
     type Wire = Vec<u64>;
     type Error = BackendError;
 

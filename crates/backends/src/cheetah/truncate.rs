@@ -6,14 +6,15 @@
 //! computes `base + [y >= 0] X` with `X = -1` (a share of the server's) and one more in the base. Like every gate it ends on a share
 //! of the client's choosing.
 
-use tacit_graph::{ModelGraph, Op};
 use tacit_mpc::Role;
 use tacit_mpc::gate::{GateSpec, Leaves};
+
+use crate::ring::{Op, RingGraph};
 
 /// The truncations that must be exact, by node: those whose carry would show in the result, so that repeated queries would narrow
 /// down the bits that they drop. Either nothing but steps that each party takes alone (and widening) comes behind them, or nothing
 /// that takes low bits away: no other truncation and no linear layer.
-pub(super) fn exact(graph: &ModelGraph) -> Vec<bool> {
+pub(super) fn exact(graph: &RingGraph) -> Vec<bool> {
     let linear = |op: &Op| matches!(op, Op::Conv2d(_) | Op::Linear(_));
     let compares = |op: &Op| matches!(op, Op::Relu | Op::MaxPool(_) | Op::ArgMax);
     let alone = behind(graph, |op| !linear(op) && !compares(op));
@@ -23,7 +24,7 @@ pub(super) fn exact(graph: &ModelGraph) -> Vec<bool> {
 }
 
 /// The nodes from which the output is reached over nodes that `passes` holds for.
-fn behind(graph: &ModelGraph, passes: impl Fn(&Op) -> bool) -> Vec<bool> {
+fn behind(graph: &RingGraph, passes: impl Fn(&Op) -> bool) -> Vec<bool> {
     let mut reached = vec![false; graph.nodes().len()];
     reached[graph.spec().output] = true;
     for (id, node) in graph.nodes().iter().enumerate().rev() {
@@ -66,11 +67,11 @@ pub(super) fn parts(role: Role, share: &[u64], bits: u32) -> Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tacit_graph::op::{Linear, WeightFacts};
-    use tacit_graph::{FixedPoint, InputSpec, ModelSpec, Node, OutputMode};
+    use crate::ring::reference::tests::spec;
+    use crate::ring::{FixedPoint, Linear, Node, WeightFacts};
 
     /// A chain of operations on two values from a ring of 40 bits; each node reads the one before it.
-    fn chain(ops: &[Op]) -> ModelGraph {
+    fn chain(ops: &[Op]) -> RingGraph {
         let mut nodes: Vec<Node> = Vec::new();
         for (id, op) in [Op::Input].iter().chain(ops).enumerate() {
             let last = nodes.last().map_or(FixedPoint { width: 40, frac_bits: 20 }, |n| n.fixed);
@@ -85,18 +86,7 @@ mod tests {
             let inputs = if id == 0 { vec![] } else { vec![id - 1] };
             nodes.push(Node { name: format!("n{id}"), op: op.clone(), inputs, shape, fixed });
         }
-        let top = matches!(ops.last(), Some(Op::ArgMax));
-        let spec = ModelSpec {
-            name: "chain".into(),
-            model_id: [0; 16],
-            nodes,
-            output: ops.len(),
-            output_mode: if top { OutputMode::Top1 } else { OutputMode::Logits },
-            output_multiplier: 1.0,
-            softmax_by_client: false,
-            input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, range: [-1.0, 1.0] },
-        };
-        ModelGraph::new(spec).expect("a valid graph")
+        RingGraph::new(spec(nodes)).expect("a valid graph")
     }
 
     #[test]

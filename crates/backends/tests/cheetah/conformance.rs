@@ -4,11 +4,12 @@
 use super::net::Net;
 use proptest::prelude::*;
 use tacit_backends::cheetah::{Cheetah, Leaves, Material, Options, Plan, client_online_traced, server_online_traced};
+use tacit_backends::ring::fixed::to_signed;
+use tacit_backends::ring::reference::{self, Reference};
+use tacit_backends::ring::{Op, Weights};
 use tacit_backends::{Backend, BackendError, Held, Output};
-use tacit_graph::fixed::to_signed;
-use tacit_graph::op::Window;
-use tacit_graph::reference::Reference;
-use tacit_graph::{Interpreter, Op, Weights};
+use tacit_graph::Interpreter;
+use tacit_graph::geometry::Window;
 use tacit_mpc::Role;
 use tacit_mpc::session::run_sessions;
 use tacit_net::Phase;
@@ -265,7 +266,7 @@ fn several_inputs_over_one_session_use_fresh_material() {
     );
     assert!(materials[0] != materials[1] && materials[1] != materials[2]);
     for (x, y) in batch.iter().zip(outputs) {
-        let want = tacit_graph::reference::run(&graph, &weights, x).expect("reference");
+        let want = reference::run(&graph, &weights, x).expect("reference");
         let Output::Values(got) = y else { panic!("the client must get values") };
         assert!(got.iter().zip(&want).all(|(g, w)| (g - w).abs() <= 2), "{got:?} {want:?}");
     }

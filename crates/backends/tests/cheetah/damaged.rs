@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 use super::net::Net;
 use tacit_arith::prg::Prg;
 use tacit_backends::cheetah::{Cheetah, Options, Plan};
+use tacit_backends::ring::{Op, Weights};
 use tacit_backends::{Backend, BackendError, Held, Output};
-use tacit_graph::Op;
-use tacit_graph::Weights;
-use tacit_graph::op::Window;
+use tacit_graph::geometry::Window;
 use tacit_mpc::{Role, Session};
 use tacit_net::{Channel, MemTransport, Transport};
 

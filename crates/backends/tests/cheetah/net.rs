@@ -1,7 +1,11 @@
 //! Small models with random weights, built by hand.
 
-use tacit_graph::op::{Conv2d, Linear, Slice, WeightFacts, infer_shape};
-use tacit_graph::{FixedPoint, InputSpec, LayerWeights, ModelGraph, ModelSpec, Node, Op, OutputMode, Weights};
+use tacit_backends::ring::op::infer_shape;
+use tacit_backends::ring::{
+    Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingGraph, RingSpec, WeightFacts, Weights,
+};
+use tacit_graph::geometry::{ConvGeometry, Slice};
+use tacit_graph::{InputSpec, Interface, OutputMode};
 
 /// A model under construction. Inputs are below 2^6, weights below 2^4 in magnitude.
 pub struct Net {
@@ -52,7 +56,8 @@ impl Net {
     ) -> usize {
         let input = &self.nodes[x];
         let (frac, per_row) = (input.fixed.frac_bits + 6, input.shape[0] / groups * kernel[0] * kernel[1]);
-        let op = Op::Conv2d(Conv2d { out_channels: out, kernel, stride, dilation, pads, groups, weights: FACTS });
+        let geometry = ConvGeometry { out_channels: out, kernel, stride, dilation, pads, groups };
+        let op = Op::Conv2d(Conv2d { geometry, weights: FACTS });
         let id = self.push(op, vec![x], width, frac, vec![]);
         self.layer(id, out * per_row, out);
         id
@@ -145,21 +150,25 @@ impl Net {
     }
 
     /// The checked graph that ends with `output`, its weights and a random input.
-    pub fn finish(mut self, output: usize, seed: u64) -> (ModelGraph, Weights, Vec<i64>) {
+    pub fn finish(mut self, output: usize, seed: u64) -> (RingGraph, Weights, Vec<i64>) {
         self.state ^= seed.rotate_left(17) | 1;
         let input = (0..self.nodes[0].elements()).map(|_| self.random(64)).collect();
         let top = matches!(self.nodes[output].op, Op::ArgMax);
-        let spec = ModelSpec {
-            name: "test".into(),
+        let spec = RingSpec {
             model_id: [7; 16],
+            interface: Interface {
+                name: "test".into(),
+                input_shape: self.nodes[0].shape.clone(),
+                input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, range: [-1.0, 1.0] },
+                output_shape: self.nodes[output].shape.clone(),
+                output_mode: if top { OutputMode::Top1 } else { OutputMode::Logits },
+                softmax_by_client: false,
+            },
             nodes: self.nodes,
             output,
-            output_mode: if top { OutputMode::Top1 } else { OutputMode::Logits },
             output_multiplier: 1.0,
-            softmax_by_client: false,
-            input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, range: [-1.0, 1.0] },
         };
-        let graph = ModelGraph::new(spec).expect("test nets are well-formed");
+        let graph = RingGraph::new(spec).expect("test nets are well-formed");
         graph.check_weights(&self.weights).expect("test weights fit");
         (graph, self.weights, input)
     }

@@ -1,63 +1,116 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::fixed::FixedPoint;
-use crate::model::{InputSpec, LayerWeights, Node, OutputMode};
-use crate::op::{Linear, Op, WeightFacts};
+use crate::geometry::{ConvGeometry, Slice, Window};
+use crate::{Calibration, FloatGraph, InputSpec, Interface, OutputMode, float::FloatOp};
 
-fn model() -> (ModelSpec, Weights, PublicSummary) {
-    let fixed = FixedPoint { width: 30, frac_bits: 8 };
-    let facts = WeightFacts { frac_bits: 8, magnitude_bits: 8, norm_bits: 10 };
-    let spec = ModelSpec {
-        name: "tiny".into(),
+/// Every operation that a model may have.
+fn model() -> Model {
+    let geometry =
+        ConvGeometry { out_channels: 2, kernel: [3, 3], stride: [1, 1], dilation: [1, 1], pads: [1; 4], groups: 2 };
+    let mut graph = FloatGraph::new("x", vec![2, 4, 4]).unwrap();
+    let mut add = |op, inputs: &[usize], shape: &[usize]| graph.push("n", op, inputs, shape).unwrap();
+    let weights = (0..18).map(|i| i as f32 - 9.5).collect();
+    let c = add(FloatOp::Conv { geometry, weights, bias: vec![0.5, -0.5] }, &[0], &[]);
+    let a = add(FloatOp::Affine { scale: vec![0.5, 0.5], shift: vec![1.0, 1.0] }, &[c], &[]);
+    let p = add(FloatOp::PositionScale((0..16).map(|i| i as f32 / 16.0).collect()), &[a], &[]);
+    let r = add(FloatOp::Relu, &[p], &[]);
+    let (s, d) = (add(FloatOp::Add, &[r, c], &[]), add(FloatOp::Sub, &[r, c], &[]));
+    let j = add(FloatOp::Concat, &[s, d], &[]);
+    let slice = Slice { start: vec![0, 0, 0], step: vec![2, 1, 1], len: vec![2, 3, 3] };
+    let cut = add(FloatOp::Slice(slice), &[j], &[]);
+    let padded = add(FloatOp::Pad { before: vec![0, 1, 0], after: vec![0, 0, 1] }, &[cut], &[]);
+    let window = Window { kernel: [2, 2], stride: [2, 2], pads: [0; 4] };
+    let m = add(FloatOp::MaxPool(window.clone()), &[padded], &[]);
+    let sum = add(FloatOp::SumPool(Window { stride: [1, 1], ..window }), &[m], &[]);
+    let flat = add(FloatOp::Reshape, &[sum], &[2]);
+    let end =
+        add(FloatOp::Dense { weights: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], bias: vec![0.0, 1.0, 2.0] }, &[flat], &[]);
+    graph.output = end;
+    let samples = vec![vec![0.25; 32], vec![-0.5; 32]];
+    let wanted = samples.iter().map(|s| crate::float::run::run(&graph, s).unwrap()).collect();
+    let nodes = graph.nodes.len();
+    Model {
         model_id: [3; 16],
-        nodes: vec![
-            Node { name: "x".into(), op: Op::Input, inputs: vec![], shape: vec![4], fixed },
-            Node {
-                name: "fc".into(),
-                op: Op::Linear(Linear { out_features: 2, weights: facts }),
-                inputs: vec![0],
-                shape: vec![2],
-                fixed: FixedPoint { width: 30, frac_bits: 16 },
-            },
-        ],
-        output: 1,
-        output_mode: OutputMode::Logits,
+        interface: Interface {
+            name: "tiny".into(),
+            input_shape: vec![2, 4, 4],
+            input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, range: [-1.0, 1.0] },
+            output_shape: vec![3],
+            output_mode: OutputMode::Logits,
+            softmax_by_client: true,
+        },
+        graph,
         output_multiplier: 0.25,
-        softmax_by_client: true,
-        input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, range: [-1.0, 1.0] },
-    };
-    let weights = Weights {
-        layers: vec![LayerWeights { node: 1, weights: vec![1, -2, 3, -4, 5, -6, 7, -8], bias: vec![100, -100] }],
-    };
-    let summary = PublicSummary { calibration: "none".into(), agreement: 1.0, comparisons: 0, macs: 8 };
-    (spec, weights, summary)
+        calibration: Calibration {
+            max_abs: vec![2.0; nodes],
+            mean_square: vec![1.0; nodes],
+            samples,
+            wanted,
+            text: "2 calibration samples".into(),
+            guessed: false,
+        },
+        notes: vec!["nothing: 1".into()],
+    }
 }
 
 fn bytes() -> Vec<u8> {
-    let (spec, weights, summary) = model();
-    write(&spec, &weights, &summary).unwrap()
+    write(&model()).unwrap()
+}
+
+/// The file with one section replaced, under right digests.
+fn with_section(index: usize, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+    let whole = bytes();
+    let mut rest = &whole[HEADER_BYTES..];
+    let mut sections: Vec<Vec<u8>> = Vec::new();
+    for i in 0..3 {
+        let length = u64::from_le_bytes(array(&whole[12 + 40 * i..20 + 40 * i])) as usize;
+        sections.push(rest[..length].to_vec());
+        rest = &rest[length..];
+    }
+    change(&mut sections[index]);
+    let parts: Vec<_> = sections.iter().map(|s| (s.len() as u64, blake3::hash(s))).collect();
+    let mut out = header(&[parts[0], parts[1], parts[2]]).to_vec();
+    out.extend(sections.concat());
+    out
 }
 
 #[test]
 fn round_trip() {
-    let (spec, weights, summary) = model();
-    let file = read(&bytes()).unwrap();
-    assert_eq!(file.graph.spec(), &spec);
-    assert_eq!(file.weights, weights);
-    let public = file.public_bytes().unwrap();
-    let seen = read_public(&public).unwrap();
-    assert_eq!((seen.digest, seen.summary), (file.digest, summary));
-    assert!(public.len() < bytes().len());
+    let m = model();
+    assert_eq!(read(&bytes()).unwrap(), m);
+    let header_alone = digest_of_header(&mut &bytes()[..HEADER_BYTES]).unwrap();
+    assert_eq!((header_alone, digest_of_header(&mut &bytes()[..]).unwrap()), (m.digest(), m.digest()));
+}
+
+#[test]
+fn the_digest_covers_everything() {
+    let changes: [fn(&mut Model); 6] = [
+        |m| m.model_id[0] = 0,
+        |m| m.notes.clear(),
+        |m| m.output_multiplier = 0.5,
+        |m| m.calibration.guessed = true,
+        |m| m.calibration.wanted[1][0] = 1.0,
+        |m| {
+            let FloatOp::Conv { bias, .. } = &mut m.graph.nodes[1].op else { panic!("a convolution") };
+            bias[1] = -0.0;
+        },
+    ];
+    for (i, change) in changes.iter().enumerate() {
+        let mut changed = model();
+        change(&mut changed);
+        assert_ne!(changed.digest(), model().digest(), "change {i}");
+    }
 }
 
 #[test]
 fn another_version_is_named() {
     let mut b = bytes();
-    b[8] = 2;
-    let error = read(&b).unwrap_err();
-    assert!(matches!(error, GraphError::Version { found: 2, supported: 1 }));
-    assert!(error.to_string().contains('2'), "{error}");
+    b[8] = 1;
+    for error in [read(&b).unwrap_err(), digest_of_header(&mut &b[..]).unwrap_err(), read(&b[..92]).unwrap_err()] {
+        assert!(matches!(error, GraphError::Version { found: 1, supported: 2 }));
+        assert!(error.to_string().contains("import the ONNX file again"), "{error}");
+    }
 }
 
 #[test]
@@ -65,48 +118,59 @@ fn what_is_wrong_is_said() {
     let b = bytes();
     assert!(read(b"PK\x03\x04 zip").unwrap_err().to_string().contains("not a tacit model file"));
     assert!(read(&b[..b.len() - 1]).unwrap_err().to_string().contains("header states"));
+    assert!(digest_of_header(&mut &b[..50]).unwrap_err().to_string().contains("truncated"));
     let mut damaged = b.clone();
     let last = damaged.len() - 1;
     damaged[last] ^= 1;
-    assert!(read(&damaged).unwrap_err().to_string().contains("private"));
+    assert!(read(&damaged).unwrap_err().to_string().contains("calibration"));
     let mut long = b.clone();
     long[12..20].copy_from_slice(&u64::MAX.to_le_bytes());
     assert!(read(&long).unwrap_err().to_string().contains("limit"));
 }
 
 #[test]
-fn weights_of_another_model_are_refused() {
-    let (spec, mut weights, summary) = model();
-    weights.layers[0].weights.pop();
-    assert!(write(&spec, &weights, &summary).is_err());
+fn sections_that_do_not_fit_each_other_are_refused() {
+    for (index, name) in [(0, "structure"), (1, "weights"), (2, "calibration")] {
+        let longer = with_section(index, |s| s.extend([0; 4]));
+        assert!(read(&longer).unwrap_err().to_string().contains(name));
+        let shorter = with_section(index, |s| s.truncate(s.len() - 4));
+        assert!(read(&shorter).is_err());
+    }
+    assert_eq!(with_section(0, |_| ()), bytes());
+}
+
+#[test]
+fn a_model_that_does_not_hold_together_is_not_written() {
+    let mut m = model();
+    let FloatOp::Dense { weights, .. } = &mut m.graph.nodes[13].op else { panic!("the last layer") };
+    weights.pop();
+    assert!(write(&m).is_err());
 }
 
 proptest! {
     #[test]
-    fn truncations_are_errors(cut in 0usize..400) {
+    fn truncations_are_errors(cut in any::<prop::sample::Index>()) {
         let b = bytes();
-        prop_assume!(cut < b.len());
-        prop_assert!(read(&b[..cut]).is_err());
+        prop_assert!(read(&b[..cut.index(b.len())]).is_err());
     }
 
     #[test]
-    fn flips_are_errors(at in 0usize..400, bit in 0u32..8) {
+    fn flips_are_errors(at in any::<prop::sample::Index>(), bit in 0u32..8) {
         let mut b = bytes();
-        prop_assume!(at < b.len());
+        let at = at.index(b.len());
         b[at] ^= 1 << bit;
         prop_assert!(read(&b).is_err());
     }
 
     #[test]
-    fn any_public_section_ends_in_a_result(noise in proptest::collection::vec(any::<u8>(), 0..300), at in 0usize..300) {
-        // With no digest in the way: whatever a server sends must end in a value or an error.
-        let _ = read_public(&noise);
-        let (spec, _, summary) = model();
-        let mut public = public_bytes(&spec, &summary).unwrap();
-        let at = at % public.len();
-        for (b, n) in public[at..].iter_mut().zip(&noise) {
-            *b ^= n;
+    fn any_structure_ends_in_a_result(noise in proptest::collection::vec(any::<u8>(), 0..30), at in any::<prop::sample::Index>()) {
+        // With no digest in the way.
+        let changed = with_section(0, |s| {
+            let at = at.index(s.len());
+            s[at..].iter_mut().zip(&noise).for_each(|(b, n)| *b ^= n);
+        });
+        if let Ok(read_back) = read(&changed) {
+            prop_assert_eq!(read(&write(&read_back).unwrap()).unwrap(), read_back);
         }
-        let _ = read_public(&public);
     }
 }

@@ -1,10 +1,10 @@
-//! The network as the ONNX file means it, in real numbers: what calibration runs, what the rewrites change, what the
-//! fixed-point model is compared with. Shapes carry no batch: `[C, H, W]`, `[C, L]` or `[F]`.
+//! The network as the ONNX file means it, in real numbers: what calibration runs, what the rewrites change, what back ends lower
+//! and are compared with. Shapes carry no batch: `[C, H, W]`, `[C, L]` or `[F]`.
 
 pub mod run;
 
-use crate::op::{self, Conv2d, Linear, Op, Slice, WeightFacts, Window, checked_elements};
-use crate::{GraphError, MAX_ELEMENTS, MAX_NODES};
+use crate::geometry::{self, ConvGeometry, Slice, Window};
+use crate::{GraphError, MAX_NODES};
 
 /// Most multiplications of one inference (VGG-16 has 2^34): bounds how long a hostile file can keep the importer busy.
 pub const MAX_MACS: u64 = 1 << 37;
@@ -16,10 +16,10 @@ pub const MAX_ACTIVATIONS: usize = 1 << 30;
 pub enum FloatOp {
     /// The network's input.
     Input,
-    /// Convolution; weights `[out, in / groups, kh, kw]`, bias `[out]`. The geometry's weight facts are not used.
+    /// Convolution; weights `[out, in / groups, kh, kw]`, bias `[out]`.
     Conv {
         /// Kernel, stride, padding, groups.
-        geometry: Conv2d,
+        geometry: ConvGeometry,
         /// Weights.
         weights: Vec<f32>,
         /// Bias.
@@ -74,23 +74,52 @@ impl FloatOp {
         matches!(self, FloatOp::Conv { .. } | FloatOp::Dense { .. })
     }
 
-    /// The typed operation of the same shape rule.
-    fn typed(&self) -> Op {
-        let none = WeightFacts { frac_bits: 0, magnitude_bits: 0, norm_bits: 0 };
+    /// Name used in errors.
+    pub fn name(&self) -> &'static str {
         match self {
-            FloatOp::Input => Op::Input,
-            FloatOp::Conv { geometry, .. } => Op::Conv2d(geometry.clone()),
-            FloatOp::Dense { bias, .. } => Op::Linear(Linear { out_features: bias.len(), weights: none }),
-            FloatOp::Affine { .. } | FloatOp::PositionScale(_) | FloatOp::Relu => Op::Relu,
-            FloatOp::MaxPool(w) => Op::MaxPool(w.clone()),
-            FloatOp::SumPool(w) => Op::SumPool(w.clone()),
-            FloatOp::Add => Op::Add,
-            FloatOp::Sub => Op::Sub,
-            FloatOp::Concat => Op::Concat,
-            FloatOp::Slice(s) => Op::Slice(s.clone()),
-            FloatOp::Pad { before, after } => Op::Pad { before: before.clone(), after: after.clone() },
-            FloatOp::Reshape => Op::Reshape,
-            FloatOp::ArgMax => Op::ArgMax,
+            FloatOp::Input => "Input",
+            FloatOp::Conv { .. } => "Conv",
+            FloatOp::Dense { .. } => "Dense",
+            FloatOp::Affine { .. } => "Affine",
+            FloatOp::PositionScale(_) => "PositionScale",
+            FloatOp::Relu => "Relu",
+            FloatOp::MaxPool(_) => "MaxPool",
+            FloatOp::SumPool(_) => "SumPool",
+            FloatOp::Add => "Add",
+            FloatOp::Sub => "Sub",
+            FloatOp::Concat => "Concat",
+            FloatOp::Slice(_) => "Slice",
+            FloatOp::Pad { .. } => "Pad",
+            FloatOp::Reshape => "Reshape",
+            FloatOp::ArgMax => "ArgMax",
+        }
+    }
+
+    /// Number of inputs: lowest and highest.
+    pub fn arity(&self) -> (usize, usize) {
+        match self {
+            FloatOp::Input => (0, 0),
+            FloatOp::Add | FloatOp::Sub => (2, 2),
+            FloatOp::Concat => (1, usize::MAX),
+            _ => (1, 1),
+        }
+    }
+
+    /// Shape of the result on inputs of the given shapes; `declared` is needed by `Input` and `Reshape`.
+    fn infer_shape(&self, inputs: &[&[usize]], declared: &[usize]) -> Result<Vec<usize>, String> {
+        let first = inputs.first().copied().unwrap_or(&[]);
+        match self {
+            FloatOp::Input => Ok(declared.to_vec()),
+            FloatOp::Conv { geometry, .. } => geometry::conv_shape(geometry, first),
+            FloatOp::Dense { bias, .. } => geometry::dense_shape(bias.len(), first),
+            FloatOp::Affine { .. } | FloatOp::PositionScale(_) | FloatOp::Relu => Ok(first.to_vec()),
+            FloatOp::MaxPool(w) | FloatOp::SumPool(w) => geometry::pool_shape(w, first),
+            FloatOp::Add | FloatOp::Sub => geometry::pair_shape(inputs),
+            FloatOp::Concat => geometry::concat_shape(inputs),
+            FloatOp::Slice(s) => geometry::slice_shape(s, first),
+            FloatOp::Pad { before, after } => geometry::pad_shape(before, after, first),
+            FloatOp::Reshape => geometry::reshaped(declared, first),
+            FloatOp::ArgMax => geometry::arg_max_shape(first),
         }
     }
 }
@@ -130,7 +159,7 @@ impl FloatGraph {
     /// # Errors
     /// The shape is empty or too large.
     pub fn new(name: &str, shape: Vec<usize>) -> Result<Self, String> {
-        check_size(&shape)?;
+        geometry::check_size(&shape)?;
         let node = FloatNode { name: name.into(), op: FloatOp::Input, inputs: vec![], shape };
         Ok(Self { nodes: vec![node], output: 0 })
     }
@@ -141,9 +170,7 @@ impl FloatGraph {
     /// The shapes do not fit, or the tensor is too large.
     pub fn push(&mut self, name: &str, op: FloatOp, inputs: &[usize], shape: &[usize]) -> Result<usize, String> {
         let shapes: Vec<&[usize]> = inputs.iter().map(|&i| self.nodes[i].shape.as_slice()).collect();
-        let shape = op::infer_shape(&op.typed(), &shapes, shape)?;
-        check_size(&shape)?;
-        check_lengths(&op, &shapes)?;
+        let shape = checked_shape(&op, &shapes, shape)?;
         if self.nodes.len() >= MAX_NODES {
             return Err(format!("more than {MAX_NODES} nodes"));
         }
@@ -231,23 +258,63 @@ impl FloatGraph {
     pub fn check_work(&self) -> Result<(), GraphError> {
         let elements = self.nodes.iter().fold(0usize, |n, x| n.saturating_add(x.elements()));
         if self.macs() > MAX_MACS || elements > MAX_ACTIVATIONS {
-            return Err(GraphError::OnnxFile {
-                what: format!(
-                    "{} multiplications and {elements} tensor elements an inference: the limits are {MAX_MACS} and \
-                     {MAX_ACTIVATIONS}",
-                    self.macs()
-                ),
-            });
+            return Err(GraphError::TooLarge { macs: self.macs(), elements });
         }
         Ok(())
     }
+
+    /// Checks the whole network: order, arity, shapes, lengths of weights, windows, work.
+    ///
+    /// # Errors
+    /// Names the first node that is wrong and says what is wrong with it.
+    pub fn check(&self) -> Result<(), GraphError> {
+        let count = self.nodes.len();
+        if count == 0 || count > MAX_NODES {
+            return Err(GraphError::NodeCount { count });
+        }
+        for (id, node) in self.nodes.iter().enumerate() {
+            let located = |what| GraphError::Node { id, name: node.name.clone(), op: node.op.name(), what };
+            self.check_node(id, node).map_err(located)?;
+        }
+        if self.output >= count {
+            return Err(GraphError::Output { output: self.output, count });
+        }
+        self.check_work()
+    }
+
+    fn check_node(&self, id: usize, node: &FloatNode) -> Result<(), String> {
+        if (id == 0) != matches!(node.op, FloatOp::Input) {
+            return Err("the input must be the first node and the only input".into());
+        }
+        let (least, most) = node.op.arity();
+        if !(least..=most).contains(&node.inputs.len()) {
+            return Err(format!("has {} inputs", node.inputs.len()));
+        }
+        if node.inputs.iter().any(|&i| i >= id) {
+            return Err("reads a node that comes later: the graph is not sorted or has a cycle".into());
+        }
+        let shapes: Vec<&[usize]> = node.inputs.iter().map(|&i| self.nodes[i].shape.as_slice()).collect();
+        let shape = checked_shape(&node.op, &shapes, &node.shape)?;
+        if shape != node.shape {
+            return Err(format!("states shape {:?}, but its inputs give {shape:?}", node.shape));
+        }
+        match &node.op {
+            FloatOp::Conv { geometry: g, .. } => geometry::check_window(g.kernel, g.pads, node.elements()),
+            FloatOp::MaxPool(w) | FloatOp::SumPool(w) => geometry::check_window(w.kernel, w.pads, node.elements()),
+            _ => Ok(()),
+        }
+    }
 }
 
-fn check_size(shape: &[usize]) -> Result<(), String> {
-    match checked_elements(shape) {
-        Some(n) if (1..=MAX_ELEMENTS).contains(&n) => Ok(()),
-        _ => Err(format!("a tensor of shape {shape:?} is empty or has more than {MAX_ELEMENTS} elements")),
+/// Shape of the result of `op`, if shapes, sizes and the lengths of weights fit.
+fn checked_shape(op: &FloatOp, inputs: &[&[usize]], declared: &[usize]) -> Result<Vec<usize>, String> {
+    if let FloatOp::Conv { geometry, .. } = op {
+        geometry.check()?;
     }
+    let shape = op.infer_shape(inputs, declared)?;
+    geometry::check_size(&shape)?;
+    check_lengths(op, inputs)?;
+    Ok(shape)
 }
 
 /// Lengths of weights, biases and factors.
@@ -255,8 +322,8 @@ fn check_lengths(op: &FloatOp, shapes: &[&[usize]]) -> Result<(), String> {
     let first = shapes.first().copied().unwrap_or(&[]);
     let ok = match op {
         FloatOp::Conv { geometry: g, weights, bias } => {
-            let row = checked_elements(&[first[0] / g.groups, g.kernel[0], g.kernel[1], g.out_channels]);
-            row == Some(weights.len()) && bias.len() == g.out_channels
+            let needed = g.row_len(first[0]).and_then(|row| row.checked_mul(g.out_channels));
+            needed == Some(weights.len()) && bias.len() == g.out_channels
         }
         FloatOp::Dense { weights, bias } => Some(weights.len()) == bias.len().checked_mul(first[0]),
         FloatOp::Affine { scale, shift } => first.first() == Some(&scale.len()) && scale.len() == shift.len(),

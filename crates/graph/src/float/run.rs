@@ -1,11 +1,12 @@
-//! The float interpreter.
+//! The float interpreter: the ground truth that lowerings are compared with.
 
 use super::{FloatGraph, FloatNode, FloatOp};
 use crate::GraphError;
 use crate::kernel;
+use crate::walk::{Interpreter, NodeId, SortedGraph, walk};
 
 /// Sees each node's tensor.
-pub type Tap<'a> = dyn FnMut(usize, &FloatNode, &[f32]) + 'a;
+pub type Tap<'a> = dyn FnMut(NodeId, &FloatNode, &[f32]) + 'a;
 
 /// Runs a sorted graph on one input of the input node's shape; returns the result's elements.
 ///
@@ -25,28 +26,46 @@ pub fn run_tapped(graph: &FloatGraph, input: &[f32], tap: &mut Tap) -> Result<Ve
             what: format!("{} values for an input of shape {:?}", input.len(), graph.nodes[0].shape),
         });
     }
-    let mut left = vec![0usize; graph.nodes.len()];
-    graph.nodes.iter().flat_map(|n| &n.inputs).for_each(|&i| left[i] += 1);
-    left[graph.output] += 1;
-    let mut values: Vec<Vec<f32>> = Vec::with_capacity(graph.nodes.len());
-    for (id, node) in graph.nodes.iter().enumerate() {
-        let inputs: Vec<&[f32]> = node.inputs.iter().map(|&i| values[i].as_slice()).collect();
-        let value = compute(graph, node, &inputs, input);
-        tap(id, node, &value);
-        values.push(value);
-        for &i in &node.inputs {
-            left[i] -= 1;
-            if left[i] == 0 {
-                values[i] = Vec::new();
-            }
-        }
-    }
-    Ok(values.swap_remove(graph.output))
+    walk(graph, &mut Reference { graph, input, tap })
 }
 
-fn compute(graph: &FloatGraph, node: &FloatNode, inputs: &[&[f32]], input: &[f32]) -> Vec<f32> {
+impl SortedGraph for FloatGraph {
+    type Node = FloatNode;
+
+    fn nodes(&self) -> &[FloatNode] {
+        &self.nodes
+    }
+
+    fn inputs(node: &FloatNode) -> &[NodeId] {
+        &node.inputs
+    }
+
+    fn result(&self) -> NodeId {
+        self.output
+    }
+}
+
+struct Reference<'a, 'b> {
+    graph: &'a FloatGraph,
+    input: &'a [f32],
+    tap: &'a mut Tap<'b>,
+}
+
+impl Interpreter for Reference<'_, '_> {
+    type Node = FloatNode;
+    type Wire = Vec<f32>;
+    type Error = GraphError;
+
+    fn node(&mut self, id: NodeId, node: &FloatNode, inputs: &[&Vec<f32>]) -> Result<Vec<f32>, GraphError> {
+        let value = compute(self.graph, node, inputs, self.input);
+        (self.tap)(id, node, &value);
+        Ok(value)
+    }
+}
+
+fn compute(graph: &FloatGraph, node: &FloatNode, inputs: &[&Vec<f32>], input: &[f32]) -> Vec<f32> {
     let shape = |k: usize| graph.nodes[node.inputs[k]].shape.as_slice();
-    let x = inputs.first().copied().unwrap_or(&[]);
+    let x: &[f32] = inputs.first().map_or(&[], |x| x.as_slice());
     match &node.op {
         FloatOp::Input => input.to_vec(),
         FloatOp::Conv { geometry, weights, bias } => kernel::conv2d(geometry, x, shape(0), &node.shape, weights, bias),
@@ -61,7 +80,7 @@ fn compute(graph: &FloatGraph, node: &FloatNode, inputs: &[&[f32]], input: &[f32
         FloatOp::SumPool(w) => kernel::pool(w, x, shape(0), &node.shape, |a, b| a + b),
         FloatOp::Add => x.iter().zip(inputs[1]).map(|(a, b)| a + b).collect(),
         FloatOp::Sub => x.iter().zip(inputs[1]).map(|(a, b)| a - b).collect(),
-        FloatOp::Concat => inputs.concat(),
+        FloatOp::Concat => inputs.iter().flat_map(|v| v.iter().copied()).collect(),
         FloatOp::Slice(s) => kernel::slice(s, x, shape(0)),
         FloatOp::Pad { before, .. } => kernel::pad(before, x, shape(0), &node.shape),
         FloatOp::Reshape => x.to_vec(),

@@ -22,8 +22,6 @@ use crate::float::{FloatGraph, FloatOp};
 use proto::{AttributeProto, GraphProto, ModelProto, NodeProto};
 use tensor::Constant;
 
-pub use crate::quant::{ImportOptions, Imported, import};
-
 /// Largest ONNX file in bytes.
 pub const MAX_FILE_BYTES: usize = 2 << 30;
 /// Operator-set versions that are understood.

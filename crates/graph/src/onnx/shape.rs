@@ -5,7 +5,7 @@ use super::tensor::{Constant, Data, decode};
 use super::{Reader, Value, attribute, axis, fail, float, int, ints, unsupported};
 use crate::GraphError;
 use crate::float::FloatOp;
-use crate::op::{Slice, checked_elements};
+use crate::geometry::{Slice, checked_elements};
 
 /// Longest constant that folding makes: shapes and indices, not tensors.
 const MAX_FOLDED: usize = 1 << 24;

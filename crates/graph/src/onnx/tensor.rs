@@ -1,7 +1,7 @@
 //! Constant tensors of an ONNX file.
 
+use crate::geometry::checked_elements;
 use crate::onnx::proto::TensorProto;
-use crate::op::checked_elements;
 use crate::{GraphError, MAX_STORED_ELEMENTS};
 
 /// A constant: shape as in the file (with any batch axis) and elements, row major.

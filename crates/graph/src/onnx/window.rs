@@ -4,7 +4,7 @@ use super::proto::NodeProto;
 use super::{Reader, Value, attribute, axis, fail, float, int, ints, unsupported};
 use crate::GraphError;
 use crate::float::FloatOp;
-use crate::op::{Conv2d, WeightFacts, Window};
+use crate::geometry::{ConvGeometry, Window};
 
 /// Longest kernel, stride, dilation or padding that is accepted.
 const MAX_EXTENT: i64 = 1 << 20;
@@ -39,14 +39,13 @@ impl Reader {
             Some(b) => b.to_floats(),
             None => vec![0.0; out],
         };
-        let geometry = Conv2d {
+        let geometry = ConvGeometry {
             out_channels: out,
             kernel: e.kernel,
             stride: e.stride,
             dilation: e.dilation,
             pads: e.pads,
             groups,
-            weights: WeightFacts { frac_bits: 0, magnitude_bits: 0, norm_bits: 0 },
         };
         let op = FloatOp::Conv { geometry, weights: w.to_floats(), bias };
         let made = self.push(n, op, &[image], &[])?;

@@ -4,7 +4,7 @@
 use super::Work;
 use crate::GraphError;
 use crate::float::FloatOp;
-use crate::op::{Conv2d, WeightFacts};
+use crate::geometry::ConvGeometry;
 
 impl Work {
     /// One sweep over all affine maps.
@@ -203,14 +203,13 @@ impl Work {
             if shape.len() != 3 {
                 source = self.push(&format!("{name}.in"), FloatOp::Reshape, &[source], &image)?;
             }
-            let geometry = Conv2d {
+            let geometry = ConvGeometry {
                 out_channels: channels,
                 kernel: [1, 1],
                 stride: [1, 1],
                 dilation: [1, 1],
                 pads: [0; 4],
                 groups: channels,
-                weights: WeightFacts { frac_bits: 0, magnitude_bits: 0, norm_bits: 0 },
             };
             let mut made = self.push(&name, FloatOp::Conv { geometry, weights: scale, bias: shift }, &[source], &[])?;
             if shape.len() != 3 {

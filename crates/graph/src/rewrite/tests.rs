@@ -1,9 +1,7 @@
 use super::*;
 use crate::float::run::run;
-use crate::op::{Conv2d, WeightFacts, Window};
+use crate::geometry::{ConvGeometry, Window};
 use crate::rng::SplitMix;
-
-const NONE: WeightFacts = WeightFacts { frac_bits: 0, magnitude_bits: 0, norm_bits: 0 };
 
 struct Net {
     graph: FloatGraph,
@@ -26,14 +24,13 @@ impl Net {
 
     fn conv(&mut self, x: usize, out: usize, k: usize, pad: usize) -> usize {
         let channels = self.graph.nodes[x].shape[0];
-        let geometry = Conv2d {
+        let geometry = ConvGeometry {
             out_channels: out,
             kernel: [k, k],
             stride: [1, 1],
             dilation: [1, 1],
             pads: [pad; 4],
             groups: 1,
-            weights: NONE,
         };
         let (weights, bias) = (self.floats(out * channels * k * k), self.floats(out));
         self.add(FloatOp::Conv { geometry, weights, bias }, &[x], &[])

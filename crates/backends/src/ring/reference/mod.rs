@@ -7,13 +7,11 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::GraphError;
-use crate::fixed::{ring_mask, to_ring, to_signed};
-use crate::kernel;
-use crate::model::{LayerWeights, ModelGraph, Node, NodeId, Weights};
-use crate::op::Op;
-use crate::rng::SplitMix;
-use crate::walk::{Interpreter, walk};
+use tacit_graph::rng::SplitMix;
+use tacit_graph::{Interpreter, NodeId, kernel, walk};
+
+use super::fixed::{ring_mask, to_ring, to_signed};
+use super::{LayerWeights, Node, Op, RingError, RingGraph, Weights};
 
 /// What a truncation computes.
 #[derive(Debug, Clone)]
@@ -34,7 +32,7 @@ pub type Tap<'a> = dyn FnMut(NodeId, &Node, &[i64]) + 'a;
 
 /// The reference as an interpreter of the graph.
 pub struct Reference<'a> {
-    graph: &'a ModelGraph,
+    graph: &'a RingGraph,
     weights: &'a Weights,
     input: &'a [i64],
     truncation: Truncation,
@@ -59,8 +57,8 @@ pub struct OutOfRange {
 /// Runs the model on one input: integers of the `Input` node's shape and scale. Returns the integers of the output node.
 ///
 /// # Errors
-/// The input's length is wrong, or a layer has no weights (see `ModelGraph::check_weights`).
-pub fn run(graph: &ModelGraph, weights: &Weights, input: &[i64]) -> Result<Vec<i64>, GraphError> {
+/// The input's length is wrong, or a layer has no weights (see `RingGraph::check_weights`).
+pub fn run(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<i64>, RingError> {
     walk(graph, &mut Reference::new(graph, weights, input)?)
 }
 
@@ -69,11 +67,11 @@ pub fn run(graph: &ModelGraph, weights: &Weights, input: &[i64]) -> Result<Vec<i
 /// # Errors
 /// As [`run`].
 pub fn run_tapped<'a>(
-    graph: &'a ModelGraph,
+    graph: &'a RingGraph,
     weights: &'a Weights,
     input: &'a [i64],
     tap: &'a mut Tap<'a>,
-) -> Result<Vec<i64>, GraphError> {
+) -> Result<Vec<i64>, RingError> {
     let mut reference = Reference::new(graph, weights, input)?;
     reference.tap = Some(tap);
     walk(graph, &mut reference)
@@ -84,11 +82,11 @@ pub fn run_tapped<'a>(
 /// # Errors
 /// As [`run`].
 pub fn run_with_share_errors(
-    graph: &ModelGraph,
+    graph: &RingGraph,
     weights: &Weights,
     input: &[i64],
     seed: u64,
-) -> Result<Vec<i64>, GraphError> {
+) -> Result<Vec<i64>, RingError> {
     let mut reference = Reference::new(graph, weights, input)?;
     reference.truncation = Truncation::Shares(SplitMix::new(seed));
     walk(graph, &mut reference)
@@ -98,7 +96,7 @@ pub fn run_with_share_errors(
 ///
 /// # Errors
 /// As [`run`].
-pub fn range_check(graph: &ModelGraph, weights: &Weights, input: &[i64]) -> Result<Vec<OutOfRange>, GraphError> {
+pub fn range_check(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<OutOfRange>, RingError> {
     let mut found = Vec::new();
     let mut tap = |id: NodeId, node: &Node, values: &[i64]| {
         let max_abs = values.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0);
@@ -119,31 +117,14 @@ pub fn range_check(graph: &ModelGraph, weights: &Weights, input: &[i64]) -> Resu
 ///
 /// # Errors
 /// Wrong length, a value that is not finite, or one outside the range that the model accepts.
-pub fn quantize_input(graph: &ModelGraph, input: &[f32]) -> Result<Vec<i64>, GraphError> {
-    let node = graph.input();
-    let [low, high] = graph.spec().input.range;
-    if input.len() != node.elements() {
-        return Err(GraphError::Input {
-            what: format!("{} values for an input of shape {:?}", input.len(), node.shape),
-        });
-    }
-    // Rounding in the client's own normalisation must not push the extreme pixel over the edge.
-    let slack = (high - low).abs() * 1e-4;
-    input
-        .iter()
-        .enumerate()
-        .map(|(i, &x)| {
-            if x.is_finite() && x >= low - slack && x <= high + slack {
-                Ok(node.fixed.quantize(f64::from(x)))
-            } else {
-                Err(GraphError::Input { what: format!("value {i} is {x}, the model accepts {low} to {high}") })
-            }
-        })
-        .collect()
+pub fn quantize_input(graph: &RingGraph, input: &[f32]) -> Result<Vec<i64>, RingError> {
+    graph.spec().interface.check_input(input)?;
+    let fixed = graph.input().fixed;
+    Ok(input.iter().map(|&x| fixed.quantize(f64::from(x))).collect())
 }
 
 /// Real outputs from the integers of the output node: scale and public multiplier applied. A class index stays as it is.
-pub fn dequantize_output(graph: &ModelGraph, output: &[i64]) -> Vec<f64> {
+pub fn dequantize_output(graph: &RingGraph, output: &[i64]) -> Vec<f64> {
     let fixed = graph.output().fixed;
     let is_class = matches!(graph.output().op, Op::ArgMax);
     let factor = if is_class { 1.0 } else { graph.spec().output_multiplier };
@@ -155,17 +136,17 @@ impl<'a> Reference<'a> {
     ///
     /// # Errors
     /// The input's length is wrong.
-    pub fn new(graph: &'a ModelGraph, weights: &'a Weights, input: &'a [i64]) -> Result<Self, GraphError> {
+    pub fn new(graph: &'a RingGraph, weights: &'a Weights, input: &'a [i64]) -> Result<Self, RingError> {
         if input.len() != graph.input().elements() {
-            return Err(GraphError::Input {
+            return Err(RingError::Input {
                 what: format!("{} values for an input of shape {:?}", input.len(), graph.input().shape),
             });
         }
         Ok(Self { graph, weights, input, truncation: Truncation::Floor, wrap: true, tap: None })
     }
 
-    fn layer(&self, id: NodeId, node: &Node) -> Result<&'a LayerWeights, GraphError> {
-        self.weights.get(id).ok_or_else(|| GraphError::Node {
+    fn layer(&self, id: NodeId, node: &Node) -> Result<&'a LayerWeights, RingError> {
+        self.weights.get(id).ok_or_else(|| RingError::Node {
             id,
             name: node.name.clone(),
             op: node.op.name(),
@@ -187,14 +168,14 @@ impl<'a> Reference<'a> {
         }
     }
 
-    fn compute(&mut self, id: NodeId, node: &Node, inputs: &[&[i64]]) -> Result<Vec<i64>, GraphError> {
+    fn compute(&mut self, id: NodeId, node: &Node, inputs: &[&[i64]]) -> Result<Vec<i64>, RingError> {
         let before = |k: usize| &self.graph.nodes()[node.inputs[k]];
         let first = inputs.first().copied().unwrap_or(&[]);
         Ok(match &node.op {
             Op::Input => self.input.to_vec(),
             Op::Conv2d(c) => {
                 let l = self.layer(id, node)?;
-                kernel::conv2d(c, first, &before(0).shape, &node.shape, &l.weights, &l.bias)
+                kernel::conv2d(&c.geometry, first, &before(0).shape, &node.shape, &l.weights, &l.bias)
             }
             Op::Linear(_) => {
                 let l = self.layer(id, node)?;
@@ -222,10 +203,11 @@ impl<'a> Reference<'a> {
 }
 
 impl Interpreter for Reference<'_> {
+    type Node = Node;
     type Wire = Vec<i64>;
-    type Error = GraphError;
+    type Error = RingError;
 
-    fn node(&mut self, id: NodeId, node: &Node, inputs: &[&Vec<i64>]) -> Result<Vec<i64>, GraphError> {
+    fn node(&mut self, id: NodeId, node: &Node, inputs: &[&Vec<i64>]) -> Result<Vec<i64>, RingError> {
         let inputs: Vec<&[i64]> = inputs.iter().map(|w| w.as_slice()).collect();
         let mut values = self.compute(id, node, &inputs)?;
         // A class index is public and lives in no ring.

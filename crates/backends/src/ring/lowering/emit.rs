@@ -1,4 +1,4 @@
-//! The float network under a scheme of scales -> typed nodes and integer weights.
+//! The float network under a scheme of scales -> fixed-point nodes and integer weights.
 //!
 //! A tensor comes out of a linear layer with the layer's extra fraction bits ("pending"). It is truncated to its own scale when
 //! something reads it that needs the narrow form: a comparison, or the next linear layer. Sums of pending tensors are made
@@ -7,13 +7,15 @@
 
 use std::collections::HashMap;
 
-use super::width;
-use super::{Problem, Stats};
-use crate::GraphError;
-use crate::fixed::FixedPoint;
-use crate::float::{FloatGraph, FloatNode, FloatOp};
-use crate::model::{LayerWeights, ModelSpec, Node, NodeId, OutputMode, Weights};
-use crate::op::{Conv2d, Linear, Op, WeightFacts};
+use tacit_graph::float::{FloatNode, FloatOp};
+use tacit_graph::geometry::ConvGeometry;
+use tacit_graph::{Calibration, FloatGraph, NodeId, OutputMode};
+
+use super::{Problem, width};
+use crate::ring::op::{MAX_MAGNITUDE_BITS, MAX_NORM_BITS};
+use crate::ring::{
+    Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingError, RingGraph, RingSpec, WeightFacts, Weights,
+};
 
 /// Significant bits of public factors (averages, leaky slopes).
 const FACTOR_BITS: i32 = 10;
@@ -55,13 +57,13 @@ impl Scheme {
 
 /// A model under one scheme.
 pub(super) struct Emitted {
-    pub spec: ModelSpec,
+    pub graph: RingGraph,
     pub weights: Weights,
-    /// Float node that each typed node stands for.
+    /// Float node that each fixed-point node stands for.
     pub origin: Vec<usize>,
 }
 
-/// A float node's tensor among the typed nodes.
+/// A float node's tensor among the fixed-point nodes.
 #[derive(Clone, Copy)]
 struct Wire {
     id: NodeId,
@@ -70,8 +72,10 @@ struct Wire {
 
 struct Emitter<'a> {
     graph: &'a FloatGraph,
-    stats: &'a Stats,
+    stats: &'a Calibration,
     scheme: &'a Scheme,
+    /// Published facts about weights are rounded up to a multiple of this.
+    round_facts: u32,
     /// Scale of each float node's tensor in narrow form.
     target: Vec<u32>,
     readers: Vec<usize>,
@@ -83,16 +87,17 @@ struct Emitter<'a> {
 }
 
 /// Builds the model; with `top1`, an arg max is appended.
-pub(super) fn emit(problem: &Problem, scheme: &Scheme, top1: bool) -> Result<Emitted, GraphError> {
-    let graph = &problem.graph;
+pub(super) fn emit(problem: &Problem, scheme: &Scheme, top1: bool) -> Result<Emitted, RingError> {
+    let (graph, stats) = (&problem.model.graph, &problem.model.calibration);
     let mut readers = vec![0; graph.nodes.len()];
     graph.nodes.iter().flat_map(|n| &n.inputs).for_each(|&i| readers[i] += 1);
     readers[graph.output] += 1;
     let mut e = Emitter {
         graph,
-        stats: &problem.stats,
+        stats,
         scheme,
-        target: targets(graph, &problem.stats, scheme),
+        round_facts: problem.options.round_facts,
+        target: targets(graph, stats, scheme),
         readers,
         nodes: Vec::new(),
         weights: Vec::new(),
@@ -108,36 +113,39 @@ pub(super) fn emit(problem: &Problem, scheme: &Scheme, top1: bool) -> Result<Emi
     finish(problem, e, output, top1)
 }
 
-fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Result<Emitted, GraphError> {
-    let guard = problem.guard_bits.exp2();
+fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Result<Emitted, RingError> {
+    let model = problem.model;
+    let guard = problem.options.guard_bits.exp2();
     let mut needs: Vec<u32> = e
         .nodes
         .iter()
         .zip(&e.origin)
         .map(|(node, &from)| match node.op {
-            Op::ArgMax => 2 + problem.graph.nodes[from].elements().ilog2() + 1,
+            Op::ArgMax => 2 + model.graph.nodes[from].elements().ilog2() + 1,
             // One unit more: rounding.
             _ => width::needed_width(e.stats.max_abs[from] * (f64::from(node.fixed.frac_bits)).exp2() * guard + 1.0),
         })
         .collect();
     let moved = width::assign(&mut e.nodes, &mut needs, &mut e.origin)?;
     e.weights.iter_mut().for_each(|l| l.node = moved[l.node]);
-    let parts = &problem.spec;
-    let spec = ModelSpec {
-        name: parts.name.clone(),
-        model_id: parts.model_id,
+    let mut interface = model.interface.clone();
+    if !top1 {
+        // The search looks at logits, whatever is revealed in the end.
+        interface.output_mode = OutputMode::Logits;
+        interface.output_shape = e.nodes[moved[output]].shape.clone();
+    }
+    let graph = RingGraph::new(RingSpec {
+        model_id: model.model_id,
+        interface,
         nodes: e.nodes,
         output: moved[output],
-        output_mode: if top1 { OutputMode::Top1 } else { OutputMode::Logits },
-        output_multiplier: parts.output_multiplier,
-        softmax_by_client: parts.softmax,
-        input: parts.input.clone(),
-    };
-    Ok(Emitted { spec, weights: Weights { layers: e.weights }, origin: e.origin })
+        output_multiplier: model.output_multiplier,
+    })?;
+    Ok(Emitted { graph, weights: Weights { layers: e.weights }, origin: e.origin })
 }
 
 /// Scales of tensors. Tensors that must share one (joined, or passed through) take that of their common mean square.
-fn targets(graph: &FloatGraph, stats: &Stats, scheme: &Scheme) -> Vec<u32> {
+fn targets(graph: &FloatGraph, stats: &Calibration, scheme: &Scheme) -> Vec<u32> {
     let mut group: Vec<usize> = (0..graph.nodes.len()).collect();
     fn root(group: &mut [usize], mut i: usize) -> usize {
         while group[i] != i {
@@ -292,14 +300,18 @@ impl Emitter<'_> {
                 let x = self.wires[first];
                 self.add(id, name, Op::Reshape, &[x.id], x.frac)
             }
-            FloatOp::ArgMax => {
-                let x = self.arg_max(first);
-                Wire { id: x, frac: 0 }
-            }
+            FloatOp::ArgMax => unreachable!("a checked model holds no arg max"),
         }
     }
 
-    fn layer(&mut self, id: usize, node: &FloatNode, conv: Option<&Conv2d>, weights: &[f32], bias: &[f32]) -> Wire {
+    fn layer(
+        &mut self,
+        id: usize,
+        node: &FloatNode,
+        conv: Option<&ConvGeometry>,
+        weights: &[f32],
+        bias: &[f32],
+    ) -> Wire {
         let source = node.inputs[0];
         let x = self.narrow(source);
         let row = weights.len() / bias.len();
@@ -309,9 +321,9 @@ impl Emitter<'_> {
         let bits = self.scheme.layer(gain, f64::from(largest));
         let frac = x.frac + bits;
         let ints: Vec<i32> = weights.iter().map(|&w| quantise(f64::from(w), bits) as i32).collect();
-        let facts = facts(&ints, row, bits);
+        let facts = facts(&ints, row, bits, self.round_facts);
         let op = match conv {
-            Some(geometry) => Op::Conv2d(Conv2d { weights: facts, ..geometry.clone() }),
+            Some(geometry) => Op::Conv2d(Conv2d { geometry: geometry.clone(), weights: facts }),
             None => Op::Linear(Linear { out_features: bias.len(), weights: facts }),
         };
         let made = self.add(id, &node.name, op, &[x.id], frac);
@@ -383,13 +395,18 @@ fn factor_bits(factor: f64) -> u32 {
     if factor == 0.0 { 0 } else { (FACTOR_BITS - factor.log2().floor() as i32).clamp(0, 24) as u32 }
 }
 
-/// The public facts about integer weights.
-fn facts(weights: &[i32], row: usize, frac_bits: u32) -> WeightFacts {
+/// The public facts about integer weights: the smallest that hold, rounded up to multiples of `round`.
+fn facts(weights: &[i32], row: usize, frac_bits: u32, round: u32) -> WeightFacts {
     let largest = weights.iter().map(|w| w.unsigned_abs()).max().unwrap_or(0);
     let norm2 = weights
         .chunks(row.max(1))
         .map(|r| r.iter().map(|&w| f64::from(w) * f64::from(w)).sum::<f64>())
         .fold(0.0, f64::max);
     let norm_bits = if norm2 <= 1.0 { 0 } else { norm2.sqrt().log2().ceil() as u32 };
-    WeightFacts { frac_bits, magnitude_bits: 32 - largest.leading_zeros(), norm_bits }
+    let rounded = |bits: u32, most: u32| bits.next_multiple_of(round).min(most);
+    WeightFacts {
+        frac_bits,
+        magnitude_bits: rounded(32 - largest.leading_zeros(), MAX_MAGNITUDE_BITS),
+        norm_bits: rounded(norm_bits, MAX_NORM_BITS),
+    }
 }

@@ -1,24 +1,23 @@
-//! What an import found out, for the model's owner: as text (`Display`) and as JSON (`serde`).
+//! What a lowering found out, for the model's owner: as text (`Display`) and as JSON (`serde`).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use tacit_graph::float::run::run_tapped;
+
 use super::Problem;
-use super::emit::{Emitted, Scheme};
+use super::emit::{Emitted, Scheme, emit};
 use super::search;
-use crate::GraphError;
-use crate::float::run::run_tapped;
-use crate::model::ModelGraph;
-use crate::op::{Op, max_comparisons};
-use crate::reference;
+use crate::ring::op::max_comparisons;
+use crate::ring::{Node, Op, RingError, RingGraph, reference};
 
 /// Samples whose every tensor is compared with the float network.
 const COMPARED_SAMPLES: usize = 4;
 
-/// The report of one import.
+/// The report of one lowering.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct LoweringReport {
     /// Name of the model.
     pub model: String,
     /// Where ranges come from.
@@ -37,7 +36,7 @@ pub struct Report {
     pub parameters: u64,
     /// One line for each node that computes.
     pub layers: Vec<LayerReport>,
-    /// Rewrites that were made, with how often.
+    /// Rewrites that the importer made, with how often.
     pub notes: Vec<String>,
     /// What the owner should know.
     pub warnings: Vec<String>,
@@ -93,7 +92,7 @@ pub struct LayerReport {
 }
 
 /// Comparisons of node `id`.
-fn comparisons_of(graph: &ModelGraph, id: usize) -> u64 {
+fn comparisons_of(graph: &RingGraph, id: usize) -> u64 {
     let node = &graph.nodes()[id];
     match &node.op {
         Op::Relu | Op::Widen => node.elements() as u64,
@@ -104,7 +103,7 @@ fn comparisons_of(graph: &ModelGraph, id: usize) -> u64 {
 }
 
 /// Counts the comparisons of a model.
-pub fn count_comparisons(graph: &ModelGraph) -> Comparisons {
+pub fn count_comparisons(graph: &RingGraph) -> Comparisons {
     let mut c = Comparisons::default();
     for (id, node) in graph.nodes().iter().enumerate() {
         let n = comparisons_of(graph, id);
@@ -120,35 +119,24 @@ pub fn count_comparisons(graph: &ModelGraph) -> Comparisons {
 }
 
 /// Multiplications of a model's linear layers.
-pub fn count_macs(graph: &ModelGraph) -> u64 {
-    let shape = |i: usize| &graph.nodes()[i].shape;
-    graph
-        .nodes()
-        .iter()
-        .map(|n| match &n.op {
-            Op::Conv2d(c) => (n.elements() * (shape(n.inputs[0])[0] / c.groups) * c.kernel[0] * c.kernel[1]) as u64,
-            Op::Linear(l) => (l.out_features * shape(n.inputs[0])[0]) as u64,
-            _ => 0,
-        })
-        .sum()
+pub fn count_macs(graph: &RingGraph) -> u64 {
+    let of_node =
+        |(id, (_, row)): (usize, (usize, usize))| (graph.nodes()[id].elements() as u64).saturating_mul(row as u64);
+    graph.linear_nodes().map(of_node).fold(0, u64::saturating_add)
 }
 
-pub(super) fn build(
-    problem: &Problem,
-    scheme: &Scheme,
-    emitted: &Emitted,
-    graph: &ModelGraph,
-    seed: u64,
-) -> Result<Report, GraphError> {
-    let errors = errors(problem, emitted, graph)?;
-    let logits = super::emit::emit(problem, scheme, false)?;
-    let quality = search::quality(problem, &logits, problem.samples.len(), seed.wrapping_add(1 << 32))?;
+pub(super) fn build(problem: &Problem, scheme: &Scheme, emitted: &Emitted) -> Result<LoweringReport, RingError> {
+    let (graph, calibration) = (&emitted.graph, &problem.model.calibration);
+    let errors = errors(problem, emitted)?;
+    let logits = emit(problem, scheme, false)?;
+    // Other simulated errors than those that the search chose by.
+    let quality = search::quality(problem, &logits, problem.options.seed.wrapping_add(1 << 32))?;
     let layers = graph
         .nodes()
         .iter()
         .enumerate()
         .map(|(id, n)| {
-            let largest = problem.stats.max_abs[emitted.origin[id]] * f64::from(n.fixed.frac_bits).exp2();
+            let largest = calibration.max_abs[emitted.origin[id]] * f64::from(n.fixed.frac_bits).exp2();
             let headroom = f64::from(n.fixed.width) - 2.0 - largest.max(1.0).log2();
             LayerReport {
                 node: id,
@@ -157,11 +145,7 @@ pub(super) fn build(
                 shape: n.shape.clone(),
                 width: n.fixed.width,
                 frac_bits: n.fixed.frac_bits,
-                weight_bits: match &n.op {
-                    Op::Conv2d(c) => Some(c.weights.frac_bits),
-                    Op::Linear(l) => Some(l.weights.frac_bits),
-                    _ => None,
-                },
+                weight_bits: n.op.facts().map(|f| f.frac_bits),
                 headroom_bits: if matches!(n.op, Op::ArgMax) { 0.0 } else { headroom },
                 max_error: errors[id].0,
                 mean_error: errors[id].1,
@@ -171,16 +155,19 @@ pub(super) fn build(
         })
         .collect();
     let mut warnings = Vec::new();
+    if calibration.guessed {
+        warnings.push("no calibration samples: ranges come from seeded random inputs, headroom is a guess".into());
+    }
     if quality.agreement < 1.0 {
         warnings.push(format!(
             "{:.1} % of the samples get another class than from the float network",
             100.0 * (1.0 - quality.agreement)
         ));
     }
-    warnings.extend(out_of_range(problem, emitted, graph)?);
-    Ok(Report {
-        model: problem.spec.name.clone(),
-        calibration: String::new(),
+    warnings.extend(out_of_range(problem, emitted)?);
+    Ok(LoweringReport {
+        model: problem.model.interface.name.clone(),
+        calibration: calibration.text.clone(),
         scheme: describe(scheme),
         agreement: quality.agreement,
         output_error: quality.error,
@@ -188,7 +175,7 @@ pub(super) fn build(
         macs: count_macs(graph),
         parameters: emitted.weights.layers.iter().map(|l| (l.weights.len() + l.bias.len()) as u64).sum(),
         layers,
-        notes: Vec::new(),
+        notes: problem.model.notes.clone(),
         warnings,
     })
 }
@@ -202,23 +189,24 @@ fn describe(scheme: &Scheme) -> String {
     }
 }
 
-/// Largest and mean difference to the float network for each typed node, over a few samples.
-fn errors(problem: &Problem, emitted: &Emitted, graph: &ModelGraph) -> Result<Vec<(f64, f64)>, GraphError> {
+/// Largest and mean difference to the float network for each fixed-point node, over a few samples.
+fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingError> {
+    let (graph, model) = (&emitted.graph, problem.model);
     let count = graph.nodes().len();
     let mut errors = vec![(0f64, 0f64); count];
-    let samples = &problem.samples[..problem.samples.len().min(COMPARED_SAMPLES)];
+    let samples = &model.calibration.samples[..model.calibration.samples.len().min(COMPARED_SAMPLES)];
     for sample in samples {
-        // Typed results first: the float tensors then come one by one and are compared with theirs.
-        let mut typed: Vec<Vec<(usize, Vec<i64>)>> = vec![Vec::new(); problem.graph.nodes.len()];
+        // Fixed-point results first: the float tensors then come one by one and are compared with theirs.
+        let mut typed: Vec<Vec<(usize, Vec<i64>)>> = vec![Vec::new(); model.graph.nodes.len()];
         let fixed = graph.input().fixed;
         let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
-        let mut tap = |id: usize, node: &crate::Node, values: &[i64]| {
+        let mut tap = |id: usize, node: &Node, values: &[i64]| {
             if !matches!(node.op, Op::ArgMax) {
                 typed[emitted.origin[id]].push((id, values.to_vec()));
             }
         };
         reference::run_tapped(graph, &emitted.weights, &ints, &mut tap)?;
-        run_tapped(&problem.graph, sample, &mut |from, _, values| {
+        run_tapped(&model.graph, sample, &mut |from, _, values| {
             for (id, ints) in std::mem::take(&mut typed[from]) {
                 let fixed = graph.nodes()[id].fixed;
                 let (mut largest, mut sum) = (0f64, 0f64);
@@ -236,9 +224,10 @@ fn errors(problem: &Problem, emitted: &Emitted, graph: &ModelGraph) -> Result<Ve
 }
 
 /// Calibration samples must stay inside the rings that were chosen from them.
-fn out_of_range(problem: &Problem, emitted: &Emitted, graph: &ModelGraph) -> Result<Vec<String>, GraphError> {
+fn out_of_range(problem: &Problem, emitted: &Emitted) -> Result<Vec<String>, RingError> {
+    let graph = &emitted.graph;
     let mut warnings = Vec::new();
-    for sample in problem.samples.iter().take(COMPARED_SAMPLES) {
+    for sample in problem.model.calibration.samples.iter().take(COMPARED_SAMPLES) {
         let fixed = graph.input().fixed;
         let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
         for out in reference::range_check(graph, &emitted.weights, &ints)? {
@@ -249,13 +238,10 @@ fn out_of_range(problem: &Problem, emitted: &Emitted, graph: &ModelGraph) -> Res
     Ok(warnings)
 }
 
-impl Report {
+impl LoweringReport {
     /// The report as JSON.
-    ///
-    /// # Errors
-    /// Never in practice: all fields are plain data.
-    pub fn to_json(&self) -> Result<String, GraphError> {
-        serde_json::to_string_pretty(self).map_err(|e| GraphError::Quantise { what: e.to_string() })
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data with text keys has an encoding")
     }
 
     /// Smallest and largest ring of the linear layers, and of the tensors that are compared.
@@ -267,7 +253,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for LoweringReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (linear, compared) = self.widths();
         writeln!(f, "model        {}", self.model)?;

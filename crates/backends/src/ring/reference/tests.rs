@@ -1,7 +1,7 @@
 use super::*;
-use crate::fixed::FixedPoint;
-use crate::model::{InputSpec, ModelSpec, OutputMode};
-use crate::op::{Conv2d, Linear, WeightFacts, Window};
+use crate::ring::{Conv2d, FixedPoint, Linear, RingSpec, WeightFacts};
+use tacit_graph::geometry::{ConvGeometry, Window};
+use tacit_graph::{InputSpec, Interface, OutputMode};
 
 const FACTS: WeightFacts = WeightFacts { frac_bits: 2, magnitude_bits: 10, norm_bits: 14 };
 
@@ -13,87 +13,33 @@ fn node(op: Op, inputs: &[usize], shape: &[usize], width: u32, frac: u32) -> Nod
     Node { name: op.name().to_string(), op, inputs: inputs.to_vec(), shape: shape.to_vec(), fixed: fixed(width, frac) }
 }
 
-pub(crate) fn spec(nodes: Vec<Node>) -> ModelSpec {
+/// The public part of a model of these nodes, the last of which is the result.
+pub(crate) fn spec(nodes: Vec<Node>) -> RingSpec {
     let output = nodes.len() - 1;
-    ModelSpec {
-        name: "test".into(),
+    let top1 = matches!(nodes[output].op, Op::ArgMax);
+    RingSpec {
         model_id: [7; 16],
-        output_mode: if matches!(nodes[output].op, Op::ArgMax) { OutputMode::Top1 } else { OutputMode::Logits },
+        interface: Interface {
+            name: "test".into(),
+            input_shape: nodes[0].shape.clone(),
+            input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, range: [-8.0, 8.0] },
+            output_shape: nodes[output].shape.clone(),
+            output_mode: if top1 { OutputMode::Top1 } else { OutputMode::Logits },
+            softmax_by_client: false,
+        },
         nodes,
         output,
         output_multiplier: 1.0,
-        softmax_by_client: false,
-        input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, range: [-8.0, 8.0] },
     }
 }
 
-fn conv(out: usize, kernel: [usize; 2], stride: [usize; 2], pads: [usize; 4], groups: usize) -> Conv2d {
-    Conv2d { out_channels: out, kernel, stride, dilation: [1, 1], pads, groups, weights: FACTS }
-}
-
-/// Convolution straight from its definition.
-fn schoolbook(c: &Conv2d, x: &[i64], s: &[usize], os: &[usize], w: &[i32], b: &[i64]) -> Vec<i64> {
-    let (cg, og) = (s[0] / c.groups, c.out_channels / c.groups);
-    let mut out = Vec::new();
-    for (o, &start) in b.iter().enumerate() {
-        for oy in 0..os[1] {
-            for ox in 0..os[2] {
-                let mut acc = start;
-                for i in 0..cg {
-                    for ky in 0..c.kernel[0] {
-                        for kx in 0..c.kernel[1] {
-                            let y = (oy * c.stride[0] + ky * c.dilation[0]) as i64 - c.pads[0] as i64;
-                            let xx = (ox * c.stride[1] + kx * c.dilation[1]) as i64 - c.pads[1] as i64;
-                            if y < 0 || xx < 0 || y >= s[1] as i64 || xx >= s[2] as i64 {
-                                continue;
-                            }
-                            let at = ((o / og) * cg + i) * s[1] * s[2] + y as usize * s[2] + xx as usize;
-                            let wi = ((o * cg + i) * c.kernel[0] + ky) * c.kernel[1] + kx;
-                            acc += x[at] * i64::from(w[wi]);
-                        }
-                    }
-                }
-                out.push(acc);
-            }
-        }
-    }
-    out
-}
-
-#[test]
-fn conv_equals_schoolbook() {
-    let mut rng = SplitMix::new(1);
-    for round in 0..200 {
-        let mut pick = |n: u64| (rng.next_u64() % n) as usize;
-        let groups = 1 + pick(3);
-        let (cin, cout) = (groups * (1 + pick(3)), groups * (1 + pick(3)));
-        let mut c = conv(
-            cout,
-            [1 + pick(3), 1 + pick(4)],
-            [1 + pick(2), 1 + pick(3)],
-            [pick(3), pick(3), pick(2), pick(3)],
-            groups,
-        );
-        c.dilation = [1 + pick(2), 1 + pick(2)];
-        let shape = vec![cin, 5 + pick(6), 5 + pick(6)];
-        let Ok(out) = crate::op::infer_shape(&Op::Conv2d(c.clone()), &[&shape], &[]) else { continue };
-        let n: usize = shape.iter().product();
-        let x: Vec<i64> = (0..n).map(|_| pick(2001) as i64 - 1000).collect();
-        let w: Vec<i32> =
-            (0..cout * cin / groups * c.kernel[0] * c.kernel[1]).map(|_| pick(201) as i32 - 100).collect();
-        let b: Vec<i64> = (0..cout).map(|_| pick(1000) as i64).collect();
-        assert_eq!(
-            kernel::conv2d(&c, &x, &shape, &out, &w, &b),
-            schoolbook(&c, &x, &shape, &out, &w, &b),
-            "round {round}: {c:?} on {shape:?}"
-        );
-    }
-}
-
-fn small_model() -> (ModelGraph, Weights) {
+pub(crate) fn small_model() -> (RingGraph, Weights) {
+    let geometry =
+        ConvGeometry { out_channels: 2, kernel: [3, 3], stride: [1, 1], dilation: [1, 1], pads: [1; 4], groups: 1 };
+    let conv = Conv2d { geometry, weights: FACTS };
     let nodes = vec![
         node(Op::Input, &[], &[1, 4, 4], 24, 4),
-        node(Op::Conv2d(conv(2, [3, 3], [1, 1], [1; 4], 1)), &[0], &[2, 4, 4], 24, 6),
+        node(Op::Conv2d(conv), &[0], &[2, 4, 4], 24, 6),
         node(Op::Truncate { bits: 2 }, &[1], &[2, 4, 4], 22, 4),
         node(Op::MaxPool(Window { kernel: [2, 2], stride: [2, 2], pads: [0; 4] }), &[2], &[2, 2, 2], 22, 4),
         node(Op::Relu, &[3], &[2, 2, 2], 24, 4),
@@ -108,7 +54,7 @@ fn small_model() -> (ModelGraph, Weights) {
         bias: (0..out).map(|i| i as i64).collect(),
     };
     let weights = Weights { layers: vec![layer(1, 18, 2), layer(6, 24, 3)] };
-    let graph = ModelGraph::new(spec(nodes)).unwrap();
+    let graph = RingGraph::new(spec(nodes)).unwrap();
     graph.check_weights(&weights).unwrap();
     (graph, weights)
 }

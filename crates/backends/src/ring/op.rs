@@ -1,23 +1,14 @@
-//! The operations of the typed graph, with shape inference. Shapes never contain the batch: `[C, H, W]` or `[F]`.
+//! The operations of the fixed-point graph, with shape inference. Shapes never contain the batch: `[C, H, W]` or `[F]`.
 
 use serde::{Deserialize, Serialize};
+use tacit_graph::geometry::{self, ConvGeometry, Slice, Window};
 
 /// A two-dimensional convolution with private weights `[out_channels, in_channels / groups, kh, kw]` and a private bias
 /// `[out_channels]` at the output's scale.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conv2d {
-    /// Output channels.
-    pub out_channels: usize,
-    /// Kernel height and width.
-    pub kernel: [usize; 2],
-    /// Vertical and horizontal stride.
-    pub stride: [usize; 2],
-    /// Vertical and horizontal dilation.
-    pub dilation: [usize; 2],
-    /// Zero padding: top, left, bottom, right.
-    pub pads: [usize; 4],
-    /// Channel groups; divides both channel counts.
-    pub groups: usize,
+    /// Channels, window and groups.
+    pub geometry: ConvGeometry,
     /// Public facts about the quantised weights.
     pub weights: WeightFacts,
 }
@@ -31,6 +22,11 @@ pub struct Linear {
     pub weights: WeightFacts,
 }
 
+/// Largest `magnitude_bits` that weight facts may state.
+pub const MAX_MAGNITUDE_BITS: u32 = 31;
+/// Largest `norm_bits` that weight facts may state.
+pub const MAX_NORM_BITS: u32 = 60;
+
 /// What the public part of a model says about the integers of a weight tensor: the lattice parameters depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeightFacts {
@@ -40,28 +36,6 @@ pub struct WeightFacts {
     pub magnitude_bits: u32,
     /// Every output's weight row has Euclidean norm below `2^norm_bits`.
     pub norm_bits: u32,
-}
-
-/// A pooling window. Padded positions never win a maximum and add zero to a sum.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Window {
-    /// Window height and width.
-    pub kernel: [usize; 2],
-    /// Vertical and horizontal stride.
-    pub stride: [usize; 2],
-    /// Padding: top, left, bottom, right (each smaller than the kernel; bottom and right may stand for `ceil_mode`).
-    pub pads: [usize; 4],
-}
-
-/// A strided slice of a `[C, H, W]` or `[F]` tensor: `start + step * i` for `i < len`, for each axis.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slice {
-    /// First index of each axis.
-    pub start: Vec<usize>,
-    /// Step of each axis (positive).
-    pub step: Vec<usize>,
-    /// Elements kept on each axis.
-    pub len: Vec<usize>,
 }
 
 /// One operation. Values are integers; the real number behind them follows from the node's `FixedPoint`.
@@ -150,6 +124,15 @@ impl Op {
         }
     }
 
+    /// Public facts about the weights, where the operation has any.
+    pub fn facts(&self) -> Option<WeightFacts> {
+        match self {
+            Op::Conv2d(c) => Some(c.weights),
+            Op::Linear(l) => Some(l.weights),
+            _ => None,
+        }
+    }
+
     /// Number of inputs: lowest and highest.
     pub fn arity(&self) -> (usize, usize) {
         match self {
@@ -161,32 +144,18 @@ impl Op {
     }
 }
 
-/// Output length of a sliding window along one axis, or `None` where the window does not fit.
-pub fn window_len(
-    len: usize,
-    kernel: usize,
-    stride: usize,
-    dilation: usize,
-    before: usize,
-    after: usize,
-) -> Option<usize> {
-    let span = dilation.checked_mul(kernel.checked_sub(1)?)?.checked_add(1)?;
-    let padded = len.checked_add(before)?.checked_add(after)?;
-    Some(padded.checked_sub(span)?.checked_div(stride)? + 1)
-}
-
-/// Shape of the result of `op` on inputs of the given shapes, or a sentence saying why there is none. `declared` is the shape
-/// that the node states (needed by `Input` and `Reshape`).
+/// Shape of the result of `op` on inputs of the given shapes. `declared` is the shape that the node states (needed by `Input` and
+/// `Reshape`).
+///
+/// # Errors
+/// A sentence saying why there is none.
 pub fn infer_shape(op: &Op, inputs: &[&[usize]], declared: &[usize]) -> Result<Vec<usize>, String> {
     let first = inputs.first().copied().unwrap_or(&[]);
     match op {
         Op::Input => Ok(declared.to_vec()),
-        Op::Conv2d(c) => conv_shape(c, first),
-        Op::Linear(l) => match first {
-            [_] => Ok(vec![l.out_features]),
-            _ => Err(format!("a fully connected layer needs a flat input, got {first:?}")),
-        },
-        Op::MaxPool(w) | Op::SumPool(w) => pool_shape(w, first),
+        Op::Conv2d(c) => geometry::conv_shape(&c.geometry, first),
+        Op::Linear(l) => geometry::dense_shape(l.out_features, first),
+        Op::MaxPool(w) | Op::SumPool(w) => geometry::pool_shape(w, first),
         Op::Relu | Op::AddConst { .. } | Op::Truncate { .. } | Op::ShiftLeft { .. } | Op::Widen => Ok(first.to_vec()),
         Op::MulConst { factors, .. } => {
             let spatial: usize = first.get(1..).unwrap_or(&[]).iter().product();
@@ -195,102 +164,13 @@ pub fn infer_shape(op: &Op, inputs: &[&[usize]], declared: &[usize]) -> Result<V
             }
             Ok(first.to_vec())
         }
-        Op::Add | Op::Sub => match inputs {
-            [a, b] if a == b => Ok(a.to_vec()),
-            _ => Err(format!("shapes differ: {inputs:?}")),
-        },
-        Op::Concat => concat_shape(inputs),
-        Op::Slice(s) => slice_shape(s, first),
-        Op::Pad { before, after } => {
-            if before.len() != first.len() || after.len() != first.len() {
-                return Err(format!("padding of {} axes on a tensor of {}", before.len(), first.len()));
-            }
-            (0..first.len())
-                .map(|i| first[i].checked_add(before[i])?.checked_add(after[i]))
-                .collect::<Option<_>>()
-                .ok_or("padding overflows".into())
-        }
-        Op::Reshape => {
-            if checked_elements(declared) != checked_elements(first) {
-                return Err(format!("{first:?} cannot become {declared:?}"));
-            }
-            Ok(declared.to_vec())
-        }
-        Op::ArgMax => match first {
-            [n] if *n > 0 => Ok(vec![1]),
-            _ => Err(format!("arg max needs a flat, non-empty input, got {first:?}")),
-        },
+        Op::Add | Op::Sub => geometry::pair_shape(inputs),
+        Op::Concat => geometry::concat_shape(inputs),
+        Op::Slice(s) => geometry::slice_shape(s, first),
+        Op::Pad { before, after } => geometry::pad_shape(before, after, first),
+        Op::Reshape => geometry::reshaped(declared, first),
+        Op::ArgMax => geometry::arg_max_shape(first),
     }
-}
-
-/// Number of elements of a shape, `None` on overflow.
-pub fn checked_elements(shape: &[usize]) -> Option<usize> {
-    shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d))
-}
-
-fn conv_shape(c: &Conv2d, input: &[usize]) -> Result<Vec<usize>, String> {
-    let [ch, h, w] = input else {
-        return Err(format!("a convolution needs [C, H, W], got {input:?}"));
-    };
-    if c.groups == 0 || !ch.is_multiple_of(c.groups) || !c.out_channels.is_multiple_of(c.groups) || c.out_channels == 0
-    {
-        return Err(format!("{} groups do not divide {ch} input and {} output channels", c.groups, c.out_channels));
-    }
-    let out = |len, i: usize| {
-        if c.stride[i] == 0 || c.dilation[i] == 0 || c.kernel[i] == 0 {
-            return None;
-        }
-        window_len(len, c.kernel[i], c.stride[i], c.dilation[i], c.pads[i], c.pads[i + 2])
-    };
-    match (out(*h, 0), out(*w, 1)) {
-        (Some(oh), Some(ow)) => Ok(vec![c.out_channels, oh, ow]),
-        _ => Err(format!("kernel {:?} does not fit into {input:?} with padding {:?}", c.kernel, c.pads)),
-    }
-}
-
-fn pool_shape(w: &Window, input: &[usize]) -> Result<Vec<usize>, String> {
-    let [ch, h, wd] = input else {
-        return Err(format!("a pool needs [C, H, W], got {input:?}"));
-    };
-    let out = |len, i: usize| {
-        if w.stride[i] == 0 || w.pads[i] >= w.kernel[i] || w.pads[i + 2] >= w.kernel[i] {
-            return None;
-        }
-        window_len(len, w.kernel[i], w.stride[i], 1, w.pads[i], w.pads[i + 2])
-    };
-    match (out(*h, 0), out(*wd, 1)) {
-        (Some(oh), Some(ow)) => Ok(vec![*ch, oh, ow]),
-        _ => Err(format!("window {:?} does not fit into {input:?} with padding {:?}", w.kernel, w.pads)),
-    }
-}
-
-fn concat_shape(inputs: &[&[usize]]) -> Result<Vec<usize>, String> {
-    let mut shape = inputs.first().ok_or("nothing to join")?.to_vec();
-    if shape.is_empty() {
-        return Err("cannot join scalars".into());
-    }
-    for next in &inputs[1..] {
-        if next.len() != shape.len() || next[1..] != shape[1..] {
-            return Err(format!("shapes {shape:?} and {next:?} differ outside the first axis"));
-        }
-        shape[0] = shape[0].checked_add(next[0]).ok_or("too many channels")?;
-    }
-    Ok(shape)
-}
-
-fn slice_shape(s: &Slice, input: &[usize]) -> Result<Vec<usize>, String> {
-    let axes = input.len();
-    if s.start.len() != axes || s.step.len() != axes || s.len.len() != axes {
-        return Err(format!("slice of {} axes on a tensor of {axes}", s.start.len()));
-    }
-    for i in 0..axes {
-        let last =
-            s.len[i].checked_sub(1).and_then(|n| n.checked_mul(s.step[i])).and_then(|n| n.checked_add(s.start[i]));
-        if s.step[i] == 0 || last.is_none_or(|l| l >= input[i]) {
-            return Err(format!("slice {s:?} leaves {input:?}"));
-        }
-    }
-    Ok(s.len.clone())
 }
 
 /// Two-argument maxima of a max pool done along rows first and then along columns (a window of `k` real elements needs

@@ -3,10 +3,10 @@
 //! A node needs `|x| < 2^(width-2)` for its largest calibrated magnitude plus the guard. Linear and local operations may only
 //! narrow, so a reader's ring is demanded of what it reads, back to a ReLU (which may widen) or the input.
 
-use crate::GraphError;
-use crate::fixed::MAX_WIDTH;
-use crate::model::{Node, NodeId};
-use crate::op::Op;
+use tacit_graph::NodeId;
+
+use crate::ring::fixed::MAX_WIDTH;
+use crate::ring::{Node, Op, RingError};
 
 /// Bits of a ring that holds magnitudes up to `largest` (an integer's magnitude, guard included) below a quarter.
 pub(super) fn needed_width(largest: f64) -> u32 {
@@ -21,7 +21,7 @@ pub(super) fn assign(
     nodes: &mut Vec<Node>,
     needs: &mut Vec<u32>,
     origin: &mut Vec<usize>,
-) -> Result<Vec<NodeId>, GraphError> {
+) -> Result<Vec<NodeId>, RingError> {
     let mut moved: Vec<NodeId> = (0..nodes.len()).collect();
     loop {
         let widths = solve(nodes, needs);
@@ -39,7 +39,7 @@ pub(super) fn assign(
                 && needs[nodes[i].inputs[0]] <= MAX_WIDTH
         });
         let Some(cut) = cut else {
-            return Err(GraphError::Quantise {
+            return Err(RingError::NoRing {
                 what: format!(
                     "node `{}` ({}) needs a ring of {} bits, {MAX_WIDTH} are supported: fewer fraction bits, or smaller values",
                     nodes[worst].name,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::GraphError;
+use super::RingError;
 
 /// Widest ring that the back ends support, in bits. Linear layers need a ciphertext prime a few bits wider than this, and
 /// primes of at most 50 bits are the fast ones.
@@ -21,9 +21,9 @@ pub struct FixedPoint {
 
 impl FixedPoint {
     /// Checks the ranges stated on the type.
-    pub fn check(self) -> Result<Self, GraphError> {
+    pub fn check(self) -> Result<Self, RingError> {
         if !(2..=MAX_WIDTH).contains(&self.width) || self.frac_bits >= 48 {
-            return Err(GraphError::FixedPoint { width: self.width, frac_bits: self.frac_bits });
+            return Err(RingError::FixedPoint { width: self.width, frac_bits: self.frac_bits });
         }
         Ok(self)
     }

@@ -1,13 +1,11 @@
 //! Agreement of a fixed-point model with the float network on inputs that calibration did not see.
 
+use tacit_graph::float::run::run;
+use tacit_graph::{Imported, OutputMode, kernel};
+
+use super::RingModel;
 use super::search::relative_error;
-use super::{ImportOptions, Imported, prepare_samples};
-use crate::GraphError;
-use crate::float::run::run;
-use crate::kernel;
-use crate::model::{ModelGraph, OutputMode};
-use crate::npy::Npy;
-use crate::reference;
+use crate::ring::{RingError, reference};
 
 /// Agreement over a set of inputs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -24,40 +22,40 @@ pub struct Agreement {
     pub out_of_range: usize,
 }
 
-/// Compares the model with the float network of the ONNX file. `tests` are given as calibration samples are; with `simulated`,
-/// the errors of two-party truncation are simulated on seeded shares. A class chosen among equal outputs counts as right.
+/// Compares a lowered model with the float network of the ONNX file. `inputs` are inputs of that network
+/// ([`ImportOptions::prepare`](tacit_graph::ImportOptions::prepare)); with a `seed`, the errors of two-party truncation are simulated on
+/// seeded shares. A class chosen among equal outputs counts as right.
 ///
 /// # Errors
 /// The inputs do not fit the model.
 pub fn agreement(
     imported: &Imported,
-    graph: &ModelGraph,
-    options: &ImportOptions,
-    tests: &Npy,
-    simulated: bool,
-) -> Result<Agreement, GraphError> {
-    let float = &imported.network.graph;
-    let inputs = prepare_samples(&float.nodes[0].shape, options, tests, usize::MAX)?;
+    lowered: &RingModel,
+    inputs: &[Vec<f32>],
+    seed: Option<u64>,
+) -> Result<Agreement, RingError> {
+    let RingModel { graph, weights, .. } = lowered;
     let mut a = Agreement { samples: inputs.len(), ..Agreement::default() };
     for (i, x) in inputs.iter().enumerate() {
-        let wanted = run(float, x)?;
+        let wanted = run(&imported.network.graph, x)?;
         let fixed = graph.input().fixed;
         let given = imported.client_input(x);
         let ints: Vec<i64> = given.iter().map(|&v| fixed.quantize(f64::from(v))).collect();
-        let out = if simulated {
-            reference::run_with_share_errors(graph, &imported.weights, &ints, options.seed.wrapping_add(i as u64))?
-        } else {
-            a.out_of_range += usize::from(!reference::range_check(graph, &imported.weights, &ints)?.is_empty());
-            reference::run(graph, &imported.weights, &ints)?
+        let out = match seed {
+            Some(seed) => reference::run_with_share_errors(graph, weights, &ints, seed.wrapping_add(i as u64))?,
+            None => {
+                a.out_of_range += usize::from(!reference::range_check(graph, weights, &ints)?.is_empty());
+                reference::run(graph, weights, &ints)?
+            }
         };
         let got = reference::dequantize_output(graph, &out);
         let class = |v: &[f32]| if v.len() == 1 { v[0] as usize } else { kernel::arg_max(v) };
-        let same = match graph.spec().output_mode {
+        let same = match graph.spec().interface.output_mode {
             OutputMode::Top1 => out[0] as usize == class(&wanted),
             OutputMode::Logits => kernel::arg_max(&got) == class(&wanted),
         };
         a.same_class += f64::from(u8::from(same)) / inputs.len() as f64;
-        if graph.spec().output_mode == OutputMode::Logits {
+        if graph.spec().interface.output_mode == OutputMode::Logits {
             let e = relative_error(&got, &wanted);
             a.mean_error += e / inputs.len() as f64;
             a.max_error = a.max_error.max(e);

@@ -1,32 +1,19 @@
-//! From an ONNX file to a fixed-point model: rewrites, calibration, choice of scales and rings, report.
-//!
-//! Every bit of a ring or of a comparison costs online bytes, so scales are chosen as small as accuracy allows. With the root
-//! mean square `rms` of a tensor, its fraction bits are `p_a - log2(rms)`: the same relative precision everywhere. A layer's
-//! weights get `p_w + log2(sqrt(fan_in) * rms_in / rms_out)` fraction bits: the same relative noise from rounded weights.
-//! The search finds the cheapest `(p_a, p_w)` that keeps the classes and the logits on the calibration samples with the
-//! protocol's truncation errors simulated.
+//! From an ONNX file to a [`Model`]: parse, rewrite, calibrate. Nothing is decided here about how a back end will compute.
 
-mod agreement;
 mod calibrate;
-mod emit;
-pub mod report;
-mod search;
-mod width;
 
 #[cfg(test)]
 mod tests;
 
-use crate::GraphError;
-use crate::file::{self, PublicSummary};
 use crate::float::{FloatGraph, FloatOp};
-use crate::model::{InputSpec, ModelGraph, ModelSpec, OutputMode, Weights};
 use crate::npy::Npy;
 use crate::onnx::{self, Network};
 use crate::rewrite::{self, Rewritten};
 use crate::rng::SplitMix;
-pub use agreement::{Agreement, agreement};
-use calibrate::Stats;
-use report::Report;
+use crate::{GraphError, InputSpec, Interface, Model, OutputMode};
+
+/// Per-channel factors and addends.
+type ChannelAffine = (Vec<f32>, Vec<f32>);
 
 /// Choices of an import. `Default` is what a stranger should use.
 #[derive(Debug, Clone)]
@@ -48,17 +35,7 @@ pub struct ImportOptions {
     pub range: Option<[f32; 2]>,
     /// What the client learns.
     pub output_mode: OutputMode,
-    /// The same fraction bits for all tensors, instead of the search.
-    pub frac_bits: Option<u32>,
-    /// The same fraction bits for all weights, instead of the search (with `frac_bits`; default: as many).
-    pub weight_bits: Option<u32>,
-    /// Most fraction bits of a tensor that the search may choose.
-    pub max_frac_bits: u32,
-    /// Headroom above the largest calibrated magnitude, in bits.
-    pub guard_bits: f64,
-    /// Largest root mean square error of the logits, as a share of their range, that the search accepts.
-    pub error_bound: f64,
-    /// Seed of generated samples and simulated errors.
+    /// Seed of generated samples.
     pub seed: u64,
     /// Identity of the import; random if not given.
     pub model_id: Option<[u8; 16]>,
@@ -75,85 +52,70 @@ impl Default for ImportOptions {
             pixel_scale: 1.0,
             range: None,
             output_mode: OutputMode::Logits,
-            frac_bits: None,
-            weight_bits: None,
-            max_frac_bits: 12,
-            guard_bits: 1.0,
-            error_bound: 0.004,
             seed: 1,
             model_id: None,
         }
     }
 }
 
+impl ImportOptions {
+    /// At most `limit` samples as inputs of the ONNX network, checked; bytes are normalised as the client does it. `shape` is that
+    /// of one input.
+    ///
+    /// # Errors
+    /// The samples are of another shape, or hold something that is no number.
+    pub fn prepare(&self, shape: &[usize], npy: &Npy, limit: usize) -> Result<Vec<Vec<f32>>, GraphError> {
+        let n: usize = shape.iter().product();
+        let fits = npy.shape == *shape || npy.shape.get(1..) == Some(shape);
+        if !fits || npy.data.is_empty() {
+            return Err(GraphError::Input {
+                what: format!("samples of shape {:?} for a network with input [N] + {shape:?}", npy.shape),
+            });
+        }
+        if let Some(bad) = npy.data.iter().find(|v| !v.is_finite()) {
+            return Err(GraphError::Input { what: format!("a sample holds {bad}") });
+        }
+        let inner = n / shape[0];
+        let prepare = |s: &[f32]| -> Vec<f32> {
+            if !npy.is_bytes {
+                return s.to_vec();
+            }
+            s.iter().enumerate().map(|(i, &v)| self.normalise(i / inner, v)).collect()
+        };
+        Ok(npy.data.chunks(n).take(limit).map(prepare).collect())
+    }
+
+    /// The client's normalisation of one raw value.
+    fn normalise(&self, channel: usize, value: f32) -> f32 {
+        let mean = self.mean.get(channel).copied().unwrap_or(0.0);
+        let std = self.std.get(channel).copied().unwrap_or(1.0);
+        (value * self.pixel_scale - mean) / std
+    }
+}
+
 /// An imported model.
 #[derive(Debug, Clone)]
 pub struct Imported {
-    /// Public part.
-    pub spec: ModelSpec,
-    /// Private part.
-    pub weights: Weights,
-    /// What the importer found; for the model's owner.
-    pub report: Report,
-    /// The float network that the model was made from (before rewrites), for agreement checks.
+    /// What the owner keeps, and back ends lower.
+    pub model: Model,
+    /// The float network of the file (before rewrites), for agreement checks.
     pub network: Network,
-    /// Per-channel factors and addends that the rewrites moved from the network into the client's normalisation (they are in
-    /// `spec.input` already).
-    pub input_affine: Option<(Vec<f32>, Vec<f32>)>,
+    /// Per-channel factors and addends that the rewrites moved from the network into the client's normalisation (they are in the
+    /// model's interface already).
+    pub input_affine: Option<ChannelAffine>,
 }
 
 impl Imported {
-    /// The model as a `.tacit` file.
-    ///
-    /// # Errors
-    /// It exceeds the limits of the format.
-    pub fn to_file(&self) -> Result<Vec<u8>, GraphError> {
-        file::write(&self.spec, &self.weights, &self.summary())
-    }
-
     /// An input of the ONNX network as the client gives it to the model: with what the rewrites left to the client applied.
     pub fn client_input(&self, x: &[f32]) -> Vec<f32> {
         apply_affine(x, self.input_affine.as_ref())
     }
-
-    /// What the client may know of the report.
-    pub fn summary(&self) -> PublicSummary {
-        PublicSummary {
-            calibration: self.report.calibration.clone(),
-            agreement: self.report.agreement,
-            comparisons: self.report.comparisons.total(),
-            macs: self.report.macs,
-        }
-    }
-}
-
-/// Everything that stays the same while scales are searched.
-struct Problem {
-    /// The rewritten network, without a final arg max.
-    graph: FloatGraph,
-    stats: Stats,
-    /// Samples after the client's normalisation.
-    samples: Vec<Vec<f32>>,
-    /// Result of the float network for each sample.
-    wanted: Vec<Vec<f32>>,
-    spec: SpecParts,
-    guard_bits: f64,
-}
-
-/// The parts of a `ModelSpec` that do not depend on scales.
-struct SpecParts {
-    name: String,
-    model_id: [u8; 16],
-    top1: bool,
-    output_multiplier: f64,
-    softmax: bool,
-    input: InputSpec,
 }
 
 /// Imports an ONNX file.
 ///
 /// # Errors
-/// Whatever `onnx::parse` refuses; calibration samples that do not fit; a network whose values fit no supported ring.
+/// Whatever `onnx::parse` refuses; calibration samples that do not fit, or overflow the network.
 pub fn import(bytes: &[u8], options: &ImportOptions) -> Result<Imported, GraphError> {
     let network = onnx::parse(bytes)?;
     import_network(network, options)
@@ -167,41 +129,29 @@ pub fn import_network(network: Network, options: &ImportOptions) -> Result<Impor
     let mut float = network.graph.clone();
     let top1 = strip_arg_max(&mut float)? || options.output_mode == OutputMode::Top1;
     let rewritten = rewrite::simplify(&float)?;
-    let (raw, calibration, guessed) = samples(&float, options)?;
+    let (raw, text, guessed) = samples(&float, options)?;
     let input = input_spec(&rewritten, options, &raw)?;
-    let samples: Vec<Vec<f32>> = raw.iter().map(|s| apply_affine(s, rewritten.input_affine.as_ref())).collect();
-    let (stats, wanted) = calibrate::measure(&rewritten.graph, &samples, input.range)?;
-    let problem = Problem {
+    let samples = raw.iter().map(|s| apply_affine(s, rewritten.input_affine.as_ref())).collect();
+    let calibration = calibrate::measure(&rewritten.graph, samples, input.range, (text, guessed))?;
+    let result = &rewritten.graph.nodes[rewritten.graph.output];
+    let interface = Interface {
+        name: if options.name.is_empty() { network.name.clone() } else { options.name.clone() },
+        input_shape: rewritten.graph.nodes[0].shape.clone(),
+        input,
+        output_shape: if top1 { vec![1] } else { result.shape.clone() },
+        output_mode: if top1 { OutputMode::Top1 } else { OutputMode::Logits },
+        softmax_by_client: network.softmax,
+    };
+    let model = Model {
+        model_id: model_id(options)?,
         graph: rewritten.graph,
-        stats,
-        samples,
-        wanted,
-        spec: SpecParts {
-            name: if options.name.is_empty() { network.name.clone() } else { options.name.clone() },
-            model_id: model_id(options)?,
-            top1,
-            output_multiplier: rewritten.output_multiplier,
-            softmax: network.softmax,
-            input,
-        },
-        guard_bits: options.guard_bits,
+        interface,
+        output_multiplier: rewritten.output_multiplier,
+        calibration,
+        notes: rewritten.notes,
     };
-    let scheme = match options.frac_bits {
-        Some(f) => emit::Scheme::fixed(f, options.weight_bits.unwrap_or(f)),
-        None => search::cheapest(&problem, options)?,
-    };
-    let emitted = emit::emit(&problem, &scheme, problem.spec.top1)?;
-    let graph = ModelGraph::new(emitted.spec.clone())?;
-    graph.check_weights(&emitted.weights)?;
-    let mut report = report::build(&problem, &scheme, &emitted, &graph, options.seed)?;
-    report.notes = rewritten.notes;
-    report.calibration = calibration;
-    if guessed {
-        report
-            .warnings
-            .insert(0, "no calibration samples: ranges come from seeded random inputs, headroom is a guess".into());
-    }
-    Ok(Imported { spec: emitted.spec, weights: emitted.weights, report, network, input_affine: rewritten.input_affine })
+    model.check()?;
+    Ok(Imported { model, network, input_affine: rewritten.input_affine })
 }
 
 /// Takes a final arg max off the network.
@@ -225,8 +175,7 @@ fn model_id(options: &ImportOptions) -> Result<[u8; 16], GraphError> {
         return Ok(id);
     }
     let mut id = [0; 16];
-    getrandom::fill(&mut id)
-        .map_err(|e| GraphError::Quantise { what: format!("no randomness from the system: {e}") })?;
+    getrandom::fill(&mut id)?;
     Ok(id)
 }
 
@@ -242,36 +191,9 @@ fn samples(graph: &FloatGraph, options: &ImportOptions) -> Result<(Vec<Vec<f32>>
             (0..4).map(|_| (0..n).map(|_| rng.range(f64::from(low), f64::from(high)) as f32).collect()).collect();
         return Ok((made, format!("4 seeded random inputs in [{low}, {high}]: headroom is a guess"), true));
     };
-    let all = prepare_samples(shape, options, npy, options.max_samples.max(1))?;
+    let all = options.prepare(shape, npy, options.max_samples.max(1))?;
     let text = format!("{} calibration samples", all.len());
     Ok((all, text, false))
-}
-
-/// At most `limit` samples as inputs of the ONNX network, checked; bytes are normalised as the client does it.
-fn prepare_samples(
-    shape: &[usize],
-    options: &ImportOptions,
-    npy: &Npy,
-    limit: usize,
-) -> Result<Vec<Vec<f32>>, GraphError> {
-    let n: usize = shape.iter().product();
-    let fits = npy.shape == *shape || npy.shape.get(1..) == Some(shape);
-    if !fits || npy.data.is_empty() {
-        return Err(GraphError::Input {
-            what: format!("samples of shape {:?} for a network with input [N] + {shape:?}", npy.shape),
-        });
-    }
-    if let Some(bad) = npy.data.iter().find(|v| !v.is_finite()) {
-        return Err(GraphError::Input { what: format!("a sample holds {bad}") });
-    }
-    let inner = n / shape[0];
-    let prepare = |s: &[f32]| -> Vec<f32> {
-        if !npy.is_bytes {
-            return s.to_vec();
-        }
-        s.iter().enumerate().map(|(i, &v)| normalise(options, i / inner, v)).collect()
-    };
-    Ok(npy.data.chunks(n).take(limit).map(prepare).collect())
 }
 
 fn check_normalisation(options: &ImportOptions, channels: usize) -> Result<(), GraphError> {
@@ -288,20 +210,13 @@ fn check_normalisation(options: &ImportOptions, channels: usize) -> Result<(), G
     Ok(())
 }
 
-/// The client's normalisation of one raw value.
-fn normalise(options: &ImportOptions, channel: usize, value: f32) -> f32 {
-    let mean = options.mean.get(channel).copied().unwrap_or(0.0);
-    let std = options.std.get(channel).copied().unwrap_or(1.0);
-    (value * options.pixel_scale - mean) / std
-}
-
 /// Range of normalised pixels 0 to 255, if a normalisation is stated.
 fn pixel_range(options: &ImportOptions) -> Option<[f32; 2]> {
     if options.mean.is_empty() && options.std.is_empty() && options.pixel_scale == 1.0 {
         return None;
     }
     let channels = options.mean.len().max(options.std.len()).max(1);
-    Some(span((0..channels).flat_map(|c| [normalise(options, c, 0.0), normalise(options, c, 255.0)])))
+    Some(span((0..channels).flat_map(|c| [options.normalise(c, 0.0), options.normalise(c, 255.0)])))
 }
 
 fn span(values: impl Iterator<Item = f32>) -> [f32; 2] {
@@ -338,7 +253,7 @@ fn input_spec(rewritten: &Rewritten, options: &ImportOptions, samples: &[Vec<f32
             })
             .collect();
         if pairs.iter().any(|(m, s)| !m.is_finite() || !s.is_finite()) {
-            return Err(GraphError::Quantise { what: "the network multiplies an input channel by zero".into() });
+            return Err(GraphError::Calibration { what: "the network multiplies an input channel by zero".into() });
         }
         spec.mean = pairs.iter().map(|p| p.0).collect();
         spec.std = pairs.iter().map(|p| p.1).collect();
@@ -347,7 +262,7 @@ fn input_spec(rewritten: &Rewritten, options: &ImportOptions, samples: &[Vec<f32
     Ok(spec)
 }
 
-fn apply_affine(sample: &[f32], affine: Option<&(Vec<f32>, Vec<f32>)>) -> Vec<f32> {
+fn apply_affine(sample: &[f32], affine: Option<&ChannelAffine>) -> Vec<f32> {
     match affine {
         None => sample.to_vec(),
         Some((scale, shift)) => {

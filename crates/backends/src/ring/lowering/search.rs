@@ -1,15 +1,12 @@
 //! The cheapest scales that keep accuracy.
 
-use super::emit::{Emitted, Scheme, emit};
-use super::{ImportOptions, Problem};
-use crate::GraphError;
-use crate::kernel;
-use crate::model::ModelGraph;
-use crate::op::{Op, max_comparisons};
-use crate::reference;
+use tacit_graph::kernel;
 
-/// Multiplications that one evaluation may take: bounds the time of an import.
-const WORK_PER_EVALUATION: u64 = 1_500_000_000;
+use super::emit::{Emitted, Scheme, emit};
+use super::{Price, Problem};
+use crate::BackendError;
+use crate::ring::{RingError, reference};
+
 /// Finest precision tried, in bits relative to a tensor's root mean square.
 const FINEST: i32 = 12;
 /// Coarsest precision of activations and of weights, however well the samples take it: other inputs come.
@@ -28,21 +25,22 @@ pub(super) struct Quality {
     pub error: f64,
 }
 
-/// Runs samples with simulated truncation errors. `samples` bounds their number.
-pub(super) fn quality(problem: &Problem, emitted: &Emitted, samples: usize, seed: u64) -> Result<Quality, GraphError> {
-    let graph = ModelGraph::new(emitted.spec.clone())?;
+/// Runs the samples with simulated truncation errors.
+pub(super) fn quality(problem: &Problem, emitted: &Emitted, seed: u64) -> Result<Quality, RingError> {
+    let Problem { model, .. } = problem;
+    let graph = &emitted.graph;
     let (mut same, mut error) = (0usize, 0.0);
-    let count = samples.clamp(1, problem.samples.len());
-    for (i, (sample, wanted)) in problem.samples.iter().zip(&problem.wanted).take(count).enumerate() {
+    let samples = &model.calibration.samples;
+    for (i, (sample, wanted)) in samples.iter().zip(&model.calibration.wanted).enumerate() {
         let fixed = graph.input().fixed;
         let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
-        let out = reference::run_with_share_errors(&graph, &emitted.weights, &ints, seed.wrapping_add(i as u64))?;
+        let out = reference::run_with_share_errors(graph, &emitted.weights, &ints, seed.wrapping_add(i as u64))?;
         let scale = graph.output().fixed;
         let got: Vec<f64> = out.iter().map(|&v| scale.dequantize(v)).collect();
         same += usize::from(kernel::arg_max(&got) == kernel::arg_max(wanted));
         error += relative_error(&got, wanted);
     }
-    Ok(Quality { agreement: same as f64 / count as f64, error: error / count as f64 })
+    Ok(Quality { agreement: same as f64 / samples.len() as f64, error: error / samples.len() as f64 })
 }
 
 /// Root mean square error as a share of the range of the wanted values (of their magnitude, where there is no range).
@@ -54,30 +52,12 @@ pub(super) fn relative_error(got: &[f64], wanted: &[f32]) -> f64 {
     (squares / wanted.len().max(1) as f64).sqrt() / f64::from(range)
 }
 
-/// Estimate of what a model costs online: bits of comparisons (about 3.5 messages bits per compared bit) and of ring elements.
-fn cost(emitted: &Emitted) -> f64 {
-    let nodes = &emitted.spec.nodes;
-    nodes
-        .iter()
-        .map(|n| {
-            let width = f64::from(n.fixed.width);
-            let before = n.inputs.first().map(|&i| &nodes[i]);
-            match (&n.op, before) {
-                (Op::Input, _) => n.elements() as f64 * width,
-                (Op::Relu | Op::Widen, Some(b)) => n.elements() as f64 * (3.5 * f64::from(b.fixed.width) + width),
-                (Op::MaxPool(w), Some(b)) => max_comparisons(w, &b.shape, &n.shape) as f64 * 4.5 * width,
-                _ => 0.0,
-            }
-        })
-        .sum()
-}
-
-/// Searches schemes from coarse to fine.
+/// Searches schemes from coarse to fine for the one that `price` says is the cheapest.
 ///
 /// # Errors
-/// No scheme fits the supported rings.
-pub(super) fn cheapest(problem: &Problem, options: &ImportOptions) -> Result<Scheme, GraphError> {
-    let mut search = Search::new(problem, options);
+/// No scheme fits the supported rings, or `price` fails on a model for other reasons than that it cannot be compiled.
+pub(super) fn cheapest(problem: &Problem, price: &Price) -> Result<Scheme, BackendError> {
+    let search = Search::new(problem);
     let best = search.reachable()?;
     let mut found: Option<(f64, Scheme)> = None;
     let mut first_ok = None;
@@ -92,70 +72,77 @@ pub(super) fn cheapest(problem: &Problem, options: &ImportOptions) -> Result<Sch
         first_ok.get_or_insert(p);
         for w in (p - 2).max(search.coarsest)..=p + WEIGHTS_ABOVE {
             let scheme = search.scheme(p, w);
-            let Ok(emitted) = emit(problem, &scheme, false) else { continue };
-            let price = cost(&emitted);
-            if found.as_ref().is_some_and(|(known, _)| price >= *known) {
+            let Some(emitted) = fitting(problem, &scheme)? else { continue };
+            let cost = match price(&emitted.graph) {
+                // Rings that this back end cannot compute in: other scales may do.
+                Err(BackendError::Unsupported { .. }) => continue,
+                other => other?,
+            };
+            if found.as_ref().is_some_and(|(known, _)| cost >= *known) {
                 break;
             }
             if search.accepts(p, w, best)? {
-                found = Some((price, scheme));
+                found = Some((cost, scheme));
                 break;
             }
         }
     }
     match found {
         Some((_, scheme)) => Ok(scheme),
-        None => search.finest(),
+        None => Ok(search.finest()?),
+    }
+}
+
+/// The model under a scheme, its logits revealed; `None` where it fits no ring.
+fn fitting(problem: &Problem, scheme: &Scheme) -> Result<Option<Emitted>, RingError> {
+    match emit(problem, scheme, false) {
+        Ok(emitted) => Ok(Some(emitted)),
+        Err(RingError::NoRing { .. }) => Ok(None),
+        Err(e) => Err(e),
     }
 }
 
 struct Search<'a> {
-    problem: &'a Problem,
-    options: &'a ImportOptions,
-    samples: usize,
+    problem: &'a Problem<'a>,
     coarsest: i32,
 }
 
 impl<'a> Search<'a> {
-    fn new(problem: &'a Problem, options: &'a ImportOptions) -> Self {
-        let samples = (WORK_PER_EVALUATION / problem.graph.macs().max(1)).max(1);
-        let coarsest = if options.calibration.is_some() { COARSEST } else { COARSEST_GUESSED };
-        Self { problem, options, samples: usize::try_from(samples).unwrap_or(usize::MAX), coarsest }
+    fn new(problem: &'a Problem) -> Self {
+        let coarsest = if problem.model.calibration.guessed { COARSEST_GUESSED } else { COARSEST };
+        Self { problem, coarsest }
     }
 
     fn scheme(&self, activations: i32, weights: i32) -> Scheme {
-        Scheme::Relative { activations, weights, most: self.options.max_frac_bits }
+        Scheme::Relative { activations, weights, most: self.problem.options.max_frac_bits }
     }
 
     /// What a scheme reaches; `None` where it fits no ring.
-    fn quality(&self, activations: i32, weights: i32) -> Result<Option<Quality>, GraphError> {
-        match emit(self.problem, &self.scheme(activations, weights), false) {
-            Ok(emitted) => quality(self.problem, &emitted, self.samples, self.options.seed).map(Some),
-            Err(GraphError::Quantise { .. }) => Ok(None),
-            Err(e) => Err(e),
-        }
+    fn quality(&self, activations: i32, weights: i32) -> Result<Option<Quality>, RingError> {
+        let fitting = fitting(self.problem, &self.scheme(activations, weights))?;
+        fitting.map(|emitted| quality(self.problem, &emitted, self.problem.options.seed)).transpose()
     }
 
     /// The best agreement that fine scales reach.
-    fn reachable(&mut self) -> Result<f64, GraphError> {
+    fn reachable(&self) -> Result<f64, RingError> {
         for p in (self.coarsest..=FINEST).rev().step_by(2) {
             if let Some(q) = self.quality(p, p)? {
                 return Ok(q.agreement);
             }
         }
-        Err(GraphError::Quantise {
+        Err(RingError::NoRing {
             what: "no choice of scales fits the supported rings: a tensor's values spread too far, or the input range is too wide"
                 .into(),
         })
     }
 
-    fn accepts(&self, activations: i32, weights: i32, agreement: f64) -> Result<bool, GraphError> {
+    fn accepts(&self, activations: i32, weights: i32, agreement: f64) -> Result<bool, RingError> {
         let q = self.quality(activations, weights)?;
-        Ok(q.is_some_and(|q| q.agreement >= agreement && q.error <= self.options.error_bound))
+        Ok(q.is_some_and(|q| q.agreement >= agreement && q.error <= self.problem.options.error_bound))
     }
 
     /// The finest scheme that fits: nothing met the bound.
-    fn finest(&self) -> Result<Scheme, GraphError> {
+    fn finest(&self) -> Result<Scheme, RingError> {
         let mut best: Option<(f64, Scheme)> = None;
         for p in (self.coarsest..=FINEST).rev() {
             if let Some(q) = self.quality(p, p)?
@@ -165,6 +152,6 @@ impl<'a> Search<'a> {
             }
         }
         best.map(|(_, s)| s)
-            .ok_or_else(|| GraphError::Quantise { what: "no choice of scales fits the supported rings".into() })
+            .ok_or_else(|| RingError::NoRing { what: "no choice of scales fits the supported rings".into() })
     }
 }

@@ -1,0 +1,144 @@
+//! From a float model to fixed point in rings: choice of scales and rings, report.
+//!
+//! Every bit of a ring or of a comparison costs online bytes, so scales are chosen as small as accuracy allows. With the root
+//! mean square `rms` of a tensor, its fraction bits are `p_a - log2(rms)`: the same relative precision everywhere. A layer's
+//! weights get `p_w + log2(sqrt(fan_in) * rms_in / rms_out)` fraction bits: the same relative noise from rounded weights.
+//! The search finds the `(p_a, p_w)` that the back end's own cost model calls the cheapest among those that keep the classes and the
+//! logits on the calibration samples with the protocol's truncation errors simulated.
+
+mod agreement;
+mod emit;
+pub mod report;
+mod search;
+mod width;
+
+#[cfg(test)]
+mod tests;
+
+use tacit_graph::float::FloatOp;
+use tacit_graph::{Model, OutputMode};
+
+use super::{RingError, RingGraph, Weights};
+use crate::BackendError;
+pub use agreement::{Agreement, agreement};
+use report::LoweringReport;
+
+/// What one inference of a graph costs online in the back end at hand, in bytes both ways (or any unit that grows with cost). An
+/// [`Unsupported`](BackendError::Unsupported) error says that the back end cannot compute in the rings of the graph.
+pub type Price<'a> = dyn Fn(&RingGraph) -> Result<f64, BackendError> + 'a;
+
+/// Choices of a lowering. `Default` is what a stranger should use.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RingOptions {
+    /// The same fraction bits for all tensors, instead of the search; at most 47.
+    pub frac_bits: Option<u32>,
+    /// The same fraction bits for all weights, instead of the search (with `frac_bits`; default: as many); at most 47.
+    pub weight_bits: Option<u32>,
+    /// Most fraction bits of a tensor that the search may choose; at most 47.
+    pub max_frac_bits: u32,
+    /// Headroom above the largest calibrated magnitude, in bits; 0 to 38.
+    pub guard_bits: f64,
+    /// Largest root mean square error of the logits, as a share of their range, that the search accepts.
+    pub error_bound: f64,
+    /// Seed of simulated errors.
+    pub seed: u64,
+    /// The published `magnitude_bits` and `norm_bits` of weights are rounded up to a multiple of this, which tells a client less and
+    /// costs bytes; 1 publishes them as they are. 1 to 31.
+    pub round_facts: u32,
+}
+
+impl Default for RingOptions {
+    fn default() -> Self {
+        Self {
+            frac_bits: None,
+            weight_bits: None,
+            max_frac_bits: 12,
+            guard_bits: 1.0,
+            error_bound: 0.004,
+            seed: 1,
+            round_facts: 1,
+        }
+    }
+}
+
+impl RingOptions {
+    fn check(&self) -> Result<(), RingError> {
+        let fail = |name, what| Err(RingError::Option { name, what });
+        for (name, bits) in [
+            ("frac_bits", self.frac_bits),
+            ("weight_bits", self.weight_bits),
+            ("max_frac_bits", Some(self.max_frac_bits)),
+        ] {
+            if bits.is_some_and(|b| b > 47) {
+                return fail(name, "must be at most 47");
+            }
+        }
+        if self.weight_bits.is_some() && self.frac_bits.is_none() {
+            return fail("weight_bits", "belongs to `frac_bits`: the search chooses both or none");
+        }
+        if !(0.0..=38.0).contains(&self.guard_bits) {
+            return fail("guard_bits", "must be 0 to 38");
+        }
+        if !(self.error_bound.is_finite() && self.error_bound >= 0.0) {
+            return fail("error_bound", "must be a number from 0");
+        }
+        if !(1..=31).contains(&self.round_facts) {
+            return fail("round_facts", "must be 1 to 31");
+        }
+        Ok(())
+    }
+}
+
+/// A lowered model at its owner.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RingModel {
+    /// Public part.
+    pub graph: RingGraph,
+    /// Private part.
+    pub weights: Weights,
+    /// What the lowering found; for the model's owner.
+    pub report: LoweringReport,
+}
+
+/// Everything that stays the same while scales are searched.
+struct Problem<'a> {
+    model: &'a Model,
+    options: &'a RingOptions,
+}
+
+/// Lowers a model; `price` decides between scales that are equally good.
+///
+/// # Errors
+/// Options out of range, a model that does not hold together or whose values fit no supported ring, whatever `price` fails with.
+pub fn lower(model: &Model, options: &RingOptions, price: &Price) -> Result<RingModel, BackendError> {
+    options.check()?;
+    model.check().map_err(RingError::from)?;
+    check_constants(model)?;
+    let problem = Problem { model, options };
+    let scheme = match options.frac_bits {
+        Some(f) => emit::Scheme::fixed(f, options.weight_bits.unwrap_or(f)),
+        None => search::cheapest(&problem, price)?,
+    };
+    let top1 = model.interface.output_mode == OutputMode::Top1;
+    let emitted = emit::emit(&problem, &scheme, top1)?;
+    emitted.graph.check_weights(&emitted.weights)?;
+    let report = report::build(&problem, &scheme, &emitted)?;
+    Ok(RingModel { graph: emitted.graph, weights: emitted.weights, report })
+}
+
+/// Per-channel constants would be weights: the importer makes depthwise layers of them.
+fn check_constants(model: &Model) -> Result<(), RingError> {
+    let uniform = |v: &[f32]| v.iter().all(|x| *x == v[0]);
+    for node in &model.graph.nodes {
+        match &node.op {
+            FloatOp::Affine { scale, shift } if !(uniform(scale) && uniform(shift)) => {
+                return Err(RingError::Unsupported {
+                    name: node.name.clone(),
+                    what: "a factor or addend for each channel is not supported: import the ONNX file again",
+                });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

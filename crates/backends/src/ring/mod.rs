@@ -1,0 +1,22 @@
+//! The ring level of a model: fixed point in rings of integers modulo powers of two, which additive sharing, dealt tables and function
+//! secret sharing compute with.
+//!
+//! [`lower`] makes it from the owner's float [`Model`](tacit_graph::Model). A [`RingGraph`] is public: typed nodes with a shape, a ring
+//! and a scale each, checked when built and immutable. [`Weights`] are private. [`reference`] computes what every protocol of this
+//! level must compute, bit for bit or within its declared bound.
+
+mod encode;
+mod error;
+pub mod fixed;
+mod graph;
+pub mod lowering;
+pub mod op;
+pub mod reference;
+
+pub use encode::{MAX_PUBLIC_BYTES, public_bytes, read_public, read_weights, weights_to_bytes};
+pub use error::RingError;
+pub use fixed::FixedPoint;
+pub use graph::{LayerWeights, Node, RingGraph, RingSpec, Weights};
+pub use lowering::report::LoweringReport;
+pub use lowering::{Agreement, Price, RingModel, RingOptions, agreement, lower};
+pub use op::{Conv2d, Linear, Op, WeightFacts};

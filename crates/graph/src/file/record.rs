@@ -1,0 +1,258 @@
+//! The sections of a model file: the structure without numbers, and the numbers that belong to it.
+
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+
+use crate::float::{FloatGraph, FloatNode, FloatOp};
+use crate::geometry::{ConvGeometry, Slice, Window, checked_elements};
+use crate::{Calibration, GraphError, Interface, Model};
+
+/// All of a model but its numbers.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Structure {
+    model_id: [u8; 16],
+    interface: Interface,
+    output_multiplier: f64,
+    notes: Vec<String>,
+    calibration: String,
+    guessed: bool,
+    samples: usize,
+    nodes: Vec<Record>,
+    output: usize,
+}
+
+/// A node without its numbers.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    name: String,
+    op: Kind,
+    inputs: Vec<usize>,
+    shape: Vec<usize>,
+}
+
+/// A [`FloatOp`] without its numbers.
+#[derive(Serialize, Deserialize)]
+enum Kind {
+    Input,
+    Conv(ConvGeometry),
+    Dense { out_features: usize },
+    Affine,
+    PositionScale,
+    Relu,
+    MaxPool(Window),
+    SumPool(Window),
+    Add,
+    Sub,
+    Concat,
+    Slice(Slice),
+    Pad { before: Vec<usize>, after: Vec<usize> },
+    Reshape,
+}
+
+impl Structure {
+    pub(super) fn of(model: &Model) -> Self {
+        let record = |n: &FloatNode| Record {
+            name: n.name.clone(),
+            op: Kind::of(&n.op),
+            inputs: n.inputs.clone(),
+            shape: n.shape.clone(),
+        };
+        Self {
+            model_id: model.model_id,
+            interface: model.interface.clone(),
+            output_multiplier: model.output_multiplier,
+            notes: model.notes.clone(),
+            calibration: model.calibration.text.clone(),
+            guessed: model.calibration.guessed,
+            samples: model.calibration.samples.len(),
+            nodes: model.graph.nodes.iter().map(record).collect(),
+            output: model.graph.output,
+        }
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("plain data with known lengths has an encoding")
+    }
+}
+
+impl Kind {
+    fn of(op: &FloatOp) -> Self {
+        match op {
+            FloatOp::Input => Kind::Input,
+            FloatOp::Conv { geometry, .. } => Kind::Conv(geometry.clone()),
+            FloatOp::Dense { bias, .. } => Kind::Dense { out_features: bias.len() },
+            FloatOp::Affine { .. } => Kind::Affine,
+            FloatOp::PositionScale(_) => Kind::PositionScale,
+            FloatOp::Relu => Kind::Relu,
+            FloatOp::MaxPool(w) => Kind::MaxPool(w.clone()),
+            FloatOp::SumPool(w) => Kind::SumPool(w.clone()),
+            FloatOp::Add => Kind::Add,
+            FloatOp::Sub => Kind::Sub,
+            FloatOp::Concat => Kind::Concat,
+            FloatOp::Slice(s) => Kind::Slice(s.clone()),
+            FloatOp::Pad { before, after } => Kind::Pad { before: before.clone(), after: after.clone() },
+            FloatOp::Reshape => Kind::Reshape,
+            FloatOp::ArgMax => unreachable!("a checked model holds no arg max"),
+        }
+    }
+
+    /// The operation on an input of shape `first`, with its numbers from the section.
+    fn with_numbers(self, first: &[usize], numbers: &mut Numbers) -> Result<FloatOp, GraphError> {
+        let channels = first.first().copied();
+        let count = |n: Option<usize>| n.ok_or_else(|| numbers_do_not_fit("weights"));
+        Ok(match self {
+            Kind::Input => FloatOp::Input,
+            Kind::Conv(geometry) => {
+                let out = geometry.out_channels;
+                let row = channels.and_then(|c| geometry.row_len(c));
+                let weights = numbers.floats(count(row.and_then(|r| r.checked_mul(out)))?)?;
+                FloatOp::Conv { geometry, weights, bias: numbers.floats(out)? }
+            }
+            Kind::Dense { out_features } => {
+                let weights = numbers.floats(count(channels.and_then(|c| c.checked_mul(out_features)))?)?;
+                FloatOp::Dense { weights, bias: numbers.floats(out_features)? }
+            }
+            Kind::Affine => {
+                let n = count(channels)?;
+                FloatOp::Affine { scale: numbers.floats(n)?, shift: numbers.floats(n)? }
+            }
+            Kind::PositionScale => {
+                FloatOp::PositionScale(numbers.floats(count(first.get(1..).and_then(checked_elements))?)?)
+            }
+            Kind::Relu => FloatOp::Relu,
+            Kind::MaxPool(w) => FloatOp::MaxPool(w),
+            Kind::SumPool(w) => FloatOp::SumPool(w),
+            Kind::Add => FloatOp::Add,
+            Kind::Sub => FloatOp::Sub,
+            Kind::Concat => FloatOp::Concat,
+            Kind::Slice(s) => FloatOp::Slice(s),
+            Kind::Pad { before, after } => FloatOp::Pad { before, after },
+            Kind::Reshape => FloatOp::Reshape,
+        })
+    }
+}
+
+/// The numbers of a node, in the order of the file.
+fn numbers_of(op: &FloatOp) -> [&[f32]; 2] {
+    match op {
+        FloatOp::Conv { weights, bias, .. } | FloatOp::Dense { weights, bias } => [weights, bias],
+        FloatOp::Affine { scale, shift } => [scale, shift],
+        FloatOp::PositionScale(factors) => [factors, &[]],
+        _ => [&[], &[]],
+    }
+}
+
+pub(super) fn put_weights(model: &Model, out: &mut impl Write) -> io::Result<()> {
+    model.graph.nodes.iter().flat_map(|n| numbers_of(&n.op)).try_for_each(|list| put_floats(list, out))
+}
+
+pub(super) fn put_calibration(model: &Model, out: &mut impl Write) -> io::Result<()> {
+    let c = &model.calibration;
+    for v in c.max_abs.iter().chain(&c.mean_square) {
+        out.write_all(&v.to_le_bytes())?;
+    }
+    c.samples.iter().chain(&c.wanted).try_for_each(|list| put_floats(list, out))
+}
+
+/// Through a small buffer: a sink that hashes is slow on four bytes at a time.
+fn put_floats(values: &[f32], out: &mut impl Write) -> io::Result<()> {
+    let mut buffer = [0; 1 << 14];
+    for part in values.chunks(buffer.len() / 4) {
+        for (bytes, v) in buffer.as_chunks_mut::<4>().0.iter_mut().zip(part) {
+            *bytes = v.to_le_bytes();
+        }
+        out.write_all(&buffer[..4 * part.len()])?;
+    }
+    Ok(())
+}
+
+/// A model from its sections, checked.
+pub(super) fn read(structure: &[u8], weights: &[u8], calibration: &[u8]) -> Result<Model, GraphError> {
+    let fail = |what: String| GraphError::File { section: "structure", what };
+    let (s, rest): (Structure, _) =
+        postcard::take_from_bytes(structure).map_err(|e| fail(format!("cannot be decoded: {e}")))?;
+    if !rest.is_empty() {
+        return Err(fail(format!("{} bytes left over", rest.len())));
+    }
+    let graph = read_graph(s.nodes, s.output, &mut Numbers { section: "weights", rest: weights })?;
+    let calibration = read_calibration(&graph, s.samples, (s.calibration, s.guessed), calibration)?;
+    let model = Model {
+        model_id: s.model_id,
+        graph,
+        interface: s.interface,
+        output_multiplier: s.output_multiplier,
+        calibration,
+        notes: s.notes,
+    };
+    model.check()?;
+    Ok(model)
+}
+
+/// Lengths of the numbers follow from the shapes of earlier nodes, which are those that the file states: the model's check compares
+/// them with what the operations give.
+fn read_graph(records: Vec<Record>, output: usize, numbers: &mut Numbers) -> Result<FloatGraph, GraphError> {
+    let mut nodes: Vec<FloatNode> = Vec::with_capacity(records.len());
+    for r in records {
+        let first = match r.inputs.first() {
+            None => &[][..],
+            Some(&i) => &nodes.get(i).ok_or_else(|| numbers_do_not_fit("structure"))?.shape,
+        };
+        let op = r.op.with_numbers(first, numbers)?;
+        nodes.push(FloatNode { name: r.name, op, inputs: r.inputs, shape: r.shape });
+    }
+    numbers.end()?;
+    Ok(FloatGraph { nodes, output })
+}
+
+fn read_calibration(
+    graph: &FloatGraph,
+    samples: usize,
+    (text, guessed): (String, bool),
+    section: &[u8],
+) -> Result<Calibration, GraphError> {
+    let mut numbers = Numbers { section: "calibration", rest: section };
+    let count = graph.nodes.len();
+    let length = |id: usize| {
+        let node = graph.nodes.get(id).ok_or(GraphError::Output { output: id, count })?;
+        checked_elements(&node.shape).ok_or_else(|| numbers_do_not_fit("calibration"))
+    };
+    let (input, output) = (length(0)?, length(graph.output)?);
+    let (max_abs, mean_square) = (numbers.doubles(count)?, numbers.doubles(count)?);
+    // Each list must be there before the next is made: the number of samples is only claimed. None is empty.
+    let mut lists = |n: usize| (0..samples).map(|_| numbers.floats(n.max(1))).collect::<Result<Vec<_>, _>>();
+    let (samples, wanted) = (lists(input)?, lists(output)?);
+    numbers.end()?;
+    Ok(Calibration { max_abs, mean_square, samples, wanted, text, guessed })
+}
+
+/// Numbers left in a section.
+struct Numbers<'a> {
+    section: &'static str,
+    rest: &'a [u8],
+}
+
+impl Numbers<'_> {
+    fn floats(&mut self, count: usize) -> Result<Vec<f32>, GraphError> {
+        Ok(self.take::<4>(count)?.iter().map(|b| f32::from_le_bytes(*b)).collect())
+    }
+
+    fn doubles(&mut self, count: usize) -> Result<Vec<f64>, GraphError> {
+        Ok(self.take::<8>(count)?.iter().map(|b| f64::from_le_bytes(*b)).collect())
+    }
+
+    fn take<const B: usize>(&mut self, count: usize) -> Result<&[[u8; B]], GraphError> {
+        let cut = count.checked_mul(B).and_then(|n| self.rest.split_at_checked(n));
+        let (taken, rest) = cut.ok_or_else(|| numbers_do_not_fit(self.section))?;
+        self.rest = rest;
+        Ok(taken.as_chunks().0)
+    }
+
+    fn end(&self) -> Result<(), GraphError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(numbers_do_not_fit(self.section)) }
+    }
+}
+
+fn numbers_do_not_fit(section: &'static str) -> GraphError {
+    GraphError::File { section, what: "its length does not fit the structure".into() }
+}

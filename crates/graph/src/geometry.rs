@@ -1,0 +1,250 @@
+//! Geometry of tensors and windows, which every level of graph shares: convolutions, pools, slices, and the shapes they make. Shapes
+//! never contain the batch: `[C, H, W]`, `[C, L]` or `[F]`. Rules answer with a sentence where shapes do not fit.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{MAX_ELEMENTS, MAX_TOTAL_ELEMENTS, MAX_WINDOW_SIDE};
+
+/// The geometry of a two-dimensional convolution with weights `[out_channels, in_channels / groups, kh, kw]` and a bias
+/// `[out_channels]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConvGeometry {
+    /// Output channels.
+    pub out_channels: usize,
+    /// Kernel height and width.
+    pub kernel: [usize; 2],
+    /// Vertical and horizontal stride.
+    pub stride: [usize; 2],
+    /// Vertical and horizontal dilation.
+    pub dilation: [usize; 2],
+    /// Zero padding: top, left, bottom, right.
+    pub pads: [usize; 4],
+    /// Channel groups; divides both channel counts.
+    pub groups: usize,
+}
+
+impl ConvGeometry {
+    /// Weights of one output channel on an input of `channels` channels; `None` on overflow or without groups.
+    pub fn row_len(&self, channels: usize) -> Option<usize> {
+        checked_elements(&[channels.checked_div(self.groups)?, self.kernel[0], self.kernel[1]])
+    }
+
+    /// Refuses extents with which later arithmetic on positions could overflow.
+    ///
+    /// # Errors
+    /// Kernel, stride, dilation or padding beyond [`MAX_ELEMENTS`].
+    pub fn check(&self) -> Result<(), String> {
+        if self.kernel.iter().chain(&self.stride).chain(&self.dilation).chain(&self.pads).any(|&v| v > MAX_ELEMENTS) {
+            return Err("kernel, stride, dilation or padding is too large".into());
+        }
+        Ok(())
+    }
+}
+
+/// A pooling window. Padded positions never win a maximum and add zero to a sum.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// Window height and width.
+    pub kernel: [usize; 2],
+    /// Vertical and horizontal stride.
+    pub stride: [usize; 2],
+    /// Padding: top, left, bottom, right (each smaller than the kernel; bottom and right may stand for `ceil_mode`).
+    pub pads: [usize; 4],
+}
+
+/// A strided slice of a `[C, H, W]` or `[F]` tensor: `start + step * i` for `i < len`, for each axis.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slice {
+    /// First index of each axis.
+    pub start: Vec<usize>,
+    /// Step of each axis (positive).
+    pub step: Vec<usize>,
+    /// Elements kept on each axis.
+    pub len: Vec<usize>,
+}
+
+/// Output length of a sliding window along one axis, or `None` where the window does not fit.
+pub fn window_len(
+    len: usize,
+    kernel: usize,
+    stride: usize,
+    dilation: usize,
+    before: usize,
+    after: usize,
+) -> Option<usize> {
+    let span = dilation.checked_mul(kernel.checked_sub(1)?)?.checked_add(1)?;
+    let padded = len.checked_add(before)?.checked_add(after)?;
+    Some(padded.checked_sub(span)?.checked_div(stride)? + 1)
+}
+
+/// Number of elements of a shape, `None` on overflow.
+pub fn checked_elements(shape: &[usize]) -> Option<usize> {
+    shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d))
+}
+
+/// Refuses a tensor that is empty or larger than [`MAX_ELEMENTS`].
+///
+/// # Errors
+/// Says so.
+pub fn check_size(shape: &[usize]) -> Result<(), String> {
+    match checked_elements(shape) {
+        Some(n) if (1..=MAX_ELEMENTS).contains(&n) => Ok(()),
+        _ => Err(format!("shape {shape:?} is empty or has more than {MAX_ELEMENTS} elements")),
+    }
+}
+
+/// Bounds what a plan allocates per window: a stranger's graph may state any. `elements` are those of the result.
+///
+/// # Errors
+/// A window or padding beyond [`MAX_WINDOW_SIDE`], or too many window positions.
+pub fn check_window(kernel: [usize; 2], pads: [usize; 4], elements: usize) -> Result<(), String> {
+    let fits = |x: usize| x <= MAX_WINDOW_SIDE;
+    if !kernel.into_iter().all(fits)
+        || !pads.into_iter().all(fits)
+        || elements.saturating_mul(kernel[0] + kernel[1]) > MAX_TOTAL_ELEMENTS
+    {
+        return Err(format!(
+            "a window of {kernel:?} with padding {pads:?} is larger than is supported ({MAX_WINDOW_SIDE} a side)"
+        ));
+    }
+    Ok(())
+}
+
+/// Shape of a convolution's result.
+///
+/// # Errors
+/// Says what does not fit.
+pub fn conv_shape(c: &ConvGeometry, input: &[usize]) -> Result<Vec<usize>, String> {
+    let [ch, h, w] = input else {
+        return Err(format!("a convolution needs [C, H, W], got {input:?}"));
+    };
+    if c.groups == 0 || !ch.is_multiple_of(c.groups) || !c.out_channels.is_multiple_of(c.groups) || c.out_channels == 0
+    {
+        return Err(format!("{} groups do not divide {ch} input and {} output channels", c.groups, c.out_channels));
+    }
+    let out = |len, i: usize| {
+        if c.stride[i] == 0 || c.dilation[i] == 0 || c.kernel[i] == 0 {
+            return None;
+        }
+        window_len(len, c.kernel[i], c.stride[i], c.dilation[i], c.pads[i], c.pads[i + 2])
+    };
+    match (out(*h, 0), out(*w, 1)) {
+        (Some(oh), Some(ow)) => Ok(vec![c.out_channels, oh, ow]),
+        _ => Err(format!("kernel {:?} does not fit into {input:?} with padding {:?}", c.kernel, c.pads)),
+    }
+}
+
+/// Shape of a pool's result.
+///
+/// # Errors
+/// Says what does not fit.
+pub fn pool_shape(w: &Window, input: &[usize]) -> Result<Vec<usize>, String> {
+    let [ch, h, wd] = input else {
+        return Err(format!("a pool needs [C, H, W], got {input:?}"));
+    };
+    let out = |len, i: usize| {
+        if w.stride[i] == 0 || w.pads[i] >= w.kernel[i] || w.pads[i + 2] >= w.kernel[i] {
+            return None;
+        }
+        window_len(len, w.kernel[i], w.stride[i], 1, w.pads[i], w.pads[i + 2])
+    };
+    match (out(*h, 0), out(*wd, 1)) {
+        (Some(oh), Some(ow)) => Ok(vec![*ch, oh, ow]),
+        _ => Err(format!("window {:?} does not fit into {input:?} with padding {:?}", w.kernel, w.pads)),
+    }
+}
+
+/// Shape of tensors joined along the first axis.
+///
+/// # Errors
+/// Says what does not fit.
+pub fn concat_shape(inputs: &[&[usize]]) -> Result<Vec<usize>, String> {
+    let mut shape = inputs.first().ok_or("nothing to join")?.to_vec();
+    if shape.is_empty() {
+        return Err("cannot join scalars".into());
+    }
+    for next in &inputs[1..] {
+        if next.len() != shape.len() || next[1..] != shape[1..] {
+            return Err(format!("shapes {shape:?} and {next:?} differ outside the first axis"));
+        }
+        shape[0] = shape[0].checked_add(next[0]).ok_or("too many channels")?;
+    }
+    Ok(shape)
+}
+
+/// Shape of a strided slice.
+///
+/// # Errors
+/// Says what does not fit.
+pub fn slice_shape(s: &Slice, input: &[usize]) -> Result<Vec<usize>, String> {
+    let axes = input.len();
+    if s.start.len() != axes || s.step.len() != axes || s.len.len() != axes {
+        return Err(format!("slice of {} axes on a tensor of {axes}", s.start.len()));
+    }
+    for i in 0..axes {
+        let last =
+            s.len[i].checked_sub(1).and_then(|n| n.checked_mul(s.step[i])).and_then(|n| n.checked_add(s.start[i]));
+        if s.step[i] == 0 || last.is_none_or(|l| l >= input[i]) {
+            return Err(format!("slice {s:?} leaves {input:?}"));
+        }
+    }
+    Ok(s.len.clone())
+}
+
+/// Shape of a fully connected layer's result.
+///
+/// # Errors
+/// The input is not flat.
+pub fn dense_shape(out_features: usize, input: &[usize]) -> Result<Vec<usize>, String> {
+    match input {
+        [_] => Ok(vec![out_features]),
+        _ => Err(format!("a fully connected layer needs a flat input, got {input:?}")),
+    }
+}
+
+/// Shape of an element-wise operation on two tensors.
+///
+/// # Errors
+/// They are not two, or differ.
+pub fn pair_shape(inputs: &[&[usize]]) -> Result<Vec<usize>, String> {
+    match inputs {
+        [a, b] if a == b => Ok(a.to_vec()),
+        _ => Err(format!("shapes differ: {inputs:?}")),
+    }
+}
+
+/// Shape of a zero-padded tensor.
+///
+/// # Errors
+/// Another number of axes, or overflow.
+pub fn pad_shape(before: &[usize], after: &[usize], input: &[usize]) -> Result<Vec<usize>, String> {
+    if before.len() != input.len() || after.len() != input.len() {
+        return Err(format!("padding of {} axes on a tensor of {}", before.len(), input.len()));
+    }
+    (0..input.len())
+        .map(|i| input[i].checked_add(before[i])?.checked_add(after[i]))
+        .collect::<Option<_>>()
+        .ok_or("padding overflows".into())
+}
+
+/// The declared shape of the same elements in row-major order.
+///
+/// # Errors
+/// The numbers of elements differ.
+pub fn reshaped(declared: &[usize], input: &[usize]) -> Result<Vec<usize>, String> {
+    if checked_elements(declared) != checked_elements(input) {
+        return Err(format!("{input:?} cannot become {declared:?}"));
+    }
+    Ok(declared.to_vec())
+}
+
+/// Shape of the index of the largest element.
+///
+/// # Errors
+/// The input is not flat, or empty.
+pub fn arg_max_shape(input: &[usize]) -> Result<Vec<usize>, String> {
+    match input {
+        [n] if *n > 0 => Ok(vec![1]),
+        _ => Err(format!("arg max needs a flat, non-empty input, got {input:?}")),
+    }
+}

@@ -1,0 +1,53 @@
+//! Ranges and sizes of all tensors over the calibration samples.
+
+use crate::GraphError;
+use crate::float::FloatGraph;
+use crate::float::run::run_tapped;
+use crate::model::Calibration;
+
+/// Multiplications that one evaluation of the kept samples may take: bounds how long a lowering's search takes.
+const WORK_OF_KEPT: u64 = 1_500_000_000;
+/// Most input elements of the kept samples together.
+const KEPT_ELEMENTS: usize = 1 << 24;
+
+/// Runs the samples and keeps the first of them, as many as a search can evaluate. The input's magnitude is that of its declared range.
+pub(super) fn measure(
+    graph: &FloatGraph,
+    mut samples: Vec<Vec<f32>>,
+    range: [f32; 2],
+    (text, guessed): (String, bool),
+) -> Result<Calibration, GraphError> {
+    let count = graph.nodes.len();
+    let (mut max_abs, mut mean_square) = (vec![0f64; count], vec![0f64; count]);
+    let kept = kept(graph, samples.len());
+    let mut wanted = Vec::with_capacity(kept);
+    for sample in &samples {
+        let mut tap = |id: usize, _: &_, values: &[f32]| {
+            let (mut largest, mut squares) = (0f32, 0f64);
+            for &v in values {
+                // `max` would drop a NaN.
+                largest = if v.abs() > largest || v.is_nan() { v.abs() } else { largest };
+                squares += f64::from(v) * f64::from(v);
+            }
+            max_abs[id] = if largest.is_nan() { f64::INFINITY } else { max_abs[id].max(f64::from(largest)) };
+            mean_square[id] += squares / values.len() as f64 / samples.len() as f64;
+        };
+        let result = run_tapped(graph, sample, &mut tap)?;
+        if wanted.len() < kept {
+            wanted.push(result);
+        }
+    }
+    samples.truncate(kept);
+    max_abs[0] = max_abs[0].max(f64::from(range[0].abs())).max(f64::from(range[1].abs()));
+    if let Some(id) = max_abs.iter().position(|m| !m.is_finite() || *m > 1e30) {
+        return Err(GraphError::Calibration { what: format!("node `{}` overflows on a sample", graph.nodes[id].name) });
+    }
+    Ok(Calibration { max_abs, mean_square, samples, wanted, text, guessed })
+}
+
+/// How many of `given` samples a search can evaluate: at least one.
+pub(super) fn kept(graph: &FloatGraph, given: usize) -> usize {
+    let by_work = usize::try_from(WORK_OF_KEPT / graph.macs().max(1)).unwrap_or(usize::MAX);
+    let by_size = KEPT_ELEMENTS / graph.nodes[0].elements();
+    given.min(by_work.min(by_size).max(1))
+}

@@ -1,0 +1,84 @@
+use super::*;
+use crate::zoo;
+
+fn tiny(options: &ImportOptions) -> Imported {
+    import(&zoo::build("tiny-cnn", 2).unwrap(), options).unwrap()
+}
+
+#[test]
+fn equal_options_give_equal_models() {
+    let options = ImportOptions { model_id: Some([1; 16]), ..ImportOptions::default() };
+    let (a, b) = (tiny(&options).model, tiny(&options).model);
+    assert_eq!((a.digest(), a), (b.digest(), b));
+    let (c, d) = (tiny(&ImportOptions::default()).model, tiny(&ImportOptions::default()).model);
+    assert_ne!(c.model_id, d.model_id);
+    assert_ne!(c.digest(), d.digest());
+}
+
+#[test]
+fn samples_that_do_not_fit_are_refused() {
+    for (shape, value) in [(vec![2, 1, 8, 7], 0.5), (vec![2, 1, 8, 8], f32::NAN)] {
+        let n = shape.iter().product();
+        let calibration = Some(Npy { shape, data: vec![value; n], is_bytes: false });
+        let options = ImportOptions { calibration, ..ImportOptions::default() };
+        assert!(import(&zoo::build("tiny-cnn", 2).unwrap(), &options).is_err());
+    }
+    let options = ImportOptions { mean: vec![0.5; 3], ..ImportOptions::default() };
+    assert!(import(&zoo::build("tiny-cnn", 2).unwrap(), &options).unwrap_err().to_string().contains("mean"));
+    let options = ImportOptions { range: Some([f32::NEG_INFINITY, 1.0]), ..ImportOptions::default() };
+    assert!(import(&zoo::build("tiny-cnn", 2).unwrap(), &options).is_err());
+}
+
+#[test]
+fn the_model_computes_what_the_network_does() {
+    let imported = tiny(&ImportOptions { output_mode: OutputMode::Top1, ..ImportOptions::default() });
+    let logits = tiny(&ImportOptions::default());
+    let mut rng = SplitMix::new(8);
+    for _ in 0..10 {
+        let x: Vec<f32> = (0..64).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+        let wanted = crate::float::run::run(&imported.network.graph, &x).unwrap();
+        let given = imported.client_input(&x);
+        let got = logits.model.run(&given).unwrap();
+        for (g, w) in got.iter().zip(&wanted) {
+            assert!((g - f64::from(*w)).abs() < 1e-4 * (1.0 + g.abs()), "{g} {w}");
+        }
+        assert_eq!(imported.model.run(&given).unwrap(), [crate::kernel::arg_max(&wanted) as f64]);
+    }
+    assert_eq!((imported.model.interface.output_shape, logits.model.interface.output_shape), (vec![1], vec![10]));
+}
+
+#[test]
+fn statistics_cover_all_samples_and_few_are_kept() {
+    let data: Vec<f32> = (0..3 * 64).map(|i| i as f32 / 192.0).collect();
+    let calibration = Some(Npy { shape: vec![3, 1, 8, 8], data, is_bytes: false });
+    let all = tiny(&ImportOptions { calibration: calibration.clone(), ..ImportOptions::default() }).model.calibration;
+    assert_eq!((all.samples.len(), all.wanted.len(), all.guessed), (3, 3, false));
+    assert!(all.max_abs[0] > 0.99 && all.mean_square.iter().all(|m| *m > 0.0), "{all:?}");
+    let two = tiny(&ImportOptions { calibration, max_samples: 2, ..ImportOptions::default() }).model.calibration;
+    assert_eq!((two.samples.len(), two.samples[1].clone()), (2, all.samples[1].clone()));
+    // SqueezeNet takes 0.35 G multiplications: of eight samples, four are kept.
+    let network = onnx::parse(&zoo::build("squeezenet1.1", 1).unwrap()).unwrap();
+    assert_eq!(calibrate::kept(&network.graph, 8), 4);
+}
+
+#[test]
+fn a_model_whose_parts_do_not_fit_is_refused() {
+    let model = tiny(&ImportOptions::default()).model;
+    model.check().unwrap();
+    let changes: [fn(&mut Model); 9] = [
+        |m| m.output_multiplier = -1.0,
+        |m| m.interface.output_shape = vec![11],
+        |m| m.interface.input_shape = vec![1, 64],
+        |m| m.calibration.samples.clear(),
+        |m| m.calibration.wanted[0].truncate(1),
+        |m| m.calibration.max_abs[0] = f64::NAN,
+        |m| m.calibration.mean_square.truncate(1),
+        |m| m.graph.nodes[1].inputs = vec![2],
+        |m| m.graph.nodes[1].shape = vec![1],
+    ];
+    for (i, change) in changes.iter().enumerate() {
+        let mut changed = model.clone();
+        change(&mut changed);
+        assert!(changed.check().is_err(), "change {i}");
+    }
+}
