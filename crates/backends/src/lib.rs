@@ -1,88 +1,46 @@
-//! Cryptographic back ends over one model graph.
+//! Back ends of private inference behind one seam.
 //!
-//! A back end compiles the public graph into a plan, and runs it in three phases: `setup` once per client, `offline` once per input
-//! without knowing it, `online` with it. [`cheetah`] is the two-party back end of lattice-based linear layers and oblivious transfer.
+//! [`seam`] says what a back end is to everybody else, [`Registry`] holds them all. [`ring`] lowers float models to fixed point, for the back
+//! ends that compute on shares. [`cheetah`] is the two-party back end of lattice-based linear layers and oblivious transfer; [`clear`]
+//! is none: the server sees the input, a lower bound to compare with. [`lowered`] keeps lowerings in files.
 #![forbid(unsafe_code)]
 
+// The toy back end of the tests is written as one of another crate.
+#[cfg(feature = "test-util")]
+extern crate self as tacit_backends;
+
 pub mod cheetah;
+pub mod clear;
+mod cost;
+pub mod lowered;
+mod numerics;
+mod registry;
 pub mod ring;
+pub mod seam;
+#[cfg(feature = "test-util")]
+#[path = "../tests/toy.rs"]
+pub mod toy;
 
-use ring::{RingError, RingGraph, Weights};
-use tacit_mpc::Session;
-
-/// What a party holds when it enters a phase.
-#[derive(Clone, Copy)]
-pub enum Held<'a> {
-    /// The server: the model's weights.
-    Weights(&'a Weights),
-    /// The client, online: its input as integers of the input node, row major, `[C, H, W]` or `[F]`.
-    Input(&'a [i64]),
-    /// The client, offline: nothing yet.
-    Nothing,
-}
-
-/// What a party has when the online phase is over: the client the values of the output node, the server nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Output {
-    /// Signed integers of the output node.
-    Values(Vec<i64>),
-    /// Nothing: this party is the server.
-    Nothing,
-}
-
-/// How a back end's results relate to the fixed-point reference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub enum Numerics {
-    /// Equal bit for bit.
-    Exact,
-    /// Each truncation may be `below` units lower and `above` units higher than the floor of what it is given; each linear output may be off by
-    /// `linear` units at its own (untruncated) scale; ReLU may give 0 for results below `2^relu_drop` units.
-    UlpPerTruncation {
-        /// Largest deficit of a truncation, in units of the last place.
-        below: u32,
-        /// Largest excess of a truncation, in units of the last place.
-        above: u32,
-        /// Largest error of a linear output before truncation.
-        linear: u32,
-        /// Bits that the sign test of ReLU drops.
-        relu_drop: u32,
-    },
-}
-
-/// Bytes, exchanges and memory that one phase costs, both parties.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct PhaseCost {
-    /// Payload bytes from the client to the server.
-    pub up_bytes: u64,
-    /// Payload bytes from the server to the client.
-    pub down_bytes: u64,
-    /// Random OTs with the client as receiver.
-    pub client_rots: u64,
-    /// Random OTs with the server as receiver.
-    pub server_rots: u64,
-    /// Message exchanges one after the other.
-    pub exchanges: u64,
-}
-
-/// Costs of one input by phase, without setup.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct PhaseCosts {
-    /// Input-independent phase.
-    pub offline: PhaseCost,
-    /// Phase with the input.
-    pub online: PhaseCost,
-    /// Sign tests.
-    pub comparisons: u64,
-    /// Size of the client's stored material, in bytes.
-    pub client_material_bytes: u64,
-    /// Size of the server's stored material, in bytes.
-    pub server_material_bytes: u64,
-}
+pub use cost::{Costs, PartyCost, PhaseCost, Work};
+pub use numerics::Numerics;
+pub use registry::{DEFAULT, Registry};
+pub use seam::{
+    Backend, ClientModel, ClientSide, LoweringReport, Material, MaterialPart, Options, Plan, Preparation, ServerModel,
+    ServerSide, Setup, Trust,
+};
 
 /// Why a back end failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
-    /// The model cannot be compiled for this back end.
+    /// No back end has this name.
+    #[error("there is no back end `{id}`; there are: {known}")]
+    Unknown {
+        /// What was asked for, shortened.
+        id: String,
+        /// Names of those there are.
+        known: String,
+    },
+    /// The model cannot be lowered for this back end.
     #[error("node {node} `{name}` ({op}): {what}")]
     Unsupported {
         /// Index of the node.
@@ -94,82 +52,74 @@ pub enum BackendError {
         /// What is not supported, and what would help.
         what: String,
     },
-    /// A caller gave something that does not fit the plan or the role.
+    /// An option is unknown or out of range.
+    #[error("option `{key}` of the back end {backend}: {what}")]
+    Option {
+        /// The back end.
+        backend: &'static str,
+        /// The option.
+        key: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The public part of a model is not one.
+    #[error("public part of a model: {what}")]
+    Public {
+        /// What is wrong.
+        what: String,
+    },
+    /// The private part of a model is not one, or does not fit the public part.
+    #[error("private part of a model: {what}")]
+    Private {
+        /// What is wrong.
+        what: String,
+    },
+    /// Stored material does not fit the plan.
+    #[error("material: {what}")]
+    Material {
+        /// What is wrong.
+        what: String,
+    },
+    /// A caller did things in the wrong order.
     #[error("{0}")]
     Misuse(&'static str),
-    /// The input does not fit the model.
-    #[error("the input has {found} values, the model takes {needed}")]
-    InputLength {
-        /// Values given.
-        found: usize,
-        /// Values needed.
-        needed: usize,
+    /// A model or an input is wrong.
+    #[error(transparent)]
+    Graph(#[from] tacit_graph::GraphError),
+    /// The connection failed, or the peer broke its rules.
+    #[error(transparent)]
+    Net(#[from] tacit_net::NetError),
+    /// The protocol failed, or the peer broke it.
+    #[error(transparent)]
+    Protocol(Box<dyn std::error::Error + Send + Sync>),
+    /// The operating system gives no random bytes.
+    #[error("no randomness from the operating system: {0}")]
+    Random(String),
+    /// A lowered model's file is not one, or is damaged.
+    #[error("lowered model: {what}")]
+    Lowering {
+        /// What is wrong, and what to do.
+        what: String,
     },
-    /// A protocol or channel error.
+    /// A file cannot be read.
+    #[error("reading {path}: {source}")]
+    File {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why not.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A fixed-point model, or the lowering to it.
     #[error(transparent)]
-    Protocol(#[from] tacit_mpc::MpcError),
-    /// A fixed-point model does not hold together, or cannot be made.
-    #[error(transparent)]
-    Ring(#[from] RingError),
-    /// A lattice error in a linear layer.
-    #[error(transparent)]
-    Linear(#[from] cheetah::linear::LinearError),
+    Ring(#[from] ring::RingError),
 }
 
-impl From<tacit_net::NetError> for BackendError {
-    fn from(error: tacit_net::NetError) -> Self {
-        Self::Protocol(error.into())
+impl From<tacit_mpc::MpcError> for BackendError {
+    fn from(error: tacit_mpc::MpcError) -> Self {
+        match error {
+            tacit_mpc::MpcError::Net(error) => Self::Net(error),
+            tacit_mpc::MpcError::Material { what } => Self::Material { what },
+            other => Self::Protocol(Box::new(other)),
+        }
     }
-}
-
-/// A cryptographic back end. Both parties compile the same public graph to the same plan.
-pub trait Backend {
-    /// The compiled model.
-    type Plan;
-    /// Keys of one client, made once and used for many inputs.
-    type Keys;
-    /// One party's half of the preprocessing for one input. Used by value: once.
-    type Material;
-
-    /// Compiles the public graph.
-    ///
-    /// # Errors
-    /// `Unsupported` names the first node that cannot be compiled.
-    fn compile(&self, graph: &RingGraph) -> Result<Self::Plan, BackendError>;
-
-    /// Makes and exchanges the keys of one client.
-    ///
-    /// # Errors
-    /// Channel and protocol errors.
-    fn setup(&self, plan: &Self::Plan, session: &mut Session<'_>) -> Result<Self::Keys, BackendError>;
-
-    /// Preprocesses one input without knowing it. The server holds its weights, the client nothing.
-    ///
-    /// # Errors
-    /// Channel and protocol errors.
-    fn offline(
-        &self,
-        plan: &Self::Plan,
-        keys: &mut Self::Keys,
-        held: Held<'_>,
-        session: &mut Session<'_>,
-    ) -> Result<Self::Material, BackendError>;
-
-    /// Evaluates the model on one input. The server holds its weights, the client its input.
-    ///
-    /// # Errors
-    /// Channel and protocol errors; the material is spent in any case.
-    fn online(
-        &self,
-        plan: &Self::Plan,
-        material: Self::Material,
-        held: Held<'_>,
-        session: &mut Session<'_>,
-    ) -> Result<Output, BackendError>;
-
-    /// What one input costs.
-    fn cost(&self, plan: &Self::Plan) -> PhaseCosts;
-
-    /// How results of a plan relate to the reference.
-    fn numerics(&self, plan: &Self::Plan) -> Numerics;
 }

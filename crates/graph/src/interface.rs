@@ -51,6 +51,11 @@ impl Interface {
         self.input_shape.iter().product()
     }
 
+    /// Values of one answer.
+    pub fn output_len(&self) -> usize {
+        self.output_shape.iter().product()
+    }
+
     /// Checks shapes, normalisation and range.
     ///
     /// # Errors

@@ -4,6 +4,8 @@
 use tacit_arith::bits::Bits;
 use tacit_arith::pack;
 
+use zeroize::Zeroizing;
+
 use crate::{MpcError, planes};
 
 /// Ring elements of one width, packed.
@@ -44,29 +46,41 @@ impl Packed {
 /// Appends material to a byte vector.
 #[derive(Default)]
 pub struct Writer {
-    bytes: Vec<u8>,
+    bytes: Zeroizing<Vec<u8>>,
 }
 
 impl Writer {
+    /// Makes room for `more` bytes; what is outgrown is wiped.
+    fn grow(&mut self, more: usize) {
+        let needed = self.bytes.len() + more;
+        if needed > self.bytes.capacity() {
+            let mut larger = Zeroizing::new(Vec::with_capacity(needed.max(2 * self.bytes.capacity())));
+            larger.extend_from_slice(&self.bytes);
+            self.bytes = larger;
+        }
+    }
+
     /// Appends raw bytes.
     pub fn bytes(&mut self, bytes: &[u8]) {
+        self.grow(bytes.len());
         self.bytes.extend_from_slice(bytes);
     }
 
     /// Appends planes.
     pub fn planes(&mut self, planes: &[Bits]) {
         for plane in planes {
+            self.grow(plane.len().div_ceil(8));
             planes::put(&mut self.bytes, plane);
         }
     }
 
     /// Appends packed ring elements.
     pub fn packed(&mut self, packed: &Packed) {
-        self.bytes.extend_from_slice(&packed.bytes);
+        self.bytes(&packed.bytes);
     }
 
     /// What was written.
-    pub fn finish(self) -> Vec<u8> {
+    pub fn finish(self) -> Zeroizing<Vec<u8>> {
         self.bytes
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tacit_arith::prg::Prg;
-use tacit_graph::{Interpreter, NodeId, walk};
+use tacit_graph::{GraphError, Interpreter, NodeId, walk};
 use tacit_he::coeff::Context;
 use tacit_mpc::codec::Packed;
 use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, WrapSpec};
@@ -62,7 +62,7 @@ pub(super) fn offline(
     let mut shares = Shares { plan, seed: Prg::from_seed(seed.clone()), session, phase, tap: &mut |_, _| {} };
     walk(&plan.graph, &mut shares)?;
     let Offline { linear, pieces, .. } = shares.phase;
-    Ok(ClientMaterial { plan: plan.digest, seed, linear, pieces })
+    Ok(ClientMaterial { plan: plan.digest(), seed, linear, pieces })
 }
 
 /// The online phase; `tap` is shown the client's share of every node's tensor (`[elements]`, in the node's ring).
@@ -78,7 +78,9 @@ pub fn online_traced(
 ) -> Result<Vec<i64>, BackendError> {
     let needed = plan.graph.input().elements();
     if input.len() != needed {
-        return Err(BackendError::InputLength { found: input.len(), needed });
+        return Err(BackendError::Graph(GraphError::Input {
+            what: format!("{} integers, the model takes {needed}", input.len()),
+        }));
     }
     let ClientMaterial { plan: made_for, seed, linear, pieces } = material;
     check_plan(plan, made_for)?;

@@ -1,75 +1,53 @@
-//! What one input costs, from the plan alone. Payload bytes: frame headers and the traffic of the OT extension come on top.
+//! What one input costs, from the plan alone. Payload bytes: frame headers come on top. Exact but for the traffic of the OT extension,
+//! which depends on what earlier inputs of a connection left over, and for memory, which is an estimate.
 
+use tacit_he::coeff::{Ciphertext, DEGREE, PUBLIC_KEY_BYTES};
 use tacit_mpc::codec::Packed;
+use tacit_mpc::ot::{self, params};
 
-use super::Options;
+use super::options::Options;
 use super::plan::{self, Plan, Step};
-use crate::ring::{Op, RingGraph};
-use crate::{BackendError, PhaseCosts};
+use crate::ring::{Node, RingGraph};
+use crate::{BackendError, Costs, PartyCost, PhaseCost, Work};
 
-/// Costs of one input.
-pub(super) fn cost(plan: &Plan) -> PhaseCosts {
-    let mut cost = of_steps(&plan.graph, &plan.steps);
-    cost.comparisons = plan.comparisons();
-    let (client_rots, server_rots) = rots(plan);
-    (cost.offline.client_rots, cost.offline.server_rots) = (client_rots as u64, server_rots as u64);
-    for group in &plan.groups {
-        let linear = group.plan.cost();
-        cost.offline.up_bytes += linear.up_bytes;
-        cost.offline.down_bytes += linear.down_bytes();
-        cost.offline.exchanges += 1;
-    }
-    cost
-}
-
-/// Payload bytes both ways of the online phase of one input. Linear layers send nothing online, so they need no plan for this.
+/// Payload bytes both ways of the online phase of one input: what the search for scales goes by. Linear layers send nothing online, so
+/// they need no plan for this.
 ///
 /// # Errors
 /// `Unsupported` names the first node that cannot be compiled.
-pub fn online_bytes(graph: &RingGraph, options: &Options) -> Result<u64, BackendError> {
+pub(super) fn online_bytes(graph: &RingGraph, options: &Options) -> Result<u64, BackendError> {
     let (steps, _) = plan::steps(graph, options)?;
-    let online = of_steps(graph, &steps).online;
-    Ok(online.up_bytes + online.down_bytes)
+    let nodes = steps.iter().zip(graph.nodes()).map(|(step, node)| of_step(step, node).online.bytes());
+    Ok(result(graph).online.bytes() + nodes.sum::<u64>())
 }
 
-/// Costs of everything but the lattice part of linear layers, whose masked results are only stored here.
-fn of_steps(graph: &RingGraph, steps: &[Step]) -> PhaseCosts {
-    let mut cost = PhaseCosts::default();
-    let packed = |n: usize, width: u32| Packed::len_bytes(n, width) as u64;
-    for gate in plan::gates(steps).filter(|g| g.n() > 0) {
-        let one = gate.cost();
-        cost.offline.up_bytes += one.offline_up as u64;
-        cost.offline.down_bytes += one.offline_down as u64;
-        cost.online.up_bytes += one.online_up as u64;
-        cost.online.down_bytes += one.online_down as u64;
-        cost.online.exchanges += one.exchanges as u64;
-        cost.client_material_bytes += one.client_material as u64;
-        cost.server_material_bytes += one.server_material as u64;
+/// Costs of one input, and of the setup.
+pub(super) fn costs(plan: &Plan) -> Costs {
+    let mut costs = result(&plan.graph);
+    for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
+        add(&mut costs, of_step(step, node));
     }
-    for (step, node) in steps.iter().zip(graph.nodes()) {
-        let elements = packed(node.elements(), node.fixed.width);
-        match step {
-            Step::Input => cost.online.up_bytes += elements,
-            Step::Widen(wrap) => {
-                cost.offline.up_bytes += wrap.n.div_ceil(8) as u64;
-                cost.online.up_bytes += packed(wrap.n, wrap.extra);
-                cost.online.down_bytes += packed(wrap.n, wrap.extra);
-                cost.online.exchanges += 2;
-                cost.client_material_bytes += packed(wrap.n, wrap.extra);
-                cost.server_material_bytes += 2 * packed(wrap.n, wrap.extra);
-            }
-            _ if matches!(node.op, Op::Conv2d(_) | Op::Linear(_)) => {
-                cost.client_material_bytes += elements;
-                cost.server_material_bytes += elements;
-            }
-            _ => {}
-        }
+    for group in &plan.groups {
+        let linear = group.plan.cost();
+        let mut offline = PhaseCost {
+            up_bytes: linear.up_bytes,
+            down_bytes: linear.down_bytes(),
+            exchanges: 1,
+            ..PhaseCost::default()
+        };
+        offline.client.work.ntts = linear.client_ntts();
+        offline.server.work.ntts = linear.server_ntts();
+        // Each product multiplies both halves of a ciphertext modulo both primes.
+        offline.server.work.macs = 4 * DEGREE as u64 * linear.consumers.iter().map(|c| c.products).sum::<u64>();
+        offline.server.peak_memory_bytes = linear.uploads * Ciphertext::MEMORY_BYTES as u64;
+        costs.offline += offline;
     }
-    let output = graph.output();
-    cost.online.down_bytes += packed(output.elements(), output.fixed.width);
-    cost.online.exchanges += 2;
-    cost.client_material_bytes += 16;
-    cost
+    costs.online.server.work.macs = plan.graph.macs();
+    let (client_rots, server_rots) = rots(plan);
+    costs.offline += extension(client_rots, server_rots);
+    costs.setup = setup();
+    memory(plan, &mut costs);
+    costs
 }
 
 /// Random OTs of one input, with the client and with the server as receiver.
@@ -78,4 +56,108 @@ pub(super) fn rots(plan: &Plan) -> (usize, usize) {
     let (client, server) = gates.fold((0, 0), |(c, s), one| (c + one.client_rots, s + one.server_rots));
     let widened = plan.steps.iter().map(|step| if let Step::Widen(wrap) = step { wrap.n } else { 0 });
     (client + widened.sum::<usize>(), server)
+}
+
+fn packed(n: usize, width: u32) -> u64 {
+    Packed::len_bytes(n, width) as u64
+}
+
+fn add(costs: &mut Costs, other: Costs) {
+    costs.offline += other.offline;
+    costs.online += other.online;
+    costs.comparisons += other.comparisons;
+}
+
+/// Online and offline cost of a node, but for the encrypted half of linear layers and the OT extension.
+fn of_step(step: &Step, node: &Node) -> Costs {
+    let mut costs = Costs::default();
+    let elements = packed(node.elements(), node.fixed.width);
+    match step {
+        Step::Input => costs.online.up_bytes = elements,
+        Step::Widen(wrap) => {
+            let extra = packed(wrap.n, wrap.extra);
+            costs.offline.up_bytes = wrap.n.div_ceil(8) as u64;
+            costs.online = PhaseCost { up_bytes: extra, down_bytes: extra, exchanges: 2, ..PhaseCost::default() };
+            keeps(&mut costs, extra, 2 * extra);
+        }
+        Step::Linear { .. } => keeps(&mut costs, elements, elements),
+        Step::Local => {}
+        Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
+            for gate in step.gates().filter(|g| g.n() > 0) {
+                let one = gate.cost();
+                costs.offline.up_bytes += one.offline_up as u64;
+                costs.offline.down_bytes += one.offline_down as u64;
+                costs.online.up_bytes += one.online_up as u64;
+                costs.online.down_bytes += one.online_down as u64;
+                costs.online.exchanges += one.exchanges as u64;
+                costs.comparisons += gate.n() as u64;
+                keeps(&mut costs, one.client_material as u64, one.server_material as u64);
+            }
+        }
+    }
+    costs
+}
+
+/// Opening the result; and the seed, which belongs to no node.
+fn result(graph: &RingGraph) -> Costs {
+    let output = graph.output();
+    let down_bytes = packed(output.elements(), output.fixed.width);
+    let mut costs =
+        Costs { online: PhaseCost { down_bytes, exchanges: 2, ..PhaseCost::default() }, ..Costs::default() };
+    keeps(&mut costs, 16, 0);
+    costs
+}
+
+fn keeps(costs: &mut Costs, client: u64, server: u64) {
+    costs.offline.client.stored_bytes += client;
+    costs.offline.server.stored_bytes += server;
+}
+
+/// The OT extension in both directions. An OT costs its leaf of a tree one AES call at both parties, its strings two at the sender and
+/// one at the receiver.
+fn extension(client_receives: usize, server_receives: usize) -> PhaseCost {
+    let (received, sent) = (client_receives as u64, server_receives as u64);
+    let ots = received + sent;
+    let party = |received: u64, sent: u64| PartyCost {
+        work: Work { ots, aes_blocks: 2 * received + 3 * sent, ..Work::default() },
+        ..PartyCost::default()
+    };
+    PhaseCost {
+        up_bytes: params::extension_bytes(server_receives),
+        down_bytes: params::extension_bytes(client_receives),
+        client: party(received, sent),
+        server: party(sent, received),
+        ..PhaseCost::default()
+    }
+}
+
+/// Base OTs, OT bootstrap and the client's public key.
+fn setup() -> PhaseCost {
+    let stored = 2 * 16 * (1u64 << params::SMALL.log_secret);
+    let party = PartyCost {
+        peak_memory_bytes: 2 * ot::SETUP_BYTES as u64 + stored,
+        stored_bytes: stored,
+        ..PartyCost::default()
+    };
+    PhaseCost {
+        up_bytes: (ot::SETUP_BYTES + PUBLIC_KEY_BYTES) as u64,
+        down_bytes: ot::SETUP_BYTES as u64,
+        exchanges: 3,
+        client: party,
+        server: party,
+    }
+}
+
+/// Peaks: material, the secrets of the OT extension, ciphertexts of the largest group, and the two largest tensors in 64-bit words.
+fn memory(plan: &Plan, costs: &mut Costs) {
+    let (client_rots, server_rots) = rots(plan);
+    let set = |n: usize| 16u64 << params::set_for(n).log_secret;
+    let largest = plan.graph.nodes().iter().map(|n| 8 * n.elements() as u64).max().expect("a graph has nodes");
+    let common = set(client_rots) + set(server_rots) + 2 * largest;
+    for (offline, online) in
+        [(&mut costs.offline.client, &mut costs.online.client), (&mut costs.offline.server, &mut costs.online.server)]
+    {
+        offline.peak_memory_bytes += offline.stored_bytes + common;
+        online.peak_memory_bytes = offline.stored_bytes + 2 * largest;
+    }
 }

@@ -7,6 +7,8 @@ use tacit_mpc::codec::{Packed, Reader, Writer};
 use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, ServerGate, ServerWrap, WrapSpec};
 
 use super::plan::{Plan, Step};
+use zeroize::Zeroizing;
+
 use crate::BackendError;
 use crate::ring::{Node, Op};
 
@@ -41,7 +43,7 @@ pub(super) const MADE: &str = "material is made and read along its plan's steps,
 
 /// Checks that material was made for (or read with) `plan`.
 pub(super) fn check_plan(plan: &Plan, made_for: [u8; 32]) -> Result<(), BackendError> {
-    if made_for != plan.digest {
+    if made_for != plan.digest() {
         return Err(BackendError::Misuse("the material belongs to another plan"));
     }
     Ok(())
@@ -113,7 +115,7 @@ fn read<G, W>(
 }
 
 impl ClientMaterial {
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(super) fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let mut out = Writer::default();
         out.bytes(&self.seed.0);
         write(&mut out, &self.linear, &self.pieces, ClientGate::write, ClientWrap::write);
@@ -122,15 +124,15 @@ impl ClientMaterial {
 
     pub(super) fn from_bytes(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
         let mut from = Reader::new(bytes);
-        let mut seed = [0; 16];
-        seed.copy_from_slice(from.bytes(16)?);
+        let mut seed = Seed([0; 16]);
+        seed.0.copy_from_slice(from.bytes(16)?);
         let (linear, pieces) = read(plan, from, ClientGate::read, ClientWrap::read)?;
-        Ok(Self { plan: plan.digest, seed: Seed(seed), linear, pieces })
+        Ok(Self { plan: plan.digest(), seed, linear, pieces })
     }
 }
 
 impl ServerMaterial {
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(super) fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let mut out = Writer::default();
         write(&mut out, &self.linear, &self.pieces, ServerGate::write, ServerWrap::write);
         out.finish()
@@ -138,7 +140,7 @@ impl ServerMaterial {
 
     pub(super) fn from_bytes(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
         let (linear, pieces) = read(plan, Reader::new(bytes), ServerGate::read, ServerWrap::read)?;
-        Ok(Self { plan: plan.digest, linear, pieces })
+        Ok(Self { plan: plan.digest(), linear, pieces })
     }
 }
 

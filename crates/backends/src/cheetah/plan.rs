@@ -8,8 +8,8 @@ use super::Options;
 use super::linear::{Consumer, ConvSpec, LinearPlan};
 use super::reduce::{Level, max_pool, tournament};
 use super::truncate;
-use crate::BackendError;
 use crate::ring::{Node, Op, RingGraph};
+use crate::{BackendError, Numerics, seam};
 
 /// How one node is evaluated.
 #[derive(Debug)]
@@ -43,7 +43,8 @@ pub struct Plan {
     pub(super) graph: RingGraph,
     pub(super) steps: Vec<Step>,
     pub(super) groups: Vec<Group>,
-    pub(super) digest: [u8; 32],
+    options: Options,
+    digest: [u8; 32],
 }
 
 impl Plan {
@@ -52,9 +53,15 @@ impl Plan {
         &self.graph
     }
 
-    /// Digest of the public graph and of the options: both parties must have the same, and material is bound to it.
+    /// Digest of the public graph, of the options and of what planning chose: both parties must have the same, and material is bound
+    /// to it.
     pub fn digest(&self) -> [u8; 32] {
         self.digest
+    }
+
+    /// The public choices it was compiled with.
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// Sign tests (and carry tests of exact truncations) needed for one input.
@@ -77,29 +84,47 @@ impl Plan {
 
     /// All batches of gates, in order.
     pub(super) fn gates(&self) -> impl Iterator<Item = &GateSpec> {
-        gates(&self.steps)
+        self.steps.iter().flat_map(Step::gates)
+    }
+
+    /// How results relate to the reference.
+    pub fn numerics(&self) -> Numerics {
+        let linear = (0..self.steps.len()).map(|id| self.linear_error(id)).max().expect("a graph has nodes");
+        // floor(s + 1/2) + floor(c) differs from the floor of the sum by at most one.
+        Numerics::UlpPerTruncation { below: 1, above: 1, linear, relu_drop: self.options.relu_drop }
     }
 }
 
-/// All batches of gates of the steps, in order.
-pub(super) fn gates(steps: &[Step]) -> impl Iterator<Item = &GateSpec> {
-    steps.iter().flat_map(|s| -> Box<dyn Iterator<Item = &GateSpec>> {
-        match s {
-            Step::Relu(gate) | Step::TruncateExact { gate, .. } => Box::new(std::iter::once(gate)),
-            Step::Reduce { levels, .. } => Box::new(levels.iter().map(|(_, g)| g)),
-            _ => Box::new(std::iter::empty()),
-        }
-    })
+impl Step {
+    /// Its batches of gates, in order.
+    pub(super) fn gates(&self) -> impl Iterator<Item = &GateSpec> {
+        let (one, many): (Option<&GateSpec>, &[(Level, GateSpec)]) = match self {
+            Step::Relu(gate) | Step::TruncateExact { gate, .. } => (Some(gate), &[]),
+            Step::Reduce { levels, .. } => (None, levels),
+            Step::Input | Step::Linear { .. } | Step::Local | Step::Widen(_) => (None, &[]),
+        };
+        one.into_iter().chain(many.iter().map(|(_, gate)| gate))
+    }
 }
 
-/// Compiles the graph; see [`crate::Backend::compile`].
-pub(super) fn compile(graph: &RingGraph, options: &Options) -> Result<Plan, BackendError> {
-    let (steps, members) = steps(graph, options)?;
-    let groups = members.into_iter().map(|(tensor, nodes)| make_group(graph, options, tensor, nodes));
-    let groups = groups.collect::<Result<_, _>>()?;
-    let encoded = postcard::to_stdvec(&(graph.spec(), options)).expect("plain data in memory can be encoded");
-    let digest = blake3::hash(&encoded);
-    Ok(Plan { graph: graph.clone(), steps, groups, digest: *digest.as_bytes() })
+/// Compiles a graph.
+///
+/// # Errors
+/// `Unsupported` names the first node that cannot be compiled.
+pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError> {
+    let (steps, members) = steps(&graph, &options)?;
+    let groups = members.into_iter().map(|(tensor, nodes)| make_group(&graph, &options, tensor, nodes));
+    let groups: Vec<Group> = groups.collect::<Result<_, _>>()?;
+    let digest = digest(&graph, &options, &groups);
+    Ok(Plan { graph, options, steps, groups, digest })
+}
+
+/// Over the public part, the options, and what planning chose: sizes of tiles and bits of ciphertexts, which follow from floating-point
+/// estimates.
+fn digest(graph: &RingGraph, options: &Options, groups: &[Group]) -> [u8; 32] {
+    let chosen: Vec<_> = groups.iter().map(|group| (&group.nodes, group.plan.choices())).collect();
+    let canonical = postcard::to_stdvec(&(graph.spec(), options, chosen)).expect("plain data in memory can be encoded");
+    seam::digest("tacit 2026-11 cheetah plan", &[&canonical])
 }
 
 /// Linear nodes by the tensor that they read.
@@ -138,7 +163,12 @@ fn join_group(members: &mut Members, tensor: NodeId, id: NodeId) -> Step {
 
 fn make_group(graph: &RingGraph, options: &Options, tensor: NodeId, nodes: Vec<NodeId>) -> Result<Group, BackendError> {
     let layers: Vec<Consumer> = nodes.iter().map(|&id| consumer(graph, tensor, id)).collect();
-    Ok(Group { plan: LinearPlan::new(&layers, options.linear_error)?, nodes })
+    let plan = LinearPlan::new(&layers, options.linear_error).map_err(|error| {
+        let node = &graph.nodes()[nodes[0]];
+        let what = format!("it, or another layer that reads the same tensor: {error}");
+        BackendError::Unsupported { node: nodes[0], name: node.name.clone(), op: node.op.name(), what }
+    })?;
+    Ok(Group { plan, nodes })
 }
 
 fn nonlinear_step(graph: &RingGraph, node: &Node, options: &Options) -> Result<Step, String> {
@@ -224,7 +254,7 @@ mod tests {
 
     #[test]
     fn relu_that_widens_beyond_a_word_of_masks_is_unsupported() {
-        let compiled = |width, wide| compile(&widening_relu(width, wide), &Options::default());
+        let compiled = |width, wide| compile(widening_relu(width, wide), Options::default());
         assert!(compiled(16, 40).is_ok());
         assert!(matches!(compiled(15, 40), Err(BackendError::Unsupported { node: 1, .. })));
     }

@@ -76,7 +76,7 @@ pub(super) fn offline(
         }
     }
     session.channel.flush()?;
-    Ok(ServerMaterial { plan: plan.digest, linear: linear.into_iter().flatten().collect(), pieces })
+    Ok(ServerMaterial { plan: plan.digest(), linear: linear.into_iter().flatten().collect(), pieces })
 }
 
 /// The online phase; `tap` is shown the server's share of every node's tensor (`[elements]`, in the node's ring).

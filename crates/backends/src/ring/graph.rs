@@ -125,6 +125,33 @@ impl RingGraph {
         &self.spec.nodes[self.spec.output]
     }
 
+    /// The real number that one unit in the last place of an answer stands for.
+    pub fn output_unit(&self) -> f64 {
+        match self.output().op {
+            Op::ArgMax => 1.0,
+            _ => self.output().fixed.dequantize(1) * self.spec.output_multiplier,
+        }
+    }
+
+    /// Multiplications of one inference in linear layers.
+    pub fn macs(&self) -> u64 {
+        let of_node = |(id, (_, row)): (NodeId, (usize, usize))| {
+            (self.spec.nodes[id].elements() as u64).saturating_mul(row as u64)
+        };
+        self.linear_nodes().map(of_node).fold(0, u64::saturating_add)
+    }
+
+    /// The nodes for people and scripts.
+    pub fn describe(&self) -> Vec<serde_json::Value> {
+        let node = |node: &Node| {
+            serde_json::json!({
+                "kind": node.op.name(), "name": node.name, "inputs": node.inputs, "shape": node.shape,
+                "fixed": node.fixed, "op": node.op,
+            })
+        };
+        self.spec.nodes.iter().map(node).collect()
+    }
+
     /// Each linear node with the rows of its weights (one for each output channel or feature) and their length.
     pub(super) fn linear_nodes(&self) -> impl Iterator<Item = (NodeId, (usize, usize))> {
         self.spec.nodes.iter().enumerate().filter_map(|(id, node)| {

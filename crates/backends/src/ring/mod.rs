@@ -5,6 +5,7 @@
 //! and a scale each, checked when built and immutable. [`Weights`] are private. [`reference`] computes what every protocol of this
 //! level must compute, bit for bit or within its declared bound.
 
+pub mod bound;
 mod encode;
 mod error;
 pub mod fixed;
@@ -17,6 +18,6 @@ pub use encode::{MAX_PUBLIC_BYTES, public_bytes, read_public, read_weights, weig
 pub use error::RingError;
 pub use fixed::FixedPoint;
 pub use graph::{LayerWeights, Node, RingGraph, RingSpec, Weights};
-pub use lowering::report::LoweringReport;
+pub use lowering::report::RingReport;
 pub use lowering::{Agreement, Price, RingModel, RingOptions, agreement, lower};
 pub use op::{Conv2d, Linear, Op, WeightFacts};

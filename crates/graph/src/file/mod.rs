@@ -28,6 +28,8 @@ pub const VERSION: u32 = 2;
 pub const HEADER_BYTES: usize = 8 + 4 + 3 * (8 + 32);
 /// Names and largest sizes of the sections, in bytes.
 pub const SECTIONS: [(&str, u64); 3] = [("structure", 64 << 20), ("weights", 4 << 30), ("calibration", 1 << 30)];
+/// Largest file in bytes.
+pub const MAX_BYTES: u64 = HEADER_BYTES as u64 + SECTIONS[0].1 + SECTIONS[1].1 + SECTIONS[2].1;
 
 type Header = [u8; HEADER_BYTES];
 

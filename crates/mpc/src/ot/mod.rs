@@ -14,7 +14,7 @@ mod silent;
 mod stock;
 mod tree;
 
-pub use silent::{RotReceiver, RotSender, setup};
+pub use silent::{RotReceiver, RotSender, SETUP_BYTES, setup};
 
 use tacit_arith::bits::Bits;
 use tacit_net::Channel;

@@ -101,6 +101,9 @@ impl Party for ReceivingParty {
     }
 }
 
+/// Bytes of [`setup`] each way, without frame headers: as many up as down, since every party is a sender and a receiver.
+pub const SETUP_BYTES: usize = 32 + 32 * iknp::BASE + 16 + iknp::BASE * BOOTSTRAP.next_multiple_of(64) / 8;
+
 /// Base OTs and bootstrap for both directions, in three rounds. Each party is base-OT sender for the direction in which it
 /// is OT receiver. About 0.88 MB in all. A direction that has made [`COTS_PER_DELTA`] COTs bootstraps again on its own, inside the
 /// call that needs more: 0.44 MB and two rounds.

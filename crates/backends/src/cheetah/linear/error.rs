@@ -61,3 +61,12 @@ pub enum LinearError {
         have: usize,
     },
 }
+
+impl From<LinearError> for crate::BackendError {
+    fn from(error: LinearError) -> Self {
+        match error {
+            LinearError::Net(error) => Self::Net(error),
+            other => Self::Protocol(Box::new(other)),
+        }
+    }
+}

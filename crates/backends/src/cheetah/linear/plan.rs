@@ -128,6 +128,18 @@ impl LinearPlan {
         self.uploads.iter().map(|u| u.params.ring_bits()).max().expect("a plan has a layer")
     }
 
+    /// What planning chose for each upload: tile outputs (rows, columns), channels in and out of a polynomial, bits of a coefficient up
+    /// and down. Both parties must have chosen the same.
+    #[must_use]
+    pub fn choices(&self) -> Vec<[u64; 6]> {
+        let one = |u: &Upload| {
+            let (t, (rows, columns)) = (&u.tiling, u.tiling.tile_out);
+            let sizes = [rows, columns, t.ct, t.mt].map(|size| size as u64);
+            [sizes[0], sizes[1], sizes[2], sizes[3], u.params.up_bits().into(), u.params.down_bits().into()]
+        };
+        self.uploads.iter().map(one).collect()
+    }
+
     /// How the tensor is cut, for people: per upload the tiles, tile outputs, channels per polynomial and bits per coefficient.
     #[must_use]
     pub fn describe(&self) -> String {

@@ -21,7 +21,7 @@ use tacit_graph::{Model, OutputMode};
 use super::{RingError, RingGraph, Weights};
 use crate::BackendError;
 pub use agreement::{Agreement, agreement};
-use report::LoweringReport;
+use report::RingReport;
 
 /// What one inference of a graph costs online in the back end at hand, in bytes both ways (or any unit that grows with cost). An
 /// [`Unsupported`](BackendError::Unsupported) error says that the back end cannot compute in the rings of the graph.
@@ -97,7 +97,7 @@ pub struct RingModel {
     /// Private part.
     pub weights: Weights,
     /// What the lowering found; for the model's owner.
-    pub report: LoweringReport,
+    pub report: RingReport,
 }
 
 /// Everything that stays the same while scales are searched.

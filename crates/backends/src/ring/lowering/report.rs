@@ -17,7 +17,7 @@ const COMPARED_SAMPLES: usize = 4;
 
 /// The report of one lowering.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LoweringReport {
+pub struct RingReport {
     /// Name of the model.
     pub model: String,
     /// Where ranges come from.
@@ -118,14 +118,7 @@ pub fn count_comparisons(graph: &RingGraph) -> Comparisons {
     c
 }
 
-/// Multiplications of a model's linear layers.
-pub fn count_macs(graph: &RingGraph) -> u64 {
-    let of_node =
-        |(id, (_, row)): (usize, (usize, usize))| (graph.nodes()[id].elements() as u64).saturating_mul(row as u64);
-    graph.linear_nodes().map(of_node).fold(0, u64::saturating_add)
-}
-
-pub(super) fn build(problem: &Problem, scheme: &Scheme, emitted: &Emitted) -> Result<LoweringReport, RingError> {
+pub(super) fn build(problem: &Problem, scheme: &Scheme, emitted: &Emitted) -> Result<RingReport, RingError> {
     let (graph, calibration) = (&emitted.graph, &problem.model.calibration);
     let errors = errors(problem, emitted)?;
     let logits = emit(problem, scheme, false)?;
@@ -165,14 +158,14 @@ pub(super) fn build(problem: &Problem, scheme: &Scheme, emitted: &Emitted) -> Re
         ));
     }
     warnings.extend(out_of_range(problem, emitted)?);
-    Ok(LoweringReport {
+    Ok(RingReport {
         model: problem.model.interface.name.clone(),
         calibration: calibration.text.clone(),
         scheme: describe(scheme),
         agreement: quality.agreement,
         output_error: quality.error,
         comparisons: count_comparisons(graph),
-        macs: count_macs(graph),
+        macs: graph.macs(),
         parameters: emitted.weights.layers.iter().map(|l| (l.weights.len() + l.bias.len()) as u64).sum(),
         layers,
         notes: problem.model.notes.clone(),
@@ -238,12 +231,7 @@ fn out_of_range(problem: &Problem, emitted: &Emitted) -> Result<Vec<String>, Rin
     Ok(warnings)
 }
 
-impl LoweringReport {
-    /// The report as JSON.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("plain data with text keys has an encoding")
-    }
-
+impl RingReport {
     /// Smallest and largest ring of the linear layers, and of the tensors that are compared.
     pub fn widths(&self) -> ([u32; 2], [u32; 2]) {
         let span =
@@ -253,7 +241,17 @@ impl LoweringReport {
     }
 }
 
-impl fmt::Display for LoweringReport {
+impl crate::LoweringReport for RingReport {
+    fn json(&self) -> serde_json::Value {
+        serde_json::to_value(self).expect("plain data with text keys has an encoding")
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+impl fmt::Display for RingReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (linear, compared) = self.widths();
         writeln!(f, "model        {}", self.model)?;

@@ -113,8 +113,7 @@ fn setup_costs_what_it_says() {
             ch.total_traffic()
         },
     );
-    let columns = iknp::BASE * BOOTSTRAP.next_multiple_of(64) / 8;
-    let payload = (32 + iknp::BASE * 32 + 16 + columns) as u64;
+    let payload = SETUP_BYTES as u64;
     for t in [client, server] {
         assert!(t.sent >= payload && t.sent < payload + 200, "{} of {payload}", t.sent);
         assert_eq!(t.rounds, 3);

@@ -1,0 +1,252 @@
+//! The seam: a float model lowered to a ring and compiled to a plan, at the server with its weights, at the client without.
+//!
+//! The public part is `postcard(("cheetah", version, Options))`, then the public part of the ring level. The private part is that of the
+//! ring level: integer weights.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tacit_arith::prg::Prg;
+use tacit_graph::{Interface, Model};
+use tacit_net::Channel;
+use zeroize::Zeroizing;
+
+use super::cost;
+use super::options::{self, NAME, Options};
+use super::plan::{self, Plan};
+use super::{ClientMaterial, ClientParty, ServerMaterial, ServerParty};
+use crate::ring::{self, RingGraph, Weights, bound, reference};
+use crate::seam;
+use crate::{
+    Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, MaterialPart, Numerics,
+    Preparation, ServerModel, ServerSide, Setup, Trust,
+};
+
+/// Version of the public part and of the protocol that follows from it.
+const VERSION: u32 = 2;
+
+/// The back end.
+pub struct Cheetah;
+
+/// What both parties have.
+struct Compiled {
+    public: Vec<u8>,
+    plan: Arc<Plan>,
+}
+
+struct Server {
+    compiled: Compiled,
+    weights: Arc<Weights>,
+    report: Option<ring::RingReport>,
+}
+
+struct Client {
+    compiled: Compiled,
+}
+
+impl Compiled {
+    fn new(graph: RingGraph, options: &Options) -> Result<Self, BackendError> {
+        let mut public = postcard::to_stdvec(&(NAME, VERSION, options)).map_err(|e| public_error(e.to_string()))?;
+        public.extend(ring::public_bytes(&graph)?);
+        Ok(Self { public, plan: Arc::new(plan::compile(graph, *options)?) })
+    }
+
+    fn read(public: &[u8]) -> Result<Self, BackendError> {
+        let ((name, version, options), rest) = postcard::take_from_bytes::<(&str, u32, Options)>(public)
+            .map_err(|e| public_error(format!("it is not one of {NAME}: {e}")))?;
+        if name != NAME || version != VERSION {
+            let name: String = name.chars().take(80).collect();
+            return Err(public_error(format!(
+                "it is for `{name}`, version {version}, not for {NAME}, version {VERSION}"
+            )));
+        }
+        options.check()?;
+        let graph = ring::read_public(rest)?;
+        Ok(Self { public: public.to_vec(), plan: Arc::new(plan::compile(graph, options)?) })
+    }
+
+    fn error_bound(&self, weights: Option<&Weights>) -> f64 {
+        let graph = self.plan.graph();
+        bound::worst_case(graph, weights, &self.plan.numerics()) * graph.output_unit()
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        let graph = self.plan.graph();
+        json!({ "nodes": graph.describe(), "options": self.plan.options(), "output": graph.spec().output })
+    }
+}
+
+fn public_error(what: String) -> BackendError {
+    BackendError::Public { what }
+}
+
+impl Backend for Cheetah {
+    fn id(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "two parties: lattice-based linear layers, silent-OT comparisons; everything but the last bits ahead of time"
+    }
+
+    fn trust(&self) -> Trust {
+        Trust::TwoParty
+    }
+
+    fn lower(&self, model: &Model, text: &seam::Options) -> Result<Arc<dyn ServerModel>, BackendError> {
+        let (options, ring_options) = options::parse(text)?;
+        let price = |graph: &RingGraph| cost::online_bytes(graph, &options).map(|bytes| bytes as f64);
+        let lowered = ring::lower(model, &ring_options, &price).map_err(named)?;
+        let compiled = Compiled::new(lowered.graph, &options)?;
+        Ok(Arc::new(Server { compiled, weights: Arc::new(lowered.weights), report: Some(lowered.report) }))
+    }
+
+    fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
+        let compiled = Compiled::read(public)?;
+        let weights = Arc::new(ring::read_weights(private, compiled.plan.graph())?);
+        Ok(Arc::new(Server { compiled, weights, report: None }))
+    }
+
+    fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError> {
+        Ok(Arc::new(Client { compiled: Compiled::read(public)? }))
+    }
+}
+
+macro_rules! plan {
+    ($party:ty, |$self:ident| $weights:expr) => {
+        impl seam::Plan for $party {
+            fn interface(&self) -> &Interface {
+                &self.compiled.plan.graph().spec().interface
+            }
+
+            fn digest(&self) -> [u8; 32] {
+                self.compiled.plan.digest()
+            }
+
+            fn costs(&self) -> Costs {
+                cost::costs(&self.compiled.plan)
+            }
+
+            fn numerics(&self) -> Numerics {
+                self.compiled.plan.numerics()
+            }
+
+            fn error_bound(&$self, _: &[f64]) -> f64 {
+                $self.compiled.error_bound($weights)
+            }
+
+            fn preparation(&self) -> Preparation {
+                Preparation::TwoParty
+            }
+
+            fn setup(&self) -> Setup {
+                Setup::BeforeOffline
+            }
+
+            fn output_unit(&self) -> Option<f64> {
+                Some(self.compiled.plan.graph().output_unit())
+            }
+
+            fn describe(&self) -> serde_json::Value {
+                self.compiled.describe()
+            }
+        }
+    };
+}
+
+plan!(Server, |self| Some(&*self.weights));
+plan!(Client, |self| None);
+
+impl ServerModel for Server {
+    fn public_bytes(&self) -> &[u8] {
+        &self.compiled.public
+    }
+
+    fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        Ok(ring::weights_to_bytes(&self.weights))
+    }
+
+    fn report(&self) -> Option<&dyn LoweringReport> {
+        self.report.as_ref().map(|report| report as &dyn LoweringReport)
+    }
+
+    fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+        let graph = self.compiled.plan.graph();
+        let integers = reference::run(graph, &self.weights, &reference::quantize_input(graph, input)?)?;
+        Ok(reference::dequantize_output(graph, &integers))
+    }
+
+    fn connect(self: Arc<Self>) -> Result<Box<dyn ServerSide>, BackendError> {
+        Ok(Box::new(ServerParty::new(self.compiled.plan.clone(), self.weights.clone(), randomness()?)))
+    }
+}
+
+impl ClientModel for Client {
+    fn connect(self: Arc<Self>) -> Result<Box<dyn ClientSide>, BackendError> {
+        Ok(Box::new(ClientParty::new(self.compiled.plan.clone(), randomness()?)))
+    }
+}
+
+/// An option that the ring level refuses is one of this back end.
+fn named(error: BackendError) -> BackendError {
+    match error {
+        BackendError::Ring(ring::RingError::Option { name, what }) => {
+            BackendError::Option { backend: NAME, key: name.into(), what: what.into() }
+        }
+        other => other,
+    }
+}
+
+fn randomness() -> Result<Prg, BackendError> {
+    Prg::from_os().map_err(|e| BackendError::Random(e.to_string()))
+}
+
+impl MaterialPart for ClientMaterial {
+    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        self.to_bytes()
+    }
+}
+
+impl MaterialPart for ServerMaterial {
+    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        self.to_bytes()
+    }
+}
+
+impl ServerSide for ServerParty {
+    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+        self.setup(channel)
+    }
+
+    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
+        Ok(Material::new(self.offline(channel)?))
+    }
+
+    fn online(&mut self, channel: &mut Channel, material: Material) -> Result<(), BackendError> {
+        self.online(channel, material.take()?, &mut |_, _| {})
+    }
+
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
+        Ok(Material::new(ServerMaterial::from_bytes(self.plan(), bytes)?))
+    }
+}
+
+impl ClientSide for ClientParty {
+    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+        self.setup(channel)
+    }
+
+    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
+        Ok(Material::new(self.offline(channel)?))
+    }
+
+    fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+        let integers = reference::quantize_input(self.plan().graph(), input)?;
+        let answer = self.online(channel, material.take()?, &integers, &mut |_, _| {})?;
+        Ok(reference::dequantize_output(self.plan().graph(), &answer))
+    }
+
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
+        Ok(Material::new(ClientMaterial::from_bytes(self.plan(), bytes)?))
+    }
+}

@@ -1,0 +1,155 @@
+//! The state of one connection at either party: what the seam's phases run on. Tests drive it too, with ideal OTs and with every node's
+//! shares shown to them.
+
+use std::sync::Arc;
+
+use tacit_arith::prg::Prg;
+use tacit_graph::NodeId;
+use tacit_mpc::{Ots, Role, Session};
+use tacit_net::Channel;
+
+use super::client::{self, ClientKeys};
+use super::material::{ClientMaterial, ServerMaterial};
+use super::plan::Plan;
+use super::server::{self, ServerKeys};
+use crate::BackendError;
+use crate::ring::Weights;
+
+/// Sees a party's share of each node's tensor (`[elements]`, in the node's ring).
+pub type Tap<'a> = dyn FnMut(NodeId, &[u64]) + 'a;
+
+const NO_SETUP: BackendError = BackendError::Misuse("the setup comes first");
+
+/// A connection at the client.
+pub struct ClientParty {
+    plan: Arc<Plan>,
+    prg: Prg,
+    keys: Option<ClientKeys>,
+}
+
+/// A connection at the server.
+pub struct ServerParty {
+    plan: Arc<Plan>,
+    weights: Arc<Weights>,
+    prg: Prg,
+    keys: Option<ServerKeys>,
+}
+
+fn session<'a>(role: Role, channel: &'a mut Channel, prg: &'a mut Prg) -> Session<'a> {
+    Session { role, channel, prg }
+}
+
+impl ClientParty {
+    /// A fresh connection; all its randomness is drawn from `prg`.
+    #[must_use]
+    pub fn new(plan: Arc<Plan>, prg: Prg) -> Self {
+        Self { plan, prg, keys: None }
+    }
+
+    /// The plan that it runs.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Base OTs, OT bootstrap and lattice keys.
+    ///
+    /// # Errors
+    /// Channel and protocol errors. So for all phases.
+    pub fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+        let ots = Ots::setup(&mut session(Role::Client, channel, &mut self.prg))?;
+        self.setup_with(channel, ots)
+    }
+
+    /// The setup over given OTs: lattice keys alone.
+    ///
+    /// # Errors
+    /// As [`setup`](Self::setup).
+    pub fn setup_with(&mut self, channel: &mut Channel, ots: Ots) -> Result<(), BackendError> {
+        self.keys = Some(client::setup(&mut session(Role::Client, channel, &mut self.prg), ots)?);
+        Ok(())
+    }
+
+    /// Material for one input.
+    ///
+    /// # Errors
+    /// As [`setup`](Self::setup); [`BackendError::Misuse`] before it.
+    pub fn offline(&mut self, channel: &mut Channel) -> Result<ClientMaterial, BackendError> {
+        let keys = self.keys.as_mut().ok_or(NO_SETUP)?;
+        client::offline(&self.plan, keys, &mut session(Role::Client, channel, &mut self.prg))
+    }
+
+    /// The integers of the output node for those of the input node.
+    ///
+    /// # Errors
+    /// As [`setup`](Self::setup); an input of another length.
+    pub fn online(
+        &mut self,
+        channel: &mut Channel,
+        material: ClientMaterial,
+        input: &[i64],
+        tap: &mut Tap<'_>,
+    ) -> Result<Vec<i64>, BackendError> {
+        client::online_traced(&self.plan, material, input, &mut session(Role::Client, channel, &mut self.prg), tap)
+    }
+}
+
+impl ServerParty {
+    /// A fresh connection; all its randomness is drawn from `prg`.
+    #[must_use]
+    pub fn new(plan: Arc<Plan>, weights: Arc<Weights>, prg: Prg) -> Self {
+        Self { plan, weights, prg, keys: None }
+    }
+
+    /// The plan that it runs.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// See [`ClientParty::setup`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+        let ots = Ots::setup(&mut session(Role::Server, channel, &mut self.prg))?;
+        self.setup_with(channel, ots)
+    }
+
+    /// See [`ClientParty::setup_with`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn setup_with(&mut self, channel: &mut Channel, ots: Ots) -> Result<(), BackendError> {
+        self.keys = Some(server::setup(&mut session(Role::Server, channel, &mut self.prg), ots)?);
+        Ok(())
+    }
+
+    /// See [`ClientParty::offline`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn offline(&mut self, channel: &mut Channel) -> Result<ServerMaterial, BackendError> {
+        let keys = self.keys.as_mut().ok_or(NO_SETUP)?;
+        server::offline(&self.plan, keys, &self.weights, &mut session(Role::Server, channel, &mut self.prg))
+    }
+
+    /// The server's part of an inference.
+    ///
+    /// # Errors
+    /// Channel and protocol errors.
+    pub fn online(
+        &mut self,
+        channel: &mut Channel,
+        material: ServerMaterial,
+        tap: &mut Tap<'_>,
+    ) -> Result<(), BackendError> {
+        server::online_traced(
+            &self.plan,
+            material,
+            &self.weights,
+            &mut session(Role::Server, channel, &mut self.prg),
+            tap,
+        )
+    }
+}

@@ -1,0 +1,253 @@
+//! `clear`: the server computes on the plain input. No protocol and no privacy: the lower bound that every other back end is measured
+//! against, and served only where that is allowed by name.
+//!
+//! Online the client sends its real input (`f32`), the server answers with the model's real outputs (`f64`). Nothing is set up or prepared.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tacit_graph::{Interface, Model, file};
+use tacit_net::{Channel, Tag};
+use zeroize::Zeroizing;
+
+use crate::seam::digest;
+use crate::{
+    Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, Numerics, Options, PhaseCost,
+    Plan, Preparation, ServerModel, ServerSide, Setup, Trust,
+};
+
+const INPUT: Tag = Tag::new(0x0501, "plain input");
+const OUTPUT: Tag = Tag::new(0x0502, "plain output");
+
+/// First byte of the public part, beside its name.
+const VERSION: u8 = 1;
+const NAME: &str = "clear";
+
+/// The back end.
+pub struct Clear;
+
+/// What a client needs: inputs, outputs, and how much there is to compute.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Public {
+    backend: String,
+    version: u8,
+    interface: Interface,
+    macs: u64,
+}
+
+/// The public part, and its bytes.
+struct Opened {
+    public: Public,
+    bytes: Vec<u8>,
+}
+
+struct Server {
+    opened: Opened,
+    model: Model,
+}
+
+struct Client {
+    opened: Opened,
+}
+
+impl Public {
+    fn of(model: &Model) -> Self {
+        Self { backend: NAME.into(), version: VERSION, interface: model.interface.clone(), macs: model.graph.macs() }
+    }
+}
+
+impl Opened {
+    fn new(public: Public) -> Result<Self, BackendError> {
+        let bytes = postcard::to_stdvec(&public).map_err(|e| BackendError::Public { what: e.to_string() })?;
+        Ok(Self { public, bytes })
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, BackendError> {
+        let wrong = |what: String| BackendError::Public { what };
+        let public: Public = match postcard::take_from_bytes(bytes) {
+            Ok((public, [])) => public,
+            Ok((_, rest)) => return Err(wrong(format!("{} bytes left over", rest.len()))),
+            Err(e) => return Err(wrong(e.to_string())),
+        };
+        if public.backend != NAME || public.version != VERSION {
+            let found: String = public.backend.chars().take(80).collect();
+            return Err(wrong(format!(
+                "it is for `{found}`, version {}, not for {NAME}, version {VERSION}",
+                public.version
+            )));
+        }
+        public.interface.check()?;
+        Self::new(public)
+    }
+}
+
+impl Backend for Clear {
+    fn id(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "no privacy: the server computes on the plain input; a lower bound to compare with"
+    }
+
+    fn trust(&self) -> Trust {
+        Trust::ServerSeesInput
+    }
+
+    fn lower(&self, model: &Model, options: &Options) -> Result<Arc<dyn ServerModel>, BackendError> {
+        options.reader(NAME).end()?;
+        Ok(Arc::new(Server { opened: Opened::new(Public::of(model))?, model: model.clone() }))
+    }
+
+    fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
+        let opened = Opened::read(public)?;
+        let model = file::read(private).map_err(|e| BackendError::Private { what: e.to_string() })?;
+        if Public::of(&model) != opened.public {
+            return Err(BackendError::Private { what: "it belongs to another public part".into() });
+        }
+        Ok(Arc::new(Server { opened, model }))
+    }
+
+    fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError> {
+        Ok(Arc::new(Client { opened: Opened::read(public)? }))
+    }
+}
+
+macro_rules! plan {
+    ($party:ty) => {
+        impl Plan for $party {
+            fn interface(&self) -> &Interface {
+                &self.opened.public.interface
+            }
+
+            fn digest(&self) -> [u8; 32] {
+                digest("tacit 2026-11 clear plan", &[&self.opened.bytes])
+            }
+
+            fn costs(&self) -> Costs {
+                let interface = self.interface();
+                let (up, down) = (4 * interface.input_len() as u64, 8 * interface.output_len() as u64);
+                let mut online = PhaseCost { up_bytes: up, down_bytes: down, exchanges: 1, ..PhaseCost::default() };
+                online.server.work.macs = self.opened.public.macs;
+                Costs { online, ..Costs::default() }
+            }
+
+            fn numerics(&self) -> Numerics {
+                Numerics::Exact
+            }
+
+            fn error_bound(&self, _: &[f64]) -> f64 {
+                0.0
+            }
+
+            fn preparation(&self) -> Preparation {
+                Preparation::Nothing
+            }
+
+            fn setup(&self) -> Setup {
+                Setup::Nothing
+            }
+
+            fn output_unit(&self) -> Option<f64> {
+                None
+            }
+
+            fn describe(&self) -> serde_json::Value {
+                json!({ "interface": self.interface(), "macs": self.opened.public.macs })
+            }
+        }
+    };
+}
+
+plan!(Server);
+plan!(Client);
+
+impl ServerModel for Server {
+    fn public_bytes(&self) -> &[u8] {
+        &self.opened.bytes
+    }
+
+    fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        Ok(Zeroizing::new(file::write(&self.model)?))
+    }
+
+    fn report(&self) -> Option<&dyn LoweringReport> {
+        None
+    }
+
+    fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+        Ok(self.model.run(input)?)
+    }
+
+    fn connect(self: Arc<Self>) -> Result<Box<dyn ServerSide>, BackendError> {
+        Ok(Box::new(Serving(self)))
+    }
+}
+
+impl ClientModel for Client {
+    fn connect(self: Arc<Self>) -> Result<Box<dyn ClientSide>, BackendError> {
+        Ok(Box::new(Asking(self)))
+    }
+}
+
+/// A connection at the server.
+struct Serving(Arc<Server>);
+
+/// A connection at the client.
+struct Asking(Arc<Client>);
+
+const NOTHING: BackendError = BackendError::Misuse("the back end clear has nothing to set up or to prepare");
+
+fn no_material(bytes: &[u8]) -> Result<Material, BackendError> {
+    match bytes {
+        [] => Ok(Material::nothing()),
+        _ => Err(BackendError::Material { what: format!("{} bytes for a back end that has none", bytes.len()) }),
+    }
+}
+
+impl ServerSide for Serving {
+    fn setup(&mut self, _: &mut Channel) -> Result<(), BackendError> {
+        Err(NOTHING)
+    }
+
+    fn offline(&mut self, _: &mut Channel) -> Result<Material, BackendError> {
+        Err(NOTHING)
+    }
+
+    fn online(&mut self, channel: &mut Channel, _: Material) -> Result<(), BackendError> {
+        let bytes = channel.recv(INPUT, 4 * self.0.interface().input_len())?;
+        let (values, _) = bytes.as_chunks();
+        let input: Vec<f32> = values.iter().map(|v| f32::from_le_bytes(*v)).collect();
+        let output = self.0.model.run(&input)?;
+        channel.send(OUTPUT, &output.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
+        Ok(channel.flush()?)
+    }
+
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
+        no_material(bytes)
+    }
+}
+
+impl ClientSide for Asking {
+    fn setup(&mut self, _: &mut Channel) -> Result<(), BackendError> {
+        Err(NOTHING)
+    }
+
+    fn offline(&mut self, _: &mut Channel) -> Result<Material, BackendError> {
+        Err(NOTHING)
+    }
+
+    fn online(&mut self, channel: &mut Channel, _: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+        let interface = self.0.interface();
+        interface.check_input(input)?;
+        channel.send(INPUT, &input.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())?;
+        let bytes = channel.recv(OUTPUT, 8 * interface.output_len())?;
+        let (values, _) = bytes.as_chunks();
+        Ok(values.iter().map(|v| f64::from_le_bytes(*v)).collect())
+    }
+
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
+        no_material(bytes)
+    }
+}

@@ -1,0 +1,95 @@
+//! What a lowered model costs, by phase: one account that serves the search for scales, the planner and the scheduler's first estimates.
+
+use std::ops::AddAssign;
+
+/// Counts of primitive work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Work {
+    /// Number-theoretic transforms of one polynomial modulo one prime.
+    pub ntts: u64,
+    /// Random oblivious transfers, as sender or receiver.
+    pub ots: u64,
+    /// AES blocks.
+    pub aes_blocks: u64,
+    /// Multiplications with accumulation in linear layers: pointwise on polynomials, or of integers.
+    pub macs: u64,
+    /// Key switches (relinearisations and rotations).
+    pub key_switches: u64,
+}
+
+/// What a phase costs one party.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct PartyCost {
+    /// Primitive work.
+    pub work: Work,
+    /// Estimate of the memory that the phase needs at its peak, in bytes, without the model itself.
+    pub peak_memory_bytes: u64,
+    /// Bytes that it leaves behind: keys of a setup, material of an offline phase.
+    pub stored_bytes: u64,
+}
+
+/// What one phase costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct PhaseCost {
+    /// Payload bytes from the client to the server, without frame headers.
+    pub up_bytes: u64,
+    /// Payload bytes from the server to the client, without frame headers.
+    pub down_bytes: u64,
+    /// Message exchanges one after the other.
+    pub exchanges: u64,
+    /// The client's part.
+    pub client: PartyCost,
+    /// The server's part.
+    pub server: PartyCost,
+}
+
+/// What a lowered model costs: the setup once for a client, the other phases for each input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Costs {
+    /// Keys.
+    pub setup: PhaseCost,
+    /// Without the input.
+    pub offline: PhaseCost,
+    /// With the input.
+    pub online: PhaseCost,
+    /// Sign tests of one input.
+    pub comparisons: u64,
+}
+
+impl PhaseCost {
+    /// Payload bytes both ways.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.up_bytes + self.down_bytes
+    }
+}
+
+impl AddAssign for Work {
+    fn add_assign(&mut self, other: Self) {
+        self.ntts += other.ntts;
+        self.ots += other.ots;
+        self.aes_blocks += other.aes_blocks;
+        self.macs += other.macs;
+        self.key_switches += other.key_switches;
+    }
+}
+
+impl AddAssign for PartyCost {
+    /// One after the other: work and stored bytes add up, the peak is the larger one.
+    fn add_assign(&mut self, other: Self) {
+        self.work += other.work;
+        self.peak_memory_bytes = self.peak_memory_bytes.max(other.peak_memory_bytes);
+        self.stored_bytes += other.stored_bytes;
+    }
+}
+
+impl AddAssign for PhaseCost {
+    /// One after the other.
+    fn add_assign(&mut self, other: Self) {
+        self.up_bytes += other.up_bytes;
+        self.down_bytes += other.down_bytes;
+        self.exchanges += other.exchanges;
+        self.client += other.client;
+        self.server += other.server;
+    }
+}

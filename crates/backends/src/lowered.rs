@@ -1,0 +1,213 @@
+//! A lowering as a file: made once beside the owner's model, so that a server starts without lowering again.
+//!
+//! ```text
+//! magic "TACITLOW" | version u32 | head length u32 | public length u64 | private length u64 | BLAKE3 of all three 32 | head | public | private
+//! head: postcard of (digest of the .tacit file's content, back end, options)
+//! ```
+//! Integers are little endian. The private part holds the weights: the file is the model owner's, as the model itself is.
+
+use std::error::Error;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use crate::{Backend, BackendError, Options, ServerModel};
+use tacit_graph::file as model_file;
+
+/// First bytes of every lowering.
+pub const MAGIC: [u8; 8] = *b"TACITLOW";
+/// Version written, and the only one read.
+pub const VERSION: u32 = 1;
+/// Largest public part in bytes; what a client accepts from a server.
+pub const MAX_PUBLIC_BYTES: u64 = 64 << 20;
+/// Largest private part in bytes.
+pub const MAX_PRIVATE_BYTES: u64 = 4 << 30;
+
+/// Largest file in bytes.
+pub const MAX_BYTES: u64 = MAX_PUBLIC_BYTES + MAX_PRIVATE_BYTES + (1 << 20);
+
+const FIXED: usize = 8 + 4 + 4 + 8 + 8 + 32;
+const MAX_HEAD_BYTES: u32 = 64 << 10;
+
+/// What a lowering was made from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Digest of the owner's model ([`tacit_graph::Model::digest`]).
+    pub model: [u8; 32],
+    /// Id of the back end.
+    pub backend: String,
+    /// Its options.
+    pub options: Options,
+}
+
+/// A lowering read from a file.
+pub struct Lowered<'a> {
+    /// What it was made from.
+    pub origin: Origin,
+    /// What clients get.
+    pub public: &'a [u8],
+    /// What stays at the server.
+    pub private: &'a [u8],
+}
+
+/// Where the lowering of a model for a back end lies: `DIR/NAME.BACKEND.lowered` beside `DIR/NAME.tacit`.
+#[must_use]
+pub fn path_beside(model: &Path, backend: &str) -> PathBuf {
+    let mut name = model.file_stem().unwrap_or_default().to_os_string();
+    name.push(format!(".{backend}.lowered"));
+    model.with_file_name(name)
+}
+
+/// A file of the owner's as a stream of its content (unsealed, if it is sealed), and how many bytes that has.
+pub type Content = (Box<dyn Read>, u64);
+
+/// Opens a file of the owner's.
+pub type Open<'a> = dyn Fn(&Path) -> Result<Content, Box<dyn Error + Send + Sync>> + 'a;
+
+/// A server's model, and where it came from.
+pub struct Obtained {
+    /// The model.
+    pub model: Arc<dyn ServerModel>,
+    /// Whether it was lowered just now, and why; `None` for a stored lowering.
+    pub lowered_because: Option<String>,
+}
+
+/// The server's model for the owner's model at `path`: the lowering stored beside it, if that was made from this model with these options,
+/// else lowered now. Of a model with a stored lowering only the header is read.
+///
+/// # Errors
+/// A file cannot be read or is damaged, or the model cannot be lowered.
+pub fn obtain(
+    path: &Path,
+    backend: &dyn Backend,
+    options: &Options,
+    open: &Open<'_>,
+) -> Result<Obtained, BackendError> {
+    let stored = path_beside(path, backend.id());
+    let because = if stored.exists() {
+        let digest = model_file::digest_of_header(&mut opened(path, open)?.0)?;
+        let bytes = content(&stored, open)?;
+        let lowered = read(&bytes)?;
+        if (lowered.origin.model, &lowered.origin.options) == (digest, options) {
+            return Ok(Obtained { model: lowered.load(backend)?, lowered_because: None });
+        }
+        let what = if lowered.origin.model == digest { "with other options" } else { "from another model" };
+        format!("{} was made {what}", stored.display())
+    } else {
+        format!("there is no {}", stored.display())
+    };
+    let model = model_file::read(&content(path, open)?)?;
+    Ok(Obtained { model: backend.lower(&model, options)?, lowered_because: Some(because) })
+}
+
+fn opened(path: &Path, open: &Open<'_>) -> Result<Content, BackendError> {
+    open(path).map_err(|source| BackendError::File { path: path.to_owned(), source })
+}
+
+fn content(path: &Path, open: &Open<'_>) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+    let (mut stream, len) = opened(path, open)?;
+    let limit = MAX_BYTES.max(model_file::MAX_BYTES);
+    let fail = |source: Box<dyn Error + Send + Sync>| BackendError::File { path: path.to_owned(), source };
+    if len > limit {
+        return Err(fail(format!("it has {len} bytes, the limit is {limit}").into()));
+    }
+    let mut bytes = Zeroizing::new(Vec::with_capacity(len as usize));
+    stream.by_ref().take(limit).read_to_end(&mut bytes).map_err(|e| fail(e.into()))?;
+    Ok(bytes)
+}
+
+/// The bytes of a lowering's file.
+///
+/// # Errors
+/// A part exceeds its limit.
+pub fn write(origin: &Origin, model: &dyn ServerModel) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+    let head = postcard::to_stdvec(origin).map_err(|e| damaged(e.to_string()))?;
+    let (public, private) = (model.public_bytes(), model.private_bytes()?);
+    let lengths = [head.len() as u64, public.len() as u64, private.len() as u64];
+    check_lengths(lengths)?;
+    let mut out = Zeroizing::new(Vec::with_capacity(FIXED + head.len() + public.len() + private.len()));
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&(head.len() as u32).to_le_bytes());
+    out.extend_from_slice(&lengths[1].to_le_bytes());
+    out.extend_from_slice(&lengths[2].to_le_bytes());
+    out.extend_from_slice(&body_digest([&head, public, &private]));
+    out.extend_from_slice(&head);
+    out.extend_from_slice(public);
+    out.extend_from_slice(&private);
+    Ok(out)
+}
+
+/// Reads a lowering's file.
+///
+/// # Errors
+/// [`BackendError::Lowering`]: no such file's bytes, another version, truncated or damaged.
+pub fn read(bytes: &[u8]) -> Result<Lowered<'_>, BackendError> {
+    if bytes.get(..8) != Some(&MAGIC[..]) {
+        return Err(damaged("this is no lowered model".into()));
+    }
+    let Some((fixed, body)) = bytes.split_first_chunk::<FIXED>() else {
+        return Err(damaged("the file is truncated".into()));
+    };
+    let word = |at: usize| u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
+    let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+    if word(8) != VERSION {
+        return Err(damaged(format!(
+            "version {}, this program reads version {VERSION}: lower the model again",
+            word(8)
+        )));
+    }
+    let lengths = [u64::from(word(12)), long(16), long(24)];
+    check_lengths(lengths)?;
+    if body.len() as u64 != lengths.iter().sum::<u64>() {
+        return Err(damaged(format!(
+            "{} bytes after the header, which states {}",
+            body.len(),
+            lengths.iter().sum::<u64>()
+        )));
+    }
+    let (head, rest) = body.split_at(lengths[0] as usize);
+    let (public, private) = rest.split_at(lengths[1] as usize);
+    if body_digest([head, public, private]) != fixed[32..64] {
+        return Err(damaged("its digest is wrong: the file is damaged".into()));
+    }
+    match postcard::take_from_bytes(head) {
+        Ok((origin, [])) => Ok(Lowered { origin, public, private }),
+        Ok(_) => Err(damaged("bytes are left over in its head".into())),
+        Err(e) => Err(damaged(e.to_string())),
+    }
+}
+
+impl Lowered<'_> {
+    /// The server's model.
+    ///
+    /// # Errors
+    /// The parts do not pass the back end's checks.
+    pub fn load(&self, backend: &dyn Backend) -> Result<Arc<dyn ServerModel>, BackendError> {
+        if backend.id() != self.origin.backend {
+            return Err(damaged(format!("it was made for {}, not for {}", self.origin.backend, backend.id())));
+        }
+        backend.load(self.public, self.private)
+    }
+}
+
+fn body_digest(parts: [&[u8]; 3]) -> [u8; 32] {
+    crate::seam::digest("tacit 2026-11 lowered model", &parts)
+}
+
+fn check_lengths([head, public, private]: [u64; 3]) -> Result<(), BackendError> {
+    let parts = [("head", head, u64::from(MAX_HEAD_BYTES)), ("public part", public, MAX_PUBLIC_BYTES)];
+    for (name, len, limit) in parts.into_iter().chain([("private part", private, MAX_PRIVATE_BYTES)]) {
+        if len > limit {
+            return Err(damaged(format!("a {name} of {len} bytes, the limit is {limit}")));
+        }
+    }
+    Ok(())
+}
+
+fn damaged(what: String) -> BackendError {
+    BackendError::Lowering { what }
+}

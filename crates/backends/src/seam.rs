@@ -1,0 +1,394 @@
+//! The seam: what a back end is to everybody else.
+//!
+//! A [`Backend`] lowers the owner's float model to a form of its own: a public part, which clients get, and a private part, which stays
+//! with the server. From these come a [`ServerModel`] and a [`ClientModel`], shared by any number of connections, and from each of them
+//! the state of one connection at one party ([`ServerSide`], [`ClientSide`]), which runs the phases on a channel that it is given:
+//! `setup` once, `offline` per input without knowing it, `online` with it. Nobody outside of a back end names a protocol.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use tacit_graph::{Interface, Model};
+use tacit_net::Channel;
+use zeroize::Zeroizing;
+
+use crate::{BackendError, Costs, Numerics};
+
+/// Whom a user of a back end must trust, beside the assumptions of its cryptography.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trust {
+    /// Client and server each follow the protocol; neither needs anybody else.
+    TwoParty,
+    /// A third party that makes material and works with neither of them.
+    Dealer,
+    /// The server sees the input: no private inference, a lower bound to compare with. Served only where that is allowed by name.
+    ServerSeesInput,
+}
+
+/// Where the material for one input comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preparation {
+    /// Both parties make it together; it is bound to the client.
+    TwoParty,
+    /// A third party makes it; it may be pooled and is bound when it is claimed.
+    Dealt,
+    /// There is nothing to prepare.
+    Nothing,
+}
+
+/// What has to be set up on a connection, and before which phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Setup {
+    /// Nothing.
+    Nothing,
+    /// Keys before the first offline phase; a connection that only uses stored material needs none.
+    BeforeOffline,
+    /// Keys before the first online phase (their size is that of the setup's upload, see [`Costs`]).
+    BeforeOnline,
+}
+
+/// A cryptographic back end. Object-safe: [`crate::Registry`] holds them all.
+pub trait Backend: Send + Sync {
+    /// Its name: `cheetah`. Lower case letters, digits and `-`.
+    fn id(&self) -> &'static str;
+
+    /// One line for people.
+    fn about(&self) -> &'static str;
+
+    /// Whom its users trust.
+    fn trust(&self) -> Trust;
+
+    /// Lowers the owner's model.
+    ///
+    /// # Errors
+    /// [`BackendError::Unsupported`] names the first node that cannot be lowered and what would help; [`BackendError::Option`] an option
+    /// that is unknown or out of range.
+    fn lower(&self, model: &Model, options: &Options) -> Result<Arc<dyn ServerModel>, BackendError>;
+
+    /// The server's model from parts that [`ServerModel::public_bytes`] and [`ServerModel::private_bytes`] gave earlier.
+    ///
+    /// # Errors
+    /// [`BackendError::Public`] or [`BackendError::Private`] say what is wrong with the bytes.
+    fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError>;
+
+    /// The client's model from the public part: bytes of a stranger.
+    ///
+    /// # Errors
+    /// [`BackendError::Public`], or what [`lower`](Self::lower) would say of such a model.
+    fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError>;
+}
+
+/// What both parties know of a lowered model.
+pub trait Plan: Send + Sync {
+    /// Inputs and outputs.
+    fn interface(&self) -> &Interface;
+
+    /// Digest of all that both parties must have alike: public part, options, and the plan made from them, in canonical bytes. Material is
+    /// bound to it.
+    fn digest(&self) -> [u8; 32];
+
+    /// What the phases cost.
+    fn costs(&self) -> Costs;
+
+    /// How answers relate to [`ServerModel::reference`].
+    fn numerics(&self) -> Numerics;
+
+    /// Largest `|answer - reference|` of an honest run, where the reference gives `reference` (real units).
+    fn error_bound(&self, reference: &[f64]) -> f64;
+
+    /// Where material comes from.
+    fn preparation(&self) -> Preparation;
+
+    /// What a connection needs before it can be used.
+    fn setup(&self) -> Setup;
+
+    /// The real number that one unit in the last place of an answer stands for; `None` where answers are no integers.
+    fn output_unit(&self) -> Option<f64>;
+
+    /// The public part for people and scripts: `model inspect`.
+    fn describe(&self) -> serde_json::Value;
+}
+
+/// A lowered model at the server. One copy of the weights, however many connections use it.
+pub trait ServerModel: Plan {
+    /// What a client gets.
+    fn public_bytes(&self) -> &[u8];
+
+    /// What stays at the server, to be stored beside the public part.
+    ///
+    /// # Errors
+    /// It exceeds what [`Backend::load`] reads.
+    fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError>;
+
+    /// What the lowering found, for the model's owner; `None` for a model that was loaded.
+    fn report(&self) -> Option<&dyn LoweringReport>;
+
+    /// The answer that a run should give for a real-valued input (`interface().input_shape`, after the client's normalisation), in the
+    /// clear: compare with [`Plan::error_bound`].
+    ///
+    /// # Errors
+    /// The input does not fit the model.
+    fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError>;
+
+    /// The state of a new connection. Says nothing to the peer.
+    ///
+    /// # Errors
+    /// No randomness from the operating system.
+    fn connect(self: Arc<Self>) -> Result<Box<dyn ServerSide>, BackendError>;
+}
+
+/// What a lowering tells the model's owner, as text and as JSON.
+pub trait LoweringReport: fmt::Display + Send + Sync {
+    /// The same for scripts.
+    fn json(&self) -> serde_json::Value;
+    /// Sentences that the owner should not miss.
+    fn warnings(&self) -> &[String];
+}
+
+/// A lowered model at the client.
+pub trait ClientModel: Plan {
+    /// The state of a new connection. Says nothing to the peer.
+    ///
+    /// # Errors
+    /// No randomness from the operating system.
+    fn connect(self: Arc<Self>) -> Result<Box<dyn ClientSide>, BackendError>;
+}
+
+/// One connection's state at the server. After an error of a phase it is of no further use, and so is the channel.
+pub trait ServerSide: Send {
+    /// Keys and whatever else belongs to a client and not to an input.
+    ///
+    /// # Errors
+    /// Of the protocol or the channel.
+    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError>;
+
+    /// Material for one input.
+    ///
+    /// # Errors
+    /// As [`setup`](Self::setup); [`BackendError::Misuse`] before it, or where there is nothing to prepare.
+    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError>;
+
+    /// One inference.
+    ///
+    /// # Errors
+    /// As [`setup`](Self::setup); the material is spent in any case.
+    fn online(&mut self, channel: &mut Channel, material: Material) -> Result<(), BackendError>;
+
+    /// Material that was stored.
+    ///
+    /// # Errors
+    /// [`BackendError::Material`]: the bytes do not fit the plan.
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError>;
+}
+
+/// One connection's state at the client. After an error of a phase it is of no further use, and so is the channel.
+pub trait ClientSide: Send {
+    /// See [`ServerSide::setup`].
+    ///
+    /// # Errors
+    /// As there.
+    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError>;
+
+    /// See [`ServerSide::offline`].
+    ///
+    /// # Errors
+    /// As there.
+    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError>;
+
+    /// The model's real-valued outputs for a real-valued input that `interface().check_input` accepts; in mode top-1 the class index.
+    ///
+    /// # Errors
+    /// As [`ServerSide::online`]; [`BackendError::Graph`] for an input that does not fit, before anything is sent.
+    fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError>;
+
+    /// See [`ServerSide::read_material`].
+    ///
+    /// # Errors
+    /// As there.
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError>;
+}
+
+/// What a back end keeps for one input, as it sees it.
+pub trait MaterialPart: Any + Send {
+    /// The material as bytes, to be stored; all lengths follow from the plan.
+    fn to_bytes(&self) -> Zeroizing<Vec<u8>>;
+}
+
+/// One party's half of the preprocessing for one input. Opaque, and used by value: once.
+pub struct Material(Box<dyn MaterialPart>);
+
+/// The material of back ends that have nothing to prepare.
+struct Nothing;
+
+impl MaterialPart for Nothing {
+    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::default()
+    }
+}
+
+impl Material {
+    /// A back end's own material.
+    pub fn new(part: impl MaterialPart) -> Self {
+        Self(Box::new(part))
+    }
+
+    /// For back ends that have nothing to prepare.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self::new(Nothing)
+    }
+
+    /// As bytes, to be stored.
+    #[must_use]
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        self.0.to_bytes()
+    }
+
+    /// What the back end put in.
+    ///
+    /// # Errors
+    /// [`BackendError::Misuse`]: it belongs to another back end or party.
+    pub fn take<T: MaterialPart>(self) -> Result<T, BackendError> {
+        let part: Box<dyn Any> = self.0;
+        part.downcast()
+            .map(|part| *part)
+            .map_err(|_| BackendError::Misuse("the material belongs to another back end or party"))
+    }
+}
+
+/// A back end's options as text: from the command line (`-O key=value`), a file or Python. Sorted, so that equal options are equal bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Options(BTreeMap<String, String>);
+
+impl Options {
+    /// Sets an option; the last value counts.
+    pub fn set(&mut self, key: &str, value: impl fmt::Display) {
+        self.0.insert(key.to_owned(), value.to_string());
+    }
+
+    /// All keys and values, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// Starts reading; [`Reader::end`] refuses what no one asked for.
+    #[must_use]
+    pub fn reader(&self, backend: &'static str) -> Reader<'_> {
+        Reader { options: self, backend, known: Vec::new() }
+    }
+}
+
+impl FromStr for Options {
+    type Err = BackendError;
+
+    /// `key=value`, comma separated.
+    fn from_str(text: &str) -> Result<Self, BackendError> {
+        let mut options = Self::default();
+        for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').ok_or_else(|| BackendError::Option {
+                backend: "any",
+                key: pair.to_owned(),
+                what: "options are written key=value".to_owned(),
+            })?;
+            options.set(key.trim(), value.trim());
+        }
+        Ok(options)
+    }
+}
+
+/// Reads options and remembers which there are.
+pub struct Reader<'a> {
+    options: &'a Options,
+    backend: &'static str,
+    known: Vec<&'static str>,
+}
+
+impl Reader<'_> {
+    /// The value of `key`, if it is given.
+    ///
+    /// # Errors
+    /// [`BackendError::Option`]: it does not parse.
+    pub fn get<T: FromStr>(&mut self, key: &'static str) -> Result<Option<T>, BackendError>
+    where
+        T::Err: fmt::Display,
+    {
+        self.known.push(key);
+        let Some(text) = self.options.0.get(key) else { return Ok(None) };
+        let parsed = text.parse().map_err(|e| BackendError::Option {
+            backend: self.backend,
+            key: key.to_owned(),
+            what: format!("`{text}`: {e}"),
+        });
+        parsed.map(Some)
+    }
+
+    /// Ends reading.
+    ///
+    /// # Errors
+    /// [`BackendError::Option`] names a key that was not asked for, and those that were.
+    pub fn end(self) -> Result<(), BackendError> {
+        match self.options.0.keys().find(|key| !self.known.contains(&key.as_str())) {
+            None => Ok(()),
+            Some(key) => Err(BackendError::Option {
+                backend: self.backend,
+                key: key.clone(),
+                what: format!("there is no such option; there are: {}", self.known.join(", ")),
+            }),
+        }
+    }
+}
+
+/// Digest of canonical bytes: each part with its length in front, under a domain of its own.
+#[must_use]
+pub fn digest(domain: &str, parts: &[&[u8]]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key(domain);
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    }
+    *hasher.finalize().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_options_name_the_known_ones() {
+        let options: Options = "width=3, depth=x".parse().unwrap();
+        let mut reader = options.reader("toy");
+        assert_eq!(reader.get::<u32>("width").unwrap(), Some(3));
+        let error = reader.get::<u32>("depth").unwrap_err().to_string();
+        assert!(error.contains("toy") && error.contains("depth") && error.contains("`x`"), "{error}");
+        let mut reader = options.reader("toy");
+        reader.get::<u32>("width").unwrap();
+        let error = reader.end().unwrap_err().to_string();
+        assert!(error.contains("depth") && error.contains("width"), "{error}");
+        assert!("nonsense".parse::<Options>().is_err());
+        assert_eq!("".parse::<Options>().unwrap(), Options::default());
+    }
+
+    #[test]
+    fn material_of_another_back_end_is_refused() {
+        struct Seven;
+        impl MaterialPart for Seven {
+            fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+                Zeroizing::new(vec![7])
+            }
+        }
+        assert_eq!(Material::new(Seven).to_bytes().as_slice(), [7]);
+        assert!(Material::new(Seven).take::<Seven>().is_ok());
+        assert!(matches!(Material::nothing().take::<Seven>(), Err(BackendError::Misuse(_))));
+    }
+
+    #[test]
+    fn digests_tell_cuts_apart() {
+        assert_ne!(digest("a", &[b"xy", b"z"]), digest("a", &[b"x", b"yz"]));
+        assert_ne!(digest("a", &[b"x"]), digest("b", &[b"x"]));
+    }
+}

@@ -1,0 +1,222 @@
+//! The conformance suite: every registered back end on every operation and shape, as two parties over a channel, through the seam alone.
+//!
+//! For each model it holds: lowering, loading what was stored and opening the public part agree; material survives being written and read;
+//! answers are as close to the reference as `Plan::error_bound` declares; traffic and stored bytes are those of `Plan::costs`. What a back
+//! end does not support it names, and the list of that is part of the test.
+
+mod models;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use models::{Case, cases};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, TestRunner};
+use tacit_backends::{
+    Backend, BackendError, ClientModel, Material, Options, PhaseCost, Plan, Preparation, Registry, ServerModel, Setup,
+};
+use tacit_graph::rng::SplitMix;
+use tacit_mpc::run_pair;
+use tacit_net::{Channel, Phase, Traffic};
+
+/// What back ends are known not to support: (back end, case).
+const UNSUPPORTED: &[(&str, &str)] = &[];
+
+/// All that there are, the toy of the tests included.
+fn registry() -> Registry {
+    let registry = Registry::standard();
+    assert!(registry.get("toy").is_ok(), "the tests are built with the toy");
+    registry
+}
+
+/// One party's traffic by phase, and the size of its material.
+struct Seen {
+    traffic: [Traffic; 3],
+    material: u64,
+}
+
+/// Hands material to `read` as bytes: what was written must be what is read.
+fn stored(
+    material: &Material,
+    read: impl Fn(&[u8]) -> Result<Material, BackendError>,
+) -> Result<(Material, u64), BackendError> {
+    let bytes = material.to_bytes();
+    let again = read(&bytes)?;
+    assert!(*again.to_bytes() == *bytes, "material changes when it is written and read");
+    assert!(bytes.is_empty() || read(&bytes[..bytes.len() - 1]).is_err(), "material that was cut off is taken");
+    Ok((again, bytes.len() as u64))
+}
+
+fn seen(channel: &Channel, material: u64) -> Seen {
+    Seen { traffic: [Phase::Setup, Phase::Offline, Phase::Online].map(|phase| channel.traffic(phase)), material }
+}
+
+/// One party's phases, in the order and under the conditions that [`Preparation`] and [`Setup`] state.
+macro_rules! phases {
+    ($plan:expr, $side:expr, $channel:expr, $online:expr) => {{
+        let (side, channel) = (&mut $side, &mut *$channel);
+        if $plan.setup() != Setup::Nothing {
+            side.setup(channel)?;
+            channel.flush()?;
+        }
+        channel.set_phase(Phase::Offline);
+        let (material, size) = match $plan.preparation() {
+            Preparation::TwoParty => {
+                let made = side.offline(channel)?;
+                channel.flush()?;
+                stored(&made, |bytes| side.read_material(bytes))?
+            }
+            Preparation::Nothing => (Material::nothing(), 0),
+            Preparation::Dealt => panic!("the suite has no dealer yet"),
+        };
+        channel.set_phase(Phase::Online);
+        let result = $online(side, channel, material)?;
+        channel.flush()?;
+        Ok::<_, BackendError>((result, seen(channel, size)))
+    }};
+}
+
+fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, input: &[f32]) -> (Vec<f64>, [Seen; 2]) {
+    let (client_result, server_result) = run_pair(
+        |channel| {
+            let mut side = client.clone().connect()?;
+            phases!(client, side, channel, |side: &mut Box<dyn tacit_backends::ClientSide>, channel, material| side
+                .online(channel, material, input))
+        },
+        |channel| {
+            let mut side = server.clone().connect()?;
+            phases!(server, side, channel, |side: &mut Box<dyn tacit_backends::ServerSide>, channel, material| side
+                .online(channel, material))
+        },
+    );
+    let (answer, ours) = client_result.expect("the client");
+    let ((), theirs) = server_result.expect("the server");
+    (answer, [ours, theirs])
+}
+
+/// Payload as stated, and not more than frame headers above it.
+fn check_phase(case: &str, phase: Phase, cost: PhaseCost, client: Traffic, server: Traffic) {
+    for (what, sent, stated) in [("up", client.sent, cost.up_bytes), ("down", server.sent, cost.down_bytes)] {
+        let frames = 4096 + stated / 8;
+        assert!(
+            sent >= stated && sent <= stated + frames,
+            "{case}, {phase:?}, {what}: {sent} bytes sent, {stated} stated"
+        );
+    }
+}
+
+fn check(backend: &dyn Backend, (name, model): &Case, seed: u64) -> Result<(), BackendError> {
+    let case = format!("{} on {name}", backend.id());
+    let lowered = backend.lower(model, &Options::default())?;
+    let server = backend.load(lowered.public_bytes(), &lowered.private_bytes()?)?;
+    let client = backend.open(server.public_bytes())?;
+    assert_eq!(server.public_bytes(), lowered.public_bytes(), "{case}");
+    for plan in [&*server as &dyn Plan, &*client] {
+        assert_eq!(plan.digest(), lowered.digest(), "{case}: the parties compile different plans");
+        assert_eq!(plan.interface(), &model.interface, "{case}");
+        assert_eq!(plan.costs(), lowered.costs(), "{case}");
+        assert_eq!(plan.numerics(), lowered.numerics(), "{case}");
+    }
+    let mut rng = SplitMix::new(seed);
+    let input: Vec<f32> = (0..model.interface.input_len()).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+    let (answer, [ours, theirs]) = infer(&server, &client, &input);
+    let reference = server.reference(&input)?;
+    let bound = server.error_bound(&reference);
+    assert_eq!(answer.len(), model.interface.output_len(), "{case}");
+    for (got, want) in answer.iter().zip(&reference) {
+        assert!((got - want).abs() <= bound, "{case}: {got}, reference {want}, declared bound {bound}");
+    }
+    let costs = server.costs();
+    assert_eq!(
+        [ours.material, theirs.material],
+        [costs.offline.client, costs.offline.server].map(|c| c.stored_bytes),
+        "{case}"
+    );
+    for (i, (phase, cost)) in
+        [(Phase::Setup, costs.setup), (Phase::Offline, costs.offline), (Phase::Online, costs.online)]
+            .into_iter()
+            .enumerate()
+    {
+        check_phase(&case, phase, cost, ours.traffic[i], theirs.traffic[i]);
+    }
+    assert!(backend.open(&server.public_bytes()[..server.public_bytes().len() - 1]).is_err(), "{case}");
+    Ok(())
+}
+
+#[test]
+fn every_back_end_conforms_on_every_operation() {
+    let registry = registry();
+    let mut refused = BTreeSet::new();
+    let mut runner = TestRunner::new(Config::with_cases(6));
+    let refusals = std::cell::RefCell::new(&mut refused);
+    runner
+        .run(&(cases(), any::<u64>()), |(cases, seed)| {
+            for case in &cases {
+                for backend in registry.iter() {
+                    match check(&**backend, case, seed) {
+                        Ok(()) => {}
+                        Err(BackendError::Unsupported { .. }) => {
+                            refusals.borrow_mut().insert((backend.id(), case.0));
+                        }
+                        Err(error) => panic!("{} on {}: {error}", backend.id(), case.0),
+                    }
+                }
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(refused, UNSUPPORTED.iter().copied().collect::<BTreeSet<_>>(), "what is refused must be listed here");
+}
+
+fn first_case() -> Case {
+    let tree = cases().new_tree(&mut TestRunner::deterministic()).expect("a strategy without filters");
+    tree.current().swap_remove(0)
+}
+
+#[test]
+fn an_input_that_does_not_fit_is_an_error_before_anything_is_sent() {
+    let (_, model) = &first_case();
+    for backend in registry().iter() {
+        let server = backend.lower(model, &Options::default()).unwrap();
+        let client = backend.open(server.public_bytes()).unwrap();
+        let n = model.interface.input_len();
+        for bad in [vec![0.0; n + 1], vec![f32::NAN; n], vec![1e9; n]] {
+            let (result, sent) = run_pair(
+                |channel| {
+                    let result = client.clone().connect().unwrap().online(channel, Material::nothing(), &bad);
+                    (result.map(|_| ()), channel.total_traffic().sent)
+                },
+                |_| (),
+            )
+            .0;
+            assert!(result.is_err() && sent == 0, "{}", backend.id());
+        }
+    }
+}
+
+#[test]
+fn unknown_options_and_back_ends_are_named() {
+    let (_, model) = &first_case();
+    for backend in registry().iter() {
+        let mut options = Options::default();
+        options.set("no_such_option", 1);
+        let error = backend.lower(model, &options).err().expect("an unknown option").to_string();
+        assert!(error.contains("no_such_option") && error.contains(backend.id()), "{error}");
+    }
+    let error = registry().get("nobody").err().expect("no such back end").to_string();
+    assert!(error.contains("nobody") && error.contains("cheetah") && error.contains("clear"), "{error}");
+}
+
+#[test]
+fn foreign_public_parts_are_errors() {
+    let (_, model) = &first_case();
+    for backend in registry().iter() {
+        let server = backend.lower(model, &Options::default()).unwrap();
+        assert!(backend.open(&[]).is_err() && backend.open(&[0xff; 64]).is_err());
+        assert!(backend.load(server.public_bytes(), &[]).is_err(), "{}: no private part", backend.id());
+        for other in registry().iter().filter(|other| other.id() != backend.id()) {
+            assert!(other.open(server.public_bytes()).is_err(), "{} opens what is {}'s", other.id(), backend.id());
+        }
+    }
+}

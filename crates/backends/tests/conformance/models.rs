@@ -1,0 +1,210 @@
+//! Small float models with seeded weights, one operation of interest each, over random shapes.
+
+use proptest::prelude::*;
+use tacit_graph::float::{FloatGraph, FloatOp};
+use tacit_graph::geometry::{ConvGeometry, Slice, Window};
+use tacit_graph::import::{ImportOptions, import_network};
+use tacit_graph::npy::Npy;
+use tacit_graph::onnx::Network;
+use tacit_graph::rng::SplitMix;
+use tacit_graph::{Model, OutputMode};
+
+/// A model under construction; a failed push is a test that is wrong.
+pub struct Net {
+    graph: FloatGraph,
+    rng: SplitMix,
+}
+
+impl Net {
+    pub fn new(shape: &[usize], seed: u64) -> Self {
+        Self { graph: FloatGraph::new("input", shape.to_vec()).expect("a small shape"), rng: SplitMix::new(seed) }
+    }
+
+    pub fn push(&mut self, op: FloatOp, inputs: &[usize], shape: &[usize]) -> usize {
+        let name = format!("n{}", self.graph.nodes.len());
+        self.graph.push(&name, op, inputs, shape).expect("test nets are well-formed")
+    }
+
+    pub fn shape(&self, node: usize) -> Vec<usize> {
+        self.graph.nodes[node].shape.clone()
+    }
+
+    fn values(&mut self, n: usize, size: f64) -> Vec<f32> {
+        (0..n).map(|_| self.rng.range(-size, size) as f32).collect()
+    }
+
+    pub fn conv(&mut self, x: usize, geometry: ConvGeometry) -> usize {
+        let per_row = self.shape(x)[0] / geometry.groups * geometry.kernel[0] * geometry.kernel[1];
+        let weights = self.values(per_row * geometry.out_channels, 1.0);
+        let bias = self.values(geometry.out_channels, 0.5);
+        self.push(FloatOp::Conv { geometry, weights, bias }, &[x], &[])
+    }
+
+    /// A 1 x 1 convolution.
+    pub fn pointwise(&mut self, x: usize, out: usize) -> usize {
+        self.conv(x, geometry(out, 1, 1, 1, [0; 4], 1))
+    }
+
+    pub fn dense(&mut self, x: usize, out: usize) -> usize {
+        let features = self.shape(x)[0];
+        let (weights, bias) = (self.values(features * out, 1.0), self.values(out, 0.5));
+        self.push(FloatOp::Dense { weights, bias }, &[x], &[])
+    }
+
+    /// A factor and an addend for each channel.
+    pub fn affine(&mut self, x: usize) -> usize {
+        let channels = self.shape(x)[0];
+        let (scale, shift) = (self.values(channels, 1.5), self.values(channels, 0.5));
+        let scale = scale.iter().map(|s| s + 0.1f32.copysign(*s)).collect();
+        self.push(FloatOp::Affine { scale, shift }, &[x], &[])
+    }
+
+    pub fn position_scale(&mut self, x: usize) -> usize {
+        let positions = self.shape(x)[1..].iter().product();
+        let factors = (0..positions).map(|_| self.rng.range(0.1, 1.0) as f32).collect();
+        self.push(FloatOp::PositionScale(factors), &[x], &[])
+    }
+
+    pub fn flatten(&mut self, x: usize) -> usize {
+        let n = self.shape(x).iter().product();
+        self.push(FloatOp::Reshape, &[x], &[n])
+    }
+
+    /// The model that ends with `output`, calibrated on a few seeded inputs in [-1, 1].
+    pub fn model(mut self, output: usize, output_mode: OutputMode) -> Model {
+        self.graph.output = output;
+        self.graph.sort().expect("test nets have no cycles");
+        let shape = self.graph.nodes[0].shape.clone();
+        let n: usize = shape.iter().product();
+        let data = self.values(8 * n, 1.0);
+        let calibration = Npy { shape: [vec![8], shape].concat(), data, is_bytes: false };
+        let options = ImportOptions {
+            calibration: Some(calibration),
+            range: Some([-1.0, 1.0]),
+            output_mode,
+            model_id: Some([7; 16]),
+            ..ImportOptions::default()
+        };
+        let network = Network { name: "test".into(), graph: self.graph, softmax: false };
+        import_network(network, &options).expect("test nets can be calibrated").model
+    }
+}
+
+pub fn geometry(out: usize, k: usize, stride: usize, dilation: usize, pads: [usize; 4], groups: usize) -> ConvGeometry {
+    ConvGeometry { out_channels: out, kernel: [k, k], stride: [stride; 2], dilation: [dilation; 2], pads, groups }
+}
+
+/// A case of the suite: a name that a back end may be known not to support, and a model.
+pub type Case = (&'static str, Model);
+
+/// Windows that fit an image of at least 4 x 4.
+fn window() -> impl Strategy<Value = Window> {
+    (1usize..4, 1usize..4, prop::array::uniform4(0usize..2)).prop_map(|(k, s, pads)| Window {
+        kernel: [k, k],
+        stride: [s, s],
+        pads: pads.map(|p| p.min(k - 1)),
+    })
+}
+
+/// Every operation of the float level, over random shapes.
+pub fn cases() -> impl Strategy<Value = Vec<Case>> {
+    let image = (1usize..4, 4usize..9, 4usize..9);
+    (image, window(), 1usize..4, 1usize..3, 1usize..3, any::<u64>()).prop_map(
+        |((c, h, w), window, k, stride, groups, seed)| {
+            let mut all = linear_cases(&[c * groups, h, w], k, stride, groups, seed);
+            all.extend(pool_cases(&[c, h, w], &window, seed));
+            all.extend(shape_cases(&[c, h, w], stride, seed));
+            all.extend(network_cases(&[c, h, w], seed));
+            all
+        },
+    )
+}
+
+fn one(name: &'static str, shape: &[usize], seed: u64, build: impl FnOnce(&mut Net) -> usize) -> Case {
+    let mut net = Net::new(shape, seed);
+    let output = build(&mut net);
+    (name, net.model(output, OutputMode::Logits))
+}
+
+fn linear_cases(shape: &[usize], k: usize, stride: usize, groups: usize, seed: u64) -> Vec<Case> {
+    let (h, w) = (shape[1], shape[2]);
+    let dilation = if 2 * (k - 1) < h.min(w) { 2 } else { 1 };
+    vec![
+        one("conv", shape, seed, |n| n.conv(0, geometry(3, k, stride, 1, [k / 2; 4], 1))),
+        one("dilated conv", shape, seed, |n| n.conv(0, geometry(2, k, 1, dilation, [1, 0, 0, 1], 1))),
+        one("grouped conv", shape, seed, |n| n.conv(0, geometry(2 * groups, k, stride, 1, [0; 4], groups))),
+        one("depthwise conv", shape, seed, |n| n.conv(0, geometry(shape[0], k, 1, 1, [k / 2; 4], shape[0]))),
+        one("dense", shape, seed, |n| {
+            let flat = n.flatten(0);
+            n.dense(flat, 5)
+        }),
+        one("affine", shape, seed, |n| {
+            let x = n.push(FloatOp::Relu, &[0], &[]);
+            n.affine(x)
+        }),
+        one("position scale", shape, seed, |n| {
+            let x = n.pointwise(0, 2);
+            n.position_scale(x)
+        }),
+    ]
+}
+
+fn pool_cases(shape: &[usize], window: &Window, seed: u64) -> Vec<Case> {
+    vec![
+        one("relu", shape, seed, |n| {
+            let x = n.pointwise(0, 2);
+            n.push(FloatOp::Relu, &[x], &[])
+        }),
+        one("max pool", shape, seed, |n| n.push(FloatOp::MaxPool(window.clone()), &[0], &[])),
+        one("sum pool", shape, seed, |n| n.push(FloatOp::SumPool(window.clone()), &[0], &[])),
+    ]
+}
+
+fn shape_cases(shape: &[usize], step: usize, seed: u64) -> Vec<Case> {
+    let len = vec![shape[0], (shape[1] - 1).div_ceil(step), shape[2].div_ceil(step)];
+    let slice = Slice { start: vec![0, 1, 0], step: vec![1, step, step], len };
+    vec![
+        one("add", shape, seed, |n| {
+            let (a, b) = (n.pointwise(0, 2), n.pointwise(0, 2));
+            n.push(FloatOp::Add, &[a, b], &[])
+        }),
+        one("sub", shape, seed, |n| {
+            let a = n.pointwise(0, shape[0]);
+            n.push(FloatOp::Sub, &[a, 0], &[])
+        }),
+        one("concat", shape, seed, |n| {
+            let a = n.pointwise(0, 2);
+            n.push(FloatOp::Concat, &[0, a], &[])
+        }),
+        one("slice", shape, seed, |n| {
+            let a = n.pointwise(0, shape[0]);
+            n.push(FloatOp::Slice(slice.clone()), &[a], &[])
+        }),
+        one("pad", shape, seed, |n| {
+            let a = n.pointwise(0, 2);
+            n.push(FloatOp::Pad { before: vec![1, 0, 1], after: vec![0, 2, 0] }, &[a], &[])
+        }),
+        one("reshape", shape, seed, |n| {
+            let a = n.pointwise(0, 2);
+            n.flatten(a)
+        }),
+    ]
+}
+
+/// A small residual network with everything in it, with both output modes.
+fn network_cases(shape: &[usize], seed: u64) -> Vec<Case> {
+    let build = |n: &mut Net| {
+        let a = n.conv(0, geometry(4, 3, 1, 1, [1; 4], 1));
+        let a = n.affine(a);
+        let a = n.push(FloatOp::Relu, &[a], &[]);
+        let b = n.conv(a, geometry(4, 3, 1, 1, [1; 4], 1));
+        let sum = n.push(FloatOp::Add, &[a, b], &[]);
+        let r = n.push(FloatOp::Relu, &[sum], &[]);
+        let pooled = n.push(FloatOp::MaxPool(Window { kernel: [2, 2], stride: [2, 2], pads: [0; 4] }), &[r], &[]);
+        let flat = n.flatten(pooled);
+        n.dense(flat, 6)
+    };
+    let mut net = Net::new(shape, seed);
+    let output = build(&mut net);
+    vec![one("network", shape, seed, build), ("arg max", net.model(output, OutputMode::Top1))]
+}
