@@ -14,8 +14,8 @@
 //! ```
 //! use tacit_sched::profile::{Sample, Speedup};
 //! use tacit_sched::{
-//!     Action, Binding, ClientId, Config, Event, MaterialId, ModelId, ModelSpec, Outcome, Phase, PhaseSpec, Request, RequestId, Resources,
-//!     Scheduler, Span, Time, Usage, policy::Fcfs,
+//!     Action, Binding, ClientId, Config, Event, MaterialId, ModelId, ModelSpec, Outcome, Phase, PhaseSpec, Request,
+//!     RequestId, Resources, Scheduler, Span, Time, Usage, policy::Fcfs,
 //! };
 //!
 //! let phase = |secs| PhaseSpec {
@@ -67,16 +67,18 @@
 //!
 //! # What the caller owes
 //!
-//! - A material's name is sixteen random bytes, made by the caller and given to the scheduler with the end of the T_pre that made the material
-//!   ([`Event::JobFinished`]). Until then the scheduler knows the job and the disk that it holds, no material; names are opaque to it. If the T_pre
-//!   fails or is stopped, or if its end is refused, the caller destroys whatever there is of it, unasked.
+//! - A material's name is sixteen random bytes, made by the caller and given to the scheduler with the end of the
+//!   T_pre that made the material ([`Event::JobFinished`]). Until then the scheduler knows the job and the disk that
+//!   it holds, no material; names are opaque to it. If the T_pre fails or is stopped, or if its end is refused, the
+//!   caller destroys whatever there is of it, unasked.
 //! - [`Action::Start`] of an online phase: make the claim of `material` durable before the first online byte. The
 //!   scheduler never names a material for a second input, and it asks for [`Action::Burn`] wherever one was not consumed.
-//! - [`Action::Stop`]: stop the job's threads. Its cores, memory and disk count as free from this moment; until the threads have really
-//!   stopped the machine is overcommitted by them. An end that is reported later is refused as [`Rejected::JobNotRunning`].
+//! - [`Action::Stop`]: stop the job's threads. Its cores, memory and disk count as free from this moment; until the
+//!   threads have really stopped the machine is overcommitted by them. An end that is reported later is refused as
+//!   [`Rejected::JobNotRunning`].
 //! - A T_pre started with `input: None` belongs to a notice or to the pool; [`Scheduler::job_input`] says whether a request has claimed it since.
-//! - At start-up, before the first T_pre ends: hand over what the ledger has as `ready` with [`Event::MaterialFound`], and restore the profile
-//!   table with [`Scheduler::restore_profile`].
+//! - At start-up, before the first T_pre ends: hand over what the ledger has as `ready` with
+//!   [`Event::MaterialFound`], and restore the profile table with [`Scheduler::restore_profile`].
 //! - Actions are carried out in the order in which they come.
 //!
 //! # Choosing a policy

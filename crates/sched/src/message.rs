@@ -81,7 +81,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         material: Option<MaterialId>,
     },
-    /// A started job ended badly. Whatever a T_pre made is destroyed by the caller; the material of a T_on the scheduler asks to burn.
+    /// A started job ended badly. Whatever a T_pre made is destroyed by the caller; the material of a T_on the
+    /// scheduler asks to burn.
     JobFailed {
         /// Which job.
         job: JobId,
@@ -100,8 +101,8 @@ pub enum Event {
     Capacity(Resources),
     /// Stop.
     Shutdown(Shutdown),
-    /// Unused material was found on disk at start-up (ledger state `ready`). Refused once this run has made material of its own: from then
-    /// on a name no longer tells which run it comes from.
+    /// Unused material was found on disk at start-up (ledger state `ready`). Refused once this run has made material
+    /// of its own: from then on a name no longer tells which run it comes from.
     MaterialFound {
         /// Its name from the earlier run.
         material: MaterialId,
@@ -208,7 +209,8 @@ pub struct Start {
     pub threads: u32,
     /// Bytes of memory set aside for it.
     pub memory: u64,
-    /// Material to claim, durably, before the first online byte (`On`). `None` for `Pre`: the caller names what the job makes when it is made.
+    /// Material to claim, durably, before the first online byte (`On`). `None` for `Pre`: the caller names what the
+    /// job makes when it is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub material: Option<MaterialId>,
     /// How long it is expected to take.
@@ -347,7 +349,8 @@ pub enum Rejected {
     /// No such client is known. Harmless: there was nothing to end.
     #[error("no client {0}")]
     UnknownClient(ClientId),
-    /// Material under a name that is known already; or found material whose binding contradicts the model's, or that comes too late.
+    /// Material under a name that is known already; or found material whose binding contradicts the model's, or that
+    /// comes too late.
     #[error("material {0} cannot be taken over")]
     BadMaterial(MaterialId),
     /// A T_pre ended well and names no material, or a T_on names some. The job still runs.

@@ -231,7 +231,8 @@ impl Machine {
         now
     }
 
-    /// Whether a job that needs so much for so long leaves the room that is kept for another. `input` is whose job it is, where it has one.
+    /// Whether a job that needs so much for so long leaves the room that is kept for another. `input` is whose job it
+    /// is, where it has one.
     pub fn may_overtake(&self, input: Option<InputKey>, need: &Resources, time: Span, now: Time) -> bool {
         let Some(reservation) = self.reservation.filter(|r| Some(r.input) != input) else { return true };
         let spare_disk = self.free().disk.saturating_sub(reservation.need.disk);

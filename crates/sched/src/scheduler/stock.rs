@@ -150,7 +150,8 @@ impl Stock {
         self.pools.iter().flat_map(Pools::wanting).take(REFILL_TRIES)
     }
 
-    /// Whether the refills' shares of the machine allow one more. `idle` is the share of the cores, from 0 to 1, that refills may count on now.
+    /// Whether the refills' shares of the machine allow one more. `idle` is the share of the cores, from 0 to 1, that
+    /// refills may count on now.
     pub fn allows_refill(&self, option: &ThreadOption, disk: u64, idle: f64, have: Resources, used: Resources) -> bool {
         let Some(pools) = &self.pools else { return false };
         let share = |part: f64, of: u64| (of as f64 * part) as u64;
@@ -200,7 +201,8 @@ impl Stock {
         self.pools_mut().remove(pool).into_iter()
     }
 
-    /// Checks that every live material is exactly one of: `held` by an input or a job, or in stock; and what refills hold.
+    /// Checks that every live material is exactly one of: `held` by an input or a job, or in stock; and what refills
+    /// hold.
     pub fn audit(&self, held: impl Iterator<Item = MaterialId>, refill_cores: u32) -> Result<(), String> {
         let pooled = self.pools().into_iter().filter_map(|key| self.pools.as_ref()?.get(&key));
         let mut seen = BTreeSet::new();

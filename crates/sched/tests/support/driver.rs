@@ -53,7 +53,8 @@ fn found() -> impl Strategy<Value = Op> {
     })
 }
 
-/// A script. It begins with material from an earlier run; one in four ends with a shutdown somewhere in its second half.
+/// A script. It begins with material from an earlier run; one in four ends with a shutdown somewhere in its second
+/// half.
 pub fn script(len: usize) -> impl Strategy<Value = Vec<Op>> {
     let end = prop::option::weighted(0.25, (0..len / 2, any::<bool>()));
     let start = prop::collection::vec(found(), 0..8);
@@ -153,7 +154,8 @@ impl Driver {
         self.monitor.running.keys().nth(pick % n.max(1)).copied()
     }
 
-    /// A name that was never used before, whose order says nothing about age. From 1000 on: found material may have any name below 1100.
+    /// A name that was never used before, whose order says nothing about age. From 1000 on: found material may have
+    /// any name below 1100.
     fn new_material(&mut self) -> MaterialId {
         loop {
             self.materials += 1;
