@@ -53,9 +53,9 @@ proptest! {
         let mut poly = RnsPoly::<Coeff>::new(&all, words);
         poly.rescale(&all);
         prop_assert_eq!(poly.level(), 2);
-        let last = P[2];
-        for i in 0..2 {
-            let expected: Vec<u64> = values.iter().map(|&v| ((u128::from(v) + u128::from(last / 2)) / u128::from(last)) as u64 % P[i]).collect();
+        let divided = |v: &u64| (u128::from(*v) + u128::from(P[2] / 2)) / u128::from(P[2]);
+        for (i, p) in P[..2].iter().enumerate() {
+            let expected: Vec<u64> = values.iter().map(|v| divided(v) as u64 % p).collect();
             prop_assert_eq!(poly.residue(i), expected);
         }
     }
