@@ -99,14 +99,8 @@ trait Phase {
     /// The client's share of a linear layer's result; `x` is its share of the tensor that the layer's group reads.
     fn linear(&mut self, step: (usize, usize), x: &[u64], session: &mut Session<'_>) -> Result<Vec<u64>, BackendError>;
     fn gate(&mut self, spec: &GateSpec, gate: &GateShares, session: &mut Session<'_>) -> Result<(), BackendError>;
-    /// The client's share goes from `c` to `target` in the wider ring.
-    fn widen(
-        &mut self,
-        spec: &WrapSpec,
-        c: &[u64],
-        target: &[u64],
-        session: &mut Session<'_>,
-    ) -> Result<(), BackendError>;
+    /// The client's share goes from `c` to `to` in the wider ring.
+    fn widen(&mut self, spec: &WrapSpec, c: &[u64], to: &[u64], session: &mut Session<'_>) -> Result<(), BackendError>;
 }
 
 /// The client's shares around a batch of gates.

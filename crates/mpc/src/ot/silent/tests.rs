@@ -171,18 +171,18 @@ fn gates_go_on_over_a_renewed_delta() {
             let mut prg = prg(role as u8 + 1);
             let mut ots = Ots::new(setup_bounded(role, ch, &mut prg, bound).unwrap());
             let mut session = Session { role, channel: ch, prg: &mut prg };
-            let (tested, other) = ([values.clone()], vec![0; n]);
+            let (tested, other) = ([values.clone()], [vec![0; n]]);
             for _ in 0..5 {
                 let (s, y) = (&mut session, &tested[0]);
                 match role {
                     Role::Client => {
                         let gate = ClientGate::offline(spec, y, &tested, s, &mut ots).unwrap();
-                        gate.online(spec, y, &tested, &[], &[other.clone()], s).unwrap();
+                        gate.online(spec, y, &tested, &[], &other, s).unwrap();
                     }
                     Role::Server => {
                         let gate = ServerGate::offline(spec, s, &mut ots).unwrap();
-                        let share = gate.online(spec, &other, &[other.clone()], &[], s).unwrap();
-                        assert_eq!(share, [values.clone()]);
+                        let share = gate.online(spec, &other[0], &other, &[], s).unwrap();
+                        assert_eq!(share, tested);
                     }
                 }
             }
