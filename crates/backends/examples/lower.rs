@@ -12,12 +12,20 @@ use tacit_backends::cheetah::{self, online_bytes};
 use tacit_backends::ring::{RingGraph, RingOptions, agreement, lower, public_bytes, read_weights, weights_to_bytes};
 use tacit_graph::{ImportOptions, OutputMode, file, import, npy};
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let value = |name: &str| args.iter().position(|a| a == name).and_then(|i| args.get(i + 1));
-    let has = |name: &str| args.iter().any(|a| a == name);
-    let number = |name: &str| value(name).map(|v| v.parse::<u32>()).transpose();
-    let model = std::fs::read(args.first().ok_or("which ONNX file?")?)?;
+struct Args(Vec<String>);
+
+impl Args {
+    fn value(&self, name: &str) -> Option<&String> {
+        self.0.iter().position(|a| a == name).and_then(|i| self.0.get(i + 1))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|a| a == name)
+    }
+}
+
+fn options(args: &Args) -> Result<(ImportOptions, RingOptions), Box<dyn Error>> {
+    let number = |name: &str| args.value(name).map(|v| v.parse::<u32>()).transpose();
     let mut options = ImportOptions::default();
     let mut ring = RingOptions {
         frac_bits: number("--frac-bits")?,
@@ -25,32 +33,39 @@ fn main() -> Result<(), Box<dyn Error>> {
         round_facts: number("--round-facts")?.unwrap_or(1),
         ..RingOptions::default()
     };
-    if let Some(bound) = value("--bound") {
+    if let Some(bound) = args.value("--bound") {
         ring.error_bound = bound.parse()?;
     }
-    if has("--top1") {
+    if args.has("--top1") {
         options.output_mode = OutputMode::Top1;
     }
-    if has("--imagenet") || has("--cifar") {
+    if args.has("--imagenet") || args.has("--cifar") {
         options.pixel_scale = 1.0 / 255.0;
         options.mean = vec![0.485, 0.456, 0.406];
         options.std = vec![0.229, 0.224, 0.225];
     }
-    if let Some(path) = value("--calibrate") {
+    if let Some(path) = args.value("--calibrate") {
         options.calibration = Some(npy::read(&std::fs::read(path)?)?);
     }
+    Ok((options, ring))
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args = Args(std::env::args().skip(1).collect());
+    let (options, ring) = options(&args)?;
+    let model = std::fs::read(args.0.first().ok_or("which ONNX file?")?)?;
     let price = |graph: &RingGraph| online_bytes(graph, &cheetah::Options::default()).map(|bytes| bytes as f64);
     let started = Instant::now();
     let imported = import(&model, &options)?;
     let (import_s, started) = (started.elapsed().as_secs_f64(), Instant::now());
     let lowered = lower(&imported.model, &ring, &price)?;
     let lower_s = started.elapsed().as_secs_f64();
-    if has("--json") {
+    if args.has("--json") {
         println!("{}", lowered.report.to_json());
         return Ok(());
     }
     let text = lowered.report.to_string();
-    let text = if has("--layers") { &text } else { text.split("\n\n").next().unwrap_or(&text) };
+    let text = if args.has("--layers") { &text } else { text.split("\n\n").next().unwrap_or(&text) };
     println!("{text}\nimport took {import_s:.1} s, lowering {lower_s:.1} s");
     let (whole, public, private) =
         (file::write(&imported.model)?, public_bytes(&lowered.graph)?, weights_to_bytes(&lowered.weights));
@@ -66,7 +81,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     let (linear, compared) = lowered.report.widths();
     println!("linear rings {linear:?}, compared {compared:?}");
-    if let Some(path) = value("--test") {
+    if let Some(path) = args.value("--test") {
         let tests = npy::read(&std::fs::read(path)?)?;
         let inputs = options.prepare(&imported.network.graph.nodes[0].shape, &tests, usize::MAX)?;
         for seed in [None, Some(1)] {

@@ -4,6 +4,9 @@ use crate::float::run::run;
 use crate::float::{FloatGraph, FloatOp};
 use crate::{GraphError, Interface, OutputMode, file, kernel};
 
+/// Largest magnitude of a tensor's element that calibration accepts: beyond it floats overflow soon.
+pub(crate) const MAX_MAGNITUDE: f64 = 1e30;
+
 /// What calibration found out, and the samples that a lowering's search tries its scales on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calibration {
@@ -90,9 +93,10 @@ impl Calibration {
         let fail = |what: &str| Err(GraphError::Calibration { what: what.into() });
         let (nodes, input) = (graph.nodes.len(), graph.nodes[0].elements());
         let output = graph.nodes[graph.output].elements();
-        let size = |v: &f64| v.is_finite() && *v >= 0.0;
-        if [&self.max_abs, &self.mean_square].iter().any(|s| s.len() != nodes || !s.iter().all(size)) {
-            return fail("its statistics are not those of the network");
+        for (sizes, most) in [(&self.max_abs, MAX_MAGNITUDE), (&self.mean_square, MAX_MAGNITUDE * MAX_MAGNITUDE)] {
+            if sizes.len() != nodes || !sizes.iter().all(|v| (0.0..=most).contains(v)) {
+                return fail("its statistics are not those of the network");
+            }
         }
         let numbers =
             |lists: &[Vec<f32>], n: usize| lists.iter().all(|l| l.len() == n && l.iter().all(|v| v.is_finite()));

@@ -1,8 +1,6 @@
 //! Files that a model's owner or a client gets from elsewhere: ONNX networks and numpy arrays.
 
-use tacit_graph::onnx::{self, ImportOptions};
-use tacit_graph::quant::import_network;
-use tacit_graph::{file, npy};
+use tacit_graph::{ImportOptions, file, import_network, npy, onnx};
 
 /// Networks that a mutation made larger than this are read, but not calibrated: that takes honest time.
 const MAX_MACS: u64 = 1 << 16;
@@ -19,7 +17,7 @@ pub(crate) fn onnx(data: &[u8]) {
     }
     let options = ImportOptions { max_samples: 1, range: Some([-1.0, 1.0]), ..ImportOptions::default() };
     if let Ok(imported) = import_network(network, &options) {
-        let bytes = imported.to_file().expect("a small model fits its file");
+        let bytes = file::write(&imported.model).expect("a small model fits its file");
         file::read(&bytes).expect("what the importer makes passes the checks");
     }
 }

@@ -6,6 +6,7 @@
 mod import;
 mod lab;
 mod linear;
+mod lowered;
 mod material;
 mod meter;
 mod mutate;
@@ -33,7 +34,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "recording", run: net::recording, seeds: net::recording_seeds },
     Target { name: "model_file", run: tacit_file::model_file, seeds: tacit_file::model_file_seeds },
     Target { name: "model_sections", run: tacit_file::sections, seeds: tacit_file::section_seeds },
-    Target { name: "public_model", run: tacit_file::public_model, seeds: tacit_file::public_model_seeds },
+    Target { name: "public_model", run: lowered::public_model, seeds: lowered::public_model_seeds },
+    Target { name: "private_model", run: lowered::private_model, seeds: lowered::private_model_seeds },
     Target { name: "onnx", run: import::onnx, seeds: import::onnx_seeds },
     Target { name: "npy", run: import::npy, seeds: import::npy_seeds },
     Target { name: "client_material", run: material::client, seeds: material::client_seeds },

@@ -4,16 +4,13 @@ use std::sync::LazyLock;
 
 use tacit_backends::Backend;
 use tacit_backends::cheetah::{Cheetah, Material, Plan};
-use tacit_graph::ModelGraph;
 use tacit_mpc::Role;
 
-use crate::tacit_file::small_model;
+use crate::lowered::small_model;
 
 /// Compiled once: the plan is not what is tested.
-static PLAN: LazyLock<Plan> = LazyLock::new(|| {
-    let graph = ModelGraph::new(small_model().0).expect("the small model is right");
-    Cheetah::default().compile(&graph).expect("the small model is supported")
-});
+static PLAN: LazyLock<Plan> =
+    LazyLock::new(|| Cheetah::default().compile(&small_model().0).expect("the small model is supported"));
 
 fn read(role: Role, data: &[u8]) {
     if let Ok(material) = Material::from_bytes(&PLAN, role, data) {

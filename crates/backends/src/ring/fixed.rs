@@ -8,9 +8,12 @@ use super::RingError;
 /// primes of at most 50 bits are the fast ones.
 pub const MAX_WIDTH: u32 = 40;
 
+/// Most bits behind the binary point.
+pub const MAX_FRAC_BITS: u32 = 47;
+
 /// Representation of a tensor's values: signed integers modulo 2^`width`, of which `frac_bits` lie behind the binary point.
 ///
-/// Range: `2 <= width <= MAX_WIDTH`, `frac_bits < 48` (a scale may exceed the width: the top bits are then known to be zero).
+/// Range: `2 <= width <= MAX_WIDTH`, `frac_bits <= MAX_FRAC_BITS` (a scale may exceed the width: the top bits are then known to be zero).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FixedPoint {
     /// Bits of the ring Z_{2^width}.
@@ -22,7 +25,7 @@ pub struct FixedPoint {
 impl FixedPoint {
     /// Checks the ranges stated on the type.
     pub fn check(self) -> Result<Self, RingError> {
-        if !(2..=MAX_WIDTH).contains(&self.width) || self.frac_bits >= 48 {
+        if !(2..=MAX_WIDTH).contains(&self.width) || self.frac_bits > MAX_FRAC_BITS {
             return Err(RingError::FixedPoint { width: self.width, frac_bits: self.frac_bits });
         }
         Ok(self)

@@ -6,7 +6,7 @@ use tacit_graph::geometry::{check_size, check_window};
 use tacit_graph::{Interface, MAX_NODES, MAX_TOTAL_ELEMENTS, NodeId, OutputMode, SortedGraph};
 
 use super::RingError;
-use super::fixed::FixedPoint;
+use super::fixed::{FixedPoint, MAX_FRAC_BITS};
 use super::op::{Conv2d, MAX_MAGNITUDE_BITS, MAX_NORM_BITS, Op, infer_shape};
 
 /// One node: an operation and the tensor it makes.
@@ -269,16 +269,18 @@ fn check_node(nodes: &[Node], id: NodeId, node: &Node) -> Result<(), String> {
 fn check_parameters(op: &Op) -> Result<(), String> {
     match op {
         Op::Conv2d(c) => c.geometry.check()?,
-        Op::Truncate { bits } | Op::ShiftLeft { bits } if *bits >= 48 => {
+        Op::Truncate { bits } | Op::ShiftLeft { bits } if *bits > MAX_FRAC_BITS => {
             return Err(format!("a shift by {bits} bits is not supported"));
         }
-        Op::MulConst { frac_bits, .. } if *frac_bits >= 48 => {
+        Op::MulConst { frac_bits, .. } if *frac_bits > MAX_FRAC_BITS => {
             return Err(format!("a factor with {frac_bits} fraction bits is not supported"));
         }
         _ => {}
     }
     match op.facts() {
-        Some(f) if f.frac_bits >= 48 || f.magnitude_bits > MAX_MAGNITUDE_BITS || f.norm_bits > MAX_NORM_BITS => {
+        Some(f)
+            if f.frac_bits > MAX_FRAC_BITS || f.magnitude_bits > MAX_MAGNITUDE_BITS || f.norm_bits > MAX_NORM_BITS =>
+        {
             Err(format!("weight facts are out of range: {f:?}"))
         }
         _ => Ok(()),

@@ -133,18 +133,8 @@ impl Kind {
     }
 }
 
-/// The numbers of a node, in the order of the file.
-fn numbers_of(op: &FloatOp) -> [&[f32]; 2] {
-    match op {
-        FloatOp::Conv { weights, bias, .. } | FloatOp::Dense { weights, bias } => [weights, bias],
-        FloatOp::Affine { scale, shift } => [scale, shift],
-        FloatOp::PositionScale(factors) => [factors, &[]],
-        _ => [&[], &[]],
-    }
-}
-
 pub(super) fn put_weights(model: &Model, out: &mut impl Write) -> io::Result<()> {
-    model.graph.nodes.iter().flat_map(|n| numbers_of(&n.op)).try_for_each(|list| put_floats(list, out))
+    model.graph.nodes.iter().flat_map(|n| n.op.numbers()).try_for_each(|list| put_floats(list, out))
 }
 
 pub(super) fn put_calibration(model: &Model, out: &mut impl Write) -> io::Result<()> {

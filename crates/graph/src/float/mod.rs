@@ -95,6 +95,16 @@ impl FloatOp {
         }
     }
 
+    /// Its numbers: weights, then bias; factors, then addends.
+    pub fn numbers(&self) -> [&[f32]; 2] {
+        match self {
+            FloatOp::Conv { weights, bias, .. } | FloatOp::Dense { weights, bias } => [weights, bias],
+            FloatOp::Affine { scale, shift } => [scale, shift],
+            FloatOp::PositionScale(factors) => [factors, &[]],
+            _ => [&[], &[]],
+        }
+    }
+
     /// Number of inputs: lowest and highest.
     pub fn arity(&self) -> (usize, usize) {
         match self {
@@ -297,6 +307,9 @@ impl FloatGraph {
         let shape = checked_shape(&node.op, &shapes, &node.shape)?;
         if shape != node.shape {
             return Err(format!("states shape {:?}, but its inputs give {shape:?}", node.shape));
+        }
+        if node.op.numbers().iter().any(|list| list.iter().any(|v| !v.is_finite())) {
+            return Err("holds a weight or constant that is no number".into());
         }
         match &node.op {
             FloatOp::Conv { geometry: g, .. } => geometry::check_window(g.kernel, g.pads, node.elements()),

@@ -3,7 +3,7 @@
 use crate::GraphError;
 use crate::float::FloatGraph;
 use crate::float::run::run_tapped;
-use crate::model::Calibration;
+use crate::model::{Calibration, MAX_MAGNITUDE};
 
 /// Multiplications that one evaluation of the kept samples may take: bounds how long a lowering's search takes.
 const WORK_OF_KEPT: u64 = 1_500_000_000;
@@ -39,7 +39,7 @@ pub(super) fn measure(
     }
     samples.truncate(kept);
     max_abs[0] = max_abs[0].max(f64::from(range[0].abs())).max(f64::from(range[1].abs()));
-    if let Some(id) = max_abs.iter().position(|m| !m.is_finite() || *m > 1e30) {
+    if let Some(id) = max_abs.iter().position(|m| !m.is_finite() || *m > MAX_MAGNITUDE) {
         return Err(GraphError::Calibration { what: format!("node `{}` overflows on a sample", graph.nodes[id].name) });
     }
     Ok(Calibration { max_abs, mean_square, samples, wanted, text, guessed })

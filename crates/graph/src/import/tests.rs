@@ -65,7 +65,7 @@ fn statistics_cover_all_samples_and_few_are_kept() {
 fn a_model_whose_parts_do_not_fit_is_refused() {
     let model = tiny(&ImportOptions::default()).model;
     model.check().unwrap();
-    let changes: [fn(&mut Model); 9] = [
+    let changes: [fn(&mut Model); 10] = [
         |m| m.output_multiplier = -1.0,
         |m| m.interface.output_shape = vec![11],
         |m| m.interface.input_shape = vec![1, 64],
@@ -75,6 +75,13 @@ fn a_model_whose_parts_do_not_fit_is_refused() {
         |m| m.calibration.mean_square.truncate(1),
         |m| m.graph.nodes[1].inputs = vec![2],
         |m| m.graph.nodes[1].shape = vec![1],
+        |m| {
+            m.graph.nodes.iter_mut().for_each(|n| {
+                if let FloatOp::Dense { bias, .. } = &mut n.op {
+                    bias[0] = f32::INFINITY;
+                }
+            })
+        },
     ];
     for (i, change) in changes.iter().enumerate() {
         let mut changed = model.clone();

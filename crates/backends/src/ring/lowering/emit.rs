@@ -12,6 +12,7 @@ use tacit_graph::geometry::ConvGeometry;
 use tacit_graph::{Calibration, FloatGraph, NodeId, OutputMode};
 
 use super::{Problem, width};
+use crate::ring::fixed::MAX_FRAC_BITS;
 use crate::ring::op::{MAX_MAGNITUDE_BITS, MAX_NORM_BITS};
 use crate::ring::{
     Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingError, RingGraph, RingSpec, WeightFacts, Weights,
@@ -25,7 +26,7 @@ const FACTOR_BITS: i32 = 10;
 pub(super) enum Scheme {
     /// The same for all tensors and for all weights.
     Fixed { frac: u32, weight: u32 },
-    /// Relative precisions, see the module `quant`.
+    /// Relative precisions, see the module `lowering`.
     Relative { activations: i32, weights: i32, most: u32 },
 }
 
@@ -106,7 +107,7 @@ pub(super) fn emit(problem: &Problem, scheme: &Scheme, top1: bool) -> Result<Emi
         truncated: HashMap::new(),
     };
     for (id, node) in graph.nodes.iter().enumerate() {
-        let wire = e.float_node(id, node);
+        let wire = e.float_node(id, node)?;
         e.wires.push(wire);
     }
     let output = if top1 { e.arg_max(graph.output) } else { e.logits(graph.output) };
@@ -115,6 +116,13 @@ pub(super) fn emit(problem: &Problem, scheme: &Scheme, top1: bool) -> Result<Emi
 
 fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Result<Emitted, RingError> {
     let model = problem.model;
+    if let Some(fine) = e.nodes.iter().find(|n| n.fixed.frac_bits > MAX_FRAC_BITS) {
+        let what = format!(
+            "node `{}` gets {} fraction bits, at most {MAX_FRAC_BITS} are supported",
+            fine.name, fine.fixed.frac_bits
+        );
+        return Err(RingError::NoRing { what });
+    }
     let guard = problem.options.guard_bits.exp2();
     let mut needs: Vec<u32> = e
         .nodes
@@ -210,10 +218,9 @@ impl Emitter<'_> {
         let bits = wire.frac - frac;
         let name = self.graph.nodes[from].name.clone();
         let mut source = wire.id;
-        if !(self.readers[from] == 1 && self.absorb(source, 1 << (bits - 1))) {
-            source = self
-                .add(from, &format!("{name}.round"), Op::AddConst { value: 1 << (bits - 1) }, &[source], wire.frac)
-                .id;
+        if !(self.readers[from] == 1 && self.absorb(source, half(bits))) {
+            source =
+                self.add(from, &format!("{name}.round"), Op::AddConst { value: half(bits) }, &[source], wire.frac).id;
         }
         let cut = self.add(from, &format!("{name}.truncate"), Op::Truncate { bits }, &[source], frac);
         self.truncated.insert((from, frac), cut);
@@ -253,13 +260,13 @@ impl Emitter<'_> {
         }
     }
 
-    fn float_node(&mut self, id: usize, node: &FloatNode) -> Wire {
+    fn float_node(&mut self, id: usize, node: &FloatNode) -> Result<Wire, RingError> {
         let name = node.name.as_str();
         let first = node.inputs.first().copied().unwrap_or(0);
-        match &node.op {
+        Ok(match &node.op {
             FloatOp::Input => self.add(id, name, Op::Input, &[], self.target[id]),
-            FloatOp::Conv { geometry, weights, bias } => self.layer(id, node, Some(geometry), weights, bias),
-            FloatOp::Dense { weights, bias } => self.layer(id, node, None, weights, bias),
+            FloatOp::Conv { geometry, weights, bias } => self.layer(id, node, Some(geometry), weights, bias)?,
+            FloatOp::Dense { weights, bias } => self.layer(id, node, None, weights, bias)?,
             FloatOp::Affine { scale, shift } => self.uniform(id, node, f64::from(scale[0]), f64::from(shift[0])),
             FloatOp::PositionScale(factors) => {
                 let x = self.narrow(first);
@@ -301,7 +308,7 @@ impl Emitter<'_> {
                 self.add(id, name, Op::Reshape, &[x.id], x.frac)
             }
             FloatOp::ArgMax => unreachable!("a checked model holds no arg max"),
-        }
+        })
     }
 
     fn layer(
@@ -311,7 +318,7 @@ impl Emitter<'_> {
         conv: Option<&ConvGeometry>,
         weights: &[f32],
         bias: &[f32],
-    ) -> Wire {
+    ) -> Result<Wire, RingError> {
         let source = node.inputs[0];
         let x = self.narrow(source);
         let row = weights.len() / bias.len();
@@ -319,6 +326,9 @@ impl Emitter<'_> {
         let gain = (row as f64).sqrt() * size(source) / size(id);
         let largest = weights.iter().fold(0f32, |m, w| m.max(w.abs()));
         let bits = self.scheme.layer(gain, f64::from(largest));
+        if f64::from(largest) * f64::from(bits).exp2() >= f64::from(i32::MAX) {
+            return Err(RingError::NoRing { what: format!("node `{}` has weights of up to {largest}", node.name) });
+        }
         let frac = x.frac + bits;
         let ints: Vec<i32> = weights.iter().map(|&w| quantise(f64::from(w), bits) as i32).collect();
         let facts = facts(&ints, row, bits, self.round_facts);
@@ -329,7 +339,7 @@ impl Emitter<'_> {
         let made = self.add(id, &node.name, op, &[x.id], frac);
         let bias = bias.iter().map(|&b| quantise(f64::from(b), frac)).collect();
         self.weights.push(LayerWeights { node: made.id, weights: ints, bias });
-        made
+        Ok(made)
     }
 
     /// Public factor and addend, the same for all elements.
@@ -339,7 +349,7 @@ impl Emitter<'_> {
         if scale != 1.0 {
             x = self.narrow(source);
             let power = scale.abs().log2();
-            let bits = if power.fract() == 0.0 { (-power).max(0.0) as u32 } else { factor_bits(scale.abs()) };
+            let bits = if power.fract() == 0.0 { (-power).clamp(0.0, 47.0) as u32 } else { factor_bits(scale.abs()) };
             let op = Op::MulConst { factors: vec![quantise(scale, bits)], frac_bits: bits };
             x = self.add(id, &node.name, op, &[x.id], x.frac + bits);
         }
@@ -384,6 +394,11 @@ impl Emitter<'_> {
         }
         self.add(source, &format!("{name}.argmax"), Op::ArgMax, &[x.id], 0).id
     }
+}
+
+/// Half a unit of what a truncation by `bits` leaves. (Longer shifts than fit are refused with the whole scheme.)
+fn half(bits: u32) -> i64 {
+    1 << (bits - 1).min(62)
 }
 
 fn quantise(x: f64, bits: u32) -> i64 {

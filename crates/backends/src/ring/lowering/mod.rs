@@ -18,6 +18,7 @@ mod tests;
 use tacit_graph::float::FloatOp;
 use tacit_graph::{Model, OutputMode};
 
+use super::fixed::MAX_FRAC_BITS;
 use super::{RingError, RingGraph, Weights};
 use crate::BackendError;
 pub use agreement::{Agreement, agreement};
@@ -69,7 +70,7 @@ impl RingOptions {
             ("weight_bits", self.weight_bits),
             ("max_frac_bits", Some(self.max_frac_bits)),
         ] {
-            if bits.is_some_and(|b| b > 47) {
+            if bits.is_some_and(|b| b > MAX_FRAC_BITS) {
                 return fail(name, "must be at most 47");
             }
         }

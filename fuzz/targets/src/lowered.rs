@@ -1,0 +1,125 @@
+//! A lowered model: the public part, as a client gets it, and the private part, as the server caches it.
+
+use tacit_backends::Backend;
+use tacit_backends::cheetah::Cheetah;
+use tacit_backends::ring::{
+    Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingGraph, RingSpec, WeightFacts, Weights, public_bytes,
+    read_public, read_weights, reference, weights_to_bytes,
+};
+use tacit_graph::geometry::{ConvGeometry, Window};
+use tacit_graph::{InputSpec, Interface, OutputMode, SortedGraph};
+
+/// Models that a mutation made larger than this are accepted, but not computed.
+const MAX_WORK: usize = 1 << 16;
+
+/// A public part, as a client gets it from a server.
+pub(crate) fn public_model(data: &[u8]) {
+    if let Ok(graph) = read_public(data) {
+        assert_eq!(graph.use_counts().len(), graph.nodes().len());
+        let again = public_bytes(&graph).expect("what was read can be written");
+        assert_eq!(read_public(&again).expect("what was written can be read"), graph);
+        // What a client does next; refusing is fine.
+        if let Ok(plan) = Cheetah::default().compile(&graph) {
+            assert!(Cheetah::default().cost(&plan).client_material_bytes > 0);
+        }
+    }
+}
+
+/// `public length u16, public, private`: weights for whatever graph comes with them.
+pub(crate) fn private_model(data: &[u8]) {
+    let Some((length, rest)) = data.split_first_chunk::<2>() else {
+        return;
+    };
+    let (public, private) = rest.split_at(rest.len().min(usize::from(u16::from_le_bytes(*length))));
+    let Ok(graph) = read_public(public) else {
+        return;
+    };
+    if let Ok(weights) = read_weights(private, &graph) {
+        let again = weights_to_bytes(&weights);
+        assert_eq!(read_weights(&again, &graph).expect("what was written can be read"), weights);
+        compute(&graph, &weights);
+    }
+}
+
+pub(crate) fn public_model_seeds() -> Vec<Vec<u8>> {
+    vec![public_bytes(&small_model().0).expect("a small model fits")]
+}
+
+pub(crate) fn private_model_seeds() -> Vec<Vec<u8>> {
+    let public = public_model_seeds().swap_remove(0);
+    vec![[&(public.len() as u16).to_le_bytes()[..], &public, &weights_to_bytes(&small_model().1)].concat()]
+}
+
+/// Runs small models: whatever passed the checks can be computed.
+fn compute(graph: &RingGraph, weights: &Weights) {
+    let work: usize = graph.nodes().iter().map(node_work).fold(0, usize::saturating_add);
+    if work <= MAX_WORK {
+        let zeros = vec![0; graph.input().elements()];
+        let output = reference::run(graph, weights, &zeros).expect("a checked model can be computed");
+        assert_eq!(output.len(), graph.output().elements());
+    }
+}
+
+/// A bound on what the node costs: outputs times the window or row that each reads.
+fn node_work(node: &Node) -> usize {
+    let per_output = match &node.op {
+        Op::Conv2d(c) => c.geometry.kernel[0].saturating_mul(c.geometry.kernel[1]).saturating_mul(64),
+        Op::Linear(_) => 64,
+        Op::MaxPool(w) | Op::SumPool(w) => w.kernel[0].saturating_mul(w.kernel[1]),
+        _ => 1,
+    };
+    node.elements().saturating_mul(per_output)
+}
+
+pub(crate) fn small_model() -> (RingGraph, Weights) {
+    let facts = WeightFacts { frac_bits: 6, magnitude_bits: 6, norm_bits: 8 };
+    let fixed = |width, frac_bits| FixedPoint { width, frac_bits };
+    let node = |name: &str, op, input: usize, shape: &[usize], fixed| Node {
+        name: name.into(),
+        op,
+        inputs: vec![input],
+        shape: shape.to_vec(),
+        fixed,
+    };
+    let geometry = ConvGeometry {
+        out_channels: 2,
+        kernel: [3, 3],
+        stride: [1, 1],
+        dilation: [1, 1],
+        pads: [1, 1, 1, 1],
+        groups: 1,
+    };
+    let conv = Op::Conv2d(Conv2d { geometry, weights: facts });
+    let pool = Op::MaxPool(Window { kernel: [2, 2], stride: [2, 2], pads: [0; 4] });
+    let input = Node { inputs: vec![], ..node("image", Op::Input, 0, &[1, 4, 4], fixed(30, 6)) };
+    let nodes = vec![
+        input,
+        node("conv", conv, 0, &[2, 4, 4], fixed(30, 12)),
+        node("trunc", Op::Truncate { bits: 6 }, 1, &[2, 4, 4], fixed(24, 6)),
+        node("pool", pool, 2, &[2, 2, 2], fixed(24, 6)),
+        node("relu", Op::Relu, 3, &[2, 2, 2], fixed(30, 6)),
+        node("flat", Op::Reshape, 4, &[8], fixed(30, 6)),
+        node("fc", Op::Linear(Linear { out_features: 3, weights: facts }), 5, &[3], fixed(30, 12)),
+    ];
+    let spec = RingSpec {
+        model_id: [9; 16],
+        interface: Interface {
+            name: "small".into(),
+            input_shape: vec![1, 4, 4],
+            input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, range: [-1.0, 1.0] },
+            output_shape: vec![3],
+            output_mode: OutputMode::Logits,
+            softmax_by_client: false,
+        },
+        nodes,
+        output: 6,
+        output_multiplier: 1.0,
+    };
+    let weights = Weights {
+        layers: vec![
+            LayerWeights { node: 1, weights: (0..18).map(|i| i - 9).collect(), bias: vec![5, -5] },
+            LayerWeights { node: 6, weights: (0..24).map(|i| 12 - i).collect(), bias: vec![1, 2, 3] },
+        ],
+    };
+    (RingGraph::new(spec).expect("the small model is right"), weights)
+}
