@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use tacit_backends::Backend;
+use tacit_serve::ClientConfig;
 use tacit_serve::bench::{self, ClientRun};
-use tacit_serve::{ClientConfig, keys};
+use tacit_store::keys;
 
 use crate::engine;
 use crate::error::to_python;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use tacit_serve::{Answer, ClientConfig, Lobby, PhaseReport, Prepared, ServeError, keys};
+use tacit_serve::{Answer, ClientConfig, Lobby, PhaseReport, Prepared, ServeError};
+use tacit_store::keys;
 
 use crate::error::{TacitError, to_python};
 use crate::{Engine, engine};

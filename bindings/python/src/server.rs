@@ -7,7 +7,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use tacit_serve::{Catalog, ServerConfig, ServerHandle, keys};
+use tacit_serve::{Catalog, ServerConfig, ServerHandle};
+use tacit_store::keys;
 
 use crate::error::{TacitError, to_python};
 use crate::model::Model;

@@ -11,9 +11,10 @@ use tacit_backends::cheetah::Cheetah;
 use tacit_graph::file::ModelFile;
 use tacit_graph::reference::quantize_input;
 use tacit_graph::rng::SplitMix;
+use tacit_serve::ClientConfig;
 use tacit_serve::bench::{ClientRun, Report, client_runs, judge, machine};
 use tacit_serve::input::{self, Fit};
-use tacit_serve::{ClientConfig, keys};
+use tacit_store::keys;
 
 /// Measures private inference: server and client as two processes on this machine, over TLS on loopback.
 ///

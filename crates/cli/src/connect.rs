@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tacit_backends::cheetah::Cheetah;
 use tacit_net::Rate;
-use tacit_serve::{Client, ClientConfig, Lobby, keys};
+use tacit_serve::{Client, ClientConfig, Lobby};
+use tacit_store::keys;
 
 #[derive(clap::Args)]
 pub struct Connect {

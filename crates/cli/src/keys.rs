@@ -1,7 +1,7 @@
 //! `tacit keys`
 use clap::Subcommand;
 use std::path::{Path, PathBuf};
-use tacit_serve::keys;
+use tacit_store::keys;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -64,6 +64,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 
 fn show(dir: &Path, name: &str) -> anyhow::Result<()> {
     let identity = keys::load_client(dir, name)?;
-    println!("client {name}: {}", crate::print::hex(&identity.fingerprint));
+    println!("client {name}: {}", identity.fingerprint);
     Ok(())
 }

@@ -3,7 +3,7 @@ use crate::connect::Connect;
 use crate::print;
 use clap::Subcommand;
 use serde_json::json;
-use tacit_serve::MaterialId;
+use tacit_ids::MaterialId;
 
 /// Makes material for later inputs: the offline phase, ahead of time. Each material serves one input of one model.
 ///

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 use tacit_backends::cheetah::Cheetah;
 use tacit_net::Rate;
-use tacit_serve::{Catalog, Server, ServerConfig, keys};
+use tacit_serve::{Catalog, Server, ServerConfig};
+use tacit_store::keys;
 
 /// How long running phases may take after an interrupt.
 const GRACE: Duration = Duration::from_secs(30);

@@ -1,11 +1,9 @@
 //! The client library.
 use crate::catalog::agreed;
-use crate::keys::ClientIdentity;
 use crate::measure::{Figures, Marks, Meter, PhaseReport};
 use crate::session::{ANONYMOUS, paced};
-use crate::store::Binding;
 use crate::wire::{PUBLIC, REQUEST, Reply, Request, misplaced, recv_reply, send};
-use crate::{Engine, Entry, MaterialId, ModelInfo, ServeError, Store};
+use crate::{Engine, ModelInfo, ServeError};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,8 +11,11 @@ use std::time::Duration;
 use tacit_graph::OutputMode;
 use tacit_graph::file::{MAX_PUBLIC_BYTES, PublicModel, read_public};
 use tacit_graph::reference::{dequantize_output, quantize_input};
+use tacit_ids::MaterialId;
 use tacit_mpc::Role;
 use tacit_net::{Channel, Hello, NO_MODEL, Phase, Rate, TcpTransport, Transport, handshake};
+use tacit_store::keys::ClientIdentity;
+use tacit_store::{Binding, Entry, Store, StoreError};
 
 /// How a client connects and works.
 #[derive(Clone)]
@@ -160,7 +161,7 @@ impl<E: Engine> Lobby<E> {
             public: Arc::new(public),
             plan,
             keys: None,
-            store: self.config.store.as_deref().map(Store::open).transpose()?,
+            store: self.config.store.as_deref().map(|dir| Store::open(dir, None)).transpose()?,
             threads: threads
                 .map_err(|e| ServeError::Usage(format!("cannot start {} threads: {e}", self.config.threads)))?,
             engine: self.engine,
@@ -237,7 +238,8 @@ impl<E: Engine> Client<E> {
         let (offline, server_bytes) = self.end(meter, "to prepare material")?;
         // The server has its half, durably; if this fails, that half stays unused until it is discarded.
         if let (Some(store), true) = (&self.store, on_disk) {
-            store.put(id, self.binding, &self.engine.material_to_bytes(&self.plan, &material))?;
+            let bytes = self.engine.material_to_bytes(&self.plan, &material);
+            store.put(id, self.binding, self.engine.name(), &bytes)?;
         }
         Ok((Prepared { id, offline, bytes: [bytes, server_bytes] }, material))
     }
@@ -291,8 +293,8 @@ impl<E: Engine> Client<E> {
         for id in ids {
             match self.store.as_ref().map(|s| s.discard_bound(*id, self.binding)) {
                 Some(Ok(())) if !gone.contains(id) => gone.push(*id),
-                Some(Err(ServeError::NoMaterial(_) | ServeError::Burnt(_)) | Ok(())) | None => {}
-                Some(Err(e)) => return Err(e),
+                Some(Err(StoreError::NoMaterial(_) | StoreError::Burnt(_)) | Ok(())) | None => {}
+                Some(Err(e)) => return Err(e.into()),
             }
         }
         Ok(gone.len())
@@ -316,7 +318,9 @@ impl<E: Engine> Client<E> {
             match self.claim(entry.id) {
                 Ok(material) => return self.online(entry.id, material, input),
                 // Somebody else was faster, or the file is damaged (and burnt now): the next one will do.
-                Err(ServeError::Burnt(_) | ServeError::NoMaterial(_) | ServeError::Damaged { .. }) => {}
+                Err(ServeError::Store(
+                    StoreError::Burnt(_) | StoreError::NoMaterial(_) | StoreError::Damaged { .. },
+                )) => {}
                 Err(e) => return Err(e),
             }
         }
@@ -327,10 +331,10 @@ impl<E: Engine> Client<E> {
     }
 
     fn claim(&self, id: MaterialId) -> Result<E::Material, ServeError> {
-        let store = self.store.as_ref().ok_or(ServeError::NoMaterial(id))?;
+        let store = self.store.as_ref().ok_or(StoreError::NoMaterial(id))?;
         let bytes = store.claim(id, self.binding)?;
         let parsed = self.engine.material_from_bytes(&self.plan, Role::Client, &bytes);
-        parsed.map_err(|e| ServeError::Damaged { id, what: e.to_string() })
+        parsed.map_err(|e| StoreError::Damaged { id, what: e.to_string() }.into())
     }
 
     /// The online phase with material that this process owns.

@@ -1,8 +1,9 @@
-//! Everything that can go wrong in a server, a client or a material store, by name.
-use crate::store::MaterialId;
+//! Everything that can go wrong in a server or a client, by name.
 use std::path::{Path, PathBuf};
 use tacit_graph::GraphError;
+use tacit_ids::NoRandomness;
 use tacit_net::NetError;
+use tacit_store::StoreError;
 
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +12,9 @@ pub enum ServeError {
     /// The connection failed or the peer broke the protocol.
     #[error(transparent)]
     Net(#[from] NetError),
+    /// Material, keys or certificates cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A model, its file or an input is wrong.
     #[error(transparent)]
     Graph(#[from] GraphError),
@@ -54,31 +58,6 @@ pub enum ServeError {
         /// What is wrong, and what to do.
         what: String,
     },
-    /// There is no such material (or it was destroyed).
-    #[error("material {0} does not exist here: it was never made, or was destroyed")]
-    NoMaterial(MaterialId),
-    /// Material is used at most once.
-    #[error("material {0} was used already: material serves one input, make new with `tacit prepare`")]
-    Burnt(MaterialId),
-    /// Material of another client, model or plan.
-    #[error("material {id} belongs to another {what}")]
-    WrongBinding {
-        /// The material.
-        id: MaterialId,
-        /// "client", "model" or "plan".
-        what: &'static str,
-    },
-    /// A material file does not hold what was written.
-    #[error("material {id} is damaged ({what}) and was destroyed")]
-    Damaged {
-        /// The material.
-        id: MaterialId,
-        /// What is wrong with the file.
-        what: String,
-    },
-    /// Keys or certificates cannot be made or used.
-    #[error("keys: {0}")]
-    Keys(String),
     /// An image or array that the model cannot take.
     #[error("input {path}: {what}")]
     Input {
@@ -91,8 +70,8 @@ pub enum ServeError {
     #[error("{0}")]
     Usage(String),
     /// The operating system gives no random bytes.
-    #[error("no randomness from the operating system: {0}")]
-    Random(String),
+    #[error(transparent)]
+    Random(#[from] NoRandomness),
 }
 
 impl ServeError {
@@ -101,11 +80,4 @@ impl ServeError {
         let path = path.to_owned();
         move |source| Self::File { doing, path, source }
     }
-}
-
-/// Random bytes from the operating system.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], ServeError> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|e| ServeError::Random(e.to_string()))?;
-    Ok(bytes)
 }

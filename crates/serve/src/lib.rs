@@ -1,9 +1,8 @@
-//! Serving private inference: the server, the client library, the material store, keys, measurements.
+//! Serving private inference: the server, the client library, measurements.
 //!
 //! * [`Server`] serves [`Catalog`] models to authenticated clients, a thread each; one client's failure is its own.
 //! * [`Lobby`] connects; [`Client`] prepares material and infers; [`infer_many`] overlaps the offline phase of the next input
 //!   with the online phase of this one.
-//! * [`Store`] keeps material on disk so that it is used at most once, crashes included.
 //! * [`Engine`] is what a back end gives to be served.
 #![forbid(unsafe_code)]
 
@@ -14,13 +13,11 @@ mod client;
 mod engine;
 mod error;
 pub mod input;
-pub mod keys;
 mod measure;
 mod pipeline;
 mod pool;
 mod server;
 mod session;
-mod store;
 mod wire;
 
 pub use catalog::Catalog;
@@ -30,5 +27,4 @@ pub use error::ServeError;
 pub use measure::{Figures, PhaseReport, process_cpu_s};
 pub use pipeline::infer_many;
 pub use server::{Server, ServerConfig, ServerHandle};
-pub use store::{Binding, Entry, MAX_MATERIAL_BYTES, MaterialId, Store};
 pub use wire::ModelInfo;

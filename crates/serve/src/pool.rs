@@ -1,13 +1,14 @@
 //! Material that the server holds in memory for connected clients.
-use crate::store::Binding;
-use crate::{Engine, MaterialId, ServeError};
+use crate::{Engine, ServeError};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use tacit_ids::{ClientId, MaterialId};
+use tacit_store::{Binding, StoreError};
 
 struct State<M> {
     material: HashMap<MaterialId, (Binding, M)>,
     /// Open connections of each client.
-    connections: HashMap<[u8; 32], usize>,
+    connections: HashMap<ClientId, usize>,
 }
 
 /// Material by id; what a client leaves behind is dropped with its last connection.
@@ -26,11 +27,11 @@ impl<E: Engine> Pool<E> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn enter(&self, client: [u8; 32]) {
+    pub(crate) fn enter(&self, client: ClientId) {
         *self.lock().connections.entry(client).or_default() += 1;
     }
 
-    pub(crate) fn leave(&self, client: [u8; 32]) {
+    pub(crate) fn leave(&self, client: ClientId) {
         let mut state = self.lock();
         let left = state.connections.get_mut(&client).map_or(0, |n| {
             *n = n.saturating_sub(1);
@@ -43,10 +44,10 @@ impl<E: Engine> Pool<E> {
     }
 
     /// Refuses when the client has its share in memory, or the id is taken.
-    pub(crate) fn check_room(&self, id: MaterialId, client: [u8; 32]) -> Result<(), ServeError> {
+    pub(crate) fn check_room(&self, id: MaterialId, client: ClientId) -> Result<(), ServeError> {
         let state = self.lock();
         if state.material.contains_key(&id) {
-            return Err(ServeError::NotGranted(format!("material {id} exists already")));
+            return Err(StoreError::Exists(id).into());
         }
         let held = state.material.values().filter(|(b, _)| b.client == client).count();
         if held >= self.per_client {
@@ -60,15 +61,12 @@ impl<E: Engine> Pool<E> {
     }
 
     /// Takes material for its one use; `None` if it is not here.
-    pub(crate) fn take(&self, id: MaterialId, binding: Binding) -> Result<Option<E::Material>, ServeError> {
+    pub(crate) fn take(&self, id: MaterialId, binding: Binding) -> Result<Option<E::Material>, StoreError> {
         let mut state = self.lock();
         let Some((held, _)) = state.material.get(&id) else { return Ok(None) };
-        let what = match held {
-            b if b.client != binding.client => "client",
-            b if b.model != binding.model => "model",
-            b if b.plan != binding.plan => "plan",
-            _ => return Ok(state.material.remove(&id).map(|(_, m)| m)),
-        };
-        Err(ServeError::WrongBinding { id, what })
+        match held.other(&binding) {
+            Some(what) => Err(StoreError::WrongBinding { id, what }),
+            None => Ok(state.material.remove(&id).map(|(_, m)| m)),
+        }
     }
 }

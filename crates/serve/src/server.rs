@@ -3,7 +3,7 @@ use crate::catalog::Served;
 use crate::measure::Marks;
 use crate::pool::Pool;
 use crate::session::serve_connection;
-use crate::{Catalog, Engine, ModelInfo, ServeError, Store};
+use crate::{Catalog, Engine, ModelInfo, ServeError};
 use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_net::{Rate, ServerTls};
+use tacit_store::Store;
 
 /// Connections that may be greeting at the same time. They take no client's place: whoever has no certificate cannot lock clients out
 /// for longer than a greeting may take.
@@ -165,7 +166,7 @@ impl<E: Engine> Server<E> {
         let name = |e| tacit_net::NetError::from_io(format!("listening on {}", config.listen), &e);
         let listener = TcpListener::bind(config.listen).map_err(name)?;
         let address = listener.local_addr().map_err(name)?;
-        let store = config.store.as_deref().map(Store::open).transpose()?;
+        let store = config.store.as_deref().map(|dir| Store::open(dir, None)).transpose()?;
         let shared = Shared {
             engine: catalog.engine().clone(),
             pool: Pool::new(config.memory_per_client),

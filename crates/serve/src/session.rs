@@ -2,18 +2,19 @@
 use crate::catalog::{Served, agreed};
 use crate::measure::Meter;
 use crate::server::Shared;
-use crate::store::Binding;
 use crate::wire::{MAX_IDS, PUBLIC, REPLY, Reply, Request, recv_request, send};
-use crate::{Engine, MaterialId, ServeError, keys};
+use crate::{Engine, ServeError};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
+use tacit_ids::{ClientId, MaterialId};
 use tacit_mpc::Role;
 use tacit_net::{Channel, Hello, NO_MODEL, NetError, PacedTransport, Phase, Rate, TcpTransport, Transport, handshake};
+use tacit_store::{Binding, StoreError, keys};
 
 /// Identity of clients without TLS.
-pub(crate) const ANONYMOUS: [u8; 32] = [0; 32];
+pub(crate) const ANONYMOUS: ClientId = ClientId([0; 32]);
 
 /// Serves a connection to its end. Errors end this session only.
 pub(crate) fn serve_connection<E: Engine>(
@@ -22,7 +23,7 @@ pub(crate) fn serve_connection<E: Engine>(
     number: u64,
 ) -> Result<(), ServeError> {
     let (mut channel, client) = greet(shared, stream)?;
-    tracing::info!(number, peer = channel.peer(), client = hex(&client[..8]), "client connected");
+    tracing::info!(number, peer = channel.peer(), %client, "client connected");
     if !shared.admit(number) {
         let reason = "all places are taken; try again later".to_owned();
         send(&mut channel, REPLY, &Reply::Refused { reason: reason.clone() })?;
@@ -43,7 +44,7 @@ pub(crate) fn serve_connection<E: Engine>(
 
 struct Presence<'a, E: Engine> {
     shared: &'a Shared<E>,
-    client: [u8; 32],
+    client: ClientId,
 }
 
 impl<E: Engine> Drop for Presence<'_, E> {
@@ -53,7 +54,7 @@ impl<E: Engine> Drop for Presence<'_, E> {
 }
 
 /// TLS and the opening handshake, all within the greeting timeout.
-fn greet<E: Engine>(shared: &Shared<E>, stream: TcpStream) -> Result<(Channel, [u8; 32]), ServeError> {
+fn greet<E: Engine>(shared: &Shared<E>, stream: TcpStream) -> Result<(Channel, ClientId), ServeError> {
     let deadline = Instant::now() + shared.config.greeting_timeout;
     let mut tcp = TcpTransport::new(stream)?;
     tcp.set_deadline(Some(deadline));
@@ -198,7 +199,8 @@ impl<E: Engine> Seat<'_, E> {
         let bytes = engine_ref.material_bytes(&model.plan, Role::Server);
         match (&self.shared.store, on_disk) {
             (Some(store), true) => {
-                store.put(id, self.binding, &engine_ref.material_to_bytes(&model.plan, &material))?;
+                let bytes = engine_ref.material_to_bytes(&model.plan, &material);
+                store.put(id, self.binding, engine_ref.name(), &bytes)?;
             }
             _ => self.shared.pool.put(id, self.binding, material),
         }
@@ -212,8 +214,8 @@ impl<E: Engine> Seat<'_, E> {
         let Some(store) = &self.shared.store else {
             return Err(ServeError::NotGranted("this server stores no material".into()));
         };
-        let stored = store.list(None)?.iter().filter(|e| e.binding.client == self.binding.client).count();
-        if stored >= self.shared.config.stored_per_client {
+        let stored = store.ready_count(self.binding.client)?;
+        if stored >= self.shared.config.stored_per_client as u64 {
             return Err(ServeError::NotGranted(format!("{stored} materials are stored for you: use or discard some")));
         }
         Ok(())
@@ -224,12 +226,12 @@ impl<E: Engine> Seat<'_, E> {
         let material = match self.shared.pool.take(id, self.binding)? {
             Some(material) => material,
             None => {
-                let store = self.shared.store.as_ref().ok_or(ServeError::NoMaterial(id))?;
+                let store = self.shared.store.as_ref().ok_or(StoreError::NoMaterial(id))?;
                 // Claimed and burnt, durably, when this returns: before the first byte of the online phase.
                 let bytes = store.claim(id, self.binding)?;
                 engine_ref
                     .material_from_bytes(&model.plan, Role::Server, &bytes)
-                    .map_err(|e| ServeError::Damaged { id, what: e.to_string() })?
+                    .map_err(|e| StoreError::Damaged { id, what: e.to_string() })?
             }
         };
         let session = &mut self.session;
@@ -260,10 +262,10 @@ impl<E: Engine> Seat<'_, E> {
         for id in ids {
             let in_memory = self.shared.pool.take(*id, self.binding)?.is_some();
             match self.shared.store.as_ref().map(|store| store.discard_bound(*id, self.binding)) {
-                None | Some(Err(ServeError::NoMaterial(_) | ServeError::Burnt(_))) if in_memory => gone.push(*id),
+                None | Some(Err(StoreError::NoMaterial(_) | StoreError::Burnt(_))) if in_memory => gone.push(*id),
                 Some(Ok(())) => gone.push(*id),
-                None | Some(Err(ServeError::NoMaterial(_) | ServeError::Burnt(_))) => {}
-                Some(Err(e)) => return Err(e),
+                None | Some(Err(StoreError::NoMaterial(_) | StoreError::Burnt(_))) => {}
+                Some(Err(e)) => return Err(e.into()),
             }
         }
         Ok(Reply::Ids(gone))
@@ -278,15 +280,12 @@ fn breaks_session(error: &ServeError) -> bool {
 /// What the client is told: its own mistakes in full, the server's troubles not.
 fn reason(error: &ServeError) -> String {
     match error {
-        ServeError::File { .. } | ServeError::Content { .. } => "the server's material store failed".into(),
+        ServeError::Store(error) if !error.about_material() => "the server's material store failed".into(),
+        ServeError::File { .. } | ServeError::Content { .. } => "the server failed".into(),
         other => other.to_string(),
     }
 }
 
 fn engine(error: impl std::error::Error + Send + Sync + 'static) -> ServeError {
     ServeError::Engine(Box::new(error))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

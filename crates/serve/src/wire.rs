@@ -2,9 +2,10 @@
 //!
 //! The client asks, the server answers; after [`Reply::Go`] both run the phase on the same connection, then the server reports
 //! its figures with [`Reply::Done`]. The model's public section follows [`Reply::Model`] as a message of its own.
+use crate::ServeError;
 use crate::measure::Figures;
-use crate::{MaterialId, ServeError};
 use serde::{Deserialize, Serialize};
+use tacit_ids::MaterialId;
 use tacit_net::{Channel, Tag};
 
 pub(crate) const REQUEST: Tag = Tag::new(0x0101, "request");

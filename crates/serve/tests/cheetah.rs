@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 use tacit_backends::cheetah::Cheetah;
 use tacit_serve::*;
+use tacit_store::keys;
 
 #[test]
 fn a_small_model_is_answered_privately_in_every_way_there_is() {

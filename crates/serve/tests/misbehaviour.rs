@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use tacit_net::{Channel, Hello, NO_MODEL, NetError, TcpTransport, handshake};
 use tacit_serve::*;
+use tacit_store::keys;
 
 const X: [i64; 4] = [1, 2, 3, 4];
 

@@ -2,7 +2,9 @@
 mod common;
 use common::*;
 use std::thread;
+use tacit_ids::MaterialId;
 use tacit_serve::*;
+use tacit_store::{Store, StoreError};
 
 const X: [i64; 4] = [10, -20, 30, 5];
 
@@ -55,9 +57,9 @@ fn stored_material_serves_later_connections_once() {
     }
     assert!(later.stored().unwrap().is_empty());
     assert!(later.infer_integers(&X).unwrap().prepared.is_some());
-    let server_store = Store::open(&dir.path().join("server-material")).unwrap();
+    let server_store = Store::open(&dir.path().join("server-material"), None).unwrap();
     let error = server_store.claim(ids[0], later.binding()).unwrap_err();
-    assert!(matches!(error, ServeError::Burnt(id) if id == ids[0]), "{error}");
+    assert!(matches!(error, StoreError::Burnt(id) if id == ids[0]), "{error}");
 }
 
 #[test]
@@ -69,9 +71,9 @@ fn material_is_bound_to_client_and_model() {
     let mut bob = server.client(dir.path(), "bob", "one");
     assert!(bob.stored_at_server().unwrap().is_empty());
     assert!(bob.discard(&[id]).unwrap_err().to_string().contains("another client"));
-    // Bob steals Alice's file: refused by the binding, and hers stays ready.
+    // Bob steals Alice's file: his ledger knows nothing of it, and hers stays ready.
     let theft = dir.path().join("bob-material");
-    let name = format!("{id}.ready");
+    let name = format!("{id}.material");
     std::fs::copy(dir.path().join("alice-material").join(&name), theft.join(&name)).unwrap();
     assert!(bob.infer_integers(&X).unwrap().prepared.is_some());
     let mut other = server.client(dir.path(), "alice", "two");
@@ -86,7 +88,7 @@ fn a_half_that_is_missing_at_the_server_is_never_used() {
     let server = Running::start(dir.path(), |_| {});
     let mut client = server.client(dir.path(), "alice", "one");
     let id = client.prepare().unwrap().id;
-    Store::open(&dir.path().join("server-material")).unwrap().discard(id).unwrap();
+    Store::open(&dir.path().join("server-material"), None).unwrap().discard(id).unwrap();
     assert!(client.stored().unwrap().is_empty());
     let answer = client.infer_integers(&X).unwrap();
     assert_eq!(answer.integers, expected(1, &X));

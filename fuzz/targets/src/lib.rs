@@ -12,6 +12,7 @@ mod meter;
 mod mutate;
 mod net;
 mod record;
+mod sealed;
 mod tacit_file;
 
 pub use mutate::Mutator;
@@ -40,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "npy", run: import::npy, seeds: import::npy_seeds },
     Target { name: "client_material", run: material::client, seeds: material::client_seeds },
     Target { name: "server_material", run: material::server, seeds: material::server_seeds },
+    Target { name: "sealed_file", run: sealed::file, seeds: sealed::seeds },
     Target { name: "public_key", run: linear::public_key, seeds: linear::public_key_seeds },
     Target { name: "ciphertext", run: linear::ciphertext, seeds: linear::ciphertext_seeds },
     Target { name: "linear_answer", run: linear::answer, seeds: linear::answer_seeds },

@@ -10,6 +10,7 @@ use tacit_mpc::Role;
 use tacit_mpc::wire::PackedMessages;
 use tacit_net::{Channel, NetError, Phase, Tag};
 use tacit_serve::*;
+use tacit_store::keys;
 
 const PAD: Tag = Tag::new(0xf101, "toy pad");
 const INPUT: Tag = Tag::new(0xf102, "toy input");

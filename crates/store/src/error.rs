@@ -1,0 +1,158 @@
+//! Everything that can go wrong with material, keys and sealed files, by name.
+use crate::seal::{Kind, SealFault};
+use std::path::{Path, PathBuf};
+use tacit_ids::MaterialId;
+use tacit_net::NetError;
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// There is no such material (or it was never finished).
+    #[error("material {0} does not exist here: it was never made, or was destroyed")]
+    NoMaterial(MaterialId),
+    /// Material is used at most once, and its id with it.
+    #[error("material {0} was used already: material serves one input, make new with `tacit prepare`")]
+    Burnt(MaterialId),
+    /// The id is taken by material that is ready or being made.
+    #[error("material {0} exists already")]
+    Exists(MaterialId),
+    /// Material of another client, model or plan.
+    #[error("material {id} belongs to another {what}")]
+    WrongBinding {
+        /// The material.
+        id: MaterialId,
+        /// "client", "model" or "plan", see [`Binding::other`](crate::Binding::other).
+        what: &'static str,
+    },
+    /// A material file does not hold what was written.
+    #[error("material {id} is damaged ({what}) and was destroyed")]
+    Damaged {
+        /// The material.
+        id: MaterialId,
+        /// What is wrong with the file.
+        what: String,
+    },
+    /// More than [`MAX_MATERIAL_BYTES`](crate::MAX_MATERIAL_BYTES).
+    #[error("material {id} has {bytes} bytes, the limit is {limit}", limit = crate::MAX_MATERIAL_BYTES)]
+    TooLarge {
+        /// The material.
+        id: MaterialId,
+        /// Its size.
+        bytes: u64,
+    },
+    /// A file or folder cannot be used.
+    #[error("{doing} {path}: {source}")]
+    File {
+        /// What was attempted: "reading".
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// A file or folder that is not this user's alone, and cannot be made so.
+    #[error("{path} cannot hold secrets: {what}")]
+    NotPrivate {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why, and what to do.
+        what: String,
+    },
+    /// The ledger cannot be read or written.
+    #[error("ledger {path}: {source}")]
+    Ledger {
+        /// The database.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+    /// The ledger is none that this program can use.
+    #[error("ledger {path}: {what}")]
+    ForeignLedger {
+        /// The database.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// What was made sealed is opened without a key.
+    #[error("{0} is sealed: give the key that it was sealed with (--seal)")]
+    KeyNeeded(PathBuf),
+    /// Another key than the one that the folder was made with.
+    #[error("{0} is sealed with another key than the one given")]
+    WrongKey(PathBuf),
+    /// A key is given for a folder that holds material in the clear.
+    #[error(
+        "{0} was made without sealing, so a key cannot protect what it holds: choose a new folder for sealed material, or use up or \
+         discard what is here, remove the folder, and begin again with the key"
+    )]
+    NotSealed(PathBuf),
+    /// A sealed file does not open.
+    #[error("{path}: {fault}")]
+    Sealed {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        fault: SealFault,
+    },
+    /// A file is larger than what its reader takes.
+    #[error("{path}: {bytes} bytes of {kind}, the limit is {limit}")]
+    FileTooLarge {
+        /// The file.
+        path: PathBuf,
+        /// What it should hold.
+        kind: Kind,
+        /// Its size.
+        bytes: u64,
+        /// Most that was asked for.
+        limit: u64,
+    },
+    /// A key for sealing cannot be had.
+    #[error("the sealing key from {origin}: {what}")]
+    SealKey {
+        /// Where it was to come from.
+        origin: String,
+        /// What is wrong, and what to do.
+        what: String,
+    },
+    /// Certificates cannot be made or used.
+    #[error("keys: {0}")]
+    Keys(#[from] rcgen::Error),
+    /// A key folder has a certificate authority already.
+    #[error("{0}: there is a CA here already: add clients with `tacit keys add-client`, or choose another folder")]
+    CaExists(PathBuf),
+    /// A name that no client can have.
+    #[error("`{0}` cannot name a client: use 1 to 64 letters, digits, `-` and `_`; not `ca` or `server`")]
+    ClientName(String),
+    /// TLS refuses the keys.
+    #[error(transparent)]
+    Tls(#[from] NetError),
+    /// The operating system gives no random bytes.
+    #[error("no randomness from the operating system: {0}")]
+    Random(#[from] getrandom::Error),
+    /// The system clock stands before 1970.
+    #[error("the clock of this machine is not set: it shows a time before 1970")]
+    Clock,
+}
+
+impl StoreError {
+    /// An operating-system error with the file it is about.
+    pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { doing, path, source }
+    }
+
+    /// Whether this says something about the material that was asked for, and nothing about this machine: what a peer may be told.
+    #[must_use]
+    pub fn about_material(&self) -> bool {
+        matches!(
+            self,
+            Self::NoMaterial(_)
+                | Self::Burnt(_)
+                | Self::Exists(_)
+                | Self::WrongBinding { .. }
+                | Self::Damaged { .. }
+                | Self::TooLarge { .. }
+        )
+    }
+}

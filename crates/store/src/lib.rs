@@ -1,0 +1,22 @@
+//! What must stay secret on a disk, and what must be used once: material, private keys, sealed files.
+//!
+//! * [`Store`] keeps material in a folder so that it is used at most once, crashes included: a ledger in SQLite, files for bytes.
+//! * [`seal`] encrypts files at rest; a [`SealKey`] comes from a file, a variable or a command.
+//! * [`keys`] is a private certificate authority, and the identities that it signs.
+//!
+//! Folders and files with secrets are closed to other users when they are opened.
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod keys;
+mod ledger;
+mod private;
+pub mod seal;
+mod step;
+mod store;
+
+pub use error::StoreError;
+pub use seal::SealKey;
+#[cfg(any(test, feature = "test-util"))]
+pub use step::Step;
+pub use store::{Binding, Entry, MAX_MATERIAL_BYTES, Store};

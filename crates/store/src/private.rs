@@ -1,0 +1,108 @@
+//! Folders and files that are this user's alone. What others own, and what a link points to, is refused; what is ours and open to others is
+//! narrowed.
+use crate::StoreError;
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// Permissions of files with secrets.
+pub(crate) const FILE_MODE: u32 = 0o600;
+/// Permissions of folders with secrets.
+const FOLDER_MODE: u32 = 0o700;
+
+/// A folder that is made where it does not exist, with [`folder`]'s checks.
+pub(crate) fn made_folder(dir: &Path) -> Result<PathBuf, StoreError> {
+    let made = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(dir);
+    made.map_err(StoreError::file("making the folder", dir))?;
+    folder(dir)
+}
+
+/// Checks a folder and closes it to others. Returns its path without trailing separators, which would follow a link.
+pub(crate) fn folder(dir: &Path) -> Result<PathBuf, StoreError> {
+    let dir: PathBuf = dir.components().collect();
+    let meta = fs::symlink_metadata(&dir).map_err(StoreError::file("opening the folder", &dir))?;
+    if meta.is_symlink() {
+        return Err(refuse(&dir, "it is a symbolic link: name the folder itself"));
+    }
+    // Opened without following, so that what is checked is what is narrowed.
+    let flags = OFlags::NOFOLLOW | OFlags::DIRECTORY;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(&dir);
+    let opened = opened.map_err(StoreError::file("opening the folder", &dir))?;
+    let meta = opened.metadata().map_err(StoreError::file("reading the permissions of", &dir))?;
+    if let Some(mode) = narrowed(&dir, &meta, FOLDER_MODE)? {
+        opened.set_permissions(mode).map_err(StoreError::file("closing to others", &dir))?;
+    }
+    Ok(dir)
+}
+
+/// Opens a file of a checked folder for reading and writing, makes it where it does not exist, and closes it to others.
+pub(crate) fn made_file(path: &Path) -> Result<File, StoreError> {
+    close_to_others(path)?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
+    let opened = options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path);
+    opened.map_err(StoreError::file("opening", path))
+}
+
+/// Makes an empty file in a checked folder where there is none, without opening it.
+pub(crate) fn made_empty(path: &Path) -> Result<(), StoreError> {
+    match rustix::fs::mknodat(CWD, path, FileType::RegularFile, Mode::from_raw_mode(FILE_MODE), 0) {
+        Ok(()) | Err(Errno::EXIST) => close_to_others(path),
+        Err(e) => Err(StoreError::file("making", path)(e.into())),
+    }
+}
+
+/// The content of a secret file of a checked folder. The file is closed to others first.
+pub(crate) fn read(path: &Path, doing: &'static str) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+    close_to_others(path)?;
+    let mut file = File::open(path).map_err(StoreError::file(doing, path))?;
+    let len = file.metadata().map_err(StoreError::file(doing, path))?.len();
+    // Large enough from the start, so that no copy is left behind where it grew.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(len as usize + 1));
+    file.read_to_end(&mut bytes).map_err(StoreError::file(doing, path))?;
+    Ok(bytes)
+}
+
+/// Checks a file of a checked folder, if it exists, and closes it to others.
+///
+/// By name and not by opening it: nobody else can exchange files in a folder that is ours alone, and closing a file that SQLite has
+/// open elsewhere in this process would drop its locks.
+pub(crate) fn close_to_others(path: &Path) -> Result<(), StoreError> {
+    let meta = match fs::symlink_metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(StoreError::file("reading the permissions of", path))?,
+    };
+    if meta.is_symlink() {
+        return Err(refuse(path, "it is a symbolic link: put the file itself there"));
+    }
+    if !meta.is_file() {
+        return Err(refuse(path, "it is no regular file"));
+    }
+    match narrowed(path, &meta, FILE_MODE)? {
+        Some(mode) => match fs::set_permissions(path, mode) {
+            // Used by somebody else in the meantime.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other.map_err(StoreError::file("closing to others", path)),
+        },
+        None => Ok(()),
+    }
+}
+
+/// The permissions that something of ours must get, if it has more than `mode`.
+fn narrowed(path: &Path, meta: &Metadata, mode: u32) -> Result<Option<Permissions>, StoreError> {
+    let us = rustix::process::geteuid().as_raw();
+    if meta.uid() != us {
+        let what = format!("it belongs to user {}, and this is user {us}: use a folder of your own", meta.uid());
+        return Err(refuse(path, what));
+    }
+    let wide = meta.mode() & 0o777 & !mode != 0;
+    Ok(wide.then(|| Permissions::from_mode(meta.mode() & mode)))
+}
+
+fn refuse(path: &Path, what: impl Into<String>) -> StoreError {
+    StoreError::NotPrivate { path: path.to_owned(), what: what.into() }
+}

@@ -1,0 +1,150 @@
+//! Files encrypted at rest.
+//!
+//! ChaCha20-Poly1305 in the STREAM construction: 64 KiB chunks, each with its own tag; a chunk's nonce holds its number and whether it is the
+//! last, so that chunks cannot be left out, repeated or moved, and a file of any length needs one chunk of memory. ChaCha and not AES, because
+//! a Raspberry Pi has no AES instructions, and software AES is slow or leaks through the cache; the crate is the one that WireGuard's
+//! tunnels here use already.
+//!
+//! A file has a key of its own, derived from the [`SealKey`] and 32 random bytes in its header, so nonces need not be unique
+//! across files. The whole header is associated data of every chunk: a sealed file opens as what it was sealed as (a model, or the material
+//! of one id), with the length that it had, and as nothing else. The cipher does not commit to its key; the check value in the header
+//! does, and tells a wrong key from damage. Header, 101 bytes, little endian:
+//!
+//! ```text
+//! "TACITSEA" | version u32 = 1 | kind u8 | id 16 (zero but for material) | length u64 | salt 32 | check of key and salt 32
+//! ```
+//!
+//! then per chunk the ciphertext and its tag of 16 bytes. Content of no bytes is one empty chunk. What this does not do: hide sizes,
+//! times and names, and refuse an older sealed file in the place of a newer one of the same kind and id.
+mod file;
+mod key;
+mod stream;
+
+pub use file::{read_file, write_file};
+pub(crate) use file::{read_sealed, sync_folder, write_content};
+pub use key::SealKey;
+pub use stream::{Reader, Writer};
+
+use std::fmt;
+use tacit_ids::MaterialId;
+
+const MAGIC: [u8; 8] = *b"TACITSEA";
+const VERSION: u32 = 1;
+/// Bytes before the first chunk.
+const HEADER_BYTES: usize = 8 + 4 + 1 + 16 + 8 + 32 + 32;
+/// Bytes of content in a chunk; the last one may have fewer.
+const CHUNK_BYTES: usize = 64 << 10;
+const TAG_BYTES: usize = 16;
+
+/// What a file is: it opens as nothing else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// One party's material of that id.
+    Material(MaterialId),
+    /// A model owner's `.tacit` file.
+    Model,
+    /// A model lowered by a back end.
+    Lowered,
+}
+
+impl Kind {
+    fn to_bytes(self) -> [u8; 17] {
+        let mut bytes = [0; 17];
+        bytes[0] = match self {
+            Self::Material(_) => 1,
+            Self::Model => 2,
+            Self::Lowered => 3,
+        };
+        if let Self::Material(id) = self {
+            bytes[1..].copy_from_slice(&id.0);
+        }
+        bytes
+    }
+
+    /// What a header says; `None` if no such kind exists.
+    fn parse(bytes: [u8; 17]) -> Option<Self> {
+        let mut id = [0; 16];
+        id.copy_from_slice(&bytes[1..]);
+        let kind = match bytes[0] {
+            1 => Self::Material(MaterialId(id)),
+            2 => Self::Model,
+            3 => Self::Lowered,
+            _ => return None,
+        };
+        (kind.to_bytes() == bytes).then_some(kind)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Material(id) => write!(f, "material {id}"),
+            Self::Model => f.write_str("a model"),
+            Self::Lowered => f.write_str("a lowered model"),
+        }
+    }
+}
+
+/// Why sealed content does not open.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SealFault {
+    /// Not made by [`Writer`].
+    #[error("this is no sealed file")]
+    NotSealed,
+    /// Made by another version of this program.
+    #[error("sealed in version {found} of the format, this program reads {VERSION}")]
+    Version {
+        /// What the header says.
+        found: u32,
+    },
+    /// No kind has this number.
+    #[error("what was sealed here is of no kind that this program knows")]
+    UnknownKind,
+    /// Sealed as something else: the file was renamed or exchanged.
+    #[error("{found} was sealed here, not {wanted}: files were exchanged")]
+    OtherKind {
+        /// What the header says.
+        found: Kind,
+        /// What was asked for.
+        wanted: Kind,
+    },
+    /// The key does not fit.
+    #[error("sealed with another key than the one given (or its header was changed)")]
+    WrongKey,
+    /// The end is missing.
+    #[error("cut short: {missing} bytes are missing")]
+    Truncated {
+        /// Bytes that should have followed, at least.
+        missing: u64,
+    },
+    /// Something was appended.
+    #[error("bytes follow the end of what was sealed")]
+    Trailing,
+    /// The header is whole and the key fits, but a chunk is not the one that was written here.
+    #[error("chunk {index} was changed or moved")]
+    Chunk {
+        /// Counted from 0; the header counts to chunk 0.
+        index: u64,
+    },
+    /// Reading or writing failed.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// Bytes of a sealed file that holds `bytes` bytes.
+pub(crate) const fn sealed_bytes(bytes: u64) -> u64 {
+    // Saturates where a forged header claims more than there is on any disk.
+    bytes.saturating_add(chunks(bytes) * TAG_BYTES as u64).saturating_add(HEADER_BYTES as u64)
+}
+
+/// Chunks of content of that many bytes.
+const fn chunks(bytes: u64) -> u64 {
+    if bytes == 0 { 1 } else { bytes.div_ceil(CHUNK_BYTES as u64) }
+}
+
+/// Whether a file that begins like this is sealed.
+#[must_use]
+pub fn is_sealed(beginning: &[u8]) -> bool {
+    beginning.starts_with(&MAGIC)
+}

@@ -1,0 +1,108 @@
+//! Where the key for sealing comes from.
+use crate::StoreError;
+use std::env;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use zeroize::{ZeroizeOnDrop, Zeroizing};
+
+/// Least bytes of a key, before derivation.
+const MIN_KEY_BYTES: usize = 16;
+/// Most: whoever names the wrong file is told so.
+const MAX_KEY_BYTES: u64 = 4096;
+
+/// The key that files are sealed with: 32 bytes, derived with BLAKE3 from at least 16 bytes of the user's.
+///
+/// The derivation is fast and makes a weak passphrase no stronger: give random bytes, such as `head -c 32 /dev/urandom | base64`. Line ends
+/// after the key do not count, so the same text gives the same key from a file, a variable or a command.
+#[derive(Clone, ZeroizeOnDrop)]
+pub struct SealKey([u8; 32]);
+
+impl SealKey {
+    /// From the content of a file with mode 0600 or less.
+    ///
+    /// # Errors
+    /// [`StoreError::SealKey`]: the file cannot be read, others may read it, or it holds fewer than 16 bytes.
+    pub fn from_file(path: &Path) -> Result<Self, StoreError> {
+        let origin = format!("file {}", path.display());
+        let fail = |what: String| StoreError::SealKey { origin: origin.clone(), what };
+        let file = File::open(path).map_err(|e| fail(e.to_string()))?;
+        let mode = file.metadata().map_err(|e| fail(e.to_string()))?.mode() & 0o777;
+        if mode & 0o077 != 0 {
+            let path = path.display();
+            return Err(fail(format!(
+                "others may use it (mode {mode:04o}): replace the key if they might have, then `chmod 600 {path}`"
+            )));
+        }
+        Self::read(&origin, file)
+    }
+
+    /// From an environment variable. Children of this process inherit it.
+    ///
+    /// # Errors
+    /// [`StoreError::SealKey`]: the variable is not set or holds fewer than 16 bytes.
+    pub fn from_env(name: &str) -> Result<Self, StoreError> {
+        let origin = format!("environment variable {name}");
+        let value = env::var_os(name).map(|v| Zeroizing::new(v.into_vec()));
+        match value {
+            Some(value) => Self::derive(&origin, &value),
+            None => Err(StoreError::SealKey { origin, what: "it is not set".into() }),
+        }
+    }
+
+    /// From what a command line writes, run by `sh -c`: `pass show tacit`, say. It may ask on the terminal.
+    ///
+    /// # Errors
+    /// [`StoreError::SealKey`]: the command cannot be run, fails, or writes fewer than 16 bytes.
+    pub fn from_command(command: &str) -> Result<Self, StoreError> {
+        let origin = format!("command `{command}`");
+        let fail = |what: String| StoreError::SealKey { origin: origin.clone(), what };
+        let started = Command::new("sh").arg("-c").arg(command).stdout(Stdio::piped()).spawn();
+        let mut child = started.map_err(|e| fail(e.to_string()))?;
+        let output = child.stdout.take().expect("standard output was asked for as a pipe");
+        let key = Self::read(&origin, output);
+        let status = child.wait().map_err(|e| fail(e.to_string()))?;
+        // A command that fails may have written something all the same.
+        if status.success() { key } else { Err(fail(format!("it failed ({status})"))) }
+    }
+
+    /// From bytes in memory.
+    ///
+    /// # Errors
+    /// [`StoreError::SealKey`]: fewer than 16 bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
+        Self::derive("memory", bytes)
+    }
+
+    fn read(origin: &str, source: impl Read) -> Result<Self, StoreError> {
+        let fail = |what: String| StoreError::SealKey { origin: origin.to_owned(), what };
+        // Never grows, so no copy of the key is left behind.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_KEY_BYTES as usize + 64));
+        source.take(MAX_KEY_BYTES + 1).read_to_end(&mut bytes).map_err(|e| fail(e.to_string()))?;
+        if bytes.len() as u64 > MAX_KEY_BYTES {
+            return Err(fail(format!("more than {MAX_KEY_BYTES} bytes: this is no key")));
+        }
+        Self::derive(origin, &bytes)
+    }
+
+    fn derive(origin: &str, bytes: &[u8]) -> Result<Self, StoreError> {
+        let end = bytes.iter().rposition(|b| !matches!(b, b'\n' | b'\r')).map_or(0, |last| last + 1);
+        let bytes = &bytes[..end];
+        if bytes.len() < MIN_KEY_BYTES {
+            let what = match bytes.len() {
+                0 => "it is empty".into(),
+                n => format!("{n} bytes are too few for a key: at least {MIN_KEY_BYTES}, random, are"),
+            };
+            return Err(StoreError::SealKey { origin: origin.to_owned(), what });
+        }
+        Ok(Self(blake3::derive_key("tacit 2026-11 sealing key", bytes)))
+    }
+
+    /// A value of this key for one purpose and 32 random bytes; purposes differ, so their values say nothing about each other.
+    pub(crate) fn value(&self, purpose: &'static str, salt: &[u8; 32]) -> blake3::Hash {
+        blake3::Hasher::new_keyed(&self.0).update(salt).update(purpose.as_bytes()).finalize()
+    }
+}

@@ -1,0 +1,234 @@
+//! Sealed bytes, a chunk at a time.
+use super::{CHUNK_BYTES, HEADER_BYTES, Kind, MAGIC, SealFault, SealKey, TAG_BYTES, VERSION, chunks};
+use chacha20poly1305::aead::AeadInPlace;
+use chacha20poly1305::{ChaCha20Poly1305, KeyInit, Nonce, Tag};
+use std::io::{self, Read, Write};
+use zeroize::{Zeroize, Zeroizing};
+
+const FILE_KEY: &str = "file key";
+const KEY_CHECK: &str = "key check";
+
+/// The cipher of one file. Its key is used for this file only, so chunk numbers are nonces enough.
+struct Chunks {
+    cipher: ChaCha20Poly1305,
+    header: [u8; HEADER_BYTES],
+    /// Chunks of the whole file.
+    total: u64,
+    /// Chunks before the one that comes next.
+    done: u64,
+}
+
+impl Chunks {
+    fn new(key: &SealKey, salt: &[u8; 32], header: [u8; HEADER_BYTES], bytes: u64) -> Self {
+        let mut file_key = *key.value(FILE_KEY, salt).as_bytes();
+        let cipher = ChaCha20Poly1305::new((&file_key).into());
+        file_key.zeroize();
+        Self { cipher, header, total: chunks(bytes), done: 0 }
+    }
+
+    /// The nonce of the next chunk: its number, and 1 if it is the last.
+    fn nonce(&self) -> Nonce {
+        let mut nonce = Nonce::default();
+        nonce[..8].copy_from_slice(&self.done.to_le_bytes());
+        nonce[8] = u8::from(self.done + 1 == self.total);
+        nonce
+    }
+}
+
+/// Seals what is written to it. The content's length is said beforehand; [`finish`](Self::finish) must be called.
+pub struct Writer<W: Write> {
+    inner: W,
+    chunks: Chunks,
+    buffer: Zeroizing<Vec<u8>>,
+    /// Bytes of content that are still to come.
+    left: u64,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the header for content of `bytes` bytes.
+    ///
+    /// # Errors
+    /// `inner` fails, or the operating system gives no randomness.
+    pub fn new(mut inner: W, key: &SealKey, kind: Kind, bytes: u64) -> io::Result<Self> {
+        let mut salt = [0; 32];
+        getrandom::fill(&mut salt).map_err(io::Error::other)?;
+        let mut header = [0; HEADER_BYTES];
+        let mut rest = &mut header[..];
+        let (version, kind, length, check) =
+            (VERSION.to_le_bytes(), kind.to_bytes(), bytes.to_le_bytes(), key.value(KEY_CHECK, &salt));
+        let parts: [&[u8]; 6] = [&MAGIC, &version, &kind, &length, &salt, check.as_bytes()];
+        parts.into_iter().try_for_each(|part| rest.write_all(part))?;
+        inner.write_all(&header)?;
+        let buffer = Zeroizing::new(Vec::with_capacity(CHUNK_BYTES));
+        Ok(Self { inner, chunks: Chunks::new(key, &salt, header, bytes), buffer, left: bytes })
+    }
+
+    /// Writes the last chunk and gives the destination back, not flushed.
+    ///
+    /// # Errors
+    /// Fewer bytes were written than announced, or the destination fails.
+    pub fn finish(mut self) -> io::Result<W> {
+        if self.left > 0 {
+            let what = format!("{} bytes fewer than announced were written to be sealed", self.left);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        if self.chunks.done < self.chunks.total {
+            self.write_chunk()?;
+        }
+        Ok(self.inner)
+    }
+
+    fn write_chunk(&mut self) -> io::Result<()> {
+        let Chunks { cipher, header, .. } = &self.chunks;
+        let tag = cipher
+            .encrypt_in_place_detached(&self.chunks.nonce(), header, &mut self.buffer)
+            .expect("a chunk is far below the cipher's limit");
+        self.inner.write_all(&self.buffer)?;
+        self.inner.write_all(&tag)?;
+        self.chunks.done += 1;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+impl<W: Write> Write for Writer<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() as u64 > self.left {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "more bytes than announced were written to be sealed",
+            ));
+        }
+        let taken = bytes.len().min(CHUNK_BYTES - self.buffer.len());
+        self.buffer.extend_from_slice(&bytes[..taken]);
+        self.left -= taken as u64;
+        if self.buffer.len() == CHUNK_BYTES {
+            self.write_chunk()?;
+        }
+        Ok(taken)
+    }
+
+    /// Flushes what is sealed; a chunk that is not full waits.
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// Opens what [`Writer`] sealed. Gives no byte that is not authentic; that all are there is known only when it gives no more.
+pub struct Reader<R: Read> {
+    inner: R,
+    chunks: Chunks,
+    buffer: Zeroizing<Vec<u8>>,
+    /// Bytes of the buffer that were given already.
+    given: usize,
+    /// Bytes of content in chunks that were not read yet.
+    left: u64,
+    bytes: u64,
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads and checks the header.
+    ///
+    /// # Errors
+    /// The header is of no sealed file, of another `kind`, or sealed with another key.
+    pub fn new(mut inner: R, key: &SealKey, kind: Kind) -> Result<Self, SealFault> {
+        let mut header = [0; HEADER_BYTES];
+        read_or_truncated(&mut inner, &mut header, 0)?;
+        let mut rest = &header[..];
+        if take(&mut rest) != MAGIC {
+            return Err(SealFault::NotSealed);
+        }
+        let version = u32::from_le_bytes(take(&mut rest));
+        if version != VERSION {
+            return Err(SealFault::Version { found: version });
+        }
+        let found = Kind::parse(take(&mut rest)).ok_or(SealFault::UnknownKind)?;
+        if found != kind {
+            return Err(SealFault::OtherKind { found, wanted: kind });
+        }
+        let bytes = u64::from_le_bytes(take(&mut rest));
+        let salt = take(&mut rest);
+        // In constant time: `blake3::Hash` compares so.
+        if key.value(KEY_CHECK, &salt) != take(&mut rest) {
+            return Err(SealFault::WrongKey);
+        }
+        let buffer = Zeroizing::new(Vec::with_capacity(CHUNK_BYTES));
+        Ok(Self { inner, chunks: Chunks::new(key, &salt, header, bytes), buffer, given: 0, left: bytes, bytes })
+    }
+
+    /// Bytes of the content, as the header says. Authentic once a chunk was read: check it against the source before allocating by it.
+    #[must_use]
+    pub fn content_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The next chunk into the buffer; `false` after the last.
+    fn next_chunk(&mut self) -> Result<bool, SealFault> {
+        if self.chunks.done == self.chunks.total {
+            return match self.inner.read(&mut [0]) {
+                Ok(0) => Ok(false),
+                Ok(_) => Err(SealFault::Trailing),
+                Err(e) => Err(e.into()),
+            };
+        }
+        let len = self.left.min(CHUNK_BYTES as u64) as usize;
+        // A forged header may claim any length: it is authentic only with the first chunk.
+        let after =
+            (self.left - len as u64).saturating_add((self.chunks.total - self.chunks.done - 1) * TAG_BYTES as u64);
+        // Nothing of a chunk that fails may be given out.
+        self.given = 0;
+        self.buffer.clear();
+        let mut chunk = Zeroizing::new(std::mem::take(&mut *self.buffer));
+        chunk.resize(len, 0);
+        read_or_truncated(&mut self.inner, &mut chunk, after.saturating_add(TAG_BYTES as u64))?;
+        let mut tag = Tag::default();
+        read_or_truncated(&mut self.inner, &mut tag, after)?;
+        let Chunks { cipher, header, .. } = &self.chunks;
+        let opened = cipher.decrypt_in_place_detached(&self.chunks.nonce(), header, &mut chunk, &tag);
+        opened.map_err(|_| SealFault::Chunk { index: self.chunks.done })?;
+        self.buffer = chunk;
+        self.left -= len as u64;
+        self.chunks.done += 1;
+        Ok(true)
+    }
+}
+
+impl<R: Read> Read for Reader<R> {
+    /// Errors hold a [`SealFault`].
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while self.given == self.buffer.len() && !out.is_empty() {
+            match self.next_chunk() {
+                // An empty chunk is read past, so that the end is checked.
+                Ok(true) => {}
+                Ok(false) => return Ok(0),
+                Err(SealFault::Io(e)) => return Err(e),
+                Err(fault) => return Err(io::Error::new(io::ErrorKind::InvalidData, fault)),
+            }
+        }
+        let taken = out.len().min(self.buffer.len() - self.given);
+        out[..taken].copy_from_slice(&self.buffer[self.given..self.given + taken]);
+        self.given += taken;
+        Ok(taken)
+    }
+}
+
+/// Fills `out`; if the source ends before, that and `after` more bytes are missing.
+fn read_or_truncated(source: &mut impl Read, out: &mut [u8], after: u64) -> Result<(), SealFault> {
+    let mut filled = 0;
+    while filled < out.len() {
+        match source.read(&mut out[filled..]) {
+            Ok(0) => return Err(SealFault::Truncated { missing: (out.len() - filled) as u64 + after }),
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
+/// The next `N` bytes; the header has a fixed length, so they are there.
+fn take<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
+    let (head, tail) = rest.split_first_chunk().expect("a header is as long as its fields");
+    *rest = tail;
+    *head
+}

@@ -1,0 +1,278 @@
+//! Sealed files and folders: what opens them, and what every other thing is called.
+use proptest::prelude::*;
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tacit_ids::{ClientId, MaterialId};
+use tacit_store::seal::{Kind, Reader, SealFault, Writer, is_sealed, read_file, write_file};
+use tacit_store::{Binding, SealKey, Store, StoreError};
+
+const HEADER: usize = 101;
+const CHUNK: usize = 64 << 10;
+const TAG: usize = 16;
+const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
+
+fn key() -> SealKey {
+    SealKey::from_bytes(b"sixteen bytes or").unwrap()
+}
+
+fn other_key() -> SealKey {
+    SealKey::from_bytes(b"sixteen bytes 0r").unwrap()
+}
+
+fn content(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * i % 251) as u8).collect()
+}
+
+fn sealed(kind: Kind, content: &[u8]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), &key(), kind, content.len() as u64).unwrap();
+    writer.write_all(content).unwrap();
+    writer.finish().unwrap()
+}
+
+/// All content, or the fault.
+fn open(bytes: &[u8], key: &SealKey, kind: Kind) -> Result<Vec<u8>, SealFault> {
+    let mut content = Vec::new();
+    Reader::new(bytes, key, kind)?.read_to_end(&mut content).map_err(|e| e.downcast::<SealFault>().unwrap())?;
+    Ok(content)
+}
+
+fn opens(bytes: &[u8]) -> Result<Vec<u8>, SealFault> {
+    open(bytes, &key(), Kind::Model)
+}
+
+#[test]
+fn content_of_every_length_comes_back_and_no_two_files_are_alike() {
+    for len in [0, 1, 15, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 2 * CHUNK + 7] {
+        let content = content(len);
+        let bytes = sealed(Kind::Model, &content);
+        assert_eq!(bytes.len(), HEADER + len + len.div_ceil(CHUNK).max(1) * TAG);
+        assert!(is_sealed(&bytes) && !is_sealed(&content));
+        assert_eq!(opens(&bytes).unwrap(), content);
+        assert!(len < 64 || !bytes.windows(16).any(|w| w == &content[..16]));
+        assert_ne!(bytes, sealed(Kind::Model, &content), "every file has a key of its own");
+    }
+}
+
+#[test]
+fn a_file_opens_with_its_key_and_as_what_it_is() {
+    let bytes = sealed(Kind::Model, &content(100));
+    assert!(matches!(open(&bytes, &other_key(), Kind::Model), Err(SealFault::WrongKey)));
+    let fault = open(&bytes, &key(), Kind::Lowered).unwrap_err();
+    assert!(matches!(fault, SealFault::OtherKind { found: Kind::Model, wanted: Kind::Lowered }), "{fault}");
+    let (a, b) = (Kind::Material(MaterialId([1; 16])), Kind::Material(MaterialId([2; 16])));
+    let bytes = sealed(a, &content(100));
+    assert!(
+        matches!(open(&bytes, &key(), b), Err(SealFault::OtherKind { found, wanted }) if found == a && wanted == b)
+    );
+    // A header that was changed to say otherwise is found by the first chunk.
+    let mut renamed = bytes.clone();
+    renamed[13..29].fill(2);
+    assert!(matches!(open(&renamed, &key(), b), Err(SealFault::Chunk { index: 0 })));
+    assert_eq!(open(&bytes, &key(), a).unwrap(), content(100));
+}
+
+#[test]
+fn every_cut_is_named_and_so_is_what_follows_the_end() {
+    let bytes = sealed(Kind::Model, &content(2 * CHUNK + 100));
+    let chunk = CHUNK + TAG;
+    for len in [0, 7, HEADER - 1, HEADER, HEADER + 1, HEADER + chunk, HEADER + 2 * chunk, bytes.len() - 1] {
+        let fault = opens(&bytes[..len]).unwrap_err();
+        assert!(matches!(fault, SealFault::Truncated { .. }), "{len}: {fault}");
+    }
+    assert!(matches!(opens(&bytes[..bytes.len() - 40]), Err(SealFault::Truncated { missing: 40 })));
+    let longer = [&bytes[..], &[0]].concat();
+    assert!(matches!(opens(&longer), Err(SealFault::Trailing)));
+    // Cut at a chunk's end, with a header that says so: its length is not what was sealed.
+    let mut shorter = bytes[..HEADER + chunk].to_vec();
+    shorter[29..37].copy_from_slice(&(CHUNK as u64).to_le_bytes());
+    assert!(matches!(opens(&shorter), Err(SealFault::Chunk { index: 0 })));
+}
+
+#[test]
+fn chunks_that_are_changed_moved_or_from_another_file_are_named() {
+    let content = content(3 * CHUNK);
+    let bytes = sealed(Kind::Model, &content);
+    let chunk = |n: usize| HEADER + n * (CHUNK + TAG)..HEADER + (n + 1) * (CHUNK + TAG);
+    let mut swapped = bytes.clone();
+    swapped[chunk(0)].copy_from_slice(&bytes[chunk(1)]);
+    swapped[chunk(1)].copy_from_slice(&bytes[chunk(0)]);
+    assert!(matches!(opens(&swapped), Err(SealFault::Chunk { index: 0 })));
+    let mut repeated = bytes.clone();
+    repeated[chunk(1)].copy_from_slice(&bytes[chunk(0)]);
+    assert!(matches!(opens(&repeated), Err(SealFault::Chunk { index: 1 })));
+    let mut foreign = bytes.clone();
+    foreign[chunk(2)].copy_from_slice(&sealed(Kind::Model, &content)[chunk(2)]);
+    assert!(matches!(opens(&foreign), Err(SealFault::Chunk { index: 2 })));
+    for at in [chunk(0).start, chunk(1).end - 1, chunk(2).end - 1] {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1;
+        assert!(matches!(opens(&flipped), Err(SealFault::Chunk { .. })), "{at}");
+    }
+}
+
+#[test]
+fn headers_of_other_formats_are_named() {
+    let bytes = sealed(Kind::Model, b"x");
+    let with = |at: usize, byte: u8| [&bytes[..at], &[byte], &bytes[at + 1..]].concat();
+    assert!(matches!(opens(&with(0, b'X')), Err(SealFault::NotSealed)));
+    assert!(matches!(opens(&with(8, 9)), Err(SealFault::Version { found: 9 })));
+    assert!(matches!(opens(&with(12, 77)), Err(SealFault::UnknownKind)));
+    assert!(matches!(opens(&with(20, 1)), Err(SealFault::UnknownKind)), "a model has no id");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever is done to a sealed file, it opens as what was sealed or not at all.
+    #[test]
+    fn a_changed_file_never_opens(len in 0usize..3000, at in any::<prop::sample::Index>(), flip in 1u8..) {
+        let bytes = sealed(Kind::Model, &content(len));
+        let mut changed = bytes.clone();
+        changed[at.index(bytes.len())] ^= flip;
+        prop_assert!(opens(&changed).is_err());
+        prop_assert!(opens(&bytes[..at.index(bytes.len())]).is_err());
+    }
+
+    /// The pieces in which content is written do not matter.
+    #[test]
+    fn pieces_do_not_matter(pieces in prop::collection::vec(0usize..50_000, 0..6)) {
+        let content = content(pieces.iter().sum());
+        let mut writer = Writer::new(Vec::new(), &key(), Kind::Lowered, content.len() as u64).unwrap();
+        let mut at = 0;
+        for piece in pieces {
+            writer.write_all(&content[at..at + piece]).unwrap();
+            at += piece;
+        }
+        prop_assert_eq!(open(&writer.finish().unwrap(), &key(), Kind::Lowered).unwrap(), content);
+    }
+}
+
+#[test]
+fn a_writer_holds_its_user_to_the_announced_length() {
+    let writer = || Writer::new(Vec::new(), &key(), Kind::Model, 10).unwrap();
+    assert_eq!(writer().finish().unwrap_err().kind(), ErrorKind::InvalidInput);
+    let mut more = writer();
+    assert_eq!(more.write_all(&[0; 11]).unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn model_files_are_written_and_read_sealed_and_plain() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("net.tacit");
+    let read = |key: Option<&SealKey>, limit| read_file(&path, Kind::Model, key, limit);
+    for content in [content(0), content(100_000)] {
+        let limit = content.len() as u64;
+        write_file(&path, Kind::Model, None, &content).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), content);
+        assert_eq!(*read(None, limit).unwrap(), content);
+        assert_eq!(*read(Some(&key()), limit).unwrap(), content, "an owner may have plain files beside sealed ones");
+        write_file(&path, Kind::Model, Some(&key()), &content).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(*read(Some(&key()), limit).unwrap(), content);
+        assert!(matches!(read(None, limit), Err(StoreError::KeyNeeded(p)) if p == path));
+        assert!(matches!(read(Some(&other_key()), limit), Err(StoreError::WrongKey(p)) if p == path));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside the file");
+    }
+    assert!(matches!(read(Some(&key()), 99_999), Err(StoreError::FileTooLarge { bytes: 100_000, .. })));
+    write_file(&path, Kind::Model, None, &content(100)).unwrap();
+    assert!(matches!(read(None, 99), Err(StoreError::FileTooLarge { bytes: 100, .. })));
+    let bytes = sealed(Kind::Lowered, &content(100));
+    fs::write(&path, &bytes).unwrap();
+    assert!(read(Some(&key()), 100).unwrap_err().to_string().contains("a lowered model was sealed here, not a model"));
+    // A header that claims more than the file has allocates nothing.
+    let mut claims = sealed(Kind::Model, &content(100));
+    claims[29..37].copy_from_slice(&u64::MAX.to_le_bytes());
+    fs::write(&path, &claims).unwrap();
+    let error = read(Some(&key()), u64::MAX).unwrap_err();
+    assert!(matches!(error, StoreError::Sealed { fault: SealFault::Truncated { .. }, .. }), "{error}");
+}
+
+#[test]
+fn keys_come_from_files_variables_and_commands_alike() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("key");
+    fs::write(&path, "sixteen bytes or\n").unwrap();
+    let error = SealKey::from_file(&path).err().unwrap().to_string();
+    assert!(error.contains("chmod 600"), "{error}");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let bytes = sealed(Kind::Model, b"content");
+    let from = |key: Result<SealKey, StoreError>| open(&bytes, &key.unwrap(), Kind::Model).unwrap();
+    assert_eq!(from(SealKey::from_file(&path)), b"content");
+    assert_eq!(from(SealKey::from_command("printf 'sixteen bytes or\r\n'")), b"content");
+    // Cargo sets this for tests: some variable whose value is known.
+    let name = env!("CARGO_MANIFEST_DIR");
+    let known = SealKey::from_env("CARGO_MANIFEST_DIR").unwrap();
+    let with = sealed_with(&SealKey::from_bytes(name.as_bytes()).unwrap());
+    assert_eq!(open(&with, &known, Kind::Model).unwrap(), b"content");
+}
+
+fn sealed_with(key: &SealKey) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), key, Kind::Model, 7).unwrap();
+    writer.write_all(b"content").unwrap();
+    writer.finish().unwrap()
+}
+
+#[test]
+fn keys_that_are_missing_short_or_too_long_are_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = |key: Result<SealKey, StoreError>| key.err().unwrap().to_string();
+    assert!(text(SealKey::from_bytes(b"\n\n")).contains("empty"));
+    assert!(text(SealKey::from_bytes(b"fifteen bytes..\n")).contains("15 bytes are too few"));
+    assert!(text(SealKey::from_file(&dir.path().join("none"))).contains("No such file"));
+    assert!(text(SealKey::from_env("TACIT_TEST_NOT_SET")).contains("not set"));
+    assert!(text(SealKey::from_command("true")).contains("empty"));
+    assert!(text(SealKey::from_command("echo sixteen bytes or; exit 3")).contains("exit status: 3"));
+    assert!(text(SealKey::from_command("head -c 5000 /dev/zero | tr '\\0' x")).contains("this is no key"));
+}
+
+fn put(store: &Store, material: &[u8]) -> MaterialId {
+    let id = MaterialId::random().unwrap();
+    store.put(id, OWNER, "toy", material).unwrap();
+    id
+}
+
+fn path(dir: &Path, id: MaterialId) -> PathBuf {
+    dir.join(format!("{id}.material"))
+}
+
+#[test]
+fn a_sealed_store_hides_material_and_needs_its_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |key| Store::open(dir.path(), key);
+    let store = open(Some(key())).unwrap();
+    let secret = b"material that nobody else reads";
+    let (a, b, c) = (put(&store, secret), put(&store, secret), put(&store, &content(200_000)));
+    for id in [a, b] {
+        assert!(!fs::read(path(dir.path(), id)).unwrap().windows(8).any(|w| w == &secret[..8]));
+    }
+    assert_eq!(store.list(Some(OWNER)).unwrap()[0].bytes, secret.len() as u64);
+    drop(store);
+    assert!(matches!(open(None), Err(StoreError::KeyNeeded(p)) if p == dir.path()));
+    assert!(matches!(open(Some(other_key())), Err(StoreError::WrongKey(p)) if p == dir.path()));
+    let store = open(Some(key())).unwrap();
+    assert_eq!(store.claim(a, OWNER).unwrap().as_slice(), secret);
+    assert_eq!(*store.claim(c, OWNER).unwrap(), content(200_000));
+    // Another material's file, of the same length and under the same key.
+    let d = put(&store, secret);
+    fs::copy(path(dir.path(), d), path(dir.path(), b)).unwrap();
+    let error = store.claim(b, OWNER).unwrap_err();
+    assert!(matches!(&error, StoreError::Damaged { what, .. } if what.contains("files were exchanged")), "{error}");
+    let mut bytes = fs::read(path(dir.path(), d)).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(path(dir.path(), d), &bytes).unwrap();
+    let error = store.claim(d, OWNER).unwrap_err();
+    assert!(matches!(&error, StoreError::Damaged { what, .. } if what.contains("chunk 0")), "{error}");
+}
+
+#[test]
+fn a_plain_store_does_not_become_sealed_silently() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), None).unwrap();
+    let id = put(&store, b"x");
+    drop(store);
+    let error = Store::open(dir.path(), Some(key())).err().unwrap();
+    assert!(matches!(&error, StoreError::NotSealed(_)) && error.to_string().contains("new folder"), "{error}");
+    assert_eq!(Store::open(dir.path(), None).unwrap().claim(id, OWNER).unwrap().as_slice(), b"x");
+}

@@ -1,0 +1,274 @@
+//! The life of stored material: one use, crashes, bindings, damage.
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::thread;
+use tacit_ids::{ClientId, MaterialId};
+use tacit_store::{Binding, Step, Store, StoreError};
+
+const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
+
+fn open(dir: &Path) -> Store {
+    Store::open(dir, None).unwrap()
+}
+
+fn put(store: &Store, material: &[u8]) -> MaterialId {
+    let id = MaterialId::random().unwrap();
+    store.put(id, OWNER, "toy", material).unwrap();
+    id
+}
+
+fn name(id: MaterialId) -> String {
+    format!("{id}.material")
+}
+
+/// Files of material in a folder.
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|n| n != "lock" && !n.starts_with("ledger.sqlite"));
+    names.sort();
+    names
+}
+
+#[test]
+fn material_is_claimed_once_and_its_content_is_gone_then() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("m");
+    let store = open(&folder);
+    let id = put(&store, b"secret material");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    for file in fs::read_dir(&folder).unwrap() {
+        assert_eq!(mode(&file.unwrap().path()), 0o600);
+    }
+    let entry = store.list(Some(OWNER)).unwrap().remove(0);
+    assert_eq!((entry.id, entry.binding, entry.backend.as_str(), entry.bytes), (id, OWNER, "toy", 15));
+    assert_eq!(store.claim(id, OWNER).unwrap().as_slice(), b"secret material");
+    assert!(names(&folder).is_empty());
+    for file in fs::read_dir(&folder).unwrap() {
+        assert!(!fs::read(file.unwrap().path()).unwrap().windows(6).any(|w| w == b"secret"));
+    }
+    for _ in 0..2 {
+        assert!(matches!(store.claim(id, OWNER), Err(StoreError::Burnt(i)) if i == id));
+    }
+    assert!(matches!(store.put(id, OWNER, "toy", b"again"), Err(StoreError::Burnt(_))));
+    assert!(matches!(store.discard(id), Err(StoreError::Burnt(_))));
+    assert!(store.list(None).unwrap().is_empty());
+    let unknown = MaterialId([9; 16]);
+    assert!(matches!(store.claim(unknown, OWNER), Err(StoreError::NoMaterial(i)) if i == unknown));
+    // The history outlives the process.
+    drop(store);
+    let store = open(&folder);
+    assert!(matches!(store.put(id, OWNER, "toy", b"again"), Err(StoreError::Burnt(_))));
+    assert!(names(&folder).is_empty());
+}
+
+#[test]
+fn material_that_another_session_is_writing_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = MaterialId::random().unwrap();
+    let (other, folder) = (open(dir.path()), dir.path().to_owned());
+    // While the first session is in the middle of its work, the second wants the same id.
+    let store = Store::open_hooked(dir.path(), None, move |step| {
+        if step == Step::Written {
+            assert!(matches!(other.put(id, OWNER, "toy", b"mine"), Err(StoreError::Exists(_))));
+            assert!(matches!(other.claim(id, OWNER), Err(StoreError::NoMaterial(_))));
+            assert!(matches!(other.discard(id), Err(StoreError::NoMaterial(_))));
+            assert!(other.list(None).unwrap().is_empty());
+            assert_eq!(fs::read(folder.join(name(id))).unwrap(), b"all of it");
+        }
+    })
+    .unwrap();
+    store.put(id, OWNER, "toy", b"all of it").unwrap();
+    // An id that is taken leaves nothing behind.
+    assert!(matches!(store.put(id, OWNER, "toy", b"again"), Err(StoreError::Exists(_))));
+    assert_eq!(names(dir.path()), [name(id)]);
+    assert_eq!(store.claim(id, OWNER).unwrap().as_slice(), b"all of it");
+}
+
+#[test]
+fn a_put_that_fails_leaves_nothing_and_may_be_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let id = MaterialId::random().unwrap();
+    fs::create_dir(dir.path().join(name(id))).unwrap();
+    assert!(matches!(store.put(id, OWNER, "toy", b"x"), Err(StoreError::File { .. })));
+    fs::remove_dir(dir.path().join(name(id))).unwrap();
+    assert!(matches!(store.claim(id, OWNER), Err(StoreError::NoMaterial(_))));
+    store.put(id, OWNER, "toy", b"x").unwrap();
+    assert_eq!(store.claim(id, OWNER).unwrap().as_slice(), b"x");
+}
+
+#[test]
+fn of_many_puts_at_once_one_wins_and_its_content_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    for _ in 0..10 {
+        let id = MaterialId::random().unwrap();
+        let stored: Vec<u8> = thread::scope(|scope| {
+            let put = |k: u8| store.put(id, OWNER, "toy", &[k; 1000]).is_ok().then_some(k);
+            let puts: Vec<_> = (0..8).map(|k| scope.spawn(move || put(k))).collect();
+            puts.into_iter().filter_map(|p| p.join().unwrap()).collect()
+        });
+        assert_eq!(stored.len(), 1);
+        assert_eq!(store.claim(id, OWNER).unwrap().as_slice(), [stored[0]; 1000]);
+    }
+}
+
+#[test]
+fn of_many_claims_at_once_one_wins() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    for _ in 0..10 {
+        let id = put(&store, &[7; 1000]);
+        let wins: usize = thread::scope(|scope| {
+            let claims: Vec<_> = (0..8).map(|_| scope.spawn(|| store.claim(id, OWNER))).collect();
+            claims
+                .into_iter()
+                .map(|c| c.join().unwrap())
+                .filter(|r| match r {
+                    Ok(_) => true,
+                    Err(StoreError::Burnt(_)) => false,
+                    Err(e) => panic!("{e}"),
+                })
+                .count()
+        });
+        assert_eq!(wins, 1);
+    }
+}
+
+#[test]
+fn other_bindings_are_refused_and_leave_the_material_ready() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let id = put(&store, b"x");
+    let others = [
+        (Binding { client: ClientId([9; 32]), ..OWNER }, "another client"),
+        (Binding { model: [9; 32], ..OWNER }, "another model"),
+        (Binding { plan: [9; 32], ..OWNER }, "another plan"),
+    ];
+    for (other, text) in others {
+        assert!(store.claim(id, other).unwrap_err().to_string().contains(text));
+        assert!(store.discard_bound(id, other).unwrap_err().to_string().contains(text));
+    }
+    // A file under another id is no material: the ledger says what there is.
+    let stolen = MaterialId([5; 16]);
+    fs::copy(dir.path().join(name(id)), dir.path().join(name(stolen))).unwrap();
+    assert!(matches!(store.claim(stolen, OWNER), Err(StoreError::NoMaterial(_))));
+    assert!(store.claim(id, OWNER).is_ok());
+}
+
+#[test]
+fn what_is_ready_is_listed_in_order_and_counted_by_client() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let bob = Binding { client: ClientId([7; 32]), ..OWNER };
+    let other_model = Binding { model: [8; 32], ..OWNER };
+    let ids: Vec<MaterialId> = [OWNER, bob, other_model, OWNER]
+        .into_iter()
+        .map(|binding| {
+            let id = MaterialId::random().unwrap();
+            store.put(id, binding, "toy", b"x").unwrap();
+            id
+        })
+        .collect();
+    let listed = |binding| -> Vec<MaterialId> { store.list(binding).unwrap().iter().map(|e| e.id).collect() };
+    assert_eq!(listed(None), ids);
+    assert_eq!(listed(Some(OWNER)), [ids[0], ids[3]]);
+    assert_eq!((store.ready_count(OWNER.client).unwrap(), store.ready_count(bob.client).unwrap()), (3, 1));
+    store.claim(ids[0], OWNER).unwrap();
+    store.discard_bound(ids[1], bob).unwrap();
+    assert_eq!(listed(None), ids[2..]);
+    assert_eq!((store.ready_count(OWNER.client).unwrap(), store.ready_count(bob.client).unwrap()), (2, 0));
+    assert_eq!(store.ready_count(ClientId([99; 32])).unwrap(), 0);
+}
+
+#[test]
+fn recovery_waits_until_nobody_uses_the_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let (kept, lost) = (put(&store, b"kept"), put(&store, b"lost"));
+    let stray = MaterialId([5; 16]);
+    fs::write(dir.path().join(name(stray)), b"no row says what this is").unwrap();
+    fs::write(dir.path().join("notes.txt"), b"not ours").unwrap();
+    fs::remove_file(dir.path().join(name(lost))).unwrap();
+    // Another process that opens the folder now must leave our work alone.
+    let second = open(dir.path());
+    assert!(names(dir.path()).contains(&name(stray)));
+    assert_eq!(second.list(None).unwrap().len(), 2);
+    drop((store, second));
+    let store = open(dir.path());
+    assert_eq!(names(dir.path()), [name(kept), "notes.txt".into()]);
+    assert!(matches!(store.claim(lost, OWNER), Err(StoreError::Burnt(_))));
+    assert!(matches!(store.claim(stray, OWNER), Err(StoreError::NoMaterial(_))));
+    assert_eq!(store.claim(kept, OWNER).unwrap().as_slice(), b"kept");
+}
+
+#[test]
+fn damaged_files_are_burnt_and_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let damaged = |id: MaterialId, what: &str| {
+        let error = store.claim(id, OWNER).unwrap_err();
+        assert!(matches!(&error, StoreError::Damaged { id: i, what: w } if *i == id && w.contains(what)), "{error}");
+        assert!(matches!(store.claim(id, OWNER), Err(StoreError::Burnt(_))));
+        assert!(!dir.path().join(name(id)).exists());
+    };
+    // A flipped bit, and truncations (each step syncs the disk, so not every byte).
+    for at in (0..80).step_by(7) {
+        let id = put(&store, &[3; 40]);
+        let path = dir.path().join(name(id));
+        let mut bytes = fs::read(&path).unwrap();
+        if at < bytes.len() {
+            bytes[at] ^= 1 << (at % 8);
+        } else {
+            bytes.truncate(at - 40);
+        }
+        fs::write(&path, &bytes).unwrap();
+        damaged(id, if at < 40 { "checksum" } else { "40 expected" });
+    }
+    let longer = put(&store, &[3; 40]);
+    fs::write(dir.path().join(name(longer)), [3; 41]).unwrap();
+    damaged(longer, "41 bytes");
+    let missing = put(&store, &[3; 40]);
+    fs::remove_file(dir.path().join(name(missing))).unwrap();
+    damaged(missing, "missing");
+    // Two files exchanged.
+    let (a, b) = (put(&store, &[1; 40]), put(&store, &[2; 40]));
+    fs::copy(dir.path().join(name(a)), dir.path().join(name(b))).unwrap();
+    damaged(b, "checksum");
+    assert_eq!(store.claim(a, OWNER).unwrap().as_slice(), [1; 40]);
+}
+
+#[test]
+fn foreign_and_newer_ledgers_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = dir.path().join("ledger.sqlite");
+    drop(open(dir.path()));
+    let pragma = |name: &str, value: i32| {
+        let db = rusqlite::Connection::open(&ledger).unwrap();
+        db.pragma_update(None, name, value).unwrap();
+    };
+    pragma("user_version", 99);
+    let error = Store::open(dir.path(), None).err().unwrap();
+    assert!(matches!(error, StoreError::ForeignLedger { .. }) && error.to_string().contains("version 99"), "{error}");
+    pragma("user_version", 1);
+    assert!(Store::open(dir.path(), None).is_ok());
+    pragma("application_id", 1);
+    let error = Store::open(dir.path(), None).err().unwrap();
+    assert!(error.to_string().contains("another program"), "{error}");
+    fs::write(&ledger, [0x5a; 5000]).unwrap();
+    assert!(matches!(Store::open(dir.path(), None), Err(StoreError::Ledger { .. })));
+}
+
+#[test]
+fn empty_material_and_material_of_several_chunks_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    for len in [0, 1, 300_000] {
+        let material: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+        let id = put(&store, &material);
+        assert_eq!(*store.claim(id, OWNER).unwrap(), material);
+    }
+}
