@@ -113,19 +113,19 @@ pub enum NetError {
         /// The peer's version.
         theirs: u32,
     },
-    /// The peers use different cryptographic parameters.
-    #[error(
-        "parameters mismatch: ours have digest {ours}, the peer's {theirs}; both sides must use the same parameter set"
-    )]
-    ParametersMismatch {
+    /// The peers have different public parts of the model.
+    #[error("public part mismatch: ours has digest {ours}, the peer's {theirs}; open the model again")]
+    PublicMismatch {
         /// This party's digest, hexadecimal.
         ours: String,
         /// The peer's digest, hexadecimal.
         theirs: String,
     },
-    /// The peers mean different models.
-    #[error("model mismatch: ours has digest {ours}, the peer's {theirs}; fetch the model's public part again")]
-    ModelMismatch {
+    /// The peers made different plans of the same public part.
+    #[error(
+        "plan mismatch: ours has digest {ours}, the peer's {theirs}; the programs plan this model differently: update the older side"
+    )]
+    PlanMismatch {
         /// This party's digest, hexadecimal.
         ours: String,
         /// The peer's digest, hexadecimal.

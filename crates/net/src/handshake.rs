@@ -2,42 +2,52 @@
 use crate::{Channel, NetError, Tag};
 
 /// Version of everything that goes over the wire; raised with every change of a message.
-pub const PROTOCOL_VERSION: u32 = 1;
-
-/// Digest that stands for "no model chosen yet".
-pub const NO_MODEL: [u8; 32] = [0; 32];
+pub const PROTOCOL_VERSION: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"tacit\0hs";
-const MAX_HELLO_BYTES: usize = 1024;
+/// Largest opening message accepted, in bytes.
+pub const MAX_HELLO_BYTES: usize = 1024;
 
 /// What a party is about to do. Compared in the order of the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// [`PROTOCOL_VERSION`] of the party.
     pub version: u32,
-    /// Digest of the cryptographic parameters in use.
-    pub parameters: [u8; 32],
-    /// Digest of the model's public part, or [`NO_MODEL`].
-    pub model: [u8; 32],
+    /// Digest of the plan that the party made of the model, options included; zeros while no model is open.
+    pub plan: [u8; 32],
+    /// Digest of the model's public part; zeros while no model is open.
+    pub public: [u8; 32],
 }
 
 impl Hello {
-    /// A hello of this build's version.
+    /// A hello of this build's version before a model is open.
     #[must_use]
-    pub fn new(parameters: [u8; 32], model: [u8; 32]) -> Self {
-        Self { version: PROTOCOL_VERSION, parameters, model }
+    pub fn opening() -> Self {
+        Self::opened([0; 32], [0; 32])
     }
 
-    fn to_bytes(self) -> Vec<u8> {
+    /// A hello of this build's version for an open model.
+    #[must_use]
+    pub fn opened(plan: [u8; 32], public: [u8; 32]) -> Self {
+        Self { version: PROTOCOL_VERSION, plan, public }
+    }
+
+    /// The payload of a [`Tag::HELLO`] message.
+    #[must_use]
+    pub fn to_bytes(self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&self.version.to_le_bytes());
-        out.extend_from_slice(&self.parameters);
-        out.extend_from_slice(&self.model);
+        out.extend_from_slice(&self.plan);
+        out.extend_from_slice(&self.public);
         out
     }
 
-    /// Parses what follows the magic as far as the version allows.
-    fn check(&self, bytes: &[u8]) -> Result<(), NetError> {
+    /// Compares the peer's payload with this one.
+    ///
+    /// # Errors
+    /// [`NetError::NotTacit`], [`NetError::VersionMismatch`], [`NetError::PublicMismatch`], [`NetError::PlanMismatch`].
+    pub fn check(&self, bytes: &[u8]) -> Result<(), NetError> {
+        // What follows the magic is parsed as far as the version allows.
         let Some(rest) = bytes.strip_prefix(&MAGIC) else {
             return Err(NetError::NotTacit { got: bytes.iter().take(16).copied().collect() });
         };
@@ -51,19 +61,17 @@ impl Hello {
         if theirs != self.version {
             return Err(NetError::VersionMismatch { ours: self.version, theirs });
         }
-        let (parameters, rest) = rest.split_first_chunk::<32>().ok_or_else(malformed)?;
-        let (model, rest) = rest.split_first_chunk::<32>().ok_or_else(malformed)?;
+        let (plan, rest) = rest.split_first_chunk::<32>().ok_or_else(malformed)?;
+        let (public, rest) = rest.split_first_chunk::<32>().ok_or_else(malformed)?;
         if !rest.is_empty() {
             return Err(malformed());
         }
-        if *parameters != self.parameters {
-            return Err(NetError::ParametersMismatch {
-                ours: short_hex(&self.parameters),
-                theirs: short_hex(parameters),
-            });
+        // The public part first: other public parts make other plans.
+        if *public != self.public {
+            return Err(NetError::PublicMismatch { ours: short_hex(&self.public), theirs: short_hex(public) });
         }
-        if *model != self.model {
-            return Err(NetError::ModelMismatch { ours: short_hex(&self.model), theirs: short_hex(model) });
+        if *plan != self.plan {
+            return Err(NetError::PlanMismatch { ours: short_hex(&self.plan), theirs: short_hex(plan) });
         }
         Ok(())
     }
@@ -72,7 +80,7 @@ impl Hello {
 /// Sends this party's view, then receives the peer's and compares: a mismatch is named on both sides.
 ///
 /// # Errors
-/// [`NetError::NotTacit`], [`NetError::VersionMismatch`], [`NetError::ParametersMismatch`], [`NetError::ModelMismatch`], or a failure
+/// [`NetError::NotTacit`], [`NetError::VersionMismatch`], [`NetError::PublicMismatch`], [`NetError::PlanMismatch`], or a failure
 /// of the channel. The channel must be dropped afterwards.
 pub fn handshake(channel: &mut Channel, ours: &Hello) -> Result<(), NetError> {
     channel.send(Tag::HELLO, &ours.to_bytes())?;

@@ -4,7 +4,7 @@
 //!   [`TlsTransport`] (TLS 1.3, mutual authentication), [`RecordTransport`] and [`ReplayTransport`] (one party alone),
 //!   [`PacedTransport`] (sends no faster than asked).
 //! * [`Channel`]: tagged, length-checked, checksummed messages over any transport, with traffic counted per [`Phase`].
-//! * [`Hello`] and [`handshake`]: version, parameters and model are compared before anything else is said.
+//! * [`Hello`] and [`handshake`]: the version before anything else is said, plan and public part once a model is open.
 //!
 //! Nothing here deadlocks when both parties write up to [`QUEUE_BYTES`] before either reads: what the kernel does not take
 //! is queued and written by a thread of the transport.
@@ -28,7 +28,7 @@ mod transport;
 
 pub use channel::{Channel, HEADER_BYTES, MAX_FRAME_BYTES};
 pub use error::NetError;
-pub use handshake::{Hello, NO_MODEL, PROTOCOL_VERSION, handshake};
+pub use handshake::{Hello, MAX_HELLO_BYTES, PROTOCOL_VERSION, handshake};
 pub use mem::{MemTransport, mem_pair};
 pub use paced::{Bucket, PacedTransport, burst_bytes};
 pub use queue::QUEUE_BYTES;

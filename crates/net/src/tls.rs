@@ -12,6 +12,9 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// What both parties say they speak (ALPN); whoever says nothing, or something else, is refused.
+pub const ALPN: &[u8] = b"tacit/2";
+
 /// A server's TLS identity and the CA whose clients it accepts.
 #[derive(Clone)]
 pub struct ServerTls(Arc<ServerConfig>);
@@ -71,6 +74,7 @@ impl ServerTls {
             .with_single_cert(identity.chain, identity.key)
             .map_err(named("server certificate"))?;
         config.send_tls13_tickets = 0;
+        config.alpn_protocols = vec![ALPN.to_vec()];
         Ok(Self(config.into()))
     }
 
@@ -100,6 +104,7 @@ impl ClientTls {
             .with_client_auth_cert(identity.chain, identity.key)
             .map_err(named("client certificate"))?;
         config.resumption = Resumption::disabled();
+        config.alpn_protocols = vec![ALPN.to_vec()];
         Ok(Self { config: config.into(), certificate })
     }
 

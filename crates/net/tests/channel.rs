@@ -131,12 +131,12 @@ fn a_closed_peer_is_named() {
 
 #[test]
 fn handshake_mismatches_are_named_on_both_sides() {
-    let good = Hello::new([1; 32], [2; 32]);
+    let good = Hello::opened([1; 32], [2; 32]);
     type Expected = fn(&NetError) -> bool;
     let cases: [(Hello, Expected); 3] = [
         (Hello { version: 99, ..good }, |e| matches!(e, NetError::VersionMismatch { .. })),
-        (Hello { parameters: [9; 32], ..good }, |e| matches!(e, NetError::ParametersMismatch { .. })),
-        (Hello { model: NO_MODEL, ..good }, |e| matches!(e, NetError::ModelMismatch { .. })),
+        (Hello { plan: [9; 32], ..good }, |e| matches!(e, NetError::PlanMismatch { .. })),
+        (Hello { public: [0; 32], ..good }, |e| matches!(e, NetError::PublicMismatch { .. })),
     ];
     for (bad, expected) in cases {
         let (mut a, mut b) = mem_pair();

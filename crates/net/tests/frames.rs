@@ -152,7 +152,7 @@ proptest! {
     fn garbage_never_becomes_a_message(bytes in prop::collection::vec(any::<u8>(), 0..64), len in 0usize..64) {
         prop_assert!(listen(bytes.clone()).recv(A, len).is_err());
         prop_assert!(listen(bytes.clone()).recv_max(A, len).is_err());
-        let hello = Hello::new([0; 32], [0; 32]);
+        let hello = Hello::opened([0; 32], [0; 32]);
         prop_assert!(handshake(&mut listen(bytes), &hello).is_err());
     }
 

@@ -1,10 +1,10 @@
-//! Turning files into model inputs: images are resized, cropped and normalised as the model's public section states.
-use crate::ServeError;
+//! Turning files into model inputs: images are resized, cropped and normalised as the model's public part states.
+use crate::ClientError;
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageReader, Limits};
 use std::fs;
 use std::path::Path;
-use tacit_graph::{ModelGraph, npy};
+use tacit_graph::{Interface, npy};
 
 /// Largest image side accepted, in pixels.
 pub const MAX_IMAGE_SIDE: u32 = 16_384;
@@ -32,45 +32,45 @@ pub enum Fit {
 ///
 /// # Errors
 /// The file cannot be read, decoded or brought to the model's shape.
-pub fn read(path: &Path, graph: &ModelGraph, fit: Fit, raw: bool) -> Result<Vec<Vec<f32>>, ServeError> {
+pub fn read(path: &Path, interface: &Interface, fit: Fit, raw: bool) -> Result<Vec<Vec<f32>>, ClientError> {
     if path.extension().is_some_and(|e| e == "npy") {
-        return read_array(path, graph, raw);
+        return read_array(path, interface, raw);
     }
-    Ok(vec![read_image(path, graph, fit)?])
+    Ok(vec![read_image(path, interface, fit)?])
 }
 
-fn read_array(path: &Path, graph: &ModelGraph, raw: bool) -> Result<Vec<Vec<f32>>, ServeError> {
-    let fail = |what: String| ServeError::Input { path: path.to_owned(), what };
-    let size = fs::metadata(path).map_err(ServeError::file("reading", path))?.len();
+fn read_array(path: &Path, interface: &Interface, raw: bool) -> Result<Vec<Vec<f32>>, ClientError> {
+    let fail = |what: String| ClientError::Input { path: path.to_owned(), what };
+    let size = fs::metadata(path).map_err(ClientError::file("reading", path))?.len();
     if size > MAX_ARRAY_BYTES {
         return Err(fail(format!("{size} bytes, the limit is {MAX_ARRAY_BYTES}")));
     }
     let array =
-        npy::read(&fs::read(path).map_err(ServeError::file("reading", path))?).map_err(|e| fail(e.to_string()))?;
-    let (input, shape) = (graph.input(), array.shape.as_slice());
-    let fits = shape == input.shape || shape.get(1..) == Some(&input.shape) || shape == [input.elements()];
-    if !fits || input.elements() == 0 {
+        npy::read(&fs::read(path).map_err(ClientError::file("reading", path))?).map_err(|e| fail(e.to_string()))?;
+    let (wanted, shape, len) = (&interface.input_shape, array.shape.as_slice(), interface.input_len());
+    let fits = shape == wanted || shape.get(1..) == Some(wanted) || shape == [len];
+    if !fits || len == 0 {
         let text = "does not fit the model's input";
-        return Err(fail(format!("shape {shape:?} {text} {:?} (one more leading axis is allowed)", input.shape)));
+        return Err(fail(format!("shape {shape:?} {text} {wanted:?} (one more leading axis is allowed)")));
     }
     if let Some(i) = array.data.iter().position(|v| !v.is_finite()) {
         return Err(fail(format!("element {i} is {}", array.data[i])));
     }
-    let mut inputs: Vec<Vec<f32>> = array.data.chunks(input.elements()).map(<[f32]>::to_vec).collect();
+    let mut inputs: Vec<Vec<f32>> = array.data.chunks(len).map(<[f32]>::to_vec).collect();
     if raw || array.is_bytes {
-        inputs.iter_mut().for_each(|values| normalise(values, graph));
+        inputs.iter_mut().for_each(|values| normalise(values, interface));
     }
     Ok(inputs)
 }
 
-fn read_image(path: &Path, graph: &ModelGraph, fit: Fit) -> Result<Vec<f32>, ServeError> {
-    let fail = |what: String| ServeError::Input { path: path.to_owned(), what };
-    let &[channels @ (1 | 3), height, width] = graph.input().shape.as_slice() else {
-        let shape = &graph.input().shape;
+fn read_image(path: &Path, interface: &Interface, fit: Fit) -> Result<Vec<f32>, ClientError> {
+    let fail = |what: String| ClientError::Input { path: path.to_owned(), what };
+    let &[channels @ (1 | 3), height, width] = interface.input_shape.as_slice() else {
+        let shape = &interface.input_shape;
         return Err(fail(format!("the model takes {shape:?}, which is no image: give an .npy file")));
     };
     let reader = ImageReader::open(path).and_then(|r| r.with_guessed_format());
-    let mut reader = reader.map_err(ServeError::file("reading", path))?;
+    let mut reader = reader.map_err(ClientError::file("reading", path))?;
     let mut limits = Limits::default();
     limits.max_image_width = Some(MAX_IMAGE_SIDE);
     limits.max_image_height = Some(MAX_IMAGE_SIDE);
@@ -82,7 +82,7 @@ fn read_image(path: &Path, graph: &ModelGraph, fit: Fit) -> Result<Vec<f32>, Ser
     // From interleaved [H, W, C] to planes [C, H, W].
     let plane = |c: usize| raw.iter().skip(c).step_by(channels).map(|&p| f32::from(p));
     let mut values: Vec<f32> = (0..channels).flat_map(plane).collect();
-    normalise(&mut values, graph);
+    normalise(&mut values, interface);
     Ok(values)
 }
 
@@ -104,9 +104,12 @@ fn bring_to_size(image: &DynamicImage, height: u32, width: u32, fit: Fit) -> Dyn
 }
 
 /// `(pixel * scale - mean) / std` on planes `[C, H, W]`; a flat input counts as one channel.
-fn normalise(values: &mut [f32], graph: &ModelGraph) {
-    let spec = &graph.spec().input;
-    let channels = graph.input().shape.first().copied().filter(|_| graph.input().shape.len() == 3).unwrap_or(1).max(1);
+fn normalise(values: &mut [f32], interface: &Interface) {
+    let spec = &interface.input;
+    let channels = match *interface.input_shape.as_slice() {
+        [channels, _, _] => channels.max(1),
+        _ => 1,
+    };
     let plane = (values.len() / channels).max(1);
     for (c, values) in values.chunks_mut(plane).enumerate() {
         let mean = spec.mean.get(c).copied().unwrap_or(0.0);

@@ -1,28 +1,24 @@
 //! Images and arrays as model inputs.
 mod common;
+use common::interface;
 use image::{GrayImage, Luma, Rgb, RgbImage};
 use std::fs;
-use tacit_graph::ModelGraph;
+use tacit_client::input::{Fit, read};
 use tacit_graph::npy;
-use tacit_serve::input::{Fit, read};
-
-fn graph() -> ModelGraph {
-    common::model(1).graph
-}
 
 #[test]
 fn grey_images_are_brought_to_size_and_scaled() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.png");
     GrayImage::from_fn(2, 2, |x, y| Luma([(100 * x + 50 * y) as u8])).save(&path).unwrap();
-    let exact = read(&path, &graph(), Fit::Crop, false).unwrap();
+    let exact = read(&path, &interface(), Fit::Crop, false).unwrap();
     let want = [0.0, 100.0, 50.0, 150.0].map(|p: f32| p * (1.0 / 255.0));
     assert_eq!(exact, [want]);
     // Left half black, right half white: the centre crop of a wide image straddles the edge.
     let wide = dir.path().join("wide.jpg");
     RgbImage::from_fn(400, 40, |x, _| if x < 200 { Rgb([0; 3]) } else { Rgb([255; 3]) }).save(&wide).unwrap();
     for fit in [Fit::Crop, Fit::Fill, Fit::Stretch] {
-        let got = &read(&wide, &graph(), fit, false).unwrap()[0];
+        let got = &read(&wide, &interface(), fit, false).unwrap()[0];
         // The crop scales to 23 pixels first, and its right column lies on the edge itself: half grey.
         let bright = if fit == Fit::Crop { 0.45 } else { 0.7 };
         assert!(got[0] < 0.3 && got[2] < 0.3 && got[1] > bright && got[3] > bright, "{fit:?}: {got:?}");
@@ -34,9 +30,9 @@ fn arrays_are_taken_as_they_are_or_normalised_if_raw() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.npy");
     fs::write(&path, npy::write(&[2, 1, 2, 2], &[1.0, 2.0, 3.0, 4.0, 255.0, 6.0, 7.0, 8.0])).unwrap();
-    let inputs = read(&path, &graph(), Fit::Crop, false).unwrap();
+    let inputs = read(&path, &interface(), Fit::Crop, false).unwrap();
     assert_eq!(inputs, [[1.0, 2.0, 3.0, 4.0], [255.0, 6.0, 7.0, 8.0]]);
-    assert_eq!(read(&path, &graph(), Fit::Crop, true).unwrap()[1][0], 1.0);
+    assert_eq!(read(&path, &interface(), Fit::Crop, true).unwrap()[1][0], 1.0);
 }
 
 #[test]
@@ -45,7 +41,7 @@ fn what_does_not_fit_is_named_with_the_file() {
     let error = |name: &str, bytes: &[u8]| {
         let path = dir.path().join(name);
         fs::write(&path, bytes).unwrap();
-        let error = read(&path, &graph(), Fit::Crop, false).unwrap_err().to_string();
+        let error = read(&path, &interface(), Fit::Crop, false).unwrap_err().to_string();
         assert!(error.contains(name), "{error}");
         error
     };
@@ -57,5 +53,5 @@ fn what_does_not_fit_is_named_with_the_file() {
     let mut huge = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
     huge.extend_from_slice(&[0, 0, 0xea, 0x60, 0, 0, 0xea, 0x60, 8, 0, 0, 0, 0]);
     error("e.png", &huge);
-    assert!(read(&dir.path().join("none.png"), &graph(), Fit::Crop, false).is_err());
+    assert!(read(&dir.path().join("none.png"), &interface(), Fit::Crop, false).is_err());
 }

@@ -39,12 +39,13 @@ pub struct PhaseReport {
 
 /// Where phases are marked; nowhere, if nobody measures this process from outside.
 #[derive(Clone, Default)]
-pub(crate) struct Marks(Option<Arc<MarkSender>>);
+pub struct Marks(Option<Arc<MarkSender>>);
 
 impl Marks {
     /// Connects to the listener in `TACIT_MARKS`, if that is set. Measuring must not keep anything from working: without a
     /// listener there is a warning and no marks.
-    pub(crate) fn from_env(party: &str) -> Self {
+    #[must_use]
+    pub fn from_env(party: &str) -> Self {
         match MarkSender::from_env(party) {
             Ok(sender) => Self(sender.map(Arc::new)),
             Err(error) => {
@@ -62,7 +63,7 @@ impl Marks {
 }
 
 /// A running measurement.
-pub(crate) struct Meter {
+pub struct Meter {
     start: Instant,
     cpu_s: f64,
     phase: Phase,
@@ -95,7 +96,8 @@ impl Drop for OpenPhase {
 
 impl Meter {
     /// Starts measuring and books the channel's traffic on `phase`.
-    pub(crate) fn start(channel: &mut Channel, phase: Phase, marks: &Marks) -> Self {
+    #[must_use]
+    pub fn start(channel: &mut Channel, phase: Phase, marks: &Marks) -> Self {
         // Resets the high-water mark; where that is not allowed, the peak is that of the process so far.
         let _ = fs::write("/proc/self/clear_refs", "5");
         channel.set_phase(phase);
@@ -105,7 +107,7 @@ impl Meter {
     }
 
     /// The figures since the start.
-    pub(crate) fn stop(self, channel: &Channel) -> Figures {
+    pub fn stop(self, channel: &Channel) -> Figures {
         let traffic = channel.traffic(self.phase) - self.traffic;
         let figures = Figures {
             wall_s: self.start.elapsed().as_secs_f64(),

@@ -1,0 +1,181 @@
+//! What `tacit bench` reports: figures of both parties by phase, and the answer's distance from the back end's reference.
+use crate::client::first_largest;
+use crate::{Answer, ClientConfig, ClientError, Figures, Lobby, PhaseReport};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use tacit_backends::{Registry, ServerModel};
+use tacit_graph::OutputMode;
+
+/// One party's figures for one phase, as printed.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct PartyFigures {
+    /// Processor seconds of the party's process.
+    pub cpu_s: f64,
+    /// Largest resident set during the phase, in bytes.
+    pub peak_rss_bytes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+}
+
+/// One phase, as printed.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct PhaseFigures {
+    /// The client's wall time in seconds.
+    pub wall_s: f64,
+    /// Turns, the larger of both parties' counts.
+    pub rounds: u64,
+    /// The client.
+    pub client: PartyFigures,
+    /// The server.
+    pub server: PartyFigures,
+}
+
+/// Bytes of material at each party.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct MaterialBytes {
+    /// The client's half.
+    pub client: u64,
+    /// The server's half.
+    pub server: u64,
+}
+
+/// The answer, compared with the reference.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct OutputFigures {
+    /// Class of the private answer.
+    pub argmax: usize,
+    /// Class of the back end's reference.
+    pub reference_argmax: usize,
+    /// Largest difference from the reference in the output's real unit; for top-1 the distance of the class indices, which says little.
+    pub max_error: f64,
+    /// Worst case of that which the back end declares for these weights; far above what happens in deep models.
+    pub error_bound: f64,
+    /// The difference in units of the output's last place; for top-1 0 if the classes agree, else 1. `null` where answers are no integers.
+    pub max_ulp_error: Option<u64>,
+    /// The bound in units of the last place; `null` for top-1 and where answers are no integers.
+    pub ulp_bound: Option<f64>,
+}
+
+/// One inference by a fresh client.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Run {
+    /// `setup`, `offline`, `online`: those that the back end has.
+    pub phases: BTreeMap<String, PhaseFigures>,
+    /// Size of the material.
+    pub material_bytes: MaterialBytes,
+    /// The answer.
+    pub output: OutputFigures,
+}
+
+/// The whole report.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Report {
+    /// Name of the model.
+    pub model: String,
+    /// Name of the back end.
+    pub backend: String,
+    /// Threads of each party.
+    pub threads: usize,
+    /// What carried the bytes.
+    pub link: String,
+    /// Processor and number of cores.
+    pub machine: String,
+    /// One entry per run.
+    pub runs: Vec<Run>,
+}
+
+/// What the client process of a benchmark tells the one that started it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ClientRun {
+    /// Setup of the connection, where the back end has one.
+    pub setup: Option<PhaseReport>,
+    /// Offline phase, where there is something to prepare.
+    pub offline: Option<PhaseReport>,
+    /// Online phase.
+    pub online: PhaseReport,
+    /// Material of the client and the server, in bytes.
+    pub material_bytes: [u64; 2],
+    /// The answer.
+    pub values: Vec<f64>,
+}
+
+/// Runs the client's side: a fresh connection with its own setup for each run.
+///
+/// # Errors
+/// Of the connection or the protocol.
+pub fn client_runs(
+    registry: &Registry,
+    config: &ClientConfig,
+    model: &str,
+    backend: Option<&str>,
+    input: &[f32],
+    runs: usize,
+) -> Result<Vec<ClientRun>, ClientError> {
+    let config = ClientConfig { store: None, ..config.clone() };
+    let one = || -> Result<ClientRun, ClientError> {
+        let mut client = Lobby::connect(registry.clone(), config.clone())?.open(model, backend)?;
+        let Answer { values, online, setup, prepared, .. } = client.infer(input)?;
+        client.close()?;
+        let material_bytes = prepared.map_or([0, 0], |p| p.bytes);
+        Ok(ClientRun { setup, offline: prepared.map(|p| p.offline), online, material_bytes, values })
+    };
+    (0..runs).map(|_| one()).collect()
+}
+
+/// Compares a client's run with the back end's reference and brings it into the printed form.
+///
+/// # Errors
+/// The input does not fit the model.
+pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<Run, ClientError> {
+    let reference = model.reference(input)?;
+    let top1 = model.interface().output_mode == OutputMode::Top1;
+    let class = |v: &[f64]| if top1 { v.first().map_or(0, |&c| c as usize) } else { first_largest(v) };
+    let (argmax, reference_argmax) = (class(&run.values), class(&reference));
+    let max_error = run.values.iter().zip(&reference).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let error_bound = model.error_bound(&reference);
+    let unit = model.output_unit();
+    let output = OutputFigures {
+        argmax,
+        reference_argmax,
+        max_error,
+        error_bound,
+        // The cast saturates.
+        max_ulp_error: unit.map(|unit| match top1 {
+            true => u64::from(argmax != reference_argmax),
+            false => (max_error / unit).round() as u64,
+        }),
+        ulp_bound: unit.filter(|_| !top1).map(|unit| error_bound / unit),
+    };
+    let phases = [("setup", run.setup), ("offline", run.offline), ("online", Some(run.online))];
+    let phases = phases.into_iter().filter_map(|(name, report)| Some((name.to_owned(), printed(&report?))));
+    Ok(Run {
+        phases: phases.collect(),
+        material_bytes: MaterialBytes { client: run.material_bytes[0], server: run.material_bytes[1] },
+        output,
+    })
+}
+
+/// A report's figures in the printed form.
+#[must_use]
+pub fn printed(report: &PhaseReport) -> PhaseFigures {
+    let party =
+        |f: &Figures| PartyFigures { cpu_s: f.cpu_s, peak_rss_bytes: f.peak_rss_bytes, sent_bytes: f.sent_bytes };
+    PhaseFigures {
+        wall_s: report.client.wall_s,
+        rounds: report.client.rounds.max(report.server.rounds),
+        client: party(&report.client),
+        server: party(&report.server),
+    }
+}
+
+/// Processor model and core count of this machine.
+#[must_use]
+pub fn machine() -> String {
+    // A machine that does not tell is described as such.
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_else(|_| String::new());
+    let name = info.lines().find_map(|l| l.strip_prefix("model name")).and_then(|l| l.split_once(':'));
+    let name = name.map_or("unknown processor", |(_, name)| name.trim());
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    format!("{name}, {cores} cores")
+}

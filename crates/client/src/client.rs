@@ -1,0 +1,338 @@
+//! A client with an open model.
+use crate::lobby::{answered, ask};
+use crate::measure::{Marks, Meter, PhaseReport};
+use crate::wire::{MAX_IDS, REQUEST, Reply, Request, misplaced, send};
+use crate::{ClientConfig, ClientError, Lobby};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::cmp::Reverse;
+use std::sync::Arc;
+use tacit_backends::{BackendError, ClientModel, ClientSide, Material, Preparation, Registry, Setup};
+use tacit_graph::{Interface, OutputMode};
+use tacit_ids::MaterialId;
+use tacit_net::{Channel, Phase};
+use tacit_store::{Binding, Entry, Store, StoreError};
+
+/// Material that was made, and what that cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Prepared {
+    /// Its name.
+    pub id: MaterialId,
+    /// Cost of the offline phase.
+    pub offline: PhaseReport,
+    /// Size of the client's and the server's half in bytes.
+    pub bytes: [u64; 2],
+}
+
+/// The answer to one input.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The model's real outputs (`interface().output_shape`); for a top-1 model the class index alone.
+    pub values: Vec<f64>,
+    /// The class with the largest output (the lowest of equals).
+    pub class: usize,
+    /// Cost of the online phase.
+    pub online: PhaseReport,
+    /// Cost of setup, where this answer needed it.
+    pub setup: Option<PhaseReport>,
+    /// The material made for this answer; `None` if stored material was used, or none is needed.
+    pub prepared: Option<Prepared>,
+}
+
+/// A client with an open model.
+pub struct Client {
+    registry: Registry,
+    config: ClientConfig,
+    channel: Channel,
+    model: Arc<dyn ClientModel>,
+    side: Box<dyn ClientSide>,
+    /// Names of the model and the back end.
+    names: [String; 2],
+    binding: Binding,
+    is_set_up: bool,
+    material_bytes: u64,
+    store: Option<Store>,
+    threads: ThreadPool,
+    marks: Marks,
+}
+
+impl Client {
+    pub(crate) fn new(
+        registry: Registry,
+        config: ClientConfig,
+        channel: Channel,
+        model: Arc<dyn ClientModel>,
+        names: [&str; 2],
+        public: [u8; 32],
+    ) -> Result<Self, ClientError> {
+        let threads = ThreadPoolBuilder::new().num_threads(config.threads).build();
+        Ok(Self {
+            registry,
+            channel,
+            side: Arc::clone(&model).connect()?,
+            names: names.map(str::to_owned),
+            binding: Binding { client: config.identity.fingerprint, model: public, plan: model.digest() },
+            is_set_up: false,
+            material_bytes: model.costs().offline.client.stored_bytes,
+            model,
+            store: config.store.as_deref().map(Store::open).transpose()?,
+            threads: threads
+                .map_err(|e| ClientError::Usage(format!("cannot start {} threads: {e}", config.threads)))?,
+            config,
+            marks: Marks::from_env("client"),
+        })
+    }
+
+    /// The lowered model: plan, costs, numerics, description.
+    #[must_use]
+    pub fn model(&self) -> &dyn ClientModel {
+        &*self.model
+    }
+
+    /// Inputs and outputs.
+    #[must_use]
+    pub fn interface(&self) -> &Interface {
+        self.model.interface()
+    }
+
+    /// Name of the model at the server.
+    #[must_use]
+    pub fn model_name(&self) -> &str {
+        &self.names[0]
+    }
+
+    /// Name of the back end in use.
+    #[must_use]
+    pub fn backend(&self) -> &str {
+        &self.names[1]
+    }
+
+    /// What this client's material for the model is bound to.
+    #[must_use]
+    pub fn binding(&self) -> Binding {
+        self.binding
+    }
+
+    /// A second connection for the same model and back end.
+    ///
+    /// # Errors
+    /// As [`Lobby::connect`] and [`Lobby::open`].
+    pub fn again(&self) -> Result<Self, ClientError> {
+        let lobby = Lobby::connect(self.registry.clone(), self.config.clone())?;
+        lobby.open(&self.names[0], Some(&self.names[1]))
+    }
+
+    /// Makes the connection's keys, if the back end has a setup and it has not run. Runs by itself where it is needed.
+    ///
+    /// # Errors
+    /// Of the protocol or the connection; the client is useless afterwards. So for all phases.
+    pub fn setup(&mut self) -> Result<Option<PhaseReport>, ClientError> {
+        if self.is_set_up || self.model.setup() == Setup::Nothing {
+            return Ok(None);
+        }
+        let ((), report, _) = self.phase(Phase::Setup, &Request::Setup, |side, channel| side.setup(channel))?;
+        self.is_set_up = true;
+        Ok(Some(report))
+    }
+
+    /// The setup, if it must precede `phase`.
+    pub(crate) fn setup_before(&mut self, phase: Phase) -> Result<Option<PhaseReport>, ClientError> {
+        match (self.model.setup(), phase) {
+            (Setup::BeforeOffline, Phase::Offline) | (Setup::BeforeOnline, Phase::Online) => self.setup(),
+            _ => Ok(None),
+        }
+    }
+
+    /// Makes material for one input and stores it at both parties.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`] without a store or where there is nothing to prepare, [`ClientError::NoDealer`], [`ClientError::Refused`] if the
+    /// server has no room, and as [`setup`](Self::setup).
+    pub fn prepare(&mut self) -> Result<Prepared, ClientError> {
+        if self.store.is_none() {
+            return Err(ClientError::Usage("storing material needs a folder for it".into()));
+        }
+        Ok(self.make(true)?.0)
+    }
+
+    /// Makes material that lives in memory, here and at the server.
+    pub(crate) fn prepare_in_memory(&mut self) -> Result<(Prepared, Material), ClientError> {
+        self.make(false)
+    }
+
+    /// Whether inputs need material.
+    ///
+    /// # Errors
+    /// [`ClientError::NoDealer`].
+    pub(crate) fn needs_material(&self) -> Result<bool, ClientError> {
+        match self.model.preparation() {
+            Preparation::TwoParty => Ok(true),
+            Preparation::Nothing => Ok(false),
+            Preparation::Dealt => Err(ClientError::NoDealer { backend: self.names[1].clone() }),
+        }
+    }
+
+    fn make(&mut self, on_disk: bool) -> Result<(Prepared, Material), ClientError> {
+        if !self.needs_material()? {
+            let text = format!("the back end {} has nothing to prepare: ask right away", self.names[1]);
+            return Err(ClientError::Usage(text));
+        }
+        self.setup_before(Phase::Offline)?;
+        let id = MaterialId::random()?;
+        let request = Request::Prepare { id, on_disk };
+        let (material, offline, at_server) =
+            self.phase(Phase::Offline, &request, |side, channel| side.offline(channel))?;
+        // The server has its half, durably; if this fails, that half stays unused until it is discarded.
+        if let (Some(store), true) = (&self.store, on_disk) {
+            store.put(id, self.binding, &material.to_bytes())?;
+        }
+        Ok((Prepared { id, offline, bytes: [self.material_bytes, at_server] }, material))
+    }
+
+    /// Stored material of this model that is ready at both parties, oldest first.
+    ///
+    /// # Errors
+    /// Of the store or the connection.
+    pub fn stored(&mut self) -> Result<Vec<Entry>, ClientError> {
+        let Some(store) = &self.store else { return Ok(vec![]) };
+        let ours = store.list(Some(self.binding))?;
+        let theirs = self.stored_at_server()?;
+        Ok(ours.into_iter().filter(|e| theirs.contains(&e.id)).collect())
+    }
+
+    /// Ids of this client's material for the model that the server has on disk.
+    ///
+    /// # Errors
+    /// Of the connection.
+    pub fn stored_at_server(&mut self) -> Result<Vec<MaterialId>, ClientError> {
+        match ask(&mut self.channel, &Request::Stored)? {
+            Reply::Ids(ids) => Ok(ids),
+            other => Err(misplaced("the list of material", &other).into()),
+        }
+    }
+
+    /// Ids of this model's material that either party has on disk.
+    ///
+    /// # Errors
+    /// Of the store or the connection.
+    pub fn known_ids(&mut self) -> Result<Vec<MaterialId>, ClientError> {
+        let mut ids = self.stored_at_server()?;
+        if let Some(store) = &self.store {
+            let ours = store.list(Some(self.binding))?;
+            ids.extend(ours.iter().map(|e| e.id).filter(|id| !ids.contains(id)).collect::<Vec<_>>());
+        }
+        Ok(ids)
+    }
+
+    /// Destroys material at both parties; returns how many of them either party had.
+    ///
+    /// # Errors
+    /// Of the store or the connection.
+    pub fn discard(&mut self, ids: &[MaterialId]) -> Result<usize, ClientError> {
+        let mut gone: Vec<MaterialId> = Vec::new();
+        for part in ids.chunks(MAX_IDS) {
+            match ask(&mut self.channel, &Request::Discard { ids: part.to_vec() })? {
+                Reply::Ids(ids) => gone.extend(ids),
+                other => return Err(misplaced("to destroy material", &other).into()),
+            }
+        }
+        for id in ids {
+            match self.store.as_ref().map(|s| s.discard_bound(*id, self.binding)) {
+                Some(Ok(())) if !gone.contains(id) => gone.push(*id),
+                Some(Err(StoreError::NoMaterial(_) | StoreError::Burnt(_)) | Ok(())) | None => {}
+                Some(Err(e)) => return Err(e.into()),
+            }
+        }
+        Ok(gone.len())
+    }
+
+    /// Answers one real-valued input (normalised as the model states), with stored material if there is any, else with new material.
+    ///
+    /// # Errors
+    /// The input does not fit the model (nothing was sent or used then), or of the store, the protocol or the connection. Material that was
+    /// claimed is gone in any case.
+    pub fn infer(&mut self, input: &[f32]) -> Result<Answer, ClientError> {
+        self.interface().check_input(input)?;
+        if !self.needs_material()? {
+            return self.online(None, input);
+        }
+        for entry in self.stored()? {
+            match self.claim(entry.id) {
+                Ok(material) => return self.online(Some((entry.id, material)), input),
+                // Somebody else was faster, or the file is damaged (and burnt now): the next one will do.
+                Err(StoreError::Burnt(_) | StoreError::NoMaterial(_) | StoreError::Damaged { .. }) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        let setup = self.setup_before(Phase::Offline)?;
+        let (prepared, material) = self.prepare_in_memory()?;
+        let answer = self.online(Some((prepared.id, material)), input)?;
+        Ok(Answer { setup: setup.or(answer.setup), prepared: Some(prepared), ..answer })
+    }
+
+    fn claim(&self, id: MaterialId) -> Result<Material, StoreError> {
+        let store = self.store.as_ref().ok_or(StoreError::NoMaterial(id))?;
+        let bytes = store.claim(id, self.binding)?;
+        self.side.read_material(&bytes).map_err(|e| StoreError::Damaged { id, what: e.to_string() })
+    }
+
+    /// The online phase with material that this process owns.
+    pub(crate) fn online(
+        &mut self,
+        material: Option<(MaterialId, Material)>,
+        input: &[f32],
+    ) -> Result<Answer, ClientError> {
+        let setup = self.setup_before(Phase::Online)?;
+        let (id, material) = match material {
+            Some((id, material)) => (Some(id), material),
+            None => (None, Material::nothing()),
+        };
+        let (values, online, _) =
+            self.phase(Phase::Online, &Request::Infer { id }, |side, channel| side.online(channel, material, input))?;
+        let class = match self.interface().output_mode {
+            // The cast saturates.
+            OutputMode::Top1 => values.first().map_or(0, |&class| class as usize),
+            OutputMode::Logits => first_largest(&values),
+        };
+        Ok(Answer { values, class, online, setup, prepared: None })
+    }
+
+    /// Tells the server that nothing more comes.
+    ///
+    /// # Errors
+    /// Of the connection.
+    pub fn close(mut self) -> Result<(), ClientError> {
+        Ok(send(&mut self.channel, REQUEST, &Request::Bye)?)
+    }
+
+    /// Asks for a phase, runs it in this client's threads and takes both parties' figures; last the size of what the server keeps.
+    fn phase<T: Send>(
+        &mut self,
+        phase: Phase,
+        request: &Request,
+        work: impl FnOnce(&mut dyn ClientSide, &mut Channel) -> Result<T, BackendError> + Send,
+    ) -> Result<(T, PhaseReport, u64), ClientError> {
+        let (side, channel) = (&mut *self.side, &mut self.channel);
+        match ask(channel, request)? {
+            Reply::Go => {}
+            other => return Err(misplaced(request.name(), &other).into()),
+        }
+        let meter = Meter::start(channel, phase, &self.marks);
+        let done = self.threads.install(|| work(side, channel))?;
+        // The phase may end with this party's own message.
+        channel.flush()?;
+        let client = meter.stop(channel);
+        channel.set_phase(Phase::Setup);
+        match answered(channel, request.name())? {
+            Reply::Done { figures, material_bytes } => {
+                Ok((done, PhaseReport { client, server: figures }, material_bytes))
+            }
+            other => Err(misplaced(request.name(), &other).into()),
+        }
+    }
+}
+
+pub(crate) fn first_largest(values: &[f64]) -> usize {
+    // `max_by` keeps the last of equals, so equals are ordered by falling index. An empty output has no class; 0 stands for it.
+    let order = |&i: &usize, &j: &usize| values[i].total_cmp(&values[j]).then(Reverse(i).cmp(&Reverse(j)));
+    (0..values.len()).max_by(order).unwrap_or(0)
+}

@@ -1,0 +1,105 @@
+//! Everything that can go wrong at a client, by name.
+use crate::wire::WireError;
+use std::path::{Path, PathBuf};
+use tacit_backends::BackendError;
+use tacit_graph::GraphError;
+use tacit_ids::NoRandomness;
+use tacit_net::NetError;
+use tacit_store::StoreError;
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The connection failed or the peer broke the protocol.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// A message does not decode, or is not what comes here.
+    #[error("unexpected {what} from the server: {detail}")]
+    Unexpected {
+        /// Which message.
+        what: &'static str,
+        /// What is wrong.
+        detail: String,
+    },
+    /// The server answered a request with a refusal.
+    #[error("the server refused {request}: {reason}")]
+    Refused {
+        /// What was asked.
+        request: &'static str,
+        /// Why not, in the server's words.
+        reason: String,
+    },
+    /// The server has no such model.
+    #[error("the server has no model `{name}`; there are: {known}")]
+    NoModel {
+        /// What was asked for.
+        name: String,
+        /// Names of those there are.
+        known: String,
+    },
+    /// None of the back ends that a model is offered with may be chosen unasked.
+    #[error("model `{model}` is offered with {offered}, and none of these is chosen unasked: name one")]
+    NoBackend {
+        /// The model.
+        model: String,
+        /// Its back ends, and why each is not chosen.
+        offered: String,
+    },
+    /// The back end's material comes from a dealer.
+    #[error("the back end {backend} takes its material from a dealer, and there is no dealer in this version")]
+    NoDealer {
+        /// The back end.
+        backend: String,
+    },
+    /// The back end refused or failed.
+    #[error("back end: {0}")]
+    Backend(#[from] BackendError),
+    /// The input does not fit the model.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// The material store refused or failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A file cannot be used.
+    #[error("{doing} {path}: {source}")]
+    File {
+        /// What was attempted: "reading".
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// An image or array that the model cannot take.
+    #[error("input {path}: {what}")]
+    Input {
+        /// Where it came from.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// The caller did things in the wrong order, or configured nonsense.
+    #[error("{0}")]
+    Usage(String),
+    /// The operating system gives no random bytes.
+    #[error(transparent)]
+    Random(#[from] NoRandomness),
+}
+
+impl ClientError {
+    /// An operating-system error with the file it is about.
+    pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { doing, path, source }
+    }
+}
+
+impl From<WireError> for ClientError {
+    fn from(error: WireError) -> Self {
+        match error {
+            WireError::Net(error) => Self::Net(error),
+            WireError::Unexpected { what, detail } => Self::Unexpected { what, detail },
+        }
+    }
+}

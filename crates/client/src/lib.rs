@@ -1,0 +1,47 @@
+//! The client of private inference: connect, prepare material, infer, measure. Blocking; no async runtime.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use tacit_client::{ClientConfig, Lobby};
+//! let identity = tacit_store::keys::load_client("keys".as_ref(), "alice")?;
+//! let mut lobby = Lobby::connect(tacit_backends::Registry::new(vec![]), ClientConfig::new("server:7878", identity))?;
+//! for model in lobby.models()? {
+//!     println!("{}: {}", model.name, model.backends[0].backend);
+//! }
+//! let mut client = lobby.open("digits", None)?;
+//! let input = vec![0.5; client.interface().input_len()];
+//! let answer = client.infer(&input)?;
+//! println!("class {}, values {:?}", answer.class, answer.values);
+//! client.close()?;
+//! # Ok(()) }
+//! ```
+//!
+//! * [`Lobby::connect`]`(registry, config)`: TLS 1.3 with both certificates, then the version. [`Lobby::models`] lists what is on offer.
+//! * [`Lobby::open`]`(model, backend)`: a [`Client`]. Without a name, the back end is the first that the server offers, this registry knows
+//!   and whose server does not see the input. Whom a back end trusts is read in the own registry, never taken from the server.
+//! * [`Client::infer`], [`infer_many`]: real-valued inputs (after [`input::read`]'s normalisation) to an [`Answer`] of real values. Material
+//!   is used from the store if there is any, and made otherwise; `infer_many` makes it on a second connection, one input ahead.
+//! * [`Client::prepare`], [`Client::stored`], [`Client::discard`]: material ahead of time ([`ClientConfig::store`]). [`Client::setup`] and
+//!   whatever material needs happen by themselves where the back end's plan says so.
+//! * [`Client::model`]: plan, costs, numerics; [`Client::interface`]: shapes, ranges, what is revealed.
+//! * [`input`]: images and arrays; [`bench`]: what both parties' figures look like; [`measure`]: taking them; [`wire`]: messages.
+//!
+//! What a server says is checked before it is used: a public part has [`wire::MAX_PUBLIC_BYTES`] at most, which is checked before any of it
+//! is taken, and the digests of plan and public part are compared.
+#![forbid(unsafe_code)]
+
+pub mod bench;
+mod client;
+mod error;
+pub mod input;
+mod lobby;
+pub mod measure;
+mod pipeline;
+pub mod wire;
+
+pub use client::{Answer, Client, Prepared};
+pub use error::ClientError;
+pub use lobby::{ClientConfig, Lobby};
+pub use measure::{Figures, PhaseReport, process_cpu_s};
+pub use pipeline::infer_many;
+pub use wire::{ModelInfo, Offer};

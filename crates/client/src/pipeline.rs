@@ -1,0 +1,59 @@
+//! Many inputs: the offline phase of the next one runs on a second connection during the online phase of this one.
+use crate::{Answer, Client, ClientError, PhaseReport, Prepared};
+use std::sync::mpsc;
+use std::thread;
+use tacit_backends::Material;
+use tacit_net::Phase;
+
+/// Material for one input, and the setup that came before it.
+type Made = (Option<PhaseReport>, Prepared, Material);
+
+/// Answers real-valued inputs in order, calling `each` with the index and the answer. Material is made on a second connection, one input
+/// ahead; stored material is not touched. The first answer carries the cost of the second connection's setup. Where there is nothing to
+/// prepare, inputs go one after the other.
+///
+/// # Errors
+/// An input does not fit the model (nothing was sent then); the first error of either connection, or of `each`: answers before it were
+/// delivered.
+pub fn infer_many(
+    client: &mut Client,
+    inputs: &[Vec<f32>],
+    mut each: impl FnMut(usize, Answer) -> Result<(), ClientError>,
+) -> Result<(), ClientError> {
+    inputs.iter().try_for_each(|input| client.interface().check_input(input))?;
+    if !client.needs_material()? {
+        let mut one = |(index, input): (usize, &Vec<f32>)| each(index, client.online(None, input)?);
+        return inputs.iter().enumerate().try_for_each(&mut one);
+    }
+    let mut maker = client.again()?;
+    let (sender, receiver) = mpsc::sync_channel::<Made>(0);
+    thread::scope(|scope| {
+        let making = scope.spawn(move || -> Result<_, ClientError> {
+            for _ in inputs {
+                let setup = maker.setup_before(Phase::Offline)?;
+                let (prepared, material) = maker.prepare_in_memory()?;
+                if sender.send((setup, prepared, material)).is_err() {
+                    // The online side failed and reports it.
+                    break;
+                }
+            }
+            drop(sender);
+            // Kept open until the server has used what it holds in memory for this client.
+            Ok(maker)
+        });
+        let mut work = || -> Result<(), ClientError> {
+            for (index, input) in inputs.iter().enumerate() {
+                let Ok((setup, prepared, material)) = receiver.recv() else {
+                    return Ok(());
+                };
+                let answer = client.online(Some((prepared.id, material)), input)?;
+                each(index, Answer { setup: setup.or(answer.setup), prepared: Some(prepared), ..answer })?;
+            }
+            Ok(())
+        };
+        let answered = work();
+        drop(receiver);
+        let made = making.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        answered.and(made.map(|_| ()))
+    })
+}

@@ -1,0 +1,212 @@
+//! Requests and answers between client and server, around the phases of a back end. Both parties use this module.
+//!
+//! After TLS (with [`tacit_net::tls::ALPN`]) the parties compare [`Hello::opening`]s, and the server says [`Reply::Welcome`]. From then on
+//! the client asks and the server answers. [`Reply::Model`] is followed by the public part as a message of its own, and then by a comparison
+//! of [`Hello::opened`] at both: digests of plan and public part. After [`Reply::Go`] both parties run the phase on the same connection, then
+//! the server reports its figures with [`Reply::Done`].
+use crate::measure::Figures;
+use serde::{Deserialize, Serialize};
+use tacit_backends::seam::digest;
+use tacit_ids::MaterialId;
+#[cfg(doc)]
+use tacit_net::Hello;
+use tacit_net::{Channel, NetError, Tag};
+
+/// A [`Request`].
+pub const REQUEST: Tag = Tag::new(0x0101, "request");
+/// A [`Reply`].
+pub const REPLY: Tag = Tag::new(0x0102, "reply");
+/// The public part of a lowered model.
+pub const PUBLIC: Tag = Tag::new(0x0103, "public part");
+
+/// Largest request, in bytes: a list of [`MAX_IDS`] ids.
+pub const MAX_REQUEST_BYTES: usize = 64 << 10;
+/// Largest answer apart from a public part, in bytes: a catalog.
+pub const MAX_REPLY_BYTES: usize = 1 << 20;
+/// Largest public part, in bytes.
+pub const MAX_PUBLIC_BYTES: u64 = 64 << 20;
+/// Most ids in one request or answer.
+pub const MAX_IDS: usize = 2048;
+
+/// The connection failed, or a message is not one.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The connection failed or the peer broke the protocol.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// A message does not decode, or is not what comes here.
+    #[error("unexpected {what} from the peer: {detail}")]
+    Unexpected {
+        /// Which message.
+        what: &'static str,
+        /// What is wrong.
+        detail: String,
+    },
+}
+
+/// What a client asks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// The catalog.
+    List,
+    /// Use this model with this back end for the rest of the connection.
+    Open {
+        /// Name in the catalog.
+        model: String,
+        /// Name of the back end.
+        backend: String,
+    },
+    /// The back end's setup.
+    Setup,
+    /// Make material for one input, kept on disk or in memory for this client's connections.
+    Prepare {
+        /// A fresh id.
+        id: MaterialId,
+        /// On disk.
+        on_disk: bool,
+    },
+    /// Answer one input with this material; without any exactly where there is nothing to prepare.
+    Infer {
+        /// The material.
+        id: Option<MaterialId>,
+    },
+    /// Ids of this client's material for the open model that are ready on disk.
+    Stored,
+    /// Destroy material.
+    Discard {
+        /// Which, [`MAX_IDS`] at most.
+        ids: Vec<MaterialId>,
+    },
+    /// Nothing more.
+    Bye,
+}
+
+impl Request {
+    /// What is asked, to be put after "refused".
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Request::List => "the list of models",
+            Request::Open { .. } => "to open the model",
+            Request::Setup => "the setup",
+            Request::Prepare { .. } => "to prepare material",
+            Request::Infer { .. } => "the inference",
+            Request::Stored => "the list of material",
+            Request::Discard { .. } => "to destroy material",
+            Request::Bye => "the goodbye",
+        }
+    }
+
+    /// A request from the payload of a [`REQUEST`] message.
+    ///
+    /// # Errors
+    /// [`WireError::Unexpected`]: the bytes are no request.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, WireError> {
+        decode(bytes, "request")
+    }
+}
+
+/// A model on offer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelInfo {
+    /// Name to open it by.
+    pub name: String,
+    /// The back ends it is offered with, in the server's order of preference.
+    pub backends: Vec<Offer>,
+}
+
+/// A back end that a model is offered with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Name of the back end.
+    pub backend: String,
+    /// [`public_digest`] of what a client gets.
+    pub public: [u8; 32],
+}
+
+/// What the server answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Reply {
+    /// The connection is accepted.
+    Welcome,
+    /// The catalog.
+    Models(Vec<ModelInfo>),
+    /// The public part follows.
+    Model {
+        /// Its length, [`MAX_PUBLIC_BYTES`] at most.
+        bytes: u64,
+    },
+    /// The phase begins.
+    Go,
+    /// The phase is over.
+    Done {
+        /// The server's figures.
+        figures: Figures,
+        /// Size of what the server keeps.
+        material_bytes: u64,
+    },
+    /// Ids.
+    Ids(Vec<MaterialId>),
+    /// Not granted; the connection stays usable unless the server closes it.
+    Refused {
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// Digest that both parties must have of the public part.
+#[must_use]
+pub fn public_digest(public: &[u8]) -> [u8; 32] {
+    digest("tacit 2026-11 public part", &[public])
+}
+
+/// Sends a message now.
+///
+/// # Errors
+/// Of the channel.
+pub fn send<T: Serialize>(channel: &mut Channel, tag: Tag, message: &T) -> Result<(), NetError> {
+    let bytes = postcard::to_stdvec(message).expect("plain data is always encoded into a growing buffer");
+    channel.send(tag, &bytes)?;
+    channel.flush()
+}
+
+fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8], what: &'static str) -> Result<T, WireError> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((message, [])) => Ok(message),
+        Ok((_, rest)) => Err(WireError::Unexpected { what, detail: format!("{} bytes left over", rest.len()) }),
+        Err(e) => Err(WireError::Unexpected { what, detail: e.to_string() }),
+    }
+}
+
+/// The next answer, refusals included.
+///
+/// # Errors
+/// Of the channel; [`WireError::Unexpected`]: the bytes are no answer.
+pub fn recv_reply(channel: &mut Channel) -> Result<Reply, WireError> {
+    decode(&channel.recv_max(REPLY, MAX_REPLY_BYTES)?, "reply")
+}
+
+/// The error of a well-formed answer that does not belong here.
+#[must_use]
+pub fn misplaced(request: &'static str, reply: &Reply) -> WireError {
+    let reply: String = format!("{reply:?}").chars().take(200).collect();
+    WireError::Unexpected { what: "reply", detail: format!("{reply} to {request}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_read_whole_or_not_at_all() {
+        let request = Request::Infer { id: Some(MaterialId::numbered(7)) };
+        let mut bytes = postcard::to_stdvec(&request).unwrap();
+        assert_eq!(Request::from_bytes(&bytes).unwrap(), request);
+        assert!(Request::from_bytes(&bytes[..5]).is_err());
+        bytes.push(0);
+        assert!(Request::from_bytes(&bytes).unwrap_err().to_string().contains("1 bytes left over"));
+        assert!(Request::from_bytes(&[99]).is_err());
+        let most = Request::Discard { ids: vec![MaterialId([255; 16]); MAX_IDS] };
+        assert!(postcard::to_stdvec(&most).unwrap().len() <= MAX_REQUEST_BYTES);
+    }
+}

@@ -1,0 +1,33 @@
+//! A toy model, and the toy back end.
+#![allow(dead_code)]
+pub mod toy;
+
+use tacit_graph::float::{FloatGraph, FloatOp};
+use tacit_graph::{InputSpec, Interface, Model, OutputMode};
+
+/// Inputs and outputs of [`model`].
+pub fn interface() -> Interface {
+    Interface {
+        name: "tiny".into(),
+        input_shape: vec![1, 2, 2],
+        input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0 / 255.0, range: [-1e6, 1e6] },
+        output_shape: vec![2],
+        output_mode: OutputMode::Logits,
+        softmax_by_client: false,
+    }
+}
+
+/// `y = W x + b` with two outputs of a `[1, 2, 2]` input; `salt` makes it another model.
+pub fn model(salt: u8) -> Model {
+    let mut graph = FloatGraph::new("x", vec![1, 2, 2]).unwrap();
+    let flat = graph.push("flat", FloatOp::Reshape, &[0], &[4]).unwrap();
+    let weights = vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+    let dense = FloatOp::Dense { weights, bias: vec![f32::from(salt), 100.0] };
+    graph.output = graph.push("fc", dense, &[flat], &[]).unwrap();
+    Model { model_id: [salt; 16], graph, interface: interface(), output_multiplier: 1.0 }
+}
+
+/// What `model(salt)` says of an input.
+pub fn expected(salt: u8, x: &[f32]) -> Vec<f64> {
+    model(salt).run(x).unwrap()
+}

@@ -1,0 +1,301 @@
+//! A back end for tests. It hides **nothing**: a pad is put on the input, and the server takes it off again and runs the float network.
+//! Answers are right only if both halves of the material belong together, and exact then.
+//!
+//! Options: `preparation=two-party` (the pad is the material; keys before it) or `nothing` (a fixed pad; keys before the first answer).
+use serde::{Deserialize, Serialize};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use tacit_backends::seam::digest;
+use tacit_backends::*;
+use tacit_graph::{Interface, Model};
+use tacit_net::{Channel, Phase, Tag};
+use zeroize::Zeroizing;
+
+const KEY: Tag = Tag::new(0xf100, "toy key");
+const PAD: Tag = Tag::new(0xf101, "toy pad");
+const INPUT: Tag = Tag::new(0xf102, "toy input");
+const OUTPUT: Tag = Tag::new(0xf103, "toy output");
+
+/// An input whose first value is this makes the server's side panic, as a bug would.
+pub const PANIC: f32 = 6666.0;
+/// Most values of an input or output.
+const MAX_VALUES: usize = 1 << 20;
+/// The pad where nothing is prepared.
+const FIXED: u64 = 0x5a5a_5a5a;
+
+/// The back end; `id` and `trust` as a test needs them, `plan` to disagree about.
+#[derive(Clone)]
+pub struct Toy {
+    pub id: &'static str,
+    pub trust: Trust,
+    pub plan: u8,
+}
+
+impl Default for Toy {
+    fn default() -> Self {
+        Self { id: "toy", trust: Trust::TwoParty, plan: 0 }
+    }
+}
+
+/// The public part.
+#[derive(Serialize, Deserialize)]
+struct Public {
+    model_id: [u8; 16],
+    interface: Interface,
+    preparation: Preparation,
+}
+
+/// A lowered model at either party.
+struct Lowered {
+    public: Public,
+    bytes: Vec<u8>,
+    plan: u8,
+    /// The server's.
+    model: Option<Model>,
+}
+
+fn bad(what: impl ToString) -> BackendError {
+    BackendError::Public { what: what.to_string() }
+}
+
+impl Toy {
+    fn lowered(&self, bytes: &[u8], model: Option<Model>) -> Result<Arc<Lowered>, BackendError> {
+        let (public, rest) = postcard::take_from_bytes::<Public>(bytes).map_err(bad)?;
+        let fits = |shape: &[usize]| {
+            let elements = shape.iter().try_fold(1usize, |n, &side| n.checked_mul(side));
+            elements.is_some_and(|n| (1..=MAX_VALUES).contains(&n))
+        };
+        if !rest.is_empty() || !fits(&public.interface.input_shape) || !fits(&public.interface.output_shape) {
+            return Err(bad("bytes left over, or a shape without or with too many values"));
+        }
+        if public.preparation == Preparation::Dealt {
+            return Err(bad("nobody deals for the toy"));
+        }
+        Ok(Arc::new(Lowered { public, bytes: bytes.to_vec(), plan: self.plan, model }))
+    }
+}
+
+impl Backend for Toy {
+    fn id(&self) -> &'static str {
+        self.id
+    }
+    fn about(&self) -> &'static str {
+        "hides nothing, for tests"
+    }
+    fn trust(&self) -> Trust {
+        self.trust
+    }
+    fn lower(&self, model: &Model, options: &Options) -> Result<Arc<dyn ServerModel>, BackendError> {
+        let mut reader = options.reader(self.id);
+        let preparation = match reader.get::<String>("preparation")?.as_deref() {
+            None | Some("two-party") => Preparation::TwoParty,
+            Some("nothing") => Preparation::Nothing,
+            Some(other) => {
+                let what = format!("`{other}` is neither `two-party` nor `nothing`");
+                return Err(BackendError::Option { backend: self.id, key: "preparation".into(), what });
+            }
+        };
+        reader.end()?;
+        let public = Public { model_id: model.model_id, interface: model.interface.clone(), preparation };
+        Ok(self.lowered(&postcard::to_stdvec(&public).map_err(bad)?, Some(model.clone()))?)
+    }
+    fn load(&self, _: &[u8], _: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
+        Err(BackendError::Private { what: "toy models are not stored".into() })
+    }
+    fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError> {
+        Ok(self.lowered(public, None)?)
+    }
+}
+
+impl Plan for Lowered {
+    fn interface(&self) -> &Interface {
+        &self.public.interface
+    }
+    fn digest(&self) -> [u8; 32] {
+        digest("tacit toy plan", &[&self.bytes, &[self.plan]])
+    }
+    fn costs(&self) -> Costs {
+        let kept = |bytes| PartyCost { stored_bytes: bytes, ..PartyCost::default() };
+        let phase = |up, down, bytes| PhaseCost {
+            up_bytes: up,
+            down_bytes: down,
+            exchanges: 1,
+            client: kept(bytes),
+            server: kept(bytes),
+        };
+        let (inputs, outputs) = (self.interface().input_len() as u64, self.outputs() as u64);
+        let offline = match self.preparation() {
+            Preparation::Nothing => PhaseCost::default(),
+            _ => phase(8, 0, Pad::BYTES as u64),
+        };
+        Costs { setup: phase(8, 8, 0), offline, online: phase(8 * inputs, 8 * outputs, 0), comparisons: 0 }
+    }
+    fn numerics(&self) -> Numerics {
+        Numerics::Exact
+    }
+    fn error_bound(&self, _: &[f64]) -> f64 {
+        0.0
+    }
+    fn preparation(&self) -> Preparation {
+        self.public.preparation
+    }
+    fn setup(&self) -> Setup {
+        match self.preparation() {
+            Preparation::Nothing => Setup::BeforeOnline,
+            _ => Setup::BeforeOffline,
+        }
+    }
+    fn output_unit(&self) -> Option<f64> {
+        None
+    }
+    fn describe(&self) -> serde_json::Value {
+        serde_json::json!({ "interface": self.interface(), "preparation": self.preparation() })
+    }
+}
+
+impl ServerModel for Lowered {
+    fn public_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+    fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        Err(BackendError::Private { what: "toy models are not stored".into() })
+    }
+    fn report(&self) -> Option<&dyn LoweringReport> {
+        None
+    }
+    fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+        Ok(self.model()?.run(input)?)
+    }
+    fn connect(self: Arc<Self>) -> Result<Box<dyn ServerSide>, BackendError> {
+        Ok(Box::new(Side { model: self, is_set_up: false }))
+    }
+}
+
+impl Lowered {
+    fn outputs(&self) -> usize {
+        self.interface().output_shape.iter().product()
+    }
+
+    fn model(&self) -> Result<&Model, BackendError> {
+        self.model.as_ref().ok_or(BackendError::Misuse("the client has no private part"))
+    }
+}
+
+impl ClientModel for Lowered {
+    fn connect(self: Arc<Self>) -> Result<Box<dyn ClientSide>, BackendError> {
+        Ok(Box::new(Side { model: self, is_set_up: false }))
+    }
+}
+
+/// One party's half: whose it is, and the pad.
+struct Pad(u8, u64);
+
+impl Pad {
+    const BYTES: usize = 9;
+    const CLIENT: u8 = 1;
+    const SERVER: u8 = 2;
+
+    fn read(party: u8, bytes: &[u8]) -> Result<Material, BackendError> {
+        match bytes.split_first() {
+            Some((&first, rest)) if first == party && rest.len() == 8 => Ok(Material::new(Pad(party, words(rest)[0]))),
+            _ => {
+                Err(BackendError::Material { what: format!("{} bytes are no toy material of this party", bytes.len()) })
+            }
+        }
+    }
+
+    /// What the material says, for its one use.
+    fn spend(material: Material, party: u8, preparation: Preparation) -> Result<u64, BackendError> {
+        if preparation == Preparation::Nothing {
+            return Ok(FIXED);
+        }
+        let Pad(whose, pad) = material.take()?;
+        if whose == party { Ok(pad) } else { Err(BackendError::Misuse("this is the other party's half")) }
+    }
+}
+
+impl MaterialPart for Pad {
+    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new([&[self.0][..], &self.1.to_le_bytes()].concat())
+    }
+}
+
+/// One connection's state, at either party.
+struct Side {
+    model: Arc<Lowered>,
+    is_set_up: bool,
+}
+
+fn words(bytes: &[u8]) -> Vec<u64> {
+    let word = |c: &[u8]| u64::from_le_bytes(c.try_into().expect("chunks of 8"));
+    bytes.chunks_exact(8).map(word).collect()
+}
+
+fn send(channel: &mut Channel, tag: Tag, words: impl Iterator<Item = u64>) -> Result<(), BackendError> {
+    Ok(channel.send(tag, &words.flat_map(u64::to_le_bytes).collect::<Vec<u8>>())?)
+}
+
+impl Side {
+    fn keys(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+        assert_eq!(channel.phase(), Phase::Setup);
+        send(channel, KEY, [7].into_iter())?;
+        channel.recv(KEY, 8)?;
+        self.is_set_up = true;
+        Ok(())
+    }
+
+    /// The server's or the client's phase must come after the setup.
+    fn after_setup(&self, wanted: Setup) -> Result<(), BackendError> {
+        match self.is_set_up || self.model.setup() != wanted {
+            true => Ok(()),
+            false => Err(BackendError::Misuse("the setup comes first")),
+        }
+    }
+}
+
+impl ServerSide for Side {
+    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+        self.keys(channel)
+    }
+    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
+        self.after_setup(Setup::BeforeOffline)?;
+        assert_eq!(channel.phase(), Phase::Offline);
+        Ok(Material::new(Pad(Pad::SERVER, words(&channel.recv(PAD, 8)?)[0])))
+    }
+    fn online(&mut self, channel: &mut Channel, material: Material) -> Result<(), BackendError> {
+        self.after_setup(Setup::BeforeOnline)?;
+        let pad = Pad::spend(material, Pad::SERVER, self.model.preparation())?;
+        let padded = words(&channel.recv(INPUT, 8 * self.model.interface().input_len())?);
+        let input: Vec<f32> = padded.iter().map(|w| f32::from_bits(w.wrapping_sub(pad) as u32)).collect();
+        assert!(input[0].to_bits() != PANIC.to_bits(), "the toy server panics on purpose");
+        let output = self.model.model()?.run(&input)?;
+        send(channel, OUTPUT, output.iter().map(|v| v.to_bits()))
+    }
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
+        Pad::read(Pad::SERVER, bytes)
+    }
+}
+
+impl ClientSide for Side {
+    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+        self.keys(channel)
+    }
+    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
+        self.after_setup(Setup::BeforeOffline)?;
+        // Random, though it protects nothing: halves of different materials must not fit by chance.
+        let pad = RandomState::new().build_hasher().finish();
+        send(channel, PAD, [pad].into_iter())?;
+        Ok(Material::new(Pad(Pad::CLIENT, pad)))
+    }
+    fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+        self.model.interface().check_input(input)?;
+        self.after_setup(Setup::BeforeOnline)?;
+        let pad = Pad::spend(material, Pad::CLIENT, self.model.preparation())?;
+        send(channel, INPUT, input.iter().map(|x| u64::from(x.to_bits()).wrapping_add(pad)))?;
+        let output = channel.recv(OUTPUT, 8 * self.model.outputs())?;
+        Ok(words(&output).into_iter().map(f64::from_bits).collect())
+    }
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
+        Pad::read(Pad::CLIENT, bytes)
+    }
+}
