@@ -29,6 +29,7 @@ fn run(options: &str) -> (Vec<f64>, [[u64; 2]; 3]) {
         let material = if prepares { side.read_material(&bytes)? } else { material };
         theirs.set_phase(Phase::Online);
         side.online(&mut theirs, material)?;
+        theirs.flush()?;
         Ok(theirs)
     });
     let mut side = client.connect().unwrap();

@@ -25,6 +25,8 @@ pub struct Channel {
     transport: BufReader<Box<dyn Transport>>,
     out: Vec<u8>,
     scratch: Vec<u8>,
+    /// What has come of a message that [`try_recv`](Self::try_recv) waits for, header included.
+    partial: Vec<u8>,
     sent_frames: u64,
     received_frames: u64,
     /// Something was sent since this party last turned to reading.
@@ -49,6 +51,7 @@ impl Channel {
             transport: BufReader::with_capacity(GATHER, transport),
             out: Vec::with_capacity(GATHER),
             scratch: Vec::new(),
+            partial: Vec::new(),
             sent_frames: 0,
             received_frames: 0,
             spoke: false,
@@ -126,6 +129,33 @@ impl Channel {
     /// As [`recv`](Self::recv), and [`NetError::TooLong`].
     pub fn recv_max(&mut self, tag: Tag, max_len: usize) -> Result<Vec<u8>, NetError> {
         self.guarded(|channel| channel.recv_bounded(tag, max_len))
+    }
+
+    /// A message of one frame and at most `max_len` bytes ([`MAX_FRAME_BYTES`] at most), if all of it is there: never waits. What has come
+    /// of it is kept, so only further calls for this message may follow until one gives it.
+    ///
+    /// # Errors
+    /// As [`recv_max`](Self::recv_max), judged as soon as the header is there; the transport must be one that need not wait.
+    pub fn try_recv(&mut self, tag: Tag, max_len: usize) -> Result<Option<Vec<u8>>, NetError> {
+        self.guarded(|channel| channel.poll_frame(tag, max_len.min(MAX_FRAME_BYTES)))
+    }
+
+    /// Whether [`try_recv`](Self::try_recv) has some of a message, but not all.
+    #[must_use]
+    pub fn has_partial(&self) -> bool {
+        !self.partial.is_empty()
+    }
+
+    /// Sends everything, waits until it has left this process, and holds no thread afterwards.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn settle(&mut self) -> Result<(), NetError> {
+        self.guarded(|channel| {
+            channel.push_out()?;
+            let settled = channel.transport.get_mut().settle();
+            settled.map_err(|e| NetError::from_io("waiting for sent messages to leave", &e))
+        })
     }
 
     /// Sends the message that `write` appends to an empty buffer, which the channel keeps for the next one.
@@ -283,24 +313,68 @@ impl Channel {
         }
     }
 
+    fn poll_frame(&mut self, tag: Tag, max: usize) -> Result<Option<Vec<u8>>, NetError> {
+        self.turn()?;
+        loop {
+            let header = match self.partial.first_chunk() {
+                Some(bytes) => Some(parse_header(tag, bytes)?),
+                None => None,
+            };
+            if let Some(Header { len, more, .. }) = header {
+                if more && len != MAX_FRAME_BYTES {
+                    return Err(malformed(tag, "a frame that is not the last is not full"));
+                }
+                if more || len > max {
+                    return Err(NetError::TooLong { tag, max, got: len });
+                }
+            }
+            let want = HEADER_BYTES + header.as_ref().map_or(0, |h| h.len);
+            match header {
+                Some(header) if self.partial.len() == want => {
+                    let payload = std::mem::take(&mut self.partial).split_off(HEADER_BYTES);
+                    self.account(tag, &header, &payload)?;
+                    return Ok(Some(payload));
+                }
+                _ if !self.poll_bytes(tag, want)? => return Ok(None),
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds what is there to the partial message, up to `want` bytes of it in all; false if nothing is there.
+    fn poll_bytes(&mut self, tag: Tag, want: usize) -> Result<bool, NetError> {
+        let mut piece = [0u8; 4096];
+        let room = (want - self.partial.len()).min(piece.len());
+        let piece = &mut piece[..room];
+        let got = match self.transport.buffer().is_empty() {
+            false => self.transport.read(piece),
+            true => self.transport.get_mut().try_read(piece),
+        };
+        match got {
+            Ok(0) if self.partial.is_empty() => Err(NetError::Closed { tag }),
+            Ok(0) => Err(NetError::Truncated { tag, got: self.partial.len(), expected: want }),
+            Ok(n) => {
+                self.partial.extend_from_slice(&piece[..n]);
+                Ok(true)
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(e) => Err(NetError::from_io(format!("waiting for message {tag}"), &e)),
+        }
+    }
+
     fn recv_header(&mut self, tag: Tag) -> Result<Header, NetError> {
         let mut bytes = [0u8; HEADER_BYTES];
         self.fill(tag, &mut bytes, true)?;
-        let ([t0, t1, l0, l1, l2, l3], crc) = split_header(&bytes);
-        let got = u16::from_le_bytes([t0, t1]);
-        if got != tag.id() {
-            return Err(NetError::UnexpectedTag { expected: tag, got: Tag::from_wire(got) });
-        }
-        let word = u32::from_le_bytes([l0, l1, l2, l3]);
-        let len = (word & !MORE) as usize;
-        if len > MAX_FRAME_BYTES {
-            return Err(NetError::FrameTooLong { tag, got: len, max: MAX_FRAME_BYTES });
-        }
-        Ok(Header { len, more: word & MORE != 0, crc, bytes: [t0, t1, l0, l1, l2, l3] })
+        parse_header(tag, &bytes)
     }
 
     fn recv_payload(&mut self, tag: Tag, header: &Header, payload: &mut [u8]) -> Result<(), NetError> {
         self.fill(tag, payload, false)?;
+        self.account(tag, header, payload)
+    }
+
+    /// Counts a frame that has come, and checks it.
+    fn account(&mut self, tag: Tag, header: &Header, payload: &[u8]) -> Result<(), NetError> {
         let frame = self.received_frames;
         self.received_frames += 1;
         self.traffic[self.phase as usize].received += (HEADER_BYTES + payload.len()) as u64;
@@ -335,6 +409,21 @@ impl Drop for Channel {
             let _ = self.push_out();
         }
     }
+}
+
+/// A frame header, if it is one of this message.
+fn parse_header(tag: Tag, bytes: &[u8; HEADER_BYTES]) -> Result<Header, NetError> {
+    let ([t0, t1, l0, l1, l2, l3], crc) = split_header(bytes);
+    let got = u16::from_le_bytes([t0, t1]);
+    if got != tag.id() {
+        return Err(NetError::UnexpectedTag { expected: tag, got: Tag::from_wire(got) });
+    }
+    let word = u32::from_le_bytes([l0, l1, l2, l3]);
+    let len = (word & !MORE) as usize;
+    if len > MAX_FRAME_BYTES {
+        return Err(NetError::FrameTooLong { tag, got: len, max: MAX_FRAME_BYTES });
+    }
+    Ok(Header { len, more: word & MORE != 0, crc, bytes: [t0, t1, l0, l1, l2, l3] })
 }
 
 fn split_header(bytes: &[u8; HEADER_BYTES]) -> ([u8; 6], u32) {

@@ -160,4 +160,12 @@ impl<T: Transport> Transport for PacedTransport<T> {
         self.deadline = deadline;
         self.inner.set_deadline(deadline);
     }
+
+    fn try_read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.inner.try_read(buf)
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        self.inner.settle()
+    }
 }

@@ -100,6 +100,25 @@ impl ByteQueue {
         Ok(state.chunks.is_empty() && !state.busy)
     }
 
+    /// Waits until everything was consumed, as long as the consumer gets on: an error if it fails, or does nothing for `timeout`.
+    pub(crate) fn settle(&self, timeout: Duration) -> io::Result<()> {
+        loop {
+            let (bytes, busy) = {
+                let state = self.lock();
+                (state.bytes, state.busy)
+            };
+            let moved = |s: &State| s.error.is_some() || s.bytes != bytes || s.busy != busy;
+            let (state, in_time) = self.wait(timeout, |s| (s.chunks.is_empty() && !s.busy) || moved(s));
+            state.check()?;
+            if state.chunks.is_empty() && !state.busy {
+                return Ok(());
+            }
+            if !in_time {
+                return Err(timed_out(timeout));
+            }
+        }
+    }
+
     /// Waits until everything was consumed, failed, or `timeout` is over.
     pub(crate) fn drain(&self, timeout: Duration) {
         drop(self.wait(timeout, |s| s.error.is_some() || (s.chunks.is_empty() && !s.busy)));

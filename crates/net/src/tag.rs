@@ -38,6 +38,12 @@ impl Tag {
         self.id
     }
 
+    /// The name for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.name
+    }
+
     /// A tag read from the wire: only its number and the part of the project it belongs to are known.
     pub(crate) fn from_wire(id: u16) -> Self {
         let area = AREAS.iter().rev().find(|(first, _)| *first <= id);

@@ -2,11 +2,11 @@
 use crate::queue::ByteQueue;
 use crate::transport::{DEFAULT_STALL, Transport, allowed_wait, timed_out};
 use crate::{Channel, NetError};
-use rustix::net::{SendFlags, send};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Largest piece handed to the writer thread at once, in bytes.
@@ -19,7 +19,7 @@ const LINGER: Duration = Duration::from_secs(5);
 pub struct TcpTransport {
     stream: TcpStream,
     queue: Arc<ByteQueue>,
-    has_writer: bool,
+    writer: Option<JoinHandle<()>>,
     peer: String,
     stall: Duration,
     read_timeout: Duration,
@@ -36,7 +36,7 @@ impl TcpTransport {
         let mut transport = Self {
             stream,
             queue: Arc::new(ByteQueue::default()),
-            has_writer: false,
+            writer: None,
             peer,
             stall: DEFAULT_STALL,
             read_timeout: Duration::ZERO,
@@ -77,11 +77,11 @@ impl TcpTransport {
     }
 
     fn start_writer(&mut self) -> io::Result<()> {
-        if self.has_writer {
+        if self.writer.is_some() {
             return Ok(());
         }
         let (queue, mut stream) = (self.queue.clone(), self.stream.try_clone()?);
-        thread::Builder::new().name("tacit-writer".into()).spawn(move || {
+        let writer = thread::Builder::new().name("tacit-writer".into()).spawn(move || {
             // The queue is closed when the transport is dropped; until then an idle hour is no reason to end.
             loop {
                 match queue.pop(Duration::from_secs(3600)) {
@@ -94,7 +94,7 @@ impl TcpTransport {
                 }
             }
         })?;
-        self.has_writer = true;
+        self.writer = Some(writer);
         Ok(())
     }
 }
@@ -167,15 +167,41 @@ impl Transport for TcpTransport {
     fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
     }
+
+    fn try_read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match recv(&self.stream, &mut *buf, RecvFlags::DONTWAIT) {
+                Ok((_, n)) => return Ok(n),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        let Some(writer) = self.writer.take() else {
+            return self.flush();
+        };
+        let settled = self.queue.settle(self.stall);
+        if settled.is_err() {
+            // It writes still, or has failed and says so at the next write.
+            self.writer = Some(writer);
+            return settled;
+        }
+        self.queue.close();
+        self.queue = Arc::new(ByteQueue::default());
+        // Nothing is left for it to do: it ends at once.
+        writer.join().map_err(|_| io::Error::other("the writing thread panicked"))
+    }
 }
 
 impl Drop for TcpTransport {
     fn drop(&mut self) {
-        if self.has_writer {
+        if self.writer.is_some() {
             self.queue.drain(LINGER);
         }
         self.queue.close();
         // Both ways: a peer (or our writer thread) that still waits learns it now. Errors mean it is closed already.
-        let _ = self.stream.shutdown(if self.has_writer { Shutdown::Both } else { Shutdown::Write });
+        let _ = self.stream.shutdown(if self.writer.is_some() { Shutdown::Both } else { Shutdown::Write });
     }
 }

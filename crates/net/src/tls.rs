@@ -81,10 +81,20 @@ impl ServerTls {
     /// Accepts a TLS client on a connected transport; the client has proved its certificate when this returns.
     ///
     /// # Errors
-    /// [`NetError::Tls`] if the peer is not a TLS 1.3 client with a certificate of our CA; [`NetError::Stalled`] if it does nothing.
+    /// [`NetError::Tls`] if the peer is not a TLS 1.3 client that speaks [`ALPN`], with a certificate of our CA; [`NetError::Stalled`] if it
+    /// does nothing.
     pub fn accept(&self, tcp: TcpTransport) -> Result<TlsTransport, NetError> {
         let session = ServerConnection::new(self.0.clone()).map_err(named("server session"))?;
         TlsTransport::handshake(session.into(), tcp)
+    }
+
+    /// Begins to accept a TLS client without waiting for it: [`TlsAccept::step`] goes on.
+    ///
+    /// # Errors
+    /// [`NetError::Tls`] if the identity is unusable.
+    pub fn begin(&self, tcp: TcpTransport) -> Result<TlsAccept, NetError> {
+        let session = ServerConnection::new(self.0.clone()).map_err(named("server session"))?;
+        Ok(TlsAccept(TlsTransport { session: session.into(), tcp }))
     }
 }
 
@@ -149,7 +159,15 @@ impl TlsTransport {
             }
         }
         transport.write_out().map_err(|e| Self::name_failure(&peer, &e))?;
-        Ok(transport)
+        transport.agreed()
+    }
+
+    /// Refuses a peer that left open what it speaks; TLS itself refuses one that speaks something else.
+    fn agreed(self) -> Result<Self, NetError> {
+        match self.session.alpn_protocol() {
+            Some(protocol) if protocol == ALPN => Ok(self),
+            _ => Err(NetError::Tls(format!("{} does not say that it speaks tacit/2 (ALPN)", self.tcp.peer()))),
+        }
     }
 
     fn name_failure(peer: &str, e: &io::Error) -> NetError {
@@ -177,14 +195,71 @@ impl TlsTransport {
     /// One read from the socket into the session; false at the end of the stream.
     fn read_in(&mut self) -> io::Result<bool> {
         let n = self.session.read_tls(&mut self.tcp)?;
+        self.take_in(n)?;
+        // Key updates and alerts.
+        self.write_out()?;
+        Ok(n > 0)
+    }
+
+    /// Decrypts the `n` bytes that the session was given.
+    fn take_in(&mut self, n: usize) -> io::Result<()> {
         let state = self.session.process_new_packets();
         state.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
         if n == 0 && self.session.is_handshaking() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // Key updates and alerts.
-        self.write_out()?;
-        Ok(n > 0)
+        Ok(())
+    }
+
+    /// As [`read_in`](Self::read_in) without waiting, and without answering: what TLS has to say leaves with the next write.
+    fn try_read_in(&mut self) -> io::Result<()> {
+        let n = self.session.read_tls(&mut WithoutWaiting(&mut self.tcp))?;
+        self.take_in(n)
+    }
+}
+
+/// A connection whose client has not proved its certificate yet.
+pub struct TlsAccept(TlsTransport);
+
+impl TlsAccept {
+    /// Goes on with what the client has sent, without waiting for more; whether the client has proved its certificate.
+    ///
+    /// # Errors
+    /// As [`ServerTls::accept`]; the client was told why, as far as TLS tells.
+    pub fn step(&mut self) -> Result<bool, NetError> {
+        let transport = &mut self.0;
+        while transport.session.is_handshaking() {
+            // What a server says here fits into the socket's empty buffer.
+            match transport.try_read_in().and_then(|()| transport.write_out()) {
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(e) => {
+                    let _ = transport.write_out();
+                    return Err(TlsTransport::name_failure(&transport.peer(), &e));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// The connection, once [`step`](Self::step) has said that it is there.
+    ///
+    /// # Errors
+    /// [`NetError::Tls`] if it is not, or the client does not say that it speaks [`ALPN`].
+    pub fn finish(self) -> Result<TlsTransport, NetError> {
+        if self.0.session.is_handshaking() {
+            return Err(NetError::Tls(format!("the handshake with {} is not over", self.0.peer())));
+        }
+        self.0.agreed()
+    }
+}
+
+/// Reads of a transport that do not wait.
+struct WithoutWaiting<'a>(&'a mut TcpTransport);
+
+impl Read for WithoutWaiting<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(buf)
     }
 }
 
@@ -227,6 +302,22 @@ impl Transport for TlsTransport {
 
     fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.tcp.set_deadline(deadline);
+    }
+
+    fn try_read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.session.reader().read(buf) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.try_read_in()?,
+                // As for `read`.
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+                other => return other,
+            }
+        }
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        self.write_out()?;
+        self.tcp.settle()
     }
 }
 

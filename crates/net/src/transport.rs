@@ -18,6 +18,23 @@ pub trait Transport: Read + Write + Send {
 
     /// A point in time after which reads fail with [`io::ErrorKind::TimedOut`] whatever trickles in; `None` lifts it.
     fn set_deadline(&mut self, deadline: Option<Instant>);
+
+    /// As a read, but without waiting: [`io::ErrorKind::WouldBlock`] where nothing has come.
+    ///
+    /// # Errors
+    /// As a read; [`io::ErrorKind::Unsupported`] for transports that can only wait (the default).
+    fn try_read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let _ = buf;
+        Err(io::Error::new(io::ErrorKind::Unsupported, format!("{} cannot be read without waiting", self.peer())))
+    }
+
+    /// Waits until everything that was written has left this process, and holds no thread afterwards.
+    ///
+    /// # Errors
+    /// As a write; [`io::ErrorKind::TimedOut`] if the peer takes nothing for the stall timeout.
+    fn settle(&mut self) -> io::Result<()> {
+        self.flush()
+    }
 }
 
 impl<T: Transport + ?Sized> Transport for Box<T> {
@@ -31,6 +48,14 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
 
     fn set_deadline(&mut self, deadline: Option<Instant>) {
         (**self).set_deadline(deadline);
+    }
+
+    fn try_read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (**self).try_read(buf)
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        (**self).settle()
     }
 }
 

@@ -1,91 +1,88 @@
 //! The models that a server offers.
-use crate::wire::ModelInfo;
-use crate::{Engine, ServeError};
+use crate::ServeError;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
-use tacit_graph::Weights;
-use tacit_graph::file::{self, ModelFile};
+use tacit_backends::{Backend, ServerModel, Trust};
+use tacit_client::wire::{MAX_PUBLIC_BYTES, ModelInfo, Offer, public_digest};
 
-/// One model, compiled.
-pub(crate) struct Served<E: Engine> {
-    pub(crate) name: String,
-    pub(crate) digest: [u8; 32],
-    /// The public section, as clients get it.
-    pub(crate) public: Vec<u8>,
-    pub(crate) weights: Weights,
-    pub(crate) plan: E::Plan,
-    pub(crate) plan_digest: [u8; 32],
+/// A model with one of its back ends.
+pub(crate) struct Offered {
+    pub(crate) backend: &'static str,
+    pub(crate) model: Arc<dyn ServerModel>,
+    /// Digest of the public part.
+    pub(crate) public: [u8; 32],
+    /// Digest of the plan.
+    pub(crate) plan: [u8; 32],
+    /// Size of the server's half of a material.
+    pub(crate) material_bytes: u64,
 }
 
-/// Models by name. Weights stay in it; clients get the public sections.
-pub struct Catalog<E: Engine> {
-    engine: E,
-    models: BTreeMap<String, Arc<Served<E>>>,
+/// Models by name, each with the back ends it is offered with: lowered, one copy of the weights however many clients there are.
+pub struct Catalog {
+    models: BTreeMap<String, Vec<Arc<Offered>>>,
+    allow_clear: bool,
 }
 
-impl<E: Engine> Catalog<E> {
-    /// An empty catalog for a back end.
-    pub fn new(engine: E) -> Self {
-        Self { engine, models: BTreeMap::new() }
+impl Catalog {
+    /// An empty catalog. Only with `allow_clear` it takes models whose back end shows the server the input.
+    #[must_use]
+    pub fn new(allow_clear: bool) -> Self {
+        Self { models: BTreeMap::new(), allow_clear }
     }
 
-    /// Reads a `.tacit` file and adds it under its file name without the extension.
+    /// Offers a model, lowered by `backend`, under a name. What is offered first is what clients prefer.
     ///
     /// # Errors
-    /// The file cannot be read, is no model file, or cannot be compiled; each names the file.
-    pub fn add_file(&mut self, path: &Path) -> Result<(), ServeError> {
-        let bytes = fs::read(path).map_err(ServeError::file("reading the model", path))?;
-        let name = path.file_stem().map_or_else(|| "model".into(), |s| s.to_string_lossy().into_owned());
-        let model =
-            file::read(&bytes).map_err(|e| ServeError::Content { path: path.to_owned(), what: e.to_string() })?;
-        self.add(&name, model)
-    }
-
-    /// Adds a model under a name.
-    ///
-    /// # Errors
-    /// The name is taken, or the back end does not support the model.
-    pub fn add(&mut self, name: &str, model: ModelFile) -> Result<(), ServeError> {
-        if self.models.contains_key(name) {
-            return Err(ServeError::Usage(format!("two models are called `{name}`: rename a file")));
+    /// The name is offered with this back end already, the back end shows the server the input and that was not allowed, or the public part is
+    /// too large to be sent.
+    pub fn offer(&mut self, name: &str, backend: &dyn Backend, model: Arc<dyn ServerModel>) -> Result<(), ServeError> {
+        let refuse = |text: String| Err(ServeError::Usage(format!("model `{name}`: {text}")));
+        let id = backend.id();
+        if backend.trust() == Trust::ServerSeesInput && !self.allow_clear {
+            return refuse(format!(
+                "with the back end {id} the server sees every input: that must be allowed explicitly"
+            ));
         }
-        let plan = self.engine.compile(&model.graph).map_err(|e| ServeError::Engine(Box::new(e)))?;
-        let served = Served {
-            name: name.into(),
-            digest: model.digest,
-            public: model.public_bytes()?,
-            weights: model.weights,
-            plan_digest: self.engine.plan_digest(&plan),
-            plan,
-        };
-        self.models.insert(name.into(), Arc::new(served));
+        let public = model.public_bytes();
+        if public.len() as u64 > MAX_PUBLIC_BYTES {
+            return refuse(format!("its public part has {} bytes, the limit is {MAX_PUBLIC_BYTES}", public.len()));
+        }
+        let offers = self.models.entry(name.to_owned()).or_default();
+        if offers.iter().any(|o| o.backend == id) {
+            return refuse(format!("it is offered with the back end {id} already: two files of one name?"));
+        }
+        offers.push(Arc::new(Offered {
+            backend: id,
+            public: public_digest(public),
+            plan: model.digest(),
+            material_bytes: model.costs().offline.server.stored_bytes,
+            model,
+        }));
         Ok(())
     }
 
-    pub(crate) fn engine(&self) -> &E {
-        &self.engine
+    /// What is on offer, by name.
+    #[must_use]
+    pub fn list(&self) -> Vec<ModelInfo> {
+        let offer = |o: &Arc<Offered>| Offer { backend: o.backend.to_owned(), public: o.public };
+        let info = |(name, offers): (&String, &Vec<Arc<Offered>>)| ModelInfo {
+            name: name.clone(),
+            backends: offers.iter().map(offer).collect(),
+        };
+        self.models.iter().map(info).collect()
     }
 
-    pub(crate) fn get(&self, name: &str) -> Result<Arc<Served<E>>, ServeError> {
-        self.models.get(name).cloned().ok_or_else(|| {
+    pub(crate) fn get(&self, name: &str, backend: &str) -> Result<Arc<Offered>, ServeError> {
+        let short = |text: &str| text.chars().take(80).collect::<String>();
+        let Some(offers) = self.models.get(name) else {
             let known: Vec<&str> = self.models.keys().map(String::as_str).collect();
-            let asked: String = name.chars().take(80).collect();
-            ServeError::NotGranted(format!("there is no model `{asked}`; there are: {}", known.join(", ")))
+            let text = format!("there is no model `{}`; there are: {}", short(name), known.join(", "));
+            return Err(ServeError::NotGranted(text));
+        };
+        offers.iter().find(|o| o.backend == backend).cloned().ok_or_else(|| {
+            let known: Vec<&str> = offers.iter().map(|o| o.backend).collect();
+            let (asked, known) = (short(backend), known.join(", "));
+            ServeError::NotGranted(format!("model `{name}` is not offered with `{asked}`, but with: {known}"))
         })
     }
-
-    /// What is on offer, by name.
-    pub fn list(&self) -> Vec<ModelInfo> {
-        let info = |m: &Arc<Served<E>>| ModelInfo { name: m.name.clone(), digest: m.digest };
-        self.models.values().map(info).collect()
-    }
-}
-
-/// Digest of what both parties must agree on once the model is open: parameters and plan.
-pub(crate) fn agreed(parameters: [u8; 32], plan: [u8; 32]) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new_derive_key("tacit 2026-11 parameters and plan");
-    hasher.update(&parameters).update(&plan);
-    *hasher.finalize().as_bytes()
 }

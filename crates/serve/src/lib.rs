@@ -1,30 +1,33 @@
-//! Serving private inference: the server, the client library, measurements.
+//! Serving private inference.
 //!
-//! * [`Server`] serves [`Catalog`] models to authenticated clients, a thread each; one client's failure is its own.
-//! * [`Lobby`] connects; [`Client`] prepares material and infers; [`infer_many`] overlaps the offline phase of the next input
-//!   with the online phase of this one.
-//! * [`Engine`] is what a back end gives to be served.
+//! ```text
+//!   sockets --> edge (tokio) --- a whole request ---> worker (blocking): one job of one connection
+//!                 ^   |                                   |   ^
+//!                 |   | events                      made  |   | threads, material
+//!                 |   v                                   v   |
+//!                 |  driver: connections, jobs, limits, material in memory, counters, stop
+//!                 +--- the connection, back from its job
+//! ```
+//!
+//! * The **edge** accepts, authenticates, greets, and waits for requests. A client that asks nothing holds no thread, however it
+//!   connected, and however slowly its request trickles in.
+//! * A **worker** owns the connection for one job: one request, a phase of one input at most. It blocks, in as many threads as were granted.
+//! * The **driver** alone owns what connections share, and carries out what the policy decides. Policy today: every job at once.
+//!
+//! [`Server`] binds a [`Catalog`]; [`ServerHandle`] stops it. What one client does wrong ends its own connection only.
 #![forbid(unsafe_code)]
 
-pub mod bench;
 mod catalog;
-mod cheetah;
-mod client;
-mod engine;
+mod config;
+mod driver;
+mod edge;
 mod error;
-pub mod input;
-mod measure;
-mod pipeline;
+mod policy;
 mod pool;
 mod server;
-mod session;
-mod wire;
+mod worker;
 
 pub use catalog::Catalog;
-pub use client::{Answer, Client, ClientConfig, Lobby, Prepared};
-pub use engine::Engine;
+pub use config::ServerConfig;
 pub use error::ServeError;
-pub use measure::{Figures, PhaseReport, process_cpu_s};
-pub use pipeline::infer_many;
-pub use server::{Server, ServerConfig, ServerHandle};
-pub use wire::ModelInfo;
+pub use server::{Server, ServerHandle};

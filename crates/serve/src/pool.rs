@@ -1,72 +1,115 @@
-//! Material that the server holds in memory for connected clients.
-use crate::{Engine, ServeError};
+//! Material in memory, for clients that are connected.
+use crate::ServeError;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use tacit_backends::Material;
 use tacit_ids::{ClientId, MaterialId};
 use tacit_store::{Binding, StoreError};
 
-struct State<M> {
-    material: HashMap<MaterialId, (Binding, M)>,
-    /// Open connections of each client.
-    connections: HashMap<ClientId, usize>,
+/// A place in memory.
+struct Held {
+    client: ClientId,
+    /// `None` while it is being made.
+    material: Option<(Binding, Material)>,
 }
 
-/// Material by id; what a client leaves behind is dropped with its last connection.
-pub(crate) struct Pool<E: Engine> {
-    state: Mutex<State<E::Material>>,
+/// Material by id.
+pub(crate) struct Pool {
+    held: HashMap<MaterialId, Held>,
     per_client: usize,
 }
 
-impl<E: Engine> Pool<E> {
+impl Pool {
     pub(crate) fn new(per_client: usize) -> Self {
-        Self { state: Mutex::new(State { material: HashMap::new(), connections: HashMap::new() }), per_client }
+        Self { held: HashMap::new(), per_client }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<E::Material>> {
-        // Every critical section leaves the maps consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn enter(&self, client: ClientId) {
-        *self.lock().connections.entry(client).or_default() += 1;
-    }
-
-    pub(crate) fn leave(&self, client: ClientId) {
-        let mut state = self.lock();
-        let left = state.connections.get_mut(&client).map_or(0, |n| {
-            *n = n.saturating_sub(1);
-            *n
-        });
-        if left == 0 {
-            state.connections.remove(&client);
-            state.material.retain(|_, (binding, _)| binding.client != client);
+    /// Keeps a place for material that will be made; refuses when the client has its share, or the id is taken.
+    pub(crate) fn reserve(&mut self, id: MaterialId, client: ClientId) -> Result<(), ServeError> {
+        if self.held.contains_key(&id) {
+            return Err(ServeError::NotGranted(format!("material {id} exists already")));
         }
-    }
-
-    /// Refuses when the client has its share in memory, or the id is taken.
-    pub(crate) fn check_room(&self, id: MaterialId, client: ClientId) -> Result<(), ServeError> {
-        let state = self.lock();
-        if state.material.contains_key(&id) {
-            return Err(StoreError::Exists(id).into());
-        }
-        let held = state.material.values().filter(|(b, _)| b.client == client).count();
+        let held = self.held.values().filter(|h| h.client == client).count();
         if held >= self.per_client {
             return Err(ServeError::NotGranted(format!("{held} materials are held in memory for you: use them first")));
         }
+        self.held.insert(id, Held { client, material: None });
         Ok(())
     }
 
-    pub(crate) fn put(&self, id: MaterialId, binding: Binding, material: E::Material) {
-        self.lock().material.insert(id, (binding, material));
+    /// Fills a reserved place. A client that has left in the meantime has none, and its material is dropped.
+    pub(crate) fn fill(&mut self, id: MaterialId, binding: Binding, material: Material) {
+        if let Some(held) = self.held.get_mut(&id).filter(|h| h.client == binding.client && h.material.is_none()) {
+            held.material = Some((binding, material));
+        }
+    }
+
+    /// Gives a reserved place back if nothing came into it.
+    pub(crate) fn give_back(&mut self, id: MaterialId) {
+        if self.held.get(&id).is_some_and(|h| h.material.is_none()) {
+            self.held.remove(&id);
+        }
     }
 
     /// Takes material for its one use; `None` if it is not here.
-    pub(crate) fn take(&self, id: MaterialId, binding: Binding) -> Result<Option<E::Material>, StoreError> {
-        let mut state = self.lock();
-        let Some((held, _)) = state.material.get(&id) else { return Ok(None) };
-        match held.other(&binding) {
-            Some(what) => Err(StoreError::WrongBinding { id, what }),
-            None => Ok(state.material.remove(&id).map(|(_, m)| m)),
+    pub(crate) fn take(&mut self, id: MaterialId, binding: Binding) -> Result<Option<Material>, ServeError> {
+        let what = match self.held.get(&id).and_then(|h| h.material.as_ref()) {
+            None => return Ok(None),
+            Some((held, _)) if held.client != binding.client => "client",
+            Some((held, _)) if held.model != binding.model => "model",
+            Some((held, _)) if held.plan != binding.plan => "plan",
+            Some(_) => return Ok(self.held.remove(&id).and_then(|h| h.material).map(|(_, material)| material)),
+        };
+        Err(StoreError::WrongBinding { id, what }.into())
+    }
+
+    /// Drops what a client has left behind.
+    pub(crate) fn forget(&mut self, client: ClientId) {
+        self.held.retain(|_, held| held.client != client);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALICE: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
+
+    #[test]
+    fn places_are_counted_from_the_reservation_on() {
+        let mut pool = Pool::new(2);
+        let id = MaterialId::numbered;
+        pool.reserve(id(1), ALICE.client).unwrap();
+        assert!(pool.reserve(id(1), ClientId([9; 32])).unwrap_err().to_string().contains("exists already"));
+        pool.reserve(id(2), ALICE.client).unwrap();
+        assert!(pool.reserve(id(3), ALICE.client).unwrap_err().to_string().contains("2 materials are held"));
+        pool.give_back(id(2));
+        pool.reserve(id(3), ALICE.client).unwrap();
+        pool.fill(id(1), ALICE, Material::nothing());
+        pool.give_back(id(1));
+        assert!(pool.take(id(1), ALICE).unwrap().is_some(), "a filled place is not given back");
+        assert!(pool.take(id(1), ALICE).unwrap().is_none(), "once");
+        assert!(pool.take(id(3), ALICE).unwrap().is_none(), "it is being made");
+    }
+
+    #[test]
+    fn material_is_bound_and_goes_with_its_client() {
+        let mut pool = Pool::new(2);
+        let id = MaterialId::numbered(1);
+        pool.reserve(id, ALICE.client).unwrap();
+        pool.fill(id, Binding { client: ClientId([9; 32]), ..ALICE }, Material::nothing());
+        assert!(pool.take(id, ALICE).unwrap().is_none(), "another client fills no place of hers");
+        pool.fill(id, ALICE, Material::nothing());
+        let others = [
+            (Binding { client: ClientId([9; 32]), ..ALICE }, "another client"),
+            (Binding { model: [9; 32], ..ALICE }, "another model"),
+            (Binding { plan: [9; 32], ..ALICE }, "another plan"),
+        ];
+        for (binding, what) in others {
+            assert!(pool.take(id, binding).err().unwrap().to_string().contains(what));
         }
+        pool.forget(ALICE.client);
+        assert!(pool.take(id, ALICE).unwrap().is_none());
+        pool.fill(id, ALICE, Material::nothing());
+        assert!(pool.take(id, ALICE).unwrap().is_none(), "nothing is kept for who has left");
     }
 }

@@ -1,0 +1,123 @@
+//! `tacit-server`: serves models until it is stopped. `tacit serve` starts it.
+#![forbid(unsafe_code)]
+
+mod load;
+mod log;
+
+use clap::Parser;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tacit_backends::{Backend, DEFAULT, Options, Registry};
+use tacit_net::Rate;
+use tacit_serve::{Catalog, Server, ServerConfig};
+use tacit_store::keys;
+
+/// How long running jobs may take after an interrupt.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Serves `.tacit` files, each under its file name, until it is interrupted.
+///
+/// Example: tacit serve digits.tacit squeezenet.tacit --keys keys --listen 0.0.0.0:7878
+#[derive(Parser)]
+#[command(version, name = "tacit serve")]
+struct Args {
+    /// Model files; their weights stay in this process
+    #[arg(required = true, value_name = "FILE.tacit")]
+    models: Vec<PathBuf>,
+    /// Folder with ca.pem, server.pem and server.key
+    #[arg(long, value_name = "DIR", default_value = "keys")]
+    keys: PathBuf,
+    /// Address to listen on; port 0 takes a free one and prints it
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7878")]
+    listen: SocketAddr,
+    /// Back end to offer every model with; several may be given, the first is what clients prefer
+    #[arg(long = "backend", value_name = "ID", default_value = DEFAULT)]
+    backends: Vec<String>,
+    /// Option of the back ends; may be given several times
+    #[arg(short = 'O', value_name = "KEY=VALUE")]
+    options: Vec<String>,
+    /// Allow back ends that show this server every input: no private inference, for measurements
+    #[arg(long)]
+    allow_clear: bool,
+    /// Folder for the server's half of material made ahead of time; without it, clients cannot prepare
+    #[arg(long, value_name = "DIR")]
+    material: Option<PathBuf>,
+    /// Threads for each client's arithmetic
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Send at most this fast to each client, to cap power on purpose: 20mbit, 500kbit
+    #[arg(long, value_name = "RATE")]
+    pace: Option<Rate>,
+    /// Clients connected at the same time
+    #[arg(long, default_value_t = 64)]
+    max_connections: usize,
+    /// Seconds that a client may make no progress inside a phase
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    stall: u64,
+    /// Seconds that a client may be silent between requests
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    idle: u64,
+    /// Materials that one client may have on disk
+    #[arg(long, default_value_t = 256)]
+    quota: usize,
+}
+
+impl Args {
+    fn config(&self) -> anyhow::Result<ServerConfig> {
+        let mut config = ServerConfig::new(self.listen, keys::load_server(&self.keys)?);
+        config.store.clone_from(&self.material);
+        config.pace = self.pace;
+        config.threads = self.threads.max(1);
+        config.max_connections = self.max_connections;
+        config.stall_timeout = Duration::from_secs(self.stall.max(1));
+        config.idle_timeout = Duration::from_secs(self.idle.max(1));
+        config.stored_per_client = self.quota;
+        Ok(config)
+    }
+
+    fn catalog(&self, registry: &Registry) -> anyhow::Result<Catalog> {
+        let options: Options = self.options.join(",").parse()?;
+        let backends = self.backends.iter().map(|id| Ok(Arc::clone(registry.get(id)?)));
+        let backends: Vec<Arc<dyn Backend>> = backends.collect::<anyhow::Result<_>>()?;
+        let mut catalog = Catalog::new(self.allow_clear);
+        for path in &self.models {
+            let name = path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy());
+            for (backend, model) in backends.iter().zip(load::load(path, &backends, &options)?) {
+                catalog.offer(&name, &**backend, model)?;
+            }
+        }
+        Ok(catalog)
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    let config = args.config()?;
+    let catalog = args.catalog(&load::registry())?;
+    let names: Vec<String> = catalog.list().into_iter().map(|m| m.name).collect();
+    let server = Server::bind(catalog, config)?;
+    server.stop_on_signals(GRACE)?;
+    // Scripts wait for this line and read the address from it; that nobody reads is no reason not to serve.
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "listening on {} ({})", server.address(), names.join(", ")).and_then(|()| out.flush());
+    server.run();
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if let Err(error) = log::start() {
+        let _ = writeln!(std::io::stderr(), "error: starting the log: {error}");
+        return ExitCode::FAILURE;
+    }
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

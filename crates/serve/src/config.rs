@@ -1,0 +1,53 @@
+//! How a server behaves.
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tacit_net::{Rate, ServerTls};
+
+/// How a server behaves.
+#[derive(Clone)]
+pub struct ServerConfig {
+    /// Address to listen on; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// TLS identity, and the CA whose clients are served.
+    pub tls: ServerTls,
+    /// Most bit/s that each connection's answers leave at; `None` as fast as the link takes them.
+    pub pace: Option<Rate>,
+    /// Folder of stored material; without one, clients cannot prepare ahead of a connection.
+    pub store: Option<PathBuf>,
+    /// Threads of each job's arithmetic, at least 1.
+    pub threads: usize,
+    /// Clients connected at the same time.
+    pub max_connections: usize,
+    /// How long a client may take to introduce itself.
+    pub greeting_timeout: Duration,
+    /// How long a client may make no progress inside a job, and how long a request may take that has begun.
+    pub stall_timeout: Duration,
+    /// How long a client may be silent between requests.
+    pub idle_timeout: Duration,
+    /// Materials that one client may have in memory.
+    pub memory_per_client: usize,
+    /// Materials that one client may have on disk.
+    pub stored_per_client: usize,
+}
+
+impl ServerConfig {
+    /// Defaults for an address: no store, one thread a job, 64 connections, 10 s to introduce, 2 min stall, 10 min idle, 4 materials in memory
+    /// and 256 on disk for each client.
+    #[must_use]
+    pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
+        Self {
+            listen,
+            tls,
+            pace: None,
+            store: None,
+            threads: 1,
+            max_connections: 64,
+            greeting_timeout: Duration::from_secs(10),
+            stall_timeout: Duration::from_secs(120),
+            idle_timeout: Duration::from_secs(600),
+            memory_per_client: 4,
+            stored_per_client: 256,
+        }
+    }
+}

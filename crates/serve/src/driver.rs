@@ -1,0 +1,329 @@
+//! The one owner of everything that connections share: who is connected, which jobs there are, material in memory, limits, counters and
+//! whether the server stops. Events come in one at a time; what follows from each is carried out here and nowhere else.
+use crate::policy::{self, Start};
+use crate::pool::Pool;
+use crate::{ServeError, ServerConfig};
+use std::collections::{BTreeMap, HashMap};
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tacit_backends::Material;
+use tacit_client::wire::Request;
+use tacit_ids::{ClientId, MaterialId};
+use tacit_store::Binding;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout_at;
+
+/// Connections that may be greeting at the same time. They take no client's place: whoever has no certificate cannot lock clients out
+/// for longer than a greeting may take.
+const GREETING: usize = 64;
+/// How long connections that were cut have to end.
+const AFTER_CUT: Duration = Duration::from_secs(5);
+
+/// Names a connection.
+pub(crate) type Number = u64;
+
+/// What happened.
+pub(crate) enum Event {
+    /// Somebody connected; may it greet? `closer` ends it from here.
+    Accepted { number: Number, closer: TcpStream, reply: oneshot::Sender<bool> },
+    /// Its client is known; is there a place?
+    Greeted { number: Number, client: ClientId, reply: oneshot::Sender<bool> },
+    /// A client asks; `binding` is that of the model it has open.
+    Requested { number: Number, request: Request, binding: Option<Binding>, reply: oneshot::Sender<Decision> },
+    /// A job has made material to be held in memory. Comes before the client is told.
+    Made { id: MaterialId, binding: Binding, material: Material },
+    /// A job is over; `served` says whether it answered an input.
+    Finished { number: Number, served: bool },
+    /// A connection has ended, and its job if it had one.
+    Gone { number: Number },
+    /// Take no more requests; jobs have `grace` to end, then they are cut.
+    Stop { grace: Duration },
+}
+
+/// What becomes of a request.
+pub(crate) enum Decision {
+    /// A worker carries it out.
+    Start(Grant),
+    /// The client is told why not.
+    Refuse(String),
+    /// The server stops.
+    Close,
+}
+
+/// A job that may run.
+pub(crate) struct Grant {
+    /// What was asked.
+    pub(crate) request: Request,
+    /// Threads for its arithmetic.
+    pub(crate) threads: usize,
+    /// Material from memory; for an inference without, the store is asked.
+    pub(crate) material: Option<Material>,
+    /// Of material that is to be destroyed, what was in memory: it is destroyed.
+    pub(crate) destroyed: Vec<MaterialId>,
+}
+
+/// A request between its arrival and its end.
+pub(crate) struct Job {
+    state: State,
+}
+
+enum State {
+    Waits {
+        request: Request,
+        binding: Option<Binding>,
+        reply: oneshot::Sender<Decision>,
+    },
+    /// With the place that is reserved for what it makes.
+    Runs {
+        place: Option<MaterialId>,
+    },
+}
+
+impl Job {
+    /// Nothing has been decided about it.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self.state, State::Waits { .. })
+    }
+}
+
+struct Connection {
+    closer: TcpStream,
+    /// `None` while it greets.
+    client: Option<ClientId>,
+}
+
+/// What the rest of the process may see.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Status {
+    pub(crate) connections: usize,
+    pub(crate) served: u64,
+    pub(crate) ended: bool,
+}
+
+/// A [`Status`] that can be waited for without a runtime.
+#[derive(Default)]
+pub(crate) struct Published {
+    status: Mutex<Status>,
+    changed: Condvar,
+}
+
+impl Published {
+    fn lock(&self) -> MutexGuard<'_, Status> {
+        // A status is replaced as a whole.
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn get(&self) -> Status {
+        *self.lock()
+    }
+
+    fn set(&self, status: Status) {
+        *self.lock() = status;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the server has ended, for `timeout` at most.
+    pub(crate) fn wait_end(&self, timeout: Duration) {
+        let waited = self.changed.wait_timeout_while(self.lock(), timeout, |status| !status.ended);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// When a stopping server cuts what still runs, and when it no longer waits even for that.
+#[derive(Clone, Copy)]
+struct Stopping {
+    cut_at: Instant,
+    is_cut: bool,
+}
+
+pub(crate) struct Driver {
+    max_connections: usize,
+    threads: usize,
+    connections: HashMap<Number, Connection>,
+    jobs: BTreeMap<Number, Job>,
+    pool: Pool,
+    served: u64,
+    stopping: Option<Stopping>,
+    given_up: bool,
+    published: Arc<Published>,
+    stop: watch::Sender<bool>,
+}
+
+impl Driver {
+    /// Nobody is connected. `stop` becomes true when the server stops.
+    pub(crate) fn new(config: &ServerConfig, published: Arc<Published>, stop: watch::Sender<bool>) -> Self {
+        Self {
+            max_connections: config.max_connections,
+            threads: config.threads,
+            connections: HashMap::new(),
+            jobs: BTreeMap::new(),
+            pool: Pool::new(config.memory_per_client),
+            served: 0,
+            stopping: None,
+            given_up: false,
+            published,
+            stop,
+        }
+    }
+
+    /// Works until the server has stopped and everybody is gone.
+    pub(crate) async fn run(mut self, mut events: UnboundedReceiver<Event>) {
+        while !self.has_ended() {
+            let event = match self.alarm() {
+                None => events.recv().await,
+                Some(at) => match timeout_at(at.into(), events.recv()).await {
+                    Ok(event) => event,
+                    Err(_) => {
+                        self.ring();
+                        continue;
+                    }
+                },
+            };
+            let Some(event) = event else { break };
+            self.handle(event);
+            self.publish(false);
+        }
+        self.publish(true);
+    }
+
+    fn publish(&self, ended: bool) {
+        self.published.set(Status { connections: self.connections.len(), served: self.served, ended });
+    }
+
+    fn has_ended(&self) -> bool {
+        self.given_up || (self.stopping.is_some() && self.connections.is_empty())
+    }
+
+    fn alarm(&self) -> Option<Instant> {
+        self.stopping.map(|s| if s.is_cut { s.cut_at + AFTER_CUT } else { s.cut_at })
+    }
+
+    /// The time of the alarm has come.
+    fn ring(&mut self) {
+        match &mut self.stopping {
+            Some(stopping) if !stopping.is_cut => {
+                stopping.is_cut = true;
+                // Closed already is as good.
+                self.connections.values().for_each(|c| drop(c.closer.shutdown(Shutdown::Both)));
+            }
+            _ => self.given_up = true,
+        }
+    }
+
+    /// Replies go to tasks; one that is gone has ended, and says so with an event of its own.
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Accepted { number, closer, reply } => {
+                let greeting = self.connections.values().filter(|c| c.client.is_none()).count();
+                let free = greeting < GREETING && self.stopping.is_none();
+                if free {
+                    self.connections.insert(number, Connection { closer, client: None });
+                }
+                let _ = reply.send(free);
+            }
+            Event::Greeted { number, client, reply } => {
+                let _ = reply.send(self.admit(number, client));
+            }
+            Event::Requested { number, request, binding, reply } => self.request(number, request, binding, reply),
+            Event::Made { id, binding, material } => self.pool.fill(id, binding, material),
+            Event::Finished { number, served } => {
+                self.served += u64::from(served);
+                self.end_job(number);
+            }
+            Event::Gone { number } => self.leave(number),
+            Event::Stop { grace } => self.stop(grace),
+        }
+        for start in policy::starts(self.jobs.iter(), self.threads) {
+            self.start(&start);
+        }
+    }
+
+    /// Gives a connection whose client is known now a place, if there is one.
+    fn admit(&mut self, number: Number, client: ClientId) -> bool {
+        let free = self.connections.values().filter(|c| c.client.is_some()).count() < self.max_connections;
+        match self.connections.get_mut(&number) {
+            Some(connection) if free => {
+                connection.client = Some(client);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn request(
+        &mut self,
+        number: Number,
+        request: Request,
+        binding: Option<Binding>,
+        reply: oneshot::Sender<Decision>,
+    ) {
+        if self.stopping.is_some() {
+            let _ = reply.send(Decision::Close);
+            return;
+        }
+        self.jobs.insert(number, Job { state: State::Waits { request, binding, reply } });
+    }
+
+    /// Starts a job, or refuses it for what the pool says.
+    fn start(&mut self, start: &Start) {
+        let number = start.number;
+        let Some(Job { state: State::Waits { request, binding, reply } }) = self.jobs.remove(&number) else {
+            return;
+        };
+        let decision = match self.take(&request, binding) {
+            Ok((place, material, destroyed)) => {
+                self.jobs.insert(number, Job { state: State::Runs { place } });
+                Decision::Start(Grant { request, threads: start.threads, material, destroyed })
+            }
+            Err(e) => Decision::Refuse(e.to_string()),
+        };
+        let _ = reply.send(decision);
+    }
+
+    /// What a job needs of the material in memory: a place for what it makes, what it uses, what it destroys.
+    fn take(&mut self, request: &Request, binding: Option<Binding>) -> Result<Taken, ServeError> {
+        match (request, binding) {
+            (Request::Prepare { id, on_disk: false }, Some(binding)) => {
+                self.pool.reserve(*id, binding.client)?;
+                Ok((Some(*id), None, vec![]))
+            }
+            (Request::Infer { id: Some(id) }, Some(binding)) => Ok((None, self.pool.take(*id, binding)?, vec![])),
+            (Request::Discard { ids }, Some(binding)) => {
+                let mut destroyed = Vec::new();
+                for &id in ids {
+                    destroyed.extend(self.pool.take(id, binding)?.map(|_| id));
+                }
+                Ok((None, None, destroyed))
+            }
+            _ => Ok((None, None, vec![])),
+        }
+    }
+
+    fn end_job(&mut self, number: Number) {
+        if let Some(Job { state: State::Runs { place: Some(id) } }) = self.jobs.remove(&number) {
+            self.pool.give_back(id);
+        }
+    }
+
+    fn leave(&mut self, number: Number) {
+        self.end_job(number);
+        let Some(client) = self.connections.remove(&number).and_then(|c| c.client) else { return };
+        if !self.connections.values().any(|c| c.client == Some(client)) {
+            self.pool.forget(client);
+        }
+    }
+
+    fn stop(&mut self, grace: Duration) {
+        let cut_at = Instant::now() + grace;
+        // Asked again, it only becomes more urgent.
+        if self.stopping.is_none_or(|s| !s.is_cut && cut_at < s.cut_at) {
+            self.stopping = Some(Stopping { cut_at, is_cut: false });
+        }
+        self.stop.send_replace(true);
+    }
+}
+
+/// A place in memory, material to use, and what was destroyed.
+type Taken = (Option<MaterialId>, Option<Material>, Vec<MaterialId>);

@@ -1,0 +1,306 @@
+//! Sockets without threads: accepting, TLS, greeting, and waiting for requests.
+use crate::driver::{Decision, Event, Number};
+use crate::worker::{self, Connection};
+use crate::{Catalog, ServeError, ServerConfig};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tacit_client::measure::Marks;
+use tacit_client::wire::{MAX_REQUEST_BYTES, REPLY, REQUEST, Reply, Request, send};
+use tacit_ids::ClientId;
+use tacit_net::{
+    Channel, Hello, MAX_HELLO_BYTES, NetError, PacedTransport, Phase, Tag, TcpTransport, TlsTransport, Transport,
+};
+use tacit_store::{Store, keys};
+use tokio::io::Interest;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{oneshot, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout_at};
+
+/// How long accepting pauses when the system has nothing left to accept with.
+const PAUSE: Duration = Duration::from_millis(100);
+/// What was attempted where the system refuses to watch a socket.
+const WATCHING: &str = "watching a connection";
+
+/// What all connections use, and none changes.
+pub(crate) struct Shared {
+    pub(crate) config: ServerConfig,
+    pub(crate) catalog: Catalog,
+    pub(crate) store: Option<Store>,
+    pub(crate) marks: Marks,
+    /// To the driver.
+    pub(crate) events: UnboundedSender<Event>,
+}
+
+impl Shared {
+    /// Asks the driver; `None` if it has ended.
+    async fn ask<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> Event) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        // A driver that is gone drops the question, and the answer with it.
+        let _ = self.events.send(event(reply));
+        answer.await.ok()
+    }
+}
+
+/// Accepts until the server stops.
+pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+    for number in 0.. {
+        let accepted = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return,
+            accepted = listener.accept() => accepted,
+        };
+        let started = match accepted {
+            Ok((stream, _)) => start(&shared, number, stream, &stop).await,
+            Err(e) => {
+                // Out of file descriptors, say: connections go on, and those that close make room.
+                sleep(PAUSE).await;
+                Err(ServeError::system("accepting a connection")(e))
+            }
+        };
+        if let Err(e) = started {
+            tracing::warn!(number, "connection not served: {e}");
+        }
+    }
+}
+
+/// Registers a stranger and gives it a task, if there is room for one more to greet.
+async fn start(
+    shared: &Arc<Shared>,
+    number: Number,
+    stream: TcpStream,
+    stop: &watch::Receiver<bool>,
+) -> Result<(), ServeError> {
+    let doing = "taking a connection";
+    let stream = stream.into_std().map_err(ServeError::system(doing))?;
+    let closer = stream.try_clone().map_err(ServeError::system(doing))?;
+    if shared.ask(|reply| Event::Accepted { number, closer, reply }).await != Some(true) {
+        return Err(ServeError::NotGranted("too many connections are greeting, or the server stops".into()));
+    }
+    let (gone, mut stop) = (Gone { shared: shared.clone(), number }, stop.clone());
+    tokio::spawn(async move {
+        match connection(&gone, stream, &mut stop).await {
+            Ok(()) => tracing::info!(number, "client done"),
+            Err(e @ ServeError::Panicked) => tracing::error!(number, "{e}"),
+            Err(e) => tracing::warn!(number, "connection ended: {e}"),
+        }
+    });
+    Ok(())
+}
+
+/// Tells the driver of a connection's end, however it comes.
+struct Gone {
+    shared: Arc<Shared>,
+    number: Number,
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        // A driver that is gone has no list to strike it from.
+        let _ = self.shared.events.send(Event::Gone { number: self.number });
+    }
+}
+
+/// A connection from its first byte to its end.
+async fn connection(
+    gone: &Gone,
+    stream: std::net::TcpStream,
+    stop: &mut watch::Receiver<bool>,
+) -> Result<(), ServeError> {
+    let (shared, number) = (&gone.shared, gone.number);
+    let copy = stream.try_clone().map_err(ServeError::system(WATCHING))?;
+    let tcp = TcpTransport::new(stream)?;
+    let watched = watch(copy)?;
+    let (channel, client) = tokio::select! {
+        biased;
+        _ = stop.wait_for(|stop| *stop) => return Ok(()),
+        greeted = greet(shared, tcp, &watched) => greeted?,
+    };
+    tracing::info!(number, peer = channel.peer(), %client, "client connected");
+    let mut connection = Connection::new(client, channel);
+    if shared.ask(|reply| Event::Greeted { number, client, reply }).await != Some(true) {
+        let reason = "all places are taken; try again later".to_owned();
+        send(&mut connection.channel, REPLY, &Reply::Refused { reason: reason.clone() })?;
+        return Err(ServeError::NotGranted(reason));
+    }
+    send(&mut connection.channel, REPLY, &Reply::Welcome)?;
+    let (connection, result) = serve(shared, number, connection, watched, stop).await;
+    // Saying goodbye may wait for the peer.
+    if spawn_blocking(move || drop(connection)).await.is_err() {
+        tracing::error!(number, "closing a connection panicked");
+    }
+    result
+}
+
+/// TLS and the opening hello, all within the greeting timeout.
+async fn greet(shared: &Shared, tcp: TcpTransport, watched: &TcpStream) -> Result<(Channel, ClientId), ServeError> {
+    let end = Instant::now() + shared.config.greeting_timeout;
+    let transport = authenticate(shared, tcp, watched, end).await?;
+    let certificate = transport.peer_certificate();
+    let certificate = certificate.ok_or_else(|| NetError::Tls("the client has no certificate".into()))?;
+    let client = keys::fingerprint(certificate);
+    let transport: Box<dyn Transport> = match shared.config.pace {
+        Some(rate) => Box::new(PacedTransport::new(transport, rate)),
+        None => Box::new(transport),
+    };
+    let mut channel = Channel::new(transport);
+    channel.set_stall_timeout(shared.config.stall_timeout)?;
+    let hello = Hello::opening();
+    channel.send(Tag::HELLO, &hello.to_bytes())?;
+    channel.flush()?;
+    let whole = Waiting { tag: Tag::HELLO, max: MAX_HELLO_BYTES, end, end_of_begun: None };
+    hello.check(&whole.message(&mut channel, watched).await?)?;
+    Ok((channel, client))
+}
+
+async fn authenticate(
+    shared: &Shared,
+    tcp: TcpTransport,
+    watched: &TcpStream,
+    end: Instant,
+) -> Result<TlsTransport, ServeError> {
+    let mut accepting = shared.config.tls.begin(tcp)?;
+    loop {
+        readable(watched, end, "the TLS handshake").await?;
+        if look(watched, || Ok(accepting.step()?.then_some(())))?.is_some() {
+            return Ok(accepting.finish()?);
+        }
+    }
+}
+
+/// Watches the socket of a connection for what comes. It must not block meanwhile, at none of its handles.
+fn watch(copy: std::net::TcpStream) -> Result<TcpStream, ServeError> {
+    copy.set_nonblocking(true).and_then(|()| TcpStream::from_std(copy)).map_err(ServeError::system(WATCHING))
+}
+
+/// Ends watching: the socket may block again.
+fn unwatch(watched: TcpStream) -> Result<std::net::TcpStream, ServeError> {
+    let copy = watched.into_std().map_err(ServeError::system(WATCHING))?;
+    copy.set_nonblocking(false).map_err(ServeError::system(WATCHING))?;
+    Ok(copy)
+}
+
+/// Waits until something has come, or the connection has ended.
+async fn readable(watched: &TcpStream, end: Instant, what: &str) -> Result<(), ServeError> {
+    let ready = timeout_at(end.into(), watched.readable()).await.map_err(|_| stalled(what))?;
+    ready.map_err(ServeError::system(WATCHING))
+}
+
+/// Looks at what has come. A look that finds too little uses the readiness up; what comes meanwhile counts as ready again.
+fn look<T>(watched: &TcpStream, look: impl FnOnce() -> Result<Option<T>, NetError>) -> Result<Option<T>, NetError> {
+    let mut seen = Ok(None);
+    let _ = watched.try_io(Interest::READABLE, || {
+        seen = look();
+        match seen {
+            Ok(None) => Err(io::ErrorKind::WouldBlock.into()),
+            _ => Ok(()),
+        }
+    });
+    seen
+}
+
+fn stalled(what: &str) -> ServeError {
+    let (doing, detail) = (format!("waiting for {what}"), "the time for it is over".to_owned());
+    NetError::Stalled { doing, detail }.into()
+}
+
+/// A message that is waited for without a thread.
+struct Waiting {
+    tag: Tag,
+    max: usize,
+    /// When it must have come.
+    end: Instant,
+    /// How long it may take once some of it is there, if that is another time.
+    end_of_begun: Option<Duration>,
+}
+
+impl Waiting {
+    async fn message(mut self, channel: &mut Channel, watched: &TcpStream) -> Result<Vec<u8>, ServeError> {
+        // What was read along with an earlier message announces itself no more.
+        if let Some(message) = channel.try_recv(self.tag, self.max)? {
+            return Ok(message);
+        }
+        loop {
+            if let Some(timeout) = self.end_of_begun.take_if(|_| channel.has_partial()) {
+                self.end = Instant::now() + timeout;
+            }
+            readable(watched, self.end, self.tag.name()).await?;
+            if let Some(message) = look(watched, || channel.try_recv(self.tag, self.max))? {
+                return Ok(message);
+            }
+        }
+    }
+}
+
+/// Requests and their jobs, until the client or the server is done. The connection comes back, unless a job took it down with it.
+async fn serve(
+    shared: &Arc<Shared>,
+    number: Number,
+    mut connection: Connection,
+    mut watched: TcpStream,
+    stop: &mut watch::Receiver<bool>,
+) -> (Option<Connection>, Result<(), ServeError>) {
+    loop {
+        let request = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return (Some(connection), Ok(())),
+            request = next_request(shared, &mut connection.channel, &watched) => request,
+        };
+        let request = match request {
+            Ok(None | Some(Request::Bye)) => return (Some(connection), Ok(())),
+            Ok(Some(request)) => request,
+            Err(e) => return (Some(connection), Err(e)),
+        };
+        let binding = connection.binding();
+        let decision = shared.ask(|reply| Event::Requested { number, request, binding, reply }).await;
+        let decision = match decision {
+            None | Some(Decision::Close) => return (Some(connection), Ok(())),
+            Some(decision) => decision,
+        };
+        let copy = match unwatch(watched) {
+            Ok(copy) => copy,
+            Err(e) => return (Some(connection), Err(e)),
+        };
+        let shared_with_job = shared.clone();
+        let job = spawn_blocking(move || {
+            let result = worker::run(&shared_with_job, &mut connection, decision);
+            (connection, result)
+        });
+        let (back, result) = match job.await {
+            Ok(done) => done,
+            Err(_) => return (None, Err(ServeError::Panicked)),
+        };
+        connection = back;
+        watched = match result.and_then(|served| Ok((served, watch(copy)?))) {
+            Ok((served, watched)) => {
+                // A driver that is gone needs no news.
+                let _ = shared.events.send(Event::Finished { number, served });
+                watched
+            }
+            Err(e) => return (Some(connection), Err(e)),
+        };
+    }
+}
+
+/// The next request, waiting as long as an idle client may; `None` when the client has left.
+async fn next_request(
+    shared: &Shared,
+    channel: &mut Channel,
+    watched: &TcpStream,
+) -> Result<Option<Request>, ServeError> {
+    channel.set_phase(Phase::Setup);
+    let waiting = Waiting {
+        tag: REQUEST,
+        max: MAX_REQUEST_BYTES,
+        end: Instant::now() + shared.config.idle_timeout,
+        end_of_begun: Some(shared.config.stall_timeout),
+    };
+    match waiting.message(channel, watched).await {
+        Ok(bytes) => Ok(Some(Request::from_bytes(&bytes)?)),
+        // Leaving without a goodbye between two requests harms nobody.
+        Err(ServeError::Net(NetError::Closed { .. })) => Ok(None),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,275 @@
+//! Jobs: one request of one connection, carried out in a thread that may block. The connection belongs to the job meanwhile.
+use crate::ServeError;
+use crate::catalog::Offered;
+use crate::driver::{Decision, Event, Grant};
+use crate::edge::Shared;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::sync::Arc;
+use tacit_backends::{BackendError, Material, Preparation, ServerSide, Setup};
+use tacit_client::measure::Meter;
+use tacit_client::wire::{MAX_IDS, PUBLIC, REPLY, Reply, Request, send};
+use tacit_ids::{ClientId, MaterialId};
+use tacit_net::{Channel, Hello, Phase, handshake};
+use tacit_store::{Binding, StoreError};
+
+/// One client's connection.
+pub(crate) struct Connection {
+    client: ClientId,
+    pub(crate) channel: Channel,
+    open: Option<Opened>,
+}
+
+/// The model that the client has open.
+struct Opened {
+    offered: Arc<Offered>,
+    side: Box<dyn ServerSide>,
+    binding: Binding,
+    is_set_up: bool,
+}
+
+impl Connection {
+    /// A connection that has no model open.
+    pub(crate) fn new(client: ClientId, channel: Channel) -> Self {
+        Self { client, channel, open: None }
+    }
+
+    /// What this client's material for the open model is bound to.
+    pub(crate) fn binding(&self) -> Option<Binding> {
+        self.open.as_ref().map(|open| open.binding)
+    }
+}
+
+/// Carries out a decision, and leaves the connection without a thread of its own; whether an input was answered.
+///
+/// # Errors
+/// The connection is of no further use.
+pub(crate) fn run(shared: &Shared, connection: &mut Connection, decision: Decision) -> Result<bool, ServeError> {
+    let (name, done) = match decision {
+        Decision::Start(grant) => (grant.request.name(), Job { shared, connection }.answer(grant)),
+        Decision::Refuse(reason) => ("a request", Err(ServeError::NotGranted(reason))),
+        Decision::Close => return Ok(false),
+    };
+    let mut served = false;
+    let reply = match done {
+        Ok(Done::Said) => None,
+        Ok(Done::Reply(reply)) => Some(reply),
+        Ok(Done::Served(reply)) => {
+            served = true;
+            Some(reply)
+        }
+        Err(e) if breaks_connection(&e) => return Err(e),
+        Err(e) => {
+            tracing::warn!("refused {name}: {e}");
+            Some(Reply::Refused { reason: reason(&e) })
+        }
+    };
+    if let Some(reply) = reply {
+        send(&mut connection.channel, REPLY, &reply)?;
+    }
+    connection.channel.settle()?;
+    Ok(served)
+}
+
+/// Whether the connection is in an unknown state after this error.
+fn breaks_connection(error: &ServeError) -> bool {
+    matches!(error, ServeError::Net(_) | ServeError::Backend(_) | ServeError::Unexpected { .. })
+}
+
+/// What the client is told: its own mistakes in full, the server's troubles not.
+fn reason(error: &ServeError) -> String {
+    match error {
+        ServeError::Store(StoreError::File { .. } | StoreError::Content { .. }) => {
+            "the server's material store failed".into()
+        }
+        ServeError::System { .. } | ServeError::Usage(_) => "the server cannot do this now".into(),
+        other => other.to_string(),
+    }
+}
+
+fn refuse<T>(text: impl Into<String>) -> Result<T, ServeError> {
+    Err(ServeError::NotGranted(text.into()))
+}
+
+/// How a request ended.
+enum Done {
+    /// All is said.
+    Said,
+    /// This is still to be said.
+    Reply(Reply),
+    /// So is this, of an inference.
+    Served(Reply),
+}
+
+struct Job<'a> {
+    shared: &'a Shared,
+    connection: &'a mut Connection,
+}
+
+impl Job<'_> {
+    fn answer(&mut self, grant: Grant) -> Result<Done, ServeError> {
+        let Grant { request, threads, material, destroyed } = grant;
+        let reply = match request {
+            Request::List => Reply::Models(self.shared.catalog.list()),
+            Request::Open { model, backend } => return self.open(&model, &backend),
+            Request::Setup => self.set_up(threads)?,
+            Request::Prepare { id, on_disk } => self.prepare(id, on_disk, threads)?,
+            Request::Infer { id } => return self.infer(id, material, threads).map(Done::Served),
+            Request::Stored => self.stored()?,
+            Request::Discard { ids } => self.discard(&ids, destroyed)?,
+            Request::Bye => return Ok(Done::Said),
+        };
+        Ok(Done::Reply(reply))
+    }
+
+    fn opened(&mut self) -> Result<&mut Opened, ServeError> {
+        match &mut self.connection.open {
+            Some(open) => Ok(open),
+            None => refuse("no model is open: open one first"),
+        }
+    }
+
+    fn open(&mut self, model: &str, backend: &str) -> Result<Done, ServeError> {
+        if self.connection.open.is_some() {
+            return refuse("a model is open already: connect again");
+        }
+        let offered = self.shared.catalog.get(model, backend)?;
+        let (channel, public) = (&mut self.connection.channel, offered.model.public_bytes());
+        send(channel, REPLY, &Reply::Model { bytes: public.len() as u64 })?;
+        channel.send(PUBLIC, public)?;
+        handshake(channel, &Hello::opened(offered.plan, offered.public))?;
+        self.connection.open = Some(Opened {
+            side: Arc::clone(&offered.model).connect()?,
+            binding: Binding { client: self.connection.client, model: offered.public, plan: offered.plan },
+            offered,
+            is_set_up: false,
+        });
+        Ok(Done::Said)
+    }
+
+    fn set_up(&mut self, threads: usize) -> Result<Reply, ServeError> {
+        let open = self.opened()?;
+        if open.is_set_up || open.offered.model.setup() == Setup::Nothing {
+            return refuse("there is nothing to set up");
+        }
+        let ((), meter) = self.phase(Phase::Setup, threads, |side, channel| side.setup(channel))?;
+        self.opened()?.is_set_up = true;
+        self.done(meter, 0)
+    }
+
+    fn prepare(&mut self, id: MaterialId, on_disk: bool, threads: usize) -> Result<Reply, ServeError> {
+        let open = self.opened()?;
+        let (binding, bytes) = (open.binding, open.offered.material_bytes);
+        match open.offered.model.preparation() {
+            Preparation::TwoParty => {}
+            Preparation::Nothing => return refuse("this back end has nothing to prepare"),
+            Preparation::Dealt => return refuse("there is no dealer in this version"),
+        }
+        if open.offered.model.setup() == Setup::BeforeOffline && !open.is_set_up {
+            return refuse("the setup comes first");
+        }
+        if on_disk {
+            self.check_room(binding.client)?;
+        }
+        let (material, meter) = self.phase(Phase::Offline, threads, |side, channel| side.offline(channel))?;
+        match &self.shared.store {
+            Some(store) if on_disk => store.put(id, binding, &material.to_bytes())?,
+            // Known to the driver before the client knows of it. A driver that is gone needs no material.
+            _ => drop(self.shared.events.send(Event::Made { id, binding, material })),
+        }
+        self.done(meter, bytes)
+    }
+
+    /// Refuses when the client has its share of the disk.
+    fn check_room(&self, client: ClientId) -> Result<(), ServeError> {
+        let Some(store) = &self.shared.store else {
+            return refuse("this server stores no material");
+        };
+        let stored = store.list(None)?.iter().filter(|e| e.binding.client == client).count();
+        if stored >= self.shared.config.stored_per_client {
+            return refuse(format!("{stored} materials are stored for you: use or discard some"));
+        }
+        Ok(())
+    }
+
+    fn infer(
+        &mut self,
+        id: Option<MaterialId>,
+        in_memory: Option<Material>,
+        threads: usize,
+    ) -> Result<Reply, ServeError> {
+        let open = self.opened()?;
+        if open.offered.model.setup() == Setup::BeforeOnline && !open.is_set_up {
+            return refuse("the setup comes first");
+        }
+        let needs_material = open.offered.model.preparation() != Preparation::Nothing;
+        let material = match (id, in_memory) {
+            (None, _) if needs_material => return refuse("this back end needs material: prepare it first"),
+            (Some(_), _) if !needs_material => return refuse("this back end uses no material"),
+            (None, _) => Material::nothing(),
+            (Some(_), Some(material)) => material,
+            (Some(id), None) => self.claim(id)?,
+        };
+        let ((), meter) = self.phase(Phase::Online, threads, |side, channel| side.online(channel, material))?;
+        self.done(meter, 0)
+    }
+
+    /// Material from disk: claimed and burnt, durably, when this returns, which is before the first byte of the online phase.
+    fn claim(&mut self, id: MaterialId) -> Result<Material, ServeError> {
+        let store = self.shared.store.as_ref().ok_or(StoreError::NoMaterial(id))?;
+        let open = self.opened()?;
+        let bytes = store.claim(id, open.binding)?;
+        let material = open.side.read_material(&bytes);
+        Ok(material.map_err(|e| StoreError::Damaged { id, what: e.to_string() })?)
+    }
+
+    /// Runs a phase with the client, in as many threads as were granted.
+    fn phase<T: Send>(
+        &mut self,
+        phase: Phase,
+        threads: usize,
+        work: impl FnOnce(&mut dyn ServerSide, &mut Channel) -> Result<T, BackendError> + Send,
+    ) -> Result<(T, Meter), ServeError> {
+        let pool = pool(threads)?;
+        let Connection { channel, open: Some(open), .. } = &mut *self.connection else {
+            return refuse("no model is open: open one first");
+        };
+        send(channel, REPLY, &Reply::Go)?;
+        let meter = Meter::start(channel, phase, &self.shared.marks);
+        let side = &mut *open.side;
+        let done = pool.install(|| work(side, channel))?;
+        Ok((done, meter))
+    }
+
+    fn done(&mut self, meter: Meter, material_bytes: u64) -> Result<Reply, ServeError> {
+        let channel = &mut self.connection.channel;
+        // The phase may end with this party's own message.
+        channel.flush()?;
+        Ok(Reply::Done { figures: meter.stop(channel), material_bytes })
+    }
+
+    fn stored(&mut self) -> Result<Reply, ServeError> {
+        let binding = self.opened()?.binding;
+        let Some(store) = &self.shared.store else { return Ok(Reply::Ids(vec![])) };
+        let entries = store.list(Some(binding))?;
+        Ok(Reply::Ids(entries.iter().take(MAX_IDS).map(|e| e.id).collect()))
+    }
+
+    /// Destroys what there is on disk; answers with the ids that are gone, from here or from memory.
+    fn discard(&mut self, ids: &[MaterialId], mut gone: Vec<MaterialId>) -> Result<Reply, ServeError> {
+        let binding = self.opened()?.binding;
+        let Some(store) = &self.shared.store else { return Ok(Reply::Ids(gone)) };
+        for &id in ids {
+            match store.discard_bound(id, binding) {
+                Ok(()) => gone.push(id),
+                Err(StoreError::NoMaterial(_) | StoreError::Burnt(_)) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(Reply::Ids(gone))
+    }
+}
+
+fn pool(threads: usize) -> Result<ThreadPool, ServeError> {
+    let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("tacit-job-{i}")).build();
+    pool.map_err(|e| ServeError::Usage(format!("cannot start {threads} threads: {e}")))
+}
