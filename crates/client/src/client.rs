@@ -74,7 +74,7 @@ impl Client {
             is_set_up: false,
             material_bytes: model.costs().offline.client.stored_bytes,
             model,
-            store: config.store.as_deref().map(Store::open).transpose()?,
+            store: config.store.as_deref().map(|dir| Store::open(dir, config.seal.clone())).transpose()?,
             threads: threads
                 .map_err(|e| ClientError::Usage(format!("cannot start {} threads: {e}", config.threads)))?,
             config,
@@ -183,7 +183,7 @@ impl Client {
             self.phase(Phase::Offline, &request, |side, channel| side.offline(channel))?;
         // The server has its half, durably; if this fails, that half stays unused until it is discarded.
         if let (Some(store), true) = (&self.store, on_disk) {
-            store.put(id, self.binding, &material.to_bytes())?;
+            store.put(id, self.binding, &self.names[1], &material.to_bytes())?;
         }
         Ok((Prepared { id, offline, bytes: [self.material_bytes, at_server] }, material))
     }

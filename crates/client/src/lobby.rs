@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tacit_backends::{ClientModel, Registry, Trust};
 use tacit_net::{Channel, Hello, NetError, PacedTransport, Rate, TcpTransport, Transport, handshake};
+use tacit_store::SealKey;
 use tacit_store::keys::ClientIdentity;
 
 /// How long connecting may take.
@@ -24,6 +25,8 @@ pub struct ClientConfig {
     pub server_name: Option<String>,
     /// Folder of stored material; without one, material lives in memory only.
     pub store: Option<PathBuf>,
+    /// Key that stored material is sealed with; in the clear without one.
+    pub seal: Option<SealKey>,
     /// Most bit/s that are sent; `None` as fast as the link takes them.
     pub pace: Option<Rate>,
     /// Threads for arithmetic, at least 1.
@@ -41,6 +44,7 @@ impl ClientConfig {
             identity,
             server_name: None,
             store: None,
+            seal: None,
             pace: None,
             threads: 1,
             stall_timeout: Duration::from_secs(300),

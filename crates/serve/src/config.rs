@@ -3,6 +3,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use tacit_net::{Rate, ServerTls};
+use tacit_store::SealKey;
 
 /// How a server behaves.
 #[derive(Clone)]
@@ -15,6 +16,8 @@ pub struct ServerConfig {
     pub pace: Option<Rate>,
     /// Folder of stored material; without one, clients cannot prepare ahead of a connection.
     pub store: Option<PathBuf>,
+    /// Key that stored material is sealed with; in the clear without one.
+    pub seal: Option<SealKey>,
     /// Threads of each job's arithmetic, at least 1.
     pub threads: usize,
     /// Clients connected at the same time.
@@ -41,6 +44,7 @@ impl ServerConfig {
             tls,
             pace: None,
             store: None,
+            seal: None,
             threads: 1,
             max_connections: 64,
             greeting_timeout: Duration::from_secs(10),

@@ -52,14 +52,11 @@ impl Pool {
 
     /// Takes material for its one use; `None` if it is not here.
     pub(crate) fn take(&mut self, id: MaterialId, binding: Binding) -> Result<Option<Material>, ServeError> {
-        let what = match self.held.get(&id).and_then(|h| h.material.as_ref()) {
-            None => return Ok(None),
-            Some((held, _)) if held.client != binding.client => "client",
-            Some((held, _)) if held.model != binding.model => "model",
-            Some((held, _)) if held.plan != binding.plan => "plan",
-            Some(_) => return Ok(self.held.remove(&id).and_then(|h| h.material).map(|(_, material)| material)),
-        };
-        Err(StoreError::WrongBinding { id, what }.into())
+        let Some((held, _)) = self.held.get(&id).and_then(|h| h.material.as_ref()) else { return Ok(None) };
+        if let Some(what) = held.other(&binding) {
+            return Err(StoreError::WrongBinding { id, what }.into());
+        }
+        Ok(self.held.remove(&id).and_then(|h| h.material).map(|(_, material)| material))
     }
 
     /// Drops what a client has left behind.

@@ -62,7 +62,7 @@ impl Server {
         let name = |e| NetError::from_io(format!("listening on {}", config.listen), &e);
         let listener = runtime.block_on(TcpListener::bind(config.listen)).map_err(name)?;
         let address = listener.local_addr().map_err(name)?;
-        let store = config.store.as_deref().map(Store::open).transpose()?;
+        let store = config.store.as_deref().map(|dir| Store::open(dir, config.seal.clone())).transpose()?;
         let (sender, events) = unbounded_channel();
         let (stopper, stop) = watch::channel(false);
         let published = Arc::new(Published::default());

@@ -78,9 +78,7 @@ fn breaks_connection(error: &ServeError) -> bool {
 /// What the client is told: its own mistakes in full, the server's troubles not.
 fn reason(error: &ServeError) -> String {
     match error {
-        ServeError::Store(StoreError::File { .. } | StoreError::Content { .. }) => {
-            "the server's material store failed".into()
-        }
+        ServeError::Store(e) if !e.about_material() => "the server's material store failed".into(),
         ServeError::System { .. } | ServeError::Usage(_) => "the server cannot do this now".into(),
         other => other.to_string(),
     }
@@ -158,7 +156,7 @@ impl Job<'_> {
 
     fn prepare(&mut self, id: MaterialId, on_disk: bool, threads: usize) -> Result<Reply, ServeError> {
         let open = self.opened()?;
-        let (binding, bytes) = (open.binding, open.offered.material_bytes);
+        let (binding, bytes, backend) = (open.binding, open.offered.material_bytes, open.offered.backend);
         match open.offered.model.preparation() {
             Preparation::TwoParty => {}
             Preparation::Nothing => return refuse("this back end has nothing to prepare"),
@@ -172,7 +170,7 @@ impl Job<'_> {
         }
         let (material, meter) = self.phase(Phase::Offline, threads, |side, channel| side.offline(channel))?;
         match &self.shared.store {
-            Some(store) if on_disk => store.put(id, binding, &material.to_bytes())?,
+            Some(store) if on_disk => store.put(id, binding, backend, &material.to_bytes())?,
             // Known to the driver before the client knows of it. A driver that is gone needs no material.
             _ => drop(self.shared.events.send(Event::Made { id, binding, material })),
         }
@@ -184,8 +182,8 @@ impl Job<'_> {
         let Some(store) = &self.shared.store else {
             return refuse("this server stores no material");
         };
-        let stored = store.list(None)?.iter().filter(|e| e.binding.client == client).count();
-        if stored >= self.shared.config.stored_per_client {
+        let stored = store.ready_count(client)?;
+        if stored >= self.shared.config.stored_per_client as u64 {
             return refuse(format!("{stored} materials are stored for you: use or discard some"));
         }
         Ok(())

@@ -3,25 +3,24 @@ mod common;
 use common::*;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
-use tacit_net::{Channel, Hello, NO_MODEL, NetError, TcpTransport, handshake};
-use tacit_serve::*;
-use tacit_store::keys;
+use std::path::Path;
+use tacit_client::wire::{MAX_REQUEST_BYTES, REPLY, REQUEST, Reply, Request, recv_reply, send};
+use tacit_client::{ClientConfig, ClientError, Lobby};
+use tacit_ids::MaterialId;
+use tacit_net::{Channel, Hello, NetError, Tag, handshake};
+use tacit_store::{Store, StoreError, keys};
 
-const X: [i64; 4] = [1, 2, 3, 4];
+const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 
-/// How long a server waits for those who do nothing here: long enough for those who do something on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(3);
-
-fn still_serves(server: &Running, dir: &std::path::Path) {
+fn still_serves(server: &Running, dir: &Path) {
     let mut client = server.client(dir, "bob", "one");
-    assert_eq!(client.infer_integers(&X).unwrap().integers, expected(1, &X));
+    assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
 }
 
 #[test]
 fn garbage_and_silence_before_tls() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| c.greeting_timeout = PATIENCE);
+    let server = Running::impatient(dir.path());
     let mut garbage = TcpStream::connect(&server.address).unwrap();
     garbage.write_all(&[0x5a; 5000]).unwrap();
     let silent = TcpStream::connect(&server.address).unwrap();
@@ -33,127 +32,212 @@ fn garbage_and_silence_before_tls() {
 }
 
 #[test]
+fn strangers_take_no_clients_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |c| {
+        c.greeting_timeout = PATIENCE;
+        c.max_connections = 1;
+    });
+    // More than may greet at once, and each does nothing: the client gets in when the first of them are given up.
+    let strangers: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    let config = server.config(dir.path(), "alice");
+    let mut client = None;
+    wait_until("a client gets in", || Lobby::connect(registry(), config.clone()).is_ok());
+    // The place is free again as soon as the server knows that the first connection is gone.
+    wait_until("a client gets in again", || {
+        server.handle.connections() <= strangers.len() && Lobby::connect(registry(), config.clone()).is_ok()
+    });
+    server.settle();
+    let opened = client.insert(server.client(dir.path(), "alice", "one"));
+    assert_eq!(opened.infer(&X).unwrap().values, expected(1, &X));
+}
+
+#[test]
 fn a_client_of_another_ca_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |_| {});
     let other = dir.path().join("other");
     keys::init(&other, &[], &["mallory".into()]).unwrap();
-    let config = ClientConfig::new(&server.address, Some(keys::load_client(&other, "mallory").unwrap()));
-    let error = Lobby::connect(Toy::default(), config).err().unwrap();
-    assert!(matches!(error, ServeError::Net(NetError::Tls(_))), "the client refuses the server first: {error}");
+    let config = ClientConfig::new(&server.address, keys::load_client(&other, "mallory").unwrap());
+    let error = Lobby::connect(registry(), config).err().unwrap();
+    assert!(matches!(error, ClientError::Net(NetError::Tls(_))), "the client refuses the server first: {error}");
     // A client that trusts the server but has a foreign certificate.
     std::fs::copy(dir.path().join("keys/ca.pem"), other.join("ca.pem")).unwrap();
-    let config = ClientConfig::new(&server.address, Some(keys::load_client(&other, "mallory").unwrap()));
-    assert!(Lobby::connect(Toy::default(), config).is_err());
+    let config = ClientConfig::new(&server.address, keys::load_client(&other, "mallory").unwrap());
+    assert!(Lobby::connect(registry(), config).is_err());
     still_serves(&server, dir.path());
 }
 
-/// A server without TLS, so that tests can speak raw bytes after the handshake.
-fn plain(dir: &std::path::Path) -> Running {
-    Running::start(dir, |c| {
-        c.tls = None;
-        c.stall_timeout = PATIENCE;
-        c.greeting_timeout = PATIENCE;
-        c.idle_timeout = 20 * PATIENCE;
-    })
-}
-
-fn open_plain(server: &Running) -> Client<Toy> {
-    let mut config = ClientConfig::new(&server.address, None);
-    config.stall_timeout = Duration::from_secs(10);
-    Lobby::connect(Toy::default(), config).unwrap().open("one").unwrap()
-}
-
-fn greeted(server: &Running) -> Channel {
-    let tcp = TcpTransport::connect(server.address.as_str(), Duration::from_secs(5)).unwrap();
-    let mut channel = Channel::new(Box::new(tcp));
-    handshake(&mut channel, &Hello::new([0; 32], NO_MODEL)).unwrap();
-    channel
-}
-
 #[test]
-fn other_versions_and_parameters_are_named_at_the_client() {
+fn other_versions_are_named_at_the_client() {
     let dir = tempfile::tempdir().unwrap();
-    let server = plain(dir.path());
-    let error = Lobby::connect(Toy { parameters: 9 }, ClientConfig::new(&server.address, None)).err().unwrap();
-    assert!(matches!(error, ServeError::Net(NetError::ParametersMismatch { .. })), "{error}");
-    let tcp = TcpTransport::connect(server.address.as_str(), Duration::from_secs(5)).unwrap();
-    let hello = Hello { version: 77, ..Hello::new([0; 32], NO_MODEL) };
-    let error = handshake(&mut Channel::new(Box::new(tcp)), &hello).unwrap_err();
+    let server = Running::impatient(dir.path());
+    let mut channel = Channel::new(Box::new(server.tls(dir.path(), "alice")));
+    let error = handshake(&mut channel, &Hello { version: 77, ..Hello::opening() }).unwrap_err();
     assert!(matches!(error, NetError::VersionMismatch { ours: 77, .. }), "{error}");
-    assert_eq!(open_plain(&server).infer_integers(&X).unwrap().integers, expected(1, &X));
+    still_serves(&server, dir.path());
 }
 
 #[test]
-fn unknown_models_and_wrong_order_are_refused_by_name() {
+fn wrong_order_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
-    let server = plain(dir.path());
-    let mut config = ClientConfig::new(&server.address, None);
-    config.stall_timeout = Duration::from_secs(10);
-    let error = Lobby::connect(Toy::default(), config).unwrap().open("three").err().unwrap();
-    assert!(error.to_string().contains("no model `three`; there are: one, two"), "{error}");
-    let mut client = open_plain(&server);
-    assert!(matches!(client.prepare(), Err(ServeError::Usage(_))), "no store was configured");
-    assert!(client.infer_integers(&X).is_ok());
-}
-
-#[test]
-fn garbage_at_every_step_ends_that_session_only() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = plain(dir.path());
-    let request = tacit_net::Tag::new(0x0101, "request");
-    for bytes in [vec![0xff; 40], vec![], vec![200; 60_000]] {
-        let mut channel = greeted(&server);
-        channel.recv_max(tacit_net::Tag::new(0x0102, "reply"), 1000).unwrap();
-        channel.send(request, &bytes).unwrap();
-        assert!(channel.recv_max(request, 1000).is_err(), "the server closes");
+    let server = Running::start(dir.path(), |_| {});
+    let refused = |reply: Reply| match reply {
+        Reply::Refused { reason } => reason,
+        other => panic!("{other:?}"),
+    };
+    let id = MaterialId::numbered(1);
+    let mut channel = server.greeted(dir.path(), "alice");
+    for request in [Request::Setup, Request::Prepare { id, on_disk: true }, Request::Infer { id: Some(id) }] {
+        assert!(refused(ask(&mut channel, &request)).contains("no model is open"));
     }
-    let raws = [1, 9, 10, 11, 500].map(|len| {
-        // Raw bytes instead of the handshake.
-        let mut raw = TcpStream::connect(&server.address).unwrap();
+    let mut channel = server.opened(dir.path(), "alice", "one");
+    let again = Request::Open { model: "two".into(), backend: "toy".into() };
+    assert!(refused(ask(&mut channel, &again)).contains("open already"));
+    assert!(refused(ask(&mut channel, &Request::Prepare { id, on_disk: false })).contains("setup comes first"));
+    assert!(refused(ask(&mut channel, &Request::Infer { id: Some(id) })).contains("does not exist"));
+    set_up(&mut channel);
+    assert!(refused(ask(&mut channel, &Request::Setup)).contains("nothing to set up"));
+    let mut config = server.config(dir.path(), "alice");
+    config.store = None;
+    let mut client = Lobby::connect(registry(), config).unwrap().open("one", None).unwrap();
+    assert!(matches!(client.prepare(), Err(ClientError::Usage(_))), "no store was configured");
+    assert!(client.infer(&X).is_ok());
+}
+
+#[test]
+fn garbage_at_every_step_ends_that_connection_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::impatient(dir.path());
+    for bytes in [vec![0xff; 40], vec![], vec![200; 60_000], vec![0; MAX_REQUEST_BYTES + 1], vec![0; 3 << 20]] {
+        let mut channel = server.greeted(dir.path(), "alice");
+        // The server may close before it has taken all of it.
+        let _ = channel.send(REQUEST, &bytes).and_then(|()| channel.flush());
+        assert!(channel.recv_max(REPLY, 1000).is_err(), "the server closes");
+    }
+    let mut channel = server.greeted(dir.path(), "alice");
+    channel.send(Tag::new(0x0777, "no request"), &[0]).unwrap();
+    assert!(channel.recv_max(REPLY, 1000).is_err(), "the server closes");
+    for len in [1, 9, 10, 11, 500] {
+        // Raw bytes instead of the hello.
+        let mut raw = server.tls(dir.path(), "alice");
         raw.write_all(&vec![0xa5; len]).unwrap();
-        raw.set_read_timeout(Some(20 * PATIENCE)).unwrap();
-        raw
-    });
-    for mut raw in raws {
         let mut all = Vec::new();
         // The server's own hello may come first; then it closes, by its timeout at the latest.
         let end = raw.read_to_end(&mut all).map_err(|e| e.kind());
         assert!(all.len() < 200 && matches!(end, Ok(_) | Err(ErrorKind::ConnectionReset)), "{end:?}");
     }
-    assert_eq!(open_plain(&server).infer_integers(&X).unwrap().integers, expected(1, &X));
+    still_serves(&server, dir.path());
     server.settle();
 }
 
 #[test]
-fn a_client_that_stalls_inside_a_phase_is_dropped_while_others_are_served() {
+fn clients_that_stall_or_leave_inside_a_job_are_dropped_while_others_are_served() {
     let dir = tempfile::tempdir().unwrap();
-    let server = plain(dir.path());
-    let mut channel = greeted(&server);
-    let reply = tacit_net::Tag::new(0x0102, "reply");
-    let request = tacit_net::Tag::new(0x0101, "request");
-    channel.recv_max(reply, 1000).unwrap();
-    channel.send(request, &[1, 3, b'o', b'n', b'e']).unwrap();
-    channel.recv_max(reply, 1000).unwrap();
-    channel.recv_max(tacit_net::Tag::new(0x0103, "public"), 1 << 20).unwrap();
-    // The second handshake is left unanswered.
-    let started = Instant::now();
-    assert_eq!(open_plain(&server).infer_integers(&X).unwrap().integers, expected(1, &X));
+    let server = Running::impatient(dir.path());
+    // The comparison of plans is left unanswered.
+    let mut unanswered = server.greeted(dir.path(), "alice");
+    public_part(&mut unanswered, "one");
+    // So is the setup, and an offline phase.
+    let mut in_setup = server.opened(dir.path(), "alice", "one");
+    assert_eq!(ask(&mut in_setup, &Request::Setup), Reply::Go);
+    let mut in_offline = server.opened(dir.path(), "alice", "one");
+    set_up(&mut in_offline);
+    let id = MaterialId::numbered(5);
+    assert_eq!(ask(&mut in_offline, &Request::Prepare { id, on_disk: true }), Reply::Go);
+    still_serves(&server, dir.path());
+    // One leaves in the middle, two stall.
+    drop(in_offline);
     server.settle();
-    assert!(started.elapsed() < 20 * PATIENCE);
+    still_serves(&server, dir.path());
+    let mut client = server.client(dir.path(), "alice", "one");
+    assert!(client.stored_at_server().unwrap().is_empty(), "nothing half-made is listed");
+    drop((unanswered, in_setup));
+}
+
+#[test]
+fn places_in_memory_are_given_back_by_jobs_that_fail() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |c| c.memory_per_client = 1);
+    let mut witness = server.opened(dir.path(), "alice", "one");
+    set_up(&mut witness);
+    let prepare = |number| Request::Prepare { id: MaterialId::numbered(number), on_disk: false };
+    let mut failing = server.opened(dir.path(), "alice", "one");
+    set_up(&mut failing);
+    assert_eq!(ask(&mut failing, &prepare(1)), Reply::Go);
+    // The place is taken from the start of the job on.
+    assert!(matches!(ask(&mut witness, &prepare(2)), Reply::Refused { reason } if reason.contains("held in memory")));
+    drop(failing);
+    wait_until("the failed job ends", || server.handle.connections() == 1);
+    assert_eq!(ask(&mut witness, &prepare(2)), Reply::Go);
+}
+
+#[test]
+fn material_is_burnt_before_the_first_byte_of_the_online_phase() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let mut client = server.client(dir.path(), "alice", "one");
+    let (id, binding) = (client.prepare().unwrap().id, client.binding());
+    drop(client);
+    let mut channel = server.opened(dir.path(), "alice", "one");
+    assert_eq!(ask(&mut channel, &Request::Infer { id: Some(id) }), Reply::Go);
+    // Nothing of the phase has been sent: it is gone for good nevertheless, whoever asks.
+    let store = Store::open(&dir.path().join("server-material"), None).unwrap();
+    assert!(matches!(store.claim(id, binding), Err(StoreError::Burnt(burnt)) if burnt == id));
     drop(channel);
+    let mut channel = server.opened(dir.path(), "alice", "one");
+    let reply = ask(&mut channel, &Request::Infer { id: Some(id) });
+    assert!(matches!(reply, Reply::Refused { reason } if reason.contains("used already")));
 }
 
 #[test]
-fn a_panic_in_one_session_leaves_the_others() {
+fn material_in_memory_goes_with_the_clients_last_connection() {
     let dir = tempfile::tempdir().unwrap();
-    let server = plain(dir.path());
-    let mut bystander = open_plain(&server);
-    bystander.infer_integers(&X).unwrap();
-    let mut client = open_plain(&server);
-    let error = client.infer_integers(&[PANIC, 0, 0, 0]).unwrap_err();
+    let server = Running::start(dir.path(), |_| {});
+    let id = MaterialId::numbered(3);
+    let mut maker = server.opened(dir.path(), "alice", "one");
+    set_up(&mut maker);
+    assert_eq!(ask(&mut maker, &Request::Prepare { id, on_disk: false }), Reply::Go);
+    maker.send(Tag::new(0xf101, "toy pad"), &[1; 8]).unwrap();
+    maker.flush().unwrap();
+    assert!(matches!(recv_reply(&mut maker).unwrap(), Reply::Done { material_bytes: 9, .. }));
+    let mut foreign = server.opened(dir.path(), "bob", "one");
+    let reply = ask(&mut foreign, &Request::Infer { id: Some(id) });
+    assert!(matches!(reply, Reply::Refused { reason } if reason.contains("another client")));
+    // Another connection of hers keeps it; without any it is gone.
+    let second = server.opened(dir.path(), "alice", "one");
+    drop(maker);
+    wait_until("the maker is gone", || server.handle.connections() == 2);
+    let reply = ask(&mut foreign, &Request::Infer { id: Some(id) });
+    assert!(matches!(reply, Reply::Refused { reason } if reason.contains("another client")));
+    drop(second);
+    wait_until("she is gone", || server.handle.connections() == 1);
+    let reply = ask(&mut foreign, &Request::Infer { id: Some(id) });
+    assert!(matches!(reply, Reply::Refused { reason } if reason.contains("does not exist")));
+}
+
+#[test]
+fn a_panic_in_one_job_leaves_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::impatient(dir.path());
+    let mut bystander = server.client(dir.path(), "alice", "one");
+    bystander.infer(&X).unwrap();
+    let mut client = server.client(dir.path(), "alice", "one");
+    let error = client.infer(&[PANIC, 0.0, 0.0, 0.0]).unwrap_err();
     assert!(error.to_string().contains("closed") || error.to_string().contains("toy output"), "{error}");
-    let again = client.infer_integers(&X).unwrap_err();
+    let again = client.infer(&X).unwrap_err();
     assert!(again.to_string().contains("already failed"), "{again}");
-    assert_eq!(bystander.infer_integers(&X).unwrap().integers, expected(1, &X));
+    wait_until("its connection is struck off", || server.handle.connections() == 1);
+    assert_eq!(bystander.infer(&X).unwrap().values, expected(1, &X));
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::impatient(dir.path());
+    let mut deaf = server.greeted(dir.path(), "alice");
+    // Answers pile up until no buffer takes more; the server ends that, not this loop.
+    while send(&mut deaf, REQUEST, &Request::List).is_ok() && server.handle.connections() == 1 {}
+    still_serves(&server, dir.path());
+    server.settle();
 }

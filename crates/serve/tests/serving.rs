@@ -2,26 +2,28 @@
 mod common;
 use common::*;
 use std::thread;
+use std::time::{Duration, Instant};
+use tacit_client::{ClientError, Lobby, infer_many};
 use tacit_ids::MaterialId;
-use tacit_serve::*;
 use tacit_store::{Store, StoreError};
 
-const X: [i64; 4] = [10, -20, 30, 5];
+const X: [f32; 4] = [10.0, -20.5, 30.25, 5.0];
 
 #[test]
 fn a_client_lists_opens_sets_up_and_infers() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |_| {});
-    let mut lobby = Lobby::connect(Toy::default(), server.config(dir.path(), "alice")).unwrap();
-    let names: Vec<String> = lobby.models().unwrap().into_iter().map(|m| m.name).collect();
-    assert_eq!(names, ["one", "two"]);
-    let mut client = lobby.open("two").unwrap();
-    assert_eq!(client.public().digest, model(2).digest);
-    let answer = client.infer_integers(&X).unwrap();
-    assert_eq!(answer.integers, expected(2, &X));
-    assert_eq!(answer.class, usize::from(answer.integers[1] > answer.integers[0]));
+    let mut lobby = server.lobby(dir.path(), "alice");
+    let models = lobby.models().unwrap();
+    assert_eq!(models.iter().map(|m| m.name.as_str()).collect::<Vec<_>>(), ["one", "two"]);
+    assert!(models.iter().all(|m| m.backends.len() == 1 && m.backends[0].backend == "toy"));
+    let mut client = lobby.open("two", None).unwrap();
+    assert_eq!((client.model_name(), client.backend(), client.interface().name.as_str()), ("two", "toy", "tiny"));
+    let answer = client.infer(&X).unwrap();
+    assert_eq!(answer.values, expected(2, &X));
+    assert_eq!(answer.class, usize::from(answer.values[1] > answer.values[0]));
     let (setup, prepared) = (answer.setup.unwrap(), answer.prepared.unwrap());
-    assert_eq!(prepared.bytes, [8, 8]);
+    assert_eq!(prepared.bytes, [9, 9]);
     for report in [setup, prepared.offline, answer.online] {
         assert!(report.client.wall_s > 0.0 && report.server.wall_s > 0.0);
         assert!(report.client.peak_rss_bytes > 1 << 20);
@@ -31,10 +33,10 @@ fn a_client_lists_opens_sets_up_and_infers() {
     assert_eq!(answer.online.client.sent_bytes, 4 * 8 + 10);
     assert_eq!((answer.online.client.rounds, answer.online.server.rounds), (1, 0));
     // Setup is made once per connection.
-    assert!(client.infer_integers(&X).unwrap().setup.is_none());
-    let real = client.infer(&[1.0, 0.5, -1.0, 2.0]).unwrap();
-    assert_eq!(real.integers, expected(2, &[256, 128, -256, 512]));
-    assert!(client.infer(&[f32::NAN; 4]).is_err());
+    assert!(client.infer(&X).unwrap().setup.is_none());
+    assert_eq!(client.infer(&[1.0, 0.5, -1.0, 2.0]).unwrap().values, expected(2, &[1.0, 0.5, -1.0, 2.0]));
+    assert!(matches!(client.infer(&[f32::NAN; 4]), Err(ClientError::Graph(_))));
+    assert!(matches!(client.infer(&[0.0; 5]), Err(ClientError::Graph(_))));
     client.close().unwrap();
     server.settle();
     assert_eq!(server.handle.served(), 3);
@@ -50,13 +52,15 @@ fn stored_material_serves_later_connections_once() {
     let mut later = server.client(dir.path(), "alice", "one");
     assert_eq!(later.stored().unwrap().len(), 3);
     assert_eq!(later.discard(&ids[2..]).unwrap(), 1);
+    // An input that does not fit costs no material.
+    assert!(later.infer(&[f32::INFINITY; 4]).is_err());
     for _ in 0..2 {
-        let answer = later.infer_integers(&X).unwrap();
-        assert_eq!(answer.integers, expected(1, &X));
+        let answer = later.infer(&X).unwrap();
+        assert_eq!(answer.values, expected(1, &X));
         assert!(answer.prepared.is_none() && answer.setup.is_none(), "stored material needs no offline work");
     }
     assert!(later.stored().unwrap().is_empty());
-    assert!(later.infer_integers(&X).unwrap().prepared.is_some());
+    assert!(later.infer(&X).unwrap().prepared.is_some());
     let server_store = Store::open(&dir.path().join("server-material"), None).unwrap();
     let error = server_store.claim(ids[0], later.binding()).unwrap_err();
     assert!(matches!(error, StoreError::Burnt(id) if id == ids[0]), "{error}");
@@ -71,15 +75,14 @@ fn material_is_bound_to_client_and_model() {
     let mut bob = server.client(dir.path(), "bob", "one");
     assert!(bob.stored_at_server().unwrap().is_empty());
     assert!(bob.discard(&[id]).unwrap_err().to_string().contains("another client"));
-    // Bob steals Alice's file: his ledger knows nothing of it, and hers stays ready.
-    let theft = dir.path().join("bob-material");
-    let name = format!("{id}.material");
-    std::fs::copy(dir.path().join("alice-material").join(&name), theft.join(&name)).unwrap();
-    assert!(bob.infer_integers(&X).unwrap().prepared.is_some());
+    // Bob has Alice's half: the server's is hers alone, and stays ready.
+    let mut stolen = server.opened(dir.path(), "bob", "one");
+    let reply = ask(&mut stolen, &tacit_client::wire::Request::Infer { id: Some(id) });
+    assert!(format!("{reply:?}").contains("another client"), "{reply:?}");
     let mut other = server.client(dir.path(), "alice", "two");
     assert!(other.stored().unwrap().is_empty());
     assert!(other.discard(&[id]).unwrap_err().to_string().contains("another model"));
-    assert!(alice.infer_integers(&X).unwrap().prepared.is_none());
+    assert!(alice.infer(&X).unwrap().prepared.is_none());
 }
 
 #[test]
@@ -90,30 +93,33 @@ fn a_half_that_is_missing_at_the_server_is_never_used() {
     let id = client.prepare().unwrap().id;
     Store::open(&dir.path().join("server-material"), None).unwrap().discard(id).unwrap();
     assert!(client.stored().unwrap().is_empty());
-    let answer = client.infer_integers(&X).unwrap();
-    assert_eq!(answer.integers, expected(1, &X));
+    let answer = client.infer(&X).unwrap();
+    assert_eq!(answer.values, expected(1, &X));
     assert!(answer.prepared.is_some());
 }
 
 #[test]
 fn several_clients_at_once_and_inputs_in_a_pipeline() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
+    let server = Running::start(dir.path(), |c| c.threads = 2);
     thread::scope(|scope| {
         for (who, name, salt) in [("alice", "one", 1u8), ("bob", "two", 2), ("bob", "one", 1)] {
             let (server, dir) = (&server, dir.path());
             scope.spawn(move || {
                 let mut client = server.client(dir, who, name);
-                let inputs: Vec<Vec<i64>> = (0..12).map(|i| vec![i, 2 * i, -i, 3]).collect();
+                let inputs: Vec<Vec<f32>> = (0..12u8).map(f32::from).map(|i| vec![i, 2.0 * i, -i, 3.0]).collect();
                 let mut seen = Vec::new();
                 infer_many(&mut client, &inputs, |index, answer| {
-                    assert_eq!(answer.integers, expected(salt, &inputs[index]));
+                    assert_eq!(answer.values, expected(salt, &inputs[index]));
                     assert!(answer.prepared.is_some() && answer.setup.is_some() == (index == 0));
                     seen.push(index);
                     Ok(())
                 })
                 .unwrap();
                 assert_eq!(seen, (0..12).collect::<Vec<_>>());
+                let wrong = [X.to_vec(), vec![0.0]];
+                let never = |_, _| panic!("no input is asked before all are checked");
+                assert!(matches!(infer_many(&mut client, &wrong, never), Err(ClientError::Graph(_))));
             });
         }
     });
@@ -129,25 +135,39 @@ fn a_full_server_and_full_quotas_say_so() {
         c.stored_per_client = 2;
     });
     let mut client = server.client(dir.path(), "alice", "one");
-    let refused = Lobby::connect(Toy::default(), server.config(dir.path(), "bob")).err().unwrap();
+    let refused = Lobby::connect(registry(), server.config(dir.path(), "bob")).err().unwrap();
     assert!(refused.to_string().contains("all places are taken"), "{refused}");
     client.prepare().unwrap();
     client.prepare().unwrap();
     let refused = client.prepare().unwrap_err();
     assert!(refused.to_string().contains("2 materials are stored"), "{refused}");
-    assert!(client.infer_integers(&X).is_ok(), "a refusal leaves the connection usable");
+    assert!(client.infer(&X).is_ok(), "a refusal leaves the connection usable");
 }
 
 #[test]
-fn a_shutdown_ends_idle_sessions_and_the_accepting_thread() {
+fn a_shutdown_ends_idle_connections_and_the_server() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |_| {});
     let mut client = server.client(dir.path(), "alice", "one");
-    let started = std::time::Instant::now();
-    server.handle.shutdown(std::time::Duration::from_secs(100));
+    let started = Instant::now();
+    server.handle.shutdown(Duration::from_secs(100));
     assert!(started.elapsed().as_secs() < 60);
-    assert!(client.infer_integers(&X).is_err());
-    assert!(Lobby::connect(Toy::default(), server.config(dir.path(), "alice")).is_err());
+    assert_eq!(server.handle.connections(), 0);
+    assert!(client.infer(&X).is_err());
+    assert!(Lobby::connect(registry(), server.config(dir.path(), "alice")).is_err());
+    server.handle.shutdown(Duration::ZERO);
+}
+
+#[test]
+fn a_shutdown_cuts_a_job_that_its_client_does_not_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let mut channel = server.opened(dir.path(), "alice", "one");
+    assert_eq!(ask(&mut channel, &tacit_client::wire::Request::Setup), tacit_client::wire::Reply::Go);
+    server.handle.shutdown(Duration::from_millis(50));
+    assert_eq!(server.handle.connections(), 0);
+    channel.recv_max(tacit_net::Tag::new(0xf100, "toy key"), 8).unwrap();
+    assert!(tacit_client::wire::recv_reply(&mut channel).is_err());
 }
 
 #[test]
@@ -157,11 +177,11 @@ fn a_paced_client_sends_no_faster_than_asked() {
     let mut config = server.config(dir.path(), "alice");
     let pace: tacit_net::Rate = "60kbit".parse().unwrap();
     config.pace = Some(pace);
-    let mut client = Lobby::connect(Toy::default(), config).unwrap().open("one").unwrap();
-    let (start, mut sent) = (std::time::Instant::now(), 0);
+    let mut client = Lobby::connect(registry(), config).unwrap().open("one", None).unwrap();
+    let (start, mut sent) = (Instant::now(), 0);
     while sent < tacit_net::burst_bytes(pace) + 3000 {
-        let answer = client.infer_integers(&X).unwrap();
-        assert_eq!(answer.integers, expected(1, &X));
+        let answer = client.infer(&X).unwrap();
+        assert_eq!(answer.values, expected(1, &X));
         sent += answer.online.client.sent_bytes + answer.prepared.unwrap().offline.client.sent_bytes;
     }
     let least = (sent - tacit_net::burst_bytes(pace)) as f64 * 8.0 / 60e3;

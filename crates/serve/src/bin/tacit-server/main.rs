@@ -14,7 +14,7 @@ use std::time::Duration;
 use tacit_backends::{Backend, DEFAULT, Options, Registry};
 use tacit_net::Rate;
 use tacit_serve::{Catalog, Server, ServerConfig};
-use tacit_store::keys;
+use tacit_store::{SealKey, keys};
 
 /// How long running jobs may take after an interrupt.
 const GRACE: Duration = Duration::from_secs(30);
@@ -46,6 +46,9 @@ struct Args {
     /// Folder for the server's half of material made ahead of time; without it, clients cannot prepare
     #[arg(long, value_name = "DIR")]
     material: Option<PathBuf>,
+    /// File with the key that stored material is sealed with; in the clear without one
+    #[arg(long, value_name = "FILE", requires = "material")]
+    seal: Option<PathBuf>,
     /// Threads for each client's arithmetic
     #[arg(long, default_value_t = 1)]
     threads: usize,
@@ -70,6 +73,7 @@ impl Args {
     fn config(&self) -> anyhow::Result<ServerConfig> {
         let mut config = ServerConfig::new(self.listen, keys::load_server(&self.keys)?);
         config.store.clone_from(&self.material);
+        config.seal = self.seal.as_deref().map(SealKey::from_file).transpose()?;
         config.pace = self.pace;
         config.threads = self.threads.max(1);
         config.max_connections = self.max_connections;

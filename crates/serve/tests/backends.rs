@@ -1,0 +1,114 @@
+//! Several back ends on one server: who chooses, what is refused, and back ends with nothing to prepare.
+mod common;
+use common::*;
+use std::sync::Arc;
+use tacit_backends::{Backend, BackendError, Registry};
+use tacit_client::wire::{Reply, Request};
+use tacit_client::{ClientError, Lobby, infer_many};
+use tacit_ids::MaterialId;
+use tacit_net::NetError;
+use tacit_serve::{Catalog, ServeError};
+
+const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
+
+#[test]
+fn one_model_with_two_back_ends_and_the_private_one_is_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut catalog = Catalog::new(true);
+    offer(&mut catalog, "both", &open_toy(), 1, "");
+    offer(&mut catalog, "both", &Toy::default(), 1, "");
+    offer(&mut catalog, "open only", &open_toy(), 2, "");
+    let server = Running::with(dir.path(), catalog, |_| {});
+    let models = server.lobby(dir.path(), "alice").models().unwrap();
+    let names: Vec<&str> = models[0].backends.iter().map(|o| o.backend.as_str()).collect();
+    assert_eq!(names, ["open", "toy"]);
+    for (asked, used) in [(None, "toy"), (Some("toy"), "toy"), (Some("open"), "open")] {
+        let mut client = server.lobby(dir.path(), "alice").open("both", asked).unwrap();
+        assert_eq!(client.backend(), used);
+        assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+    }
+    let error = server.lobby(dir.path(), "alice").open("open only", None).err().unwrap();
+    assert!(error.to_string().contains("`open` (the server sees the input)"), "{error}");
+    // A client that does not have the back end is not talked into another.
+    let only = Registry::new(vec![Arc::new(open_toy())]);
+    let error = Lobby::connect(only, server.config(dir.path(), "bob")).unwrap().open("both", None).err().unwrap();
+    assert!(error.to_string().contains("`toy` (this client does not have it)"), "{error}");
+}
+
+#[test]
+fn wrong_names_are_refused_with_those_there_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let error = server.lobby(dir.path(), "alice").open("three", None).err().unwrap();
+    assert!(error.to_string().contains("no model `three`; there are: one, two"), "{error}");
+    let error = server.lobby(dir.path(), "alice").open("three", Some("toy")).err().unwrap();
+    assert!(error.to_string().contains("no model `three`; there are: one, two"), "{error}");
+    let error = server.lobby(dir.path(), "alice").open("one", Some("open")).err().unwrap();
+    assert!(error.to_string().contains("not offered with `open`, but with: toy"), "{error}");
+    let error = server.lobby(dir.path(), "alice").open("one", Some("none")).err().unwrap();
+    assert!(matches!(error, ClientError::Backend(BackendError::Unknown { .. })), "{error}");
+    // The refusal leaves a lobby usable.
+    let mut channel = server.greeted(dir.path(), "alice");
+    let wrong = Request::Open { model: "one".into(), backend: "x".repeat(1000) };
+    assert!(matches!(ask(&mut channel, &wrong), Reply::Refused { reason } if reason.len() < 200));
+    assert!(matches!(ask(&mut channel, &Request::List), Reply::Models(models) if models.len() == 2));
+}
+
+#[test]
+fn parties_that_plan_differently_part_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let other = Registry::new(vec![Arc::new(Toy { plan: 9, ..Toy::default() })]);
+    let error = Lobby::connect(other, server.config(dir.path(), "alice")).unwrap().open("one", None).err().unwrap();
+    assert!(matches!(error, ClientError::Net(NetError::PlanMismatch { .. })), "{error}");
+    server.settle();
+    assert_eq!(server.client(dir.path(), "alice", "one").infer(&X).unwrap().values, expected(1, &X));
+}
+
+#[test]
+fn what_shows_the_input_is_not_offered_unasked_and_nothing_twice() {
+    let lowered = |toy: &Toy| toy.lower(&model(1), &"".parse().unwrap()).unwrap();
+    let mut catalog = Catalog::new(false);
+    let error = catalog.offer("one", &open_toy(), lowered(&open_toy())).unwrap_err();
+    assert!(matches!(error, ServeError::Usage(ref text) if text.contains("the server sees every input")), "{error}");
+    assert!(catalog.list().is_empty());
+    catalog.offer("one", &Toy::default(), lowered(&Toy::default())).unwrap();
+    let error = catalog.offer("one", &Toy::default(), lowered(&Toy::default())).unwrap_err();
+    assert!(error.to_string().contains("already"), "{error}");
+}
+
+#[test]
+fn a_back_end_with_nothing_to_prepare_is_asked_right_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut catalog = catalog();
+    offer(&mut catalog, "direct", &Toy::default(), 3, "preparation=nothing");
+    let server = Running::with(dir.path(), catalog, |_| {});
+    let mut client = server.client(dir.path(), "alice", "direct");
+    let answer = client.infer(&X).unwrap();
+    assert_eq!(answer.values, expected(3, &X));
+    assert!(answer.setup.is_some() && answer.prepared.is_none(), "keys come before the first answer");
+    assert!(client.infer(&X).unwrap().setup.is_none());
+    let error = client.prepare().unwrap_err();
+    assert!(error.to_string().contains("nothing to prepare"), "{error}");
+    let mut seen = 0;
+    infer_many(&mut client, &[X.to_vec(), X.to_vec()], |_, answer| {
+        assert_eq!(answer.values, expected(3, &X));
+        seen += 1;
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(seen, 2);
+    // Both ways round, the server refuses what the plan does not know.
+    let id = MaterialId::numbered(1);
+    let mut direct = server.opened(dir.path(), "bob", "direct");
+    for request in [Request::Prepare { id, on_disk: false }, Request::Infer { id: None }] {
+        assert!(matches!(ask(&mut direct, &request), Reply::Refused { .. }), "{request:?}");
+    }
+    set_up(&mut direct);
+    assert!(matches!(ask(&mut direct, &Request::Infer { id: Some(id) }), Reply::Refused { .. }));
+    let mut prepared = server.opened(dir.path(), "bob", "one");
+    for request in [Request::Prepare { id, on_disk: false }, Request::Infer { id: None }] {
+        assert!(matches!(ask(&mut prepared, &request), Reply::Refused { .. }), "{request:?}");
+    }
+    assert!(matches!(ask(&mut prepared, &Request::Infer { id: Some(id) }), Reply::Refused { .. }));
+}
