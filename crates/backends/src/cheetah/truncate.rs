@@ -11,28 +11,20 @@ use tacit_mpc::gate::{GateSpec, Leaves};
 
 use crate::ring::{Op, RingGraph};
 
-/// The truncations that must be exact, by node: those whose carry would show in the result, so that repeated queries would narrow
-/// down the bits that they drop. Either nothing but steps that each party takes alone (and widening) comes behind them, or nothing
-/// that takes low bits away: no other truncation and no linear layer.
+/// The truncations that must be exact, by node: those from which the output is reached over steps that each party takes alone (and
+/// widening, which keeps the value). Their carry would show in the result as it is, so that repeated queries of one input would narrow
+/// down the bits that they drop.
 pub(super) fn exact(graph: &RingGraph) -> Vec<bool> {
-    let linear = |op: &Op| matches!(op, Op::Conv2d(_) | Op::Linear(_));
-    let compares = |op: &Op| matches!(op, Op::Relu | Op::MaxPool(_) | Op::ArgMax);
-    let alone = behind(graph, |op| !linear(op) && !compares(op));
-    let whole = behind(graph, |op| !linear(op) && !matches!(op, Op::Truncate { .. } | Op::ArgMax));
-    let nodes = graph.nodes().iter().zip(alone.into_iter().zip(whole));
-    nodes.map(|(node, (a, b))| matches!(node.op, Op::Truncate { bits: 1.. }) && (a || b)).collect()
-}
-
-/// The nodes from which the output is reached over nodes that `passes` holds for.
-fn behind(graph: &RingGraph, passes: impl Fn(&Op) -> bool) -> Vec<bool> {
-    let mut reached = vec![false; graph.nodes().len()];
-    reached[graph.spec().output] = true;
+    let mut shown = vec![false; graph.nodes().len()];
+    shown[graph.spec().output] = true;
     for (id, node) in graph.nodes().iter().enumerate().rev() {
-        if reached[id] && passes(&node.op) {
-            node.inputs.iter().for_each(|&i| reached[i] = true);
+        let mixes = matches!(node.op, Op::Conv2d(_) | Op::Linear(_) | Op::Relu | Op::MaxPool(_) | Op::ArgMax);
+        if shown[id] && !mixes {
+            node.inputs.iter().for_each(|&i| shown[i] = true);
         }
     }
-    reached
+    let dropping = |op: &Op| matches!(op, Op::Truncate { bits: 1.. });
+    graph.nodes().iter().zip(shown).map(|(node, shown)| shown && dropping(&node.op)).collect()
 }
 
 /// The gates of a truncation of `n` elements by `bits` (1 or more) to a ring of `width` bits.
@@ -101,7 +93,7 @@ mod tests {
         assert_eq!(exact_of(&[&cut]), [1]);
         assert_eq!(exact_of(&[&cut, &add, &cut, &add]), [1, 3], "only local steps behind them");
         assert_eq!(exact_of(&[&cut, &Op::Widen]), [1]);
-        assert_eq!(exact_of(&[&cut, &relu]), [1], "nothing behind it takes low bits away");
+        assert_eq!(exact_of(&[&cut, &relu]), [] as [usize; 0]);
         assert_eq!(exact_of(&[&cut, &relu, &add, &cut]), [4]);
         assert_eq!(exact_of(&[&cut, &relu, &linear, &cut]), [4]);
         assert_eq!(exact_of(&[&cut, &linear]), [] as [usize; 0]);

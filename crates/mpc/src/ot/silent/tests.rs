@@ -114,6 +114,8 @@ fn setup_costs_what_it_says() {
         },
     );
     let payload = SETUP_BYTES as u64;
+    // Key, choices, public seed, columns. The hash keys follow from the seed that the code needs anyway.
+    assert_eq!(payload, 434_896);
     for t in [client, server] {
         assert!(t.sent >= payload && t.sent < payload + 200, "{} of {payload}", t.sent);
         assert_eq!(t.rounds, 3);
