@@ -51,7 +51,7 @@ fn compute(model: &Model) {
     if model.graph.macs() <= MAX_MACS && elements <= MAX_ELEMENTS {
         let zeros = vec![0.0; model.interface.input_len()];
         let output = model.run(&zeros).expect("a checked model can be computed");
-        assert_eq!(output.len(), model.interface.output_shape.iter().product());
+        assert_eq!(output.len(), model.interface.output_shape.iter().product::<usize>());
         // Refusing is fine.
         let options = RingOptions { frac_bits: Some(8), ..RingOptions::default() };
         if let Ok(lowered) = lower(model, &options, &|_| Ok(0.0)) {
