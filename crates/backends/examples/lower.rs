@@ -8,6 +8,7 @@
 use std::error::Error;
 use std::time::Instant;
 
+use tacit_backends::LoweringReport;
 use tacit_backends::cheetah::{self, online_bytes};
 use tacit_backends::ring::{RingGraph, RingOptions, agreement, lower, public_bytes, read_weights, weights_to_bytes};
 use tacit_graph::{ImportOptions, OutputMode, file, import, npy};
@@ -61,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let lowered = lower(&imported.model, &ring, &price)?;
     let lower_s = started.elapsed().as_secs_f64();
     if args.has("--json") {
-        println!("{}", lowered.report.to_json());
+        println!("{}", LoweringReport::json(&lowered.report));
         return Ok(());
     }
     let text = lowered.report.to_string();

@@ -1,7 +1,6 @@
 //! A lowered model: the public part, as a client gets it, and the private part, as the server caches it.
 
-use tacit_backends::Backend;
-use tacit_backends::cheetah::Cheetah;
+use tacit_backends::cheetah::{Options, compile, costs};
 use tacit_backends::ring::{
     Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingGraph, RingSpec, WeightFacts, Weights, public_bytes,
     read_public, read_weights, reference, weights_to_bytes,
@@ -19,8 +18,8 @@ pub(crate) fn public_model(data: &[u8]) {
         let again = public_bytes(&graph).expect("what was read can be written");
         assert_eq!(read_public(&again).expect("what was written can be read"), graph);
         // What a client does next; refusing is fine.
-        if let Ok(plan) = Cheetah::default().compile(&graph) {
-            assert!(Cheetah::default().cost(&plan).client_material_bytes > 0);
+        if let Ok(plan) = compile(graph, Options::default()) {
+            assert!(costs(&plan).offline.client.stored_bytes > 0);
         }
     }
 }

@@ -140,7 +140,10 @@ fn hello_payload(hello: &Hello) -> Vec<u8> {
 
 pub(crate) fn handshake_seeds() -> Vec<Vec<u8>> {
     let other_version = Hello { version: 99, ..Hello::opened([1; 32], [2; 32]) };
-    [Hello::opened([1; 32], [2; 32]), Hello::opened([1; 32], [5; 32]), other_version].iter().map(hello_payload).collect()
+    [Hello::opened([1; 32], [2; 32]), Hello::opened([1; 32], [5; 32]), other_version]
+        .iter()
+        .map(hello_payload)
+        .collect()
 }
 
 fn scratch_file() -> std::path::PathBuf {

@@ -15,14 +15,14 @@ use crate::{BackendError, Costs, PartyCost, PhaseCost, Work};
 ///
 /// # Errors
 /// `Unsupported` names the first node that cannot be compiled.
-pub(super) fn online_bytes(graph: &RingGraph, options: &Options) -> Result<u64, BackendError> {
+pub fn online_bytes(graph: &RingGraph, options: &Options) -> Result<u64, BackendError> {
     let (steps, _) = plan::steps(graph, options)?;
     let nodes = steps.iter().zip(graph.nodes()).map(|(step, node)| of_step(step, node).online.bytes());
     Ok(result(graph).online.bytes() + nodes.sum::<u64>())
 }
 
 /// Costs of one input, and of the setup.
-pub(super) fn costs(plan: &Plan) -> Costs {
+pub fn costs(plan: &Plan) -> Costs {
     let mut costs = result(&plan.graph);
     for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
         add(&mut costs, of_step(step, node));

@@ -115,14 +115,19 @@ fn read<G, W>(
 }
 
 impl ClientMaterial {
-    pub(super) fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+    /// As bytes, to be stored; all lengths follow from the plan.
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let mut out = Writer::default();
         out.bytes(&self.seed.0);
         write(&mut out, &self.linear, &self.pieces, ClientGate::write, ClientWrap::write);
         out.finish()
     }
 
-    pub(super) fn from_bytes(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
+    /// Material that was stored.
+    ///
+    /// # Errors
+    /// [`BackendError::Material`] if the bytes do not fit the plan.
+    pub fn from_bytes(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
         let mut from = Reader::new(bytes);
         let mut seed = Seed([0; 16]);
         seed.0.copy_from_slice(from.bytes(16)?);
@@ -132,13 +137,18 @@ impl ClientMaterial {
 }
 
 impl ServerMaterial {
-    pub(super) fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+    /// As bytes, to be stored; all lengths follow from the plan.
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let mut out = Writer::default();
         write(&mut out, &self.linear, &self.pieces, ServerGate::write, ServerWrap::write);
         out.finish()
     }
 
-    pub(super) fn from_bytes(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
+    /// Material that was stored.
+    ///
+    /// # Errors
+    /// [`BackendError::Material`] if the bytes do not fit the plan.
+    pub fn from_bytes(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
         let (linear, pieces) = read(plan, Reader::new(bytes), ServerGate::read, ServerWrap::read)?;
         Ok(Self { plan: plan.digest(), linear, pieces })
     }

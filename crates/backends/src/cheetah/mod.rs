@@ -23,6 +23,7 @@ mod reduce;
 mod server;
 mod truncate;
 
+pub use cost::{costs, online_bytes};
 pub use material::{ClientMaterial, ServerMaterial};
 pub use model::Cheetah;
 pub use options::Options;

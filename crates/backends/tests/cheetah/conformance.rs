@@ -3,14 +3,18 @@
 
 use super::net::Net;
 use proptest::prelude::*;
-use tacit_backends::cheetah::{Cheetah, Leaves, Material, Options, Plan, client_online_traced, server_online_traced};
+use std::sync::Arc;
+use tacit_arith::prg::{Prg, Seed};
+use tacit_backends::BackendError;
+use tacit_backends::cheetah::{
+    ClientMaterial, ClientParty, Leaves, Options, Plan, ServerMaterial, ServerParty, compile, costs,
+};
 use tacit_backends::ring::fixed::to_signed;
 use tacit_backends::ring::reference::{self, Reference};
 use tacit_backends::ring::{Op, Weights};
-use tacit_backends::{Backend, BackendError, Held, Output};
 use tacit_graph::Interpreter;
 use tacit_graph::geometry::Window;
-use tacit_mpc::Role;
+use tacit_mpc::ot::params::extension_bytes;
 use tacit_mpc::session::run_sessions;
 use tacit_net::Phase;
 
@@ -24,45 +28,64 @@ struct Outcome {
     sent: [u64; 4],
 }
 
+fn prg(seed: u8) -> Prg {
+    Prg::from_seed(Seed([seed; 16]))
+}
+
+/// A model as both parties hold it.
+type Model = (Arc<Plan>, Arc<Weights>);
+
+fn client(model: &Model) -> ClientParty {
+    ClientParty::new(model.0.clone(), prg(3))
+}
+
+fn server(model: &Model) -> ServerParty {
+    ServerParty::new(model.0.clone(), model.1.clone(), prg(4))
+}
+
 /// Runs all phases on one input, with the material written and read back between them.
-fn run(backend: Cheetah, plan: &Plan, weights: &Weights, input: &[i64], seed: u64) -> Outcome {
+fn run(model: &Model, input: &[i64], seed: u64) -> Outcome {
+    let plan = &model.0;
     let nodes = plan.graph().nodes().len();
-    let cost = backend.cost(plan);
+    let kept = costs(plan).offline;
     let (client, server) = run_sessions(
         seed,
         |s, ots| {
-            let mut keys = backend.setup_with(s, ots).expect("client setup");
+            let mut party = client(model);
+            party.setup_with(s.channel, ots).expect("client setup");
             s.channel.set_phase(Phase::Offline);
-            let material = backend.offline(plan, &mut keys, Held::Nothing, s).expect("client offline");
-            let bytes = material.to_bytes();
-            assert_eq!(bytes.len() as u64, cost.client_material_bytes);
-            let Ok(Material::Client(material)) = Material::from_bytes(plan, Role::Client, &bytes) else {
-                panic!("client material")
-            };
+            let bytes = party.offline(s.channel).expect("client offline").to_bytes();
+            assert_eq!(bytes.len() as u64, kept.client.stored_bytes);
+            let material = ClientMaterial::from_bytes(plan, &bytes).expect("client material");
             s.channel.set_phase(Phase::Online);
             let mut taps = vec![Vec::new(); nodes];
             let mut tap = |id: usize, share: &[u64]| taps[id] = share.to_vec();
-            let output = client_online_traced(plan, material, input, s, &mut tap).expect("client online");
+            let output = party.online(s.channel, material, input, &mut tap).expect("client online");
             (output, taps, [s.channel.traffic(Phase::Offline).sent, s.channel.traffic(Phase::Online).sent])
         },
         |s, ots| {
-            let mut keys = backend.setup_with(s, ots).expect("server setup");
+            let mut party = server(model);
+            party.setup_with(s.channel, ots).expect("server setup");
             s.channel.set_phase(Phase::Offline);
-            let material = backend.offline(plan, &mut keys, Held::Weights(weights), s).expect("server offline");
-            let bytes = material.to_bytes();
-            assert_eq!(bytes.len() as u64, cost.server_material_bytes);
-            let Ok(Material::Server(material)) = Material::from_bytes(plan, Role::Server, &bytes) else {
-                panic!("server material")
-            };
+            let bytes = party.offline(s.channel).expect("server offline").to_bytes();
+            assert_eq!(bytes.len() as u64, kept.server.stored_bytes);
+            let material = ServerMaterial::from_bytes(plan, &bytes).expect("server material");
             s.channel.set_phase(Phase::Online);
             let mut taps = vec![Vec::new(); nodes];
             let mut tap = |id: usize, share: &[u64]| taps[id] = share.to_vec();
-            server_online_traced(plan, material, weights, s, &mut tap).expect("server online");
+            party.online(s.channel, material, &mut tap).expect("server online");
             (taps, [s.channel.traffic(Phase::Offline).sent, s.channel.traffic(Phase::Online).sent])
         },
     );
     let sent = [client.2[0], server.1[0], client.2[1], server.1[1]];
     Outcome { output: client.0, client: client.1, server: server.0, sent }
+}
+
+/// Random OTs of one input with the client and with the server as receiver: an OT costs its receiver two AES blocks, its sender three.
+fn rots(costs: &tacit_backends::Costs) -> (u64, u64) {
+    let work = costs.offline.client.work;
+    let client_sends = work.aes_blocks - 2 * work.ots;
+    (work.ots - client_sends, client_sends)
 }
 
 /// Lowest and highest allowed difference from the reference at one node.
@@ -106,15 +129,22 @@ fn options(kind: u32) -> Options {
 
 fn conform(net: Net, output: usize, options: Options, seed: u64) {
     let (graph, weights, input) = net.finish(output, seed);
-    let backend = Cheetah { options };
-    let plan = backend.compile(&graph).expect("compiles");
-    let outcome = run(backend, &plan, &weights, &input, seed % 1000);
-    check(&plan, &weights, &input, &outcome);
-    let cost = backend.cost(&plan);
-    let stated = [cost.offline.up_bytes, cost.offline.down_bytes, cost.online.up_bytes, cost.online.down_bytes];
+    let model = (Arc::new(compile(graph, options).expect("compiles")), Arc::new(weights));
+    let (plan, weights) = (&model.0, &model.1);
+    let outcome = run(&model, &input, seed % 1000);
+    check(plan, weights, &input, &outcome);
+    let cost = costs(plan);
+    // Ideal OTs send nothing.
+    let (client_rots, server_rots) = rots(&cost);
+    let [up, down] = [server_rots, client_rots].map(|n| extension_bytes(n as usize));
+    let (offline, online) = (cost.offline, cost.online);
+    let stated = [offline.up_bytes - up, offline.down_bytes - down, online.up_bytes, online.down_bytes];
     for (sent, stated) in outcome.sent.iter().zip(stated) {
         // Frame headers: about ten bytes for each of a few dozen messages per layer.
-        assert!(*sent >= stated && *sent <= stated + 2000 * graph.nodes().len() as u64, "{sent} sent, {stated} stated");
+        assert!(
+            *sent >= stated && *sent <= stated + 2000 * plan.graph().nodes().len() as u64,
+            "{sent} sent, {stated} stated"
+        );
     }
 }
 
@@ -239,34 +269,34 @@ fn several_inputs_over_one_session_use_fresh_material() {
     let t = net.truncate(c, 6);
     let r = net.relu(t, 30);
     let (graph, weights, _) = net.finish(r, 9);
-    let backend = Cheetah::default();
-    let plan = backend.compile(&graph).expect("compiles");
+    let model = (Arc::new(compile(graph, Options::default()).expect("compiles")), Arc::new(weights));
     let batch: Vec<Vec<i64>> = (0..3).map(|b| (0..50).map(|i| (i * 7 + b * 13) % 50 - 25).collect()).collect();
     let (outputs, materials) = run_sessions(
         5,
         |s, ots| {
-            let mut keys = backend.setup_with(s, ots).expect("setup");
+            let mut party = client(&model);
+            party.setup_with(s.channel, ots).expect("setup");
             let run = batch.iter().map(|x| {
-                let m = backend.offline(&plan, &mut keys, Held::Nothing, s).expect("offline");
-                backend.online(&plan, m, Held::Input(x), s).expect("online")
+                let m = party.offline(s.channel).expect("offline");
+                party.online(s.channel, m, x, &mut |_, _| {}).expect("online")
             });
             run.collect::<Vec<_>>()
         },
         |s, ots| {
-            let mut keys = backend.setup_with(s, ots).expect("setup");
+            let mut party = server(&model);
+            party.setup_with(s.channel, ots).expect("setup");
             let run = batch.iter().map(|_| {
-                let m = backend.offline(&plan, &mut keys, Held::Weights(&weights), s).expect("offline");
+                let m = party.offline(s.channel).expect("offline");
                 let bytes = m.to_bytes();
-                backend.online(&plan, m, Held::Weights(&weights), s).expect("online");
+                party.online(s.channel, m, &mut |_, _| {}).expect("online");
                 bytes
             });
             run.collect::<Vec<_>>()
         },
     );
     assert!(materials[0] != materials[1] && materials[1] != materials[2]);
-    for (x, y) in batch.iter().zip(outputs) {
-        let want = reference::run(&graph, &weights, x).expect("reference");
-        let Output::Values(got) = y else { panic!("the client must get values") };
+    for (x, got) in batch.iter().zip(outputs) {
+        let want = reference::run(model.0.graph(), &model.1, x).expect("reference");
         assert!(got.iter().zip(&want).all(|(g, w)| (g - w).abs() <= 2), "{got:?} {want:?}");
     }
 }
@@ -276,24 +306,30 @@ fn misuse_and_foreign_material_are_errors() {
     let mut net = Net::new(vec![4], 20, 1);
     let y = net.arg_max(0, 8);
     let (graph, weights, input) = net.finish(y, 1);
-    let backend = Cheetah::default();
-    let plan = backend.compile(&graph).expect("compiles");
-    assert!(Material::from_bytes(&plan, Role::Client, &[0; 5]).is_err());
-    assert!(Material::from_bytes(&plan, Role::Server, &vec![0; 1 << 16]).is_err());
-    let other = Cheetah { options: options(3) }.compile(&graph).expect("compiles");
-    assert_ne!(plan.digest(), other.digest(), "plans with other options must not share material");
-    let misused = |result: Result<Output, BackendError>| matches!(result, Err(BackendError::Misuse(_)));
+    let weights = Arc::new(weights);
+    let model = (Arc::new(compile(graph.clone(), Options::default()).expect("compiles")), weights.clone());
+    assert!(ClientMaterial::from_bytes(&model.0, &[0; 5]).is_err());
+    assert!(ServerMaterial::from_bytes(&model.0, &vec![0; 1 << 16]).is_err());
+    let other = (Arc::new(compile(graph, options(3)).expect("compiles")), weights);
+    assert_ne!(model.0.digest(), other.0.digest(), "plans with other options must not share material");
+    fn misused<T>(result: Result<T, BackendError>) -> bool {
+        matches!(result, Err(BackendError::Misuse(_)))
+    }
     let refused = run_sessions(
         1,
         |s, ots| {
-            let mut keys = backend.setup_with(s, ots).expect("client setup");
-            let material = backend.offline(&plan, &mut keys, Held::Nothing, s).expect("client offline");
-            misused(backend.online(&other, material, Held::Input(&input), s))
+            let mut party = client(&model);
+            assert!(misused(party.offline(s.channel)), "the setup comes first");
+            party.setup_with(s.channel, ots).expect("client setup");
+            let material = party.offline(s.channel).expect("client offline");
+            misused(client(&other).online(s.channel, material, &input, &mut |_, _| {}))
         },
         |s, ots| {
-            let mut keys = backend.setup_with(s, ots).expect("server setup");
-            let material = backend.offline(&plan, &mut keys, Held::Weights(&weights), s).expect("server offline");
-            misused(backend.online(&other, material, Held::Weights(&weights), s))
+            let mut party = server(&model);
+            assert!(misused(party.offline(s.channel)), "the setup comes first");
+            party.setup_with(s.channel, ots).expect("server setup");
+            let material = party.offline(s.channel).expect("server offline");
+            misused(server(&other).online(s.channel, material, &mut |_, _| {}))
         },
     );
     assert_eq!(refused, (true, true));
@@ -308,20 +344,20 @@ fn a_revealed_truncation_costs_a_batch_of_gates() {
         let y = net.linear(0, 64, 28);
         let t = if bits > 0 { net.truncate(y, bits) } else { y };
         let (graph, ..) = net.finish(t, 2);
-        let backend = Cheetah::default();
-        backend.cost(&backend.compile(&graph).expect("compiles"))
+        costs(&compile(graph, Options::default()).expect("compiles"))
     };
     let (plain, cut) = (cost(0), cost(8));
-    let online = |c: &tacit_backends::PhaseCosts| (c.online.up_bytes, c.online.down_bytes, c.online.exchanges);
+    let online = |c: &tacit_backends::Costs| (c.online.up_bytes, c.online.down_bytes, c.online.exchanges);
     assert_eq!(online(&plain), (350, 224, 2));
     // Of 64 elements, in bits: 4 digits of 2 bits, values of 20. Up: openings 7, D 1, difference 20. Down: leaves 8, openings 7,
     // D 1, server's part 20; and the result itself in 20 bits.
     assert_eq!(online(&cut), (350 + 8 * 28, 8 * (8 + 7 + 1 + 20) + 160, 2 + 4));
-    assert_eq!(cut.offline.up_bytes - plain.offline.up_bytes, 8 * (12 + 20));
-    assert_eq!(cut.offline.down_bytes - plain.offline.down_bytes, 8 * 15);
-    assert_eq!((cut.offline.client_rots, cut.offline.server_rots), (64 * 16, 64 * 4));
-    assert_eq!((plain.offline.client_rots, plain.comparisons, cut.comparisons), (0, 0, 64));
+    assert_eq!((rots(&plain), rots(&cut)), ((0, 0), (64 * 16, 64 * 4)));
+    let [up, down] = [64 * 4, 64 * 16].map(extension_bytes);
+    assert_eq!(cut.offline.up_bytes - up - plain.offline.up_bytes, 8 * (12 + 20));
+    assert_eq!(cut.offline.down_bytes - down - plain.offline.down_bytes, 8 * 15);
+    assert_eq!((plain.comparisons, cut.comparisons), (0, 64));
     // Coefficients of the leaves 15, the server's masks 8, tree 11, lambda 1, and the multiplexer's strings.
-    assert_eq!(cut.client_material_bytes - plain.client_material_bytes, 8 * (15 + 11 + 1 + 2 * 20));
-    assert_eq!(cut.server_material_bytes - plain.server_material_bytes, 8 * (15 + 8 + 11 + 1 + 3 * 20));
+    assert_eq!(cut.offline.client.stored_bytes - plain.offline.client.stored_bytes, 8 * (15 + 11 + 1 + 2 * 20));
+    assert_eq!(cut.offline.server.stored_bytes - plain.offline.server.stored_bytes, 8 * (15 + 8 + 11 + 1 + 3 * 20));
 }

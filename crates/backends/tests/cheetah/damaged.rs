@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::net::Net;
 use tacit_arith::prg::Prg;
-use tacit_backends::cheetah::{Cheetah, Options, Plan};
+use tacit_backends::BackendError;
+use tacit_backends::cheetah::{ClientParty, Options, Plan, ServerParty, compile};
 use tacit_backends::ring::{Op, Weights};
-use tacit_backends::{Backend, BackendError, Held, Output};
 use tacit_graph::geometry::Window;
-use tacit_mpc::{Role, Session};
+use tacit_mpc::Role;
 use tacit_net::{Channel, MemTransport, Transport};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -133,8 +133,8 @@ impl Transport for Damaging {
 }
 
 struct Case {
-    plan: Plan,
-    weights: Weights,
+    plan: Arc<Plan>,
+    weights: Arc<Weights>,
     input: Vec<i64>,
 }
 
@@ -148,25 +148,31 @@ fn case() -> Case {
     let l = net.linear(f, 5, 28);
     let a = net.arg_max(l, 8);
     let (graph, weights, input) = net.finish(a, 3);
-    let plan = Cheetah { options: Options::default() }.compile(&graph).expect("compiles");
-    Case { plan, weights, input }
+    let plan = Arc::new(compile(graph, Options::default()).expect("compiles"));
+    Case { plan, weights: Arc::new(weights), input }
 }
 
-type Ended = Result<Output, BackendError>;
+/// The client's values; the server has none.
+type Ended = Result<Option<Vec<i64>>, BackendError>;
 
 fn party(case: &Case, role: Role, mut channel: Channel) -> Ended {
-    let backend = Cheetah { options: Options::default() };
-    let mut prg = Prg::from_os().expect("this system has randomness");
-    let mut session = Session { role, channel: &mut channel, prg: &mut prg };
-    let mut keys = backend.setup(&case.plan, &mut session)?;
-    let weights = Held::Weights(&case.weights);
-    let (offline, online) = match role {
-        Role::Client => (Held::Nothing, Held::Input(&case.input)),
-        Role::Server => (weights, weights),
+    let prg = Prg::from_os().expect("this system has randomness");
+    let output = match role {
+        Role::Client => {
+            let mut party = ClientParty::new(case.plan.clone(), prg);
+            party.setup(&mut channel)?;
+            let material = party.offline(&mut channel)?;
+            Some(party.online(&mut channel, material, &case.input, &mut |_, _| {})?)
+        }
+        Role::Server => {
+            let mut party = ServerParty::new(case.plan.clone(), case.weights.clone(), prg);
+            party.setup(&mut channel)?;
+            let material = party.offline(&mut channel)?;
+            party.online(&mut channel, material, &mut |_, _| {})?;
+            None
+        }
     };
-    let material = backend.offline(&case.plan, &mut keys, offline, &mut session)?;
-    let output = backend.online(&case.plan, material, online, &mut session)?;
-    session.channel.flush()?;
+    channel.flush()?;
     Ok(output)
 }
 
@@ -200,9 +206,7 @@ fn every_frame(sender: Role) {
         [Damage::FlipPayload, Damage::FlipHeader, Damage::Truncate, Damage::Longer, Damage::Shorter];
     let case = case();
     let (client, server, tags) = run(&case, sender, u64::MAX, Damage::None);
-    let (Ok(Output::Values(want)), Ok(Output::Nothing)) = (client, server) else {
-        panic!("the undamaged run must succeed")
-    };
+    let (Ok(Some(want)), Ok(None)) = (client, server) else { panic!("the undamaged run must succeed") };
     assert!(tags.len() > 30, "a protocol of {} frames cannot be this one", tags.len());
     for (target, tag) in tags.iter().enumerate() {
         let early = tags[..target].iter().filter(|t| *t == tag).count() < 2;
@@ -210,7 +214,7 @@ fn every_frame(sender: Role) {
             let (client, server, _) = run(&case, sender, target as u64, damage);
             let receiver = if sender == Role::Client { &server } else { &client };
             assert!(receiver.is_err(), "{damage:?} of frame {target} from the {sender:?} went unnoticed");
-            if let Ok(Output::Values(values)) = &client {
+            if let Ok(Some(values)) = &client {
                 // The client may have been done before the server noticed; then its answer must be right.
                 assert_eq!(values, &want, "{damage:?} of frame {target} from the {sender:?} gave a wrong answer");
             }

@@ -3,7 +3,7 @@
 use tacit_arith::aes::CcrHash;
 use tacit_arith::bits::Bits;
 use tacit_arith::block::{self, Block};
-use tacit_arith::prg::Prg;
+use tacit_arith::prg::{Prg, SplitPrg};
 use tacit_net::{Channel, Tag};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -41,8 +41,9 @@ fn new_delta(prg: &mut Prg) -> (Block, Bits) {
     (delta, (1..128).map(|i| delta.0 >> i & 1 == 1).collect())
 }
 
+/// Public, so not a block of the stream that `delta` comes from.
 fn send_seed(ch: &mut Channel, prg: &mut Prg) -> Result<Block, MpcError> {
-    let seed = prg.next_block(); // public
+    let seed = Block::from_bytes(SplitPrg::draw(prg).public_seed().to_bytes());
     ch.send(SEED, &seed.to_bytes())?;
     Ok(seed)
 }
