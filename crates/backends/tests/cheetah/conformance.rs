@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tacit_arith::prg::{Prg, Seed};
 use tacit_backends::BackendError;
 use tacit_backends::cheetah::{
-    ClientMaterial, ClientParty, Leaves, Options, Plan, ServerMaterial, ServerParty, compile, costs,
+    ClientMaterial, ClientParty, Leaves, Options, Plan, ServerMaterial, ServerParty, compile, costs, online_bytes,
 };
 use tacit_backends::ring::fixed::to_signed;
 use tacit_backends::ring::reference::{self, Reference};
@@ -138,6 +138,8 @@ fn conform(net: Net, output: usize, options: Options, seed: u64) {
     let (client_rots, server_rots) = rots(&cost);
     let [up, down] = [server_rots, client_rots].map(|n| extension_bytes(n as usize));
     let (offline, online) = (cost.offline, cost.online);
+    let price = online_bytes(plan.graph(), &options).expect("compiles");
+    assert_eq!(price, online.bytes(), "the price of a graph is its cost");
     let stated = [offline.up_bytes - up, offline.down_bytes - down, online.up_bytes, online.down_bytes];
     for (sent, stated) in outcome.sent.iter().zip(stated) {
         // Frame headers: about ten bytes for each of a few dozen messages per layer.

@@ -133,6 +133,21 @@ fn a_constant_for_each_channel_is_named() {
 }
 
 #[test]
+fn weights_that_no_integer_holds_are_refused() {
+    let mut model = tiny(OutputMode::Logits);
+    let weights = model.graph.nodes.iter_mut().find_map(|n| match &mut n.op {
+        FloatOp::Conv { weights, .. } => Some(weights),
+        _ => None,
+    });
+    weights.unwrap()[0] = 1e20;
+    for frac_bits in [Some(8), None] {
+        let options = RingOptions { frac_bits, ..RingOptions::default() };
+        let error = lower(&model, &options, &price).unwrap_err();
+        assert!(matches!(error, BackendError::Ring(RingError::NoRing { .. })), "{error}");
+    }
+}
+
+#[test]
 fn the_report_is_text_and_json() {
     let report = with(RingOptions::default()).report;
     let text = report.to_string();
