@@ -75,15 +75,15 @@ pub struct Obtained {
     pub lowered_because: Option<String>,
 }
 
-/// The server's model for the owner's model at `path`: the lowering stored beside it, if that was made from this model with these options,
-/// else lowered now. Of a model with a stored lowering only the header is read.
+/// The server's model for the owner's model at `path`: the lowering stored beside it, if that was made from this model and with the wanted
+/// options (`None`: whatever it was made with), else lowered now. Of a model with a stored lowering only the header is read.
 ///
 /// # Errors
 /// A file cannot be read or is damaged, or the model cannot be lowered.
 pub fn obtain(
     path: &Path,
     backend: &dyn Backend,
-    options: &Options,
+    options: Option<&Options>,
     open: &Open<'_>,
 ) -> Result<Obtained, BackendError> {
     let stored = path_beside(path, backend.id());
@@ -91,7 +91,8 @@ pub fn obtain(
         let digest = model_file::digest_of_header(&mut opened(path, open)?.0)?;
         let bytes = content(&stored, open)?;
         let lowered = read(&bytes)?;
-        if (lowered.origin.model, &lowered.origin.options) == (digest, options) {
+        let wanted = options.is_none_or(|options| *options == lowered.origin.options);
+        if lowered.origin.model == digest && wanted {
             return Ok(Obtained { model: lowered.load(backend)?, lowered_because: None });
         }
         let what = if lowered.origin.model == digest { "with other options" } else { "from another model" };
@@ -100,7 +101,8 @@ pub fn obtain(
         format!("there is no {}", stored.display())
     };
     let model = model_file::read(&content(path, open)?)?;
-    Ok(Obtained { model: backend.lower(&model, options)?, lowered_because: Some(because) })
+    let default = Options::default();
+    Ok(Obtained { model: backend.lower(&model, options.unwrap_or(&default))?, lowered_because: Some(because) })
 }
 
 fn opened(path: &Path, open: &Open<'_>) -> Result<Content, BackendError> {

@@ -1,24 +1,25 @@
 //! `tacit bench`
-use crate::model;
+use crate::model::BackendArgs;
+use crate::owner::SealArgs;
 use crate::print;
 use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use tacit_backends::Backend;
-use tacit_backends::cheetah::Cheetah;
-use tacit_graph::file::ModelFile;
-use tacit_graph::reference::quantize_input;
-use tacit_graph::rng::SplitMix;
-use tacit_serve::ClientConfig;
-use tacit_serve::bench::{ClientRun, Report, client_runs, judge, machine};
-use tacit_serve::input::{self, Fit};
+use std::time::Instant;
+use tacit_backends::{Backend, DEFAULT, Options, Registry, ServerModel, Trust};
+use tacit_client::bench::{ClientRun, Report, Run, client_runs, judge, machine};
+use tacit_client::input::{self, Fit};
+use tacit_client::{ClientConfig, Lobby, process_cpu_s};
+use tacit_graph::{Interface, Model};
 use tacit_store::keys;
 
 /// Measures private inference: server and client as two processes on this machine, over TLS on loopback.
 ///
-/// Every run is a new client with its own setup. Processor time, memory, bytes and rounds are each party's own.
+/// Every run is a new client with its own setup. Processor time, memory, bytes and rounds are each party's own. Two lower bounds are
+/// measured beside it, which are not private: `clear` (the server computes on the plain input) and `local` (the client has the model).
 ///
 /// Example: tacit bench --model squeezenet.onnx --runs 3 --json bench.json
 #[derive(clap::Args)]
@@ -27,8 +28,12 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
     /// Back end
-    #[arg(long, default_value = "cheetah")]
+    #[arg(long, default_value = DEFAULT)]
     backend: String,
+    #[command(flatten)]
+    options: BackendArgs,
+    #[command(flatten)]
+    seal: SealArgs,
     /// Input: an image or .npy; without one, seeded values in the model's range
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
@@ -45,110 +50,216 @@ pub struct Args {
 
 #[derive(clap::Args)]
 pub struct ClientArgs {
+    /// Server to ask; without one, the model is run here in the clear
     #[arg(long)]
-    server: String,
+    server: Option<String>,
     #[arg(long)]
     keys: PathBuf,
+    #[arg(long)]
+    model: PathBuf,
+    #[arg(long)]
+    backend: String,
     #[arg(long)]
     input: PathBuf,
     #[arg(long)]
     threads: usize,
-    #[arg(long)]
-    runs: usize,
+    #[command(flatten)]
+    seal: SealArgs,
+}
+
+/// The float model run by its client, in a process of its own.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Local {
+    wall_s: f64,
+    cpu_s: f64,
+    peak_rss_bytes: u64,
+}
+
+/// What no private inference can beat.
+#[derive(Debug, Clone, Serialize)]
+struct LowerBounds {
+    clear: Run,
+    local: Local,
+}
+
+#[derive(Serialize)]
+struct Whole {
+    #[serde(flatten)]
+    report: Report,
+    lower_bounds: LowerBounds,
+}
+
+/// One benchmark's files.
+struct Bench<'a> {
+    args: &'a Args,
+    scratch: &'a Path,
+    /// The model, in the scratch folder.
+    path: PathBuf,
+    model: Model,
+    input: Vec<f32>,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
-    if args.backend != "cheetah" {
-        bail!("there is no back end `{}`; there is: cheetah", args.backend);
-    }
+    let registry = Registry::standard();
+    let (backend, clear) = (registry.get(&args.backend)?, registry.get("clear")?);
     let scratch = tempfile::tempdir().context("making a scratch folder")?;
-    let (path, model) = load(&args.model, scratch.path())?;
-    let input = choose_input(&args, &model)?;
-    let key_dir = scratch.path().join("keys");
-    keys::init(&key_dir, &[], &["client".into()])?;
-    let input_file = scratch.path().join("input.json");
-    fs::write(&input_file, serde_json::to_vec(&input)?)?;
-    let (_server, address) = start_server(&path, &key_dir, args.threads)?;
-    let backend = Cheetah::default();
-    let numerics = backend.numerics(&backend.compile(&model.graph)?);
-    let bar = print::bar(args.runs, "measuring");
-    let mut runs = Vec::new();
-    for _ in 0..args.runs {
-        let run = run_client_process(&address, &key_dir, &input_file, args.threads)?;
-        runs.push(judge(&run, &model, &input, numerics)?);
-        bar.inc(1);
-    }
+    let bench = Bench::new(&args, scratch.path())?;
+    let bar = print::bar(args.runs + 2, "measuring");
+    let runs = bench.two_parties(&**backend, &args.options.parse()?, args.runs, &bar)?;
+    let clear = bench.two_parties(&**clear, &Options::default(), 1, &bar)?.pop().context("one run was asked for")?;
+    let local: Local = serde_json::from_str(&bench.client(None, "local")?)?;
     bar.finish_and_clear();
     let report = Report {
-        model: model.graph.spec().name.clone(),
-        backend: args.backend,
+        model: bench.model.interface.name.clone(),
+        backend: args.backend.clone(),
         threads: args.threads,
         link: "loopback, TCP, TLS 1.3".into(),
         machine: machine(),
         runs,
     };
+    let whole = Whole { report, lower_bounds: LowerBounds { clear, local } };
     match &args.json {
-        Some(path) if path.as_os_str() == "-" => println!("{}", serde_json::to_string_pretty(&report)?),
+        Some(path) if path.as_os_str() == "-" => print::json(&serde_json::to_value(&whole)?),
         Some(path) => {
-            fs::write(path, serde_json::to_vec_pretty(&report)?)
+            fs::write(path, serde_json::to_vec_pretty(&whole)?)
                 .with_context(|| format!("writing {}", path.display()))?;
-            show(&report);
+            show(&whole)
         }
-        None => show(&report),
+        None => show(&whole),
     }
-    Ok(())
 }
 
-fn show(report: &Report) {
-    println!(
+fn show(whole: &Whole) -> anyhow::Result<()> {
+    let report = &whole.report;
+    print::line(&format!(
         "{} with {}, {} threads a party, {}, {}",
         report.model, report.backend, report.threads, report.link, report.machine
-    );
+    ))?;
     for (i, run) in report.runs.iter().enumerate() {
-        println!("run {i}");
-        for name in ["setup", "offline", "online"] {
-            let Some(p) = run.phases.get(name) else { continue };
-            println!("  {}", print::figures_line(name, p));
+        print::line(&format!("run {i}"))?;
+        show_run(run)?;
+    }
+    print::line("lower bounds, not private")?;
+    print::line("clear: the server computes on the plain input")?;
+    show_run(&whole.lower_bounds.clear)?;
+    let local = &whole.lower_bounds.local;
+    let rss = print::bytes(local.peak_rss_bytes);
+    print::line(&format!(
+        "local: the client has the model\n  {:<8} {:>8.3} s  CPU {:>7.3} s  peak {rss}",
+        "online", local.wall_s, local.cpu_s
+    ))
+}
+
+fn show_run(run: &Run) -> anyhow::Result<()> {
+    for name in ["setup", "offline", "online"] {
+        let Some(p) = run.phases.get(name) else { continue };
+        print::line(&format!("  {}", print::figures_line(name, p)))?;
+    }
+    let (m, o) = (run.material_bytes, run.output);
+    print::line(&format!(
+        "  material {} at the client, {} at the server",
+        print::bytes(m.client),
+        print::bytes(m.server)
+    ))?;
+    let off = o.max_ulp_error.map_or_else(|| format!("{:.3e}", o.max_error), |ulp| format!("{ulp} ulp"));
+    print::line(&format!("  class {} (reference {}), off by {off} at most", o.argmax, o.reference_argmax))
+}
+
+impl<'a> Bench<'a> {
+    fn new(args: &'a Args, scratch: &'a Path) -> anyhow::Result<Self> {
+        let model = load(&args.model, &args.seal)?;
+        let input = choose_input(args, &model.interface)?;
+        let stem = args.model.file_stem().context("the model's file has no name")?;
+        let path = scratch.join(stem).with_extension("tacit");
+        args.seal.write_model(&path, &tacit_graph::file::write(&model)?)?;
+        fs::write(scratch.join("input.json"), serde_json::to_vec(&input)?)?;
+        keys::init(&scratch.join("keys"), &[], &["client".into()])?;
+        Ok(Self { args, scratch, path, model, input })
+    }
+
+    /// Server and client as processes; one client a run.
+    fn two_parties(
+        &self,
+        backend: &dyn Backend,
+        options: &Options,
+        runs: usize,
+        bar: &indicatif::ProgressBar,
+    ) -> anyhow::Result<Vec<Run>> {
+        let lowered = backend.lower(&self.model, options)?;
+        self.args.seal.write_lowered(&self.path, &self.model, (backend, options), &*lowered)?;
+        let (_server, address) = self.start_server(backend, options)?;
+        let mut judged = Vec::new();
+        for _ in 0..runs {
+            judged.push(self.one(&address, backend, &*lowered)?);
+            bar.inc(1);
         }
-        let (m, o) = (run.material_bytes, run.output);
-        println!("  material {} at the client, {} at the server", print::bytes(m.client), print::bytes(m.server));
-        println!("  class {} (reference {}), off by {} ulp at most", o.argmax, o.reference_argmax, o.max_ulp_error);
+        Ok(judged)
+    }
+
+    fn one(&self, address: &str, backend: &dyn Backend, lowered: &dyn ServerModel) -> anyhow::Result<Run> {
+        let run: ClientRun = serde_json::from_str(&self.client(Some(address), backend.id())?)?;
+        Ok(judge(&run, lowered, &self.input)?)
+    }
+
+    fn start_server(&self, backend: &dyn Backend, options: &Options) -> anyhow::Result<(Killed, String)> {
+        let mut command = Command::new(crate::serve::program()?);
+        command.arg(&self.path).args(["--listen", "127.0.0.1:0", "--stall", "600", "--backend", backend.id()]);
+        command.arg("--keys").arg(self.scratch.join("keys")).args(["--threads", &self.args.threads.to_string()]);
+        command.args(self.args.seal.arguments());
+        for (key, value) in options.iter() {
+            command.arg("-O").arg(format!("{key}={value}"));
+        }
+        if backend.trust() == Trust::ServerSeesInput {
+            command.arg("--allow-clear");
+        }
+        let mut child =
+            Killed(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("starting the server")?);
+        let stdout: ChildStdout = child.0.stdout.take().context("the server's output")?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        let address = line.strip_prefix("listening on ").and_then(|l| l.split_whitespace().next());
+        Ok((child, address.context("the server did not start; its message is above")?.to_owned()))
+    }
+
+    /// What a client process prints.
+    fn client(&self, server: Option<&str>, backend: &str) -> anyhow::Result<String> {
+        let mut command = Command::new(std::env::current_exe().context("finding this program")?);
+        command.args(["bench-client", "--backend", backend, "--threads", &self.args.threads.max(1).to_string()]);
+        command.arg("--keys").arg(self.scratch.join("keys")).arg("--input").arg(self.scratch.join("input.json"));
+        command.arg("--model").arg(&self.path).args(self.args.seal.arguments());
+        if let Some(server) = server {
+            command.args(["--server", server]);
+        }
+        let output = command.stderr(Stdio::inherit()).output()?;
+        if !output.status.success() {
+            bail!("the client failed; its message is above");
+        }
+        Ok(String::from_utf8(output.stdout)?)
     }
 }
 
-/// The model file to serve, and what is in it.
-fn load(path: &Path, scratch: &Path) -> anyhow::Result<(PathBuf, ModelFile)> {
+/// The owner's model, imported with defaults from an ONNX file.
+fn load(path: &Path, seal: &SealArgs) -> anyhow::Result<Model> {
+    if path.extension().is_none_or(|e| e != "onnx") {
+        return seal.read_model(path);
+    }
     let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
-    if path.extension().is_some_and(|e| e == "onnx") {
-        let imported = model::import_with_defaults(path, &bytes)?;
-        let file = imported.to_file()?;
-        let stem = path.file_stem().map_or_else(|| "model".into(), |s| s.to_string_lossy().into_owned());
-        let made = scratch.join(format!("{stem}.tacit"));
-        fs::write(&made, &file)?;
-        return Ok((made, tacit_graph::file::read(&file)?));
-    }
-    let model = tacit_graph::file::read(&bytes).with_context(|| path.display().to_string())?;
-    Ok((path.to_owned(), model))
+    crate::model::import_with_defaults(path, &bytes)
 }
 
-fn choose_input(args: &Args, model: &ModelFile) -> anyhow::Result<Vec<i64>> {
+fn choose_input(args: &Args, interface: &Interface) -> anyhow::Result<Vec<f32>> {
     let values = match &args.input {
         Some(path) => {
-            let mut inputs = input::read(path, &model.graph, Fit::Crop, false)?;
+            let mut inputs = input::read(path, interface, Fit::Crop, false)?;
             if inputs.is_empty() {
                 bail!("{} holds no input", path.display());
             }
             inputs.swap_remove(0)
         }
-        None => {
-            let [low, high] = model.graph.spec().input.range;
-            let mut rng = SplitMix::new(1);
-            // 24 bits, as many as an f32 holds.
-            let unit = |word: u64| (word >> 40) as f32 / (1u64 << 24) as f32;
-            (0..model.graph.input().elements()).map(|_| low + (high - low) * unit(rng.next_u64())).collect()
-        }
+        None => crate::lab::seeded(interface),
     };
-    Ok(quantize_input(&model.graph, &values)?)
+    interface.check_input(&values)?;
+    Ok(values)
 }
 
 /// A child process that is ended when it is no longer needed.
@@ -162,42 +273,29 @@ impl Drop for Killed {
     }
 }
 
-fn this_program() -> anyhow::Result<Command> {
-    Ok(Command::new(std::env::current_exe().context("finding this program")?))
-}
-
-fn start_server(model: &Path, keys: &Path, threads: usize) -> anyhow::Result<(Killed, String)> {
-    let mut command = this_program()?;
-    command.arg("serve").arg(model).args(["--listen", "127.0.0.1:0", "--stall", "600"]);
-    command.arg("--keys").arg(keys).args(["--threads", &threads.to_string()]);
-    let mut child = Killed(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("starting the server")?);
-    let stdout: ChildStdout = child.0.stdout.take().context("the server's output")?;
-    let mut line = String::new();
-    BufReader::new(stdout).read_line(&mut line)?;
-    let address = line.strip_prefix("listening on ").and_then(|l| l.split_whitespace().next());
-    Ok((child, address.context("the server did not start; its message is above")?.to_owned()))
-}
-
-fn run_client_process(address: &str, keys: &Path, input: &Path, threads: usize) -> anyhow::Result<ClientRun> {
-    let mut command = this_program()?;
-    command.args(["bench-client", "--server", address, "--threads", &threads.to_string(), "--runs", "1"]);
-    let output = command.arg("--keys").arg(keys).arg("--input").arg(input).stderr(Stdio::inherit()).output()?;
-    if !output.status.success() {
-        bail!("the client failed; its message is above");
-    }
-    let mut runs: Vec<ClientRun> = serde_json::from_slice(&output.stdout)?;
-    runs.pop().context("the client reports no run")
-}
-
 pub fn run_client(args: ClientArgs) -> anyhow::Result<()> {
+    let input: Vec<f32> = serde_json::from_slice(&fs::read(&args.input)?)?;
+    let Some(server) = &args.server else {
+        return print::line(&serde_json::to_string(&run_local(&args, &input)?)?);
+    };
     let config = ClientConfig {
         threads: args.threads.max(1),
-        ..ClientConfig::new(&args.server, Some(keys::load_client(&args.keys, "client")?))
+        ..ClientConfig::new(server, keys::load_client(&args.keys, "client")?)
     };
-    let input: Vec<i64> = serde_json::from_slice(&fs::read(&args.input)?)?;
-    let model = tacit_serve::Lobby::connect(Cheetah::default(), config.clone())?.models()?;
+    let registry = Registry::standard();
+    let model = Lobby::connect(registry.clone(), config.clone())?.models()?;
     let name = &model.first().context("the server has no model")?.name;
-    let runs = client_runs(&Cheetah::default(), &config, name, &input, args.runs)?;
-    println!("{}", serde_json::to_string(&runs)?);
-    Ok(())
+    let mut runs = client_runs(&registry, &config, name, Some(&args.backend), &input, 1)?;
+    print::line(&serde_json::to_string(&runs.pop().context("one run was asked for")?)?)
+}
+
+/// The float model in this process: loading is not measured, as a client would keep it.
+fn run_local(args: &ClientArgs, input: &[f32]) -> anyhow::Result<Local> {
+    let model = args.seal.read_model(&args.model)?;
+    let (start, cpu) = (Instant::now(), process_cpu_s());
+    let answer = model.run(input)?;
+    anyhow::ensure!(answer.len() == model.interface.output_len(), "the model gave another number of outputs");
+    let (wall_s, cpu_s) = (start.elapsed().as_secs_f64(), process_cpu_s() - cpu);
+    let peak_rss_bytes = tacit_meter::usage::high_water_bytes(Path::new("/proc/self")).unwrap_or(0);
+    Ok(Local { wall_s, cpu_s, peak_rss_bytes })
 }

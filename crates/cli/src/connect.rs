@@ -1,10 +1,11 @@
 //! What every command that talks to a server has in common.
+use crate::owner::SealArgs;
 use anyhow::Context;
 use std::path::PathBuf;
 use std::time::Duration;
-use tacit_backends::cheetah::Cheetah;
+use tacit_backends::Registry;
+use tacit_client::{Client, ClientConfig, Lobby};
 use tacit_net::Rate;
-use tacit_serve::{Client, ClientConfig, Lobby};
 use tacit_store::keys;
 
 #[derive(clap::Args)]
@@ -24,9 +25,14 @@ pub struct Connect {
     /// Model to use; may be left out if the server has one only
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
+    /// Back end to use; the first that the model is offered with and that keeps the input private, if it is left out
+    #[arg(long, value_name = "NAME")]
+    backend: Option<String>,
     /// Folder for material made ahead of time (see `tacit prepare`)
     #[arg(long, value_name = "DIR", default_value = "material")]
     material: PathBuf,
+    #[command(flatten)]
+    seal: SealArgs,
     /// Threads for arithmetic
     #[arg(long, default_value_t = 1)]
     threads: usize,
@@ -40,15 +46,16 @@ pub struct Connect {
 
 impl Connect {
     /// Connects and opens the model. The material folder is used if it is there or must be made.
-    pub fn open(&self, make_store: bool) -> anyhow::Result<Client<Cheetah>> {
+    pub fn open(&self, make_store: bool) -> anyhow::Result<Client> {
         let identity = keys::load_client(&self.keys, &self.client)?;
-        let mut config = ClientConfig::new(&self.server, Some(identity));
+        let mut config = ClientConfig::new(&self.server, identity);
         config.server_name.clone_from(&self.server_name);
         config.store = (make_store || self.material.exists()).then(|| self.material.clone());
+        config.seal = self.seal.key().cloned();
         config.pace = self.pace;
         config.threads = self.threads.max(1);
         config.stall_timeout = Duration::from_secs(self.stall.max(1));
-        let mut lobby = Lobby::connect(Cheetah::default(), config)
+        let mut lobby = Lobby::connect(Registry::standard(), config)
             .with_context(|| format!("cannot use the server at {}", self.server))?;
         let name = match &self.model {
             Some(name) => name.clone(),
@@ -60,6 +67,6 @@ impl Connect {
                 }
             },
         };
-        Ok(lobby.open(&name)?)
+        Ok(lobby.open(&name, self.backend.as_deref())?)
     }
 }

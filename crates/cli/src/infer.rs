@@ -6,12 +6,10 @@ use clap::ValueEnum;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tacit_backends::cheetah::Cheetah;
+use tacit_client::bench::printed;
+use tacit_client::input::{self, Fit};
+use tacit_client::{Answer, Client, infer_many};
 use tacit_graph::OutputMode;
-use tacit_graph::reference::quantize_input;
-use tacit_serve::bench::printed;
-use tacit_serve::input::{self, Fit};
-use tacit_serve::{Answer, Client, infer_many};
 
 /// Classifies images or arrays privately: the server sees none of them.
 ///
@@ -74,37 +72,44 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     };
     let (mut inputs, mut names) = (Vec::new(), Vec::new());
     for path in &args.inputs {
-        let graph = &client.public().graph;
-        let read = input::read(path, graph, fit, args.raw)?;
+        let interface = client.interface();
+        let read = input::read(path, interface, fit, args.raw)?;
         anyhow::ensure!(!read.is_empty(), "{}: holds no input", path.display());
-        for (i, values) in read.iter().enumerate() {
-            inputs.push(quantize_input(graph, values).with_context(|| format!("{}, input {i}", path.display()))?);
+        for (i, values) in read.into_iter().enumerate() {
+            interface.check_input(&values).with_context(|| format!("{}, input {i}", path.display()))?;
+            inputs.push(values);
             names.push(if i == 0 { path.display().to_string() } else { format!("{}[{i}]", path.display()) });
         }
     }
-    let mode = client.public().graph.spec().output_mode;
+    let mode = client.interface().output_mode;
     let printer = Printer { args: &args, labels, mode, names };
     answer_all(&mut client, &inputs, &printer)?;
     Ok(client.close()?)
 }
 
 /// Stored material first, the rest in a pipeline.
-fn answer_all(client: &mut Client<Cheetah>, inputs: &[Vec<i64>], printer: &Printer<'_>) -> anyhow::Result<()> {
+fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -> anyhow::Result<()> {
     let bar = print::bar(inputs.len(), "inferring");
     let stored = client.stored()?.len().min(inputs.len());
     let (first, rest) = inputs.split_at(if inputs.len() - stored == 1 { inputs.len() } else { stored });
-    let show = |index: usize, answer: &Answer| {
-        bar.suspend(|| printer.print(index, answer));
+    let show = |index: usize, answer: &Answer| -> anyhow::Result<()> {
+        bar.suspend(|| printer.print(index, answer))?;
         bar.inc(1);
+        Ok(())
     };
     for (index, input) in first.iter().enumerate() {
-        show(index, &client.infer_integers(input)?);
+        show(index, &client.infer(input)?)?;
     }
     if !rest.is_empty() {
+        let mut shown = Ok(());
         infer_many(client, rest, |index, answer| {
-            show(first.len() + index, &answer);
+            // An answer that cannot be shown ends the command, but none of the others is lost for it at the server.
+            if shown.is_ok() {
+                shown = show(first.len() + index, &answer);
+            }
             Ok(())
         })?;
+        shown?;
     }
     bar.finish_and_clear();
     Ok(())
@@ -125,7 +130,7 @@ impl Printer<'_> {
         order.into_iter().take(self.args.top.max(1)).map(|c| (c, Some(answer.values[c]))).collect()
     }
 
-    fn print(&self, index: usize, answer: &Answer) {
+    fn print(&self, index: usize, answer: &Answer) -> anyhow::Result<()> {
         let ranking = self.ranking(answer);
         if self.args.json {
             let top: Vec<_> = ranking
@@ -134,28 +139,26 @@ impl Printer<'_> {
                 .collect();
             let phases: serde_json::Map<_, _> =
                 self.phases(answer).into_iter().map(|(n, r)| (n.to_owned(), json!(printed(r)))).collect();
-            println!(
-                "{}",
-                json!({"input": self.names[index], "class": answer.class, "label": self.labels.get(answer.class),
-                    "top": top, "values": answer.values, "phases": phases})
-            );
-            return;
+            let answer = json!({"input": self.names[index], "class": answer.class,
+                "label": self.labels.get(answer.class), "top": top, "values": answer.values, "phases": phases});
+            return print::line(&answer.to_string());
         }
-        println!("{}", self.names[index]);
+        print::line(&self.names[index])?;
         for (class, value) in ranking {
             match value {
-                Some(value) => println!("  {value:>10.4}  {}", self.label(class)),
-                None => println!("  {}", self.label(class)),
+                Some(value) => print::line(&format!("  {value:>10.4}  {}", self.label(class)))?,
+                None => print::line(&format!("  {}", self.label(class)))?,
             }
         }
         if self.args.phases {
             for (name, report) in self.phases(answer) {
-                println!("  {}", print::phase_line(name, report));
+                print::line(&format!("  {}", print::phase_line(name, report)))?;
             }
         }
+        Ok(())
     }
 
-    fn phases<'a>(&self, answer: &'a Answer) -> Vec<(&'static str, &'a tacit_serve::PhaseReport)> {
+    fn phases<'a>(&self, answer: &'a Answer) -> Vec<(&'static str, &'a tacit_client::PhaseReport)> {
         let setup = answer.setup.as_ref().map(|r| ("setup", r));
         let offline = answer.prepared.as_ref().map(|p| ("offline", &p.offline));
         setup.into_iter().chain(offline).chain([("online", &answer.online)]).collect()

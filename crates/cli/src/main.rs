@@ -7,6 +7,7 @@ mod infer;
 mod keys;
 mod lab;
 mod model;
+mod owner;
 mod prepare;
 mod print;
 mod serve;
@@ -14,6 +15,7 @@ mod simulate;
 mod zoo;
 
 use clap::{Parser, Subcommand};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Private neural-network inference: a client gets a model's answer on its input, and the server never sees the input.
@@ -31,7 +33,7 @@ Example, two machines:
   server$ tacit serve net.tacit --keys keys --listen 0.0.0.0:7878
   client$ tacit infer photo.png --server server.example:7878 --keys keys --client alice --model net
 The client needs keys/ca.pem, keys/alice.pem and keys/alice.key, and nothing else of the folder.
-Log output: set TACIT_LOG, e.g. TACIT_LOG=info or TACIT_LOG=tacit_serve=debug.";
+Log output: set TACIT_LOG, e.g. TACIT_LOG=info or TACIT_LOG=tacit_client=debug.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -81,6 +83,12 @@ fn explain(error: &anyhow::Error) -> String {
     })
 }
 
+/// Whether standard output was closed by its reader.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<std::io::Error>();
+    error.to_string() == print::OUTPUT && cause.is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
 fn main() -> ExitCode {
     end_quietly_without_reader();
     let filter = tracing_subscriber::EnvFilter::try_from_env("TACIT_LOG").unwrap_or_else(|_| "warn".into());
@@ -99,8 +107,11 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads our output may stop reading: what a shell reports for a program that SIGPIPE ended.
+        Err(error) if is_closed_pipe(&error) => ExitCode::from(141),
         Err(error) => {
-            eprintln!("error: {}", explain(&error));
+            // There may be nobody to tell.
+            let _ = writeln!(std::io::stderr(), "error: {}", explain(&error));
             ExitCode::FAILURE
         }
     }

@@ -67,9 +67,4 @@ impl SealArgs {
         seal::write_file(&path, Kind::Lowered, self.key(), &lowered::write(&origin, made)?)?;
         Ok(path)
     }
-
-    /// The server's model for a model file: its stored lowering, or lowered now.
-    pub fn obtain(&self, path: &Path, backend: &dyn Backend, options: &Options) -> anyhow::Result<lowered::Obtained> {
-        Ok(lowered::obtain(path, backend, options, &|path| seal::open_owner_file(path, self.key()))?)
-    }
 }

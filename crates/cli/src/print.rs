@@ -1,8 +1,23 @@
 //! Printing helpers.
+use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::io::Write;
 use std::time::Duration;
-use tacit_serve::PhaseReport;
-use tacit_serve::bench::{PhaseFigures, printed};
+use tacit_client::PhaseReport;
+use tacit_client::bench::{PhaseFigures, printed};
+
+/// What was attempted when a line could not be written.
+pub const OUTPUT: &str = "writing to standard output";
+
+/// A line on standard output. Output that cannot be written is an error of the command, never a panic.
+pub fn line(text: &str) -> anyhow::Result<()> {
+    writeln!(std::io::stdout(), "{text}").context(OUTPUT)
+}
+
+/// A value on standard output, for scripts.
+pub fn json(value: &serde_json::Value) -> anyhow::Result<()> {
+    line(&serde_json::to_string_pretty(value)?)
+}
 
 /// Bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {

@@ -1,4 +1,6 @@
 //! The binary as a stranger uses it: keys, import, serve, prepare, infer, bench, and what it says when something is wrong.
+mod server;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -28,6 +30,7 @@ struct Server(Child, String);
 
 impl Server {
     fn start(dir: &Path) -> Self {
+        server::ensure();
         let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
         command.current_dir(dir).args(["serve", "digits.tacit", "--listen", "127.0.0.1:0", "--material", "srv"]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -57,14 +60,15 @@ fn prepared(dir: &Path) {
     std::fs::write(dir.join("two.npy"), two).unwrap();
 }
 
-/// Classes that the model's fixed-point reference gives the two samples.
+/// Classes that the lowered model's reference gives the two samples.
 fn reference(dir: &Path) -> Vec<usize> {
-    let model = tacit_graph::file::read(&std::fs::read(dir.join("digits.tacit")).unwrap()).unwrap();
+    let bytes = std::fs::read(dir.join("digits.cheetah.lowered")).unwrap();
+    let registry = tacit_backends::Registry::standard();
+    let model = tacit_backends::lowered::read(&bytes).unwrap().load(&**registry.get("cheetah").unwrap()).unwrap();
     let two = tacit_graph::npy::read(&std::fs::read(dir.join("two.npy")).unwrap()).unwrap();
     let class = |x: &[f32]| {
-        let x = tacit_graph::reference::quantize_input(&model.graph, x).unwrap();
-        let y = tacit_graph::reference::run(&model.graph, &model.weights, &x).unwrap();
-        (0..y.len()).max_by_key(|&i| y[i]).unwrap()
+        let y = model.reference(x).unwrap();
+        (0..y.len()).max_by(|&i, &j| y[i].total_cmp(&y[j])).unwrap()
     };
     two.data.chunks(64).map(class).collect()
 }
@@ -109,6 +113,7 @@ fn keys_import_serve_prepare_and_infer() {
 
 #[test]
 fn bench_reports_both_parties_and_the_error() {
+    server::ensure();
     let dir = tempfile::tempdir().unwrap();
     prepared(dir.path());
     good(dir.path(), &["bench", "--model", "digits.tacit", "--input", "two.npy", "--json", "b.json"]);
@@ -128,10 +133,16 @@ fn bench_reports_both_parties_and_the_error() {
     assert_eq!(output["argmax"], output["reference_argmax"]);
     assert!(output["max_ulp_error"].as_f64().unwrap() <= output["ulp_bound"].as_f64().unwrap());
     assert!(run["material_bytes"]["server"].as_u64().unwrap() > 0);
+    // The lower bounds: nothing to prepare, and few bytes.
+    let bounds = &report["lower_bounds"];
+    assert_eq!(bounds["clear"]["phases"].as_object().unwrap().keys().collect::<Vec<_>>(), ["online"]);
+    assert_eq!(bounds["clear"]["output"]["max_error"].as_f64(), Some(0.0));
+    assert!(bounds["local"]["wall_s"].as_f64().unwrap() > 0.0);
 }
 
 #[test]
 fn mistakes_are_explained() {
+    server::ensure();
     let dir = tempfile::tempdir().unwrap();
     let dir: PathBuf = dir.path().to_owned();
     std::fs::write(dir.join("not.onnx"), "hello").unwrap();
@@ -156,4 +167,34 @@ fn a_reader_that_goes_away_is_no_crash() {
     let output = command.args(["lab", "link", "--list"]).stdout(writer).stderr(Stdio::piped()).output().unwrap();
     assert_eq!(output.status.code(), Some(141));
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_and_no_crash() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
+    let output = command.args(["model", "backends"]).stdout(full).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("standard output") && !error.contains("panicked"), "{error}");
+}
+
+#[test]
+fn a_lowering_is_kept_and_a_stale_one_is_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepared(dir);
+    let inspected = |file: &str| -> serde_json::Value {
+        serde_json::from_str(&good(dir, &["model", "inspect", file, "--json"])).unwrap()
+    };
+    let searched = inspected("digits.cheetah.lowered");
+    assert!(good(dir, &["model", "lower", "digits.tacit", "-O", "frac_bits=12"]).contains("digits.cheetah.lowered"));
+    let fixed = inspected("digits.cheetah.lowered");
+    assert_eq!(fixed["options"]["frac_bits"], "12");
+    assert_ne!(fixed["digest"], searched["digest"]);
+    assert_eq!(inspected("digits.tacit")["interface"], fixed["interface"]);
+    let error = bad(dir, &["model", "lower", "digits.tacit", "-O", "frac=12"]);
+    assert!(error.contains("frac_bits") && error.contains("relu_drop"), "{error}");
+    let error = bad(dir, &["model", "lower", "digits.tacit", "--backend", "magic"]);
+    assert!(error.contains("cheetah") && error.contains("clear"), "{error}");
 }

@@ -1,4 +1,6 @@
 //! `tacit lab measure` and `tacit lab mark` as a user runs them.
+mod server;
+
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -60,6 +62,7 @@ fn a_script_with_marks_is_measured_with_modelled_energy() {
 
 #[test]
 fn a_private_inference_is_cut_into_its_phases() {
+    server::ensure();
     let dir = tempfile::tempdir().unwrap();
     let (onnx, samples) = (format!("{MODELS}/digits.onnx"), format!("{MODELS}/digits_samples.npy"));
     good(dir.path(), &["model", "import", &onnx, "--calibrate", &samples, "-o", "digits.tacit"]);

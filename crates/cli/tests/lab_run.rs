@@ -1,4 +1,6 @@
 //! `tacit lab run` and `compare` as a stranger uses them: small real campaigns, interrupted, failing, continued.
+mod server;
+
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -271,6 +273,7 @@ ready = "ready"
 
 #[test]
 fn private_inference_is_an_experiment() {
+    server::ensure();
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path();
     let run = ["lab", "run", "pm24-inference", "--quick", "--repetitions", "1", "--links", "none", "-o", "i"];

@@ -20,12 +20,13 @@ mod file;
 mod key;
 mod stream;
 
-pub use file::{read_file, write_file};
+pub use file::{open_file, read_file, write_file};
 pub(crate) use file::{read_sealed, sync_folder, write_content};
 pub use key::SealKey;
 pub use stream::{Reader, Writer};
 
 use std::fmt;
+use std::path::Path;
 use tacit_ids::MaterialId;
 
 const MAGIC: [u8; 8] = *b"TACITSEA";
@@ -48,6 +49,15 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Of a model owner's file, by its name: `*.lowered` is a lowered model, anything else a model.
+    #[must_use]
+    pub fn of_owner_file(path: &Path) -> Self {
+        match path.extension() {
+            Some(extension) if extension == "lowered" => Self::Lowered,
+            _ => Self::Model,
+        }
+    }
+
     fn to_bytes(self) -> [u8; 17] {
         let mut bytes = [0; 17];
         bytes[0] = match self {

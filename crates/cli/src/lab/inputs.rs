@@ -1,18 +1,15 @@
 //! The model and the input of an inference experiment, kept in the campaign's folder so that it can be repeated from there.
-use crate::model;
 use anyhow::{Context, bail};
 use serde_json::json;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use tacit_graph::ModelGraph;
-use tacit_graph::npy;
-use tacit_graph::onnx::ImportOptions;
-use tacit_graph::quant::import;
+use tacit_client::input::{self, Fit};
+use tacit_graph::import::{ImportOptions, import};
 use tacit_graph::rng::SplitMix;
+use tacit_graph::{Interface, Model, file, npy};
 use tacit_lab::campaign;
-use tacit_serve::input::{self, Fit};
 
 /// The demo's network (see `models/`), for whoever names no model.
 const DIGITS: &[u8] = include_bytes!("../../../../models/digits.onnx");
@@ -39,45 +36,44 @@ pub fn prepare(dir: &Path, model: Option<&Path>, input: Option<&Path>) -> anyhow
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
         Err(e) => return Err(e).with_context(|| format!("reading {}", folder.join(SOURCE).display())),
     }
-    let bytes = match (model, given) {
+    let owners = match (model, given) {
         (Some(path), Some(bytes)) if path.extension().is_some_and(|e| e == "onnx") => {
-            model::import_with_defaults(path, &bytes)?.to_file()?
+            crate::model::import_with_defaults(path, &bytes)?
         }
-        (_, Some(bytes)) => bytes,
+        (_, Some(bytes)) => file::read(&bytes).context("the model")?,
         (_, None) => digits()?,
     };
-    let graph = tacit_graph::file::read(&bytes).context("the model")?.graph;
+    let interface = &owners.interface;
     let values = match (model, input) {
         (None, _) => DIGIT.to_vec(),
-        (Some(_), None) => random(&graph),
-        (Some(_), Some(path)) => first(path, &graph)?,
+        (Some(_), None) => npy::write(&interface.input_shape, &seeded(interface)),
+        (Some(_), Some(path)) => first(path, interface)?,
     };
-    write(&folder.join("model.tacit"), &bytes)?;
+    write(&folder.join("model.tacit"), &file::write(&owners)?)?;
     write(&folder.join("input.npy"), &values)?;
     // Last: without it, both are made again.
     write(&folder.join(SOURCE), source.to_string().as_bytes())
 }
 
-fn digits() -> anyhow::Result<Vec<u8>> {
+fn digits() -> anyhow::Result<Model> {
     let options = ImportOptions { calibration: Some(npy::read(SAMPLES)?), ..ImportOptions::default() };
-    Ok(import(DIGITS, &options)?.to_file()?)
+    Ok(import(DIGITS, &options)?.model)
 }
 
-/// Seeded values in the model's range.
-fn random(graph: &ModelGraph) -> Vec<u8> {
-    let [low, high] = graph.spec().input.range;
+/// Seeded values in the model's range, one input.
+pub fn seeded(interface: &Interface) -> Vec<f32> {
+    let [low, high] = interface.input.range;
     let mut rng = SplitMix::new(1);
     // 24 bits, as many as an f32 holds.
     let unit = |word: u64| (word >> 40) as f32 / (1u64 << 24) as f32;
-    let values: Vec<f32> = (0..graph.input().elements()).map(|_| low + (high - low) * unit(rng.next_u64())).collect();
-    npy::write(&graph.input().shape, &values)
+    (0..interface.input_len()).map(|_| low + (high - low) * unit(rng.next_u64())).collect()
 }
 
 /// The first input of a file, in the model's numbers.
-fn first(path: &Path, graph: &ModelGraph) -> anyhow::Result<Vec<u8>> {
-    let inputs = input::read(path, graph, Fit::Crop, false)?;
+fn first(path: &Path, interface: &Interface) -> anyhow::Result<Vec<u8>> {
+    let inputs = input::read(path, interface, Fit::Crop, false)?;
     let values = inputs.first().with_context(|| format!("{} holds no input", path.display()))?;
-    Ok(npy::write(&graph.input().shape, values))
+    Ok(npy::write(&interface.input_shape, values))
 }
 
 /// Writes a file, whole or not at all, that only its owner may read: a model file holds the weights.

@@ -11,6 +11,8 @@ mod sensors;
 mod transport;
 mod workload;
 
+pub use inputs::seeded;
+
 use clap::Subcommand;
 
 #[derive(clap::Args)]

@@ -1,9 +1,9 @@
 //! A toy model, and the toy back end.
 #![allow(dead_code)]
-pub mod toy;
+pub use tacit_backends::toy;
 
 use tacit_graph::float::{FloatGraph, FloatOp};
-use tacit_graph::{InputSpec, Interface, Model, OutputMode};
+use tacit_graph::{Calibration, InputSpec, Interface, Model, OutputMode};
 
 /// Inputs and outputs of [`model`].
 pub fn interface() -> Interface {
@@ -24,7 +24,15 @@ pub fn model(salt: u8) -> Model {
     let weights = vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
     let dense = FloatOp::Dense { weights, bias: vec![f32::from(salt), 100.0] };
     graph.output = graph.push("fc", dense, &[flat], &[]).unwrap();
-    Model { model_id: [salt; 16], graph, interface: interface(), output_multiplier: 1.0 }
+    let calibration = Calibration {
+        max_abs: vec![1.0; graph.nodes.len()],
+        mean_square: vec![1.0; graph.nodes.len()],
+        samples: vec![vec![0.0; 4]],
+        wanted: vec![vec![f32::from(salt), 100.0]],
+        text: "one made-up sample".into(),
+        guessed: true,
+    };
+    Model { model_id: [salt; 16], graph, interface: interface(), output_multiplier: 1.0, calibration, notes: vec![] }
 }
 
 /// What `model(salt)` says of an input.

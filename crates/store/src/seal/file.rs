@@ -67,27 +67,42 @@ pub(crate) fn write_content(mut out: impl Write, kind: Kind, key: Option<&SealKe
 /// # Errors
 /// [`StoreError::KeyNeeded`], [`StoreError::WrongKey`], [`StoreError::Sealed`], [`StoreError::FileTooLarge`], [`StoreError::File`].
 pub fn read_file(path: &Path, kind: Kind, key: Option<&SealKey>, limit: u64) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+    let (stream, bytes) = open_file(path, kind, key)?;
+    let too_large = |bytes| StoreError::FileTooLarge { path: path.to_owned(), kind, bytes, limit };
+    if bytes > limit {
+        return Err(too_large(bytes));
+    }
+    let mut content = Zeroizing::new(Vec::with_capacity(bytes as usize + 1));
+    let read = stream.take(limit.saturating_add(1)).read_to_end(&mut content);
+    read.map_err(|error| named(path, fault(error)))?;
+    // A plain file may have grown since.
+    if content.len() as u64 > limit { Err(too_large(content.len() as u64)) } else { Ok(content) }
+}
+
+/// A file's content as a stream, sealed or not (see [`read_file`]), and how many bytes that has. What is read of a sealed file is
+/// authentic; that it is all of it shows at its end.
+///
+/// # Errors
+/// [`StoreError::KeyNeeded`], [`StoreError::WrongKey`], [`StoreError::Sealed`], [`StoreError::File`].
+pub fn open_file(path: &Path, kind: Kind, key: Option<&SealKey>) -> Result<(Box<dyn Read>, u64), StoreError> {
     let mut file = File::open(path).map_err(StoreError::file("reading", path))?;
     let len = file.metadata().map_err(StoreError::file("reading", path))?.len();
     let mut start = Vec::with_capacity(MAGIC.len());
     (&mut file).take(MAGIC.len() as u64).read_to_end(&mut start).map_err(StoreError::file("reading", path))?;
-    let too_large = |bytes| StoreError::FileTooLarge { path: path.to_owned(), kind, bytes, limit };
     let sealed = is_sealed(&start);
     let source = Cursor::new(start).chain(file);
     if !sealed {
-        if len > limit {
-            return Err(too_large(len));
-        }
-        let mut content = Zeroizing::new(Vec::with_capacity(len as usize + 1));
-        source.take(limit.saturating_add(1)).read_to_end(&mut content).map_err(StoreError::file("reading", path))?;
-        return if content.len() as u64 > limit { Err(too_large(content.len() as u64)) } else { Ok(content) };
+        return Ok((Box::new(source), len));
     }
     let Some(key) = key else { return Err(StoreError::KeyNeeded(path.to_owned())) };
     let reader = Reader::new(source, key, kind).map_err(|fault| named(path, fault))?;
-    if reader.content_bytes() > limit {
-        return Err(too_large(reader.content_bytes()));
+    let content = reader.content_bytes();
+    // Nothing may be allocated by what a header merely claims.
+    if len < sealed_bytes(content) {
+        let fault = SealFault::Truncated { missing: sealed_bytes(content) - len };
+        return Err(StoreError::Sealed { path: path.to_owned(), fault });
     }
-    read_sealed(reader, len).map_err(|fault| named(path, fault))
+    Ok((Box::new(reader), content))
 }
 
 /// All of a sealed file of `len` bytes. Nothing is allocated by what its header merely claims.

@@ -69,6 +69,18 @@ impl SealKey {
         if status.success() { key } else { Err(fail(format!("it failed ({status})"))) }
     }
 
+    /// From the text that commands take: `env:NAME`, `cmd:COMMAND`, or else the name of a file.
+    ///
+    /// # Errors
+    /// As [`from_env`](Self::from_env), [`from_command`](Self::from_command), [`from_file`](Self::from_file).
+    pub fn from_text(text: &str) -> Result<Self, StoreError> {
+        match text.split_once(':') {
+            Some(("env", name)) => Self::from_env(name),
+            Some(("cmd", command)) => Self::from_command(command),
+            _ => Self::from_file(Path::new(text)),
+        }
+    }
+
     /// From bytes in memory.
     ///
     /// # Errors

@@ -9,9 +9,8 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
-use tacit_backends::{Backend, DEFAULT, Options, Registry};
+use tacit_backends::{DEFAULT, Registry};
 use tacit_net::Rate;
 use tacit_serve::{Catalog, Server, ServerConfig};
 use tacit_store::{SealKey, keys};
@@ -37,8 +36,8 @@ struct Args {
     /// Back end to offer every model with; several may be given, the first is what clients prefer
     #[arg(long = "backend", value_name = "ID", default_value = DEFAULT)]
     backends: Vec<String>,
-    /// Option of the back ends; may be given several times
-    #[arg(short = 'O', value_name = "KEY=VALUE")]
+    /// Option of the first back end, or of the one named; may be given several times. Without any, stored lowerings are taken as they are
+    #[arg(short = 'O', long = "option", value_name = "[BACKEND.]KEY=VALUE,...")]
     options: Vec<String>,
     /// Allow back ends that show this server every input: no private inference, for measurements
     #[arg(long)]
@@ -46,9 +45,9 @@ struct Args {
     /// Folder for the server's half of material made ahead of time; without it, clients cannot prepare
     #[arg(long, value_name = "DIR")]
     material: Option<PathBuf>,
-    /// File with the key that stored material is sealed with; in the clear without one
-    #[arg(long, value_name = "FILE", requires = "material")]
-    seal: Option<PathBuf>,
+    /// Encrypt stored material, and read encrypted models: KEY is a file's name, env:VARIABLE or cmd:COMMAND
+    #[arg(long, value_name = "KEY", value_parser = SealKey::from_text)]
+    seal: Option<SealKey>,
     /// Threads for each client's arithmetic
     #[arg(long, default_value_t = 1)]
     threads: usize,
@@ -73,7 +72,7 @@ impl Args {
     fn config(&self) -> anyhow::Result<ServerConfig> {
         let mut config = ServerConfig::new(self.listen, keys::load_server(&self.keys)?);
         config.store.clone_from(&self.material);
-        config.seal = self.seal.as_deref().map(SealKey::from_file).transpose()?;
+        config.seal.clone_from(&self.seal);
         config.pace = self.pace;
         config.threads = self.threads.max(1);
         config.max_connections = self.max_connections;
@@ -84,13 +83,11 @@ impl Args {
     }
 
     fn catalog(&self, registry: &Registry) -> anyhow::Result<Catalog> {
-        let options: Options = self.options.join(",").parse()?;
-        let backends = self.backends.iter().map(|id| Ok(Arc::clone(registry.get(id)?)));
-        let backends: Vec<Arc<dyn Backend>> = backends.collect::<anyhow::Result<_>>()?;
+        let chosen = load::choose(registry, &self.backends, &self.options)?;
         let mut catalog = Catalog::new(self.allow_clear);
         for path in &self.models {
             let name = path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy());
-            for (backend, model) in backends.iter().zip(load::load(path, &backends, &options)?) {
+            for ((backend, _), model) in chosen.iter().zip(load::load(path, &chosen, self.seal.as_ref())?) {
                 catalog.offer(&name, &**backend, model)?;
             }
         }
@@ -100,7 +97,7 @@ impl Args {
 
 fn run(args: &Args) -> anyhow::Result<()> {
     let config = args.config()?;
-    let catalog = args.catalog(&load::registry())?;
+    let catalog = args.catalog(&Registry::standard())?;
     let names: Vec<String> = catalog.list().into_iter().map(|m| m.name).collect();
     let server = Server::bind(catalog, config)?;
     server.stop_on_signals(GRACE)?;
