@@ -61,6 +61,28 @@ def check_layers(packages):
                 yield f"{name} must not use {used}"
 
 
+def check_runtime(metadata):
+    """`tacit` links no async runtime: only the server's own program does."""
+    names = {package["id"]: package["name"] for package in metadata["packages"]}
+    links = {
+        node["id"]: [d["pkg"] for d in node["deps"] if any(kind["kind"] is None for kind in d["dep_kinds"])]
+        for node in metadata["resolve"]["nodes"]
+    }
+    todo = [id for id, name in names.items() if name == "tacit-cli"]
+    seen = set(todo)
+    while todo:
+        for used in links[todo.pop()]:
+            if used not in seen:
+                seen.add(used)
+                todo.append(used)
+    if "tokio" in {names[id] for id in seen}:
+        yield "tacit-cli links tokio: only tacit-serve may"
+    for id, used in links.items():
+        name = names[id]
+        if name.startswith("tacit-") and name != "tacit-serve" and "tokio" in {names[u] for u in used}:
+            yield f"{name} must not use tokio: only tacit-serve may"
+
+
 def check_unsafe(packages):
     for package in packages:
         if package["name"] in UNSAFE_ALLOWED:
@@ -90,11 +112,13 @@ def check_source(path):
 
 def main():
     metadata = subprocess.run(
-        ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"],
+        ["cargo", "metadata", "--format-version", "1", "--locked"],
         cwd=ROOT, check=True, capture_output=True, text=True,
     )  # fmt: skip
-    packages = json.loads(metadata.stdout)["packages"]
-    offences = [*check_layers(packages), *check_unsafe(packages)]
+    metadata = json.loads(metadata.stdout)
+    members = set(metadata["workspace_members"])
+    packages = [package for package in metadata["packages"] if package["id"] in members]
+    offences = [*check_layers(packages), *check_runtime(metadata), *check_unsafe(packages)]
     for folder in ("crates", "bindings", "fuzz"):
         for path in sorted((ROOT / folder).rglob("*.rs")):
             if "target" not in path.parts:

@@ -1,5 +1,6 @@
 //! Clients that break off, stall, send garbage or ask for nonsense leave the server and the others unharmed.
 mod common;
+use common::models::toy::PANIC;
 use common::*;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -1,9 +1,9 @@
 //! A server on a free port with toy models, clients of it, and connections that speak for themselves.
 #![allow(dead_code)]
 #[path = "../../../client/tests/common/mod.rs"]
-mod models;
+pub mod models;
 
-pub use models::toy::{PANIC, Toy};
+pub use models::toy::Toy;
 pub use models::{expected, model};
 
 use std::fs;

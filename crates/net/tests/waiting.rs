@@ -1,0 +1,238 @@
+//! Messages and handshakes that are waited for without a thread, and channels that leave none behind.
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use tacit_net::*;
+
+const A: Tag = Tag::new(0xf001, "first");
+const B: Tag = Tag::new(0xf002, "second");
+
+/// Identities of both parties under one CA.
+fn identities() -> (ClientTls, ServerTls) {
+    let mut params = CertificateParams::new(vec![]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let issue = || {
+        let key = KeyPair::generate().unwrap();
+        let cert = CertificateParams::new(vec!["localhost".into()]).unwrap().signed_by(&key, &ca).unwrap();
+        (cert.pem(), key.serialize_pem())
+    };
+    let ((cert, key), (client_cert, client_key)) = (issue(), issue());
+    let client = ClientTls::from_pem(client_cert.as_bytes(), client_key.as_bytes(), ca.pem().as_bytes()).unwrap();
+    let server = ServerTls::from_pem(cert.as_bytes(), key.as_bytes(), ca.pem().as_bytes()).unwrap();
+    (client, server)
+}
+
+fn sockets() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (client, listener.accept().unwrap().0)
+}
+
+fn tcp(stream: TcpStream) -> TcpTransport {
+    let mut tcp = TcpTransport::new(stream).unwrap();
+    tcp.set_stall_timeout(Duration::from_secs(20)).unwrap();
+    tcp
+}
+
+/// Steps of a handshake until it is over; each look waits for the next bytes.
+fn step_through(mut accepting: TlsAccept, watched: &TcpStream) -> Result<TlsTransport, NetError> {
+    while !accepting.step()? {
+        watched.peek(&mut [0]).unwrap();
+    }
+    accepting.finish()
+}
+
+/// The raw client's end, and the server's channel.
+fn connected() -> (TlsTransport, Channel) {
+    let (client, server) = identities();
+    let (ours, theirs) = sockets();
+    let watched = theirs.try_clone().unwrap();
+    let accepting = server.begin(tcp(theirs)).unwrap();
+    let connecting = thread::spawn(move || client.connect(tcp(ours), "localhost").unwrap());
+    let accepted = step_through(accepting, &watched).unwrap();
+    (connecting.join().unwrap(), Channel::new(Box::new(accepted)))
+}
+
+/// The bytes a channel puts on the wire for the given messages.
+fn wire(messages: &[(Tag, &[u8])]) -> Vec<u8> {
+    let (a, mut raw) = MemTransport::pair();
+    let mut channel = Channel::new(Box::new(a));
+    for (tag, message) in messages {
+        channel.send(*tag, message).unwrap();
+    }
+    drop(channel);
+    let mut bytes = Vec::new();
+    raw.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// Looks until something is there: whole messages over loopback arrive soon, not at once.
+fn look(channel: &mut Channel, tag: Tag, max: usize) -> Result<Vec<u8>, NetError> {
+    loop {
+        match channel.try_recv(tag, max)? {
+            Some(message) => return Ok(message),
+            None => thread::yield_now(),
+        }
+    }
+}
+
+#[test]
+fn a_message_that_trickles_in_is_given_whole_and_the_channel_goes_on() {
+    let (mut raw, mut channel) = connected();
+    let bytes = wire(&[(A, b"slow"), (B, b"second"), (A, b"third")]);
+    let (first, rest) = bytes.split_at(HEADER_BYTES + 4);
+    assert_eq!(channel.try_recv(A, 10).unwrap(), None);
+    assert!(!channel.has_partial());
+    for byte in &first[..first.len() - 1] {
+        raw.write_all(&[*byte]).unwrap();
+        assert_eq!(channel.try_recv(A, 10).unwrap(), None);
+    }
+    raw.write_all(&first[first.len() - 1..]).unwrap();
+    assert_eq!(look(&mut channel, A, 10).unwrap(), b"slow");
+    assert!(!channel.has_partial());
+    // Waiting and looking take turns: frame numbers and counters are the channel's.
+    raw.write_all(rest).unwrap();
+    assert_eq!(channel.recv_max(B, 10).unwrap(), b"second");
+    assert_eq!(channel.try_recv(A, 10).unwrap().unwrap(), b"third", "what was read ahead is there at once");
+    assert_eq!(channel.total_traffic().received, bytes.len() as u64);
+    drop(raw);
+    assert_eq!(look(&mut channel, A, 10), Err(NetError::Closed { tag: A }));
+    assert!(matches!(channel.try_recv(A, 10), Err(NetError::Failed { .. })));
+}
+
+#[test]
+fn what_is_wrong_is_named_as_early_as_when_waiting() {
+    let good = wire(&[(A, b"a message")]);
+    let header = &good[..HEADER_BYTES];
+    let with = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    type Named = fn(&NetError) -> bool;
+    let cases: [(Vec<u8>, usize, Named); 7] = [
+        (wire(&[(B, b"a message")])[..HEADER_BYTES].to_vec(), 100, |e| matches!(e, NetError::UnexpectedTag { .. })),
+        (header.to_vec(), 8, |e| matches!(e, NetError::TooLong { max: 8, got: 9, .. })),
+        (with(4, 0x7f), 100, |e| matches!(e, NetError::FrameTooLong { .. })),
+        (with(5, 0x80), 100, |e| matches!(e, NetError::Malformed { .. })),
+        (wire(&[(A, &vec![0; MAX_FRAME_BYTES + 1])])[..HEADER_BYTES].to_vec(), MAX_FRAME_BYTES, |e| {
+            matches!(e, NetError::TooLong { .. })
+        }),
+        (with(12, 0), 100, |e| matches!(e, NetError::Checksum { frame: 0, .. })),
+        (good[..15].to_vec(), 100, |e| matches!(e, NetError::Truncated { got: 15, expected: 19, .. })),
+    ];
+    for (bytes, max, named) in cases {
+        let (ours, theirs) = sockets();
+        let mut channel = Channel::new(Box::new(tcp(theirs)));
+        { &ours }.write_all(&bytes).unwrap();
+        drop(ours);
+        let error = look(&mut channel, A, max).unwrap_err();
+        assert!(named(&error), "{error}");
+    }
+}
+
+#[test]
+fn a_settled_channel_has_said_everything_and_can_go_on() {
+    const BYTES: usize = 24 << 20;
+    let (raw, mut channel) = connected();
+    let reading = thread::spawn(move || {
+        let mut channel = Channel::new(Box::new(raw));
+        let mut sum = 0u64;
+        for _ in 0..2 {
+            sum += channel.recv(A, BYTES).unwrap().iter().map(|&b| u64::from(b)).sum::<u64>();
+        }
+        sum
+    });
+    for _ in 0..2 {
+        channel.send(A, &vec![1; BYTES]).unwrap();
+        channel.settle().unwrap();
+    }
+    channel.settle().unwrap();
+    assert_eq!(reading.join().unwrap(), 2 * BYTES as u64);
+}
+
+#[test]
+fn settling_ends_with_a_peer_that_takes_nothing() {
+    let (ours, theirs) = sockets();
+    let mut channel = Channel::new(Box::new(tcp(theirs)));
+    channel.set_stall_timeout(Duration::from_millis(200)).unwrap();
+    channel.send(A, &vec![0; 64 << 20]).unwrap();
+    assert!(matches!(channel.settle(), Err(NetError::Stalled { .. } | NetError::Io { .. })));
+    drop(ours);
+}
+
+#[test]
+fn transports_that_can_only_wait_say_so() {
+    let (mut channel, _peer) = mem_pair();
+    let error = channel.try_recv(A, 10).unwrap_err();
+    assert!(matches!(error, NetError::Io { kind: std::io::ErrorKind::Unsupported, .. }), "{error}");
+}
+
+#[test]
+fn strangers_fail_step_by_step_as_they_do_when_waited_for() {
+    let (_, server) = identities();
+    let (ours, theirs) = sockets();
+    let mut accepting = server.begin(tcp(theirs)).unwrap();
+    assert!(!accepting.step().unwrap());
+    let unfinished = server.begin(tcp(sockets().1)).unwrap().finish();
+    assert!(matches!(unfinished.err(), Some(NetError::Tls(text)) if text.contains("not over")));
+    { &ours }.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let error = loop {
+        match accepting.step() {
+            Ok(done) => assert!(!done),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, NetError::Tls(_)), "{error}");
+    let mut silent = server.begin(tcp({
+        let (ours, theirs) = sockets();
+        drop(ours);
+        theirs
+    }));
+    let error = loop {
+        match silent.as_mut().unwrap().step() {
+            Ok(done) => assert!(!done),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("closed"), "{error}");
+}
+
+#[test]
+fn whoever_does_not_say_what_it_speaks_is_refused() {
+    let mut params = CertificateParams::new(vec![]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let cert = CertificateParams::new(vec!["localhost".into()]).unwrap().signed_by(&key, &ca).unwrap();
+    let (chain, key_pem) = (cert.pem(), key.serialize_pem());
+    let server = ServerTls::from_pem(chain.as_bytes(), key_pem.as_bytes(), ca.pem().as_bytes()).unwrap();
+    for (spoken, why) in [(vec![], "ALPN"), (vec![b"h2".to_vec()], "NoApplicationProtocol")] {
+        use rustls::pki_types::pem::PemObject;
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(rustls::pki_types::CertificateDer::from_pem_slice(ca.pem().as_bytes()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_client_auth_cert(
+                vec![rustls::pki_types::CertificateDer::from_pem_slice(chain.as_bytes()).unwrap()],
+                rustls::pki_types::PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).unwrap(),
+            )
+            .unwrap();
+        config.alpn_protocols = spoken;
+        let session = rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+        let (ours, theirs) = sockets();
+        let accepting = server.clone();
+        let accepting = thread::spawn(move || accepting.accept(tcp(theirs)).map(drop));
+        let mut stream = rustls::StreamOwned::new(session, ours);
+        let _ = stream.write_all(b"hello");
+        let error = accepting.join().unwrap().unwrap_err().to_string();
+        assert!(error.contains(why) || error.contains("alpn") || error.contains("application protocol"), "{error}");
+    }
+}
