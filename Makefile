@@ -20,7 +20,8 @@ help:
 	@echo "make lint       formatting, clippy, layering and house rules"
 	@echo "make fuzz       every fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) each (needs nightly Rust and cargo-fuzz)"
 
-demo: binary python
+# The demo runs both programs and checks them against onnxruntime; it builds nothing else.
+demo: binary $(VENV)/.locked
 	$(PY) scripts/demo.py
 
 test: lint rust-test py-test
@@ -50,8 +51,8 @@ fuzz: preflight
 	sh scripts/fuzz.sh $(FUZZ_SECONDS)
 
 binary: preflight
-	@echo "== the tacit binary (the first build takes some minutes)"
-	cargo build --locked --release -p tacit-cli
+	@echo "== the programs tacit and tacit-server (the first build takes some minutes)"
+	cargo build --locked --release -p tacit-cli -p tacit-serve
 
 # The venv is made once per lock file; the package is built every time (cargo decides what is stale).
 $(VENV)/.locked: requirements.lock scripts/find_python.sh

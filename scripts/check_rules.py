@@ -24,7 +24,10 @@ LAYERS = {
     "tacit-backends": ["tacit-he", "tacit-mpc", "tacit-graph"],
     "tacit-meter": [],
     "tacit-store": ["tacit-ids", "tacit-net"],
-    "tacit-serve": ["tacit-backends", "tacit-sched", "tacit-store", "tacit-meter", "tacit-net"],
+    "tacit-client": ["tacit-backends", "tacit-store", "tacit-net", "tacit-ids", "tacit-graph", "tacit-meter"],
+    "tacit-serve": [
+        "tacit-client", "tacit-backends", "tacit-sched", "tacit-store", "tacit-ids", "tacit-meter", "tacit-net",
+    ],
     "tacit-lab": ["tacit-meter", "tacit-net"],
     "tacit-cli": "any",
     "tacit-python": "any",
