@@ -160,8 +160,9 @@ fn settling_ends_with_a_peer_that_takes_nothing() {
     let (ours, theirs) = sockets();
     let mut channel = Channel::new(Box::new(tcp(theirs)));
     channel.set_stall_timeout(Duration::from_millis(200)).unwrap();
-    channel.send(A, &vec![0; 64 << 20]).unwrap();
-    assert!(matches!(channel.settle(), Err(NetError::Stalled { .. } | NetError::Io { .. })));
+    // The queue would take it; which of the two notices first that the peer does not is a matter of time.
+    let ended = channel.send(A, &vec![0; 64 << 20]).and_then(|()| channel.settle());
+    assert!(matches!(ended, Err(NetError::Stalled { .. })), "{ended:?}");
     drop(ours);
 }
 
@@ -211,7 +212,7 @@ fn whoever_does_not_say_what_it_speaks_is_refused() {
     let cert = CertificateParams::new(vec!["localhost".into()]).unwrap().signed_by(&key, &ca).unwrap();
     let (chain, key_pem) = (cert.pem(), key.serialize_pem());
     let server = ServerTls::from_pem(chain.as_bytes(), key_pem.as_bytes(), ca.pem().as_bytes()).unwrap();
-    for (spoken, why) in [(vec![], "ALPN"), (vec![b"h2".to_vec()], "NoApplicationProtocol")] {
+    for (spoken, why) in [(vec![], "ALPN"), (vec![b"h2".to_vec()], "any known protocol")] {
         use rustls::pki_types::pem::PemObject;
         let mut roots = rustls::RootCertStore::empty();
         roots.add(rustls::pki_types::CertificateDer::from_pem_slice(ca.pem().as_bytes()).unwrap()).unwrap();
@@ -233,6 +234,6 @@ fn whoever_does_not_say_what_it_speaks_is_refused() {
         let mut stream = rustls::StreamOwned::new(session, ours);
         let _ = stream.write_all(b"hello");
         let error = accepting.join().unwrap().unwrap_err().to_string();
-        assert!(error.contains(why) || error.contains("alpn") || error.contains("application protocol"), "{error}");
+        assert!(error.contains(why), "{error}");
     }
 }

@@ -2,43 +2,14 @@
 mod common;
 use common::*;
 use std::io::{Read, Write};
-use tacit_client::wire::{REQUEST, Reply, Request};
-use tacit_net::{Channel, Hello, MemTransport, Tag, TlsTransport};
+use tacit_client::wire::{Reply, Request};
+use tacit_net::{Channel, TlsTransport};
 
 const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 const IDLE: usize = 200;
 const SLOW: usize = 40;
 /// Threads that may come and go: a pooled one that is about to end.
 const SLACK: usize = 2;
-
-/// The bytes of a client's hello and of its first request.
-fn frames() -> (Vec<u8>, Vec<u8>) {
-    let (ours, mut raw) = MemTransport::pair();
-    let mut channel = Channel::new(Box::new(ours));
-    let hello = Hello::opening().to_bytes();
-    channel.send(Tag::HELLO, &hello).unwrap();
-    channel.send(REQUEST, &[0]).unwrap();
-    drop(channel);
-    let mut bytes = Vec::new();
-    raw.read_to_end(&mut bytes).unwrap();
-    let request = bytes.split_off(hello.len() + 10);
-    (bytes, request)
-}
-
-/// Says all but the last byte of its first request, byte by byte.
-fn trickle(server: &Running, dir: &std::path::Path) -> (TlsTransport, u8) {
-    let (hello, request) = frames();
-    let mut raw = server.tls(dir, "bob");
-    raw.write_all(&hello).unwrap();
-    // The server's hello and its welcome.
-    raw.read_exact(&mut vec![0; hello.len() + 10 + 1]).unwrap();
-    let (last, rest) = request.split_last().unwrap();
-    for byte in rest {
-        raw.write_all(&[*byte]).unwrap();
-        raw.flush().unwrap();
-    }
-    (raw, *last)
-}
 
 #[test]
 fn two_hundred_idle_clients_and_slow_ones_hold_no_thread() {
@@ -52,7 +23,7 @@ fn two_hundred_idle_clients_and_slow_ones_hold_no_thread() {
     idle.iter_mut().for_each(set_up);
     assert_eq!(server.handle.connections(), IDLE + 1);
     wait_until("idle clients leave their threads", || threads() <= busy + SLACK);
-    let slow: Vec<(TlsTransport, u8)> = (0..SLOW).map(|_| trickle(&server, dir.path())).collect();
+    let slow: Vec<(TlsTransport, u8)> = (0..SLOW).map(|_| server.trickle(dir.path(), "bob")).collect();
     assert_eq!(server.handle.connections(), IDLE + SLOW + 1);
     wait_until("slow clients hold none", || threads() <= busy + SLACK);
     // Nobody is harmed, them included.
@@ -65,13 +36,4 @@ fn two_hundred_idle_clients_and_slow_ones_hold_no_thread() {
         assert_eq!((answer[..2].to_vec(), answer[10..].to_vec()), (vec![0x02, 0x01], vec![1, 2]));
     }
     assert!(idle.iter_mut().all(|channel| matches!(ask(channel, &Request::List), Reply::Models(_))));
-}
-
-#[test]
-fn a_request_that_has_begun_must_end() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| c.stall_timeout = PATIENCE);
-    let (_raw, _) = trickle(&server, dir.path());
-    // Long before the idle timeout of ten minutes.
-    server.settle();
 }

@@ -7,6 +7,7 @@ pub use models::toy::Toy;
 pub use models::{expected, model};
 
 use std::fs;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -14,7 +15,7 @@ use std::time::Duration;
 use tacit_backends::{Backend, Registry, Trust};
 use tacit_client::wire::{self, PUBLIC, REQUEST, Reply, Request};
 use tacit_client::{Client, ClientConfig, Lobby};
-use tacit_net::{Channel, Hello, Tag, TcpTransport, TlsTransport, handshake};
+use tacit_net::{Channel, HEADER_BYTES, Hello, MemTransport, Tag, TcpTransport, TlsTransport, Transport, handshake};
 use tacit_serve::{Catalog, Server, ServerConfig, ServerHandle};
 use tacit_store::keys;
 
@@ -98,7 +99,7 @@ impl Running {
     /// An authenticated connection that has said nothing yet.
     pub fn tls(&self, dir: &Path, who: &str) -> TlsTransport {
         let mut tcp = TcpTransport::connect(self.address.as_str(), Duration::from_secs(5)).unwrap();
-        tacit_net::Transport::set_stall_timeout(&mut tcp, 20 * PATIENCE).unwrap();
+        tcp.set_stall_timeout(20 * PATIENCE).unwrap();
         keys::load_client(&dir.join("keys"), who).unwrap().tls.connect(tcp, "127.0.0.1").unwrap()
     }
 
@@ -119,6 +120,20 @@ impl Running {
         channel
     }
 
+    /// A connection that has said all but the last byte of its first request (the list of models), byte by byte; and that byte.
+    pub fn trickle(&self, dir: &Path, who: &str) -> (TlsTransport, u8) {
+        let (hello, request) = first_frames();
+        let mut raw = self.tls(dir, who);
+        raw.write_all(&hello).unwrap();
+        // The server's hello and its welcome.
+        raw.read_exact(&mut vec![0; hello.len() + HEADER_BYTES + 1]).unwrap();
+        let (last, rest) = request.split_last().unwrap();
+        for byte in rest {
+            raw.write_all(&[*byte]).unwrap();
+        }
+        (raw, *last)
+    }
+
     /// Waits until all connections have ended, so that what they did is on disk.
     pub fn settle(&self) {
         wait_until("connections end", || self.handle.connections() == 0);
@@ -136,6 +151,20 @@ pub fn public_part(channel: &mut Channel, model: &str) -> Vec<u8> {
 pub fn ask(channel: &mut Channel, request: &Request) -> Reply {
     wire::send(channel, REQUEST, request).unwrap();
     wire::recv_reply(channel).unwrap()
+}
+
+/// The bytes of a client's hello, and of its first request.
+fn first_frames() -> (Vec<u8>, Vec<u8>) {
+    let (ours, mut raw) = MemTransport::pair();
+    let mut channel = Channel::new(Box::new(ours));
+    let hello = Hello::opening().to_bytes();
+    channel.send(Tag::HELLO, &hello).unwrap();
+    wire::send(&mut channel, REQUEST, &Request::List).unwrap();
+    drop(channel);
+    let mut bytes = Vec::new();
+    raw.read_to_end(&mut bytes).unwrap();
+    let request = bytes.split_off(HEADER_BYTES + hello.len());
+    (bytes, request)
 }
 
 /// The setup of an opened toy.
