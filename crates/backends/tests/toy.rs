@@ -197,9 +197,7 @@ impl Pad {
     fn read(party: u8, bytes: &[u8]) -> Result<Material, BackendError> {
         match bytes.split_first() {
             Some((&first, rest)) if first == party && rest.len() == 8 => Ok(Material::new(Pad(party, words(rest)[0]))),
-            _ => {
-                Err(BackendError::Material { what: format!("{} bytes are no toy material of this party", bytes.len()) })
-            }
+            _ => Err(BackendError::Material { what: format!("{} bytes, no half of this party", bytes.len()) }),
         }
     }
 
@@ -245,10 +243,8 @@ impl Side {
 
     /// The server's or the client's phase must come after the setup.
     fn after_setup(&self, wanted: Setup) -> Result<(), BackendError> {
-        match self.is_set_up || self.model.setup() != wanted {
-            true => Ok(()),
-            false => Err(BackendError::Misuse("the setup comes first")),
-        }
+        let ready = self.is_set_up || self.model.setup() != wanted;
+        if ready { Ok(()) } else { Err(BackendError::Misuse("the setup comes first")) }
     }
 }
 

@@ -1,4 +1,5 @@
-//! What `tacit bench` reports: figures of both parties by phase, and the answer's distance from the back end's reference.
+//! What `tacit bench` reports: figures of both parties by phase, and the answer's distance from the back
+//! end's reference.
 use crate::client::first_largest;
 use crate::{Answer, ClientConfig, ClientError, Figures, Lobby, PhaseReport};
 use serde::{Deserialize, Serialize};
@@ -47,11 +48,14 @@ pub struct OutputFigures {
     pub argmax: usize,
     /// Class of the back end's reference.
     pub reference_argmax: usize,
-    /// Largest difference from the reference in the output's real unit; for top-1 the distance of the class indices, which says little.
+    /// Largest difference from the reference in the output's real unit; for top-1 the distance of the class
+    /// indices, which says little.
     pub max_error: f64,
-    /// Worst case of that which the back end declares for these weights; far above what happens in deep models.
+    /// Worst case of that which the back end declares for these weights; far above what happens in deep
+    /// models.
     pub error_bound: f64,
-    /// The difference in units of the output's last place; for top-1 0 if the classes agree, else 1. `null` where answers are no integers.
+    /// The difference in units of the output's last place; for top-1 0 if the classes agree, else 1. `null`
+    /// where answers are no integers.
     pub max_ulp_error: Option<u64>,
     /// The bound in units of the last place; `null` for top-1 and where answers are no integers.
     pub ulp_bound: Option<f64>,

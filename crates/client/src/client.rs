@@ -121,7 +121,8 @@ impl Client {
         lobby.open(&self.names[0], Some(&self.names[1]))
     }
 
-    /// Makes the connection's keys, if the back end has a setup and it has not run. Runs by itself where it is needed.
+    /// Makes the connection's keys, if the back end has a setup and it has not run. Runs by itself where it
+    /// is needed.
     ///
     /// # Errors
     /// Of the protocol or the connection; the client is useless afterwards. So for all phases.
@@ -145,8 +146,9 @@ impl Client {
     /// Makes material for one input and stores it at both parties.
     ///
     /// # Errors
-    /// [`ClientError::Usage`] without a store or where there is nothing to prepare, [`ClientError::NoDealer`], [`ClientError::Refused`] if the
-    /// server has no room, and as [`setup`](Self::setup).
+    /// [`ClientError::Usage`] without a store or where there is nothing to prepare,
+    /// [`ClientError::NoDealer`], [`ClientError::Refused`] if the server has no room, and as
+    /// [`setup`](Self::setup).
     pub fn prepare(&mut self) -> Result<Prepared, ClientError> {
         if self.store.is_none() {
             return Err(ClientError::Usage("storing material needs a folder for it".into()));
@@ -245,11 +247,12 @@ impl Client {
         Ok(gone.len())
     }
 
-    /// Answers one real-valued input (normalised as the model states), with stored material if there is any, else with new material.
+    /// Answers one real-valued input (normalised as the model states), with stored material if there is any,
+    /// else with new material.
     ///
     /// # Errors
-    /// The input does not fit the model (nothing was sent or used then), or of the store, the protocol or the connection. Material that was
-    /// claimed is gone in any case.
+    /// The input does not fit the model (nothing was sent or used then), or of the store, the protocol or the
+    /// connection. Material that was claimed is gone in any case.
     pub fn infer(&mut self, input: &[f32]) -> Result<Answer, ClientError> {
         self.interface().check_input(input)?;
         if !self.needs_material()? {
@@ -304,7 +307,8 @@ impl Client {
         Ok(send(&mut self.channel, REQUEST, &Request::Bye)?)
     }
 
-    /// Asks for a phase, runs it in this client's threads and takes both parties' figures; last the size of what the server keeps.
+    /// Asks for a phase, runs it in this client's threads and takes both parties' figures; last the size of
+    /// what the server keeps.
     fn phase<T: Send>(
         &mut self,
         phase: Phase,
@@ -332,7 +336,8 @@ impl Client {
 }
 
 pub(crate) fn first_largest(values: &[f64]) -> usize {
-    // `max_by` keeps the last of equals, so equals are ordered by falling index. An empty output has no class; 0 stands for it.
+    // `max_by` keeps the last of equals, so equals are ordered by falling index. An empty output has no
+    // class; 0 stands for it.
     let order = |&i: &usize, &j: &usize| values[i].total_cmp(&values[j]).then(Reverse(i).cmp(&Reverse(j)));
     (0..values.len()).max_by(order).unwrap_or(0)
 }

@@ -1,4 +1,5 @@
-//! Turning files into model inputs: images are resized, cropped and normalised as the model's public part states.
+//! Turning files into model inputs: images are resized, cropped and normalised as the model's public part
+//! states.
 use crate::ClientError;
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageReader, Limits};
@@ -17,7 +18,8 @@ pub const MAX_ARRAY_BYTES: u64 = 4 << 30;
 /// How an image of another size is brought to the model's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// The short side is scaled to 8/7 of the model's, then the centre is cut out (usual for ImageNet models).
+    /// The short side is scaled to 8/7 of the model's, then the centre is cut out (usual for ImageNet
+    /// models).
     Crop,
     /// The short side is scaled to the model's, then the centre is cut out.
     Fill,
@@ -25,10 +27,11 @@ pub enum Fit {
     Stretch,
 }
 
-/// Reads the inputs in a file: one for an image, `N` for an `.npy` array `[N, C, H, W]` (or one without the leading axis).
+/// Reads the inputs in a file: one for an image, `N` for an `.npy` array `[N, C, H, W]` (or one without the
+/// leading axis).
 ///
-/// Images and arrays of bytes are pixels and are normalised as the model states. Arrays of numbers are taken as they are, or
-/// normalised too if they are `raw`.
+/// Images and arrays of bytes are pixels and are normalised as the model states. Arrays of numbers are taken
+/// as they are, or normalised too if they are `raw`.
 ///
 /// # Errors
 /// The file cannot be read, decoded or brought to the model's shape.

@@ -16,18 +16,23 @@
 //! # Ok(()) }
 //! ```
 //!
-//! * [`Lobby::connect`]`(registry, config)`: TLS 1.3 with both certificates, then the version. [`Lobby::models`] lists what is on offer.
-//! * [`Lobby::open`]`(model, backend)`: a [`Client`]. Without a name, the back end is the first that the server offers, this registry knows
-//!   and whose server does not see the input. Whom a back end trusts is read in the own registry, never taken from the server.
-//! * [`Client::infer`], [`infer_many`]: real-valued inputs (after [`input::read`]'s normalisation) to an [`Answer`] of real values. Material
-//!   is used from the store if there is any, and made otherwise; `infer_many` makes it on a second connection, one input ahead.
-//! * [`Client::prepare`], [`Client::stored`], [`Client::discard`]: material ahead of time ([`ClientConfig::store`]). [`Client::setup`] and
-//!   whatever material needs happen by themselves where the back end's plan says so.
+//! * [`Lobby::connect`]`(registry, config)`: TLS 1.3 with both certificates, then the version.
+//!   [`Lobby::models`] lists what is on offer.
+//! * [`Lobby::open`]`(model, backend)`: a [`Client`]. Without a name, the back end is the first that the
+//!   server offers, this registry knows and whose server does not see the input. Whom a back end trusts is
+//!   read in the own registry, never taken from the server.
+//! * [`Client::infer`], [`infer_many`]: real-valued inputs (after [`input::read`]'s normalisation) to an
+//!   [`Answer`] of real values. Material is used from the store if there is any, and made otherwise;
+//!   `infer_many` makes it on a second connection, one input ahead.
+//! * [`Client::prepare`], [`Client::stored`], [`Client::discard`]: material ahead of time
+//!   ([`ClientConfig::store`]). [`Client::setup`] and whatever material needs happen by themselves where the
+//!   back end's plan says so.
 //! * [`Client::model`]: plan, costs, numerics; [`Client::interface`]: shapes, ranges, what is revealed.
-//! * [`input`]: images and arrays; [`bench`]: what both parties' figures look like; [`measure`]: taking them; [`wire`]: messages.
+//! * [`input`]: images and arrays; [`bench`]: what both parties' figures look like; [`measure`]: taking them;
+//!   [`wire`]: messages.
 //!
-//! What a server says is checked before it is used: a public part has [`wire::MAX_PUBLIC_BYTES`] at most, which is checked before any of it
-//! is taken, and the digests of plan and public part are compared.
+//! What a server says is checked before it is used: a public part has [`wire::MAX_PUBLIC_BYTES`] at most,
+//! which is checked before any of it is taken, and the digests of plan and public part are compared.
 #![forbid(unsafe_code)]
 
 pub mod bench;

@@ -68,7 +68,8 @@ impl Lobby {
     /// Connects, authenticates and agrees on the version.
     ///
     /// # Errors
-    /// The server cannot be reached, is not the right one, does not know this client, speaks another version, or is full.
+    /// The server cannot be reached, is not the right one, does not know this client, speaks another version,
+    /// or is full.
     pub fn connect(registry: Registry, config: ClientConfig) -> Result<Self, ClientError> {
         let mut tcp = TcpTransport::connect(config.address.as_str(), CONNECT)?;
         tcp.set_stall_timeout(config.stall_timeout).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
@@ -96,12 +97,14 @@ impl Lobby {
         }
     }
 
-    /// Opens a model with a back end for the rest of the connection: receives its public part and plans it. Without a name, the back end is
-    /// the first on offer that this client's registry knows and whose server does not see the input.
+    /// Opens a model with a back end for the rest of the connection: receives its public part and plans it.
+    /// Without a name, the back end is the first on offer that this client's registry knows and whose server
+    /// does not see the input.
     ///
     /// # Errors
-    /// The server has no such model or does not offer it so (it names what there is), this registry does not know the back end, the public
-    /// part does not pass its checks, or the parties plan it differently. The connection is closed then.
+    /// The server has no such model or does not offer it so (it names what there is), this registry does not
+    /// know the back end, the public part does not pass its checks, or the parties plan it differently. The
+    /// connection is closed then.
     pub fn open(mut self, model: &str, backend: Option<&str>) -> Result<Client, ClientError> {
         let backend = match backend {
             Some(name) => name.to_owned(),

@@ -1,5 +1,5 @@
-//! What a phase costs one party: wall time, processor time, peak memory, bytes and rounds. Where `TACIT_MARKS` names a listener
-//! (`tacit lab`), phases are marked for it too.
+//! What a phase costs one party: wall time, processor time, peak memory, bytes and rounds. Where
+//! `TACIT_MARKS` names a listener (`tacit lab`), phases are marked for it too.
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -16,7 +16,8 @@ use tacit_net::{Channel, Phase, Traffic};
 pub struct Figures {
     /// Wall time in seconds.
     pub wall_s: f64,
-    /// Processor time of the whole process in seconds (all threads; with several clients at once, of all their sessions).
+    /// Processor time of the whole process in seconds (all threads; with several clients at once, of all
+    /// their sessions).
     pub cpu_s: f64,
     /// Largest resident set of the process during the phase, in bytes; 0 where the system does not tell.
     pub peak_rss_bytes: u64,
@@ -42,8 +43,8 @@ pub struct PhaseReport {
 pub struct Marks(Option<Arc<MarkSender>>);
 
 impl Marks {
-    /// Connects to the listener in `TACIT_MARKS`, if that is set. Measuring must not keep anything from working: without a
-    /// listener there is a warning and no marks.
+    /// Connects to the listener in `TACIT_MARKS`, if that is set. Measuring must not keep anything from
+    /// working: without a listener there is a warning and no marks.
     #[must_use]
     pub fn from_env(party: &str) -> Self {
         match MarkSender::from_env(party) {

@@ -1,4 +1,5 @@
-//! Many inputs: the offline phase of the next one runs on a second connection during the online phase of this one.
+//! Many inputs: the offline phase of the next one runs on a second connection during the online phase of this
+//! one.
 use crate::{Answer, Client, ClientError, PhaseReport, Prepared};
 use std::sync::mpsc;
 use std::thread;
@@ -8,13 +9,13 @@ use tacit_net::Phase;
 /// Material for one input, and the setup that came before it.
 type Made = (Option<PhaseReport>, Prepared, Material);
 
-/// Answers real-valued inputs in order, calling `each` with the index and the answer. Material is made on a second connection, one input
-/// ahead; stored material is not touched. The first answer carries the cost of the second connection's setup. Where there is nothing to
-/// prepare, inputs go one after the other.
+/// Answers real-valued inputs in order, calling `each` with the index and the answer. Material is made on a
+/// second connection, one input ahead; stored material is not touched. The first answer carries the cost of
+/// the second connection's setup. Where there is nothing to prepare, inputs go one after the other.
 ///
 /// # Errors
-/// An input does not fit the model (nothing was sent then); the first error of either connection, or of `each`: answers before it were
-/// delivered.
+/// An input does not fit the model (nothing was sent then); the first error of either connection, or of
+/// `each`: answers before it were delivered.
 pub fn infer_many(
     client: &mut Client,
     inputs: &[Vec<f32>],

@@ -1,9 +1,11 @@
-//! Requests and answers between client and server, around the phases of a back end. Both parties use this module.
+//! Requests and answers between client and server, around the phases of a back end. Both parties use this
+//! module.
 //!
-//! After TLS (with [`tacit_net::tls::ALPN`]) the parties compare [`Hello::opening`]s, and the server says [`Reply::Welcome`]. From then on
-//! the client asks and the server answers. [`Reply::Model`] is followed by the public part as a message of its own, and then by a comparison
-//! of [`Hello::opened`] at both: digests of plan and public part. After [`Reply::Go`] both parties run the phase on the same connection, then
-//! the server reports its figures with [`Reply::Done`].
+//! After TLS (with [`tacit_net::tls::ALPN`]) the parties compare [`Hello::opening`]s, and the server says
+//! [`Reply::Welcome`]. From then on the client asks and the server answers. [`Reply::Model`] is followed by
+//! the public part as a message of its own, and then by a comparison of [`Hello::opened`] at both: digests of
+//! plan and public part. After [`Reply::Go`] both parties run the phase on the same connection, then the
+//! server reports its figures with [`Reply::Done`].
 use crate::measure::Figures;
 use serde::{Deserialize, Serialize};
 use tacit_backends::seam::digest;

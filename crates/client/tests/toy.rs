@@ -15,7 +15,8 @@ fn lower(options: &str) -> (std::sync::Arc<dyn ServerModel>, std::sync::Arc<dyn 
     (server, client)
 }
 
-/// Both parties through setup, offline with a detour over bytes, and online; the payload bytes of both directions by phase.
+/// Both parties through setup, offline with a detour over bytes, and online; the payload bytes of both
+/// directions by phase.
 fn run(options: &str) -> (Vec<f64>, [[u64; 2]; 3]) {
     let (server, client) = lower(options);
     let prepares = client.preparation() == Preparation::TwoParty;

@@ -17,7 +17,8 @@ pub(crate) struct Offered {
     pub(crate) material_bytes: u64,
 }
 
-/// Models by name, each with the back ends it is offered with: lowered, one copy of the weights however many clients there are.
+/// Models by name, each with the back ends it is offered with: lowered, one copy of the weights however many
+/// clients there are.
 pub struct Catalog {
     models: BTreeMap<String, Vec<Arc<Offered>>>,
     allow_clear: bool,
@@ -33,8 +34,8 @@ impl Catalog {
     /// Offers a model, lowered by `backend`, under a name. What is offered first is what clients prefer.
     ///
     /// # Errors
-    /// The name is offered with this back end already, the back end shows the server the input and that was not allowed, or the public part is
-    /// too large to be sent.
+    /// The name is offered with this back end already, the back end shows the server the input and that was
+    /// not allowed, or the public part is too large to be sent.
     pub fn offer(&mut self, name: &str, backend: &dyn Backend, model: Arc<dyn ServerModel>) -> Result<(), ServeError> {
         let refuse = |text: String| Err(ServeError::Usage(format!("model `{name}`: {text}")));
         let id = backend.id();

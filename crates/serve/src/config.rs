@@ -35,8 +35,8 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Defaults for an address: no store, one thread a job, 64 connections, 10 s to introduce, 2 min stall, 10 min idle, 4 materials in memory
-    /// and 256 on disk for each client.
+    /// Defaults for an address: no store, one thread a job, 64 connections, 10 s to introduce, 2 min stall,
+    /// 10 min idle, 4 materials in memory and 256 on disk for each client.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
         Self {

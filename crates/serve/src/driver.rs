@@ -1,5 +1,6 @@
-//! The one owner of everything that connections share: who is connected, which jobs there are, material in memory, limits, counters and
-//! whether the server stops. Events come in one at a time; what follows from each is carried out here and nowhere else.
+//! The one owner of everything that connections share: who is connected, which jobs there are, material in
+//! memory, limits, counters and whether the server stops. Events come in one at a time; what follows from
+//! each is carried out here and nowhere else.
 use crate::policy::{self, Start};
 use crate::pool::Pool;
 use crate::{ServeError, ServerConfig};
@@ -15,8 +16,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout_at;
 
-/// Connections that may be greeting at the same time. They take no client's place: whoever has no certificate cannot lock clients out
-/// for longer than a greeting may take.
+/// Connections that may be greeting at the same time. They take no client's place: whoever has no certificate
+/// cannot lock clients out for longer than a greeting may take.
 const GREETING: usize = 64;
 /// How long connections that were cut have to end.
 const AFTER_CUT: Duration = Duration::from_secs(5);

@@ -188,7 +188,8 @@ async fn readable(watched: &TcpStream, end: Instant, what: &str) -> Result<(), S
     ready.map_err(ServeError::system(WATCHING))
 }
 
-/// Looks at what has come. A look that finds too little uses the readiness up; what comes meanwhile counts as ready again.
+/// Looks at what has come. A look that finds too little uses the readiness up; what comes meanwhile counts as
+/// ready again.
 fn look<T>(watched: &TcpStream, look: impl FnOnce() -> Result<Option<T>, NetError>) -> Result<Option<T>, NetError> {
     let mut seen = Ok(None);
     let _ = watched.try_io(Interest::READABLE, || {
@@ -234,7 +235,8 @@ impl Waiting {
     }
 }
 
-/// Requests and their jobs, until the client or the server is done. The connection comes back, unless a job took it down with it.
+/// Requests and their jobs, until the client or the server is done. The connection comes back, unless a job
+/// took it down with it.
 async fn serve(
     shared: &Arc<Shared>,
     number: Number,

@@ -9,12 +9,15 @@
 //!                 +--- the connection, back from its job
 //! ```
 //!
-//! * The **edge** accepts, authenticates, greets, and waits for requests. A client that asks nothing holds no thread, however it
-//!   connected, and however slowly its request trickles in.
-//! * A **worker** owns the connection for one job: one request, a phase of one input at most. It blocks, in as many threads as were granted.
-//! * The **driver** alone owns what connections share, and carries out what the policy decides. Policy today: every job at once.
+//! * The **edge** accepts, authenticates, greets, and waits for requests. A client that asks nothing holds no
+//!   thread, however it connected, and however slowly its request trickles in.
+//! * A **worker** owns the connection for one job: one request, a phase of one input at most. It blocks, in
+//!   as many threads as were granted.
+//! * The **driver** alone owns what connections share, and carries out what the policy decides. Policy today:
+//!   every job at once.
 //!
-//! [`Server`] binds a [`Catalog`]; [`ServerHandle`] stops it. What one client does wrong ends its own connection only.
+//! [`Server`] binds a [`Catalog`]; [`ServerHandle`] stops it. What one client does wrong ends its own
+//! connection only.
 #![forbid(unsafe_code)]
 
 mod catalog;

@@ -9,7 +9,8 @@ pub(crate) struct Start {
     pub(crate) threads: usize,
 }
 
-/// The simplest policy: every job at once, each with the configured number of threads. Asked after every event, with all jobs.
+/// The simplest policy: every job at once, each with the configured number of threads. Asked after every
+/// event, with all jobs.
 pub(crate) fn starts<'a>(jobs: impl Iterator<Item = (&'a Number, &'a Job)>, threads: usize) -> Vec<Start> {
     jobs.filter(|(_, job)| job.waits()).map(|(&number, _)| Start { number, threads }).collect()
 }

@@ -23,7 +23,8 @@ impl Pool {
         Self { held: HashMap::new(), per_client }
     }
 
-    /// Keeps a place for material that will be made; refuses when the client has its share, or the id is taken.
+    /// Keeps a place for material that will be made; refuses when the client has its share, or the id is
+    /// taken.
     pub(crate) fn reserve(&mut self, id: MaterialId, client: ClientId) -> Result<(), ServeError> {
         if self.held.contains_key(&id) {
             return Err(ServeError::NotGranted(format!("material {id} exists already")));

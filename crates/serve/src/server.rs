@@ -114,7 +114,8 @@ impl Server {
 }
 
 impl ServerHandle {
-    /// Stops accepting, ends idle connections, lets jobs go on for up to `grace`, then cuts them. Waits for all that.
+    /// Stops accepting, ends idle connections, lets jobs go on for up to `grace`, then cuts them. Waits for
+    /// all that.
     pub fn shutdown(&self, grace: Duration) {
         if self.events.send(Event::Stop { grace }).is_ok() {
             self.published.wait_end(grace + BEYOND_GRACE);

@@ -1,4 +1,5 @@
-//! Jobs: one request of one connection, carried out in a thread that may block. The connection belongs to the job meanwhile.
+//! Jobs: one request of one connection, carried out in a thread that may block. The connection belongs to the
+//! job meanwhile.
 use crate::ServeError;
 use crate::catalog::Offered;
 use crate::driver::{Decision, Event, Grant};
@@ -39,7 +40,8 @@ impl Connection {
     }
 }
 
-/// Carries out a decision, and leaves the connection without a thread of its own; whether an input was answered.
+/// Carries out a decision, and leaves the connection without a thread of its own; whether an input was
+/// answered.
 ///
 /// # Errors
 /// The connection is of no further use.
@@ -211,7 +213,8 @@ impl Job<'_> {
         self.done(meter, 0)
     }
 
-    /// Material from disk: claimed and burnt, durably, when this returns, which is before the first byte of the online phase.
+    /// Material from disk: claimed and burnt, durably, when this returns, which is before the first byte of
+    /// the online phase.
     fn claim(&mut self, id: MaterialId) -> Result<Material, ServeError> {
         let store = self.shared.store.as_ref().ok_or(StoreError::NoMaterial(id))?;
         let open = self.opened()?;

@@ -41,7 +41,8 @@ fn strangers_take_no_clients_place() {
         c.greeting_timeout = PATIENCE;
         c.max_connections = 1;
     });
-    // More than may greet at once, and each does nothing: the client gets in when the first of them are given up.
+    // More than may greet at once, and each does nothing: the client gets in when the first of them are given
+    // up.
     let strangers: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
     let config = server.config(dir.path(), "alice");
     let entered = || Lobby::connect(registry(), config.clone()).and_then(|lobby| lobby.open("one", None)).ok();

@@ -1,4 +1,5 @@
-//! Who asks nothing, or too slowly, holds no thread. Alone in this program: it counts the threads of its process.
+//! Who asks nothing, or too slowly, holds no thread. Alone in this program: it counts the threads of its
+//! process.
 mod common;
 use common::*;
 use std::io::{Read, Write};

@@ -19,7 +19,8 @@ use tacit_net::{Channel, HEADER_BYTES, Hello, MemTransport, Tag, TcpTransport, T
 use tacit_serve::{Catalog, Server, ServerConfig, ServerHandle};
 use tacit_store::keys;
 
-/// How long a server waits for those who do nothing here: long enough for those who do something on a busy machine.
+/// How long a server waits for those who do nothing here: long enough for those who do something on a busy
+/// machine.
 pub const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The toy, and one of another name whose server sees the input.
@@ -120,7 +121,8 @@ impl Running {
         channel
     }
 
-    /// A connection that has said all but the last byte of its first request (the list of models), byte by byte; and that byte.
+    /// A connection that has said all but the last byte of its first request (the list of models), byte by
+    /// byte; and that byte.
     pub fn trickle(&self, dir: &Path, who: &str) -> (TlsTransport, u8) {
         let (hello, request) = first_frames();
         let mut raw = self.tls(dir, who);

@@ -1,5 +1,5 @@
-//! Log lines leave through a thread of their own. Serving never waits for whoever reads them: lines that find the queue full are dropped,
-//! and a reader that is gone is nobody's error.
+//! Log lines leave through a thread of their own. Serving never waits for whoever reads them: lines that find
+//! the queue full are dropped, and a reader that is gone is nobody's error.
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
