@@ -107,7 +107,9 @@ def load(folder: Path) -> Campaign:
 def _runs(path: Path) -> tuple[list[Run], list[str]]:
     if not path.exists():
         return [], ["There is no runs.jsonl: no run has been finished yet."]
-    runs, warnings, more = [], [], 0
+    runs: list[Run] = []
+    warnings: list[str] = []
+    more = 0
     for number, line, whole in f.lines(path):
         try:
             runs.append(_run(f.parse(line, f"{path.name}, line {number}")))
