@@ -1,12 +1,17 @@
-//! A lowered model: the public part, as a client gets it, and the private part, as the server caches it.
+//! A lowered model: the public part, as a client gets it, and the private part, as the server caches it; of the ring level, of every
+//! back end, and in a file.
 
-use tacit_backends::cheetah::{Options, compile, costs};
+use std::sync::{Arc, LazyLock};
+
+use tacit_backends::cheetah::{self, compile, costs};
+use tacit_backends::lowered::{self, Origin};
 use tacit_backends::ring::{
     Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingGraph, RingSpec, WeightFacts, Weights, public_bytes,
     read_public, read_weights, reference, weights_to_bytes,
 };
+use tacit_backends::{Backend, Options, Plan, Registry, ServerModel};
 use tacit_graph::geometry::{ConvGeometry, Window};
-use tacit_graph::{InputSpec, Interface, OutputMode, SortedGraph};
+use tacit_graph::{ImportOptions, InputSpec, Interface, OutputMode, SortedGraph, import};
 
 /// Models that a mutation made larger than this are accepted, but not computed.
 const MAX_WORK: usize = 1 << 16;
@@ -18,7 +23,7 @@ pub(crate) fn public_model(data: &[u8]) {
         let again = public_bytes(&graph).expect("what was read can be written");
         assert_eq!(read_public(&again).expect("what was written can be read"), graph);
         // What a client does next; refusing is fine.
-        if let Ok(plan) = compile(graph, Options::default()) {
+        if let Ok(plan) = compile(graph, cheetah::Options::default()) {
             assert!(costs(&plan).offline.client.stored_bytes > 0);
         }
     }
@@ -38,6 +43,70 @@ pub(crate) fn private_model(data: &[u8]) {
         assert_eq!(read_weights(&again, &graph).expect("what was written can be read"), weights);
         compute(&graph, &weights);
     }
+}
+
+/// A back end, and what it made of a model.
+type Lowered = (Arc<dyn Backend>, Arc<dyn ServerModel>);
+
+/// A small model lowered for each back end there is.
+static SMALL: LazyLock<Vec<Lowered>> = LazyLock::new(|| {
+    let onnx = include_bytes!("../seeds/conv.onnx");
+    let options = ImportOptions { model_id: Some([9; 16]), ..ImportOptions::default() };
+    let model = import(onnx, &options).expect("the seed is a network").model;
+    let lower = |backend: &Arc<dyn Backend>| {
+        let lowered = backend.lower(&model, &Options::default()).expect("every back end takes the small network");
+        (Arc::clone(backend), lowered)
+    };
+    Registry::standard().iter().map(lower).collect()
+});
+
+/// `back end u8, public length u16, public, private`: what a client opens, and what a server loads.
+pub(crate) fn parts(data: &[u8]) {
+    let [which, low, high, rest @ ..] = data else { return };
+    let (backend, _) = &SMALL[usize::from(*which) % SMALL.len()];
+    let (public, private) = rest.split_at(rest.len().min(usize::from(u16::from_le_bytes([*low, *high]))));
+    if let Ok(model) = backend.open(public) {
+        stated(&*model);
+        // Refusing is fine.
+        if let Ok(server) = backend.load(public, private) {
+            assert_eq!(server.digest(), model.digest(), "both parties plan alike");
+        }
+    }
+}
+
+/// What a client asks an opened model before it says anything.
+fn stated(plan: &(impl Plan + ?Sized)) {
+    plan.interface().check().expect("an opened model was checked");
+    let costs = plan.costs();
+    assert!(costs.online.up_bytes > 0 && costs.online.down_bytes > 0, "a question and an answer");
+    assert!(plan.describe().is_object() && plan.error_bound(&[1.0]) >= 0.0);
+}
+
+pub(crate) fn parts_seeds() -> Vec<Vec<u8>> {
+    let seed = |(index, (_, model)): (usize, &Lowered)| {
+        let (public, private) = (model.public_bytes(), model.private_bytes().expect("a small model fits"));
+        let length = (public.len() as u16).to_le_bytes();
+        [&[index as u8, length[0], length[1]], public, &private].concat()
+    };
+    SMALL.iter().enumerate().map(seed).collect()
+}
+
+/// The file of a lowering.
+pub(crate) fn file(data: &[u8]) {
+    if let Ok(file) = lowered::read(data) {
+        let registry = Registry::standard();
+        if let Ok(model) = registry.get(&file.origin.backend).and_then(|backend| file.load(&**backend)) {
+            assert_eq!(lowered::write(&file.origin, &*model).expect("what was read can be written").len(), data.len());
+        }
+    }
+}
+
+pub(crate) fn file_seeds() -> Vec<Vec<u8>> {
+    let seed = |(backend, model): &Lowered| {
+        let origin = Origin { model: [7; 32], backend: backend.id().into(), options: Options::default() };
+        lowered::write(&origin, &**model).expect("a small model fits its file").to_vec()
+    };
+    SMALL.iter().map(seed).collect()
 }
 
 pub(crate) fn public_model_seeds() -> Vec<Vec<u8>> {
