@@ -8,22 +8,39 @@ import tacit
 PARTY = {"cpu_s", "peak_rss_bytes", "sent_bytes"}
 
 
-def check_report(report, runs):
-    """The form that `tacit bench --json` promises, with figures that can be true."""
-    assert {"model", "backend", "threads", "link", "machine", "runs"} <= report.keys()
+def check_run(run, phases):
+    """A run of a back end that has these phases, with figures that can be true."""
+    assert set(run["phases"]) == phases
+    for phase in run["phases"].values():
+        assert phase["wall_s"] > 0
+        assert phase["rounds"] > 0
+        for party in ("client", "server"):
+            assert phase[party].keys() >= PARTY
+            assert phase[party]["cpu_s"] >= 0
+            assert phase[party]["peak_rss_bytes"] > 1 << 20
+            assert phase[party]["sent_bytes"] > 0
+    material = run["material_bytes"]
+    prepared = "offline" in phases
+    assert (min(material["client"], material["server"]) > 0) == prepared
+    assert prepared or max(material.values()) == 0
+    assert run["output"]["max_error"] <= run["output"]["error_bound"]
+    if run["output"]["max_ulp_error"] is not None:
+        assert run["output"]["max_ulp_error"] <= run["output"]["ulp_bound"]
+
+
+def check_report(report, runs, backend="cheetah", phases=frozenset({"setup", "offline", "online"})):
+    """The form that `tacit bench --json` promises."""
+    assert {"model", "backend", "threads", "link", "machine", "runs", "lower_bounds"} <= report.keys()
+    assert report["backend"] == backend
     assert len(report["runs"]) == runs
     for run in report["runs"]:
-        assert set(run["phases"]) == {"setup", "offline", "online"}
-        for phase in run["phases"].values():
-            assert phase["wall_s"] > 0
-            assert phase["rounds"] > 0
-            for party in ("client", "server"):
-                assert phase[party].keys() >= PARTY
-                assert phase[party]["cpu_s"] >= 0
-                assert phase[party]["peak_rss_bytes"] > 1 << 20
-                assert phase[party]["sent_bytes"] > 0
-        assert min(run["material_bytes"]["client"], run["material_bytes"]["server"]) > 0
-        assert run["output"]["max_ulp_error"] <= run["output"]["ulp_bound"]
+        check_run(run, phases)
+    bounds = report["lower_bounds"]
+    assert set(bounds) == {"clear", "local"}
+    check_run(bounds["clear"], {"online"})
+    assert bounds["local"]["wall_s"] > 0
+    assert bounds["local"]["cpu_s"] >= 0
+    assert bounds["local"]["peak_rss_bytes"] > 1 << 20
 
 
 def test_bench_reports_both_parties(digits, digit_images):
@@ -31,6 +48,14 @@ def test_bench_reports_both_parties(digits, digit_images):
     check_report(report, 2)
     wanted = digits.reference(digit_images[0]).argmax()
     assert all(run["output"]["argmax"] == wanted for run in report["runs"])
+    assert all(run["output"]["max_ulp_error"] is not None for run in report["runs"])
+
+
+def test_bench_measures_the_back_end_that_is_named(digits, digit_images):
+    report = tacit.bench(digits, digit_images[0], backend="clear")
+    check_report(report, 1, "clear", {"online"})
+    assert report["runs"][0]["output"]["argmax"] == digits.run(digit_images[0]).argmax()
+    assert report["runs"][0]["output"]["max_ulp_error"] is None, "answers are real numbers"
 
 
 def test_bench_refuses_what_it_cannot_measure(digits, digit_images):
@@ -40,3 +65,7 @@ def test_bench_refuses_what_it_cannot_measure(digits, digit_images):
         tacit.bench(digits, runs=0)
     with pytest.raises(tacit.TacitError):
         tacit.bench(digits, np.full((1, 8, 8), np.nan))
+    with pytest.raises(tacit.TacitError, match="cheetah.*clear"):
+        tacit.bench(digits, backend="ckks")
+    with pytest.raises(tacit.TacitError, match="frac_bits"):
+        tacit.bench(digits, options={"frac": 12})

@@ -13,18 +13,22 @@ from test_bench import check_report
 
 
 @contextmanager
-def serving(binary, folder, *options):
-    """A `tacit serve` process; its address."""
-    command = [binary, "serve", "digits.tacit", "--listen", "127.0.0.1:0", *options]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+def serving(binary, folder, *options, model="digits.tacit"):
+    """A `tacit serve` process: its address. What it says beside is in the file server.log of the folder."""
+    command = [binary, "serve", model, "--listen", "127.0.0.1:0", *map(str, options)]
+    log = folder / "server.log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
         try:
             line = process.stdout.readline()
-            assert line.startswith("listening on "), process.stderr.read()
+            assert line.startswith("listening on "), log.read_text()
             yield line.split()[2]
         finally:
             process.terminate()
-            _, errors = process.communicate(timeout=30)
-            assert "panicked" not in errors
+            process.communicate(timeout=30)
+            assert "panicked" not in log.read_text()
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +164,7 @@ def test_wrong_files_are_errors(cli, workplace, tmp_path):
     (tmp_path / "digits.tacit").write_bytes(other)
     assert "99" in cli("model", "inspect", "digits.tacit", cwd=tmp_path, ok=False).stderr
     assert "99" in cli("serve", "digits.tacit", "--keys", workplace / "keys", cwd=tmp_path, ok=False).stderr
-    assert not (tmp_path / "x.tacit").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["digits.tacit", "short.onnx"], "nothing was written"
 
 
 def test_a_client_without_the_right_keys_is_refused(cli, address, tmp_path, workplace):
@@ -198,6 +202,8 @@ def test_an_unknown_model_and_a_missing_server_are_named(cli, workplace, address
 def test_bench_writes_the_promised_json(cli, workplace):
     cli("bench", "--model", "digits.tacit", "--runs", 2, "--json", "bench.json", cwd=workplace)
     check_report(json.loads((workplace / "bench.json").read_text()), 2)
+    cli("bench", "--model", "digits.tacit", "--backend", "clear", "--json", "clear.json", cwd=workplace)
+    check_report(json.loads((workplace / "clear.json").read_text()), 1, "clear", {"online"})
 
 
 def test_help_names_every_command(cli, workplace):

@@ -27,7 +27,8 @@ def assert_close(model, answers, images):
 
 def test_private_answers_follow_the_reference(server, digits, digit_images):
     with server.client() as client:
-        assert client.digest == digits.digest
+        assert (client.digest, client.public_digest) == (digits.lower().digest, digits.lower().public_digest)
+        assert client.backend == "cheetah"
         assert client.input_shape == (1, 8, 8)
         assert_close(digits, client.infer(digit_images[:4]), digit_images[:4])
         single = client.infer(digit_images[0])
@@ -37,7 +38,9 @@ def test_private_answers_follow_the_reference(server, digits, digit_images):
 def test_the_client_gets_no_weights(server, digits):
     with server.client() as client:
         assert client.spec == digits.spec
-        assert "layers" not in client.spec
+        public = client.describe()
+        assert public == digits.lower().describe()
+        assert not {"layers", "weights", "calibration"} & (client.spec.keys() | public.keys())
 
 
 def test_prepared_material_is_used_once(server, digit_images):
@@ -91,6 +94,14 @@ def test_copied_material_is_refused(server, digit_images, tmp_path):
         assert client.costs[-2].phase == "offline", "new material was made"
 
 
+def test_integers_are_off_by_few_units(server, digits, digit_images):
+    with server.client() as client:
+        ours, wanted = client.infer_integers(digit_images[0]), digits.reference_integers(digit_images[0])
+        assert client.output_unit == digits.lower().output_unit
+    assert ours.dtype == np.int64
+    assert np.abs(ours - wanted).max() <= digits.lower().error_bound(digits.reference(digit_images[0])) / client.output_unit
+
+
 def test_several_clients_at_once(server, digits, digit_images):
     def work(number):
         images = digit_images[2 * number : 2 * number + 2]
@@ -140,7 +151,7 @@ def test_several_models_by_name(digits, digit_images):
     other = tacit.import_onnx("models/digits.onnx", calibrate=digit_images[:32], name="other")
     with tacit.serve({"first": digits, "second": other}) as server:
         with server.client(model="second") as client:
-            assert client.digest == other.digest
+            assert client.digest == other.lower().digest
         with pytest.raises(tacit.TacitError, match=r"(?s)first.*second|second.*first"):
             server.client()
         with pytest.raises(tacit.TacitError, match="third"):
@@ -204,6 +215,10 @@ def test_server_options_that_are_wrong_are_errors(digits, tmp_path):
         tacit.serve({})
     with pytest.raises(tacit.TacitError, match="empty"):
         tacit.serve(digits, keys=tmp_path / "empty")
+    with pytest.raises(tacit.TacitError, match="lowered"):
+        tacit.serve(digits.lower(), backend="clear", allow_clear=True)
+    with pytest.raises(tacit.TacitError, match="options"):
+        tacit.serve(digits, backend=["cheetah", "clear"], options={"frac_bits": 12}, allow_clear=True)
     with pytest.raises(tacit.TacitError):
         tacit.make_keys(tmp_path / "keys", clients=["../evil"])
 

@@ -31,6 +31,8 @@ def test_each_operation_agrees_with_onnxruntime(net, float_answers):
     assert ours.shape == floats.shape
     error = np.sqrt(np.mean((ours - floats) ** 2)) / np.ptp(floats)
     assert error < 0.02, f"root mean square error is {error:.2%} of the range"
+    exact = model.run(model.normalise(fresh))
+    assert np.abs(exact - floats).max() < 1e-4 * np.ptp(floats), "our float network is that of the file"
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -41,6 +43,7 @@ def test_real_networks_agree_with_onnxruntime(name, data, float_answers):
     ours, floats = model.reference(inputs[half:]), float_answers(data / "models" / name, inputs[half:])
     assert model.normalise(inputs[:1]) == pytest.approx(inputs[:1]), "nothing is left to the client"
     assert np.array_equal(ours.argmax(1), floats.argmax(1))
+    assert np.abs(model.run(inputs[half:]) - floats).max() < 1e-3 * np.ptp(floats)
     assert model.report is not None
     assert model.report["agreement"] >= 0.99
 

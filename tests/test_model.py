@@ -1,4 +1,4 @@
-"""The `.tacit` file, the model's public facts, and inputs to the reference."""
+"""The `.tacit` file, the model's public facts, inputs, and lowering for a back end."""
 
 import numpy as np
 import pytest
@@ -10,15 +10,53 @@ def test_a_model_survives_its_file(digits, digit_images, tmp_path):
     digits.save(tmp_path / "digits.tacit")
     again = tacit.Model.load(tmp_path / "digits.tacit")
     assert (again.name, again.digest, again.spec) == (digits.name, digits.digest, digits.spec)
+    assert np.array_equal(again.run(digit_images[:5]), digits.run(digit_images[:5]))
     assert np.array_equal(again.reference(digit_images[:5]), digits.reference(digit_images[:5]))
+    assert again.lower().digest == digits.lower().digest
+    assert again.report == digits.report, "weights and calibration are in the file, so it can be lowered again"
+    assert (tmp_path / "digits.tacit").stat().st_mode & 0o077 == 0
+
+
+def test_a_lowered_model_survives_its_file(digits, digit_images, tmp_path):
+    lowered = digits.lower()
+    lowered.save(tmp_path / "digits.cheetah.lowered")
+    again = tacit.Lowered.load(tmp_path / "digits.cheetah.lowered")
+    facts = (
+        "backend",
+        "options",
+        "trust",
+        "digest",
+        "public_digest",
+        "model_digest",
+        "spec",
+        "costs",
+        "numerics",
+        "output_unit",
+    )
+    for fact in facts:
+        assert getattr(again, fact) == getattr(lowered, fact), fact
+    assert again.model_digest == digits.digest
+    assert again.describe() == lowered.describe()
+    assert np.array_equal(again.reference(digit_images[:5]), lowered.reference(digit_images[:5]))
+    assert lowered.report is not None
     assert again.report is None, "the owner's report is not in the file"
+    assert (tmp_path / "digits.cheetah.lowered").stat().st_mode & 0o077 == 0
+    damaged = bytearray((tmp_path / "digits.cheetah.lowered").read_bytes())
+    damaged[-1] ^= 1
+    (tmp_path / "damaged.lowered").write_bytes(damaged)
+    with pytest.raises(tacit.TacitError, match="damaged"):
+        tacit.Lowered.load(tmp_path / "damaged.lowered")
+    with pytest.raises(tacit.TacitError, match="nothing.lowered"):
+        tacit.Lowered.load(tmp_path / "nothing.lowered")
 
 
 def test_public_facts(digits):
     assert digits.input_shape == (1, 8, 8)
     assert digits.output_shape == (10,)
     assert digits.output_mode == "Logits"
-    assert digits.summary["comparisons"] > 0
+    assert digits.lower().costs["comparisons"] > 0
+    assert digits.summary["macs"] > 0
+    assert not digits.summary["guessed"]
     assert "digits" in repr(digits)
 
 
@@ -42,7 +80,7 @@ def test_another_version_is_named(digits):
         tacit.Model.from_bytes(bytes(other))
 
 
-@pytest.mark.parametrize("length", [0, 7, 50, 91, 92, 500])
+@pytest.mark.parametrize("length", [0, 7, 50, 91, 92, 131, 132, 500, -1])
 def test_a_truncated_file_is_an_error(digits, length):
     with pytest.raises(tacit.TacitError):
         tacit.Model.from_bytes(digits.to_bytes()[:length])
@@ -66,8 +104,9 @@ def test_a_missing_file_is_an_error(tmp_path):
     ],
 )
 def test_inputs_that_do_not_fit_are_errors(digits, x, says):
-    with pytest.raises(tacit.TacitError, match=f"(?i){says}"):
-        digits.reference(x)
+    for compute in (digits.reference, digits.run):
+        with pytest.raises(tacit.TacitError, match=f"(?i){says}"):
+            compute(x)
 
 
 def test_any_layout_and_number_type_of_an_input_is_taken(digits, digit_images):
@@ -77,3 +116,45 @@ def test_any_layout_and_number_type_of_an_input_is_taken(digits, digit_images):
     assert np.array_equal(digits.reference(np.asfortranarray(image)), wanted)
     assert np.array_equal(digits.reference(image.tolist()), wanted)
     assert np.array_equal(digits.reference(digit_images[:3])[0], wanted)
+
+
+def test_the_same_lowering_is_made_once(digits):
+    assert digits.lower() is digits.lower("cheetah")
+    twelve = digits.lower("cheetah", frac_bits=12)
+    assert twelve is digits.lower(frac_bits="12")
+    assert twelve is not digits.lower()
+    assert twelve.options == {"frac_bits": "12"}
+    assert twelve.digest != digits.lower().digest, "options are in the digest"
+
+
+def test_import_options_are_those_of_the_default_lowering(digit_images):
+    model = tacit.import_onnx("models/digits.onnx", calibrate=digit_images[:16], frac_bits=10, options={"round_facts": 2})
+    assert model.lower().options == {"frac_bits": "10", "round_facts": "2"}
+    assert model.lower("cheetah", frac_bits=9).options == {"frac_bits": "9", "round_facts": "2"}
+    assert model.lower("clear").options == {}, "options of one back end are not those of another"
+    nodes = model.lower().describe()["nodes"]
+    assert nodes[0]["fixed"]["frac_bits"] == 10
+
+
+def test_the_reference_follows_the_float_network(digits, digit_images):
+    floats, fixed = digits.run(digit_images[:20]), digits.reference(digit_images[:20])
+    assert np.array_equal(floats.argmax(1), fixed.argmax(1))
+    assert 0 < np.abs(floats - fixed).max() < 0.05 * np.ptp(floats)
+    assert np.array_equal(digits.lower("clear").reference(digit_images[:20]), floats), "clear is the float network"
+
+
+def test_integers_are_the_answer_in_units_of_its_last_place(digits, digit_images):
+    lowered = digits.lower()
+    integers = digits.reference_integers(digit_images[:5])
+    assert integers.dtype == np.int64
+    assert np.array_equal(integers * lowered.output_unit, lowered.reference(digit_images[:5]))
+    with pytest.raises(tacit.TacitError, match="clear.*integers"):
+        digits.lower("clear").reference_integers(digit_images[0])
+
+
+def test_the_declared_error_is_that_of_the_numerics(digits, digit_images):
+    for name in ("cheetah", "clear"):
+        lowered = digits.lower(name)
+        assert lowered.error_bound(lowered.reference(digit_images[0])) >= 0
+        with pytest.raises(tacit.TacitError, match="one input"):
+            lowered.error_bound(lowered.reference(digit_images[:2]))

@@ -7,23 +7,30 @@ The server never sees the input; the client never sees the weights.
         client.prepare(4)           # offline work for four inputs, ahead of time
         answer = client.infer(x)    # online: fast, few bytes
 
+A model is imported once and lowered for a back end, "cheetah" unless another one is named (`tacit.backends()` lists them):
+`model.lower("cheetah", frac_bits=12)`, or `backend=` and `options=` wherever a model is made, served, opened or measured.
+
 Arrays are numpy arrays: float32 inputs of `model.input_shape` (or a batch with one more axis in front). Whatever goes wrong
 raises `TacitError` with a message that says what and where.
 """
 
 from tacit._bench import bench
 from tacit._client import Client, Figures, PhaseCost
+from tacit._lowered import Backend, Lowered, backends
 from tacit._model import Model, import_onnx
 from tacit._server import Server, make_keys, serve
 from tacit._tacit import TacitError
 
 __all__ = [
+    "Backend",
     "Client",
     "Figures",
+    "Lowered",
     "Model",
     "PhaseCost",
     "Server",
     "TacitError",
+    "backends",
     "bench",
     "import_onnx",
     "make_keys",

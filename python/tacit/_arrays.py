@@ -1,6 +1,6 @@
-"""Shapes and types of inputs and outputs at the border to the native module."""
+"""Shapes and types of inputs, outputs and options at the border to the native module."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,6 +9,14 @@ from numpy.typing import ArrayLike, NDArray
 from tacit._tacit import TacitError
 
 T = TypeVar("T", bound=np.generic)
+
+Options = Mapping[str, object]
+"""Options of a back end by name; values are numbers or texts."""
+
+
+def options_text(options: Options) -> dict[str, str]:
+    """Options as the native module takes them; `None` stands for an option that is not given."""
+    return {key: str(value) for key, value in options.items() if value is not None}
 
 
 def as_float32(values: ArrayLike, what: str) -> NDArray[np.float32]:
@@ -23,11 +31,11 @@ def as_float32(values: ArrayLike, what: str) -> NDArray[np.float32]:
 
 
 def normalise(values: NDArray[np.float32], spec: dict[str, Any]) -> NDArray[np.float32]:
-    """`(value * pixel_scale - mean) / std` per channel, as the model's input specification states it.
+    """`(value * pixel_scale - mean) / std` per channel, as the model's interface states it.
 
     The first axis of the model's input is the channel; `values` may have a batch axis in front.
     """
-    shape, rule = spec["nodes"][0]["shape"], spec["input"]
+    shape, rule = spec["input_shape"], spec["input"]
     tail = (1,) * (len(shape) - 1)
     scaled = values * np.float32(rule["pixel_scale"])
     if rule["mean"]:
@@ -43,7 +51,7 @@ def each_input(values: ArrayLike, spec: dict[str, Any], run: Callable[[NDArray[n
     Unsigned bytes are raw pixels and are normalised; other numbers are taken as they are. `run` takes a flat array and returns a
     one-dimensional one. The result has a leading axis of N for a batch.
     """
-    shape = tuple(spec["nodes"][0]["shape"])
+    shape = tuple(spec["input_shape"])
     array = as_float32(values, "input")
     if array.shape not in (shape, array.shape[:1] + shape):
         batch = ", ".join(str(n) for n in ("N", *shape))
@@ -55,3 +63,15 @@ def each_input(values: ArrayLike, spec: dict[str, Any], run: Callable[[NDArray[n
     if len(array) == 0:
         raise TacitError("input: the batch is empty")
     return np.stack([run(one.reshape(-1)) for one in array])
+
+
+def integer_unit(unit: float | None, backend: str) -> float:
+    """The output's unit in the last place, for a caller who wants integers."""
+    if unit is None:
+        raise TacitError(f"answers of the back end {backend} are real numbers, not integers: use infer and reference")
+    return unit
+
+
+def to_integers(values: NDArray[np.float64], unit: float) -> NDArray[np.int64]:
+    """The integers that real answers stand for, in units of the output's last place."""
+    return np.rint(values / unit).astype(np.int64)

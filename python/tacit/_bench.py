@@ -3,68 +3,105 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tacit import _tacit
-from tacit._arrays import each_input
+from tacit._arrays import Options, each_input
 from tacit._client import check_threads
+from tacit._lowered import Lowered
 from tacit._model import Model
 from tacit._tacit import TacitError
 
+PARTY = [sys.executable, "-m", "tacit._party"]
 
-def bench(model: Model, x: ArrayLike | None = None, *, runs: int = 1, threads: int = 1) -> dict[str, Any]:
+
+def bench(
+    model: Model,
+    x: ArrayLike | None = None,
+    *,
+    backend: str | None = None,
+    options: Options | None = None,
+    runs: int = 1,
+    threads: int = 1,
+) -> dict[str, Any]:
     """Measures `runs` private inferences of `x` (default: zeros), each by a fresh client with its own setup.
 
-    Returns what `tacit bench --json` writes: `model`, `backend`, `threads` (of each party), `link`, `machine` and `runs`, each with
-    wall seconds, rounds, processor seconds, peak memory and bytes for every phase, the material's size, and the answer's
-    distance from the fixed-point reference in units of its last place. CPU time and memory include the Python interpreter
-    that hosts each party.
+    `backend` and `options` as for `Model.lower`. Returns what `tacit bench --json` writes: `model`, `backend`, `threads` (of each
+    party), `link`, `machine` and `runs`, each with wall seconds, rounds, processor seconds, peak memory and bytes for every phase that
+    the back end has, the material's size, and the answer's distance from the back end's reference. `lower_bounds` are what no private
+    inference can beat: `clear` (one run in which the server sees the input) and `local` (the float model run by its client). CPU time
+    and memory include the Python interpreter that hosts each party.
     """
     check_threads(threads)
     if runs < 1:
         raise TacitError(f"bench: at least one run is needed, got {runs}")
     values = np.clip(np.zeros(model.input_shape, np.float32), *model.input_range) if x is None else x
-    integers = each_input(values, model.spec, model._native.quantize)
-    if integers.ndim != 1:
+    inputs = each_input(values, model.spec, lambda flat: flat)
+    if inputs.ndim != 1:
         raise TacitError("bench: one input is measured, not a batch")
-    with TemporaryDirectory(prefix="tacit-bench-") as folder:
-        made = _measure(Path(folder), model, integers, runs, threads)
-    judged = [json.loads(_tacit.bench_judge(model._native, json.dumps(run), integers)) for run in made]
+    # The float network says now what is wrong with the input, before any process starts.
+    model.run(inputs.reshape(model.input_shape))
+    lowered = model.lower(backend, **(options or {}))
+    measured = _measure(lowered, inputs, runs, threads)
+    clear = _measure(model.lower("clear"), inputs, 1, threads)
     return {
         "model": model.name,
-        "backend": "cheetah",
+        "backend": lowered.backend,
         "threads": threads,
-        "link": "loopback, TLS 1.3",
+        "link": "loopback, TCP, TLS 1.3",
         "machine": _tacit.machine(),
-        "runs": judged,
+        "runs": measured,
+        "lower_bounds": {"clear": clear[0], "local": _local(model, inputs)},
     }
 
 
-def _measure(folder: Path, model: Model, integers: np.ndarray, runs: int, threads: int) -> list[dict[str, Any]]:
-    """Starts both parties and returns what the client measured."""
-    file, keys, inputs = folder / "model.tacit", folder / "keys", folder / "input.npy"
-    model.save(file)
-    np.save(inputs, integers)
-    party = [sys.executable, "-m", "tacit._party"]
-    server = [*party, "server", str(file), str(keys), str(threads)]
-    with subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            address = process.stdout.readline().strip()
-            if not address:
-                raise TacitError("bench: the server process did not start")
-            client = [*party, "client", address, str(keys), str(inputs), str(threads), str(runs)]
-            done = subprocess.run(client, capture_output=True, text=True)
-        finally:
-            # The end of its input is the server's sign to stop.
-            process.communicate("")
+@contextmanager
+def _folder(inputs: NDArray[np.float32]) -> Iterator[Path]:
+    """A folder with the input, for parties to share."""
+    with TemporaryDirectory(prefix="tacit-bench-") as scratch:
+        np.save(Path(scratch) / "input.npy", inputs)
+        yield Path(scratch)
+
+
+def _measure(lowered: Lowered, inputs: NDArray[np.float32], runs: int, threads: int) -> list[dict[str, Any]]:
+    """Starts both parties; what the client measured, compared with the reference."""
+    with _folder(inputs) as folder:
+        file, keys = folder / "model.lowered", str(folder / "keys")
+        lowered.save(file)
+        server = [*PARTY, "server", str(file), keys, str(threads)]
+        with subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                address = process.stdout.readline().strip()
+                if not address:
+                    raise TacitError("bench: the server process did not start")
+                wanted = [address, keys, lowered.backend, str(folder / "input.npy"), str(threads), str(runs)]
+                made: list[dict[str, Any]] = _output("client", *wanted)
+            finally:
+                # The end of its input is the server's sign to stop.
+                process.communicate("")
+    return [json.loads(_tacit.bench_judge(lowered._native, json.dumps(run), inputs)) for run in made]
+
+
+def _local(model: Model, inputs: NDArray[np.float32]) -> dict[str, Any]:
+    """The float model, run by a process of its own."""
+    with _folder(inputs) as folder:
+        model.save(folder / "model.tacit")
+        figures: dict[str, Any] = _output("local", str(folder / "model.tacit"), str(folder / "input.npy"))
+    return figures
+
+
+def _output(role: str, *arguments: str) -> Any:
+    """The JSON that a party prints."""
+    done = subprocess.run([*PARTY, role, *arguments], capture_output=True, text=True)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no message"]
-        raise TacitError(f"bench: the client process failed: {lines[-1]}")
-    made: list[dict[str, Any]] = json.loads(done.stdout)
-    return made
+        raise TacitError(f"bench: the {role} process failed: {lines[-1]}")
+    return json.loads(done.stdout)

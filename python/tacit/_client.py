@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit import _tacit
-from tacit._arrays import each_input
+from tacit._arrays import each_input, integer_unit, to_integers
 from tacit._tacit import TacitError
 
 
@@ -53,44 +53,70 @@ class Client:
         identity: str = "client",
         server_name: str | None = None,
         model: str | None = None,
+        backend: str | None = None,
         store: str | PathLike[str] | None = None,
+        seal: str | None = None,
         threads: int = 1,
         timeout_s: float = 300.0,
     ) -> None:
         """Connects to `address` (`host:port`).
 
         `keys` is the folder with `ca.pem`, `IDENTITY.pem` and `IDENTITY.key` (see `make_keys`); `server_name` the name in the
-        server's certificate if it differs from the host; `model` may be left out where the server offers only one. Prepared
-        material is kept in the folder `store`, or without one until the client is closed. `timeout_s` bounds how long the
-        server may make no progress.
+        server's certificate if it differs from the host; `model` may be left out where the server offers only one. Without a
+        `backend` the client takes the first on offer that it knows and whose server does not see the input; one that shows the
+        input to the server ("clear") must be named. Prepared material is kept in the folder `store`, encrypted if `seal` names a
+        key (a file, `env:VARIABLE` or `cmd:COMMAND`), or without a folder until the client is closed. `timeout_s` bounds how long
+        the server may make no progress.
         """
         check_threads(threads)
         self._scratch = TemporaryDirectory(prefix="tacit-") if store is None else None
         folder = self._scratch.name if self._scratch else fspath(store)  # type: ignore[arg-type]
         try:
             self._native = _tacit.Client.connect(
-                address, fspath(keys), identity, server_name, model, folder, threads, timeout_s
+                address, fspath(keys), identity, server_name, model, backend, folder, seal, threads, timeout_s
             )
         except BaseException:
             self._clean()
             raise
-        self._spec: dict[str, Any] = json.loads(self._native.spec_json())
+        self._plan: dict[str, Any] = json.loads(self._native.plan_json())
+        self._spec: dict[str, Any] = self._plan["interface"]
         self._costs: list[PhaseCost] = []
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The public part of the model, as the server sent it."""
+        """The model's inputs and outputs, as the server sent them: shapes, normalisation, accepted range, what is revealed."""
         return self._spec
+
+    def describe(self) -> dict[str, Any]:
+        """The whole public part that the server sent, in the back end's own terms; see `Lowered.describe`."""
+        described: dict[str, Any] = json.loads(self._native.describe_json())
+        return described
+
+    @property
+    def backend(self) -> str:
+        """Name of the back end in use."""
+        return self._native.backend
 
     @property
     def digest(self) -> str:
-        """BLAKE3 of the public part in hexadecimal: compare it with the model you mean."""
+        """Digest of the plan in hexadecimal, the same at the server: compare it with `Lowered.digest` of the model you mean."""
         return self._native.digest
+
+    @property
+    def public_digest(self) -> str:
+        """Digest of what the server sent, in hexadecimal."""
+        return self._native.public_digest
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         """`(C, H, W)` or `(F,)`, without the batch."""
-        return tuple(self._spec["nodes"][0]["shape"])
+        return tuple(self._spec["input_shape"])
+
+    @property
+    def output_unit(self) -> float | None:
+        """The real number that one unit in the last place of an answer stands for; `None` where answers are no integers."""
+        unit: float | None = self._plan["output_unit"]
+        return unit
 
     @property
     def costs(self) -> tuple[PhaseCost, ...]:
@@ -103,11 +129,11 @@ class Client:
         return self._native.ready()
 
     def setup(self) -> None:
-        """Makes keys and base OTs, once per connection; `prepare` and `infer` do it when it was not done."""
+        """Makes the keys that the back end needs, once per connection; `prepare` and `infer` do it when it was not done."""
         self._note_setup(json.loads(self._native.setup() or "null"))
 
     def prepare(self, count: int = 1) -> None:
-        """Does the offline work for `count` inputs. Nothing about any input is needed or revealed."""
+        """Does the offline work for `count` inputs. Nothing about any input is needed or revealed. An error where the back end has none."""
         if count < 1:
             raise TacitError(f"prepare: a count of at least 1 is needed, got {count}")
         self.setup()
@@ -123,8 +149,10 @@ class Client:
         return each_input(x, self._spec, lambda flat: np.array(self._run(flat)["values"], np.float64))
 
     def infer_integers(self, x: ArrayLike) -> NDArray[np.int64]:
-        """As `infer`, but the integers that the real numbers stand for; compare with `Model.reference_integers`."""
-        return each_input(x, self._spec, lambda flat: np.array(self._run(flat)["integers"], np.int64))
+        """As `infer`, but the integers that the real numbers stand for; compare with `Lowered.reference_integers`. An error where
+        answers are no integers."""
+        unit = integer_unit(self.output_unit, self.backend)
+        return to_integers(self.infer(x), unit)
 
     def close(self) -> None:
         """Ends the connection and removes material that was kept only for it."""

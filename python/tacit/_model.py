@@ -1,8 +1,8 @@
-"""Models: import, load, save, look inside, compute the fixed-point reference."""
+"""Models: import, load, save, look inside, lower for a back end, compute in the clear."""
 
 import json
 from collections.abc import Sequence
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit import _tacit
-from tacit._arrays import as_float32, each_input, normalise
+from tacit._arrays import Options, as_float32, each_input, normalise, options_text
+from tacit._lowered import DEFAULT, Lowered
 from tacit._tacit import TacitError
 
 
@@ -23,35 +24,45 @@ def read_bytes(path: str | PathLike[str]) -> bytes:
 
 
 class Model:
-    """A model as its owner holds it: the public graph and the private weights.
+    """A model as its owner holds it: the network with its weights and calibration, in real numbers. Private.
 
-    Made by `import_onnx`, `Model.load` or `Model.from_bytes`.
+    Made by `import_onnx`, `Model.load` or `Model.from_bytes`. It knows no protocol; `lower` makes what a back end computes with.
+    `backend` and `options`, wherever a model is made, say what `lower()` and everything that needs a lowering take by default.
     """
 
-    def __init__(self, native: _tacit.Model) -> None:
+    def __init__(self, native: _tacit.Model, backend: str = DEFAULT, options: Options | None = None) -> None:
         self._native = native
-        self._spec: dict[str, Any] = json.loads(native.spec_json())
+        self._spec: dict[str, Any] = json.loads(native.interface_json())
+        self._default = (backend, options_text(options or {}))
+        self._lowered: dict[tuple[str, tuple[tuple[str, str], ...]], Lowered] = {}
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """Reads a `.tacit` file."""
-        return cls.from_bytes(read_bytes(path))
+    def load(
+        cls,
+        path: str | PathLike[str],
+        *,
+        seal: str | None = None,
+        backend: str = DEFAULT,
+        options: Options | None = None,
+    ) -> Self:
+        """Reads a `.tacit` file. A sealed one needs `seal`: the name of a key file, `env:VARIABLE` or `cmd:COMMAND`."""
+        return cls(_tacit.Model.load(fspath(path), seal), backend, options)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
+    def from_bytes(cls, data: bytes, *, backend: str = DEFAULT, options: Options | None = None) -> Self:
         """Reads the bytes of a `.tacit` file."""
-        return cls(_tacit.Model.from_bytes(data))
+        return cls(_tacit.Model.from_bytes(data), backend, options)
 
     def to_bytes(self) -> bytes:
-        """The bytes of the `.tacit` file: public section and private section."""
+        """The bytes of the `.tacit` file, weights and calibration included; not sealed."""
         return self._native.to_bytes()
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Writes the `.tacit` file. It contains the weights: keep it at the server."""
-        try:
-            Path(path).write_bytes(self.to_bytes())
-        except OSError as error:
-            raise TacitError(f"{path}: {error.strerror or error}") from None
+    def save(self, path: str | PathLike[str], *, seal: str | None = None) -> None:
+        """Writes the `.tacit` file, which only its owner may read. It contains the weights: keep it at the server.
+
+        With `seal` (see `load`) its content is encrypted.
+        """
+        self._native.save(fspath(path), seal)
 
     @property
     def name(self) -> str:
@@ -60,18 +71,18 @@ class Model:
 
     @property
     def digest(self) -> str:
-        """BLAKE3 of the public section in hexadecimal: the identity that clients and material are bound to."""
+        """BLAKE3 over everything in the model, in hexadecimal. What a client can compare is `lower().digest`."""
         return self._native.digest
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         """`(C, H, W)` or `(F,)`, without the batch."""
-        return tuple(self._spec["nodes"][0]["shape"])
+        return tuple(self._spec["input_shape"])
 
     @property
     def output_shape(self) -> tuple[int, ...]:
         """Shape of the answer; `(1,)` where only the top class is revealed."""
-        return tuple(self._spec["nodes"][self._spec["output"]]["shape"])
+        return tuple(self._spec["output_shape"])
 
     @property
     def output_mode(self) -> Literal["Logits", "Top1"]:
@@ -86,27 +97,42 @@ class Model:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The whole public part: nodes with operation, shape, ring width and fraction bits; input normalisation; output."""
+        """What a client needs to know, whatever back end it uses: name, shapes, input normalisation and range, what is revealed.
+
+        How a back end computes is in `lower(backend).describe()`.
+        """
         return self._spec
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What the importer tells clients: calibration, agreement with the float model, comparisons, multiplications."""
+        """What the import found out, before any lowering: "calibration", "guessed" (no samples were given), "macs" (multiplications of
+        one inference), "rewrites", and the "nodes" of the float network (name, operation, shape)."""
         summary: dict[str, Any] = json.loads(self._native.summary_json())
         return summary
 
+    def lower(self, backend: str | None = None, **options: object) -> Lowered:
+        """The model lowered for `backend` with `options` (an unknown name is an error that lists those there are).
+
+        The same lowering is made once. Without arguments it is the model's default, see the class; that one's options also hold for
+        the same back end named here, unless given again.
+        """
+        own, own_options = self._default
+        chosen = own if backend is None else backend
+        given = (own_options if chosen == own else {}) | options_text(options)
+        key = (chosen, tuple(sorted(given.items())))
+        if key not in self._lowered:
+            self._lowered[key] = Lowered(self._native.lower(chosen, given))
+        return self._lowered[key]
+
     @property
     def report(self) -> dict[str, Any] | None:
-        """What the import found out, for the owner: agreement with the float model, and for each layer its shape, ring,
-        headroom in bits, error and comparisons. `None` for a model from a file. `print(model.report_text)` shows it.
-        """
-        report = self._native.report_json()
-        return None if report is None else json.loads(report)
+        """What lowering for the default back end found out, for the owner; see `Lowered.report`. `print(model.report_text)` shows it."""
+        return self.lower().report
 
     @property
     def report_text(self) -> str | None:
         """The report as a table for people."""
-        return self._native.report_text()
+        return self.lower().report_text
 
     def normalise(self, x: ArrayLike) -> NDArray[np.float32]:
         """What the client does to raw values first: `(x * pixel_scale - mean) / std` per channel, from `spec["input"]`.
@@ -116,17 +142,25 @@ class Model:
         """
         return normalise(as_float32(x, "input"), self._spec)
 
-    def reference(self, x: ArrayLike) -> NDArray[np.float64]:
-        """The fixed-point reference, in the clear: what a private run computes, within its declared error.
+    def run(self, x: ArrayLike) -> NDArray[np.float64]:
+        """The float network in the clear: the truth that every back end is compared with.
 
-        `x` has the shape `input_shape`, or `[N, *input_shape]`, and is normalised (see `normalise`). Returns
-        `[outputs]` or `[N, outputs]`: real-valued logits, or in top-1 mode the class index.
+        `x` has the shape `input_shape`, or `[N, *input_shape]`, and is normalised (see `normalise`). Returns `[outputs]` or
+        `[N, outputs]`: real-valued logits, or in top-1 mode the class index.
         """
-        return each_input(x, self._spec, lambda flat: self._native.reference(flat)[0])
+        return each_input(x, self._spec, self._native.run)
+
+    def reference(self, x: ArrayLike) -> NDArray[np.float64]:
+        """The default back end's own reference, in the clear: what a private run computes, within its declared error.
+
+        Inputs and results as for `run`. For "cheetah" it is the network in fixed point.
+        """
+        return self.lower().reference(x)
 
     def reference_integers(self, x: ArrayLike) -> NDArray[np.int64]:
-        """As `reference`, but the integers that the real numbers stand for: what an answer's error is counted in."""
-        return each_input(x, self._spec, lambda flat: self._native.reference(flat)[1])
+        """As `reference`, but the integers that the real numbers stand for: what an answer's error is counted in. An error where a
+        back end's answers are no integers."""
+        return self.lower().reference_integers(x)
 
     def __repr__(self) -> str:
         return f"<tacit.Model {self.name!r} input={self.input_shape} output={self.output_shape} {self.digest[:12]}>"
@@ -146,13 +180,18 @@ def import_onnx(
     weight_bits: int | None = None,
     max_samples: int = 64,
     seed: int = 1,
+    backend: str = DEFAULT,
+    options: Options | None = None,
 ) -> Model:
-    """Imports an ONNX file (a path or its bytes) as a fixed-point model.
+    """Imports an ONNX file (a path or its bytes).
 
     `calibrate` are typical inputs, `[N, *input]`: floats as the network takes them, or unsigned bytes (raw pixels), which are
     normalised first as `(pixel * pixel_scale - mean) / std` per channel. Without samples the importer uses seeded inputs in
-    `range`, and headroom is a guess. Ring widths and fraction bits are chosen from the samples unless `frac_bits` (and
-    `weight_bits`) fix them. `output` is what clients learn: all logits, or only the top-1 class.
+    `range`, and headroom is a guess. `output` is what clients learn: all logits, or only the top-1 class.
+
+    The model is not lowered yet; `backend` and `options` are its default lowering, see `Model.lower`. `frac_bits` and
+    `weight_bits` are short for the options of these names, which back ends that compute in fixed point have: ring widths and
+    fraction bits are chosen from the samples unless they fix them.
     """
     if output not in ("logits", "top1"):
         raise TacitError(f'output: "logits" or "top1" is needed, got {output!r}')
@@ -170,10 +209,9 @@ def import_onnx(
             output == "top1",
             None if range is None else list(range),
             (pixel_scale, list(mean), list(std)),
-            (frac_bits, weight_bits),
             max_samples,
             seed,
         )
     except OverflowError as error:
         raise TacitError(f"import_onnx: {error}") from None
-    return Model(native)
+    return Model(native, backend, {"frac_bits": frac_bits, "weight_bits": weight_bits} | dict(options or {}))

@@ -1,6 +1,6 @@
 """A server in this process, for notebooks and tests; `tacit serve` is the one for deployments."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,7 +8,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from tacit import _tacit
+from tacit._arrays import Options
 from tacit._client import Client, check_threads
+from tacit._lowered import Lowered
 from tacit._model import Model
 from tacit._tacit import TacitError
 
@@ -69,31 +71,67 @@ class Server:
 
 
 def serve(
-    models: Model | Mapping[str, Model],
+    models: Model | Lowered | Mapping[str, Model | Lowered | Sequence[Model | Lowered]],
     *,
+    backend: str | Sequence[str] | None = None,
+    options: Options | None = None,
+    allow_clear: bool = False,
     listen: str = "127.0.0.1:0",
     keys: str | PathLike[str] | None = None,
     store: str | PathLike[str] | None = None,
+    seal: str | None = None,
     threads: int = 1,
 ) -> Server:
     """Starts a server for one model, or for several by name, on threads of this process.
 
+    Each model is offered with `backend` and its `options` (see `Model.lower`; by default the model's own), or with several back ends, the
+    preferred one first: `backend=["cheetah", "clear"]`, or a name with a list of lowered models. Back ends that show the server its
+    clients' inputs ("clear") are refused without `allow_clear`.
+
     Without `keys` it makes its own, for a client called "client", and removes them when it stops; the same goes for `store`,
-    the folder of prepared material. The server listens when this returns.
+    the folder of prepared material, which is encrypted if `seal` names a key (a file, `env:VARIABLE` or `cmd:COMMAND`). The server
+    listens when this returns.
     """
     check_threads(threads)
-    by_name = {models.name or "model": models} if isinstance(models, Model) else dict(models)
+    by_name = dict(models) if isinstance(models, Mapping) else {_name(models): models}
     if not by_name:
         raise TacitError("serve: at least one model is needed")
+    lower = _lowering(backend, options)
+    offers = [(name, [native for model in _listed(given) for native in lower(model)]) for name, given in by_name.items()]
     scratch = TemporaryDirectory(prefix="tacit-")
     try:
         folder = Path(scratch.name) / "keys" if keys is None else Path(keys)
         if keys is None:
             make_keys(folder)
         material = Path(scratch.name) / "store" if store is None else Path(store)
-        named = [(name, model._native) for name, model in by_name.items()]
-        native = _tacit.Server.start(named, listen, fspath(folder), fspath(material), threads)
+        native = _tacit.Server.start(offers, listen, fspath(folder), fspath(material), seal, threads, allow_clear)
     except BaseException:
         scratch.cleanup()
         raise
     return Server(native, folder, scratch)
+
+
+def _name(model: Model | Lowered) -> str:
+    return str(model.spec["name"]) or "model"
+
+
+def _listed(given: Model | Lowered | Sequence[Model | Lowered]) -> Sequence[Model | Lowered]:
+    return [given] if isinstance(given, Model | Lowered) else given
+
+
+def _lowering(
+    backend: str | Sequence[str] | None, options: Options | None
+) -> Callable[[Model | Lowered], list[_tacit.Lowered]]:
+    """How a model is lowered for this server."""
+    names = [backend] if backend is None or isinstance(backend, str) else list(backend)
+    if options and len(names) > 1:
+        raise TacitError("serve: options belong to one back end: give lowered models, {name: [model.lower(...), ...]}")
+
+    def lower(model: Model | Lowered) -> list[_tacit.Lowered]:
+        if isinstance(model, Model):
+            return [model.lower(name, **(options or {}))._native for name in names]
+        if backend is not None or options:
+            raise TacitError(f"serve: the model is lowered for {model.backend} already, so backend and options do not apply")
+        return [model._native]
+
+    return lower

@@ -1,49 +1,65 @@
-//! The two halves of a benchmark: the client's runs, and their judgement by who has the model.
+//! The parts of a benchmark: the client's runs, their judgement by who has the model, and the model run by the client itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
-use tacit_backends::Backend;
-use tacit_serve::ClientConfig;
-use tacit_serve::bench::{self, ClientRun};
+use serde_json::json;
+use tacit_backends::Registry;
+use tacit_client::bench::{self, ClientRun};
+use tacit_client::{ClientConfig, process_cpu_s};
+use tacit_meter::usage::high_water_bytes;
 use tacit_store::keys;
 
-use crate::engine;
 use crate::error::to_python;
+use crate::lowered::Lowered;
 use crate::model::Model;
 
-/// Runs the client's side `runs` times, each with a connection and setup of its own; JSON of each run. The input is the model's
-/// integers.
+/// Runs the client's side `runs` times, each with a connection and setup of its own; JSON of each run.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
 pub fn bench_client(
     py: Python<'_>,
     address: String,
     keys: PathBuf,
     model: &str,
-    input: PyReadonlyArray1<'_, i64>,
+    backend: &str,
+    input: PyReadonlyArray1<'_, f32>,
     threads: usize,
     runs: usize,
 ) -> PyResult<Vec<String>> {
     let identity = keys::load_client(&keys, "client").map_err(to_python)?;
-    let config = ClientConfig { threads, ..ClientConfig::new(&address, Some(identity)) };
+    let config = ClientConfig { threads, ..ClientConfig::new(&address, identity) };
     let input = input.as_slice()?.to_vec();
     py.detach(|| {
-        let made = bench::client_runs(&engine(), &config, model, &input, runs).map_err(to_python)?;
+        let registry = Registry::standard();
+        let made = bench::client_runs(&registry, &config, model, Some(backend), &input, runs).map_err(to_python)?;
         made.iter().map(|run| serde_json::to_string(run).map_err(to_python)).collect()
     })
 }
 
-/// Compares a client's run with the reference on the same input (integers); JSON in the form of `tacit bench`.
+/// Compares a client's run with the back end's reference on the same input; JSON in the form of `tacit bench`.
 #[pyfunction]
-pub fn bench_judge(py: Python<'_>, model: &Model, run: &str, input: PyReadonlyArray1<'_, i64>) -> PyResult<String> {
+pub fn bench_judge(py: Python<'_>, lowered: &Lowered, run: &str, input: PyReadonlyArray1<'_, f32>) -> PyResult<String> {
     let run: ClientRun = serde_json::from_str(run).map_err(to_python)?;
     let input = input.as_slice()?.to_vec();
     py.detach(|| {
-        let engine = engine();
-        let numerics = engine.numerics(&engine.compile(&model.file.graph).map_err(to_python)?);
-        let judged = bench::judge(&run, &model.file, &input, numerics).map_err(to_python)?;
+        let judged = bench::judge(&run, &**lowered.get(), &input).map_err(to_python)?;
         serde_json::to_string(&judged).map_err(to_python)
+    })
+}
+
+/// Runs the float model in this process; JSON of wall seconds, processor seconds and the peak of memory so far.
+#[pyfunction]
+pub fn bench_local(py: Python<'_>, model: &Model, input: PyReadonlyArray1<'_, f32>) -> PyResult<String> {
+    let input = input.as_slice()?.to_vec();
+    py.detach(|| {
+        let (start, cpu_s) = (Instant::now(), process_cpu_s());
+        model.get().run(&input).map_err(to_python)?;
+        let (wall_s, cpu_s) = (start.elapsed().as_secs_f64(), process_cpu_s() - cpu_s);
+        let peak_rss_bytes = high_water_bytes(Path::new("/proc/self")).unwrap_or(0);
+        Ok(json!({"wall_s": wall_s, "cpu_s": cpu_s, "peak_rss_bytes": peak_rss_bytes}).to_string())
     })
 }
 

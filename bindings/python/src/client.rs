@@ -7,20 +7,23 @@ use std::time::Duration;
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use tacit_serve::{Answer, ClientConfig, Lobby, PhaseReport, Prepared, ServeError};
+use tacit_backends::Registry;
+use tacit_client::{Answer, ClientConfig, ClientError, Lobby, PhaseReport, Prepared};
 use tacit_store::keys;
 
 use crate::error::{TacitError, to_python};
-use crate::{Engine, engine};
+use crate::{files, hex, lowered};
 
-type Inner = tacit_serve::Client<Engine>;
+type Inner = tacit_client::Client;
 
 /// A client of one model on one server.
 #[pyclass(frozen, module = "tacit._tacit")]
 pub struct Client {
     inner: Mutex<Option<Inner>>,
-    spec: String,
+    backend: String,
+    plan: String,
     digest: String,
+    public_digest: String,
 }
 
 impl Client {
@@ -28,7 +31,7 @@ impl Client {
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut Inner) -> Result<T, ServeError> + Send,
+        work: impl FnOnce(&mut Inner) -> Result<T, ClientError> + Send,
     ) -> PyResult<T> {
         py.detach(|| {
             let mut guard = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,15 +46,16 @@ impl Client {
 }
 
 /// Errors after which both parties are out of step.
-fn ends_connection(error: &ServeError) -> bool {
-    matches!(error, ServeError::Net(_) | ServeError::Engine(_) | ServeError::Unexpected { .. })
+fn ends_connection(error: &ClientError) -> bool {
+    matches!(error, ClientError::Net(_) | ClientError::Backend(_) | ClientError::Unexpected { .. })
 }
 
 #[pymethods]
 impl Client {
-    /// Connects and opens a model; the only one on offer if `model` is none.
+    /// Connects and opens a model, the only one on offer if `model` is none; with a back end that keeps the input private if `backend`
+    /// is none. Material is sealed with the key that `seal` names.
     #[staticmethod]
-    #[pyo3(signature = (address, keys, identity, server_name, model, store, threads, timeout_s))]
+    #[pyo3(signature = (address, keys, identity, server_name, model, backend, store, seal, threads, timeout_s))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
     fn connect(
         py: Python<'_>,
@@ -60,40 +64,69 @@ impl Client {
         identity: &str,
         server_name: Option<String>,
         model: Option<String>,
+        backend: Option<String>,
         store: Option<PathBuf>,
+        seal: Option<String>,
         threads: usize,
         timeout_s: f64,
     ) -> PyResult<Self> {
         let identity = keys::load_client(&keys, identity).map_err(to_python)?;
         let stall_timeout = Duration::try_from_secs_f64(timeout_s).map_err(to_python)?;
-        let config =
-            ClientConfig { server_name, store, threads, stall_timeout, ..ClientConfig::new(&address, Some(identity)) };
         py.detach(|| {
-            let mut lobby = Lobby::connect(engine(), config).map_err(to_python)?;
+            let config = ClientConfig {
+                server_name,
+                store,
+                seal: files::key(seal.as_deref())?,
+                threads,
+                stall_timeout,
+                ..ClientConfig::new(&address, identity)
+            };
+            let mut lobby = Lobby::connect(Registry::standard(), config).map_err(to_python)?;
             let name = match model {
                 Some(name) => name,
                 None => only_model(&mut lobby)?,
             };
-            let client = lobby.open(&name).map_err(to_python)?;
-            let public = client.public();
-            let spec = serde_json::to_string(public.graph.spec()).map_err(to_python)?;
-            let digest = public.digest.iter().map(|b| format!("{b:02x}")).collect();
-            Ok(Self { inner: Mutex::new(Some(client)), spec, digest })
+            let client = lobby.open(&name, backend.as_deref()).map_err(to_python)?;
+            let (opened, binding) = (client.model(), client.binding());
+            Ok(Self {
+                backend: client.backend().to_owned(),
+                plan: lowered::plan_json(opened)?,
+                digest: hex(&binding.plan),
+                public_digest: hex(&binding.model),
+                inner: Mutex::new(Some(client)),
+            })
         })
     }
 
-    /// BLAKE3 of the model's public section, hexadecimal.
+    /// Name of the back end.
     #[getter]
-    fn digest(&self) -> String {
-        self.digest.clone()
+    fn backend(&self) -> &str {
+        &self.backend
     }
 
-    /// The public specification as JSON.
-    fn spec_json(&self) -> String {
-        self.spec.clone()
+    /// Digest of the plan, which both parties compared; hexadecimal.
+    #[getter]
+    fn digest(&self) -> &str {
+        &self.digest
     }
 
-    /// Makes keys and base OTs unless this connection has them; the phase's figures as JSON, or none.
+    /// Digest of what the server sent, hexadecimal.
+    #[getter]
+    fn public_digest(&self) -> &str {
+        &self.public_digest
+    }
+
+    /// What the plan says, as JSON.
+    fn plan_json(&self) -> &str {
+        &self.plan
+    }
+
+    /// The public part as JSON.
+    fn describe_json(&self, py: Python<'_>) -> PyResult<String> {
+        self.with(py, |client| Ok(client.model().describe().to_string()))
+    }
+
+    /// Makes the connection's keys unless this connection has them; the phase's figures as JSON, or none.
     fn setup(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let report = self.with(py, Inner::setup)?;
         Ok(report.map(|r| phase(&r).to_string()))
@@ -127,7 +160,7 @@ impl Client {
     }
 }
 
-fn only_model(lobby: &mut Lobby<Engine>) -> PyResult<String> {
+fn only_model(lobby: &mut Lobby) -> PyResult<String> {
     let models = lobby.models().map_err(to_python)?;
     match models.as_slice() {
         [one] => Ok(one.name.clone()),
@@ -153,7 +186,6 @@ fn prepared(made: &Prepared) -> Value {
 fn answer(got: &Answer) -> Value {
     json!({
         "values": got.values,
-        "integers": got.integers,
         "class": got.class,
         "online": phase(&got.online),
         "setup": got.setup.as_ref().map(phase),

@@ -4,30 +4,31 @@
 mod bench;
 mod client;
 mod error;
+mod files;
+mod lowered;
 mod model;
 mod server;
 
 use pyo3::prelude::*;
-use tacit_backends::cheetah::Cheetah;
-
-/// The back end behind the package.
-type Engine = Cheetah;
-
-fn engine() -> Engine {
-    Cheetah::default()
-}
 
 /// The module `tacit._tacit`.
 #[pymodule]
 mod _tacit {
     #[pymodule_export]
-    use crate::bench::{bench_client, bench_judge, machine};
+    use crate::bench::{bench_client, bench_judge, bench_local, machine};
     #[pymodule_export]
     use crate::client::Client;
     #[pymodule_export]
     use crate::error::TacitError;
     #[pymodule_export]
+    use crate::lowered::{Lowered, backends_json};
+    #[pymodule_export]
     use crate::model::Model;
     #[pymodule_export]
     use crate::server::{Server, make_keys};
+}
+
+/// Bytes as hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -1,41 +1,64 @@
-//! The class `tacit._tacit.Model`: a checked model with its weights.
+//! The class `tacit._tacit.Model`: the owner's float model, before any back end.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tacit_graph::file::{self, ModelFile};
+use serde_json::json;
+use tacit_backends::lowered::Origin;
+use tacit_backends::{Options, Registry};
+use tacit_graph::import::{ImportOptions, import};
 use tacit_graph::npy::Npy;
-use tacit_graph::onnx::{self, ImportOptions};
-use tacit_graph::{GraphError, OutputMode, reference};
+use tacit_graph::{OutputMode, file};
+use tacit_store::seal::Kind;
 
 use crate::error::to_python;
+use crate::lowered::Lowered;
+use crate::{files, hex};
 
-/// A model as its owner holds it: public graph and private weights.
+/// A model as its owner holds it: network, weights and calibration in real numbers.
 #[pyclass(frozen, module = "tacit._tacit")]
 pub struct Model {
-    pub(crate) file: Arc<ModelFile>,
-    /// What the import found out, as JSON and as text; not part of the file.
-    report: Option<(String, String)>,
+    model: Arc<tacit_graph::Model>,
 }
-
-type Outputs<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>);
 
 /// Calibration samples as numpy holds them: shape, flat values, whether they are raw pixels.
 type Samples<'py> = (Vec<usize>, PyReadonlyArray1<'py, f32>, bool);
+
+impl Model {
+    pub(crate) fn get(&self) -> &tacit_graph::Model {
+        &self.model
+    }
+
+    fn new(model: tacit_graph::Model) -> Self {
+        Self { model: Arc::new(model) }
+    }
+}
 
 #[pymethods]
 impl Model {
     /// Reads the bytes of a `.tacit` file.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
-        let file = py.detach(|| file::read(bytes)).map_err(to_python)?;
-        Ok(Self { file: Arc::new(file), report: None })
+        py.detach(|| file::read(bytes)).map(Self::new).map_err(to_python)
+    }
+
+    /// Reads a `.tacit` file, with the key that `seal` names if it is sealed.
+    #[staticmethod]
+    #[pyo3(signature = (path, seal))]
+    fn load(py: Python<'_>, path: PathBuf, seal: Option<&str>) -> PyResult<Self> {
+        py.detach(|| {
+            let bytes = files::read(&path, Kind::Model, seal, file::MAX_BYTES)?;
+            file::read(&bytes).map(Self::new).map_err(to_python)
+        })
     }
 
     /// Imports an ONNX file.
     #[staticmethod]
+    #[pyo3(signature = (bytes, samples, name, top1, range, pixels, max_samples, seed))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
     fn import_onnx<'py>(
         py: Python<'py>,
@@ -45,7 +68,6 @@ impl Model {
         top1: bool,
         range: Option<[f32; 2]>,
         pixels: (f32, Vec<f32>, Vec<f32>),
-        bits: (Option<u32>, Option<u32>),
         max_samples: usize,
         seed: u64,
     ) -> PyResult<Self> {
@@ -61,68 +83,72 @@ impl Model {
             std: pixels.2,
             range,
             output_mode: if top1 { OutputMode::Top1 } else { OutputMode::Logits },
-            frac_bits: bits.0,
-            weight_bits: bits.1,
             seed,
             ..ImportOptions::default()
         };
-        py.detach(|| {
-            let imported = onnx::import(bytes, &options).map_err(to_python)?;
-            let file = file::read(&imported.to_file().map_err(to_python)?).map_err(to_python)?;
-            let json = serde_json::to_string(&imported.report).map_err(to_python)?;
-            Ok(Self { file: Arc::new(file), report: Some((json, imported.report.to_string())) })
-        })
-    }
-
-    /// The import's report as JSON; none for a model from a file.
-    fn report_json(&self) -> Option<String> {
-        self.report.as_ref().map(|r| r.0.clone())
-    }
-
-    /// The import's report as text; none for a model from a file.
-    fn report_text(&self) -> Option<String> {
-        self.report.as_ref().map(|r| r.1.clone())
+        py.detach(|| import(bytes, &options)).map(|imported| Self::new(imported.model)).map_err(to_python)
     }
 
     /// The bytes of its `.tacit` file.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let file = &self.file;
-        let bytes = py.detach(|| file::write(file.graph.spec(), &file.weights, &file.summary)).map_err(to_python)?;
+        let bytes = py.detach(|| file::write(&self.model)).map_err(to_python)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// BLAKE3 of the public section, hexadecimal.
+    /// Writes its `.tacit` file, sealed with the key that `seal` names.
+    #[pyo3(signature = (path, seal))]
+    fn save(&self, py: Python<'_>, path: PathBuf, seal: Option<&str>) -> PyResult<()> {
+        py.detach(|| {
+            let bytes = file::write(&self.model).map_err(to_python)?;
+            files::write(&path, Kind::Model, seal, &bytes)
+        })
+    }
+
+    /// BLAKE3 over everything in the model, hexadecimal.
     #[getter]
-    fn digest(&self) -> String {
-        self.file.digest.iter().map(|b| format!("{b:02x}")).collect()
+    fn digest(&self, py: Python<'_>) -> String {
+        py.detach(|| hex(&self.model.digest()))
     }
 
-    /// The public specification as JSON.
-    fn spec_json(&self) -> PyResult<String> {
-        serde_json::to_string(self.file.graph.spec()).map_err(to_python)
+    /// Inputs and outputs as JSON.
+    fn interface_json(&self) -> PyResult<String> {
+        serde_json::to_string(&self.model.interface).map_err(to_python)
     }
 
-    /// What the importer found out, as JSON.
-    fn summary_json(&self) -> PyResult<String> {
-        serde_json::to_string(&self.file.summary).map_err(to_python)
+    /// What the import found out, as JSON.
+    fn summary_json(&self) -> String {
+        let model = &self.model;
+        let nodes: Vec<_> = model.graph.nodes.iter().map(|n| (&n.name, n.op.name(), &n.shape)).collect();
+        json!({
+            "calibration": model.calibration.text,
+            "guessed": model.calibration.guessed,
+            "macs": model.graph.macs(),
+            "rewrites": model.notes,
+            "nodes": nodes,
+        })
+        .to_string()
     }
 
-    /// The integers of the input node for a flat real-valued input.
-    fn quantize<'py>(&self, py: Python<'py>, input: PyReadonlyArray1<'py, f32>) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        Ok(reference::quantize_input(&self.file.graph, input.as_slice()?).map_err(to_python)?.to_pyarray(py))
+    /// Lowers it for a back end.
+    fn lower(&self, py: Python<'_>, backend: &str, options: BTreeMap<String, String>) -> PyResult<Lowered> {
+        let mut given = Options::default();
+        options.iter().for_each(|(key, value)| given.set(key, value));
+        py.detach(|| {
+            let registry = Registry::standard();
+            let chosen = registry.get(backend).map_err(to_python)?;
+            let model = chosen.lower(&self.model, &given).map_err(to_python)?;
+            let origin = Origin { model: self.model.digest(), backend: backend.into(), options: given };
+            Ok(Lowered::new(model, origin, chosen.trust()))
+        })
     }
 
-    /// Runs the fixed-point reference on one flat input; returns the flat output as real numbers and as integers.
-    fn reference<'py>(&self, py: Python<'py>, input: PyReadonlyArray1<'py, f32>) -> PyResult<Outputs<'py>> {
+    /// The float network's answer to one flat input.
+    fn run<'py>(&self, py: Python<'py>, input: PyReadonlyArray1<'py, f32>) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let input = input.as_slice()?.to_vec();
-        let file = &self.file;
-        let (values, integers) = py
-            .detach(|| {
-                let integers = reference::quantize_input(&file.graph, &input)?;
-                let output = reference::run(&file.graph, &file.weights, &integers)?;
-                Ok((reference::dequantize_output(&file.graph, &output), output))
-            })
-            .map_err(|e: GraphError| to_python(e))?;
-        Ok((values.to_pyarray(py), integers.to_pyarray(py)))
+        let answer = py.detach(|| {
+            self.model.interface.check_input(&input)?;
+            self.model.run(&input)
+        });
+        Ok(answer.map_err(to_python)?.to_pyarray(py))
     }
 }

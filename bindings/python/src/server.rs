@@ -7,43 +7,55 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use tacit_backends::Registry;
 use tacit_serve::{Catalog, ServerConfig, ServerHandle};
 use tacit_store::keys;
 
 use crate::error::{TacitError, to_python};
-use crate::model::Model;
-use crate::{Engine, engine};
+use crate::files;
+use crate::lowered::Lowered;
 
 /// A running server.
 #[pyclass(frozen, module = "tacit._tacit")]
 pub struct Server {
     address: SocketAddr,
-    handle: ServerHandle<Engine>,
+    handle: ServerHandle,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[pymethods]
 impl Server {
-    /// Serves models by name on `listen`, with the server keys in the folder `keys`.
+    /// Serves models by name, each with one or several back ends, on `listen`, with the server keys in the folder `keys`. Material is
+    /// sealed with the key that `seal` names. Back ends that show the server the input need `allow_clear`.
     #[staticmethod]
+    #[pyo3(signature = (models, listen, keys, store, seal, threads, allow_clear))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
     fn start(
         py: Python<'_>,
-        models: Vec<(String, Py<Model>)>,
+        models: Vec<(String, Vec<Py<Lowered>>)>,
         listen: &str,
         keys: PathBuf,
         store: Option<PathBuf>,
+        seal: Option<&str>,
         threads: usize,
+        allow_clear: bool,
     ) -> PyResult<Self> {
         let listen: SocketAddr = listen
             .parse()
             .map_err(|e| TacitError::new_err(format!("listen `{listen}`: {e} (ADDRESS:PORT is needed)")))?;
         let tls = keys::load_server(&keys).map_err(to_python)?;
-        let mut catalog = Catalog::new(engine());
-        for (name, model) in models {
-            catalog.add(&name, (*model.get().file).clone()).map_err(to_python)?;
+        let mut catalog = Catalog::new(allow_clear);
+        let registry = Registry::standard();
+        for (name, offers) in &models {
+            for lowered in offers.iter().map(Py::get) {
+                let backend = registry.get(lowered.backend_id()).map_err(to_python)?;
+                catalog.offer(name, &**backend, lowered.get().clone()).map_err(to_python)?;
+            }
         }
-        let config = ServerConfig { store, threads, ..ServerConfig::new(listen, Some(tls)) };
-        let server = py.detach(|| tacit_serve::Server::bind(catalog, config)).map_err(to_python)?;
+        let server = py.detach(|| {
+            let config = ServerConfig { store, seal: files::key(seal)?, threads, ..ServerConfig::new(listen, tls) };
+            tacit_serve::Server::bind(catalog, config).map_err(to_python)
+        })?;
         let (address, handle) = (server.address(), server.handle());
         let thread =
             thread::Builder::new().name("tacit-server".into()).spawn(move || server.run()).map_err(to_python)?;

@@ -1,0 +1,160 @@
+//! The class `tacit._tacit.Lowered`: a model lowered for one back end; and the list of back ends.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
+use pyo3::prelude::*;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tacit_backends::lowered::{self, Origin};
+use tacit_backends::{Backend, Costs, Numerics, Plan, Preparation, Registry, ServerModel, Setup, Trust};
+use tacit_client::wire;
+use tacit_graph::Interface;
+use tacit_store::seal::Kind;
+
+use crate::error::to_python;
+use crate::{files, hex};
+
+/// A server's model: public part and private part for one back end.
+#[pyclass(frozen, module = "tacit._tacit")]
+pub struct Lowered {
+    model: Arc<dyn ServerModel>,
+    origin: Origin,
+    trust: Trust,
+}
+
+impl Lowered {
+    pub(crate) fn new(model: Arc<dyn ServerModel>, origin: Origin, trust: Trust) -> Self {
+        Self { model, origin, trust }
+    }
+
+    pub(crate) fn get(&self) -> &Arc<dyn ServerModel> {
+        &self.model
+    }
+
+    pub(crate) fn backend_id(&self) -> &str {
+        &self.origin.backend
+    }
+}
+
+/// What a plan says of itself, the same at both parties, as JSON.
+#[derive(Serialize)]
+struct Facts<'a> {
+    interface: &'a Interface,
+    costs: Costs,
+    numerics: Numerics,
+    preparation: Preparation,
+    setup: Setup,
+    output_unit: Option<f64>,
+}
+
+/// JSON of what a plan says of itself.
+pub fn plan_json(plan: &(impl Plan + ?Sized)) -> PyResult<String> {
+    let facts = Facts {
+        interface: plan.interface(),
+        costs: plan.costs(),
+        numerics: plan.numerics(),
+        preparation: plan.preparation(),
+        setup: plan.setup(),
+        output_unit: plan.output_unit(),
+    };
+    serde_json::to_string(&facts).map_err(to_python)
+}
+
+/// The back ends of this module as JSON, in the registry's order.
+#[pyfunction]
+pub fn backends_json() -> String {
+    let one = |b: &Arc<dyn Backend>| json!({"id": b.id(), "about": b.about(), "trust": b.trust()});
+    Value::Array(Registry::standard().iter().map(one).collect()).to_string()
+}
+
+#[pymethods]
+impl Lowered {
+    /// Reads a file made by `save` or `tacit model lower`, with the key that `seal` names if it is sealed.
+    #[staticmethod]
+    #[pyo3(signature = (path, seal))]
+    fn load(py: Python<'_>, path: PathBuf, seal: Option<&str>) -> PyResult<Self> {
+        py.detach(|| {
+            let bytes = files::read(&path, Kind::Lowered, seal, lowered::MAX_BYTES)?;
+            let file = lowered::read(&bytes).map_err(to_python)?;
+            let registry = Registry::standard();
+            let backend = registry.get(&file.origin.backend).map_err(to_python)?;
+            let model = file.load(&**backend).map_err(to_python)?;
+            Ok(Self { model, origin: file.origin, trust: backend.trust() })
+        })
+    }
+
+    /// Writes a file that `load` and `tacit serve` read, sealed with the key that `seal` names.
+    #[pyo3(signature = (path, seal))]
+    fn save(&self, py: Python<'_>, path: PathBuf, seal: Option<&str>) -> PyResult<()> {
+        py.detach(|| {
+            let bytes = lowered::write(&self.origin, &*self.model).map_err(to_python)?;
+            files::write(&path, Kind::Lowered, seal, &bytes)
+        })
+    }
+
+    /// Name of the back end.
+    #[getter]
+    fn backend(&self) -> &str {
+        &self.origin.backend
+    }
+
+    /// Digest of the plan, which both parties compare; hexadecimal.
+    #[getter]
+    fn digest(&self) -> String {
+        hex(&self.model.digest())
+    }
+
+    /// Digest of what a client gets, hexadecimal.
+    #[getter]
+    fn public_digest(&self) -> String {
+        hex(&wire::public_digest(self.model.public_bytes()))
+    }
+
+    /// Digest of the model that it was made from, hexadecimal.
+    #[getter]
+    fn model_digest(&self) -> String {
+        hex(&self.origin.model)
+    }
+
+    /// What the plan says, as JSON.
+    fn plan_json(&self) -> PyResult<String> {
+        plan_json(&*self.model)
+    }
+
+    /// Whom users of the back end trust, and its options, as JSON.
+    fn origin_json(&self) -> String {
+        json!({"trust": self.trust, "options": self.origin.options}).to_string()
+    }
+
+    /// The public part as JSON.
+    fn describe_json(&self) -> String {
+        self.model.describe().to_string()
+    }
+
+    /// What the lowering found out as JSON; none for one from a file, or where the back end reports nothing.
+    fn report_json(&self) -> Option<String> {
+        self.model.report().map(|report| report.json().to_string())
+    }
+
+    /// The report as text.
+    fn report_text(&self) -> Option<String> {
+        self.model.report().map(ToString::to_string)
+    }
+
+    /// The back end's own reference on one flat input, in the clear.
+    fn reference<'py>(
+        &self,
+        py: Python<'py>,
+        input: PyReadonlyArray1<'py, f32>,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let input = input.as_slice()?.to_vec();
+        Ok(py.detach(|| self.model.reference(&input)).map_err(to_python)?.to_pyarray(py))
+    }
+
+    /// Largest difference of an honest answer from that reference.
+    fn error_bound(&self, reference: PyReadonlyArray1<'_, f64>) -> PyResult<f64> {
+        Ok(self.model.error_bound(reference.as_slice()?))
+    }
+}
