@@ -1,8 +1,8 @@
 //! The toy back end keeps to the seam: phases over a channel, material as bytes, foreign bytes refused.
 mod common;
-use common::toy::Toy;
 use common::{expected, model};
 use std::thread;
+use tacit_backends::toy::Toy;
 use tacit_backends::*;
 use tacit_net::{Channel, Phase, mem_pair};
 

@@ -1,12 +1,12 @@
 //! Clients that break off, stall, send garbage or ask for nonsense leave the server and the others unharmed.
 mod common;
-use common::models::toy::PANIC;
 use common::*;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
+use tacit_backends::toy::PANIC;
 use tacit_client::wire::{MAX_REQUEST_BYTES, REPLY, REQUEST, Reply, Request, recv_reply, send};
 use tacit_client::{ClientConfig, ClientError, Lobby};
 use tacit_ids::MaterialId;

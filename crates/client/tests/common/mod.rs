@@ -1,6 +1,5 @@
 //! A toy model, and the toy back end.
 #![allow(dead_code)]
-pub use tacit_backends::toy;
 
 use tacit_graph::float::{FloatGraph, FloatOp};
 use tacit_graph::{Calibration, InputSpec, Interface, Model, OutputMode};

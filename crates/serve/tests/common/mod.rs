@@ -3,8 +3,8 @@
 #[path = "../../../client/tests/common/mod.rs"]
 pub mod models;
 
-pub use models::toy::Toy;
 pub use models::{expected, model};
+pub use tacit_backends::toy::Toy;
 
 use std::fs;
 use std::io::{Read, Write};
