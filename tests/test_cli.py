@@ -102,7 +102,8 @@ def test_pixels_without_a_normalisation_are_refused(cli, workplace, address):
 def test_inspect_shows_the_public_part(cli, workplace):
     shown = json.loads(cli("model", "inspect", "digits.tacit", "--json", cwd=workplace).stdout)
     assert "digits" in json.dumps(shown)
-    assert "Conv2d" in cli("model", "inspect", "digits.tacit", cwd=workplace).stdout
+    assert "Conv " in cli("model", "inspect", "digits.tacit", cwd=workplace).stdout, "the float network"
+    assert "Conv2d" in cli("model", "inspect", "digits.cheetah.lowered", cwd=workplace).stdout, "its typed nodes"
 
 
 def test_an_image_model_takes_image_files(cli, workplace, binary, digit_images, tmp_path, floats):

@@ -31,14 +31,14 @@ def log_of_serving(binary, folder, *options):
 def test_a_lowering_that_fits_is_taken_and_a_stale_one_is_made_again(cli, binary, workplace):
     cli(*IMPORT, "--backend", "none", cwd=workplace)
     assert not list(workplace.glob("*.lowered")), "import leaves it to lower"
-    assert "no digits.cheetah.lowered" in log_of_serving(binary, workplace)
+    assert "there is no digits.cheetah.lowered" in log_of_serving(binary, workplace)
     cli("model", "lower", "digits.tacit", "-O", "frac_bits=12", cwd=workplace)
     stored = (workplace / "digits.cheetah.lowered").read_bytes()
-    twelve = ["-O", "frac_bits=12"]
-    assert "lowered" not in log_of_serving(binary, workplace, *twelve), "it fits"
-    assert "other options" in log_of_serving(binary, workplace)
+    assert "lowered" not in log_of_serving(binary, workplace, "-O", "frac_bits=12"), "it fits"
+    assert "lowered" not in log_of_serving(binary, workplace), "without options, any lowering of this model does"
+    assert "other options" in log_of_serving(binary, workplace, "-O", "frac_bits=11")
     cli(*IMPORT, "--backend", "none", cwd=workplace)
-    assert "another model" in log_of_serving(binary, workplace, *twelve)
+    assert "another model" in log_of_serving(binary, workplace)
     assert (workplace / "digits.cheetah.lowered").read_bytes() == stored, "a server writes no models"
 
 
@@ -70,7 +70,6 @@ def test_inspect_shows_what_each_file_says(cli, workplace):
     assert lowered["costs"]["online"]["up_bytes"] > 0
     assert len(lowered["public"]["nodes"]) >= len(model["nodes"])
     assert "weights" not in lowered["public"]
-    assert "Conv2d" in cli("model", "inspect", "digits.cheetah.lowered", cwd=workplace).stdout
 
 
 def test_options_that_are_wrong_name_those_there_are(cli, workplace):
@@ -85,7 +84,7 @@ def test_clear_is_served_only_where_that_is_allowed(cli, binary, workplace, digi
     cli(*IMPORT, cwd=workplace)
     both = ["--backend", "cheetah", "--backend", "clear"]
     refused = cli("serve", "digits.tacit", *both, cwd=workplace, ok=False)
-    assert "--allow-clear" in refused.stderr
+    assert "sees every input" in refused.stderr
     floats = float_answers(MODELS / "digits.onnx", digit_images[:1])
     with serving(binary, workplace, *both, "--allow-clear") as address:
         for options, phases in (

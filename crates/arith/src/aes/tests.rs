@@ -60,9 +60,9 @@ proptest! {
     }
 
     #[test]
-    fn hash_and_double_follow_their_definition(x: u128, y: u128, mask: u128) {
-        let h = CcrHash::new(Block(5));
-        let aes = Aes128::new(Block(0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344));
+    fn hash_and_double_follow_their_definition(key: u128, x: u128, y: u128, mask: u128) {
+        let h = CcrHash::new(Block(key));
+        let aes = Aes128::new(Block(key));
         let eval = |x: Block| { let s = x.sigma(); let mut b = [s]; aes.encrypt(&mut b); b[0] ^ s };
         let mut out = [Block::ZERO];
         h.hash(&[Block(x)], Block(mask), &mut out);
