@@ -115,7 +115,7 @@ def test_the_command_line_imports_serves_prepares_and_infers(toy_cli, built, wor
 
 def test_the_command_line_measures_it(toy_cli, workplace):
     toy_cli("bench", "--model", "digits.tacit", "--backend", "toy", "--runs", 2, "--json", "bench.json", cwd=workplace)
-    check_report(json.loads((workplace / "bench.json").read_text()), 2, "toy", PHASES)
+    check_report(json.loads((workplace / "bench.json").read_text()), 2, "toy", PHASES, {"offline"})
 
 
 def test_options_and_another_preparation_pass_through(toy_cli, built, workplace, truth):
@@ -171,7 +171,7 @@ print(json.dumps(tacit.bench(tacit.Model.load(sys.argv[1]), backend="toy", runs=
 
 
 def test_python_measures_it(toy_python, workplace):
-    check_report(toy_python(BENCH, workplace / "digits.tacit"), 2, "toy", PHASES)
+    check_report(toy_python(BENCH, workplace / "digits.tacit"), 2, "toy", PHASES, {"offline"})
 
 
 def test_nothing_that_is_installed_knows_it(cli, digits, tmp_path):
@@ -180,6 +180,7 @@ def test_nothing_that_is_installed_knows_it(cli, digits, tmp_path):
     done = cli("model", "lower", "digits.tacit", "--backend", "toy", cwd=tmp_path, ok=False)
     assert "toy" in done.stderr
     assert "cheetah" in done.stderr, "it says what there is"
+    cli("keys", "init", "keys", cwd=tmp_path)
     done = cli("serve", "digits.tacit", "--backend", "toy", cwd=tmp_path, ok=False)
     assert "toy" in done.stderr
     assert "toy" not in {backend.id for backend in tacit.backends()}
