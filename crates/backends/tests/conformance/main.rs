@@ -95,14 +95,13 @@ fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, input: &[
     (answer, [ours, theirs])
 }
 
-/// Payload as stated, and not more than frame headers and whole trees of an OT extension above it.
+/// Payload as stated, and not more than frame headers above it. Where material is made, an OT extension works in whole trees, and its
+/// stated traffic is the average over many inputs.
 fn check_phase(case: &str, phase: Phase, cost: PhaseCost, client: Traffic, server: Traffic) {
+    let uneven = |stated: u64| if phase == Phase::Offline { stated / 8 } else { 0 };
     for (what, sent, stated) in [("up", client.sent, cost.up_bytes), ("down", server.sent, cost.down_bytes)] {
-        let frames = 16_384 + stated / 4;
-        assert!(
-            sent >= stated && sent <= stated + frames,
-            "{case}, {phase:?}, {what}: {sent} bytes sent, {stated} stated"
-        );
+        let (low, high) = (stated - uneven(stated), stated + uneven(stated) + stated / 8 + 16_384);
+        assert!((low..=high).contains(&sent), "{case}, {phase:?}, {what}: {sent} bytes sent, {stated} stated");
     }
 }
 
