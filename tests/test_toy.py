@@ -102,13 +102,13 @@ def lines(text):
 
 def test_the_command_line_imports_serves_prepares_and_infers(toy_cli, built, workplace, truth):
     assert "toy" in toy_cli("model", "backends", cwd=workplace)
-    with serving(built / "tacit", workplace, "--backend", "toy", "--material", "server-material") as address:
-        me = ["--server", address, "--material", "material"]
+    with serving(built / "tacit", workplace, "--backend", "toy", "--allow-clear", "--material", "server-material") as address:
+        me = ["--server", address, "--material", "material", "--backend", "toy"]
         answers = lines(toy_cli("infer", "three.npy", *me, "--json", cwd=workplace))
         assert np.array_equal([a["values"] for a in answers], truth)
         made = lines(toy_cli("prepare", *me, "--count", 3, "--json", cwd=workplace))
         assert len([line for line in made if "id" in line]) == 3
-        answers = lines(toy_cli("infer", "three.npy", *me, "--backend", "toy", "--json", cwd=workplace))
+        answers = lines(toy_cli("infer", "three.npy", *me, "--json", cwd=workplace))
         assert np.array_equal([a["values"] for a in answers], truth)
         assert all(set(a["phases"]) == {"online"} for a in answers), "prepared material was used"
 
@@ -121,8 +121,8 @@ def test_the_command_line_measures_it(toy_cli, workplace):
 def test_options_and_another_preparation_pass_through(toy_cli, built, workplace, truth):
     option = ["-O", "preparation=nothing"]
     toy_cli("model", "lower", "digits.tacit", "--backend", "toy", *option, cwd=workplace)
-    with serving(built / "tacit", workplace, "--backend", "toy", *option) as address:
-        answers = lines(toy_cli("infer", "three.npy", "--server", address, "--json", cwd=workplace))
+    with serving(built / "tacit", workplace, "--backend", "toy", "--allow-clear", *option) as address:
+        answers = lines(toy_cli("infer", "three.npy", "--server", address, "--backend", "toy", "--json", cwd=workplace))
         assert np.array_equal([a["values"] for a in answers], truth)
         assert all("offline" not in a["phases"] for a in answers)
 
@@ -134,7 +134,7 @@ import tacit
 
 images = np.load(sys.argv[2])
 model = tacit.Model.load(sys.argv[1])
-with tacit.serve(model, backend=["toy", "cheetah"]) as server, server.client() as client:
+with tacit.serve(model, backend=["toy", "cheetah"], allow_clear=True) as server, server.client(backend="toy") as client:
     client.prepare(1)
     answers = client.infer(images)
     facts = {
@@ -145,7 +145,8 @@ with tacit.serve(model, backend=["toy", "cheetah"]) as server, server.client() a
         "reference": model.lower("toy").reference(images).tolist(),
         "phases": [cost.phase for cost in client.costs],
     }
-with tacit.serve(model, backend="toy", options={"preparation": "nothing"}) as server, server.client() as client:
+unprepared = {"backend": "toy", "options": {"preparation": "nothing"}, "allow_clear": True}
+with tacit.serve(model, **unprepared) as server, server.client(backend="toy") as client:
     client.infer(images[0])
     facts["unprepared"] = [cost.phase for cost in client.costs]
 print(json.dumps(facts))

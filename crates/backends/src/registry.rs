@@ -21,7 +21,7 @@ impl Registry {
             Arc::new(Cheetah),
             Arc::new(Clear),
             #[cfg(feature = "test-util")]
-            Arc::new(crate::toy::Toy::default()),
+            Arc::new(crate::toy::Toy { trust: crate::Trust::ServerSeesInput, ..crate::toy::Toy::default() }),
         ])
     }
 

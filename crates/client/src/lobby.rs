@@ -137,7 +137,11 @@ impl Lobby {
         let mut passed_over = Vec::new();
         for offer in &info.backends {
             match self.registry.get(&offer.backend) {
-                Ok(known) if known.trust() != Trust::ServerSeesInput => return Ok(offer.backend.clone()),
+                Ok(known) if known.trust() == Trust::TwoParty => return Ok(offer.backend.clone()),
+                // More trust than that is the client's to give, by name.
+                Ok(known) if known.trust() == Trust::Dealer => {
+                    passed_over.push(format!("`{}` (trusts a dealer)", offer.backend));
+                }
                 Ok(_) => passed_over.push(format!("`{}` (the server sees the input)", offer.backend)),
                 Err(_) => passed_over.push(format!("`{}` (this client does not have it)", offer.backend)),
             }

@@ -16,8 +16,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout_at;
 
-/// Connections that may be greeting at the same time. They take no client's place: whoever has no certificate
-/// cannot lock clients out for longer than a greeting may take.
+/// Connections that may be greeting at the same time. They take no client's place. Strangers who come again and
+/// again can still keep these full, and clients out: see the threat model.
 const GREETING: usize = 64;
 /// How long connections that were cut have to end.
 const AFTER_CUT: Duration = Duration::from_secs(5);
@@ -292,11 +292,9 @@ impl Driver {
             }
             (Request::Infer { id: Some(id) }, Some(binding)) => Ok((None, self.pool.take(*id, binding)?, vec![])),
             (Request::Discard { ids }, Some(binding)) => {
-                let mut destroyed = Vec::new();
-                for &id in ids {
-                    destroyed.extend(self.pool.take(id, binding)?.map(|_| id));
-                }
-                Ok((None, None, destroyed))
+                // What is another client's or model's is left alone, as what is not there.
+                let taken = |&id: &MaterialId| self.pool.take(id, binding).ok().flatten().map(|_| id);
+                Ok((None, None, ids.iter().filter_map(taken).collect()))
             }
             _ => Ok((None, None, vec![])),
         }

@@ -96,6 +96,25 @@ impl Plan {
 }
 
 impl Step {
+    /// Its kind, and for each batch of gates the sizes on the wire and in material.
+    fn canonical(&self) -> (u8, Vec<[usize; 7]>) {
+        let gate = |gate: &GateSpec| {
+            let (n, cost) = (gate.n(), gate.cost());
+            let wire = [cost.offline_up, cost.offline_down, cost.online_up, cost.online_down];
+            [n, wire[0], wire[1], wire[2], wire[3], cost.client_material, cost.server_material]
+        };
+        let kind = match self {
+            Step::Input => 0,
+            Step::Linear { .. } => 1,
+            Step::Local => 2,
+            Step::Relu(_) => 3,
+            Step::Reduce { indexed, .. } => 4 + u8::from(*indexed),
+            Step::Widen(_) => 6,
+            Step::TruncateExact { .. } => 7,
+        };
+        (kind, self.gates().map(gate).collect())
+    }
+
     /// Its batches of gates, in order.
     pub(super) fn gates(&self) -> impl Iterator<Item = &GateSpec> {
         let (one, many): (Option<&GateSpec>, &[(Level, GateSpec)]) = match self {
@@ -115,15 +134,17 @@ pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError>
     let (steps, members) = steps(&graph, &options)?;
     let groups = members.into_iter().map(|(tensor, nodes)| make_group(&graph, &options, tensor, nodes));
     let groups: Vec<Group> = groups.collect::<Result<_, _>>()?;
-    let digest = digest(&graph, &options, &groups);
+    let digest = digest(&graph, &options, (&steps, &groups));
     Ok(Plan { graph, options, steps, groups, digest })
 }
 
-/// Over the public part, the options, and what planning chose: sizes of tiles and bits of ciphertexts, which follow from floating-point
-/// estimates.
-fn digest(graph: &RingGraph, options: &Options, groups: &[Group]) -> [u8; 32] {
-    let chosen: Vec<_> = groups.iter().map(|group| (&group.nodes, group.plan.choices())).collect();
-    let canonical = postcard::to_stdvec(&(graph.spec(), options, chosen)).expect("plain data in memory can be encoded");
+/// Over the public part, the options, and what planning chose: the steps with the sizes of what they send and keep, the sizes of tiles and
+/// the bits of ciphertexts (which follow from floating-point estimates).
+fn digest(graph: &RingGraph, options: &Options, (steps, groups): (&[Step], &[Group])) -> [u8; 32] {
+    let tiles: Vec<_> = groups.iter().map(|group| (&group.nodes, group.plan.choices())).collect();
+    let steps: Vec<_> = steps.iter().map(Step::canonical).collect();
+    let canonical = postcard::to_stdvec(&(graph.spec(), options, steps, tiles));
+    let canonical = canonical.expect("plain data in memory can be encoded");
     seam::digest("tacit 2026-11 cheetah plan", &[&canonical])
 }
 

@@ -11,14 +11,14 @@ use tacit_mpc::gate::{GateSpec, Leaves};
 
 use crate::ring::{Op, RingGraph};
 
-/// The truncations that must be exact, by node: those from which the output is reached over steps that each party takes alone (and
-/// widening, which keeps the value). Their carry would show in the result as it is, so that repeated queries of one input would narrow
-/// down the bits that they drop.
+/// The truncations that must be exact, by node: those from which the output is reached without a linear layer (or an arg max, whose
+/// index shows no carry). Their carry would show in the result, also through a ReLU, a maximum or a sum, so that repeated queries of one
+/// input would narrow down the bits that they drop.
 pub(super) fn exact(graph: &RingGraph) -> Vec<bool> {
     let mut shown = vec![false; graph.nodes().len()];
     shown[graph.spec().output] = true;
     for (id, node) in graph.nodes().iter().enumerate().rev() {
-        let mixes = matches!(node.op, Op::Conv2d(_) | Op::Linear(_) | Op::Relu | Op::MaxPool(_) | Op::ArgMax);
+        let mixes = matches!(node.op, Op::Conv2d(_) | Op::Linear(_) | Op::ArgMax);
         if shown[id] && !mixes {
             node.inputs.iter().for_each(|&i| shown[i] = true);
         }
@@ -93,8 +93,8 @@ mod tests {
         assert_eq!(exact_of(&[&cut]), [1]);
         assert_eq!(exact_of(&[&cut, &add, &cut, &add]), [1, 3], "only local steps behind them");
         assert_eq!(exact_of(&[&cut, &Op::Widen]), [1]);
-        assert_eq!(exact_of(&[&cut, &relu]), [] as [usize; 0]);
-        assert_eq!(exact_of(&[&cut, &relu, &add, &cut]), [4]);
+        assert_eq!(exact_of(&[&cut, &relu]), [1], "a positive value comes through as it is");
+        assert_eq!(exact_of(&[&cut, &relu, &add, &cut]), [1, 4]);
         assert_eq!(exact_of(&[&cut, &relu, &linear, &cut]), [4]);
         assert_eq!(exact_of(&[&cut, &linear]), [] as [usize; 0]);
         assert_eq!(exact_of(&[&cut, &Op::ArgMax]), [] as [usize; 0], "an index shows no carry");

@@ -43,7 +43,8 @@ impl SecretKey {
     pub fn public_key(&self, ring: &Ring, level: usize, prg: &mut SplitPrg) -> PublicKey {
         let seed = prg.public_seed();
         let a = sample::uniform(ring, level, seed);
-        let mut product = a.clone();
+        // `a` is public, so this is as secret as the key.
+        let mut product = Zeroizing::new(a.clone());
         product.mul_assign(&self.s, ring.basis());
         let mut b = sample::small(ring, level, &draw::error(prg.secret(), ring.degree()));
         b.sub_assign(&product, ring.basis());

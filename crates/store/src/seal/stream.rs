@@ -217,7 +217,7 @@ fn read_or_truncated(source: &mut impl Read, out: &mut [u8], after: u64) -> Resu
     let mut filled = 0;
     while filled < out.len() {
         match source.read(&mut out[filled..]) {
-            Ok(0) => return Err(SealFault::Truncated { missing: (out.len() - filled) as u64 + after }),
+            Ok(0) => return Err(SealFault::Truncated { missing: after.saturating_add((out.len() - filled) as u64) }),
             Ok(n) => filled += n,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(e.into()),

@@ -58,10 +58,10 @@ struct Args {
     #[arg(long, default_value_t = 64)]
     max_connections: usize,
     /// Seconds that a client may make no progress inside a phase
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stall: u64,
     /// Seconds that a client may be silent between requests
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     idle: u64,
     /// Materials that one client may have on disk
     #[arg(long, default_value_t = 256)]
@@ -76,8 +76,8 @@ impl Args {
         config.pace = self.pace;
         config.threads = self.threads.max(1);
         config.max_connections = self.max_connections;
-        config.stall_timeout = Duration::from_secs(self.stall.max(1));
-        config.idle_timeout = Duration::from_secs(self.idle.max(1));
+        config.stall_timeout = Duration::from_secs(self.stall);
+        config.idle_timeout = Duration::from_secs(self.idle);
         config.stored_per_client = self.quota;
         Ok(config)
     }
