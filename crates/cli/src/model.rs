@@ -6,6 +6,7 @@ use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tacit_backends::{Costs, DEFAULT, Options, Registry, ServerModel, lowered};
+use tacit_client::input::{self, Fit};
 use tacit_graph::import::{ImportOptions, import};
 use tacit_graph::{Interface, Model, OutputMode, npy};
 
@@ -38,6 +39,10 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Run the float network here, in the clear: what every private answer stands for
+    ///
+    /// Example: tacit model run net.tacit photo.npy
+    Run(RunArgs),
     /// List the back ends that this program has
     Backends,
 }
@@ -69,6 +74,20 @@ struct LowerArgs {
     #[command(flatten)]
     seal: SealArgs,
     /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct RunArgs {
+    /// Model file
+    file: PathBuf,
+    /// Images (PNG, JPEG) or .npy arrays
+    #[arg(required = true, value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    seal: SealArgs,
+    /// Print one JSON object per input
     #[arg(long)]
     json: bool,
 }
@@ -123,6 +142,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Import(args) => run_import(&args),
         Command::Lower(args) => run_lower(&args),
         Command::Inspect { file, seal, json } => inspect(&file, &seal, json),
+        Command::Run(args) => run_local(&args),
         Command::Backends => {
             for backend in Registry::standard().iter() {
                 crate::print::line(&format!("{:<10} {}", backend.id(), backend.about()))?;
@@ -189,6 +209,21 @@ fn run_lower(args: &LowerArgs) -> anyhow::Result<()> {
         crate::print::line(&format!("wrote {}", path.display()))?;
     }
     show_report(&*lowered, args.json)
+}
+
+fn run_local(args: &RunArgs) -> anyhow::Result<()> {
+    let model = args.seal.read_model(&args.file)?;
+    for path in &args.inputs {
+        for values in input::read(path, &model.interface, Fit::Crop, false)? {
+            model.interface.check_input(&values).with_context(|| path.display().to_string())?;
+            let answer = model.run(&values)?;
+            crate::print::line(&match args.json {
+                true => json!({ "input": path.display().to_string(), "values": answer }).to_string(),
+                false => format!("{}  {answer:.4?}", path.display()),
+            })?;
+        }
+    }
+    Ok(())
 }
 
 fn show_report(lowered: &dyn ServerModel, as_json: bool) -> anyhow::Result<()> {
