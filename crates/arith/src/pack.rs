@@ -30,7 +30,7 @@ pub fn packed_len(count: usize, width: u32) -> Option<usize> {
 }
 
 fn checked_len(count: usize, width: u32) -> usize {
-    packed_len(count, width).unwrap_or_else(|| panic!("{count} values of {width} bits cannot be packed"))
+    packed_len(count, width).expect("callers pack 1 to 64 bits a value, and no more values than fit in memory")
 }
 
 /// Appends the low `width` bits of every value to `out`.

@@ -56,9 +56,7 @@ pub struct Lowered<'a> {
 /// Where the lowering of a model for a back end lies: `DIR/NAME.BACKEND.lowered` beside `DIR/NAME.tacit`.
 #[must_use]
 pub fn path_beside(model: &Path, backend: &str) -> PathBuf {
-    let mut name = model.file_stem().unwrap_or_default().to_os_string();
-    name.push(format!(".{backend}.lowered"));
-    model.with_file_name(name)
+    model.with_extension(format!("{backend}.lowered"))
 }
 
 /// A file of the owner's as a stream of its content (unsealed, if it is sealed), and how many bytes that has.
