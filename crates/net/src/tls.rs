@@ -52,6 +52,49 @@ fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, 
     Ok(parsed)
 }
 
+/// What a TLS error says about the peer, or about us, and what to do.
+pub(crate) fn explain(error: &rustls::Error) -> String {
+    use rustls::AlertDescription as Alert;
+    use rustls::CertificateError as Bad;
+    use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
+    let advice = match error {
+        InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
+            "the peer's certificate is not signed by our CA: both parties need keys of one `tacit keys init`"
+        }
+        InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => {
+            "the peer's certificate is not valid yet by the clock of this machine: set the clock"
+        }
+        InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
+            "the peer's certificate has expired by the clock of this machine: set the clock, or make new keys with `tacit keys`"
+        }
+        InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
+            "the server's certificate is for other names: connect by one of them, name one (--server-name), or make keys for this \
+             one (`tacit keys init --host`)"
+        }
+        InvalidCertificate(Bad::InvalidPurpose | Bad::InvalidPurposeContext { .. }) => {
+            "the peer's certificate is for something else: a server needs server.pem, a client its own"
+        }
+        AlertReceived(Alert::UnknownCA | Alert::DecryptError | Alert::CertificateUnknown | Alert::BadCertificate) => {
+            "the peer rejects our certificate: it is not signed by the peer's CA; both parties need keys of one `tacit keys init`"
+        }
+        AlertReceived(Alert::CertificateExpired) => {
+            "the peer rejects our certificate: it has expired, or is not valid yet, by the peer's clock; compare both clocks"
+        }
+        AlertReceived(Alert::UnsupportedCertificate) => {
+            "the peer rejects our certificate: it is for something else; a server needs server.pem, a client its own"
+        }
+        AlertReceived(Alert::CertificateRequired) | rustls::Error::NoCertificatesPresented => {
+            "a client without a certificate is refused"
+        }
+        AlertReceived(Alert::NoApplicationProtocol) | rustls::Error::NoApplicationProtocol => {
+            "the peer speaks something else over TLS, or another version of tacit"
+        }
+        InvalidMessage(_) => "what the peer sends is not TLS: is a tacit server, or client, there?",
+        _ => return error.to_string(),
+    };
+    format!("{advice} ({error})")
+}
+
 fn named(what: &'static str) -> impl Fn(rustls::Error) -> NetError {
     move |e| NetError::Tls(format!("{what}: {e}"))
 }
@@ -172,10 +215,12 @@ impl TlsTransport {
 
     fn name_failure(peer: &str, e: &io::Error) -> NetError {
         let doing = format!("TLS handshake with {peer}");
-        match e.kind() {
-            io::ErrorKind::InvalidData => NetError::Tls(format!("handshake with {peer} failed: {e}")),
-            io::ErrorKind::UnexpectedEof => NetError::Tls(format!("{peer} closed the connection during the handshake")),
-            _ => NetError::from_io(doing, e),
+        match (NetError::from_io(doing, e), e.kind()) {
+            (NetError::Tls(text), _) => NetError::Tls(format!("handshake with {peer}: {text}")),
+            (_, io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => NetError::Tls(format!(
+                "{peer} closed the connection during the handshake: is a tacit server there, and has it room?"
+            )),
+            (other, _) => other,
         }
     }
 
@@ -204,7 +249,7 @@ impl TlsTransport {
     /// Decrypts the `n` bytes that the session was given.
     fn take_in(&mut self, n: usize) -> io::Result<()> {
         let state = self.session.process_new_packets();
-        state.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+        state.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
         if n == 0 && self.session.is_handshaking() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
