@@ -47,7 +47,14 @@ impl Client {
 
 /// Errors after which both parties are out of step.
 fn ends_connection(error: &ClientError) -> bool {
-    matches!(error, ClientError::Net(_) | ClientError::Backend(_) | ClientError::Unexpected { .. })
+    matches!(
+        error,
+        ClientError::Net(_)
+            | ClientError::Backend(_)
+            | ClientError::Lost { .. }
+            | ClientError::Ended { .. }
+            | ClientError::Unexpected { .. }
+    )
 }
 
 #[pymethods]

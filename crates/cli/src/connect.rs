@@ -1,10 +1,10 @@
 //! What every command that talks to a server has in common.
 use crate::owner::SealArgs;
-use anyhow::Context;
+use crate::print::{self, Patience};
 use std::path::PathBuf;
 use std::time::Duration;
 use tacit_backends::Registry;
-use tacit_client::{Client, ClientConfig, Lobby};
+use tacit_client::{Client, ClientConfig, Lobby, MAX_THREADS};
 use tacit_net::Rate;
 use tacit_store::keys;
 
@@ -34,13 +34,16 @@ pub struct Connect {
     #[command(flatten)]
     seal: SealArgs,
     /// Threads for arithmetic
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = print::count(MAX_THREADS as u64))]
     threads: usize,
     /// Send at most this fast, to cap power on purpose: 20mbit, 500kbit
     #[arg(long, value_name = "RATE")]
     pace: Option<Rate>,
+    /// Seconds that connecting may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    connect_timeout: u64,
     /// Seconds that the server may make no progress
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stall: u64,
 }
 
@@ -53,10 +56,14 @@ impl Connect {
         config.store = (make_store || self.material.exists()).then(|| self.material.clone());
         config.seal = self.seal.key().cloned();
         config.pace = self.pace;
-        config.threads = self.threads.max(1);
-        config.stall_timeout = Duration::from_secs(self.stall.max(1));
-        let mut lobby = Lobby::connect(Registry::standard(), config)
-            .with_context(|| format!("cannot use the server at {}", self.server))?;
+        config.threads = self.threads;
+        config.connect_timeout = Duration::from_secs(self.connect_timeout);
+        config.stall_timeout = Duration::from_secs(self.stall);
+        let connecting =
+            Patience::with(format!("connecting to {}, for {} s at most...", self.server, self.connect_timeout));
+        let mut lobby = Lobby::connect(Registry::standard(), config)?;
+        drop(connecting);
+        let _opening = Patience::with(format!("opening the model at {}...", self.server));
         let name = match &self.model {
             Some(name) => name.clone(),
             None => match lobby.models()?.as_slice() {

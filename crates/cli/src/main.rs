@@ -14,9 +14,10 @@ mod serve;
 mod simulate;
 mod zoo;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
-use std::io::Write;
 use std::process::ExitCode;
+use tacit_log::Log;
 
 /// Private neural-network inference: a client gets a model's answer on its input, and the server never sees the input.
 #[derive(Parser)]
@@ -60,20 +61,6 @@ enum Command {
     BenchClient(bench::ClientArgs),
 }
 
-/// `tacit ... | head`: whoever reads our output may stop reading, which is no failure to be shown. A server must not end for a closed
-/// socket, so the signal for it stays ignored, as Rust has it.
-fn end_quietly_without_reader() {
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
-        if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
-            // What a shell reports for a program that SIGPIPE ended.
-            std::process::exit(141);
-        }
-        usual(panic);
-    }));
-}
-
 /// The error and its causes in one line; a cause that the line already ends with is not repeated.
 fn explain(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |line, cause| match line.as_str() {
@@ -89,11 +76,38 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.to_string() == print::OUTPUT && cause.is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
+/// Help and mistakes of the command line, where they belong.
+fn tell(text: &clap::Error) -> anyhow::Result<ExitCode> {
+    text.print().context(print::OUTPUT)?;
+    // 0 for help, 2 for mistakes.
+    Ok(ExitCode::from(text.exit_code() as u8))
+}
+
 fn main() -> ExitCode {
-    end_quietly_without_reader();
-    let filter = tracing_subscriber::EnvFilter::try_from_env("TACIT_LOG").unwrap_or_else(|_| "warn".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let result = match Cli::parse().command {
+    let log = match Log::start() {
+        Ok(log) => log,
+        Err(error) => {
+            print::note(format_args!("error: starting the log: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = match Cli::try_parse() {
+        Ok(cli) => run(cli.command).map(|()| ExitCode::SUCCESS),
+        Err(text) => tell(&text),
+    };
+    match result {
+        Ok(code) => code,
+        // Whoever reads our output may stop reading: what a shell reports for a program that SIGPIPE ended.
+        Err(error) if is_closed_pipe(&error) => ExitCode::from(141),
+        Err(error) => {
+            log.say(&format!("error: {}", explain(&error)));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Keys(args) => keys::run(args),
         Command::Model(args) => model::run(args),
         Command::Serve(args) => serve::run(args),
@@ -104,16 +118,6 @@ fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::BenchClient(args) => bench::run_client(args),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads our output may stop reading: what a shell reports for a program that SIGPIPE ended.
-        Err(error) if is_closed_pipe(&error) => ExitCode::from(141),
-        Err(error) => {
-            // There may be nobody to tell.
-            let _ = writeln!(std::io::stderr(), "error: {}", explain(&error));
-            ExitCode::FAILURE
-        }
     }
 }
 

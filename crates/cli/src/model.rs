@@ -193,7 +193,9 @@ fn run_import(args: &ImportArgs) -> anyhow::Result<()> {
 pub fn import_with_defaults(path: &Path, bytes: &[u8]) -> anyhow::Result<Model> {
     let model = import(bytes, &ImportOptions::default()).with_context(|| path.display().to_string())?.model;
     if model.calibration.guessed {
-        eprintln!("warning: no calibration samples: ranges come from seeded random inputs, headroom is a guess");
+        crate::print::note(
+            "warning: no calibration samples: ranges come from seeded random inputs, headroom is a guess",
+        );
     }
     Ok(model)
 }

@@ -169,14 +169,99 @@ fn a_reader_that_goes_away_is_no_crash() {
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+fn full() -> std::fs::File {
+    std::fs::File::options().write(true).open("/dev/full").unwrap()
+}
+
 #[test]
 fn output_that_cannot_be_written_is_an_error_and_no_crash() {
-    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepared(dir);
+    let server = Server::start(dir);
+    let at = server.1.as_str();
+    good(dir, &["prepare", "--server", at]);
+    for args in [
+        vec!["--help"],
+        vec!["infer", "--help"],
+        vec!["model", "backends"],
+        vec!["model", "inspect", "digits.tacit"],
+        vec!["model", "inspect", "digits.tacit", "--json"],
+        vec!["keys", "fingerprint", "keys"],
+        vec!["prepare", "--server", at, "--json", "list"],
+        vec!["prepare", "--server", at],
+        vec!["infer", "two.npy", "--server", at, "--json"],
+        vec!["infer", "two.npy", "--server", at],
+        vec!["lab", "link", "--list"],
+        vec!["lab", "run", "--list"],
+        vec!["lab", "measure", "--", "true"],
+        vec!["lab", "sensors", "--json"],
+        vec!["lab", "sensors"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
+        let output = command.current_dir(dir).args(&args).stdout(full()).stderr(Stdio::piped()).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
+        assert!(error.contains("writing to standard output") && !error.contains("panicked"), "{args:?}: {error}");
+        // With nobody to tell either.
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
+        command.current_dir(dir).args(&args).env("TACIT_LOG", "trace").stdout(full()).stderr(full());
+        assert_eq!(command.status().unwrap().code(), Some(1), "{args:?}");
+    }
+    // The server was none the worse for it.
+    good(dir, &["infer", "two.npy", "--server", at]);
+}
+
+#[test]
+fn notes_that_nobody_reads_are_no_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let onnx = format!("{MODELS}/digits.onnx");
+    // Warns that there are no samples.
     let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
-    let output = command.args(["model", "backends"]).stdout(full).stderr(Stdio::piped()).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("standard output") && !error.contains("panicked"), "{error}");
+    command.current_dir(dir.path()).args(["model", "import", &onnx, "-o", "digits.tacit"]).env("TACIT_LOG", "trace");
+    let output = command.stdout(Stdio::piped()).stderr(full()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_named_while_it_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    good(dir, &["keys", "init", "keys"]);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = silent.local_addr().unwrap().to_string();
+    let said = bad(dir, &["infer", "x.npy", "--server", &at, "--connect-timeout", "3"]);
+    assert!(said.contains(&format!("connecting to {at}, for 3 s at most")), "{said}");
+    assert!(said.contains(&format!("error: cannot reach the server at {at}: it did not answer within 3 s")), "{said}");
+    let said = bad(dir, &["infer", "x.npy", "--server", "127.0.0.1"]);
+    assert!(said.contains("the port is missing") && said.contains("server.example:7878"), "{said}");
+    std::fs::write(dir.join("keys/client.key"), "nonsense").unwrap();
+    let said = bad(dir, &["infer", "x.npy", "--server", &at]);
+    assert!(said.contains("client.key") && said.contains("tacit keys init"), "{said}");
+    std::fs::remove_file(dir.join("keys/client.key")).unwrap();
+    let said = bad(dir, &["infer", "x.npy", "--server", &at]);
+    assert!(said.contains("keys/client.key") && said.contains("tacit keys init"), "{said}");
+}
+
+#[test]
+fn numbers_out_of_range_are_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    for (args, range) in [
+        (&["infer", "x.npy", "--threads", "100000"][..], "1..=1024"),
+        (&["infer", "x.npy", "--threads", "0"], "1..=1024"),
+        (&["infer", "x.npy", "--top", "0"], "1..=1000000"),
+        (&["infer", "x.npy", "--stall", "0"], "1..=86400"),
+        (&["infer", "x.npy", "--connect-timeout", "0"], "1..=3600"),
+        (&["infer", "x.npy", "--pace", "0"], "from 1bit to 1000gbit"),
+        (&["prepare", "--count", "0"], "1..=1000000"),
+        (&["bench", "--model", "x.tacit", "--runs", "0"], "1..=100000"),
+        (&["bench", "--model", "x.tacit", "--threads", "100000"], "1..=1024"),
+        (&["lab", "workload", "ping-pong", "--server", "127.0.0.1:1", "--messages", "0"], "0 is not in"),
+        (&["lab", "measure", "--interval", "0", "--", "true"], "0.001"),
+    ] {
+        let said = bad(dir.path(), args);
+        assert!(said.contains(range), "{args:?}: {said}");
+    }
 }
 
 #[test]

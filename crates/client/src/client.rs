@@ -321,9 +321,10 @@ impl Client {
             other => return Err(misplaced(request.name(), &other).into()),
         }
         let meter = Meter::start(channel, phase, &self.marks);
-        let done = self.threads.install(|| work(side, channel))?;
+        let done = self.threads.install(|| work(side, channel));
+        let done = done.map_err(|e| ClientError::from(e).of(channel, request.name()))?;
         // The phase may end with this party's own message.
-        channel.flush()?;
+        channel.flush().map_err(|e| ClientError::from(e).of(channel, request.name()))?;
         let client = meter.stop(channel);
         channel.set_phase(Phase::Setup);
         match answered(channel, request.name())? {

@@ -44,6 +44,9 @@ pub mod measure;
 mod pipeline;
 pub mod wire;
 
+/// Most threads that a party may be given.
+pub const MAX_THREADS: usize = 1024;
+
 pub use client::{Answer, Client, Prepared};
 pub use error::ClientError;
 pub use lobby::{ClientConfig, Lobby};

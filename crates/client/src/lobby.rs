@@ -1,18 +1,16 @@
 //! From nothing to an open model.
+use crate::error::server_of;
 use crate::wire::{
     MAX_PUBLIC_BYTES, ModelInfo, PUBLIC, REQUEST, Reply, Request, misplaced, public_digest, recv_reply, send,
 };
-use crate::{Client, ClientError};
+use crate::{Client, ClientError, MAX_THREADS};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tacit_backends::{ClientModel, Registry, Trust};
-use tacit_net::{Channel, Hello, NetError, PacedTransport, Rate, TcpTransport, Transport, handshake};
+use tacit_net::{Channel, Hello, NetError, PacedTransport, Rate, TcpTransport, Transport, handshake, split_address};
 use tacit_store::SealKey;
 use tacit_store::keys::ClientIdentity;
-
-/// How long connecting may take.
-const CONNECT: Duration = Duration::from_secs(10);
 
 /// How a client connects and works.
 #[derive(Clone)]
@@ -29,14 +27,16 @@ pub struct ClientConfig {
     pub seal: Option<SealKey>,
     /// Most bit/s that are sent; `None` as fast as the link takes them.
     pub pace: Option<Rate>,
-    /// Threads for arithmetic, at least 1.
+    /// Threads for arithmetic, 1 to [`MAX_THREADS`].
     pub threads: usize,
+    /// How long connecting may take in all, until the server has said welcome.
+    pub connect_timeout: Duration,
     /// How long the server may make no progress.
     pub stall_timeout: Duration,
 }
 
 impl ClientConfig {
-    /// Defaults for an address: no store, one thread, 5 minutes stall timeout.
+    /// Defaults for an address: no store, one thread, 10 seconds to connect, 5 minutes stall timeout.
     #[must_use]
     pub fn new(address: &str, identity: ClientIdentity) -> Self {
         Self {
@@ -47,13 +47,27 @@ impl ClientConfig {
             seal: None,
             pace: None,
             threads: 1,
+            connect_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(300),
         }
     }
 
-    fn server_name(&self) -> &str {
-        let host = self.address.rsplit_once(':').map_or(self.address.as_str(), |(host, _)| host);
-        self.server_name.as_deref().unwrap_or(host.trim_start_matches('[').trim_end_matches(']'))
+    /// What went wrong before the server said welcome.
+    fn not_connected(&self, error: ClientError) -> ClientError {
+        let (server, seconds) = (self.address.clone(), self.connect_timeout.as_secs_f64());
+        let what = match error {
+            ClientError::Net(NetError::Stalled { .. }) => format!(
+                "it did not answer within {seconds} s; is this its address, does it run, and does every firewall on the way let port and \
+                 host through?"
+            ),
+            ClientError::Net(NetError::Io { detail, .. }) => format!("{detail}; is this its address, and does it run?"),
+            ClientError::Net(e) if e.is_gone() => {
+                "it closed the connection before it said welcome; is a tacit server there?".into()
+            }
+            ClientError::Refused { reason, .. } => return ClientError::Ended { server, reason },
+            other => return other,
+        };
+        ClientError::Unreachable { server, what }
     }
 }
 
@@ -71,19 +85,39 @@ impl Lobby {
     /// The server cannot be reached, is not the right one, does not know this client, speaks another version,
     /// or is full.
     pub fn connect(registry: Registry, config: ClientConfig) -> Result<Self, ClientError> {
-        let mut tcp = TcpTransport::connect(config.address.as_str(), CONNECT)?;
+        if !(1..=MAX_THREADS).contains(&config.threads) {
+            return Err(ClientError::Usage(format!("threads: {} is not from 1 to {MAX_THREADS}", config.threads)));
+        }
+        match Self::welcomed(&config) {
+            Ok(channel) => Ok(Self { registry, config, channel }),
+            Err(e) => Err(config.not_connected(e)),
+        }
+    }
+
+    /// A connection whose server has said welcome.
+    fn welcomed(config: &ClientConfig) -> Result<Channel, ClientError> {
+        let end = Instant::now() + config.connect_timeout;
+        let (host, _) = split_address(&config.address)?;
+        let mut tcp = TcpTransport::connect(&config.address, config.connect_timeout)?;
         tcp.set_stall_timeout(config.stall_timeout).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
-        let tls = config.identity.tls.connect(tcp, config.server_name())?;
+        tcp.set_deadline(Some(end));
+        let tls = config.identity.tls.connect(tcp, config.server_name.as_deref().unwrap_or(host))?;
         let transport: Box<dyn Transport> = match config.pace {
             Some(rate) => Box::new(PacedTransport::new(tls, rate)),
             None => Box::new(tls),
         };
         let mut channel = Channel::new(transport);
+        channel.set_deadline(Some(end));
         handshake(&mut channel, &Hello::opening())?;
-        match answered(&mut channel, "the connection")? {
-            Reply::Welcome => Ok(Self { registry, config, channel }),
-            other => Err(misplaced("the greeting", &other).into()),
+        match recv_reply(&mut channel)? {
+            Reply::Welcome => {}
+            Reply::Refused { reason } | Reply::Goodbye { reason } => {
+                return Err(ClientError::Refused { request: "the connection", reason });
+            }
+            other => return Err(misplaced("the greeting", &other).into()),
         }
+        channel.set_deadline(None);
+        Ok(channel)
     }
 
     /// The models on offer, with their back ends.
@@ -120,10 +154,13 @@ impl Lobby {
             }
             other => return Err(misplaced(request.name(), &other).into()),
         };
-        let public = self.channel.recv_max(PUBLIC, bytes)?;
+        let during = request.name();
+        let public =
+            self.channel.recv_max(PUBLIC, bytes).map_err(|e| ClientError::from(e).of(&self.channel, during))?;
         let opened: Arc<dyn ClientModel> = known.open(&public)?;
         let digest = public_digest(&public);
-        handshake(&mut self.channel, &Hello::opened(opened.digest(), digest))?;
+        let compared = handshake(&mut self.channel, &Hello::opened(opened.digest(), digest));
+        compared.map_err(|e| ClientError::from(e).of(&self.channel, during))?;
         Client::new(self.registry, self.config, self.channel, opened, [model, &backend], digest)
     }
 
@@ -152,14 +189,15 @@ impl Lobby {
 
 /// Asks and waits for the answer; a refusal is an error.
 pub(crate) fn ask(channel: &mut Channel, request: &Request) -> Result<Reply, ClientError> {
-    send(channel, REQUEST, request)?;
+    send(channel, REQUEST, request).map_err(|e| ClientError::from(e).of(channel, request.name()))?;
     answered(channel, request.name())
 }
 
 /// The answer to `request`; a refusal is an error.
 pub(crate) fn answered(channel: &mut Channel, request: &'static str) -> Result<Reply, ClientError> {
-    match recv_reply(channel)? {
+    match recv_reply(channel).map_err(|e| ClientError::from(e).of(channel, request))? {
         Reply::Refused { reason } => Err(ClientError::Refused { request, reason }),
+        Reply::Goodbye { reason } => Err(ClientError::Ended { server: server_of(channel), reason }),
         reply => Ok(reply),
     }
 }

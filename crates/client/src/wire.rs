@@ -154,6 +154,11 @@ pub enum Reply {
         /// Why, for people.
         reason: String,
     },
+    /// The server ends the connection. May come where nothing was asked, and in place of any other answer.
+    Goodbye {
+        /// Why, for people.
+        reason: String,
+    },
 }
 
 /// Digest that both parties must have of the public part.

@@ -7,7 +7,9 @@ use std::io;
 #[non_exhaustive]
 pub enum NetError {
     /// The frame that came has another tag than the protocol expects here.
-    #[error("expected message {expected}, but one of {got} came: the parties are at different steps, or the frame is damaged")]
+    #[error(
+        "expected message {expected}, but one of {got} came: the parties are at different steps, or the frame is damaged"
+    )]
     UnexpectedTag {
         /// What this party waited for.
         expected: Tag,

@@ -9,6 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
 use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -222,6 +223,14 @@ impl TlsTransport {
             )),
             (other, _) => other,
         }
+    }
+
+    /// As [`TcpTransport::closer`].
+    ///
+    /// # Errors
+    /// [`NetError::Io`] if the socket cannot be duplicated.
+    pub fn closer(&self) -> Result<TcpStream, NetError> {
+        self.tcp.closer()
     }
 
     /// The peer's own certificate (DER): its identity.

@@ -240,7 +240,9 @@ fn whoever_does_not_say_what_it_speaks_is_refused() {
 
 #[test]
 fn addresses_are_taken_apart_or_what_is_wrong_is_said() {
-    for (text, host, port) in [("a.example:7878", "a.example", 7878), ("[::1]:1", "::1", 1), ("127.0.0.1:65535", "127.0.0.1", 65535)] {
+    for (text, host, port) in
+        [("a.example:7878", "a.example", 7878), ("[::1]:1", "::1", 1), ("127.0.0.1:65535", "127.0.0.1", 65535)]
+    {
         assert_eq!(split_address(text).unwrap(), (host, port));
     }
     for (text, what) in [

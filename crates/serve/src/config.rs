@@ -18,7 +18,7 @@ pub struct ServerConfig {
     pub store: Option<PathBuf>,
     /// Key that stored material is sealed with; in the clear without one.
     pub seal: Option<SealKey>,
-    /// Threads of each job's arithmetic, at least 1.
+    /// Threads of each job's arithmetic, 1 to [`MAX_THREADS`](tacit_client::MAX_THREADS).
     pub threads: usize,
     /// Clients connected at the same time.
     pub max_connections: usize,

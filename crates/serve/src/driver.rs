@@ -1,11 +1,13 @@
 //! The one owner of everything that connections share: who is connected, which jobs there are, material in
 //! memory, limits, counters and whether the server stops. Events come in one at a time; what follows from
 //! each is carried out here and nowhere else.
+use crate::door::{Door, Newcomer, Ticket};
 use crate::policy::{self, Start};
 use crate::pool::Pool;
+use crate::refusals::{Kind, Refusals};
 use crate::{ServeError, ServerConfig};
 use std::collections::{BTreeMap, HashMap};
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tacit_backends::Material;
@@ -16,9 +18,6 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout_at;
 
-/// Connections that may be greeting at the same time. They take no client's place. Strangers who come again and
-/// again can still keep these full, and clients out: see the threat model.
-const GREETING: usize = 64;
 /// How long connections that were cut have to end.
 const AFTER_CUT: Duration = Duration::from_secs(5);
 
@@ -27,10 +26,12 @@ pub(crate) type Number = u64;
 
 /// What happened.
 pub(crate) enum Event {
-    /// Somebody connected; may it greet? `closer` ends it from here.
-    Accepted { number: Number, closer: TcpStream, reply: oneshot::Sender<bool> },
-    /// Its client is known; is there a place?
-    Greeted { number: Number, client: ClientId, reply: oneshot::Sender<bool> },
+    /// Somebody connected; may it greet? The answer comes when it may, and never if the server stops.
+    Accepted { number: Number, from: IpAddr, reply: oneshot::Sender<Option<Ticket>> },
+    /// Its client is known; is there a place? `closer` ends it from here.
+    Greeted { number: Number, client: ClientId, closer: TcpStream, reply: oneshot::Sender<bool> },
+    /// Somebody was not served, or not granted something: for the log.
+    Refused { kind: Kind, from: Option<IpAddr>, detail: String },
     /// A client asks; `binding` is that of the model it has open.
     Requested { number: Number, request: Request, binding: Option<Binding>, reply: oneshot::Sender<Decision> },
     /// A job has made material to be held in memory. Comes before the client is told.
@@ -89,10 +90,10 @@ impl Job {
     }
 }
 
+/// A connection whose client is known.
 struct Connection {
     closer: TcpStream,
-    /// `None` while it greets.
-    client: Option<ClientId>,
+    client: ClientId,
 }
 
 /// What the rest of the process may see.
@@ -142,9 +143,11 @@ struct Stopping {
 pub(crate) struct Driver {
     max_connections: usize,
     threads: usize,
+    door: Door,
     connections: HashMap<Number, Connection>,
     jobs: BTreeMap<Number, Job>,
     pool: Pool,
+    refusals: Refusals,
     served: u64,
     stopping: Option<Stopping>,
     given_up: bool,
@@ -153,14 +156,21 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Nobody is connected. `stop` becomes true when the server stops.
-    pub(crate) fn new(config: &ServerConfig, published: Arc<Published>, stop: watch::Sender<bool>) -> Self {
+    /// Nobody is connected. `places` may greet at a time; `stop` becomes true when the server stops.
+    pub(crate) fn new(
+        config: &ServerConfig,
+        places: usize,
+        published: Arc<Published>,
+        stop: watch::Sender<bool>,
+    ) -> Self {
         Self {
             max_connections: config.max_connections,
             threads: config.threads,
+            door: Door::new(places),
             connections: HashMap::new(),
             jobs: BTreeMap::new(),
             pool: Pool::new(config.memory_per_client),
+            refusals: Refusals::default(),
             served: 0,
             stopping: None,
             given_up: false,
@@ -174,59 +184,97 @@ impl Driver {
         while !self.has_ended() {
             let event = match self.alarm() {
                 None => events.recv().await,
+                // What is due comes first, however many events there are.
+                Some(at) if at <= Instant::now() => {
+                    self.ring(Instant::now());
+                    self.publish(false);
+                    continue;
+                }
                 Some(at) => match timeout_at(at.into(), events.recv()).await {
                     Ok(event) => event,
-                    Err(_) => {
-                        self.ring();
-                        continue;
-                    }
+                    Err(_) => continue,
                 },
             };
             let Some(event) = event else { break };
             self.handle(event);
+            self.let_in(Instant::now());
             self.publish(false);
+        }
+        if let Some(line) = self.refusals.told() {
+            tracing::warn!("{line}");
         }
         self.publish(true);
     }
 
     fn publish(&self, ended: bool) {
-        self.published.set(Status { connections: self.connections.len(), served: self.served, ended });
+        let connections = self.door.len() + self.connections.len();
+        self.published.set(Status { connections, served: self.served, ended });
     }
 
     fn has_ended(&self) -> bool {
-        self.given_up || (self.stopping.is_some() && self.connections.is_empty())
+        self.given_up || (self.stopping.is_some() && self.connections.is_empty() && self.door.len() == 0)
     }
 
-    fn alarm(&self) -> Option<Instant> {
+    fn stopping_alarm(&self) -> Option<Instant> {
         self.stopping.map(|s| if s.is_cut { s.cut_at + AFTER_CUT } else { s.cut_at })
     }
 
-    /// The time of the alarm has come.
-    fn ring(&mut self) {
-        match &mut self.stopping {
-            Some(stopping) if !stopping.is_cut => {
-                stopping.is_cut = true;
-                // Closed already is as good.
-                self.connections.values().for_each(|c| drop(c.closer.shutdown(Shutdown::Both)));
+    fn alarm(&self) -> Option<Instant> {
+        [self.stopping_alarm(), self.door.alarm(), self.refusals.alarm()].into_iter().flatten().min()
+    }
+
+    /// The time of an alarm has come.
+    fn ring(&mut self, now: Instant) {
+        if let Some(line) = self.refusals.sum_up(now) {
+            tracing::warn!("{line}");
+        }
+        self.let_in(now);
+        if self.stopping_alarm().is_some_and(|at| at <= now) {
+            match &mut self.stopping {
+                Some(stopping) if !stopping.is_cut => {
+                    stopping.is_cut = true;
+                    // Closed already is as good.
+                    self.connections.values().for_each(|c| drop(c.closer.shutdown(Shutdown::Both)));
+                }
+                _ => self.given_up = true,
             }
-            _ => self.given_up = true,
+        }
+    }
+
+    /// Lets in who waits at the door, if there is room for it or somebody gives way.
+    fn let_in(&mut self, now: Instant) {
+        if let Some(from) = self.door.let_in(now) {
+            let detail =
+                format!("a connection from {from} had to give way to a newer one before it had said who it is");
+            self.refuse(now, "that gave way to newer ones", Some(from), detail);
+        }
+    }
+
+    fn refuse(&mut self, now: Instant, kind: Kind, from: Option<IpAddr>, detail: String) {
+        tracing::debug!("refused: {detail}");
+        if let Some(line) = self.refusals.count(now, kind, from, detail) {
+            tracing::warn!("{line}");
         }
     }
 
     /// Replies go to tasks; one that is gone has ended, and says so with an event of its own.
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Accepted { number, closer, reply } => {
-                let greeting = self.connections.values().filter(|c| c.client.is_none()).count();
-                let free = greeting < GREETING && self.stopping.is_none();
+            Event::Accepted { number, from, reply } => {
+                self.door.knock(Newcomer { number, from, reply });
+                if self.stopping.is_some() {
+                    self.door.close();
+                }
+            }
+            Event::Greeted { number, client, closer, reply } => {
+                self.door.leave(number);
+                let free = self.connections.len() < self.max_connections;
                 if free {
-                    self.connections.insert(number, Connection { closer, client: None });
+                    self.connections.insert(number, Connection { closer, client });
                 }
                 let _ = reply.send(free);
             }
-            Event::Greeted { number, client, reply } => {
-                let _ = reply.send(self.admit(number, client));
-            }
+            Event::Refused { kind, from, detail } => self.refuse(Instant::now(), kind, from, detail),
             Event::Requested { number, request, binding, reply } => self.request(number, request, binding, reply),
             Event::Made { id, binding, material } => self.pool.fill(id, binding, material),
             Event::Finished { number, served } => {
@@ -238,18 +286,6 @@ impl Driver {
         }
         for start in policy::starts(self.jobs.iter(), self.threads) {
             self.start(&start);
-        }
-    }
-
-    /// Gives a connection whose client is known now a place, if there is one.
-    fn admit(&mut self, number: Number, client: ClientId) -> bool {
-        let free = self.connections.values().filter(|c| c.client.is_some()).count() < self.max_connections;
-        match self.connections.get_mut(&number) {
-            Some(connection) if free => {
-                connection.client = Some(client);
-                true
-            }
-            _ => false,
         }
     }
 
@@ -307,9 +343,10 @@ impl Driver {
     }
 
     fn leave(&mut self, number: Number) {
+        self.door.leave(number);
         self.end_job(number);
-        let Some(client) = self.connections.remove(&number).and_then(|c| c.client) else { return };
-        if !self.connections.values().any(|c| c.client == Some(client)) {
+        let Some(Connection { client, .. }) = self.connections.remove(&number) else { return };
+        if !self.connections.values().any(|c| c.client == client) {
             self.pool.forget(client);
         }
     }
@@ -320,6 +357,7 @@ impl Driver {
         if self.stopping.is_none_or(|s| !s.is_cut && cut_at < s.cut_at) {
             self.stopping = Some(Stopping { cut_at, is_cut: false });
         }
+        self.door.close();
         self.stop.send_replace(true);
     }
 }

@@ -22,11 +22,13 @@
 
 mod catalog;
 mod config;
+mod door;
 mod driver;
 mod edge;
 mod error;
 mod policy;
 mod pool;
+mod refusals;
 mod server;
 mod worker;
 

@@ -61,7 +61,8 @@ pub(crate) fn run(shared: &Shared, connection: &mut Connection, decision: Decisi
         }
         Err(e) if breaks_connection(&e) => return Err(e),
         Err(e) => {
-            tracing::warn!("refused {name}: {e}");
+            let (client, peer) = (connection.client, connection.channel.peer());
+            shared.refused("requests that were not granted", None, format!("{name} of client {client} at {peer}: {e}"));
             Some(Reply::Refused { reason: reason(&e) })
         }
     };

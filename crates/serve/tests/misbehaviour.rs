@@ -4,8 +4,6 @@ use common::*;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::thread;
-use std::time::Duration;
 use tacit_backends::toy::PANIC;
 use tacit_client::wire::{MAX_REQUEST_BYTES, REPLY, REQUEST, Reply, Request, recv_reply, send};
 use tacit_client::{ClientConfig, ClientError, Lobby};
@@ -37,24 +35,14 @@ fn garbage_and_silence_before_tls() {
 #[test]
 fn strangers_take_no_clients_place() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| {
-        c.greeting_timeout = PATIENCE;
-        c.max_connections = 1;
-    });
-    // More than may greet at once, and each does nothing: the client gets in when the first of them are given
-    // up.
+    let server = Running::start(dir.path(), |c| c.max_connections = 1);
     let strangers: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
-    let config = server.config(dir.path(), "alice");
-    let entered = || Lobby::connect(registry(), config.clone()).and_then(|lobby| lobby.open("one", None)).ok();
-    let mut client = None;
-    for _ in 0..1000 {
-        client = entered();
-        if client.is_some() {
-            break;
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!(client.expect("the client gets in").infer(&X).unwrap().values, expected(1, &X));
+    let mut client = server.client(dir.path(), "alice", "one");
+    assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+    // The one place is hers.
+    let error = Lobby::connect(registry(), server.config(dir.path(), "bob")).err().unwrap();
+    assert!(matches!(&error, ClientError::Ended { reason, .. } if reason.contains("all places are taken")), "{error}");
+    assert!(error.to_string().contains(&server.address), "{error}");
     drop(strangers);
 }
 

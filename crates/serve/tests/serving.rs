@@ -153,7 +153,10 @@ fn a_shutdown_ends_idle_connections_and_the_server() {
     server.handle.shutdown(Duration::from_secs(100));
     assert!(started.elapsed().as_secs() < 60);
     assert_eq!(server.handle.connections(), 0);
-    assert!(client.infer(&X).is_err());
+    // She was told why, and is when she asks next.
+    let error = client.infer(&X).unwrap_err();
+    assert!(matches!(&error, ClientError::Ended { reason, .. } if reason.contains("being stopped")), "{error}");
+    assert!(error.to_string().contains(&server.address), "{error}");
     assert!(Lobby::connect(registry(), server.config(dir.path(), "alice")).is_err());
     server.handle.shutdown(Duration::ZERO);
 }

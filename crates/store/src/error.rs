@@ -125,8 +125,19 @@ pub enum StoreError {
     #[error("`{0}` cannot name a client: use 1 to 64 letters, digits, `-` and `_`; not `ca` or `server`")]
     ClientName(String),
     /// TLS refuses the keys.
-    #[error(transparent)]
-    Tls(#[from] NetError),
+    #[error(
+        "the keys in {} ({name}.pem, {name}.key, ca.pem) cannot be used: {source}; make new ones with `tacit keys init`, or copy these \
+         again from where they were made",
+        .dir.display()
+    )]
+    Unusable {
+        /// Their folder.
+        dir: PathBuf,
+        /// Whose they are.
+        name: String,
+        /// What is wrong, and with which of them.
+        source: NetError,
+    },
     /// The operating system gives no random bytes.
     #[error("no randomness from the operating system: {0}")]
     Random(#[from] getrandom::Error),

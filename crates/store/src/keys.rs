@@ -14,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tacit_ids::ClientId;
-use tacit_net::{ClientTls, ServerTls};
+use tacit_net::{ClientTls, NetError, ServerTls};
 use zeroize::Zeroizing;
 
 /// Years that certificates are valid.
@@ -72,7 +72,7 @@ pub fn add_client(dir: &Path, name: &str) -> Result<(), StoreError> {
 /// A file is missing or unusable.
 pub fn load_server(dir: &Path) -> Result<ServerTls, StoreError> {
     let (cert, key, ca) = read_pair(dir, "server")?;
-    Ok(ServerTls::from_pem(&cert, &key, &ca)?)
+    ServerTls::from_pem(&cert, &key, &ca).map_err(|source| unusable(dir, "server", source))
 }
 
 /// A client's TLS identity from `NAME.pem`, `NAME.key` and `ca.pem`.
@@ -82,8 +82,12 @@ pub fn load_server(dir: &Path) -> Result<ServerTls, StoreError> {
 pub fn load_client(dir: &Path, name: &str) -> Result<ClientIdentity, StoreError> {
     check_name(name)?;
     let (cert, key, ca) = read_pair(dir, name)?;
-    let tls = ClientTls::from_pem(&cert, &key, &ca)?;
+    let tls = ClientTls::from_pem(&cert, &key, &ca).map_err(|source| unusable(dir, name, source))?;
     Ok(ClientIdentity { fingerprint: fingerprint(tls.certificate()), tls })
+}
+
+fn unusable(dir: &Path, name: &str, source: NetError) -> StoreError {
+    StoreError::Unusable { dir: dir.to_owned(), name: name.to_owned(), source }
 }
 
 /// What a certificate (DER) is known by: its BLAKE3 digest.
