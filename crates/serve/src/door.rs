@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Most places. Each takes two file descriptors and, once something was sent, the state of a handshake.
-pub(crate) const MOST_PLACES: usize = 512;
+/// Most places. Each takes a file descriptor and, once something was sent, a second one and the state of a handshake.
+pub(crate) const MOST_PLACES: usize = 1024;
 /// What nobody takes from a greeting: time enough for a handshake over a slow link. With all places taken, so many connections are let in
 /// a second as this and the places allow; others wait in the system's queue meanwhile.
 const LEAST_TIME: Duration = Duration::from_millis(500);
@@ -34,13 +34,15 @@ pub(crate) struct Door {
     places: usize,
     /// Numbers grow, so they are in the order of age.
     greetings: BTreeMap<Number, Greeting>,
+    /// How many each address holds of them.
+    held: HashMap<IpAddr, usize>,
     /// Waits for a place. There is one at most: the others wait in the system's queue.
     newcomer: Option<Newcomer>,
 }
 
 impl Door {
     pub(crate) fn new(places: usize) -> Self {
-        Self { places, greetings: BTreeMap::new(), newcomer: None }
+        Self { places, greetings: BTreeMap::new(), held: HashMap::new(), newcomer: None }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -49,7 +51,17 @@ impl Door {
 
     /// Whether this connection was greeting; it does so no longer.
     pub(crate) fn leave(&mut self, number: Number) -> bool {
-        self.greetings.remove(&number).is_some()
+        self.remove(number).is_some()
+    }
+
+    fn remove(&mut self, number: Number) -> Option<IpAddr> {
+        let Greeting { from, .. } = self.greetings.remove(&number)?;
+        let held = self.held.get_mut(&from).expect("what greets is counted");
+        *held -= 1;
+        if *held == 0 {
+            self.held.remove(&from);
+        }
+        Some(from)
     }
 
     pub(crate) fn knock(&mut self, newcomer: Newcomer) {
@@ -65,12 +77,14 @@ impl Door {
             if now < since + LEAST_TIME {
                 return None;
             }
-            gave_way = self.greetings.remove(&number).map(|greeting| greeting.from);
+            gave_way = self.remove(number);
         }
         let Newcomer { number, from, reply } = self.newcomer.take()?;
         let (sender, ticket) = oneshot::channel();
         if reply.send(Some(ticket)).is_ok() {
-            self.greetings.insert(number, Greeting { from: network(from), since: now, _ticket: sender });
+            let from = network(from);
+            *self.held.entry(from).or_default() += 1;
+            self.greetings.insert(number, Greeting { from, since: now, _ticket: sender });
         }
         gave_way
     }
@@ -90,10 +104,8 @@ impl Door {
 
     /// The oldest greeting of the address that holds most; of addresses that hold as many, the oldest of all.
     fn next_to_go(&self) -> Option<(Number, Instant)> {
-        let mut held: HashMap<IpAddr, usize> = HashMap::new();
-        self.greetings.values().for_each(|g| *held.entry(g.from).or_default() += 1);
-        let most = held.values().max()?;
-        self.greetings.iter().find(|(_, g)| held[&g.from] == *most).map(|(&number, g)| (number, g.since))
+        let most = self.held.values().max()?;
+        self.greetings.iter().find(|(_, g)| self.held[&g.from] == *most).map(|(&number, g)| (number, g.since))
     }
 }
 

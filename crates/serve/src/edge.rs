@@ -175,8 +175,9 @@ struct Greeted {
 /// and no other byte.
 async fn greet(shared: &Shared, stream: TcpStream) -> Result<Greeted, ServeError> {
     let end = Instant::now() + shared.config.greeting_timeout;
-    // Whoever says nothing costs nothing else.
-    readable(&stream, end, "the TLS handshake").await?;
+    // Whoever says nothing costs nothing else, and is told nothing. (That a socket is readable is not always true at its first look.)
+    let first = timeout_at(end.into(), stream.peek(&mut [0])).await.map_err(|_| stalled("the TLS handshake"))?;
+    first.map_err(ServeError::system(WATCHING))?;
     let stream = stream.into_std().map_err(ServeError::system(WATCHING))?;
     let copy = stream.try_clone().map_err(ServeError::system(WATCHING))?;
     let tcp = TcpTransport::new(stream)?;

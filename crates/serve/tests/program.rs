@@ -46,10 +46,13 @@ impl Program {
         fs::write(dir.join("one.tacit"), tacit_graph::file::write(&model(1)).unwrap()).unwrap();
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let mut command = server();
-        command.current_dir(dir).args(["one.tacit", "--backend", "toy", "--listen", &address]);
+        command.current_dir(dir).args(["one.tacit", "--backend", "toy", "--allow-clear", "--listen", &address]);
         tune(&mut command);
-        let program = Self { child: command.spawn().unwrap(), address };
-        wait_until("it listens", || TcpStream::connect(&program.address).is_ok());
+        let mut program = Self { child: command.spawn().unwrap(), address };
+        while TcpStream::connect(&program.address).is_err() {
+            assert!(program.child.try_wait().unwrap().is_none(), "it did not start");
+            thread::sleep(Duration::from_millis(10));
+        }
         program
     }
 
