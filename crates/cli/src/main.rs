@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     let log = match Log::start() {
         Ok(log) => log,
         Err(error) => {
-            print::note(format_args!("error: starting the log: {error}"));
+            print::note(&format!("error: starting the log: {error}"));
             return ExitCode::FAILURE;
         }
     };

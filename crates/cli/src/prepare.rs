@@ -51,7 +51,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             if all {
                 ids = client.known_ids()?;
             }
-            print::line(format_args!("destroyed {} of {}", client.discard(&ids)?, ids.len()))?;
+            print::line(&format!("destroyed {} of {}", client.discard(&ids)?, ids.len()))?;
         }
     }
     Ok(client.close()?)
@@ -63,7 +63,7 @@ fn make(client: &mut Client, count: usize, as_json: bool) -> anyhow::Result<()> 
         bar.suspend(|| match as_json {
             true => print::line(&json!({"setup": printed(&setup)}).to_string()),
             false => {
-                print::note(print::phase_line("setup", &setup));
+                print::note(&print::phase_line("setup", &setup));
                 Ok(())
             }
         })?;
@@ -78,7 +78,7 @@ fn make(client: &mut Client, count: usize, as_json: bool) -> anyhow::Result<()> 
                 );
             }
             let [ours, theirs] = made.bytes.map(print::bytes);
-            print::line(format_args!("{}  {ours} here, {theirs} at the server", made.id))?;
+            print::line(&format!("{}  {ours} here, {theirs} at the server", made.id))?;
             print::line(&print::phase_line("offline", &made.offline))
         })?;
         bar.inc(1);

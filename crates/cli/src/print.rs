@@ -2,7 +2,6 @@
 use anyhow::Context;
 use clap::builder::RangedU64ValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::fmt::Display;
 use std::io::Write;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -14,17 +13,17 @@ use tacit_client::bench::{PhaseFigures, printed};
 pub const OUTPUT: &str = "writing to standard output";
 
 /// A line on standard output. Output that cannot be written is an error of the command, never a panic.
-pub fn line(text: impl Display) -> anyhow::Result<()> {
+pub fn line(text: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{text}").context(OUTPUT)
 }
 
 /// Text on standard output that ends its lines itself.
-pub fn text(text: impl Display) -> anyhow::Result<()> {
+pub fn text(text: &str) -> anyhow::Result<()> {
     write!(std::io::stdout(), "{text}").context(OUTPUT)
 }
 
 /// A line beside the output, on standard error. If nobody can read it, the command goes on all the same.
-pub fn note(text: impl Display) {
+pub fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
@@ -44,7 +43,7 @@ impl Patience {
         // Without a thread there is no such line, and nothing else is lost.
         let _ = thread::Builder::new().spawn(move || {
             if over.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
-                note(text);
+                note(&text);
             }
         });
         Self { _over: sender }

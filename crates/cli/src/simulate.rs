@@ -153,13 +153,13 @@ pub fn run(args: &SimulateArgs) -> Result<()> {
         What::Run(args) => run_one(args),
         What::PaperTable2(args) => {
             let rows = table2(&profile(&args.profile)?, &args.range(), 48)?;
-            print::text(print_table2(&rows))?;
+            print::text(&print_table2(&rows))?;
             write_json(args.json.as_deref(), &rows)
         }
         What::Grids(args) => grids(args),
         What::Replay { file } => {
             let actions = Replay::parse(&read(file)?)?.run()?;
-            print::line(format_args!("{} actions, as recorded; every audit passed", actions.len()))?;
+            print::line(&format!("{} actions, as recorded; every audit passed", actions.len()))?;
             Ok(())
         }
     }
@@ -192,7 +192,7 @@ fn grids(args: &GridArgs) -> Result<()> {
     for (name, make) in all {
         if args.only.is_empty() || args.only.iter().any(|only| only.eq_ignore_ascii_case(name)) {
             let grid = make(&profile, &args.range())?;
-            print::line(print_grid(&grid))?;
+            print::line(&print_grid(&grid))?;
             grids.push(grid);
         }
     }
@@ -305,15 +305,15 @@ fn run_one(args: &RunArgs) -> Result<()> {
         let run = scenario.run(args.seed)?;
         runs.push((scenario, run));
     }
-    print::line(format_args!(
-        "| policy | inputs done | D | W | p50 | p95 | p99 | throughput | makespan | cores | memory | other ends |"
-    ))?;
+    print::line(
+        "| policy | inputs done | D | W | p50 | p95 | p99 | throughput | makespan | cores | memory | other ends |",
+    )?;
     print::line("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")?;
     let mut files = Vec::new();
     for (scenario, run) in &runs {
         let file = RunFile::of(scenario, args.seed, run);
         let (s, a) = (&file.summary, &file.summary.all);
-        print::line(format_args!(
+        print::line(&format!(
             "| {} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.3} | {:.1} | {:.2} | {:.2} | {} |",
             file.policy,
             a.done,

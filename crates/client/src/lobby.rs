@@ -60,9 +60,13 @@ impl ClientConfig {
                 "it did not answer within {seconds} s; is this its address, does it run, and does every firewall on the way let port and \
                  host through?"
             ),
-            ClientError::Net(NetError::Io { detail, .. }) => format!("{detail}; is this its address, and does it run?"),
             ClientError::Net(e) if e.is_gone() => {
-                "it closed the connection before it said welcome; is a tacit server there?".into()
+                "it closed the connection before it said welcome; is it a tacit server, and is this client's certificate of its CA?"
+                    .into()
+            }
+            ClientError::Net(NetError::Io { detail, .. }) => format!("{detail}; is this its address, and does it run?"),
+            ClientError::Net(NetError::Tls(text)) if !text.contains(&server) => {
+                return ClientError::Net(NetError::Tls(format!("the server at {server}: {text}")));
             }
             ClientError::Refused { reason, .. } => return ClientError::Ended { server, reason },
             other => return other,

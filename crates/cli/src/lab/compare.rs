@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let (a, b) = (campaign::load(&args.a)?, campaign::load(&args.b)?);
     let result = compare(&a, &b, &options);
     if args.json {
-        print::line(serde_json::to_string_pretty(&result)?)?;
+        print::line(&serde_json::to_string_pretty(&result)?)?;
         return Ok(());
     }
     if result.rows.is_empty() {
@@ -55,18 +55,18 @@ fn show(result: &Comparison) -> anyhow::Result<()> {
     let mut cell = None;
     for row in &result.rows {
         if cell != Some(&row.cell) {
-            print::line(describe(&row.cell))?;
+            print::line(&describe(&row.cell))?;
             cell = Some(&row.cell);
         }
-        print::line(format_args!("  {}", line(row)))?;
+        print::line(&format!("  {}", line(row)))?;
     }
     for (name, cells) in [("A", &result.only_a), ("B", &result.only_b)] {
         for cell in cells {
-            print::line(format_args!("only in {name}: {}", describe(cell)))?;
+            print::line(&format!("only in {name}: {}", describe(cell)))?;
         }
     }
     for note in &result.notes {
-        print::line(format_args!("note: {note}"))?;
+        print::line(&format!("note: {note}"))?;
     }
     print::line(
         "B over A, ratio of means, 95 % interval by Fieller; of many comparisons one in twenty differs by chance",

@@ -123,7 +123,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn list() -> Result<()> {
     for preset in PRESETS {
-        print::line(format_args!("{:<12} {}\n{:<12} {}", preset.name, preset.spec().describe(), "", preset.source))?;
+        print::line(&format!("{:<12} {}\n{:<12} {}", preset.name, preset.spec().describe(), "", preset.source))?;
     }
     Ok(())
 }
@@ -135,17 +135,17 @@ fn report(spec: &LinkSpec, figures: &LinkFigures, json: bool) -> Result<()> {
         let fields = line.as_object_mut().context("link figures are no JSON object")?;
         fields.insert("link".into(), spec.describe().into());
         fields.insert("congestion_control".into(), CONGESTION_CONTROL.into());
-        print::line(line)?;
+        print::line(&line.to_string())?;
         return Ok(());
     }
-    print::note(format_args!("link: {} ({}, {CONGESTION_CONTROL})", spec.name(), spec.describe()));
+    print::note(&format!("link: {} ({}, {CONGESTION_CONTROL})", spec.name(), spec.describe()));
     for (way, target, achieved) in
         [("up", figures.target_up_bps, figures.up_bps), ("down", figures.target_down_bps, figures.down_bps)]
     {
         let off = target.map_or(String::new(), |target| format!(" ({:+.1} %)", 100.0 * (achieved / target - 1.0)));
-        print::note(format_args!("  {way:<4} {:>9} Mbit/s{off}", megabits(achieved)));
+        print::note(&format!("  {way:<4} {:>9} Mbit/s{off}", megabits(achieved)));
     }
-    print::note(format_args!(
+    print::note(&format!(
         "  round trip {:.2} ms idle, {:.2} ms under load",
         1e3 * figures.rtt_s,
         1e3 * figures.loaded_rtt_s
@@ -159,9 +159,9 @@ fn megabits(bps: f64) -> String {
 
 /// The table of the documentation.
 fn accuracy(effort: Duration) -> Result<()> {
-    print::line(format_args!(
-        "| rate | RTT | up, Mbit/s | down, Mbit/s | idle RTT, ms | loaded RTT, ms | emulator, us/packet (bytes) | bounds |"
-    ))?;
+    print::line(
+        "| rate | RTT | up, Mbit/s | down, Mbit/s | idle RTT, ms | loaded RTT, ms | emulator, us/packet (bytes) | bounds |",
+    )?;
     print::line("| --- | --- | --- | --- | --- | --- | --- | --- |")?;
     for rate in RATES {
         for rtt in RTTS {
@@ -169,7 +169,7 @@ fn accuracy(effort: Duration) -> Result<()> {
             let (figures, emulator) = (&row.figures, &row.emulator);
             let packets = emulator.delivered.max(1);
             let misses = row.misses();
-            print::line(format_args!(
+            print::line(&format!(
                 "| {rate} | {rtt} | {} | {} | {:.2} | {:.2} | {:.1} ({}) | {} |",
                 megabits(figures.up_bps),
                 megabits(figures.down_bps),

@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         csv::to_csv(&read_record(record)?, BufWriter::new(file))?;
     }
     if args.json {
-        print::line(serde_json::to_string_pretty(&as_json(&measured))?)?;
+        print::line(&serde_json::to_string_pretty(&as_json(&measured))?)?;
     } else {
         print_table(&measured)?;
     }
@@ -149,16 +149,16 @@ fn print_table(measured: &Measured) -> anyhow::Result<()> {
     let duration = measured.summary.duration_s;
     let party = measured.summary.parties.get(PARTY).copied().unwrap_or_default();
     let cpu = party.user_s + party.system_s;
-    print::line(format_args!("time      {duration:.3} s"))?;
-    print::line(format_args!(
+    print::line(&format!("time      {duration:.3} s"))?;
+    print::line(&format!(
         "CPU       user {:.2} s, kernel {:.2} s ({:.2} cores)",
         party.user_s,
         party.system_s,
         cpu / duration.max(1e-9)
     ))?;
-    print::line(format_args!("memory    peak {}", print::bytes(party.rss_bytes)))?;
+    print::line(&format!("memory    peak {}", print::bytes(party.rss_bytes)))?;
     for (name, traffic) in measured.interfaces.iter().filter(|(_, i)| **i != InterfaceSample::default()) {
-        print::line(format_args!(
+        print::line(&format!(
             "network   {name}: {} in, {} out",
             print::bytes(traffic.rx_bytes),
             print::bytes(traffic.tx_bytes)
@@ -171,20 +171,20 @@ fn print_table(measured: &Measured) -> anyhow::Result<()> {
     }
     for source in &measured.sources {
         match measured.summary.energy.get(&source.name) {
-            Some(figure) => print::line(format_args!("energy    {}: {}", source.name, energy(figure)))?,
-            None => print::line(format_args!("energy    {}: gave no value", source.name))?,
+            Some(figure) => print::line(&format!("energy    {}: {}", source.name, energy(figure)))?,
+            None => print::line(&format!("energy    {}: gave no value", source.name))?,
         }
     }
     for cost in &measured.phases {
         let joules = cost.gross_j.map_or(String::new(), |j| format!(", {j:.3} J gross"));
         let cpu = cost.cpu_s.map_or(String::new(), |[user, kernel]| format!(", CPU {user:.2} + {kernel:.2} s"));
         let figures: String = cost.figures.iter().map(|(key, value)| format!(", {key} {value}")).collect();
-        print::line(format_args!(
+        print::line(&format!(
             "phase     {} {}: {} x, {:.3} s{cpu}{joules}{figures}",
             cost.party, cost.phase, cost.count, cost.seconds
         ))?;
     }
-    measured.notes.iter().try_for_each(|n| print::line(format_args!("note      at {:.3} s: {}", n.t, n.text)))
+    measured.notes.iter().try_for_each(|n| print::line(&format!("note      at {:.3} s: {}", n.t, n.text)))
 }
 
 fn energy(figure: &EnergyFigure) -> String {

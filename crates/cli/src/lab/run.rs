@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let spec = load(args)?;
     if args.show {
         Experiment::new(spec.clone())?;
-        print::text(spec.to_toml()?)?;
+        print::text(&spec.to_toml()?)?;
         return Ok(());
     }
     let experiment = Experiment::new(spec)?;
@@ -128,7 +128,7 @@ fn list() -> anyhow::Result<()> {
     for built_in in BUILT_IN {
         let experiment = built_in.experiment()?;
         let time = plan::total(&experiment, &plan::remaining(&experiment, &[]));
-        print::line(format_args!("{:<16} about {:<7} {}", built_in.name, span(time), experiment.spec().description))?;
+        print::line(&format!("{:<16} about {:<7} {}", built_in.name, span(time), experiment.spec().description))?;
     }
     Ok(())
 }
@@ -191,18 +191,15 @@ fn override_lists(args: &Args, spec: &mut ExperimentSpec) -> anyhow::Result<()> 
 
 pub(super) fn show_plan(experiment: &Experiment, jobs: &[plan::Job]) -> anyhow::Result<()> {
     let spec = experiment.spec();
-    print::line(format_args!("{}: {}", spec.name, spec.description))?;
+    print::line(&format!("{}: {}", spec.name, spec.description))?;
     for cell in plan::cells(experiment) {
         let runs = jobs.iter().filter(|j| j.cell == cell).count() as u32;
         let each = plan::estimate(experiment, cell);
         let name = describe(&plan::labels(experiment, cell));
-        print::line(format_args!("  {name:<40} {runs:>3} runs of about {}, {} in all", span(each), span(each * runs)))?;
+        print::line(&format!("  {name:<40} {runs:>3} runs of about {}, {} in all", span(each), span(each * runs)))?;
     }
     let (runs, total) = (jobs.len(), span(plan::total(experiment, jobs)));
-    print::line(format_args!(
-        "{runs} runs (warm-up included) and two idle baselines of {} s: about {total}",
-        spec.idle_s
-    ))?;
+    print::line(&format!("{runs} runs (warm-up included) and two idle baselines of {} s: about {total}", spec.idle_s))?;
     if plan::needs_root(experiment) {
         print::line("links are made in network namespaces: run it as root")?;
     }
@@ -251,7 +248,7 @@ impl Printer {
             Event::Over { run, warm_up } => {
                 self.bar.inc(1);
                 if self.json && !warm_up {
-                    if let Err(error) = self.bar.suspend(|| print::line(json!(run))) {
+                    if let Err(error) = self.bar.suspend(|| print::line(&json!(run).to_string())) {
                         self.unwritten.get_or_insert(error);
                         self.stop.store(true, Ordering::SeqCst);
                     }
@@ -302,9 +299,9 @@ fn conclude(outcome: &Outcome, dir: &Path, as_json: bool) -> anyhow::Result<()> 
     let dir = dir.display();
     if as_json {
         let text = json!({"done": done, "failed": failed, "left": left, "stopped": stopped, "given_up": given_up});
-        print::line(text)?;
+        print::line(&text.to_string())?;
     } else {
-        print::note(format_args!("{done} runs in {dir}; see them with `tacit lab report {dir}`"));
+        print::note(&format!("{done} runs in {dir}; see them with `tacit lab report {dir}`"));
     }
     if given_up {
         bail!("ended: five runs in a row failed; what their programs printed is in {dir}/logs");

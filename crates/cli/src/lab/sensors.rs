@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Result<()> {
         entries.push(entry(detected, plan.as_ref())?);
     }
     if args.json {
-        print::line(serde_json::to_string_pretty(&entries)?)?;
+        print::line(&serde_json::to_string_pretty(&entries)?)?;
     } else {
         show(&entries)?;
     }
@@ -105,7 +105,7 @@ fn entry(detected: Detected, plan: Option<&SelfTest>) -> Result<Entry> {
 }
 
 fn test(source: &mut dyn Source, plan: &SelfTest, entry: &mut Entry) -> Result<()> {
-    print::note(format_args!("testing {}: at rest, then with all cores busy...", entry.name));
+    print::note(&format!("testing {}: at rest, then with all cores busy...", entry.name));
     match self_test(source, &mut ThisMachine::new()?, plan) {
         Ok(report) => entry.self_test = Some(report),
         Err(tacit_meter::MeterError::Source { reason, remedy, .. }) => {
@@ -121,13 +121,13 @@ fn show(entries: &[Entry]) -> Result<()> {
         show_usable(entry)?;
     }
     for entry in entries.iter().filter(|e| !e.usable) {
-        print::line(format_args!("not usable  {}", entry.name))?;
-        print::line(format_args!("            {}", entry.reason.as_deref().unwrap_or_default()))?;
-        print::line(format_args!("            what to do: {}", entry.remedy.as_deref().unwrap_or_default()))?;
+        print::line(&format!("not usable  {}", entry.name))?;
+        print::line(&format!("            {}", entry.reason.as_deref().unwrap_or_default()))?;
+        print::line(&format!("            what to do: {}", entry.remedy.as_deref().unwrap_or_default()))?;
     }
     if !entries.iter().any(|e| e.usable) {
         let profiles: Vec<&str> = DeviceProfile::names().collect();
-        print::line(format_args!(
+        print::line(&format!(
             "\nThere is no power sensor here. CPU time, bytes and messages are recorded all the same, joules are left out;\n\
              with model:PROFILE they are computed and marked as modelled. Profiles: {}.",
             profiles.join(", ")
@@ -137,32 +137,32 @@ fn show(entries: &[Entry]) -> Result<()> {
 }
 
 fn show_usable(entry: &Entry) -> Result<()> {
-    print::line(format_args!("usable      {}", entry.name))?;
+    print::line(&format!("usable      {}", entry.name))?;
     if entry.place != entry.name {
-        print::line(format_args!("            at {}", entry.place))?;
+        print::line(&format!("            at {}", entry.place))?;
     }
     if let Some(info) = &entry.info {
         let rails = |counted: bool| -> Vec<&str> {
             info.rails.iter().filter(|r| r.counted == counted).map(|r| r.name.as_str()).collect()
         };
         let (counted, others) = (rails(true), rails(false));
-        print::line(format_args!("            counts {}", counted.join(" + ")))?;
+        print::line(&format!("            counts {}", counted.join(" + ")))?;
         if !others.is_empty() {
-            print::line(format_args!("            also reads {}", others.join(", ")))?;
+            print::line(&format!("            also reads {}", others.join(", ")))?;
         }
-        print::line(format_args!("            {}, at most every {} ms", word(info.provenance), info.min_interval_ms))?;
+        print::line(&format!("            {}, at most every {} ms", word(info.provenance), info.min_interval_ms))?;
     }
     for note in &entry.notes {
-        print::line(format_args!("            {note}"))?;
+        print::line(&format!("            {note}"))?;
     }
     if let Some(report) = &entry.self_test {
         let (idle, load) = (&report.idle, &report.load);
-        print::line(format_args!(
+        print::line(&format!(
             "            self-test passed: {:.3} W (SD {:.3}) at rest, {:.3} W (SD {:.3}) with all cores busy",
             idle.mean_w, idle.sd_w, load.mean_w, load.sd_w
         ))?;
         if report.is_coarse() {
-            print::line(format_args!(
+            print::line(&format!(
                 "            coarse: steps of {:.3} W, so each reading is uncertain by about {:.3} W",
                 report.resolution_w,
                 report.resolution_w / 12.0_f64.sqrt()

@@ -69,24 +69,26 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let rows = vpn24::rows(&campaign::load(dir)?.runs);
     let beside = vpn24::beside_paper(&rows, &paper);
     if args.json {
-        print::line(json!({"rows": rows, "paper": {"source": paper.source, "values": paper.values.len()}}))?;
+        print::line(
+            &json!({"rows": rows, "paper": {"source": paper.source, "values": paper.values.len()}}).to_string(),
+        )?;
         return Ok(());
     }
-    print::line(format_args!("{}\n{}", vpn24::verdict(&rows), vpn24::figures(&rows)))?;
+    print::line(&format!("{}\n{}", vpn24::verdict(&rows), vpn24::figures(&rows)))?;
     print_paper(&paper, &beside)
 }
 
 fn print_paper(paper: &Paper, beside: &Table) -> anyhow::Result<()> {
     if paper.values.is_empty() {
-        print::line(format_args!(
+        print::line(&format!(
             "The paper's own numbers ({}) are not shipped: we had no copy of it. Type its tables into a file and give it with --paper.",
             paper.source
         ))?;
     } else {
-        print::line(beside)?;
+        print::line(&beside.to_string())?;
     }
-    print::line(format_args!(
+    print::line(
         "mW/MB here is mean net power in mW divided by the MB transferred; whether the paper means the same could not be \
-         checked. It falls with the amount transferred, so compare it only between runs of the same amount; J/MB has no such catch."
-    ))
+         checked. It falls with the amount transferred, so compare it only between runs of the same amount; J/MB has no such catch.",
+    )
 }

@@ -123,7 +123,7 @@ impl How {
                 Ok(outcome) => line(&outcome)?,
                 // With an end in sight, whoever started this wants to know; without one, the next client may do better.
                 Err(error) if clients.is_some() => return Err(error.into()),
-                Err(error) => print::note(format_args!("error: {error}")),
+                Err(error) => print::note(&format!("error: {error}")),
             }
         }
         Ok(())
@@ -144,7 +144,7 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
 /// Where phases are told, if somebody measures; a run without marks is better than none.
 fn marks(party: &str) -> Option<MarkSender> {
     MarkSender::from_env(party).unwrap_or_else(|error| {
-        print::note(format_args!("warning: this run will have no phase marks: {error}"));
+        print::note(&format!("warning: this run will have no phase marks: {error}"));
         None
     })
 }

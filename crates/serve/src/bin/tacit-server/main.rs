@@ -23,7 +23,7 @@ use tacit_store::{SealKey, keys};
 /// How long running jobs may take after an interrupt.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Serves `.tacit` files, each under its file name, until it is interrupted.
+/// Serves `.tacit` files, each under its file name, until it is interrupted: running jobs then have 30 s, a second interrupt cuts them off.
 ///
 /// Example: tacit serve digits.tacit squeezenet.tacit --keys keys --listen 0.0.0.0:7878
 #[derive(Parser)]
