@@ -111,7 +111,7 @@ fn full_pipe() -> (io::PipeWriter, io::PipeReader) {
 fn strangers(address: &str) -> Vec<TcpStream> {
     let one = |i: usize| {
         let mut stream = TcpStream::connect(address).unwrap();
-        if i % 2 == 0 {
+        if i.is_multiple_of(2) {
             stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         }
         stream
