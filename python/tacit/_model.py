@@ -85,6 +85,11 @@ class Model:
         return tuple(self._spec["output_shape"])
 
     @property
+    def outputs(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the ONNX network's outputs, where there are several: the answer joins them, flattened, in this order."""
+        return {o["name"]: tuple(o["shape"]) for o in self._spec["outputs"]}
+
+    @property
     def output_mode(self) -> Literal["Logits", "Top1"]:
         """What a client learns: all logits, or only the index of the largest."""
         return "Top1" if self._spec["output_mode"] == "Top1" else "Logits"
@@ -183,7 +188,7 @@ def import_onnx(
     backend: str = DEFAULT,
     options: Options | None = None,
 ) -> Model:
-    """Imports an ONNX file (a path or its bytes).
+    """Imports an ONNX file (a path or its bytes; with external data only a path, the data being beside the file).
 
     `calibrate` are typical inputs, `[N, *input]`: floats as the network takes them, or unsigned bytes (raw pixels), which are
     normalised first as `(pixel * pixel_scale - mean) / std` per channel. Without samples the importer uses seeded inputs in
@@ -195,7 +200,11 @@ def import_onnx(
     """
     if output not in ("logits", "top1"):
         raise TacitError(f'output: "logits" or "top1" is needed, got {output!r}')
-    data = bytes(source) if isinstance(source, bytes | bytearray | memoryview) else read_bytes(source)
+    folder: str | None = None
+    if isinstance(source, bytes | bytearray | memoryview):
+        data = bytes(source)
+    else:
+        data, folder = read_bytes(source), str(Path(source).parent)
     samples = None
     if calibrate is not None:
         raw = getattr(calibrate, "dtype", None) == np.uint8
@@ -211,6 +220,7 @@ def import_onnx(
             (pixel_scale, list(mean), list(std)),
             max_samples,
             seed,
+            folder,
         )
     except OverflowError as error:
         raise TacitError(f"import_onnx: {error}") from None

@@ -165,6 +165,7 @@ fn run_import(args: &ImportArgs) -> anyhow::Result<()> {
             Reveal::Logits => OutputMode::Logits,
             Reveal::Top1 => OutputMode::Top1,
         },
+        folder: Some(folder_of(&args.onnx)),
         ..ImportOptions::default()
     };
     options.range = match args.range.as_slice() {
@@ -189,9 +190,18 @@ fn run_import(args: &ImportArgs) -> anyhow::Result<()> {
     show_report(&*lowered, args.json)
 }
 
+/// The folder of a file.
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder.into(),
+        _ => ".".into(),
+    }
+}
+
 /// Imports with defaults, as `bench` does; warnings go to standard error.
 pub fn import_with_defaults(path: &Path, bytes: &[u8]) -> anyhow::Result<Model> {
-    let model = import(bytes, &ImportOptions::default()).with_context(|| path.display().to_string())?.model;
+    let options = ImportOptions { folder: Some(folder_of(path)), ..ImportOptions::default() };
+    let model = import(bytes, &options).with_context(|| path.display().to_string())?.model;
     if model.calibration.guessed {
         eprintln!("warning: no calibration samples: ranges come from seeded random inputs, headroom is a guess");
     }
@@ -294,10 +304,10 @@ fn show_float(model: &Model, as_json: bool) -> anyhow::Result<()> {
 }
 
 fn show_interface(interface: &Interface) -> anyhow::Result<()> {
-    let learns = match (interface.output_mode, interface.softmax_by_client) {
-        (OutputMode::Top1, _) => "the best class",
-        (OutputMode::Logits, true) => "all outputs (softmax is left to it)",
-        (OutputMode::Logits, false) => "all outputs",
+    let learns = match (interface.output_mode, interface.final_activation) {
+        (OutputMode::Top1, _) => "the best class".into(),
+        (OutputMode::Logits, Some(left)) => format!("all outputs ({} is left to it)", left.name()),
+        (OutputMode::Logits, None) => "all outputs".to_string(),
     };
     let input = &interface.input;
     crate::print::line(&format!("client learns: {learns}, {:?}", interface.output_shape))?;

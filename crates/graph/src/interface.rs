@@ -27,6 +27,71 @@ pub struct InputSpec {
     pub range: [f32; 2],
 }
 
+/// The end of the ONNX network that is left to the client: over all outputs, in real numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FinalActivation {
+    /// `exp(x_i) / sum exp(x)`.
+    Softmax,
+    /// `x_i - log sum exp(x)`.
+    LogSoftmax,
+    /// `1 / (1 + exp(-x_i))`.
+    Sigmoid,
+    /// `tanh(x_i)`.
+    Tanh,
+    /// Sigmoid, then divided by the sum (one classifier against the rest for each class).
+    SigmoidL1,
+    /// Divided by the sum of magnitudes; zero stays zero.
+    L1,
+    /// Divided by the Euclidean norm; zero stays zero.
+    L2,
+    /// Divided by the largest value; nothing where that is zero.
+    Largest,
+}
+
+impl FinalActivation {
+    /// The activated values.
+    #[must_use]
+    pub fn apply(self, values: &[f64]) -> Vec<f64> {
+        let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let log_sum = largest + values.iter().map(|v| (v - largest).exp()).sum::<f64>().ln();
+        let sigmoid = |v: &f64| 1.0 / (1.0 + (-v).exp());
+        let over = |values: &[f64], norm: f64| values.iter().map(|v| if norm == 0.0 { *v } else { v / norm }).collect();
+        match self {
+            FinalActivation::Softmax => values.iter().map(|v| (v - log_sum).exp()).collect(),
+            FinalActivation::LogSoftmax => values.iter().map(|v| v - log_sum).collect(),
+            FinalActivation::Sigmoid => values.iter().map(sigmoid).collect(),
+            FinalActivation::Tanh => values.iter().map(|v| v.tanh()).collect(),
+            FinalActivation::SigmoidL1 => {
+                let each: Vec<f64> = values.iter().map(sigmoid).collect();
+                over(&each, each.iter().sum())
+            }
+            FinalActivation::L1 => over(values, values.iter().map(|v| v.abs()).sum()),
+            FinalActivation::L2 => over(values, values.iter().map(|v| v * v).sum::<f64>().sqrt()),
+            FinalActivation::Largest => over(values, largest),
+        }
+    }
+
+    /// Whether each value is activated without the others.
+    #[must_use]
+    pub fn by_element(self) -> bool {
+        matches!(self, FinalActivation::Sigmoid | FinalActivation::Tanh)
+    }
+
+    /// Its name in ONNX.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            FinalActivation::Softmax => "Softmax",
+            FinalActivation::LogSoftmax => "LogSoftmax",
+            FinalActivation::Sigmoid => "Sigmoid",
+            FinalActivation::Tanh => "Tanh",
+            FinalActivation::SigmoidL1 => "Sigmoid and Normalizer",
+            FinalActivation::L1 | FinalActivation::L2 | FinalActivation::Largest => "Normalizer",
+        }
+    }
+}
+
 /// Inputs and outputs of a model, the same for every back end. Inputs are `f32` in the network's units, after the client's
 /// normalisation; outputs are `f64` with the public multiplier applied, or the class index in mode top-1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,8 +106,19 @@ pub struct Interface {
     pub output_shape: Vec<usize>,
     /// What is revealed.
     pub output_mode: OutputMode,
-    /// The ONNX file ended with a softmax, which is left to the client.
-    pub softmax_by_client: bool,
+    /// Where the ONNX network has several outputs: those, in its order. The result joins them, flattened. Empty where there is one.
+    pub outputs: Vec<OutputTensor>,
+    /// What the ONNX network does to its outputs last, left to the client.
+    pub final_activation: Option<FinalActivation>,
+}
+
+/// An output of the ONNX network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputTensor {
+    /// Its name in the file.
+    pub name: String,
+    /// Its shape, without the batch.
+    pub shape: Vec<usize>,
 }
 
 impl Interface {
@@ -54,6 +130,15 @@ impl Interface {
     /// Values of one answer.
     pub fn output_len(&self) -> usize {
         self.output_shape.iter().product()
+    }
+
+    /// The outputs of the ONNX network for what a back end answered.
+    #[must_use]
+    pub fn finish(&self, answer: &[f64]) -> Vec<f64> {
+        match self.final_activation {
+            Some(activation) if self.output_mode == OutputMode::Logits => activation.apply(answer),
+            _ => answer.to_vec(),
+        }
     }
 
     /// Checks shapes, normalisation and range.
@@ -70,6 +155,11 @@ impl Interface {
         }
         if self.output_mode == OutputMode::Top1 && self.output_shape != [1] {
             return fail(format!("output mode top-1 with results of shape {:?}", self.output_shape));
+        }
+        let parts = self.outputs.iter().map(|o| geometry::checked_elements(&o.shape));
+        let total = parts.collect::<Option<Vec<_>>>().and_then(|p| p.into_iter().try_fold(0usize, usize::checked_add));
+        if !self.outputs.is_empty() && (total != Some(self.output_len()) || self.output_mode == OutputMode::Top1) {
+            return fail(format!("outputs {:?} in results of shape {:?}", self.outputs, self.output_shape));
         }
         let InputSpec { mean, std, pixel_scale, range: [low, high] } = &self.input;
         let channels = self.input_shape[0];
@@ -121,7 +211,8 @@ mod tests {
             input: InputSpec { mean: vec![0.0; 2], std: vec![], pixel_scale: 1.0, range: [-8.0, 8.0] },
             output_shape: vec![3],
             output_mode: OutputMode::Logits,
-            softmax_by_client: false,
+            outputs: vec![],
+            final_activation: None,
         }
     }
 

@@ -12,7 +12,8 @@ pub fn interface() -> Interface {
         input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0 / 255.0, range: [-1e6, 1e6] },
         output_shape: vec![2],
         output_mode: OutputMode::Logits,
-        softmax_by_client: false,
+        outputs: vec![],
+            final_activation: None,
     }
 }
 

@@ -48,6 +48,7 @@ enum Kind {
     Slice(Slice),
     Pad { before: Vec<usize>, after: Vec<usize> },
     Reshape,
+    Transpose(Vec<usize>),
 }
 
 impl Structure {
@@ -93,6 +94,7 @@ impl Kind {
             FloatOp::Slice(s) => Kind::Slice(s.clone()),
             FloatOp::Pad { before, after } => Kind::Pad { before: before.clone(), after: after.clone() },
             FloatOp::Reshape => Kind::Reshape,
+            FloatOp::Transpose(perm) => Kind::Transpose(perm.clone()),
             FloatOp::ArgMax => unreachable!("a checked model holds no arg max"),
         }
     }
@@ -129,6 +131,7 @@ impl Kind {
             Kind::Slice(s) => FloatOp::Slice(s),
             Kind::Pad { before, after } => FloatOp::Pad { before, after },
             Kind::Reshape => FloatOp::Reshape,
+            Kind::Transpose(perm) => FloatOp::Transpose(perm),
         })
     }
 }

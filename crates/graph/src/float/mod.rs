@@ -64,6 +64,8 @@ pub enum FloatOp {
     },
     /// Same elements, other shape.
     Reshape,
+    /// Axes in another order: axis `i` of the result is axis `perm[i]` of the input.
+    Transpose(Vec<usize>),
     /// Index of the largest element.
     ArgMax,
 }
@@ -91,6 +93,7 @@ impl FloatOp {
             FloatOp::Slice(_) => "Slice",
             FloatOp::Pad { .. } => "Pad",
             FloatOp::Reshape => "Reshape",
+            FloatOp::Transpose(_) => "Transpose",
             FloatOp::ArgMax => "ArgMax",
         }
     }
@@ -129,6 +132,7 @@ impl FloatOp {
             FloatOp::Slice(s) => geometry::slice_shape(s, first),
             FloatOp::Pad { before, after } => geometry::pad_shape(before, after, first),
             FloatOp::Reshape => geometry::reshaped(declared, first),
+            FloatOp::Transpose(perm) => geometry::transpose_shape(perm, first),
             FloatOp::ArgMax => geometry::arg_max_shape(first),
         }
     }

@@ -1,5 +1,7 @@
 //! From an ONNX file to a [`Model`]: parse, rewrite, calibrate. Nothing is decided here about how a back end will compute.
 
+use std::path::PathBuf;
+
 mod calibrate;
 
 #[cfg(test)]
@@ -39,6 +41,8 @@ pub struct ImportOptions {
     pub seed: u64,
     /// Identity of the import; random if not given.
     pub model_id: Option<[u8; 16]>,
+    /// Folder of the ONNX file: where tensors with external data lie.
+    pub folder: Option<PathBuf>,
 }
 
 impl Default for ImportOptions {
@@ -54,6 +58,7 @@ impl Default for ImportOptions {
             output_mode: OutputMode::Logits,
             seed: 1,
             model_id: None,
+            folder: None,
         }
     }
 }
@@ -117,7 +122,7 @@ impl Imported {
 /// # Errors
 /// Whatever `onnx::parse` refuses; calibration samples that do not fit, or overflow the network.
 pub fn import(bytes: &[u8], options: &ImportOptions) -> Result<Imported, GraphError> {
-    let network = onnx::parse(bytes)?;
+    let network = onnx::parse_in(bytes, options.folder.as_deref())?;
     import_network(network, options)
 }
 
@@ -129,18 +134,25 @@ pub fn import_network(network: Network, options: &ImportOptions) -> Result<Impor
     let mut float = network.graph.clone();
     let top1 = strip_arg_max(&mut float)? || options.output_mode == OutputMode::Top1;
     let rewritten = rewrite::simplify(&float)?;
+    let options = &ImportOptions { range: options.range.or(pixel_range(options)).or(network.input_range), ..options.clone() };
     let (raw, text, guessed) = samples(&float, options)?;
     let input = input_spec(&rewritten, options, &raw)?;
     let samples = raw.iter().map(|s| apply_affine(s, rewritten.input_affine.as_ref())).collect();
     let calibration = calibrate::measure(&rewritten.graph, samples, input.range, (text, guessed))?;
     let result = &rewritten.graph.nodes[rewritten.graph.output];
+    let output_shape = if top1 { vec![1] } else { result.shape.clone() };
+    let outputs = if network.outputs.len() > 1 { network.outputs.clone() } else { vec![] };
+    if top1 && !outputs.is_empty() {
+        return Err(GraphError::Input { what: "revealing the best class alone needs a network with one output".into() });
+    }
     let interface = Interface {
         name: if options.name.is_empty() { network.name.clone() } else { options.name.clone() },
         input_shape: rewritten.graph.nodes[0].shape.clone(),
         input,
-        output_shape: if top1 { vec![1] } else { result.shape.clone() },
+        output_shape,
         output_mode: if top1 { OutputMode::Top1 } else { OutputMode::Logits },
-        softmax_by_client: network.softmax,
+        outputs,
+        final_activation: network.activation,
     };
     let model = Model {
         model_id: model_id(options)?,
@@ -148,7 +160,7 @@ pub fn import_network(network: Network, options: &ImportOptions) -> Result<Impor
         interface,
         output_multiplier: rewritten.output_multiplier,
         calibration,
-        notes: rewritten.notes,
+        notes: [network.notes.clone(), rewritten.notes].concat(),
     };
     model.check()?;
     Ok(Imported { model, network, input_affine: rewritten.input_affine })

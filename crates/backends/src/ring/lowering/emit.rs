@@ -168,6 +168,7 @@ fn targets(graph: &FloatGraph, stats: &Calibration, scheme: &Scheme) -> Vec<u32>
             FloatOp::Relu
                 | FloatOp::MaxPool(_)
                 | FloatOp::Reshape
+                | FloatOp::Transpose(_)
                 | FloatOp::Slice(_)
                 | FloatOp::Pad { .. }
                 | FloatOp::Concat
@@ -252,7 +253,7 @@ impl Emitter<'_> {
                     true
                 })
             }
-            Op::Add | Op::Sub | Op::Reshape => {
+            Op::Add | Op::Sub | Op::Reshape | Op::Transpose { .. } => {
                 let before = self.nodes[id].inputs[0];
                 self.readers[self.origin[before]] == 1 && self.absorb(before, value)
             }
@@ -306,6 +307,10 @@ impl Emitter<'_> {
             FloatOp::Reshape => {
                 let x = self.wires[first];
                 self.add(id, name, Op::Reshape, &[x.id], x.frac)
+            }
+            FloatOp::Transpose(perm) => {
+                let x = self.wires[first];
+                self.add(id, name, Op::Transpose { perm: perm.clone() }, &[x.id], x.frac)
             }
             FloatOp::ArgMax => unreachable!("a checked model holds no arg max"),
         })

@@ -194,6 +194,7 @@ impl<'a> Reference<'a> {
             }
             Op::ShiftLeft { bits } => first.iter().map(|x| x.wrapping_shl(*bits)).collect(),
             Op::Widen | Op::Reshape => first.to_vec(),
+            Op::Transpose { perm } => kernel::transpose(perm, first, &before(0).shape),
             Op::Concat => inputs.concat(),
             Op::Slice(s) => kernel::slice(s, first, &before(0).shape),
             Op::Pad { before: front, .. } => kernel::pad(front, first, &before(0).shape, &node.shape),
