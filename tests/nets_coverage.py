@@ -190,11 +190,11 @@ def _larger_images() -> list[Net]:
 
 def _forms() -> list[Net]:
     return [
-        _after_conv("opset_24", node("Relu", "c", "y"), opset=24),
+        _after_conv("opset_24", node("Transpose", "c", "t", perm=[0, 2, 3, 1]), node("Squeeze", "t", "y"), opset=24),
         _after_conv("gemm_matrix_bias", node("Reshape", "c s", "r"), node("Gemm", "r w2 b", "y"),
                     s=ints(24, 8), w2=weights(8, 5), b=weights(24, 1)),
         _net("gemm_transposed", (1,), node("Gemm", "x w", "y", transA=1), w=weights(1, 5)),
-        _after_conv("identity_outputs", node("Dropout", "c", "y mask")),
+        _after_conv("identity_outputs", node("Dropout", "c", "y")),
     ]  # fmt: skip
 
 

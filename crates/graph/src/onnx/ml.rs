@@ -8,7 +8,7 @@ use crate::{FinalActivation, GraphError};
 /// Name of the operator set.
 pub(super) const DOMAIN: &str = "ai.onnx.ml";
 
-const LABELS: &str = "class labels are not computed: take the largest of the scores";
+pub(super) const LABELS: &str = "class labels are not computed: take the largest of the scores";
 
 impl Reader<'_> {
     pub(super) fn classical(&mut self, n: &NodeProto) -> Result<Vec<Value>, GraphError> {

@@ -39,7 +39,7 @@ pub use help::{OPERATORS, Operator, REFUSED, advice};
 /// Largest ONNX file in bytes.
 pub const MAX_FILE_BYTES: usize = 2 << 30;
 /// Operator-set versions that are understood.
-pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=26;
+pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
 
 /// A network as its file means it.
 #[derive(Debug, Clone)]
@@ -471,14 +471,21 @@ impl Reader<'_> {
             match self.values.get(&output.name) {
                 Some(Value::Wire(x)) => found.push((&output.name, x.clone(), None)),
                 Some(Value::Activated(x, activation)) => found.push((&output.name, x.clone(), Some(*activation))),
-                Some(Value::Unusable(why)) => self.notes.push(format!("output `{}` left out: {why}", output.name)),
+                Some(Value::Unusable(why)) if *why == ml::LABELS => {
+                    self.notes.push(format!("output `{}` left out: {why}", output.name));
+                }
+                Some(Value::Unusable(why)) => {
+                    return Err(file(format!("the output `{}` cannot be had: {why}; export it without", output.name)));
+                }
                 Some(Value::Constant(_)) => {
                     return Err(file(format!("the output `{}` does not depend on the input", output.name)));
                 }
                 None => return Err(file(format!("nothing makes the output `{}`", output.name))),
             }
         }
-        let Some(&(_, _, activation)) = found.first() else { return Err(file("the network has no output".into())) };
+        let Some(&(_, _, activation)) = found.first() else {
+            return Err(file(format!("the network has no output that can be had ({})", self.notes.join("; "))));
+        };
         let alike = activation.is_none_or(FinalActivation::by_element) && found.iter().all(|(_, _, a)| *a == activation);
         if found.len() > 1 && !alike {
             let ends: Vec<_> = found.iter().map(|(name, _, a)| (name.as_str(), a.map(FinalActivation::name))).collect();

@@ -2,7 +2,7 @@
 
 use super::proto::NodeProto;
 use super::view::Tensor;
-use super::{Reader, attribute, axis, fail, float, int, ints, unsupported};
+use super::{Batch, Reader, attribute, axis, fail, float, int, ints, unsupported};
 use crate::GraphError;
 use crate::float::FloatOp;
 
@@ -47,7 +47,14 @@ impl Reader<'_> {
 
     pub(super) fn slice(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let mut x = self.tensor(n, 0)?;
-        for (at, indices) in self.picked(n, &x.shape.clone())? {
+        let mut stated = x.shape.clone();
+        if let (Batch::Many(size), Some(b)) = (self.batch, x.batch) {
+            stated[b] *= size;
+        }
+        for (at, indices) in self.picked(n, &stated)? {
+            if x.batch == Some(at) && indices.iter().copied().eq(0..stated[at]) {
+                continue;
+            }
             x = self.select(n, &x, at, &indices)?;
         }
         Ok(x)

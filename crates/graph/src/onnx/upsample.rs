@@ -97,7 +97,9 @@ impl Reader<'_> {
             return Err(fail(n, &format!("{:?} cannot be cut into blocks of {b}", x.shape)));
         }
         if n.op_type == "SpaceToDepth" {
-            let parts = self.viewed(n, &x, vec![batch, c, h / b, b, w / b, b])?.transposed(&[0, 3, 5, 1, 2, 4]);
+            // Blocks before channels, or (CRD) behind.
+            let perm = if attribute(n, "mode").is_some_and(|a| a.s == b"CRD") { [0, 1, 3, 5, 2, 4] } else { [0, 3, 5, 1, 2, 4] };
+            let parts = self.viewed(n, &x, vec![batch, c, h / b, b, w / b, b])?.transposed(&perm);
             return self.viewed(n, &parts, vec![batch, c * b * b, h / b, w / b]);
         }
         let mode = attribute(n, "mode").map_or(&b"DCR"[..], |a| &a.s);
@@ -114,6 +116,9 @@ impl Reader<'_> {
         let x = self.real(n, 0)?;
         let targets = self.resize_targets(n, &x)?;
         let mode = attribute(n, "mode").map_or(&b"nearest"[..], |a| &a.s).to_vec();
+        if int(n, "antialias", 0) != 0 {
+            return Err(unsupported(n, "antialias = 1: export it without, or use AveragePool".into()));
+        }
         let mut made = x.clone();
         for (axis, target) in targets.iter().enumerate() {
             let len = x.shape[axis];
@@ -284,8 +289,8 @@ fn phases(n: &NodeProto, axis: usize, input: &[usize], kernel: [usize; 2], flat:
         (None, b"VALID") => (0, Some(full)),
         (output, auto) => {
             let length = output.map_or(Some(len * stride), |o| usize::try_from(o).ok());
-            let total = length.and_then(|l| full.checked_sub(l));
-            let total = total.ok_or_else(|| fail(n, &format!("an output of {length:?} from {full} at most")))?;
+            // An output that is longer than what the input reaches ends with zeros.
+            let total = full.saturating_sub(length.unwrap_or(full));
             (if auto == b"SAME_UPPER" { total / 2 } else { total - total / 2 }, length)
         }
     };

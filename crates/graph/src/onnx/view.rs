@@ -150,6 +150,9 @@ impl Reader<'_> {
         axis: usize,
         indices: &[usize],
     ) -> Result<Tensor, GraphError> {
+        if matches!(self.batch, Batch::Many(_)) {
+            self.keeps_batch(n, x, axis)?;
+        }
         if indices.len() == x.shape[axis] && indices.iter().enumerate().all(|(i, &p)| i == p) {
             return Ok(x.clone());
         }

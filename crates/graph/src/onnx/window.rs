@@ -126,11 +126,11 @@ impl Reader<'_> {
         weights: Vec<f32>,
         bias: Vec<f32>,
     ) -> Result<Tensor, GraphError> {
+        self.keeps_batch(n, x, axis)?;
         let (out, features) = (bias.len(), x.shape[axis]);
         if Some(weights.len()) != out.checked_mul(features) {
             return Err(fail(n, &format!("{} weights for {features} inputs and {out} outputs", weights.len())));
         }
-        self.keeps_batch(n, x, axis)?;
         let mut shape = x.shape.clone();
         shape[axis] = out;
         let (_, rest) = x.order_from(&[axis]);
