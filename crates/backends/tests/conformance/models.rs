@@ -85,7 +85,7 @@ impl Net {
             model_id: Some([7; 16]),
             ..ImportOptions::default()
         };
-        let network = Network { name: "test".into(), graph: self.graph, softmax: false };
+        let network = Network { name: "test".into(), graph: self.graph, activation: None };
         import_network(network, &options).expect("test nets can be calibrated").model
     }
 }

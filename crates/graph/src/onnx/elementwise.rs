@@ -2,8 +2,8 @@
 
 use super::proto::NodeProto;
 use super::{Reader, Value, axis, fail, float, int, unsupported};
-use crate::GraphError;
 use crate::float::FloatOp;
+use crate::{FinalActivation, GraphError};
 
 impl Reader {
     /// Multiplies every element by one number.
@@ -222,13 +222,14 @@ impl Reader {
                 "only a softmax over all classes at the end of the network is supported".into(),
             ));
         }
-        Ok(Value::Softmax(x))
+        let left = if n.op_type == "LogSoftmax" { FinalActivation::LogSoftmax } else { FinalActivation::Softmax };
+        Ok(Value::Activated(x, left))
     }
 
     pub(super) fn arg_max(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         // The class with the largest probability is the class with the largest logit.
         let x = match n.input.first().and_then(|i| self.values.get(i)) {
-            Some(Value::Softmax(w)) => *w,
+            Some(Value::Activated(w, _)) => *w,
             _ => self.wire(n, 0)?,
         };
         let shape = self.shape(x).to_vec();

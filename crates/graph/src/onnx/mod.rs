@@ -17,8 +17,8 @@ use std::rc::Rc;
 
 use prost::Message;
 
-use crate::GraphError;
 use crate::float::{FloatGraph, FloatOp};
+use crate::{FinalActivation, GraphError};
 use proto::{AttributeProto, GraphProto, ModelProto, NodeProto};
 use tensor::Constant;
 
@@ -32,10 +32,10 @@ pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=23;
 pub struct Network {
     /// Name of the graph in the file.
     pub name: String,
-    /// The network in real numbers, sorted; without a final softmax.
+    /// The network in real numbers, sorted; without what is left to the client.
     pub graph: FloatGraph,
-    /// The file ends with a softmax, which the client applies.
-    pub softmax: bool,
+    /// What the file does to the outputs last.
+    pub activation: Option<FinalActivation>,
 }
 
 /// What a name of the file stands for.
@@ -45,8 +45,8 @@ enum Value {
     Constant(Rc<Constant>),
     /// A node's tensor; the batch axis is implied.
     Wire(usize),
-    /// As `Wire`, but a softmax was left out: only the result may be one.
-    Softmax(usize),
+    /// As `Wire`, but this was left out behind it: only the result may be one.
+    Activated(usize, FinalActivation),
 }
 
 /// Reads a network.
@@ -105,9 +105,9 @@ fn read_graph(mut proto: GraphProto, opset: i64) -> Result<Network, GraphError> 
     for index in node_order(&proto.node, &reader.values)? {
         reader.node(&proto.node[index])?;
     }
-    let (result, softmax) = match reader.values.get(&output.name) {
-        Some(Value::Wire(w)) => (*w, false),
-        Some(Value::Softmax(w)) => (*w, true),
+    let (result, activation) = match reader.values.get(&output.name) {
+        Some(Value::Wire(w)) => (*w, None),
+        Some(Value::Activated(w, activation)) => (*w, Some(*activation)),
         Some(Value::Constant(_)) => {
             return Err(file(format!("the output `{}` does not depend on the input", output.name)));
         }
@@ -118,7 +118,7 @@ fn read_graph(mut proto: GraphProto, opset: i64) -> Result<Network, GraphError> 
     graph.sort()?;
     graph.check_work()?;
     let name: String = proto.name.chars().filter(|c| !c.is_control()).take(200).collect();
-    Ok(Network { name, graph, softmax })
+    Ok(Network { name, graph, activation })
 }
 
 /// Shape of the input without its batch axis.
@@ -255,11 +255,16 @@ impl Reader {
     fn wire(&self, n: &NodeProto, k: usize) -> Result<usize, GraphError> {
         match n.input.get(k).and_then(|name| self.values.get(name)) {
             Some(Value::Wire(w)) => Ok(*w),
-            Some(Value::Softmax(_)) => Err(unsupported(
+            Some(Value::Activated(_, left)) => Err(unsupported(
                 n,
-                "it reads a softmax; a softmax is supported at the end of the network only, where the client applies it".into(),
+                format!(
+                    "it reads a {0}; a {0} is supported at the end of the network only, where the client applies it",
+                    left.name()
+                ),
             )),
-            Some(Value::Constant(_)) => Err(unsupported(n, format!("its input {k} is a constant where a tensor is expected"))),
+            Some(Value::Constant(_)) => {
+                Err(unsupported(n, format!("its input {k} is a constant where a tensor is expected")))
+            }
             None => Err(fail(n, &format!("has no input {k}"))),
         }
     }

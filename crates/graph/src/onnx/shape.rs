@@ -41,6 +41,7 @@ impl Reader {
                 Constant::ints(inputs.iter().flat_map(|c| c.as_ints().unwrap_or(&[])).copied().collect())
             }
             "Gather" if inputs.len() == 2 => gather(n, first, inputs[1])?,
+            "Slice" if first.shape.len() == 1 && first.as_ints().is_some() => self.sliced(n, first)?,
             "Add" | "Sub" | "Mul" | "Div" if inputs.len() == 2 => match int_arithmetic(n, first, inputs[1]) {
                 Some(c) => c,
                 None => return Ok(None),
@@ -52,21 +53,25 @@ impl Reader {
     }
 
     fn shape_of(&self, n: &NodeProto) -> Result<Option<Constant>, GraphError> {
-        let dims = match n.input.first().and_then(|i| self.values.get(i)) {
+        let dims: Vec<i64> = match n.input.first().and_then(|i| self.values.get(i)) {
             Some(Value::Constant(c)) => c.shape.iter().map(|&d| d as i64).collect(),
-            Some(Value::Wire(w) | Value::Softmax(w)) => {
+            Some(Value::Wire(w) | Value::Activated(w, _)) => {
                 std::iter::once(1).chain(self.shape(*w).iter().map(|&d| d as i64)).collect()
             }
             None => return Err(fail(n, "has no input")),
         };
-        Ok(Some(Constant::ints(dims)))
+        // Both may count from the end, and beyond either end they mean that end.
+        let rank = dims.len() as i64;
+        let clamp = |v: i64| (if v < 0 { v.saturating_add(rank) } else { v }).clamp(0, rank) as usize;
+        let (start, end) = (clamp(int(n, "start", 0)), clamp(int(n, "end", rank)));
+        Ok(Some(Constant::ints(dims[start..end.max(start)].to_vec())))
     }
 
     /// Flatten, Reshape, Squeeze, Unsqueeze and trivial Transpose of a tensor.
     pub(super) fn reshape(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let (x, softmax) = match n.input.first().and_then(|i| self.values.get(i)) {
-            Some(Value::Softmax(w)) => (*w, true),
-            _ => (self.wire(n, 0)?, false),
+        let (x, left) = match n.input.first().and_then(|i| self.values.get(i)) {
+            Some(Value::Activated(w, left)) => (*w, Some(*left)),
+            _ => (self.wire(n, 0)?, None),
         };
         let full: Vec<usize> = std::iter::once(1).chain(self.shape(x).iter().copied()).collect();
         let target = if n.op_type == "Transpose" { trivial_transpose(n, &full)? } else { self.target_shape(n, &full)? };
@@ -80,7 +85,7 @@ impl Reader {
             }
         };
         let made = if target == self.shape(x) { x } else { self.push(n, FloatOp::Reshape, &[x], &target)? };
-        Ok(if softmax { Value::Softmax(made) } else { Value::Wire(made) })
+        Ok(left.map_or(Value::Wire(made), |left| Value::Activated(made, left)))
     }
 
     /// Shape that a reshaping node gives to a tensor of shape `from` (batch included).
@@ -142,7 +147,29 @@ impl Reader {
     pub(super) fn slice(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let x = self.wire(n, 0)?;
         let shape = self.shape(x).to_vec();
-        let rank = shape.len() + 1;
+        let full: Vec<usize> = std::iter::once(1).chain(shape.iter().copied()).collect();
+        let mut s = self.picked(n, &full)?;
+        if s.len[0] != 1 {
+            return Err(unsupported(n, "it slices the batch".into()));
+        }
+        for axes in [&mut s.start, &mut s.step, &mut s.len] {
+            axes.remove(0);
+        }
+        if s.len == shape {
+            return Ok(Value::Wire(x));
+        }
+        Ok(Value::Wire(self.push(n, FloatOp::Slice(s), &[x], &[])?))
+    }
+
+    /// What is left of a list of integers.
+    fn sliced(&self, n: &NodeProto, list: &Constant) -> Result<Constant, GraphError> {
+        let s = self.picked(n, &list.shape)?;
+        let values = list.as_ints().ok_or_else(|| fail(n, "is no list of integers"))?;
+        Ok(Constant::ints((0..s.len[0]).map(|i| values[s.start[0] + i * s.step[0]]).collect()))
+    }
+
+    /// What a slicing node picks of a tensor of shape `full` (batch included).
+    fn picked(&self, n: &NodeProto, full: &[usize]) -> Result<Slice, GraphError> {
         let listed = |k: usize, name: &str| -> Result<Option<Vec<i64>>, GraphError> {
             match self.constant(n, k)? {
                 Some(c) => c.as_ints().map(|v| Some(v.to_vec())).ok_or_else(|| fail(n, "its indices are not integers")),
@@ -156,28 +183,19 @@ impl Reader {
         if ends.len() != starts.len() || axes.len() != starts.len() || steps.len() != starts.len() {
             return Err(fail(n, "its starts, ends, axes and steps differ in length"));
         }
-        let mut s = Slice { start: vec![0; shape.len()], step: vec![1; shape.len()], len: shape.clone() };
+        let mut s = Slice { start: vec![0; full.len()], step: vec![1; full.len()], len: full.to_vec() };
         for i in 0..starts.len() {
-            let at = axis(n, axes[i], rank)?;
-            let len = if at == 0 { 1 } else { shape[at - 1] } as i64;
+            let at = axis(n, axes[i], full.len())?;
+            let len = full[at] as i64;
             let clamp = |v: i64| if v < 0 { v.saturating_add(len).max(0) } else { v.min(len) };
             let (start, end, step) = (clamp(starts[i]), clamp(ends[i]), steps[i]);
             if step <= 0 {
                 return Err(unsupported(n, "negative steps are not supported".into()));
             }
             let count = (end - start).max(0).div_euclid(step) + i64::from((end - start).max(0) % step != 0);
-            if at == 0 {
-                if count != 1 {
-                    return Err(unsupported(n, "it slices the batch".into()));
-                }
-                continue;
-            }
-            (s.start[at - 1], s.step[at - 1], s.len[at - 1]) = (start as usize, step as usize, count as usize);
+            (s.start[at], s.step[at], s.len[at]) = (start as usize, step as usize, count as usize);
         }
-        if s.len == shape {
-            return Ok(Value::Wire(x));
-        }
-        Ok(Value::Wire(self.push(n, FloatOp::Slice(s), &[x], &[])?))
+        Ok(s)
     }
 
     pub(super) fn pad(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
