@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit import _tacit
-from tacit._arrays import Options, as_float32, each_input, normalise, options_text
+from tacit._arrays import Options, as_float32, each_input, is_pixels, normalise, options_text
 from tacit._lowered import DEFAULT, Lowered
 from tacit._tacit import TacitError
 
@@ -96,7 +96,7 @@ class Model:
 
     @property
     def input_range(self) -> tuple[float, float]:
-        """Smallest and largest accepted input value; others are refused."""
+        """Smallest and largest accepted value of a normalised input (see `normalise`); others are refused."""
         low, high = self._spec["input"]["range"]
         return low, high
 
@@ -140,32 +140,33 @@ class Model:
         return self.lower().report_text
 
     def normalise(self, x: ArrayLike) -> NDArray[np.float32]:
-        """What the client does to raw values first: `(x * pixel_scale - mean) / std` per channel, from `spec["input"]`.
+        """What the model computes on, from inputs of the ONNX network (floats) or raw pixels (unsigned bytes).
 
-        That is the normalisation given to `import_onnx`, together with any that the importer moved out of the network (a batch norm
-        right at its input). Arrays of unsigned bytes are normalised by themselves; floats are taken as normalised already.
+        The client does this by itself: pixels are normalised as was said to `import_onnx`, then comes what the importer moved out of
+        the network (subtractions, divisions or a batch norm right at its input), per channel from `spec["input"]`.
         """
-        return normalise(as_float32(x, "input"), self._spec)
+        return normalise(as_float32(x, "input"), self._spec, is_pixels(x))
 
-    def run(self, x: ArrayLike) -> NDArray[np.float64]:
+    def run(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.float64]:
         """The float network in the clear: the truth that every back end is compared with.
 
-        `x` has the shape `input_shape`, or `[N, *input_shape]`, and is normalised (see `normalise`). Returns `[outputs]` or
-        `[N, outputs]`: real-valued logits, or in top-1 mode the class index.
+        `x` has the shape `input_shape`, or `[N, *input_shape]`: inputs of the ONNX network (floats) or raw pixels (unsigned bytes),
+        unless they are `normalised` already (see `normalise`). Returns `[outputs]` or `[N, outputs]`: the outputs of the ONNX network,
+        or in top-1 mode the class index.
         """
-        return each_input(x, self._spec, self._native.run)
+        return each_input(x, self._spec, self._native.run, normalised)
 
-    def reference(self, x: ArrayLike) -> NDArray[np.float64]:
+    def reference(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.float64]:
         """The default back end's own reference, in the clear: what a private run computes, within its declared error.
 
         Inputs and results as for `run`. For "cheetah" it is the network in fixed point.
         """
-        return self.lower().reference(x)
+        return self.lower().reference(x, normalised=normalised)
 
-    def reference_integers(self, x: ArrayLike) -> NDArray[np.int64]:
+    def reference_integers(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.int64]:
         """As `reference`, but the integers that the real numbers stand for: what an answer's error is counted in. An error where a
         back end's answers are no integers."""
-        return self.lower().reference_integers(x)
+        return self.lower().reference_integers(x, normalised=normalised)
 
     def __repr__(self) -> str:
         return f"<tacit.Model {self.name!r} input={self.input_shape} output={self.output_shape} {self.digest[:12]}>"

@@ -144,12 +144,12 @@ impl Model {
         })
     }
 
-    /// The float network's answer to one flat input.
+    /// The float network's outputs for one flat, normalised input.
     fn run<'py>(&self, py: Python<'py>, input: PyReadonlyArray1<'py, f32>) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let input = input.as_slice()?.to_vec();
         let answer = py.detach(|| {
             self.model.interface.check_input(&input)?;
-            self.model.run(&input)
+            Ok::<_, tacit_graph::GraphError>(self.model.interface.finish(&self.model.run(&input)?))
         });
         Ok(answer.map_err(to_python)?.to_pyarray(py))
     }

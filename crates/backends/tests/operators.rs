@@ -7,8 +7,8 @@ use prost::Message;
 use tacit_backends::{Options, Registry};
 use tacit_graph::import::{ImportOptions, import};
 use tacit_graph::onnx::proto::{
-    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto,
-    TensorTypeProto, TypeProto, ValueInfoProto,
+    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
+    TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
 };
 use tacit_graph::onnx::{OPERATORS, OPSETS, Operator, REFUSED, advice};
 
@@ -33,7 +33,8 @@ fn the_table_of_operators_is_up_to_date() {
 fn every_refused_operator_says_what_would_help() {
     for op in REFUSED {
         assert!(OPERATORS.iter().all(|o| o.name != *op), "{op} is supported");
-        let text = import(&network(image(), [node(op, &["x"], &[])]), &ImportOptions::default()).unwrap_err().to_string();
+        let text =
+            import(&network(image(), [node(op, &["x"], &[])]), &ImportOptions::default()).unwrap_err().to_string();
         assert!(text.contains(op) && text.contains(advice(op)) && text.contains("`y`"), "{text}");
     }
 }
@@ -60,14 +61,14 @@ fn page() -> String {
     writeln!(out, "| --- |{} --- |", " --- |".repeat(ids.len())).unwrap();
     for op in OPERATORS {
         let model = import(&example(op), &options()).unwrap_or_else(|e| panic!("{}: {e}", op.name)).model;
-        let can: Vec<&str> = registry
-            .iter()
-            .map(|b| if b.lower(&model, &Options::default()).is_ok() { "yes" } else { "no" })
-            .collect();
+        let can: Vec<&str> =
+            registry.iter().map(|b| if b.lower(&model, &Options::default()).is_ok() { "yes" } else { "no" }).collect();
         let name = if op.domain.is_empty() { op.name.into() } else { format!("{} ({})", op.name, op.domain) };
         writeln!(out, "| {name} | {} | {} |", can.join(" | "), op.about).unwrap();
     }
-    out.push_str("\n## Refused\n\nNo back end computes these on secret tensors. The error names the node and says:\n\n");
+    out.push_str(
+        "\n## Refused\n\nNo back end computes these on secret tensors. The error names the node and says:\n\n",
+    );
     out.push_str("| operator | what would help |\n| --- | --- |\n");
     for op in REFUSED {
         writeln!(out, "| {op} | {} |", advice(op)).unwrap();
@@ -120,7 +121,9 @@ fn network(shape: &[i64], nodes: impl IntoIterator<Item = NodeProto>) -> Vec<u8>
             input: vec![ValueInfoProto { name: "x".into(), r#type: Some(kind) }],
             output: vec![ValueInfoProto { name: "y".into(), ..ValueInfoProto::default() }],
         }),
-        opset_import: ["", "ai.onnx.ml"].map(|domain| OperatorSetIdProto { domain: domain.into(), version: 13 }).to_vec(),
+        opset_import: ["", "ai.onnx.ml"]
+            .map(|domain| OperatorSetIdProto { domain: domain.into(), version: 13 })
+            .to_vec(),
         ..ModelProto::default()
     };
     model.encode_to_vec()
@@ -175,7 +178,8 @@ fn example(op: &Operator) -> Vec<u8> {
     let linear = [floats("coefficients", &[0.5; 8]), floats("intercepts", &[0.5; 2])];
     match op.name {
         "Abs" | "Cast" | "Dropout" | "Flatten" | "GlobalAveragePool" | "GlobalMaxPool" | "HardSigmoid" | "Identity"
-        | "LeakyRelu" | "Neg" | "ReduceMax" | "ReduceMean" | "ReduceMin" | "Relu" | "Sigmoid" | "Tanh" | "Transpose" => one(&["x"], &[]),
+        | "LeakyRelu" | "Neg" | "ReduceMax" | "ReduceMean" | "ReduceMin" | "Relu" | "Sigmoid" | "Tanh"
+        | "Transpose" => one(&["x"], &[]),
         "Add" | "Sub" | "Mul" | "Div" | "Max" | "Min" | "Sum" | "Mean" | "PRelu" => one(&["x", "channels"], &[]),
         "ArgMax" => flat(&["x"], &[int("axis", 1)]),
         "Softmax" | "LogSoftmax" | "ZipMap" | "Normalizer" => flat(&["x"], &[]),

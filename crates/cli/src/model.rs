@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tacit_backends::{Costs, DEFAULT, Options, Registry, ServerModel, lowered};
 use tacit_client::input::{self, Fit};
 use tacit_graph::import::{ImportOptions, import};
-use tacit_graph::{Interface, Model, OutputMode, npy};
+use tacit_graph::{Interface, Model, OutputMode, Units, npy};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -224,9 +224,9 @@ fn run_lower(args: &LowerArgs) -> anyhow::Result<()> {
 fn run_local(args: &RunArgs) -> anyhow::Result<()> {
     let model = args.seal.read_model(&args.file)?;
     for path in &args.inputs {
-        for values in input::read(path, &model.interface, Fit::Crop, false)? {
+        for values in input::read(path, &model.interface, Fit::Crop, Units::Network)? {
             model.interface.check_input(&values).with_context(|| path.display().to_string())?;
-            let answer = model.run(&values)?;
+            let answer = model.interface.finish(&model.run(&values)?);
             crate::print::line(&match args.json {
                 true => json!({ "input": path.display().to_string(), "values": answer }).to_string(),
                 false => format!("{}  {answer:.4?}", path.display()),
@@ -305,16 +305,20 @@ fn show_float(model: &Model, as_json: bool) -> anyhow::Result<()> {
 
 fn show_interface(interface: &Interface) -> anyhow::Result<()> {
     let learns = match (interface.output_mode, interface.final_activation) {
-        (OutputMode::Top1, _) => "the best class".into(),
-        (OutputMode::Logits, Some(left)) => format!("all outputs ({} is left to it)", left.name()),
-        (OutputMode::Logits, None) => "all outputs".to_string(),
+        (OutputMode::Top1, _) => "the best class".to_owned(),
+        (OutputMode::Logits, Some(activation)) => format!("all outputs (it applies the final {})", activation.name()),
+        (OutputMode::Logits, None) => "all outputs".to_owned(),
     };
     let input = &interface.input;
     crate::print::line(&format!("client learns: {learns}, {:?}", interface.output_shape))?;
     crate::print::line(&format!(
         "input: {:?}, (pixel * {} - {:?}) / {:?}, accepted {:?}",
         interface.input_shape, input.pixel_scale, input.mean, input.std, input.range
-    ))
+    ))?;
+    if let Some(moved) = &input.moved {
+        crate::print::line(&format!("the client then takes it times {:?} plus {:?}", moved.scale, moved.shift))?;
+    }
+    Ok(())
 }
 
 fn show_costs(costs: &Costs) -> anyhow::Result<()> {

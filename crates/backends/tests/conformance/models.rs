@@ -85,14 +85,7 @@ impl Net {
             model_id: Some([7; 16]),
             ..ImportOptions::default()
         };
-        let network = Network {
-            name: "test".into(),
-            graph: self.graph,
-            activation: None,
-            outputs: vec![],
-            input_range: None,
-            notes: vec![],
-        };
+        let network = Network::new("test", self.graph);
         import_network(network, &options).expect("test nets can be calibrated").model
     }
 }

@@ -203,6 +203,25 @@ impl FloatGraph {
         users
     }
 
+    /// The group of each node, told by one of its members: nodes are joined with what they read where `joins` says so.
+    pub fn groups(&self, joins: impl Fn(&FloatOp) -> bool) -> Vec<usize> {
+        fn root(group: &mut [usize], mut i: usize) -> usize {
+            while group[i] != i {
+                group[i] = group[group[i]];
+                i = group[i];
+            }
+            i
+        }
+        let mut group: Vec<usize> = (0..self.nodes.len()).collect();
+        for (id, node) in self.nodes.iter().enumerate().filter(|(_, n)| joins(&n.op)) {
+            for &i in &node.inputs {
+                let (a, b) = (root(&mut group, i), root(&mut group, id));
+                group[a] = b;
+            }
+        }
+        (0..group.len()).map(|id| root(&mut group, id)).collect()
+    }
+
     /// Drops what the result does not need and sorts the rest topologically (stable where it may be). The input stays.
     ///
     /// # Errors

@@ -27,7 +27,11 @@ impl Reader<'_> {
     /// Add, Sub, Mul, Div: of two tensors (Add, Sub) or of a tensor and constants.
     pub(super) fn arithmetic(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         if matches!(n.op_type.as_str(), "Sum" | "Mean") {
-            let sum = self.fold_inputs(n, |r, n, a, b| r.pair(n, FloatOp::Add, a, b), |r, n, a, c| r.affine_by(n, a, c, |v| (1.0, v)))?;
+            let sum = self.fold_inputs(
+                n,
+                |r, n, a, b| r.pair(n, FloatOp::Add, a, b),
+                |r, n, a, c| r.affine_by(n, a, c, |v| (1.0, v)),
+            )?;
             let factor = if n.op_type == "Mean" { 1.0 / n.input.len() as f32 } else { 1.0 };
             return self.scale(n, &sum, factor);
         }
@@ -67,7 +71,9 @@ impl Reader<'_> {
                     _ => Err(unsupported(n, DIVISION.into())),
                 }
             }
-            (true, true) => Err(unsupported(n, "both inputs are constants that could not be folded; onnxsim folds them".into())),
+            (true, true) => {
+                Err(unsupported(n, "both inputs are constants that could not be folded; onnxsim folds them".into()))
+            }
         }
     }
 
@@ -143,7 +149,10 @@ impl Reader<'_> {
         let own = [vec![1; rank - c.shape.len()], c.shape.clone()].concat();
         let x = x.with_ones(&(0..rank - x.shape.len()).collect::<Vec<_>>());
         if own.iter().zip(&x.shape).any(|(o, s)| o != s && *o != 1 && *s != 1) {
-            return Err(fail(n, &format!("a constant of shape {:?} does not fit a tensor of shape {:?}", c.shape, x.shape)));
+            return Err(fail(
+                n,
+                &format!("a constant of shape {:?} does not fit a tensor of shape {:?}", c.shape, x.shape),
+            ));
         }
         let shape: Vec<usize> = own.iter().zip(&x.shape).map(|(o, s)| *o.max(s)).collect();
         let x = self.expand(n, &x, &shape)?;
@@ -153,7 +162,8 @@ impl Reader<'_> {
         let perm: Vec<usize> = x.order.iter().copied().filter(|a| varies.contains(a)).collect();
         let dims: Vec<usize> = perm.iter().map(|&a| own[a]).collect();
         let from: Vec<usize> = varies.iter().map(|&a| own[a]).collect();
-        let at: Vec<usize> = perm.iter().map(|a| varies.iter().position(|v| v == a).expect("an axis that varies")).collect();
+        let at: Vec<usize> =
+            perm.iter().map(|a| varies.iter().position(|v| v == a).expect("an axis that varies")).collect();
         debug_assert_eq!(dims.iter().product::<usize>(), values.len());
         let ordered = crate::kernel::transpose(&at, &values, &from);
         let (scale, shift): (Vec<f32>, Vec<f32>) = ordered.into_iter().map(of).unzip();

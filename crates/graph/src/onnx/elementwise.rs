@@ -35,7 +35,8 @@ impl Reader<'_> {
         scale: Vec<f32>,
         shift: Vec<f32>,
     ) -> Result<Tensor, GraphError> {
-        let length = x.shape.get(axis).copied().ok_or_else(|| fail(n, &format!("its input has shape {:?}", x.shape)))?;
+        let length =
+            x.shape.get(axis).copied().ok_or_else(|| fail(n, &format!("its input has shape {:?}", x.shape)))?;
         if scale.len() != length || shift.len() != length {
             return Err(fail(n, &format!("{} factors and {} addends for {length} channels", scale.len(), shift.len())));
         }

@@ -15,7 +15,8 @@ use crate::{GraphError, MAX_STORED_ELEMENTS};
 pub fn decode(t: &TensorProto, folder: Option<&Path>) -> Result<Constant, GraphError> {
     match (t.data_location, folder) {
         (1, Some(folder)) => {
-            let raw_data = read(t, folder).map_err(|what| GraphError::OnnxFile { what: format!("tensor `{}`: {what}", t.name) })?;
+            let raw_data = read(t, folder)
+                .map_err(|what| GraphError::OnnxFile { what: format!("tensor `{}`: {what}", t.name) })?;
             tensor::decode(&TensorProto { data_location: 0, raw_data, external_data: vec![], ..t.clone() })
         }
         _ => tensor::decode(t),
@@ -24,7 +25,8 @@ pub fn decode(t: &TensorProto, folder: Option<&Path>) -> Result<Constant, GraphE
 
 fn read(t: &TensorProto, folder: &Path) -> Result<Vec<u8>, String> {
     let entry = |key: &str| t.external_data.iter().find(|e| e.key == key).map(|e| e.value.as_str());
-    let number = |key: &str| entry(key).map(|v| v.parse::<u64>().map_err(|_| format!("its {key} is `{v}`"))).transpose();
+    let number =
+        |key: &str| entry(key).map(|v| v.parse::<u64>().map_err(|_| format!("its {key} is `{v}`"))).transpose();
     let location = entry("location").ok_or("its data lies in another file, which is not named")?;
     let inside = Path::new(location).components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
     if !inside {
@@ -42,7 +44,11 @@ fn read(t: &TensorProto, folder: &Path) -> Result<Vec<u8>, String> {
     let offset = number("offset")?.unwrap_or(0);
     let length = number("length")?.unwrap_or(size.len().saturating_sub(offset));
     if !size.is_file() || offset.checked_add(length).is_none_or(|end| end > size.len()) {
-        return Err(format!("its data is {length} bytes from {offset} of {}, which holds {}", path.display(), size.len()));
+        return Err(format!(
+            "its data is {length} bytes from {offset} of {}, which holds {}",
+            path.display(),
+            size.len()
+        ));
     }
     if length > 8 * MAX_STORED_ELEMENTS as u64 {
         return Err(format!("its data is {length} bytes, the limit is {}", 8 * MAX_STORED_ELEMENTS));

@@ -41,8 +41,13 @@ impl Reader<'_> {
             "Range" if inputs.len() == 3 => range(n, &inputs[0], &inputs[1], &inputs[2])?,
             "Expand" => {
                 let dims = lengths(n, inputs.get(1).ok_or_else(|| fail(n, "has no shape"))?)?;
-                broadcast(first, &Constant { shape: dims.clone(), data: Data::Ints(vec![0; elements(n, &dims)?]) }, |a, _| Some(a), |a, _| a)
-                    .ok_or_else(|| fail(n, &format!("{:?} cannot be spread over {dims:?}", first.shape)))?
+                broadcast(
+                    first,
+                    &Constant { shape: dims.clone(), data: Data::Ints(vec![0; elements(n, &dims)?]) },
+                    |a, _| Some(a),
+                    |a, _| a,
+                )
+                .ok_or_else(|| fail(n, &format!("{:?} cannot be spread over {dims:?}", first.shape)))?
             }
             "Concat" => concat(n, &inputs.iter().map(AsRef::as_ref).collect::<Vec<_>>())?,
             _ if inputs.len() <= 3 => match self.moved(n, first)? {
@@ -76,8 +81,11 @@ impl Reader<'_> {
             "CastLike" => c.clone(),
             "Reshape" | "Flatten" => Constant { shape: self.target_shape(n, &c.shape, None)?, data: c.data.clone() },
             "Squeeze" => {
-                let axes = self.listed(n, 1, "axes")?.map(|v| v.iter().map(|&a| axis(n, a, c.shape.len())).collect::<Result<Vec<_>, _>>());
-                let axes = axes.transpose()?.unwrap_or_else(|| (0..c.shape.len()).filter(|&i| c.shape[i] == 1).collect());
+                let axes = self
+                    .listed(n, 1, "axes")?
+                    .map(|v| v.iter().map(|&a| axis(n, a, c.shape.len())).collect::<Result<Vec<_>, _>>());
+                let axes =
+                    axes.transpose()?.unwrap_or_else(|| (0..c.shape.len()).filter(|&i| c.shape[i] == 1).collect());
                 let kept: Vec<usize> = (0..c.shape.len()).filter(|i| !axes.contains(i)).map(|i| c.shape[i]).collect();
                 if checked_elements(&kept) != Some(c.len()) {
                     return Err(fail(n, &format!("squeezes an axis of {:?} that is not 1", c.shape)));
@@ -178,7 +186,8 @@ impl Reader<'_> {
             _ => return Ok(None),
         };
         let keep = int(n, "keepdims", 1) != 0;
-        let shape = (0..rank).filter(|i| keep || kept.contains(i)).map(|i| if kept.contains(&i) { c.shape[i] } else { 1 });
+        let shape =
+            (0..rank).filter(|i| keep || kept.contains(i)).map(|i| if kept.contains(&i) { c.shape[i] } else { 1 });
         Ok(Some(Constant { shape: shape.collect(), data }))
     }
 

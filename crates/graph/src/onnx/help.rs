@@ -88,29 +88,68 @@ pub const OPERATORS: &[Operator] = &[
 
 /// Operators that are refused with advice of their own.
 pub const REFUSED: &[&str] = &[
-    "Celu", "CumSum", "Einsum", "Elu", "Erf", "Exp", "GRU", "Gelu", "GroupNormalization", "HardSwish", "If", "InstanceNormalization",
-    "LRN", "LSTM", "LayerNormalization", "Loop", "Mish", "Pow", "QLinearConv", "QuantizeLinear", "RNN", "ReduceL2", "Scan", "ScatterND",
-    "Selu", "Softplus", "Sqrt", "TopK", "Where",
+    "Celu",
+    "CumSum",
+    "Einsum",
+    "Elu",
+    "Erf",
+    "Exp",
+    "GRU",
+    "Gelu",
+    "GroupNormalization",
+    "HardSwish",
+    "If",
+    "InstanceNormalization",
+    "LRN",
+    "LSTM",
+    "LayerNormalization",
+    "Loop",
+    "Mish",
+    "Pow",
+    "QLinearConv",
+    "QuantizeLinear",
+    "RNN",
+    "ReduceL2",
+    "Scan",
+    "ScatterND",
+    "Selu",
+    "Softplus",
+    "Sqrt",
+    "TopK",
+    "Where",
 ];
 
 /// What would help where an operator is not supported on secret tensors.
 #[must_use]
 pub fn advice(op: &str) -> &'static str {
     match op {
-        "HardSwish" | "Gelu" | "Erf" | "Elu" | "Selu" | "Celu" | "Softplus" | "Softsign" | "Mish" | "Swish" | "Exp" | "QuickGelu" => {
+        "HardSwish" | "Gelu" | "Erf" | "Elu" | "Selu" | "Celu" | "Softplus" | "Softsign" | "Mish" | "Swish" | "Exp"
+        | "QuickGelu" => {
             "no back end computes this function of a secret; replace it by Relu, LeakyRelu, HardSigmoid or Relu6 (Clip) and fine-tune"
         }
         "LRN" => "it divides by secret values; train without local response normalisation, or with BatchNormalization",
-        "InstanceNormalization" | "LayerNormalization" | "GroupNormalization" | "SimplifiedLayerNormalization"
-        | "LpNormalization" | "MeanVarianceNormalization" | "RMSNormalization" => {
+        "InstanceNormalization"
+        | "LayerNormalization"
+        | "GroupNormalization"
+        | "SimplifiedLayerNormalization"
+        | "LpNormalization"
+        | "MeanVarianceNormalization"
+        | "RMSNormalization" => {
             "its statistics depend on the secret input, which it divides by; use BatchNormalization"
         }
-        "Pow" | "Sqrt" | "Reciprocal" | "Log" | "ReduceL2" | "ReduceL1" | "ReduceSumSquare" | "ReduceLogSumExp" | "ReduceProd" => {
+        "Pow" | "Sqrt" | "Reciprocal" | "Log" | "ReduceL2" | "ReduceL1" | "ReduceSumSquare" | "ReduceLogSumExp"
+        | "ReduceProd" => {
             "products, roots and quotients of secret values are not supported; use layers with constant weights and BatchNormalization"
         }
         "LSTM" | "GRU" | "RNN" => "its gates are products of secret values; use a convolution over time",
         "Loop" | "If" | "Scan" => "control flow is not supported; export the network traced or unrolled",
-        "QuantizeLinear" | "DequantizeLinear" | "QLinearConv" | "QLinearMatMul" | "QLinearAdd" | "ConvInteger" | "MatMulInteger"
+        "QuantizeLinear"
+        | "DequantizeLinear"
+        | "QLinearConv"
+        | "QLinearMatMul"
+        | "QLinearAdd"
+        | "ConvInteger"
+        | "MatMulInteger"
         | "DynamicQuantizeLinear" => "export the float32 model: tacit quantises it itself",
         "GlobalLpPool" | "LpPool" => "it takes roots of secret values; use AveragePool or MaxPool",
         "TopK" | "NonMaxSuppression" | "NonZero" | "Unique" => {
@@ -119,7 +158,8 @@ pub fn advice(op: &str) -> &'static str {
         "Where" | "Equal" | "Greater" | "Less" | "GreaterOrEqual" | "LessOrEqual" | "Not" | "And" | "Or" => {
             "a choice by secret values is not supported; Relu, Max, Min and Clip are"
         }
-        "ScatterND" | "ScatterElements" | "GatherND" | "GatherElements" | "GridSample" | "RoiAlign" | "CumSum" | "OneHot" => {
+        "ScatterND" | "ScatterElements" | "GatherND" | "GatherElements" | "GridSample" | "RoiAlign" | "CumSum"
+        | "OneHot" => {
             "it is not supported on secret tensors; Slice, Gather with constant indices and Concat are, and onnxsim may turn it into these"
         }
         "Einsum" => "it is not supported; write it as Transpose, Reshape and MatMul",

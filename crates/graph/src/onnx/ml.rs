@@ -66,12 +66,21 @@ impl Reader<'_> {
         let norm = attribute(n, "norm").map_or(&b"MAX"[..], |a| &a.s);
         let given = n.input.first().and_then(|i| self.values.get(i)).cloned();
         Ok(match (given, norm) {
-            (Some(Value::Activated(x, FinalActivation::Softmax)), b"L1") => Value::Activated(x, FinalActivation::Softmax),
-            (Some(Value::Activated(x, FinalActivation::Sigmoid)), b"L1") => Value::Activated(x, FinalActivation::SigmoidL1),
+            (Some(Value::Activated(x, FinalActivation::Softmax)), b"L1") => {
+                Value::Activated(x, FinalActivation::Softmax)
+            }
+            (Some(Value::Activated(x, FinalActivation::Sigmoid)), b"L1") => {
+                Value::Activated(x, FinalActivation::SigmoidL1)
+            }
             (Some(Value::Wire(x)), b"L1") => Value::Activated(x, FinalActivation::L1),
             (Some(Value::Wire(x)), b"L2") => Value::Activated(x, FinalActivation::L2),
             (Some(Value::Wire(x)), b"MAX") => Value::Activated(x, FinalActivation::Largest),
-            _ => return Err(unsupported(n, "a norm of this kind here is not supported; normalise outside of the network".into())),
+            _ => {
+                return Err(unsupported(
+                    n,
+                    "a norm of this kind here is not supported; normalise outside of the network".into(),
+                ));
+            }
         })
     }
 
@@ -116,7 +125,11 @@ fn advice(op: &str) -> &'static str {
         "LabelEncoder" | "CategoryMapper" | "OneHotEncoder" | "DictVectorizer" | "StringNormalizer" => {
             "categories and strings are encoded outside of the network; export the part behind it"
         }
-        "Imputer" | "Binarizer" | "ArrayFeatureExtractor" => "prepare the features outside of the network; export the part behind it",
-        _ => "of ai.onnx.ml, Scaler, Normalizer (at the end), LinearClassifier, LinearRegressor and ZipMap are supported",
+        "Imputer" | "Binarizer" | "ArrayFeatureExtractor" => {
+            "prepare the features outside of the network; export the part behind it"
+        }
+        _ => {
+            "of ai.onnx.ml, Scaler, Normalizer (at the end), LinearClassifier, LinearRegressor and ZipMap are supported"
+        }
     }
 }

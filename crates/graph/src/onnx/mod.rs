@@ -58,6 +58,14 @@ pub struct Network {
     pub notes: Vec<String>,
 }
 
+impl Network {
+    /// A network with one output that came from no file.
+    #[must_use]
+    pub fn new(name: &str, graph: FloatGraph) -> Self {
+        Self { name: name.into(), graph, activation: None, outputs: vec![], input_range: None, notes: vec![] }
+    }
+}
+
 /// What a name of the file stands for.
 #[derive(Debug, Clone)]
 enum Value {
@@ -193,10 +201,12 @@ fn input_type(input: &proto::ValueInfoProto) -> Result<(Vec<usize>, Batch, Eleme
         1 | 10 | 11 | 16 => Element::Float,
         2 => Element::Unsigned8,
         3 => Element::Signed8,
-        6 | 7 => return Err(fail(
-            "its elements are integers, as of words or categories: looking secret indices up is not supported; give the network \
+        6 | 7 => {
+            return Err(fail(
+                "its elements are integers, as of words or categories: looking secret indices up is not supported; give the network \
              real numbers (one-hot or embedded in front)",
-        )),
+            ));
+        }
         _ => return Err(fail("its elements are not real numbers or 8-bit integers; convert the model to float32")),
     };
     let dims = &tensor.shape.as_ref().ok_or_else(|| fail("states no shape"))?.dim;
@@ -316,7 +326,8 @@ impl Reader<'_> {
             return Err(fail(n, "has no output"));
         }
         for (k, name) in n.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
-            let value = made.get(k).cloned().unwrap_or(Value::Unusable("its operator is supported without this output"));
+            let value =
+                made.get(k).cloned().unwrap_or(Value::Unusable("its operator is supported without this output"));
             self.values.insert(name.clone(), value);
         }
         Ok(())
@@ -391,7 +402,9 @@ impl Reader<'_> {
         }
         let value = self.values.get(&n.input[0]).cloned().ok_or_else(|| fail(n, "its input is missing"))?;
         Ok(match value {
-            Value::Wire(x) if n.op_type == "Cast" || n.op_type == "CastLike" => Value::Wire(Tensor { integer: false, ..x }),
+            Value::Wire(x) if n.op_type == "Cast" || n.op_type == "CastLike" => {
+                Value::Wire(Tensor { integer: false, ..x })
+            }
             other => other,
         })
     }
@@ -402,10 +415,15 @@ impl Reader<'_> {
             Some(Value::Wire(x)) => Ok(x.clone()),
             Some(Value::Activated(_, left)) => Err(unsupported(
                 n,
-                format!("it reads a {0}; a {0} is supported at the end of the network only, where the client applies it", left.name()),
+                format!(
+                    "it reads a {0}; a {0} is supported at the end of the network only, where the client applies it",
+                    left.name()
+                ),
             )),
             Some(Value::Unusable(why)) => Err(unsupported(n, format!("its input {k} cannot be had: {why}"))),
-            Some(Value::Constant(_)) => Err(unsupported(n, format!("its input {k} is a constant where a tensor is expected"))),
+            Some(Value::Constant(_)) => {
+                Err(unsupported(n, format!("its input {k} is a constant where a tensor is expected")))
+            }
             None => Err(fail(n, &format!("has no input {k}"))),
         }
     }
@@ -443,7 +461,9 @@ impl Reader<'_> {
     /// A list of integers: constant input `k`, or attribute `name` of older operator sets.
     fn listed(&self, n: &NodeProto, k: usize, name: &str) -> Result<Option<Vec<i64>>, GraphError> {
         match self.constant(n, k)? {
-            Some(c) => c.as_ints().map(|v| Some(v.to_vec())).ok_or_else(|| fail(n, &format!("its `{name}` are not integers"))),
+            Some(c) => {
+                c.as_ints().map(|v| Some(v.to_vec())).ok_or_else(|| fail(n, &format!("its `{name}` are not integers")))
+            }
             None => Ok(ints(n, name).map(<[i64]>::to_vec)),
         }
     }
@@ -486,7 +506,8 @@ impl Reader<'_> {
         let Some(&(_, _, activation)) = found.first() else {
             return Err(file(format!("the network has no output that can be had ({})", self.notes.join("; "))));
         };
-        let alike = activation.is_none_or(FinalActivation::by_element) && found.iter().all(|(_, _, a)| *a == activation);
+        let alike =
+            activation.is_none_or(FinalActivation::by_element) && found.iter().all(|(_, _, a)| *a == activation);
         if found.len() > 1 && !alike {
             let ends: Vec<_> = found.iter().map(|(name, _, a)| (name.as_str(), a.map(FinalActivation::name))).collect();
             return Err(file(format!(
@@ -539,7 +560,9 @@ fn ints<'a>(n: &'a NodeProto, name: &str) -> Option<&'a [i64]> {
 
 fn floats(n: &NodeProto, name: &str) -> Result<Option<Vec<f32>>, GraphError> {
     match attribute(n, name).map(|a| a.floats.clone()) {
-        Some(v) if v.iter().any(|v| !v.is_finite()) => Err(fail(n, &format!("attribute `{name}` holds what is no number"))),
+        Some(v) if v.iter().any(|v| !v.is_finite()) => {
+            Err(fail(n, &format!("attribute `{name}` holds what is no number")))
+        }
         found => Ok(found),
     }
 }

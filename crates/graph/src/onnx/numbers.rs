@@ -87,7 +87,12 @@ pub(super) fn by_element(n: &NodeProto, inputs: &[&Constant]) -> Result<Option<C
                 "Less" => o.is_lt(),
                 _ => o.is_le(),
             };
-            let made = broadcast(a, b, |x, y| truth(holds(x.cmp(&y))), |x, y| f32::from(u8::from(x.partial_cmp(&y).is_some_and(holds))));
+            let made = broadcast(
+                a,
+                b,
+                |x, y| truth(holds(x.cmp(&y))),
+                |x, y| f32::from(u8::from(x.partial_cmp(&y).is_some_and(holds))),
+            );
             made.map(|c| Constant { data: Data::Ints(c.to_floats().iter().map(|v| *v as i64).collect()), ..c })
         }
         _ => return Ok(None),
@@ -130,7 +135,9 @@ fn choose(c: &Constant, a: &Constant, b: &Constant) -> Option<Constant> {
     let c = spread(c, &a)?;
     let chosen = c.to_floats();
     let data = match (&a.data, &b.data) {
-        (Data::Ints(x), Data::Ints(y)) => Data::Ints((0..x.len()).map(|i| if chosen[i] != 0.0 { x[i] } else { y[i] }).collect()),
+        (Data::Ints(x), Data::Ints(y)) => {
+            Data::Ints((0..x.len()).map(|i| if chosen[i] != 0.0 { x[i] } else { y[i] }).collect())
+        }
         _ => {
             let (x, y) = (a.to_floats(), b.to_floats());
             Data::Floats((0..x.len()).map(|i| if chosen[i] != 0.0 { x[i] } else { y[i] }).collect())

@@ -53,7 +53,8 @@ impl Reader<'_> {
         let channels = self.node_shape(node)[0];
         let image = self.reshaped(n, node, &[channels, height, width])?;
         let window = Window { kernel: [height, width], stride: [1, 1], pads: [0; 4] };
-        let op_made = if matches!(op, "ReduceMax" | "ReduceMin") { FloatOp::MaxPool(window) } else { FloatOp::SumPool(window) };
+        let op_made =
+            if matches!(op, "ReduceMax" | "ReduceMin") { FloatOp::MaxPool(window) } else { FloatOp::SumPool(window) };
         let node = self.push(n, op_made, &[image], &[])?;
         let mut shape = x.shape.clone();
         axes.iter().for_each(|&a| shape[a] = 1);

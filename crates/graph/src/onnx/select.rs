@@ -11,7 +11,8 @@ impl Reader<'_> {
         if (0..n.input.len()).any(|k| self.is_constant(n, k)) {
             return Err(unsupported(
                 n,
-                "it joins a constant (a class token) to a secret tensor; add the constant as a bias of a layer instead".into(),
+                "it joins a constant (a class token) to a secret tensor; add the constant as a bias of a layer instead"
+                    .into(),
             ));
         }
         let parts = (0..n.input.len()).map(|k| self.tensor(n, k)).collect::<Result<Vec<_>, _>>()?;
@@ -21,7 +22,10 @@ impl Reader<'_> {
             x.shape.len() == first.shape.len() && (0..x.shape.len()).all(|i| i == at || x.shape[i] == first.shape[i])
         };
         if !parts.iter().all(fits) {
-            return Err(fail(n, &format!("shapes {:?} differ outside axis {at}", parts.iter().map(|x| &x.shape).collect::<Vec<_>>())));
+            return Err(fail(
+                n,
+                &format!("shapes {:?} differ outside axis {at}", parts.iter().map(|x| &x.shape).collect::<Vec<_>>()),
+            ));
         }
         if parts.len() > 1 {
             self.keeps_batch(n, first, at)?;
@@ -79,7 +83,10 @@ impl Reader<'_> {
             let (start, end) = (from_front(starts[i]), from_front(ends[i]));
             let indices: Vec<usize> = if step > 0 {
                 let (start, end) = (start.clamp(0, len), end.clamp(0, len));
-                (start..end.max(start)).step_by(usize::try_from(step).unwrap_or(usize::MAX)).map(|v| v as usize).collect()
+                (start..end.max(start))
+                    .step_by(usize::try_from(step).unwrap_or(usize::MAX))
+                    .map(|v| v as usize)
+                    .collect()
             } else {
                 let (start, end) = (start.clamp(-1, len - 1), end.clamp(-1, len - 1));
                 let back = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
@@ -107,13 +114,20 @@ impl Reader<'_> {
         let at = axis(n, int(n, "axis", 0), shape.len())?;
         let (len, count) = (shape[at], n.output.len());
         let sizes: Vec<usize> = match self.listed(n, 1, "split")? {
-            Some(v) => v.iter().map(|&s| usize::try_from(s)).collect::<Result<_, _>>().map_err(|_| fail(n, "a part of negative length"))?,
+            Some(v) => v
+                .iter()
+                .map(|&s| usize::try_from(s))
+                .collect::<Result<_, _>>()
+                .map_err(|_| fail(n, "a part of negative length"))?,
             None => {
                 let part = len.div_ceil(count.max(1));
                 (0..count).map(|i| part.min(len.saturating_sub(i * part))).collect()
             }
         };
-        if sizes.iter().try_fold(0usize, |s, &v| s.checked_add(v)) != Some(len) || sizes.len() != count || sizes.contains(&0) {
+        if sizes.iter().try_fold(0usize, |s, &v| s.checked_add(v)) != Some(len)
+            || sizes.len() != count
+            || sizes.contains(&0)
+        {
             return Err(fail(n, &format!("{len} elements along axis {at} cannot be split into {sizes:?}")));
         }
         Ok((at, sizes))
@@ -168,7 +182,13 @@ impl Reader<'_> {
     }
 
     /// Axis `i` repeated `times[i]` times: as a whole, or (`each`) element by element.
-    pub(super) fn repeated(&mut self, n: &NodeProto, x: &Tensor, times: &[usize], each: bool) -> Result<Tensor, GraphError> {
+    pub(super) fn repeated(
+        &mut self,
+        n: &NodeProto,
+        x: &Tensor,
+        times: &[usize],
+        each: bool,
+    ) -> Result<Tensor, GraphError> {
         let rank = x.shape.len();
         let (new, old) = if each { (1, 0) } else { (0, 1) };
         let wide = x.with_ones(&(0..rank).map(|i| 2 * i + new).collect::<Vec<_>>());
@@ -200,7 +220,9 @@ impl Reader<'_> {
             Some(axes) => axes.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, _>>()?,
             None => (0..rank).collect(),
         };
-        let pads = pads.filter(|p| p.len() == 2 * axes.len()).ok_or_else(|| fail(n, &format!("needs {} pads", 2 * axes.len())))?;
+        let pads = pads
+            .filter(|p| p.len() == 2 * axes.len())
+            .ok_or_else(|| fail(n, &format!("needs {} pads", 2 * axes.len())))?;
         let (mut before, mut after) = (vec![0i64; rank], vec![0i64; rank]);
         for (i, &a) in axes.iter().enumerate() {
             (before[a], after[a]) = (pads[i], pads[axes.len() + i]);
@@ -223,7 +245,15 @@ impl Reader<'_> {
     }
 
     /// What one axis needs but for zeros: negative padding cuts, the modes `edge`, `reflect` and `wrap` repeat elements.
-    fn pad_axis(&mut self, n: &NodeProto, x: &Tensor, at: usize, before: i64, after: i64, mode: &[u8]) -> Result<Tensor, GraphError> {
+    fn pad_axis(
+        &mut self,
+        n: &NodeProto,
+        x: &Tensor,
+        at: usize,
+        before: i64,
+        after: i64,
+        mode: &[u8],
+    ) -> Result<Tensor, GraphError> {
         let len = x.shape[at] as i64;
         let limit = crate::MAX_WINDOW_SIDE as i64 * 16;
         if before.max(after) > limit || before.min(after) < -len {
@@ -245,12 +275,19 @@ impl Reader<'_> {
             _ => None,
         };
         let indices: Option<Vec<usize>> = (first..last).map(|i| source(i).map(|v| v as usize)).collect();
-        let indices = indices.ok_or_else(|| unsupported(n, format!("padding mode `{}` here", String::from_utf8_lossy(mode))))?;
+        let indices =
+            indices.ok_or_else(|| unsupported(n, format!("padding mode `{}` here", String::from_utf8_lossy(mode))))?;
         self.select(n, x, at, &indices)
     }
 
     /// Zeros in front of and behind each axis.
-    pub(super) fn zero_padded(&mut self, n: &NodeProto, x: &Tensor, before: &[i64], after: &[i64]) -> Result<Tensor, GraphError> {
+    pub(super) fn zero_padded(
+        &mut self,
+        n: &NodeProto,
+        x: &Tensor,
+        before: &[i64],
+        after: &[i64],
+    ) -> Result<Tensor, GraphError> {
         let grown: Vec<usize> = (0..x.shape.len()).filter(|&a| before[a] + after[a] > 0).collect();
         // Images stay images where they can: convolutions take over what their input is padded with. Otherwise every padded axis
         // gets an axis of the node, also where its length is 1.

@@ -42,7 +42,9 @@ impl Reader<'_> {
                 if gone.iter().any(|&i| x.shape[i] != 1) {
                     return Err(fail(n, &format!("squeezes an axis of {:?} that is not 1", x.shape)));
                 }
-                gone.iter().filter(|_| matches!(self.batch, Batch::Many(_))).try_for_each(|&a| self.keeps_batch(n, &x, a))?;
+                gone.iter()
+                    .filter(|_| matches!(self.batch, Batch::Many(_)))
+                    .try_for_each(|&a| self.keeps_batch(n, &x, a))?;
                 x.without(&gone)
             }
             "Unsqueeze" => x.with_ones(&self.new_axes(n, x.shape.len())?),
@@ -91,7 +93,12 @@ impl Reader<'_> {
     }
 
     /// Shape that Flatten or Reshape gives to a tensor of shape `from`. The file may state a batch that is not 1.
-    pub(super) fn target_shape(&self, n: &NodeProto, from: &[usize], batch: Option<usize>) -> Result<Vec<usize>, GraphError> {
+    pub(super) fn target_shape(
+        &self,
+        n: &NodeProto,
+        from: &[usize],
+        batch: Option<usize>,
+    ) -> Result<Vec<usize>, GraphError> {
         if n.op_type == "Flatten" {
             let at = int(n, "axis", 1);
             let at = if at == from.len() as i64 { from.len() } else { axis(n, at, from.len())? };

@@ -86,9 +86,9 @@ pub fn decode(t: &TensorProto) -> Result<Constant, GraphError> {
             Data::Floats(wide.into_iter().map(|x| x as f32).collect())
         }
         10 => Data::Floats(halves(t, n).map_err(fail)?.into_iter().map(half_to_float).collect()),
-        16 => Data::Floats(
-            halves(t, n).map_err(fail)?.into_iter().map(|b| f32::from_bits(u32::from(b) << 16)).collect(),
-        ),
+        16 => {
+            Data::Floats(halves(t, n).map_err(fail)?.into_iter().map(|b| f32::from_bits(u32::from(b) << 16)).collect())
+        }
         6 => {
             let narrow = pick(t, n, &t.int32_data, i32::from_le_bytes).map_err(fail)?;
             Data::Ints(narrow.into_iter().map(i64::from).collect())
@@ -166,9 +166,14 @@ mod tests {
 
     #[test]
     fn halves_are_those_of_ieee_754() {
-        for (bits, value) in
-            [(0x0000, 0.0), (0x3c00, 1.0), (0xc000, -2.0), (0x3555, 0.333_251_95), (0x7bff, 65504.0), (0x0001, 5.960_464_5e-8)]
-        {
+        for (bits, value) in [
+            (0x0000, 0.0),
+            (0x3c00, 1.0),
+            (0xc000, -2.0),
+            (0x3555, 0.333_251_95),
+            (0x7bff, 65504.0),
+            (0x0001, 5.960_464_5e-8),
+        ] {
             assert_eq!(half_to_float(bits), value, "{bits:04x}");
         }
         assert_eq!(half_to_float(0x7c00), f32::INFINITY);

@@ -63,6 +63,49 @@ fn a_final_softmax_is_left_to_the_client() {
     assert!(text.contains("end of the network"), "{text}");
 }
 
+/// The network reshaped to `[1, -1]` in front of its last part of the shape that a `Shape` with these attributes gives.
+fn reshaped_by(start: Option<i64>, end: Option<i64>) -> Result<Vec<usize>, GraphError> {
+    let mut bytes = decode(&zoo::build("tiny-cnn", 1).unwrap());
+    let graph = bytes.graph.as_mut().unwrap();
+    let (input, list) = (graph.input[0].name.clone(), |name: &str, values: &[i64]| TensorProto {
+        name: name.into(),
+        dims: vec![values.len() as i64],
+        data_type: 7,
+        int64_data: values.to_vec(),
+        ..TensorProto::default()
+    });
+    let attribute = |(name, value): (&str, Option<i64>)| {
+        value.map(|i| AttributeProto { name: name.into(), r#type: 2, i, ..AttributeProto::default() })
+    };
+    let mut shape = node("Shape", &[&input], "s");
+    shape.attribute = [("start", start), ("end", end)].into_iter().filter_map(attribute).collect();
+    let mut concat = node("Concat", &["m", "s"], "t");
+    concat.attribute = vec![AttributeProto { name: "axis".into(), r#type: 2, ..AttributeProto::default() }];
+    graph.initializer = vec![list("m", &[1, -1])];
+    graph.node = vec![shape, concat, node("Reshape", &[&input, "t"], "y")];
+    graph.output[0].name = "y".into();
+    let network = parse(&bytes.encode_to_vec())?;
+    Ok(network.graph.nodes[network.graph.output].shape.clone())
+}
+
+#[test]
+fn a_shape_has_its_start_and_end() {
+    // The input is [1, 1, 8, 8].
+    for (start, end, wanted) in [
+        (Some(2), None, vec![1, 8, 8]),
+        (Some(3), None, vec![8, 8]),
+        (Some(-1), Some(4), vec![8, 8]),
+        (Some(2), Some(-1), vec![8, 8]),
+        (Some(1), Some(3), vec![8, 1, 8]),
+        (Some(-100), Some(100), vec![1, 1, 1, 8, 8]),
+        (Some(3), Some(2), vec![64]),
+    ] {
+        let made = reshaped_by(start, end).unwrap();
+        assert_eq!(made.iter().product::<usize>(), 64);
+        assert_eq!(made, wanted, "{start:?} {end:?}");
+    }
+}
+
 #[test]
 fn a_cycle_is_an_error() {
     let text = message(changed(|g| {

@@ -31,7 +31,10 @@ impl Reader<'_> {
         let (image, flat) = self.as_image(n, &x)?;
         let input = self.node_shape(image).to_vec();
         let spatial = if flat { 1 } else { 2 };
-        let groups = usize::try_from(int(n, "group", 1)).ok().filter(|g| *g > 0).ok_or_else(|| fail(n, "`group` is not positive"))?;
+        let groups = usize::try_from(int(n, "group", 1))
+            .ok()
+            .filter(|g| *g > 0)
+            .ok_or_else(|| fail(n, "`group` is not positive"))?;
         if w.shape.len() != 2 + spatial || w.shape[0] != input[0] || !input[0].is_multiple_of(groups) {
             return Err(fail(n, &format!("weights of shape {:?} on an input of shape {:?}", w.shape, x.shape)));
         }
@@ -77,7 +80,8 @@ impl Reader<'_> {
         let made = self.push(n, FloatOp::Conv { geometry, weights, bias }, &[image], &[])?;
         let phase = self.node_shape(made).to_vec();
         // [O, sh, sw, H, W] -> [O, H, sh, W, sw]
-        let split = Tensor::new(made, vec![1, out, sh, sw, phase[1], phase[2]], x.batch).transposed(&[0, 1, 4, 2, 5, 3]);
+        let split =
+            Tensor::new(made, vec![1, out, sh, sw, phase[1], phase[2]], x.batch).transposed(&[0, 1, 4, 2, 5, 3]);
         let mut whole = self.viewed(n, &split, vec![1, out, phase[1] * sh, phase[2] * sw])?;
         for (axis, a) in axes.iter().enumerate() {
             whole = self.select(n, &whole, axis + 2, &(a.cut..a.cut + a.length).collect::<Vec<_>>())?;
@@ -88,17 +92,28 @@ impl Reader<'_> {
     /// Blocks of channels become blocks of pixels, or the other way.
     pub(super) fn depth_and_space(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.tensor(n, 0)?;
-        let b = usize::try_from(int(n, "blocksize", 0)).ok().filter(|b| *b > 0).ok_or_else(|| fail(n, "`blocksize` is not positive"))?;
+        let b = usize::try_from(int(n, "blocksize", 0))
+            .ok()
+            .filter(|b| *b > 0)
+            .ok_or_else(|| fail(n, "`blocksize` is not positive"))?;
         let [batch, c, h, w] = x.shape[..] else {
             return Err(fail(n, &format!("needs [N, C, H, W], got {:?}", x.shape)));
         };
-        let fits = if n.op_type == "DepthToSpace" { c.is_multiple_of(b * b) } else { h.is_multiple_of(b) && w.is_multiple_of(b) };
+        let fits = if n.op_type == "DepthToSpace" {
+            c.is_multiple_of(b * b)
+        } else {
+            h.is_multiple_of(b) && w.is_multiple_of(b)
+        };
         if !fits {
             return Err(fail(n, &format!("{:?} cannot be cut into blocks of {b}", x.shape)));
         }
         if n.op_type == "SpaceToDepth" {
             // Blocks before channels, or (CRD) behind.
-            let perm = if attribute(n, "mode").is_some_and(|a| a.s == b"CRD") { [0, 1, 3, 5, 2, 4] } else { [0, 3, 5, 1, 2, 4] };
+            let perm = if attribute(n, "mode").is_some_and(|a| a.s == b"CRD") {
+                [0, 1, 3, 5, 2, 4]
+            } else {
+                [0, 3, 5, 1, 2, 4]
+            };
             let parts = self.viewed(n, &x, vec![batch, c, h / b, b, w / b, b])?.transposed(&perm);
             return self.viewed(n, &parts, vec![batch, c * b * b, h / b, w / b]);
         }
@@ -135,7 +150,10 @@ impl Reader<'_> {
                 }
                 other => {
                     let name = String::from_utf8_lossy(other).into_owned();
-                    return Err(unsupported(n, format!("mode `{name}`: nearest and linear are supported; export it with one of these")));
+                    return Err(unsupported(
+                        n,
+                        format!("mode `{name}`: nearest and linear are supported; export it with one of these"),
+                    ));
                 }
             };
         }
@@ -217,7 +235,12 @@ struct Target {
 }
 
 /// The position in the input that an output has.
-fn coordinates(n: &NodeProto, len: usize, target: &Target, opset: i64) -> Result<Box<dyn Fn(usize) -> f64>, GraphError> {
+fn coordinates(
+    n: &NodeProto,
+    len: usize,
+    target: &Target,
+    opset: i64,
+) -> Result<Box<dyn Fn(usize) -> f64>, GraphError> {
     let stated = attribute(n, "coordinate_transformation_mode").map_or(&b"half_pixel"[..], |a| &a.s);
     let mode = if opset < 11 || n.op_type == "Upsample" { &b"asymmetric"[..] } else { stated };
     let (scale, inputs, outputs) = (target.scale, len as f64, target.length as f64);
@@ -234,7 +257,10 @@ fn coordinates(n: &NodeProto, len: usize, target: &Target, opset: i64) -> Result
         }
         other => {
             let name = String::from_utf8_lossy(other).into_owned();
-            return Err(unsupported(n, format!("coordinates `{name}`: half_pixel, asymmetric and align_corners are supported")));
+            return Err(unsupported(
+                n,
+                format!("coordinates `{name}`: half_pixel, asymmetric and align_corners are supported"),
+            ));
         }
     })
 }
@@ -280,7 +306,11 @@ fn phases(n: &NodeProto, axis: usize, input: &[usize], kernel: [usize; 2], flat:
     let taps = taps.ok_or_else(|| fail(n, "a kernel that is too long"))?;
     let full = (len - 1) * stride + taps + extra;
     let auto = attribute(n, "auto_pad").map_or(&b"NOTSET"[..], |a| &a.s);
-    let output = if fixed { None } else { ints(n, "output_shape").and_then(|v| v.get(v.len().checked_sub(count)? + at)).copied() };
+    let output = if fixed {
+        None
+    } else {
+        ints(n, "output_shape").and_then(|v| v.get(v.len().checked_sub(count)? + at)).copied()
+    };
     let (before, length) = match (output, auto) {
         (None, b"NOTSET" | b"") => {
             let (b, e) = (stated("pads", at, 2 * count, 0, 0)?, stated("pads", at + count, 2 * count, 0, 0)?);

@@ -167,7 +167,8 @@ impl Reader<'_> {
         let mut at = 0;
         while at < indices.len() {
             let (len, step) = run_length(&indices[at..]);
-            let slice = crate::geometry::Slice { start: vec![indices[at], 0], step: vec![step, 1], len: vec![len, inner] };
+            let slice =
+                crate::geometry::Slice { start: vec![indices[at], 0], step: vec![step, 1], len: vec![len, inner] };
             parts.push(self.push(n, FloatOp::Slice(slice), &[node], &[])?);
             at += len;
         }
@@ -204,7 +205,9 @@ impl Reader<'_> {
             _ if x.batch != Some(axis) => Ok(()),
             _ => Err(unsupported(
                 n,
-                format!("it works along axis {axis}, the batch; a private inference has one input: export it with a batch of 1"),
+                format!(
+                    "it works along axis {axis}, the batch; a private inference has one input: export it with a batch of 1"
+                ),
             )),
         }
     }

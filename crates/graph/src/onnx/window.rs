@@ -60,7 +60,10 @@ impl Reader<'_> {
         let [_, _] = x.shape[..] else {
             return Err(unsupported(
                 n,
-                format!("its first input has shape {:?}, not two axes; use MatMul, or Reshape it to [N, features]", x.shape),
+                format!(
+                    "its first input has shape {:?}, not two axes; use MatMul, or Reshape it to [N, features]",
+                    x.shape
+                ),
             ));
         };
         let x = if int(n, "transA", 0) != 0 { x.transposed(&[1, 0]) } else { x };
@@ -168,7 +171,10 @@ impl Reader<'_> {
     pub(super) fn average_pool(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let (x, image, flat, e) = self.pool_extent(n)?;
         if e.dilation != [1, 1] {
-            return Err(unsupported(n, "a dilated average pool is not supported; use stride or a larger window".into()));
+            return Err(unsupported(
+                n,
+                "a dilated average pool is not supported; use stride or a larger window".into(),
+            ));
         }
         let include = int(n, "count_include_pad", 0) != 0;
         let input = self.node_shape(image).to_vec();
@@ -220,10 +226,15 @@ impl Reader<'_> {
         match x.shape[..] {
             [1, _, _, _] => Ok((self.arrange(n, x, &[&[1], &[2], &[3]])?, false)),
             [1, _, _] => Ok((self.arrange(n, x, &[&[1], &[], &[2]])?, true)),
-            [_, _, _, _, _] => Err(unsupported(n, "three spatial axes (video, volumes) are not supported; use two".into())),
+            [_, _, _, _, _] => {
+                Err(unsupported(n, "three spatial axes (video, volumes) are not supported; use two".into()))
+            }
             _ => Err(fail(
                 n,
-                &format!("needs an input [N, C, H, W] or [N, C, L] with one input in the batch, got {rank} axes {:?}", x.shape),
+                &format!(
+                    "needs an input [N, C, H, W] or [N, C, L] with one input in the batch, got {rank} axes {:?}",
+                    x.shape
+                ),
             )),
         }
     }
@@ -242,7 +253,10 @@ impl Reader<'_> {
 fn matrix<'a>(n: &NodeProto, shape: &'a [usize]) -> Result<&'a [usize], GraphError> {
     match shape.split_last_chunk::<2>() {
         Some((front, last)) if front.iter().all(|d| *d == 1) => Ok(last),
-        _ => Err(unsupported(n, format!("a constant factor of shape {shape:?}: one matrix for all positions is supported"))),
+        _ => Err(unsupported(
+            n,
+            format!("a constant factor of shape {shape:?}: one matrix for all positions is supported"),
+        )),
     }
 }
 
