@@ -22,10 +22,10 @@ def judged(network: bytes | str, x: np.ndarray, dtype: type = np.float32) -> np.
 def check(model: tacit.Model, wanted: np.ndarray, x: np.ndarray) -> None:
     """The float network is that of the file, and the fixed-point one is near."""
     size = max(np.ptp(wanted), 1e-3)
-    exact = model.run(model.normalise(x))
+    exact = model.run(x)
     assert exact.shape == wanted.shape
     assert np.abs(exact - wanted).max() < 1e-4 * size, "our float network is that of the file"
-    ours = model.reference(model.normalise(x))
+    ours = model.reference(x)
     error = np.sqrt(np.mean((ours - wanted) ** 2)) / size
     assert error < 0.02, f"root mean square error is {error:.2%} of the range"
 
@@ -65,6 +65,8 @@ def test_a_final_activation_is_left_to_the_client(op):
     network = cover.model_bytes(nodes, {"w": weights(4, 8)}, [1, 8])
     model = tacit.import_onnx(network, calibrate=images(12, 8))
     assert model.spec["final_activation"] == op.lower()
+    x = images(3, 8, seed=2)
+    check(model, judged(network, x[:, None]), x)
     nodes.append(node("Relu", "y", "z"))
     read = cover.model_bytes(nodes, {"w": weights(4, 8)}, [1, 8], outputs=[("z", 1)])
     with pytest.raises(tacit.TacitError, match=rf"z_node.*{op}.*end of the network"):
@@ -209,8 +211,7 @@ def test_a_linear_classifier(transform):
     for file in (network, both):
         model = tacit.import_onnx(file, calibrate=x[:12])
         assert model.spec["final_activation"] == left
-        if left is None:
-            check(model, judged(network, x[12:, None]), x[12:])
+        check(model, judged(network, x[12:, None]), x[12:])
     with pytest.raises(tacit.TacitError, match="class labels"):
         tacit.import_onnx(classical(last, outputs=(("label", TensorProto.INT64),)))
 
@@ -226,7 +227,10 @@ def test_a_linear_classifier(transform):
     ids=["one_against_the_rest", "l2", "max"],
 )  # fmt: skip
 def test_a_normalizer_at_the_end_is_left_to_the_client(nodes, left):
-    assert tacit.import_onnx(classical(*nodes), calibrate=images(12, 6)).spec["final_activation"] == left
+    network, x = classical(*nodes), images(15, 6)
+    model = tacit.import_onnx(network, calibrate=x[:12])
+    assert model.spec["final_activation"] == left
+    check(model, judged(network, x[12:, None]), x[12:])
 
 
 def test_a_normalizer_in_front_is_refused():

@@ -145,6 +145,12 @@ impl Net {
         self.same_scale(Op::Reshape, vec![x], width, vec![n])
     }
 
+    /// Axes in another order.
+    pub fn transpose(&mut self, x: usize, perm: Vec<usize>) -> usize {
+        let width = self.nodes[x].fixed.width;
+        self.same_scale(Op::Transpose { perm }, vec![x], width, vec![])
+    }
+
     pub fn arg_max(&mut self, x: usize, width: u32) -> usize {
         self.push(Op::ArgMax, vec![x], width, 0, vec![])
     }

@@ -121,19 +121,21 @@ impl Reader<'_> {
                 debug_assert_eq!(taken.len(), size);
                 Constant { shape: [&c.shape[..at], &given.shape, &c.shape[at + 1..]].concat(), data: taken.data }
             }
-            "Tile" => {
-                let times = lengths(n, &*self.needed(n, 1)?)?;
-                if times.len() != c.shape.len() {
-                    return Err(fail(n, "has not one repeat for each axis"));
-                }
-                elements(n, &[c.len(), elements(n, &times)?])?;
-                (0..times.len()).fold(c.clone(), |c, a| {
-                    let len = c.shape[a];
-                    along(&c, a, &(0..len * times[a]).map(|i| i % len).collect::<Vec<_>>())
-                })
-            }
+            "Tile" => self.tiled(n, c)?,
             op if op.starts_with("Reduce") => return self.reduce_constant(n, c),
             _ => return Ok(None),
+        }))
+    }
+
+    fn tiled(&self, n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
+        let times = lengths(n, &*self.needed(n, 1)?)?;
+        if times.len() != c.shape.len() {
+            return Err(fail(n, "has not one repeat for each axis"));
+        }
+        elements(n, &[c.len(), elements(n, &times)?])?;
+        Ok((0..times.len()).fold(c.clone(), |c, a| {
+            let len = c.shape[a];
+            along(&c, a, &(0..len * times[a]).map(|i| i % len).collect::<Vec<_>>())
         }))
     }
 

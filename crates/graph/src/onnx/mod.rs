@@ -7,8 +7,10 @@ mod elementwise;
 pub mod external;
 mod fold;
 mod help;
+mod input;
 mod ml;
 mod numbers;
+mod order;
 pub mod proto;
 mod reduce;
 pub mod scan;
@@ -30,6 +32,8 @@ use prost::Message;
 
 use crate::float::{FloatGraph, FloatOp};
 use crate::{FinalActivation, GraphError, OutputTensor};
+use input::{Batch, input_rank, input_type};
+use order::needed_nodes;
 use proto::{AttributeProto, GraphProto, ModelProto, NodeProto};
 use tensor::Constant;
 use view::Tensor;
@@ -77,17 +81,6 @@ enum Value {
     Activated(Tensor, FinalActivation),
     /// What no network can compute with (class labels), with the reason.
     Unusable(&'static str),
-}
-
-/// What the file says of the first axis of the input.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Batch {
-    /// There is none, or it is 1.
-    One,
-    /// Any number of inputs.
-    Any,
-    /// So many inputs.
-    Many(usize),
 }
 
 /// Reads a network that lies in one file.
@@ -164,140 +157,6 @@ fn read_graph(proto: GraphProto, opset: i64, folder: Option<&Path>) -> Result<Ne
     graph.check_work()?;
     let name: String = proto.name.chars().filter(|c| !c.is_control()).take(200).collect();
     Ok(Network { name, graph, activation, outputs, input_range: element.range(), notes })
-}
-
-/// Element type of the input.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Element {
-    Float,
-    Unsigned8,
-    Signed8,
-}
-
-impl Element {
-    fn is_integer(self) -> bool {
-        self != Element::Float
-    }
-
-    fn range(self) -> Option<[f32; 2]> {
-        match self {
-            Element::Float => None,
-            Element::Unsigned8 => Some([0.0, 255.0]),
-            Element::Signed8 => Some([-128.0, 127.0]),
-        }
-    }
-}
-
-fn input_rank(input: &proto::ValueInfoProto) -> usize {
-    let shape = input.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).and_then(|t| t.shape.as_ref());
-    shape.map_or(0, |s| s.dim.len())
-}
-
-/// Shape of one input (the batch counts as 1), what its first axis says, and its element type.
-fn input_type(input: &proto::ValueInfoProto) -> Result<(Vec<usize>, Batch, Element), GraphError> {
-    let fail = |what: &str| file(format!("input `{}`: {what}", input.name));
-    let tensor = input.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).ok_or_else(|| fail("is not a tensor"))?;
-    let element = match tensor.elem_type {
-        1 | 10 | 11 | 16 => Element::Float,
-        2 => Element::Unsigned8,
-        3 => Element::Signed8,
-        6 | 7 => {
-            return Err(fail(
-                "its elements are integers, as of words or categories: looking secret indices up is not supported; give the network \
-             real numbers (one-hot or embedded in front)",
-            ));
-        }
-        _ => return Err(fail("its elements are not real numbers or 8-bit integers; convert the model to float32")),
-    };
-    let dims = &tensor.shape.as_ref().ok_or_else(|| fail("states no shape"))?.dim;
-    if dims.is_empty() || dims.len() > MAX_RANK {
-        return Err(fail(&format!("it has {} axes: 1 to {MAX_RANK} are supported, with the batch first", dims.len())));
-    }
-    let length = |d: &proto::DimensionProto| usize::try_from(d.dim_value).ok().filter(|n| *n > 0);
-    let named = |d: &proto::DimensionProto| d.dim_value == 0;
-    let batch = match (dims.len(), length(&dims[0])) {
-        (1, Some(_)) | (_, Some(1)) => Batch::One,
-        (_, Some(n)) => Batch::Many(n),
-        (_, None) if named(&dims[0]) => Batch::Any,
-        _ => return Err(fail("its first axis has a negative length")),
-    };
-    let rest = dims.iter().enumerate().map(|(i, d)| match length(d) {
-        Some(_) if i == 0 && dims.len() > 1 => Ok(1),
-        None if i == 0 => Ok(1),
-        Some(n) => Ok(n),
-        None => Err(fail("only the batch axis may be symbolic: fix the other axes when exporting")),
-    });
-    Ok((rest.collect::<Result<_, _>>()?, batch, element))
-}
-
-/// Most axes of an input.
-const MAX_RANK: usize = 8;
-
-/// Names that the outputs need, and the nodes that make them, sorted. The others are left out: they may be anything.
-fn needed_nodes(proto: &GraphProto) -> Result<(HashSet<&str>, Vec<usize>), GraphError> {
-    let nodes = &proto.node;
-    let known: HashSet<&str> =
-        proto.initializer.iter().map(|t| t.name.as_str()).chain(proto.input.iter().map(|i| i.name.as_str())).collect();
-    let mut maker: HashMap<&str, usize> = HashMap::new();
-    for (i, n) in nodes.iter().enumerate() {
-        for o in n.output.iter().filter(|o| !o.is_empty()) {
-            if known.contains(o.as_str()) || maker.insert(o, i).is_some() {
-                return Err(file(format!("`{o}` is made twice")));
-            }
-        }
-    }
-    let mut names: HashSet<&str> = HashSet::new();
-    let mut used = vec![false; nodes.len()];
-    let mut todo: Vec<&str> = proto.output.iter().map(|o| o.name.as_str()).collect();
-    while let Some(name) = todo.pop() {
-        if !names.insert(name) {
-            continue;
-        }
-        if let Some(&i) = maker.get(name)
-            && !std::mem::replace(&mut used[i], true)
-        {
-            todo.extend(nodes[i].input.iter().filter(|s| !s.is_empty()).map(String::as_str));
-        }
-    }
-    let order = node_order(nodes, &used, &maker, &known)?;
-    Ok((names, order))
-}
-
-/// An order in which every used node comes after those that make its inputs.
-fn node_order(
-    nodes: &[NodeProto],
-    used: &[bool],
-    maker: &HashMap<&str, usize>,
-    known: &HashSet<&str>,
-) -> Result<Vec<usize>, GraphError> {
-    let mut users: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
-    let mut waiting = vec![0usize; nodes.len()];
-    for (i, n) in nodes.iter().enumerate().filter(|(i, _)| used[*i]) {
-        for name in n.input.iter().filter(|s| !s.is_empty()) {
-            if let Some(&m) = maker.get(name.as_str()) {
-                users[m].push(i);
-                waiting[i] += 1;
-            } else if !known.contains(name.as_str()) {
-                return Err(file(format!("node {}: nothing makes its input `{name}`", label(n))));
-            }
-        }
-    }
-    let mut ready: std::collections::BinaryHeap<_> =
-        (0..nodes.len()).filter(|&i| used[i] && waiting[i] == 0).map(std::cmp::Reverse).collect();
-    let mut order = Vec::with_capacity(nodes.len());
-    while let Some(std::cmp::Reverse(i)) = ready.pop() {
-        order.push(i);
-        for &u in &users[i] {
-            waiting[u] -= 1;
-            if waiting[u] == 0 {
-                ready.push(std::cmp::Reverse(u));
-            }
-        }
-    }
-    if let Some(stuck) = (0..nodes.len()).find(|&i| used[i] && waiting[i] > 0) {
-        return Err(file(format!("the graph has a cycle through or before node {}", label(&nodes[stuck]))));
-    }
-    Ok(order)
 }
 
 /// A name for a node that may have none.

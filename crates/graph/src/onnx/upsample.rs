@@ -48,26 +48,7 @@ impl Reader<'_> {
         }
         let [sh, sw] = [axes[0].stride, axes[1].stride];
         let [jh, jw] = [axes[0].per_phase, axes[1].per_phase];
-        let size = [out, sh, sw, ins, jh, jw].iter().try_fold(1usize, |p, v| p.checked_mul(*v));
-        if size.is_none_or(|s| s > crate::MAX_STORED_ELEMENTS) {
-            return Err(fail(n, "has too many weights"));
-        }
-        let source = w.to_floats();
-        let tap = |axis: usize, r: usize, j: usize| axes[axis].tap(r, j);
-        let mut weights = Vec::with_capacity(size.unwrap_or(0));
-        for o in 0..out {
-            let (g, within) = (o / per_group, o % per_group);
-            for (rh, rw) in (0..sh).flat_map(|r| (0..sw).map(move |c| (r, c))) {
-                for i in 0..ins {
-                    let plane = ((g * ins + i) * per_group + within) * kernel[0] * kernel[1];
-                    for (a, b) in (0..jh).flat_map(|a| (0..jw).map(move |b| (a, b))) {
-                        // A convolution's window runs forwards, the taps of a phase backwards.
-                        let at = tap(0, rh, jh - 1 - a).zip(tap(1, rw, jw - 1 - b));
-                        weights.push(at.map_or(0.0, |(th, tw)| source[plane + th * kernel[1] + tw]));
-                    }
-                }
-            }
-        }
+        let weights = phase_weights(n, &w.to_floats(), [groups, per_group, ins], kernel, &axes)?;
         let geometry = ConvGeometry {
             out_channels: out * sh * sw,
             kernel: [jh, jw],
@@ -278,6 +259,35 @@ fn linear_matrix(len: usize, target: &Target, coordinate: &dyn Fn(usize) -> f64)
         }
     }
     matrix
+}
+
+/// Weights `[out * sh * sw, ins, jh, jw]` of the convolution of all phases, from those of the file, `[groups * ins, out / groups, kh, kw]`.
+fn phase_weights(
+    n: &NodeProto,
+    source: &[f32],
+    [groups, per_group, ins]: [usize; 3],
+    kernel: [usize; 2],
+    axes: &[Phases; 2],
+) -> Result<Vec<f32>, GraphError> {
+    let [sh, sw] = [axes[0].stride, axes[1].stride];
+    let [jh, jw] = [axes[0].per_phase, axes[1].per_phase];
+    let size = [groups, per_group, sh, sw, ins, jh, jw].iter().try_fold(1usize, |p, v| p.checked_mul(*v));
+    let size = size.filter(|s| *s <= crate::MAX_STORED_ELEMENTS).ok_or_else(|| fail(n, "has too many weights"))?;
+    let mut weights = Vec::with_capacity(size);
+    for o in 0..groups * per_group {
+        let (g, within) = (o / per_group, o % per_group);
+        for (rh, rw) in (0..sh).flat_map(|r| (0..sw).map(move |c| (r, c))) {
+            for i in 0..ins {
+                let plane = ((g * ins + i) * per_group + within) * kernel[0] * kernel[1];
+                for (a, b) in (0..jh).flat_map(|a| (0..jw).map(move |b| (a, b))) {
+                    // A convolution's window runs forwards, the taps of a phase backwards.
+                    let at = axes[0].tap(rh, jh - 1 - a).zip(axes[1].tap(rw, jw - 1 - b));
+                    weights.push(at.map_or(0.0, |(th, tw)| source[plane + th * kernel[1] + tw]));
+                }
+            }
+        }
+    }
+    Ok(weights)
 }
 
 impl Phases {
