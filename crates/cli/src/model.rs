@@ -311,6 +311,9 @@ fn show_interface(interface: &Interface) -> anyhow::Result<()> {
     };
     let input = &interface.input;
     crate::print::line(&format!("client learns: {learns}, {:?}", interface.output_shape))?;
+    for output in &interface.outputs {
+        crate::print::line(&format!("  of which `{}`, {:?}", output.name, output.shape))?;
+    }
     crate::print::line(&format!(
         "input: {:?}, (pixel * {} - {:?}) / {:?}, accepted {:?}",
         interface.input_shape, input.pixel_scale, input.mean, input.std, input.range

@@ -50,7 +50,8 @@ impl Reader<'_> {
 
     pub(super) fn batch_norm(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
-        if int(n, "training_mode", 0) != 0 {
+        // Older operator sets say it by further outputs.
+        if int(n, "training_mode", 0) != 0 || n.output.iter().skip(1).any(|o| !o.is_empty()) {
             return Err(unsupported(n, "it is in training mode; export the model in inference mode".into()));
         }
         let epsilon = f64::from(float(n, "epsilon", 1e-5)?);

@@ -259,6 +259,9 @@ impl Reader<'_> {
         if n.input.is_empty() {
             return Err(fail(n, "has no input"));
         }
+        if n.op_type == "Dropout" && self.constant(n, 2)?.is_some_and(|c| c.to_floats().contains(&1.0)) {
+            return Err(unsupported(n, "it is in training mode; export the model in inference mode".into()));
+        }
         let value = self.values.get(&n.input[0]).cloned().ok_or_else(|| fail(n, "its input is missing"))?;
         Ok(match value {
             Value::Wire(x) if n.op_type == "Cast" || n.op_type == "CastLike" => {

@@ -272,7 +272,9 @@ fn phase_weights(
     let [sh, sw] = [axes[0].stride, axes[1].stride];
     let [jh, jw] = [axes[0].per_phase, axes[1].per_phase];
     let size = [groups, per_group, sh, sw, ins, jh, jw].iter().try_fold(1usize, |p, v| p.checked_mul(*v));
-    let size = size.filter(|s| *s <= crate::MAX_STORED_ELEMENTS).ok_or_else(|| fail(n, "has too many weights"))?;
+    let size = size
+        .filter(|s| *s <= source.len().saturating_mul(16).max(1 << 22))
+        .ok_or_else(|| fail(n, "has too many weights"))?;
     let mut weights = Vec::with_capacity(size);
     for o in 0..groups * per_group {
         let (g, within) = (o / per_group, o % per_group);

@@ -6,6 +6,9 @@ use super::{Batch, Reader, fail, unsupported};
 use crate::GraphError;
 use crate::float::FloatOp;
 
+/// Most copies of a tensor that are joined.
+const MAX_COPIES: usize = 1 << 18;
+
 /// A tensor of the file.
 #[derive(Debug, Clone)]
 pub(super) struct Tensor {
@@ -190,7 +193,7 @@ impl Reader<'_> {
         }
         new.iter().try_for_each(|&i| self.keeps_batch(n, x, i))?;
         let copies = new.iter().try_fold(1usize, |c, &i| c.checked_mul(shape[i]));
-        let copies = copies.filter(|c| c.saturating_mul(x.elements()) <= crate::MAX_ELEMENTS);
+        let copies = copies.filter(|c| *c <= MAX_COPIES && c.saturating_mul(x.elements()) <= crate::MAX_ELEMENTS);
         let copies = copies.ok_or_else(|| fail(n, &format!("spreading it over {shape:?} makes too many elements")))?;
         let node = self.reshaped(n, x.node, &[1, x.elements()])?;
         let made = self.push(n, FloatOp::Concat, &vec![node; copies], &[])?;
