@@ -24,7 +24,7 @@ pub struct ImportOptions {
     /// Samples `[N, ..input]` or one sample `[..input]`. Floats are inputs of the ONNX network as they are; bytes are raw
     /// pixels, to which the normalisation below is applied first.
     pub calibration: Option<Npy>,
-    /// Most samples used.
+    /// Most samples that are run; all of them decide about the accepted range.
     pub max_samples: usize,
     /// What the client does to raw 8-bit pixels: `(pixel * pixel_scale - mean) / std`, per channel; empty: nothing.
     pub mean: Vec<f32>,
@@ -133,11 +133,13 @@ pub fn import_network(network: Network, options: &ImportOptions) -> Result<Impor
     let options =
         &ImportOptions { range: options.range.or(pixel_range(options)).or(network.input_range), ..options.clone() };
     let (raw, text, guessed) = samples(&float, options)?;
-    let samples: Vec<Vec<f32>> = match &rewritten.input_affine {
+    let mut samples: Vec<Vec<f32>> = match &rewritten.input_affine {
         Some(moved) => raw.iter().map(|sample| moved.apply(sample)).collect(),
         None => raw,
     };
+    // The accepted range is that of all samples that were given, whatever is run of them.
     let mut input = input_spec(&rewritten, options, &samples)?;
+    samples.truncate(options.max_samples.max(1));
     let mut measured = calibrate::measure(&rewritten.graph, samples, input.range)?;
     let Rewritten { graph, output_multiplier, notes, .. } = &mut rewritten;
     if rescale::rescale(graph, &mut measured, &mut input, output_multiplier) {
@@ -200,7 +202,7 @@ fn model_id(options: &ImportOptions) -> Result<[u8; 16], GraphError> {
     Ok(id)
 }
 
-/// Calibration samples as inputs of the ONNX network, a sentence about them, and whether they were made up.
+/// All calibration samples as inputs of the ONNX network, a sentence about those that will be used, and whether they were made up.
 fn samples(graph: &FloatGraph, options: &ImportOptions) -> Result<(Vec<Vec<f32>>, String, bool), GraphError> {
     let shape = &graph.nodes[0].shape;
     let n = graph.nodes[0].elements();
@@ -212,8 +214,8 @@ fn samples(graph: &FloatGraph, options: &ImportOptions) -> Result<(Vec<Vec<f32>>
             (0..4).map(|_| (0..n).map(|_| rng.range(f64::from(low), f64::from(high)) as f32).collect()).collect();
         return Ok((made, format!("4 seeded random inputs in [{low}, {high}]: headroom is a guess"), true));
     };
-    let all = options.prepare(shape, npy, options.max_samples.max(1))?;
-    let text = format!("{} calibration samples", all.len());
+    let all = options.prepare(shape, npy, usize::MAX)?;
+    let text = format!("{} calibration samples", all.len().min(options.max_samples.max(1)));
     Ok((all, text, false))
 }
 

@@ -197,7 +197,7 @@ pub(super) fn build(problem: &Problem, scheme: &Scheme, emitted: &Emitted) -> Re
     }
     if quality.error > problem.options.error_bound {
         warnings.push(format!(
-            "the output error is {:.2} % of the range, above the bound of {:.2} %: no scales met it",
+            "the output error is {:.2} % of the range, above the {:.2} % that the search aims at",
             100.0 * quality.error,
             100.0 * problem.options.error_bound
         ));
