@@ -336,6 +336,33 @@ mod tests {
     }
 
     #[test]
+    fn each_activation_is_what_its_name_says() {
+        let near = |a: FinalActivation, given: &[f64], wanted: &[f64]| {
+            let got = a.apply(given);
+            assert!(got.iter().zip(wanted).all(|(g, w)| (g - w).abs() < 1e-6), "{a:?}: {got:?}");
+        };
+        near(FinalActivation::Sigmoid, &[0.0, 2.0, -800.0], &[0.5, 0.880_797, 0.0]);
+        near(FinalActivation::Tanh, &[0.0, -0.5], &[0.0, -0.462_117]);
+        near(FinalActivation::SigmoidL1, &[0.0, 0.0, 800.0], &[0.25, 0.25, 0.5]);
+        near(FinalActivation::L1, &[1.0, -3.0], &[0.25, -0.75]);
+        near(FinalActivation::L2, &[3.0, -4.0], &[0.6, -0.8]);
+        near(FinalActivation::Largest, &[-2.0, 4.0], &[-0.5, 1.0]);
+        near(FinalActivation::L2, &[0.0, 0.0], &[0.0, 0.0]);
+    }
+
+    #[test]
+    fn several_outputs_fill_the_result() {
+        let part = |name: &str, shape: &[usize]| OutputTensor { name: name.into(), shape: shape.to_vec() };
+        let mut i = interface();
+        i.outputs = vec![part("a", &[1]), part("b", &[2, 1])];
+        i.check().unwrap();
+        i.outputs[1].shape = vec![3];
+        assert!(i.check().is_err());
+        i.outputs[1].shape = vec![usize::MAX];
+        assert!(i.check().is_err());
+    }
+
+    #[test]
     fn the_client_ends_the_network() {
         let mut i = interface();
         let logits = [1000.0, 1001.0, 998.0];

@@ -92,14 +92,14 @@ impl Reader<'_> {
         self.pair(n, FloatOp::Add, &a, &b)
     }
 
-    /// As [`Reader::leaky_relu`], with slopes that are broadcast: `slope * x + (1 - slope) * relu(x)`.
+    /// `y = relu(x) - slope * relu(-x)` with slopes that are broadcast: one product, where private slopes take a layer.
     pub(super) fn prelu(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
         let slope = self.needed(n, 1)?;
         let positive = self.relu(n, &x)?;
-        let a = self.affine_by(n, &positive, &slope, |s| (1.0 - s, 0.0))?;
-        let b = self.affine_by(n, &x, &slope, |s| (s, 0.0))?;
-        self.pair(n, FloatOp::Add, &a, &b)
+        let below = self.pair(n, FloatOp::Sub, &positive, &x)?;
+        let sloped = self.affine_by(n, &below, &slope, |s| (s, 0.0))?;
+        self.pair(n, FloatOp::Sub, &positive, &sloped)
     }
 
     /// `|x| = 2 relu(x) - x`.

@@ -57,7 +57,7 @@ pub const OPERATORS: &[Operator] = &[
     op("Min", "as Max"),
     op("Mul", "by constants"),
     op("Neg", "a public factor"),
-    op("PRelu", "one ReLU; slopes that differ are private: two layers"),
+    op("PRelu", "one ReLU; slopes that differ are private: a layer"),
     op("Pad", "constant (any value), edge, reflect, wrap; negative padding cuts"),
     op("ReduceMax", "over any axes"),
     op("ReduceMean", "over any axes"),
