@@ -77,30 +77,60 @@ pub fn unpack(bytes: &[u8], count: usize, width: u32, max: u64) -> Result<Vec<u6
     if bytes.len() != expected {
         return Err(PackError::Length { got: bytes.len(), expected });
     }
-    let (step, mask) = (width as usize, u64::MAX >> (64 - width));
-    // A value starts inside a byte and ends at most 64 + 7 bits later, so 16 bytes from there hold all of it.
-    let value = |window: [u8; 16], bit: usize| (u128::from_le_bytes(window) >> (bit % 8)) as u64 & mask;
-    let mut values = Vec::with_capacity(count);
-    let whole = bytes.len().checked_sub(16).map_or(0, |last| (8 * last / step + 1).min(count));
-    values.extend((0..whole).map(|i| {
-        let window = bytes[i * step / 8..].first_chunk().expect("counted so that 16 bytes follow");
-        value(*window, i * step)
-    }));
-    values.extend((whole..count).map(|i| {
-        let rest = &bytes[i * step / 8..];
-        let (mut window, len) = ([0; 16], rest.len().min(16));
-        window[..len].copy_from_slice(&rest[..len]);
-        value(window, i * step)
-    }));
+    let mask = u64::MAX >> (64 - width);
+    // A value starts inside a byte and ends at most `width + 7` bits later: 8 bytes from there hold all of a narrow one, 16 any.
+    let values = if width <= 57 {
+        cut(bytes, count, width, |window, shift| u64::from_le_bytes(window) >> shift & mask)
+    } else {
+        cut(bytes, count, width, |window, shift| (u128::from_le_bytes(window) >> shift) as u64 & mask)
+    };
     if max < mask
         && let Some(index) = values.iter().position(|&v| v > max)
     {
         return Err(PackError::Range { index });
     }
-    let used = count * step % 8;
+    check_padding(bytes, count, width).map(|()| values)
+}
+
+/// Calls `value` with the `N` bytes from where each value starts (zeros after the end) and the bits before it in the first of them.
+#[inline(always)]
+fn cut<const N: usize>(bytes: &[u8], count: usize, width: u32, value: impl Fn([u8; N], usize) -> u64) -> Vec<u64> {
+    let step = width as usize;
+    let mut values = Vec::with_capacity(count);
+    let whole = bytes.len().checked_sub(N).map_or(0, |last| (8 * last / step + 1).min(count));
+    values.extend((0..whole).map(|i| {
+        let window = bytes[i * step / 8..].first_chunk().expect("counted so that a window follows");
+        value(*window, i * step % 8)
+    }));
+    values.extend((whole..count).map(|i| {
+        let rest = &bytes[i * step / 8..];
+        let (mut window, len) = ([0; N], rest.len().min(N));
+        window[..len].copy_from_slice(&rest[..len]);
+        value(window, i * step % 8)
+    }));
+    values
+}
+
+/// Checks what [`unpack`] checks where all values are allowed, without unpacking.
+///
+/// # Errors
+/// [`PackError::Length`], [`PackError::Padding`].
+///
+/// # Panics
+/// If [`packed_len`] is `None`.
+pub fn check(bytes: &[u8], count: usize, width: u32) -> Result<(), PackError> {
+    let expected = checked_len(count, width);
+    if bytes.len() != expected {
+        return Err(PackError::Length { got: bytes.len(), expected });
+    }
+    check_padding(bytes, count, width)
+}
+
+fn check_padding(bytes: &[u8], count: usize, width: u32) -> Result<(), PackError> {
+    let used = count * width as usize % 8;
     match bytes.last() {
         Some(last) if used > 0 && last >> used != 0 => Err(PackError::Padding),
-        _ => Ok(values),
+        _ => Ok(()),
     }
 }
 
@@ -133,6 +163,9 @@ mod tests {
         assert_eq!(unpack(&[0; 4], 3, 7, 127), Err(PackError::Length { got: 4, expected: 3 }));
         assert_eq!(unpack(&[0, 0xff, 0], 3, 7, 100), Err(PackError::Range { index: 1 }));
         assert_eq!(unpack(&[0, 0, 0x20], 3, 7, 127), Err(PackError::Padding));
+        assert_eq!(check(&[0, 0, 0x20], 3, 7), Err(PackError::Padding));
+        assert_eq!(check(&[0; 2], 3, 7), Err(PackError::Length { got: 2, expected: 3 }));
+        assert_eq!(check(&[0xff, 0xff, 0x1f], 3, 7), Ok(()));
         assert_eq!(unpack(&[0b0000_0111], 1, 3, 7), Ok(vec![7]));
         assert_eq!(unpack(&[0xff; 40], 5, 64, u64::MAX - 1), Err(PackError::Range { index: 0 }));
         assert_eq!(unpack(&[], 0, 64, 0), Ok(vec![]));

@@ -34,7 +34,7 @@ impl Packed {
             return vec![0; self.count];
         }
         let values = pack::unpack(&self.bytes, self.count, self.width, u64::MAX);
-        values.expect("`new` packed these bytes, or `Reader::packed` has unpacked them")
+        values.expect("`new` packed these bytes, or `Reader::packed` has checked them")
     }
 
     /// Bytes that `count` values of `width` bits take.
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
     pub fn packed(&mut self, count: usize, width: u32) -> Result<Packed, MpcError> {
         let bytes = self.bytes(Packed::len_bytes(count, width))?;
         if width > 0
-            && let Err(error) = pack::unpack(bytes, count, width, u64::MAX)
+            && let Err(error) = pack::check(bytes, count, width)
         {
             return Err(MpcError::Material { what: error.to_string() });
         }

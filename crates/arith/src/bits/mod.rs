@@ -177,6 +177,17 @@ impl Bits {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
 
+    /// For each bit a word: all ones where it is set, else zero.
+    pub fn masks(&self) -> Vec<u64> {
+        let mut masks = vec![0; self.len];
+        for (masks, word) in masks.chunks_mut(64).zip(&self.words) {
+            for (i, mask) in masks.iter_mut().enumerate() {
+                *mask = (word >> i & 1).wrapping_neg();
+            }
+        }
+        masks
+    }
+
     /// The bits in order.
     pub fn iter(&self) -> impl Iterator<Item = bool> + '_ {
         (0..self.len).map(|i| self.words[i / 64] >> (i % 64) & 1 == 1)

@@ -40,7 +40,11 @@ fn check(spec: &ConvSpec) {
     prg.fill_u64(&mut input);
     let expected = naive(spec, &weights, &input);
     for cpu in Cpu::available() {
-        assert_eq!(conv2d_on(cpu, spec, &weights, &input).unwrap(), expected, "{spec:?} {cpu:?}");
+        for bits in [1, 31, 32, 33, 64] {
+            let low = |words: &[u64]| words.iter().map(|w| w & (u64::MAX >> (64 - bits))).collect::<Vec<_>>();
+            let got = conv2d_on(cpu, spec, &weights, &input, bits).unwrap();
+            assert_eq!(low(&got), low(&expected), "{spec:?} {cpu:?} {bits}");
+        }
     }
 }
 
@@ -80,7 +84,7 @@ fn impossible_shapes_are_named() {
         ConvSpec { pads: [usize::MAX; 4], ..good },
     ] {
         assert!(bad.check().is_err(), "{bad:?}");
-        assert!(conv2d(&bad, &[], &[]).is_err());
+        assert!(conv2d(&bad, &[], &[], 64).is_err());
     }
-    assert!(conv2d(&good, &[0; 3], &[0; 32]).is_err());
+    assert!(conv2d(&good, &[0; 3], &[0; 32], 64).is_err());
 }

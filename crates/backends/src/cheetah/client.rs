@@ -104,11 +104,15 @@ trait Phase {
 }
 
 /// The client's shares around a batch of gates.
-struct GateShares {
-    tested: Vec<u64>,
-    values: Vec<Vec<u64>>,
-    bases: Vec<Vec<u64>>,
-    targets: Vec<Vec<u64>>,
+struct GateShares<'a> {
+    tested: &'a [u64],
+    values: &'a [&'a [u64]],
+    bases: &'a [&'a [u64]],
+    targets: &'a [&'a [u64]],
+}
+
+pub(super) fn slices(lists: &[Vec<u64>]) -> Vec<&[u64]> {
+    lists.iter().map(Vec::as_slice).collect()
 }
 
 /// The walk over the client's shares.
@@ -137,12 +141,7 @@ impl<P: Phase> Interpreter for Shares<'_, '_, P> {
             Step::Linear { group, index } => self.phase.linear((*group, *index), inputs[0], self.session)?,
             Step::Relu(spec) => {
                 let target = chosen_share(&self.seed, id, 0, 0, node.elements(), node.fixed.width);
-                let shares = GateShares {
-                    tested: inputs[0].clone(),
-                    values: vec![inputs[0].clone()],
-                    bases: Vec::new(),
-                    targets: vec![target.clone()],
-                };
+                let shares = GateShares { tested: inputs[0], values: &[inputs[0]], bases: &[], targets: &[&target] };
                 self.phase.gate(spec, &shares, self.session)?;
                 target
             }
@@ -157,10 +156,10 @@ impl<P: Phase> Interpreter for Shares<'_, '_, P> {
                 let target = chosen_share(&self.seed, id, 0, 0, node.elements(), node.fixed.width);
                 let parts = truncate::parts(Role::Client, inputs[0], *bits);
                 let shares = GateShares {
-                    tested: parts.tested,
-                    values: vec![parts.value],
-                    bases: vec![parts.base],
-                    targets: vec![target.clone()],
+                    tested: &parts.tested,
+                    values: &[&parts.value],
+                    bases: &[&parts.base],
+                    targets: &[&target],
                 };
                 self.phase.gate(gate, &shares, self.session)?;
                 target
@@ -198,11 +197,12 @@ impl<P: Phase> Shares<'_, '_, P> {
                 targets.push(chosen_share(&self.seed, id, round, part, right.len(), *width));
                 bases.push(right);
             }
-            let shares = GateShares { tested: values[0].clone(), values, bases, targets };
             if spec.n() > 0 {
+                let [values, bases, targets] = [&values, &bases, &targets].map(|lists| slices(lists));
+                let shares = GateShares { tested: values[0], values: &values, bases: &bases, targets: &targets };
                 self.phase.gate(spec, &shares, self.session)?;
             }
-            for ((list, _), target) in lists.iter_mut().zip(&shares.targets) {
+            for ((list, _), target) in lists.iter_mut().zip(&targets) {
                 *list = level.advance(target, list);
             }
         }
@@ -252,8 +252,8 @@ impl Phase for Offline<'_> {
     fn gate(&mut self, spec: &GateSpec, gate: &GateShares, session: &mut Session<'_>) -> Result<(), BackendError> {
         self.pieces.push(Piece::Gate(ClientGate::offline(
             spec,
-            &gate.tested,
-            &gate.values,
+            gate.tested,
+            gate.values,
             session,
             &mut self.keys.ots,
         )?));
@@ -284,7 +284,7 @@ impl Phase for Online<'_> {
 
     fn gate(&mut self, spec: &GateSpec, gate: &GateShares, session: &mut Session<'_>) -> Result<(), BackendError> {
         let Some(Piece::Gate(piece)) = self.pieces.next() else { unreachable!("{MADE}") };
-        Ok(piece.online(spec, &gate.tested, &gate.values, &gate.bases, &gate.targets, session)?)
+        Ok(piece.online(spec, gate.tested, gate.values, gate.bases, gate.targets, session)?)
     }
 
     fn widen(

@@ -11,7 +11,7 @@ use tacit_mpc::gate::{GateSpec, ServerGate, ServerWrap};
 use tacit_mpc::wire::PackedMessages;
 use tacit_mpc::{Ots, Role, Session};
 
-use super::client::{INPUT, RESULT, WIDEN, difference};
+use super::client::{INPUT, RESULT, WIDEN, difference, slices};
 use super::cost;
 use super::linear::{self, LinearError, LinearServer};
 use super::local::{apply, gather};
@@ -56,7 +56,6 @@ pub(super) fn offline(
                     let layer = weights.get(id).ok_or(NO_WEIGHTS)?;
                     layers.push(linear::Weights::new(&group.plan, index, &layer.weights)?);
                 }
-                let layers: Vec<&linear::Weights> = layers.iter().collect();
                 let Session { channel, prg, .. } = session;
                 let shares = LinearServer::run(&keys.context, &keys.key, &group.plan, &layers, prg, channel)?;
                 for (&id, share) in group.nodes.iter().zip(&shares) {
@@ -124,7 +123,7 @@ impl Interpreter for Shares<'_, '_> {
             }
             Step::Relu(spec) => {
                 let tested = inputs[0].as_slice();
-                let mut shares = self.gate(spec, tested, &[tested.to_vec()], &[])?;
+                let mut shares = self.gate(spec, tested, &[tested], &[])?;
                 shares.pop().expect("a ReLU has one value")
             }
             Step::Reduce { levels, indexed } => self.reduce(node, levels, *indexed, inputs[0])?,
@@ -137,7 +136,7 @@ impl Interpreter for Shares<'_, '_> {
             }
             Step::TruncateExact { bits, gate } => {
                 let parts = truncate::parts(Role::Server, inputs[0], *bits);
-                let mut shares = self.gate(gate, &parts.tested, &[parts.value], &[parts.base])?;
+                let mut shares = self.gate(gate, &parts.tested, &[&parts.value], &[&parts.base])?;
                 shares.pop().expect("a truncation has one value")
             }
             Step::Local => {
@@ -155,8 +154,8 @@ impl Shares<'_, '_> {
         &mut self,
         spec: &GateSpec,
         tested: &[u64],
-        values: &[Vec<u64>],
-        bases: &[Vec<u64>],
+        values: &[&[u64]],
+        bases: &[&[u64]],
     ) -> Result<Vec<Vec<u64>>, BackendError> {
         let Some(Piece::Gate(piece)) = self.pieces.next() else { unreachable!("{MADE}") };
         Ok(piece.online(spec, tested, values, bases, self.session)?)
@@ -180,7 +179,8 @@ impl Shares<'_, '_> {
                 let values: Vec<Vec<u64>> = lists.iter().map(|(list, width)| difference(list, level, *width)).collect();
                 let bases: Vec<Vec<u64>> =
                     lists.iter().map(|(list, width)| gather(list, &level.right, ring_mask(*width))).collect();
-                results = self.gate(spec, &values[0].clone(), &values, &bases)?;
+                let (values, bases) = (slices(&values), slices(&bases));
+                results = self.gate(spec, values[0], &values, &bases)?;
             }
             for ((list, _), result) in lists.iter_mut().zip(&results) {
                 *list = level.advance(result, list);
@@ -200,14 +200,15 @@ fn linear_online(
     width: u32,
 ) -> Result<Vec<u64>, BackendError> {
     let conv = &plan.consumers()[index].conv;
-    let mut out = conv2d(conv, &layer.weights, u).map_err(LinearError::from)?;
+    let mut out = conv2d(conv, &layer.weights, u, width).map_err(LinearError::from)?;
     if layer.bias.len() != conv.out_ch {
         return Err(NO_WEIGHTS);
     }
-    let per_channel = out.len() / conv.out_ch;
-    for (i, (y, s)) in out.iter_mut().zip(known).enumerate() {
-        let bias = layer.bias[i / per_channel] as u64;
-        *y = y.wrapping_add(bias).wrapping_add(*s) & ring_mask(width);
+    let (per_channel, mask) = (out.len() / conv.out_ch, ring_mask(width));
+    for ((out, known), bias) in out.chunks_mut(per_channel).zip(known.chunks(per_channel)).zip(&layer.bias) {
+        for (y, s) in out.iter_mut().zip(known) {
+            *y = y.wrapping_add(*bias as u64).wrapping_add(*s) & mask;
+        }
     }
     Ok(out)
 }

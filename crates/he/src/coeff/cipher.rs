@@ -117,7 +117,4 @@ impl WeightPoly {
         }
         Self(RnsPoly::<Coeff>::new(ctx.basis(), words).into_ntt(ctx.basis()))
     }
-
-    /// Bytes a weight polynomial occupies in memory.
-    pub const MEMORY_BYTES: usize = FRESH * DEGREE * 8;
 }

@@ -16,6 +16,8 @@ mod tests;
 mod tree;
 mod wrap;
 
+use std::borrow::Cow;
+
 use tacit_net::Tag;
 
 pub use compare::{ClientCompare, CompareSpec, Leaves, ServerCompare};
@@ -134,15 +136,19 @@ pub struct ServerGate {
 /// Both ways to come by a gate's material, `offline` and `read`, follow the spec.
 const WRAP: &str = "the material of a widening gate holds a wrap";
 
-fn dropped(share: &[u64], bits: u32) -> Vec<u64> {
-    share.iter().map(|v| v >> bits).collect()
+fn dropped(share: &[u64], bits: u32) -> Cow<'_, [u64]> {
+    if bits == 0 { share.into() } else { share.iter().map(|v| v >> bits).collect() }
 }
 
 /// The client's strings for the multiplexer: with a wrap, its widened share as far as it is known, and its top bit.
-fn client_values(spec: &GateSpec, wrap: Option<&ClientWrap>, values: &[Vec<u64>]) -> Vec<Vec<u64>> {
-    let Some(shape) = spec.select.wrap else { return values.to_vec() };
+fn client_values<'a>(spec: &GateSpec, wrap: Option<&ClientWrap>, values: &[&'a [u64]]) -> Vec<Cow<'a, [u64]>> {
+    let Some(shape) = spec.select.wrap else { return values.iter().map(|&v| v.into()).collect() };
     let wrap = wrap.expect(WRAP);
-    vec![wrap.known(&shape, &values[0]), values[0].iter().map(|&c| shape.top(c)).collect()]
+    vec![wrap.known(&shape, values[0]).into(), values[0].iter().map(|&c| shape.top(c)).collect()]
+}
+
+fn borrowed<'a>(strings: &'a [Cow<'_, [u64]>]) -> Vec<&'a [u64]> {
+    strings.iter().map(AsRef::as_ref).collect()
 }
 
 impl ClientGate {
@@ -153,17 +159,17 @@ impl ClientGate {
     pub fn offline(
         spec: &GateSpec,
         y: &[u64],
-        values: &[Vec<u64>],
+        values: &[&[u64]],
         session: &mut Session<'_>,
         ots: &mut Ots,
     ) -> Result<Self, MpcError> {
         let wrap = match spec.select.wrap {
-            Some(shape) => Some(ClientWrap::offline(&shape, &values[0], session, ots)?),
+            Some(shape) => Some(ClientWrap::offline(&shape, values[0], session, ots)?),
             None => None,
         };
         let compare = ClientCompare::offline(&spec.compare, &dropped(y, spec.drop), session, ots)?;
         let strings = client_values(spec, wrap.as_ref(), values);
-        let select = ClientSelect::offline(&spec.select, &strings, session, ots)?;
+        let select = ClientSelect::offline(&spec.select, &borrowed(&strings), session, ots)?;
         Ok(Self { wrap, compare, select })
     }
 
@@ -173,23 +179,24 @@ impl ClientGate {
     /// # Errors
     /// Channel errors.
     pub fn online(
-        mut self,
+        self,
         spec: &GateSpec,
         y: &[u64],
-        values: &[Vec<u64>],
-        bases: &[Vec<u64>],
-        targets: &[Vec<u64>],
+        values: &[&[u64]],
+        bases: &[&[u64]],
+        targets: &[&[u64]],
         session: &mut Session<'_>,
     ) -> Result<(), MpcError> {
         let strings = client_values(spec, self.wrap.as_ref(), values);
         let mu = spec.select.wrap.map(|shape| ClientWrap::message(&shape, session)).transpose()?;
-        self.select.start(&spec.select, session)?;
+        let masked = self.select.start(&spec.select, session)?;
         let bit = self.compare.online(&spec.compare, &dropped(y, spec.drop), session)?;
-        let shares = self.select.finish(&spec.select, &bit, &strings, mu.as_deref(), session)?;
+        let strings = borrowed(&strings);
+        let shares = self.select.finish(&spec.select, &bit, (&strings, &masked), mu.as_deref(), session)?;
         for (index, (mut share, target)) in shares.into_iter().zip(targets).enumerate() {
-            let base = bases.get(index);
-            for (i, z) in share.iter_mut().enumerate() {
-                *z = z.wrapping_add(base.map_or(0, |b| b[i])).wrapping_sub(target[i]);
+            share.iter_mut().zip(*target).for_each(|(z, r)| *z = z.wrapping_sub(*r));
+            if let Some(base) = bases.get(index) {
+                share.iter_mut().zip(*base).for_each(|(z, b)| *z = z.wrapping_add(*b));
             }
             session.channel.send_packed(MOVE, &share, spec.select.widths[index])?;
         }
@@ -236,28 +243,28 @@ impl ServerGate {
         self,
         spec: &GateSpec,
         y: &[u64],
-        values: &[Vec<u64>],
-        bases: &[Vec<u64>],
+        values: &[&[u64]],
+        bases: &[&[u64]],
         session: &mut Session<'_>,
     ) -> Result<Vec<Vec<u64>>, MpcError> {
-        let (mu, values) = match spec.select.wrap {
-            Some(shape) => {
-                let (mu, share) = self.wrap.as_ref().expect(WRAP).online(&shape, &values[0], session)?;
-                (Some(mu), vec![share])
-            }
-            None => (None, values.to_vec()),
+        let widened = match spec.select.wrap {
+            Some(shape) => Some(self.wrap.as_ref().expect(WRAP).online(&shape, values[0], session)?),
+            None => None,
         };
-        self.select.start(&spec.select, &values, session)?;
+        let widened_share = widened.as_ref().map(|(_, share)| [share.as_slice()]);
+        let values = widened_share.as_ref().map_or(values, |one| &one[..]);
+        let mu = widened.as_ref().map(|(mu, _)| mu.as_slice());
+        self.select.start(&spec.select, values, session)?;
         let started = self.compare.start(&spec.compare, &dropped(y, spec.drop), session)?;
         let bit = started.finish(&spec.compare, session)?;
-        let mut shares = self.select.finish(&spec.select, &bit, &values, mu.as_deref(), session)?;
+        let mut shares = self.select.finish(&spec.select, &bit, values, mu, session)?;
         for (index, share) in shares.iter_mut().enumerate() {
             let width = spec.select.widths[index];
             let difference = session.channel.recv_packed(MOVE, spec.n(), width)?;
-            let base = bases.get(index);
-            for (i, (z, d)) in share.iter_mut().zip(difference).enumerate() {
-                *z = z.wrapping_add(d).wrapping_add(base.map_or(0, |b| b[i])) & low_mask(width);
+            if let Some(base) = bases.get(index) {
+                share.iter_mut().zip(*base).for_each(|(z, b)| *z = z.wrapping_add(*b));
             }
+            share.iter_mut().zip(difference).for_each(|(z, d)| *z = z.wrapping_add(d) & low_mask(width));
         }
         Ok(shares)
     }

@@ -60,9 +60,9 @@ fn field(words: &[u64], widths: &[u32], index: usize) -> Vec<u64> {
     words.iter().map(|w| (w >> shift) & low_mask(widths[index])).collect()
 }
 
-/// All-ones where the bit is set.
-fn mask_of(bits: &Bits, i: usize) -> u64 {
-    0u64.wrapping_sub(u64::from(bits.get(i)))
+/// `value` or, where the mask is all ones, its negative.
+fn negate_if(value: u64, mask: u64) -> u64 {
+    (value ^ mask).wrapping_sub(mask)
 }
 
 /// The client's material.
@@ -90,7 +90,7 @@ impl ClientSelect {
     /// `OutOfRange` for strings of more than 64 bits in all; channel and OT errors.
     pub fn offline(
         spec: &SelectSpec,
-        values: &[Vec<u64>],
+        values: &[&[u64]],
         session: &mut Session<'_>,
         ots: &mut Ots,
     ) -> Result<Self, MpcError> {
@@ -98,15 +98,14 @@ impl ClientSelect {
         let widths = spec.client_strings();
         let (q0, q1) = ots.sender.words(session.channel, spec.n)?;
         let (lambda, pads) = ots.receiver.words(session.channel, spec.n)?;
+        let flips = lambda.masks();
         let mut own = Vec::with_capacity(widths.len());
         for (index, (&width, x)) in widths.iter().zip(values).enumerate() {
             let (a, b) = (field(&q0, &widths, index), field(&q1, &widths, index));
             let (mut message, mut share) = (Vec::with_capacity(spec.n), Vec::with_capacity(spec.n));
-            for i in 0..spec.n {
-                let flip = mask_of(&lambda, i);
-                let signed = (x[i] ^ flip).wrapping_sub(flip);
-                message.push(signed.wrapping_add(a[i]).wrapping_sub(b[i]));
-                share.push((x[i] & flip).wrapping_sub(a[i]));
+            for (((x, flip), a), b) in x.iter().zip(&flips).zip(&a).zip(&b) {
+                message.push(negate_if(*x, *flip).wrapping_add(*a).wrapping_sub(*b));
+                share.push((x & flip).wrapping_sub(*a));
             }
             session.channel.send_packed(CLIENT_PART, &message, width)?;
             own.push(Packed::new(&share, width));
@@ -116,27 +115,26 @@ impl ClientSelect {
         Ok(Self { lambda, own, pads })
     }
 
-    /// Online, first: receives the server's masked part (must follow the server's `start`).
+    /// Online, first: receives the server's masked part (must follow the server's `start`); for [`finish`](Self::finish).
     ///
     /// # Errors
     /// Channel errors.
-    pub fn start(&mut self, spec: &SelectSpec, session: &mut Session<'_>) -> Result<(), MpcError> {
-        for (pad, &width) in self.pads.iter_mut().zip(&spec.widths) {
+    pub fn start(&self, spec: &SelectSpec, session: &mut Session<'_>) -> Result<Vec<Vec<u64>>, MpcError> {
+        let chosen = self.lambda.masks();
+        let masked = self.pads.iter().zip(&spec.widths).map(|(pad, &width)| {
             let message = session.channel.recv_packed(SERVER_PART, spec.n, width)?;
-            let sum: Vec<u64> = pad
-                .values()
-                .iter()
-                .zip(&message)
-                .enumerate()
-                .map(|(i, (p, t))| p.wrapping_add(t & mask_of(&self.lambda, i)))
-                .collect();
-            *pad = Packed::new(&sum, width);
-        }
-        Ok(())
+            let mut part = pad.values();
+            for ((p, t), chosen) in part.iter_mut().zip(message).zip(&chosen) {
+                *p = p.wrapping_add(t & chosen);
+            }
+            Ok(part)
+        });
+        masked.collect()
     }
 
     /// Online, last: opens the bit (the client's share of it is `bit`) and gives the client's shares of `b X`, one `[n]` per value.
-    /// `values` are those of `offline`; `mu` is the wrap's message. The client's opening is sent, not flushed.
+    /// `values` are those of `offline`, `masked` is what `start` gave; `mu` is the wrap's message. The client's opening is sent, not
+    /// flushed.
     ///
     /// # Errors
     /// Channel errors.
@@ -144,7 +142,7 @@ impl ClientSelect {
         self,
         spec: &SelectSpec,
         bit: &Bits,
-        values: &[Vec<u64>],
+        (values, masked): (&[&[u64]], &[Vec<u64>]),
         mu: Option<&[u64]>,
         session: &mut Session<'_>,
     ) -> Result<Vec<Vec<u64>>, MpcError> {
@@ -152,13 +150,18 @@ impl ClientSelect {
         let mut open = planes::recv(session.channel, OPENING, 1, spec.n)?;
         planes::send(session.channel, OPENING, std::slice::from_ref(&mine))?;
         open[0].xor_assign(&mine);
-        let mut parts: Vec<Vec<u64>> =
-            self.own.iter().zip(values).map(|(own, x)| flip_own(&own.values(), Some(x), &open[0])).collect();
+        let flips = open[0].masks();
+        let mut parts: Vec<Vec<u64>> = self.own.iter().map(Packed::values).collect();
+        // The share of `b X_c`: where the opened bit is 1, `X_c` minus the share of `lambda X_c`.
+        for (part, x) in parts.iter_mut().zip(values) {
+            for ((z, x), flip) in part.iter_mut().zip(*x).zip(&flips) {
+                *z = negate_if(*z, *flip).wrapping_add(x & flip);
+            }
+        }
         let times_top = spec.wrap.and_then(|_| parts.pop());
-        for (part, pad) in parts.iter_mut().zip(&self.pads) {
-            for (i, (z, p)) in part.iter_mut().zip(pad.values()).enumerate() {
-                let flip = mask_of(&open[0], i);
-                *z = z.wrapping_add((p ^ flip).wrapping_sub(flip));
+        for (part, masked) in parts.iter_mut().zip(masked) {
+            for ((z, p), flip) in part.iter_mut().zip(masked).zip(&flips) {
+                *z = z.wrapping_add(negate_if(*p, *flip));
             }
         }
         add_wrap(spec, &mut parts, times_top, mu);
@@ -193,12 +196,13 @@ impl ServerSelect {
         let widths = spec.client_strings();
         let (lambda, words) = ots.receiver.words(session.channel, spec.n)?;
         let (p0, p1) = ots.sender.words(session.channel, spec.n)?;
+        let chosen = lambda.masks();
         let mut own = Vec::with_capacity(widths.len());
         for (index, &width) in widths.iter().enumerate() {
             let message = session.channel.recv_packed(CLIENT_PART, spec.n, width)?;
             let mut share = field(&words, &widths, index);
-            for (i, (q, e)) in share.iter_mut().zip(&message).enumerate() {
-                *q = q.wrapping_add(e & mask_of(&lambda, i));
+            for ((q, e), chosen) in share.iter_mut().zip(&message).zip(&chosen) {
+                *q = q.wrapping_add(e & chosen);
             }
             own.push(Packed::new(&share, width));
         }
@@ -215,14 +219,14 @@ impl ServerSelect {
     ///
     /// # Errors
     /// Channel errors.
-    pub fn start(&self, spec: &SelectSpec, values: &[Vec<u64>], session: &mut Session<'_>) -> Result<(), MpcError> {
+    pub fn start(&self, spec: &SelectSpec, values: &[&[u64]], session: &mut Session<'_>) -> Result<(), MpcError> {
+        let flips = self.lambda.masks();
         for ((x, pads), &width) in values.iter().zip(&self.pads).zip(&spec.widths) {
-            let steps = pads[1].values();
-            let signed = x.iter().zip(steps).enumerate().map(|(i, (x, step))| {
-                let flip = mask_of(&self.lambda, i);
-                (x ^ flip).wrapping_sub(flip).wrapping_add(step)
-            });
-            session.channel.send_packed(SERVER_PART, &signed.collect::<Vec<u64>>(), width)?;
+            let mut signed = pads[1].values();
+            for ((step, x), flip) in signed.iter_mut().zip(*x).zip(&flips) {
+                *step = step.wrapping_add(negate_if(*x, *flip));
+            }
+            session.channel.send_packed(SERVER_PART, &signed, width)?;
         }
         Ok(())
     }
@@ -235,7 +239,7 @@ impl ServerSelect {
         self,
         spec: &SelectSpec,
         bit: &Bits,
-        values: &[Vec<u64>],
+        values: &[&[u64]],
         mu: Option<&[u64]>,
         session: &mut Session<'_>,
     ) -> Result<Vec<Vec<u64>>, MpcError> {
@@ -243,13 +247,17 @@ impl ServerSelect {
         planes::send(session.channel, OPENING, std::slice::from_ref(&mine))?;
         let mut open = planes::recv(session.channel, OPENING, 1, spec.n)?;
         open[0].xor_assign(&mine);
-        let mut parts: Vec<Vec<u64>> = self.own.iter().map(|own| flip_own(&own.values(), None, &open[0])).collect();
+        let (flips, chosen) = (open[0].masks(), self.lambda.masks());
+        let mut parts: Vec<Vec<u64>> = self.own.iter().map(Packed::values).collect();
+        for part in &mut parts {
+            part.iter_mut().zip(&flips).for_each(|(z, flip)| *z = negate_if(*z, *flip));
+        }
         let times_top = spec.wrap.and_then(|_| parts.pop());
         for ((part, pads), x) in parts.iter_mut().zip(&self.pads).zip(values) {
-            for (i, (z, p0)) in part.iter_mut().zip(pads[0].values()).enumerate() {
-                let masked = (x[i] & mask_of(&self.lambda, i)).wrapping_sub(p0);
-                let (flip, public) = (mask_of(&open[0], i), x[i] & mask_of(&open[0], i));
-                *z = z.wrapping_add(public).wrapping_add((masked ^ flip).wrapping_sub(flip));
+            let zipped = part.iter_mut().zip(pads[0].values()).zip(*x).zip(flips.iter().zip(&chosen));
+            for (((z, p0), x), (flip, chosen)) in zipped {
+                let masked = (x & chosen).wrapping_sub(p0);
+                *z = z.wrapping_add(x & flip).wrapping_add(negate_if(masked, *flip));
             }
         }
         add_wrap(spec, &mut parts, times_top, mu);
@@ -272,19 +280,6 @@ impl ServerSelect {
         let pads = spec.widths.iter().map(|&w| Ok([from.packed(spec.n, w)?, from.packed(spec.n, w)?]));
         Ok(Self { lambda, own, pads: pads.collect::<Result<_, MpcError>>()? })
     }
-}
-
-/// Share of `b X_c` from the share of `lambda X_c`: itself where the opened bit is 0, `X_c` minus it where it is 1. Only the client
-/// adds `X_c`.
-fn flip_own(own: &[u64], x: Option<&Vec<u64>>, open: &Bits) -> Vec<u64> {
-    let add = |i: usize| x.map_or(0, |x| x[i]);
-    own.iter()
-        .enumerate()
-        .map(|(i, &a)| {
-            let flip = mask_of(open, i);
-            (add(i) & flip).wrapping_add((a ^ flip).wrapping_sub(flip))
-        })
-        .collect()
 }
 
 /// Adds `2^w mu (b mc)` to the first value and reduces all values into their rings.

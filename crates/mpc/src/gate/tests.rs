@@ -12,6 +12,10 @@ struct Run {
     sent: [u64; 2],
 }
 
+fn slices(lists: &[Vec<u64>]) -> Vec<&[u64]> {
+    lists.iter().map(Vec::as_slice).collect()
+}
+
 fn split(values: &[u64], width: u32, seed: u64) -> (Vec<u64>, Vec<u64>) {
     let mut state = seed;
     let client: Vec<u64> = values
@@ -41,7 +45,7 @@ fn run(spec: &GateSpec, width: u32, tested: &[u64], values: &[Vec<u64>], bases: 
         seed,
         move |s, mut ots| {
             s.channel.set_phase(Phase::Offline);
-            let gate = ClientGate::offline(spec, &tested_c, &values_c, s, &mut ots).expect("client offline");
+            let gate = ClientGate::offline(spec, &tested_c, &slices(&values_c), s, &mut ots).expect("client offline");
             let mut bytes = Writer::default();
             gate.write(&mut bytes);
             let bytes = bytes.finish();
@@ -50,7 +54,8 @@ fn run(spec: &GateSpec, width: u32, tested: &[u64], values: &[Vec<u64>], bases: 
             let gate = ClientGate::read(spec, &mut reader).expect("client material");
             reader.finish().expect("client material is read whole");
             s.channel.set_phase(Phase::Online);
-            gate.online(spec, &tested_c, &values_c, &bases_c, &targets, s).expect("client online");
+            let lists = [&values_c, &bases_c, &targets].map(|lists| slices(lists));
+            gate.online(spec, &tested_c, &lists[0], &lists[1], &lists[2], s).expect("client online");
             s.channel.flush().expect("flush");
             s.channel.traffic(Phase::Online)
         },
@@ -66,7 +71,7 @@ fn run(spec: &GateSpec, width: u32, tested: &[u64], values: &[Vec<u64>], bases: 
             reader.finish().expect("server material is read whole");
             s.channel.set_phase(Phase::Online);
             (
-                gate.online(spec, &tested_s, &values_s, &bases_s, s).expect("server online"),
+                gate.online(spec, &tested_s, &slices(&values_s), &slices(&bases_s), s).expect("server online"),
                 s.channel.traffic(Phase::Online),
             )
         },
@@ -201,7 +206,7 @@ fn strings_that_one_word_cannot_mask_are_refused() {
             5,
             move |s, mut ots| {
                 matches!(
-                    ClientGate::offline(&spec, &y, &values, s, &mut ots),
+                    ClientGate::offline(&spec, &y, &slices(&values), s, &mut ots),
                     Err(MpcError::OutOfRange { got: 65, .. })
                 )
             },

@@ -113,8 +113,8 @@ impl ServerWrap {
     pub fn offline(spec: &WrapSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         let (mut m0, mut m1) = ots.sender.words(session.channel, spec.n)?;
         let swap: Vec<Bits> = planes::recv(session.channel, CHOICE, 1, spec.n)?;
-        for (i, (a, b)) in m0.iter_mut().zip(&mut m1).enumerate() {
-            let t = (*a ^ *b) & 0u64.wrapping_sub(u64::from(swap[0].get(i)));
+        for ((a, b), swap) in m0.iter_mut().zip(&mut m1).zip(swap[0].masks()) {
+            let t = (*a ^ *b) & swap;
             *a ^= t;
             *b ^= t;
         }

@@ -4,7 +4,6 @@ use super::plan::norm_sq;
 use super::tiling::Tap;
 use super::{Consumer, LinearError, LinearPlan, TAG_DOWN, TAG_KEY, TAG_SEED, TAG_UP, batch};
 use rayon::prelude::*;
-use std::collections::HashMap;
 use std::sync::Arc;
 use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
 use tacit_he::coeff::{Ciphertext, Context, PUBLIC_KEY_BYTES, Sum, WeightPoly};
@@ -24,19 +23,18 @@ pub fn receive_public_key(ctx: &Context, channel: &mut Channel) -> Result<Public
     Ok(ctx.read_public_key(&channel.recv(TAG_KEY, PUBLIC_KEY_BYTES)?)?)
 }
 
-/// The checked weights of one layer, with as many transformed polynomials as a budget allows.
-pub struct Weights {
+/// The weights of one layer, checked against the plan.
+pub struct Weights<'a> {
     consumer: usize,
-    values: Vec<i32>,
-    cache: HashMap<(usize, usize), WeightPoly>,
+    values: &'a [i32],
 }
 
-impl Weights {
+impl<'a> Weights<'a> {
     /// Checks `[O, I/groups, kh, kw]` weights against the plan.
     ///
     /// # Errors
     /// [`LinearError::Consumer`], [`LinearError::Length`] or [`LinearError::WeightNorm`].
-    pub fn new(plan: &LinearPlan, consumer: usize, values: &[i32]) -> Result<Self, LinearError> {
+    pub fn new(plan: &LinearPlan, consumer: usize, values: &'a [i32]) -> Result<Self, LinearError> {
         let (c, _, _) = plan.consumer(consumer)?;
         let expected = c.conv.weight_len();
         if values.len() != expected {
@@ -47,32 +45,7 @@ impl Weights {
         if let Some(channel) = values.chunks(row).position(|w| norm_sq(w) > limit) {
             return Err(LinearError::WeightNorm { channel, norm_log2: c.norm_log2 });
         }
-        Ok(Self { consumer, values: values.to_vec(), cache: HashMap::new() })
-    }
-
-    /// Keeps transformed polynomials in at most `budget` bytes (64 KiB each), which saves their NTTs at every evaluation.
-    ///
-    /// # Errors
-    /// [`LinearError::Consumer`] if `plan` is not the one the weights were checked against.
-    pub fn with_cache(mut self, ctx: &Context, plan: &LinearPlan, budget: usize) -> Result<Self, LinearError> {
-        let (c, upload, taps) = plan.consumer(self.consumer)?;
-        let tiling = &plan.uploads[upload].tiling;
-        let pairs =
-            (0..tiling.out_blocks(c)).flat_map(|o| plan.joined(self.consumer, o).into_iter().map(move |i| (o, i)));
-        let chosen: Vec<_> = pairs.take(budget / WeightPoly::MEMORY_BYTES).collect();
-        let make = |&pair: &(usize, usize)| {
-            let mut buffer = vec![];
-            tiling.encode_weights(c, taps, &self.values, pair, &mut buffer);
-            (pair, WeightPoly::new(ctx, &buffer))
-        };
-        self.cache = chosen.par_iter().map(make).collect();
-        Ok(self)
-    }
-
-    /// Bytes of transformed polynomials held.
-    #[must_use]
-    pub fn cache_bytes(&self) -> usize {
-        self.cache.len() * WeightPoly::MEMORY_BYTES
+        Ok(Self { consumer, values })
     }
 }
 
@@ -109,7 +82,7 @@ struct Unit {
 struct Job<'a> {
     consumer: &'a Consumer,
     taps: &'a [Tap],
-    weights: &'a Weights,
+    weights: &'a Weights<'a>,
     upload: usize,
     tiles: Vec<usize>,
     secret: Prg,
@@ -170,7 +143,7 @@ impl<'a> LinearServer<'a> {
     pub fn evaluate(
         &self,
         consumer: usize,
-        weights: &Weights,
+        weights: &Weights<'_>,
         prg: &mut Prg,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), LinearError>,
     ) -> Result<Evaluation, LinearError> {
@@ -209,23 +182,18 @@ impl<'a> LinearServer<'a> {
         let mut unit = Unit { answers: vec![], shares: vec![], weight_polys: 0, products: 0 };
         let mut buffer = vec![];
         for inputs in self.plan.joined(job.weights.consumer, output).chunks(INPUTS_AT_ONCE) {
-            let mut fresh: Vec<Option<WeightPoly>> = vec![];
-            for &input in inputs {
-                let cached = job.weights.cache.contains_key(&(output, input));
-                fresh.push((!cached).then(|| {
-                    tiling.encode_weights(job.consumer, job.taps, &job.weights.values, (output, input), &mut buffer);
+            let transformed: Vec<WeightPoly> = inputs
+                .iter()
+                .map(|&input| {
+                    tiling.encode_weights(job.consumer, job.taps, job.weights.values, (output, input), &mut buffer);
                     WeightPoly::new(self.ctx, &buffer)
-                }));
-            }
-            unit.weight_polys += fresh.iter().flatten().count() as u64;
+                })
+                .collect();
+            unit.weight_polys += transformed.len() as u64;
             unit.products += (inputs.len() * tiles.len()) as u64;
             for (sum, &tile) in sums.iter_mut().zip(tiles) {
-                let polys = inputs.iter().zip(&fresh).map(|(&input, poly)| {
-                    let poly = poly.as_ref().or_else(|| job.weights.cache.get(&(output, input)));
-                    let poly = poly.expect("what is not in the cache was transformed above");
-                    (poly, &ciphertexts[tile * tiling.in_blocks() + input])
-                });
-                sum.add_products(self.ctx, &polys.collect::<Vec<_>>());
+                let ciphertexts = inputs.iter().map(|&input| &ciphertexts[tile * tiling.in_blocks() + input]);
+                sum.add_products(self.ctx, &transformed.iter().zip(ciphertexts).collect::<Vec<_>>());
             }
         }
         for (k, (sum, &tile)) in sums.iter_mut().zip(tiles).enumerate() {
@@ -247,7 +215,7 @@ impl<'a> LinearServer<'a> {
     pub fn send_answer(
         &self,
         consumer: usize,
-        weights: &Weights,
+        weights: &Weights<'_>,
         prg: &mut Prg,
         channel: &mut Channel,
     ) -> Result<Vec<u64>, LinearError> {
@@ -269,7 +237,7 @@ impl<'a> LinearServer<'a> {
         ctx: &'a Arc<Context>,
         key: &'a PublicKey,
         plan: &'a LinearPlan,
-        weights: &[&Weights],
+        weights: &[Weights<'_>],
         prg: &mut Prg,
         channel: &mut Channel,
     ) -> Result<Vec<Vec<u64>>, LinearError> {

@@ -173,9 +173,10 @@ fn gates_go_on_over_a_renewed_delta() {
             let mut prg = prg(role as u8 + 1);
             let mut ots = Ots::new(setup_bounded(role, ch, &mut prg, bound).unwrap());
             let mut session = Session { role, channel: ch, prg: &mut prg };
-            let (tested, other) = ([values.clone()], [vec![0; n]]);
+            let (tested, zeros) = ([&values[..]], vec![0; n]);
+            let other = [&zeros[..]];
             for _ in 0..5 {
-                let (s, y) = (&mut session, &tested[0]);
+                let (s, y) = (&mut session, tested[0]);
                 match role {
                     Role::Client => {
                         let gate = ClientGate::offline(spec, y, &tested, s, &mut ots).unwrap();
@@ -183,7 +184,7 @@ fn gates_go_on_over_a_renewed_delta() {
                     }
                     Role::Server => {
                         let gate = ServerGate::offline(spec, s, &mut ots).unwrap();
-                        let share = gate.online(spec, &other[0], &other, &[], s).unwrap();
+                        let share = gate.online(spec, &zeros, &other, &[], s).unwrap();
                         assert_eq!(share, tested);
                     }
                 }
