@@ -60,7 +60,7 @@ fn positions(own: &[usize], shape: &[usize], count: usize) -> Vec<usize> {
 pub(super) fn by_element(n: &NodeProto, inputs: &[&Constant]) -> Result<Option<Constant>, GraphError> {
     let does_not_fit = || fail(n, "its constants do not fit each other, or overflow");
     if let [a] = inputs {
-        return Ok(unary(n, a)?);
+        return unary(n, a);
     }
     if let ("Where", [c, a, b]) = (n.op_type.as_str(), inputs) {
         return choose(c, a, b).map(Some).ok_or_else(does_not_fit);

@@ -50,7 +50,7 @@ impl Reader<'_> {
         };
         let op = FloatOp::Conv { geometry, weights: w.to_floats(), bias };
         let made = self.push(n, op, &[image], &[])?;
-        Ok(self.from_image(made, flat, &x))
+        Ok(self.of_image(made, flat, &x))
     }
 
     /// `alpha * op(A) op(B) + beta * C`.
@@ -165,7 +165,7 @@ impl Reader<'_> {
         }
         let window = Window { kernel: e.kernel, stride: e.stride, pads: e.pads };
         let made = self.push(n, FloatOp::MaxPool(window), &[image], &[])?;
-        Ok(self.from_image(made, flat, &x))
+        Ok(self.of_image(made, flat, &x))
     }
 
     pub(super) fn average_pool(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
@@ -196,12 +196,12 @@ impl Reader<'_> {
         };
         let (rows, columns) = (counts(0), counts(1));
         if rows.iter().all(|r| *r == rows[0]) && columns.iter().all(|c| *c == columns[0]) {
-            let sum = self.from_image(sum, flat, &x);
+            let sum = self.of_image(sum, flat, &x);
             return self.scale(n, &sum, 1.0 / (rows[0] * columns[0]) as f32);
         }
         let factors = rows.iter().flat_map(|r| columns.iter().map(move |c| 1.0 / (r * c) as f32)).collect();
         let made = self.push(n, FloatOp::PositionScale(factors), &[sum], &[])?;
-        Ok(self.from_image(made, flat, &x))
+        Ok(self.of_image(made, flat, &x))
     }
 
     fn pool_extent(&mut self, n: &NodeProto) -> Result<(Tensor, usize, bool, Extent), GraphError> {
@@ -240,7 +240,7 @@ impl Reader<'_> {
     }
 
     /// The tensor of a node that was made from an image of `x`.
-    pub(super) fn from_image(&self, made: usize, flat: bool, x: &Tensor) -> Tensor {
+    pub(super) fn of_image(&self, made: usize, flat: bool, x: &Tensor) -> Tensor {
         let shape = match self.node_shape(made) {
             &[c, _, l] if flat => vec![1, c, l],
             stored => [&[1], stored].concat(),
