@@ -30,34 +30,48 @@ def as_float32(values: ArrayLike, what: str) -> NDArray[np.float32]:
     return np.ascontiguousarray(array, dtype=np.float32)
 
 
-def normalise(values: NDArray[np.float32], spec: dict[str, Any]) -> NDArray[np.float32]:
-    """`(value * pixel_scale - mean) / std` per channel, as the model's interface states it.
+def is_pixels(values: ArrayLike) -> bool:
+    """Unsigned bytes are raw pixels."""
+    return getattr(values, "dtype", None) == np.uint8
+
+
+def normalise(values: NDArray[np.float32], spec: dict[str, Any], pixels: bool) -> NDArray[np.float32]:
+    """What the model computes on: of `pixels` first `(value * pixel_scale - mean) / std`, then what the importer moved out of the
+    network, each per channel as the model's interface states it.
 
     The first axis of the model's input is the channel; `values` may have a batch axis in front.
     """
     shape, rule = spec["input_shape"], spec["input"]
     tail = (1,) * (len(shape) - 1)
-    scaled = values * np.float32(rule["pixel_scale"])
-    if rule["mean"]:
-        scaled = scaled - np.array(rule["mean"], np.float32).reshape(-1, *tail)
-    if rule["std"]:
-        scaled = scaled / np.array(rule["std"], np.float32).reshape(-1, *tail)
+    by_channel = lambda numbers: np.array(numbers, np.float32).reshape(-1, *tail)  # noqa: E731
+    scaled = values * np.float32(rule["pixel_scale"]) if pixels else values
+    if pixels and rule["mean"]:
+        scaled = scaled - by_channel(rule["mean"])
+    if pixels and rule["std"]:
+        scaled = scaled / by_channel(rule["std"])
+    if rule["moved"]:
+        scaled = scaled * by_channel(rule["moved"]["scale"]) + by_channel(rule["moved"]["shift"])
     return np.ascontiguousarray(scaled, dtype=np.float32)
 
 
-def each_input(values: ArrayLike, spec: dict[str, Any], run: Callable[[NDArray[np.float32]], NDArray[T]]) -> NDArray[T]:
+def each_input(
+    values: ArrayLike,
+    spec: dict[str, Any],
+    run: Callable[[NDArray[np.float32]], NDArray[T]],
+    normalised: bool = False,
+) -> NDArray[T]:
     """Applies `run` to the one input that the model takes, or to each input of a batch `[N, *input]`.
 
-    Unsigned bytes are raw pixels and are normalised; other numbers are taken as they are. `run` takes a flat array and returns a
-    one-dimensional one. The result has a leading axis of N for a batch.
+    Unsigned bytes are raw pixels, other numbers inputs of the ONNX network, or what the model computes on if they are `normalised`;
+    `run` takes that as a flat array and returns a one-dimensional one. The result has a leading axis of N for a batch.
     """
     shape = tuple(spec["input_shape"])
     array = as_float32(values, "input")
     if array.shape not in (shape, array.shape[:1] + shape):
         batch = ", ".join(str(n) for n in ("N", *shape))
         raise TacitError(f"input: shape {array.shape} is neither {shape} nor ({batch})")
-    if getattr(values, "dtype", None) == np.uint8:
-        array = normalise(array, spec)
+    if not normalised:
+        array = normalise(array, spec, is_pixels(values))
     if array.shape == shape:
         return run(array.reshape(-1))
     if len(array) == 0:

@@ -43,11 +43,11 @@ def bench(
     if runs < 1:
         raise TacitError(f"bench: at least one run is needed, got {runs}")
     values = np.clip(np.zeros(model.input_shape, np.float32), *model.input_range) if x is None else x
-    inputs = each_input(values, model.spec, lambda flat: flat)
+    inputs = each_input(values, model.spec, lambda flat: flat, normalised=x is None)
     if inputs.ndim != 1:
         raise TacitError("bench: one input is measured, not a batch")
     # The float network says now what is wrong with the input, before any process starts.
-    model.run(inputs.reshape(model.input_shape))
+    model.run(inputs.reshape(model.input_shape), normalised=True)
     lowered = model.lower(backend, **(options or {}))
     measured = _measure(lowered, inputs, runs, threads)
     clear = _measure(model.lower("clear"), inputs, 1, threads)

@@ -140,19 +140,21 @@ class Client:
         for _ in range(count):
             self._note_prepared(json.loads(self._native.prepare()))
 
-    def infer(self, x: ArrayLike) -> NDArray[np.float64]:
+    def infer(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.float64]:
         """The private answer for `x`, of `input_shape` or `[N, *input_shape]`: `[outputs]` or `[N, outputs]`.
 
-        Unsigned bytes are raw pixels and are normalised as `spec["input"]` says; floats are taken as normalised already. Uses
-        prepared material first and makes what is missing. In top-1 mode the output is the class index.
+        Floats are inputs of the ONNX network as it was exported, unsigned bytes raw pixels; the client applies what `spec["input"]`
+        says to them, unless they are `normalised` already (`Model.normalise`), and a final softmax to the answer. Uses prepared
+        material first and makes what is missing. In top-1 mode the output is the class index.
         """
-        return each_input(x, self._spec, lambda flat: np.array(self._run(flat)["values"], np.float64))
+        return each_input(x, self._spec, lambda flat: np.array(self._run(flat)["values"], np.float64), normalised)
 
-    def infer_integers(self, x: ArrayLike) -> NDArray[np.int64]:
-        """As `infer`, but the integers that the real numbers stand for; compare with `Lowered.reference_integers`. An error where
-        answers are no integers."""
+    def infer_integers(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.int64]:
+        """As `infer`, but the integers that the back end answers with, before a final softmax; compare with
+        `Lowered.reference_integers`. An error where answers are no integers."""
         unit = integer_unit(self.output_unit, self.backend)
-        return to_integers(self.infer(x), unit)
+        revealed = each_input(x, self._spec, lambda flat: np.array(self._run(flat)["revealed"], np.float64), normalised)
+        return to_integers(revealed, unit)
 
     def close(self) -> None:
         """Ends the connection and removes material that was kept only for it."""

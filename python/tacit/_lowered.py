@@ -143,18 +143,18 @@ class Lowered:
         """The report as a table for people."""
         return self._native.report_text()
 
-    def reference(self, x: ArrayLike) -> NDArray[np.float64]:
+    def reference(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.float64]:
         """The back end's own reference, in the clear: what a private run computes, within `error_bound`.
 
-        `x` has the shape `spec["input_shape"]`, or `[N, ...]`, and is normalised unless it is of unsigned bytes. Returns `[outputs]` or
+        `x` as for `Model.run`. Returns `[outputs]` or
         `[N, outputs]`: real-valued logits, or in top-1 mode the class index.
         """
-        return each_input(x, self.spec, self._native.reference)
+        return each_input(x, self.spec, lambda flat: self._native.finish(self._native.reference(flat)), normalised)
 
-    def reference_integers(self, x: ArrayLike) -> NDArray[np.int64]:
+    def reference_integers(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.int64]:
         """As `reference`, but the integers that the real numbers stand for; an error where answers are no integers."""
         unit = integer_unit(self.output_unit, self.backend)
-        return to_integers(self.reference(x), unit)
+        return to_integers(each_input(x, self.spec, self._native.reference, normalised), unit)
 
     def error_bound(self, reference: ArrayLike) -> float:
         """Largest difference that an honest answer has from the `reference` of the same input: a worst case, which large networks

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit import _tacit
-from tacit._arrays import Options, as_float32, each_input, normalise, options_text
+from tacit._arrays import Options, as_float32, each_input, is_pixels, normalise, options_text
 from tacit._lowered import DEFAULT, Lowered
 from tacit._tacit import TacitError
 
@@ -85,13 +85,18 @@ class Model:
         return tuple(self._spec["output_shape"])
 
     @property
+    def outputs(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the ONNX network's outputs, where there are several: the answer joins them, flattened, in this order."""
+        return {o["name"]: tuple(o["shape"]) for o in self._spec["outputs"]}
+
+    @property
     def output_mode(self) -> Literal["Logits", "Top1"]:
         """What a client learns: all logits, or only the index of the largest."""
         return "Top1" if self._spec["output_mode"] == "Top1" else "Logits"
 
     @property
     def input_range(self) -> tuple[float, float]:
-        """Smallest and largest accepted input value; others are refused."""
+        """Smallest and largest accepted value of a normalised input (see `normalise`); others are refused."""
         low, high = self._spec["input"]["range"]
         return low, high
 
@@ -135,32 +140,33 @@ class Model:
         return self.lower().report_text
 
     def normalise(self, x: ArrayLike) -> NDArray[np.float32]:
-        """What the client does to raw values first: `(x * pixel_scale - mean) / std` per channel, from `spec["input"]`.
+        """What the model computes on, from inputs of the ONNX network (floats) or raw pixels (unsigned bytes).
 
-        That is the normalisation given to `import_onnx`, together with any that the importer moved out of the network (a batch norm
-        right at its input). Arrays of unsigned bytes are normalised by themselves; floats are taken as normalised already.
+        The client does this by itself: pixels are normalised as was said to `import_onnx`, then comes what the importer moved out of
+        the network (subtractions, divisions or a batch norm right at its input), per channel from `spec["input"]`.
         """
-        return normalise(as_float32(x, "input"), self._spec)
+        return normalise(as_float32(x, "input"), self._spec, is_pixels(x))
 
-    def run(self, x: ArrayLike) -> NDArray[np.float64]:
+    def run(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.float64]:
         """The float network in the clear: the truth that every back end is compared with.
 
-        `x` has the shape `input_shape`, or `[N, *input_shape]`, and is normalised (see `normalise`). Returns `[outputs]` or
-        `[N, outputs]`: real-valued logits, or in top-1 mode the class index.
+        `x` has the shape `input_shape`, or `[N, *input_shape]`: inputs of the ONNX network (floats) or raw pixels (unsigned bytes),
+        unless they are `normalised` already (see `normalise`). Returns `[outputs]` or `[N, outputs]`: the outputs of the ONNX network,
+        or in top-1 mode the class index.
         """
-        return each_input(x, self._spec, self._native.run)
+        return each_input(x, self._spec, self._native.run, normalised)
 
-    def reference(self, x: ArrayLike) -> NDArray[np.float64]:
+    def reference(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.float64]:
         """The default back end's own reference, in the clear: what a private run computes, within its declared error.
 
         Inputs and results as for `run`. For "cheetah" it is the network in fixed point.
         """
-        return self.lower().reference(x)
+        return self.lower().reference(x, normalised=normalised)
 
-    def reference_integers(self, x: ArrayLike) -> NDArray[np.int64]:
+    def reference_integers(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.int64]:
         """As `reference`, but the integers that the real numbers stand for: what an answer's error is counted in. An error where a
         back end's answers are no integers."""
-        return self.lower().reference_integers(x)
+        return self.lower().reference_integers(x, normalised=normalised)
 
     def __repr__(self) -> str:
         return f"<tacit.Model {self.name!r} input={self.input_shape} output={self.output_shape} {self.digest[:12]}>"
@@ -183,7 +189,7 @@ def import_onnx(
     backend: str = DEFAULT,
     options: Options | None = None,
 ) -> Model:
-    """Imports an ONNX file (a path or its bytes).
+    """Imports an ONNX file (a path or its bytes; with external data only a path, the data being beside the file).
 
     `calibrate` are typical inputs, `[N, *input]`: floats as the network takes them, or unsigned bytes (raw pixels), which are
     normalised first as `(pixel * pixel_scale - mean) / std` per channel. Without samples the importer uses seeded inputs in
@@ -195,7 +201,11 @@ def import_onnx(
     """
     if output not in ("logits", "top1"):
         raise TacitError(f'output: "logits" or "top1" is needed, got {output!r}')
-    data = bytes(source) if isinstance(source, bytes | bytearray | memoryview) else read_bytes(source)
+    folder: str | None = None
+    if isinstance(source, bytes | bytearray | memoryview):
+        data = bytes(source)
+    else:
+        data, folder = read_bytes(source), str(Path(source).parent)
     samples = None
     if calibrate is not None:
         raw = getattr(calibrate, "dtype", None) == np.uint8
@@ -211,6 +221,7 @@ def import_onnx(
             (pixel_scale, list(mean), list(std)),
             max_samples,
             seed,
+            folder,
         )
     except OverflowError as error:
         raise TacitError(f"import_onnx: {error}") from None

@@ -9,6 +9,7 @@ use serde_json::json;
 use tacit_backends::Registry;
 use tacit_client::bench::{self, ClientRun};
 use tacit_client::{ClientConfig, process_cpu_s};
+use tacit_graph::Units;
 use tacit_meter::usage::high_water_bytes;
 use tacit_store::keys;
 
@@ -34,7 +35,8 @@ pub fn bench_client(
     let input = input.as_slice()?.to_vec();
     py.detach(|| {
         let registry = Registry::standard();
-        let made = bench::client_runs(&registry, &config, model, Some(backend), &input, runs).map_err(to_python)?;
+        let made = bench::client_runs(&registry, &config, model, Some(backend), (Units::Normalised, &input), runs)
+            .map_err(to_python)?;
         made.iter().map(|run| serde_json::to_string(run).map_err(to_python)).collect()
     })
 }

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 use tacit_backends::Registry;
 use tacit_client::{Answer, ClientConfig, ClientError, Lobby, PhaseReport, Prepared};
+use tacit_graph::Units;
 use tacit_store::keys;
 
 use crate::error::{TacitError, to_python};
@@ -153,7 +154,7 @@ impl Client {
     /// Answers one flat input; the answer and its cost as JSON.
     fn infer(&self, py: Python<'_>, input: PyReadonlyArray1<'_, f32>) -> PyResult<String> {
         let input = input.as_slice()?.to_vec();
-        let got = self.with(py, move |c| c.infer(&input))?;
+        let got = self.with(py, move |c| c.infer_in(Units::Normalised, &input))?;
         Ok(answer(&got).to_string())
     }
 
@@ -193,6 +194,7 @@ fn prepared(made: &Prepared) -> Value {
 fn answer(got: &Answer) -> Value {
     json!({
         "values": got.values,
+        "revealed": got.revealed,
         "class": got.class,
         "online": phase(&got.online),
         "setup": got.setup.as_ref().map(phase),

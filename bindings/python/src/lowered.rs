@@ -153,6 +153,15 @@ impl Lowered {
         Ok(py.detach(|| self.model.reference(&input)).map_err(to_python)?.to_pyarray(py))
     }
 
+    /// The outputs of the ONNX network for such a reference: what the client applies at the end.
+    fn finish<'py>(
+        &self,
+        py: Python<'py>,
+        reference: PyReadonlyArray1<'py, f64>,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        Ok(self.model.interface().finish(reference.as_slice()?).to_pyarray(py))
+    }
+
     /// Largest difference of an honest answer from that reference.
     fn error_bound(&self, reference: PyReadonlyArray1<'_, f64>) -> PyResult<f64> {
         Ok(self.model.error_bound(reference.as_slice()?))

@@ -58,7 +58,7 @@ impl Model {
 
     /// Imports an ONNX file.
     #[staticmethod]
-    #[pyo3(signature = (bytes, samples, name, top1, range, pixels, max_samples, seed))]
+    #[pyo3(signature = (bytes, samples, name, top1, range, pixels, max_samples, seed, folder))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
     fn import_onnx<'py>(
         py: Python<'py>,
@@ -70,6 +70,7 @@ impl Model {
         pixels: (f32, Vec<f32>, Vec<f32>),
         max_samples: usize,
         seed: u64,
+        folder: Option<PathBuf>,
     ) -> PyResult<Self> {
         let npy = |(shape, data, is_bytes): Samples<'py>| {
             Ok::<_, PyErr>(Npy { shape, data: data.as_slice()?.to_vec(), is_bytes })
@@ -84,6 +85,7 @@ impl Model {
             range,
             output_mode: if top1 { OutputMode::Top1 } else { OutputMode::Logits },
             seed,
+            folder,
             ..ImportOptions::default()
         };
         py.detach(|| import(bytes, &options)).map(|imported| Self::new(imported.model)).map_err(to_python)
@@ -142,12 +144,12 @@ impl Model {
         })
     }
 
-    /// The float network's answer to one flat input.
+    /// The float network's outputs for one flat, normalised input.
     fn run<'py>(&self, py: Python<'py>, input: PyReadonlyArray1<'py, f32>) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let input = input.as_slice()?.to_vec();
         let answer = py.detach(|| {
             self.model.interface.check_input(&input)?;
-            self.model.run(&input)
+            Ok::<_, tacit_graph::GraphError>(self.model.interface.finish(&self.model.run(&input)?))
         });
         Ok(answer.map_err(to_python)?.to_pyarray(py))
     }

@@ -1,38 +1,19 @@
 //! The real models of `../shared/data`: all import and lower, agree with their float networks, and have the comparisons that are known.
 
-use std::path::{Path, PathBuf};
+#[path = "../../graph/tests/data/mod.rs"]
+mod data;
 
-use tacit_backends::BackendError;
+use data::model;
 use tacit_backends::cheetah::{Options, online_bytes};
-use tacit_backends::ring::{RingGraph, RingOptions, agreement, lower};
+use tacit_backends::ring::{RingGraph, RingModel, RingOptions, agreement, lower, reference};
+use tacit_backends::{BackendError, LoweringReport};
 use tacit_graph::npy::Npy;
-use tacit_graph::{ImportOptions, file, import};
-
-/// The shared data folder, from the repository root upwards; `None` (said on the terminal) where there is none.
-fn data() -> Option<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = here.ancestors().map(|a| a.join("shared/data")).find(|p| p.is_dir());
-    if found.is_none() {
-        eprintln!("SKIP: no shared/data above {}", here.display());
-    }
-    found
-}
-
-fn model(name: &str) -> Option<Vec<u8>> {
-    let path = data()?.join("models").join(name);
-    match std::fs::read(&path) {
-        Ok(bytes) => Some(bytes),
-        Err(e) => {
-            eprintln!("SKIP: {}: {e}", path.display());
-            None
-        }
-    }
-}
+use tacit_graph::{ImportOptions, Imported, file, import};
 
 /// `count` images from a gzipped file of fixed-size records behind a header.
 fn images(path: &str, header: usize, record: usize, skip: usize, shape: &[usize], count: usize) -> Option<Npy> {
     use std::io::Read;
-    let file = std::fs::File::open(data()?.join(path)).ok()?;
+    let file = std::fs::File::open(data::folder()?.join(path)).ok()?;
     let mut bytes = vec![0; header + count * record];
     flate2::read::GzDecoder::new(file).read_exact(&mut bytes).ok()?;
     let data = bytes[header..].chunks(record).flat_map(|r| r[skip..].iter().map(|&b| f32::from(b))).collect();
@@ -107,4 +88,73 @@ fn squeezenet_has_the_comparisons_that_are_known() {
     assert!(report.macs > 340_000_000);
     // Random inputs have no class worth speaking of.
     assert!(report.output_error < 0.02, "{}", report);
+}
+
+/// Inputs whose values leave a ring: the fixed-point answer computed with rings as they are is not that without.
+fn overflows(lowered: &RingModel, input: &[f32]) -> bool {
+    let graph = &lowered.graph;
+    let ints = reference::quantize_input(graph, input).unwrap();
+    let got = reference::dequantize_output(graph, &reference::run(graph, &lowered.weights, &ints).unwrap());
+    let wide = reference::run_unbounded(graph, &lowered.weights, &ints).unwrap();
+    got != reference::dequantize_output(graph, &wide)
+}
+
+/// Inputs that no data set holds, none of them among those that the importer tries: diagonals, rings, crosses, blocks of colours.
+fn unheard_of(imported: &Imported) -> Vec<Vec<f32>> {
+    let shape = imported.model.interface.input_shape.clone();
+    let [low, high] = imported.model.interface.input.range;
+    let (height, width) = (shape[1], shape[2]);
+    let patterns: [fn(usize, usize, usize) -> bool; 10] = [
+        |c, y, x| (c + y + x) % 3 == 0,
+        |_, y, x| (y + x) % 3 == 0,
+        |_, y, x| (y + x) % 4 < 2,
+        |_, y, x| (y as i64 - x as i64).rem_euclid(5) < 2,
+        |_, y, x| (y / 3 + x / 3) % 2 == 0,
+        |_, y, x| y % 3 == 1 && x % 3 == 1,
+        |_, y, x| y.abs_diff(16).pow(2) + x.abs_diff(16).pow(2) < 100,
+        |_, y, x| (y.abs_diff(16) + x.abs_diff(16)) % 2 == 0 && y < 20,
+        |c, y, x| (y / 5 + x / 5 + c) % 2 == 0,
+        |c, y, x| (x * 7 + y * 13 + c * 29) % 11 < 5,
+    ];
+    let pick = |p: &fn(usize, usize, usize) -> bool, i: usize| {
+        if p(i / (height * width), i / width % height, i % width) { high } else { low }
+    };
+    patterns.iter().map(|p| (0..shape[0] * height * width).map(|i| pick(p, i)).collect()).collect()
+}
+
+#[test]
+fn a_checkerboard_does_not_overflow_resnet8() {
+    let (Some(bytes), Some(train), Some(board)) =
+        (model("mlperftiny_resnet8_cifar10.onnx"), cifar("data_batch_1", 32), data::array("overflow_checkerboard.npy"))
+    else {
+        return;
+    };
+    let options = ImportOptions { calibration: Some(train), max_samples: 32, ..ImportOptions::default() };
+    let imported = import(&bytes, &options).unwrap();
+    let lowered = lower(&imported.model, &RingOptions::default(), &price).unwrap();
+    let mut inputs = options.prepare(&imported.network.graph.nodes[0].shape, &board, 1).unwrap();
+    inputs.extend(unheard_of(&imported));
+    let wrong = inputs.iter().filter(|x| overflows(&lowered, &imported.client_input(x))).count();
+    assert_eq!(wrong, 0, "{}", lowered.report);
+    let a = agreement(&imported, &lowered, &inputs[..1], None).unwrap();
+    assert!(a.same_class == 1.0 && a.max_error < 0.05, "{a:?}");
+    assert!(lowered.report.overflow.certain > 0 && lowered.report.overflow.likely > 0);
+}
+
+#[test]
+fn four_calibration_images_are_enough_for_rings_that_hold() {
+    let (Some(bytes), Some(train), Some(test)) =
+        (model("resnet20_cifar10.onnx"), cifar("data_batch_1", 4), cifar("test_batch", 100))
+    else {
+        return;
+    };
+    let options = ImportOptions { calibration: Some(train), ..imagenet_normalisation() };
+    let imported = import(&bytes, &options).unwrap();
+    let lowered = lower(&imported.model, &RingOptions::default(), &price).unwrap();
+    assert_eq!(lowered.report.agreement, None);
+    assert!(lowered.report.warnings().iter().any(|w| w.contains("4 samples")), "{}", lowered.report);
+    let mut inputs = options.prepare(&imported.network.graph.nodes[0].shape, &test, usize::MAX).unwrap();
+    inputs.extend(unheard_of(&imported));
+    let wrong = inputs.iter().filter(|x| overflows(&lowered, &imported.client_input(x))).count();
+    assert_eq!(wrong, 0, "{}", lowered.report);
 }

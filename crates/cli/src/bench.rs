@@ -13,7 +13,7 @@ use tacit_backends::{Backend, DEFAULT, Options, Registry, ServerModel, Trust};
 use tacit_client::bench::{ClientRun, Report, Run, client_runs, judge, machine};
 use tacit_client::input::{self, Fit};
 use tacit_client::{ClientConfig, Lobby, MAX_THREADS, process_cpu_s};
-use tacit_graph::{Interface, Model};
+use tacit_graph::{Interface, Model, Units};
 use tacit_store::keys;
 
 /// Measures private inference: server and client as two processes on this machine, over TLS on loopback.
@@ -250,7 +250,7 @@ fn load(path: &Path, seal: &SealArgs) -> anyhow::Result<Model> {
 fn choose_input(args: &Args, interface: &Interface) -> anyhow::Result<Vec<f32>> {
     let values = match &args.input {
         Some(path) => {
-            let mut inputs = input::read(path, interface, Fit::Crop, false)?;
+            let mut inputs = input::read(path, interface, Fit::Crop, Units::Network)?;
             if inputs.is_empty() {
                 bail!("{} holds no input", path.display());
             }
@@ -283,7 +283,7 @@ pub fn run_client(args: ClientArgs) -> anyhow::Result<()> {
     let registry = Registry::standard();
     let model = Lobby::connect(registry.clone(), config.clone())?.models()?;
     let name = &model.first().context("the server has no model")?.name;
-    let mut runs = client_runs(&registry, &config, name, Some(&args.backend), &input, 1)?;
+    let mut runs = client_runs(&registry, &config, name, Some(&args.backend), (Units::Normalised, &input), 1)?;
     print::line(&serde_json::to_string(&runs.pop().context("one run was asked for")?)?)
 }
 

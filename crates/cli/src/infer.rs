@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tacit_client::bench::printed;
 use tacit_client::input::{self, Fit};
 use tacit_client::{Answer, Client, infer_many};
-use tacit_graph::OutputMode;
+use tacit_graph::{OutputMode, Units};
 
 /// Classifies images or arrays privately: the server sees none of them.
 ///
@@ -34,9 +34,12 @@ pub struct Args {
     /// How images of another size are brought to the model's
     #[arg(long, value_enum, default_value_t = FitArg::Crop)]
     fit: FitArg,
-    /// Normalise .npy arrays of numbers too, as the model states (arrays of bytes always are)
+    /// Arrays of numbers hold raw pixels, as arrays of bytes always do; else they are inputs of the ONNX network
     #[arg(long)]
     raw: bool,
+    /// Arrays of numbers are what the model computes on: neither pixels nor inputs of the ONNX network, but normalised already
+    #[arg(long, conflicts_with = "raw")]
+    normalised: bool,
     /// Print one JSON object per input
     #[arg(long)]
     json: bool,
@@ -53,6 +56,16 @@ enum FitArg {
     Fill,
     /// Both sides to the model's
     Stretch,
+}
+
+impl Args {
+    fn units(&self) -> Units {
+        match (self.raw, self.normalised) {
+            (true, _) => Units::Pixels,
+            (_, true) => Units::Normalised,
+            _ => Units::Network,
+        }
+    }
 }
 
 struct Printer<'a> {
@@ -73,7 +86,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let (mut inputs, mut names) = (Vec::new(), Vec::new());
     for path in &args.inputs {
         let interface = client.interface();
-        let read = input::read(path, interface, fit, args.raw)?;
+        let read = input::read(path, interface, fit, args.units())?;
         anyhow::ensure!(!read.is_empty(), "{}: holds no input", path.display());
         for (i, values) in read.into_iter().enumerate() {
             interface.check_input(&values).with_context(|| format!("{}, input {i}", path.display()))?;
@@ -98,11 +111,11 @@ fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -
         Ok(())
     };
     for (index, input) in first.iter().enumerate() {
-        show(index, &client.infer(input)?)?;
+        show(index, &client.infer_in(Units::Normalised, input)?)?;
     }
     if !rest.is_empty() {
         let mut shown = Ok(());
-        infer_many(client, rest, |index, answer| {
+        infer_many(client, Units::Normalised, rest, |index, answer| {
             // An answer that cannot be shown ends the command, but none of the others is lost for it at the server.
             if shown.is_ok() {
                 shown = show(first.len() + index, &answer);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tacit_backends::{Costs, DEFAULT, Options, Registry, ServerModel, lowered};
 use tacit_client::input::{self, Fit};
 use tacit_graph::import::{ImportOptions, import};
-use tacit_graph::{Interface, Model, OutputMode, npy};
+use tacit_graph::{Interface, Model, OutputMode, Units, npy};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -165,6 +165,7 @@ fn run_import(args: &ImportArgs) -> anyhow::Result<()> {
             Reveal::Logits => OutputMode::Logits,
             Reveal::Top1 => OutputMode::Top1,
         },
+        folder: Some(folder_of(&args.onnx)),
         ..ImportOptions::default()
     };
     options.range = match args.range.as_slice() {
@@ -189,9 +190,18 @@ fn run_import(args: &ImportArgs) -> anyhow::Result<()> {
     show_report(&*lowered, args.json)
 }
 
+/// The folder of a file.
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder.into(),
+        _ => ".".into(),
+    }
+}
+
 /// Imports with defaults, as `bench` does; warnings go to standard error.
 pub fn import_with_defaults(path: &Path, bytes: &[u8]) -> anyhow::Result<Model> {
-    let model = import(bytes, &ImportOptions::default()).with_context(|| path.display().to_string())?.model;
+    let options = ImportOptions { folder: Some(folder_of(path)), ..ImportOptions::default() };
+    let model = import(bytes, &options).with_context(|| path.display().to_string())?.model;
     if model.calibration.guessed {
         crate::print::note(
             "warning: no calibration samples: ranges come from seeded random inputs, headroom is a guess",
@@ -216,9 +226,9 @@ fn run_lower(args: &LowerArgs) -> anyhow::Result<()> {
 fn run_local(args: &RunArgs) -> anyhow::Result<()> {
     let model = args.seal.read_model(&args.file)?;
     for path in &args.inputs {
-        for values in input::read(path, &model.interface, Fit::Crop, false)? {
+        for values in input::read(path, &model.interface, Fit::Crop, Units::Network)? {
             model.interface.check_input(&values).with_context(|| path.display().to_string())?;
-            let answer = model.run(&values)?;
+            let answer = model.interface.finish(&model.run(&values)?);
             crate::print::line(&match args.json {
                 true => json!({ "input": path.display().to_string(), "values": answer }).to_string(),
                 false => format!("{}  {answer:.4?}", path.display()),
@@ -296,17 +306,24 @@ fn show_float(model: &Model, as_json: bool) -> anyhow::Result<()> {
 }
 
 fn show_interface(interface: &Interface) -> anyhow::Result<()> {
-    let learns = match (interface.output_mode, interface.softmax_by_client) {
-        (OutputMode::Top1, _) => "the best class",
-        (OutputMode::Logits, true) => "all outputs (softmax is left to it)",
-        (OutputMode::Logits, false) => "all outputs",
+    let learns = match (interface.output_mode, interface.final_activation) {
+        (OutputMode::Top1, _) => "the best class".to_owned(),
+        (OutputMode::Logits, Some(activation)) => format!("all outputs (it applies the final {})", activation.name()),
+        (OutputMode::Logits, None) => "all outputs".to_owned(),
     };
     let input = &interface.input;
     crate::print::line(&format!("client learns: {learns}, {:?}", interface.output_shape))?;
+    for output in &interface.outputs {
+        crate::print::line(&format!("  of which `{}`, {:?}", output.name, output.shape))?;
+    }
     crate::print::line(&format!(
         "input: {:?}, (pixel * {} - {:?}) / {:?}, accepted {:?}",
         interface.input_shape, input.pixel_scale, input.mean, input.std, input.range
-    ))
+    ))?;
+    if let Some(moved) = &input.moved {
+        crate::print::line(&format!("the client then takes it times {:?} plus {:?}", moved.scale, moved.shift))?;
+    }
+    Ok(())
 }
 
 fn show_costs(costs: &Costs) -> anyhow::Result<()> {

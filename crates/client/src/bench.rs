@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use tacit_backends::{Registry, ServerModel};
-use tacit_graph::OutputMode;
+use tacit_graph::{OutputMode, Units};
 
 /// One party's figures for one phase, as printed.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -51,13 +51,13 @@ pub struct OutputFigures {
     /// Largest difference from the reference in the output's real unit; for top-1 the distance of the class
     /// indices, which says little.
     pub max_error: f64,
-    /// Worst case of that which the back end declares for these weights; far above what happens in deep
-    /// models.
-    pub error_bound: f64,
+    /// Worst case of that which the back end declares for these weights; `null` where it says nothing: for top-1,
+    /// and for deep models, where it exceeds the range of the reference's outputs.
+    pub error_bound: Option<f64>,
     /// The difference in units of the output's last place; for top-1 0 if the classes agree, else 1. `null`
     /// where answers are no integers.
     pub max_ulp_error: Option<u64>,
-    /// The bound in units of the last place; `null` for top-1 and where answers are no integers.
+    /// The bound in units of the last place; `null` where there is none and where answers are no integers.
     pub ulp_bound: Option<f64>,
 }
 
@@ -100,7 +100,7 @@ pub struct ClientRun {
     pub online: PhaseReport,
     /// Material of the client and the server, in bytes.
     pub material_bytes: [u64; 2],
-    /// The answer.
+    /// What the back end answered, before what the client applies.
     pub values: Vec<f64>,
 }
 
@@ -113,13 +113,13 @@ pub fn client_runs(
     config: &ClientConfig,
     model: &str,
     backend: Option<&str>,
-    input: &[f32],
+    (units, input): (Units, &[f32]),
     runs: usize,
 ) -> Result<Vec<ClientRun>, ClientError> {
     let config = ClientConfig { store: None, ..config.clone() };
     let one = || -> Result<ClientRun, ClientError> {
         let mut client = Lobby::connect(registry.clone(), config.clone())?.open(model, backend)?;
-        let Answer { values, online, setup, prepared, .. } = client.infer(input)?;
+        let Answer { revealed: values, online, setup, prepared, .. } = client.infer_in(units, input)?;
         client.close()?;
         let material_bytes = prepared.map_or([0, 0], |p| p.bytes);
         Ok(ClientRun { setup, offline: prepared.map(|p| p.offline), online, material_bytes, values })
@@ -127,7 +127,7 @@ pub fn client_runs(
     (0..runs).map(|_| one()).collect()
 }
 
-/// Compares a client's run with the back end's reference and brings it into the printed form.
+/// Compares a client's run with the back end's reference and brings it into the printed form. `input` is what the model computes on.
 ///
 /// # Errors
 /// The input does not fit the model.
@@ -137,7 +137,7 @@ pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<
     let class = |v: &[f64]| if top1 { v.first().map_or(0, |&c| c as usize) } else { first_largest(v) };
     let (argmax, reference_argmax) = (class(&run.values), class(&reference));
     let max_error = run.values.iter().zip(&reference).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-    let error_bound = model.error_bound(&reference);
+    let error_bound = useful(model.error_bound(&reference), &reference).filter(|_| !top1);
     let unit = model.output_unit();
     let output = OutputFigures {
         argmax,
@@ -149,7 +149,7 @@ pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<
             true => u64::from(argmax != reference_argmax),
             false => (max_error / unit).round() as u64,
         }),
-        ulp_bound: unit.filter(|_| !top1).map(|unit| error_bound / unit),
+        ulp_bound: unit.zip(error_bound).map(|(unit, bound)| bound / unit),
     };
     let phases = [("setup", run.setup), ("offline", run.offline), ("online", Some(run.online))];
     let phases = phases.into_iter().filter_map(|(name, report)| Some((name.to_owned(), printed(&report?))));
@@ -158,6 +158,14 @@ pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<
         material_bytes: MaterialBytes { client: run.material_bytes[0], server: run.material_bytes[1] },
         output,
     })
+}
+
+/// A bound that tells outputs apart: below their range, or below the magnitude of a single one.
+fn useful(bound: f64, outputs: &[f64]) -> Option<f64> {
+    let low = outputs.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = outputs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let range = if high > low { high - low } else { high.abs() };
+    (bound <= range).then_some(bound)
 }
 
 /// A report's figures in the printed form.
@@ -182,4 +190,21 @@ pub fn machine() -> String {
     let name = name.map_or("unknown processor", |(_, name)| name.trim());
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     format!("{name}, {cores} cores")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::useful;
+
+    #[test]
+    fn a_bound_that_tells_nothing_is_none() {
+        assert_eq!(useful(0.5, &[1.0, 2.0]), Some(0.5));
+        assert_eq!(useful(0.0, &[3.0, 3.0]), Some(0.0));
+        assert_eq!(useful(2.0, &[-3.0]), Some(2.0));
+        for (bound, outputs) in
+            [(1e23, vec![-5.0, 9.0]), (f64::INFINITY, vec![1.0, 2.0]), (f64::NAN, vec![1.0]), (1.0, vec![])]
+        {
+            assert_eq!(useful(bound, &outputs), None, "{bound}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::cmp::Reverse;
 use std::sync::Arc;
 use tacit_backends::{BackendError, ClientModel, ClientSide, Material, Preparation, Registry, Setup};
-use tacit_graph::{Interface, OutputMode};
+use tacit_graph::{Interface, OutputMode, Units};
 use tacit_ids::MaterialId;
 use tacit_net::{Channel, Phase};
 use tacit_store::{Binding, Entry, Store, StoreError};
@@ -26,8 +26,10 @@ pub struct Prepared {
 /// The answer to one input.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The model's real outputs (`interface().output_shape`); for a top-1 model the class index alone.
+    /// The network's real outputs (`interface().output_shape`), a final softmax applied; for a top-1 model the class index alone.
     pub values: Vec<f64>,
+    /// What the back end answered: `values` before what the client applies.
+    pub revealed: Vec<f64>,
     /// The class with the largest output (the lowest of equals).
     pub class: usize,
     /// Cost of the online phase.
@@ -247,14 +249,23 @@ impl Client {
         Ok(gone.len())
     }
 
-    /// Answers one real-valued input (normalised as the model states), with stored material if there is any,
-    /// else with new material.
+    /// Answers one real-valued input of the ONNX network, with stored material if there is any, else with new
+    /// material.
     ///
     /// # Errors
     /// The input does not fit the model (nothing was sent or used then), or of the store, the protocol or the
     /// connection. Material that was claimed is gone in any case.
     pub fn infer(&mut self, input: &[f32]) -> Result<Answer, ClientError> {
-        self.interface().check_input(input)?;
+        self.infer_in(Units::Network, input)
+    }
+
+    /// As [`infer`](Self::infer), with an input in the given units: pixels, or what the model computes on
+    /// ([`input::read`](crate::input::read) gives that).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn infer_in(&mut self, units: Units, input: &[f32]) -> Result<Answer, ClientError> {
+        let input = &self.interface().accept(input, units)?;
         if !self.needs_material()? {
             return self.online(None, input);
         }
@@ -278,7 +289,7 @@ impl Client {
         self.side.read_material(&bytes).map_err(|e| StoreError::Damaged { id, what: e.to_string() })
     }
 
-    /// The online phase with material that this process owns.
+    /// The online phase with material that this process owns, for what the model computes on.
     pub(crate) fn online(
         &mut self,
         material: Option<(MaterialId, Material)>,
@@ -289,14 +300,15 @@ impl Client {
             Some((id, material)) => (Some(id), material),
             None => (None, Material::nothing()),
         };
-        let (values, online, _) =
+        let (revealed, online, _) =
             self.phase(Phase::Online, &Request::Infer { id }, |side, channel| side.online(channel, material, input))?;
         let class = match self.interface().output_mode {
             // The cast saturates.
-            OutputMode::Top1 => values.first().map_or(0, |&class| class as usize),
-            OutputMode::Logits => first_largest(&values),
+            OutputMode::Top1 => revealed.first().map_or(0, |&class| class as usize),
+            OutputMode::Logits => first_largest(&revealed),
         };
-        Ok(Answer { values, class, online, setup, prepared: None })
+        let values = self.interface().finish(&revealed);
+        Ok(Answer { values, revealed, class, online, setup, prepared: None })
     }
 
     /// Tells the server that nothing more comes.

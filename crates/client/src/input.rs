@@ -5,7 +5,7 @@ use image::imageops::FilterType;
 use image::{DynamicImage, ImageReader, Limits};
 use std::fs;
 use std::path::Path;
-use tacit_graph::{Interface, npy};
+use tacit_graph::{Interface, Units, npy};
 
 /// Largest image side accepted, in pixels.
 pub const MAX_IMAGE_SIDE: u32 = 16_384;
@@ -30,19 +30,19 @@ pub enum Fit {
 /// Reads the inputs in a file: one for an image, `N` for an `.npy` array `[N, C, H, W]` (or one without the
 /// leading axis).
 ///
-/// Images and arrays of bytes are pixels and are normalised as the model states. Arrays of numbers are taken
-/// as they are, or normalised too if they are `raw`.
+/// Returns what the model computes on ([`Units::Normalised`]). Images and arrays of bytes are pixels; arrays of
+/// numbers are in `units`.
 ///
 /// # Errors
 /// The file cannot be read, decoded or brought to the model's shape.
-pub fn read(path: &Path, interface: &Interface, fit: Fit, raw: bool) -> Result<Vec<Vec<f32>>, ClientError> {
+pub fn read(path: &Path, interface: &Interface, fit: Fit, units: Units) -> Result<Vec<Vec<f32>>, ClientError> {
     if path.extension().is_some_and(|e| e == "npy") {
-        return read_array(path, interface, raw);
+        return read_array(path, interface, units);
     }
     Ok(vec![read_image(path, interface, fit)?])
 }
 
-fn read_array(path: &Path, interface: &Interface, raw: bool) -> Result<Vec<Vec<f32>>, ClientError> {
+fn read_array(path: &Path, interface: &Interface, units: Units) -> Result<Vec<Vec<f32>>, ClientError> {
     let fail = |what: String| ClientError::Input { path: path.to_owned(), what };
     let size = fs::metadata(path).map_err(ClientError::file("reading", path))?.len();
     if size > MAX_ARRAY_BYTES {
@@ -59,11 +59,8 @@ fn read_array(path: &Path, interface: &Interface, raw: bool) -> Result<Vec<Vec<f
     if let Some(i) = array.data.iter().position(|v| !v.is_finite()) {
         return Err(fail(format!("element {i} is {}", array.data[i])));
     }
-    let mut inputs: Vec<Vec<f32>> = array.data.chunks(len).map(<[f32]>::to_vec).collect();
-    if raw || array.is_bytes {
-        inputs.iter_mut().for_each(|values| normalise(values, interface));
-    }
-    Ok(inputs)
+    let units = if array.is_bytes { Units::Pixels } else { units };
+    Ok(array.data.chunks(len).map(|values| interface.normalise(values, units)).collect())
 }
 
 fn read_image(path: &Path, interface: &Interface, fit: Fit) -> Result<Vec<f32>, ClientError> {
@@ -84,9 +81,8 @@ fn read_image(path: &Path, interface: &Interface, fit: Fit) -> Result<Vec<f32>, 
     let raw = if channels == 1 { pixels.to_luma8().into_raw() } else { pixels.to_rgb8().into_raw() };
     // From interleaved [H, W, C] to planes [C, H, W].
     let plane = |c: usize| raw.iter().skip(c).step_by(channels).map(|&p| f32::from(p));
-    let mut values: Vec<f32> = (0..channels).flat_map(plane).collect();
-    normalise(&mut values, interface);
-    Ok(values)
+    let values: Vec<f32> = (0..channels).flat_map(plane).collect();
+    Ok(interface.normalise(&values, Units::Pixels))
 }
 
 fn bring_to_size(image: &DynamicImage, height: u32, width: u32, fit: Fit) -> DynamicImage {
@@ -104,19 +100,4 @@ fn bring_to_size(image: &DynamicImage, height: u32, width: u32, fit: Fit) -> Dyn
     let side = |from: f64, to: u32| ((from * scale).round() as u32).clamp(to, MAX_IMAGE_SIDE);
     let (w, h) = (side(from_w, width), side(from_h, height));
     image.resize_exact(w, h, FilterType::Triangle).crop_imm((w - width) / 2, (h - height) / 2, width, height)
-}
-
-/// `(pixel * scale - mean) / std` on planes `[C, H, W]`; a flat input counts as one channel.
-fn normalise(values: &mut [f32], interface: &Interface) {
-    let spec = &interface.input;
-    let channels = match *interface.input_shape.as_slice() {
-        [channels, _, _] => channels.max(1),
-        _ => 1,
-    };
-    let plane = (values.len() / channels).max(1);
-    for (c, values) in values.chunks_mut(plane).enumerate() {
-        let mean = spec.mean.get(c).copied().unwrap_or(0.0);
-        let std = spec.std.get(c).copied().unwrap_or(1.0);
-        values.iter_mut().for_each(|v| *v = (*v * spec.pixel_scale - mean) / std);
-    }
 }

@@ -21,8 +21,9 @@
 //! * [`Lobby::open`]`(model, backend)`: a [`Client`]. Without a name, the back end is the first that the
 //!   server offers, this registry knows and whose server does not see the input. Whom a back end trusts is
 //!   read in the own registry, never taken from the server.
-//! * [`Client::infer`], [`infer_many`]: real-valued inputs (after [`input::read`]'s normalisation) to an
-//!   [`Answer`] of real values. Material is used from the store if there is any, and made otherwise;
+//! * [`Client::infer`], [`infer_many`]: real-valued inputs to an [`Answer`] of real values. Floats are inputs of
+//!   the ONNX network; the client applies what the importer moved out of it at either end. Other
+//!   [`Units`](tacit_graph::Units) are named ([`Client::infer_in`]). Material is used from the store if there is any, and made otherwise;
 //!   `infer_many` makes it on a second connection, one input ahead.
 //! * [`Client::prepare`], [`Client::stored`], [`Client::discard`]: material ahead of time
 //!   ([`ClientConfig::store`]). [`Client::setup`] and whatever material needs happen by themselves where the

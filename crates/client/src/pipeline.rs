@@ -4,12 +4,13 @@ use crate::{Answer, Client, ClientError, PhaseReport, Prepared};
 use std::sync::mpsc;
 use std::thread;
 use tacit_backends::Material;
+use tacit_graph::Units;
 use tacit_net::Phase;
 
 /// Material for one input, and the setup that came before it.
 type Made = (Option<PhaseReport>, Prepared, Material);
 
-/// Answers real-valued inputs in order, calling `each` with the index and the answer. Material is made on a
+/// Answers real-valued inputs, given in `units`, in order, calling `each` with the index and the answer. Material is made on a
 /// second connection, one input ahead; stored material is not touched. The first answer carries the cost of
 /// the second connection's setup. Where there is nothing to prepare, inputs go one after the other.
 ///
@@ -18,19 +19,21 @@ type Made = (Option<PhaseReport>, Prepared, Material);
 /// `each`: answers before it were delivered.
 pub fn infer_many(
     client: &mut Client,
+    units: Units,
     inputs: &[Vec<f32>],
     mut each: impl FnMut(usize, Answer) -> Result<(), ClientError>,
 ) -> Result<(), ClientError> {
-    inputs.iter().try_for_each(|input| client.interface().check_input(input))?;
+    let inputs: Vec<Vec<f32>> =
+        inputs.iter().map(|input| client.interface().accept(input, units)).collect::<Result<_, _>>()?;
     if !client.needs_material()? {
         let mut one = |(index, input): (usize, &Vec<f32>)| each(index, client.online(None, input)?);
         return inputs.iter().enumerate().try_for_each(&mut one);
     }
-    let mut maker = client.again()?;
+    let (mut maker, count) = (client.again()?, inputs.len());
     let (sender, receiver) = mpsc::sync_channel::<Made>(0);
     thread::scope(|scope| {
         let making = scope.spawn(move || -> Result<_, ClientError> {
-            for _ in inputs {
+            for _ in 0..count {
                 let setup = maker.setup_before(Phase::Offline)?;
                 let (prepared, material) = maker.prepare_in_memory()?;
                 if sender.send((setup, prepared, material)).is_err() {

@@ -238,6 +238,19 @@ pub fn reshaped(declared: &[usize], input: &[usize]) -> Result<Vec<usize>, Strin
     Ok(declared.to_vec())
 }
 
+/// Shape of a tensor whose axis `i` is axis `perm[i]` of the input.
+///
+/// # Errors
+/// `perm` is no permutation of the input's axes.
+pub fn transpose_shape(perm: &[usize], input: &[usize]) -> Result<Vec<usize>, String> {
+    let mut seen = vec![false; input.len()];
+    let each_once = perm.iter().all(|&p| seen.get_mut(p).is_some_and(|s| !std::mem::replace(s, true)));
+    if perm.len() != input.len() || !each_once {
+        return Err(format!("{perm:?} is not a permutation of the axes of {input:?}"));
+    }
+    Ok(perm.iter().map(|&p| input[p]).collect())
+}
+
 /// Shape of the index of the largest element.
 ///
 /// # Errors

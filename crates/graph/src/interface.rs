@@ -13,22 +13,120 @@ pub enum OutputMode {
     Top1,
 }
 
-/// How a client turns its raw input into the network's.
+/// What the numbers of an input are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Units {
+    /// Raw 8-bit pixels, 0 to 255.
+    Pixels,
+    /// Inputs of the ONNX network as it was exported.
+    #[default]
+    Network,
+    /// What the model computes on: behind everything that the client applies.
+    Normalised,
+}
+
+/// `scale * x + shift` by channel, the index on the first axis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChannelAffine {
+    /// Factors.
+    pub scale: Vec<f32>,
+    /// Addends.
+    pub shift: Vec<f32>,
+}
+
+impl ChannelAffine {
+    /// The map on all channels of an input.
+    #[must_use]
+    pub fn apply(&self, values: &[f32]) -> Vec<f32> {
+        let inner = (values.len() / self.scale.len().max(1)).max(1);
+        values.iter().enumerate().map(|(i, v)| v * self.scale[i / inner] + self.shift[i / inner]).collect()
+    }
+}
+
+/// How a client turns pixels into inputs of the ONNX network, `(pixel * pixel_scale - mean) / std`, and these into what the model
+/// computes on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InputSpec {
-    /// Subtracted per channel before division (empty: none). Applied by the client.
+    /// Subtracted from scaled pixels per channel (empty: nothing).
     pub mean: Vec<f32>,
-    /// Divisor per channel (empty: none). Applied by the client.
+    /// Divides pixels per channel after that (empty: nothing).
     pub std: Vec<f32>,
     /// Multiplied onto raw 8-bit pixels first, e.g. 1/255.
     pub pixel_scale: f32,
-    /// Smallest and largest value accepted after normalisation; others are refused, since they could leave what a back end computes
-    /// with.
+    /// What the importer moved from the start of the network to the client.
+    pub moved: Option<ChannelAffine>,
+    /// Smallest and largest value accepted behind all of that; others are refused, since they could leave what a back end computes with.
     pub range: [f32; 2],
 }
 
-/// Inputs and outputs of a model, the same for every back end. Inputs are `f32` in the network's units, after the client's
-/// normalisation; outputs are `f64` with the public multiplier applied, or the class index in mode top-1.
+/// The end of the ONNX network that is left to the client: over all outputs, in real numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FinalActivation {
+    /// `exp(x_i) / sum exp(x)`.
+    Softmax,
+    /// `x_i - log sum exp(x)`.
+    LogSoftmax,
+    /// `1 / (1 + exp(-x_i))`.
+    Sigmoid,
+    /// `tanh(x_i)`.
+    Tanh,
+    /// Sigmoid, then divided by the sum (one classifier against the rest for each class).
+    SigmoidL1,
+    /// Divided by the sum of magnitudes; zero stays zero.
+    L1,
+    /// Divided by the Euclidean norm; zero stays zero.
+    L2,
+    /// Divided by the largest value; nothing where that is zero.
+    Largest,
+}
+
+impl FinalActivation {
+    /// The activated values.
+    #[must_use]
+    pub fn apply(self, values: &[f64]) -> Vec<f64> {
+        let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let log_sum = largest + values.iter().map(|v| (v - largest).exp()).sum::<f64>().ln();
+        let sigmoid = |v: &f64| 1.0 / (1.0 + (-v).exp());
+        let over = |values: &[f64], norm: f64| values.iter().map(|v| if norm == 0.0 { *v } else { v / norm }).collect();
+        match self {
+            FinalActivation::Softmax => values.iter().map(|v| (v - log_sum).exp()).collect(),
+            FinalActivation::LogSoftmax => values.iter().map(|v| v - log_sum).collect(),
+            FinalActivation::Sigmoid => values.iter().map(sigmoid).collect(),
+            FinalActivation::Tanh => values.iter().map(|v| v.tanh()).collect(),
+            FinalActivation::SigmoidL1 => {
+                let each: Vec<f64> = values.iter().map(sigmoid).collect();
+                over(&each, each.iter().sum())
+            }
+            FinalActivation::L1 => over(values, values.iter().map(|v| v.abs()).sum()),
+            FinalActivation::L2 => over(values, values.iter().map(|v| v * v).sum::<f64>().sqrt()),
+            FinalActivation::Largest => over(values, largest),
+        }
+    }
+
+    /// Whether each value is activated without the others.
+    #[must_use]
+    pub fn by_element(self) -> bool {
+        matches!(self, FinalActivation::Sigmoid | FinalActivation::Tanh)
+    }
+
+    /// Its name in ONNX.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            FinalActivation::Softmax => "Softmax",
+            FinalActivation::LogSoftmax => "LogSoftmax",
+            FinalActivation::Sigmoid => "Sigmoid",
+            FinalActivation::Tanh => "Tanh",
+            FinalActivation::SigmoidL1 => "Sigmoid and Normalizer",
+            FinalActivation::L1 | FinalActivation::L2 | FinalActivation::Largest => "Normalizer",
+        }
+    }
+}
+
+/// Inputs and outputs of a model, the same for every back end. A back end takes what [`accept`](Interface::accept) gives and makes `f64`
+/// with the public multiplier applied (the class index in mode top-1), which [`finish`](Interface::finish) turns into the outputs of the
+/// ONNX network.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interface {
     /// Name of the model, for people.
@@ -41,8 +139,19 @@ pub struct Interface {
     pub output_shape: Vec<usize>,
     /// What is revealed.
     pub output_mode: OutputMode,
-    /// The ONNX file ended with a softmax, which is left to the client.
-    pub softmax_by_client: bool,
+    /// Where the ONNX network has several outputs: those, in its order. The result joins them, flattened. Empty where there is one.
+    pub outputs: Vec<OutputTensor>,
+    /// What the ONNX network does to its outputs last, left to the client.
+    pub final_activation: Option<FinalActivation>,
+}
+
+/// An output of the ONNX network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputTensor {
+    /// Its name in the file.
+    pub name: String,
+    /// Its shape, without the batch.
+    pub shape: Vec<usize>,
 }
 
 impl Interface {
@@ -54,6 +163,43 @@ impl Interface {
     /// Values of one answer.
     pub fn output_len(&self) -> usize {
         self.output_shape.iter().product()
+    }
+
+    /// The values that the model computes on.
+    #[must_use]
+    pub fn normalise(&self, values: &[f32], units: Units) -> Vec<f32> {
+        let InputSpec { mean, std, pixel_scale, moved, .. } = &self.input;
+        let network = match units {
+            Units::Normalised => return values.to_vec(),
+            Units::Network => values.to_vec(),
+            Units::Pixels => {
+                let inner = (values.len() / self.input_shape[0].max(1)).max(1);
+                let of = |list: &[f32], i: usize, none: f32| list.get(i / inner).copied().unwrap_or(none);
+                let one = |(i, v): (usize, &f32)| (v * pixel_scale - of(mean, i, 0.0)) / of(std, i, 1.0);
+                values.iter().enumerate().map(one).collect()
+            }
+        };
+        moved.as_ref().map_or(network.clone(), |moved| moved.apply(&network))
+    }
+
+    /// The values that the model computes on, if it accepts them.
+    ///
+    /// # Errors
+    /// As [`check_input`](Self::check_input).
+    pub fn accept(&self, values: &[f32], units: Units) -> Result<Vec<f32>, GraphError> {
+        self.check_length(values.len())?;
+        let normalised = self.normalise(values, units);
+        self.check_input(&normalised)?;
+        Ok(normalised)
+    }
+
+    /// The outputs of the ONNX network for what a back end answered.
+    #[must_use]
+    pub fn finish(&self, answer: &[f64]) -> Vec<f64> {
+        match self.final_activation {
+            Some(activation) if self.output_mode == OutputMode::Logits => activation.apply(answer),
+            _ => answer.to_vec(),
+        }
     }
 
     /// Checks shapes, normalisation and range.
@@ -71,8 +217,22 @@ impl Interface {
         if self.output_mode == OutputMode::Top1 && self.output_shape != [1] {
             return fail(format!("output mode top-1 with results of shape {:?}", self.output_shape));
         }
-        let InputSpec { mean, std, pixel_scale, range: [low, high] } = &self.input;
+        let parts = self.outputs.iter().map(|o| geometry::checked_elements(&o.shape));
+        let total = parts.collect::<Option<Vec<_>>>().and_then(|p| p.into_iter().try_fold(0usize, usize::checked_add));
+        if !self.outputs.is_empty() && (total != Some(self.output_len()) || self.output_mode == OutputMode::Top1) {
+            return fail(format!("outputs {:?} in results of shape {:?}", self.outputs, self.output_shape));
+        }
+        let InputSpec { mean, std, pixel_scale, moved, range: [low, high] } = &self.input;
         let channels = self.input_shape[0];
+        if let Some(ChannelAffine { scale, shift }) = moved
+            && (scale.len() != channels || shift.len() != channels || scale.iter().chain(shift).any(|v| !v.is_finite()))
+        {
+            return fail(format!(
+                "{} factors and {} addends for {channels} channels, or no numbers",
+                scale.len(),
+                shift.len()
+            ));
+        }
         for (name, values) in [("mean", mean), ("std", std)] {
             if !(values.is_empty() || values.len() == channels) || values.iter().any(|v| !v.is_finite()) {
                 return fail(format!("{} values of `{name}` for {channels} channels, or no numbers", values.len()));
@@ -87,26 +247,35 @@ impl Interface {
         Ok(())
     }
 
+    fn check_length(&self, given: usize) -> Result<(), GraphError> {
+        if given != self.input_len() {
+            return Err(GraphError::Input {
+                what: format!("{given} values for an input of shape {:?}", self.input_shape),
+            });
+        }
+        Ok(())
+    }
+
     /// Checks one input, after normalisation.
     ///
     /// # Errors
-    /// Wrong length, a value that is not finite, or one outside the range that the model accepts.
+    /// Wrong length, a value that is not finite, or one outside the range that the model accepts (both told in the network's units).
     pub fn check_input(&self, input: &[f32]) -> Result<(), GraphError> {
-        if input.len() != self.input_len() {
-            return Err(GraphError::Input {
-                what: format!("{} values for an input of shape {:?}", input.len(), self.input_shape),
-            });
-        }
+        self.check_length(input.len())?;
         let [low, high] = self.input.range;
         // Rounding in the client's own normalisation must not push the extreme pixel over the edge.
         let slack = (high - low).abs() * 1e-4;
         let refused = |x: f32| !(x.is_finite() && x >= low - slack && x <= high + slack);
-        match input.iter().position(|&x| refused(x)) {
-            None => Ok(()),
-            Some(i) => {
-                Err(GraphError::Input { what: format!("value {i} is {}, the model accepts {low} to {high}", input[i]) })
-            }
-        }
+        let Some(i) = input.iter().position(|&x| refused(x)) else { return Ok(()) };
+        let inner = (input.len() / self.input_shape[0].max(1)).max(1);
+        // A factor of zero lets no input reach the model, so its result is told as it is.
+        let (factor, addend) = match &self.input.moved {
+            Some(moved) if moved.scale[i / inner] != 0.0 => (moved.scale[i / inner], moved.shift[i / inner]),
+            _ => (1.0, 0.0),
+        };
+        let [given, a, b] = [input[i], low, high].map(|v| (v - addend) / factor);
+        let what = format!("value {i} is {given}, the model accepts {} to {}", a.min(b), a.max(b));
+        Err(GraphError::Input { what })
     }
 }
 
@@ -118,10 +287,11 @@ mod tests {
         Interface {
             name: "m".into(),
             input_shape: vec![2, 2],
-            input: InputSpec { mean: vec![0.0; 2], std: vec![], pixel_scale: 1.0, range: [-8.0, 8.0] },
+            input: InputSpec { mean: vec![0.0; 2], std: vec![], pixel_scale: 1.0, moved: None, range: [-8.0, 8.0] },
             output_shape: vec![3],
             output_mode: OutputMode::Logits,
-            softmax_by_client: false,
+            outputs: vec![],
+            final_activation: None,
         }
     }
 
@@ -136,8 +306,85 @@ mod tests {
     }
 
     #[test]
+    fn every_channel_has_its_own_normalisation_in_any_shape() {
+        let moved = Some(ChannelAffine { scale: vec![2.0, -0.5], shift: vec![1.0, 3.0] });
+        for (shape, raw, wanted) in [
+            (vec![2], vec![10.0, 20.0], vec![13.0, -1.0]),
+            (vec![2, 2], vec![10.0, 20.0, 10.0, 20.0], vec![13.0, 33.0, 1.5, -1.0]),
+            (vec![2, 1, 2], vec![10.0, 20.0, 10.0, 20.0], vec![13.0, 33.0, 1.5, -1.0]),
+        ] {
+            let mut i = interface();
+            i.input_shape = shape;
+            i.input = InputSpec { mean: vec![4.0, 4.0], std: vec![1.0, 2.0], moved: moved.clone(), ..i.input };
+            i.input.range = [-50.0, 50.0];
+            i.check().unwrap();
+            assert_eq!(i.accept(&raw, Units::Pixels).unwrap(), wanted);
+            let network: Vec<f32> =
+                raw.iter().enumerate().map(|(k, v)| (v - 4.0) / if k >= raw.len() / 2 { 2.0 } else { 1.0 }).collect();
+            assert_eq!(i.accept(&network, Units::Network).unwrap(), wanted);
+            assert_eq!(i.accept(&wanted, Units::Normalised).unwrap(), wanted);
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_the_network_s_own_units() {
+        let mut i = interface();
+        i.input.moved = Some(ChannelAffine { scale: vec![1.0, -0.5], shift: vec![0.0, 3.0] });
+        let told = i.accept(&[0.0, 0.0, 0.0, -11.0], Units::Network).unwrap_err().to_string();
+        assert!(told.contains("value 3 is -11, the model accepts -10 to 22"), "{told}");
+        assert!(i.accept(&[0.0; 3], Units::Network).is_err() && i.accept(&[0.0; 3], Units::Pixels).is_err());
+    }
+
+    #[test]
+    fn each_activation_is_what_its_name_says() {
+        let near = |a: FinalActivation, given: &[f64], wanted: &[f64]| {
+            let got = a.apply(given);
+            assert!(got.iter().zip(wanted).all(|(g, w)| (g - w).abs() < 1e-6), "{a:?}: {got:?}");
+        };
+        near(FinalActivation::Sigmoid, &[0.0, 2.0, -800.0], &[0.5, 0.880_797, 0.0]);
+        near(FinalActivation::Tanh, &[0.0, -0.5], &[0.0, -0.462_117]);
+        near(FinalActivation::SigmoidL1, &[0.0, 0.0, 800.0], &[0.25, 0.25, 0.5]);
+        near(FinalActivation::L1, &[1.0, -3.0], &[0.25, -0.75]);
+        near(FinalActivation::L2, &[3.0, -4.0], &[0.6, -0.8]);
+        near(FinalActivation::Largest, &[-2.0, 4.0], &[-0.5, 1.0]);
+        near(FinalActivation::L2, &[0.0, 0.0], &[0.0, 0.0]);
+    }
+
+    #[test]
+    fn several_outputs_fill_the_result() {
+        let part = |name: &str, shape: &[usize]| OutputTensor { name: name.into(), shape: shape.to_vec() };
+        let mut i = interface();
+        i.outputs = vec![part("a", &[1]), part("b", &[2, 1])];
+        i.check().unwrap();
+        i.outputs[1].shape = vec![3];
+        assert!(i.check().is_err());
+        i.outputs[1].shape = vec![usize::MAX];
+        assert!(i.check().is_err());
+    }
+
+    #[test]
+    fn the_client_ends_the_network() {
+        let mut i = interface();
+        let logits = [1000.0, 1001.0, 998.0];
+        assert_eq!(i.finish(&logits), logits);
+        i.final_activation = Some(FinalActivation::Softmax);
+        let sum: f64 = [0.0f64, 1.0, -2.0].iter().map(|v| v.exp()).sum();
+        for (got, v) in i.finish(&logits).iter().zip([0.0f64, 1.0, -2.0]) {
+            assert!((got - v.exp() / sum).abs() < 1e-12, "{got}");
+        }
+        i.final_activation = Some(FinalActivation::LogSoftmax);
+        for (got, v) in i.finish(&logits).iter().zip([0.0f64, 1.0, -2.0]) {
+            assert!((got - (v - sum.ln())).abs() < 1e-9, "{got}");
+        }
+        (i.output_mode, i.output_shape) = (OutputMode::Top1, vec![1]);
+        assert_eq!(i.finish(&[7.0]), [7.0], "a class is a class");
+    }
+
+    #[test]
     fn what_does_not_hold_together_is_refused() {
-        let changes: [fn(&mut Interface); 8] = [
+        let changes: [fn(&mut Interface); 10] = [
+            |i| i.input.moved = Some(ChannelAffine { scale: vec![1.0], shift: vec![0.0] }),
+            |i| i.input.moved = Some(ChannelAffine { scale: vec![1.0; 2], shift: vec![0.0, f32::NAN] }),
             |i| i.input_shape = vec![],
             |i| i.output_shape = vec![0],
             |i| i.output_shape = vec![usize::MAX, 2],

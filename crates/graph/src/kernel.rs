@@ -207,6 +207,22 @@ pub fn slice<S: Copy>(s: &Slice, input: &[S], in_shape: &[usize]) -> Vec<S> {
     }
 }
 
+/// For each element of the transposed tensor its position in the row-major input.
+pub fn transpose_index(perm: &[usize], in_shape: &[usize]) -> Vec<usize> {
+    let strides = row_major(in_shape);
+    let mut index = vec![0];
+    for &axis in perm {
+        let steps = (0..in_shape[axis]).map(|i| i * strides[axis]);
+        index = index.iter().flat_map(|&at| steps.clone().map(move |s| at + s)).collect();
+    }
+    index
+}
+
+/// Axes in another order: axis `i` of the result is axis `perm[i]` of the input.
+pub fn transpose<S: Copy>(perm: &[usize], input: &[S], in_shape: &[usize]) -> Vec<S> {
+    transpose_index(perm, in_shape).into_iter().map(|from| input[from]).collect()
+}
+
 /// Zero padding of a row-major tensor.
 pub fn pad<S: Copy + Default>(before: &[usize], input: &[S], in_shape: &[usize], out_shape: &[usize]) -> Vec<S> {
     let mut out = vec![S::default(); out_shape.iter().product()];

@@ -14,6 +14,8 @@ pub struct Calibration {
     pub max_abs: Vec<f64>,
     /// Mean of squares of each node's tensor over all samples.
     pub mean_square: Vec<f64>,
+    /// Largest magnitude of each node's tensor on made-up extreme inputs of the accepted range (checkerboards, stripes, noise).
+    pub extreme: Vec<f64>,
     /// Samples after the client's normalisation, in the network's units: at least one, and no more than a search can evaluate.
     pub samples: Vec<Vec<f32>>,
     /// The network's result for each of them, without the output multiplier.
@@ -93,7 +95,10 @@ impl Calibration {
         let fail = |what: &str| Err(GraphError::Calibration { what: what.into() });
         let (nodes, input) = (graph.nodes.len(), graph.nodes[0].elements());
         let output = graph.nodes[graph.output].elements();
-        for (sizes, most) in [(&self.max_abs, MAX_MAGNITUDE), (&self.mean_square, MAX_MAGNITUDE * MAX_MAGNITUDE)] {
+        let [max_abs, squares, extreme] = [&self.max_abs, &self.mean_square, &self.extreme];
+        for (sizes, most) in
+            [(max_abs, MAX_MAGNITUDE), (squares, MAX_MAGNITUDE * MAX_MAGNITUDE), (extreme, MAX_MAGNITUDE)]
+        {
             if sizes.len() != nodes || !sizes.iter().all(|v| (0.0..=most).contains(v)) {
                 return fail("its statistics are not those of the network");
             }

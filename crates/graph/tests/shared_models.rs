@@ -1,30 +1,10 @@
 //! The real models of `../shared/data`.
 
-use std::path::{Path, PathBuf};
+mod data;
 
+use data::model;
 use tacit_graph::float::run::run;
 use tacit_graph::onnx::{Network, parse};
-
-/// The shared data folder, from the repository root upwards; `None` (said on the terminal) where there is none.
-fn data() -> Option<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = here.ancestors().map(|a| a.join("shared/data")).find(|p| p.is_dir());
-    if found.is_none() {
-        eprintln!("SKIP: no shared/data above {}", here.display());
-    }
-    found
-}
-
-fn model(name: &str) -> Option<Vec<u8>> {
-    let path = data()?.join("models").join(name);
-    match std::fs::read(&path) {
-        Ok(bytes) => Some(bytes),
-        Err(e) => {
-            eprintln!("SKIP: {}: {e}", path.display());
-            None
-        }
-    }
-}
 
 #[test]
 fn both_forms_of_resnet20_are_the_same_function() {

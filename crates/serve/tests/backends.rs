@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tacit_backends::{Backend, BackendError, Registry};
 use tacit_client::wire::{Reply, Request};
 use tacit_client::{ClientError, Lobby, infer_many};
+use tacit_graph::Units;
 use tacit_ids::MaterialId;
 use tacit_net::NetError;
 use tacit_serve::{Catalog, ServeError};
@@ -91,7 +92,7 @@ fn a_back_end_with_nothing_to_prepare_is_asked_right_away() {
     let error = client.prepare().unwrap_err();
     assert!(error.to_string().contains("nothing to prepare"), "{error}");
     let mut seen = 0;
-    infer_many(&mut client, &[X.to_vec(), X.to_vec()], |_, answer| {
+    infer_many(&mut client, Units::Network, &[X.to_vec(), X.to_vec()], |_, answer| {
         assert_eq!(answer.values, expected(3, &X));
         seen += 1;
         Ok(())

@@ -174,10 +174,11 @@ pub(crate) fn small_model() -> (RingGraph, Weights) {
         interface: Interface {
             name: "small".into(),
             input_shape: vec![1, 4, 4],
-            input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, range: [-1.0, 1.0] },
+            input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, moved: None, range: [-1.0, 1.0] },
             output_shape: vec![3],
             output_mode: OutputMode::Logits,
-            softmax_by_client: false,
+            outputs: vec![],
+            final_activation: None,
         },
         nodes,
         output: 6,

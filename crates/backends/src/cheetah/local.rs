@@ -2,6 +2,7 @@
 //! unit in the last place away from it).
 
 use tacit_graph::geometry::{Slice, Window};
+use tacit_graph::kernel::transpose_index;
 use tacit_mpc::Role;
 
 use crate::ring::fixed::ring_mask;
@@ -32,6 +33,7 @@ pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[u
         Op::ShiftLeft { bits } => map(&|v| v << bits),
         Op::Concat => inputs.iter().flat_map(|v| v.iter().map(|v| v & mask)).collect(),
         Op::Slice(s) => gather(first, &slice_index(s, shape), mask),
+        Op::Transpose { perm } => transpose_index(perm, shape).into_iter().map(|i| first[i] & mask).collect(),
         Op::Pad { before, .. } => pad(first, shape, before, &node.shape, mask),
         Op::SumPool(w) => sum_pool(first, shape, w, &node.shape, mask),
         Op::Input | Op::Conv2d(_) | Op::Linear(_) | Op::Relu | Op::MaxPool(_) | Op::ArgMax => {

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Version of the public part and of the protocol that follows from it.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The back end.
 pub struct Cheetah;
@@ -96,7 +96,9 @@ impl Backend for Cheetah {
     fn lower(&self, model: &Model, text: &seam::Options) -> Result<Arc<dyn ServerModel>, BackendError> {
         let (options, ring_options) = options::parse(text)?;
         let price = |graph: &RingGraph| cost::online_bytes(graph, &options).map(|bytes| bytes as f64);
-        let lowered = ring::lower(model, &ring_options, &price).map_err(named)?;
+        let check = |graph: &RingGraph| plan::compile(graph.clone(), options).map(drop);
+        let target = ring::Target { price: &price, check: &check };
+        let lowered = ring::lower_for(model, &ring_options, target).map_err(named)?;
         let compiled = Compiled::new(lowered.graph, &options)?;
         Ok(Arc::new(Server { compiled, weights: Arc::new(lowered.weights), report: Some(lowered.report) }))
     }

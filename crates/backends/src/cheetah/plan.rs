@@ -8,6 +8,7 @@ use super::Options;
 use super::linear::{Consumer, ConvSpec, LinearPlan};
 use super::reduce::{Level, max_pool, tournament};
 use super::truncate;
+use crate::ring::fixed::{MAX_WIDENING, MIN_COMPARED_WIDTH};
 use crate::ring::{Node, Op, RingGraph};
 use crate::{BackendError, Numerics, seam};
 
@@ -195,16 +196,16 @@ fn make_group(graph: &RingGraph, options: &Options, tensor: NodeId, nodes: Vec<N
 fn nonlinear_step(graph: &RingGraph, node: &Node, options: &Options) -> Result<Step, String> {
     let Some(input) = node.inputs.first().map(|&i| &graph.nodes()[i]) else { return Ok(Step::Input) };
     let (n, width, wide) = (input.elements(), input.fixed.width, node.fixed.width);
-    if width < 4 && matches!(node.op, Op::Relu | Op::MaxPool(_) | Op::ArgMax | Op::Widen) {
-        return Err(format!("a ring of {width} bits is too narrow for a sign test (at least 4)"));
+    if width < MIN_COMPARED_WIDTH && matches!(node.op, Op::Relu | Op::MaxPool(_) | Op::ArgMax | Op::Widen) {
+        return Err(format!("a ring of {width} bits is too narrow for a sign test (at least {MIN_COMPARED_WIDTH})"));
     }
     let gate = |n, widths| GateSpec::new(n, width, 0, options.leaves, widths);
     Ok(match &node.op {
         Op::Relu => {
             // The multiplexer takes the value and its wrap bits from one word of OT output.
-            if 2 * wide - width > 64 {
+            if 2 * wide - width > MAX_WIDENING {
                 return Err(format!(
-                    "widening from {width} to {wide} bits needs {} bits, at most 64",
+                    "widening from {width} to {wide} bits needs {} bits, at most {MAX_WIDENING}",
                     2 * wide - width
                 ));
             }

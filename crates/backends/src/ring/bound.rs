@@ -93,7 +93,7 @@ impl Interpreter for Bound<'_> {
             }
             (Op::Conv2d(_) | Op::Linear(_) | Op::Input, _) => 0.0,
             (Op::MaxPool(_) | Op::AddConst { .. } | Op::Widen | Op::Concat | Op::Slice(_), _) => worst,
-            (Op::Pad { .. } | Op::Reshape, _) => worst,
+            (Op::Pad { .. } | Op::Reshape | Op::Transpose { .. }, _) => worst,
         })
     }
 }

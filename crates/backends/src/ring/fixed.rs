@@ -8,6 +8,13 @@ use super::RingError;
 /// primes of at most 50 bits are the fast ones.
 pub const MAX_WIDTH: u32 = 40;
 
+/// Narrowest ring that values are compared in, in bits.
+pub const MIN_COMPARED_WIDTH: u32 = 4;
+
+/// What twice the wider ring less the narrower one may come to where ReLU widens: a multiplexer takes the value and its wrap bits from one
+/// word of OT output.
+pub const MAX_WIDENING: u32 = 64;
+
 /// Most bits behind the binary point.
 pub const MAX_FRAC_BITS: u32 = 47;
 

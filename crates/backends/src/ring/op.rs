@@ -95,6 +95,11 @@ pub enum Op {
     },
     /// The same elements in row-major order under another shape (the node's `shape`).
     Reshape,
+    /// Axes in another order: axis `i` of the result is axis `perm[i]` of the input.
+    Transpose {
+        /// For each axis of the result the input's axis.
+        perm: Vec<usize>,
+    },
     /// Index of the largest element of an `[F]` tensor; the lowest index wins ties. Output shape `[1]`, scale 0.
     ArgMax,
 }
@@ -120,6 +125,7 @@ impl Op {
             Op::Slice(_) => "Slice",
             Op::Pad { .. } => "Pad",
             Op::Reshape => "Reshape",
+            Op::Transpose { .. } => "Transpose",
             Op::ArgMax => "ArgMax",
         }
     }
@@ -169,6 +175,7 @@ pub fn infer_shape(op: &Op, inputs: &[&[usize]], declared: &[usize]) -> Result<V
         Op::Slice(s) => geometry::slice_shape(s, first),
         Op::Pad { before, after } => geometry::pad_shape(before, after, first),
         Op::Reshape => geometry::reshaped(declared, first),
+        Op::Transpose { perm } => geometry::transpose_shape(perm, first),
         Op::ArgMax => geometry::arg_max_shape(first),
     }
 }

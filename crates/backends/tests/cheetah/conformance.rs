@@ -236,7 +236,8 @@ fn a_whole_network() {
         let sum = net.add(t, short);
         let r = net.relu(sum, 32);
         let pooled = net.pool(r, Op::SumPool(Window { kernel: [2, 2], stride: [2, 2], pads: [0; 4] }));
-        let flat = net.flatten(pooled);
+        let turned = net.transpose(pooled, vec![1, 2, 0]);
+        let flat = net.flatten(turned);
         let logits = net.linear(flat, 10, 31);
         let class = net.arg_max(logits, 10);
         conform(net, class, options(radix), seed);

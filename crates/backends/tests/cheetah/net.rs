@@ -145,6 +145,12 @@ impl Net {
         self.same_scale(Op::Reshape, vec![x], width, vec![n])
     }
 
+    /// Axes in another order.
+    pub fn transpose(&mut self, x: usize, perm: Vec<usize>) -> usize {
+        let width = self.nodes[x].fixed.width;
+        self.same_scale(Op::Transpose { perm }, vec![x], width, vec![])
+    }
+
     pub fn arg_max(&mut self, x: usize, width: u32) -> usize {
         self.push(Op::ArgMax, vec![x], width, 0, vec![])
     }
@@ -159,10 +165,11 @@ impl Net {
             interface: Interface {
                 name: "test".into(),
                 input_shape: self.nodes[0].shape.clone(),
-                input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, range: [-1.0, 1.0] },
+                input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, moved: None, range: [-1.0, 1.0] },
                 output_shape: self.nodes[output].shape.clone(),
                 output_mode: if top { OutputMode::Top1 } else { OutputMode::Logits },
-                softmax_by_client: false,
+                outputs: vec![],
+                final_activation: None,
             },
             nodes: self.nodes,
             output,

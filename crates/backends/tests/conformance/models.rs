@@ -85,7 +85,7 @@ impl Net {
             model_id: Some([7; 16]),
             ..ImportOptions::default()
         };
-        let network = Network { name: "test".into(), graph: self.graph, softmax: false };
+        let network = Network::new("test", self.graph);
         import_network(network, &options).expect("test nets can be calibrated").model
     }
 }
@@ -183,6 +183,10 @@ fn shape_cases(shape: &[usize], step: usize, seed: u64) -> Vec<Case> {
         one("pad", shape, seed, |n| {
             let a = n.pointwise(0, 2);
             n.push(FloatOp::Pad { before: vec![1, 0, 1], after: vec![0, 2, 0] }, &[a], &[])
+        }),
+        one("transpose", shape, seed, |n| {
+            let a = n.pointwise(0, 2);
+            n.push(FloatOp::Transpose(vec![2, 0, 1]), &[a], &[])
         }),
         one("reshape", shape, seed, |n| {
             let a = n.pointwise(0, 2);

@@ -8,7 +8,7 @@ use std::path::Path;
 use tacit_client::input::{self, Fit};
 use tacit_graph::import::{ImportOptions, import};
 use tacit_graph::rng::SplitMix;
-use tacit_graph::{Interface, Model, file, npy};
+use tacit_graph::{Interface, Model, Units, file, npy};
 use tacit_lab::campaign;
 
 /// The demo's network (see `models/`), for whoever names no model.
@@ -69,9 +69,9 @@ pub fn seeded(interface: &Interface) -> Vec<f32> {
     (0..interface.input_len()).map(|_| low + (high - low) * unit(rng.next_u64())).collect()
 }
 
-/// The first input of a file, in the model's numbers.
+/// The first input of a file, as the model computes on it (experiments run `tacit infer --normalised`).
 fn first(path: &Path, interface: &Interface) -> anyhow::Result<Vec<u8>> {
-    let inputs = input::read(path, interface, Fit::Crop, false)?;
+    let inputs = input::read(path, interface, Fit::Crop, Units::Network)?;
     let values = inputs.first().with_context(|| format!("{} holds no input", path.display()))?;
     Ok(npy::write(&interface.input_shape, values))
 }

@@ -9,10 +9,11 @@ pub fn interface() -> Interface {
     Interface {
         name: "tiny".into(),
         input_shape: vec![1, 2, 2],
-        input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0 / 255.0, range: [-1e6, 1e6] },
+        input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0 / 255.0, moved: None, range: [-1e6, 1e6] },
         output_shape: vec![2],
         output_mode: OutputMode::Logits,
-        softmax_by_client: false,
+        outputs: vec![],
+        final_activation: None,
     }
 }
 
@@ -26,6 +27,7 @@ pub fn model(salt: u8) -> Model {
     let calibration = Calibration {
         max_abs: vec![1.0; graph.nodes.len()],
         mean_square: vec![1.0; graph.nodes.len()],
+        extreme: vec![1.0; graph.nodes.len()],
         samples: vec![vec![0.0; 4]],
         wanted: vec![vec![f32::from(salt), 100.0]],
         text: "one made-up sample".into(),

@@ -48,6 +48,7 @@ enum Kind {
     Slice(Slice),
     Pad { before: Vec<usize>, after: Vec<usize> },
     Reshape,
+    Transpose(Vec<usize>),
 }
 
 impl Structure {
@@ -93,6 +94,7 @@ impl Kind {
             FloatOp::Slice(s) => Kind::Slice(s.clone()),
             FloatOp::Pad { before, after } => Kind::Pad { before: before.clone(), after: after.clone() },
             FloatOp::Reshape => Kind::Reshape,
+            FloatOp::Transpose(perm) => Kind::Transpose(perm.clone()),
             FloatOp::ArgMax => unreachable!("a checked model holds no arg max"),
         }
     }
@@ -129,6 +131,7 @@ impl Kind {
             Kind::Slice(s) => FloatOp::Slice(s),
             Kind::Pad { before, after } => FloatOp::Pad { before, after },
             Kind::Reshape => FloatOp::Reshape,
+            Kind::Transpose(perm) => FloatOp::Transpose(perm),
         })
     }
 }
@@ -139,7 +142,7 @@ pub(super) fn put_weights(model: &Model, out: &mut impl Write) -> io::Result<()>
 
 pub(super) fn put_calibration(model: &Model, out: &mut impl Write) -> io::Result<()> {
     let c = &model.calibration;
-    for v in c.max_abs.iter().chain(&c.mean_square) {
+    for v in c.max_abs.iter().chain(&c.mean_square).chain(&c.extreme) {
         out.write_all(&v.to_le_bytes())?;
     }
     c.samples.iter().chain(&c.wanted).try_for_each(|list| put_floats(list, out))
@@ -208,12 +211,12 @@ fn read_calibration(
         checked_elements(&node.shape).ok_or_else(|| numbers_do_not_fit("calibration"))
     };
     let (input, output) = (length(0)?, length(graph.output)?);
-    let (max_abs, mean_square) = (numbers.doubles(count)?, numbers.doubles(count)?);
+    let (max_abs, mean_square, extreme) = (numbers.doubles(count)?, numbers.doubles(count)?, numbers.doubles(count)?);
     // Each list must be there before the next is made: the number of samples is only claimed. None is empty.
     let mut lists = |n: usize| (0..samples).map(|_| numbers.floats(n.max(1))).collect::<Result<Vec<_>, _>>();
     let (samples, wanted) = (lists(input)?, lists(output)?);
     numbers.end()?;
-    Ok(Calibration { max_abs, mean_square, samples, wanted, text, guessed })
+    Ok(Calibration { max_abs, mean_square, extreme, samples, wanted, text, guessed })
 }
 
 /// Numbers left in a section.

@@ -30,21 +30,24 @@ fn model() -> Model {
     let samples = vec![vec![0.25; 32], vec![-0.5; 32]];
     let wanted = samples.iter().map(|s| crate::float::run::run(&graph, s).unwrap()).collect();
     let nodes = graph.nodes.len();
+    let moved = crate::ChannelAffine { scale: vec![0.5, 2.0], shift: vec![0.0, -1.0] };
     Model {
         model_id: [3; 16],
         interface: Interface {
             name: "tiny".into(),
             input_shape: vec![2, 4, 4],
-            input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, range: [-1.0, 1.0] },
+            input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0, moved: Some(moved), range: [-1.0, 1.0] },
             output_shape: vec![3],
             output_mode: OutputMode::Logits,
-            softmax_by_client: true,
+            outputs: vec![],
+            final_activation: Some(crate::FinalActivation::Softmax),
         },
         graph,
         output_multiplier: 0.25,
         calibration: Calibration {
             max_abs: vec![2.0; nodes],
             mean_square: vec![1.0; nodes],
+            extreme: vec![1.0; nodes],
             samples,
             wanted,
             text: "2 calibration samples".into(),
@@ -108,7 +111,7 @@ fn another_version_is_named() {
     let mut b = bytes();
     b[8] = 1;
     for error in [read(&b).unwrap_err(), digest_of_header(&mut &b[..]).unwrap_err(), read(&b[..92]).unwrap_err()] {
-        assert!(matches!(error, GraphError::Version { found: 1, supported: 2 }));
+        assert!(matches!(error, GraphError::Version { found: 1, supported: 3 }));
         assert!(error.to_string().contains("import the ONNX file again"), "{error}");
     }
 }

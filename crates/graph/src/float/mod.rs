@@ -64,6 +64,8 @@ pub enum FloatOp {
     },
     /// Same elements, other shape.
     Reshape,
+    /// Axes in another order: axis `i` of the result is axis `perm[i]` of the input.
+    Transpose(Vec<usize>),
     /// Index of the largest element.
     ArgMax,
 }
@@ -91,6 +93,7 @@ impl FloatOp {
             FloatOp::Slice(_) => "Slice",
             FloatOp::Pad { .. } => "Pad",
             FloatOp::Reshape => "Reshape",
+            FloatOp::Transpose(_) => "Transpose",
             FloatOp::ArgMax => "ArgMax",
         }
     }
@@ -129,6 +132,7 @@ impl FloatOp {
             FloatOp::Slice(s) => geometry::slice_shape(s, first),
             FloatOp::Pad { before, after } => geometry::pad_shape(before, after, first),
             FloatOp::Reshape => geometry::reshaped(declared, first),
+            FloatOp::Transpose(perm) => geometry::transpose_shape(perm, first),
             FloatOp::ArgMax => geometry::arg_max_shape(first),
         }
     }
@@ -197,6 +201,25 @@ impl FloatGraph {
             }
         }
         users
+    }
+
+    /// The group of each node, told by one of its members: nodes are joined with what they read where `joins` says so.
+    pub fn groups(&self, joins: impl Fn(&FloatOp) -> bool) -> Vec<usize> {
+        fn root(group: &mut [usize], mut i: usize) -> usize {
+            while group[i] != i {
+                group[i] = group[group[i]];
+                i = group[i];
+            }
+            i
+        }
+        let mut group: Vec<usize> = (0..self.nodes.len()).collect();
+        for (id, node) in self.nodes.iter().enumerate().filter(|(_, n)| joins(&n.op)) {
+            for &i in &node.inputs {
+                let (a, b) = (root(&mut group, i), root(&mut group, id));
+                group[a] = b;
+            }
+        }
+        (0..group.len()).map(|id| root(&mut group, id)).collect()
     }
 
     /// Drops what the result does not need and sorts the rest topologically (stable where it may be). The input stays.

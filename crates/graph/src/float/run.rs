@@ -84,6 +84,7 @@ fn compute(graph: &FloatGraph, node: &FloatNode, inputs: &[&Vec<f32>], input: &[
         FloatOp::Slice(s) => kernel::slice(s, x, shape(0)),
         FloatOp::Pad { before, .. } => kernel::pad(before, x, shape(0), &node.shape),
         FloatOp::Reshape => x.to_vec(),
+        FloatOp::Transpose(perm) => kernel::transpose(perm, x, shape(0)),
         FloatOp::ArgMax => vec![kernel::arg_max(x) as f32],
     }
 }

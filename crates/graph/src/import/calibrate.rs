@@ -3,20 +3,23 @@
 use crate::GraphError;
 use crate::float::FloatGraph;
 use crate::float::run::run_tapped;
-use crate::model::{Calibration, MAX_MAGNITUDE};
+use crate::model::MAX_MAGNITUDE;
 
 /// Multiplications that one evaluation of the kept samples may take: bounds how long a lowering's search takes.
 const WORK_OF_KEPT: u64 = 1_500_000_000;
 /// Most input elements of the kept samples together.
 const KEPT_ELEMENTS: usize = 1 << 24;
 
+/// Statistics over all samples, and the samples that are kept with their results. See [`Calibration`](crate::Calibration).
+pub(super) struct Measured {
+    pub max_abs: Vec<f64>,
+    pub mean_square: Vec<f64>,
+    pub samples: Vec<Vec<f32>>,
+    pub wanted: Vec<Vec<f32>>,
+}
+
 /// Runs the samples and keeps the first of them, as many as a search can evaluate. The input's magnitude is that of its declared range.
-pub(super) fn measure(
-    graph: &FloatGraph,
-    mut samples: Vec<Vec<f32>>,
-    range: [f32; 2],
-    (text, guessed): (String, bool),
-) -> Result<Calibration, GraphError> {
+pub(super) fn measure(graph: &FloatGraph, mut samples: Vec<Vec<f32>>, range: [f32; 2]) -> Result<Measured, GraphError> {
     let count = graph.nodes.len();
     let (mut max_abs, mut mean_square) = (vec![0f64; count], vec![0f64; count]);
     let kept = kept(graph, samples.len());
@@ -42,12 +45,16 @@ pub(super) fn measure(
     if let Some(id) = max_abs.iter().position(|m| !m.is_finite() || *m > MAX_MAGNITUDE) {
         return Err(GraphError::Calibration { what: format!("node `{}` overflows on a sample", graph.nodes[id].name) });
     }
-    Ok(Calibration { max_abs, mean_square, samples, wanted, text, guessed })
+    Ok(Measured { max_abs, mean_square, samples, wanted })
 }
 
 /// How many of `given` samples a search can evaluate: at least one.
 pub(super) fn kept(graph: &FloatGraph, given: usize) -> usize {
-    let by_work = usize::try_from(WORK_OF_KEPT / graph.macs().max(1)).unwrap_or(usize::MAX);
     let by_size = KEPT_ELEMENTS / graph.nodes[0].elements();
-    given.min(by_work.min(by_size).max(1))
+    given.min(kept_by_work(WORK_OF_KEPT, graph).min(by_size).max(1))
+}
+
+/// How many evaluations take at most `work` multiplications.
+pub(super) fn kept_by_work(work: u64, graph: &FloatGraph) -> usize {
+    usize::try_from(work / graph.macs().max(1)).unwrap_or(usize::MAX)
 }

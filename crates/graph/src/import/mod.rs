@@ -1,6 +1,10 @@
 //! From an ONNX file to a [`Model`]: parse, rewrite, calibrate. Nothing is decided here about how a back end will compute.
 
+use std::path::PathBuf;
+
 mod calibrate;
+mod extremes;
+mod rescale;
 
 #[cfg(test)]
 mod tests;
@@ -10,10 +14,7 @@ use crate::npy::Npy;
 use crate::onnx::{self, Network};
 use crate::rewrite::{self, Rewritten};
 use crate::rng::SplitMix;
-use crate::{GraphError, InputSpec, Interface, Model, OutputMode};
-
-/// Per-channel factors and addends.
-type ChannelAffine = (Vec<f32>, Vec<f32>);
+use crate::{Calibration, ChannelAffine, GraphError, InputSpec, Interface, Model, OutputMode, Units};
 
 /// Choices of an import. `Default` is what a stranger should use.
 #[derive(Debug, Clone)]
@@ -23,7 +24,7 @@ pub struct ImportOptions {
     /// Samples `[N, ..input]` or one sample `[..input]`. Floats are inputs of the ONNX network as they are; bytes are raw
     /// pixels, to which the normalisation below is applied first.
     pub calibration: Option<Npy>,
-    /// Most samples used.
+    /// Most samples that are run; all of them decide about the accepted range.
     pub max_samples: usize,
     /// What the client does to raw 8-bit pixels: `(pixel * pixel_scale - mean) / std`, per channel; empty: nothing.
     pub mean: Vec<f32>,
@@ -39,6 +40,8 @@ pub struct ImportOptions {
     pub seed: u64,
     /// Identity of the import; random if not given.
     pub model_id: Option<[u8; 16]>,
+    /// Folder of the ONNX file: where tensors with external data lie.
+    pub folder: Option<PathBuf>,
 }
 
 impl Default for ImportOptions {
@@ -54,6 +57,7 @@ impl Default for ImportOptions {
             output_mode: OutputMode::Logits,
             seed: 1,
             model_id: None,
+            folder: None,
         }
     }
 }
@@ -100,15 +104,12 @@ pub struct Imported {
     pub model: Model,
     /// The float network of the file (before rewrites), for agreement checks.
     pub network: Network,
-    /// Per-channel factors and addends that the rewrites moved from the network into the client's normalisation (they are in the
-    /// model's interface already).
-    pub input_affine: Option<ChannelAffine>,
 }
 
 impl Imported {
     /// An input of the ONNX network as the client gives it to the model: with what the rewrites left to the client applied.
     pub fn client_input(&self, x: &[f32]) -> Vec<f32> {
-        apply_affine(x, self.input_affine.as_ref())
+        self.model.interface.normalise(x, Units::Network)
     }
 }
 
@@ -117,7 +118,7 @@ impl Imported {
 /// # Errors
 /// Whatever `onnx::parse` refuses; calibration samples that do not fit, or overflow the network.
 pub fn import(bytes: &[u8], options: &ImportOptions) -> Result<Imported, GraphError> {
-    let network = onnx::parse(bytes)?;
+    let network = onnx::parse_in(bytes, options.folder.as_deref())?;
     import_network(network, options)
 }
 
@@ -128,19 +129,41 @@ pub fn import(bytes: &[u8], options: &ImportOptions) -> Result<Imported, GraphEr
 pub fn import_network(network: Network, options: &ImportOptions) -> Result<Imported, GraphError> {
     let mut float = network.graph.clone();
     let top1 = strip_arg_max(&mut float)? || options.output_mode == OutputMode::Top1;
-    let rewritten = rewrite::simplify(&float)?;
+    let mut rewritten = rewrite::simplify(&float)?;
+    let options =
+        &ImportOptions { range: options.range.or(pixel_range(options)).or(network.input_range), ..options.clone() };
     let (raw, text, guessed) = samples(&float, options)?;
-    let input = input_spec(&rewritten, options, &raw)?;
-    let samples = raw.iter().map(|s| apply_affine(s, rewritten.input_affine.as_ref())).collect();
-    let calibration = calibrate::measure(&rewritten.graph, samples, input.range, (text, guessed))?;
+    let mut samples: Vec<Vec<f32>> = match &rewritten.input_affine {
+        Some(moved) => raw.iter().map(|sample| moved.apply(sample)).collect(),
+        None => raw,
+    };
+    // The accepted range is that of all samples that were given, whatever is run of them.
+    let mut input = input_spec(&rewritten, options, &samples)?;
+    samples.truncate(options.max_samples.max(1));
+    let mut measured = calibrate::measure(&rewritten.graph, samples, input.range)?;
+    let Rewritten { graph, output_multiplier, notes, .. } = &mut rewritten;
+    if rescale::rescale(graph, &mut measured, &mut input, output_multiplier) {
+        notes.push("tensors of extreme size scaled by powers of two".into());
+    }
+    let extreme = extremes::magnitudes(&rewritten.graph, input.range)?;
+    let calibrate::Measured { max_abs, mean_square, samples, wanted } = measured;
+    let calibration = Calibration { max_abs, mean_square, extreme, samples, wanted, text, guessed };
     let result = &rewritten.graph.nodes[rewritten.graph.output];
+    let output_shape = if top1 { vec![1] } else { result.shape.clone() };
+    let outputs = if network.outputs.len() > 1 { network.outputs.clone() } else { vec![] };
+    if top1 && !outputs.is_empty() {
+        return Err(GraphError::Input {
+            what: "revealing the best class alone needs a network with one output".into(),
+        });
+    }
     let interface = Interface {
         name: if options.name.is_empty() { network.name.clone() } else { options.name.clone() },
         input_shape: rewritten.graph.nodes[0].shape.clone(),
         input,
-        output_shape: if top1 { vec![1] } else { result.shape.clone() },
+        output_shape,
         output_mode: if top1 { OutputMode::Top1 } else { OutputMode::Logits },
-        softmax_by_client: network.softmax,
+        outputs,
+        final_activation: network.activation,
     };
     let model = Model {
         model_id: model_id(options)?,
@@ -148,10 +171,10 @@ pub fn import_network(network: Network, options: &ImportOptions) -> Result<Impor
         interface,
         output_multiplier: rewritten.output_multiplier,
         calibration,
-        notes: rewritten.notes,
+        notes: [network.notes.clone(), rewritten.notes].concat(),
     };
     model.check()?;
-    Ok(Imported { model, network, input_affine: rewritten.input_affine })
+    Ok(Imported { model, network })
 }
 
 /// Takes a final arg max off the network.
@@ -179,7 +202,7 @@ fn model_id(options: &ImportOptions) -> Result<[u8; 16], GraphError> {
     Ok(id)
 }
 
-/// Calibration samples as inputs of the ONNX network, a sentence about them, and whether they were made up.
+/// All calibration samples as inputs of the ONNX network, a sentence about those that will be used, and whether they were made up.
 fn samples(graph: &FloatGraph, options: &ImportOptions) -> Result<(Vec<Vec<f32>>, String, bool), GraphError> {
     let shape = &graph.nodes[0].shape;
     let n = graph.nodes[0].elements();
@@ -191,8 +214,8 @@ fn samples(graph: &FloatGraph, options: &ImportOptions) -> Result<(Vec<Vec<f32>>
             (0..4).map(|_| (0..n).map(|_| rng.range(f64::from(low), f64::from(high)) as f32).collect()).collect();
         return Ok((made, format!("4 seeded random inputs in [{low}, {high}]: headroom is a guess"), true));
     };
-    let all = options.prepare(shape, npy, options.max_samples.max(1))?;
-    let text = format!("{} calibration samples", all.len());
+    let all = options.prepare(shape, npy, usize::MAX)?;
+    let text = format!("{} calibration samples", all.len().min(options.max_samples.max(1)));
     Ok((all, text, false))
 }
 
@@ -223,51 +246,29 @@ fn span(values: impl Iterator<Item = f32>) -> [f32; 2] {
     values.fold([f32::INFINITY, f32::NEG_INFINITY], |[l, h], v| [l.min(v), h.max(v)])
 }
 
-/// The input part of the specification: the stated normalisation with what the rewrites left to the client on top.
+/// The input part of the specification; `samples` are what the model computes on.
 fn input_spec(rewritten: &Rewritten, options: &ImportOptions, samples: &[Vec<f32>]) -> Result<InputSpec, GraphError> {
-    let [low, high] = match options.range.or(pixel_range(options)) {
-        Some(r) => r,
-        None => {
+    let moved = rewritten.input_affine.clone();
+    let range = match (options.range.or(pixel_range(options)), &moved) {
+        (Some(range), None) => range,
+        (Some([low, high]), Some(ChannelAffine { scale, shift })) => {
+            span((0..scale.len()).flat_map(|c| [low, high].map(|v| v * scale[c] + shift[c])))
+        }
+        (None, _) => {
             // A little room: other inputs than the samples come.
             let [low, high] = span(samples.iter().flatten().copied());
             let room = 0.05 * (high - low).max(f32::MIN_POSITIVE);
             [low - room, high + room]
         }
     };
-    if !(low.is_finite() && high.is_finite() && low <= high) {
-        return Err(GraphError::Input { what: format!("an input range of [{low}, {high}]") });
+    if !(range[0].is_finite() && range[1].is_finite() && range[0] <= range[1]) {
+        return Err(GraphError::Input { what: format!("an input range of [{}, {}]", range[0], range[1]) });
     }
-    let mut spec = InputSpec {
+    Ok(InputSpec {
         mean: options.mean.clone(),
         std: options.std.clone(),
         pixel_scale: options.pixel_scale,
-        range: [low, high],
-    };
-    if let Some((scale, shift)) = &rewritten.input_affine {
-        // scale * (v - m) / s + t = (v - (m - t s / scale)) / (s / scale)
-        let old = |c: usize| (spec.mean.get(c).copied().unwrap_or(0.0), spec.std.get(c).copied().unwrap_or(1.0));
-        let pairs: Vec<(f32, f32)> = (0..scale.len())
-            .map(|c| {
-                let (m, s) = old(c);
-                (m - shift[c] * s / scale[c], s / scale[c])
-            })
-            .collect();
-        if pairs.iter().any(|(m, s)| !m.is_finite() || !s.is_finite()) {
-            return Err(GraphError::Calibration { what: "the network multiplies an input channel by zero".into() });
-        }
-        spec.mean = pairs.iter().map(|p| p.0).collect();
-        spec.std = pairs.iter().map(|p| p.1).collect();
-        spec.range = span((0..scale.len()).flat_map(|c| [low, high].map(|v| v * scale[c] + shift[c])));
-    }
-    Ok(spec)
-}
-
-fn apply_affine(sample: &[f32], affine: Option<&ChannelAffine>) -> Vec<f32> {
-    match affine {
-        None => sample.to_vec(),
-        Some((scale, shift)) => {
-            let inner = sample.len() / scale.len();
-            sample.iter().enumerate().map(|(i, v)| v * scale[i / inner] + shift[i / inner]).collect()
-        }
-    }
+        moved,
+        range,
+    })
 }

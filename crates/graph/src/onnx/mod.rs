@@ -2,40 +2,72 @@
 //!
 //! The batch axis is stripped: whatever the file states (1, N, a name), the network is read for a batch of one.
 
+mod arithmetic;
 mod elementwise;
+pub mod external;
+mod fold;
+mod help;
+mod input;
+mod ml;
+mod numbers;
+mod order;
 pub mod proto;
+mod reduce;
 pub mod scan;
+mod select;
 mod shape;
 pub mod tensor;
+mod upsample;
+mod view;
 mod window;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::rc::Rc;
 
 use prost::Message;
 
-use crate::GraphError;
 use crate::float::{FloatGraph, FloatOp};
+use crate::{FinalActivation, GraphError, OutputTensor};
+use input::{Batch, input_rank, input_type};
+use order::needed_nodes;
 use proto::{AttributeProto, GraphProto, ModelProto, NodeProto};
 use tensor::Constant;
+use view::Tensor;
+
+pub use help::{OPERATORS, Operator, REFUSED, advice};
 
 /// Largest ONNX file in bytes.
 pub const MAX_FILE_BYTES: usize = 2 << 30;
 /// Operator-set versions that are understood.
-pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=23;
+pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
 
 /// A network as its file means it.
 #[derive(Debug, Clone)]
 pub struct Network {
     /// Name of the graph in the file.
     pub name: String,
-    /// The network in real numbers, sorted; without a final softmax.
+    /// The network in real numbers, sorted; without what is left to the client.
     pub graph: FloatGraph,
-    /// The file ends with a softmax, which the client applies.
-    pub softmax: bool,
+    /// What the file does to the outputs last.
+    pub activation: Option<FinalActivation>,
+    /// Outputs of the file, in its order. Several are flattened and joined in the graph's result.
+    pub outputs: Vec<OutputTensor>,
+    /// The range that the input's element type has (8-bit integers).
+    pub input_range: Option<[f32; 2]>,
+    /// One sentence for each thing that was read otherwise than it stands in the file.
+    pub notes: Vec<String>,
+}
+
+impl Network {
+    /// A network with one output that came from no file.
+    #[must_use]
+    pub fn new(name: &str, graph: FloatGraph) -> Self {
+        Self { name: name.into(), graph, activation: None, outputs: vec![], input_range: None, notes: vec![] }
+    }
 }
 
 /// What a name of the file stands for.
@@ -43,142 +75,88 @@ pub struct Network {
 enum Value {
     /// Known without any input.
     Constant(Rc<Constant>),
-    /// A node's tensor; the batch axis is implied.
-    Wire(usize),
-    /// As `Wire`, but a softmax was left out: only the result may be one.
-    Softmax(usize),
+    /// A tensor that depends on the input.
+    Wire(Tensor),
+    /// As `Wire`, but this was left out behind it: only the result may be one.
+    Activated(Tensor, FinalActivation),
+    /// What no network can compute with (class labels), with the reason.
+    Unusable(&'static str),
 }
 
-/// Reads a network.
+/// Reads a network that lies in one file.
 ///
 /// # Errors
-/// Not ONNX, too large, an operation that is not supported (named, with what would help), shapes that do not fit, a cycle.
+/// As [`parse_in`]; tensors that lie in other files.
 pub fn parse(bytes: &[u8]) -> Result<Network, GraphError> {
+    parse_in(bytes, None)
+}
+
+/// Reads a network whose external data, if it has any, lies in `folder`.
+///
+/// # Errors
+/// Not ONNX, too large, an operation that is not supported (named, with what would help), shapes that do not fit, a cycle, external
+/// data that is missing or lies elsewhere.
+pub fn parse_in(bytes: &[u8], folder: Option<&Path>) -> Result<Network, GraphError> {
     if bytes.len() > MAX_FILE_BYTES {
         return Err(file(format!("{} bytes, the limit is {MAX_FILE_BYTES}", bytes.len())));
     }
     scan::check(bytes)?;
     let model =
         ModelProto::decode(bytes).map_err(|e| file(format!("this is not an ONNX file, or it is damaged: {e}")))?;
-    let opset = model.opset_import.iter().find(|o| o.domain.is_empty() || o.domain == "ai.onnx").map(|o| o.version);
-    match opset {
-        Some(v) if OPSETS.contains(&v) => {}
+    let stated = model.opset_import.iter().find(|o| o.domain.is_empty() || o.domain == "ai.onnx").map(|o| o.version);
+    // A file of classical machine learning may use no standard operator at all.
+    let classical = model.opset_import.iter().any(|o| o.domain == ml::DOMAIN);
+    let opset = match stated.or(classical.then_some(*OPSETS.end())) {
+        Some(v) if OPSETS.contains(&v) => v,
         Some(v) => {
             return Err(file(format!(
-                "operator set {v} is not supported ({} to {} are)",
+                "operator set {v} is not supported ({} to {} are): convert it with onnx.version_converter",
                 OPSETS.start(),
                 OPSETS.end()
             )));
         }
         None => return Err(file("this is not an ONNX file: it states no operator set".into())),
-    }
+    };
     let graph = model.graph.ok_or_else(|| file("this is not an ONNX file: it holds no graph".into()))?;
-    read_graph(graph, opset.unwrap_or_default())
+    read_graph(graph, opset, folder)
 }
 
 fn file(what: String) -> GraphError {
     GraphError::OnnxFile { what }
 }
 
-fn read_graph(mut proto: GraphProto, opset: i64) -> Result<Network, GraphError> {
-    let mut values = HashMap::new();
-    for t in std::mem::take(&mut proto.initializer) {
-        values.insert(t.name.clone(), Value::Constant(Rc::new(tensor::decode(&t)?)));
-    }
-    let mut inputs = proto.input.iter().filter(|i| !values.contains_key(&i.name));
+fn read_graph(proto: GraphProto, opset: i64, folder: Option<&Path>) -> Result<Network, GraphError> {
+    let (needed, order) = needed_nodes(&proto)?;
+    let initialisers: HashSet<&str> = proto.initializer.iter().map(|t| t.name.as_str()).collect();
+    let mut inputs = proto.input.iter().filter(|i| !initialisers.contains(i.name.as_str()));
     let input = inputs.next().ok_or_else(|| file("the network has no input".into()))?;
     if let Some(second) = inputs.next() {
         return Err(file(format!(
-            "the network has several inputs (`{}`, `{}`): one is supported",
+            "the network has several inputs (`{}`, `{}`): one is supported; join them to one tensor and split it inside",
             input.name, second.name
         )));
     }
-    let shape = input_shape(input)?;
+    let (shape, batch, element) = input_type(input)?;
+    let own = if shape.len() > 1 { shape[1..].to_vec() } else { shape.clone() };
     let name = input.name.clone();
-    let graph = FloatGraph::new(&name, shape).map_err(|what| file(format!("input `{name}`: {what}")))?;
-    values.insert(name, Value::Wire(0));
-    let [output] = proto.output.as_slice() else {
-        let names: Vec<_> = proto.output.iter().map(|o| o.name.as_str()).collect();
-        return Err(file(format!("the network has {} outputs {names:?}: export it with exactly one", names.len())));
-    };
-    let mut reader = Reader { graph, values, opset };
-    for index in node_order(&proto.node, &reader.values)? {
+    let graph = FloatGraph::new(&name, own).map_err(|what| file(format!("input `{name}`: {what}")))?;
+    let mut tensor = Tensor::new(0, shape, (batch != Batch::One || input_rank(input) > 1).then_some(0));
+    tensor.integer = element.is_integer();
+    let mut values = HashMap::new();
+    values.insert(name, Value::Wire(tensor));
+    for t in proto.initializer.iter().filter(|t| needed.contains(t.name.as_str())) {
+        values.insert(t.name.clone(), Value::Constant(Rc::new(external::decode(t, folder)?)));
+    }
+    let mut reader = Reader { graph, values, opset, batch, folder, notes: vec![] };
+    for index in order {
         reader.node(&proto.node[index])?;
     }
-    let (result, softmax) = match reader.values.get(&output.name) {
-        Some(Value::Wire(w)) => (*w, false),
-        Some(Value::Softmax(w)) => (*w, true),
-        Some(Value::Constant(_)) => {
-            return Err(file(format!("the output `{}` does not depend on the input", output.name)));
-        }
-        None => return Err(file(format!("nothing makes the output `{}`", output.name))),
-    };
-    let mut graph = reader.graph;
-    graph.output = result;
+    let (outputs, activation) = reader.finish(&proto)?;
+    let Reader { mut graph, notes, .. } = reader;
     graph.sort()?;
     graph.check_work()?;
     let name: String = proto.name.chars().filter(|c| !c.is_control()).take(200).collect();
-    Ok(Network { name, graph, softmax })
-}
-
-/// Shape of the input without its batch axis.
-fn input_shape(input: &proto::ValueInfoProto) -> Result<Vec<usize>, GraphError> {
-    let fail = |what: &str| file(format!("input `{}`: {what}", input.name));
-    let tensor = input.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).ok_or_else(|| fail("is not a tensor"))?;
-    if tensor.elem_type != 1 && tensor.elem_type != 11 {
-        return Err(fail("its elements are not float32 or float64"));
-    }
-    let dims = &tensor.shape.as_ref().ok_or_else(|| fail("states no shape"))?.dim;
-    if dims.len() < 2 || dims.len() > 4 {
-        return Err(fail("its shape must be [N, C, H, W], [N, C, L] or [N, F], with the batch N first"));
-    }
-    dims[1..]
-        .iter()
-        .map(|d| match usize::try_from(d.dim_value) {
-            Ok(n) if n > 0 => Ok(n),
-            _ => Err(fail("only the batch axis may be symbolic: fix the other axes when exporting")),
-        })
-        .collect()
-}
-
-/// An order in which every node comes after those that make its inputs.
-fn node_order(nodes: &[NodeProto], known: &HashMap<String, Value>) -> Result<Vec<usize>, GraphError> {
-    let mut maker: HashMap<&str, usize> = HashMap::new();
-    for (i, n) in nodes.iter().enumerate() {
-        for o in n.output.iter().filter(|o| !o.is_empty()) {
-            if known.contains_key(o) || maker.insert(o, i).is_some() {
-                return Err(file(format!("`{o}` is made twice")));
-            }
-        }
-    }
-    let mut users: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
-    let mut waiting = vec![0usize; nodes.len()];
-    for (i, n) in nodes.iter().enumerate() {
-        for name in n.input.iter().filter(|s| !s.is_empty()) {
-            if let Some(&m) = maker.get(name.as_str()) {
-                users[m].push(i);
-                waiting[i] += 1;
-            } else if !known.contains_key(name) {
-                return Err(file(format!("node {}: nothing makes its input `{name}`", label(n))));
-            }
-        }
-    }
-    let mut ready: std::collections::BinaryHeap<_> =
-        (0..nodes.len()).filter(|&i| waiting[i] == 0).map(std::cmp::Reverse).collect();
-    let mut order = Vec::with_capacity(nodes.len());
-    while let Some(std::cmp::Reverse(i)) = ready.pop() {
-        order.push(i);
-        for &u in &users[i] {
-            waiting[u] -= 1;
-            if waiting[u] == 0 {
-                ready.push(std::cmp::Reverse(u));
-            }
-        }
-    }
-    if let Some(stuck) = (0..nodes.len()).find(|&i| waiting[i] > 0) {
-        return Err(file(format!("the graph has a cycle through or before node {}", label(&nodes[stuck]))));
-    }
-    Ok(order)
+    Ok(Network { name, graph, activation, outputs, input_range: element.range(), notes })
 }
 
 /// A name for a node that may have none.
@@ -188,80 +166,142 @@ fn label(n: &NodeProto) -> String {
 }
 
 /// Reads node after node.
-struct Reader {
+struct Reader<'a> {
     graph: FloatGraph,
     values: HashMap<String, Value>,
     opset: i64,
+    batch: Batch,
+    folder: Option<&'a Path>,
+    notes: Vec<String>,
 }
 
-impl Reader {
+impl Reader<'_> {
     fn node(&mut self, n: &NodeProto) -> Result<(), GraphError> {
-        if !n.domain.is_empty() && n.domain != "ai.onnx" {
-            return Err(unsupported(
-                n,
-                format!("operators of domain `{}` are not supported; export standard ONNX", n.domain),
-            ));
-        }
-        let value = match self.fold(n)? {
-            Some(constant) => Value::Constant(Rc::new(constant)),
+        let made = match self.fold(n)? {
+            Some(constants) => constants.into_iter().map(|c| Value::Constant(Rc::new(c))).collect(),
             None => self.operator(n)?,
         };
-        match n.output.first() {
-            Some(name) if !name.is_empty() => self.values.insert(name.clone(), value),
-            _ => return Err(fail(n, "has no output")),
-        };
+        if n.output.iter().all(String::is_empty) {
+            return Err(fail(n, "has no output"));
+        }
+        for (k, name) in n.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+            let value =
+                made.get(k).cloned().unwrap_or(Value::Unusable("its operator is supported without this output"));
+            self.values.insert(name.clone(), value);
+        }
         Ok(())
     }
 
-    fn operator(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        match n.op_type.as_str() {
-            "Conv" => self.conv(n),
-            "Gemm" => self.gemm(n),
-            "MatMul" => self.matmul(n),
-            "BatchNormalization" => self.batch_norm(n),
-            "Relu" => self.unary(n, FloatOp::Relu),
-            "LeakyRelu" => self.leaky_relu(n),
-            "Clip" => self.clip(n),
-            "MaxPool" => self.max_pool(n),
-            "AveragePool" => self.average_pool(n),
-            "GlobalAveragePool" => self.global_average_pool(n),
-            "GlobalMaxPool" => self.global_max_pool(n),
-            "ReduceMean" => self.reduce_mean(n),
-            "Add" | "Sub" | "Mul" | "Div" => self.arithmetic(n),
-            "Sum" if n.input.len() == 2 => self.arithmetic(n),
-            "Neg" => self.negate(n),
-            "Concat" => self.concat(n),
-            "Slice" => self.slice(n),
-            "Pad" => self.pad(n),
-            "Flatten" | "Reshape" | "Squeeze" | "Unsqueeze" | "Transpose" => self.reshape(n),
-            "Identity" | "Dropout" | "Cast" => self.identity(n),
-            "Softmax" | "LogSoftmax" => self.softmax(n),
-            "ArgMax" => self.arg_max(n),
-            _ => Err(unsupported(n, help(&n.op_type).into())),
+    /// The values that a node makes.
+    fn operator(&mut self, n: &NodeProto) -> Result<Vec<Value>, GraphError> {
+        match n.domain.as_str() {
+            "" | "ai.onnx" => {}
+            ml::DOMAIN => return self.classical(n),
+            domain => {
+                return Err(unsupported(
+                    n,
+                    format!("operators of domain `{domain}` are not supported; export standard ONNX"),
+                ));
+            }
         }
+        if n.op_type == "Split" {
+            return Ok(self.split(n)?.into_iter().map(Value::Wire).collect());
+        }
+        self.one_result(n).map(|v| vec![v])
+    }
+
+    fn one_result(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
+        let made = match n.op_type.as_str() {
+            "Conv" => self.conv(n)?,
+            "ConvTranspose" => self.conv_transpose(n)?,
+            "Gemm" => self.gemm(n)?,
+            "MatMul" => self.matmul(n)?,
+            "BatchNormalization" => self.batch_norm(n)?,
+            "ImageScaler" => self.image_scaler(n)?,
+            "Relu" => self.unary(n, FloatOp::Relu)?,
+            "LeakyRelu" => self.leaky_relu(n)?,
+            "PRelu" => self.prelu(n)?,
+            "Clip" => self.clip(n)?,
+            "HardSigmoid" => self.hard_sigmoid(n)?,
+            "Abs" => self.abs(n)?,
+            "Max" | "Min" => self.extremum(n)?,
+            "MaxPool" => self.max_pool(n)?,
+            "AveragePool" => self.average_pool(n)?,
+            "GlobalAveragePool" | "GlobalMaxPool" => self.global_pool(n)?,
+            "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" => self.reduce(n)?,
+            "Add" | "Sub" | "Mul" | "Div" | "Sum" | "Mean" => self.arithmetic(n)?,
+            "Neg" => self.negate(n)?,
+            "Concat" => self.concat(n)?,
+            "Slice" => self.slice(n)?,
+            "Gather" => self.gather(n)?,
+            "Expand" => self.expand_to(n)?,
+            "Tile" => self.tile(n)?,
+            "Pad" => self.pad(n)?,
+            "DepthToSpace" | "SpaceToDepth" => self.depth_and_space(n)?,
+            "Resize" | "Upsample" => self.resize(n)?,
+            "Transpose" => self.transpose(n)?,
+            "Flatten" | "Reshape" | "Squeeze" | "Unsqueeze" => return self.reshape(n),
+            "Identity" | "Dropout" | "Cast" | "CastLike" => return self.identity(n),
+            "Softmax" | "LogSoftmax" => return self.softmax(n),
+            "Sigmoid" | "Tanh" => return self.final_activation(n),
+            "ArgMax" => self.arg_max(n)?,
+            op => return Err(unsupported(n, help::advice(op).into())),
+        };
+        Ok(Value::Wire(made))
     }
 
     fn identity(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        if attribute(n, "to").is_some_and(|a| a.i != 1 && a.i != 11) {
+        let to = attribute(n, "to").map(|a| a.i);
+        let is_float = |t: i64| matches!(t, 1 | 10 | 11 | 16);
+        if to.is_some_and(|t| !is_float(t)) {
             return Err(unsupported(n, "a secret tensor can only be cast to float".into()));
         }
         if n.input.is_empty() {
             return Err(fail(n, "has no input"));
         }
-        self.values.get(&n.input[0]).cloned().ok_or_else(|| fail(n, "its input is missing"))
+        if n.op_type == "Dropout" && self.constant(n, 2)?.is_some_and(|c| c.to_floats().contains(&1.0)) {
+            return Err(unsupported(n, "it is in training mode; export the model in inference mode".into()));
+        }
+        let value = self.values.get(&n.input[0]).cloned().ok_or_else(|| fail(n, "its input is missing"))?;
+        Ok(match value {
+            Value::Wire(x) if n.op_type == "Cast" || n.op_type == "CastLike" => {
+                Value::Wire(Tensor { integer: false, ..x })
+            }
+            other => other,
+        })
     }
 
-    /// The node that makes input `k`; an error where it is constant, absent, or a softmax.
-    fn wire(&self, n: &NodeProto, k: usize) -> Result<usize, GraphError> {
+    /// The tensor that is input `k`; an error where it is constant, absent, or left to the client.
+    fn tensor(&self, n: &NodeProto, k: usize) -> Result<Tensor, GraphError> {
         match n.input.get(k).and_then(|name| self.values.get(name)) {
-            Some(Value::Wire(w)) => Ok(*w),
-            Some(Value::Softmax(_)) => Err(unsupported(
+            Some(Value::Wire(x)) => Ok(x.clone()),
+            Some(Value::Activated(_, left)) => Err(unsupported(
                 n,
-                "it reads a softmax; a softmax is supported at the end of the network only, where the client applies it".into(),
+                format!(
+                    "it reads a {0}; a {0} is supported at the end of the network only, where the client applies it",
+                    left.name()
+                ),
             )),
-            Some(Value::Constant(_)) => Err(unsupported(n, format!("its input {k} is a constant where a tensor is expected"))),
+            Some(Value::Unusable(why)) => Err(unsupported(n, format!("its input {k} cannot be had: {why}"))),
+            Some(Value::Constant(_)) => {
+                Err(unsupported(n, format!("its input {k} is a constant where a tensor is expected")))
+            }
             None => Err(fail(n, &format!("has no input {k}"))),
         }
+    }
+
+    /// As [`Reader::tensor`], of real numbers: arithmetic on integers would wrap.
+    fn real(&self, n: &NodeProto, k: usize) -> Result<Tensor, GraphError> {
+        let x = self.tensor(n, k)?;
+        if x.integer {
+            return Err(unsupported(n, "it computes with 8-bit integers; put a Cast to float in front".into()));
+        }
+        Ok(x)
+    }
+
+    /// Whether input `k` is a constant.
+    fn is_constant(&self, n: &NodeProto, k: usize) -> bool {
+        matches!(n.input.get(k).and_then(|i| self.values.get(i)), Some(Value::Constant(_)))
     }
 
     /// Input `k` if the node has one; it must then be constant.
@@ -280,8 +320,18 @@ impl Reader {
         self.constant(n, k)?.ok_or_else(|| fail(n, &format!("has no input {k}")))
     }
 
-    fn shape(&self, wire: usize) -> &[usize] {
-        &self.graph.nodes[wire].shape
+    /// A list of integers: constant input `k`, or attribute `name` of older operator sets.
+    fn listed(&self, n: &NodeProto, k: usize, name: &str) -> Result<Option<Vec<i64>>, GraphError> {
+        match self.constant(n, k)? {
+            Some(c) => {
+                c.as_ints().map(|v| Some(v.to_vec())).ok_or_else(|| fail(n, &format!("its `{name}` are not integers")))
+            }
+            None => Ok(ints(n, name).map(<[i64]>::to_vec)),
+        }
+    }
+
+    fn node_shape(&self, node: usize) -> &[usize] {
+        &self.graph.nodes[node].shape
     }
 
     fn push(&mut self, n: &NodeProto, op: FloatOp, inputs: &[usize], shape: &[usize]) -> Result<usize, GraphError> {
@@ -290,9 +340,58 @@ impl Reader {
         self.graph.push(&name, op, inputs, shape).map_err(|what| fail(n, &what))
     }
 
-    fn unary(&mut self, n: &NodeProto, op: FloatOp) -> Result<Value, GraphError> {
-        let x = self.wire(n, 0)?;
-        Ok(Value::Wire(self.push(n, op, &[x], &[])?))
+    fn unary(&mut self, n: &NodeProto, op: FloatOp) -> Result<Tensor, GraphError> {
+        let x = self.real(n, 0)?;
+        let made = self.push(n, op, &[x.node], &[])?;
+        Ok(x.with_node(made))
+    }
+
+    /// Makes the file's outputs the graph's result.
+    fn finish(&mut self, proto: &GraphProto) -> Result<(Vec<OutputTensor>, Option<FinalActivation>), GraphError> {
+        let mut found = Vec::new();
+        for output in &proto.output {
+            match self.values.get(&output.name) {
+                Some(Value::Wire(x)) => found.push((&output.name, x.clone(), None)),
+                Some(Value::Activated(x, activation)) => found.push((&output.name, x.clone(), Some(*activation))),
+                Some(Value::Unusable(why)) if *why == ml::LABELS => {
+                    self.notes.push(format!("output `{}` left out: {why}", output.name));
+                }
+                Some(Value::Unusable(why)) => {
+                    return Err(file(format!("the output `{}` cannot be had: {why}; export it without", output.name)));
+                }
+                Some(Value::Constant(_)) => {
+                    return Err(file(format!("the output `{}` does not depend on the input", output.name)));
+                }
+                None => return Err(file(format!("nothing makes the output `{}`", output.name))),
+            }
+        }
+        let Some(&(_, _, activation)) = found.first() else {
+            return Err(file(format!("the network has no output that can be had ({})", self.notes.join("; "))));
+        };
+        let alike =
+            activation.is_none_or(FinalActivation::by_element) && found.iter().all(|(_, _, a)| *a == activation);
+        if found.len() > 1 && !alike {
+            let ends: Vec<_> = found.iter().map(|(name, _, a)| (name.as_str(), a.map(FinalActivation::name))).collect();
+            return Err(file(format!(
+                "the network has several outputs with ends of their own {ends:?}: export them without, and apply them to the answer"
+            )));
+        }
+        let (mut nodes, mut outputs) = (Vec::new(), Vec::new());
+        for (name, x, _) in &found {
+            let end = NodeProto { name: (*name).clone(), ..NodeProto::default() };
+            let x = self.straight(&end, x)?;
+            let shape = match x.shape.as_slice() {
+                [] => vec![1],
+                [1, rest @ ..] if x.batch == Some(0) && !rest.is_empty() => rest.to_vec(),
+                shape => shape.to_vec(),
+            };
+            let stored = if found.len() == 1 { shape.clone() } else { vec![x.elements()] };
+            nodes.push(self.reshaped(&end, x.node, &stored)?);
+            outputs.push(OutputTensor { name: (*name).clone(), shape });
+        }
+        let end = NodeProto { name: "outputs".into(), ..NodeProto::default() };
+        self.graph.output = if let [one] = nodes[..] { one } else { self.push(&end, FloatOp::Concat, &nodes, &[])? };
+        Ok((outputs, activation))
     }
 }
 
@@ -302,36 +401,6 @@ fn fail(n: &NodeProto, what: &str) -> GraphError {
 
 fn unsupported(n: &NodeProto, help: String) -> GraphError {
     GraphError::Unsupported { node: label(n), help }
-}
-
-/// What would help where an operator is not supported at all.
-fn help(op: &str) -> &'static str {
-    match op {
-        "Sigmoid" | "Tanh" | "HardSigmoid" | "HardSwish" | "Gelu" | "Erf" | "Elu" | "Selu" | "Softplus" | "Mish"
-        | "Swish" => {
-            "replace this activation by Relu, LeakyRelu or Relu6 (Clip) and fine-tune; a final sigmoid can be cut off and \
-             applied by the client"
-        }
-        "PRelu" => "use LeakyRelu (one slope) instead",
-        "LRN" => "train without local response normalisation, or with BatchNormalization",
-        "InstanceNormalization" | "LayerNormalization" | "GroupNormalization" => {
-            "its statistics depend on the secret input; use BatchNormalization"
-        }
-        "LSTM" | "GRU" | "RNN" | "Loop" | "If" | "Scan" => "recurrent networks and control flow are not supported",
-        "QuantizeLinear"
-        | "DequantizeLinear"
-        | "QLinearConv"
-        | "ConvInteger"
-        | "MatMulInteger"
-        | "DynamicQuantizeLinear" => "export the float32 model: tacit quantises it itself",
-        "ConvTranspose" | "Upsample" | "Resize" => "upsampling networks are not supported; classification networks are",
-        "GlobalLpPool" | "LpPool" => "use AveragePool or MaxPool",
-        _ => {
-            "supported are Conv, Gemm, MatMul, BatchNormalization, Relu, LeakyRelu, Clip, MaxPool, AveragePool, \
-             GlobalAveragePool, Add, Sub, Mul and Div by constants, Concat, Slice, Pad, Flatten, Reshape, ArgMax and a final \
-             Softmax; onnxsim may remove helper operators"
-        }
-    }
 }
 
 fn attribute<'a>(n: &'a NodeProto, name: &str) -> Option<&'a AttributeProto> {
@@ -349,6 +418,15 @@ fn float(n: &NodeProto, name: &str, default: f32) -> Result<f32, GraphError> {
 
 fn ints<'a>(n: &'a NodeProto, name: &str) -> Option<&'a [i64]> {
     attribute(n, name).map(|a| a.ints.as_slice())
+}
+
+fn floats(n: &NodeProto, name: &str) -> Result<Option<Vec<f32>>, GraphError> {
+    match attribute(n, name).map(|a| a.floats.clone()) {
+        Some(v) if v.iter().any(|v| !v.is_finite()) => {
+            Err(fail(n, &format!("attribute `{name}` holds what is no number")))
+        }
+        found => Ok(found),
+    }
 }
 
 /// An axis that may count from the end, of a tensor of `rank` axes.

@@ -98,6 +98,9 @@ pub struct AttributeProto {
     /// Integers.
     #[prost(int64, repeated, tag = "8")]
     pub ints: Vec<i64>,
+    /// Strings.
+    #[prost(bytes = "vec", repeated, tag = "9")]
+    pub strings: Vec<Vec<u8>>,
     /// Which field is meant: 1 f, 2 i, 3 s, 4 t, 6 floats, 7 ints.
     #[prost(int32, tag = "20")]
     pub r#type: i32,
@@ -130,9 +133,23 @@ pub struct TensorProto {
     /// Elements of a double tensor.
     #[prost(double, repeated, tag = "10")]
     pub double_data: Vec<f64>,
+    /// Where they lie, if in another file: `location`, `offset`, `length`.
+    #[prost(message, repeated, tag = "13")]
+    pub external_data: Vec<EntryProto>,
     /// 1: the elements lie in another file.
     #[prost(int32, tag = "14")]
     pub data_location: i32,
+}
+
+/// A key and its value.
+#[derive(Clone, PartialEq, Message)]
+pub struct EntryProto {
+    /// Key.
+    #[prost(string, tag = "1")]
+    pub key: String,
+    /// Value.
+    #[prost(string, tag = "2")]
+    pub value: String,
 }
 
 /// Name and type of an input or output.

@@ -16,6 +16,7 @@ const INNER: &[(u8, u64, u8)] = &[
     (1, 12, 5), // graph.output
     (2, 5, 3),  // node.attribute
     (3, 5, 4),  // attribute.t
+    (4, 13, 9), // tensor.external_data
     (5, 2, 6),  // value.type
     (6, 1, 7),  // type.tensor_type
     (7, 2, 8),  // tensor_type.shape

@@ -1,328 +1,121 @@
-//! Operations on shapes: what only moves elements, and folding of what is constant (shape chains of exporters).
+//! Operations that change the shape or the order of axes alone.
 
 use super::proto::NodeProto;
-use super::tensor::{Constant, Data, decode};
-use super::{Reader, Value, attribute, axis, fail, float, int, ints, unsupported};
+use super::tensor::Constant;
+use super::view::Tensor;
+use super::{Batch, Reader, Value, axis, fail, int, ints, unsupported};
 use crate::GraphError;
-use crate::float::FloatOp;
-use crate::geometry::{Slice, checked_elements};
+use crate::geometry::checked_elements;
 
-/// Longest constant that folding makes: shapes and indices, not tensors.
-const MAX_FOLDED: usize = 1 << 24;
-
-impl Reader {
-    /// The value of a node that does not depend on the input's values, if it is one of the operations of shape chains.
-    pub(super) fn fold(&self, n: &NodeProto) -> Result<Option<Constant>, GraphError> {
-        match n.op_type.as_str() {
-            "Constant" => return constant_node(n).map(Some),
-            "Shape" => return self.shape_of(n),
-            _ => {}
-        }
-        let mut inputs = Vec::with_capacity(n.input.len());
-        for name in n.input.iter().filter(|s| !s.is_empty()) {
-            match self.values.get(name) {
-                Some(Value::Constant(c)) => inputs.push(c.as_ref()),
-                _ => return Ok(None),
-            }
-        }
-        let Some(first) = inputs.first() else { return Ok(None) };
-        if inputs.iter().any(|c| c.len() > MAX_FOLDED) {
-            return Ok(None);
-        }
-        let folded = match n.op_type.as_str() {
-            "Identity" | "Dropout" => (*first).clone(),
-            "Cast" => cast(n, first)?,
-            "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten" => {
-                let shape = self.target_shape(n, &first.shape)?;
-                Constant { shape, data: first.data.clone() }
-            }
-            "Transpose" => transpose(n, first)?,
-            "Concat" if inputs.iter().all(|c| c.shape.len() == 1 && c.as_ints().is_some()) => {
-                Constant::ints(inputs.iter().flat_map(|c| c.as_ints().unwrap_or(&[])).copied().collect())
-            }
-            "Gather" if inputs.len() == 2 => gather(n, first, inputs[1])?,
-            "Add" | "Sub" | "Mul" | "Div" if inputs.len() == 2 => match int_arithmetic(n, first, inputs[1]) {
-                Some(c) => c,
-                None => return Ok(None),
-            },
-            "ConstantOfShape" => constant_of_shape(n, first)?,
-            _ => return Ok(None),
-        };
-        Ok(Some(folded))
-    }
-
-    fn shape_of(&self, n: &NodeProto) -> Result<Option<Constant>, GraphError> {
-        let dims = match n.input.first().and_then(|i| self.values.get(i)) {
+impl Reader<'_> {
+    /// A tensor's shape, or the part of it that `start` and `end` say.
+    pub(super) fn shape_of(&self, n: &NodeProto) -> Result<Constant, GraphError> {
+        let dims: Vec<i64> = match n.input.first().and_then(|i| self.values.get(i)) {
             Some(Value::Constant(c)) => c.shape.iter().map(|&d| d as i64).collect(),
-            Some(Value::Wire(w) | Value::Softmax(w)) => {
-                std::iter::once(1).chain(self.shape(*w).iter().map(|&d| d as i64)).collect()
-            }
+            Some(Value::Wire(x) | Value::Activated(x, _)) => x.shape.iter().map(|&d| d as i64).collect(),
+            Some(Value::Unusable(why)) => return Err(unsupported(n, format!("its input cannot be had: {why}"))),
             None => return Err(fail(n, "has no input")),
         };
-        Ok(Some(Constant::ints(dims)))
+        // Both may count from the end, and beyond either end they mean that end.
+        let rank = dims.len() as i64;
+        let clamp = |v: i64| (if v < 0 { v.saturating_add(rank) } else { v }).clamp(0, rank) as usize;
+        let (start, end) = (clamp(int(n, "start", 0)), clamp(int(n, "end", rank)));
+        Ok(Constant::ints(dims[start..end.max(start)].to_vec()))
     }
 
-    /// Flatten, Reshape, Squeeze, Unsqueeze and trivial Transpose of a tensor.
+    /// Flatten, Reshape, Squeeze and Unsqueeze of a tensor.
     pub(super) fn reshape(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let (x, softmax) = match n.input.first().and_then(|i| self.values.get(i)) {
-            Some(Value::Softmax(w)) => (*w, true),
-            _ => (self.wire(n, 0)?, false),
+        let (x, left) = match n.input.first().and_then(|i| self.values.get(i)) {
+            Some(Value::Activated(x, left)) => (x.clone(), Some(*left)),
+            _ => (self.tensor(n, 0)?, None),
         };
-        let full: Vec<usize> = std::iter::once(1).chain(self.shape(x).iter().copied()).collect();
-        let target = if n.op_type == "Transpose" { trivial_transpose(n, &full)? } else { self.target_shape(n, &full)? };
-        let target = match target.as_slice() {
-            [1, rest @ ..] if !rest.is_empty() => rest.to_vec(),
-            _ => {
-                return Err(unsupported(
-                    n,
-                    format!("for a batch of one it makes shape {target:?}, whose first axis is not the batch"),
-                ));
-            }
-        };
-        let made = if target == self.shape(x) { x } else { self.push(n, FloatOp::Reshape, &[x], &target)? };
-        Ok(if softmax { Value::Softmax(made) } else { Value::Wire(made) })
-    }
-
-    /// Shape that a reshaping node gives to a tensor of shape `from` (batch included).
-    fn target_shape(&self, n: &NodeProto, from: &[usize]) -> Result<Vec<usize>, GraphError> {
-        let listed = |k: usize, name: &str| -> Result<Option<Vec<i64>>, GraphError> {
-            match self.constant(n, k)? {
-                Some(c) => c.as_ints().map(|v| Some(v.to_vec())).ok_or_else(|| fail(n, "its axes are not integers")),
-                None => Ok(ints(n, name).map(<[i64]>::to_vec)),
-            }
-        };
-        match n.op_type.as_str() {
-            "Flatten" => {
-                let at = int(n, "axis", 1);
-                let at = if at == from.len() as i64 { from.len() } else { axis(n, at, from.len())? };
-                Ok(vec![from[..at].iter().product(), from[at..].iter().product()])
-            }
-            "Reshape" => {
-                let wanted = listed(1, "shape")?.ok_or_else(|| fail(n, "has no shape"))?;
-                reshaped(n, from, &wanted, int(n, "allowzero", 0) != 0)
-            }
+        let made = match n.op_type.as_str() {
             "Squeeze" => {
-                let drop = match listed(1, "axes")? {
-                    Some(axes) => axes.iter().map(|&a| axis(n, a, from.len())).collect::<Result<Vec<_>, _>>()?,
-                    // The batch is kept: a network is written for any batch.
-                    None => (1..from.len()).filter(|&i| from[i] == 1).collect(),
+                let gone = match self.listed(n, 1, "axes")? {
+                    Some(axes) => axes.iter().map(|&a| axis(n, a, x.shape.len())).collect::<Result<Vec<_>, _>>()?,
+                    // A network that is written for any batch keeps it.
+                    None => {
+                        let is_batch = |i: usize| self.batch != Batch::One && x.batch == Some(i);
+                        (0..x.shape.len()).filter(|&i| x.shape[i] == 1 && !is_batch(i)).collect()
+                    }
                 };
-                if drop.iter().any(|&i| from[i] != 1) {
-                    return Err(fail(n, &format!("squeezes an axis of {from:?} that is not 1")));
+                if gone.iter().any(|&i| x.shape[i] != 1) {
+                    return Err(fail(n, &format!("squeezes an axis of {:?} that is not 1", x.shape)));
                 }
-                Ok((0..from.len()).filter(|i| !drop.contains(i)).map(|i| from[i]).collect())
+                gone.iter()
+                    .filter(|_| matches!(self.batch, Batch::Many(_)))
+                    .try_for_each(|&a| self.keeps_batch(n, &x, a))?;
+                x.without(&gone)
             }
+            "Unsqueeze" => x.with_ones(&self.new_axes(n, x.shape.len())?),
             _ => {
-                let axes = listed(1, "axes")?.ok_or_else(|| fail(n, "has no axes"))?;
-                let rank = from.len() + axes.len();
-                let new = axes.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, _>>()?;
-                let mut old = from.iter();
-                (0..rank)
-                    .map(|i| if new.contains(&i) { Some(1) } else { old.next().copied() })
-                    .collect::<Option<_>>()
-                    .ok_or_else(|| fail(n, "its axes repeat"))
-            }
-        }
-    }
-
-    pub(super) fn concat(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let wires = (0..n.input.len()).map(|k| self.wire(n, k)).collect::<Result<Vec<_>, _>>()?;
-        let first = *wires.first().ok_or_else(|| fail(n, "has no inputs"))?;
-        let rank = self.shape(first).len() + 1;
-        let at = axis(n, int(n, "axis", 1), rank)?;
-        if at != 1 {
-            return Err(unsupported(
-                n,
-                format!("tensors can be joined along the channels (axis 1) only, not axis {at}"),
-            ));
-        }
-        Ok(Value::Wire(self.push(n, FloatOp::Concat, &wires, &[])?))
-    }
-
-    pub(super) fn slice(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let x = self.wire(n, 0)?;
-        let shape = self.shape(x).to_vec();
-        let rank = shape.len() + 1;
-        let listed = |k: usize, name: &str| -> Result<Option<Vec<i64>>, GraphError> {
-            match self.constant(n, k)? {
-                Some(c) => c.as_ints().map(|v| Some(v.to_vec())).ok_or_else(|| fail(n, "its indices are not integers")),
-                None => Ok(ints(n, name).map(<[i64]>::to_vec)),
+                let target = self.target_shape(n, &x.shape, x.batch)?;
+                self.viewed(n, &x, target)?
             }
         };
-        let starts = listed(1, "starts")?.ok_or_else(|| fail(n, "has no starts"))?;
-        let ends = listed(2, "ends")?.ok_or_else(|| fail(n, "has no ends"))?;
-        let axes = listed(3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
-        let steps = listed(4, "steps")?.unwrap_or_else(|| vec![1; starts.len()]);
-        if ends.len() != starts.len() || axes.len() != starts.len() || steps.len() != starts.len() {
-            return Err(fail(n, "its starts, ends, axes and steps differ in length"));
-        }
-        let mut s = Slice { start: vec![0; shape.len()], step: vec![1; shape.len()], len: shape.clone() };
-        for i in 0..starts.len() {
-            let at = axis(n, axes[i], rank)?;
-            let len = if at == 0 { 1 } else { shape[at - 1] } as i64;
-            let clamp = |v: i64| if v < 0 { v.saturating_add(len).max(0) } else { v.min(len) };
-            let (start, end, step) = (clamp(starts[i]), clamp(ends[i]), steps[i]);
-            if step <= 0 {
-                return Err(unsupported(n, "negative steps are not supported".into()));
-            }
-            let count = (end - start).max(0).div_euclid(step) + i64::from((end - start).max(0) % step != 0);
-            if at == 0 {
-                if count != 1 {
-                    return Err(unsupported(n, "it slices the batch".into()));
-                }
-                continue;
-            }
-            (s.start[at - 1], s.step[at - 1], s.len[at - 1]) = (start as usize, step as usize, count as usize);
-        }
-        if s.len == shape {
-            return Ok(Value::Wire(x));
-        }
-        Ok(Value::Wire(self.push(n, FloatOp::Slice(s), &[x], &[])?))
+        Ok(left.map_or(Value::Wire(made.clone()), |left| Value::Activated(made, left)))
     }
 
-    pub(super) fn pad(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let x = self.wire(n, 0)?;
-        if attribute(n, "mode").is_some_and(|a| a.s != b"constant") {
-            return Err(unsupported(n, "only constant padding is supported".into()));
+    /// `x` in another shape: the same elements in the file's order.
+    pub(super) fn viewed(&mut self, n: &NodeProto, x: &Tensor, shape: Vec<usize>) -> Result<Tensor, GraphError> {
+        if checked_elements(&shape) != Some(x.elements()) {
+            return Err(fail(n, &format!("{:?} cannot become {shape:?}", x.shape)));
         }
-        let rank = self.shape(x).len() + 1;
-        let (pads, value) = if self.opset < 11 {
-            (ints(n, "pads").map(<[i64]>::to_vec), float(n, "value", 0.0)?)
-        } else {
-            let pads = self.constant(n, 1)?.and_then(|c| c.as_ints().map(<[i64]>::to_vec));
-            let value = self.constant(n, 2)?.and_then(|c| c.to_floats().first().copied());
-            (pads, value.unwrap_or(0.0))
-        };
-        if value != 0.0 {
-            return Err(unsupported(n, format!("padding with {value} is not supported, with zero it is")));
+        let long = |shape: &[usize]| shape.iter().copied().filter(|d| *d != 1).collect::<Vec<_>>();
+        let batch = x.batch.filter(|b| *b == 0 && !shape.is_empty());
+        if matches!(self.batch, Batch::Many(_)) && x.batch.is_some() && batch.is_none() {
+            return Err(unsupported(n, "it moves the batch from the first axis; export it with a batch of 1".into()));
         }
-        if self.constant(n, 3)?.is_some() {
-            return Err(unsupported(n, "padding with `axes` is not supported; state all axes".into()));
+        if long(&shape) == long(&x.shape) {
+            let (from, to) = (super::view::long_axes(&x.shape), super::view::long_axes(&shape));
+            let moved = |a: &usize| to[from.iter().position(|f| f == a).expect("an axis longer than 1")];
+            return Ok(Tensor { order: x.order.iter().map(moved).collect(), shape, batch, ..x.clone() });
         }
-        let pads = pads.filter(|p| p.len() == 2 * rank).ok_or_else(|| fail(n, &format!("needs {} pads", 2 * rank)))?;
-        let sizes = pads
-            .iter()
-            .map(|&p| {
-                usize::try_from(p).map_err(|_| unsupported(n, "negative padding is not supported; use Slice".into()))
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        if sizes[0] != 0 || sizes[rank] != 0 {
-            return Err(unsupported(n, "it pads the batch".into()));
+        let x = self.straight(n, x)?;
+        Ok(Tensor { integer: x.integer, ..Tensor::new(x.node, shape, batch) })
+    }
+
+    pub(super) fn transpose(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        let x = self.tensor(n, 0)?;
+        Ok(x.transposed(&permutation(n, x.shape.len())?))
+    }
+
+    /// The axes of the result that an Unsqueeze of a tensor with `rank` axes makes, sorted.
+    pub(super) fn new_axes(&self, n: &NodeProto, rank: usize) -> Result<Vec<usize>, GraphError> {
+        let axes = self.listed(n, 1, "axes")?.ok_or_else(|| fail(n, "has no axes"))?;
+        let rank = rank + axes.len();
+        let mut new = axes.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, _>>()?;
+        new.sort_unstable();
+        if new.windows(2).any(|w| w[0] == w[1]) {
+            return Err(fail(n, "its axes repeat"));
         }
-        if sizes.iter().all(|&p| p == 0) {
-            return Ok(Value::Wire(x));
+        Ok(new)
+    }
+
+    /// Shape that Flatten or Reshape gives to a tensor of shape `from`. The file may state a batch that is not 1.
+    pub(super) fn target_shape(
+        &self,
+        n: &NodeProto,
+        from: &[usize],
+        batch: Option<usize>,
+    ) -> Result<Vec<usize>, GraphError> {
+        if n.op_type == "Flatten" {
+            let at = int(n, "axis", 1);
+            let at = if at == from.len() as i64 { from.len() } else { axis(n, at, from.len())? };
+            return Ok(vec![from[..at].iter().product(), from[at..].iter().product()]);
         }
-        let op = FloatOp::Pad { before: sizes[1..rank].to_vec(), after: sizes[rank + 1..].to_vec() };
-        Ok(Value::Wire(self.push(n, op, &[x], &[])?))
+        let mut wanted = self.listed(n, 1, "shape")?.ok_or_else(|| fail(n, "has no shape"))?;
+        if let (Batch::Many(stated), Some(0), Some(first)) = (self.batch, batch, wanted.first_mut())
+            && *first > 0
+            && *first % stated as i64 == 0
+        {
+            *first /= stated as i64;
+        }
+        reshaped(n, from, &wanted, int(n, "allowzero", 0) != 0)
     }
 }
 
-fn constant_node(n: &NodeProto) -> Result<Constant, GraphError> {
-    if let Some(t) = attribute(n, "value").and_then(|a| a.t.as_ref()) {
-        return decode(t);
-    }
-    if let Some(a) = attribute(n, "value_ints") {
-        return Ok(Constant::ints(a.ints.clone()));
-    }
-    if let Some(a) = attribute(n, "value_int") {
-        return Ok(Constant { shape: vec![], data: Data::Ints(vec![a.i]) });
-    }
-    if attribute(n, "value_float").is_some() {
-        return Ok(Constant { shape: vec![], data: Data::Floats(vec![float(n, "value_float", 0.0)?]) });
-    }
-    match attribute(n, "value_floats") {
-        Some(a) if a.floats.iter().all(|v| v.is_finite()) => {
-            Ok(Constant { shape: vec![a.floats.len()], data: Data::Floats(a.floats.clone()) })
-        }
-        _ => Err(fail(n, "holds no number or tensor")),
-    }
-}
-
-fn constant_of_shape(n: &NodeProto, shape: &Constant) -> Result<Constant, GraphError> {
-    let dims: Option<Vec<usize>> = shape.as_ints().and_then(|v| v.iter().map(|&d| usize::try_from(d).ok()).collect());
-    let dims = dims.ok_or_else(|| fail(n, "its shape is not a list of lengths"))?;
-    let count =
-        checked_elements(&dims).filter(|&c| c <= MAX_FOLDED).ok_or_else(|| fail(n, "its shape is too large"))?;
-    let value = attribute(n, "value").and_then(|a| a.t.as_ref()).map(decode).transpose()?;
-    let data = match value.map(|v| v.data) {
-        Some(Data::Ints(v)) if v.len() == 1 => Data::Ints(vec![v[0]; count]),
-        Some(Data::Floats(v)) if v.len() == 1 => Data::Floats(vec![v[0]; count]),
-        None => Data::Floats(vec![0.0; count]),
-        _ => return Err(fail(n, "its value is not a single number")),
-    };
-    Ok(Constant { shape: dims, data })
-}
-
-fn cast(n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
-    let data = match int(n, "to", 1) {
-        1 | 11 => Data::Floats(c.to_floats()),
-        6 | 7 => match &c.data {
-            Data::Ints(v) => Data::Ints(v.clone()),
-            Data::Floats(v) => Data::Ints(v.iter().map(|&x| x as i64).collect()),
-        },
-        other => return Err(unsupported(n, format!("a cast to element type {other} is not supported"))),
-    };
-    Ok(Constant { shape: c.shape.clone(), data })
-}
-
-fn gather(n: &NodeProto, from: &Constant, indices: &Constant) -> Result<Constant, GraphError> {
-    let (Some(values), Some(at)) = (from.as_ints(), indices.as_ints()) else {
-        return Err(unsupported(n, "gathering is supported for shapes only".into()));
-    };
-    if from.shape.len() != 1 || int(n, "axis", 0) != 0 {
-        return Err(unsupported(n, "gathering is supported for shapes only".into()));
-    }
-    let picked = at.iter().map(|&i| Ok(values[axis(n, i, values.len())?])).collect::<Result<Vec<_>, GraphError>>()?;
-    Ok(Constant { shape: indices.shape.clone(), data: Data::Ints(picked) })
-}
-
-/// Integer arithmetic of shape chains: equal lengths, or one of them a single number.
-fn int_arithmetic(n: &NodeProto, a: &Constant, b: &Constant) -> Option<Constant> {
-    let (x, y) = (a.as_ints()?, b.as_ints()?);
-    if x.is_empty() || y.is_empty() || (x.len() != y.len() && x.len() != 1 && y.len() != 1) {
-        return None;
-    }
-    let count = x.len().max(y.len());
-    let value = |i: usize| {
-        let (p, q) = (x[i % x.len()], y[i % y.len()]);
-        match n.op_type.as_str() {
-            "Add" => p.checked_add(q),
-            "Sub" => p.checked_sub(q),
-            "Mul" => p.checked_mul(q),
-            _ => p.checked_div(q),
-        }
-    };
-    let data = (0..count).map(value).collect::<Option<Vec<_>>>()?;
-    let shape = if x.len() >= y.len() && a.shape.len() >= b.shape.len() { a.shape.clone() } else { b.shape.clone() };
-    if checked_elements(&shape) != Some(count) {
-        return None;
-    }
-    Some(Constant { shape, data: Data::Ints(data) })
-}
-
-fn transpose(n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
-    let perm = permutation(n, c.shape.len())?;
-    let shape: Vec<usize> = perm.iter().map(|&p| c.shape[p]).collect();
-    let mut strides = vec![1; c.shape.len()];
-    for i in (1..c.shape.len()).rev() {
-        strides[i - 1] = strides[i] * c.shape[i];
-    }
-    let source = |i: usize| {
-        let mut rest = i;
-        (0..shape.len()).rev().fold(0, |at, k| {
-            let index = rest % shape[k];
-            rest /= shape[k];
-            at + index * strides[perm[k]]
-        })
-    };
-    let data = match &c.data {
-        Data::Ints(v) => Data::Ints((0..v.len()).map(|i| v[source(i)]).collect()),
-        Data::Floats(v) => Data::Floats((0..v.len()).map(|i| v[source(i)]).collect()),
-    };
-    Ok(Constant { shape, data })
-}
-
-fn permutation(n: &NodeProto, rank: usize) -> Result<Vec<usize>, GraphError> {
+pub(super) fn permutation(n: &NodeProto, rank: usize) -> Result<Vec<usize>, GraphError> {
     let stated = ints(n, "perm").map_or_else(|| (0..rank as i64).rev().collect(), <[i64]>::to_vec);
     let perm = stated.iter().map(|&p| axis(n, p, rank)).collect::<Result<Vec<_>, _>>()?;
     let mut sorted = perm.clone();
@@ -331,19 +124,6 @@ fn permutation(n: &NodeProto, rank: usize) -> Result<Vec<usize>, GraphError> {
         return Err(fail(n, &format!("{stated:?} is not a permutation of {rank} axes")));
     }
     Ok(perm)
-}
-
-/// A transposition that only moves axes of length 1 is a reshape.
-fn trivial_transpose(n: &NodeProto, from: &[usize]) -> Result<Vec<usize>, GraphError> {
-    let perm = permutation(n, from.len())?;
-    let kept: Vec<usize> = perm.iter().copied().filter(|&p| from[p] != 1).collect();
-    if !kept.is_sorted() {
-        return Err(unsupported(
-            n,
-            "it reorders elements; export the model in channels-first layout (for TensorFlow: --inputs-as-nchw)".into(),
-        ));
-    }
-    Ok(perm.iter().map(|&p| from[p]).collect())
 }
 
 fn reshaped(n: &NodeProto, from: &[usize], wanted: &[i64], allow_zero: bool) -> Result<Vec<usize>, GraphError> {

@@ -66,8 +66,8 @@ pub fn decode(t: &TensorProto) -> Result<Constant, GraphError> {
     let fail = |what: String| GraphError::OnnxFile { what: format!("tensor `{}`: {what}", t.name) };
     if t.data_location == 1 {
         return Err(fail(
-            "its data lies in another file (external data); save the model as one file \
-             (onnx.save_model(..., save_as_external_data=False))"
+            "its data lies in another file (external data), which only a model that is read from a folder can have; save it as one \
+             file (onnx.save_model(..., save_as_external_data=False))"
                 .into(),
         ));
     }
@@ -85,14 +85,22 @@ pub fn decode(t: &TensorProto) -> Result<Constant, GraphError> {
             let wide = pick(t, n, &t.double_data, f64::from_le_bytes).map_err(fail)?;
             Data::Floats(wide.into_iter().map(|x| x as f32).collect())
         }
+        10 => Data::Floats(halves(t, n).map_err(fail)?.into_iter().map(half_to_float).collect()),
+        16 => {
+            Data::Floats(halves(t, n).map_err(fail)?.into_iter().map(|b| f32::from_bits(u32::from(b) << 16)).collect())
+        }
         6 => {
             let narrow = pick(t, n, &t.int32_data, i32::from_le_bytes).map_err(fail)?;
             Data::Ints(narrow.into_iter().map(i64::from).collect())
         }
+        2 | 9 => Data::Ints(small(t, n, |[b]: [u8; 1]| i64::from(b)).map_err(fail)?),
+        3 => Data::Ints(small(t, n, |b| i64::from(i8::from_le_bytes(b))).map_err(fail)?),
+        4 => Data::Ints(small(t, n, |b| i64::from(u16::from_le_bytes(b))).map_err(fail)?),
+        5 => Data::Ints(small(t, n, |b| i64::from(i16::from_le_bytes(b))).map_err(fail)?),
         7 => Data::Ints(pick(t, n, &t.int64_data, i64::from_le_bytes).map_err(fail)?),
         other => {
             return Err(fail(format!(
-                "element type {other} is not supported (float, double, int32 and int64 are); convert the model to float32"
+                "element type {other} is not supported (floats of 16, 32 and 64 bits and integers are); convert the model to float32"
             )));
         }
     };
@@ -124,4 +132,71 @@ fn pick<T: Copy, const B: usize>(
         ));
     }
     Ok(whole.iter().map(|b| from(*b)).collect())
+}
+
+/// Integers of at most 16 bits: from raw bytes, or one in each element of `int32_data`.
+fn small<const B: usize>(t: &TensorProto, n: usize, from: impl Fn([u8; B]) -> i64) -> Result<Vec<i64>, String> {
+    if t.raw_data.is_empty() {
+        return Ok(pick(t, n, &t.int32_data, i32::from_le_bytes)?.into_iter().map(i64::from).collect());
+    }
+    pick(t, n, &[], from)
+}
+
+/// The bits of 16-bit floats.
+fn halves(t: &TensorProto, n: usize) -> Result<Vec<u16>, String> {
+    let wide = small(t, n, |b| i64::from(u16::from_le_bytes(b)))?;
+    wide.into_iter().map(|v| u16::try_from(v).map_err(|_| format!("{v} are not the bits of a 16-bit float"))).collect()
+}
+
+/// The value of a 16-bit float of IEEE 754.
+fn half_to_float(bits: u16) -> f32 {
+    let (sign, exponent, mantissa) = (bits >> 15, i32::from(bits >> 10 & 31), f32::from(bits & 1023) / 1024.0);
+    let size = match exponent {
+        0 => mantissa * (-14f32).exp2(),
+        31 if mantissa == 0.0 => f32::INFINITY,
+        31 => f32::NAN,
+        _ => (1.0 + mantissa) * ((exponent - 15) as f32).exp2(),
+    };
+    if sign == 1 { -size } else { size }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_are_those_of_ieee_754() {
+        for (bits, value) in [
+            (0x0000, 0.0),
+            (0x3c00, 1.0),
+            (0xc000, -2.0),
+            (0x3555, 0.333_251_95),
+            (0x7bff, 65504.0),
+            (0x0001, 5.960_464_5e-8),
+        ] {
+            assert_eq!(half_to_float(bits), value, "{bits:04x}");
+        }
+        assert_eq!(half_to_float(0x7c00), f32::INFINITY);
+        assert!(half_to_float(0x7c01).is_nan());
+    }
+
+    #[test]
+    fn narrow_types_come_from_bytes_and_from_integers() {
+        let t = |data_type, raw_data: &[u8], int32_data: &[i32]| TensorProto {
+            dims: vec![2],
+            data_type,
+            raw_data: raw_data.to_vec(),
+            int32_data: int32_data.to_vec(),
+            ..TensorProto::default()
+        };
+        let floats = |t: &TensorProto| decode(t).unwrap().to_floats();
+        assert_eq!(floats(&t(10, &[0, 0x3c, 0, 0xc0], &[])), [1.0, -2.0]);
+        assert_eq!(floats(&t(10, &[], &[0x3c00, 0xc000])), [1.0, -2.0]);
+        assert_eq!(floats(&t(16, &[0x80, 0x3f, 0, 0xc0], &[])), [1.0, -2.0]);
+        assert_eq!(floats(&t(2, &[7, 255], &[])), [7.0, 255.0]);
+        assert_eq!(floats(&t(3, &[7, 255], &[])), [7.0, -1.0]);
+        assert_eq!(floats(&t(3, &[], &[7, -1])), [7.0, -1.0]);
+        assert!(decode(&t(10, &[0, 0x3c, 0], &[])).is_err());
+        assert!(decode(&t(10, &[], &[70_000, 0])).is_err());
+    }
 }

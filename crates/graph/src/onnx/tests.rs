@@ -37,15 +37,23 @@ fn append(g: &mut GraphProto, op: &str) {
 
 #[test]
 fn an_unsupported_operator_is_named_with_help() {
-    let text = message(changed(|g| append(g, "Sigmoid")));
-    assert!(text.contains("Sigmoid") && text.contains("`end`") && text.contains("Relu"), "{text}");
+    let text = message(changed(|g| append(g, "Elu")));
+    assert!(text.contains("Elu") && text.contains("`end`") && text.contains("Relu"), "{text}");
     let text = message(changed(|g| append(g, "Wobble")));
-    assert!(text.contains("Wobble") && text.contains("supported are"), "{text}");
+    assert!(text.contains("Wobble") && text.contains("docs/operators.md"), "{text}");
 }
 
 #[test]
 fn a_final_softmax_is_left_to_the_client() {
-    assert!(changed(|g| append(g, "Softmax")).unwrap().softmax);
+    for (op, left) in [
+        ("Softmax", FinalActivation::Softmax),
+        ("LogSoftmax", FinalActivation::LogSoftmax),
+        ("Sigmoid", FinalActivation::Sigmoid),
+        ("Tanh", FinalActivation::Tanh),
+    ] {
+        assert_eq!(changed(|g| append(g, op)).unwrap().activation, Some(left));
+    }
+    assert_eq!(changed(|_| {}).unwrap().activation, None);
     let text = message(changed(|g| {
         append(g, "Softmax");
         let last = g.output[0].name.clone();
@@ -53,6 +61,49 @@ fn a_final_softmax_is_left_to_the_client() {
         g.output[0].name = "more".into();
     }));
     assert!(text.contains("end of the network"), "{text}");
+}
+
+/// The network reshaped to `[1, -1]` in front of its last part of the shape that a `Shape` with these attributes gives.
+fn reshaped_by(start: Option<i64>, end: Option<i64>) -> Result<Vec<usize>, GraphError> {
+    let mut bytes = decode(&zoo::build("tiny-cnn", 1).unwrap());
+    let graph = bytes.graph.as_mut().unwrap();
+    let (input, list) = (graph.input[0].name.clone(), |name: &str, values: &[i64]| TensorProto {
+        name: name.into(),
+        dims: vec![values.len() as i64],
+        data_type: 7,
+        int64_data: values.to_vec(),
+        ..TensorProto::default()
+    });
+    let attribute = |(name, value): (&str, Option<i64>)| {
+        value.map(|i| AttributeProto { name: name.into(), r#type: 2, i, ..AttributeProto::default() })
+    };
+    let mut shape = node("Shape", &[&input], "s");
+    shape.attribute = [("start", start), ("end", end)].into_iter().filter_map(attribute).collect();
+    let mut concat = node("Concat", &["m", "s"], "t");
+    concat.attribute = vec![AttributeProto { name: "axis".into(), r#type: 2, ..AttributeProto::default() }];
+    graph.initializer = vec![list("m", &[1, -1])];
+    graph.node = vec![shape, concat, node("Reshape", &[&input, "t"], "y")];
+    graph.output[0].name = "y".into();
+    let network = parse(&bytes.encode_to_vec())?;
+    Ok(network.graph.nodes[network.graph.output].shape.clone())
+}
+
+#[test]
+fn a_shape_has_its_start_and_end() {
+    // The input is [1, 1, 8, 8].
+    for (start, end, wanted) in [
+        (Some(2), None, vec![1, 8, 8]),
+        (Some(3), None, vec![8, 8]),
+        (Some(-1), Some(4), vec![8, 8]),
+        (Some(2), Some(-1), vec![8, 8]),
+        (Some(1), Some(3), vec![8, 1, 8]),
+        (Some(-100), Some(100), vec![1, 1, 1, 8, 8]),
+        (Some(3), Some(2), vec![64]),
+    ] {
+        let made = reshaped_by(start, end).unwrap();
+        assert_eq!(made.iter().product::<usize>(), 64);
+        assert_eq!(made, wanted, "{start:?} {end:?}");
+    }
 }
 
 #[test]
@@ -69,7 +120,74 @@ fn missing_and_double_names_are_errors() {
     assert!(message(changed(|g| g.node[0].input[0] = "nowhere".into())).contains("nowhere"));
     assert!(message(changed(|g| g.output[0].name = "nowhere".into())).contains("nowhere"));
     assert!(message(changed(|g| g.node[1].output = g.node[0].output.clone())).contains("twice"));
-    assert!(message(changed(|g| g.output.push(ValueInfoProto::default()))).contains("exactly one"));
+    assert!(message(changed(|g| g.output.push(ValueInfoProto::default()))).contains("nothing makes the output"));
+}
+
+#[test]
+fn what_no_output_needs_is_left_out() {
+    let whole = changed(|_| {}).unwrap();
+    let more = changed(|g| {
+        let input = g.input[0].name.clone();
+        g.node.push(node("Wobble", &[&input, "nowhere"], "unused"));
+        g.node.push(node("Relu", &["later"], "sooner"));
+        g.node.push(node("Relu", &["sooner"], "later"));
+        g.initializer.push(TensorProto { name: "strange".into(), data_type: 14, ..Default::default() });
+    });
+    assert_eq!(more.unwrap().graph, whole.graph);
+}
+
+#[test]
+fn several_outputs_are_joined() {
+    let net = changed(|g| {
+        let first = ValueInfoProto { name: g.node[0].output[0].clone(), ..Default::default() };
+        g.output.insert(0, first);
+    });
+    let net = net.unwrap();
+    let lengths: Vec<usize> = net.outputs.iter().map(|o| o.shape.iter().product()).collect();
+    assert_eq!(lengths.len(), 2);
+    assert_eq!(net.graph.nodes[net.graph.output].shape, [lengths.iter().sum::<usize>()]);
+    let text = message(changed(|g| {
+        let first = ValueInfoProto { name: g.node[0].output[0].clone(), ..Default::default() };
+        append(g, "Softmax");
+        g.output.push(first);
+    }));
+    assert!(text.contains("several outputs"), "{text}");
+}
+
+#[test]
+fn external_data_is_read_from_the_folder_of_the_file_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = zoo::build("tiny-cnn", 1).unwrap();
+    let mut model = decode(&bytes);
+    let tensor = &mut model.graph.as_mut().unwrap().initializer[0];
+    let raw = std::mem::take(&mut tensor.raw_data);
+    std::fs::write(folder.path().join("weights.bin"), [&[1; 8], raw.as_slice()].concat()).unwrap();
+    tensor.data_location = 1;
+    let entries = |model: &mut ModelProto, pairs: [(&str, &str); 3]| {
+        model.graph.as_mut().unwrap().initializer[0].external_data =
+            pairs.map(|(key, value)| proto::EntryProto { key: key.into(), value: value.into() }).to_vec();
+    };
+    let length = raw.len().to_string();
+    entries(&mut model, [("location", "weights.bin"), ("offset", "8"), ("length", &length)]);
+    let there = parse_in(&model.encode_to_vec(), Some(folder.path())).unwrap();
+    assert_eq!(there.graph, parse(&bytes).unwrap().graph);
+    assert!(parse(&model.encode_to_vec()).unwrap_err().to_string().contains("external data"));
+    let outside = folder.path().join("../weights.bin").display().to_string();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("/etc/hostname", folder.path().join("link.bin")).unwrap();
+    for (location, offset, said) in [
+        ("weights.bin", "16", "which holds"),
+        ("weights.bin", "18446744073709551615", "which holds"),
+        ("weights.bin", "x", "offset"),
+        ("missing.bin", "0", "missing.bin"),
+        ("../weights.bin", "0", "only files in the folder"),
+        (outside.as_str(), "0", "only files in the folder"),
+        ("link.bin", "0", "outside"),
+    ] {
+        entries(&mut model, [("location", location), ("offset", offset), ("length", &length)]);
+        let text = parse_in(&model.encode_to_vec(), Some(folder.path())).unwrap_err().to_string();
+        assert!(text.contains(said), "{location}: {text}");
+    }
 }
 
 #[test]
@@ -107,6 +225,8 @@ fn huge_shapes_are_errors() {
             };
             g.initializer.push(shape);
             g.node.push(node("ConstantOfShape", &["s"], "big"));
+            append(g, "Add");
+            g.node.last_mut().unwrap().input.push("big".into());
         })
         .is_err()
     );
@@ -119,7 +239,7 @@ fn external_data_and_nan_weights_are_refused() {
         message(changed(|g| g.initializer[0].raw_data[..4].copy_from_slice(&f32::NAN.to_le_bytes()))).contains("NaN")
     );
     assert!(message(changed(|g| g.initializer[0].raw_data.truncate(5))).contains("raw bytes"));
-    assert!(message(changed(|g| g.initializer[0].data_type = 10)).contains("float32"));
+    assert!(message(changed(|g| g.initializer[0].data_type = 14)).contains("float32"));
 }
 
 #[test]
@@ -163,7 +283,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_structure_never_panics(node in any::<prop::sample::Index>(), field in 0..5, value in any::<i64>(), small in -4i64..12) {
+    fn damaged_structure_never_panics(node in any::<prop::sample::Index>(), field in 0..5, value in any::<i64>(), small in -4i64..30) {
         let result = changed(|g| {
             let node = node.index(g.node.len());
             let n = &mut g.node[node];
@@ -172,7 +292,7 @@ proptest! {
                 1 => n.attribute.iter_mut().for_each(|a| a.ints.iter_mut().for_each(|i| *i = small)),
                 2 => n.attribute.iter_mut().for_each(|a| { a.i = small; a.ints.truncate(1); }),
                 3 => drop(n.input.pop()),
-                _ => n.op_type = ["Slice", "Pad", "Reshape", "Clip", "Transpose", "Gemm", "Conv", "MaxPool", "ArgMax", "Flatten", "Concat", "Squeeze"][small.unsigned_abs() as usize % 12].into(),
+                _ => n.op_type = ["Slice", "Pad", "Reshape", "Clip", "Transpose", "Gemm", "Conv", "MaxPool", "ArgMax", "Flatten", "Concat", "Squeeze", "Split", "Gather", "Resize", "ConvTranspose", "DepthToSpace", "ReduceMax", "PRelu", "MatMul", "Max", "Expand"][small.unsigned_abs() as usize % 22].into(),
             }
         });
         if let Ok(net) = result {

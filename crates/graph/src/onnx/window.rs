@@ -1,7 +1,8 @@
 //! Convolution, matrix products and pooling.
 
 use super::proto::NodeProto;
-use super::{Reader, Value, attribute, axis, fail, float, int, ints, unsupported};
+use super::view::Tensor;
+use super::{Reader, attribute, fail, float, int, ints, unsupported};
 use crate::GraphError;
 use crate::float::FloatOp;
 use crate::geometry::{ConvGeometry, Window};
@@ -19,11 +20,11 @@ struct Extent {
     counted: [usize; 4],
 }
 
-impl Reader {
-    pub(super) fn conv(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let x = self.wire(n, 0)?;
+impl Reader<'_> {
+    pub(super) fn conv(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        let x = self.real(n, 0)?;
         let w = self.needed(n, 1)?;
-        let (image, flat) = self.as_image(n, x)?;
+        let (image, flat) = self.as_image(n, &x)?;
         let spatial = if flat { 1 } else { 2 };
         if w.shape.len() != 2 + spatial {
             return Err(fail(n, &format!("weights of shape {:?} on an input with {spatial} spatial axes", w.shape)));
@@ -32,7 +33,7 @@ impl Reader {
         if ints(n, "kernel_shape").is_some_and(|k| k != kernel) {
             return Err(fail(n, "`kernel_shape` differs from the weights' shape"));
         }
-        let e = extent(n, self.shape(image), flat, &kernel)?;
+        let e = extent(n, self.node_shape(image), flat, &kernel)?;
         let groups = usize::try_from(int(n, "group", 1)).map_err(|_| fail(n, "`group` is negative"))?;
         let out = w.shape[0];
         let bias = match self.constant(n, 2)? {
@@ -49,76 +50,137 @@ impl Reader {
         };
         let op = FloatOp::Conv { geometry, weights: w.to_floats(), bias };
         let made = self.push(n, op, &[image], &[])?;
-        self.back_from_image(n, made, flat)
+        Ok(self.of_image(made, flat, &x))
     }
 
-    pub(super) fn gemm(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let x = self.wire(n, 0)?;
+    /// `alpha * op(A) op(B) + beta * C`.
+    pub(super) fn gemm(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        let x = self.real(n, 0)?;
         let b = self.needed(n, 1)?;
-        if int(n, "transA", 0) != 0 {
-            return Err(unsupported(n, "transA = 1 would mix the batch".into()));
-        }
+        let [_, _] = x.shape[..] else {
+            return Err(unsupported(
+                n,
+                format!(
+                    "its first input has shape {:?}, not two axes; use MatMul, or Reshape it to [N, features]",
+                    x.shape
+                ),
+            ));
+        };
+        let x = if int(n, "transA", 0) != 0 { x.transposed(&[1, 0]) } else { x };
         let transposed = int(n, "transB", 0) != 0;
         let alpha = float(n, "alpha", 1.0)?;
         let beta = float(n, "beta", 1.0)?;
         let mut weights = out_by_in(n, &b.shape, &b.to_floats(), transposed)?;
         weights.iter_mut().for_each(|w| *w *= alpha);
         let out = if transposed { b.shape[0] } else { b.shape[1] };
-        let bias = match self.constant(n, 2)? {
-            None => vec![0.0; out],
-            Some(c) => {
+        let c = self.constant(n, 2)?;
+        let by_output = c.as_ref().is_none_or(|c| c.len() == 1 || c.shape.last() == Some(&c.len()) && c.len() == out);
+        let bias = match &c {
+            Some(c) if by_output => {
                 let c = c.to_floats();
-                match c.len() {
-                    1 => vec![c[0] * beta; out],
-                    len if len == out => c.iter().map(|v| v * beta).collect(),
-                    len => return Err(fail(n, &format!("{len} biases for {out} outputs"))),
-                }
+                if let [one] = c[..] { vec![one * beta; out] } else { c.iter().map(|v| v * beta).collect() }
             }
+            _ => vec![0.0; out],
         };
-        self.dense(n, x, weights, bias)
+        let made = self.dense(n, &x, 1, weights, bias)?;
+        match c {
+            Some(c) if !by_output => self.affine_by(n, &made, &c, |v| (1.0, v * beta)),
+            _ => Ok(made),
+        }
     }
 
-    pub(super) fn matmul(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let x = self.wire(n, 0)?;
-        let b = self.needed(n, 1)?;
-        let weights = out_by_in(n, &b.shape, &b.to_floats(), false)?;
-        let out = b.shape[1];
-        self.dense(n, x, weights, vec![0.0; out])
-    }
-
-    fn dense(&mut self, n: &NodeProto, x: usize, weights: Vec<f32>, bias: Vec<f32>) -> Result<Value, GraphError> {
-        if self.shape(x).len() != 1 {
-            return Err(unsupported(
+    /// The product of a tensor and a constant matrix, on either side.
+    pub(super) fn matmul(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        match (self.is_constant(n, 0), self.is_constant(n, 1)) {
+            (false, true) => {
+                let (x, b) = (self.real(n, 0)?, self.needed(n, 1)?);
+                let axis = x.shape.len().checked_sub(1).ok_or_else(|| fail(n, "its first factor has no axes"))?;
+                // A vector is a matrix with one column, whose axis is dropped.
+                let vector = b.shape.len() == 1;
+                let shape = if vector { vec![b.shape[0], 1] } else { matrix(n, &b.shape)?.to_vec() };
+                let weights = out_by_in(n, &shape, &b.to_floats(), false)?;
+                let made = self.dense(n, &x, axis, weights, vec![0.0; shape[1]])?;
+                Ok(if vector { made.without(&[axis]) } else { made })
+            }
+            (true, false) => {
+                let (x, a) = (self.real(n, 1)?, self.needed(n, 0)?);
+                let vector = x.shape.len() == 1;
+                let x = if vector { x.with_ones(&[1]) } else { x };
+                let axis = x.shape.len().checked_sub(2).ok_or_else(|| fail(n, "its second factor has no axes"))?;
+                let shape = if a.shape.len() == 1 { vec![1, a.shape[0]] } else { matrix(n, &a.shape)?.to_vec() };
+                let weights = out_by_in(n, &shape, &a.to_floats(), true)?;
+                let made = self.dense(n, &x, axis, weights, vec![0.0; shape[0]])?;
+                let made = if vector { made.without(&[axis + 1]) } else { made };
+                Ok(if a.shape.len() == 1 { made.without(&[axis]) } else { made })
+            }
+            _ => Err(unsupported(
                 n,
-                format!("its input has shape {:?}; a Flatten in front would help", self.shape(x)),
-            ));
+                "the product of two secret tensors (as in attention) is not supported; choose a network without".into(),
+            )),
         }
-        Ok(Value::Wire(self.push(n, FloatOp::Dense { weights, bias }, &[x], &[])?))
     }
 
-    pub(super) fn max_pool(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        if n.output.get(1).is_some_and(|o| !o.is_empty()) {
-            return Err(unsupported(n, "the indices of a max pool are not supported".into()));
+    /// A fully connected layer along one axis: for each position of the others, weights `[out, in]`.
+    pub(super) fn dense(
+        &mut self,
+        n: &NodeProto,
+        x: &Tensor,
+        axis: usize,
+        weights: Vec<f32>,
+        bias: Vec<f32>,
+    ) -> Result<Tensor, GraphError> {
+        self.keeps_batch(n, x, axis)?;
+        let (out, features) = (bias.len(), x.shape[axis]);
+        if Some(weights.len()) != out.checked_mul(features) {
+            return Err(fail(n, &format!("{} weights for {features} inputs and {out} outputs", weights.len())));
         }
-        let (image, flat, e) = self.pool_extent(n)?;
+        let mut shape = x.shape.clone();
+        shape[axis] = out;
+        let (_, rest) = x.order_from(&[axis]);
+        let node = if rest.is_empty() {
+            let flat = self.reshaped(n, x.node, &[features])?;
+            self.push(n, FloatOp::Dense { weights, bias }, &[flat], &[])?
+        } else {
+            // A 1 x 1 convolution over the other axes; as near a square as they are, since windows of a row are not served better.
+            let (first, others) = rest.split_at(1);
+            let image = self.arrange(n, x, &[&[axis], first, others])?;
+            let geometry = ConvGeometry {
+                out_channels: out,
+                kernel: [1, 1],
+                stride: [1, 1],
+                dilation: [1, 1],
+                pads: [0; 4],
+                groups: 1,
+            };
+            self.push(n, FloatOp::Conv { geometry, weights, bias }, &[image], &[])?
+        };
+        let front = if out == 1 { vec![] } else { vec![axis] };
+        Ok(Tensor { node, shape, order: [front, rest].concat(), ..x.clone() })
+    }
+
+    pub(super) fn max_pool(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        let (x, image, flat, e) = self.pool_extent(n)?;
         if e.dilation != [1, 1] {
             return Err(unsupported(n, "a dilated max pool is not supported; use stride or a larger window".into()));
         }
         let window = Window { kernel: e.kernel, stride: e.stride, pads: e.pads };
         let made = self.push(n, FloatOp::MaxPool(window), &[image], &[])?;
-        self.back_from_image(n, made, flat)
+        Ok(self.of_image(made, flat, &x))
     }
 
-    pub(super) fn average_pool(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let (image, flat, e) = self.pool_extent(n)?;
+    pub(super) fn average_pool(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        let (x, image, flat, e) = self.pool_extent(n)?;
         if e.dilation != [1, 1] {
-            return Err(unsupported(n, "a dilated average pool is not supported".into()));
+            return Err(unsupported(
+                n,
+                "a dilated average pool is not supported; use stride or a larger window".into(),
+            ));
         }
         let include = int(n, "count_include_pad", 0) != 0;
-        let input = self.shape(image).to_vec();
+        let input = self.node_shape(image).to_vec();
         let window = Window { kernel: e.kernel, stride: e.stride, pads: e.pads };
         let sum = self.push(n, FloatOp::SumPool(window), &[image], &[])?;
-        let shape = self.shape(sum).to_vec();
+        let shape = self.node_shape(sum).to_vec();
         let counts = |i: usize| -> Vec<usize> {
             let (low, high) = if include {
                 (0, e.pads[i] + input[i + 1] + e.counted[i + 2])
@@ -133,96 +195,68 @@ impl Reader {
                 .collect()
         };
         let (rows, columns) = (counts(0), counts(1));
-        let made = if rows.iter().all(|r| *r == rows[0]) && columns.iter().all(|c| *c == columns[0]) {
-            self.scale(n, sum, 1.0 / (rows[0] * columns[0]) as f32)?
-        } else {
-            let factors = rows.iter().flat_map(|r| columns.iter().map(move |c| 1.0 / (r * c) as f32)).collect();
-            self.push(n, FloatOp::PositionScale(factors), &[sum], &[])?
-        };
-        self.back_from_image(n, made, flat)
+        if rows.iter().all(|r| *r == rows[0]) && columns.iter().all(|c| *c == columns[0]) {
+            let sum = self.of_image(sum, flat, &x);
+            return self.scale(n, &sum, 1.0 / (rows[0] * columns[0]) as f32);
+        }
+        let factors = rows.iter().flat_map(|r| columns.iter().map(move |c| 1.0 / (r * c) as f32)).collect();
+        let made = self.push(n, FloatOp::PositionScale(factors), &[sum], &[])?;
+        Ok(self.of_image(made, flat, &x))
     }
 
-    fn pool_extent(&mut self, n: &NodeProto) -> Result<(usize, bool, Extent), GraphError> {
-        let x = self.wire(n, 0)?;
-        let (image, flat) = self.as_image(n, x)?;
+    fn pool_extent(&mut self, n: &NodeProto) -> Result<(Tensor, usize, bool, Extent), GraphError> {
+        let x = self.real(n, 0)?;
+        let (image, flat) = self.as_image(n, &x)?;
         let kernel = ints(n, "kernel_shape").ok_or_else(|| fail(n, "has no `kernel_shape`"))?;
-        let mut e = extent(n, self.shape(image), flat, kernel)?;
+        let mut e = extent(n, self.node_shape(image), flat, kernel)?;
         if int(n, "ceil_mode", 0) != 0 {
             for i in 0..2 {
-                e.pads[i + 2] = ceil_padding(self.shape(image)[i + 1], &e, i);
+                e.pads[i + 2] = ceil_padding(self.node_shape(image)[i + 1], &e, i);
             }
         }
         if e.kernel.iter().zip(&e.pads).any(|(k, p)| p >= k) || e.pads[2] >= e.kernel[0] || e.pads[3] >= e.kernel[1] {
             return Err(fail(n, "its padding is not smaller than its window"));
         }
-        Ok((image, flat, e))
+        Ok((x, image, flat, e))
     }
 
-    pub(super) fn global_average_pool(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let x = self.wire(n, 0)?;
-        self.global(n, x, true)
-    }
-
-    pub(super) fn global_max_pool(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let x = self.wire(n, 0)?;
-        self.global(n, x, false)
-    }
-
-    fn global(&mut self, n: &NodeProto, x: usize, average: bool) -> Result<Value, GraphError> {
-        let (image, flat) = self.as_image(n, x)?;
-        let shape = self.shape(image).to_vec();
-        let window = Window { kernel: [shape[1], shape[2]], stride: [1, 1], pads: [0; 4] };
-        let made = if average {
-            let sum = self.push(n, FloatOp::SumPool(window), &[image], &[])?;
-            self.scale(n, sum, 1.0 / (shape[1] * shape[2]) as f32)?
-        } else {
-            self.push(n, FloatOp::MaxPool(window), &[image], &[])?
-        };
-        self.back_from_image(n, made, flat)
-    }
-
-    /// The mean over all spatial axes is a global average pool; other means are not supported.
-    pub(super) fn reduce_mean(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let x = self.wire(n, 0)?;
-        let rank = self.shape(x).len() + 1;
-        let stated = match self.constant(n, 1)? {
-            Some(c) => c.as_ints().map(<[i64]>::to_vec),
-            None => ints(n, "axes").map(<[i64]>::to_vec),
-        };
-        let mut axes =
-            stated.unwrap_or_default().iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, GraphError>>()?;
-        axes.sort_unstable();
-        if rank < 3 || axes != (2..rank).collect::<Vec<_>>() {
-            return Err(unsupported(
+    /// A node `[C, H, W]` of a tensor `[N, C, H, W]`; signals `[N, C, L]` become `[C, 1, L]`, and the second value is true.
+    pub(super) fn as_image(&mut self, n: &NodeProto, x: &Tensor) -> Result<(usize, bool), GraphError> {
+        let rank = x.shape.len();
+        match x.shape[..] {
+            [1, _, _, _] => Ok((self.arrange(n, x, &[&[1], &[2], &[3]])?, false)),
+            [1, _, _] => Ok((self.arrange(n, x, &[&[1], &[], &[2]])?, true)),
+            [_, _, _, _, _] => {
+                Err(unsupported(n, "three spatial axes (video, volumes) are not supported; use two".into()))
+            }
+            _ => Err(fail(
                 n,
-                "only the mean over all spatial axes (a global average pool) is supported".into(),
-            ));
+                &format!(
+                    "needs an input [N, C, H, W] or [N, C, L] with one input in the batch, got {rank} axes {:?}",
+                    x.shape
+                ),
+            )),
         }
-        let Value::Wire(mean) = self.global(n, x, true)? else {
-            return Err(fail(n, "has no mean"));
+    }
+
+    /// The tensor of a node that was made from an image of `x`.
+    pub(super) fn of_image(&self, made: usize, flat: bool, x: &Tensor) -> Tensor {
+        let shape = match self.node_shape(made) {
+            &[c, _, l] if flat => vec![1, c, l],
+            stored => [&[1], stored].concat(),
         };
-        if int(n, "keepdims", 1) != 0 {
-            return Ok(Value::Wire(mean));
-        }
-        let channels = self.shape(mean)[0];
-        Ok(Value::Wire(self.push(n, FloatOp::Reshape, &[mean], &[channels])?))
+        Tensor::new(made, shape, x.batch)
     }
+}
 
-    /// A `[C, H, W]` view: one-dimensional signals `[C, L]` become `[C, 1, L]`.
-    fn as_image(&mut self, n: &NodeProto, x: usize) -> Result<(usize, bool), GraphError> {
-        match *self.shape(x) {
-            [_, _, _] => Ok((x, false)),
-            [c, l] => Ok((self.push(n, FloatOp::Reshape, &[x], &[c, 1, l])?, true)),
-            _ => Err(fail(n, &format!("needs an input [N, C, H, W] or [N, C, L], got [N] + {:?}", self.shape(x)))),
-        }
-    }
-
-    fn back_from_image(&mut self, n: &NodeProto, made: usize, flat: bool) -> Result<Value, GraphError> {
-        let shape = self.shape(made).to_vec();
-        match (flat, shape.as_slice()) {
-            (true, [c, 1, l]) => Ok(Value::Wire(self.push(n, FloatOp::Reshape, &[made], &[*c, *l])?)),
-            _ => Ok(Value::Wire(made)),
-        }
+/// The axes of a constant matrix; more axes in front must be of length 1.
+fn matrix<'a>(n: &NodeProto, shape: &'a [usize]) -> Result<&'a [usize], GraphError> {
+    match shape.split_last_chunk::<2>() {
+        Some((front, last)) if front.iter().all(|d| *d == 1) => Ok(last),
+        _ => Err(unsupported(
+            n,
+            format!("a constant factor of shape {shape:?}: one matrix for all positions is supported"),
+        )),
     }
 }
 

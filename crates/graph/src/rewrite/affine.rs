@@ -2,9 +2,9 @@
 //! exact, handed to the client at either end, else turned into depthwise convolutions.
 
 use super::Work;
-use crate::GraphError;
 use crate::float::FloatOp;
 use crate::geometry::ConvGeometry;
+use crate::{ChannelAffine, GraphError};
 
 impl Work {
     /// One sweep over all affine maps.
@@ -40,23 +40,24 @@ impl Work {
             self.remove(id, "normalisation folded into the layer before");
             return Ok(true);
         }
+        // Before folding: what the client normalises itself has the same size in every channel, whatever units the data has.
+        if source == 0 && alone {
+            self.input_affine = Some(match self.input_affine.take() {
+                None => ChannelAffine { scale: scale.to_vec(), shift: shift.to_vec() },
+                Some(ChannelAffine { scale: s0, shift: t0 }) => ChannelAffine {
+                    scale: s0.iter().zip(scale).map(|(a, b)| a * b).collect(),
+                    shift: t0.iter().zip(scale).zip(shift).map(|((t, b), u)| fma(*t, *b, *u)).collect(),
+                },
+            });
+            self.remove(id, "input normalisation left to the client, which learns its numbers");
+            return Ok(true);
+        }
         if self.graph.output != id && self.fold_into_consumers(id, scale, shift, &users[id]) {
             self.remove(id, "normalisation folded into the layer behind");
             return Ok(true);
         }
         if alone && self.through_sum(id, source, scale, shift, users) {
             self.remove(id, "division of an average folded into the layer before");
-            return Ok(true);
-        }
-        if source == 0 && alone {
-            self.input_affine = Some(match self.input_affine.take() {
-                None => (scale.to_vec(), shift.to_vec()),
-                Some((s0, t0)) => (
-                    s0.iter().zip(scale).map(|(a, b)| a * b).collect(),
-                    t0.iter().zip(scale).zip(shift).map(|((t, b), u)| t * b + u).collect(),
-                ),
-            });
-            self.remove(id, "input normalisation left to the client");
             return Ok(true);
         }
         let factor = uniform_factor(scale, shift).filter(|f| *f > 0.0);

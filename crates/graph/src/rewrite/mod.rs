@@ -7,16 +7,16 @@ mod order;
 #[cfg(test)]
 mod tests;
 
-use crate::GraphError;
 use crate::float::{FloatGraph, FloatOp};
+use crate::{ChannelAffine, GraphError};
 
 /// What the rewrites moved out of the network, and what they did.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rewritten {
     /// The network left over, sorted.
     pub graph: FloatGraph,
-    /// Per-channel factors and addends that the client applies to the input (empty: none).
-    pub input_affine: Option<(Vec<f32>, Vec<f32>)>,
+    /// What the client applies to the input.
+    pub input_affine: Option<ChannelAffine>,
     /// Positive factor on the output, applied by the client.
     pub output_multiplier: f64,
     /// One sentence for each kind of rewrite that was made.
@@ -56,7 +56,7 @@ pub fn simplify(graph: &FloatGraph) -> Result<Rewritten, GraphError> {
 
 struct Work {
     graph: FloatGraph,
-    input_affine: Option<(Vec<f32>, Vec<f32>)>,
+    input_affine: Option<ChannelAffine>,
     output_multiplier: f64,
     /// How often each rewrite was made.
     counts: std::collections::BTreeMap<&'static str, usize>,

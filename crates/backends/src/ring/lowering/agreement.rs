@@ -1,10 +1,10 @@
 //! Agreement of a fixed-point model with the float network on inputs that calibration did not see.
 
 use tacit_graph::float::run::run;
-use tacit_graph::{Imported, OutputMode, kernel};
+use tacit_graph::{Imported, OutputMode};
 
 use super::RingModel;
-use super::search::relative_error;
+use super::search::{class, relative_error, spread};
 use crate::ring::{RingError, reference};
 
 /// Agreement over a set of inputs.
@@ -12,7 +12,7 @@ use crate::ring::{RingError, reference};
 pub struct Agreement {
     /// Number of inputs.
     pub samples: usize,
-    /// Share with the class of the float network.
+    /// Share with the class of the float network (the sign, of a single output).
     pub same_class: f64,
     /// Mean over inputs of the root mean square error of the outputs, as a share of their range (0 in mode top-1).
     pub mean_error: f64,
@@ -35,6 +35,7 @@ pub fn agreement(
     seed: Option<u64>,
 ) -> Result<Agreement, RingError> {
     let RingModel { graph, weights, .. } = lowered;
+    let spread = spread(&imported.model.calibration.wanted) * imported.model.output_multiplier;
     let mut a = Agreement { samples: inputs.len(), ..Agreement::default() };
     for (i, x) in inputs.iter().enumerate() {
         let wanted = run(&imported.network.graph, x)?;
@@ -49,14 +50,15 @@ pub fn agreement(
             }
         };
         let got = reference::dequantize_output(graph, &out);
-        let class = |v: &[f32]| if v.len() == 1 { v[0] as usize } else { kernel::arg_max(v) };
-        let same = match graph.spec().interface.output_mode {
-            OutputMode::Top1 => out[0] as usize == class(&wanted),
-            OutputMode::Logits => kernel::arg_max(&got) == class(&wanted),
+        let same = match (graph.spec().interface.output_mode, wanted.as_slice()) {
+            // The network ends with an arg max of its own.
+            (OutputMode::Top1, &[index]) => out[0] as f32 == index,
+            (OutputMode::Top1, several) => out[0] as usize == class(several),
+            (OutputMode::Logits, outputs) => class(&got) == class(outputs),
         };
         a.same_class += f64::from(u8::from(same)) / inputs.len() as f64;
         if graph.spec().interface.output_mode == OutputMode::Logits {
-            let e = relative_error(&got, &wanted);
+            let e = relative_error(&got, &wanted, spread);
             a.mean_error += e / inputs.len() as f64;
             a.max_error = a.max_error.max(e);
         }

@@ -123,18 +123,17 @@ fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Resu
         );
         return Err(RingError::NoRing { what });
     }
-    let guard = problem.options.guard_bits.exp2();
-    let mut needs: Vec<u32> = e
-        .nodes
-        .iter()
-        .zip(&e.origin)
-        .map(|(node, &from)| match node.op {
-            Op::ArgMax => 2 + model.graph.nodes[from].elements().ilog2() + 1,
-            // One unit more: rounding.
-            _ => width::needed_width(e.stats.max_abs[from] * (f64::from(node.fixed.frac_bits)).exp2() * guard + 1.0),
-        })
-        .collect();
-    let moved = width::assign(&mut e.nodes, &mut needs, &mut e.origin)?;
+    let (likely, extreme) = needs(problem, &e);
+    let (plain, origin) = (e.nodes.clone(), e.origin.clone());
+    // Inputs that hardly come must not cost a network its rings: without room for them it is said that they may overflow.
+    let both = likely.iter().zip(extreme).map(|(a, b)| *a.max(&b)).collect();
+    let moved = match width::assign(&mut e.nodes, both, &mut e.origin) {
+        Ok(moved) => moved,
+        Err(_) => {
+            (e.nodes, e.origin) = (plain, origin);
+            width::assign(&mut e.nodes, likely, &mut e.origin)?
+        }
+    };
     e.weights.iter_mut().for_each(|l| l.node = moved[l.node]);
     let mut interface = model.interface.clone();
     if !top1 {
@@ -152,40 +151,48 @@ fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Resu
     Ok(Emitted { graph, weights: Weights { layers: e.weights }, origin: e.origin })
 }
 
+/// The narrowest rings for calibrated magnitudes and the guard, and for extreme inputs.
+fn needs(problem: &Problem, e: &Emitter) -> (Vec<u32>, Vec<u32>) {
+    let guard = problem.options.guard_bits.exp2();
+    let differences = width::differences(&e.nodes);
+    let one = |(id, node): (usize, &Node)| {
+        let from = e.origin[id];
+        if matches!(node.op, Op::ArgMax) {
+            let index = 2 + problem.model.graph.nodes[from].elements().ilog2() + 1;
+            return (index, index);
+        }
+        // One unit more: rounding.
+        let units = |size: f64| size * f64::from(node.fixed.frac_bits).exp2() + 1.0;
+        let (likely, extreme) = (units(e.stats.max_abs[from] * guard), units(e.stats.extreme[from]));
+        (width::needed_width(likely), width::least_width(extreme, differences[id]))
+    };
+    e.nodes.iter().enumerate().map(one).unzip()
+}
+
 /// Scales of tensors. Tensors that must share one (joined, or passed through) take that of their common mean square.
 fn targets(graph: &FloatGraph, stats: &Calibration, scheme: &Scheme) -> Vec<u32> {
-    let mut group: Vec<usize> = (0..graph.nodes.len()).collect();
-    fn root(group: &mut [usize], mut i: usize) -> usize {
-        while group[i] != i {
-            group[i] = group[group[i]];
-            i = group[i];
-        }
-        i
-    }
-    for (id, node) in graph.nodes.iter().enumerate() {
-        let passes = matches!(
-            node.op,
+    let passes = |op: &FloatOp| {
+        matches!(
+            op,
             FloatOp::Relu
                 | FloatOp::MaxPool(_)
                 | FloatOp::Reshape
+                | FloatOp::Transpose(_)
                 | FloatOp::Slice(_)
                 | FloatOp::Pad { .. }
                 | FloatOp::Concat
-        );
-        for &i in node.inputs.iter().filter(|_| passes) {
-            let (a, b) = (root(&mut group, i), root(&mut group, id));
-            group[a] = b;
-        }
-    }
+        )
+    };
+    let group = graph.groups(passes);
     let mut sums = vec![(0.0, 0.0); graph.nodes.len()];
     for (id, node) in graph.nodes.iter().enumerate() {
-        let r = root(&mut group, id);
+        let r = group[id];
         sums[r].0 += stats.mean_square[id] * node.elements() as f64;
         sums[r].1 += node.elements() as f64;
     }
     (0..graph.nodes.len())
         .map(|id| {
-            let (squares, count) = sums[root(&mut group, id)];
+            let (squares, count) = sums[group[id]];
             scheme.tensor(squares / count)
         })
         .collect()
@@ -252,7 +259,7 @@ impl Emitter<'_> {
                     true
                 })
             }
-            Op::Add | Op::Sub | Op::Reshape => {
+            Op::Add | Op::Sub | Op::Reshape | Op::Transpose { .. } => {
                 let before = self.nodes[id].inputs[0];
                 self.readers[self.origin[before]] == 1 && self.absorb(before, value)
             }
@@ -307,6 +314,10 @@ impl Emitter<'_> {
                 let x = self.wires[first];
                 self.add(id, name, Op::Reshape, &[x.id], x.frac)
             }
+            FloatOp::Transpose(perm) => {
+                let x = self.wires[first];
+                self.add(id, name, Op::Transpose { perm: perm.clone() }, &[x.id], x.frac)
+            }
             FloatOp::ArgMax => unreachable!("a checked model holds no arg max"),
         })
     }
@@ -322,8 +333,10 @@ impl Emitter<'_> {
         let source = node.inputs[0];
         let x = self.narrow(source);
         let row = weights.len() / bias.len();
-        let size = |i: usize| self.stats.mean_square[i].max(1e-30).sqrt();
+        let size = |i: usize| self.stats.mean_square[i].sqrt();
         let gain = (row as f64).sqrt() * size(source) / size(id);
+        // A tensor that is always zero says nothing about the size of weights.
+        let gain = if gain.is_finite() && gain > 0.0 { gain } else { 1.0 };
         let largest = weights.iter().fold(0f32, |m, w| m.max(w.abs()));
         let bits = self.scheme.layer(gain, f64::from(largest));
         if f64::from(largest) * f64::from(bits).exp2() >= f64::from(i32::MAX) {
@@ -407,7 +420,7 @@ fn quantise(x: f64, bits: u32) -> i64 {
 
 /// Fraction bits that give a factor [`FACTOR_BITS`] significant bits.
 fn factor_bits(factor: f64) -> u32 {
-    if factor == 0.0 { 0 } else { (FACTOR_BITS - factor.log2().floor() as i32).clamp(0, 24) as u32 }
+    if factor == 0.0 { 0 } else { (FACTOR_BITS - factor.log2().floor() as i32).clamp(0, MAX_FRAC_BITS as i32) as u32 }
 }
 
 /// The public facts about integer weights: the smallest that hold, rounded up to multiples of `round`.

@@ -8,12 +8,15 @@
 
 mod agreement;
 mod emit;
+mod range;
 pub mod report;
 mod search;
 mod width;
 
 #[cfg(test)]
 mod tests;
+
+use std::ops::Range;
 
 use tacit_graph::float::FloatOp;
 use tacit_graph::{Model, OutputMode};
@@ -27,6 +30,18 @@ use report::RingReport;
 /// What one inference of a graph costs online in the back end at hand, in bytes both ways (or any unit that grows with cost). An
 /// [`Unsupported`](BackendError::Unsupported) error says that the back end cannot compute in the rings of the graph.
 pub type Price<'a> = dyn Fn(&RingGraph) -> Result<f64, BackendError> + 'a;
+
+/// Whether the back end at hand compiles a graph; an [`Unsupported`](BackendError::Unsupported) error says that it does not.
+pub type Check<'a> = dyn Fn(&RingGraph) -> Result<(), BackendError> + 'a;
+
+/// The back end that is lowered for.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// Asked for every scheme that the search looks at.
+    pub price: &'a Price<'a>,
+    /// Asked for those that it would take.
+    pub check: &'a Check<'a>,
+}
 
 /// Choices of a lowering. `Default` is what a stranger should use.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,23 +120,53 @@ pub struct RingModel {
 struct Problem<'a> {
     model: &'a Model,
     options: &'a RingOptions,
+    /// Samples that the search goes by.
+    searched: Range<usize>,
+    /// Samples that it does not see, to judge it by; none where there are few.
+    held_out: Range<usize>,
+    /// How far the outputs of all samples spread.
+    spread: f64,
 }
 
-/// Lowers a model; `price` decides between scales that are equally good.
+/// Fewest samples of which some are held out: with fewer, nothing can be said about other inputs.
+pub const FEWEST_SAMPLES: usize = 16;
+
+impl<'a> Problem<'a> {
+    fn new(model: &'a Model, options: &'a RingOptions) -> Self {
+        let count = model.calibration.samples.len();
+        let split = if count < FEWEST_SAMPLES || model.calibration.guessed { count } else { count - count / 4 };
+        let spread = search::spread(&model.calibration.wanted);
+        Self { model, options, searched: 0..split, held_out: split..count, spread }
+    }
+
+    fn top1(&self) -> bool {
+        self.model.interface.output_mode == OutputMode::Top1
+    }
+}
+
+/// Lowers a model for a back end that compiles whatever it names a price for; see [`lower_for`].
 ///
 /// # Errors
-/// Options out of range, a model that does not hold together or whose values fit no supported ring, whatever `price` fails with.
+/// As there.
 pub fn lower(model: &Model, options: &RingOptions, price: &Price) -> Result<RingModel, BackendError> {
+    lower_for(model, options, Target { price, check: &|graph| price(graph).map(drop) })
+}
+
+/// Lowers a model; the back end's price decides between scales that are equally good, and only scales that it compiles are taken.
+///
+/// # Errors
+/// Options out of range, a model that does not hold together, whose values fit no supported ring or for which the back end compiles none
+/// (its reason is told), whatever the back end fails with.
+pub fn lower_for(model: &Model, options: &RingOptions, target: Target) -> Result<RingModel, BackendError> {
     options.check()?;
     model.check().map_err(RingError::from)?;
     check_constants(model)?;
-    let problem = Problem { model, options };
+    let problem = Problem::new(model, options);
     let scheme = match options.frac_bits {
         Some(f) => emit::Scheme::fixed(f, options.weight_bits.unwrap_or(f)),
-        None => search::cheapest(&problem, price)?,
+        None => search::cheapest(&problem, &target)?,
     };
-    let top1 = model.interface.output_mode == OutputMode::Top1;
-    let emitted = emit::emit(&problem, &scheme, top1)?;
+    let emitted = emit::emit(&problem, &scheme, problem.top1())?;
     emitted.graph.check_weights(&emitted.weights)?;
     let report = report::build(&problem, &scheme, &emitted)?;
     Ok(RingModel { graph: emitted.graph, weights: emitted.weights, report })

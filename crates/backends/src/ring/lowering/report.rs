@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use tacit_graph::float::run::run_tapped;
 
-use super::Problem;
 use super::emit::{Emitted, Scheme, emit};
-use super::search;
+use super::{FEWEST_SAMPLES, Problem, range, search, width};
 use crate::ring::op::max_comparisons;
 use crate::ring::{Node, Op, RingError, RingGraph, reference};
 
@@ -24,10 +23,16 @@ pub struct RingReport {
     pub calibration: String,
     /// How scales were chosen.
     pub scheme: String,
-    /// Share of samples with the float network's class, truncation errors simulated.
-    pub agreement: f64,
-    /// Mean over samples of the root mean square error of the outputs, as a share of their range.
+    /// How many samples the search saw, and how many judge it.
+    pub samples: Samples,
+    /// Share of the samples held out with the float network's class (the sign, of a single output), truncation errors simulated; none
+    /// where there are too few samples to hold some out: nothing is promised then.
+    pub agreement: Option<f64>,
+    /// Mean over samples of the root mean square error of the outputs, as a share of their range: those held out, or those that the
+    /// search saw.
     pub output_error: f64,
+    /// Where values can leave their rings.
+    pub overflow: Overflow,
     /// Comparisons of one inference.
     pub comparisons: Comparisons,
     /// Multiplications of one inference in linear layers.
@@ -40,6 +45,26 @@ pub struct RingReport {
     pub notes: Vec<String>,
     /// What the owner should know.
     pub warnings: Vec<String>,
+}
+
+/// How calibration samples were used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Samples {
+    /// Scales were chosen by these.
+    pub searched: usize,
+    /// The search did not see these.
+    pub held_out: usize,
+}
+
+/// For which tensors it is certain that no accepted input overflows their ring.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Overflow {
+    /// Tensors that the weights bound.
+    pub certain: usize,
+    /// The others: their rings hold more than calibration saw.
+    pub likely: usize,
+    /// How much more at least, as a factor of the largest calibrated magnitude.
+    pub least_factor: f64,
 }
 
 /// Comparisons of one inference by kind.
@@ -81,6 +106,8 @@ pub struct LayerReport {
     pub weight_bits: Option<u32>,
     /// Bits between the largest calibrated magnitude and the limit `2^(width-2)`.
     pub headroom_bits: f64,
+    /// No accepted input overflows its ring; else that is only likely.
+    pub certain: bool,
     /// Largest difference to the float network (real units).
     pub max_error: f64,
     /// Mean difference to the float network (real units).
@@ -123,7 +150,12 @@ pub(super) fn build(problem: &Problem, scheme: &Scheme, emitted: &Emitted) -> Re
     let errors = errors(problem, emitted)?;
     let logits = emit(problem, scheme, false)?;
     // Other simulated errors than those that the search chose by.
-    let quality = search::quality(problem, &logits, problem.options.seed.wrapping_add(1 << 32))?;
+    let few = problem.held_out.is_empty();
+    let judges = if few { &problem.searched } else { &problem.held_out };
+    let quality = search::quality(problem, &logits, judges.clone(), problem.options.seed.wrapping_add(1 << 32))?;
+    let samples = Samples { searched: problem.searched.len(), held_out: problem.held_out.len() };
+    let agreement = (!few).then_some(quality.agreement);
+    let (overflow, certain) = overflow(problem, emitted);
     let layers = graph
         .nodes()
         .iter()
@@ -140,6 +172,7 @@ pub(super) fn build(problem: &Problem, scheme: &Scheme, emitted: &Emitted) -> Re
                 frac_bits: n.fixed.frac_bits,
                 weight_bits: n.op.facts().map(|f| f.frac_bits),
                 headroom_bits: if matches!(n.op, Op::ArgMax) { 0.0 } else { headroom },
+                certain: certain[id],
                 max_error: errors[id].0,
                 mean_error: errors[id].1,
                 comparisons: comparisons_of(graph, id),
@@ -151,19 +184,34 @@ pub(super) fn build(problem: &Problem, scheme: &Scheme, emitted: &Emitted) -> Re
     if calibration.guessed {
         warnings.push("no calibration samples: ranges come from seeded random inputs, headroom is a guess".into());
     }
-    if quality.agreement < 1.0 {
+    match agreement {
+        Some(share) if share < 1.0 => warnings.push(format!(
+            "{:.1} % of the samples held out get another class than from the float network",
+            100.0 * (1.0 - share)
+        )),
+        None if !calibration.guessed => warnings.push(format!(
+            "{} samples were kept, all of them for the search: from {FEWEST_SAMPLES} on some are held out, and agreement is stated",
+            samples.searched
+        )),
+        _ => {}
+    }
+    if quality.error > problem.options.error_bound {
         warnings.push(format!(
-            "{:.1} % of the samples get another class than from the float network",
-            100.0 * (1.0 - quality.agreement)
+            "the output error is {:.2} % of the range, above the {:.2} % that the search aims at",
+            100.0 * quality.error,
+            100.0 * problem.options.error_bound
         ));
     }
     warnings.extend(out_of_range(problem, emitted)?);
+    warnings.extend(extremes(problem, emitted));
     Ok(RingReport {
         model: problem.model.interface.name.clone(),
         calibration: calibration.text.clone(),
         scheme: describe(scheme),
-        agreement: quality.agreement,
+        samples,
+        agreement,
         output_error: quality.error,
+        overflow,
         comparisons: count_comparisons(graph),
         macs: graph.macs(),
         parameters: emitted.weights.layers.iter().map(|l| (l.weights.len() + l.bias.len()) as u64).sum(),
@@ -216,6 +264,49 @@ fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingE
     Ok(errors)
 }
 
+/// What is certain of each node, and of all of them.
+fn overflow(problem: &Problem, emitted: &Emitted) -> (Overflow, Vec<bool>) {
+    let graph = &emitted.graph;
+    let bounds = range::worst_case(graph, &emitted.weights, problem.model.interface.input.range);
+    let differences = width::differences(graph.nodes());
+    let mut found = Overflow { least_factor: f64::INFINITY, ..Overflow::default() };
+    let mut certain = Vec::with_capacity(graph.nodes().len());
+    for (id, node) in graph.nodes().iter().enumerate() {
+        let limit = width::limit(node.fixed.width, differences[id]);
+        // A class index lives in no ring.
+        let is_certain = matches!(node.op, Op::ArgMax) || bounds[id] < limit;
+        certain.push(is_certain);
+        if is_certain {
+            found.certain += 1;
+            continue;
+        }
+        found.likely += 1;
+        let seen = problem.model.calibration.max_abs[emitted.origin[id]] * f64::from(node.fixed.frac_bits).exp2();
+        found.least_factor = found.least_factor.min(limit / seen.max(1.0));
+    }
+    // A finite number also where all is certain, for JSON.
+    found.least_factor = if found.likely == 0 { 0.0 } else { found.least_factor };
+    (found, certain)
+}
+
+/// Nodes whose rings had no room for extreme inputs.
+fn extremes(problem: &Problem, emitted: &Emitted) -> Option<String> {
+    let (nodes, extreme) = (emitted.graph.nodes(), &problem.model.calibration.extreme);
+    let differences = width::differences(nodes);
+    let over = |&id: &usize| {
+        let node = &nodes[id];
+        let size = extreme[emitted.origin[id]] * f64::from(node.fixed.frac_bits).exp2();
+        !matches!(node.op, Op::ArgMax) && size >= width::limit(node.fixed.width, differences[id])
+    };
+    let names: Vec<&str> = (0..nodes.len()).filter(over).map(|id| nodes[id].name.as_str()).collect();
+    let first = names.first()?;
+    Some(format!(
+        "extreme inputs (checkerboards, stripes, noise at both ends of the accepted range) overflow the rings of {} tensors, the first \
+         is `{first}`: state a narrower range",
+        names.len()
+    ))
+}
+
 /// Calibration samples must stay inside the rings that were chosen from them.
 fn out_of_range(problem: &Problem, emitted: &Emitted) -> Result<Vec<String>, RingError> {
     let graph = &emitted.graph;
@@ -262,12 +353,34 @@ impl fmt::Display for RingReport {
             "rings        linear layers {} to {} bits, compared {} to {} bits",
             linear[0], linear[1], compared[0], compared[1]
         )?;
-        writeln!(
-            f,
-            "agreement    {:.2} % same class as float, output error {:.3} % of the range (truncation errors simulated)",
-            100.0 * self.agreement,
-            100.0 * self.output_error
-        )?;
+        let error =
+            format!("output error {:.3} % of the range (truncation errors simulated)", 100.0 * self.output_error);
+        match self.agreement {
+            Some(share) => writeln!(
+                f,
+                "agreement    {:.2} % same class as float on {} samples that the search did not see, {error}",
+                100.0 * share,
+                self.samples.held_out
+            )?,
+            None => writeln!(
+                f,
+                "agreement    nothing is promised: all {} samples were used by the search, {error}",
+                self.samples.searched
+            )?,
+        }
+        let Overflow { certain, likely, least_factor } = self.overflow;
+        match likely {
+            0 => writeln!(
+                f,
+                "overflow     impossible for every accepted input: the weights bound all {certain} tensors"
+            )?,
+            _ => writeln!(
+                f,
+                "overflow     impossible for every accepted input at {certain} of {} tensors, whose bounds follow from the weights; only unlikely at \
+                 the others, whose rings hold {least_factor:.1} times what calibration saw, or more",
+                certain + likely
+            )?,
+        }
         let c = &self.comparisons;
         writeln!(
             f,

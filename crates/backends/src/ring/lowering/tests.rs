@@ -4,17 +4,17 @@ use crate::ring::op::max_comparisons;
 use crate::ring::{FixedPoint, Linear, Node, Op, WeightFacts, reference};
 use tacit_graph::geometry::Window;
 use tacit_graph::rng::SplitMix;
-use tacit_graph::{ImportOptions, OutputMode, import, zoo};
+use tacit_graph::{Calibration, ImportOptions, OutputMode, import, zoo};
 
 fn price(graph: &RingGraph) -> Result<f64, BackendError> {
     online_bytes(graph, &Options::default()).map(|bytes| bytes as f64)
 }
 
-fn lowered(model: &Model, options: &RingOptions) -> RingModel {
+pub(super) fn lowered(model: &Model, options: &RingOptions) -> RingModel {
     lower(model, options, &price).unwrap()
 }
 
-fn tiny(output_mode: OutputMode) -> Model {
+pub(super) fn tiny(output_mode: OutputMode) -> Model {
     let options = ImportOptions { output_mode, model_id: Some([1; 16]), ..ImportOptions::default() };
     import(&zoo::build("tiny-cnn", 2).unwrap(), &options).unwrap().model
 }
@@ -76,11 +76,17 @@ fn the_price_decides_and_its_errors_come_through() {
     assert!(width(&narrow.graph) < width(&wide.graph));
     let broken = lower(&model, &RingOptions::default(), &|_| Err(BackendError::Misuse("no price")));
     assert!(matches!(broken, Err(BackendError::Misuse("no price"))));
-    // A back end that cannot compute in any of the rings: the finest scheme, and its compiler will say why.
-    let unsupported = |_: &RingGraph| {
-        Err(BackendError::Unsupported { node: 0, name: String::new(), op: "Input", what: String::new() })
-    };
-    assert!(lower(&model, &RingOptions::default(), &unsupported).unwrap().report.output_error < 0.001);
+    // A back end that cannot compute in any of the rings says why, one that cannot compute in cheap ones gets others.
+    let refusal = || BackendError::Unsupported { node: 7, name: String::new(), op: "Input", what: "never".into() };
+    let refused = lower(&model, &RingOptions::default(), &|_| Err(refusal()));
+    assert!(matches!(refused, Err(BackendError::Unsupported { node: 7, .. })));
+    let least = width(&narrow.graph) + 10.0;
+    let check = |g: &RingGraph| if width(g) < least { Err(refusal()) } else { Ok(()) };
+    let target = Target { price: &|g| Ok(width(g)), check: &check };
+    let checked = lower_for(&model, &RingOptions::default(), target).unwrap();
+    assert!(width(&checked.graph) >= least);
+    let target = Target { price: &|g| Ok(width(g)), check: &|_| Err(refusal()) };
+    assert!(matches!(lower_for(&model, &RingOptions::default(), target), Err(BackendError::Unsupported { .. })));
 }
 
 #[test]
@@ -126,7 +132,8 @@ fn a_constant_for_each_channel_is_named() {
     let op = FloatOp::Affine { scale: (1..=n).map(|i| i as f32).collect(), shift: vec![0.0; n] };
     graph.nodes.push(tacit_graph::float::FloatNode { name: "by class".into(), op, inputs, shape });
     graph.output += 1;
-    for statistics in [&mut model.calibration.max_abs, &mut model.calibration.mean_square] {
+    let Calibration { max_abs, mean_square, extreme, .. } = &mut model.calibration;
+    for statistics in [max_abs, mean_square, extreme] {
         statistics.push(1.0);
     }
     assert!(lower(&model, &RingOptions::default(), &price).unwrap_err().to_string().contains("by class"));
@@ -162,10 +169,102 @@ fn small_networks_agree() {
     for name in ["tiny-mlp", "tiny-cnn", "m1", "lenet"] {
         let imported = import(&zoo::build(name, 3).unwrap(), &ImportOptions::default()).unwrap();
         let report = lowered(&imported.model, &RingOptions::default()).report;
-        assert_eq!(report.agreement, 1.0, "{name}: {report}");
+        assert_eq!((report.agreement, report.samples.searched), (None, 4), "{name}: {report}");
         assert!(report.output_error < 0.015, "{name}: {}", report.output_error);
         assert!(report.warnings[0].contains("guess"), "{name}");
     }
+}
+
+/// A made-up model: layers of the given weights, ReLU where none are given.
+fn chain(inputs: usize, layers: &[Option<Vec<f32>>], samples: usize) -> Model {
+    use tacit_graph::npy::Npy;
+    use tacit_graph::onnx::Network;
+    use tacit_graph::{FloatGraph, import_network};
+    let mut graph = FloatGraph::new("x", vec![inputs]).unwrap();
+    for layer in layers {
+        let op = match layer {
+            None => FloatOp::Relu,
+            Some(w) => {
+                FloatOp::Dense { weights: w.clone(), bias: vec![0.0; w.len() / graph.nodes[graph.output].elements()] }
+            }
+        };
+        graph.output = graph.push("n", op, &[graph.output], &[]).unwrap();
+    }
+    let mut rng = SplitMix::new(6);
+    let data = (0..inputs * samples).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+    let calibration = Some(Npy { shape: vec![samples, inputs], data, is_bytes: false });
+    let network = Network::new("chain", graph);
+    import_network(network, &ImportOptions { calibration, ..ImportOptions::default() }).unwrap().model
+}
+
+#[test]
+fn agreement_is_stated_of_samples_that_the_search_did_not_see() {
+    let layer = |n: usize| Some((0..n).map(|i| ((i * 7 + 3) % 11) as f32 - 5.0).collect::<Vec<f32>>());
+    let few = lowered(&chain(6, &[layer(48), None, layer(24)], 15), &RingOptions::default()).report;
+    assert_eq!((few.agreement, few.samples.searched, few.samples.held_out), (None, 15, 0));
+    assert!(few.to_string().contains("nothing is promised") && few.warnings.iter().any(|w| w.contains("16")), "{few}");
+    let model = chain(6, &[layer(48), None, layer(24)], 64);
+    let many = lowered(&model, &RingOptions::default()).report;
+    assert_eq!((many.samples.searched, many.samples.held_out), (48, 16));
+    assert!(many.agreement.is_some_and(|a| a > 0.9), "{many}");
+    // What is held out has no say: samples of another kind there change what is stated, not what is chosen.
+    let mut other = model.clone();
+    other.calibration.wanted[48..].iter_mut().for_each(|w| w.reverse());
+    let lied = lowered(&other, &RingOptions::default()).report;
+    assert_eq!(lied.scheme, many.scheme);
+    assert!(lied.agreement.unwrap() < 0.6, "{lied}");
+}
+
+#[test]
+fn constant_outputs_and_dead_layers_are_lowered_with_a_finite_error() {
+    let dead = Some(vec![0.0; 12]);
+    let negative = Some(vec![-1.0f32; 12]);
+    for layers in [vec![dead.clone()], vec![dead, None, Some(vec![1.0; 6])], vec![None, negative, None]] {
+        let made = lowered(&chain(4, &layers, 20), &RingOptions::default());
+        assert!(made.report.output_error < 0.01, "{}", made.report);
+        assert!(made.graph.nodes().iter().all(|n| n.fixed.width >= 4));
+        let compiled = crate::cheetah::compile(made.graph, Options::default());
+        assert!(compiled.is_ok(), "{:?}", compiled.err());
+    }
+}
+
+#[test]
+fn a_relu_is_as_wide_as_what_it_widens_to_needs() {
+    // A long way from a ReLU's own values to those that are summed behind it without another one.
+    let wide: Vec<f32> = (0..40).map(|i| if i == 0 { 3000.0 } else { 0.01 }).collect();
+    let layers = [Some(wide.clone()), None, Some(wide[..20].to_vec()), Some(vec![300.0; 8]), Some(vec![200.0; 8])];
+    let made = lowered(&chain(4, &layers, 20), &RingOptions::default());
+    for node in made.graph.nodes().iter().filter(|n| n.op == Op::Relu) {
+        let from = made.graph.nodes()[node.inputs[0]].fixed.width;
+        assert!(2 * node.fixed.width - from <= 64, "{from} to {}", node.fixed.width);
+    }
+    assert!(crate::cheetah::compile(made.graph, Options::default()).is_ok());
+}
+
+#[test]
+fn rings_hold_extreme_inputs_and_the_report_says_what_is_certain() {
+    // Samples in which neighbours cancel, filtered by sums: calibration sees next to nothing of what a constant input does.
+    let rows: Vec<f32> = (0..64).map(|i| if i % 16 < 8 { 1.0 } else { -1.0 }).collect();
+    let mut model = chain(8, &[Some(rows), None, Some(vec![1.0; 8])], 20);
+    let (seen, extreme) = (model.calibration.max_abs[1], model.calibration.extreme[1]);
+    assert!((extreme - 8.0).abs() < 0.9 && extreme > seen, "{seen} {extreme}");
+    for sizes in [&mut model.calibration.max_abs[1..], &mut model.calibration.mean_square[1..]] {
+        sizes.iter_mut().for_each(|v| *v /= 64.0);
+    }
+    let made = lowered(&model, &RingOptions { frac_bits: Some(8), ..RingOptions::default() });
+    let high = model.interface.input.range[1];
+    let ints = reference::quantize_input(&made.graph, &[high; 8]).unwrap();
+    let got = reference::dequantize_output(&made.graph, &reference::run(&made.graph, &made.weights, &ints).unwrap());
+    let wanted = model.run(&[high; 8]).unwrap();
+    assert!((got[0] - wanted[0]).abs() < 0.5, "{got:?} {wanted:?}");
+    let overflow = &made.report.overflow;
+    assert!(overflow.certain > 1 && overflow.certain + overflow.likely == made.graph.nodes().len(), "{overflow:?}");
+    // Without that headroom, it is said which nodes may overflow.
+    let mut tight = model.clone();
+    tight.calibration.extreme.iter_mut().for_each(|v| *v = 0.0);
+    let tight = lowered(&tight, &RingOptions { frac_bits: Some(8), ..RingOptions::default() });
+    assert!(tight.report.overflow.likely > overflow.likely);
+    assert!(tight.report.to_string().contains("unlikely"), "{}", tight.report);
 }
 
 #[test]
@@ -189,9 +288,9 @@ fn chains_without_relu_get_a_widening() {
         node(Op::Truncate { bits: 14 }, &[3], 12),
         node(linear(12), &[4], 24),
     ];
-    let mut needs = vec![16, 32, 20, 36, 22, 34];
+    let needs = vec![16, 32, 20, 36, 22, 34];
     let mut origin: Vec<usize> = (0..6).collect();
-    let moved = width::assign(&mut nodes, &mut needs, &mut origin).unwrap();
+    let moved = width::assign(&mut nodes, needs, &mut origin).unwrap();
     assert!(nodes.iter().any(|n| n.op == Op::Widen));
     assert_eq!(nodes[moved[5]].op, linear(12));
     assert!(nodes.iter().all(|n| n.fixed.width <= 40));

@@ -1,30 +1,54 @@
 //! Ring widths: as narrow as the values and the readers allow.
 //!
-//! A node needs `|x| < 2^(width-2)` for its largest calibrated magnitude plus the guard. Linear and local operations may only
-//! narrow, so a reader's ring is demanded of what it reads, back to a ReLU (which may widen) or the input.
+//! A node needs `|x| < 2^(width-2)` for its largest calibrated magnitude plus the guard, and [`limit`] for inputs that are less likely.
+//! Linear and local operations may only narrow, so a reader's ring is demanded of what it reads, back to a ReLU (which may widen) or the
+//! input.
 
 use tacit_graph::NodeId;
 
-use crate::ring::fixed::MAX_WIDTH;
+use crate::ring::fixed::{MAX_WIDENING, MAX_WIDTH, MIN_COMPARED_WIDTH};
 use crate::ring::{Node, Op, RingError};
 
 /// Bits of a ring that holds magnitudes up to `largest` (an integer's magnitude, guard included) below a quarter.
 pub(super) fn needed_width(largest: f64) -> u32 {
-    let bits = if largest < 1.0 { 1 } else { largest.log2().floor() as u32 + 1 };
-    bits + 2
+    (bits(largest) + 2).max(MIN_COMPARED_WIDTH)
+}
+
+/// Bits of the narrowest ring that computes rightly with magnitudes up to `largest`; `differences`: where two values are subtracted to
+/// compare them.
+pub(super) fn least_width(largest: f64, differences: bool) -> u32 {
+    (bits(largest) + 1 + u32::from(differences)).max(MIN_COMPARED_WIDTH)
+}
+
+/// Smallest magnitude that a ring of `width` bits computes wrongly with.
+pub(super) fn limit(width: u32, differences: bool) -> f64 {
+    f64::from(width - 1 - u32::from(differences)).exp2()
+}
+
+/// Which nodes have readers that subtract values to compare them, or add an offset of a quarter to them.
+pub(super) fn differences(nodes: &[Node]) -> Vec<bool> {
+    let mut found = vec![false; nodes.len()];
+    for node in nodes.iter().filter(|n| matches!(n.op, Op::MaxPool(_) | Op::ArgMax | Op::Widen)) {
+        node.inputs.iter().for_each(|&i| found[i] = true);
+    }
+    found
+}
+
+fn bits(largest: f64) -> u32 {
+    if largest < 1.0 { 1 } else { largest.log2().floor() as u32 + 1 }
 }
 
 /// Sets the widths of all nodes. `needs[i]` is the narrowest ring that holds node `i`'s values. Inserts `Widen` behind
-/// truncations where a chain without ReLU would need a ring beyond [`MAX_WIDTH`]; `needs` grows with the nodes, `origin` too.
+/// truncations where a chain without ReLU would need a ring beyond [`MAX_WIDTH`]; `origin` grows with the nodes.
 /// Returns for each original node its new index.
 pub(super) fn assign(
     nodes: &mut Vec<Node>,
-    needs: &mut Vec<u32>,
+    mut needs: Vec<u32>,
     origin: &mut Vec<usize>,
 ) -> Result<Vec<NodeId>, RingError> {
     let mut moved: Vec<NodeId> = (0..nodes.len()).collect();
     loop {
-        let widths = solve(nodes, needs);
+        let widths = solve(nodes, &needs);
         let Some(worst) = (0..nodes.len()).find(|&i| widths[i] > MAX_WIDTH) else {
             for (node, w) in nodes.iter_mut().zip(widths) {
                 node.fixed.width = w;
@@ -48,7 +72,7 @@ pub(super) fn assign(
                 ),
             });
         };
-        insert_widen(nodes, needs, origin, &mut moved, cut);
+        insert_widen(nodes, &mut needs, origin, &mut moved, cut);
     }
 }
 
@@ -59,7 +83,8 @@ fn solve(nodes: &[Node], needs: &[u32]) -> Vec<u32> {
         for &i in &node.inputs {
             let demand = match node.op {
                 Op::Truncate { bits } => width[id] + bits,
-                Op::Relu | Op::Widen | Op::ArgMax => 0,
+                Op::Relu => (2 * width[id]).saturating_sub(MAX_WIDENING),
+                Op::Widen | Op::ArgMax => 0,
                 _ => width[id],
             };
             width[i] = width[i].max(demand);

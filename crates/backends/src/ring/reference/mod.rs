@@ -62,6 +62,16 @@ pub fn run(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<i6
     walk(graph, &mut Reference::new(graph, weights, input)?)
 }
 
+/// As [`run`], in rings without end: where it differs, a value left its ring.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_unbounded(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<i64>, RingError> {
+    let mut reference = Reference::new(graph, weights, input)?;
+    reference.wrap = false;
+    walk(graph, &mut reference)
+}
+
 /// As [`run`], showing each node's tensor to `tap` in topological order.
 ///
 /// # Errors
@@ -194,6 +204,7 @@ impl<'a> Reference<'a> {
             }
             Op::ShiftLeft { bits } => first.iter().map(|x| x.wrapping_shl(*bits)).collect(),
             Op::Widen | Op::Reshape => first.to_vec(),
+            Op::Transpose { perm } => kernel::transpose(perm, first, &before(0).shape),
             Op::Concat => inputs.concat(),
             Op::Slice(s) => kernel::slice(s, first, &before(0).shape),
             Op::Pad { before: front, .. } => kernel::pad(front, first, &before(0).shape, &node.shape),

@@ -1,0 +1,125 @@
+//! How large tensors become on inputs that no calibration set holds: checkerboards, stripes, noise at both ends of the accepted range, and
+//! the input that each filter of the first layer likes best. The range check accepts them all, so rings should hold them.
+
+use super::calibrate::kept_by_work;
+use crate::GraphError;
+use crate::float::run::run_tapped;
+use crate::float::{FloatGraph, FloatOp};
+use crate::model::MAX_MAGNITUDE;
+use crate::rng::SplitMix;
+
+/// Multiplications that all extreme inputs together may take.
+const WORK: u64 = 3_000_000_000;
+/// Filters of the first layer with an input of their own.
+const FILTERS: usize = 16;
+const NOISE: usize = 6;
+const SEED: u64 = 0x7ac1;
+
+/// Largest magnitude of each node's tensor over the extreme inputs with values in `range`.
+pub(super) fn magnitudes(graph: &FloatGraph, range: [f32; 2]) -> Result<Vec<f64>, GraphError> {
+    let patterns = patterns(graph);
+    let count = kept_by_work(WORK, graph).clamp(2, patterns.len());
+    let mut largest = vec![0f64; graph.nodes.len()];
+    for pattern in &patterns[..count] {
+        let input: Vec<f32> = pattern.iter().map(|&high| range[usize::from(high)]).collect();
+        run_tapped(graph, &input, &mut |id, _, values| {
+            let size = values.iter().fold(0f32, |m, v| if v.abs() > m || v.is_nan() { v.abs() } else { m });
+            // What overflows floats overflows every ring.
+            let size = if size.is_finite() { f64::from(size).min(MAX_MAGNITUDE) } else { MAX_MAGNITUDE };
+            largest[id] = largest[id].max(size);
+        })?;
+    }
+    Ok(largest)
+}
+
+/// For each input, which elements are at the upper end of the range; those that tell most first.
+fn patterns(graph: &FloatGraph) -> Vec<Vec<bool>> {
+    let shape = &graph.nodes[0].shape;
+    let [channels, rows, columns] = match *shape.as_slice() {
+        [c, h, w] => [c, h, w],
+        [c, l] => [c, 1, l],
+        _ => [1, 1, graph.nodes[0].elements()],
+    };
+    let make = |high: &dyn Fn(usize, usize, usize) -> bool| -> Vec<bool> {
+        (0..channels * rows * columns).map(|i| high(i / (rows * columns), i / columns % rows, i % columns)).collect()
+    };
+    let mut made = vec![make(&|_, y, x| (y + x) % 2 == 0), make(&|_, _, _| true), make(&|_, _, _| false)];
+    let mut filters = filters(graph);
+    let mut rng = SplitMix::new(SEED);
+    let mut noise: Vec<_> = (0..NOISE).map(|_| make(&|_, _, _| true)).collect();
+    noise.iter_mut().flatten().for_each(|bit| *bit = rng.next_u64() & 1 == 1);
+    // One of each kind before more of any.
+    made.extend(filters.drain(..filters.len().min(4)));
+    made.push(noise.remove(0));
+    for cell in [1, 2, 4, 8] {
+        made.push(make(&|_, y, x| (y / cell + x / cell) % 2 == 1));
+        made.push(make(&|_, y, x| (y / cell + x / cell) % 2 == 0));
+        made.push(make(&|_, _, x| (x / cell) % 2 == 0));
+        made.push(make(&|_, y, _| (y / cell) % 2 == 0));
+    }
+    made.extend(filters);
+    made.extend(noise);
+    // Colours of their own: plain, and as checkerboards of opposite channels.
+    for c in 0..channels.min(4) {
+        made.push(make(&|k, _, _| k == c));
+        made.push(make(&|k, _, _| k != c));
+        made.push(make(&|k, y, x| ((y + x) % 2 == 0) == (k == c)));
+        made.push(make(&|k, y, x| ((y / 2 + x / 2) % 2 == 0) == (k == c)));
+    }
+    made.push(make(&|_, y, _| y < rows / 2));
+    made.push(make(&|_, _, x| x < columns / 2));
+    made
+}
+
+/// Inputs that agree in sign with a filter of the first linear layer everywhere, for the filters with the largest sums of magnitudes.
+fn filters(graph: &FloatGraph) -> Vec<Vec<bool>> {
+    let first = graph.nodes.iter().find(|n| n.op.is_linear());
+    let Some(node) = first.filter(|n| n.inputs == [0]) else { return Vec::new() };
+    let shape = &graph.nodes[0].shape;
+    let (weights, outputs) = match &node.op {
+        FloatOp::Conv { weights, bias, .. } | FloatOp::Dense { weights, bias } => (weights, bias.len()),
+        _ => return Vec::new(),
+    };
+    let row_len = weights.len() / outputs.max(1);
+    let mut rows: Vec<&[f32]> = weights.chunks(row_len.max(1)).collect();
+    let sum = |row: &[f32]| row.iter().map(|w| f64::from(w.abs())).sum::<f64>();
+    rows.sort_by(|a, b| sum(b).total_cmp(&sum(a)));
+    let one = |row: &&[f32]| -> Vec<bool> {
+        match &node.op {
+            FloatOp::Conv { geometry: g, .. } => {
+                let ([kh, kw], inside) = (g.kernel, shape[0] / g.groups.max(1));
+                let (height, width) = (shape[1], shape[2]);
+                let bit = |i: usize| {
+                    let (c, y, x) = (i / (height * width), i / width % height, i % width);
+                    row[(c % inside.max(1)) * kh * kw + y % kh * kw + x % kw] > 0.0
+                };
+                (0..graph.nodes[0].elements()).map(bit).collect()
+            }
+            _ => row.iter().map(|w| *w > 0.0).collect(),
+        }
+    };
+    rows.iter().take(FILTERS).flat_map(|row| [one(row), one(row).iter().map(|b| !b).collect()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_input_of_a_layer_is_among_them() {
+        let mut graph = FloatGraph::new("x", vec![3]).unwrap();
+        let op = FloatOp::Dense { weights: vec![1.0, -2.0, 4.0, 1.0, 1.0, 1.0], bias: vec![0.0, 0.5] };
+        graph.output = graph.push("y", op, &[0], &[]).unwrap();
+        assert_eq!(magnitudes(&graph, [-1.0, 1.0]).unwrap(), [1.0, 7.0]);
+        assert_eq!(magnitudes(&graph, [0.0, 2.0]).unwrap(), [2.0, 10.0]);
+    }
+
+    #[test]
+    fn every_pattern_fits_the_input() {
+        for shape in [vec![7], vec![3, 9], vec![2, 6, 5]] {
+            let graph = FloatGraph::new("x", shape).unwrap();
+            let all = patterns(&graph);
+            assert!(all.len() > 20 && all.iter().all(|p| p.len() == graph.nodes[0].elements()));
+        }
+    }
+}

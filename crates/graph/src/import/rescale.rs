@@ -1,0 +1,134 @@
+//! Tensors that are far from one in size, brought near it by powers of two.
+//!
+//! Weights of 1e-7 or inputs of 1e-5 need as many fraction bits as no ring has beside the values of other tensors. ReLU, maxima and sums
+//! commute with a positive factor, so a linear layer may give its result times `2^e` where the next one takes it times `2^-e`; the
+//! client multiplies the input and divides the output. Powers of two change no digit of a float, and networks of usual sizes not at all.
+
+use super::calibrate::Measured;
+use crate::float::{FloatGraph, FloatOp};
+use crate::{ChannelAffine, InputSpec};
+
+/// Root mean squares from `2^-SMALL` to `2^LARGE` stay as they are.
+const SMALL: i32 = 6;
+/// See [`SMALL`].
+const LARGE: i32 = 16;
+/// Largest exponent used: factors stay normal floats.
+const MOST: i32 = 100;
+
+/// Rescales the network with its statistics and samples, its input and its output factor. Says whether there was anything to do.
+pub(super) fn rescale(
+    graph: &mut FloatGraph,
+    measured: &mut Measured,
+    input: &mut InputSpec,
+    output_multiplier: &mut f64,
+) -> bool {
+    let exponents = exponents(graph, &measured.mean_square);
+    if exponents.iter().all(|e| *e == 0) {
+        return false;
+    }
+    let power = |id: usize| f64::from(exponents[id]).exp2();
+    for id in 0..graph.nodes.len() {
+        let source = graph.nodes[id].inputs.first().copied().unwrap_or(id);
+        let (made, read) = (power(id), power(source));
+        match &mut graph.nodes[id].op {
+            FloatOp::Conv { weights, bias, .. } | FloatOp::Dense { weights, bias } => {
+                times(weights, made / read);
+                times(bias, made);
+            }
+            FloatOp::Affine { shift, .. } => times(shift, made),
+            _ => {}
+        }
+        measured.max_abs[id] *= made;
+        measured.mean_square[id] *= made * made;
+    }
+    measured.samples.iter_mut().for_each(|sample| times(sample, power(0)));
+    measured.wanted.iter_mut().for_each(|result| times(result, power(graph.output)));
+    *output_multiplier /= power(graph.output);
+    if exponents[0] != 0 {
+        let channels = graph.nodes[0].shape[0];
+        let none = || ChannelAffine { scale: vec![1.0; channels], shift: vec![0.0; channels] };
+        let moved = input.moved.get_or_insert_with(none);
+        times(&mut moved.scale, power(0));
+        times(&mut moved.shift, power(0));
+        times(&mut input.range, power(0));
+    }
+    true
+}
+
+fn times(values: &mut [f32], factor: f64) {
+    if factor != 1.0 {
+        values.iter_mut().for_each(|v| *v = (f64::from(*v) * factor) as f32);
+    }
+}
+
+/// The exponent of each node's tensor: the same for all that are joined by other operations than linear layers.
+fn exponents(graph: &FloatGraph, mean_square: &[f64]) -> Vec<i32> {
+    let group = graph.groups(|op| !op.is_linear());
+    let mut largest = vec![0f64; graph.nodes.len()];
+    for (id, &root) in group.iter().enumerate() {
+        largest[root] = largest[root].max(mean_square[id]);
+    }
+    let exponent = |root: usize| {
+        let size = 0.5 * largest[root].log2();
+        let usual = largest[root] == 0.0 || (f64::from(-SMALL)..=f64::from(LARGE)).contains(&size);
+        if usual { 0 } else { (-size.round() as i32).clamp(-MOST, MOST) }
+    };
+    group.into_iter().map(exponent).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::float::{FloatGraph, FloatOp, run::run};
+    use crate::import::{ImportOptions, import_network};
+    use crate::npy::Npy;
+    use crate::onnx::Network;
+    use crate::rng::SplitMix;
+    use crate::{Imported, Units};
+
+    /// Two layers with a shortcut between them, `x -> relu(a) + a -> y`, with input and first layer of the given sizes.
+    fn imported(input: f64, first: f64) -> (Imported, Vec<Vec<f32>>) {
+        let mut rng = SplitMix::new(3);
+        let mut some = |n: usize, size: f64| -> Vec<f32> { (0..n).map(|_| (rng.normal() * size) as f32).collect() };
+        let mut graph = FloatGraph::new("x", vec![5]).unwrap();
+        let dense = |weights: Vec<f32>, bias: Vec<f32>| FloatOp::Dense { weights, bias };
+        let a = graph.push("a", dense(some(40, first), some(8, first * input)), &[0], &[]).unwrap();
+        let relu = graph.push("relu", FloatOp::Relu, &[a], &[]).unwrap();
+        let sum = graph.push("sum", FloatOp::Add, &[relu, a], &[]).unwrap();
+        let last = dense(some(24, 1.0 / (first * input)), some(3, 1.0));
+        graph.output = graph.push("y", last, &[sum], &[]).unwrap();
+        let samples: Vec<Vec<f32>> = (0..8).map(|_| some(5, input)).collect();
+        let network = Network::new("n", graph);
+        let calibration = Some(Npy { shape: vec![8, 5], data: samples.concat(), is_bytes: false });
+        (import_network(network, &ImportOptions { calibration, ..ImportOptions::default() }).unwrap(), samples)
+    }
+
+    #[test]
+    fn tiny_and_huge_tensors_become_usual_and_the_network_stays() {
+        for (input, first) in [(1e-5, 1.0), (1.0, 1e-7), (1e-5, 1e-7), (1e7, 1.0), (1.0, 1.0)] {
+            let (imported, samples) = imported(input, first);
+            let model = &imported.model;
+            let sizes = model.calibration.mean_square.iter().map(|m| m.sqrt());
+            assert!(
+                sizes.clone().all(|s| (1e-2..1e5).contains(&s)),
+                "{input} {first}: {:?}",
+                sizes.collect::<Vec<_>>()
+            );
+            assert_eq!(model.interface.input.moved.is_some(), input != 1.0);
+            for x in samples {
+                let wanted = run(&imported.network.graph, &x).unwrap();
+                let got = model.run(&model.interface.accept(&x, Units::Network).unwrap()).unwrap();
+                for (g, w) in got.iter().zip(&wanted) {
+                    assert!((g - f64::from(*w)).abs() < 1e-4 * (1.0 + g.abs()), "{input} {first}: {g} {w}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn usual_networks_are_left_alone() {
+        let (imported, _) = imported(1.0, 1.0);
+        assert_eq!(imported.model.output_multiplier, 1.0);
+        assert!(imported.model.notes.iter().all(|note| !note.contains("powers of two")));
+        assert_eq!(imported.model.graph, imported.network.graph);
+    }
+}

@@ -1,0 +1,179 @@
+//! Add, Sub, Mul, Div, Max and Min, of tensors and of tensors with constants.
+
+use super::proto::NodeProto;
+use super::tensor::Constant;
+use super::view::Tensor;
+use super::{Reader, fail, unsupported};
+use crate::GraphError;
+use crate::float::FloatOp;
+
+impl Reader<'_> {
+    /// An operation on two tensors, broadcast to one shape.
+    pub(super) fn pair(&mut self, n: &NodeProto, op: FloatOp, a: &Tensor, b: &Tensor) -> Result<Tensor, GraphError> {
+        let (a, b) = self.broadcast(n, a, b)?;
+        let second = self.stored_as(n, &b, &a)?;
+        let made = self.push(n, op, &[a.node, second], &[])?;
+        Ok(a.with_node(made))
+    }
+
+    fn broadcast(&mut self, n: &NodeProto, a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor), GraphError> {
+        let rank = a.shape.len().max(b.shape.len());
+        let wide = |x: &Tensor| x.with_ones(&(0..rank - x.shape.len()).collect::<Vec<_>>());
+        let (a, b) = (wide(a), wide(b));
+        let shape: Vec<usize> = a.shape.iter().zip(&b.shape).map(|(x, y)| *x.max(y)).collect();
+        Ok((self.expand(n, &a, &shape)?, self.expand(n, &b, &shape)?))
+    }
+
+    /// Add, Sub, Mul, Div: of two tensors (Add, Sub) or of a tensor and constants.
+    pub(super) fn arithmetic(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        if matches!(n.op_type.as_str(), "Sum" | "Mean") {
+            let sum = self.fold_inputs(
+                n,
+                |r, n, a, b| r.pair(n, FloatOp::Add, a, b),
+                |r, n, a, c| r.affine_by(n, a, c, |v| (1.0, v)),
+            )?;
+            let factor = if n.op_type == "Mean" { 1.0 / n.input.len() as f32 } else { 1.0 };
+            return self.scale(n, &sum, factor);
+        }
+        match (self.is_constant(n, 0), self.is_constant(n, 1)) {
+            (false, false) => {
+                let (a, b) = (self.real(n, 0)?, self.real(n, 1)?);
+                let op = match n.op_type.as_str() {
+                    "Add" => FloatOp::Add,
+                    "Sub" => FloatOp::Sub,
+                    "Mul" => {
+                        return Err(unsupported(
+                            n,
+                            "the product of two secret tensors (a gate, attention, squeeze-and-excitation, Swish) is not supported; \
+                             choose a variant of the network without"
+                                .into(),
+                        ));
+                    }
+                    _ => return Err(unsupported(n, DIVISION.into())),
+                };
+                self.pair(n, op, &a, &b)
+            }
+            (false, true) => {
+                let (x, c) = (self.real(n, 0)?, self.needed(n, 1)?);
+                match n.op_type.as_str() {
+                    "Add" => self.affine_by(n, &x, &c, |v| (1.0, v)),
+                    "Sub" => self.affine_by(n, &x, &c, |v| (1.0, -v)),
+                    "Mul" => self.affine_by(n, &x, &c, |v| (v, 0.0)),
+                    _ => self.affine_by(n, &x, &c, |v| (1.0 / v, 0.0)),
+                }
+            }
+            (true, false) => {
+                let (x, c) = (self.real(n, 1)?, self.needed(n, 0)?);
+                match n.op_type.as_str() {
+                    "Add" => self.affine_by(n, &x, &c, |v| (1.0, v)),
+                    "Sub" => self.affine_by(n, &x, &c, |v| (-1.0, v)),
+                    "Mul" => self.affine_by(n, &x, &c, |v| (v, 0.0)),
+                    _ => Err(unsupported(n, DIVISION.into())),
+                }
+            }
+            (true, true) => {
+                Err(unsupported(n, "both inputs are constants that could not be folded; onnxsim folds them".into()))
+            }
+        }
+    }
+
+    /// `max(a, b) = b + relu(a - b)`, `min(a, b) = a - relu(a - b)`.
+    pub(super) fn extremum(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        if n.op_type == "Max" {
+            self.fold_inputs(
+                n,
+                |r, n, a, b| {
+                    let over = r.pair(n, FloatOp::Sub, a, b)?;
+                    let over = r.relu(n, &over)?;
+                    r.pair(n, FloatOp::Add, &over, b)
+                },
+                |r, n, a, c| {
+                    let over = r.affine_by(n, a, c, |v| (1.0, -v))?;
+                    let over = r.relu(n, &over)?;
+                    r.affine_by(n, &over, c, |v| (1.0, v))
+                },
+            )
+        } else {
+            self.fold_inputs(
+                n,
+                |r, n, a, b| {
+                    let over = r.pair(n, FloatOp::Sub, a, b)?;
+                    let over = r.relu(n, &over)?;
+                    r.pair(n, FloatOp::Sub, a, &over)
+                },
+                |r, n, a, c| {
+                    let over = r.affine_by(n, a, c, |v| (1.0, -v))?;
+                    let over = r.relu(n, &over)?;
+                    r.pair(n, FloatOp::Sub, a, &over)
+                },
+            )
+        }
+    }
+
+    /// Folds all inputs of a node, tensors first.
+    fn fold_inputs(
+        &mut self,
+        n: &NodeProto,
+        tensors: impl Fn(&mut Self, &NodeProto, &Tensor, &Tensor) -> Result<Tensor, GraphError>,
+        constants: impl Fn(&mut Self, &NodeProto, &Tensor, &Constant) -> Result<Tensor, GraphError>,
+    ) -> Result<Tensor, GraphError> {
+        let (fixed, secret): (Vec<usize>, Vec<usize>) = (0..n.input.len()).partition(|&k| self.is_constant(n, k));
+        let mut secret = secret.into_iter();
+        let first = secret.next().ok_or_else(|| fail(n, "has no input that depends on the network's"))?;
+        let mut x = self.real(n, first)?;
+        for k in secret {
+            let y = self.real(n, k)?;
+            x = tensors(self, n, &x, &y)?;
+        }
+        for k in fixed {
+            let c = self.needed(n, k)?;
+            x = constants(self, n, &x, &c)?;
+        }
+        Ok(x)
+    }
+
+    /// `scale * x + shift` with `(scale, shift)` made from each element of a constant, which is broadcast.
+    pub(super) fn affine_by(
+        &mut self,
+        n: &NodeProto,
+        x: &Tensor,
+        c: &Constant,
+        of: impl Fn(f32) -> (f32, f32),
+    ) -> Result<Tensor, GraphError> {
+        let (values, rank) = (c.to_floats(), x.shape.len().max(c.shape.len()));
+        if let [one] = values[..] {
+            let x = x.with_ones(&(0..rank - x.shape.len()).collect::<Vec<_>>());
+            let (scale, shift) = of(one);
+            return self.affine(n, &x, scale, shift);
+        }
+        let own = [vec![1; rank - c.shape.len()], c.shape.clone()].concat();
+        let x = x.with_ones(&(0..rank - x.shape.len()).collect::<Vec<_>>());
+        if own.iter().zip(&x.shape).any(|(o, s)| o != s && *o != 1 && *s != 1) {
+            return Err(fail(
+                n,
+                &format!("a constant of shape {:?} does not fit a tensor of shape {:?}", c.shape, x.shape),
+            ));
+        }
+        let shape: Vec<usize> = own.iter().zip(&x.shape).map(|(o, s)| *o.max(s)).collect();
+        let x = self.expand(n, &x, &shape)?;
+        let varies: Vec<usize> = (0..rank).filter(|&i| own[i] != 1).collect();
+        let x = self.lead(n, &x, &varies)?;
+        // The constant's axes in the order in which the tensor stores them.
+        let perm: Vec<usize> = x.order.iter().copied().filter(|a| varies.contains(a)).collect();
+        let dims: Vec<usize> = perm.iter().map(|&a| own[a]).collect();
+        let from: Vec<usize> = varies.iter().map(|&a| own[a]).collect();
+        let at: Vec<usize> =
+            perm.iter().map(|a| varies.iter().position(|v| v == a).expect("an axis that varies")).collect();
+        debug_assert_eq!(dims.iter().product::<usize>(), values.len());
+        let ordered = crate::kernel::transpose(&at, &values, &from);
+        let (scale, shift): (Vec<f32>, Vec<f32>) = ordered.into_iter().map(of).unzip();
+        if let Some(bad) = scale.iter().chain(&shift).find(|v| !v.is_finite()) {
+            return Err(fail(n, &format!("its constant leads to {bad}")));
+        }
+        let made = self.push(n, FloatOp::Affine { scale, shift }, &[x.node], &[])?;
+        Ok(x.with_node(made))
+    }
+}
+
+const DIVISION: &str = "division by a secret tensor (a normalisation by the input's own statistics) is not supported; use BatchNormalization, \
+                        or normalise outside of the network";

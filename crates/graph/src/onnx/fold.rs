@@ -1,0 +1,308 @@
+//! Folding of what does not depend on the input's values: shape chains of exporters, and arithmetic on weights.
+
+use super::numbers::{broadcast, by_element};
+use super::proto::NodeProto;
+use super::shape::permutation;
+use super::tensor::{Constant, Data};
+use super::{Reader, attribute, axis, external, fail, float, floats, int, unsupported};
+use crate::GraphError;
+use crate::geometry::checked_elements;
+
+/// Longest constant that folding makes.
+const MAX_FOLDED: usize = 1 << 26;
+
+impl Reader<'_> {
+    /// The values of a node that does not depend on the input's values; `None` if it does, or is nothing that is folded.
+    pub(super) fn fold(&self, n: &NodeProto) -> Result<Option<Vec<Constant>>, GraphError> {
+        if !n.domain.is_empty() && n.domain != "ai.onnx" {
+            return Ok(None);
+        }
+        match n.op_type.as_str() {
+            "Constant" => return self.constant_node(n).map(|c| Some(vec![c])),
+            "Shape" => return self.shape_of(n).map(|c| Some(vec![c])),
+            "Size" => {
+                let dims = self.shape_of(n)?;
+                let count = dims.as_ints().into_iter().flatten().product();
+                return Ok(Some(vec![Constant { shape: vec![], data: Data::Ints(vec![count]) }]));
+            }
+            _ => {}
+        }
+        let mut inputs = Vec::with_capacity(n.input.len());
+        for k in (0..n.input.len()).filter(|&k| !n.input[k].is_empty()) {
+            match self.constant(n, k) {
+                Ok(Some(c)) => inputs.push(c),
+                _ => return Ok(None),
+            }
+        }
+        let Some(first) = inputs.first() else { return Ok(None) };
+        let folded = match n.op_type.as_str() {
+            "Split" => return self.split_constant(n, first).map(Some),
+            "ConstantOfShape" => constant_of_shape(n, first)?,
+            "Range" if inputs.len() == 3 => range(n, &inputs[0], &inputs[1], &inputs[2])?,
+            "Expand" => {
+                let dims = lengths(n, inputs.get(1).ok_or_else(|| fail(n, "has no shape"))?)?;
+                broadcast(
+                    first,
+                    &Constant { shape: dims.clone(), data: Data::Ints(vec![0; elements(n, &dims)?]) },
+                    |a, _| Some(a),
+                    |a, _| a,
+                )
+                .ok_or_else(|| fail(n, &format!("{:?} cannot be spread over {dims:?}", first.shape)))?
+            }
+            "Concat" => concat(n, &inputs.iter().map(AsRef::as_ref).collect::<Vec<_>>())?,
+            _ if inputs.len() <= 3 => match self.moved(n, first)? {
+                Some(c) => c,
+                None => match by_element(n, &inputs.iter().map(AsRef::as_ref).collect::<Vec<_>>())? {
+                    Some(c) => c,
+                    None => return Ok(None),
+                },
+            },
+            _ => match self.moved(n, first)? {
+                Some(c) => c,
+                None => return Ok(None),
+            },
+        };
+        if folded.len() > MAX_FOLDED {
+            return Err(fail(n, &format!("makes a constant of {} elements, the limit is {MAX_FOLDED}", folded.len())));
+        }
+        if let Data::Floats(v) = &folded.data
+            && let Some(bad) = v.iter().find(|v| v.is_nan())
+        {
+            return Err(fail(n, &format!("its constants lead to {bad}")));
+        }
+        Ok(Some(vec![folded]))
+    }
+
+    /// What moves, picks or reduces the elements of one constant.
+    fn moved(&self, n: &NodeProto, c: &Constant) -> Result<Option<Constant>, GraphError> {
+        Ok(Some(match n.op_type.as_str() {
+            "Identity" | "Dropout" => c.clone(),
+            "Cast" => cast(n, c)?,
+            "CastLike" => c.clone(),
+            "Reshape" | "Flatten" => Constant { shape: self.target_shape(n, &c.shape, None)?, data: c.data.clone() },
+            "Squeeze" => {
+                let axes = self
+                    .listed(n, 1, "axes")?
+                    .map(|v| v.iter().map(|&a| axis(n, a, c.shape.len())).collect::<Result<Vec<_>, _>>());
+                let axes =
+                    axes.transpose()?.unwrap_or_else(|| (0..c.shape.len()).filter(|&i| c.shape[i] == 1).collect());
+                let kept: Vec<usize> = (0..c.shape.len()).filter(|i| !axes.contains(i)).map(|i| c.shape[i]).collect();
+                if checked_elements(&kept) != Some(c.len()) {
+                    return Err(fail(n, &format!("squeezes an axis of {:?} that is not 1", c.shape)));
+                }
+                Constant { shape: kept, data: c.data.clone() }
+            }
+            "Unsqueeze" => {
+                let new = self.new_axes(n, c.shape.len())?;
+                let mut old = c.shape.iter().copied();
+                let rank = c.shape.len() + new.len();
+                let shape = (0..rank).map(|i| if new.contains(&i) { 1 } else { old.next().unwrap_or(1) }).collect();
+                Constant { shape, data: c.data.clone() }
+            }
+            "Transpose" => {
+                let perm = permutation(n, c.shape.len())?;
+                let shape = perm.iter().map(|&p| c.shape[p]).collect();
+                picked(c, shape, &crate::kernel::transpose_index(&perm, &c.shape))
+            }
+            "Slice" => {
+                let mut result = c.clone();
+                for (at, indices) in self.picked(n, &c.shape)? {
+                    result = along(&result, at, &indices);
+                }
+                result
+            }
+            "Gather" => {
+                let given = self.needed(n, 1)?;
+                let at = axis(n, int(n, "axis", 0), c.shape.len())?;
+                let list = given.as_ints().ok_or_else(|| fail(n, "its indices are not integers"))?;
+                let indices = list.iter().map(|&i| axis(n, i, c.shape[at])).collect::<Result<Vec<_>, _>>()?;
+                let size = elements(n, &[c.len() / c.shape[at].max(1), indices.len()])?;
+                let taken = along(c, at, &indices);
+                debug_assert_eq!(taken.len(), size);
+                Constant { shape: [&c.shape[..at], &given.shape, &c.shape[at + 1..]].concat(), data: taken.data }
+            }
+            "Tile" => self.tiled(n, c)?,
+            op if op.starts_with("Reduce") => return self.reduce_constant(n, c),
+            _ => return Ok(None),
+        }))
+    }
+
+    fn tiled(&self, n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
+        let times = lengths(n, &*self.needed(n, 1)?)?;
+        if times.len() != c.shape.len() {
+            return Err(fail(n, "has not one repeat for each axis"));
+        }
+        elements(n, &[c.len(), elements(n, &times)?])?;
+        Ok((0..times.len()).fold(c.clone(), |c, a| {
+            let len = c.shape[a];
+            along(&c, a, &(0..len * times[a]).map(|i| i % len).collect::<Vec<_>>())
+        }))
+    }
+
+    fn split_constant(&self, n: &NodeProto, c: &Constant) -> Result<Vec<Constant>, GraphError> {
+        let (at, sizes) = self.split_sizes(n, &c.shape)?;
+        let mut start = 0;
+        Ok(sizes
+            .into_iter()
+            .map(|size| {
+                start += size;
+                along(c, at, &(start - size..start).collect::<Vec<_>>())
+            })
+            .collect())
+    }
+
+    fn reduce_constant(&self, n: &NodeProto, c: &Constant) -> Result<Option<Constant>, GraphError> {
+        let rank = c.shape.len();
+        let stated = self.listed(n, 1, "axes")?.unwrap_or_default();
+        let mut axes = stated.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, _>>()?;
+        if axes.is_empty() {
+            axes = (0..rank).collect();
+        }
+        let kept: Vec<usize> = (0..rank).filter(|i| !axes.contains(i)).collect();
+        let inner: usize = axes.iter().map(|&a| c.shape[a]).product();
+        if inner == 0 {
+            return Err(fail(n, "reduces nothing"));
+        }
+        let order = [kept.clone(), axes.clone()].concat();
+        let ordered = picked(c, vec![c.len()], &crate::kernel::transpose_index(&order, &c.shape));
+        let data = match (&ordered.data, n.op_type.as_str()) {
+            (Data::Ints(v), op @ ("ReduceProd" | "ReduceSum" | "ReduceMax" | "ReduceMin")) => {
+                let fold = |g: &[i64]| match op {
+                    "ReduceProd" => g.iter().try_fold(1i64, |p, v| p.checked_mul(*v)),
+                    "ReduceSum" => g.iter().try_fold(0i64, |p, v| p.checked_add(*v)),
+                    "ReduceMax" => g.iter().copied().max(),
+                    _ => g.iter().copied().min(),
+                };
+                Data::Ints(v.chunks(inner).map(fold).collect::<Option<_>>().ok_or_else(|| fail(n, "overflows"))?)
+            }
+            (Data::Floats(v), op @ ("ReduceProd" | "ReduceSum" | "ReduceMean" | "ReduceMax" | "ReduceMin")) => {
+                let fold = |g: &[f32]| match op {
+                    "ReduceProd" => g.iter().product(),
+                    "ReduceSum" => g.iter().sum(),
+                    "ReduceMean" => g.iter().sum::<f32>() / inner as f32,
+                    "ReduceMax" => g.iter().copied().fold(f32::NEG_INFINITY, f32::max),
+                    _ => g.iter().copied().fold(f32::INFINITY, f32::min),
+                };
+                Data::Floats(v.chunks(inner).map(fold).collect())
+            }
+            _ => return Ok(None),
+        };
+        let keep = int(n, "keepdims", 1) != 0;
+        let shape =
+            (0..rank).filter(|i| keep || kept.contains(i)).map(|i| if kept.contains(&i) { c.shape[i] } else { 1 });
+        Ok(Some(Constant { shape: shape.collect(), data }))
+    }
+
+    fn constant_node(&self, n: &NodeProto) -> Result<Constant, GraphError> {
+        if let Some(t) = attribute(n, "value").and_then(|a| a.t.as_ref()) {
+            return external::decode(t, self.folder);
+        }
+        if let Some(a) = attribute(n, "value_ints") {
+            return Ok(Constant::ints(a.ints.clone()));
+        }
+        if let Some(a) = attribute(n, "value_int") {
+            return Ok(Constant { shape: vec![], data: Data::Ints(vec![a.i]) });
+        }
+        if attribute(n, "value_float").is_some() {
+            return Ok(Constant { shape: vec![], data: Data::Floats(vec![float(n, "value_float", 0.0)?]) });
+        }
+        match floats(n, "value_floats")? {
+            Some(v) => Ok(Constant { shape: vec![v.len()], data: Data::Floats(v) }),
+            None => Err(fail(n, "holds no number or tensor")),
+        }
+    }
+}
+
+/// Non-negative lengths.
+fn lengths(n: &NodeProto, c: &Constant) -> Result<Vec<usize>, GraphError> {
+    let dims: Option<Vec<usize>> = c.as_ints().and_then(|v| v.iter().map(|&d| usize::try_from(d).ok()).collect());
+    dims.ok_or_else(|| fail(n, "its shape is not a list of lengths"))
+}
+
+/// Number of elements, if a folded constant may have so many.
+fn elements(n: &NodeProto, dims: &[usize]) -> Result<usize, GraphError> {
+    checked_elements(dims).filter(|&c| c <= MAX_FOLDED).ok_or_else(|| fail(n, "its shape is too large"))
+}
+
+/// The elements at the given positions.
+fn picked(c: &Constant, shape: Vec<usize>, at: &[usize]) -> Constant {
+    let data = match &c.data {
+        Data::Ints(v) => Data::Ints(at.iter().map(|&i| v[i]).collect()),
+        Data::Floats(v) => Data::Floats(at.iter().map(|&i| v[i]).collect()),
+    };
+    Constant { shape, data }
+}
+
+/// The given indices of one axis.
+fn along(c: &Constant, axis: usize, indices: &[usize]) -> Constant {
+    let inner: usize = c.shape[axis + 1..].iter().product();
+    let (outer, len): (usize, usize) = (c.shape[..axis].iter().product(), c.shape[axis]);
+    let rows = (0..outer).flat_map(|o| indices.iter().map(move |i| (o * len + i) * inner));
+    let at: Vec<usize> = rows.flat_map(|start| start..start + inner).collect();
+    let mut shape = c.shape.clone();
+    shape[axis] = indices.len();
+    picked(c, shape, &at)
+}
+
+fn concat(n: &NodeProto, parts: &[&Constant]) -> Result<Constant, GraphError> {
+    let first = parts[0];
+    let at = axis(n, int(n, "axis", 1), first.shape.len())?;
+    let fits = |c: &&Constant| {
+        c.shape.len() == first.shape.len() && (0..c.shape.len()).all(|i| i == at || c.shape[i] == first.shape[i])
+    };
+    if !parts.iter().all(fits) {
+        return Err(fail(n, "joins constants of shapes that differ"));
+    }
+    let outer: usize = first.shape[..at].iter().product();
+    let mut shape = first.shape.clone();
+    shape[at] = parts.iter().map(|c| c.shape[at]).sum();
+    elements(n, &shape)?;
+    fn join<T: Copy>(parts: &[Vec<T>], outer: usize) -> Vec<T> {
+        (0..outer)
+            .flat_map(|o| parts.iter().flat_map(move |p| p[o * (p.len() / outer)..][..p.len() / outer].iter().copied()))
+            .collect()
+    }
+    let ints: Option<Vec<Vec<i64>>> = parts.iter().map(|c| c.as_ints().map(<[i64]>::to_vec)).collect();
+    let data = match ints {
+        Some(ints) => Data::Ints(join(&ints, outer)),
+        None => Data::Floats(join(&parts.iter().map(|c| c.to_floats()).collect::<Vec<_>>(), outer)),
+    };
+    Ok(Constant { shape, data })
+}
+
+fn range(n: &NodeProto, start: &Constant, limit: &Constant, delta: &Constant) -> Result<Constant, GraphError> {
+    let (Some(&[start]), Some(&[limit]), Some(&[delta])) = (start.as_ints(), limit.as_ints(), delta.as_ints()) else {
+        return Err(unsupported(n, "only a range of integers is supported".into()));
+    };
+    let span = limit.checked_sub(start).filter(|_| delta != 0).ok_or_else(|| fail(n, "has no end"))?;
+    let count = if (span > 0) == (delta > 0) { span.unsigned_abs().div_ceil(delta.unsigned_abs()) } else { 0 };
+    let count = usize::try_from(count).map_err(|_| fail(n, "is too long"))?;
+    elements(n, &[count])?;
+    Ok(Constant::ints((0..count as i64).map(|i| start + i * delta).collect()))
+}
+
+fn constant_of_shape(n: &NodeProto, shape: &Constant) -> Result<Constant, GraphError> {
+    let dims = lengths(n, shape)?;
+    let count = elements(n, &dims)?;
+    let value = attribute(n, "value").and_then(|a| a.t.as_ref()).map(super::tensor::decode).transpose()?;
+    let data = match value.map(|v| v.data) {
+        Some(Data::Ints(v)) if v.len() == 1 => Data::Ints(vec![v[0]; count]),
+        Some(Data::Floats(v)) if v.len() == 1 => Data::Floats(vec![v[0]; count]),
+        None => Data::Floats(vec![0.0; count]),
+        _ => return Err(fail(n, "its value is not a single number")),
+    };
+    Ok(Constant { shape: dims, data })
+}
+
+fn cast(n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
+    let data = match int(n, "to", 1) {
+        1 | 10 | 11 | 16 => Data::Floats(c.to_floats()),
+        9 => Data::Ints(c.to_floats().iter().map(|v| i64::from(*v != 0.0)).collect()),
+        2..=7 | 12 | 13 => match &c.data {
+            Data::Ints(v) => Data::Ints(v.clone()),
+            Data::Floats(v) => Data::Ints(v.iter().map(|&x| x as i64).collect()),
+        },
+        other => return Err(unsupported(n, format!("a cast to element type {other} is not supported"))),
+    };
+    Ok(Constant { shape: c.shape.clone(), data })
+}

@@ -1,0 +1,170 @@
+//! Which operators are read, and what would help where one is not.
+
+use super::ml;
+
+/// An operator that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operator {
+    /// Its name in ONNX.
+    pub name: &'static str,
+    /// Its operator set: empty for the standard one.
+    pub domain: &'static str,
+    /// What is supported of it, and how it is computed.
+    pub about: &'static str,
+}
+
+const fn op(name: &'static str, about: &'static str) -> Operator {
+    Operator { name, domain: "", about }
+}
+
+const fn classical(name: &'static str, about: &'static str) -> Operator {
+    Operator { name, domain: ml::DOMAIN, about }
+}
+
+const MOVED: &str = "moves elements, costs nothing";
+const CLIENT: &str = "at the end of the network: the client applies it";
+
+/// Operators on secret tensors, by name. What depends on constants and shapes alone is folded, and may use more.
+pub const OPERATORS: &[Operator] = &[
+    op("Abs", "one ReLU"),
+    op("Add", "of two tensors (broadcast), or of one and constants"),
+    op("ArgMax", "over all classes, at the end: reveals the class alone"),
+    op("AveragePool", "1 or 2 spatial axes, not dilated"),
+    op("BatchNormalization", "folded into a layer where that is exact, else a layer of its own"),
+    op("Cast", "to float"),
+    op("Clip", "one ReLU for each bound"),
+    op("Concat", "along any axis, of tensors"),
+    op("Conv", "1 or 2 spatial axes, any stride, padding, dilation and groups"),
+    op("ConvTranspose", "1 or 2 spatial axes: a convolution for each phase of the stride"),
+    op("DepthToSpace", MOVED),
+    op("Div", "by constants"),
+    op("Dropout", "does nothing"),
+    op("Expand", "copies elements"),
+    op("Flatten", MOVED),
+    op("Gather", "with constant indices"),
+    op("Gemm", "with a constant matrix"),
+    op("GlobalAveragePool", "any number of spatial axes"),
+    op("GlobalMaxPool", "any number of spatial axes"),
+    op("HardSigmoid", "two ReLUs"),
+    op("Identity", "does nothing"),
+    op("ImageScaler", "as BatchNormalization"),
+    op("LeakyRelu", "one ReLU, any slope"),
+    op("LogSoftmax", CLIENT),
+    op("MatMul", "with a constant matrix, on either side"),
+    op("Max", "of a tensor with constants or tensors: one ReLU for each further input"),
+    op("MaxPool", "1 or 2 spatial axes, not dilated"),
+    op("Mean", "as Add"),
+    op("Min", "as Max"),
+    op("Mul", "by constants"),
+    op("Neg", "a public factor"),
+    op("PRelu", "one ReLU; slopes that differ are private: a layer"),
+    op("Pad", "constant (any value), edge, reflect, wrap; negative padding cuts"),
+    op("ReduceMax", "over any axes"),
+    op("ReduceMean", "over any axes"),
+    op("ReduceMin", "over any axes"),
+    op("ReduceSum", "over any axes"),
+    op("Relu", "a comparison for each element"),
+    op("Reshape", MOVED),
+    op("Resize", "nearest: copies elements; linear: a fixed layer for each axis"),
+    op("Sigmoid", CLIENT),
+    op("Slice", MOVED),
+    op("Softmax", "over all outputs, at the end of the network: the client applies it"),
+    op("SpaceToDepth", MOVED),
+    op("Split", MOVED),
+    op("Squeeze", MOVED),
+    op("Sub", "of two tensors (broadcast), or of one and constants"),
+    op("Sum", "as Add"),
+    op("Tanh", CLIENT),
+    op("Tile", "copies elements"),
+    op("Transpose", MOVED),
+    op("Unsqueeze", MOVED),
+    op("Upsample", "as Resize"),
+    classical("LinearClassifier", "the scores, with a row of coefficients for each class; labels are not computed"),
+    classical("LinearRegressor", "as Gemm"),
+    classical("Normalizer", CLIENT),
+    classical("Scaler", "as BatchNormalization; at the start the client applies it"),
+    classical("ZipMap", "the scores in the order of the classes"),
+];
+
+/// Operators that are refused with advice of their own.
+pub const REFUSED: &[&str] = &[
+    "Celu",
+    "CumSum",
+    "Einsum",
+    "Elu",
+    "Erf",
+    "Exp",
+    "GRU",
+    "Gelu",
+    "GroupNormalization",
+    "HardSwish",
+    "If",
+    "InstanceNormalization",
+    "LRN",
+    "LSTM",
+    "LayerNormalization",
+    "Loop",
+    "Mish",
+    "Pow",
+    "QLinearConv",
+    "QuantizeLinear",
+    "RNN",
+    "ReduceL2",
+    "Scan",
+    "ScatterND",
+    "Selu",
+    "Softplus",
+    "Sqrt",
+    "TopK",
+    "Where",
+];
+
+/// What would help where an operator is not supported on secret tensors.
+#[must_use]
+pub fn advice(op: &str) -> &'static str {
+    match op {
+        "HardSwish" | "Gelu" | "Erf" | "Elu" | "Selu" | "Celu" | "Softplus" | "Softsign" | "Mish" | "Swish" | "Exp"
+        | "QuickGelu" => {
+            "no back end computes this function of a secret; replace it by Relu, LeakyRelu, HardSigmoid or Relu6 (Clip) and fine-tune"
+        }
+        "LRN" => "it divides by secret values; train without local response normalisation, or with BatchNormalization",
+        "InstanceNormalization"
+        | "LayerNormalization"
+        | "GroupNormalization"
+        | "SimplifiedLayerNormalization"
+        | "LpNormalization"
+        | "MeanVarianceNormalization"
+        | "RMSNormalization" => {
+            "its statistics depend on the secret input, which it divides by; use BatchNormalization"
+        }
+        "Pow" | "Sqrt" | "Reciprocal" | "Log" | "ReduceL2" | "ReduceL1" | "ReduceSumSquare" | "ReduceLogSumExp"
+        | "ReduceProd" => {
+            "products, roots and quotients of secret values are not supported; use layers with constant weights and BatchNormalization"
+        }
+        "LSTM" | "GRU" | "RNN" => "its gates are products of secret values; use a convolution over time",
+        "Loop" | "If" | "Scan" => "control flow is not supported; export the network traced or unrolled",
+        "QuantizeLinear"
+        | "DequantizeLinear"
+        | "QLinearConv"
+        | "QLinearMatMul"
+        | "QLinearAdd"
+        | "ConvInteger"
+        | "MatMulInteger"
+        | "DynamicQuantizeLinear" => "export the float32 model: tacit quantises it itself",
+        "GlobalLpPool" | "LpPool" => "it takes roots of secret values; use AveragePool or MaxPool",
+        "TopK" | "NonMaxSuppression" | "NonZero" | "Unique" => {
+            "its result depends on how secret values compare; cut it off and apply it to the network's answer"
+        }
+        "Where" | "Equal" | "Greater" | "Less" | "GreaterOrEqual" | "LessOrEqual" | "Not" | "And" | "Or" => {
+            "a choice by secret values is not supported; Relu, Max, Min and Clip are"
+        }
+        "ScatterND" | "ScatterElements" | "GatherND" | "GatherElements" | "GridSample" | "RoiAlign" | "CumSum"
+        | "OneHot" => {
+            "it is not supported on secret tensors; Slice, Gather with constant indices and Concat are, and onnxsim may turn it into these"
+        }
+        "Einsum" => "it is not supported; write it as Transpose, Reshape and MatMul",
+        _ => {
+            "docs/operators.md lists the operators that are supported; onnxsim may remove helper operators in front of the export"
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The network's input: its shape, its batch and its element type.
+
+use super::{file, proto};
+use crate::GraphError;
+
+/// What the file says of the first axis of the input.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Batch {
+    /// There is none, or it is 1.
+    One,
+    /// Any number of inputs.
+    Any,
+    /// So many inputs.
+    Many(usize),
+}
+
+/// Element type of the input.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Element {
+    Float,
+    Unsigned8,
+    Signed8,
+}
+
+impl Element {
+    pub fn is_integer(self) -> bool {
+        self != Element::Float
+    }
+
+    pub fn range(self) -> Option<[f32; 2]> {
+        match self {
+            Element::Float => None,
+            Element::Unsigned8 => Some([0.0, 255.0]),
+            Element::Signed8 => Some([-128.0, 127.0]),
+        }
+    }
+}
+
+pub(super) fn input_rank(input: &proto::ValueInfoProto) -> usize {
+    let shape = input.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).and_then(|t| t.shape.as_ref());
+    shape.map_or(0, |s| s.dim.len())
+}
+
+/// Shape of one input (the batch counts as 1), what its first axis says, and its element type.
+pub(super) fn input_type(input: &proto::ValueInfoProto) -> Result<(Vec<usize>, Batch, Element), GraphError> {
+    let fail = |what: &str| file(format!("input `{}`: {what}", input.name));
+    let tensor = input.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).ok_or_else(|| fail("is not a tensor"))?;
+    let element = match tensor.elem_type {
+        1 | 10 | 11 | 16 => Element::Float,
+        2 => Element::Unsigned8,
+        3 => Element::Signed8,
+        6 | 7 => {
+            return Err(fail(
+                "its elements are integers, as of words or categories: looking secret indices up is not supported; give the network \
+             real numbers (one-hot or embedded in front)",
+            ));
+        }
+        _ => return Err(fail("its elements are not real numbers or 8-bit integers; convert the model to float32")),
+    };
+    let dims = &tensor.shape.as_ref().ok_or_else(|| fail("states no shape"))?.dim;
+    if dims.is_empty() || dims.len() > MAX_RANK {
+        return Err(fail(&format!("it has {} axes: 1 to {MAX_RANK} are supported, with the batch first", dims.len())));
+    }
+    let length = |d: &proto::DimensionProto| usize::try_from(d.dim_value).ok().filter(|n| *n > 0);
+    let named = |d: &proto::DimensionProto| d.dim_value == 0;
+    let batch = match (dims.len(), length(&dims[0])) {
+        (1, Some(_)) | (_, Some(1)) => Batch::One,
+        (_, Some(n)) => Batch::Many(n),
+        (_, None) if named(&dims[0]) => Batch::Any,
+        _ => return Err(fail("its first axis has a negative length")),
+    };
+    let rest = dims.iter().enumerate().map(|(i, d)| match length(d) {
+        Some(_) if i == 0 && dims.len() > 1 => Ok(1),
+        None if i == 0 => Ok(1),
+        Some(n) => Ok(n),
+        None => Err(fail("only the batch axis may be symbolic: fix the other axes when exporting")),
+    });
+    Ok((rest.collect::<Result<_, _>>()?, batch, element))
+}
+
+/// Most axes of an input.
+const MAX_RANK: usize = 8;

@@ -1,0 +1,147 @@
+//! Arithmetic on constants, element by element, with broadcasting.
+
+use super::proto::NodeProto;
+use super::tensor::{Constant, Data};
+use super::{fail, float};
+use crate::GraphError;
+use crate::geometry::checked_elements;
+
+/// Most elements of a broadcast constant.
+const MOST: usize = 1 << 26;
+
+/// Two constants under ONNX's broadcasting; of integers if both are. `None`: shapes that do not fit, or an overflow.
+pub(super) fn broadcast(
+    a: &Constant,
+    b: &Constant,
+    ints: impl Fn(i64, i64) -> Option<i64>,
+    floats: impl Fn(f32, f32) -> f32,
+) -> Option<Constant> {
+    let rank = a.shape.len().max(b.shape.len());
+    let wide = |c: &Constant| [vec![1; rank - c.shape.len()], c.shape.clone()].concat();
+    let (sa, sb) = (wide(a), wide(b));
+    if sa.iter().zip(&sb).any(|(x, y)| x != y && *x != 1 && *y != 1) {
+        return None;
+    }
+    // A length of 1 gives way to the other, also to 0.
+    let shape: Vec<usize> = sa.iter().zip(&sb).map(|(&x, &y)| if x == 1 { y } else { x }).collect();
+    let count = checked_elements(&shape).filter(|c| *c <= MOST)?;
+    let (ia, ib) = (positions(&sa, &shape, count), positions(&sb, &shape, count));
+    let data = match (&a.data, &b.data) {
+        (Data::Ints(x), Data::Ints(y)) => {
+            Data::Ints(ia.iter().zip(&ib).map(|(&i, &j)| ints(x[i], y[j])).collect::<Option<_>>()?)
+        }
+        _ => {
+            let (x, y) = (a.to_floats(), b.to_floats());
+            Data::Floats(ia.iter().zip(&ib).map(|(&i, &j)| floats(x[i], y[j])).collect())
+        }
+    };
+    Some(Constant { shape, data })
+}
+
+/// For each element of `shape` its position in a tensor of shape `own` that is broadcast.
+fn positions(own: &[usize], shape: &[usize], count: usize) -> Vec<usize> {
+    (0..count)
+        .map(|i| {
+            let (mut rest, mut at, mut stride) = (i, 0, 1);
+            for axis in (0..shape.len()).rev() {
+                let index = rest % shape[axis];
+                rest /= shape[axis];
+                if own[axis] != 1 {
+                    at += index * stride;
+                }
+                stride *= own[axis];
+            }
+            at
+        })
+        .collect()
+}
+
+/// The value of a node of arithmetic, comparison or choice on constants; `None` if it is no such node.
+pub(super) fn by_element(n: &NodeProto, inputs: &[&Constant]) -> Result<Option<Constant>, GraphError> {
+    let does_not_fit = || fail(n, "its constants do not fit each other, or overflow");
+    if let [a] = inputs {
+        return unary(n, a);
+    }
+    if let ("Where", [c, a, b]) = (n.op_type.as_str(), inputs) {
+        return choose(c, a, b).map(Some).ok_or_else(does_not_fit);
+    }
+    let [a, b] = inputs else { return Ok(None) };
+    let truth = |t: bool| Some(i64::from(t));
+    let made = match n.op_type.as_str() {
+        "Add" => broadcast(a, b, i64::checked_add, |x, y| x + y),
+        "Sub" => broadcast(a, b, i64::checked_sub, |x, y| x - y),
+        "Mul" => broadcast(a, b, i64::checked_mul, |x, y| x * y),
+        "Div" => broadcast(a, b, i64::checked_div, |x, y| x / y),
+        "Mod" => broadcast(a, b, i64::checked_rem_euclid, |x, y| x % y),
+        "Pow" => broadcast(a, b, |x, y| x.checked_pow(u32::try_from(y).ok()?), f32::powf),
+        "Max" => broadcast(a, b, |x, y| Some(x.max(y)), f32::max),
+        "Min" => broadcast(a, b, |x, y| Some(x.min(y)), f32::min),
+        "And" => broadcast(a, b, |x, y| truth(x != 0 && y != 0), |_, _| f32::NAN),
+        "Or" => broadcast(a, b, |x, y| truth(x != 0 || y != 0), |_, _| f32::NAN),
+        "Equal" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" => {
+            let op = n.op_type.as_str();
+            let holds = |o: std::cmp::Ordering| match op {
+                "Equal" => o.is_eq(),
+                "Greater" => o.is_gt(),
+                "GreaterOrEqual" => o.is_ge(),
+                "Less" => o.is_lt(),
+                _ => o.is_le(),
+            };
+            let made = broadcast(
+                a,
+                b,
+                |x, y| truth(holds(x.cmp(&y))),
+                |x, y| f32::from(u8::from(x.partial_cmp(&y).is_some_and(holds))),
+            );
+            made.map(|c| Constant { data: Data::Ints(c.to_floats().iter().map(|v| *v as i64).collect()), ..c })
+        }
+        _ => return Ok(None),
+    };
+    made.map(Some).ok_or_else(does_not_fit)
+}
+
+fn unary(n: &NodeProto, c: &Constant) -> Result<Option<Constant>, GraphError> {
+    let alpha = float(n, "alpha", 0.01)?;
+    let real = |f: &dyn Fn(f32) -> f32| Data::Floats(c.to_floats().into_iter().map(f).collect());
+    let data = match (n.op_type.as_str(), &c.data) {
+        ("Neg", Data::Ints(v)) => Data::Ints(v.iter().map(|x| x.wrapping_neg()).collect()),
+        ("Abs", Data::Ints(v)) => Data::Ints(v.iter().map(|x| x.wrapping_abs()).collect()),
+        ("Not", Data::Ints(v)) => Data::Ints(v.iter().map(|x| i64::from(*x == 0)).collect()),
+        ("Neg", _) => real(&|x| -x),
+        ("Abs", _) => real(&f32::abs),
+        ("Sqrt", _) => real(&f32::sqrt),
+        ("Exp", _) => real(&f32::exp),
+        ("Log", _) => real(&f32::ln),
+        ("Floor", _) => real(&f32::floor),
+        ("Ceil", _) => real(&f32::ceil),
+        ("Round", _) => real(&f32::round_ties_even),
+        ("Reciprocal", _) => real(&|x| 1.0 / x),
+        ("Relu", _) => real(&|x| x.max(0.0)),
+        ("LeakyRelu", _) => real(&|x| if x < 0.0 { alpha * x } else { x }),
+        ("Sigmoid", _) => real(&|x| 1.0 / (1.0 + (-x).exp())),
+        ("Tanh", _) => real(&f32::tanh),
+        ("Max" | "Min" | "Sum", _) => c.data.clone(),
+        _ => return Ok(None),
+    };
+    Ok(Some(Constant { shape: c.shape.clone(), data }))
+}
+
+/// `a` where `c` is not 0, else `b`.
+fn choose(c: &Constant, a: &Constant, b: &Constant) -> Option<Constant> {
+    // Spread the pair first, then the choice over it.
+    let spread = |x: &Constant, y: &Constant| broadcast(x, y, |p, _| Some(p), |p, _| p);
+    let (a, b) = (spread(a, b)?, spread(b, a)?);
+    let (a, b) = (spread(&a, c)?, spread(&b, c)?);
+    let c = spread(c, &a)?;
+    let chosen = c.to_floats();
+    let data = match (&a.data, &b.data) {
+        (Data::Ints(x), Data::Ints(y)) => {
+            Data::Ints((0..x.len()).map(|i| if chosen[i] != 0.0 { x[i] } else { y[i] }).collect())
+        }
+        _ => {
+            let (x, y) = (a.to_floats(), b.to_floats());
+            Data::Floats((0..x.len()).map(|i| if chosen[i] != 0.0 { x[i] } else { y[i] }).collect())
+        }
+    };
+    Some(Constant { shape: a.shape, data })
+}

@@ -1,0 +1,74 @@
+//! Which nodes the outputs need, in the order of their computation.
+
+use std::collections::{HashMap, HashSet};
+
+use super::proto::{GraphProto, NodeProto};
+use super::{file, label};
+use crate::GraphError;
+
+/// Names that the outputs need, and the nodes that make them, sorted. The others are left out: they may be anything.
+pub(super) fn needed_nodes(proto: &GraphProto) -> Result<(HashSet<&str>, Vec<usize>), GraphError> {
+    let nodes = &proto.node;
+    let known: HashSet<&str> =
+        proto.initializer.iter().map(|t| t.name.as_str()).chain(proto.input.iter().map(|i| i.name.as_str())).collect();
+    let mut maker: HashMap<&str, usize> = HashMap::new();
+    for (i, n) in nodes.iter().enumerate() {
+        for o in n.output.iter().filter(|o| !o.is_empty()) {
+            if known.contains(o.as_str()) || maker.insert(o, i).is_some() {
+                return Err(file(format!("`{o}` is made twice")));
+            }
+        }
+    }
+    let mut names: HashSet<&str> = HashSet::new();
+    let mut used = vec![false; nodes.len()];
+    let mut todo: Vec<&str> = proto.output.iter().map(|o| o.name.as_str()).collect();
+    while let Some(name) = todo.pop() {
+        if !names.insert(name) {
+            continue;
+        }
+        if let Some(&i) = maker.get(name)
+            && !std::mem::replace(&mut used[i], true)
+        {
+            todo.extend(nodes[i].input.iter().filter(|s| !s.is_empty()).map(String::as_str));
+        }
+    }
+    let order = node_order(nodes, &used, &maker, &known)?;
+    Ok((names, order))
+}
+
+/// An order in which every used node comes after those that make its inputs.
+fn node_order(
+    nodes: &[NodeProto],
+    used: &[bool],
+    maker: &HashMap<&str, usize>,
+    known: &HashSet<&str>,
+) -> Result<Vec<usize>, GraphError> {
+    let mut users: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    let mut waiting = vec![0usize; nodes.len()];
+    for (i, n) in nodes.iter().enumerate().filter(|(i, _)| used[*i]) {
+        for name in n.input.iter().filter(|s| !s.is_empty()) {
+            if let Some(&m) = maker.get(name.as_str()) {
+                users[m].push(i);
+                waiting[i] += 1;
+            } else if !known.contains(name.as_str()) {
+                return Err(file(format!("node {}: nothing makes its input `{name}`", label(n))));
+            }
+        }
+    }
+    let mut ready: std::collections::BinaryHeap<_> =
+        (0..nodes.len()).filter(|&i| used[i] && waiting[i] == 0).map(std::cmp::Reverse).collect();
+    let mut order = Vec::with_capacity(nodes.len());
+    while let Some(std::cmp::Reverse(i)) = ready.pop() {
+        order.push(i);
+        for &u in &users[i] {
+            waiting[u] -= 1;
+            if waiting[u] == 0 {
+                ready.push(std::cmp::Reverse(u));
+            }
+        }
+    }
+    if let Some(stuck) = (0..nodes.len()).find(|&i| used[i] && waiting[i] > 0) {
+        return Err(file(format!("the graph has a cycle through or before node {}", label(&nodes[stuck]))));
+    }
+    Ok(order)
+}

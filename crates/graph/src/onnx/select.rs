@@ -1,0 +1,312 @@
+//! What picks, joins and repeats parts of tensors: Slice, Split, Gather, Concat, Expand, Tile, Pad.
+
+use super::proto::NodeProto;
+use super::view::Tensor;
+use super::{Batch, Reader, attribute, axis, fail, float, int, ints, unsupported};
+use crate::GraphError;
+use crate::float::FloatOp;
+
+impl Reader<'_> {
+    pub(super) fn concat(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        if (0..n.input.len()).any(|k| self.is_constant(n, k)) {
+            return Err(unsupported(
+                n,
+                "it joins a constant (a class token) to a secret tensor; add the constant as a bias of a layer instead"
+                    .into(),
+            ));
+        }
+        let parts = (0..n.input.len()).map(|k| self.tensor(n, k)).collect::<Result<Vec<_>, _>>()?;
+        let first = parts.first().ok_or_else(|| fail(n, "has no inputs"))?;
+        let at = axis(n, int(n, "axis", 1), first.shape.len())?;
+        let fits = |x: &Tensor| {
+            x.shape.len() == first.shape.len() && (0..x.shape.len()).all(|i| i == at || x.shape[i] == first.shape[i])
+        };
+        if !parts.iter().all(fits) {
+            return Err(fail(
+                n,
+                &format!("shapes {:?} differ outside axis {at}", parts.iter().map(|x| &x.shape).collect::<Vec<_>>()),
+            ));
+        }
+        if parts.len() > 1 {
+            self.keeps_batch(n, first, at)?;
+        }
+        let (_, rest) = first.order_from(&[at]);
+        let order = [&[at][..], &rest].concat();
+        // Parts that lie as images stay images: what reads them needs no reshape.
+        let image = |r: &Self, x: &Tensor| {
+            let stored = r.node_shape(x.node);
+            (x.order == order && stored[0] == x.shape[at]).then(|| stored[1..].to_vec())
+        };
+        let shared = image(self, first).filter(|inner| parts.iter().all(|x| image(self, x).as_ref() == Some(inner)));
+        let mut nodes = Vec::with_capacity(parts.len());
+        for x in &parts {
+            nodes.push(if shared.is_some() { x.node } else { self.arrange(n, x, &[&[at], &rest])? });
+        }
+        let mut shape = first.shape.clone();
+        shape[at] = parts.iter().map(|x| x.shape[at]).sum();
+        let made = if let [one] = nodes[..] { one } else { self.push(n, FloatOp::Concat, &nodes, &[])? };
+        let order = if shape[at] == 1 { rest } else { order };
+        Ok(Tensor { node: made, shape, order, ..first.clone() })
+    }
+
+    pub(super) fn slice(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        let mut x = self.tensor(n, 0)?;
+        let mut stated = x.shape.clone();
+        if let (Batch::Many(size), Some(b)) = (self.batch, x.batch) {
+            stated[b] *= size;
+        }
+        for (at, indices) in self.picked(n, &stated)? {
+            if x.batch == Some(at) && indices.iter().copied().eq(0..stated[at]) {
+                continue;
+            }
+            x = self.select(n, &x, at, &indices)?;
+        }
+        Ok(x)
+    }
+
+    /// The indices that a Slice keeps, for each axis that it names.
+    pub(super) fn picked(&self, n: &NodeProto, shape: &[usize]) -> Result<Vec<(usize, Vec<usize>)>, GraphError> {
+        let starts = self.listed(n, 1, "starts")?.ok_or_else(|| fail(n, "has no starts"))?;
+        let ends = self.listed(n, 2, "ends")?.ok_or_else(|| fail(n, "has no ends"))?;
+        let axes = self.listed(n, 3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
+        let steps = self.listed(n, 4, "steps")?.unwrap_or_else(|| vec![1; starts.len()]);
+        if ends.len() != starts.len() || axes.len() != starts.len() || steps.len() != starts.len() {
+            return Err(fail(n, "its starts, ends, axes and steps differ in length"));
+        }
+        let one = |i: usize| {
+            let at = axis(n, axes[i], shape.len())?;
+            let (len, step) = (shape[at] as i64, steps[i]);
+            if step == 0 {
+                return Err(fail(n, "steps of 0"));
+            }
+            let from_front = |v: i64| if v < 0 { v.saturating_add(len) } else { v };
+            let (start, end) = (from_front(starts[i]), from_front(ends[i]));
+            let indices: Vec<usize> = if step > 0 {
+                let (start, end) = (start.clamp(0, len), end.clamp(0, len));
+                (start..end.max(start))
+                    .step_by(usize::try_from(step).unwrap_or(usize::MAX))
+                    .map(|v| v as usize)
+                    .collect()
+            } else {
+                let (start, end) = (start.clamp(-1, len - 1), end.clamp(-1, len - 1));
+                let back = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
+                (end + 1..start + 1).rev().step_by(back).map(|v| v as usize).collect()
+            };
+            Ok((at, indices))
+        };
+        (0..starts.len()).map(one).collect()
+    }
+
+    pub(super) fn split(&mut self, n: &NodeProto) -> Result<Vec<Tensor>, GraphError> {
+        let x = self.tensor(n, 0)?;
+        let (at, sizes) = self.split_sizes(n, &x.shape)?;
+        let mut start = 0;
+        let mut parts = Vec::with_capacity(sizes.len());
+        for size in sizes {
+            parts.push(self.select(n, &x, at, &(start..start + size).collect::<Vec<_>>())?);
+            start += size;
+        }
+        Ok(parts)
+    }
+
+    /// The axis that a Split cuts, and the lengths of its parts.
+    pub(super) fn split_sizes(&self, n: &NodeProto, shape: &[usize]) -> Result<(usize, Vec<usize>), GraphError> {
+        let at = axis(n, int(n, "axis", 0), shape.len())?;
+        let (len, count) = (shape[at], n.output.len());
+        let sizes: Vec<usize> = match self.listed(n, 1, "split")? {
+            Some(v) => v
+                .iter()
+                .map(|&s| usize::try_from(s))
+                .collect::<Result<_, _>>()
+                .map_err(|_| fail(n, "a part of negative length"))?,
+            None => {
+                let part = len.div_ceil(count.max(1));
+                (0..count).map(|i| part.min(len.saturating_sub(i * part))).collect()
+            }
+        };
+        if sizes.iter().try_fold(0usize, |s, &v| s.checked_add(v)) != Some(len)
+            || sizes.len() != count
+            || sizes.contains(&0)
+        {
+            return Err(fail(n, &format!("{len} elements along axis {at} cannot be split into {sizes:?}")));
+        }
+        Ok((at, sizes))
+    }
+
+    pub(super) fn gather(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        if self.is_constant(n, 0) {
+            return Err(unsupported(
+                n,
+                "it looks a secret index up in a table (an embedding); give the network the embedded values".into(),
+            ));
+        }
+        let x = self.tensor(n, 0)?;
+        let at = axis(n, int(n, "axis", 0), x.shape.len())?;
+        let given = self.needed(n, 1)?;
+        let list = given.as_ints().ok_or_else(|| fail(n, "its indices are not integers"))?;
+        let indices = list.iter().map(|&i| axis(n, i, x.shape[at])).collect::<Result<Vec<_>, _>>()?;
+        let picked = self.select(n, &x, at, &indices)?;
+        match given.shape[..] {
+            [] => Ok(picked.without(&[at])),
+            [_] => Ok(picked),
+            _ => {
+                let shape = [&x.shape[..at], &given.shape, &x.shape[at + 1..]].concat();
+                self.viewed(n, &picked, shape)
+            }
+        }
+    }
+
+    pub(super) fn expand_to(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        let x = self.tensor(n, 0)?;
+        let wanted = self.listed(n, 1, "shape")?.ok_or_else(|| fail(n, "has no shape"))?;
+        let rank = x.shape.len().max(wanted.len());
+        let x = x.with_ones(&(0..rank - x.shape.len()).collect::<Vec<_>>());
+        let mut shape = x.shape.clone();
+        for (d, &w) in shape[rank - wanted.len()..].iter_mut().zip(&wanted) {
+            let w = usize::try_from(w).map_err(|_| fail(n, "a negative length"))?;
+            *d = if w == 1 { *d } else { w };
+        }
+        self.expand(n, &x, &shape)
+    }
+
+    /// Each axis repeated: the axis with one more of length 1 in front, which is spread.
+    pub(super) fn tile(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        let x = self.tensor(n, 0)?;
+        let repeats = self.listed(n, 1, "repeats")?.ok_or_else(|| fail(n, "has no repeats"))?;
+        if repeats.len() != x.shape.len() {
+            return Err(fail(n, &format!("{} repeats for {} axes", repeats.len(), x.shape.len())));
+        }
+        let times = repeats.iter().map(|&r| usize::try_from(r).ok().filter(|r| *r > 0));
+        let times: Vec<usize> = times.collect::<Option<_>>().ok_or_else(|| fail(n, &format!("repeats {repeats:?}")))?;
+        self.repeated(n, &x, &times, false)
+    }
+
+    /// Axis `i` repeated `times[i]` times: as a whole, or (`each`) element by element.
+    pub(super) fn repeated(
+        &mut self,
+        n: &NodeProto,
+        x: &Tensor,
+        times: &[usize],
+        each: bool,
+    ) -> Result<Tensor, GraphError> {
+        let rank = x.shape.len();
+        let (new, old) = if each { (1, 0) } else { (0, 1) };
+        let wide = x.with_ones(&(0..rank).map(|i| 2 * i + new).collect::<Vec<_>>());
+        let mut shape = vec![1; 2 * rank];
+        let mut joined = vec![1; rank];
+        for i in 0..rank {
+            (shape[2 * i + new], shape[2 * i + old]) = (times[i], x.shape[i]);
+            joined[i] = times[i].checked_mul(x.shape[i]).ok_or_else(|| fail(n, "repeats too often"))?;
+            if times[i] != 1 {
+                self.keeps_batch(n, x, i)?;
+            }
+        }
+        let spread = self.expand(n, &wide, &shape)?;
+        let made = self.viewed(n, &spread, joined)?;
+        Ok(Tensor { batch: x.batch, ..made })
+    }
+
+    pub(super) fn pad(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        let x = self.real(n, 0)?;
+        let mode = attribute(n, "mode").map_or(&b"constant"[..], |a| &a.s);
+        let rank = x.shape.len();
+        let (pads, value) = if self.opset < 11 {
+            (ints(n, "pads").map(<[i64]>::to_vec), float(n, "value", 0.0)?)
+        } else {
+            let value = self.constant(n, 2)?.and_then(|c| c.to_floats().first().copied());
+            (self.listed(n, 1, "pads")?, value.unwrap_or(0.0))
+        };
+        let axes = match self.listed(n, 3, "")? {
+            Some(axes) => axes.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, _>>()?,
+            None => (0..rank).collect(),
+        };
+        let pads = pads
+            .filter(|p| p.len() == 2 * axes.len())
+            .ok_or_else(|| fail(n, &format!("needs {} pads", 2 * axes.len())))?;
+        let (mut before, mut after) = (vec![0i64; rank], vec![0i64; rank]);
+        for (i, &a) in axes.iter().enumerate() {
+            (before[a], after[a]) = (pads[i], pads[axes.len() + i]);
+        }
+        let mut x = x;
+        for a in 0..rank {
+            if (before[a], after[a]) != (0, 0) {
+                self.keeps_batch(n, &x, a)?;
+                x = self.pad_axis(n, &x, a, before[a], after[a], mode)?;
+                (before[a], after[a]) = (before[a].max(0), after[a].max(0));
+            }
+        }
+        if mode != b"constant" || before.iter().chain(&after).all(|p| *p == 0) {
+            return Ok(x);
+        }
+        // Padding with a value is padding with zero of what is smaller by that value.
+        let x = self.affine(n, &x, 1.0, -value)?;
+        let padded = self.zero_padded(n, &x, &before, &after)?;
+        self.affine(n, &padded, 1.0, value)
+    }
+
+    /// What one axis needs but for zeros: negative padding cuts, the modes `edge`, `reflect` and `wrap` repeat elements.
+    fn pad_axis(
+        &mut self,
+        n: &NodeProto,
+        x: &Tensor,
+        at: usize,
+        before: i64,
+        after: i64,
+        mode: &[u8],
+    ) -> Result<Tensor, GraphError> {
+        let len = x.shape[at] as i64;
+        let limit = crate::MAX_WINDOW_SIDE as i64 * 16;
+        if before.max(after) > limit || before.min(after) < -len {
+            return Err(fail(n, &format!("padding of {before} and {after} on an axis of {len}")));
+        }
+        let (first, last) = match mode {
+            b"constant" => ((-before).max(0), len + after.min(0)),
+            _ => (-before, len + after),
+        };
+        let source = |i: i64| match mode {
+            b"edge" => Some(i.clamp(0, len - 1)),
+            b"wrap" => Some(i.rem_euclid(len)),
+            b"reflect" if len > 1 => {
+                let period = 2 * (len - 1);
+                let i = i.rem_euclid(period);
+                Some(if i < len { i } else { period - i })
+            }
+            b"constant" => Some(i),
+            _ => None,
+        };
+        let indices: Option<Vec<usize>> = (first..last).map(|i| source(i).map(|v| v as usize)).collect();
+        let indices =
+            indices.ok_or_else(|| unsupported(n, format!("padding mode `{}` here", String::from_utf8_lossy(mode))))?;
+        self.select(n, x, at, &indices)
+    }
+
+    /// Zeros in front of and behind each axis.
+    pub(super) fn zero_padded(
+        &mut self,
+        n: &NodeProto,
+        x: &Tensor,
+        before: &[i64],
+        after: &[i64],
+    ) -> Result<Tensor, GraphError> {
+        let grown: Vec<usize> = (0..x.shape.len()).filter(|&a| before[a] + after[a] > 0).collect();
+        // Images stay images where they can: convolutions take over what their input is padded with. Otherwise every padded axis
+        // gets an axis of the node, also where its length is 1.
+        let short: Vec<usize> = grown.iter().copied().filter(|&a| x.shape[a] == 1).collect();
+        let order = [short.clone(), x.order.clone()].concat();
+        let mut axes: Vec<Option<usize>> = order.iter().copied().map(Some).collect();
+        let long: Vec<usize> = x.order.iter().map(|&a| x.shape[a]).collect();
+        let own = self.node_shape(x.node).to_vec();
+        let mut node = x.node;
+        if short.is_empty() && own.iter().copied().filter(|d| *d != 1).eq(long.iter().copied()) {
+            let mut next = order.iter();
+            axes = own.iter().map(|&d| if d == 1 { None } else { next.next().copied() }).collect();
+        } else {
+            node = self.reshaped(n, node, &order.iter().map(|&a| x.shape[a]).collect::<Vec<_>>())?;
+        }
+        let of = |pads: &[i64]| axes.iter().map(|a| a.map_or(0, |a| pads[a] as usize)).collect();
+        let node = self.push(n, FloatOp::Pad { before: of(before), after: of(after) }, &[node], &[])?;
+        let mut shape = x.shape.clone();
+        grown.iter().for_each(|&a| shape[a] += (before[a] + after[a]) as usize);
+        Ok(Tensor { node, shape, order, ..x.clone() })
+    }
+}

@@ -1,0 +1,357 @@
+//! Larger images: ConvTranspose, Resize and Upsample, DepthToSpace; and SpaceToDepth. All are made of convolutions and of moved
+//! elements.
+
+use super::proto::NodeProto;
+use super::view::Tensor;
+use super::{Reader, attribute, fail, int, ints, unsupported};
+use crate::GraphError;
+use crate::float::FloatOp;
+use crate::geometry::ConvGeometry;
+
+/// One axis of a transposed convolution, with output `o = i * stride + t * dilation - before` for input `i` and tap `t`. Output
+/// `m * stride + r` of the uncut result depends on taps `r + stride * j` and inputs `m - j` alone: a convolution for each phase `r`.
+struct Phases {
+    stride: usize,
+    /// Taps with the gaps of a dilation.
+    taps: usize,
+    dilation: usize,
+    /// Taps of one phase.
+    per_phase: usize,
+    /// Padding behind, for the convolution of the phases.
+    behind: usize,
+    /// What is cut from the front of the uncut result, and the length that is kept.
+    cut: usize,
+    length: usize,
+}
+
+impl Reader<'_> {
+    pub(super) fn conv_transpose(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        let x = self.real(n, 0)?;
+        let w = self.needed(n, 1)?;
+        let (image, flat) = self.as_image(n, &x)?;
+        let input = self.node_shape(image).to_vec();
+        let spatial = if flat { 1 } else { 2 };
+        let groups = usize::try_from(int(n, "group", 1))
+            .ok()
+            .filter(|g| *g > 0)
+            .ok_or_else(|| fail(n, "`group` is not positive"))?;
+        if w.shape.len() != 2 + spatial || w.shape[0] != input[0] || !input[0].is_multiple_of(groups) {
+            return Err(fail(n, &format!("weights of shape {:?} on an input of shape {:?}", w.shape, x.shape)));
+        }
+        let kernel = if flat { [1, w.shape[2]] } else { [w.shape[2], w.shape[3]] };
+        let axes = [phases(n, 0, &input, kernel, flat)?, phases(n, 1, &input, kernel, flat)?];
+        let (per_group, ins) = (w.shape[1], input[0] / groups);
+        let out = per_group * groups;
+        let bias = self.constant(n, 2)?.map_or_else(|| vec![0.0; out], |b| b.to_floats());
+        if bias.len() != out {
+            return Err(fail(n, &format!("{} biases for {out} outputs", bias.len())));
+        }
+        let [sh, sw] = [axes[0].stride, axes[1].stride];
+        let [jh, jw] = [axes[0].per_phase, axes[1].per_phase];
+        let weights = phase_weights(n, &w.to_floats(), [groups, per_group, ins], kernel, &axes)?;
+        let geometry = ConvGeometry {
+            out_channels: out * sh * sw,
+            kernel: [jh, jw],
+            stride: [1, 1],
+            dilation: [1, 1],
+            pads: [jh - 1, jw - 1, axes[0].behind, axes[1].behind],
+            groups,
+        };
+        let bias = bias.iter().flat_map(|b| vec![*b; sh * sw]).collect();
+        let made = self.push(n, FloatOp::Conv { geometry, weights, bias }, &[image], &[])?;
+        let phase = self.node_shape(made).to_vec();
+        // [O, sh, sw, H, W] -> [O, H, sh, W, sw]
+        let split =
+            Tensor::new(made, vec![1, out, sh, sw, phase[1], phase[2]], x.batch).transposed(&[0, 1, 4, 2, 5, 3]);
+        let mut whole = self.viewed(n, &split, vec![1, out, phase[1] * sh, phase[2] * sw])?;
+        for (axis, a) in axes.iter().enumerate() {
+            whole = self.select(n, &whole, axis + 2, &(a.cut..a.cut + a.length).collect::<Vec<_>>())?;
+        }
+        Ok(if flat { whole.without(&[2]) } else { whole })
+    }
+
+    /// Blocks of channels become blocks of pixels, or the other way.
+    pub(super) fn depth_and_space(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        let x = self.tensor(n, 0)?;
+        let b = usize::try_from(int(n, "blocksize", 0))
+            .ok()
+            .filter(|b| *b > 0)
+            .ok_or_else(|| fail(n, "`blocksize` is not positive"))?;
+        let [batch, c, h, w] = x.shape[..] else {
+            return Err(fail(n, &format!("needs [N, C, H, W], got {:?}", x.shape)));
+        };
+        let fits = if n.op_type == "DepthToSpace" {
+            c.is_multiple_of(b * b)
+        } else {
+            h.is_multiple_of(b) && w.is_multiple_of(b)
+        };
+        if !fits {
+            return Err(fail(n, &format!("{:?} cannot be cut into blocks of {b}", x.shape)));
+        }
+        if n.op_type == "SpaceToDepth" {
+            // Blocks before channels, or (CRD) behind.
+            let perm = if attribute(n, "mode").is_some_and(|a| a.s == b"CRD") {
+                [0, 1, 3, 5, 2, 4]
+            } else {
+                [0, 3, 5, 1, 2, 4]
+            };
+            let parts = self.viewed(n, &x, vec![batch, c, h / b, b, w / b, b])?.transposed(&perm);
+            return self.viewed(n, &parts, vec![batch, c * b * b, h / b, w / b]);
+        }
+        let mode = attribute(n, "mode").map_or(&b"DCR"[..], |a| &a.s);
+        let parts = if mode == b"CRD" {
+            self.viewed(n, &x, vec![batch, c / (b * b), b, b, h, w])?.transposed(&[0, 1, 4, 2, 5, 3])
+        } else {
+            self.viewed(n, &x, vec![batch, b, b, c / (b * b), h, w])?.transposed(&[0, 3, 4, 1, 5, 2])
+        };
+        self.viewed(n, &parts, vec![batch, c / (b * b), h * b, w * b])
+    }
+
+    /// Each axis that changes its length: `nearest` picks elements, `linear` is a fixed matrix.
+    pub(super) fn resize(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        let x = self.real(n, 0)?;
+        let targets = self.resize_targets(n, &x)?;
+        let mode = attribute(n, "mode").map_or(&b"nearest"[..], |a| &a.s).to_vec();
+        if int(n, "antialias", 0) != 0 {
+            return Err(unsupported(n, "antialias = 1: export it without, or use AveragePool".into()));
+        }
+        let mut made = x.clone();
+        for (axis, target) in targets.iter().enumerate() {
+            let len = x.shape[axis];
+            if target.length == len && target.scale == 1.0 {
+                continue;
+            }
+            self.keeps_batch(n, &x, axis)?;
+            let coordinate = coordinates(n, len, target, self.opset)?;
+            made = match mode.as_slice() {
+                b"nearest" => self.nearest(n, &made, axis, target, &coordinate)?,
+                b"linear" | b"bilinear" => {
+                    let weights = linear_matrix(len, target, &coordinate);
+                    self.dense(n, &made, axis, weights, vec![0.0; target.length])?
+                }
+                other => {
+                    let name = String::from_utf8_lossy(other).into_owned();
+                    return Err(unsupported(
+                        n,
+                        format!("mode `{name}`: nearest and linear are supported; export it with one of these"),
+                    ));
+                }
+            };
+        }
+        Ok(made)
+    }
+
+    fn nearest(
+        &mut self,
+        n: &NodeProto,
+        x: &Tensor,
+        axis: usize,
+        target: &Target,
+        coordinate: &dyn Fn(usize) -> f64,
+    ) -> Result<Tensor, GraphError> {
+        let len = x.shape[axis];
+        let mode = attribute(n, "nearest_mode").map_or(&b"round_prefer_floor"[..], |a| &a.s);
+        let mode = if self.opset < 11 { &b"floor"[..] } else { mode };
+        let pick = |c: f64| match mode {
+            b"floor" => c.floor(),
+            b"ceil" => c.ceil(),
+            b"round_prefer_ceil" => (c + 0.5).floor(),
+            _ => (c - 0.5).ceil(),
+        };
+        // Coordinates that are whole numbers up to rounding are whole numbers.
+        let whole = |c: f64| if (c - c.round()).abs() < 1e-6 { c.round() } else { c };
+        let indices: Vec<usize> =
+            (0..target.length).map(|o| pick(whole(coordinate(o))).clamp(0.0, (len - 1) as f64) as usize).collect();
+        let times = target.length / len;
+        if times * len == target.length && indices.iter().enumerate().all(|(o, &i)| i == o / times) {
+            let mut all = vec![1; x.shape.len()];
+            all[axis] = times;
+            return self.repeated(n, x, &all, true);
+        }
+        self.select(n, x, axis, &indices)
+    }
+
+    fn resize_targets(&self, n: &NodeProto, x: &Tensor) -> Result<Vec<Target>, GraphError> {
+        let rank = x.shape.len();
+        let at = |k: usize| -> Result<Option<Vec<f32>>, GraphError> {
+            Ok(self.constant(n, k)?.map(|c| c.to_floats()).filter(|v| !v.is_empty()))
+        };
+        let upsample = n.op_type == "Upsample";
+        let (scales, sizes) = match (upsample, self.opset) {
+            (true, ..9) => (super::floats(n, "scales")?, None),
+            (true, _) | (false, ..11) => (at(1)?, None),
+            _ => (at(2)?, at(3)?),
+        };
+        if attribute(n, "keep_aspect_ratio_policy").is_some_and(|a| a.s != b"stretch") {
+            return Err(unsupported(n, "a kept aspect ratio is not supported; state the sizes".into()));
+        }
+        let axes = match ints(n, "axes") {
+            Some(axes) => axes.iter().map(|&a| super::axis(n, a, rank)).collect::<Result<Vec<_>, _>>()?,
+            None => (0..rank).collect(),
+        };
+        let mut targets: Vec<Target> = x.shape.iter().map(|&length| Target { length, scale: 1.0 }).collect();
+        let given = sizes.as_ref().or(scales.as_ref()).filter(|v| v.len() == axes.len());
+        let given = given.ok_or_else(|| fail(n, "states no scale or size for each axis"))?;
+        for (&axis, &v) in axes.iter().zip(given) {
+            let len = x.shape[axis];
+            // The batch of the file may be another than one.
+            if sizes.is_some() && Some(axis) == x.batch && len == 1 {
+                continue;
+            }
+            let length = if sizes.is_some() { f64::from(v) } else { (len as f64 * f64::from(v)).floor() };
+            if !(v.is_finite() && v > 0.0 && (1.0..=crate::MAX_ELEMENTS as f64).contains(&length)) {
+                return Err(fail(n, &format!("resizes an axis of {len} by {v}")));
+            }
+            let scale = if sizes.is_some() { length / len as f64 } else { f64::from(v) };
+            targets[axis] = Target { length: length as usize, scale };
+        }
+        Ok(targets)
+    }
+}
+
+/// What an axis is resized to.
+struct Target {
+    length: usize,
+    scale: f64,
+}
+
+/// The position in the input that an output has.
+fn coordinates(
+    n: &NodeProto,
+    len: usize,
+    target: &Target,
+    opset: i64,
+) -> Result<Box<dyn Fn(usize) -> f64>, GraphError> {
+    let stated = attribute(n, "coordinate_transformation_mode").map_or(&b"half_pixel"[..], |a| &a.s);
+    let mode = if opset < 11 || n.op_type == "Upsample" { &b"asymmetric"[..] } else { stated };
+    let (scale, inputs, outputs) = (target.scale, len as f64, target.length as f64);
+    Ok(match mode {
+        b"half_pixel" => Box::new(move |o| (o as f64 + 0.5) / scale - 0.5),
+        b"pytorch_half_pixel" if target.length == 1 => Box::new(|_| 0.0),
+        b"pytorch_half_pixel" => Box::new(move |o| (o as f64 + 0.5) / scale - 0.5),
+        b"asymmetric" => Box::new(move |o| o as f64 / scale),
+        b"align_corners" if target.length == 1 => Box::new(|_| 0.0),
+        b"align_corners" => Box::new(move |o| o as f64 * (inputs - 1.0) / (outputs - 1.0)),
+        b"half_pixel_symmetric" => {
+            let offset = inputs / 2.0 * (1.0 - outputs / (scale * inputs));
+            Box::new(move |o| offset + (o as f64 + 0.5) / scale - 0.5)
+        }
+        other => {
+            let name = String::from_utf8_lossy(other).into_owned();
+            return Err(unsupported(
+                n,
+                format!("coordinates `{name}`: half_pixel, asymmetric and align_corners are supported"),
+            ));
+        }
+    })
+}
+
+/// The matrix `[out, in]` of a linear interpolation; positions outside take the edge.
+fn linear_matrix(len: usize, target: &Target, coordinate: &dyn Fn(usize) -> f64) -> Vec<f32> {
+    let mut matrix = vec![0.0; len * target.length];
+    for o in 0..target.length {
+        let at = coordinate(o).clamp(0.0, (len - 1) as f64);
+        let low = (at.floor() as usize).min(len - 1);
+        let part = (at - low as f64) as f32;
+        matrix[o * len + low] += 1.0 - part;
+        if part > 0.0 {
+            matrix[o * len + (low + 1).min(len - 1)] += part;
+        }
+    }
+    matrix
+}
+
+/// Weights `[out * sh * sw, ins, jh, jw]` of the convolution of all phases, from those of the file, `[groups * ins, out / groups, kh, kw]`.
+fn phase_weights(
+    n: &NodeProto,
+    source: &[f32],
+    [groups, per_group, ins]: [usize; 3],
+    kernel: [usize; 2],
+    axes: &[Phases; 2],
+) -> Result<Vec<f32>, GraphError> {
+    let [sh, sw] = [axes[0].stride, axes[1].stride];
+    let [jh, jw] = [axes[0].per_phase, axes[1].per_phase];
+    let size = [groups, per_group, sh, sw, ins, jh, jw].iter().try_fold(1usize, |p, v| p.checked_mul(*v));
+    let size = size
+        .filter(|s| *s <= source.len().saturating_mul(16).max(1 << 22))
+        .ok_or_else(|| fail(n, "has too many weights"))?;
+    let mut weights = Vec::with_capacity(size);
+    for o in 0..groups * per_group {
+        let (g, within) = (o / per_group, o % per_group);
+        for (rh, rw) in (0..sh).flat_map(|r| (0..sw).map(move |c| (r, c))) {
+            for i in 0..ins {
+                let plane = ((g * ins + i) * per_group + within) * kernel[0] * kernel[1];
+                for (a, b) in (0..jh).flat_map(|a| (0..jw).map(move |b| (a, b))) {
+                    // A convolution's window runs forwards, the taps of a phase backwards.
+                    let at = axes[0].tap(rh, jh - 1 - a).zip(axes[1].tap(rw, jw - 1 - b));
+                    weights.push(at.map_or(0.0, |(th, tw)| source[plane + th * kernel[1] + tw]));
+                }
+            }
+        }
+    }
+    Ok(weights)
+}
+
+impl Phases {
+    /// The tap of the file that phase `r` uses as its `j`-th, if there is one.
+    fn tap(&self, r: usize, j: usize) -> Option<usize> {
+        let at = r + self.stride * j;
+        (at < self.taps && at.is_multiple_of(self.dilation)).then_some(at / self.dilation)
+    }
+}
+
+/// Axis 0 or 1 of a transposed convolution on `[C, H, W]` (`flat`: the file states one axis, the second).
+fn phases(n: &NodeProto, axis: usize, input: &[usize], kernel: [usize; 2], flat: bool) -> Result<Phases, GraphError> {
+    let len = input[axis + 1];
+    let fixed = flat && axis == 0;
+    let (at, count) = if flat { (0, 1) } else { (axis, 2) };
+    let stated = |name: &str, k: usize, of: usize, default: i64, least: i64| -> Result<usize, GraphError> {
+        let list = ints(n, name).filter(|v| !v.is_empty() && !fixed);
+        let value = list.map_or(Some(default), |v| if v.len() == of { v.get(k).copied() } else { None });
+        let value = value.filter(|v| (least..=1 << 16).contains(v));
+        value.map(|v| v as usize).ok_or_else(|| fail(n, &format!("`{name}` is {:?}", ints(n, name))))
+    };
+    let stride = stated("strides", at, count, 1, 1)?;
+    let dilation = stated("dilations", at, count, 1, 1)?;
+    let extra = stated("output_padding", at, count, 0, 0)?;
+    let taps = (kernel[axis] - 1).checked_mul(dilation).and_then(|t| t.checked_add(1)).filter(|t| *t <= 1 << 20);
+    let taps = taps.ok_or_else(|| fail(n, "a kernel that is too long"))?;
+    let full = (len - 1) * stride + taps + extra;
+    let auto = attribute(n, "auto_pad").map_or(&b"NOTSET"[..], |a| &a.s);
+    let output = if fixed {
+        None
+    } else {
+        ints(n, "output_shape").and_then(|v| v.get(v.len().checked_sub(count)? + at)).copied()
+    };
+    let (before, length) = match (output, auto) {
+        (None, b"NOTSET" | b"") => {
+            let (b, e) = (stated("pads", at, 2 * count, 0, 0)?, stated("pads", at + count, 2 * count, 0, 0)?);
+            (b, full.checked_sub(b + e))
+        }
+        (None, b"VALID") => (0, Some(full)),
+        (output, auto) => {
+            let length = output.map_or(Some(len * stride), |o| usize::try_from(o).ok());
+            // An output that is longer than what the input reaches ends with zeros.
+            let total = full.saturating_sub(length.unwrap_or(full));
+            (if auto == b"SAME_UPPER" { total / 2 } else { total - total / 2 }, length)
+        }
+    };
+    let length = length.filter(|l| *l > 0).ok_or_else(|| fail(n, "its padding leaves nothing"))?;
+    let per_phase = taps.div_ceil(stride);
+    // The phases reach as far as the last output that is kept.
+    let behind = (before + length).div_ceil(stride).saturating_sub(len).max(per_phase - 1);
+    Ok(Phases { stride, taps, dilation, per_phase, behind, cut: before, length })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_share_the_taps() {
+        // A kernel of 3 with a dilation of 2: taps at 0, 2 and 4, all in the even phase.
+        let p = Phases { stride: 2, taps: 5, dilation: 2, per_phase: 3, behind: 2, cut: 0, length: 1 };
+        let taps = |r: usize| (0..3).map(|j| p.tap(r, j)).collect::<Vec<_>>();
+        assert_eq!((taps(0), taps(1)), (vec![Some(0), Some(1), Some(2)], vec![None; 3]));
+    }
+}

@@ -1,0 +1,249 @@
+//! Tensors of the file as views of nodes: a node stores elements in some order of the file's axes. What only moves axes about
+//! (Transpose, Squeeze, channels last) changes the view; elements are moved where an operation needs another order.
+
+use super::proto::NodeProto;
+use super::{Batch, Reader, fail, unsupported};
+use crate::GraphError;
+use crate::float::FloatOp;
+
+/// Most copies of a tensor that are joined.
+const MAX_COPIES: usize = 1 << 18;
+
+/// A tensor of the file.
+#[derive(Debug, Clone)]
+pub(super) struct Tensor {
+    /// The node that holds its elements.
+    pub node: usize,
+    /// Shape in the file for one input: the batch axis counts as 1.
+    pub shape: Vec<usize>,
+    /// Axes longer than 1, in the order in which the node stores them.
+    pub order: Vec<usize>,
+    /// The axis whose outer part is the batch.
+    pub batch: Option<usize>,
+    /// Its elements are integers of the file: arithmetic on them would wrap and round.
+    pub integer: bool,
+}
+
+impl Tensor {
+    /// A node whose elements lie in the order of the axes.
+    pub fn new(node: usize, shape: Vec<usize>, batch: Option<usize>) -> Self {
+        let order = long_axes(&shape);
+        Self { node, shape, order, batch, integer: false }
+    }
+
+    /// The same tensor after an element-wise operation.
+    pub fn with_node(&self, node: usize) -> Self {
+        Self { node, ..self.clone() }
+    }
+
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Axis `i` of the result is axis `perm[i]`.
+    pub fn transposed(&self, perm: &[usize]) -> Self {
+        let to = |axis: usize| perm.iter().position(|&p| p == axis).expect("every axis is in a permutation");
+        Self {
+            shape: perm.iter().map(|&p| self.shape[p]).collect(),
+            order: self.order.iter().map(|&a| to(a)).collect(),
+            batch: self.batch.map(to),
+            ..self.clone()
+        }
+    }
+
+    /// The shape with `axes` (of length 1) left out.
+    pub fn without(&self, axes: &[usize]) -> Self {
+        let to = |axis: usize| axis - axes.iter().filter(|&&a| a < axis).count();
+        Self {
+            shape: (0..self.shape.len()).filter(|i| !axes.contains(i)).map(|i| self.shape[i]).collect(),
+            order: self.order.iter().map(|&a| to(a)).collect(),
+            batch: self.batch.filter(|b| !axes.contains(b)).map(to),
+            ..self.clone()
+        }
+    }
+
+    /// With axes of length 1 inserted, so that they are `axes` (sorted) of the result.
+    pub fn with_ones(&self, axes: &[usize]) -> Self {
+        let rank = self.shape.len() + axes.len();
+        let old: Vec<usize> = (0..rank).filter(|i| !axes.contains(i)).collect();
+        let mut shape = vec![1; rank];
+        old.iter().zip(&self.shape).for_each(|(&at, &d)| shape[at] = d);
+        Self {
+            shape,
+            order: self.order.iter().map(|&a| old[a]).collect(),
+            batch: self.batch.map(|b| old[b]),
+            ..self.clone()
+        }
+    }
+
+    /// All axes: those that the node stores, `first` in front.
+    pub fn order_from(&self, first: &[usize]) -> (Vec<usize>, Vec<usize>) {
+        let (front, rest) = self.order.iter().partition(|a| first.contains(a));
+        (front, rest)
+    }
+
+    fn sizes(&self, axes: &[usize]) -> usize {
+        axes.iter().map(|&a| self.shape[a]).product()
+    }
+}
+
+/// Axes that are longer than 1.
+pub(super) fn long_axes(shape: &[usize]) -> Vec<usize> {
+    (0..shape.len()).filter(|&i| shape[i] != 1).collect()
+}
+
+impl Reader<'_> {
+    /// A node that stores `x` by groups of axes, one axis of the node for each group. Axes that are in no group have length 1.
+    pub(super) fn arrange(&mut self, n: &NodeProto, x: &Tensor, groups: &[&[usize]]) -> Result<usize, GraphError> {
+        let wanted: Vec<usize> = groups.iter().flat_map(|g| g.iter().copied()).filter(|&a| x.shape[a] != 1).collect();
+        let shape: Vec<usize> = groups.iter().map(|g| x.sizes(g)).collect();
+        debug_assert_eq!(wanted.len(), x.order.len(), "groups hold every axis that is longer than 1");
+        let mut node = x.node;
+        if wanted != x.order {
+            let stored: Vec<usize> = x.order.iter().map(|&a| x.shape[a]).collect();
+            node = self.reshaped(n, node, &stored)?;
+            let from = |a: &usize| x.order.iter().position(|o| o == a).expect("an axis of the tensor");
+            let perm = wanted.iter().map(from).collect();
+            node = self.push(n, FloatOp::Transpose(perm), &[node], &[])?;
+        }
+        self.reshaped(n, node, &shape)
+    }
+
+    /// The node with another shape.
+    pub(super) fn reshaped(&mut self, n: &NodeProto, node: usize, shape: &[usize]) -> Result<usize, GraphError> {
+        let shape = if shape.is_empty() { &[1][..] } else { shape };
+        if self.node_shape(node) == shape { Ok(node) } else { self.push(n, FloatOp::Reshape, &[node], shape) }
+    }
+
+    /// `x` with its elements in the order of the axes.
+    pub(super) fn straight(&mut self, n: &NodeProto, x: &Tensor) -> Result<Tensor, GraphError> {
+        if x.order.is_sorted() {
+            return Ok(x.clone());
+        }
+        let axes = long_axes(&x.shape);
+        let groups: Vec<&[usize]> = axes.iter().map(std::slice::from_ref).collect();
+        let node = self.arrange(n, x, &groups)?;
+        Ok(Tensor { node, order: axes, ..x.clone() })
+    }
+
+    /// `x` stored with `axes` in front as the node's first axis, and the rest behind in any shape. Moves nothing where it lies so.
+    pub(super) fn lead(&mut self, n: &NodeProto, x: &Tensor, axes: &[usize]) -> Result<Tensor, GraphError> {
+        let (front, rest) = x.order_from(axes);
+        let channels = x.sizes(&front);
+        if x.order.starts_with(&front) && self.node_shape(x.node)[0] == channels {
+            return Ok(x.clone());
+        }
+        let node = self.arrange(n, x, &[&front, &rest])?;
+        Ok(Tensor { node, order: [front, rest].concat(), ..x.clone() })
+    }
+
+    /// The node of `y` stored as `x` is; both have one shape.
+    pub(super) fn stored_as(&mut self, n: &NodeProto, y: &Tensor, x: &Tensor) -> Result<usize, GraphError> {
+        let groups: Vec<&[usize]> = x.order.iter().map(std::slice::from_ref).collect();
+        let node = if y.order == x.order { y.node } else { self.arrange(n, y, &groups)? };
+        let shape = self.node_shape(x.node).to_vec();
+        self.reshaped(n, node, &shape)
+    }
+
+    /// `x` with the elements `indices` along `axis`.
+    pub(super) fn select(
+        &mut self,
+        n: &NodeProto,
+        x: &Tensor,
+        axis: usize,
+        indices: &[usize],
+    ) -> Result<Tensor, GraphError> {
+        if matches!(self.batch, Batch::Many(_)) {
+            self.keeps_batch(n, x, axis)?;
+        }
+        if indices.len() == x.shape[axis] && indices.iter().enumerate().all(|(i, &p)| i == p) {
+            return Ok(x.clone());
+        }
+        if indices.is_empty() {
+            return Err(fail(n, "selects nothing: its result is empty"));
+        }
+        self.keeps_batch(n, x, axis)?;
+        let (_, rest) = x.order_from(&[axis]);
+        let node = self.arrange(n, x, &[&[axis], &rest])?;
+        let inner = x.sizes(&rest);
+        let mut parts = Vec::new();
+        let mut at = 0;
+        while at < indices.len() {
+            let (len, step) = run_length(&indices[at..]);
+            let slice =
+                crate::geometry::Slice { start: vec![indices[at], 0], step: vec![step, 1], len: vec![len, inner] };
+            parts.push(self.push(n, FloatOp::Slice(slice), &[node], &[])?);
+            at += len;
+        }
+        let made = if let [one] = parts[..] { one } else { self.push(n, FloatOp::Concat, &parts, &[])? };
+        let mut shape = x.shape.clone();
+        shape[axis] = indices.len();
+        let front = if indices.len() == 1 { vec![] } else { vec![axis] };
+        Ok(Tensor { node: made, shape, order: [front, rest].concat(), ..x.clone() })
+    }
+
+    /// `x` repeated along its axes of length 1 until it has `shape`.
+    pub(super) fn expand(&mut self, n: &NodeProto, x: &Tensor, shape: &[usize]) -> Result<Tensor, GraphError> {
+        let new: Vec<usize> = (0..shape.len()).filter(|&i| x.shape[i] != shape[i]).collect();
+        if x.shape.len() != shape.len() || new.iter().any(|&i| x.shape[i] != 1) {
+            return Err(fail(n, &format!("a tensor of shape {:?} cannot be spread over {shape:?}", x.shape)));
+        }
+        if new.is_empty() {
+            return Ok(x.clone());
+        }
+        new.iter().try_for_each(|&i| self.keeps_batch(n, x, i))?;
+        let copies = new.iter().try_fold(1usize, |c, &i| c.checked_mul(shape[i]));
+        let copies = copies.filter(|c| *c <= MAX_COPIES && c.saturating_mul(x.elements()) <= crate::MAX_ELEMENTS);
+        let copies = copies.ok_or_else(|| fail(n, &format!("spreading it over {shape:?} makes too many elements")))?;
+        let node = self.reshaped(n, x.node, &[1, x.elements()])?;
+        let made = self.push(n, FloatOp::Concat, &vec![node; copies], &[])?;
+        let order = new.iter().chain(&x.order).copied().collect();
+        Ok(Tensor { node: made, shape: shape.to_vec(), order, ..x.clone() })
+    }
+
+    /// Refuses what would mix the inputs of a batch.
+    pub(super) fn keeps_batch(&self, n: &NodeProto, x: &Tensor, axis: usize) -> Result<(), GraphError> {
+        match self.batch {
+            Batch::One => Ok(()),
+            _ if x.batch != Some(axis) => Ok(()),
+            _ => Err(unsupported(
+                n,
+                format!(
+                    "it works along axis {axis}, the batch; a private inference has one input: export it with a batch of 1"
+                ),
+            )),
+        }
+    }
+}
+
+/// Length and step of the longest arithmetic progression with a positive step at the front.
+fn run_length(indices: &[usize]) -> (usize, usize) {
+    let step = match indices {
+        [a, b, ..] if b > a => b - a,
+        _ => return (1, 1),
+    };
+    let len = 1 + indices.windows(2).take_while(|w| w[1] > w[0] && w[1] - w[0] == step).count();
+    (len, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progressions_are_found() {
+        assert_eq!(run_length(&[3]), (1, 1));
+        assert_eq!(run_length(&[3, 2, 1]), (1, 1));
+        assert_eq!(run_length(&[1, 3, 5, 6]), (3, 2));
+        assert_eq!(run_length(&[0, 0, 1]), (1, 1));
+    }
+
+    #[test]
+    fn views_follow_their_axes() {
+        let x = Tensor::new(0, vec![1, 3, 4, 5], Some(0));
+        let y = x.transposed(&[0, 2, 3, 1]);
+        assert_eq!((y.shape.clone(), y.order.clone(), y.batch), (vec![1, 4, 5, 3], vec![3, 1, 2], Some(0)));
+        let z = y.without(&[0]).with_ones(&[1]);
+        assert_eq!((z.shape, z.order, z.batch), (vec![4, 1, 5, 3], vec![3, 0, 2], None));
+    }
+}

@@ -1,0 +1,44 @@
+//! The shared data folder: real models, data sets and networks that went wrong once. Tests that need it are skipped, with a line on the
+//! terminal, where it is missing. Other crates include this file by its path.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+
+use tacit_graph::npy::{self, Npy};
+
+/// The folder, from the repository root upwards; `None` (said on the terminal) where there is none.
+pub fn folder() -> Option<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found = here.ancestors().map(|a| a.join("shared/data")).find(|p| p.is_dir());
+    if found.is_none() {
+        eprintln!("SKIP: no shared/data above {}", here.display());
+    }
+    found
+}
+
+/// A file in it; `None` (said on the terminal) where it is missing.
+pub fn file(path: &str) -> Option<Vec<u8>> {
+    let path = folder()?.join(path);
+    match std::fs::read(&path) {
+        Ok(bytes) => Some(bytes),
+        Err(e) => {
+            eprintln!("SKIP: {}: {e}", path.display());
+            None
+        }
+    }
+}
+
+/// A real model.
+pub fn model(name: &str) -> Option<Vec<u8>> {
+    file(&format!("models/{name}"))
+}
+
+/// A network or an array that went wrong once.
+pub fn regression(name: &str) -> Option<Vec<u8>> {
+    file(&format!("regressions/{name}"))
+}
+
+/// An array that belongs to them.
+pub fn array(name: &str) -> Option<Npy> {
+    regression(name).map(|bytes| npy::read(&bytes).expect("the shared arrays are whole"))
+}
