@@ -14,6 +14,11 @@ pub fn line(text: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{text}").context(OUTPUT)
 }
 
+/// A word on standard error that is no error; there may be nobody to tell.
+pub fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "note: {text}");
+}
+
 /// A value on standard output, for scripts.
 pub fn json(value: &serde_json::Value) -> anyhow::Result<()> {
     line(&serde_json::to_string_pretty(value)?)

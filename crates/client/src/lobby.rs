@@ -1,4 +1,5 @@
 //! From nothing to an open model.
+use crate::stock::{self, Held, Reconciled, Stock};
 use crate::wire::{
     MAX_PUBLIC_BYTES, ModelInfo, PUBLIC, REQUEST, Reply, Request, misplaced, public_digest, recv_reply, send,
 };
@@ -7,9 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tacit_backends::{ClientModel, Registry, Trust};
+use tacit_ids::MaterialId;
 use tacit_net::{Channel, Hello, NetError, PacedTransport, Rate, TcpTransport, Transport, handshake};
-use tacit_store::SealKey;
 use tacit_store::keys::ClientIdentity;
+use tacit_store::{EXPIRE, Party, SealKey, Store};
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -27,6 +29,8 @@ pub struct ClientConfig {
     pub store: Option<PathBuf>,
     /// Key that stored material is sealed with; in the clear without one.
     pub seal: Option<SealKey>,
+    /// How long stored material is kept of which no server says that it has the other half.
+    pub expire: Duration,
     /// Most bit/s that are sent; `None` as fast as the link takes them.
     pub pace: Option<Rate>,
     /// Threads for arithmetic, at least 1.
@@ -36,7 +40,7 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// Defaults for an address: no store, one thread, 5 minutes stall timeout.
+    /// Defaults for an address: no store (30 days until material expires in one), one thread, 5 minutes stall timeout.
     #[must_use]
     pub fn new(address: &str, identity: ClientIdentity) -> Self {
         Self {
@@ -45,6 +49,7 @@ impl ClientConfig {
             server_name: None,
             store: None,
             seal: None,
+            expire: EXPIRE,
             pace: None,
             threads: 1,
             stall_timeout: Duration::from_secs(300),
@@ -62,15 +67,20 @@ pub struct Lobby {
     registry: Registry,
     config: ClientConfig,
     channel: Channel,
+    stock: Option<Stock>,
 }
 
 impl Lobby {
-    /// Connects, authenticates and agrees on the version.
+    /// Connects, authenticates and agrees on the version. With a folder of stored material, both parties then destroy the halves that the
+    /// other has lost.
     ///
     /// # Errors
-    /// The server cannot be reached, is not the right one, does not know this client, speaks another version,
-    /// or is full.
+    /// The folder is unusable, the server cannot be reached, is not the right one, does not know this client, speaks
+    /// another version, or is full.
     pub fn connect(registry: Registry, config: ClientConfig) -> Result<Self, ClientError> {
+        // A folder that is not for this client is told before anybody is bothered.
+        let store = config.store.as_deref();
+        let store = store.map(|dir| Store::open(dir, Party::Client, config.seal.clone())).transpose()?;
         let mut tcp = TcpTransport::connect(config.address.as_str(), CONNECT)?;
         tcp.set_stall_timeout(config.stall_timeout).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
         let tls = config.identity.tls.connect(tcp, config.server_name())?;
@@ -81,9 +91,45 @@ impl Lobby {
         let mut channel = Channel::new(transport);
         handshake(&mut channel, &Hello::opening())?;
         match answered(&mut channel, "the connection")? {
-            Reply::Welcome => Ok(Self { registry, config, channel }),
-            other => Err(misplaced("the greeting", &other).into()),
+            Reply::Welcome => {}
+            other => return Err(misplaced("the greeting", &other).into()),
         }
+        let client = config.identity.fingerprint;
+        let stock = store.map(|store| Stock::reconciled(store, client, config.expire, &mut channel)).transpose()?;
+        Ok(Self { registry, config, channel, stock })
+    }
+
+    /// What connecting has settled between both parties' folders of material; `None` without one.
+    #[must_use]
+    pub fn reconciled(&self) -> Option<Reconciled> {
+        self.stock.as_ref().map(Stock::settled)
+    }
+
+    /// All stored material of this client at either party, for any model, oldest first.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`] without a folder; of the store or the connection.
+    pub fn material(&mut self) -> Result<Vec<Held>, ClientError> {
+        match &self.stock {
+            Some(stock) => stock.list(&mut self.channel),
+            None => Err(ClientError::Usage("listing material needs the folder that it is stored in".into())),
+        }
+    }
+
+    /// Destroys material of this client at both parties, for any model; returns how many of them either party had.
+    ///
+    /// # Errors
+    /// Of the store or the connection.
+    pub fn discard(&mut self, ids: &[MaterialId]) -> Result<usize, ClientError> {
+        stock::discard(self.stock.as_ref(), ids, &mut self.channel)
+    }
+
+    /// Tells the server that nothing more comes.
+    ///
+    /// # Errors
+    /// Of the connection.
+    pub fn close(mut self) -> Result<(), ClientError> {
+        Ok(send(&mut self.channel, REQUEST, &Request::Bye)?)
     }
 
     /// The models on offer, with their back ends.
@@ -124,7 +170,8 @@ impl Lobby {
         let opened: Arc<dyn ClientModel> = known.open(&public)?;
         let digest = public_digest(&public);
         handshake(&mut self.channel, &Hello::opened(opened.digest(), digest))?;
-        Client::new(self.registry, self.config, self.channel, opened, [model, &backend], digest)
+        let Self { registry, config, channel, stock } = self;
+        Client::new(registry, config, channel, stock, opened, [model, &backend], digest)
     }
 
     /// The back end for a model where none is named.

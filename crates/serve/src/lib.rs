@@ -28,6 +28,7 @@ mod error;
 mod policy;
 mod pool;
 mod server;
+mod stock;
 mod worker;
 
 pub use catalog::Catalog;
