@@ -151,6 +151,14 @@ impl Client {
         self.with(py, |c| Ok(c.stored()?.len()))
     }
 
+    /// Destroys what is stored for the model and was not used, at both parties; how much that was.
+    fn discard_stored(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with(py, |c| {
+            let ids: Vec<_> = c.stored()?.into_iter().map(|entry| entry.id).collect();
+            c.discard(&ids)
+        })
+    }
+
     /// Answers one flat input; the answer and its cost as JSON.
     fn infer(&self, py: Python<'_>, input: PyReadonlyArray1<'_, f32>) -> PyResult<String> {
         let input = input.as_slice()?.to_vec();

@@ -6,6 +6,7 @@ mod connect;
 mod infer;
 mod keys;
 mod lab;
+mod material;
 mod model;
 mod owner;
 mod prepare;
@@ -46,8 +47,10 @@ enum Command {
     Serve(serve::Args),
     /// Classify inputs privately
     Infer(infer::Args),
-    /// Make, list or destroy material ahead of time
+    /// Make material ahead of time
     Prepare(prepare::Args),
+    /// List or destroy material that was made ahead of time
+    Material(material::Args),
     /// Measure private inference: both parties as processes on this machine
     Bench(bench::Args),
     /// Write a well-known architecture with random weights as ONNX
@@ -113,6 +116,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Serve(args) => serve::run(args),
         Command::Infer(args) => infer::run(args),
         Command::Prepare(args) => prepare::run(args),
+        Command::Material(args) => material::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Zoo(args) => zoo::run(args),
         Command::Simulate(args) => simulate::run(&args),

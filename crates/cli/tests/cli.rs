@@ -80,17 +80,19 @@ fn keys_import_serve_prepare_and_infer() {
     prepared(dir);
     let server = Server::start(dir);
     let at = server.1.as_str();
-    assert!(good(dir, &["prepare", "--server", at, "list"]).contains("no material"));
+    assert!(good(dir, &["material", "list", "--server", at]).contains("no such material"));
     good(dir, &["prepare", "--server", at, "--count", "3"]);
-    assert_eq!(good(dir, &["prepare", "--server", at, "--json", "list"]).lines().count(), 3);
+    assert_eq!(good(dir, &["material", "--server", at, "list", "--json"]).lines().count(), 3);
     let classes = |text: &str| -> Vec<usize> {
         let line = |l: &str| serde_json::from_str::<serde_json::Value>(l).unwrap()["class"].as_u64().unwrap() as usize;
         text.lines().map(line).collect()
     };
     let infer = ["infer", "two.npy", "--server", at, "--json"];
     assert_eq!(classes(&good(dir, &infer)), reference(dir));
-    assert_eq!(good(dir, &["prepare", "--server", at, "--json", "list"]).lines().count(), 1, "two were used");
-    assert!(good(dir, &["prepare", "--server", at, "discard", "--all"]).contains("destroyed 1 of 1"));
+    assert_eq!(good(dir, &["material", "list", "--server", at, "--json"]).lines().count(), 1, "two were used");
+    let error = bad(dir, &["infer", "two.npy", "--server", at, "--material", "srv"]);
+    assert!(error.contains("srv holds the server's halves") && error.contains("a folder of its own"), "{error}");
+    assert!(good(dir, &["material", "discard", "--server", at, "--all"]).contains("destroyed 1 of 1"));
     let text = good(dir, &infer);
     assert_eq!(classes(&text), reference(dir));
     assert!(text.contains("\"setup\"") && text.contains("\"offline\""));
@@ -109,6 +111,70 @@ fn keys_import_serve_prepare_and_infer() {
     );
     let error = bad(dir, &["infer", "two.npy", "--server", at, "--model", "cats"]);
     assert!(error.contains("no model `cats`; there are: digits"), "{error}");
+}
+
+#[test]
+fn material_is_listed_and_destroyed_by_digest_age_and_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepared(dir);
+    let mut server = Server::start(dir);
+    good(dir, &["prepare", "--server", &server.1, "--count", "3"]);
+    let listed = |args: &[&str]| -> Vec<serde_json::Value> {
+        let text = good(dir, &[&["material", "list", "--json"], args].concat());
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let online = listed(&["--server", &server.1]);
+    let (id, model) = (text(&online[0]["id"]), text(&online[0]["model"]));
+    assert!(online.iter().all(|line| line["state"] == "ready" && line["model"] == model.as_str()));
+    // Both folders on their own, without a server to ask.
+    for folder in ["material", "srv"] {
+        let offline = listed(&["--offline", "--material", folder]);
+        assert_eq!(offline.len(), 3);
+        let client = text(&offline[0]["client"]);
+        assert_eq!(listed(&["--offline", "--material", folder, "--digest", &client[..8]]).len(), 3);
+        assert_eq!(listed(&["--offline", "--material", folder, "--digest", "00000000000000"]).len(), 0);
+        assert_eq!(listed(&["--offline", "--material", folder, "--older-than", "1d"]).len(), 0);
+    }
+    assert!(bad(dir, &["material", "list", "--offline", "--material", "none"]).contains("no folder of material"));
+    assert!(!dir.join("none").exists());
+    let server_address = server.1.clone();
+    let discard = |args: &[&str]| good(dir, &[&["material", "discard", "--server", &server_address], args].concat());
+    assert!(discard(&[&id]).contains("destroyed 1 of 1"));
+    assert!(discard(&[&id]).contains("destroyed 0 of 1"));
+    assert!(discard(&["--orphans"]).contains("destroyed 0 of 0"));
+    assert!(discard(&["--digest", &model[..12], "--older-than", "1h"]).contains("destroyed 0 of 0"));
+    assert!(bad(dir, &["material", "discard", "--server", &server_address]).contains("--orphans"));
+    assert!(bad(dir, &["material", "discard", "--digest", "xyz"]).contains("hexadecimal"));
+    // The model is imported again: what was made for the old one is of no use, and says so.
+    drop(server);
+    let onnx = format!("{MODELS}/digits.onnx");
+    good(dir, &["model", "import", &onnx, "--range", "0,16", "-o", "digits.tacit"]);
+    server = Server::start(dir);
+    let gone = listed(&["--server", &server.1]);
+    assert!(gone.len() == 2 && gone.iter().all(|line| line["state"] == "model gone"), "{gone:?}");
+    assert!(good(dir, &["material", "discard", "--orphans", "--server", &server.1]).contains("destroyed 2 of 2"));
+    assert!(listed(&["--offline", "--material", "srv"]).is_empty() && listed(&["--offline"]).is_empty());
+}
+
+#[test]
+fn half_a_ca_is_never_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    assert!(
+        bad(dir, &["keys", "init", "keys", "--host", "server:7878"])
+            .contains("`server:7878` cannot be in a certificate")
+    );
+    assert!(bad(dir, &["keys", "init", "keys", "--client", "a", "--client", "a"]).contains("`a` is named twice"));
+    assert!(!dir.join("keys").exists());
+    good(dir, &["keys", "init", "keys"]);
+    for ending in ["pem", "key"] {
+        std::fs::copy(dir.join(format!("keys/client.{ending}")), dir.join(format!("keys/server.{ending}"))).unwrap();
+    }
+    server::ensure();
+    let error = bad(dir, &["serve", "none.tacit"]);
+    assert!(error.contains("keys/server.pem is not a server's certificate"), "{error}");
 }
 
 #[test]

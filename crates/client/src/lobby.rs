@@ -1,5 +1,6 @@
 //! From nothing to an open model.
 use crate::error::server_of;
+use crate::stock::{self, Held, Reconciled, Stock};
 use crate::wire::{
     MAX_PUBLIC_BYTES, ModelInfo, PUBLIC, REQUEST, Reply, Request, misplaced, public_digest, recv_reply, send,
 };
@@ -8,9 +9,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_backends::{ClientModel, Registry, Trust};
+use tacit_ids::MaterialId;
 use tacit_net::{Channel, Hello, NetError, PacedTransport, Rate, TcpTransport, Transport, handshake, split_address};
-use tacit_store::SealKey;
 use tacit_store::keys::ClientIdentity;
+use tacit_store::{EXPIRE, Party, SealKey, Store};
 
 /// How a client connects and works.
 #[derive(Clone)]
@@ -25,6 +27,8 @@ pub struct ClientConfig {
     pub store: Option<PathBuf>,
     /// Key that stored material is sealed with; in the clear without one.
     pub seal: Option<SealKey>,
+    /// How long stored material is kept of which no server says that it has the other half.
+    pub expire: Duration,
     /// Most bit/s that are sent; `None` as fast as the link takes them.
     pub pace: Option<Rate>,
     /// Threads for arithmetic, 1 to [`MAX_THREADS`].
@@ -36,7 +40,8 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// Defaults for an address: no store, one thread, 10 seconds to connect, 5 minutes stall timeout.
+    /// Defaults for an address: no store (30 days until material expires in one), one thread, 10 seconds to connect, 5 minutes stall
+    /// timeout.
     #[must_use]
     pub fn new(address: &str, identity: ClientIdentity) -> Self {
         Self {
@@ -45,6 +50,7 @@ impl ClientConfig {
             server_name: None,
             store: None,
             seal: None,
+            expire: EXPIRE,
             pace: None,
             threads: 1,
             connect_timeout: Duration::from_secs(10),
@@ -80,22 +86,28 @@ pub struct Lobby {
     registry: Registry,
     config: ClientConfig,
     channel: Channel,
+    stock: Option<Stock>,
 }
 
 impl Lobby {
-    /// Connects, authenticates and agrees on the version.
+    /// Connects, authenticates and agrees on the version. With a folder of stored material, both parties then destroy the halves that the
+    /// other has lost.
     ///
     /// # Errors
-    /// The server cannot be reached, is not the right one, does not know this client, speaks another version,
-    /// or is full.
+    /// The folder is unusable, the server cannot be reached, is not the right one, does not know this client, speaks
+    /// another version, or is full.
     pub fn connect(registry: Registry, config: ClientConfig) -> Result<Self, ClientError> {
         if !(1..=MAX_THREADS).contains(&config.threads) {
             return Err(ClientError::Usage(format!("threads: {} is not from 1 to {MAX_THREADS}", config.threads)));
         }
-        match Self::welcomed(&config) {
-            Ok(channel) => Ok(Self { registry, config, channel }),
-            Err(e) => Err(config.not_connected(e)),
-        }
+        // A folder that is not for this client is told before anybody is bothered.
+        let store = config.store.as_deref();
+        let store = store.map(|dir| Store::open(dir, Party::Client, config.seal.clone())).transpose()?;
+        let mut channel = Self::welcomed(&config).map_err(|e| config.not_connected(e))?;
+        let client = config.identity.fingerprint;
+        let stock = store.map(|store| Stock::reconciled(store, client, config.expire, &mut channel)).transpose();
+        let stock = stock.map_err(|e| e.of(&channel, "the comparison of material"))?;
+        Ok(Self { registry, config, channel, stock })
     }
 
     /// A connection whose server has said welcome.
@@ -122,6 +134,39 @@ impl Lobby {
         }
         channel.set_deadline(None);
         Ok(channel)
+    }
+
+    /// What connecting has settled between both parties' folders of material; `None` without one.
+    #[must_use]
+    pub fn reconciled(&self) -> Option<Reconciled> {
+        self.stock.as_ref().map(Stock::settled)
+    }
+
+    /// All stored material of this client at either party, for any model, oldest first.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`] without a folder; of the store or the connection.
+    pub fn material(&mut self) -> Result<Vec<Held>, ClientError> {
+        match &self.stock {
+            Some(stock) => stock.list(&mut self.channel),
+            None => Err(ClientError::Usage("listing material needs the folder that it is stored in".into())),
+        }
+    }
+
+    /// Destroys material of this client at both parties, for any model; returns how many of them either party had.
+    ///
+    /// # Errors
+    /// Of the store or the connection.
+    pub fn discard(&mut self, ids: &[MaterialId]) -> Result<usize, ClientError> {
+        stock::discard(self.stock.as_ref(), ids, &mut self.channel)
+    }
+
+    /// Tells the server that nothing more comes.
+    ///
+    /// # Errors
+    /// Of the connection.
+    pub fn close(mut self) -> Result<(), ClientError> {
+        Ok(send(&mut self.channel, REQUEST, &Request::Bye)?)
     }
 
     /// The models on offer, with their back ends.
@@ -165,7 +210,8 @@ impl Lobby {
         let digest = public_digest(&public);
         let compared = handshake(&mut self.channel, &Hello::opened(opened.digest(), digest));
         compared.map_err(|e| ClientError::from(e).of(&self.channel, during))?;
-        Client::new(self.registry, self.config, self.channel, opened, [model, &backend], digest)
+        let Self { registry, config, channel, stock } = self;
+        Client::new(registry, config, channel, stock, opened, [model, &backend], digest)
     }
 
     /// The back end for a model where none is named.

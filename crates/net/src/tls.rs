@@ -3,11 +3,14 @@
 //! Only TLS 1.3, no resumption, no tickets: every connection authenticates both certificates afresh.
 use crate::transport::Transport;
 use crate::{NetError, TcpTransport};
+use rustls::ServerConnection;
 use rustls::client::Resumption;
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::pki_types::UnixTime;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::{CertificateError, ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -35,13 +38,18 @@ struct Identity {
 
 impl Identity {
     fn from_pem(chain: &[u8], key: &[u8], ca: &[u8]) -> Result<Self, NetError> {
-        let mut roots = RootCertStore::empty();
-        for root in certificates(ca, "CA certificate")? {
-            roots.add(root).map_err(|e| NetError::Tls(format!("CA certificate: {e}")))?;
-        }
+        let roots = roots(ca)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| NetError::Tls(format!("private key: {e}")))?;
         Ok(Self { chain: certificates(chain, "certificate")?, key, roots })
     }
+}
+
+fn roots(ca: &[u8]) -> Result<RootCertStore, NetError> {
+    let mut roots = RootCertStore::empty();
+    for root in certificates(ca, "CA certificate")? {
+        roots.add(root).map_err(|e| NetError::Tls(format!("CA certificate: {e}")))?;
+    }
+    Ok(roots)
 }
 
 fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, NetError> {
@@ -175,11 +183,37 @@ impl ClientTls {
     /// # Errors
     /// [`NetError::Tls`] if the server's certificate is not of our CA or not for `name`; [`NetError::Stalled`] if it does nothing.
     pub fn connect(&self, tcp: TcpTransport, name: &str) -> Result<TlsTransport, NetError> {
-        let name = ServerName::try_from(name.to_owned())
-            .map_err(|e| NetError::Tls(format!("`{name}` is neither a DNS name nor an IP address: {e}")))?;
+        let name = server_name(name)?;
         let session = ClientConnection::new(self.config.clone(), name).map_err(named("client session"))?;
         TlsTransport::handshake(session.into(), tcp)
     }
+}
+
+/// Whether clients could reach a server under this name: it is a DNS name or an IP address.
+///
+/// # Errors
+/// [`NetError::Tls`] if it is not.
+pub fn check_host(name: &str) -> Result<(), NetError> {
+    server_name(name).map(drop)
+}
+
+fn server_name(name: &str) -> Result<ServerName<'static>, NetError> {
+    ServerName::try_from(name.to_owned())
+        .map_err(|e| NetError::Tls(format!("`{name}` is neither a DNS name nor an IP address: {e}")))
+}
+
+/// Whether a certificate is made for servers, or for anything: not for clients alone. PEM texts: its chain and the CA. Says nothing about
+/// whether it is valid otherwise.
+///
+/// # Errors
+/// [`NetError::Tls`] naming the text that is unusable.
+pub fn is_for_servers(chain: &[u8], ca: &[u8]) -> Result<bool, NetError> {
+    let (chain, roots) = (certificates(chain, "certificate")?, roots(ca)?);
+    let own = ParsedCertificate::try_from(&chain[0]).map_err(named("server certificate"))?;
+    let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms.all;
+    let judged = verify_server_cert_signed_by_trust_anchor(&own, &roots, &chain[1..], UnixTime::now(), algorithms);
+    use CertificateError::{InvalidPurpose, InvalidPurposeContext};
+    Ok(!matches!(judged, Err(rustls::Error::InvalidCertificate(InvalidPurpose | InvalidPurposeContext { .. }))))
 }
 
 /// An authenticated, encrypted connection over TCP.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tacit_backends::Material;
 use tacit_client::wire::Request;
-use tacit_ids::{ClientId, MaterialId};
+use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_store::Binding;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
@@ -76,11 +76,11 @@ enum State {
         request: Request,
         binding: Option<Binding>,
         reply: oneshot::Sender<Decision>,
+        /// When it is refused if it still waits for a place in memory.
+        until: Instant,
     },
     /// With the place that is reserved for what it makes.
-    Runs {
-        place: Option<MaterialId>,
-    },
+    Runs { place: Option<MaterialId> },
 }
 
 impl Job {
@@ -88,12 +88,21 @@ impl Job {
     pub(crate) fn waits(&self) -> bool {
         matches!(self.state, State::Waits { .. })
     }
+
+    fn waits_until(&self) -> Option<Instant> {
+        match self.state {
+            State::Waits { until, .. } => Some(until),
+            State::Runs { .. } => None,
+        }
+    }
 }
 
 /// A connection whose client is known.
 struct Connection {
     closer: TcpStream,
     client: ClientId,
+    /// The client's folder of material that it uses.
+    folder: Option<FolderId>,
 }
 
 /// What the rest of the process may see.
@@ -144,6 +153,7 @@ pub(crate) struct Driver {
     max_connections: usize,
     threads: usize,
     door: Door,
+    memory_wait: Duration,
     connections: HashMap<Number, Connection>,
     jobs: BTreeMap<Number, Job>,
     pool: Pool,
@@ -167,6 +177,7 @@ impl Driver {
             max_connections: config.max_connections,
             threads: config.threads,
             door: Door::new(places),
+            memory_wait: config.memory_wait,
             connections: HashMap::new(),
             jobs: BTreeMap::new(),
             pool: Pool::new(config.memory_per_client),
@@ -219,8 +230,10 @@ impl Driver {
         self.stopping.map(|s| if s.is_cut { s.cut_at + AFTER_CUT } else { s.cut_at })
     }
 
+    /// When something is to be done though nothing happens.
     fn alarm(&self) -> Option<Instant> {
-        [self.stopping_alarm(), self.door.alarm(), self.refusals.alarm()].into_iter().flatten().min()
+        let waited = self.jobs.values().filter_map(Job::waits_until).min();
+        [self.stopping_alarm(), self.door.alarm(), self.refusals.alarm(), waited].into_iter().flatten().min()
     }
 
     /// The time of an alarm has come.
@@ -229,6 +242,7 @@ impl Driver {
             tracing::warn!("{line}");
         }
         self.let_in(now);
+        self.start_jobs();
         if self.stopping_alarm().is_some_and(|at| at <= now) {
             match &mut self.stopping {
                 Some(stopping) if !stopping.is_cut => {
@@ -270,7 +284,7 @@ impl Driver {
                 self.door.leave(number);
                 let free = self.connections.len() < self.max_connections;
                 if free {
-                    self.connections.insert(number, Connection { closer, client });
+                    self.connections.insert(number, Connection { closer, client, folder: None });
                 }
                 let _ = reply.send(free);
             }
@@ -284,6 +298,10 @@ impl Driver {
             Event::Gone { number } => self.leave(number),
             Event::Stop { grace } => self.stop(grace),
         }
+        self.start_jobs();
+    }
+
+    fn start_jobs(&mut self) {
         for start in policy::starts(self.jobs.iter(), self.threads) {
             self.start(&start);
         }
@@ -300,16 +318,30 @@ impl Driver {
             let _ = reply.send(Decision::Close);
             return;
         }
-        self.jobs.insert(number, Job { state: State::Waits { request, binding, reply } });
+        let until = Instant::now() + self.memory_wait;
+        self.jobs.insert(number, Job { state: State::Waits { request, binding, reply, until } });
     }
 
-    /// Starts a job, or refuses it for what the pool says.
+    /// Whether a job must wait for a place in memory. Those who use what is there need no further place, so one comes free.
+    fn must_wait(&self, job: &Job) -> bool {
+        let State::Waits { request: Request::Prepare { folder: None, .. }, binding: Some(binding), until, .. } =
+            &job.state
+        else {
+            return false;
+        };
+        self.pool.is_full(binding.client) && Instant::now() < *until
+    }
+
+    /// Starts a job, refuses it for what the pool says, or leaves it waiting.
     fn start(&mut self, start: &Start) {
         let number = start.number;
-        let Some(Job { state: State::Waits { request, binding, reply } }) = self.jobs.remove(&number) else {
+        if self.jobs.get(&number).is_some_and(|job| self.must_wait(job)) {
+            return;
+        }
+        let Some(Job { state: State::Waits { mut request, binding, reply, .. } }) = self.jobs.remove(&number) else {
             return;
         };
-        let decision = match self.take(&request, binding) {
+        let decision = match self.take(number, &mut request, binding) {
             Ok((place, material, destroyed)) => {
                 self.jobs.insert(number, Job { state: State::Runs { place } });
                 Decision::Start(Grant { request, threads: start.threads, material, destroyed })
@@ -319,21 +351,38 @@ impl Driver {
         let _ = reply.send(decision);
     }
 
-    /// What a job needs of the material in memory: a place for what it makes, what it uses, what it destroys.
-    fn take(&mut self, request: &Request, binding: Option<Binding>) -> Result<Taken, ServeError> {
+    /// What a job needs of what connections share: a place in memory for what it makes, material that it uses or destroys, the name of
+    /// its client's folder.
+    fn take(&mut self, number: Number, request: &mut Request, binding: Option<Binding>) -> Result<Taken, ServeError> {
         match (request, binding) {
-            (Request::Prepare { id, on_disk: false }, Some(binding)) => {
+            (Request::Prepare { id, folder: None }, Some(binding)) => {
                 self.pool.reserve(*id, binding.client)?;
                 Ok((Some(*id), None, vec![]))
             }
             (Request::Infer { id: Some(id) }, Some(binding)) => Ok((None, self.pool.take(*id, binding)?, vec![])),
-            (Request::Discard { ids }, Some(binding)) => {
-                // What is another client's or model's is left alone, as what is not there.
-                let taken = |&id: &MaterialId| self.pool.take(id, binding).ok().flatten().map(|_| id);
-                Ok((None, None, ids.iter().filter_map(taken).collect()))
+            (Request::Discard { ids, lost_by }, _) => {
+                let Some(client) = self.connections.get(&number).map(|c| c.client) else {
+                    return Ok((None, None, vec![]));
+                };
+                if lost_by.is_some_and(|folder| self.others_use(number, client, folder)) {
+                    ids.clear();
+                }
+                Ok((None, None, self.pool.discard(ids, client)))
+            }
+            (Request::Reconcile { folder, .. }, _) => {
+                if let Some(connection) = self.connections.get_mut(&number) {
+                    connection.folder = Some(*folder);
+                }
+                Ok((None, None, vec![]))
             }
             _ => Ok((None, None, vec![])),
         }
+    }
+
+    /// Whether another connection of a client uses its folder: it may have taken material out and not asked to use it yet.
+    fn others_use(&self, number: Number, client: ClientId, folder: FolderId) -> bool {
+        let uses = |c: &Connection| c.client == client && c.folder == Some(folder);
+        self.connections.iter().any(|(&other, connection)| other != number && uses(connection))
     }
 
     fn end_job(&mut self, number: Number) {
@@ -359,6 +408,13 @@ impl Driver {
         }
         self.door.close();
         self.stop.send_replace(true);
+        // What waits for a place begins no more.
+        let waiting: Vec<Number> = self.jobs.iter().filter(|(_, job)| job.waits()).map(|(&number, _)| number).collect();
+        for number in waiting {
+            if let Some(Job { state: State::Waits { reply, .. } }) = self.jobs.remove(&number) {
+                let _ = reply.send(Decision::Close);
+            }
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tacit_client::MAX_THREADS;
 use tacit_client::measure::Marks;
 use tacit_net::NetError;
-use tacit_store::Store;
+use tacit_store::{Party, Store};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -97,7 +97,11 @@ impl Server {
         let name = |e| NetError::from_io(format!("listening on {}", config.listen), &e);
         let listener = runtime.block_on(TcpListener::bind(config.listen)).map_err(name)?;
         let address = listener.local_addr().map_err(name)?;
-        let store = config.store.as_deref().map(|dir| Store::open(dir, config.seal.clone())).transpose()?;
+        let store = config.store.as_deref();
+        let store = store.map(|dir| Store::open(dir, Party::Server, config.seal.clone())).transpose()?;
+        if let Some(store) = &store {
+            store.expire(config.expire)?;
+        }
         let (sender, events) = unbounded_channel();
         let (stopper, stop) = watch::channel(false);
         let published = Arc::new(Published::default());

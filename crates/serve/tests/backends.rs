@@ -102,13 +102,13 @@ fn a_back_end_with_nothing_to_prepare_is_asked_right_away() {
     // Both ways round, the server refuses what the plan does not know.
     let id = MaterialId::numbered(1);
     let mut direct = server.opened(dir.path(), "bob", "direct");
-    for request in [Request::Prepare { id, on_disk: false }, Request::Infer { id: None }] {
+    for request in [Request::Prepare { id, folder: None }, Request::Infer { id: None }] {
         assert!(matches!(ask(&mut direct, &request), Reply::Refused { .. }), "{request:?}");
     }
     set_up(&mut direct);
     assert!(matches!(ask(&mut direct, &Request::Infer { id: Some(id) }), Reply::Refused { .. }));
     let mut prepared = server.opened(dir.path(), "bob", "one");
-    for request in [Request::Prepare { id, on_disk: false }, Request::Infer { id: None }] {
+    for request in [Request::Prepare { id, folder: None }, Request::Infer { id: None }] {
         assert!(matches!(ask(&mut prepared, &request), Reply::Refused { .. }), "{request:?}");
     }
     assert!(matches!(ask(&mut prepared, &Request::Infer { id: Some(id) }), Reply::Refused { .. }));

@@ -4,12 +4,13 @@ use common::*;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::time::Duration;
 use tacit_backends::toy::PANIC;
 use tacit_client::wire::{MAX_REQUEST_BYTES, REPLY, REQUEST, Reply, Request, recv_reply, send};
 use tacit_client::{ClientConfig, ClientError, Lobby};
-use tacit_ids::MaterialId;
+use tacit_ids::{FolderId, MaterialId};
 use tacit_net::{Channel, Hello, NetError, Tag, handshake};
-use tacit_store::{Store, StoreError, keys};
+use tacit_store::{Party, Store, StoreError, keys};
 
 const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 
@@ -84,13 +85,15 @@ fn wrong_order_is_refused_by_name() {
     };
     let id = MaterialId::numbered(1);
     let mut channel = server.greeted(dir.path(), "alice");
-    for request in [Request::Setup, Request::Prepare { id, on_disk: true }, Request::Infer { id: Some(id) }] {
+    for request in
+        [Request::Setup, Request::Prepare { id, folder: Some(FolderId([1; 16])) }, Request::Infer { id: Some(id) }]
+    {
         assert!(refused(ask(&mut channel, &request)).contains("no model is open"));
     }
     let mut channel = server.opened(dir.path(), "alice", "one");
     let again = Request::Open { model: "two".into(), backend: "toy".into() };
     assert!(refused(ask(&mut channel, &again)).contains("open already"));
-    assert!(refused(ask(&mut channel, &Request::Prepare { id, on_disk: false })).contains("setup comes first"));
+    assert!(refused(ask(&mut channel, &Request::Prepare { id, folder: None })).contains("setup comes first"));
     assert!(refused(ask(&mut channel, &Request::Infer { id: Some(id) })).contains("does not exist"));
     set_up(&mut channel);
     assert!(refused(ask(&mut channel, &Request::Setup)).contains("nothing to set up"));
@@ -140,7 +143,7 @@ fn clients_that_stall_or_leave_inside_a_job_are_dropped_while_others_are_served(
     let mut in_offline = server.opened(dir.path(), "alice", "one");
     set_up(&mut in_offline);
     let id = MaterialId::numbered(5);
-    assert_eq!(ask(&mut in_offline, &Request::Prepare { id, on_disk: true }), Reply::Go);
+    assert_eq!(ask(&mut in_offline, &Request::Prepare { id, folder: Some(FolderId([1; 16])) }), Reply::Go);
     still_serves(&server, dir.path());
     // One leaves in the middle, two stall.
     drop(in_offline);
@@ -154,10 +157,13 @@ fn clients_that_stall_or_leave_inside_a_job_are_dropped_while_others_are_served(
 #[test]
 fn places_in_memory_are_given_back_by_jobs_that_fail() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| c.memory_per_client = 1);
+    let server = Running::start(dir.path(), |c| {
+        c.memory_per_client = 1;
+        c.memory_wait = Duration::ZERO;
+    });
     let mut witness = server.opened(dir.path(), "alice", "one");
     set_up(&mut witness);
-    let prepare = |number| Request::Prepare { id: MaterialId::numbered(number), on_disk: false };
+    let prepare = |number| Request::Prepare { id: MaterialId::numbered(number), folder: None };
     let mut failing = server.opened(dir.path(), "alice", "one");
     set_up(&mut failing);
     assert_eq!(ask(&mut failing, &prepare(1)), Reply::Go);
@@ -178,7 +184,7 @@ fn material_is_burnt_before_the_first_byte_of_the_online_phase() {
     let mut channel = server.opened(dir.path(), "alice", "one");
     assert_eq!(ask(&mut channel, &Request::Infer { id: Some(id) }), Reply::Go);
     // Nothing of the phase has been sent: it is gone for good nevertheless, whoever asks.
-    let store = Store::open(&dir.path().join("server-material"), None).unwrap();
+    let store = Store::open(&dir.path().join("server-material"), Party::Server, None).unwrap();
     assert!(matches!(store.claim(id, binding), Err(StoreError::Burnt(burnt)) if burnt == id));
     drop(channel);
     let mut channel = server.opened(dir.path(), "alice", "one");
@@ -193,7 +199,7 @@ fn material_in_memory_goes_with_the_clients_last_connection() {
     let id = MaterialId::numbered(3);
     let mut maker = server.opened(dir.path(), "alice", "one");
     set_up(&mut maker);
-    assert_eq!(ask(&mut maker, &Request::Prepare { id, on_disk: false }), Reply::Go);
+    assert_eq!(ask(&mut maker, &Request::Prepare { id, folder: None }), Reply::Go);
     maker.send(Tag::new(0xf101, "toy pad"), &[1; 8]).unwrap();
     maker.flush().unwrap();
     assert!(matches!(recv_reply(&mut maker).unwrap(), Reply::Done { material_bytes: 9, .. }));

@@ -144,9 +144,20 @@ fn help_shows_every_switch() {
     let output = server().arg("--help").output().unwrap();
     assert!(output.status.success());
     let help = String::from_utf8(output.stdout).unwrap();
-    for switch in
-        ["--keys", "--listen", "--backend", "-O", "--allow-clear", "--material", "--seal", "--quota", "--pace"]
-    {
+    for switch in [
+        "--keys",
+        "--listen",
+        "--backend",
+        "-O",
+        "--allow-clear",
+        "--material",
+        "--seal",
+        "--quota",
+        "--expire",
+        "--memory",
+        "--memory-wait",
+        "--pace",
+    ] {
         assert!(help.contains(switch), "{switch}: {help}");
     }
 }

@@ -71,6 +71,16 @@ struct Args {
     /// Materials that one client may have on disk
     #[arg(long, default_value_t = 256, value_parser = count(1_000_000))]
     quota: usize,
+    /// Days that stored material is kept whose client does not come back with the other half, or whose model is no longer offered
+    #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3650))]
+    expire: u64,
+    /// Materials that one client may have in memory
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    memory: u64,
+    /// Seconds that a client which has its share of memory waits for a place until it is refused, less than clients wait for a server (300);
+    /// 0 refuses at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 240, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    memory_wait: u64,
 }
 
 /// Takes whole numbers from 1 to `most`.
@@ -89,6 +99,9 @@ impl Args {
         config.stall_timeout = Duration::from_secs(self.stall);
         config.idle_timeout = Duration::from_secs(self.idle);
         config.stored_per_client = self.quota;
+        config.expire = Duration::from_secs(self.expire * 24 * 3600);
+        config.memory_per_client = self.memory as usize;
+        config.memory_wait = Duration::from_secs(self.memory_wait);
         Ok(config)
     }
 
