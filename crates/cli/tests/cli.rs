@@ -197,7 +197,9 @@ fn bench_reports_both_parties_and_the_error() {
     }
     let output = &run["output"];
     assert_eq!(output["argmax"], output["reference_argmax"]);
-    assert!(output["max_ulp_error"].as_f64().unwrap() <= output["ulp_bound"].as_f64().unwrap());
+    // The bound is one that tells outputs apart, or none.
+    assert!(output["ulp_bound"].as_f64().is_none_or(|bound| output["max_ulp_error"].as_f64().unwrap() <= bound));
+    assert!(output["error_bound"].as_f64().is_none_or(|bound| bound < 1e3));
     assert!(run["material_bytes"]["server"].as_u64().unwrap() > 0);
     // The lower bounds: nothing to prepare, and few bytes.
     let bounds = &report["lower_bounds"];
