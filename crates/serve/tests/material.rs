@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 use tacit_client::wire::{MAX_IDS, Reply, Request, recv_reply};
 use tacit_client::{Client, ClientError, Lobby, Reconciled, Use, infer_many};
+use tacit_graph::Units;
 use tacit_ids::{FolderId, MaterialId};
 use tacit_net::{Channel, Tag};
 use tacit_serve::Catalog;
@@ -334,7 +335,7 @@ fn batches_of_one_client_wait_for_each_others_places_in_memory() {
             scope.spawn(|| {
                 let mut client = server.client(dir.path(), "alice", "one");
                 let inputs = vec![X.to_vec(); 6];
-                infer_many(&mut client, &inputs, |_, answer| {
+                infer_many(&mut client, Units::Network, &inputs, |_, answer| {
                     assert_eq!(answer.values, expected(1, &X));
                     answers.fetch_add(1, Ordering::Relaxed);
                     Ok(())
