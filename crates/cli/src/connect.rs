@@ -1,52 +1,60 @@
 //! What every command that talks to a server has in common.
 use crate::owner::SealArgs;
 use anyhow::Context;
+use serde::Serialize;
+use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tacit_backends::Registry;
-use tacit_client::{Client, ClientConfig, Lobby};
+use tacit_client::{Client, ClientConfig, Lobby, process_cpu_s};
 use tacit_net::Rate;
 use tacit_store::keys;
 
 #[derive(clap::Args)]
 pub struct Connect {
     /// Server, host:port
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7878")]
+    #[arg(long, global = true, value_name = "HOST:PORT", default_value = "127.0.0.1:7878")]
     server: String,
     /// Folder with ca.pem and the client's certificate and key
-    #[arg(long, value_name = "DIR", default_value = "keys")]
+    #[arg(long, global = true, value_name = "DIR", default_value = "keys")]
     keys: PathBuf,
     /// Name of the client in the key folder
-    #[arg(long, value_name = "NAME", default_value = "client")]
+    #[arg(long, global = true, value_name = "NAME", default_value = "client")]
     client: String,
     /// Name in the server's certificate, if it is not the host of --server
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME")]
     server_name: Option<String>,
     /// Model to use; may be left out if the server has one only
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME")]
     model: Option<String>,
     /// Back end to use; the first that the model is offered with and that keeps the input private, if it is left out
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME")]
     backend: Option<String>,
     /// Folder for material made ahead of time (see `tacit prepare`)
-    #[arg(long, value_name = "DIR", default_value = "material")]
+    #[arg(long, global = true, value_name = "DIR", default_value = "material")]
     material: PathBuf,
     #[command(flatten)]
     seal: SealArgs,
     /// Threads for arithmetic
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, global = true, default_value_t = 1)]
     threads: usize,
     /// Send at most this fast, to cap power on purpose: 20mbit, 500kbit
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, global = true, value_name = "RATE")]
     pace: Option<Rate>,
     /// Seconds that the server may make no progress
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 300)]
     stall: u64,
 }
 
 impl Connect {
-    /// Connects and opens the model. The material folder is used if it is there or must be made.
-    pub fn open(&self, make_store: bool) -> anyhow::Result<Client> {
+    /// Server, key folder and model, as given.
+    #[cfg(test)]
+    pub fn named(&self) -> (&str, &str, Option<&str>) {
+        (&self.server, self.keys.to_str().expect("tests give UTF-8"), self.model.as_deref())
+    }
+
+    /// Connects and opens the model, and how long that took. The material folder is used if it is there or must be made.
+    pub fn open(&self, make_store: bool) -> anyhow::Result<(Client, Startup)> {
         let identity = keys::load_client(&self.keys, &self.client)?;
         let mut config = ClientConfig::new(&self.server, identity);
         config.server_name.clone_from(&self.server_name);
@@ -55,8 +63,10 @@ impl Connect {
         config.pace = self.pace;
         config.threads = self.threads.max(1);
         config.stall_timeout = Duration::from_secs(self.stall.max(1));
+        let start = Instant::now();
         let mut lobby = Lobby::connect(Registry::standard(), config)
             .with_context(|| format!("cannot use the server at {}", self.server))?;
+        let connected = start.elapsed();
         let name = match &self.model {
             Some(name) => name.clone(),
             None => match lobby.models()?.as_slice() {
@@ -67,6 +77,37 @@ impl Connect {
                 }
             },
         };
-        Ok(lobby.open(&name, self.backend.as_deref())?)
+        let client = lobby.open(&name, self.backend.as_deref())?;
+        let open = start.elapsed() - connected;
+        let cpu_s = process_cpu_s();
+        Ok((client, Startup { connect_s: connected.as_secs_f64(), open_s: open.as_secs_f64(), inputs_s: 0.0, cpu_s }))
+    }
+}
+
+/// What comes before the first phase: once for each command, however many inputs it has.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Startup {
+    /// TCP, TLS, and the version.
+    connect_s: f64,
+    /// Receiving the model's public part, checking and planning it.
+    open_s: f64,
+    /// Reading the inputs.
+    pub inputs_s: f64,
+    /// Processor time of this process for all of it.
+    pub cpu_s: f64,
+}
+
+impl fmt::Display for Startup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { connect_s, open_s, inputs_s, cpu_s } = self;
+        let all = connect_s + open_s + inputs_s;
+        write!(
+            f,
+            "startup  {all:>8.3} s  CPU {cpu_s:>7.3} s: connecting {connect_s:.3} s, opening the model {open_s:.3} s"
+        )?;
+        if *inputs_s > 0.0 {
+            write!(f, ", reading inputs {inputs_s:.3} s")?;
+        }
+        Ok(())
     }
 }

@@ -22,6 +22,9 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(version, propagate_version = true, after_help = EXAMPLES)]
 struct Cli {
+    /// Print JSON on standard output, and errors as JSON on standard error; before or after the subcommand
+    #[arg(long, global = true)]
+    json: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -93,15 +96,16 @@ fn main() -> ExitCode {
     end_quietly_without_reader();
     let filter = tracing_subscriber::EnvFilter::try_from_env("TACIT_LOG").unwrap_or_else(|_| "warn".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let result = match Cli::parse().command {
-        Command::Keys(args) => keys::run(args),
-        Command::Model(args) => model::run(args),
-        Command::Serve(args) => serve::run(args),
-        Command::Infer(args) => infer::run(args),
-        Command::Prepare(args) => prepare::run(args),
-        Command::Bench(args) => bench::run(args),
-        Command::Zoo(args) => zoo::run(args),
-        Command::Simulate(args) => simulate::run(&args),
+    let Cli { json, command } = Cli::parse();
+    let result = match command {
+        Command::Keys(args) => keys::run(args, json),
+        Command::Model(args) => model::run(args, json),
+        Command::Serve(args) => serve::run(args, json),
+        Command::Infer(args) => infer::run(args, json),
+        Command::Prepare(args) => prepare::run(args, json),
+        Command::Bench(args) => bench::run(args, json),
+        Command::Zoo(args) => zoo::run(args, json),
+        Command::Simulate(args) => simulate::run(&args, json),
         Command::Lab(args) => lab::run(args),
         Command::BenchClient(args) => bench::run_client(args),
     };
@@ -111,7 +115,9 @@ fn main() -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::from(141),
         Err(error) => {
             // There may be nobody to tell.
-            let _ = writeln!(std::io::stderr(), "error: {}", explain(&error));
+            let text = explain(&error);
+            let said = if json { serde_json::json!({ "error": text }).to_string() } else { format!("error: {text}") };
+            let _ = writeln!(std::io::stderr(), "{said}");
             ExitCode::FAILURE
         }
     }
@@ -120,6 +126,73 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
+
+    /// Every command that a user can call, with its path: `model import`.
+    fn leaves(command: &clap::Command, path: &str) -> Vec<(String, clap::Command)> {
+        let shown = command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
+        let below: Vec<_> = shown.flat_map(|c| leaves(c, &format!("{path} {}", c.get_name()))).collect();
+        if below.is_empty() || !command.is_subcommand_required_set() {
+            return below.into_iter().chain([(path.to_owned(), command.clone())]).collect();
+        }
+        below
+    }
+
+    #[test]
+    fn the_options_of_all_commands_hold_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_help_has_an_example_of_its_command() {
+        let mut cli = Cli::command();
+        cli.build();
+        let all = leaves(&cli, "tacit");
+        assert!(all.len() > 25 && all.iter().any(|(path, _)| path == "tacit model import"), "{}", all.len());
+        let without = |(path, mut command): (String, clap::Command)| {
+            let help = command.render_long_help().to_string();
+            let example = help.split_once("Example").is_some_and(|(_, after)| after.contains(&path));
+            (!example).then_some(path)
+        };
+        let lacking: Vec<String> = all.into_iter().filter_map(without).collect();
+        assert!(lacking.is_empty(), "no example of the command itself in the help of {lacking:?}");
+    }
+
+    #[test]
+    fn json_may_stand_before_and_after_every_command() {
+        for line in [
+            "tacit --json model inspect x",
+            "tacit model --json inspect x",
+            "tacit model inspect x --json",
+            "tacit model inspect --json x",
+            "tacit --json prepare list",
+            "tacit prepare list --json",
+            "tacit --json lab sensors",
+            "tacit lab sensors --json",
+            "tacit --json bench --model x",
+            "tacit simulate replay --json x",
+        ] {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap_or_else(|e| panic!("{line}: {e}"));
+            assert!(cli.json, "{line}");
+            if let Command::Lab(args) = cli.command {
+                assert!(args.wants_json_of_sensors(), "{line}");
+            }
+        }
+        assert!(!Cli::try_parse_from(["tacit", "model", "backends"]).unwrap().json);
+    }
+
+    #[test]
+    fn options_of_prepare_may_follow_its_subcommand() {
+        for line in [
+            "tacit prepare --server there:1 --keys k --model m list",
+            "tacit prepare list --server there:1 --keys k --model m",
+            "tacit prepare --server there:1 discard --all --keys k --model m",
+        ] {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap_or_else(|e| panic!("{line}: {e}"));
+            let Command::Prepare(args) = cli.command else { panic!("{line}") };
+            assert_eq!(args.connect.named(), ("there:1", "k", Some("m")), "{line}");
+        }
+    }
 
     #[test]
     fn a_cause_is_told_once() {

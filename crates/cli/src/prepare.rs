@@ -1,5 +1,5 @@
 //! `tacit prepare`
-use crate::connect::Connect;
+use crate::connect::{Connect, Startup};
 use crate::print;
 use clap::Subcommand;
 use serde_json::json;
@@ -13,16 +13,13 @@ use tacit_ids::MaterialId;
 ///           tacit prepare --model digits list
 ///           tacit prepare --model digits discard --all
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = false)]
+#[command(verbatim_doc_comment, args_conflicts_with_subcommands = false)]
 pub struct Args {
     #[command(flatten)]
-    connect: Connect,
+    pub connect: Connect,
     /// Materials to make
     #[arg(long, default_value_t = 1)]
     count: usize,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -30,8 +27,14 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Command {
     /// Show material that is ready at both parties
+    ///
+    /// Example: tacit prepare list --model digits
     List,
     /// Destroy material at both parties
+    ///
+    /// Examples: tacit prepare discard --model digits --all
+    ///           tacit prepare discard --model digits 6ab0c1d2e3f405162738495a6b7c8d9e
+    #[command(verbatim_doc_comment)]
     Discard {
         /// Ids, as listed
         #[arg(value_name = "ID", required_unless_present = "all")]
@@ -42,23 +45,33 @@ enum Command {
     },
 }
 
-pub fn run(args: Args) -> anyhow::Result<()> {
-    let mut client = args.connect.open(true)?;
+pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
+    let (mut client, startup) = args.connect.open(true)?;
     match args.command {
-        None => make(&mut client, args.count, args.json)?,
-        Some(Command::List) => list(&mut client, args.json)?,
+        None => make(&mut client, &startup, args.count, as_json)?,
+        Some(Command::List) => list(&mut client, as_json)?,
         Some(Command::Discard { mut ids, all }) => {
             if all {
                 ids = client.known_ids()?;
             }
-            print::line(&format!("destroyed {} of {}", client.discard(&ids)?, ids.len()))?;
+            let (destroyed, of) = (client.discard(&ids)?, ids.len());
+            print::line(&match as_json {
+                true => json!({"destroyed": destroyed, "of": of}).to_string(),
+                false => format!("destroyed {destroyed} of {of}"),
+            })?;
         }
     }
     Ok(client.close()?)
 }
 
-fn make(client: &mut Client, count: usize, as_json: bool) -> anyhow::Result<()> {
-    let bar = print::bar(count, "preparing");
+fn make(client: &mut Client, startup: &Startup, count: usize, as_json: bool) -> anyhow::Result<()> {
+    match as_json {
+        true => print::line(&json!({ "startup": startup }).to_string())?,
+        false => eprintln!("{startup}"),
+    }
+    let costs = client.model().costs();
+    let bytes = costs.setup.bytes() + costs.offline.bytes() * count as u64;
+    let bar = print::traffic_bar(client.moved(), "preparing", bytes);
     if let Some(setup) = client.setup()? {
         bar.suspend(|| match as_json {
             true => print::line(&json!({"setup": printed(&setup)}).to_string()),
@@ -68,7 +81,8 @@ fn make(client: &mut Client, count: usize, as_json: bool) -> anyhow::Result<()> 
             }
         })?;
     }
-    for _ in 0..count {
+    for done in 0..count {
+        bar.set_message(format!("preparing {} of {count}", done + 1));
         let made = client.prepare()?;
         bar.suspend(|| {
             if as_json {
@@ -81,7 +95,6 @@ fn make(client: &mut Client, count: usize, as_json: bool) -> anyhow::Result<()> 
             print::line(&format!("{}  {ours} here, {theirs} at the server", made.id))?;
             print::line(&print::phase_line("offline", &made.offline))
         })?;
-        bar.inc(1);
     }
     bar.finish_and_clear();
     Ok(())

@@ -52,8 +52,8 @@ pub struct OutputFigures {
     /// indices, which says little.
     pub max_error: f64,
     /// Worst case of that which the back end declares for these weights; far above what happens in deep
-    /// models.
-    pub error_bound: f64,
+    /// models. `null` where it declares none: for top-1, where a small error may change the class.
+    pub error_bound: Option<f64>,
     /// The difference in units of the output's last place; for top-1 0 if the classes agree, else 1. `null`
     /// where answers are no integers.
     pub max_ulp_error: Option<u64>,
@@ -137,7 +137,7 @@ pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<
     let class = |v: &[f64]| if top1 { v.first().map_or(0, |&c| c as usize) } else { first_largest(v) };
     let (argmax, reference_argmax) = (class(&run.values), class(&reference));
     let max_error = run.values.iter().zip(&reference).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-    let error_bound = model.error_bound(&reference);
+    let error_bound = Some(model.error_bound(&reference)).filter(|bound| bound.is_finite());
     let unit = model.output_unit();
     let output = OutputFigures {
         argmax,
@@ -149,7 +149,7 @@ pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<
             true => u64::from(argmax != reference_argmax),
             false => (max_error / unit).round() as u64,
         }),
-        ulp_bound: unit.filter(|_| !top1).map(|unit| error_bound / unit),
+        ulp_bound: unit.filter(|_| !top1).zip(error_bound).map(|(unit, bound)| bound / unit),
     };
     let phases = [("setup", run.setup), ("offline", run.offline), ("online", Some(run.online))];
     let phases = phases.into_iter().filter_map(|(name, report)| Some((name.to_owned(), printed(&report?))));

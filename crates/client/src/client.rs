@@ -2,10 +2,11 @@
 use crate::lobby::{answered, ask};
 use crate::measure::{Marks, Meter, PhaseReport};
 use crate::wire::{MAX_IDS, REQUEST, Reply, Request, misplaced, send};
-use crate::{ClientConfig, ClientError, Lobby};
+use crate::{ClientConfig, ClientError, Closer, Lobby};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use tacit_backends::{BackendError, ClientModel, ClientSide, Material, Preparation, Registry, Setup};
 use tacit_graph::{Interface, OutputMode};
 use tacit_ids::MaterialId;
@@ -43,6 +44,7 @@ pub struct Client {
     registry: Registry,
     config: ClientConfig,
     channel: Channel,
+    closer: Arc<Closer>,
     model: Arc<dyn ClientModel>,
     side: Box<dyn ClientSide>,
     /// Names of the model and the back end.
@@ -57,9 +59,9 @@ pub struct Client {
 
 impl Client {
     pub(crate) fn new(
-        registry: Registry,
-        config: ClientConfig,
+        (registry, config): (Registry, ClientConfig),
         channel: Channel,
+        closer: Arc<Closer>,
         model: Arc<dyn ClientModel>,
         names: [&str; 2],
         public: [u8; 32],
@@ -68,6 +70,7 @@ impl Client {
         Ok(Self {
             registry,
             channel,
+            closer,
             side: Arc::clone(&model).connect()?,
             names: names.map(str::to_owned),
             binding: Binding { client: config.identity.fingerprint, model: public, plan: model.digest() },
@@ -92,6 +95,18 @@ impl Client {
     #[must_use]
     pub fn interface(&self) -> &Interface {
         self.model.interface()
+    }
+
+    /// What ends the connection from another thread.
+    #[must_use]
+    pub fn closer(&self) -> Arc<Closer> {
+        Arc::clone(&self.closer)
+    }
+
+    /// Counts the bytes that the connection moves: for a thread that shows progress during a phase.
+    #[must_use]
+    pub fn moved(&self) -> Arc<AtomicU64> {
+        self.channel.moved()
     }
 
     /// Name of the model at the server.

@@ -39,6 +39,7 @@ pub mod bench;
 mod client;
 mod error;
 pub mod input;
+pub mod jpeg;
 mod lobby;
 pub mod measure;
 mod pipeline;
@@ -46,7 +47,7 @@ pub mod wire;
 
 pub use client::{Answer, Client, Prepared};
 pub use error::ClientError;
-pub use lobby::{ClientConfig, Lobby};
+pub use lobby::{ClientConfig, Closer, Lobby};
 pub use measure::{Figures, PhaseReport, process_cpu_s};
 pub use pipeline::infer_many;
 pub use wire::{ModelInfo, Offer};

@@ -3,8 +3,10 @@ use crate::wire::{
     MAX_PUBLIC_BYTES, ModelInfo, PUBLIC, REQUEST, Reply, Request, misplaced, public_digest, recv_reply, send,
 };
 use crate::{Client, ClientError};
+use std::net::{Shutdown, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tacit_backends::{ClientModel, Registry, Trust};
 use tacit_net::{Channel, Hello, NetError, PacedTransport, Rate, TcpTransport, Transport, handshake};
@@ -57,11 +59,33 @@ impl ClientConfig {
     }
 }
 
+/// Ends a connection from another thread: a call that waits on it fails at once.
+pub struct Closer {
+    stream: TcpStream,
+    closed: AtomicBool,
+}
+
+impl Closer {
+    /// Ends the connection. The client of it is useless afterwards.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        // One that the peer has ended is as good.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Whether this ended the connection.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+}
+
 /// A connection on which no model is open yet.
 pub struct Lobby {
     registry: Registry,
     config: ClientConfig,
     channel: Channel,
+    closer: Arc<Closer>,
 }
 
 impl Lobby {
@@ -73,6 +97,7 @@ impl Lobby {
     pub fn connect(registry: Registry, config: ClientConfig) -> Result<Self, ClientError> {
         let mut tcp = TcpTransport::connect(config.address.as_str(), CONNECT)?;
         tcp.set_stall_timeout(config.stall_timeout).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
+        let closer = Arc::new(Closer { stream: tcp.closer()?, closed: AtomicBool::new(false) });
         let tls = config.identity.tls.connect(tcp, config.server_name())?;
         let transport: Box<dyn Transport> = match config.pace {
             Some(rate) => Box::new(PacedTransport::new(tls, rate)),
@@ -81,7 +106,7 @@ impl Lobby {
         let mut channel = Channel::new(transport);
         handshake(&mut channel, &Hello::opening())?;
         match answered(&mut channel, "the connection")? {
-            Reply::Welcome => Ok(Self { registry, config, channel }),
+            Reply::Welcome => Ok(Self { registry, config, channel, closer }),
             other => Err(misplaced("the greeting", &other).into()),
         }
     }
@@ -124,7 +149,8 @@ impl Lobby {
         let opened: Arc<dyn ClientModel> = known.open(&public)?;
         let digest = public_digest(&public);
         handshake(&mut self.channel, &Hello::opened(opened.digest(), digest))?;
-        Client::new(self.registry, self.config, self.channel, opened, [model, &backend], digest)
+        let names = [model, &backend];
+        Client::new((self.registry, self.config), self.channel, self.closer, opened, names, digest)
     }
 
     /// The back end for a model where none is named.

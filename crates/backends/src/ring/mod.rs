@@ -19,5 +19,5 @@ pub use error::RingError;
 pub use fixed::FixedPoint;
 pub use graph::{LayerWeights, Node, RingGraph, RingSpec, Weights};
 pub use lowering::report::RingReport;
-pub use lowering::{Agreement, Price, RingModel, RingOptions, agreement, lower};
+pub use lowering::{Agreement, Price, RingModel, RingOptions, agreement, lower, lower_watched};
 pub use op::{Conv2d, Linear, Op, WeightFacts};

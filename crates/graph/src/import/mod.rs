@@ -10,7 +10,7 @@ use crate::npy::Npy;
 use crate::onnx::{self, Network};
 use crate::rewrite::{self, Rewritten};
 use crate::rng::SplitMix;
-use crate::{GraphError, InputSpec, Interface, Model, OutputMode};
+use crate::{GraphError, InputSpec, Interface, Model, OutputMode, Watch};
 
 /// Per-channel factors and addends.
 type ChannelAffine = (Vec<f32>, Vec<f32>);
@@ -39,6 +39,8 @@ pub struct ImportOptions {
     pub seed: u64,
     /// Identity of the import; random if not given.
     pub model_id: Option<[u8; 16]>,
+    /// Is told how far the import is.
+    pub watch: Watch,
 }
 
 impl Default for ImportOptions {
@@ -54,6 +56,7 @@ impl Default for ImportOptions {
             output_mode: OutputMode::Logits,
             seed: 1,
             model_id: None,
+            watch: Watch::default(),
         }
     }
 }
@@ -117,6 +120,7 @@ impl Imported {
 /// # Errors
 /// Whatever `onnx::parse` refuses; calibration samples that do not fit, or overflow the network.
 pub fn import(bytes: &[u8], options: &ImportOptions) -> Result<Imported, GraphError> {
+    options.watch.tell("reading the network", 0, None)?;
     let network = onnx::parse(bytes)?;
     import_network(network, options)
 }
@@ -132,7 +136,7 @@ pub fn import_network(network: Network, options: &ImportOptions) -> Result<Impor
     let (raw, text, guessed) = samples(&float, options)?;
     let input = input_spec(&rewritten, options, &raw)?;
     let samples = raw.iter().map(|s| apply_affine(s, rewritten.input_affine.as_ref())).collect();
-    let calibration = calibrate::measure(&rewritten.graph, samples, input.range, (text, guessed))?;
+    let calibration = calibrate::measure(&rewritten.graph, samples, input.range, (text, guessed), &options.watch)?;
     let result = &rewritten.graph.nodes[rewritten.graph.output];
     let interface = Interface {
         name: if options.name.is_empty() { network.name.clone() } else { options.name.clone() },

@@ -15,8 +15,10 @@ mod width;
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
+
 use tacit_graph::float::FloatOp;
-use tacit_graph::{Model, OutputMode};
+use tacit_graph::{Model, OutputMode, Watch};
 
 use super::fixed::MAX_FRAC_BITS;
 use super::{RingError, RingGraph, Weights};
@@ -105,6 +107,9 @@ pub struct RingModel {
 struct Problem<'a> {
     model: &'a Model,
     options: &'a RingOptions,
+    watch: &'a Watch,
+    /// Schemes that were run on the samples so far.
+    tried: Cell<usize>,
 }
 
 /// Lowers a model; `price` decides between scales that are equally good.
@@ -112,10 +117,23 @@ struct Problem<'a> {
 /// # Errors
 /// Options out of range, a model that does not hold together or whose values fit no supported ring, whatever `price` fails with.
 pub fn lower(model: &Model, options: &RingOptions, price: &Price) -> Result<RingModel, BackendError> {
+    lower_watched(model, options, price, &Watch::default())
+}
+
+/// As [`lower`], telling `watch` how far it is.
+///
+/// # Errors
+/// As [`lower`], and when `watch` wants it to end.
+pub fn lower_watched(
+    model: &Model,
+    options: &RingOptions,
+    price: &Price,
+    watch: &Watch,
+) -> Result<RingModel, BackendError> {
     options.check()?;
     model.check().map_err(RingError::from)?;
     check_constants(model)?;
-    let problem = Problem { model, options };
+    let problem = Problem { model, options, watch, tried: Cell::new(0) };
     let scheme = match options.frac_bits {
         Some(f) => emit::Scheme::fixed(f, options.weight_bits.unwrap_or(f)),
         None => search::cheapest(&problem, price)?,

@@ -31,7 +31,9 @@ pub(super) fn quality(problem: &Problem, emitted: &Emitted, seed: u64) -> Result
     let graph = &emitted.graph;
     let (mut same, mut error) = (0usize, 0.0);
     let samples = &model.calibration.samples;
+    problem.tried.set(problem.tried.get() + 1);
     for (i, (sample, wanted)) in samples.iter().zip(&model.calibration.wanted).enumerate() {
+        problem.watch.tell("choosing scales, attempts", problem.tried.get(), None)?;
         let fixed = graph.input().fixed;
         let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
         let out = reference::run_with_share_errors(graph, &emitted.weights, &ints, seed.wrapping_add(i as u64))?;

@@ -66,6 +66,9 @@ struct Args {
     /// Materials that one client may have on disk
     #[arg(long, default_value_t = 256)]
     quota: usize,
+    /// Print the line that tells the address as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
@@ -103,7 +106,11 @@ fn run(args: &Args) -> anyhow::Result<()> {
     server.stop_on_signals(GRACE)?;
     // Scripts wait for this line and read the address from it; that nobody reads is no reason not to serve.
     let mut out = std::io::stdout();
-    let _ = writeln!(out, "listening on {} ({})", server.address(), names.join(", ")).and_then(|()| out.flush());
+    let line = match args.json {
+        true => serde_json::json!({"listening": server.address(), "models": names}).to_string(),
+        false => format!("listening on {} ({})", server.address(), names.join(", ")),
+    };
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     server.run();
     Ok(())
 }
