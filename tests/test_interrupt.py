@@ -42,7 +42,7 @@ def children():
 
 
 def test_import_is_interrupted(slow):
-    samples = slow.samples(64)
+    samples = slow.samples(16)
     with interrupted():
         tacit.import_onnx(slow.to_bytes(), calibrate=samples)
 

@@ -77,23 +77,15 @@ def _measure(lowered: Lowered, inputs: NDArray[np.float32], runs: int, threads: 
     with _folder(inputs) as folder:
         file, keys = folder / "model.lowered", str(folder / "keys")
         lowered.save(file)
-        server = [*PARTY, "server", str(file), keys, str(threads)]
-        # In a session of their own: Ctrl-C is for this process, which ends them.
-        with subprocess.Popen(
-            server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-        ) as process:
-            try:
-                assert process.stdout is not None
-                address = process.stdout.readline().strip()
-                if not address:
-                    raise TacitError("bench: the server process did not start")
-                wanted = [address, keys, lowered.backend, str(folder / "input.npy"), str(threads), str(runs)]
-                made: list[dict[str, Any]] = _output("client", *wanted)
-                # The end of its input is the server's sign to stop.
-                process.communicate("")
-            except BaseException:
-                process.kill()
-                raise
+        with _process("server", str(file), keys, str(threads)) as process:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            if not address:
+                raise TacitError("bench: the server process did not start")
+            wanted = [address, keys, lowered.backend, str(folder / "input.npy"), str(threads), str(runs)]
+            made: list[dict[str, Any]] = _output("client", *wanted)
+            # The end of its input is the server's sign to stop.
+            process.communicate("")
     return [json.loads(_tacit.bench_judge(lowered._native, json.dumps(run), inputs)) for run in made]
 
 
@@ -105,10 +97,27 @@ def _local(model: Model, inputs: NDArray[np.float32]) -> dict[str, Any]:
     return figures
 
 
+@contextmanager
+def _process(role: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A party's process, which an error ends. In a session of its own: Ctrl-C is for this process, which ends the parties."""
+    command, pipe = [*PARTY, role, *arguments], subprocess.PIPE
+    errors = None if role == "server" else pipe
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=errors, text=True, start_new_session=True
+    ) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+
+
 def _output(role: str, *arguments: str) -> Any:
     """The JSON that a party prints."""
-    done = subprocess.run([*PARTY, role, *arguments], capture_output=True, text=True, start_new_session=True)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["no message"]
+    with _process(role, *arguments) as process:
+        printed, errors = process.communicate("")
+    if process.returncode:
+        lines = errors.strip().splitlines() or ["no message"]
         raise TacitError(f"bench: the {role} process failed: {lines[-1]}")
-    return json.loads(done.stdout)
+    return json.loads(printed)
