@@ -230,7 +230,8 @@ def test_json_means_json_everywhere(cli, workplace, address, tmp_path):
     assert [next(iter(line)) for line in told] == ["startup", "setup", "bytes"], "setup is included"
     assert told[1]["setup"]["client"]["sent_bytes"] > 0
     assert parsed("prepare", "list", *me, "--json", cwd=workplace)["id"] == told[2]["id"]
-    assert parsed("prepare", "discard", "--all", *me, "--json", cwd=workplace) == {"destroyed": 1, "of": 1}
+    gone = parsed("prepare", "discard", "--all", *me, "--json", cwd=workplace)
+    assert gone["destroyed"] == gone["of"] >= 1
     for line in (["--json", "model", "inspect", "none.tacit"], ["model", "inspect", "none.tacit", "--json"]):
         refused = cli(*line, cwd=tmp_path, ok=False)
         assert "none.tacit" in json.loads(refused.stderr)["error"]

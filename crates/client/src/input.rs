@@ -2,7 +2,7 @@
 //! states.
 use crate::{ClientError, jpeg};
 use image::imageops::FilterType;
-use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
@@ -131,7 +131,12 @@ fn read_image(path: &Path, interface: &Interface, fit: Fit) -> Result<Vec<f32>, 
 
 /// The picture in an image file, upright; an error where the file does not hold all of its pixels.
 fn decode(bytes: &[u8]) -> Result<DynamicImage, String> {
-    let failed = |e: image::ImageError| format!("{e} (PNG and JPEG are read)");
+    let failed = |e: ImageError| match e {
+        ImageError::Decoding(_) | ImageError::IoError(_) => {
+            format!("the file is damaged or cut short: {}", e.to_string().trim_end().replace('\n', " "))
+        }
+        other => format!("{other} (PNG and JPEG are read)"),
+    };
     let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(|e| e.to_string())?;
     let format = reader.format();
     let mut limits = Limits::default();

@@ -141,15 +141,12 @@ fn images_that_are_cut_short_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["x.jpg", "x.png"] {
         let (whole, path) = (corners(name, None), dir.path().join(name));
-        let headers = if name == "x.jpg" { 640 } else { 60 };
         for percent in [25, 50, 75, 90, 97] {
             let cut = whole.len() * percent / 100;
             for end in [&[][..], &[0xff, 0xd9]] {
                 fs::write(&path, [&whole[..cut], end].concat()).unwrap();
                 let error = read(&path, &interface(), Fit::Crop, false).unwrap_err().to_string();
-                assert!(error.contains(name), "{error}");
-                let said = name == "x.png" || cut < headers || error.contains("damaged or cut short");
-                assert!(said, "{percent} %: {error}");
+                assert!(error.contains(name) && error.contains("damaged or cut short"), "{percent} %: {error}");
             }
         }
         fs::write(&path, &whole).unwrap();
