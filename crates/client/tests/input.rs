@@ -103,11 +103,15 @@ fn corners(name: &str, orientation: Option<u8>) -> Vec<u8> {
     });
     if name.ends_with("png") {
         let mut encoder = PngEncoder::new(&mut bytes);
-        exif.map(|e| encoder.set_exif_metadata(e).unwrap());
+        if let Some(exif) = exif {
+            encoder.set_exif_metadata(exif).unwrap();
+        }
         encoder.write_image(&pixels, 32, 32, ExtendedColorType::L8).unwrap();
     } else {
         let mut encoder = JpegEncoder::new_with_quality(&mut bytes, 95);
-        exif.map(|e| encoder.set_exif_metadata(e).unwrap());
+        if let Some(exif) = exif {
+            encoder.set_exif_metadata(exif).unwrap();
+        }
         encoder.write_image(&pixels, 32, 32, ExtendedColorType::L8).unwrap();
     }
     bytes
