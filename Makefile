@@ -39,7 +39,7 @@ accuracy: binary python
 bench: binary
 	@mkdir -p out
 	$(TACIT_BIN) zoo squeezenet1.1 -o out/squeezenet1.1.onnx
-	$(TACIT_BIN) bench --model out/squeezenet1.1.onnx --runs 1 --json out/bench.json
+	$(TACIT_BIN) bench --model out/squeezenet1.1.onnx --runs 1 -o out/bench.json
 
 lint: preflight
 	@sh scripts/preflight.sh lint

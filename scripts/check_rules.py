@@ -108,8 +108,10 @@ def check_source(path):
             yield f"{name}:{number}: {line.strip()}"
         function = FUNCTION.match(line)
         if function and not line.rstrip().endswith((";", "}")):
-            end = f"{function[1]}}}"
-            length = next((i for i, later in enumerate(lines[number:], 2) if later == end), 0)
+            # The end of its body, or of a signature without one.
+            end, signature = f"{function[1]}}}", f"{function[1]})"
+            ends = (later == end or later.startswith(signature) and later.endswith(";") for later in lines[number:])
+            length = next((i for i, is_end in enumerate(ends, 2) if is_end), 0)
             if length > MAX_FUNCTION_LINES:
                 yield f"{name}:{number}: fn {function[9]} has {length} lines, at most {MAX_FUNCTION_LINES}"
 

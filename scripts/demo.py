@@ -101,7 +101,7 @@ def prepare(address: str) -> tuple[list[dict], list[dict]]:
         if "setup" in line:
             setup.append(line["setup"])
             print(f"    setup done in {milliseconds(line['setup'])}", flush=True)
-        else:
+        elif "offline" in line:
             offline.append(line["offline"])
             print(f"    material {len(offline):2}/{DIGITS}  {milliseconds(line['offline'])}, "
                   f"{size(line['bytes'][0])} here, {size(line['bytes'][1])} at the server", flush=True)  # fmt: skip

@@ -1,9 +1,12 @@
 """`tacit.bench`: two processes, the JSON form of the command line."""
 
+import json
+
 import numpy as np
 import pytest
 
 import tacit
+from conftest import MODELS
 
 PARTY = {"cpu_s", "peak_rss_bytes", "sent_bytes"}
 
@@ -58,6 +61,15 @@ def test_bench_measures_the_back_end_that_is_named(digits, digit_images):
     check_report(report, 1, "clear", {"online"})
     assert report["runs"][0]["output"]["argmax"] == digits.run(digit_images[0]).argmax()
     assert report["runs"][0]["output"]["max_ulp_error"] is None, "answers are real numbers"
+
+
+def test_a_bound_that_no_back_end_declares_is_none(digit_images):
+    model = tacit.import_onnx(MODELS / "digits.onnx", calibrate=np.load(MODELS / "digits_samples.npy"), output="top1")
+    report = tacit.bench(model, digit_images[0])
+    output = report["runs"][0]["output"]
+    assert (output["error_bound"], output["ulp_bound"]) == (None, None), "a small error may be another class"
+    assert output["max_ulp_error"] == 0
+    json.dumps(report, allow_nan=False)
 
 
 def test_bench_refuses_what_it_cannot_measure(digits, digit_images):

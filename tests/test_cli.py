@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from conftest import MODELS
+from nets import Net, node
 from test_bench import check_report
 
 
@@ -201,10 +202,141 @@ def test_an_unknown_model_and_a_missing_server_are_named(cli, workplace, address
 
 
 def test_bench_writes_the_promised_json(cli, workplace):
-    cli("bench", "--model", "digits.tacit", "--runs", 2, "--json", "bench.json", cwd=workplace)
+    cli("bench", "--model", "digits.tacit", "--runs", 2, "-o", "bench.json", cwd=workplace)
     check_report(json.loads((workplace / "bench.json").read_text()), 2)
-    cli("bench", "--model", "digits.tacit", "--backend", "clear", "--json", "clear.json", cwd=workplace)
+    cli("bench", "--model", "digits.tacit", "--backend", "clear", "-o", "clear.json", cwd=workplace)
     check_report(json.loads((workplace / "clear.json").read_text()), 1, "clear", {"online"})
+
+
+def test_json_means_json_everywhere(cli, workplace, address, tmp_path):
+    """Before or after the command, for answers and for errors."""
+
+    def parsed(*args, **kwargs):
+        return json.loads(cli(*args, **kwargs).stdout)
+
+    assert parsed("--json", "keys", "init", tmp_path / "keys", "--client", "dora", cwd=tmp_path)["clients"][0]["client"] == "dora"
+    shown = parsed("keys", "--json", "fingerprint", tmp_path / "keys", "dora", cwd=tmp_path)
+    assert shown == parsed("keys", "fingerprint", tmp_path / "keys", "dora", "--json", cwd=tmp_path)
+    assert parsed("keys", "add-client", tmp_path / "keys", "emil", "--json", cwd=tmp_path)["fingerprint"]
+    assert [b["id"] for b in parsed("model", "backends", "--json", cwd=tmp_path)] == ["cheetah", "clear"]
+    assert parsed("zoo", "tiny-cnn", "-o", "tiny.onnx", "--json", cwd=tmp_path)["bytes"] == (tmp_path / "tiny.onnx").stat().st_size
+    assert parsed("model", "import", "tiny.onnx", "-o", "tiny.tacit", "--json", cwd=tmp_path)["agreement"] >= 0
+    assert parsed("--json", "model", "lower", "tiny.tacit", cwd=tmp_path)["agreement"] >= 0
+    assert parsed("model", "run", "digits.tacit", "digit.npy", "--json", cwd=one_digit(workplace, tmp_path))["values"]
+    assert parsed("bench", "--model", "tiny.tacit", "--backend", "clear", "--json", cwd=tmp_path)["runs"]
+
+    me = as_alice(address, "json-material")
+    told = [json.loads(line) for line in cli("--json", "prepare", *me, cwd=workplace).stdout.splitlines()]
+    assert [next(iter(line)) for line in told] == ["startup", "setup", "bytes"], "setup is included"
+    assert told[1]["setup"]["client"]["sent_bytes"] > 0
+    assert parsed("prepare", "list", *me, "--json", cwd=workplace)["id"] == told[2]["id"]
+    gone = parsed("prepare", "discard", "--all", *me, "--json", cwd=workplace)
+    assert gone["destroyed"] == gone["of"] >= 1
+    for line in (["--json", "model", "inspect", "none.tacit"], ["model", "inspect", "none.tacit", "--json"]):
+        refused = cli(*line, cwd=tmp_path, ok=False)
+        assert "none.tacit" in json.loads(refused.stderr)["error"]
+        assert not refused.stdout
+
+
+def one_digit(workplace, folder):
+    """A folder with the digits model and one input."""
+    np.save(folder / "digit.npy", np.load(workplace / "three.npy")[0])
+    (folder / "digits.tacit").write_bytes((workplace / "digits.tacit").read_bytes())
+    return folder
+
+
+def test_serve_tells_its_address_as_json(cli, binary, workplace):
+    command = [binary, "--json", "serve", "digits.tacit", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, cwd=workplace, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            told = json.loads(process.stdout.readline())
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+    assert told["models"] == ["digits"]
+    assert told["listening"].startswith("127.0.0.1:")
+
+
+def test_infer_accounts_for_what_comes_before_the_first_phase(cli, workplace, address):
+    done = cli("infer", "three.npy", *as_alice(address), "--json", cwd=workplace)
+    first, *others = [json.loads(line) for line in done.stdout.splitlines()]
+    assert set(first["startup"]) == {"connect_s", "open_s", "inputs_s", "cpu_s"}
+    assert all(value > 0 for value in first["startup"].values())
+    assert not any("startup" in answer for answer in others), "once for the whole command"
+    text = cli("infer", "three.npy", *as_alice(address), "--phases", cwd=workplace).stdout
+    assert text.count("startup") == 1
+    assert "before TLS" in text
+
+
+def test_arrays_from_archives(cli, workplace, tmp_path):
+    images = np.load(workplace / "three.npy")
+    one_digit(workplace, tmp_path)
+    np.savez(tmp_path / "one.npz", images)
+    np.savez_compressed(tmp_path / "two.npz", first=images[0], second=images[1])
+
+    def run(name, ok=True):
+        return cli("model", "run", "digits.tacit", name, "--json", cwd=tmp_path, ok=ok)
+
+    values = [json.loads(line)["values"] for line in run("one.npz").stdout.splitlines()]
+    assert len(values) == 3
+    assert json.loads(run("two.npz:second").stdout)["values"] == values[1]
+    assert "first, second" in run("two.npz", ok=False).stderr
+    cli("model", "import", MODELS / "digits.onnx", "--calibrate", "one.npz", "-o", "other.tacit", cwd=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def photo_model(cli, tmp_path_factory):
+    """A network `[3, 32, 32]` that gives its pixels back."""
+    folder = tmp_path_factory.mktemp("photo")
+    net = Net("photo", (3, 32, 32), [node("Flatten", "x", "y")])
+    (folder / "photo.onnx").write_bytes(net.to_bytes())
+    cli("model", "import", "photo.onnx", "--range", "0,255", "--backend", "none", "-o", "photo.tacit", cwd=folder)
+    return folder / "photo.tacit"
+
+
+def noise(size=(96, 64)):
+    return Image.fromarray(np.random.default_rng(2).integers(0, 256, (*reversed(size), 3), np.uint8))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"subsampling": 0},
+        {"subsampling": 2, "optimize": True},
+        {"progressive": True},
+        {"progressive": True, "subsampling": 0},
+        {"restart_marker_blocks": 4},
+        {"progressive": True, "restart_marker_rows": 1},
+        {"grey": True},
+        {"grey": True, "progressive": True},
+    ],
+    ids=str,
+)
+def test_jpegs_that_are_cut_short_or_damaged_are_refused(cli, photo_model, tmp_path, how):
+    how = dict(how)
+    photo = noise().convert("L") if how.pop("grey", False) else noise()
+    photo.save(tmp_path / "photo.jpg", quality=85, **how)
+    whole = (tmp_path / "photo.jpg").read_bytes()
+    cli("model", "run", photo_model, "photo.jpg", cwd=tmp_path)
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2 : len(whole) // 2 + 300] = bytes(300)
+    bad = {f"cut{percent}.jpg": whole[: len(whole) * percent // 100] for percent in (25, 50, 90, 99)}
+    bad |= {f"ended{percent}.jpg": whole[: len(whole) * percent // 100] + b"\xff\xd9" for percent in (25, 50, 90, 99)}
+    bad["hole.jpg"] = whole[: len(whole) // 2] + whole[len(whole) // 2 + 300 :]
+    bad["zeros.jpg"] = bytes(damaged)
+    for name, content in bad.items():
+        (tmp_path / name).write_bytes(content)
+        refused = cli("model", "run", photo_model, name, cwd=tmp_path, ok=False)
+        assert name in refused.stderr
+        assert "damaged or cut short" in refused.stderr, (name, refused.stderr)
+
+
+def test_real_photos_are_whole(cli, data, photo_model):
+    photos = [path for path in (data / "images").iterdir() if path.suffix in (".jpg", ".jpeg")]
+    assert photos
+    for photo in photos:
+        cli("model", "run", photo_model, photo, cwd=data)
 
 
 def test_help_names_every_command(cli, workplace):

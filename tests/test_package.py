@@ -3,9 +3,12 @@
 import ast
 import importlib.metadata
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 
 import tacit
+from conftest import ROOT
 from tacit import _tacit
 
 
@@ -38,3 +41,9 @@ def test_the_stub_lists_what_the_native_module_has():
                 if isinstance(item, ast.AnnAssign | ast.FunctionDef)
             }
             assert listed == {m for m in vars(getattr(_tacit, name)) if not m.startswith("_")}
+
+
+def test_the_package_passes_a_strict_type_check():
+    """`[tool.mypy]` in pyproject.toml: strict, over all of python/tacit."""
+    done = subprocess.run([sys.executable, "-m", "mypy", "--no-error-summary"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -114,7 +114,7 @@ def test_the_command_line_imports_serves_prepares_and_infers(toy_cli, built, wor
 
 
 def test_the_command_line_measures_it(toy_cli, workplace):
-    toy_cli("bench", "--model", "digits.tacit", "--backend", "toy", "--runs", 2, "--json", "bench.json", cwd=workplace)
+    toy_cli("bench", "--model", "digits.tacit", "--backend", "toy", "--runs", 2, "-o", "bench.json", cwd=workplace)
     check_report(json.loads((workplace / "bench.json").read_text()), 2, "toy", PHASES, {"offline"})
 
 

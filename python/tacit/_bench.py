@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit import _tacit
 from tacit._arrays import Options, each_input
 from tacit._client import check_threads
+from tacit._errors import one_error
 from tacit._lowered import Lowered
 from tacit._model import Model
 from tacit._tacit import TacitError
@@ -22,6 +23,7 @@ from tacit._tacit import TacitError
 PARTY = [sys.executable, "-m", "tacit._party"]
 
 
+@one_error
 def bench(
     model: Model,
     x: ArrayLike | None = None,
@@ -33,7 +35,7 @@ def bench(
 ) -> dict[str, Any]:
     """Measures `runs` private inferences of `x` (default: zeros), each by a fresh client with its own setup.
 
-    `backend` and `options` as for `Model.lower`. Returns what `tacit bench --json` writes: `model`, `backend`, `threads` (of each
+    `backend` and `options` as for `Model.lower`. Returns what `tacit bench --json` prints: `model`, `backend`, `threads` (of each
     party), `link`, `machine` and `runs`, each with wall seconds, rounds, processor seconds, peak memory and bytes for every phase that
     the back end has, the material's size, and the answer's distance from the back end's reference. `lower_bounds` are what no private
     inference can beat: `clear` (one run in which the server sees the input) and `local` (the float model run by its client). CPU time
@@ -75,18 +77,15 @@ def _measure(lowered: Lowered, inputs: NDArray[np.float32], runs: int, threads: 
     with _folder(inputs) as folder:
         file, keys = folder / "model.lowered", str(folder / "keys")
         lowered.save(file)
-        server = [*PARTY, "server", str(file), keys, str(threads)]
-        with subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            try:
-                assert process.stdout is not None
-                address = process.stdout.readline().strip()
-                if not address:
-                    raise TacitError("bench: the server process did not start")
-                wanted = [address, keys, lowered.backend, str(folder / "input.npy"), str(threads), str(runs)]
-                made: list[dict[str, Any]] = _output("client", *wanted)
-            finally:
-                # The end of its input is the server's sign to stop.
-                process.communicate("")
+        with _process("server", str(file), keys, str(threads)) as process:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            if not address:
+                raise TacitError("bench: the server process did not start")
+            wanted = [address, keys, lowered.backend, str(folder / "input.npy"), str(threads), str(runs)]
+            made: list[dict[str, Any]] = _output("client", *wanted)
+            # The end of its input is the server's sign to stop.
+            process.communicate("")
     return [json.loads(_tacit.bench_judge(lowered._native, json.dumps(run), inputs)) for run in made]
 
 
@@ -98,10 +97,27 @@ def _local(model: Model, inputs: NDArray[np.float32]) -> dict[str, Any]:
     return figures
 
 
+@contextmanager
+def _process(role: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A party's process, which an error ends. In a session of its own: Ctrl-C is for this process, which ends the parties."""
+    command, pipe = [*PARTY, role, *arguments], subprocess.PIPE
+    errors = None if role == "server" else pipe
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=errors, text=True, start_new_session=True
+    ) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+
+
 def _output(role: str, *arguments: str) -> Any:
     """The JSON that a party prints."""
-    done = subprocess.run([*PARTY, role, *arguments], capture_output=True, text=True)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["no message"]
+    with _process(role, *arguments) as process:
+        printed, errors = process.communicate("")
+    if process.returncode:
+        lines = errors.strip().splitlines() or ["no message"]
         raise TacitError(f"bench: the {role} process failed: {lines[-1]}")
-    return json.loads(done.stdout)
+    return json.loads(printed)

@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit import _tacit
 from tacit._arrays import each_input, integer_unit, to_integers
+from tacit._errors import one_error
+from tacit._plan import Planned
 from tacit._tacit import TacitError
 
 
@@ -40,12 +42,16 @@ class PhaseCost:
     """Size of the client's and of the server's half, for "offline"."""
 
 
-class Client:
+class Client(Planned):
     """A connection to a server, authenticated on both sides, with one model open.
 
-    A client works on one thing at a time; several threads may share it, several clients may run side by side.
+    A client works on one thing at a time; several threads may share it, several clients may run side by side. Ctrl-C during a call ends the
+    connection: material that the call had claimed is gone at both parties, all other prepared material stays for the next client.
     """
 
+    _native: _tacit.Client
+
+    @one_error
     def __init__(
         self,
         address: str,
@@ -70,8 +76,7 @@ class Client:
         the server may make no progress.
         """
         check_threads(threads)
-        self._scratch = TemporaryDirectory(prefix="tacit-") if store is None else None
-        folder = self._scratch.name if self._scratch else fspath(store)  # type: ignore[arg-type]
+        folder, self._scratch = _store(store)
         try:
             self._native = _tacit.Client.connect(
                 address, fspath(keys), identity, server_name, model, backend, folder, seal, threads, timeout_s
@@ -79,45 +84,13 @@ class Client:
         except BaseException:
             self._clean()
             raise
-        self._plan: dict[str, Any] = json.loads(self._native.plan_json())
-        self._spec: dict[str, Any] = self._plan["interface"]
+        self._plan = json.loads(self._native.plan_json())
         self._costs: list[PhaseCost] = []
-
-    @property
-    def spec(self) -> dict[str, Any]:
-        """The model's inputs and outputs, as the server sent them: shapes, normalisation, accepted range, what is revealed."""
-        return self._spec
-
-    def describe(self) -> dict[str, Any]:
-        """The whole public part that the server sent, in the back end's own terms; see `Lowered.describe`."""
-        described: dict[str, Any] = json.loads(self._native.describe_json())
-        return described
-
-    @property
-    def backend(self) -> str:
-        """Name of the back end in use."""
-        return self._native.backend
-
-    @property
-    def digest(self) -> str:
-        """Digest of the plan in hexadecimal, the same at the server: compare it with `Lowered.digest` of the model you mean."""
-        return self._native.digest
-
-    @property
-    def public_digest(self) -> str:
-        """Digest of what the server sent, in hexadecimal."""
-        return self._native.public_digest
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         """`(C, H, W)` or `(F,)`, without the batch."""
-        return tuple(self._spec["input_shape"])
-
-    @property
-    def output_unit(self) -> float | None:
-        """The real number that one unit in the last place of an answer stands for; `None` where answers are no integers."""
-        unit: float | None = self._plan["output_unit"]
-        return unit
+        return tuple(self.spec["input_shape"])
 
     @property
     def costs(self) -> tuple[PhaseCost, ...]:
@@ -129,10 +102,12 @@ class Client:
         """Number of prepared materials: as many inputs can be answered without offline work."""
         return self._native.ready()
 
+    @one_error
     def setup(self) -> None:
         """Makes the keys that the back end needs, once per connection; `prepare` and `infer` do it when it was not done."""
         self._note_setup(json.loads(self._native.setup() or "null"))
 
+    @one_error
     def prepare(self, count: int = 1) -> None:
         """Does the offline work for `count` inputs. Nothing about any input is needed or revealed. An error where the back end has none."""
         if count < 1:
@@ -141,6 +116,7 @@ class Client:
         for _ in range(count):
             self._note_prepared(json.loads(self._native.prepare()))
 
+    @one_error
     def infer(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.float64]:
         """The private answer for `x`, of `input_shape` or `[N, *input_shape]`: `[outputs]` or `[N, outputs]`.
 
@@ -148,23 +124,27 @@ class Client:
         says to them, unless they are `normalised` already (`Model.normalise`), and a final softmax to the answer. Uses prepared
         material first and makes what is missing. In top-1 mode the output is the class index.
         """
-        return each_input(x, self._spec, lambda flat: np.array(self._run(flat)["values"], np.float64), normalised)
+        return each_input(x, self.spec, lambda flat: np.array(self._run(flat)["values"], np.float64), normalised)
 
+    @one_error
     def infer_integers(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.int64]:
         """As `infer`, but the integers that the back end answers with, before a final softmax; compare with
         `Lowered.reference_integers`. An error where answers are no integers."""
         unit = integer_unit(self.output_unit, self.backend)
-        revealed = each_input(x, self._spec, lambda flat: np.array(self._run(flat)["revealed"], np.float64), normalised)
+        revealed = each_input(x, self.spec, lambda flat: np.array(self._run(flat)["revealed"], np.float64), normalised)
         return to_integers(revealed, unit)
 
+    @one_error
     def close(self) -> None:
         """Ends the connection. Material that was kept only for this client is destroyed, at the server too."""
-        if self._scratch:
-            # The server's halves would be of no use to anybody. Nothing is asked where none is left, and whoever is gone needs no word.
-            with suppress(TacitError):
-                self._native.discard_stored()
-        self._native.close()
-        self._clean()
+        try:
+            if self._scratch:
+                # The server's halves would be of no use to anybody. Nothing is asked where none is left, and whoever is gone needs no word.
+                with suppress(TacitError):
+                    self._native.discard_stored()
+            self._native.close()
+        finally:
+            self._clean()
 
     def __enter__(self) -> Self:
         return self
@@ -193,6 +173,14 @@ class Client:
     def _clean(self) -> None:
         if self._scratch:
             self._scratch.cleanup()
+
+
+def _store(store: str | PathLike[str] | None) -> tuple[str, TemporaryDirectory[str] | None]:
+    """The folder of prepared material, and what removes it where it is only for one client."""
+    if store is not None:
+        return fspath(store), None
+    scratch = TemporaryDirectory(prefix="tacit-", ignore_cleanup_errors=True)
+    return scratch.name, scratch
 
 
 def _cost(phase: str, report: dict[str, Any], material_bytes: tuple[int, int] | None = None) -> PhaseCost:

@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit import _tacit
 from tacit._arrays import each_input, integer_unit, to_integers
+from tacit._errors import one_error
+from tacit._plan import Planned
 from tacit._tacit import TacitError
 
 DEFAULT = "cheetah"
@@ -36,11 +38,13 @@ def backends() -> tuple[Backend, ...]:
     return tuple(Backend(**one) for one in json.loads(_tacit.backends_json()))
 
 
-class Lowered:
+class Lowered(Planned):
     """A model lowered for one back end: what a server needs of it, weights included. Keep it at the server.
 
     Made by `Model.lower` or `Lowered.load`.
     """
+
+    _native: _tacit.Lowered
 
     def __init__(self, native: _tacit.Lowered) -> None:
         self._native = native
@@ -48,21 +52,18 @@ class Lowered:
         self._origin: dict[str, Any] = json.loads(native.origin_json())
 
     @classmethod
+    @one_error
     def load(cls, path: str | PathLike[str], *, seal: str | None = None) -> Self:
         """Reads a file that `save` or `tacit model lower` wrote; `seal` as for `Model.load`."""
         return cls(_tacit.Lowered.load(fspath(path), seal))
 
+    @one_error
     def save(self, path: str | PathLike[str], *, seal: str | None = None) -> None:
         """Writes a file that only its owner may read; `seal` as for `Model.save`.
 
         `tacit serve MODEL.tacit` takes it instead of lowering again if it lies beside the model as `MODEL.BACKEND.lowered`.
         """
         self._native.save(fspath(path), seal)
-
-    @property
-    def backend(self) -> str:
-        """Name of the back end."""
-        return self._native.backend
 
     @property
     def options(self) -> dict[str, str]:
@@ -76,25 +77,9 @@ class Lowered:
         return trust
 
     @property
-    def digest(self) -> str:
-        """Digest of the plan, hexadecimal: public part, options and protocol. A client's `digest` is the same."""
-        return self._native.digest
-
-    @property
-    def public_digest(self) -> str:
-        """Digest of what a client is sent, hexadecimal. A client's `public_digest` is the same."""
-        return self._native.public_digest
-
-    @property
     def model_digest(self) -> str:
         """`Model.digest` of the model that it was made from."""
         return self._native.model_digest
-
-    @property
-    def spec(self) -> dict[str, Any]:
-        """The model's inputs and outputs, as `Model.spec`."""
-        spec: dict[str, Any] = self._plan["interface"]
-        return spec
 
     @property
     def costs(self) -> dict[str, Any]:
@@ -121,17 +106,6 @@ class Lowered:
         return setup
 
     @property
-    def output_unit(self) -> float | None:
-        """The real number that one unit in the last place of an answer stands for; `None` where answers are no integers."""
-        unit: float | None = self._plan["output_unit"]
-        return unit
-
-    def describe(self) -> dict[str, Any]:
-        """The public part in the back end's own terms; for "cheetah" the typed nodes: operation, shape, ring width, fraction bits."""
-        described: dict[str, Any] = json.loads(self._native.describe_json())
-        return described
-
-    @property
     def report(self) -> dict[str, Any] | None:
         """What the lowering found out, for the owner; for "cheetah" the agreement with the float model, and for each layer its ring,
         headroom in bits, error and comparisons. `None` after `load`, and for back ends that have nothing to report."""
@@ -143,6 +117,7 @@ class Lowered:
         """The report as a table for people."""
         return self._native.report_text()
 
+    @one_error
     def reference(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.float64]:
         """The back end's own reference, in the clear: what a private run computes, within `error_bound`.
 
@@ -151,14 +126,16 @@ class Lowered:
         """
         return each_input(x, self.spec, lambda flat: self._native.finish(self._native.reference(flat)), normalised)
 
+    @one_error
     def reference_integers(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.int64]:
         """As `reference`, but the integers that the real numbers stand for; an error where answers are no integers."""
         unit = integer_unit(self.output_unit, self.backend)
         return to_integers(each_input(x, self.spec, self._native.reference, normalised), unit)
 
+    @one_error
     def error_bound(self, reference: ArrayLike) -> float:
         """Largest difference that an honest answer has from the `reference` of the same input: a worst case, which large networks
-        stay far below."""
+        stay far below. Infinite where there is none: for top-1, where a small error may be another class."""
         array = np.asarray(reference, np.float64)
         if array.ndim != 1:
             raise TacitError(f"error_bound: the reference of one input is needed, got shape {array.shape}")

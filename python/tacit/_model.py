@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit import _tacit
 from tacit._arrays import Options, as_float32, each_input, is_pixels, normalise, options_text
+from tacit._errors import one_error
 from tacit._lowered import DEFAULT, Lowered
 from tacit._tacit import TacitError
 
@@ -37,6 +38,7 @@ class Model:
         self._lowered: dict[tuple[str, tuple[tuple[str, str], ...]], Lowered] = {}
 
     @classmethod
+    @one_error
     def load(
         cls,
         path: str | PathLike[str],
@@ -49,14 +51,17 @@ class Model:
         return cls(_tacit.Model.load(fspath(path), seal), backend, options)
 
     @classmethod
+    @one_error
     def from_bytes(cls, data: bytes, *, backend: str = DEFAULT, options: Options | None = None) -> Self:
         """Reads the bytes of a `.tacit` file."""
         return cls(_tacit.Model.from_bytes(data), backend, options)
 
+    @one_error
     def to_bytes(self) -> bytes:
         """The bytes of the `.tacit` file, weights and calibration included; not sealed."""
         return self._native.to_bytes()
 
+    @one_error
     def save(self, path: str | PathLike[str], *, seal: str | None = None) -> None:
         """Writes the `.tacit` file, which only its owner may read. It contains the weights: keep it at the server.
 
@@ -115,6 +120,7 @@ class Model:
         summary: dict[str, Any] = json.loads(self._native.summary_json())
         return summary
 
+    @one_error
     def lower(self, backend: str | None = None, **options: object) -> Lowered:
         """The model lowered for `backend` with `options` (an unknown name is an error that lists those there are).
 
@@ -139,6 +145,7 @@ class Model:
         """The report as a table for people."""
         return self.lower().report_text
 
+    @one_error
     def normalise(self, x: ArrayLike) -> NDArray[np.float32]:
         """What the model computes on, from inputs of the ONNX network (floats) or raw pixels (unsigned bytes).
 
@@ -147,6 +154,7 @@ class Model:
         """
         return normalise(as_float32(x, "input"), self._spec, is_pixels(x))
 
+    @one_error
     def run(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.float64]:
         """The float network in the clear: the truth that every back end is compared with.
 
@@ -156,6 +164,7 @@ class Model:
         """
         return each_input(x, self._spec, self._native.run, normalised)
 
+    @one_error
     def reference(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.float64]:
         """The default back end's own reference, in the clear: what a private run computes, within its declared error.
 
@@ -163,6 +172,7 @@ class Model:
         """
         return self.lower().reference(x, normalised=normalised)
 
+    @one_error
     def reference_integers(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.int64]:
         """As `reference`, but the integers that the real numbers stand for: what an answer's error is counted in. An error where a
         back end's answers are no integers."""
@@ -172,6 +182,7 @@ class Model:
         return f"<tacit.Model {self.name!r} input={self.input_shape} output={self.output_shape} {self.digest[:12]}>"
 
 
+@one_error
 def import_onnx(
     source: str | PathLike[str] | bytes,
     *,
@@ -201,6 +212,8 @@ def import_onnx(
     """
     if output not in ("logits", "top1"):
         raise TacitError(f'output: "logits" or "top1" is needed, got {output!r}')
+    if range is not None and len(range) != 2:
+        raise TacitError(f"import_onnx: range takes two numbers, (low, high), got {range!r}")
     folder: str | None = None
     if isinstance(source, bytes | bytearray | memoryview):
         data = bytes(source)
@@ -211,18 +224,15 @@ def import_onnx(
         raw = getattr(calibrate, "dtype", None) == np.uint8
         array = as_float32(calibrate, "calibrate")
         samples = (list(array.shape), array.reshape(-1), raw)
-    try:
-        native = _tacit.Model.import_onnx(
-            data,
-            samples,
-            name,
-            output == "top1",
-            None if range is None else list(range),
-            (pixel_scale, list(mean), list(std)),
-            max_samples,
-            seed,
-            folder,
-        )
-    except OverflowError as error:
-        raise TacitError(f"import_onnx: {error}") from None
+    native = _tacit.Model.import_onnx(
+        data,
+        samples,
+        name,
+        output == "top1",
+        None if range is None else list(range),
+        (pixel_scale, list(mean), list(std)),
+        max_samples,
+        seed,
+        folder,
+    )
     return Model(native, backend, {"frac_bits": frac_bits, "weight_bits": weight_bits} | dict(options or {}))

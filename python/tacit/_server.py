@@ -10,17 +10,22 @@ from typing import Any, Self
 from tacit import _tacit
 from tacit._arrays import Options
 from tacit._client import Client, check_threads
+from tacit._errors import one_error
 from tacit._lowered import Lowered
 from tacit._model import Model
 from tacit._tacit import TacitError
 
 
+@one_error
 def make_keys(folder: str | PathLike[str], *, hosts: Iterable[str] = (), clients: Iterable[str] = ("client",)) -> None:
     """Makes a private CA, a server certificate for localhost and `hosts`, and a certificate for each of `clients`.
 
     The folder then holds `ca.pem`, `ca.key`, and a `.pem` and `.key` for the server and each client. A client needs
     `ca.pem` and its own pair, nothing else.
     """
+    for name, given in (("hosts", hosts), ("clients", clients)):
+        if isinstance(given, str):
+            raise TacitError(f"make_keys: {name} takes a list of names: {name}=[{given!r}]")
     _tacit.make_keys(fspath(folder), list(hosts), list(clients))
 
 
@@ -52,10 +57,12 @@ class Server:
         """Inferences served since the start."""
         return self._native.served
 
+    @one_error
     def client(self, **options: Any) -> Client:
         """A client of this server, over mutual TLS on this machine; options as for `Client`."""
         return Client(self.address, **({"keys": self.keys} | options))
 
+    @one_error
     def stop(self, grace_s: float = 5.0) -> None:
         """Ends the server; running requests get `grace_s` seconds to finish."""
         self._native.stop(grace_s)
@@ -70,6 +77,7 @@ class Server:
         self.stop()
 
 
+@one_error
 def serve(
     models: Model | Lowered | Mapping[str, Model | Lowered | Sequence[Model | Lowered]],
     *,
@@ -93,6 +101,8 @@ def serve(
     listens when this returns.
     """
     check_threads(threads)
+    if not isinstance(models, Mapping | Model | Lowered):
+        raise TacitError(f"serve: a Model, a Lowered, or a mapping of names to them is needed, got {models!r}")
     by_name = dict(models) if isinstance(models, Mapping) else {_name(models): models}
     if not by_name:
         raise TacitError("serve: at least one model is needed")
@@ -116,7 +126,11 @@ def _name(model: Model | Lowered) -> str:
 
 
 def _listed(given: Model | Lowered | Sequence[Model | Lowered]) -> Sequence[Model | Lowered]:
-    return [given] if isinstance(given, Model | Lowered) else given
+    listed = given if isinstance(given, Sequence) else [given]
+    for model in listed:
+        if not isinstance(model, Model | Lowered):
+            raise TacitError(f"serve: a Model or a Lowered is needed, got {model!r}")
+    return listed
 
 
 def _lowering(

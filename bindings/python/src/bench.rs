@@ -1,6 +1,7 @@
 //! The parts of a benchmark: the client's runs, their judgement by who has the model, and the model run by the client itself.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use numpy::PyReadonlyArray1;
@@ -14,6 +15,7 @@ use tacit_meter::usage::high_water_bytes;
 use tacit_store::keys;
 
 use crate::error::to_python;
+use crate::interrupt::brief;
 use crate::lowered::Lowered;
 use crate::model::Model;
 
@@ -33,9 +35,10 @@ pub fn bench_client(
     let identity = keys::load_client(&keys, "client").map_err(to_python)?;
     let config = ClientConfig { threads, ..ClientConfig::new(&address, identity) };
     let input = input.as_slice()?.to_vec();
-    py.detach(|| {
+    let (model, backend) = (model.to_owned(), backend.to_owned());
+    brief(py, move || {
         let registry = Registry::standard();
-        let made = bench::client_runs(&registry, &config, model, Some(backend), (Units::Normalised, &input), runs)
+        let made = bench::client_runs(&registry, &config, &model, Some(&backend), (Units::Normalised, &input), runs)
             .map_err(to_python)?;
         made.iter().map(|run| serde_json::to_string(run).map_err(to_python)).collect()
     })
@@ -45,9 +48,9 @@ pub fn bench_client(
 #[pyfunction]
 pub fn bench_judge(py: Python<'_>, lowered: &Lowered, run: &str, input: PyReadonlyArray1<'_, f32>) -> PyResult<String> {
     let run: ClientRun = serde_json::from_str(run).map_err(to_python)?;
-    let input = input.as_slice()?.to_vec();
-    py.detach(|| {
-        let judged = bench::judge(&run, &**lowered.get(), &input).map_err(to_python)?;
+    let (input, model) = (input.as_slice()?.to_vec(), Arc::clone(lowered.get()));
+    brief(py, move || {
+        let judged = bench::judge(&run, &*model, &input).map_err(to_python)?;
         serde_json::to_string(&judged).map_err(to_python)
     })
 }
@@ -55,10 +58,10 @@ pub fn bench_judge(py: Python<'_>, lowered: &Lowered, run: &str, input: PyReadon
 /// Runs the float model in this process; JSON of wall seconds, processor seconds and the peak of memory so far.
 #[pyfunction]
 pub fn bench_local(py: Python<'_>, model: &Model, input: PyReadonlyArray1<'_, f32>) -> PyResult<String> {
-    let input = input.as_slice()?.to_vec();
-    py.detach(|| {
+    let (input, model) = (input.as_slice()?.to_vec(), Arc::clone(model.get()));
+    brief(py, move || {
         let (start, cpu_s) = (Instant::now(), process_cpu_s());
-        model.get().run(&input).map_err(to_python)?;
+        model.run(&input).map_err(to_python)?;
         let (wall_s, cpu_s) = (start.elapsed().as_secs_f64(), process_cpu_s() - cpu_s);
         let peak_rss_bytes = high_water_bytes(Path::new("/proc/self")).unwrap_or(0);
         Ok(json!({"wall_s": wall_s, "cpu_s": cpu_s, "peak_rss_bytes": peak_rss_bytes}).to_string())

@@ -1,18 +1,19 @@
 //! The class `tacit._tacit.Client`: a connection with an open model.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use tacit_backends::Registry;
-use tacit_client::{Answer, ClientConfig, ClientError, Lobby, PhaseReport, Prepared};
+use tacit_client::{Answer, ClientConfig, ClientError, Closer, Lobby, PhaseReport, Prepared};
 use tacit_graph::Units;
 use tacit_store::keys;
 
 use crate::error::{TacitError, to_python};
+use crate::interrupt::{Stop, interruptible};
 use crate::{files, hex, lowered};
 
 type Inner = tacit_client::Client;
@@ -20,7 +21,8 @@ type Inner = tacit_client::Client;
 /// A client of one model on one server.
 #[pyclass(frozen, module = "tacit._tacit")]
 pub struct Client {
-    inner: Mutex<Option<Inner>>,
+    inner: Arc<Mutex<Option<Inner>>>,
+    closer: Arc<Closer>,
     backend: String,
     plan: String,
     digest: String,
@@ -28,21 +30,32 @@ pub struct Client {
 }
 
 impl Client {
-    /// Works on the connection without holding the interpreter. A protocol that failed half way ends the connection.
-    fn with<T: Send>(
+    /// Works on the connection without holding the interpreter. A protocol that failed half way, or was interrupted, ends the
+    /// connection; material that it had claimed is gone.
+    fn with<T: Send + 'static>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut Inner) -> Result<T, ClientError> + Send,
+        work: impl FnOnce(&mut Inner) -> Result<T, ClientError> + Send + 'static,
     ) -> PyResult<T> {
-        py.detach(|| {
-            let mut guard = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check()?;
+        let (inner, closer) = (Arc::clone(&self.inner), Arc::clone(&self.closer));
+        let work = move || {
+            let mut guard = inner.lock().unwrap_or_else(PoisonError::into_inner);
             let client = guard.as_mut().ok_or_else(|| TacitError::new_err("this client is closed"))?;
             let result = work(client);
-            if matches!(&result, Err(e) if ends_connection(e)) {
+            if closer.is_closed() || matches!(&result, Err(e) if ends_connection(e)) {
                 *guard = None;
             }
             result.map_err(to_python)
-        })
+        };
+        interruptible(py, || self.closer.close(), work)
+    }
+
+    fn check(&self) -> PyResult<()> {
+        match self.closer.is_closed() {
+            true => Err(TacitError::new_err("this client is closed: a call was interrupted; open a new one")),
+            false => Ok(()),
+        }
     }
 }
 
@@ -80,30 +93,41 @@ impl Client {
     ) -> PyResult<Self> {
         let identity = keys::load_client(&keys, identity).map_err(to_python)?;
         let stall_timeout = Duration::try_from_secs_f64(timeout_s).map_err(to_python)?;
-        py.detach(|| {
-            let config = ClientConfig {
-                server_name,
-                store,
-                seal: files::key(seal.as_deref())?,
-                threads,
-                stall_timeout,
-                ..ClientConfig::new(&address, identity)
-            };
-            let mut lobby = Lobby::connect(Registry::standard(), config).map_err(to_python)?;
-            let name = match model {
-                Some(name) => name,
-                None => only_model(&mut lobby)?,
-            };
-            let client = lobby.open(&name, backend.as_deref()).map_err(to_python)?;
-            let (opened, binding) = (client.model(), client.binding());
-            Ok(Self {
-                backend: client.backend().to_owned(),
-                plan: lowered::plan_json(opened)?,
-                digest: hex(&binding.plan),
-                public_digest: hex(&binding.model),
-                inner: Mutex::new(Some(client)),
-            })
-        })
+        let stop = Stop::default();
+        let stopped = stop.clone();
+        interruptible(
+            py,
+            || stop.set(),
+            move || {
+                let config = ClientConfig {
+                    server_name,
+                    store,
+                    seal: files::key(seal.as_deref())?,
+                    threads,
+                    stall_timeout,
+                    ..ClientConfig::new(&address, identity)
+                };
+                let mut lobby = Lobby::connect(Registry::standard(), config).map_err(to_python)?;
+                let name = match model {
+                    Some(name) => name,
+                    None => only_model(&mut lobby)?,
+                };
+                if stopped.is_set() {
+                    // Nobody waits: nothing is opened, and no folder made.
+                    return Err(TacitError::new_err("interrupted"));
+                }
+                let client = lobby.open(&name, backend.as_deref()).map_err(to_python)?;
+                let (opened, binding) = (client.model(), client.binding());
+                Ok(Self {
+                    backend: client.backend().to_owned(),
+                    plan: lowered::plan_json(opened)?,
+                    digest: hex(&binding.plan),
+                    public_digest: hex(&binding.model),
+                    closer: client.closer(),
+                    inner: Arc::new(Mutex::new(Some(client))),
+                })
+            },
+        )
     }
 
     /// Name of the back end.
@@ -166,13 +190,19 @@ impl Client {
         Ok(answer(&got).to_string())
     }
 
-    /// Says goodbye; a second call does nothing.
-    fn close(&self, py: Python<'_>) {
-        py.detach(|| {
-            let client = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+    /// Says goodbye; a second call does nothing, nor one after an interruption.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if self.closer.is_closed() {
+            return Ok(());
+        }
+        let inner = Arc::clone(&self.inner);
+        let work = move || {
+            let client = inner.lock().unwrap_or_else(PoisonError::into_inner).take();
             // A peer that is gone already needs no goodbye.
             let _ = client.map(Inner::close);
-        });
+            Ok(())
+        };
+        interruptible(py, || self.closer.close(), work)
     }
 }
 

@@ -5,6 +5,7 @@ mod bench;
 mod client;
 mod error;
 mod files;
+mod interrupt;
 mod lowered;
 mod model;
 mod server;

@@ -14,6 +14,7 @@ use tacit_graph::Interface;
 use tacit_store::seal::Kind;
 
 use crate::error::to_python;
+use crate::interrupt::brief;
 use crate::{files, hex};
 
 /// A server's model: public part and private part for one back end.
@@ -74,9 +75,9 @@ impl Lowered {
     /// Reads a file made by `save` or `tacit model lower`, with the key that `seal` names if it is sealed.
     #[staticmethod]
     #[pyo3(signature = (path, seal))]
-    fn load(py: Python<'_>, path: PathBuf, seal: Option<&str>) -> PyResult<Self> {
-        py.detach(|| {
-            let bytes = files::read(&path, Kind::Lowered, seal, lowered::MAX_BYTES)?;
+    fn load(py: Python<'_>, path: PathBuf, seal: Option<String>) -> PyResult<Self> {
+        brief(py, move || {
+            let bytes = files::read(&path, Kind::Lowered, seal.as_deref(), lowered::MAX_BYTES)?;
             let file = lowered::read(&bytes).map_err(to_python)?;
             let registry = Registry::standard();
             let backend = registry.get(&file.origin.backend).map_err(to_python)?;
@@ -87,10 +88,11 @@ impl Lowered {
 
     /// Writes a file that `load` and `tacit serve` read, sealed with the key that `seal` names.
     #[pyo3(signature = (path, seal))]
-    fn save(&self, py: Python<'_>, path: PathBuf, seal: Option<&str>) -> PyResult<()> {
-        py.detach(|| {
-            let bytes = lowered::write(&self.origin, &*self.model).map_err(to_python)?;
-            files::write(&path, Kind::Lowered, seal, &bytes)
+    fn save(&self, py: Python<'_>, path: PathBuf, seal: Option<String>) -> PyResult<()> {
+        let (model, origin) = (Arc::clone(&self.model), self.origin.clone());
+        brief(py, move || {
+            let bytes = lowered::write(&origin, &*model).map_err(to_python)?;
+            files::write(&path, Kind::Lowered, seal.as_deref(), &bytes)
         })
     }
 
@@ -149,8 +151,8 @@ impl Lowered {
         py: Python<'py>,
         input: PyReadonlyArray1<'py, f32>,
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let input = input.as_slice()?.to_vec();
-        Ok(py.detach(|| self.model.reference(&input)).map_err(to_python)?.to_pyarray(py))
+        let (input, model) = (input.as_slice()?.to_vec(), Arc::clone(&self.model));
+        Ok(brief(py, move || model.reference(&input).map_err(to_python))?.to_pyarray(py))
     }
 
     /// The outputs of the ONNX network for such a reference: what the client applies at the end.

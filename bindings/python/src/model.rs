@@ -14,8 +14,10 @@ use tacit_graph::import::{ImportOptions, import};
 use tacit_graph::npy::Npy;
 use tacit_graph::{OutputMode, file};
 use tacit_store::seal::Kind;
+use zeroize::Zeroizing;
 
 use crate::error::to_python;
+use crate::interrupt::{Stop, brief, interruptible};
 use crate::lowered::Lowered;
 use crate::{files, hex};
 
@@ -29,7 +31,7 @@ pub struct Model {
 type Samples<'py> = (Vec<usize>, PyReadonlyArray1<'py, f32>, bool);
 
 impl Model {
-    pub(crate) fn get(&self) -> &tacit_graph::Model {
+    pub(crate) fn get(&self) -> &Arc<tacit_graph::Model> {
         &self.model
     }
 
@@ -43,15 +45,16 @@ impl Model {
     /// Reads the bytes of a `.tacit` file.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
-        py.detach(|| file::read(bytes)).map(Self::new).map_err(to_python)
+        let bytes = Zeroizing::new(bytes.to_vec());
+        brief(py, move || file::read(&bytes).map(Self::new).map_err(to_python))
     }
 
     /// Reads a `.tacit` file, with the key that `seal` names if it is sealed.
     #[staticmethod]
     #[pyo3(signature = (path, seal))]
-    fn load(py: Python<'_>, path: PathBuf, seal: Option<&str>) -> PyResult<Self> {
-        py.detach(|| {
-            let bytes = files::read(&path, Kind::Model, seal, file::MAX_BYTES)?;
+    fn load(py: Python<'_>, path: PathBuf, seal: Option<String>) -> PyResult<Self> {
+        brief(py, move || {
+            let bytes = files::read(&path, Kind::Model, seal.as_deref(), file::MAX_BYTES)?;
             file::read(&bytes).map(Self::new).map_err(to_python)
         })
     }
@@ -75,7 +78,9 @@ impl Model {
         let npy = |(shape, data, is_bytes): Samples<'py>| {
             Ok::<_, PyErr>(Npy { shape, data: data.as_slice()?.to_vec(), is_bytes })
         };
+        let stop = Stop::default();
         let options = ImportOptions {
+            watch: stop.watch(),
             name,
             calibration: samples.map(npy).transpose()?,
             max_samples,
@@ -88,21 +93,25 @@ impl Model {
             folder,
             ..ImportOptions::default()
         };
-        py.detach(|| import(bytes, &options)).map(|imported| Self::new(imported.model)).map_err(to_python)
+        let bytes = Zeroizing::new(bytes.to_vec());
+        let work = move || import(&bytes, &options).map(|imported| Self::new(imported.model)).map_err(to_python);
+        interruptible(py, || stop.set(), work)
     }
 
     /// The bytes of its `.tacit` file.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py.detach(|| file::write(&self.model)).map_err(to_python)?;
+        let model = Arc::clone(&self.model);
+        let bytes = brief(py, move || file::write(&model).map_err(to_python))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
     /// Writes its `.tacit` file, sealed with the key that `seal` names.
     #[pyo3(signature = (path, seal))]
-    fn save(&self, py: Python<'_>, path: PathBuf, seal: Option<&str>) -> PyResult<()> {
-        py.detach(|| {
-            let bytes = file::write(&self.model).map_err(to_python)?;
-            files::write(&path, Kind::Model, seal, &bytes)
+    fn save(&self, py: Python<'_>, path: PathBuf, seal: Option<String>) -> PyResult<()> {
+        let model = Arc::clone(&self.model);
+        brief(py, move || {
+            let bytes = file::write(&model).map_err(to_python)?;
+            files::write(&path, Kind::Model, seal.as_deref(), &bytes)
         })
     }
 
@@ -135,22 +144,29 @@ impl Model {
     fn lower(&self, py: Python<'_>, backend: &str, options: BTreeMap<String, String>) -> PyResult<Lowered> {
         let mut given = Options::default();
         options.iter().for_each(|(key, value)| given.set(key, value));
-        py.detach(|| {
-            let registry = Registry::standard();
-            let chosen = registry.get(backend).map_err(to_python)?;
-            let model = chosen.lower(&self.model, &given).map_err(to_python)?;
-            let origin = Origin { model: self.model.digest(), backend: backend.into(), options: given };
-            Ok(Lowered::new(model, origin, chosen.trust()))
-        })
+        let (stop, model, backend) = (Stop::default(), Arc::clone(&self.model), backend.to_owned());
+        let watch = stop.watch();
+        interruptible(
+            py,
+            || stop.set(),
+            move || {
+                let registry = Registry::standard();
+                let chosen = registry.get(&backend).map_err(to_python)?;
+                let digest = model.digest();
+                let model = chosen.lower_watched(&model, &given, &watch).map_err(to_python)?;
+                let origin = Origin { model: digest, backend, options: given };
+                Ok(Lowered::new(model, origin, chosen.trust()))
+            },
+        )
     }
 
     /// The float network's outputs for one flat, normalised input.
     fn run<'py>(&self, py: Python<'py>, input: PyReadonlyArray1<'py, f32>) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let input = input.as_slice()?.to_vec();
-        let answer = py.detach(|| {
-            self.model.interface.check_input(&input)?;
-            Ok::<_, tacit_graph::GraphError>(self.model.interface.finish(&self.model.run(&input)?))
-        });
-        Ok(answer.map_err(to_python)?.to_pyarray(py))
+        let (input, model) = (input.as_slice()?.to_vec(), Arc::clone(&self.model));
+        let work = move || {
+            model.interface.check_input(&input)?;
+            Ok::<_, tacit_graph::GraphError>(model.interface.finish(&model.run(&input)?))
+        };
+        Ok(brief(py, move || work().map_err(to_python))?.to_pyarray(py))
     }
 }

@@ -13,6 +13,7 @@ use tacit_store::keys;
 
 use crate::error::{TacitError, to_python};
 use crate::files;
+use crate::interrupt::brief;
 use crate::lowered::Lowered;
 
 /// A running server.
@@ -36,7 +37,7 @@ impl Server {
         listen: &str,
         keys: PathBuf,
         store: Option<PathBuf>,
-        seal: Option<&str>,
+        seal: Option<String>,
         threads: usize,
         allow_clear: bool,
     ) -> PyResult<Self> {
@@ -52,8 +53,9 @@ impl Server {
                 catalog.offer(name, &**backend, lowered.get().clone()).map_err(to_python)?;
             }
         }
-        let server = py.detach(|| {
-            let config = ServerConfig { store, seal: files::key(seal)?, threads, ..ServerConfig::new(listen, tls) };
+        let server = brief(py, move || {
+            let seal = files::key(seal.as_deref())?;
+            let config = ServerConfig { store, seal, threads, ..ServerConfig::new(listen, tls) };
             tacit_serve::Server::bind(catalog, config).map_err(to_python)
         })?;
         let (address, handle) = (server.address(), server.handle());
@@ -83,10 +85,10 @@ impl Server {
     /// Ends it: running requests get `grace_s` seconds. A second call does nothing.
     fn stop(&self, py: Python<'_>, grace_s: f64) -> PyResult<()> {
         let grace = Duration::try_from_secs_f64(grace_s).map_err(to_python)?;
-        py.detach(|| {
-            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let Some(thread) = thread else { return Ok(()) };
-            self.handle.shutdown(grace);
+        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
+        let handle = self.handle.clone();
+        brief(py, move || {
+            handle.shutdown(grace);
             thread.join().map_err(|_| TacitError::new_err("the server's accepting thread panicked"))
         })
     }
@@ -95,5 +97,5 @@ impl Server {
 /// Makes a CA, a server certificate and client certificates in a new folder.
 #[pyfunction]
 pub fn make_keys(py: Python<'_>, folder: PathBuf, hosts: Vec<String>, clients: Vec<String>) -> PyResult<()> {
-    py.detach(|| keys::init(&folder, &hosts, &clients)).map_err(to_python)
+    brief(py, move || keys::init(&folder, &hosts, &clients).map_err(to_python))
 }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use tacit_graph::{Interface, Model};
+use tacit_graph::{Interface, Model, Watch};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
@@ -69,7 +69,20 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// [`BackendError::Unsupported`] names the first node that cannot be lowered and what would help; [`BackendError::Option`] an option
     /// that is unknown or out of range.
-    fn lower(&self, model: &Model, options: &Options) -> Result<Arc<dyn ServerModel>, BackendError>;
+    fn lower(&self, model: &Model, options: &Options) -> Result<Arc<dyn ServerModel>, BackendError> {
+        self.lower_watched(model, options, &Watch::default())
+    }
+
+    /// As [`lower`](Self::lower), telling `watch` how far it is.
+    ///
+    /// # Errors
+    /// As [`lower`](Self::lower); [`GraphError::Interrupted`](tacit_graph::GraphError::Interrupted) as the cause if `watch` wants it to end.
+    fn lower_watched(
+        &self,
+        model: &Model,
+        options: &Options,
+        watch: &Watch,
+    ) -> Result<Arc<dyn ServerModel>, BackendError>;
 
     /// The server's model from parts that [`ServerModel::public_bytes`] and [`ServerModel::private_bytes`] gave earlier.
     ///

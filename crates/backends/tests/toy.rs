@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use tacit_backends::seam::digest;
 use tacit_backends::*;
-use tacit_graph::{Interface, Model, file};
+use tacit_graph::{Interface, Model, Watch, file};
 use tacit_net::{Channel, Phase, Tag};
 use zeroize::Zeroizing;
 
@@ -86,7 +86,7 @@ impl Backend for Toy {
     fn trust(&self) -> Trust {
         self.trust
     }
-    fn lower(&self, model: &Model, options: &Options) -> Result<Arc<dyn ServerModel>, BackendError> {
+    fn lower_watched(&self, model: &Model, options: &Options, _: &Watch) -> Result<Arc<dyn ServerModel>, BackendError> {
         let mut reader = options.reader(self.id);
         let preparation = match reader.get::<String>("preparation")?.as_deref() {
             None | Some("two-party") => Preparation::TwoParty,

@@ -1,5 +1,5 @@
 //! `tacit bench`
-use crate::model::BackendArgs;
+use crate::model::Lowering;
 use crate::owner::SealArgs;
 use crate::print;
 use anyhow::{Context, bail};
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
-use tacit_backends::{Backend, DEFAULT, Options, Registry, ServerModel, Trust};
+use tacit_backends::{Backend, Options, Registry, ServerModel, Trust};
 use tacit_client::bench::{ClientRun, Report, Run, client_runs, judge, machine};
 use tacit_client::input::{self, Fit};
 use tacit_client::{ClientConfig, Lobby, MAX_THREADS, process_cpu_s};
@@ -21,20 +21,19 @@ use tacit_store::keys;
 /// Every run is a new client with its own setup. Processor time, memory, bytes and rounds are each party's own. Two lower bounds are
 /// measured beside it, which are not private: `clear` (the server computes on the plain input) and `local` (the client has the model).
 ///
-/// Example: tacit bench --model squeezenet.onnx --runs 3 --json bench.json
+/// Bytes are those of the protocol, before TLS.
+///
+/// Examples: tacit bench --model squeezenet.onnx --runs 3 -o bench.json
+///           tacit bench --model digits.tacit --backend clear --json
 #[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
 pub struct Args {
     /// Model: a .tacit file, or an ONNX file that is imported with defaults
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
-    /// Back end
-    #[arg(long, default_value = DEFAULT)]
-    backend: String,
     #[command(flatten)]
-    options: BackendArgs,
-    #[command(flatten)]
-    seal: SealArgs,
-    /// Input: an image or .npy; without one, seeded values in the model's range
+    lowering: Lowering,
+    /// Input: an image or array; without one, seeded values in the model's range
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// Threads of each party
@@ -43,9 +42,9 @@ pub struct Args {
     /// Inferences measured, one after the other
     #[arg(long, default_value_t = 1, value_parser = print::count(100_000))]
     runs: usize,
-    /// Write the report to this file; `-` prints it
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    /// Write the report to this file, as JSON
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -99,33 +98,31 @@ struct Bench<'a> {
     input: Vec<f32>,
 }
 
-pub fn run(args: Args) -> anyhow::Result<()> {
+pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let registry = Registry::standard();
-    let (backend, clear) = (registry.get(&args.backend)?, registry.get("clear")?);
+    let (backend, clear) = (registry.get(&args.lowering.backend)?, registry.get("clear")?);
     let scratch = tempfile::tempdir().context("making a scratch folder")?;
     let bench = Bench::new(&args, scratch.path())?;
     let bar = print::bar(args.runs + 2, "measuring");
-    let runs = bench.two_parties(&**backend, &args.options.parse()?, args.runs, &bar)?;
+    let runs = bench.two_parties(&**backend, &args.lowering.options()?, args.runs, &bar)?;
     let clear = bench.two_parties(&**clear, &Options::default(), 1, &bar)?.pop().context("one run was asked for")?;
     let local: Local = serde_json::from_str(&bench.client(None, "local")?)?;
     bar.finish_and_clear();
     let report = Report {
         model: bench.model.interface.name.clone(),
-        backend: args.backend.clone(),
+        backend: args.lowering.backend.clone(),
         threads: args.threads,
         link: "loopback, TCP, TLS 1.3".into(),
         machine: machine(),
         runs,
     };
     let whole = Whole { report, lower_bounds: LowerBounds { clear, local } };
-    match &args.json {
-        Some(path) if path.as_os_str() == "-" => print::json(&serde_json::to_value(&whole)?),
-        Some(path) => {
-            fs::write(path, serde_json::to_vec_pretty(&whole)?)
-                .with_context(|| format!("writing {}", path.display()))?;
-            show(&whole)
-        }
-        None => show(&whole),
+    if let Some(path) = &args.output {
+        fs::write(path, serde_json::to_vec_pretty(&whole)?).with_context(|| format!("writing {}", path.display()))?;
+    }
+    match as_json {
+        true => print::json(&serde_json::to_value(&whole)?),
+        false => show(&whole),
     }
 }
 
@@ -167,11 +164,11 @@ fn show_run(run: &Run) -> anyhow::Result<()> {
 
 impl<'a> Bench<'a> {
     fn new(args: &'a Args, scratch: &'a Path) -> anyhow::Result<Self> {
-        let model = load(&args.model, &args.seal)?;
+        let model = load(&args.model, &args.lowering.seal)?;
         let input = choose_input(args, &model.interface)?;
         let stem = args.model.file_stem().context("the model's file has no name")?;
         let path = scratch.join(stem).with_extension("tacit");
-        args.seal.write_model(&path, &tacit_graph::file::write(&model)?)?;
+        args.lowering.seal.write_model(&path, &tacit_graph::file::write(&model)?)?;
         fs::write(scratch.join("input.json"), serde_json::to_vec(&input)?)?;
         keys::init(&scratch.join("keys"), &[], &["client".into()])?;
         Ok(Self { args, scratch, path, model, input })
@@ -186,7 +183,7 @@ impl<'a> Bench<'a> {
         bar: &indicatif::ProgressBar,
     ) -> anyhow::Result<Vec<Run>> {
         let lowered = backend.lower(&self.model, options)?;
-        self.args.seal.write_lowered(&self.path, &self.model, (backend, options), &*lowered)?;
+        self.args.lowering.seal.write_lowered(&self.path, &self.model, (backend, options), &*lowered)?;
         let (_server, address) = self.start_server(backend, options)?;
         let mut judged = Vec::new();
         for _ in 0..runs {
@@ -205,7 +202,7 @@ impl<'a> Bench<'a> {
         let mut command = Command::new(crate::serve::program()?);
         command.arg(&self.path).args(["--listen", "127.0.0.1:0", "--stall", "600", "--backend", backend.id()]);
         command.arg("--keys").arg(self.scratch.join("keys")).args(["--threads", &self.args.threads.to_string()]);
-        command.args(self.args.seal.arguments());
+        command.args(self.args.lowering.seal.arguments());
         for (key, value) in options.iter() {
             command.arg("-O").arg(format!("{key}={value}"));
         }
@@ -226,7 +223,7 @@ impl<'a> Bench<'a> {
         let mut command = Command::new(std::env::current_exe().context("finding this program")?);
         command.args(["bench-client", "--backend", backend, "--threads", &self.args.threads.to_string()]);
         command.arg("--keys").arg(self.scratch.join("keys")).arg("--input").arg(self.scratch.join("input.json"));
-        command.arg("--model").arg(&self.path).args(self.args.seal.arguments());
+        command.arg("--model").arg(&self.path).args(self.args.lowering.seal.arguments());
         if let Some(server) = server {
             command.args(["--server", server]);
         }

@@ -1,10 +1,12 @@
 //! What every command that talks to a server has in common.
 use crate::owner::SealArgs;
 use crate::print::{self, Patience};
+use serde::Serialize;
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tacit_backends::Registry;
-use tacit_client::{Client, ClientConfig, Lobby, MAX_THREADS, Reconciled};
+use tacit_client::{Client, ClientConfig, Lobby, MAX_THREADS, Reconciled, process_cpu_s};
 use tacit_net::Rate;
 use tacit_store::{SealKey, keys};
 
@@ -48,6 +50,12 @@ pub struct Connect {
 }
 
 impl Connect {
+    /// Server, key folder and model, as given.
+    #[cfg(test)]
+    pub fn named(&self) -> (&str, &str, Option<&str>) {
+        (&self.server, self.keys.to_str().expect("tests give UTF-8"), self.model.as_deref())
+    }
+
     /// Folder for material made ahead of time.
     pub fn material(&self) -> &Path {
         &self.material
@@ -82,9 +90,11 @@ impl Connect {
         Ok(lobby)
     }
 
-    /// Connects and opens the model. The material folder is used if it is there or must be made.
-    pub fn open(&self, make_store: bool) -> anyhow::Result<Client> {
+    /// Connects and opens the model, and how long that took. The material folder is used if it is there or must be made.
+    pub fn open(&self, make_store: bool) -> anyhow::Result<(Client, Startup)> {
+        let start = Instant::now();
         let mut lobby = self.lobby(make_store)?;
+        let connected = start.elapsed();
         let _opening = Patience::with(format!("opening the model at {}...", self.server));
         let name = match &self.model {
             Some(name) => name.clone(),
@@ -96,6 +106,37 @@ impl Connect {
                 }
             },
         };
-        Ok(lobby.open(&name, self.backend.as_deref())?)
+        let client = lobby.open(&name, self.backend.as_deref())?;
+        let open = start.elapsed() - connected;
+        let cpu_s = process_cpu_s();
+        Ok((client, Startup { connect_s: connected.as_secs_f64(), open_s: open.as_secs_f64(), inputs_s: 0.0, cpu_s }))
+    }
+}
+
+/// What comes before the first phase: once for each command, however many inputs it has.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Startup {
+    /// TCP, TLS, the version, and what both parties have of stored material.
+    connect_s: f64,
+    /// Receiving the model's public part, checking and planning it.
+    open_s: f64,
+    /// Reading the inputs.
+    pub inputs_s: f64,
+    /// Processor time of this process for all of it.
+    pub cpu_s: f64,
+}
+
+impl fmt::Display for Startup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { connect_s, open_s, inputs_s, cpu_s } = self;
+        let all = connect_s + open_s + inputs_s;
+        write!(
+            f,
+            "startup  {all:>8.3} s  CPU {cpu_s:>7.3} s: connecting {connect_s:.3} s, opening the model {open_s:.3} s"
+        )?;
+        if *inputs_s > 0.0 {
+            write!(f, ", reading inputs {inputs_s:.3} s")?;
+        }
+        Ok(())
     }
 }

@@ -1,14 +1,15 @@
 //! `tacit infer`
-use crate::connect::Connect;
+use crate::connect::{Connect, Startup};
 use crate::print;
 use anyhow::Context;
 use clap::ValueEnum;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 use tacit_client::bench::printed;
 use tacit_client::input::{self, Fit};
-use tacit_client::{Answer, Client, infer_many};
+use tacit_client::{Answer, Client, infer_many, process_cpu_s};
 use tacit_graph::{OutputMode, Units};
 
 /// Classifies images or arrays privately: the server sees none of them.
@@ -16,11 +17,15 @@ use tacit_graph::{OutputMode, Units};
 /// Material made by `tacit prepare` is used first. Without any, several inputs run in a pipeline: the offline phase of the next
 /// one during the online phase of this one.
 ///
+/// With --json, one JSON object per input; the first one also says what connecting, opening the model and reading the inputs took
+/// (`startup`). Bytes are those of the protocol, before TLS.
+///
 /// Examples: tacit infer photo.jpg --model squeezenet --labels imagenet.txt
 ///           tacit infer batch.npy --model digits --json
 #[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
 pub struct Args {
-    /// Images (PNG, JPEG) or .npy arrays, [N, C, H, W] or one input
+    /// Images (PNG, JPEG), or arrays [N, C, H, W] or one input: .npy, .npz with one array, FILE.npz:NAME
     #[arg(required = true, value_name = "FILE")]
     inputs: Vec<PathBuf>,
     #[command(flatten)]
@@ -40,10 +45,7 @@ pub struct Args {
     /// Arrays of numbers are what the model computes on: neither pixels nor inputs of the ONNX network, but normalised already
     #[arg(long, conflicts_with = "raw")]
     normalised: bool,
-    /// Print one JSON object per input
-    #[arg(long)]
-    json: bool,
-    /// Show what each phase took
+    /// Show what each phase took, and what came before the first
     #[arg(long)]
     phases: bool,
 }
@@ -70,14 +72,17 @@ impl Args {
 
 struct Printer<'a> {
     args: &'a Args,
+    json: bool,
+    startup: Startup,
     labels: Vec<String>,
     mode: OutputMode,
     names: Vec<String>,
 }
 
-pub fn run(args: Args) -> anyhow::Result<()> {
+pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     let labels = args.labels.as_deref().map(read_labels).transpose()?.unwrap_or_default();
-    let mut client = args.connect.open(false)?;
+    let (mut client, mut startup) = args.connect.open(false)?;
+    let opened = Instant::now();
     let fit = match args.fit {
         FitArg::Crop => Fit::Crop,
         FitArg::Fill => Fit::Fill,
@@ -94,8 +99,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             names.push(if i == 0 { path.display().to_string() } else { format!("{}[{i}]", path.display()) });
         }
     }
+    startup.inputs_s = opened.elapsed().as_secs_f64();
+    startup.cpu_s = process_cpu_s();
     let mode = client.interface().output_mode;
-    let printer = Printer { args: &args, labels, mode, names };
+    let printer = Printer { args: &args, json, startup, labels, mode, names };
     answer_all(&mut client, &inputs, &printer)?;
     Ok(client.close()?)
 }
@@ -145,15 +152,18 @@ impl Printer<'_> {
 
     fn print(&self, index: usize, answer: &Answer) -> anyhow::Result<()> {
         let ranking = self.ranking(answer);
-        if self.args.json {
+        if self.json {
             let top: Vec<_> = ranking
                 .iter()
                 .map(|(class, value)| json!({"class": class, "label": self.labels.get(*class), "value": value}))
                 .collect();
             let phases: serde_json::Map<_, _> =
                 self.phases(answer).into_iter().map(|(n, r)| (n.to_owned(), json!(printed(r)))).collect();
-            let answer = json!({"input": self.names[index], "class": answer.class,
+            let mut answer = json!({"input": self.names[index], "class": answer.class,
                 "label": self.labels.get(answer.class), "top": top, "values": answer.values, "phases": phases});
+            if index == 0 {
+                answer["startup"] = json!(self.startup);
+            }
             return print::line(&answer.to_string());
         }
         print::line(&self.names[index])?;
@@ -164,6 +174,9 @@ impl Printer<'_> {
             }
         }
         if self.args.phases {
+            if index == 0 {
+                print::line(&format!("  {}", self.startup))?;
+            }
             for (name, report) in self.phases(answer) {
                 print::line(&format!("  {}", print::phase_line(name, report)))?;
             }

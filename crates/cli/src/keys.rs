@@ -1,6 +1,7 @@
 //! `tacit keys`
 use crate::print;
 use clap::Subcommand;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tacit_store::keys;
 
@@ -35,6 +36,8 @@ enum Command {
         name: String,
     },
     /// Show the fingerprint by which the server knows a client
+    ///
+    /// Example: tacit keys fingerprint keys alice
     Fingerprint {
         /// Folder with the client's keys
         dir: PathBuf,
@@ -44,27 +47,38 @@ enum Command {
     },
 }
 
-pub fn run(args: Args) -> anyhow::Result<()> {
+pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     match args.command {
         Command::Init { dir, hosts, clients } => {
             keys::init(&dir, &hosts, &clients)?;
+            let made = clients.iter().map(|name| fingerprint(&dir, name)).collect::<anyhow::Result<Vec<_>>>()?;
+            if as_json {
+                let clients = made.iter().map(|(name, print)| json!({"client": name, "fingerprint": print}));
+                return print::json(&json!({"folder": dir, "clients": clients.collect::<Vec<Value>>()}));
+            }
             print::line(&format!("made a CA and a server certificate in {}", dir.display()))?;
-            clients.iter().try_for_each(|name| show(&dir, name))?;
+            made.iter().try_for_each(|(name, print)| print::line(&format!("client {name}: {print}")))?;
             print::line(
                 "ca.key signs clients: keep it where certificates are made. A client needs ca.pem and its own two files.",
-            )?;
+            )
         }
         Command::AddClient { dir, name } => {
             keys::add_client(&dir, &name)?;
-            show(&dir, &name)?;
+            show(&dir, &name, as_json)
         }
-        Command::Fingerprint { dir, name } => show(&dir, &name)?,
+        Command::Fingerprint { dir, name } => show(&dir, &name, as_json),
     }
-    Ok(())
 }
 
-fn show(dir: &Path, name: &str) -> anyhow::Result<()> {
-    let identity = keys::load_client(dir, name)?;
-    print::line(&format!("client {name}: {}", identity.fingerprint))?;
-    Ok(())
+/// A client's name, and the fingerprint of its certificate.
+fn fingerprint(dir: &Path, name: &str) -> anyhow::Result<(String, String)> {
+    Ok((name.to_owned(), keys::load_client(dir, name)?.fingerprint.to_string()))
+}
+
+fn show(dir: &Path, name: &str, as_json: bool) -> anyhow::Result<()> {
+    let (name, fingerprint) = fingerprint(dir, name)?;
+    match as_json {
+        true => print::json(&json!({"client": name, "fingerprint": fingerprint})),
+        false => print::line(&format!("client {name}: {fingerprint}")),
+    }
 }

@@ -24,6 +24,9 @@ use tacit_log::Log;
 #[derive(Parser)]
 #[command(version, propagate_version = true, after_help = EXAMPLES)]
 struct Cli {
+    /// Print JSON on standard output, and errors as JSON on standard error; before or after the subcommand
+    #[arg(long, global = true)]
+    json: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -94,32 +97,36 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let result = match Cli::try_parse() {
-        Ok(cli) => run(cli.command).map(|()| ExitCode::SUCCESS),
-        Err(text) => tell(&text),
+    let (result, as_json) = match Cli::try_parse() {
+        Ok(Cli { json, command }) => (run(command, json).map(|()| ExitCode::SUCCESS), json),
+        Err(text) => (tell(&text), false),
     };
     match result {
         Ok(code) => code,
         // Whoever reads our output may stop reading: what a shell reports for a program that SIGPIPE ended.
         Err(error) if is_closed_pipe(&error) => ExitCode::from(141),
         Err(error) => {
-            log.say(&format!("error: {}", explain(&error)));
+            let text = explain(&error);
+            log.say(&match as_json {
+                true => serde_json::json!({ "error": text }).to_string(),
+                false => format!("error: {text}"),
+            });
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
+fn run(command: Command, json: bool) -> anyhow::Result<()> {
     match command {
-        Command::Keys(args) => keys::run(args),
-        Command::Model(args) => model::run(args),
-        Command::Serve(args) => serve::run(args),
-        Command::Infer(args) => infer::run(args),
-        Command::Prepare(args) => prepare::run(args),
-        Command::Material(args) => material::run(args),
-        Command::Bench(args) => bench::run(args),
-        Command::Zoo(args) => zoo::run(args),
-        Command::Simulate(args) => simulate::run(&args),
+        Command::Keys(args) => keys::run(args, json),
+        Command::Model(args) => model::run(args, json),
+        Command::Serve(args) => serve::run(args, json),
+        Command::Infer(args) => infer::run(args, json),
+        Command::Prepare(args) => prepare::run(args, json),
+        Command::Material(args) => material::run(args, json),
+        Command::Bench(args) => bench::run(args, json),
+        Command::Zoo(args) => zoo::run(args, json),
+        Command::Simulate(args) => simulate::run(&args, json),
         Command::Lab(args) => lab::run(args),
         Command::BenchClient(args) => bench::run_client(args),
     }
@@ -128,6 +135,74 @@ fn run(command: Command) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
+
+    /// Every command that a user can call, with its path: `model import`.
+    fn leaves(command: &clap::Command, path: &str) -> Vec<(String, clap::Command)> {
+        let shown = command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
+        let below: Vec<_> = shown.flat_map(|c| leaves(c, &format!("{path} {}", c.get_name()))).collect();
+        if below.is_empty() || !command.is_subcommand_required_set() {
+            return below.into_iter().chain([(path.to_owned(), command.clone())]).collect();
+        }
+        below
+    }
+
+    #[test]
+    fn the_options_of_all_commands_hold_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_help_has_an_example_of_its_command() {
+        let mut cli = Cli::command();
+        cli.build();
+        let all = leaves(&cli, "tacit");
+        assert!(all.len() > 25 && all.iter().any(|(path, _)| path == "tacit model import"), "{}", all.len());
+        let without = |(path, mut command): (String, clap::Command)| {
+            let help = command.render_long_help().to_string();
+            let example = help.split_once("Example").is_some_and(|(_, after)| after.contains(&path));
+            (!example).then_some(path)
+        };
+        let lacking: Vec<String> = all.into_iter().filter_map(without).collect();
+        assert!(lacking.is_empty(), "no example of the command itself in the help of {lacking:?}");
+    }
+
+    #[test]
+    fn json_may_stand_before_and_after_every_command() {
+        for line in [
+            "tacit --json model inspect x",
+            "tacit model --json inspect x",
+            "tacit model inspect x --json",
+            "tacit model inspect --json x",
+            "tacit --json material list",
+            "tacit material list --json",
+            "tacit prepare --json",
+            "tacit --json lab sensors",
+            "tacit lab sensors --json",
+            "tacit --json bench --model x",
+            "tacit simulate replay --json x",
+        ] {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap_or_else(|e| panic!("{line}: {e}"));
+            assert!(cli.json, "{line}");
+            if let Command::Lab(args) = cli.command {
+                assert!(args.wants_json_of_sensors(), "{line}");
+            }
+        }
+        assert!(!Cli::try_parse_from(["tacit", "model", "backends"]).unwrap().json);
+    }
+
+    #[test]
+    fn options_of_material_may_follow_its_subcommand() {
+        for line in [
+            "tacit material --server there:1 --keys k --model m list",
+            "tacit material list --server there:1 --keys k --model m",
+            "tacit material --server there:1 discard --all --keys k --model m",
+        ] {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap_or_else(|e| panic!("{line}: {e}"));
+            let Command::Material(args) = cli.command else { panic!("{line}") };
+            assert_eq!(args.connect.named(), ("there:1", "k", Some("m")), "{line}");
+        }
+    }
 
     #[test]
     fn a_cause_is_told_once() {

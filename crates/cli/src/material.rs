@@ -20,7 +20,7 @@ use tacit_store::Store;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    connect: Connect,
+    pub connect: Connect,
     #[command(subcommand)]
     command: Command,
 }
@@ -33,9 +33,6 @@ enum Command {
     List {
         #[command(flatten)]
         which: Which,
-        /// Print one JSON object per material
-        #[arg(long)]
-        json: bool,
     },
     /// Destroy material at both parties, or in one folder
     ///
@@ -173,11 +170,11 @@ impl Place {
     }
 }
 
-pub fn run(args: Args) -> anyhow::Result<()> {
+pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     match args.command {
-        Command::List { which, json } => {
+        Command::List { which } => {
             let mut place = Place::open(&args.connect, which.offline)?;
-            list(&which.lines(&mut place)?, json)?;
+            list(&which.lines(&mut place)?, as_json)?;
             place.close()
         }
         Command::Discard { ids, orphans, which, .. } => {
@@ -187,7 +184,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             lines.retain(|line| ids.is_empty() || ids.contains(&line.id));
             let chosen: Vec<MaterialId> = lines.iter().map(|line| line.id).collect();
             let asked = if ids.is_empty() { chosen.len() } else { ids.len() };
-            print::line(&format!("destroyed {} of {asked}", place.discard(&chosen)?))?;
+            let destroyed = place.discard(&chosen)?;
+            print::line(&match as_json {
+                true => json!({"destroyed": destroyed, "of": asked}).to_string(),
+                false => format!("destroyed {destroyed} of {asked}"),
+            })?;
             place.close()
         }
     }

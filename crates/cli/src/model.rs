@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tacit_backends::{Costs, DEFAULT, Options, Registry, ServerModel, lowered};
 use tacit_client::input::{self, Fit};
 use tacit_graph::import::{ImportOptions, import};
-use tacit_graph::{Interface, Model, OutputMode, Units, npy};
+use tacit_graph::{Interface, Model, OutputMode, Units};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -22,6 +22,8 @@ enum Command {
     ///
     /// Example: tacit model import net.onnx --calibrate samples.npy --pixel-scale 0.00392157 --mean 0.485,0.456,0.406 --std
     /// 0.229,0.224,0.225 -o net.tacit
+    ///
+    /// `--backend none` leaves the lowering to `tacit model lower` or `tacit serve`.
     Import(Box<ImportArgs>),
     /// Lower a model for a back end ahead of time, so that a server starts without
     ///
@@ -35,29 +37,33 @@ enum Command {
         file: PathBuf,
         #[command(flatten)]
         seal: SealArgs,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
     /// Run the float network here, in the clear: what every private answer stands for
     ///
     /// Example: tacit model run net.tacit photo.npy
     Run(RunArgs),
     /// List the back ends that this program has
+    ///
+    /// Example: tacit model backends --json
     Backends,
 }
 
-/// Options of a back end, as every command takes them.
+/// What a model is lowered for, and where the key of its files is: as every command takes them that lowers one.
 #[derive(clap::Args, Clone)]
-pub struct BackendArgs {
+pub struct Lowering {
+    /// Back end to lower the model for
+    #[arg(long, default_value = DEFAULT)]
+    pub backend: String,
     /// Option of the back end, e.g. frac_bits=12; may be repeated
     #[arg(short = 'O', long = "option", value_name = "KEY=VALUE,...")]
     options: Vec<String>,
+    #[command(flatten)]
+    pub seal: SealArgs,
 }
 
-impl BackendArgs {
+impl Lowering {
     /// The options, those on the right win.
-    pub fn parse(&self) -> anyhow::Result<Options> {
+    pub fn options(&self) -> anyhow::Result<Options> {
         Ok(self.options.join(",").parse()?)
     }
 }
@@ -66,30 +72,19 @@ impl BackendArgs {
 struct LowerArgs {
     /// Model file
     file: PathBuf,
-    /// Back end
-    #[arg(long, default_value = DEFAULT)]
-    backend: String,
     #[command(flatten)]
-    options: BackendArgs,
-    #[command(flatten)]
-    seal: SealArgs,
-    /// Print the report as JSON
-    #[arg(long)]
-    json: bool,
+    lowering: Lowering,
 }
 
 #[derive(clap::Args)]
 struct RunArgs {
     /// Model file
     file: PathBuf,
-    /// Images (PNG, JPEG) or .npy arrays
+    /// Images (PNG, JPEG), or arrays: .npy, .npz with one array, FILE.npz:NAME
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
     #[command(flatten)]
     seal: SealArgs,
-    /// Print one JSON object per input
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(clap::Args)]
@@ -99,7 +94,7 @@ struct ImportArgs {
     /// Model file to write; its name is the name clients ask for
     #[arg(short, long, value_name = "FILE.tacit")]
     output: PathBuf,
-    /// Samples [N, ...input] as .npy: bytes are raw pixels, other numbers are inputs as they are
+    /// Samples [N, ...input] as .npy or .npz (FILE.npz:NAME): bytes are raw pixels, other numbers are inputs as they are
     #[arg(long, value_name = "FILE.npy")]
     calibrate: Option<PathBuf>,
     /// Subtracted from pixels, per channel, after --pixel-scale
@@ -117,16 +112,8 @@ struct ImportArgs {
     /// What the client learns
     #[arg(long, value_enum, default_value_t = Reveal::Logits)]
     reveal: Reveal,
-    /// Back end to lower it for at once; `none` leaves that to `tacit model lower` or `tacit serve`
-    #[arg(long, default_value = DEFAULT)]
-    backend: String,
     #[command(flatten)]
-    options: BackendArgs,
-    #[command(flatten)]
-    seal: SealArgs,
-    /// Print the report as JSON
-    #[arg(long)]
-    json: bool,
+    lowering: Lowering,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -137,27 +124,34 @@ enum Reveal {
     Top1,
 }
 
-pub fn run(args: Args) -> anyhow::Result<()> {
+pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     match args.command {
-        Command::Import(args) => run_import(&args),
-        Command::Lower(args) => run_lower(&args),
-        Command::Inspect { file, seal, json } => inspect(&file, &seal, json),
-        Command::Run(args) => run_local(&args),
-        Command::Backends => {
-            for backend in Registry::standard().iter() {
-                crate::print::line(&format!("{:<10} {}", backend.id(), backend.about()))?;
-            }
-            Ok(())
-        }
+        Command::Import(args) => run_import(&args, as_json),
+        Command::Lower(args) => run_lower(&args, as_json),
+        Command::Inspect { file, seal } => inspect(&file, &seal, as_json),
+        Command::Run(args) => run_local(&args, as_json),
+        Command::Backends => show_backends(as_json),
     }
 }
 
-fn run_import(args: &ImportArgs) -> anyhow::Result<()> {
+fn show_backends(as_json: bool) -> anyhow::Result<()> {
     let registry = Registry::standard();
+    if as_json {
+        let all = registry.iter().map(|b| json!({"id": b.id(), "about": b.about(), "trust": b.trust()}));
+        return crate::print::json(&all.collect());
+    }
+    registry.iter().try_for_each(|b| crate::print::line(&format!("{:<10} {}", b.id(), b.about())))
+}
+
+fn run_import(args: &ImportArgs, as_json: bool) -> anyhow::Result<()> {
+    let registry = Registry::standard();
+    let Lowering { backend, seal, .. } = &args.lowering;
     // A wrong name is told before the work, not after it.
-    let backend = (args.backend != "none").then(|| registry.get(&args.backend)).transpose()?;
+    let backend = (backend != "none").then(|| registry.get(backend)).transpose()?;
     let bytes = fs::read(&args.onnx).with_context(|| format!("reading {}", args.onnx.display()))?;
+    let (watch, shown) = crate::print::watch();
     let mut options = ImportOptions {
+        watch: watch.clone(),
         mean: args.mean.clone(),
         std: args.std.clone(),
         pixel_scale: args.pixel_scale,
@@ -174,20 +168,21 @@ fn run_import(args: &ImportArgs) -> anyhow::Result<()> {
         other => anyhow::bail!("--range takes two numbers, LOW,HIGH; {} were given", other.len()),
     };
     if let Some(path) = &args.calibrate {
-        let samples = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
-        options.calibration = Some(npy::read(&samples).with_context(|| path.display().to_string())?);
+        options.calibration = Some(input::array(path)?);
     }
     let model = import(&bytes, &options).with_context(|| args.onnx.display().to_string())?.model;
     let file = tacit_graph::file::write(&model)?;
     let Some(backend) = backend else {
-        args.seal.write_model(&args.output, &file)?;
-        return show_float(&model, args.json);
+        shown.finish_and_clear();
+        seal.write_model(&args.output, &file)?;
+        return show_float(&model, as_json);
     };
-    let options = args.options.parse()?;
-    let lowered = backend.lower(&model, &options).with_context(|| args.onnx.display().to_string())?;
-    args.seal.write_model(&args.output, &file)?;
-    args.seal.write_lowered(&args.output, &model, (&**backend, &options), &*lowered)?;
-    show_report(&*lowered, args.json)
+    let options = args.lowering.options()?;
+    let lowered = backend.lower_watched(&model, &options, &watch).with_context(|| args.onnx.display().to_string())?;
+    shown.finish_and_clear();
+    seal.write_model(&args.output, &file)?;
+    seal.write_lowered(&args.output, &model, (&**backend, &options), &*lowered)?;
+    show_report(&*lowered, as_json)
 }
 
 /// The folder of a file.
@@ -210,26 +205,29 @@ pub fn import_with_defaults(path: &Path, bytes: &[u8]) -> anyhow::Result<Model> 
     Ok(model)
 }
 
-fn run_lower(args: &LowerArgs) -> anyhow::Result<()> {
+fn run_lower(args: &LowerArgs, as_json: bool) -> anyhow::Result<()> {
+    let LowerArgs { file, lowering } = args;
     let registry = Registry::standard();
-    let backend = registry.get(&args.backend)?;
-    let model = args.seal.read_model(&args.file)?;
-    let options = args.options.parse()?;
-    let lowered = backend.lower(&model, &options).with_context(|| args.file.display().to_string())?;
-    let path = args.seal.write_lowered(&args.file, &model, (&**backend, &options), &*lowered)?;
-    if !args.json {
+    let backend = registry.get(&lowering.backend)?;
+    let model = lowering.seal.read_model(file)?;
+    let options = lowering.options()?;
+    let (watch, shown) = crate::print::watch();
+    let lowered = backend.lower_watched(&model, &options, &watch).with_context(|| file.display().to_string())?;
+    shown.finish_and_clear();
+    let path = lowering.seal.write_lowered(file, &model, (&**backend, &options), &*lowered)?;
+    if !as_json {
         crate::print::line(&format!("wrote {}", path.display()))?;
     }
-    show_report(&*lowered, args.json)
+    show_report(&*lowered, as_json)
 }
 
-fn run_local(args: &RunArgs) -> anyhow::Result<()> {
+fn run_local(args: &RunArgs, as_json: bool) -> anyhow::Result<()> {
     let model = args.seal.read_model(&args.file)?;
     for path in &args.inputs {
         for values in input::read(path, &model.interface, Fit::Crop, Units::Network)? {
             model.interface.check_input(&values).with_context(|| path.display().to_string())?;
             let answer = model.interface.finish(&model.run(&values)?);
-            crate::print::line(&match args.json {
+            crate::print::line(&match as_json {
                 true => json!({ "input": path.display().to_string(), "values": answer }).to_string(),
                 false => format!("{}  {answer:.4?}", path.display()),
             })?;
@@ -331,7 +329,7 @@ fn show_costs(costs: &Costs) -> anyhow::Result<()> {
         let [up, down] = [phase.up_bytes, phase.down_bytes].map(crate::print::bytes);
         let [ours, theirs] = [phase.client, phase.server].map(|p| crate::print::bytes(p.stored_bytes));
         crate::print::line(&format!(
-            "{name:<8} {up} up, {down} down, {} exchanges, keeps {ours} at the client, {theirs} at the server",
+            "{name:<8} {up} up, {down} down (before TLS), {} exchanges, keeps {ours} at the client, {theirs} at the server",
             phase.exchanges
         ))?;
     }

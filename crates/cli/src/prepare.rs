@@ -1,5 +1,5 @@
 //! `tacit prepare`
-use crate::connect::Connect;
+use crate::connect::{Connect, Startup};
 use crate::print;
 use serde_json::json;
 use tacit_client::Client;
@@ -12,23 +12,26 @@ use tacit_client::bench::printed;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    connect: Connect,
+    pub connect: Connect,
     /// Materials to make
     #[arg(long, default_value_t = 1, value_parser = print::count(1_000_000))]
     count: usize,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
-pub fn run(args: Args) -> anyhow::Result<()> {
-    let mut client = args.connect.open(true)?;
-    make(&mut client, args.count, args.json)?;
+pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
+    let (mut client, startup) = args.connect.open(true)?;
+    make(&mut client, &startup, args.count, as_json)?;
     Ok(client.close()?)
 }
 
-fn make(client: &mut Client, count: usize, as_json: bool) -> anyhow::Result<()> {
-    let bar = print::bar(count, "preparing");
+fn make(client: &mut Client, startup: &Startup, count: usize, as_json: bool) -> anyhow::Result<()> {
+    match as_json {
+        true => print::line(&json!({ "startup": startup }).to_string())?,
+        false => print::note(&startup.to_string()),
+    }
+    let costs = client.model().costs();
+    let bytes = costs.setup.bytes() + costs.offline.bytes() * count as u64;
+    let bar = print::traffic_bar(client.moved(), "preparing", bytes);
     if let Some(setup) = client.setup()? {
         bar.suspend(|| match as_json {
             true => print::line(&json!({"setup": printed(&setup)}).to_string()),
@@ -38,7 +41,8 @@ fn make(client: &mut Client, count: usize, as_json: bool) -> anyhow::Result<()> 
             }
         })?;
     }
-    for _ in 0..count {
+    for done in 0..count {
+        bar.set_message(format!("preparing {} of {count}", done + 1));
         let made = client.prepare()?;
         bar.suspend(|| {
             if as_json {
@@ -51,7 +55,6 @@ fn make(client: &mut Client, count: usize, as_json: bool) -> anyhow::Result<()> 
             print::line(&format!("{}  {ours} here, {theirs} at the server", made.id))?;
             print::line(&print::phase_line("offline", &made.offline))
         })?;
-        bar.inc(1);
     }
     bar.finish_and_clear();
     Ok(())

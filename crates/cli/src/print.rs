@@ -3,11 +3,14 @@ use anyhow::Context;
 use clap::builder::RangedU64ValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 use tacit_client::PhaseReport;
 use tacit_client::bench::{PhaseFigures, printed};
+use tacit_graph::{Step, Watch};
 
 /// What was attempted when a line could not be written.
 pub const OUTPUT: &str = "writing to standard output";
@@ -80,6 +83,43 @@ pub fn bar(len: usize, what: &str) -> ProgressBar {
     }
 }
 
+/// A bar that follows what a connection moves, of `bytes` expected: it goes on within one material, too.
+pub fn traffic_bar(moved: Arc<AtomicU64>, what: &str, bytes: u64) -> ProgressBar {
+    let bar = bar(bytes as usize, what);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {bar:30} {percent} % of {total_bytes} {elapsed}") {
+        bar.set_style(style);
+    }
+    let (start, followed) = (moved.load(Ordering::Relaxed), bar.downgrade());
+    thread::spawn(move || {
+        // Ends with the last other handle of the bar.
+        while let Some(bar) = followed.upgrade().filter(|bar| !bar.is_finished()) {
+            bar.set_position((moved.load(Ordering::Relaxed) - start).min(bytes));
+            drop(bar);
+            thread::sleep(Duration::from_millis(100));
+        }
+    });
+    bar
+}
+
+/// Shows how far an import or a lowering is, on standard error (nothing where that is no terminal).
+pub fn watch() -> (Watch, ProgressBar) {
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    let shown = bar.clone();
+    let watch = Watch::new(move |Step { what, done, of }| {
+        shown.set_message(match of {
+            Some(of) => format!("{what} {}/{of}", done + 1),
+            None if done > 0 => format!("{what} {done}"),
+            None => what.to_owned(),
+        });
+        true
+    });
+    (watch, bar)
+}
+
 /// One line of a table of phases.
 pub fn phase_line(name: &str, report: &PhaseReport) -> String {
     figures_line(name, &printed(report))
@@ -89,7 +129,7 @@ pub fn phase_line(name: &str, report: &PhaseReport) -> String {
 pub fn figures_line(name: &str, figures: &PhaseFigures) -> String {
     let PhaseFigures { wall_s, rounds, client, server } = figures;
     format!(
-        "{name:<8} {wall_s:>8.3} s  CPU {:>7.3} / {:>7.3} s  {:>9} up  {:>9} down  {rounds:>4} rounds  peak {} / {}",
+        "{name:<8} {wall_s:>8.3} s  CPU {:>7.3} / {:>7.3} s  {:>9} up  {:>9} down (before TLS)  {rounds:>4} rounds  peak {} / {}",
         client.cpu_s,
         server.cpu_s,
         bytes(client.sent_bytes),

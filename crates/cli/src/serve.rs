@@ -27,8 +27,11 @@ pub fn program() -> anyhow::Result<PathBuf> {
     Ok(beside)
 }
 
-pub fn run(args: Args) -> anyhow::Result<()> {
+pub fn run(mut args: Args, as_json: bool) -> anyhow::Result<()> {
     let program = program()?;
+    if as_json && !args.arguments.iter().any(|a| a == "--json") {
+        args.arguments.push("--json".into());
+    }
     // Takes this process's place: its id, its signals and its output are the server's.
     let error = Command::new(&program).args(args.arguments).exec();
     Err(error).with_context(|| format!("starting {}", program.display()))

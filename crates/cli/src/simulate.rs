@@ -3,6 +3,7 @@
 use crate::print;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use serde_json::json;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use tacit_sched::policy::{Policy, PolicySpec};
@@ -25,12 +26,20 @@ pub struct SimulateArgs {
 #[derive(Debug, Subcommand)]
 enum What {
     /// One workload, one seed, one or several policies.
+    ///
+    /// Example: tacit simulate run --profile shark.json --rate 1 --policy fcfs,priority --html page.html
     Run(Box<RunArgs>),
     /// The paper's Table 2 beside ours.
+    ///
+    /// Example: tacit simulate paper-table2 --profile shark.json
     PaperTable2(GridArgs),
     /// What the policies reach: grids A, B, C and sensitivity, with every requirement checked.
+    ///
+    /// Example: tacit simulate grids --profile shark.json --only A -o grids.json
     Grids(GridArgs),
     /// Run a replay file again; fails where it does something else than recorded.
+    ///
+    /// Example: tacit simulate replay recorded.json
     Replay {
         /// The file.
         file: PathBuf,
@@ -48,9 +57,9 @@ struct GridArgs {
     /// The first seed; another one than 0 gives requests that no rule was ever compared on.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
     first_seed: u64,
-    /// Write all figures here.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    /// Write all figures here, as JSON.
+    #[arg(short, long)]
+    output: Option<PathBuf>,
     /// Only these grids, for example `A,C` (`grids` only).
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -136,9 +145,9 @@ struct RunArgs {
     /// Seed.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Write every input and the metrics here; with several policies, a list.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    /// Write every input and the metrics here, as JSON; with several policies, a list.
+    #[arg(short, long)]
+    output: Option<PathBuf>,
     /// Write the page with timeline, queues and metrics here.
     #[arg(long)]
     html: Option<PathBuf>,
@@ -148,19 +157,18 @@ struct RunArgs {
 ///
 /// # Errors
 /// Files that cannot be read or written, settings out of range, a replay that differs.
-pub fn run(args: &SimulateArgs) -> Result<()> {
+pub fn run(args: &SimulateArgs, as_json: bool) -> Result<()> {
     match &args.what {
-        What::Run(args) => run_one(args),
+        What::Run(args) => run_one(args, as_json),
         What::PaperTable2(args) => {
             let rows = table2(&profile(&args.profile)?, &args.range(), 48)?;
-            print::text(&print_table2(&rows))?;
-            write_json(args.json.as_deref(), &rows)
+            deliver(args.output.as_deref(), as_json, &rows, &print_table2(&rows))
         }
-        What::Grids(args) => grids(args),
+        What::Grids(args) => grids(args, as_json),
         What::Replay { file } => {
-            let actions = Replay::parse(&read(file)?)?.run()?;
-            print::line(&format!("{} actions, as recorded; every audit passed", actions.len()))?;
-            Ok(())
+            let actions = Replay::parse(&read(file)?)?.run()?.len();
+            let text = format!("{actions} actions, as recorded; every audit passed");
+            deliver(None, as_json, &json!({ "actions": actions, "as_recorded": true }), &text)
         }
     }
 }
@@ -177,14 +185,18 @@ fn profile(path: &Path) -> Result<ProfileFile> {
     Ok(ProfileFile::parse(&read(path)?)?)
 }
 
-fn write_json<T: serde::Serialize>(path: Option<&Path>, value: &T) -> Result<()> {
-    match path {
-        Some(path) => write(path, &serde_json::to_string(value)?),
-        None => Ok(()),
+/// Writes the figures to a file, where one is named, and shows them: as JSON or as text.
+fn deliver<T: serde::Serialize>(path: Option<&Path>, as_json: bool, value: &T, text: &str) -> Result<()> {
+    if let Some(path) = path {
+        write(path, &serde_json::to_string(value)?)?;
+    }
+    match as_json {
+        true => print::json(&serde_json::to_value(value)?),
+        false => print::line(text.trim_end()),
     }
 }
 
-fn grids(args: &GridArgs) -> Result<()> {
+fn grids(args: &GridArgs, as_json: bool) -> Result<()> {
     let profile = profile(&args.profile)?;
     type Make = fn(&ProfileFile, &Range<u64>) -> Result<Grid, tacit_sched::SchedError>;
     let all: [(&str, Make); 4] = [("A", grid_a), ("B", grid_b), ("C", grid_c), ("S", sensitivity)];
@@ -192,14 +204,16 @@ fn grids(args: &GridArgs) -> Result<()> {
     for (name, make) in all {
         if args.only.is_empty() || args.only.iter().any(|only| only.eq_ignore_ascii_case(name)) {
             let grid = make(&profile, &args.range())?;
-            print::line(&print_grid(&grid))?;
+            if !as_json {
+                print::line(&print_grid(&grid))?;
+            }
             grids.push(grid);
         }
     }
     if grids.is_empty() {
         bail!("no such grid: expected A, B, C or S");
     }
-    write_json(args.json.as_deref(), &grids)
+    deliver(args.output.as_deref(), as_json, &grids, "")
 }
 
 /// `name:number:number`, exactly `n` numbers.
@@ -297,7 +311,27 @@ fn scenario(args: &RunArgs, profile: &ProfileFile, policy: &str) -> Result<Scena
     Ok(scenario)
 }
 
-fn run_one(args: &RunArgs) -> Result<()> {
+/// A policy's line of the table.
+fn row(file: &RunFile, run: &Run) -> String {
+    let (s, a) = (&file.summary, &file.summary.all);
+    format!(
+        "| {} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.3} | {:.1} | {:.2} | {:.2} | {} |",
+        file.policy,
+        a.done,
+        a.input_delay,
+        a.waiting_time,
+        a.p50,
+        a.p95,
+        a.p99,
+        s.throughput,
+        s.makespan,
+        s.core_use,
+        s.memory_use,
+        run.reports.len() - a.done + s.refused,
+    )
+}
+
+fn run_one(args: &RunArgs, as_json: bool) -> Result<()> {
     let profile = profile(&args.profile)?;
     let mut runs: Vec<(Scenario, Run)> = Vec::new();
     for policy in &args.policy {
@@ -305,36 +339,17 @@ fn run_one(args: &RunArgs) -> Result<()> {
         let run = scenario.run(args.seed)?;
         runs.push((scenario, run));
     }
-    print::line(
-        "| policy | inputs done | D | W | p50 | p95 | p99 | throughput | makespan | cores | memory | other ends |",
-    )?;
-    print::line("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")?;
-    let mut files = Vec::new();
-    for (scenario, run) in &runs {
-        let file = RunFile::of(scenario, args.seed, run);
-        let (s, a) = (&file.summary, &file.summary.all);
-        print::line(&format!(
-            "| {} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.3} | {:.1} | {:.2} | {:.2} | {} |",
-            file.policy,
-            a.done,
-            a.input_delay,
-            a.waiting_time,
-            a.p50,
-            a.p95,
-            a.p99,
-            s.throughput,
-            s.makespan,
-            s.core_use,
-            s.memory_use,
-            run.reports.len() - a.done + s.refused,
-        ))?;
-        if args.json.is_some() {
-            files.push(file);
-        }
-    }
+    let mut table = vec![
+        "| policy | inputs done | D | W | p50 | p95 | p99 | throughput | makespan | cores | memory | other ends |"
+            .into(),
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |".into(),
+    ];
+    let files: Vec<RunFile> = runs.iter().map(|(scenario, run)| RunFile::of(scenario, args.seed, run)).collect();
+    table.extend(files.iter().zip(&runs).map(|(file, (_, run))| row(file, run)));
+    let (output, table) = (args.output.as_deref(), table.join("\n"));
     match files.as_slice() {
-        [file] => write_json(args.json.as_deref(), file)?,
-        files => write_json(args.json.as_deref(), &files)?,
+        [file] => deliver(output, as_json, file, &table)?,
+        files => deliver(output, as_json, &files, &table)?,
     }
     if let Some(path) = &args.html {
         let panels: Vec<Panel<'_>> =

@@ -1,5 +1,6 @@
 //! `tacit zoo`
 use anyhow::Context;
+use serde_json::json;
 use std::fs;
 use std::path::PathBuf;
 
@@ -20,7 +21,11 @@ pub struct Args {
     seed: u64,
 }
 
-pub fn run(args: Args) -> anyhow::Result<()> {
+pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let bytes = tacit_graph::zoo::build(&args.name, args.seed)?;
-    fs::write(&args.output, bytes).with_context(|| format!("writing {}", args.output.display()))
+    fs::write(&args.output, &bytes).with_context(|| format!("writing {}", args.output.display()))?;
+    if as_json {
+        crate::print::json(&json!({"name": args.name, "output": args.output, "bytes": bytes.len()}))?;
+    }
+    Ok(())
 }

@@ -182,7 +182,7 @@ fn bench_reports_both_parties_and_the_error() {
     server::ensure();
     let dir = tempfile::tempdir().unwrap();
     prepared(dir.path());
-    good(dir.path(), &["bench", "--model", "digits.tacit", "--input", "two.npy", "--json", "b.json"]);
+    good(dir.path(), &["bench", "--model", "digits.tacit", "--input", "two.npy", "-o", "b.json"]);
     let text = std::fs::read(dir.path().join("b.json")).unwrap();
     let report: serde_json::Value = serde_json::from_slice(&text).unwrap();
     let run = &report["runs"][0];

@@ -3,10 +3,11 @@ use crate::lobby::{answered, ask};
 use crate::measure::{Marks, Meter, PhaseReport};
 use crate::stock::{self, Stock};
 use crate::wire::{REQUEST, Reply, Request, misplaced, send};
-use crate::{ClientConfig, ClientError, Lobby};
+use crate::{ClientConfig, ClientError, Closer, Lobby};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use tacit_backends::{BackendError, ClientModel, ClientSide, Material, Preparation, Registry, Setup};
 use tacit_graph::{Interface, OutputMode, Units};
 use tacit_ids::MaterialId;
@@ -46,6 +47,7 @@ pub struct Client {
     registry: Registry,
     config: ClientConfig,
     channel: Channel,
+    closer: Arc<Closer>,
     model: Arc<dyn ClientModel>,
     side: Box<dyn ClientSide>,
     /// Names of the model and the back end.
@@ -60,9 +62,8 @@ pub struct Client {
 
 impl Client {
     pub(crate) fn new(
-        registry: Registry,
-        config: ClientConfig,
-        channel: Channel,
+        (registry, config): (Registry, ClientConfig),
+        (channel, closer): (Channel, Arc<Closer>),
         stock: Option<Stock>,
         model: Arc<dyn ClientModel>,
         names: [&str; 2],
@@ -72,6 +73,7 @@ impl Client {
         Ok(Self {
             registry,
             channel,
+            closer,
             side: Arc::clone(&model).connect()?,
             names: names.map(str::to_owned),
             binding: Binding { client: config.identity.fingerprint, model: public, plan: model.digest() },
@@ -96,6 +98,18 @@ impl Client {
     #[must_use]
     pub fn interface(&self) -> &Interface {
         self.model.interface()
+    }
+
+    /// What ends the connection from another thread.
+    #[must_use]
+    pub fn closer(&self) -> Arc<Closer> {
+        Arc::clone(&self.closer)
+    }
+
+    /// Counts the bytes that the connection moves: for a thread that shows progress during a phase.
+    #[must_use]
+    pub fn moved(&self) -> Arc<AtomicU64> {
+        self.channel.moved()
     }
 
     /// Name of the model at the server.

@@ -41,6 +41,7 @@ pub mod bench;
 mod client;
 mod error;
 pub mod input;
+pub mod jpeg;
 mod lobby;
 pub mod measure;
 mod pipeline;
@@ -52,7 +53,7 @@ pub const MAX_THREADS: usize = 1024;
 
 pub use client::{Answer, Client, Prepared};
 pub use error::ClientError;
-pub use lobby::{ClientConfig, Lobby};
+pub use lobby::{ClientConfig, Closer, Lobby};
 pub use measure::{Figures, PhaseReport, process_cpu_s};
 pub use pipeline::infer_many;
 pub use stock::{Held, Reconciled, Use};

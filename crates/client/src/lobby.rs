@@ -5,8 +5,10 @@ use crate::wire::{
     MAX_PUBLIC_BYTES, ModelInfo, PUBLIC, REQUEST, Reply, Request, misplaced, public_digest, recv_reply, send,
 };
 use crate::{Client, ClientError, MAX_THREADS};
+use std::net::{Shutdown, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tacit_backends::{ClientModel, Registry, Trust};
 use tacit_ids::MaterialId;
@@ -81,11 +83,33 @@ impl ClientConfig {
     }
 }
 
+/// Ends a connection from another thread: a call that waits on it fails at once.
+pub struct Closer {
+    stream: TcpStream,
+    closed: AtomicBool,
+}
+
+impl Closer {
+    /// Ends the connection. The client of it is useless afterwards.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        // One that the peer has ended is as good.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Whether this ended the connection.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+}
+
 /// A connection on which no model is open yet.
 pub struct Lobby {
     registry: Registry,
     config: ClientConfig,
     channel: Channel,
+    closer: Arc<Closer>,
     stock: Option<Stock>,
 }
 
@@ -103,20 +127,21 @@ impl Lobby {
         // A folder that is not for this client is told before anybody is bothered.
         let store = config.store.as_deref();
         let store = store.map(|dir| Store::open(dir, Party::Client, config.seal.clone())).transpose()?;
-        let mut channel = Self::welcomed(&config).map_err(|e| config.not_connected(e))?;
+        let (mut channel, closer) = Self::welcomed(&config).map_err(|e| config.not_connected(e))?;
         let client = config.identity.fingerprint;
         let stock = store.map(|store| Stock::reconciled(store, client, config.expire, &mut channel)).transpose();
         let stock = stock.map_err(|e| e.of(&channel, "the comparison of material"))?;
-        Ok(Self { registry, config, channel, stock })
+        Ok(Self { registry, config, channel, closer, stock })
     }
 
     /// A connection whose server has said welcome.
-    fn welcomed(config: &ClientConfig) -> Result<Channel, ClientError> {
+    fn welcomed(config: &ClientConfig) -> Result<(Channel, Arc<Closer>), ClientError> {
         let end = Instant::now() + config.connect_timeout;
         let (host, _) = split_address(&config.address)?;
         let mut tcp = TcpTransport::connect(&config.address, config.connect_timeout)?;
         tcp.set_stall_timeout(config.stall_timeout).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
         tcp.set_deadline(Some(end));
+        let closer = Arc::new(Closer { stream: tcp.closer()?, closed: AtomicBool::new(false) });
         let tls = config.identity.tls.connect(tcp, config.server_name.as_deref().unwrap_or(host))?;
         let transport: Box<dyn Transport> = match config.pace {
             Some(rate) => Box::new(PacedTransport::new(tls, rate)),
@@ -133,7 +158,7 @@ impl Lobby {
             other => return Err(misplaced("the greeting", &other).into()),
         }
         channel.set_deadline(None);
-        Ok(channel)
+        Ok((channel, closer))
     }
 
     /// What connecting has settled between both parties' folders of material; `None` without one.
@@ -210,8 +235,8 @@ impl Lobby {
         let digest = public_digest(&public);
         let compared = handshake(&mut self.channel, &Hello::opened(opened.digest(), digest));
         compared.map_err(|e| ClientError::from(e).of(&self.channel, during))?;
-        let Self { registry, config, channel, stock } = self;
-        Client::new(registry, config, channel, stock, opened, [model, &backend], digest)
+        let Self { registry, config, channel, closer, stock } = self;
+        Client::new((registry, config), (channel, closer), stock, opened, [model, &backend], digest)
     }
 
     /// The back end for a model where none is named.

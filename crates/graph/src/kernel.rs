@@ -4,11 +4,17 @@
 use rayon::prelude::*;
 
 use crate::geometry::{ConvGeometry, Slice, Window};
+use crate::matrix;
+
+/// Integers of this magnitude and below are exact in `f64`, and so are their sums as long as they stay there.
+const EXACT: f64 = (1u64 << 53) as f64;
 
 /// Arithmetic of one interpreter.
 pub trait Scalar: Copy + Default + PartialOrd + Send + Sync {
     /// Type of the weights.
     type Weight: Copy + Default + PartialEq + Send + Sync;
+    /// The convolution as a product of matrices; `None` where that would not be exact.
+    fn conv_as_product(plan: &ConvPlan, input: &[Self], weights: &[Self::Weight], bias: &[Self]) -> Option<Vec<Self>>;
     /// `acc + x * w`.
     fn mac(acc: Self, x: Self, w: Self::Weight) -> Self;
     /// `a + b`.
@@ -17,6 +23,20 @@ pub trait Scalar: Copy + Default + PartialOrd + Send + Sync {
 
 impl Scalar for i64 {
     type Weight = i32;
+    fn conv_as_product(plan: &ConvPlan, input: &[i64], weights: &[i32], bias: &[i64]) -> Option<Vec<i64>> {
+        let largest = |values: &[i64]| values.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0) as f64;
+        let row = weights.len() / plan.conv.out_channels;
+        let sum = |row: &[i32]| row.iter().map(|w| f64::from(w.unsigned_abs())).sum::<f64>();
+        let heaviest = weights.par_chunks(row.max(1)).map(sum).reduce(|| 0.0, f64::max);
+        if largest(input) * heaviest + largest(bias) >= EXACT {
+            return None;
+        }
+        let input: Vec<f64> = input.iter().map(|&x| x as f64).collect();
+        let weights: Vec<f64> = weights.par_iter().map(|&w| f64::from(w)).collect();
+        let bias: Vec<f64> = bias.iter().map(|&b| b as f64).collect();
+        let out = matrix::conv2d(plan, &input, &weights, &bias);
+        Some(out.iter().map(|&v| v as i64).collect())
+    }
     #[inline(always)]
     fn mac(acc: i64, x: i64, w: i32) -> i64 {
         acc.wrapping_add(x.wrapping_mul(i64::from(w)))
@@ -29,6 +49,9 @@ impl Scalar for i64 {
 
 impl Scalar for f32 {
     type Weight = f32;
+    fn conv_as_product(plan: &ConvPlan, input: &[f32], weights: &[f32], bias: &[f32]) -> Option<Vec<f32>> {
+        Some(matrix::conv2d(plan, input, weights, bias))
+    }
     #[inline(always)]
     fn mac(acc: f32, x: f32, w: f32) -> f32 {
         acc + x * w
@@ -40,21 +63,34 @@ impl Scalar for f32 {
 }
 
 /// Output positions `lo..hi` for which `position * stride + offset - pad` lies in `0..len`.
-fn valid_span(out_len: usize, len: usize, stride: usize, offset: usize, pad: usize) -> (usize, usize) {
+pub(crate) fn valid_span(out_len: usize, len: usize, stride: usize, offset: usize, pad: usize) -> (usize, usize) {
     let lo = pad.saturating_sub(offset).div_ceil(stride);
     let hi = if len + pad > offset { (len + pad - offset).div_ceil(stride) } else { 0 };
     (lo.min(out_len), hi.min(out_len))
 }
 
 /// Geometry of one convolution.
-struct ConvPlan<'a> {
-    conv: &'a ConvGeometry,
-    height: usize,
-    width: usize,
-    out_height: usize,
-    out_width: usize,
+pub struct ConvPlan<'a> {
+    pub(crate) conv: &'a ConvGeometry,
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    pub(crate) out_height: usize,
+    pub(crate) out_width: usize,
     /// Input channels of one group.
-    group_channels: usize,
+    pub(crate) group_channels: usize,
+}
+
+impl<'a> ConvPlan<'a> {
+    fn new(conv: &'a ConvGeometry, in_shape: &[usize], out_shape: &[usize]) -> Self {
+        Self {
+            conv,
+            height: in_shape[1],
+            width: in_shape[2],
+            out_height: out_shape[1],
+            out_width: out_shape[2],
+            group_channels: in_shape[0] / conv.groups,
+        }
+    }
 }
 
 /// `conv` on `input` of shape `in_shape`; `bias` is the value each output plane starts from.
@@ -66,19 +102,17 @@ pub fn conv2d<S: Scalar>(
     weights: &[S::Weight],
     bias: &[S],
 ) -> Vec<S> {
-    let plan = ConvPlan {
-        conv,
-        height: in_shape[1],
-        width: in_shape[2],
-        out_height: out_shape[1],
-        out_width: out_shape[2],
-        group_channels: in_shape[0] / conv.groups,
-    };
+    let plan = ConvPlan::new(conv, in_shape, out_shape);
+    let product = matrix::worth_it(&plan).then(|| S::conv_as_product(&plan, input, weights, bias)).flatten();
+    product.unwrap_or_else(|| conv_in_loops(&plan, input, weights, bias))
+}
+
+fn conv_in_loops<S: Scalar>(plan: &ConvPlan, input: &[S], weights: &[S::Weight], bias: &[S]) -> Vec<S> {
     let plane = plan.out_height * plan.out_width;
-    let mut out = vec![S::default(); conv.out_channels * plane];
+    let mut out = vec![S::default(); plan.conv.out_channels * plane];
     out.par_chunks_mut(plane).enumerate().for_each(|(o, acc)| {
         acc.fill(bias[o]);
-        output_plane(&plan, o, input, weights, acc);
+        output_plane(plan, o, input, weights, acc);
     });
     out
 }
@@ -296,7 +330,7 @@ mod tests {
                                 }
                                 let at = ((o / og) * cg + i) * s[1] * s[2] + y as usize * s[2] + xx as usize;
                                 let wi = ((o * cg + i) * c.kernel[0] + ky) * c.kernel[1] + kx;
-                                acc += x[at] * i64::from(w[wi]);
+                                acc = acc.wrapping_add(x[at].wrapping_mul(i64::from(w[wi])));
                             }
                         }
                     }
@@ -329,11 +363,26 @@ mod tests {
             let w: Vec<i32> =
                 (0..cout * cin / groups * c.kernel[0] * c.kernel[1]).map(|_| pick(201) as i32 - 100).collect();
             let b: Vec<i64> = (0..cout).map(|_| pick(1000) as i64).collect();
-            assert_eq!(
-                conv2d(&c, &x, &shape, &out, &w, &b),
-                schoolbook(&c, &x, &shape, &out, &w, &b),
-                "round {round}: {c:?} on {shape:?}"
-            );
+            let wanted = schoolbook(&c, &x, &shape, &out, &w, &b);
+            assert_eq!(conv2d(&c, &x, &shape, &out, &w, &b), wanted, "round {round}: {c:?} on {shape:?}");
+            // Both ways of computing it, whichever is chosen for these sizes.
+            let plan = ConvPlan::new(&c, &shape, &out);
+            assert_eq!(conv_in_loops(&plan, &x, &w, &b), wanted, "round {round}: {c:?} on {shape:?} in loops");
+            let product = i64::conv_as_product(&plan, &x, &w, &b);
+            assert_eq!(product, Some(wanted), "round {round}: {c:?} on {shape:?} as a product");
         }
+    }
+
+    /// Values that a product in `f64` would round wrap as the loops do.
+    #[test]
+    fn what_f64_would_round_is_not_multiplied_as_matrices() {
+        let c =
+            ConvGeometry { out_channels: 8, kernel: [1, 1], stride: [1, 1], pads: [0; 4], groups: 1, dilation: [1, 1] };
+        let (shape, w) = ([8, 1, 1], [i32::MAX; 64]);
+        let x: Vec<i64> = (0..8).map(|i| (1 << 40) + i).collect();
+        let plan = ConvPlan::new(&c, &shape, &shape);
+        assert!(matrix::worth_it(&plan));
+        assert_eq!(i64::conv_as_product(&plan, &x, &w, &[1; 8]), None);
+        assert_eq!(conv2d(&c, &x, &shape, &shape, &w, &[1; 8]), schoolbook(&c, &x, &shape, &shape, &w, &[1; 8]));
     }
 }

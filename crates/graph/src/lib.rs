@@ -9,12 +9,15 @@ pub mod geometry;
 pub mod import;
 mod interface;
 pub mod kernel;
+mod matrix;
 mod model;
 pub mod npy;
+pub mod npz;
 pub mod onnx;
 pub mod rewrite;
 pub mod rng;
 pub mod walk;
+mod watch;
 pub mod zoo;
 
 pub use float::FloatGraph;
@@ -22,6 +25,7 @@ pub use import::{ImportOptions, Imported, import, import_network};
 pub use interface::{ChannelAffine, FinalActivation, InputSpec, Interface, OutputMode, OutputTensor, Units};
 pub use model::{Calibration, Model};
 pub use walk::{Interpreter, NodeId, SortedGraph, walk};
+pub use watch::{Step, Watch};
 
 /// Most nodes that a graph may have.
 pub const MAX_NODES: usize = 100_000;
@@ -37,6 +41,9 @@ pub const MAX_TOTAL_ELEMENTS: usize = 1 << 28;
 /// What can be wrong with a model.
 #[derive(Debug, thiserror::Error)]
 pub enum GraphError {
+    /// Who watches the work wants it to end.
+    #[error("interrupted")]
+    Interrupted,
     /// No nodes, or too many.
     #[error("a graph of {count} nodes is not supported (1 to {MAX_NODES})")]
     NodeCount {
@@ -134,6 +141,12 @@ pub enum GraphError {
     /// A `.npy` file cannot be read.
     #[error(".npy file: {what}")]
     Npy {
+        /// What is wrong.
+        what: String,
+    },
+    /// A `.npz` file cannot be read.
+    #[error(".npz file: {what}")]
+    Npz {
         /// What is wrong.
         what: String,
     },

@@ -5,6 +5,8 @@
 //! connection (u64, not sent), tag, length and payload. Tag and length are judged before anything is allocated.
 use crate::{NetError, Phase, Tag, Traffic, Transport};
 use std::io::{self, BufReader, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Bytes of a frame header.
@@ -33,6 +35,7 @@ pub struct Channel {
     spoke: bool,
     phase: Phase,
     traffic: [Traffic; 3],
+    moved: Arc<AtomicU64>,
     failed: Option<String>,
 }
 
@@ -57,6 +60,7 @@ impl Channel {
             spoke: false,
             phase: Phase::Setup,
             traffic: [Traffic::default(); 3],
+            moved: Arc::default(),
             failed: None,
         }
     }
@@ -91,6 +95,12 @@ impl Channel {
     #[must_use]
     pub fn total_traffic(&self) -> Traffic {
         self.traffic.iter().fold(Traffic::default(), |sum, t| sum + *t)
+    }
+
+    /// Counts the bytes of all phases, sent and received, as they move: for a thread that shows progress.
+    #[must_use]
+    pub fn moved(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.moved)
     }
 
     /// How long the peer may make no progress before a call ends with [`NetError::Stalled`].
@@ -233,6 +243,7 @@ impl Channel {
         self.out.extend_from_slice(&checksum(self.sent_frames, &head, frame).to_le_bytes());
         self.sent_frames += 1;
         self.traffic[self.phase as usize].sent += (HEADER_BYTES + frame.len()) as u64;
+        self.moved.fetch_add((HEADER_BYTES + frame.len()) as u64, Ordering::Relaxed);
         if frame.len() < GATHER / 2 {
             self.out.extend_from_slice(frame);
             if self.out.len() < GATHER {
@@ -378,6 +389,7 @@ impl Channel {
         let frame = self.received_frames;
         self.received_frames += 1;
         self.traffic[self.phase as usize].received += (HEADER_BYTES + payload.len()) as u64;
+        self.moved.fetch_add((HEADER_BYTES + payload.len()) as u64, Ordering::Relaxed);
         if checksum(frame, &header.bytes, payload) != header.crc {
             return Err(NetError::Checksum { tag, frame });
         }

@@ -44,6 +44,10 @@ fn traffic_is_counted_per_phase_and_rounds_per_turn() {
     assert_eq!(b.traffic(Phase::Setup).received, 12 + 2 * h);
     assert_eq!(b.traffic(Phase::Setup).rounds, 0, "b had said nothing before it read");
     assert_eq!(b.total_traffic().sent, a.total_traffic().received);
+    for channel in [&a, &b] {
+        let all = channel.total_traffic();
+        assert_eq!(channel.moved().load(std::sync::atomic::Ordering::Relaxed), all.sent + all.received);
+    }
 }
 
 fn both_send_before_reading(mut a: Channel, mut b: Channel, bytes: usize) {

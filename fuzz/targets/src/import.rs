@@ -1,6 +1,7 @@
 //! Files that a model's owner or a client gets from elsewhere: ONNX networks and numpy arrays.
 
-use tacit_graph::{ImportOptions, file, import_network, npy, onnx};
+use tacit_client::jpeg;
+use tacit_graph::{ImportOptions, file, import_network, npy, npz, onnx};
 
 /// Networks that a mutation made larger than this are read, but not calibrated: that takes honest time.
 const MAX_MACS: u64 = 1 << 16;
@@ -41,4 +42,29 @@ pub(crate) fn npy(data: &[u8]) {
 pub(crate) fn npy_seeds() -> Vec<Vec<u8>> {
     let image: Vec<f32> = (0..64).map(|i| i as f32 / 64.0).collect();
     vec![npy::write(&[1, 8, 8], &image), npy::write(&[2, 32], &image), npy::write(&[], &[1.0])]
+}
+
+/// An archive of numpy files.
+pub(crate) fn npz(data: &[u8]) {
+    if let Ok(array) = npz::read(data, None) {
+        assert_eq!(array.shape.iter().product::<usize>(), array.data.len());
+    }
+}
+
+pub(crate) fn npz_seeds() -> Vec<Vec<u8>> {
+    vec![include_bytes!("../seeds/stored.npz").to_vec(), include_bytes!("../seeds/compressed.npz").to_vec()]
+}
+
+/// The entropy-coded data of a photo.
+pub(crate) fn jpeg(data: &[u8]) {
+    // A larger picture takes honest time, of the decoder too, which has seen a file first.
+    const MAX_SIDE: u16 = 1 << 10;
+    let is_large = |w: &[u8]| w[0] == 0xff && matches!(w[1], 0xc0..=0xc2) && (w[5] | w[7]) > (MAX_SIDE >> 8) as u8;
+    if !data.windows(9).any(is_large) {
+        let _ = jpeg::check(data);
+    }
+}
+
+pub(crate) fn jpeg_seeds() -> Vec<Vec<u8>> {
+    vec![include_bytes!("../seeds/progressive.jpg").to_vec(), include_bytes!("../seeds/restarts.jpg").to_vec()]
 }

@@ -41,6 +41,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "lowered_file", run: lowered::file, seeds: lowered::file_seeds },
     Target { name: "onnx", run: import::onnx, seeds: import::onnx_seeds },
     Target { name: "npy", run: import::npy, seeds: import::npy_seeds },
+    Target { name: "npz", run: import::npz, seeds: import::npz_seeds },
+    Target { name: "jpeg", run: import::jpeg, seeds: import::jpeg_seeds },
     Target { name: "client_material", run: material::client, seeds: material::client_seeds },
     Target { name: "server_material", run: material::server, seeds: material::server_seeds },
     Target { name: "sealed_file", run: sealed::file, seeds: sealed::seeds },

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tacit_arith::prg::Prg;
-use tacit_graph::{Interface, Model};
+use tacit_graph::{Interface, Model, Watch};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
@@ -93,12 +93,17 @@ impl Backend for Cheetah {
         Trust::TwoParty
     }
 
-    fn lower(&self, model: &Model, text: &seam::Options) -> Result<Arc<dyn ServerModel>, BackendError> {
+    fn lower_watched(
+        &self,
+        model: &Model,
+        text: &seam::Options,
+        watch: &Watch,
+    ) -> Result<Arc<dyn ServerModel>, BackendError> {
         let (options, ring_options) = options::parse(text)?;
         let price = |graph: &RingGraph| cost::online_bytes(graph, &options).map(|bytes| bytes as f64);
         let check = |graph: &RingGraph| plan::compile(graph.clone(), options).map(drop);
         let target = ring::Target { price: &price, check: &check };
-        let lowered = ring::lower_for(model, &ring_options, target).map_err(named)?;
+        let lowered = ring::lower_for(model, &ring_options, target, watch).map_err(named)?;
         let compiled = Compiled::new(lowered.graph, &options)?;
         Ok(Arc::new(Server { compiled, weights: Arc::new(lowered.weights), report: Some(lowered.report) }))
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tacit_graph::{Interface, Model, file};
+use tacit_graph::{Interface, Model, Watch, file};
 use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
 
@@ -95,7 +95,7 @@ impl Backend for Clear {
         Trust::ServerSeesInput
     }
 
-    fn lower(&self, model: &Model, options: &Options) -> Result<Arc<dyn ServerModel>, BackendError> {
+    fn lower_watched(&self, model: &Model, options: &Options, _: &Watch) -> Result<Arc<dyn ServerModel>, BackendError> {
         options.reader(NAME).end()?;
         Ok(Arc::new(Server { opened: Opened::new(Public::of(model))?, model: model.clone() }))
     }

@@ -49,6 +49,13 @@ enum Command {
     Link(Box<link::Args>),
 }
 
+#[cfg(test)]
+impl Args {
+    pub fn wants_json_of_sensors(&self) -> bool {
+        matches!(&self.command, Command::Sensors(args) if args.json)
+    }
+}
+
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.command {
         Command::Sensors(args) => sensors::run(&args),

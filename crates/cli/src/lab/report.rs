@@ -19,6 +19,9 @@ sys.exit(bool(missing))";
 
 const INTERPRETER: &str = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
 
+/// Makes a page of plots and tables from a campaign's folder.
+///
+/// Example: tacit lab report sweep -o sweep.html
 #[derive(clap::Args)]
 pub struct Args {
     /// The campaign's folder: campaign.json, runs.jsonl, records/

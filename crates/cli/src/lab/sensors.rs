@@ -32,7 +32,7 @@ pub struct Args {
     readings: u32,
     /// As JSON
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// One source in the list.

@@ -16,6 +16,8 @@ use tacit_net::Rate;
 #[command(after_help = EXAMPLE)]
 pub enum Command {
     /// Wait for clients and do what they ask for; the first line printed is {"listening": ADDRESS}
+    ///
+    /// Example: tacit lab workload serve --listen 127.0.0.1:4000 --clients 1
     Serve {
         /// Address to listen on; port 0 takes a free one
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
@@ -27,6 +29,8 @@ pub enum Command {
         how: How,
     },
     /// Send bytes to the server
+    ///
+    /// Example: tacit lab workload bulk-send --server 127.0.0.1:4000 --bytes 100000000
     BulkSend {
         #[command(flatten)]
         bulk: Bulk,
@@ -34,6 +38,8 @@ pub enum Command {
         how: How,
     },
     /// Receive bytes from the server
+    ///
+    /// Example: tacit lab workload bulk-receive --server 127.0.0.1:4000 --bytes 100000000
     BulkReceive {
         #[command(flatten)]
         bulk: Bulk,
@@ -41,6 +47,8 @@ pub enum Command {
         how: How,
     },
     /// Send a message, wait for its echo, and so on
+    ///
+    /// Example: tacit lab workload ping-pong --server 127.0.0.1:4000 --messages 100
     PingPong {
         /// Where the server is
         #[arg(long, value_name = "ADDRESS")]

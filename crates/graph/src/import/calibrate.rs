@@ -1,9 +1,9 @@
 //! Ranges and sizes of all tensors over the calibration samples.
 
-use crate::GraphError;
 use crate::float::FloatGraph;
 use crate::float::run::run_tapped;
 use crate::model::MAX_MAGNITUDE;
+use crate::{GraphError, Watch};
 
 /// Multiplications that one evaluation of the kept samples may take: bounds how long a lowering's search takes.
 const WORK_OF_KEPT: u64 = 1_500_000_000;
@@ -19,12 +19,18 @@ pub(super) struct Measured {
 }
 
 /// Runs the samples and keeps the first of them, as many as a search can evaluate. The input's magnitude is that of its declared range.
-pub(super) fn measure(graph: &FloatGraph, mut samples: Vec<Vec<f32>>, range: [f32; 2]) -> Result<Measured, GraphError> {
+pub(super) fn measure(
+    graph: &FloatGraph,
+    mut samples: Vec<Vec<f32>>,
+    range: [f32; 2],
+    watch: &Watch,
+) -> Result<Measured, GraphError> {
     let count = graph.nodes.len();
     let (mut max_abs, mut mean_square) = (vec![0f64; count], vec![0f64; count]);
     let kept = kept(graph, samples.len());
     let mut wanted = Vec::with_capacity(kept);
-    for sample in &samples {
+    for (done, sample) in samples.iter().enumerate() {
+        watch.tell("running calibration samples", done, Some(samples.len()))?;
         let mut tap = |id: usize, _: &_, values: &[f32]| {
             let (mut largest, mut squares) = (0f32, 0f64);
             for &v in values {
@@ -43,9 +49,18 @@ pub(super) fn measure(graph: &FloatGraph, mut samples: Vec<Vec<f32>>, range: [f3
     samples.truncate(kept);
     max_abs[0] = max_abs[0].max(f64::from(range[0].abs())).max(f64::from(range[1].abs()));
     if let Some(id) = max_abs.iter().position(|m| !m.is_finite() || *m > MAX_MAGNITUDE) {
-        return Err(GraphError::Calibration { what: format!("node `{}` overflows on a sample", graph.nodes[id].name) });
+        return Err(GraphError::Calibration { what: overflow(&graph.nodes[id].name, max_abs[0]) });
     }
     Ok(Measured { max_abs, mean_square, samples, wanted })
+}
+
+/// What is wrong where node `name` overflows on samples whose largest value is `largest`, and what to do.
+fn overflow(name: &str, largest: f64) -> String {
+    format!(
+        "node `{name}` overflows on a calibration sample: its values exceed {MAX_MAGNITUDE:e}. The samples reach {largest:.3e}. If that is \
+         not what the network was trained on, normalise them: raw pixels as unsigned bytes with the network's pixel scale, mean and \
+         standard deviation, other values before they are saved. If it is, the weights are too large for fixed point: scale them down"
+    )
 }
 
 /// How many of `given` samples a search can evaluate: at least one.

@@ -2,11 +2,11 @@
 //! the input that each filter of the first layer likes best. The range check accepts them all, so rings should hold them.
 
 use super::calibrate::kept_by_work;
-use crate::GraphError;
 use crate::float::run::run_tapped;
 use crate::float::{FloatGraph, FloatOp};
 use crate::model::MAX_MAGNITUDE;
 use crate::rng::SplitMix;
+use crate::{GraphError, Watch};
 
 /// Multiplications that all extreme inputs together may take.
 const WORK: u64 = 3_000_000_000;
@@ -16,11 +16,12 @@ const NOISE: usize = 6;
 const SEED: u64 = 0x7ac1;
 
 /// Largest magnitude of each node's tensor over the extreme inputs with values in `range`.
-pub(super) fn magnitudes(graph: &FloatGraph, range: [f32; 2]) -> Result<Vec<f64>, GraphError> {
+pub(super) fn magnitudes(graph: &FloatGraph, range: [f32; 2], watch: &Watch) -> Result<Vec<f64>, GraphError> {
     let patterns = patterns(graph);
     let count = kept_by_work(WORK, graph).clamp(2, patterns.len());
     let mut largest = vec![0f64; graph.nodes.len()];
-    for pattern in &patterns[..count] {
+    for (done, pattern) in patterns[..count].iter().enumerate() {
+        watch.tell("running extreme inputs", done, Some(count))?;
         let input: Vec<f32> = pattern.iter().map(|&high| range[usize::from(high)]).collect();
         run_tapped(graph, &input, &mut |id, _, values| {
             let size = values.iter().fold(0f32, |m, v| if v.abs() > m || v.is_nan() { v.abs() } else { m });
@@ -110,8 +111,8 @@ mod tests {
         let mut graph = FloatGraph::new("x", vec![3]).unwrap();
         let op = FloatOp::Dense { weights: vec![1.0, -2.0, 4.0, 1.0, 1.0, 1.0], bias: vec![0.0, 0.5] };
         graph.output = graph.push("y", op, &[0], &[]).unwrap();
-        assert_eq!(magnitudes(&graph, [-1.0, 1.0]).unwrap(), [1.0, 7.0]);
-        assert_eq!(magnitudes(&graph, [0.0, 2.0]).unwrap(), [2.0, 10.0]);
+        assert_eq!(magnitudes(&graph, [-1.0, 1.0], &Watch::default()).unwrap(), [1.0, 7.0]);
+        assert_eq!(magnitudes(&graph, [0.0, 2.0], &Watch::default()).unwrap(), [2.0, 10.0]);
     }
 
     #[test]

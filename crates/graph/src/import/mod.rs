@@ -14,7 +14,7 @@ use crate::npy::Npy;
 use crate::onnx::{self, Network};
 use crate::rewrite::{self, Rewritten};
 use crate::rng::SplitMix;
-use crate::{Calibration, ChannelAffine, GraphError, InputSpec, Interface, Model, OutputMode, Units};
+use crate::{Calibration, ChannelAffine, GraphError, InputSpec, Interface, Model, OutputMode, Units, Watch};
 
 /// Choices of an import. `Default` is what a stranger should use.
 #[derive(Debug, Clone)]
@@ -42,6 +42,8 @@ pub struct ImportOptions {
     pub model_id: Option<[u8; 16]>,
     /// Folder of the ONNX file: where tensors with external data lie.
     pub folder: Option<PathBuf>,
+    /// Is told how far the import is.
+    pub watch: Watch,
 }
 
 impl Default for ImportOptions {
@@ -58,6 +60,7 @@ impl Default for ImportOptions {
             seed: 1,
             model_id: None,
             folder: None,
+            watch: Watch::default(),
         }
     }
 }
@@ -118,6 +121,7 @@ impl Imported {
 /// # Errors
 /// Whatever `onnx::parse` refuses; calibration samples that do not fit, or overflow the network.
 pub fn import(bytes: &[u8], options: &ImportOptions) -> Result<Imported, GraphError> {
+    options.watch.tell("reading the network", 0, None)?;
     let network = onnx::parse_in(bytes, options.folder.as_deref())?;
     import_network(network, options)
 }
@@ -140,12 +144,12 @@ pub fn import_network(network: Network, options: &ImportOptions) -> Result<Impor
     // The accepted range is that of all samples that were given, whatever is run of them.
     let mut input = input_spec(&rewritten, options, &samples)?;
     samples.truncate(options.max_samples.max(1));
-    let mut measured = calibrate::measure(&rewritten.graph, samples, input.range)?;
+    let mut measured = calibrate::measure(&rewritten.graph, samples, input.range, &options.watch)?;
     let Rewritten { graph, output_multiplier, notes, .. } = &mut rewritten;
     if rescale::rescale(graph, &mut measured, &mut input, output_multiplier) {
         notes.push("tensors of extreme size scaled by powers of two".into());
     }
-    let extreme = extremes::magnitudes(&rewritten.graph, input.range)?;
+    let extreme = extremes::magnitudes(&rewritten.graph, input.range, &options.watch)?;
     let calibrate::Measured { max_abs, mean_square, samples, wanted } = measured;
     let calibration = Calibration { max_abs, mean_square, extreme, samples, wanted, text, guessed };
     let result = &rewritten.graph.nodes[rewritten.graph.output];

@@ -89,3 +89,31 @@ fn a_model_whose_parts_do_not_fit_is_refused() {
         assert!(changed.check().is_err(), "change {i}");
     }
 }
+
+#[test]
+fn an_import_tells_how_far_it_is_and_ends_when_asked() {
+    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let listener = std::sync::Arc::clone(&told);
+    let watch = Watch::new(move |step| {
+        listener.lock().unwrap().push((step.what, step.done, step.of));
+        true
+    });
+    tiny(&ImportOptions { watch, ..ImportOptions::default() });
+    let told = told.lock().unwrap();
+    assert_eq!(told[0].0, "reading the network");
+    let samples: Vec<_> = told.iter().filter(|t| t.0 == "running calibration samples").collect();
+    assert_eq!(samples.iter().map(|t| (t.1, t.2)).collect::<Vec<_>>(), [0, 1, 2, 3].map(|i| (i, Some(4))));
+    let watch = Watch::new(|step| step.done < 2);
+    let options = ImportOptions { watch, ..ImportOptions::default() };
+    let ended = import(&zoo::build("tiny-cnn", 2).unwrap(), &options);
+    assert!(matches!(ended, Err(GraphError::Interrupted)));
+}
+
+#[test]
+fn samples_that_overflow_say_what_to_change() {
+    let calibration = Some(Npy { shape: vec![1, 1, 8, 8], data: vec![1e32; 64], is_bytes: false });
+    let options = ImportOptions { calibration, ..ImportOptions::default() };
+    let error = import(&zoo::build("tiny-cnn", 2).unwrap(), &options).map(drop).unwrap_err().to_string();
+    assert!(error.contains("overflows on a calibration sample"), "{error}");
+    assert!(error.contains("1.000e32") && error.contains("mean and standard deviation"), "{error}");
+}

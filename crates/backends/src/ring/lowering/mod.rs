@@ -16,10 +16,11 @@ mod width;
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use tacit_graph::float::FloatOp;
-use tacit_graph::{Model, OutputMode};
+use tacit_graph::{Model, OutputMode, Watch};
 
 use super::fixed::MAX_FRAC_BITS;
 use super::{RingError, RingGraph, Weights};
@@ -120,6 +121,9 @@ pub struct RingModel {
 struct Problem<'a> {
     model: &'a Model,
     options: &'a RingOptions,
+    watch: &'a Watch,
+    /// Schemes that were run on the samples so far.
+    tried: Cell<usize>,
     /// Samples that the search goes by.
     searched: Range<usize>,
     /// Samples that it does not see, to judge it by; none where there are few.
@@ -132,11 +136,11 @@ struct Problem<'a> {
 pub const FEWEST_SAMPLES: usize = 16;
 
 impl<'a> Problem<'a> {
-    fn new(model: &'a Model, options: &'a RingOptions) -> Self {
+    fn new(model: &'a Model, options: &'a RingOptions, watch: &'a Watch) -> Self {
         let count = model.calibration.samples.len();
         let split = if count < FEWEST_SAMPLES || model.calibration.guessed { count } else { count - count / 4 };
         let spread = search::spread(&model.calibration.wanted);
-        Self { model, options, searched: 0..split, held_out: split..count, spread }
+        Self { model, options, watch, tried: Cell::new(0), searched: 0..split, held_out: split..count, spread }
     }
 
     fn top1(&self) -> bool {
@@ -149,19 +153,25 @@ impl<'a> Problem<'a> {
 /// # Errors
 /// As there.
 pub fn lower(model: &Model, options: &RingOptions, price: &Price) -> Result<RingModel, BackendError> {
-    lower_for(model, options, Target { price, check: &|graph| price(graph).map(drop) })
+    lower_for(model, options, Target { price, check: &|graph| price(graph).map(drop) }, &Watch::default())
 }
 
-/// Lowers a model; the back end's price decides between scales that are equally good, and only scales that it compiles are taken.
+/// Lowers a model, telling `watch` how far it is; the back end's price decides between scales that are equally good, and only scales that it
+/// compiles are taken.
 ///
 /// # Errors
 /// Options out of range, a model that does not hold together, whose values fit no supported ring or for which the back end compiles none
-/// (its reason is told), whatever the back end fails with.
-pub fn lower_for(model: &Model, options: &RingOptions, target: Target) -> Result<RingModel, BackendError> {
+/// (its reason is told), whatever the back end fails with, and when `watch` wants it to end.
+pub fn lower_for(
+    model: &Model,
+    options: &RingOptions,
+    target: Target,
+    watch: &Watch,
+) -> Result<RingModel, BackendError> {
     options.check()?;
     model.check().map_err(RingError::from)?;
     check_constants(model)?;
-    let problem = Problem::new(model, options);
+    let problem = Problem::new(model, options, watch);
     let scheme = match options.frac_bits {
         Some(f) => emit::Scheme::fixed(f, options.weight_bits.unwrap_or(f)),
         None => search::cheapest(&problem, &target)?,

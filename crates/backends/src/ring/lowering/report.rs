@@ -236,7 +236,8 @@ fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingE
     let count = graph.nodes().len();
     let mut errors = vec![(0f64, 0f64); count];
     let samples = &model.calibration.samples[..model.calibration.samples.len().min(COMPARED_SAMPLES)];
-    for sample in samples {
+    for (done, sample) in samples.iter().enumerate() {
+        problem.watch.tell("comparing each layer with the float network", done, Some(samples.len()))?;
         // Fixed-point results first: the float tensors then come one by one and are compared with theirs.
         let mut typed: Vec<Vec<(usize, Vec<i64>)>> = vec![Vec::new(); model.graph.nodes.len()];
         let fixed = graph.input().fixed;

@@ -37,7 +37,9 @@ pub(super) fn quality(
     let (graph, calibration) = (&emitted.graph, &problem.model.calibration);
     let (mut same, mut error) = (0usize, 0.0);
     let count = which.len() as f64;
+    problem.tried.set(problem.tried.get() + 1);
     for i in which {
+        problem.watch.tell("choosing scales, attempts", problem.tried.get(), None)?;
         let (sample, wanted) = (&calibration.samples[i], &calibration.wanted[i]);
         let fixed = graph.input().fixed;
         let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();

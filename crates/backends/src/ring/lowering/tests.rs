@@ -4,7 +4,7 @@ use crate::ring::op::max_comparisons;
 use crate::ring::{FixedPoint, Linear, Node, Op, WeightFacts, reference};
 use tacit_graph::geometry::Window;
 use tacit_graph::rng::SplitMix;
-use tacit_graph::{Calibration, ImportOptions, OutputMode, import, zoo};
+use tacit_graph::{Calibration, GraphError, ImportOptions, OutputMode, import, zoo};
 
 fn price(graph: &RingGraph) -> Result<f64, BackendError> {
     online_bytes(graph, &Options::default()).map(|bytes| bytes as f64)
@@ -305,4 +305,23 @@ fn maxima_are_counted_by_rows_and_columns() {
     assert_eq!(pool([2, 2], [2, 2], [0; 4], [1, 4, 4], [1, 2, 2]), 4 * 2 + 2 * 2);
     assert_eq!(pool([3, 3], [2, 2], [0; 4], [2, 5, 5], [2, 2, 2]), 2 * (5 * 2 * 2 + 2 * 2 * 2));
     assert_eq!(pool([3, 3], [2, 2], [1; 4], [1, 4, 4], [1, 2, 2]), 4 * (1 + 2) + 2 * (1 + 2));
+}
+
+#[test]
+fn a_lowering_tells_how_far_it_is_and_ends_when_asked() {
+    let model = tiny(OutputMode::Logits);
+    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let listener = std::sync::Arc::clone(&told);
+    let watch = Watch::new(move |step| {
+        listener.lock().unwrap().push((step.what, step.done));
+        true
+    });
+    lower_watched(&model, &RingOptions::default(), &|_| Ok(1.0), &watch).unwrap();
+    let told = told.lock().unwrap();
+    let attempts: Vec<usize> = told.iter().filter(|t| t.0.starts_with("choosing scales")).map(|t| t.1).collect();
+    assert!(attempts.is_sorted() && *attempts.last().unwrap() > 2, "{attempts:?}");
+    assert!(told.iter().any(|t| t.0.starts_with("comparing each layer")));
+    let watch = Watch::new(|step| step.done < 2);
+    let ended = lower_watched(&model, &RingOptions::default(), &|_| Ok(1.0), &watch);
+    assert!(matches!(ended, Err(BackendError::Ring(RingError::Graph(GraphError::Interrupted)))));
 }

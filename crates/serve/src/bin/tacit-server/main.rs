@@ -81,6 +81,9 @@ struct Args {
     /// 0 refuses at once
     #[arg(long, value_name = "SECONDS", default_value_t = 240, value_parser = clap::value_parser!(u64).range(0..=3600))]
     memory_wait: u64,
+    /// Print the line that tells the address as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Takes whole numbers from 1 to `most`.
@@ -124,11 +127,14 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let names: Vec<String> = catalog.list().into_iter().map(|m| m.name).collect();
     let server = Server::bind(catalog, config)?;
     server.stop_on_signals(GRACE)?;
+    let line = match args.json {
+        true => serde_json::json!({"listening": server.address(), "models": names}).to_string(),
+        false => format!("listening on {} ({})", server.address(), names.join(", ")),
+    };
     // Scripts wait for this line and read the address from it; that nobody reads, or makes room, is no reason not to serve.
-    let line = format!("listening on {} ({})\n", server.address(), names.join(", "));
     let announcing = thread::Builder::new().name("tacit-announce".into()).spawn(move || {
         let mut out = std::io::stdout();
-        let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     });
     announcing.context("starting a thread")?;
     server.run();
