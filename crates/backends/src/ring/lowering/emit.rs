@@ -21,6 +21,9 @@ use crate::ring::{
 /// Significant bits of public factors (averages, leaky slopes).
 const FACTOR_BITS: i32 = 10;
 
+/// Room above the extreme inputs that the importer tried: there are others.
+const EXTREME_MARGIN: f64 = 1.5;
+
 /// Scales to use.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Scheme {
@@ -163,7 +166,7 @@ fn needs(problem: &Problem, e: &Emitter) -> (Vec<u32>, Vec<u32>) {
         }
         // One unit more: rounding.
         let units = |size: f64| size * f64::from(node.fixed.frac_bits).exp2() + 1.0;
-        let (likely, extreme) = (units(e.stats.max_abs[from] * guard), units(e.stats.extreme[from]));
+        let (likely, extreme) = (units(e.stats.max_abs[from] * guard), units(e.stats.extreme[from] * EXTREME_MARGIN));
         (width::needed_width(likely), width::least_width(extreme, quartered[id]))
     };
     e.nodes.iter().enumerate().map(one).unzip()

@@ -180,30 +180,7 @@ pub(super) fn build(problem: &Problem, scheme: &Scheme, emitted: &Emitted) -> Re
             }
         })
         .collect();
-    let mut warnings = Vec::new();
-    if calibration.guessed {
-        warnings.push("no calibration samples: ranges come from seeded random inputs, headroom is a guess".into());
-    }
-    match agreement {
-        Some(share) if share < 1.0 => warnings.push(format!(
-            "{:.1} % of the samples held out get another class than from the float network",
-            100.0 * (1.0 - share)
-        )),
-        None if !calibration.guessed => warnings.push(format!(
-            "{} samples were kept, all of them for the search: from {FEWEST_SAMPLES} on some are held out, and agreement is stated",
-            samples.searched
-        )),
-        _ => {}
-    }
-    if quality.error > problem.options.error_bound {
-        warnings.push(format!(
-            "the output error is {:.2} % of the range, above the {:.2} % that the search aims at",
-            100.0 * quality.error,
-            100.0 * problem.options.error_bound
-        ));
-    }
-    warnings.extend(out_of_range(problem, emitted)?);
-    warnings.extend(extremes(problem, emitted));
+    let warnings = warnings(problem, emitted, agreement, quality.error)?;
     Ok(RingReport {
         model: problem.model.interface.name.clone(),
         calibration: calibration.text.clone(),
@@ -219,6 +196,41 @@ pub(super) fn build(problem: &Problem, scheme: &Scheme, emitted: &Emitted) -> Re
         notes: problem.model.notes.clone(),
         warnings,
     })
+}
+
+/// What the owner should not miss.
+fn warnings(
+    problem: &Problem,
+    emitted: &Emitted,
+    agreement: Option<f64>,
+    error: f64,
+) -> Result<Vec<String>, RingError> {
+    let mut warnings = Vec::new();
+    let calibration = &problem.model.calibration;
+    if calibration.guessed {
+        warnings.push("no calibration samples: ranges come from seeded random inputs, headroom is a guess".into());
+    }
+    match agreement {
+        Some(share) if share < 1.0 => warnings.push(format!(
+            "{:.1} % of the samples held out get another class than from the float network",
+            100.0 * (1.0 - share)
+        )),
+        None if !calibration.guessed => warnings.push(format!(
+            "{} samples were kept, all of them for the search: from {FEWEST_SAMPLES} on some are held out, and agreement is stated",
+            problem.searched.len()
+        )),
+        _ => {}
+    }
+    if error > problem.options.error_bound {
+        warnings.push(format!(
+            "the output error is {:.2} % of the range, above the {:.2} % that the search aims at",
+            100.0 * error,
+            100.0 * problem.options.error_bound
+        ));
+    }
+    warnings.extend(out_of_range(problem, emitted)?);
+    warnings.extend(extremes(problem, emitted));
+    Ok(warnings)
 }
 
 fn describe(scheme: &Scheme) -> String {
@@ -331,6 +343,36 @@ impl RingReport {
         let linear = self.layers.iter().filter(|l| l.weight_bits.is_some()).map(|l| l.width).collect();
         (span(linear), span(self.layers.iter().filter_map(|l| l.compared_width).collect()))
     }
+
+    /// One line for each node.
+    fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "\n{:>4} {:<34} {:<9} {:<16} {:>5} {:>4} {:>3} {:>8} {:>10} {:>10} {:>11}",
+            "node", "name", "op", "shape", "width", "frac", "f_w", "headroom", "max error", "mean error", "comparisons"
+        )?;
+        for l in &self.layers {
+            let shape = l.shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
+            let weight = l.weight_bits.map_or(String::new(), |b| b.to_string());
+            let name: String = l.name.chars().take(34).collect();
+            writeln!(
+                f,
+                "{:>4} {:<34} {:<9} {:<16} {:>5} {:>4} {:>3} {:>8.1} {:>10.2e} {:>10.2e} {:>11}",
+                l.node,
+                name,
+                l.op,
+                shape,
+                l.width,
+                l.frac_bits,
+                weight,
+                l.headroom_bits,
+                l.max_error,
+                l.mean_error,
+                l.comparisons
+            )?;
+        }
+        Ok(())
+    }
 }
 
 impl crate::LoweringReport for RingReport {
@@ -399,31 +441,6 @@ impl fmt::Display for RingReport {
         for warning in &self.warnings {
             writeln!(f, "WARNING      {warning}")?;
         }
-        writeln!(
-            f,
-            "\n{:>4} {:<34} {:<9} {:<16} {:>5} {:>4} {:>3} {:>8} {:>10} {:>10} {:>11}",
-            "node", "name", "op", "shape", "width", "frac", "f_w", "headroom", "max error", "mean error", "comparisons"
-        )?;
-        for l in &self.layers {
-            let shape = l.shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
-            let weight = l.weight_bits.map_or(String::new(), |b| b.to_string());
-            let name: String = l.name.chars().take(34).collect();
-            writeln!(
-                f,
-                "{:>4} {:<34} {:<9} {:<16} {:>5} {:>4} {:>3} {:>8.1} {:>10.2e} {:>10.2e} {:>11}",
-                l.node,
-                name,
-                l.op,
-                shape,
-                l.width,
-                l.frac_bits,
-                weight,
-                l.headroom_bits,
-                l.max_error,
-                l.mean_error,
-                l.comparisons
-            )?;
-        }
-        Ok(())
+        self.table(f)
     }
 }
