@@ -44,8 +44,7 @@ impl Flood {
                             && let Ok(stream) = socket.connect(to).await
                         {
                             count.fetch_add(1, Ordering::Relaxed);
-                            // Some of a burst are lost by the system: nobody would end them.
-                            let _ = tokio::time::timeout(Duration::from_secs(5), stream.readable()).await;
+                            let _ = stream.readable().await;
                         } else {
                             tokio::time::sleep(Duration::from_millis(10)).await;
                         }
