@@ -4,6 +4,7 @@ use crate::driver::{Driver, Event, Published};
 use crate::edge::{self, Shared};
 use crate::{Catalog, ServeError, ServerConfig};
 use rustix::process::{Resource, getrlimit};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tacit_client::MAX_THREADS;
 use tacit_client::measure::Marks;
 use tacit_net::NetError;
 use tacit_store::{Party, Store};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -49,6 +50,17 @@ fn greeting_places(clients: usize, limit: Option<u64>) -> Result<usize, ServeErr
             limit.saturating_sub(OTHER_FILES + FILES[0] * FEWEST_PLACES) / FILES[1]
         ))),
     }
+}
+
+/// Connections that the system keeps until they are taken. With fewer it loses some of a flood's, and clients' with them.
+const BACKLOG: u32 = 1024;
+
+fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if at.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A server that was restarted need not wait until connections of the last one are forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(at)?;
+    socket.listen(BACKLOG)
 }
 
 /// A listening server.
@@ -95,7 +107,7 @@ impl Server {
             .build()
             .map_err(ServeError::system("starting the server's threads"))?;
         let name = |e| NetError::from_io(format!("listening on {}", config.listen), &e);
-        let listener = runtime.block_on(TcpListener::bind(config.listen)).map_err(name)?;
+        let listener = runtime.block_on(async { listen(config.listen) }).map_err(name)?;
         let address = listener.local_addr().map_err(name)?;
         let store = config.store.as_deref();
         let store = store.map(|dir| Store::open(dir, Party::Server, config.seal.clone())).transpose()?;
