@@ -17,6 +17,7 @@ LAYERS = {
     "tacit-arith": [],
     "tacit-graph": [],
     "tacit-ids": [],
+    "tacit-log": [],
     "tacit-net": [],
     "tacit-sched": ["tacit-ids"],
     "tacit-he": ["tacit-arith"],
@@ -26,7 +27,7 @@ LAYERS = {
     "tacit-store": ["tacit-ids", "tacit-net"],
     "tacit-client": ["tacit-backends", "tacit-store", "tacit-net", "tacit-ids", "tacit-graph", "tacit-meter"],
     "tacit-serve": [
-        "tacit-client", "tacit-backends", "tacit-sched", "tacit-store", "tacit-ids", "tacit-meter", "tacit-net",
+        "tacit-client", "tacit-backends", "tacit-sched", "tacit-store", "tacit-ids", "tacit-log", "tacit-meter", "tacit-net",
     ],
     "tacit-lab": ["tacit-meter", "tacit-net"],
     "tacit-cli": "any",

@@ -80,17 +80,17 @@ def test_prepared_material_is_listed_used_and_discarded(cli, workplace, address,
     made = cli("prepare", *me, "--count", 3, "--json", cwd=workplace).stdout.splitlines()
     ids = [json.loads(line)["id"] for line in made if "id" in json.loads(line)]
     assert len(ids) == 3
-    listed = [json.loads(line)["id"] for line in cli("prepare", *me, "--json", "list", cwd=workplace).stdout.splitlines()]
+    listed = [json.loads(line)["id"] for line in cli("material", "list", *me, "--json", cwd=workplace).stdout.splitlines()]
     assert sorted(listed) == sorted(ids)
     done = cli("infer", "three.npy", *me, "--json", cwd=workplace)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert [a["class"] for a in answers] == list(floats)
     assert all(set(a["phases"]) == {"online"} for a in answers), "nothing but the online phase was needed"
-    assert not cli("prepare", *me, "--json", "list", cwd=workplace).stdout.strip()
+    assert not cli("material", "list", *me, "--json", cwd=workplace).stdout.strip()
 
     cli("prepare", *me, "--count", 2, cwd=workplace)
-    assert "2" in cli("prepare", *me, "discard", "--all", cwd=workplace).stdout
-    assert not cli("prepare", *me, "--json", "list", cwd=workplace).stdout.strip()
+    assert "2" in cli("material", "discard", *me, "--all", cwd=workplace).stdout
+    assert not cli("material", "list", *me, "--json", cwd=workplace).stdout.strip()
 
 
 def test_pixels_without_a_normalisation_are_refused(cli, workplace, address):

@@ -55,6 +55,18 @@ def test_prepared_material_is_used_once(server, digit_images):
         assert [cost.phase for cost in client.costs][-2:] == ["offline", "online"]
 
 
+def test_what_is_not_used_goes_with_a_client_that_has_no_folder(digits, tmp_path):
+    store = tmp_path / "store"
+    with tacit.serve(digits, store=store) as server:
+        with server.client() as client:
+            client.prepare(2)
+            assert len(list(store.glob("*.material"))) == 2
+        assert not list(store.glob("*.material"))
+        with server.client(store=tmp_path / "kept") as client:
+            client.prepare(1)
+        assert len(list(store.glob("*.material"))) == 1, "this one comes back for it"
+
+
 def test_costs_are_those_of_both_parties(server, digit_images):
     with server.client() as client:
         client.infer(digit_images[0])

@@ -27,11 +27,11 @@ def test_each_operation_agrees_with_onnxruntime(net, float_answers):
     model = tacit.import_onnx(network, calibrate=net.samples(16))
     assert model.input_shape == net.shape
     fresh = net.samples(4, seed=2)
-    ours, floats = model.reference(model.normalise(fresh)), float_answers(network, fresh)
+    ours, floats = model.reference(fresh), float_answers(network, fresh)
     assert ours.shape == floats.shape
     error = np.sqrt(np.mean((ours - floats) ** 2)) / np.ptp(floats)
     assert error < 0.02, f"root mean square error is {error:.2%} of the range"
-    exact = model.run(model.normalise(fresh))
+    exact = model.run(fresh)
     assert np.abs(exact - floats).max() < 1e-4 * np.ptp(floats), "our float network is that of the file"
 
 
@@ -45,7 +45,11 @@ def test_real_networks_agree_with_onnxruntime(name, data, float_answers):
     assert np.array_equal(ours.argmax(1), floats.argmax(1))
     assert np.abs(model.run(inputs[half:]) - floats).max() < 1e-3 * np.ptp(floats)
     assert model.report is not None
-    assert model.report["agreement"] >= 0.99
+    # Some of sixteen samples or more are held out; of fewer, nothing is promised.
+    kept = model.report["samples"]
+    assert (model.report["agreement"] is None) == (kept["held_out"] == 0)
+    assert model.report["agreement"] is None or model.report["agreement"] >= 0.99
+    assert model.report["overflow"]["certain"] > 0
 
 
 def test_every_onnx_file_of_the_data_folder_is_covered(data):
@@ -64,6 +68,8 @@ def test_raw_pixels_are_normalised(digit_images):
     assert np.array_equal(model.reference(pixels), model.reference(pixels.astype(np.float32) / 16))
     shifted = tacit.import_onnx(DIGITS, calibrate=pixels, pixel_scale=1 / 16, mean=[0.25], std=[0.5])
     assert np.array_equal(shifted.normalise(pixels), (pixels.astype(np.float32) / 16 - 0.25) / 0.5)
+    floats = pixels.astype(np.float32) / 16
+    assert np.array_equal(shifted.normalise(floats), floats), "floats are the network's own input"
 
 
 def test_top1_reveals_only_a_class(digit_images):
@@ -79,9 +85,9 @@ def test_softmax_is_left_to_the_client(float_answers):
     nodes = [nets.node("Gemm", "x w", "g", transB=1), nets.node("Softmax", "g", "y", axis=1)]
     net = nets.Net("softmax", (8,), nodes, {"w": nets.weights(4, 8)})
     model = tacit.import_onnx(net.to_bytes(), calibrate=net.samples(8))
-    assert model.spec["softmax_by_client"]
+    assert model.spec["final_activation"] == "softmax"
     x = net.samples(3, seed=3)
-    assert np.array_equal(model.reference(x).argmax(1), float_answers(net.to_bytes(), x).argmax(1))
+    assert np.abs(model.reference(x) - float_answers(net.to_bytes(), x)).max() < 0.02
 
 
 def test_argmax_at_the_end_is_top1():

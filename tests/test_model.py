@@ -14,7 +14,10 @@ def test_a_model_survives_its_file(digits, digit_images, tmp_path):
     assert np.array_equal(again.reference(digit_images[:5]), digits.reference(digit_images[:5]))
     assert again.lower().digest == digits.lower().digest
     assert again.report == digits.report, "weights and calibration are in the file, so it can be lowered again"
-    assert (tmp_path / "digits.tacit").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "digits.tacit").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "digits.tacit").chmod(0o644)
+    digits.save(tmp_path / "digits.tacit")
+    assert (tmp_path / "digits.tacit").stat().st_mode & 0o777 == 0o600, "a file that others could read is theirs no more"
 
 
 def test_a_lowered_model_survives_its_file(digits, digit_images, tmp_path):

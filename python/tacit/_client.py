@@ -1,6 +1,7 @@
 """The client: prepares material ahead of time, asks for private answers, tells what each phase cost."""
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike, fspath
 from tempfile import TemporaryDirectory
@@ -157,7 +158,11 @@ class Client:
         return to_integers(revealed, unit)
 
     def close(self) -> None:
-        """Ends the connection and removes material that was kept only for it."""
+        """Ends the connection. Material that was kept only for this client is destroyed, at the server too."""
+        if self._scratch:
+            # The server's halves would be of no use to anybody. Nothing is asked where none is left, and whoever is gone needs no word.
+            with suppress(TacitError):
+                self._native.discard_stored()
         self._native.close()
         self._clean()
 

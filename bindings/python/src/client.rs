@@ -48,7 +48,14 @@ impl Client {
 
 /// Errors after which both parties are out of step.
 fn ends_connection(error: &ClientError) -> bool {
-    matches!(error, ClientError::Net(_) | ClientError::Backend(_) | ClientError::Unexpected { .. })
+    matches!(
+        error,
+        ClientError::Net(_)
+            | ClientError::Backend(_)
+            | ClientError::Lost { .. }
+            | ClientError::Ended { .. }
+            | ClientError::Unexpected { .. }
+    )
 }
 
 #[pymethods]
@@ -142,6 +149,14 @@ impl Client {
     /// Number of stored materials that are ready at both parties.
     fn ready(&self, py: Python<'_>) -> PyResult<usize> {
         self.with(py, |c| Ok(c.stored()?.len()))
+    }
+
+    /// Destroys what is stored for the model and was not used, at both parties; how much that was.
+    fn discard_stored(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with(py, |c| {
+            let ids: Vec<_> = c.stored()?.into_iter().map(|entry| entry.id).collect();
+            c.discard(&ids)
+        })
     }
 
     /// Answers one flat input; the answer and its cost as JSON.

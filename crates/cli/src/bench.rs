@@ -12,7 +12,7 @@ use std::time::Instant;
 use tacit_backends::{Backend, DEFAULT, Options, Registry, ServerModel, Trust};
 use tacit_client::bench::{ClientRun, Report, Run, client_runs, judge, machine};
 use tacit_client::input::{self, Fit};
-use tacit_client::{ClientConfig, Lobby, process_cpu_s};
+use tacit_client::{ClientConfig, Lobby, MAX_THREADS, process_cpu_s};
 use tacit_graph::{Interface, Model, Units};
 use tacit_store::keys;
 
@@ -38,10 +38,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// Threads of each party
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = print::count(MAX_THREADS as u64))]
     threads: usize,
     /// Inferences measured, one after the other
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = print::count(100_000))]
     runs: usize,
     /// Write the report to this file; `-` prints it
     #[arg(long, value_name = "FILE")]
@@ -224,7 +224,7 @@ impl<'a> Bench<'a> {
     /// What a client process prints.
     fn client(&self, server: Option<&str>, backend: &str) -> anyhow::Result<String> {
         let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-        command.args(["bench-client", "--backend", backend, "--threads", &self.args.threads.max(1).to_string()]);
+        command.args(["bench-client", "--backend", backend, "--threads", &self.args.threads.to_string()]);
         command.arg("--keys").arg(self.scratch.join("keys")).arg("--input").arg(self.scratch.join("input.json"));
         command.arg("--model").arg(&self.path).args(self.args.seal.arguments());
         if let Some(server) = server {
@@ -278,10 +278,8 @@ pub fn run_client(args: ClientArgs) -> anyhow::Result<()> {
     let Some(server) = &args.server else {
         return print::line(&serde_json::to_string(&run_local(&args, &input)?)?);
     };
-    let config = ClientConfig {
-        threads: args.threads.max(1),
-        ..ClientConfig::new(server, keys::load_client(&args.keys, "client")?)
-    };
+    let config =
+        ClientConfig { threads: args.threads, ..ClientConfig::new(server, keys::load_client(&args.keys, "client")?) };
     let registry = Registry::standard();
     let model = Lobby::connect(registry.clone(), config.clone())?.models()?;
     let name = &model.first().context("the server has no model")?.name;

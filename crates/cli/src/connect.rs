@@ -1,62 +1,91 @@
 //! What every command that talks to a server has in common.
 use crate::owner::SealArgs;
-use anyhow::Context;
-use std::path::PathBuf;
+use crate::print::{self, Patience};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tacit_backends::Registry;
-use tacit_client::{Client, ClientConfig, Lobby};
+use tacit_client::{Client, ClientConfig, Lobby, MAX_THREADS, Reconciled};
 use tacit_net::Rate;
-use tacit_store::keys;
+use tacit_store::{SealKey, keys};
 
 #[derive(clap::Args)]
 pub struct Connect {
     /// Server, host:port
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7878")]
+    #[arg(long, global = true, value_name = "HOST:PORT", default_value = "127.0.0.1:7878")]
     server: String,
     /// Folder with ca.pem and the client's certificate and key
-    #[arg(long, value_name = "DIR", default_value = "keys")]
+    #[arg(long, global = true, value_name = "DIR", default_value = "keys")]
     keys: PathBuf,
     /// Name of the client in the key folder
-    #[arg(long, value_name = "NAME", default_value = "client")]
+    #[arg(long, global = true, value_name = "NAME", default_value = "client")]
     client: String,
     /// Name in the server's certificate, if it is not the host of --server
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME")]
     server_name: Option<String>,
     /// Model to use; may be left out if the server has one only
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME")]
     model: Option<String>,
     /// Back end to use; the first that the model is offered with and that keeps the input private, if it is left out
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME")]
     backend: Option<String>,
-    /// Folder for material made ahead of time (see `tacit prepare`)
-    #[arg(long, value_name = "DIR", default_value = "material")]
+    /// Folder for material made ahead of time (see `tacit prepare`, `tacit material`)
+    #[arg(long, global = true, value_name = "DIR", default_value = "material")]
     material: PathBuf,
     #[command(flatten)]
     seal: SealArgs,
     /// Threads for arithmetic
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, global = true, default_value_t = 1, value_parser = print::count(MAX_THREADS as u64))]
     threads: usize,
     /// Send at most this fast, to cap power on purpose: 20mbit, 500kbit
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, global = true, value_name = "RATE")]
     pace: Option<Rate>,
+    /// Seconds that connecting may take
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    connect_timeout: u64,
     /// Seconds that the server may make no progress
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stall: u64,
 }
 
 impl Connect {
-    /// Connects and opens the model. The material folder is used if it is there or must be made.
-    pub fn open(&self, make_store: bool) -> anyhow::Result<Client> {
+    /// Folder for material made ahead of time.
+    pub fn material(&self) -> &Path {
+        &self.material
+    }
+
+    /// The key that material is sealed with.
+    pub fn seal(&self) -> Option<&SealKey> {
+        self.seal.key()
+    }
+
+    /// Connects. The material folder is used if it is there or must be made.
+    pub fn lobby(&self, make_store: bool) -> anyhow::Result<Lobby> {
         let identity = keys::load_client(&self.keys, &self.client)?;
         let mut config = ClientConfig::new(&self.server, identity);
         config.server_name.clone_from(&self.server_name);
         config.store = (make_store || self.material.exists()).then(|| self.material.clone());
         config.seal = self.seal.key().cloned();
         config.pace = self.pace;
-        config.threads = self.threads.max(1);
-        config.stall_timeout = Duration::from_secs(self.stall.max(1));
-        let mut lobby = Lobby::connect(Registry::standard(), config)
-            .with_context(|| format!("cannot use the server at {}", self.server))?;
+        config.threads = self.threads;
+        config.connect_timeout = Duration::from_secs(self.connect_timeout);
+        config.stall_timeout = Duration::from_secs(self.stall);
+        let _connecting =
+            Patience::with(format!("connecting to {}, for {} s at most...", self.server, self.connect_timeout));
+        let lobby = Lobby::connect(Registry::standard(), config)?;
+        if let Some(Reconciled { destroyed_here, destroyed_there }) = lobby.reconciled()
+            && destroyed_here + destroyed_there > 0
+        {
+            print::note(&format!(
+                "note: material that had lost its other half was destroyed: {destroyed_here} here, {destroyed_there} at the server"
+            ));
+        }
+        Ok(lobby)
+    }
+
+    /// Connects and opens the model. The material folder is used if it is there or must be made.
+    pub fn open(&self, make_store: bool) -> anyhow::Result<Client> {
+        let mut lobby = self.lobby(make_store)?;
+        let _opening = Patience::with(format!("opening the model at {}...", self.server));
         let name = match &self.model {
             Some(name) => name.clone(),
             None => match lobby.models()?.as_slice() {

@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
     /// Classes shown for each input
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = print::count(1_000_000))]
     top: usize,
     /// How images of another size are brought to the model's
     #[arg(long, value_enum, default_value_t = FitArg::Crop)]
@@ -140,7 +140,7 @@ impl Printer<'_> {
         }
         let mut order: Vec<usize> = (0..answer.values.len()).collect();
         order.sort_by(|&a, &b| answer.values[b].total_cmp(&answer.values[a]).then(a.cmp(&b)));
-        order.into_iter().take(self.args.top.max(1)).map(|c| (c, Some(answer.values[c]))).collect()
+        order.into_iter().take(self.args.top).map(|c| (c, Some(answer.values[c]))).collect()
     }
 
     fn print(&self, index: usize, answer: &Answer) -> anyhow::Result<()> {

@@ -1,4 +1,5 @@
 //! `tacit keys`
+use crate::print;
 use clap::Subcommand;
 use std::path::{Path, PathBuf};
 use tacit_store::keys;
@@ -47,11 +48,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     match args.command {
         Command::Init { dir, hosts, clients } => {
             keys::init(&dir, &hosts, &clients)?;
-            println!("made a CA and a server certificate in {}", dir.display());
+            print::line(&format!("made a CA and a server certificate in {}", dir.display()))?;
             clients.iter().try_for_each(|name| show(&dir, name))?;
-            println!(
-                "ca.key signs clients: keep it where certificates are made. A client needs ca.pem and its own two files."
-            );
+            print::line(
+                "ca.key signs clients: keep it where certificates are made. A client needs ca.pem and its own two files.",
+            )?;
         }
         Command::AddClient { dir, name } => {
             keys::add_client(&dir, &name)?;
@@ -64,6 +65,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 
 fn show(dir: &Path, name: &str) -> anyhow::Result<()> {
     let identity = keys::load_client(dir, name)?;
-    println!("client {name}: {}", identity.fingerprint);
+    print::line(&format!("client {name}: {}", identity.fingerprint))?;
     Ok(())
 }

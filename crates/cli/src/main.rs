@@ -6,6 +6,7 @@ mod connect;
 mod infer;
 mod keys;
 mod lab;
+mod material;
 mod model;
 mod owner;
 mod prepare;
@@ -14,9 +15,10 @@ mod serve;
 mod simulate;
 mod zoo;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
-use std::io::Write;
 use std::process::ExitCode;
+use tacit_log::Log;
 
 /// Private neural-network inference: a client gets a model's answer on its input, and the server never sees the input.
 #[derive(Parser)]
@@ -45,8 +47,10 @@ enum Command {
     Serve(serve::Args),
     /// Classify inputs privately
     Infer(infer::Args),
-    /// Make, list or destroy material ahead of time
+    /// Make material ahead of time
     Prepare(prepare::Args),
+    /// List or destroy material that was made ahead of time
+    Material(material::Args),
     /// Measure private inference: both parties as processes on this machine
     Bench(bench::Args),
     /// Write a well-known architecture with random weights as ONNX
@@ -58,20 +62,6 @@ enum Command {
     /// The client process of `bench`
     #[command(hide = true)]
     BenchClient(bench::ClientArgs),
-}
-
-/// `tacit ... | head`: whoever reads our output may stop reading, which is no failure to be shown. A server must not end for a closed
-/// socket, so the signal for it stays ignored, as Rust has it.
-fn end_quietly_without_reader() {
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
-        if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
-            // What a shell reports for a program that SIGPIPE ended.
-            std::process::exit(141);
-        }
-        usual(panic);
-    }));
 }
 
 /// The error and its causes in one line; a cause that the line already ends with is not repeated.
@@ -89,31 +79,49 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.to_string() == print::OUTPUT && cause.is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
+/// Help and mistakes of the command line, where they belong.
+fn tell(text: &clap::Error) -> anyhow::Result<ExitCode> {
+    text.print().context(print::OUTPUT)?;
+    // 0 for help, 2 for mistakes.
+    Ok(ExitCode::from(text.exit_code() as u8))
+}
+
 fn main() -> ExitCode {
-    end_quietly_without_reader();
-    let filter = tracing_subscriber::EnvFilter::try_from_env("TACIT_LOG").unwrap_or_else(|_| "warn".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let result = match Cli::parse().command {
+    let log = match Log::start() {
+        Ok(log) => log,
+        Err(error) => {
+            print::note(&format!("error: starting the log: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = match Cli::try_parse() {
+        Ok(cli) => run(cli.command).map(|()| ExitCode::SUCCESS),
+        Err(text) => tell(&text),
+    };
+    match result {
+        Ok(code) => code,
+        // Whoever reads our output may stop reading: what a shell reports for a program that SIGPIPE ended.
+        Err(error) if is_closed_pipe(&error) => ExitCode::from(141),
+        Err(error) => {
+            log.say(&format!("error: {}", explain(&error)));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Keys(args) => keys::run(args),
         Command::Model(args) => model::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Infer(args) => infer::run(args),
         Command::Prepare(args) => prepare::run(args),
+        Command::Material(args) => material::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Zoo(args) => zoo::run(args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::BenchClient(args) => bench::run_client(args),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads our output may stop reading: what a shell reports for a program that SIGPIPE ended.
-        Err(error) if is_closed_pipe(&error) => ExitCode::from(141),
-        Err(error) => {
-            // There may be nobody to tell.
-            let _ = writeln!(std::io::stderr(), "error: {}", explain(&error));
-            ExitCode::FAILURE
-        }
     }
 }
 

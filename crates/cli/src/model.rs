@@ -203,7 +203,9 @@ pub fn import_with_defaults(path: &Path, bytes: &[u8]) -> anyhow::Result<Model> 
     let options = ImportOptions { folder: Some(folder_of(path)), ..ImportOptions::default() };
     let model = import(bytes, &options).with_context(|| path.display().to_string())?.model;
     if model.calibration.guessed {
-        eprintln!("warning: no calibration samples: ranges come from seeded random inputs, headroom is a guess");
+        crate::print::note(
+            "warning: no calibration samples: ranges come from seeded random inputs, headroom is a guess",
+        );
     }
     Ok(model)
 }

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 #[derive(clap::Args, Clone, Default)]
 pub struct SealArgs {
     /// Encrypt files at rest, and read encrypted ones: KEY is a file's name, env:VARIABLE or cmd:COMMAND
-    #[arg(long, value_name = "KEY", value_parser = given)]
+    #[arg(long, global = true, value_name = "KEY", value_parser = given)]
     seal: Option<Given>,
 }
 

@@ -1,7 +1,10 @@
 //! Printing helpers.
 use anyhow::Context;
+use clap::builder::RangedU64ValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
 use std::time::Duration;
 use tacit_client::PhaseReport;
 use tacit_client::bench::{PhaseFigures, printed};
@@ -12,6 +15,39 @@ pub const OUTPUT: &str = "writing to standard output";
 /// A line on standard output. Output that cannot be written is an error of the command, never a panic.
 pub fn line(text: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{text}").context(OUTPUT)
+}
+
+/// Text on standard output that ends its lines itself.
+pub fn text(text: &str) -> anyhow::Result<()> {
+    write!(std::io::stdout(), "{text}").context(OUTPUT)
+}
+
+/// A line beside the output, on standard error. If nobody can read it, the command goes on all the same.
+pub fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Takes whole numbers from 1 to `most`, and names that range where it refuses one.
+pub fn count(most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most)
+}
+
+/// Says on standard error what is waited for, if it takes longer than a second. Dropped when it is over.
+pub struct Patience {
+    _over: Sender<()>,
+}
+
+impl Patience {
+    pub fn with(text: String) -> Self {
+        let (sender, over) = channel::<()>();
+        // Without a thread there is no such line, and nothing else is lost.
+        let _ = thread::Builder::new().spawn(move || {
+            if over.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+                note(&text);
+            }
+        });
+        Self { _over: sender }
+    }
 }
 
 /// A value on standard output, for scripts.

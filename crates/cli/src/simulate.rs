@@ -1,5 +1,6 @@
 //! `tacit simulate`: the scheduler in virtual time.
 
+use crate::print;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use std::ops::Range;
@@ -152,13 +153,13 @@ pub fn run(args: &SimulateArgs) -> Result<()> {
         What::Run(args) => run_one(args),
         What::PaperTable2(args) => {
             let rows = table2(&profile(&args.profile)?, &args.range(), 48)?;
-            print!("{}", print_table2(&rows));
+            print::text(&print_table2(&rows))?;
             write_json(args.json.as_deref(), &rows)
         }
         What::Grids(args) => grids(args),
         What::Replay { file } => {
             let actions = Replay::parse(&read(file)?)?.run()?;
-            println!("{} actions, as recorded; every audit passed", actions.len());
+            print::line(&format!("{} actions, as recorded; every audit passed", actions.len()))?;
             Ok(())
         }
     }
@@ -191,7 +192,7 @@ fn grids(args: &GridArgs) -> Result<()> {
     for (name, make) in all {
         if args.only.is_empty() || args.only.iter().any(|only| only.eq_ignore_ascii_case(name)) {
             let grid = make(&profile, &args.range())?;
-            println!("{}", print_grid(&grid));
+            print::line(&print_grid(&grid))?;
             grids.push(grid);
         }
     }
@@ -304,15 +305,15 @@ fn run_one(args: &RunArgs) -> Result<()> {
         let run = scenario.run(args.seed)?;
         runs.push((scenario, run));
     }
-    println!(
-        "| policy | inputs done | D | W | p50 | p95 | p99 | throughput | makespan | cores | memory | other ends |"
-    );
-    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
+    print::line(
+        "| policy | inputs done | D | W | p50 | p95 | p99 | throughput | makespan | cores | memory | other ends |",
+    )?;
+    print::line("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")?;
     let mut files = Vec::new();
     for (scenario, run) in &runs {
         let file = RunFile::of(scenario, args.seed, run);
         let (s, a) = (&file.summary, &file.summary.all);
-        println!(
+        print::line(&format!(
             "| {} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.3} | {:.1} | {:.2} | {:.2} | {} |",
             file.policy,
             a.done,
@@ -326,7 +327,7 @@ fn run_one(args: &RunArgs) -> Result<()> {
             s.core_use,
             s.memory_use,
             run.reports.len() - a.done + s.refused,
-        );
+        ))?;
         if args.json.is_some() {
             files.push(file);
         }

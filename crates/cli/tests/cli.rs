@@ -80,17 +80,19 @@ fn keys_import_serve_prepare_and_infer() {
     prepared(dir);
     let server = Server::start(dir);
     let at = server.1.as_str();
-    assert!(good(dir, &["prepare", "--server", at, "list"]).contains("no material"));
+    assert!(good(dir, &["material", "list", "--server", at]).contains("no such material"));
     good(dir, &["prepare", "--server", at, "--count", "3"]);
-    assert_eq!(good(dir, &["prepare", "--server", at, "--json", "list"]).lines().count(), 3);
+    assert_eq!(good(dir, &["material", "--server", at, "list", "--json"]).lines().count(), 3);
     let classes = |text: &str| -> Vec<usize> {
         let line = |l: &str| serde_json::from_str::<serde_json::Value>(l).unwrap()["class"].as_u64().unwrap() as usize;
         text.lines().map(line).collect()
     };
     let infer = ["infer", "two.npy", "--server", at, "--json"];
     assert_eq!(classes(&good(dir, &infer)), reference(dir));
-    assert_eq!(good(dir, &["prepare", "--server", at, "--json", "list"]).lines().count(), 1, "two were used");
-    assert!(good(dir, &["prepare", "--server", at, "discard", "--all"]).contains("destroyed 1 of 1"));
+    assert_eq!(good(dir, &["material", "list", "--server", at, "--json"]).lines().count(), 1, "two were used");
+    let error = bad(dir, &["infer", "two.npy", "--server", at, "--material", "srv"]);
+    assert!(error.contains("srv holds the server's halves") && error.contains("a folder of its own"), "{error}");
+    assert!(good(dir, &["material", "discard", "--server", at, "--all"]).contains("destroyed 1 of 1"));
     let text = good(dir, &infer);
     assert_eq!(classes(&text), reference(dir));
     assert!(text.contains("\"setup\"") && text.contains("\"offline\""));
@@ -109,6 +111,70 @@ fn keys_import_serve_prepare_and_infer() {
     );
     let error = bad(dir, &["infer", "two.npy", "--server", at, "--model", "cats"]);
     assert!(error.contains("no model `cats`; there are: digits"), "{error}");
+}
+
+#[test]
+fn material_is_listed_and_destroyed_by_digest_age_and_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepared(dir);
+    let mut server = Server::start(dir);
+    good(dir, &["prepare", "--server", &server.1, "--count", "3"]);
+    let listed = |args: &[&str]| -> Vec<serde_json::Value> {
+        let text = good(dir, &[&["material", "list", "--json"], args].concat());
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let online = listed(&["--server", &server.1]);
+    let (id, model) = (text(&online[0]["id"]), text(&online[0]["model"]));
+    assert!(online.iter().all(|line| line["state"] == "ready" && line["model"] == model.as_str()));
+    // Both folders on their own, without a server to ask.
+    for folder in ["material", "srv"] {
+        let offline = listed(&["--offline", "--material", folder]);
+        assert_eq!(offline.len(), 3);
+        let client = text(&offline[0]["client"]);
+        assert_eq!(listed(&["--offline", "--material", folder, "--digest", &client[..8]]).len(), 3);
+        assert_eq!(listed(&["--offline", "--material", folder, "--digest", "00000000000000"]).len(), 0);
+        assert_eq!(listed(&["--offline", "--material", folder, "--older-than", "1d"]).len(), 0);
+    }
+    assert!(bad(dir, &["material", "list", "--offline", "--material", "none"]).contains("no folder of material"));
+    assert!(!dir.join("none").exists());
+    let server_address = server.1.clone();
+    let discard = |args: &[&str]| good(dir, &[&["material", "discard", "--server", &server_address], args].concat());
+    assert!(discard(&[&id]).contains("destroyed 1 of 1"));
+    assert!(discard(&[&id]).contains("destroyed 0 of 1"));
+    assert!(discard(&["--orphans"]).contains("destroyed 0 of 0"));
+    assert!(discard(&["--digest", &model[..12], "--older-than", "1h"]).contains("destroyed 0 of 0"));
+    assert!(bad(dir, &["material", "discard", "--server", &server_address]).contains("--orphans"));
+    assert!(bad(dir, &["material", "discard", "--digest", "xyz"]).contains("hexadecimal"));
+    // The model is imported again: what was made for the old one is of no use, and says so.
+    drop(server);
+    let onnx = format!("{MODELS}/digits.onnx");
+    good(dir, &["model", "import", &onnx, "--range", "0,16", "-o", "digits.tacit"]);
+    server = Server::start(dir);
+    let gone = listed(&["--server", &server.1]);
+    assert!(gone.len() == 2 && gone.iter().all(|line| line["state"] == "model gone"), "{gone:?}");
+    assert!(good(dir, &["material", "discard", "--orphans", "--server", &server.1]).contains("destroyed 2 of 2"));
+    assert!(listed(&["--offline", "--material", "srv"]).is_empty() && listed(&["--offline"]).is_empty());
+}
+
+#[test]
+fn half_a_ca_is_never_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    assert!(
+        bad(dir, &["keys", "init", "keys", "--host", "server:7878"])
+            .contains("`server:7878` cannot be in a certificate")
+    );
+    assert!(bad(dir, &["keys", "init", "keys", "--client", "a", "--client", "a"]).contains("`a` is named twice"));
+    assert!(!dir.join("keys").exists());
+    good(dir, &["keys", "init", "keys"]);
+    for ending in ["pem", "key"] {
+        std::fs::copy(dir.join(format!("keys/client.{ending}")), dir.join(format!("keys/server.{ending}"))).unwrap();
+    }
+    server::ensure();
+    let error = bad(dir, &["serve", "none.tacit"]);
+    assert!(error.contains("keys/server.pem is not a server's certificate"), "{error}");
 }
 
 #[test]
@@ -131,7 +197,9 @@ fn bench_reports_both_parties_and_the_error() {
     }
     let output = &run["output"];
     assert_eq!(output["argmax"], output["reference_argmax"]);
-    assert!(output["max_ulp_error"].as_f64().unwrap() <= output["ulp_bound"].as_f64().unwrap());
+    // The bound is one that tells outputs apart, or none.
+    assert!(output["ulp_bound"].as_f64().is_none_or(|bound| output["max_ulp_error"].as_f64().unwrap() <= bound));
+    assert!(output["error_bound"].as_f64().is_none_or(|bound| bound < 1e3));
     assert!(run["material_bytes"]["server"].as_u64().unwrap() > 0);
     // The lower bounds: nothing to prepare, and few bytes.
     let bounds = &report["lower_bounds"];
@@ -169,14 +237,99 @@ fn a_reader_that_goes_away_is_no_crash() {
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+fn full() -> std::fs::File {
+    std::fs::File::options().write(true).open("/dev/full").unwrap()
+}
+
 #[test]
 fn output_that_cannot_be_written_is_an_error_and_no_crash() {
-    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepared(dir);
+    let server = Server::start(dir);
+    let at = server.1.as_str();
+    good(dir, &["prepare", "--server", at]);
+    for args in [
+        vec!["--help"],
+        vec!["infer", "--help"],
+        vec!["model", "backends"],
+        vec!["model", "inspect", "digits.tacit"],
+        vec!["model", "inspect", "digits.tacit", "--json"],
+        vec!["keys", "fingerprint", "keys"],
+        vec!["prepare", "--server", at, "--json", "list"],
+        vec!["prepare", "--server", at],
+        vec!["infer", "two.npy", "--server", at, "--json"],
+        vec!["infer", "two.npy", "--server", at],
+        vec!["lab", "link", "--list"],
+        vec!["lab", "run", "--list"],
+        vec!["lab", "measure", "--", "true"],
+        vec!["lab", "sensors", "--json"],
+        vec!["lab", "sensors"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
+        let output = command.current_dir(dir).args(&args).stdout(full()).stderr(Stdio::piped()).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
+        assert!(error.contains("writing to standard output") && !error.contains("panicked"), "{args:?}: {error}");
+        // With nobody to tell either.
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
+        command.current_dir(dir).args(&args).env("TACIT_LOG", "trace").stdout(full()).stderr(full());
+        assert_eq!(command.status().unwrap().code(), Some(1), "{args:?}");
+    }
+    // The server was none the worse for it.
+    good(dir, &["infer", "two.npy", "--server", at]);
+}
+
+#[test]
+fn notes_that_nobody_reads_are_no_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let onnx = format!("{MODELS}/digits.onnx");
+    // Warns that there are no samples.
     let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
-    let output = command.args(["model", "backends"]).stdout(full).stderr(Stdio::piped()).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("standard output") && !error.contains("panicked"), "{error}");
+    command.current_dir(dir.path()).args(["model", "import", &onnx, "-o", "digits.tacit"]).env("TACIT_LOG", "trace");
+    let output = command.stdout(Stdio::piped()).stderr(full()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_named_while_it_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    good(dir, &["keys", "init", "keys"]);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = silent.local_addr().unwrap().to_string();
+    let said = bad(dir, &["infer", "x.npy", "--server", &at, "--connect-timeout", "3"]);
+    assert!(said.contains(&format!("connecting to {at}, for 3 s at most")), "{said}");
+    assert!(said.contains(&format!("error: cannot reach the server at {at}: it did not answer within 3 s")), "{said}");
+    let said = bad(dir, &["infer", "x.npy", "--server", "127.0.0.1"]);
+    assert!(said.contains("the port is missing") && said.contains("server.example:7878"), "{said}");
+    std::fs::write(dir.join("keys/client.key"), "nonsense").unwrap();
+    let said = bad(dir, &["infer", "x.npy", "--server", &at]);
+    assert!(said.contains("client.key") && said.contains("tacit keys init"), "{said}");
+    std::fs::remove_file(dir.join("keys/client.key")).unwrap();
+    let said = bad(dir, &["infer", "x.npy", "--server", &at]);
+    assert!(said.contains("keys/client.key") && said.contains("tacit keys init"), "{said}");
+}
+
+#[test]
+fn numbers_out_of_range_are_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    for (args, range) in [
+        (&["infer", "x.npy", "--threads", "100000"][..], "1..=1024"),
+        (&["infer", "x.npy", "--threads", "0"], "1..=1024"),
+        (&["infer", "x.npy", "--top", "0"], "1..=1000000"),
+        (&["infer", "x.npy", "--stall", "0"], "1..=86400"),
+        (&["infer", "x.npy", "--connect-timeout", "0"], "1..=3600"),
+        (&["infer", "x.npy", "--pace", "0"], "from 1bit to 1000gbit"),
+        (&["prepare", "--count", "0"], "1..=1000000"),
+        (&["bench", "--model", "x.tacit", "--runs", "0"], "1..=100000"),
+        (&["bench", "--model", "x.tacit", "--threads", "100000"], "1..=1024"),
+        (&["lab", "workload", "ping-pong", "--server", "127.0.0.1:1", "--messages", "0"], "0 is not in"),
+        (&["lab", "measure", "--interval", "0", "--", "true"], "0.001"),
+    ] {
+        let said = bad(dir.path(), args);
+        assert!(said.contains(range), "{args:?}: {said}");
+    }
 }
 
 #[test]

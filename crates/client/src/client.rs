@@ -1,7 +1,8 @@
 //! A client with an open model.
 use crate::lobby::{answered, ask};
 use crate::measure::{Marks, Meter, PhaseReport};
-use crate::wire::{MAX_IDS, REQUEST, Reply, Request, misplaced, send};
+use crate::stock::{self, Stock};
+use crate::wire::{REQUEST, Reply, Request, misplaced, send};
 use crate::{ClientConfig, ClientError, Lobby};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::cmp::Reverse;
@@ -10,7 +11,7 @@ use tacit_backends::{BackendError, ClientModel, ClientSide, Material, Preparatio
 use tacit_graph::{Interface, OutputMode, Units};
 use tacit_ids::MaterialId;
 use tacit_net::{Channel, Phase};
-use tacit_store::{Binding, Entry, Store, StoreError};
+use tacit_store::{Binding, Entry, Origin, StoreError};
 
 /// Material that was made, and what that cost.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +53,7 @@ pub struct Client {
     binding: Binding,
     is_set_up: bool,
     material_bytes: u64,
-    store: Option<Store>,
+    stock: Option<Stock>,
     threads: ThreadPool,
     marks: Marks,
 }
@@ -62,6 +63,7 @@ impl Client {
         registry: Registry,
         config: ClientConfig,
         channel: Channel,
+        stock: Option<Stock>,
         model: Arc<dyn ClientModel>,
         names: [&str; 2],
         public: [u8; 32],
@@ -76,7 +78,7 @@ impl Client {
             is_set_up: false,
             material_bytes: model.costs().offline.client.stored_bytes,
             model,
-            store: config.store.as_deref().map(|dir| Store::open(dir, config.seal.clone())).transpose()?,
+            stock,
             threads: threads
                 .map_err(|e| ClientError::Usage(format!("cannot start {} threads: {e}", config.threads)))?,
             config,
@@ -114,12 +116,12 @@ impl Client {
         self.binding
     }
 
-    /// A second connection for the same model and back end.
+    /// A second connection for the same model and back end, without a folder of material.
     ///
     /// # Errors
     /// As [`Lobby::connect`] and [`Lobby::open`].
     pub fn again(&self) -> Result<Self, ClientError> {
-        let lobby = Lobby::connect(self.registry.clone(), self.config.clone())?;
+        let lobby = Lobby::connect(self.registry.clone(), ClientConfig { store: None, ..self.config.clone() })?;
         lobby.open(&self.names[0], Some(&self.names[1]))
     }
 
@@ -152,8 +154,13 @@ impl Client {
     /// [`ClientError::NoDealer`], [`ClientError::Refused`] if the server has no room, and as
     /// [`setup`](Self::setup).
     pub fn prepare(&mut self) -> Result<Prepared, ClientError> {
-        if self.store.is_none() {
-            return Err(ClientError::Usage("storing material needs a folder for it".into()));
+        match &self.stock {
+            None => return Err(ClientError::Usage("storing material needs a folder for it".into())),
+            Some(stock) if stock.peer().is_none() => {
+                let text = "this server stores no material (it was started without --material)";
+                return Err(ClientError::Usage(text.into()));
+            }
+            Some(_) => {}
         }
         Ok(self.make(true)?.0)
     }
@@ -182,12 +189,24 @@ impl Client {
         }
         self.setup_before(Phase::Offline)?;
         let id = MaterialId::random()?;
-        let request = Request::Prepare { id, on_disk };
+        let place = self.stock.as_ref().filter(|_| on_disk).and_then(|s| Some((Arc::clone(s.store()), s.peer()?)));
+        // Taken here before the server begins: what is at the server only is then known to be lost here.
+        let reserved = match &place {
+            None => None,
+            Some((store, peer)) => {
+                let origin = Origin { backend: &self.names[1], peer: *peer };
+                Some(store.reserve(id, self.binding, origin, None)?)
+            }
+        };
+        let request = Request::Prepare { id, folder: place.as_ref().map(|(store, _)| store.folder()) };
         let (material, offline, at_server) =
             self.phase(Phase::Offline, &request, |side, channel| side.offline(channel))?;
-        // The server has its half, durably; if this fails, that half stays unused until it is discarded.
-        if let (Some(store), true) = (&self.store, on_disk) {
-            store.put(id, self.binding, &self.names[1], &material.to_bytes())?;
+        if let Some(reserved) = reserved
+            && let Err(e) = reserved.put(&material.to_bytes())
+        {
+            // The server has its half, durably. If this fails too, the next connection destroys it.
+            let _ = self.discard(&[id]);
+            return Err(e.into());
         }
         Ok((Prepared { id, offline, bytes: [self.material_bytes, at_server] }, material))
     }
@@ -197,8 +216,11 @@ impl Client {
     /// # Errors
     /// Of the store or the connection.
     pub fn stored(&mut self) -> Result<Vec<Entry>, ClientError> {
-        let Some(store) = &self.store else { return Ok(vec![]) };
-        let ours = store.list(Some(self.binding))?;
+        let Some(stock) = &self.stock else { return Ok(vec![]) };
+        let ours = stock.ready(self.binding)?;
+        if ours.is_empty() {
+            return Ok(vec![]);
+        }
         let theirs = self.stored_at_server()?;
         Ok(ours.into_iter().filter(|e| theirs.contains(&e.id)).collect())
     }
@@ -214,39 +236,12 @@ impl Client {
         }
     }
 
-    /// Ids of this model's material that either party has on disk.
-    ///
-    /// # Errors
-    /// Of the store or the connection.
-    pub fn known_ids(&mut self) -> Result<Vec<MaterialId>, ClientError> {
-        let mut ids = self.stored_at_server()?;
-        if let Some(store) = &self.store {
-            let ours = store.list(Some(self.binding))?;
-            ids.extend(ours.iter().map(|e| e.id).filter(|id| !ids.contains(id)).collect::<Vec<_>>());
-        }
-        Ok(ids)
-    }
-
-    /// Destroys material at both parties; returns how many of them either party had.
+    /// Destroys material of this client at both parties, whatever the model; returns how many of them either party had.
     ///
     /// # Errors
     /// Of the store or the connection.
     pub fn discard(&mut self, ids: &[MaterialId]) -> Result<usize, ClientError> {
-        let mut gone: Vec<MaterialId> = Vec::new();
-        for part in ids.chunks(MAX_IDS) {
-            match ask(&mut self.channel, &Request::Discard { ids: part.to_vec() })? {
-                Reply::Ids(ids) => gone.extend(ids),
-                other => return Err(misplaced("to destroy material", &other).into()),
-            }
-        }
-        for id in ids {
-            match self.store.as_ref().map(|s| s.discard_bound(*id, self.binding)) {
-                Some(Ok(())) if !gone.contains(id) => gone.push(*id),
-                Some(Err(StoreError::NoMaterial(_) | StoreError::Burnt(_)) | Ok(())) | None => {}
-                Some(Err(e)) => return Err(e.into()),
-            }
-        }
-        Ok(gone.len())
+        stock::discard(self.stock.as_ref(), ids, &mut self.channel)
     }
 
     /// Answers one real-valued input of the ONNX network, with stored material if there is any, else with new
@@ -284,8 +279,8 @@ impl Client {
     }
 
     fn claim(&self, id: MaterialId) -> Result<Material, StoreError> {
-        let store = self.store.as_ref().ok_or(StoreError::NoMaterial(id))?;
-        let bytes = store.claim(id, self.binding)?;
+        let stock = self.stock.as_ref().ok_or(StoreError::NoMaterial(id))?;
+        let bytes = stock.store().claim(id, self.binding)?;
         self.side.read_material(&bytes).map_err(|e| StoreError::Damaged { id, what: e.to_string() })
     }
 
@@ -333,9 +328,10 @@ impl Client {
             other => return Err(misplaced(request.name(), &other).into()),
         }
         let meter = Meter::start(channel, phase, &self.marks);
-        let done = self.threads.install(|| work(side, channel))?;
+        let done = self.threads.install(|| work(side, channel));
+        let done = done.map_err(|e| ClientError::from(e).of(channel, request.name()))?;
         // The phase may end with this party's own message.
-        channel.flush()?;
+        channel.flush().map_err(|e| ClientError::from(e).of(channel, request.name()))?;
         let client = meter.stop(channel);
         channel.set_phase(Phase::Setup);
         match answered(channel, request.name())? {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use tacit_backends::BackendError;
 use tacit_graph::GraphError;
 use tacit_ids::NoRandomness;
-use tacit_net::NetError;
+use tacit_net::{Channel, NetError};
 use tacit_store::StoreError;
 
 /// An error of this crate.
@@ -14,6 +14,32 @@ pub enum ClientError {
     /// The connection failed or the peer broke the protocol.
     #[error(transparent)]
     Net(#[from] NetError),
+    /// The server cannot be reached.
+    #[error("cannot reach the server at {server}: {what}")]
+    Unreachable {
+        /// Its address.
+        server: String,
+        /// Why, and what to do.
+        what: String,
+    },
+    /// The connection to the server was lost, or nothing comes over it any more.
+    #[error("lost the server at {server} ({during}): {error}; if nobody stopped it, its log says more. Connect again")]
+    Lost {
+        /// Its address.
+        server: String,
+        /// What was going on.
+        during: &'static str,
+        /// What shows that it is lost.
+        error: NetError,
+    },
+    /// The server has ended the connection in good order.
+    #[error("the server at {server} has ended the connection: {reason}")]
+    Ended {
+        /// Its address.
+        server: String,
+        /// Why, in the server's words.
+        reason: String,
+    },
     /// A message does not decode, or is not what comes here.
     #[error("unexpected {what} from the server: {detail}")]
     Unexpected {
@@ -88,11 +114,28 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// Names the server where it was lost `during` something.
+    pub(crate) fn of(self, channel: &Channel, during: &'static str) -> Self {
+        let lost = |error: &NetError| error.is_gone() || matches!(error, NetError::Stalled { .. });
+        match self {
+            Self::Net(error) | Self::Backend(BackendError::Net(error)) if lost(&error) => {
+                Self::Lost { server: server_of(channel), during, error }
+            }
+            other => other,
+        }
+    }
+
     /// An operating-system error with the file it is about.
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { doing, path, source }
     }
+}
+
+/// The address at the other end.
+pub(crate) fn server_of(channel: &Channel) -> String {
+    let peer = channel.peer();
+    peer.rsplit_once(' ').map_or(peer.clone(), |(_, address)| address.to_owned())
 }
 
 impl From<WireError> for ClientError {

@@ -26,7 +26,8 @@
 //!   [`Units`](tacit_graph::Units) are named ([`Client::infer_in`]). Material is used from the store if there is any, and made otherwise;
 //!   `infer_many` makes it on a second connection, one input ahead.
 //! * [`Client::prepare`], [`Client::stored`], [`Client::discard`]: material ahead of time
-//!   ([`ClientConfig::store`]). [`Client::setup`] and whatever material needs happen by themselves where the
+//!   ([`ClientConfig::store`]). [`Lobby::material`] lists that of all models, gone ones too; connecting destroys halves
+//!   whose other half is lost ([`Lobby::reconciled`]). [`Client::setup`] and whatever material needs happen by themselves where the
 //!   back end's plan says so.
 //! * [`Client::model`]: plan, costs, numerics; [`Client::interface`]: shapes, ranges, what is revealed.
 //! * [`input`]: images and arrays; [`bench`]: what both parties' figures look like; [`measure`]: taking them;
@@ -43,11 +44,16 @@ pub mod input;
 mod lobby;
 pub mod measure;
 mod pipeline;
+mod stock;
 pub mod wire;
+
+/// Most threads that a party may be given.
+pub const MAX_THREADS: usize = 1024;
 
 pub use client::{Answer, Client, Prepared};
 pub use error::ClientError;
 pub use lobby::{ClientConfig, Lobby};
 pub use measure::{Figures, PhaseReport, process_cpu_s};
 pub use pipeline::infer_many;
+pub use stock::{Held, Reconciled, Use};
 pub use wire::{ModelInfo, Offer};

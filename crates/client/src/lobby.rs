@@ -1,18 +1,18 @@
 //! From nothing to an open model.
+use crate::error::server_of;
+use crate::stock::{self, Held, Reconciled, Stock};
 use crate::wire::{
     MAX_PUBLIC_BYTES, ModelInfo, PUBLIC, REQUEST, Reply, Request, misplaced, public_digest, recv_reply, send,
 };
-use crate::{Client, ClientError};
+use crate::{Client, ClientError, MAX_THREADS};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tacit_backends::{ClientModel, Registry, Trust};
-use tacit_net::{Channel, Hello, NetError, PacedTransport, Rate, TcpTransport, Transport, handshake};
-use tacit_store::SealKey;
+use tacit_ids::MaterialId;
+use tacit_net::{Channel, Hello, NetError, PacedTransport, Rate, TcpTransport, Transport, handshake, split_address};
 use tacit_store::keys::ClientIdentity;
-
-/// How long connecting may take.
-const CONNECT: Duration = Duration::from_secs(10);
+use tacit_store::{EXPIRE, Party, SealKey, Store};
 
 /// How a client connects and works.
 #[derive(Clone)]
@@ -27,16 +27,21 @@ pub struct ClientConfig {
     pub store: Option<PathBuf>,
     /// Key that stored material is sealed with; in the clear without one.
     pub seal: Option<SealKey>,
+    /// How long stored material is kept of which no server says that it has the other half.
+    pub expire: Duration,
     /// Most bit/s that are sent; `None` as fast as the link takes them.
     pub pace: Option<Rate>,
-    /// Threads for arithmetic, at least 1.
+    /// Threads for arithmetic, 1 to [`MAX_THREADS`].
     pub threads: usize,
+    /// How long connecting may take in all, until the server has said welcome.
+    pub connect_timeout: Duration,
     /// How long the server may make no progress.
     pub stall_timeout: Duration,
 }
 
 impl ClientConfig {
-    /// Defaults for an address: no store, one thread, 5 minutes stall timeout.
+    /// Defaults for an address: no store (30 days until material expires in one), one thread, 10 seconds to connect, 5 minutes stall
+    /// timeout.
     #[must_use]
     pub fn new(address: &str, identity: ClientIdentity) -> Self {
         Self {
@@ -45,15 +50,34 @@ impl ClientConfig {
             server_name: None,
             store: None,
             seal: None,
+            expire: EXPIRE,
             pace: None,
             threads: 1,
+            connect_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(300),
         }
     }
 
-    fn server_name(&self) -> &str {
-        let host = self.address.rsplit_once(':').map_or(self.address.as_str(), |(host, _)| host);
-        self.server_name.as_deref().unwrap_or(host.trim_start_matches('[').trim_end_matches(']'))
+    /// What went wrong before the server said welcome.
+    fn not_connected(&self, error: ClientError) -> ClientError {
+        let (server, seconds) = (self.address.clone(), self.connect_timeout.as_secs_f64());
+        let what = match error {
+            ClientError::Net(NetError::Stalled { .. }) => format!(
+                "it did not answer within {seconds} s; is this its address, does it run, and does every firewall on the way let port and \
+                 host through?"
+            ),
+            ClientError::Net(e) if e.is_gone() => {
+                "it closed the connection before it said welcome; is it a tacit server, and is this client's certificate of its CA?"
+                    .into()
+            }
+            ClientError::Net(NetError::Io { detail, .. }) => format!("{detail}; is this its address, and does it run?"),
+            ClientError::Net(NetError::Tls(text)) if !text.contains(&server) => {
+                return ClientError::Net(NetError::Tls(format!("the server at {server}: {text}")));
+            }
+            ClientError::Refused { reason, .. } => return ClientError::Ended { server, reason },
+            other => return other,
+        };
+        ClientError::Unreachable { server, what }
     }
 }
 
@@ -62,28 +86,87 @@ pub struct Lobby {
     registry: Registry,
     config: ClientConfig,
     channel: Channel,
+    stock: Option<Stock>,
 }
 
 impl Lobby {
-    /// Connects, authenticates and agrees on the version.
+    /// Connects, authenticates and agrees on the version. With a folder of stored material, both parties then destroy the halves that the
+    /// other has lost.
     ///
     /// # Errors
-    /// The server cannot be reached, is not the right one, does not know this client, speaks another version,
-    /// or is full.
+    /// The folder is unusable, the server cannot be reached, is not the right one, does not know this client, speaks
+    /// another version, or is full.
     pub fn connect(registry: Registry, config: ClientConfig) -> Result<Self, ClientError> {
-        let mut tcp = TcpTransport::connect(config.address.as_str(), CONNECT)?;
+        if !(1..=MAX_THREADS).contains(&config.threads) {
+            return Err(ClientError::Usage(format!("threads: {} is not from 1 to {MAX_THREADS}", config.threads)));
+        }
+        // A folder that is not for this client is told before anybody is bothered.
+        let store = config.store.as_deref();
+        let store = store.map(|dir| Store::open(dir, Party::Client, config.seal.clone())).transpose()?;
+        let mut channel = Self::welcomed(&config).map_err(|e| config.not_connected(e))?;
+        let client = config.identity.fingerprint;
+        let stock = store.map(|store| Stock::reconciled(store, client, config.expire, &mut channel)).transpose();
+        let stock = stock.map_err(|e| e.of(&channel, "the comparison of material"))?;
+        Ok(Self { registry, config, channel, stock })
+    }
+
+    /// A connection whose server has said welcome.
+    fn welcomed(config: &ClientConfig) -> Result<Channel, ClientError> {
+        let end = Instant::now() + config.connect_timeout;
+        let (host, _) = split_address(&config.address)?;
+        let mut tcp = TcpTransport::connect(&config.address, config.connect_timeout)?;
         tcp.set_stall_timeout(config.stall_timeout).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
-        let tls = config.identity.tls.connect(tcp, config.server_name())?;
+        tcp.set_deadline(Some(end));
+        let tls = config.identity.tls.connect(tcp, config.server_name.as_deref().unwrap_or(host))?;
         let transport: Box<dyn Transport> = match config.pace {
             Some(rate) => Box::new(PacedTransport::new(tls, rate)),
             None => Box::new(tls),
         };
         let mut channel = Channel::new(transport);
+        channel.set_deadline(Some(end));
         handshake(&mut channel, &Hello::opening())?;
-        match answered(&mut channel, "the connection")? {
-            Reply::Welcome => Ok(Self { registry, config, channel }),
-            other => Err(misplaced("the greeting", &other).into()),
+        match recv_reply(&mut channel)? {
+            Reply::Welcome => {}
+            Reply::Refused { reason } | Reply::Goodbye { reason } => {
+                return Err(ClientError::Refused { request: "the connection", reason });
+            }
+            other => return Err(misplaced("the greeting", &other).into()),
         }
+        channel.set_deadline(None);
+        Ok(channel)
+    }
+
+    /// What connecting has settled between both parties' folders of material; `None` without one.
+    #[must_use]
+    pub fn reconciled(&self) -> Option<Reconciled> {
+        self.stock.as_ref().map(Stock::settled)
+    }
+
+    /// All stored material of this client at either party, for any model, oldest first.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`] without a folder; of the store or the connection.
+    pub fn material(&mut self) -> Result<Vec<Held>, ClientError> {
+        match &self.stock {
+            Some(stock) => stock.list(&mut self.channel),
+            None => Err(ClientError::Usage("listing material needs the folder that it is stored in".into())),
+        }
+    }
+
+    /// Destroys material of this client at both parties, for any model; returns how many of them either party had.
+    ///
+    /// # Errors
+    /// Of the store or the connection.
+    pub fn discard(&mut self, ids: &[MaterialId]) -> Result<usize, ClientError> {
+        stock::discard(self.stock.as_ref(), ids, &mut self.channel)
+    }
+
+    /// Tells the server that nothing more comes.
+    ///
+    /// # Errors
+    /// Of the connection.
+    pub fn close(mut self) -> Result<(), ClientError> {
+        Ok(send(&mut self.channel, REQUEST, &Request::Bye)?)
     }
 
     /// The models on offer, with their back ends.
@@ -120,11 +203,15 @@ impl Lobby {
             }
             other => return Err(misplaced(request.name(), &other).into()),
         };
-        let public = self.channel.recv_max(PUBLIC, bytes)?;
+        let during = request.name();
+        let public =
+            self.channel.recv_max(PUBLIC, bytes).map_err(|e| ClientError::from(e).of(&self.channel, during))?;
         let opened: Arc<dyn ClientModel> = known.open(&public)?;
         let digest = public_digest(&public);
-        handshake(&mut self.channel, &Hello::opened(opened.digest(), digest))?;
-        Client::new(self.registry, self.config, self.channel, opened, [model, &backend], digest)
+        let compared = handshake(&mut self.channel, &Hello::opened(opened.digest(), digest));
+        compared.map_err(|e| ClientError::from(e).of(&self.channel, during))?;
+        let Self { registry, config, channel, stock } = self;
+        Client::new(registry, config, channel, stock, opened, [model, &backend], digest)
     }
 
     /// The back end for a model where none is named.
@@ -152,14 +239,15 @@ impl Lobby {
 
 /// Asks and waits for the answer; a refusal is an error.
 pub(crate) fn ask(channel: &mut Channel, request: &Request) -> Result<Reply, ClientError> {
-    send(channel, REQUEST, request)?;
+    send(channel, REQUEST, request).map_err(|e| ClientError::from(e).of(channel, request.name()))?;
     answered(channel, request.name())
 }
 
 /// The answer to `request`; a refusal is an error.
 pub(crate) fn answered(channel: &mut Channel, request: &'static str) -> Result<Reply, ClientError> {
-    match recv_reply(channel)? {
+    match recv_reply(channel).map_err(|e| ClientError::from(e).of(channel, request))? {
         Reply::Refused { reason } => Err(ClientError::Refused { request, reason }),
+        Reply::Goodbye { reason } => Err(ClientError::Ended { server: server_of(channel), reason }),
         reply => Ok(reply),
     }
 }

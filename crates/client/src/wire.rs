@@ -9,7 +9,7 @@
 use crate::measure::Figures;
 use serde::{Deserialize, Serialize};
 use tacit_backends::seam::digest;
-use tacit_ids::MaterialId;
+use tacit_ids::{FolderId, MaterialId};
 #[cfg(doc)]
 use tacit_net::Hello;
 use tacit_net::{Channel, NetError, Tag};
@@ -60,12 +60,12 @@ pub enum Request {
     },
     /// The back end's setup.
     Setup,
-    /// Make material for one input, kept on disk or in memory for this client's connections.
+    /// Make material for one input, kept on disk, or in memory for this client's connections.
     Prepare {
         /// A fresh id.
         id: MaterialId,
-        /// On disk.
-        on_disk: bool,
+        /// On disk: the client's folder that gets the other half.
+        folder: Option<FolderId>,
     },
     /// Answer one input with this material; without any exactly where there is nothing to prepare.
     Infer {
@@ -74,10 +74,26 @@ pub enum Request {
     },
     /// Ids of this client's material for the open model that are ready on disk.
     Stored,
-    /// Destroy material.
+    /// Ids of this client's material on disk, for any model, whose other halves went to a folder of its own. This connection uses that
+    /// folder from now on.
+    Reconcile {
+        /// The folder.
+        folder: FolderId,
+        /// Only ids behind this one: answers have [`MAX_IDS`] at most, in order.
+        after: Option<MaterialId>,
+    },
+    /// All of this client's material on disk, for any model and folder.
+    Halves {
+        /// Only ids behind this one: answers have [`MAX_IDS`] at most, in order.
+        after: Option<MaterialId>,
+    },
+    /// Destroy material of this client, for any model.
     Discard {
         /// Which, [`MAX_IDS`] at most.
         ids: Vec<MaterialId>,
+        /// Not asked for by anybody, but because this folder of the client's has lost the other halves: nothing is done while another
+        /// connection uses the folder, which may have taken them out a moment ago.
+        lost_by: Option<FolderId>,
     },
     /// Nothing more.
     Bye,
@@ -93,7 +109,7 @@ impl Request {
             Request::Setup => "the setup",
             Request::Prepare { .. } => "to prepare material",
             Request::Infer { .. } => "the inference",
-            Request::Stored => "the list of material",
+            Request::Stored | Request::Reconcile { .. } | Request::Halves { .. } => "the list of material",
             Request::Discard { .. } => "to destroy material",
             Request::Bye => "the goodbye",
         }
@@ -126,6 +142,25 @@ pub struct Offer {
     pub public: [u8; 32],
 }
 
+/// One party's half of a material on disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Half {
+    /// Its name.
+    pub id: MaterialId,
+    /// Digest of the model's public part.
+    pub model: [u8; 32],
+    /// Digest of the plan.
+    pub plan: [u8; 32],
+    /// The client's folder that got the other half.
+    pub folder: FolderId,
+    /// When it was made, seconds since 1970.
+    pub created: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Whether the model is on offer, with this plan.
+    pub offered: bool,
+}
+
 /// What the server answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
@@ -149,8 +184,22 @@ pub enum Reply {
     },
     /// Ids.
     Ids(Vec<MaterialId>),
+    /// The server's side of a [`Request::Reconcile`].
+    Reconciled {
+        /// The server's folder; none where it stores no material.
+        folder: Option<FolderId>,
+        /// What is ready there for the client's.
+        ids: Vec<MaterialId>,
+    },
+    /// Material.
+    Halves(Vec<Half>),
     /// Not granted; the connection stays usable unless the server closes it.
     Refused {
+        /// Why, for people.
+        reason: String,
+    },
+    /// The server ends the connection. May come where nothing was asked, and in place of any other answer.
+    Goodbye {
         /// Why, for people.
         reason: String,
     },
@@ -208,7 +257,18 @@ mod tests {
         bytes.push(0);
         assert!(Request::from_bytes(&bytes).unwrap_err().to_string().contains("1 bytes left over"));
         assert!(Request::from_bytes(&[99]).is_err());
-        let most = Request::Discard { ids: vec![MaterialId([255; 16]); MAX_IDS] };
+        let ids = vec![MaterialId([255; 16]); MAX_IDS];
+        let most = Request::Discard { ids, lost_by: Some(FolderId([255; 16])) };
         assert!(postcard::to_stdvec(&most).unwrap().len() <= MAX_REQUEST_BYTES);
+        let half = Half {
+            id: MaterialId([255; 16]),
+            model: [255; 32],
+            plan: [255; 32],
+            folder: FolderId([255; 16]),
+            created: u64::MAX,
+            bytes: u64::MAX,
+            offered: true,
+        };
+        assert!(postcard::to_stdvec(&Reply::Halves(vec![half; MAX_IDS])).unwrap().len() <= MAX_REPLY_BYTES);
     }
 }

@@ -80,6 +80,11 @@ id!(
     ClientId, 32
 );
 
+id!(
+    /// A folder of material: sixteen random bytes that it gets when it is made. How one party names the place where the other has its halves.
+    FolderId, 16
+);
+
 impl MaterialId {
     /// A fresh id.
     ///

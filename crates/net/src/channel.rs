@@ -253,7 +253,7 @@ impl Channel {
 
     fn push_out(&mut self) -> Result<(), NetError> {
         let written = self.write_gathered().and_then(|()| self.transport.get_mut().flush());
-        written.map_err(|e| NetError::from_io("flushing", &e))
+        written.map_err(|e| NetError::from_io("sending", &e))
     }
 
     /// Turns from sending to receiving: everything leaves, and if there was anything, a round is counted.

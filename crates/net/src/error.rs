@@ -1,5 +1,5 @@
 //! Everything that can go wrong between two parties, by name.
-use crate::Tag;
+use crate::{Tag, tls};
 use std::io;
 
 /// An error of a channel or transport. After any of them the channel refuses further use.
@@ -7,7 +7,9 @@ use std::io;
 #[non_exhaustive]
 pub enum NetError {
     /// The frame that came has another tag than the protocol expects here.
-    #[error("expected message {expected}, but {got} came: the parties are at different steps, or the frame is damaged")]
+    #[error(
+        "expected message {expected}, but one of {got} came: the parties are at different steps, or the frame is damaged"
+    )]
     UnexpectedTag {
         /// What this party waited for.
         expected: Tag,
@@ -79,7 +81,7 @@ pub enum NetError {
         expected: usize,
     },
     /// The peer made no progress in time.
-    #[error("the peer stalled while {doing}: {detail}")]
+    #[error("{doing}: {detail}")]
     Stalled {
         /// What this party was doing, with the tag.
         doing: String,
@@ -87,7 +89,7 @@ pub enum NetError {
         detail: String,
     },
     /// The operating system or the transport failed.
-    #[error("transport failure while {doing}: {detail} ({kind:?})")]
+    #[error("{doing}: {detail}")]
     Io {
         /// What this party was doing, with the tag or address.
         doing: String,
@@ -99,6 +101,14 @@ pub enum NetError {
     /// TLS keys or certificates are unusable, or the TLS handshake failed.
     #[error("TLS: {0}")]
     Tls(String),
+    /// An address that is none.
+    #[error("`{given}` is not an address: {what}; write HOST:PORT, as in server.example:7878 or [::1]:7878")]
+    Address {
+        /// What was given.
+        given: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
     /// The peer does not speak this protocol at all.
     #[error("the peer is not a tacit party: its opening message starts with {got:02x?}")]
     NotTacit {
@@ -140,12 +150,39 @@ pub enum NetError {
 }
 
 impl NetError {
-    /// Names an I/O error: timeouts are stalls, the rest keeps its kind.
+    /// Names an I/O error: timeouts are stalls, what TLS says of the peer is said in words, the rest keeps its kind.
     pub fn from_io(doing: impl Into<String>, error: &io::Error) -> Self {
-        let (doing, detail) = (doing.into(), error.to_string());
+        if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            return Self::Tls(tls::explain(tls));
+        }
+        let (doing, detail) = (doing.into(), plain(error));
         match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::Stalled { doing, detail },
             kind => Self::Io { doing, kind, detail },
         }
     }
+
+    /// Whether the peer, or the way to it, is gone: it closed, broke off, or the system says so.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::Closed { .. } | Self::Truncated { .. } => true,
+            Self::Io { kind, .. } => matches!(
+                kind,
+                io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::BrokenPipe
+                    | io::ErrorKind::NotConnected
+                    | io::ErrorKind::UnexpectedEof
+            ),
+            _ => false,
+        }
+    }
+}
+
+/// What the system says, without its number.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    let end = text.find(" (os error ").unwrap_or(text.len());
+    text[..end].to_owned()
 }

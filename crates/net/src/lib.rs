@@ -35,7 +35,7 @@ pub use queue::QUEUE_BYTES;
 pub use rate::{BadRate, Rate};
 pub use record::{RecordTransport, ReplayTransport};
 pub use tag::Tag;
-pub use tcp::{TcpTransport, tcp_pair};
+pub use tcp::{TcpTransport, split_address, tcp_pair};
 pub use tls::{ClientTls, ServerTls, TlsAccept, TlsTransport};
 pub use traffic::{Phase, Traffic};
 pub use transport::Transport;

@@ -18,7 +18,7 @@ pub struct Rate(NonZeroU64);
 
 /// A text that is no rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rate {text:?}: {reason}; write for example 3.89mbit, 64kbit or 1gbit")]
+#[error("rate {text:?}: {reason}; write for example 3.89mbit, 64kbit or 1gbit, from 1bit to 1000gbit")]
 pub struct BadRate {
     /// What was given.
     pub text: String,

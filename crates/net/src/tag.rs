@@ -47,7 +47,7 @@ impl Tag {
     /// A tag read from the wire: only its number and the part of the project it belongs to are known.
     pub(crate) fn from_wire(id: u16) -> Self {
         let area = AREAS.iter().rev().find(|(first, _)| *first <= id);
-        Self::new(id, area.map_or("unassigned", |(_, name)| name))
+        Self::new(id, area.expect("the areas begin at 0").1)
     }
 }
 
@@ -61,12 +61,13 @@ impl Eq for Tag {}
 
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` ({:#06x})", self.name, self.id)
+        write!(f, "`{}`", self.name)
     }
 }
 
+/// For developers: with the number.
 impl fmt::Debug for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        write!(f, "`{}` ({:#06x})", self.name, self.id)
     }
 }

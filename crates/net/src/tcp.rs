@@ -4,8 +4,8 @@ use crate::transport::{DEFAULT_STALL, Transport, allowed_wait, timed_out};
 use crate::{Channel, NetError};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
-use std::sync::Arc;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -51,17 +51,22 @@ impl TcpTransport {
         Ok(transport)
     }
 
-    /// Connects to the first address of `to` that answers within `timeout`.
+    /// Connects to the first address of `to`, `host:port`, that answers; `timeout` is for all of it, the look-up of the name included.
     ///
     /// # Errors
-    /// [`NetError::Io`] or [`NetError::Stalled`] naming the address.
-    pub fn connect(to: impl ToSocketAddrs + std::fmt::Display, timeout: Duration) -> Result<Self, NetError> {
+    /// [`NetError::Address`]; [`NetError::Io`] or [`NetError::Stalled`] naming the address.
+    pub fn connect(to: impl std::fmt::Display, timeout: Duration) -> Result<Self, NetError> {
+        let (to, end) = (to.to_string(), Instant::now() + timeout);
+        split_address(&to)?;
         let doing = format!("connecting to {to}");
-        let addresses = to.to_socket_addrs().map_err(|e| NetError::from_io(doing.clone(), &e))?;
+        let addresses = look_up(to, timeout).map_err(|e| NetError::from_io(doing.clone(), &e))?;
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for address in addresses {
-            match TcpStream::connect_timeout(&address, timeout) {
+        for (i, address) in addresses.iter().enumerate() {
+            // One that never answers leaves the others their part of the time.
+            let left = end.saturating_duration_since(Instant::now()) / (addresses.len() - i) as u32;
+            match TcpStream::connect_timeout(address, left.max(Duration::from_millis(1))) {
                 Ok(stream) => return Self::new(stream),
+                Err(e) if e.kind() == io::ErrorKind::TimedOut => last = no_answer(timeout),
                 Err(e) => last = e,
             }
         }
@@ -97,6 +102,45 @@ impl TcpTransport {
         self.writer = Some(writer);
         Ok(())
     }
+}
+
+/// Host and port of `HOST:PORT`; an IPv6 address is in brackets there and without them in the answer.
+///
+/// # Errors
+/// [`NetError::Address`] says what is missing or wrong.
+pub fn split_address(text: &str) -> Result<(&str, u16), NetError> {
+    let wrong = |what| NetError::Address { given: text.to_owned(), what };
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']').ok_or_else(|| wrong("the closing bracket is missing"))?;
+            (host, after.strip_prefix(':').ok_or_else(|| wrong("the port is missing"))?)
+        }
+        None => text.rsplit_once(':').ok_or_else(|| wrong("the port is missing"))?,
+    };
+    if host.is_empty() {
+        return Err(wrong("the host is missing"));
+    }
+    if host.contains(':') && !text.starts_with('[') {
+        return Err(wrong("an IPv6 address needs brackets"));
+    }
+    match port.parse() {
+        Ok(0) | Err(_) => Err(wrong("the port must be a number from 1 to 65535")),
+        Ok(port) => Ok((host, port)),
+    }
+}
+
+fn no_answer(timeout: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {:.1} s", timeout.as_secs_f64()))
+}
+
+/// The addresses of a name. The system's look-up knows no time-out: a thread is left to it.
+fn look_up(to: String, timeout: Duration) -> io::Result<Vec<SocketAddr>> {
+    let (sender, answer) = mpsc::channel();
+    thread::Builder::new().name("tacit-look-up".into()).spawn(move || {
+        // Nobody may wait for it any more.
+        let _ = sender.send(to.to_socket_addrs().map(Vec::from_iter));
+    })?;
+    answer.recv_timeout(timeout).unwrap_or_else(|_| Err(no_answer(timeout)))
 }
 
 /// Two connected channels over loopback TCP.

@@ -3,12 +3,16 @@
 //! Only TLS 1.3, no resumption, no tickets: every connection authenticates both certificates afresh.
 use crate::transport::Transport;
 use crate::{NetError, TcpTransport};
+use rustls::ServerConnection;
 use rustls::client::Resumption;
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::pki_types::UnixTime;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::{CertificateError, ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig};
 use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,13 +38,18 @@ struct Identity {
 
 impl Identity {
     fn from_pem(chain: &[u8], key: &[u8], ca: &[u8]) -> Result<Self, NetError> {
-        let mut roots = RootCertStore::empty();
-        for root in certificates(ca, "CA certificate")? {
-            roots.add(root).map_err(|e| NetError::Tls(format!("CA certificate: {e}")))?;
-        }
+        let roots = roots(ca)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| NetError::Tls(format!("private key: {e}")))?;
         Ok(Self { chain: certificates(chain, "certificate")?, key, roots })
     }
+}
+
+fn roots(ca: &[u8]) -> Result<RootCertStore, NetError> {
+    let mut roots = RootCertStore::empty();
+    for root in certificates(ca, "CA certificate")? {
+        roots.add(root).map_err(|e| NetError::Tls(format!("CA certificate: {e}")))?;
+    }
+    Ok(roots)
 }
 
 fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, NetError> {
@@ -50,6 +59,49 @@ fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, 
         return Err(NetError::Tls(format!("{what}: no certificate in the PEM text")));
     }
     Ok(parsed)
+}
+
+/// What a TLS error says about the peer, or about us, and what to do.
+pub(crate) fn explain(error: &rustls::Error) -> String {
+    use rustls::AlertDescription as Alert;
+    use rustls::CertificateError as Bad;
+    use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
+    let advice = match error {
+        InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
+            "the peer's certificate is not signed by our CA: both parties need keys of one `tacit keys init`"
+        }
+        InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => {
+            "the peer's certificate is not valid yet by the clock of this machine: set the clock"
+        }
+        InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
+            "the peer's certificate has expired by the clock of this machine: set the clock, or make new keys with `tacit keys`"
+        }
+        InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
+            "the server's certificate is for other names: connect by one of them, name one (--server-name), or make keys for this \
+             one (`tacit keys init --host`)"
+        }
+        InvalidCertificate(Bad::InvalidPurpose | Bad::InvalidPurposeContext { .. }) => {
+            "the peer's certificate is for something else: a server needs server.pem, a client its own"
+        }
+        AlertReceived(Alert::UnknownCA | Alert::DecryptError | Alert::CertificateUnknown | Alert::BadCertificate) => {
+            "the peer rejects our certificate: it is not signed by the peer's CA; both parties need keys of one `tacit keys init`"
+        }
+        AlertReceived(Alert::CertificateExpired) => {
+            "the peer rejects our certificate: it has expired, or is not valid yet, by the peer's clock; compare both clocks"
+        }
+        AlertReceived(Alert::UnsupportedCertificate) => {
+            "the peer rejects our certificate: it is for something else; a server needs server.pem, a client its own"
+        }
+        AlertReceived(Alert::CertificateRequired) | rustls::Error::NoCertificatesPresented => {
+            "a client without a certificate is refused"
+        }
+        AlertReceived(Alert::NoApplicationProtocol) | rustls::Error::NoApplicationProtocol => {
+            "the peer speaks something else over TLS, or another version of tacit"
+        }
+        InvalidMessage(_) => "what the peer sends is not TLS: is a tacit server, or client, there?",
+        _ => return error.to_string(),
+    };
+    format!("{advice} ({error})")
 }
 
 fn named(what: &'static str) -> impl Fn(rustls::Error) -> NetError {
@@ -131,11 +183,37 @@ impl ClientTls {
     /// # Errors
     /// [`NetError::Tls`] if the server's certificate is not of our CA or not for `name`; [`NetError::Stalled`] if it does nothing.
     pub fn connect(&self, tcp: TcpTransport, name: &str) -> Result<TlsTransport, NetError> {
-        let name = ServerName::try_from(name.to_owned())
-            .map_err(|e| NetError::Tls(format!("`{name}` is neither a DNS name nor an IP address: {e}")))?;
+        let name = server_name(name)?;
         let session = ClientConnection::new(self.config.clone(), name).map_err(named("client session"))?;
         TlsTransport::handshake(session.into(), tcp)
     }
+}
+
+/// Whether clients could reach a server under this name: it is a DNS name or an IP address.
+///
+/// # Errors
+/// [`NetError::Tls`] if it is not.
+pub fn check_host(name: &str) -> Result<(), NetError> {
+    server_name(name).map(drop)
+}
+
+fn server_name(name: &str) -> Result<ServerName<'static>, NetError> {
+    ServerName::try_from(name.to_owned())
+        .map_err(|e| NetError::Tls(format!("`{name}` is neither a DNS name nor an IP address: {e}")))
+}
+
+/// Whether a certificate is made for servers, or for anything: not for clients alone. PEM texts: its chain and the CA. Says nothing about
+/// whether it is valid otherwise.
+///
+/// # Errors
+/// [`NetError::Tls`] naming the text that is unusable.
+pub fn is_for_servers(chain: &[u8], ca: &[u8]) -> Result<bool, NetError> {
+    let (chain, roots) = (certificates(chain, "certificate")?, roots(ca)?);
+    let own = ParsedCertificate::try_from(&chain[0]).map_err(named("server certificate"))?;
+    let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms.all;
+    let judged = verify_server_cert_signed_by_trust_anchor(&own, &roots, &chain[1..], UnixTime::now(), algorithms);
+    use CertificateError::{InvalidPurpose, InvalidPurposeContext};
+    Ok(!matches!(judged, Err(rustls::Error::InvalidCertificate(InvalidPurpose | InvalidPurposeContext { .. }))))
 }
 
 /// An authenticated, encrypted connection over TCP.
@@ -172,11 +250,21 @@ impl TlsTransport {
 
     fn name_failure(peer: &str, e: &io::Error) -> NetError {
         let doing = format!("TLS handshake with {peer}");
-        match e.kind() {
-            io::ErrorKind::InvalidData => NetError::Tls(format!("handshake with {peer} failed: {e}")),
-            io::ErrorKind::UnexpectedEof => NetError::Tls(format!("{peer} closed the connection during the handshake")),
-            _ => NetError::from_io(doing, e),
+        match (NetError::from_io(doing, e), e.kind()) {
+            (NetError::Tls(text), _) => NetError::Tls(format!("handshake with {peer}: {text}")),
+            (_, io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => NetError::Tls(format!(
+                "{peer} closed the connection during the handshake: is a tacit server there, and has it room?"
+            )),
+            (other, _) => other,
         }
+    }
+
+    /// As [`TcpTransport::closer`].
+    ///
+    /// # Errors
+    /// [`NetError::Io`] if the socket cannot be duplicated.
+    pub fn closer(&self) -> Result<TcpStream, NetError> {
+        self.tcp.closer()
     }
 
     /// The peer's own certificate (DER): its identity.
@@ -204,7 +292,7 @@ impl TlsTransport {
     /// Decrypts the `n` bytes that the session was given.
     fn take_in(&mut self, n: usize) -> io::Result<()> {
         let state = self.session.process_new_packets();
-        state.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+        state.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
         if n == 0 && self.session.is_handshaking() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

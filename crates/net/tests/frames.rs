@@ -100,7 +100,7 @@ fn any_flipped_bit_is_named_by_where_it_hit() {
 fn wrong_tags_name_both() {
     let error = listen(wire(&[(B, MESSAGE)])).recv(A, MESSAGE.len()).unwrap_err();
     assert_eq!(error, NetError::UnexpectedTag { expected: A, got: B });
-    assert!(error.to_string().contains("`first` (0xf001)") && error.to_string().contains("0xf002"), "{error}");
+    assert!(error.to_string().contains("`first`") && error.to_string().contains("`test`"), "{error}");
 }
 
 #[test]

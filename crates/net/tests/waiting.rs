@@ -237,3 +237,37 @@ fn whoever_does_not_say_what_it_speaks_is_refused() {
         assert!(error.contains(why), "{error}");
     }
 }
+
+#[test]
+fn addresses_are_taken_apart_or_what_is_wrong_is_said() {
+    for (text, host, port) in
+        [("a.example:7878", "a.example", 7878), ("[::1]:1", "::1", 1), ("127.0.0.1:65535", "127.0.0.1", 65535)]
+    {
+        assert_eq!(split_address(text).unwrap(), (host, port));
+    }
+    for (text, what) in [
+        ("a.example", "the port is missing"),
+        ("[::1]", "the port is missing"),
+        ("[::1", "bracket"),
+        ("::1:7878", "needs brackets"),
+        (":7878", "the host is missing"),
+        ("a.example:", "from 1 to 65535"),
+        ("a.example:0", "from 1 to 65535"),
+        ("a.example:65536", "from 1 to 65535"),
+        ("a.example:http", "from 1 to 65535"),
+    ] {
+        let error = split_address(text).unwrap_err().to_string();
+        assert!(error.contains(what) && error.contains(text) && error.contains("server.example:7878"), "{error}");
+    }
+    let error = TcpTransport::connect("localhost", Duration::from_secs(5)).err().unwrap().to_string();
+    assert!(error.contains("the port is missing"), "{error}");
+}
+
+#[test]
+fn a_refused_connection_is_told_in_plain_words() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = TcpTransport::connect(free, Duration::from_secs(5)).err().unwrap().to_string();
+    assert_eq!(error, format!("connecting to {free}: Connection refused"));
+    let error = TcpTransport::connect("no-such-host.invalid:1", Duration::from_secs(60)).err().unwrap().to_string();
+    assert!(error.contains("no-such-host.invalid:1") && !error.contains("Uncategorized"), "{error}");
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tacit_backends::{Backend, ServerModel, Trust};
 use tacit_client::wire::{MAX_PUBLIC_BYTES, ModelInfo, Offer, public_digest};
+use tacit_store::Binding;
 
 /// A model with one of its back ends.
 pub(crate) struct Offered {
@@ -71,6 +72,11 @@ impl Catalog {
             backends: offers.iter().map(offer).collect(),
         };
         self.models.iter().map(info).collect()
+    }
+
+    /// Whether material with this binding could be used.
+    pub(crate) fn has(&self, binding: &Binding) -> bool {
+        self.models.values().flatten().any(|o| (o.public, o.plan) == (binding.model, binding.plan))
     }
 
     pub(crate) fn get(&self, name: &str, backend: &str) -> Result<Arc<Offered>, ServeError> {

@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use tacit_net::{Rate, ServerTls};
-use tacit_store::SealKey;
+use tacit_store::{EXPIRE, SealKey};
 
 /// How a server behaves.
 #[derive(Clone)]
@@ -18,7 +18,7 @@ pub struct ServerConfig {
     pub store: Option<PathBuf>,
     /// Key that stored material is sealed with; in the clear without one.
     pub seal: Option<SealKey>,
-    /// Threads of each job's arithmetic, at least 1.
+    /// Threads of each job's arithmetic, 1 to [`MAX_THREADS`](tacit_client::MAX_THREADS).
     pub threads: usize,
     /// Clients connected at the same time.
     pub max_connections: usize,
@@ -30,13 +30,17 @@ pub struct ServerConfig {
     pub idle_timeout: Duration,
     /// Materials that one client may have in memory.
     pub memory_per_client: usize,
+    /// How long a client that has its share of memory waits for a place, until it is refused.
+    pub memory_wait: Duration,
     /// Materials that one client may have on disk.
     pub stored_per_client: usize,
+    /// How long stored material is kept whose client does not come back with the other half, or whose model is gone.
+    pub expire: Duration,
 }
 
 impl ServerConfig {
     /// Defaults for an address: no store, one thread a job, 64 connections, 10 s to introduce, 2 min stall,
-    /// 10 min idle, 4 materials in memory and 256 on disk for each client.
+    /// 10 min idle, 4 materials in memory (4 min for a place) and 256 on disk for each client, 30 days until material expires.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
         Self {
@@ -51,7 +55,9 @@ impl ServerConfig {
             stall_timeout: Duration::from_secs(120),
             idle_timeout: Duration::from_secs(600),
             memory_per_client: 4,
+            memory_wait: Duration::from_secs(240),
             stored_per_client: 256,
+            expire: EXPIRE,
         }
     }
 }

@@ -1,24 +1,23 @@
 //! The one owner of everything that connections share: who is connected, which jobs there are, material in
 //! memory, limits, counters and whether the server stops. Events come in one at a time; what follows from
 //! each is carried out here and nowhere else.
+use crate::door::{Door, Newcomer, Ticket};
 use crate::policy::{self, Start};
 use crate::pool::Pool;
+use crate::refusals::{Kind, Refusals};
 use crate::{ServeError, ServerConfig};
 use std::collections::{BTreeMap, HashMap};
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tacit_backends::Material;
 use tacit_client::wire::Request;
-use tacit_ids::{ClientId, MaterialId};
+use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_store::Binding;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout_at;
 
-/// Connections that may be greeting at the same time. They take no client's place. Strangers who come again and
-/// again can still keep these full, and clients out: see the threat model.
-const GREETING: usize = 64;
 /// How long connections that were cut have to end.
 const AFTER_CUT: Duration = Duration::from_secs(5);
 
@@ -27,10 +26,12 @@ pub(crate) type Number = u64;
 
 /// What happened.
 pub(crate) enum Event {
-    /// Somebody connected; may it greet? `closer` ends it from here.
-    Accepted { number: Number, closer: TcpStream, reply: oneshot::Sender<bool> },
-    /// Its client is known; is there a place?
-    Greeted { number: Number, client: ClientId, reply: oneshot::Sender<bool> },
+    /// Somebody connected; may it greet? The answer comes when it may, and never if the server stops.
+    Accepted { number: Number, from: IpAddr, reply: oneshot::Sender<Option<Ticket>> },
+    /// Its client is known; is there a place? `closer` ends it from here.
+    Greeted { number: Number, client: ClientId, closer: TcpStream, reply: oneshot::Sender<bool> },
+    /// Somebody was not served, or not granted something: for the log.
+    Refused { kind: Kind, from: Option<IpAddr>, detail: String },
     /// A client asks; `binding` is that of the model it has open.
     Requested { number: Number, request: Request, binding: Option<Binding>, reply: oneshot::Sender<Decision> },
     /// A job has made material to be held in memory. Comes before the client is told.
@@ -75,11 +76,11 @@ enum State {
         request: Request,
         binding: Option<Binding>,
         reply: oneshot::Sender<Decision>,
+        /// When it is refused if it still waits for a place in memory.
+        until: Instant,
     },
     /// With the place that is reserved for what it makes.
-    Runs {
-        place: Option<MaterialId>,
-    },
+    Runs { place: Option<MaterialId> },
 }
 
 impl Job {
@@ -87,12 +88,21 @@ impl Job {
     pub(crate) fn waits(&self) -> bool {
         matches!(self.state, State::Waits { .. })
     }
+
+    fn waits_until(&self) -> Option<Instant> {
+        match self.state {
+            State::Waits { until, .. } => Some(until),
+            State::Runs { .. } => None,
+        }
+    }
 }
 
+/// A connection whose client is known.
 struct Connection {
     closer: TcpStream,
-    /// `None` while it greets.
-    client: Option<ClientId>,
+    client: ClientId,
+    /// The client's folder of material that it uses.
+    folder: Option<FolderId>,
 }
 
 /// What the rest of the process may see.
@@ -142,9 +152,12 @@ struct Stopping {
 pub(crate) struct Driver {
     max_connections: usize,
     threads: usize,
+    door: Door,
+    memory_wait: Duration,
     connections: HashMap<Number, Connection>,
     jobs: BTreeMap<Number, Job>,
     pool: Pool,
+    refusals: Refusals,
     served: u64,
     stopping: Option<Stopping>,
     given_up: bool,
@@ -153,14 +166,22 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Nobody is connected. `stop` becomes true when the server stops.
-    pub(crate) fn new(config: &ServerConfig, published: Arc<Published>, stop: watch::Sender<bool>) -> Self {
+    /// Nobody is connected. `places` may greet at a time; `stop` becomes true when the server stops.
+    pub(crate) fn new(
+        config: &ServerConfig,
+        places: usize,
+        published: Arc<Published>,
+        stop: watch::Sender<bool>,
+    ) -> Self {
         Self {
             max_connections: config.max_connections,
             threads: config.threads,
+            door: Door::new(places),
+            memory_wait: config.memory_wait,
             connections: HashMap::new(),
             jobs: BTreeMap::new(),
             pool: Pool::new(config.memory_per_client),
+            refusals: Refusals::default(),
             served: 0,
             stopping: None,
             given_up: false,
@@ -174,59 +195,100 @@ impl Driver {
         while !self.has_ended() {
             let event = match self.alarm() {
                 None => events.recv().await,
+                // What is due comes first, however many events there are.
+                Some(at) if at <= Instant::now() => {
+                    self.ring(Instant::now());
+                    self.publish(false);
+                    continue;
+                }
                 Some(at) => match timeout_at(at.into(), events.recv()).await {
                     Ok(event) => event,
-                    Err(_) => {
-                        self.ring();
-                        continue;
-                    }
+                    Err(_) => continue,
                 },
             };
             let Some(event) = event else { break };
             self.handle(event);
+            self.let_in(Instant::now());
             self.publish(false);
+        }
+        if let Some(line) = self.refusals.told() {
+            tracing::warn!("{line}");
         }
         self.publish(true);
     }
 
     fn publish(&self, ended: bool) {
-        self.published.set(Status { connections: self.connections.len(), served: self.served, ended });
+        let connections = self.door.len() + self.connections.len();
+        self.published.set(Status { connections, served: self.served, ended });
     }
 
     fn has_ended(&self) -> bool {
-        self.given_up || (self.stopping.is_some() && self.connections.is_empty())
+        self.given_up || (self.stopping.is_some() && self.connections.is_empty() && self.door.len() == 0)
     }
 
-    fn alarm(&self) -> Option<Instant> {
+    fn stopping_alarm(&self) -> Option<Instant> {
         self.stopping.map(|s| if s.is_cut { s.cut_at + AFTER_CUT } else { s.cut_at })
     }
 
-    /// The time of the alarm has come.
-    fn ring(&mut self) {
-        match &mut self.stopping {
-            Some(stopping) if !stopping.is_cut => {
-                stopping.is_cut = true;
-                // Closed already is as good.
-                self.connections.values().for_each(|c| drop(c.closer.shutdown(Shutdown::Both)));
+    /// When something is to be done though nothing happens.
+    fn alarm(&self) -> Option<Instant> {
+        let waited = self.jobs.values().filter_map(Job::waits_until).min();
+        [self.stopping_alarm(), self.door.alarm(), self.refusals.alarm(), waited].into_iter().flatten().min()
+    }
+
+    /// The time of an alarm has come.
+    fn ring(&mut self, now: Instant) {
+        if let Some(line) = self.refusals.sum_up(now) {
+            tracing::warn!("{line}");
+        }
+        self.let_in(now);
+        self.start_jobs();
+        if self.stopping_alarm().is_some_and(|at| at <= now) {
+            match &mut self.stopping {
+                Some(stopping) if !stopping.is_cut => {
+                    stopping.is_cut = true;
+                    // Closed already is as good.
+                    self.connections.values().for_each(|c| drop(c.closer.shutdown(Shutdown::Both)));
+                }
+                _ => self.given_up = true,
             }
-            _ => self.given_up = true,
+        }
+    }
+
+    /// Lets in who waits at the door, if there is room for it or somebody gives way.
+    fn let_in(&mut self, now: Instant) {
+        if let Some(from) = self.door.let_in(now) {
+            let detail =
+                format!("a connection from {from} had to give way to a newer one before it had said who it is");
+            self.refuse(now, "that gave way to newer ones", Some(from), detail);
+        }
+    }
+
+    fn refuse(&mut self, now: Instant, kind: Kind, from: Option<IpAddr>, detail: String) {
+        tracing::debug!("refused: {detail}");
+        if let Some(line) = self.refusals.count(now, kind, from, detail) {
+            tracing::warn!("{line}");
         }
     }
 
     /// Replies go to tasks; one that is gone has ended, and says so with an event of its own.
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Accepted { number, closer, reply } => {
-                let greeting = self.connections.values().filter(|c| c.client.is_none()).count();
-                let free = greeting < GREETING && self.stopping.is_none();
+            Event::Accepted { number, from, reply } => {
+                self.door.knock(Newcomer { number, from, reply });
+                if self.stopping.is_some() {
+                    self.door.close();
+                }
+            }
+            Event::Greeted { number, client, closer, reply } => {
+                self.door.leave(number);
+                let free = self.connections.len() < self.max_connections;
                 if free {
-                    self.connections.insert(number, Connection { closer, client: None });
+                    self.connections.insert(number, Connection { closer, client, folder: None });
                 }
                 let _ = reply.send(free);
             }
-            Event::Greeted { number, client, reply } => {
-                let _ = reply.send(self.admit(number, client));
-            }
+            Event::Refused { kind, from, detail } => self.refuse(Instant::now(), kind, from, detail),
             Event::Requested { number, request, binding, reply } => self.request(number, request, binding, reply),
             Event::Made { id, binding, material } => self.pool.fill(id, binding, material),
             Event::Finished { number, served } => {
@@ -236,20 +298,12 @@ impl Driver {
             Event::Gone { number } => self.leave(number),
             Event::Stop { grace } => self.stop(grace),
         }
-        for start in policy::starts(self.jobs.iter(), self.threads) {
-            self.start(&start);
-        }
+        self.start_jobs();
     }
 
-    /// Gives a connection whose client is known now a place, if there is one.
-    fn admit(&mut self, number: Number, client: ClientId) -> bool {
-        let free = self.connections.values().filter(|c| c.client.is_some()).count() < self.max_connections;
-        match self.connections.get_mut(&number) {
-            Some(connection) if free => {
-                connection.client = Some(client);
-                true
-            }
-            _ => false,
+    fn start_jobs(&mut self) {
+        for start in policy::starts(self.jobs.iter(), self.threads) {
+            self.start(&start);
         }
     }
 
@@ -264,16 +318,30 @@ impl Driver {
             let _ = reply.send(Decision::Close);
             return;
         }
-        self.jobs.insert(number, Job { state: State::Waits { request, binding, reply } });
+        let until = Instant::now() + self.memory_wait;
+        self.jobs.insert(number, Job { state: State::Waits { request, binding, reply, until } });
     }
 
-    /// Starts a job, or refuses it for what the pool says.
+    /// Whether a job must wait for a place in memory. Those who use what is there need no further place, so one comes free.
+    fn must_wait(&self, job: &Job) -> bool {
+        let State::Waits { request: Request::Prepare { folder: None, .. }, binding: Some(binding), until, .. } =
+            &job.state
+        else {
+            return false;
+        };
+        self.pool.is_full(binding.client) && Instant::now() < *until
+    }
+
+    /// Starts a job, refuses it for what the pool says, or leaves it waiting.
     fn start(&mut self, start: &Start) {
         let number = start.number;
-        let Some(Job { state: State::Waits { request, binding, reply } }) = self.jobs.remove(&number) else {
+        if self.jobs.get(&number).is_some_and(|job| self.must_wait(job)) {
+            return;
+        }
+        let Some(Job { state: State::Waits { mut request, binding, reply, .. } }) = self.jobs.remove(&number) else {
             return;
         };
-        let decision = match self.take(&request, binding) {
+        let decision = match self.take(number, &mut request, binding) {
             Ok((place, material, destroyed)) => {
                 self.jobs.insert(number, Job { state: State::Runs { place } });
                 Decision::Start(Grant { request, threads: start.threads, material, destroyed })
@@ -283,21 +351,38 @@ impl Driver {
         let _ = reply.send(decision);
     }
 
-    /// What a job needs of the material in memory: a place for what it makes, what it uses, what it destroys.
-    fn take(&mut self, request: &Request, binding: Option<Binding>) -> Result<Taken, ServeError> {
+    /// What a job needs of what connections share: a place in memory for what it makes, material that it uses or destroys, the name of
+    /// its client's folder.
+    fn take(&mut self, number: Number, request: &mut Request, binding: Option<Binding>) -> Result<Taken, ServeError> {
         match (request, binding) {
-            (Request::Prepare { id, on_disk: false }, Some(binding)) => {
+            (Request::Prepare { id, folder: None }, Some(binding)) => {
                 self.pool.reserve(*id, binding.client)?;
                 Ok((Some(*id), None, vec![]))
             }
             (Request::Infer { id: Some(id) }, Some(binding)) => Ok((None, self.pool.take(*id, binding)?, vec![])),
-            (Request::Discard { ids }, Some(binding)) => {
-                // What is another client's or model's is left alone, as what is not there.
-                let taken = |&id: &MaterialId| self.pool.take(id, binding).ok().flatten().map(|_| id);
-                Ok((None, None, ids.iter().filter_map(taken).collect()))
+            (Request::Discard { ids, lost_by }, _) => {
+                let Some(client) = self.connections.get(&number).map(|c| c.client) else {
+                    return Ok((None, None, vec![]));
+                };
+                if lost_by.is_some_and(|folder| self.others_use(number, client, folder)) {
+                    ids.clear();
+                }
+                Ok((None, None, self.pool.discard(ids, client)))
+            }
+            (Request::Reconcile { folder, .. }, _) => {
+                if let Some(connection) = self.connections.get_mut(&number) {
+                    connection.folder = Some(*folder);
+                }
+                Ok((None, None, vec![]))
             }
             _ => Ok((None, None, vec![])),
         }
+    }
+
+    /// Whether another connection of a client uses its folder: it may have taken material out and not asked to use it yet.
+    fn others_use(&self, number: Number, client: ClientId, folder: FolderId) -> bool {
+        let uses = |c: &Connection| c.client == client && c.folder == Some(folder);
+        self.connections.iter().any(|(&other, connection)| other != number && uses(connection))
     }
 
     fn end_job(&mut self, number: Number) {
@@ -307,9 +392,10 @@ impl Driver {
     }
 
     fn leave(&mut self, number: Number) {
+        self.door.leave(number);
         self.end_job(number);
-        let Some(client) = self.connections.remove(&number).and_then(|c| c.client) else { return };
-        if !self.connections.values().any(|c| c.client == Some(client)) {
+        let Some(Connection { client, .. }) = self.connections.remove(&number) else { return };
+        if !self.connections.values().any(|c| c.client == client) {
             self.pool.forget(client);
         }
     }
@@ -320,7 +406,15 @@ impl Driver {
         if self.stopping.is_none_or(|s| !s.is_cut && cut_at < s.cut_at) {
             self.stopping = Some(Stopping { cut_at, is_cut: false });
         }
+        self.door.close();
         self.stop.send_replace(true);
+        // What waits for a place begins no more.
+        let waiting: Vec<Number> = self.jobs.iter().filter(|(_, job)| job.waits()).map(|(&number, _)| number).collect();
+        for number in waiting {
+            if let Some(Job { state: State::Waits { reply, .. } }) = self.jobs.remove(&number) {
+                let _ = reply.send(Decision::Close);
+            }
+        }
     }
 }
 

@@ -1,8 +1,11 @@
 //! Sockets without threads: accepting, TLS, greeting, and waiting for requests.
+use crate::door::Ticket;
 use crate::driver::{Decision, Event, Number};
+use crate::refusals::Kind;
 use crate::worker::{self, Connection};
 use crate::{Catalog, ServeError, ServerConfig};
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_client::measure::Marks;
@@ -21,6 +24,10 @@ use tokio::time::{sleep, timeout_at};
 
 /// How long accepting pauses when the system has nothing left to accept with.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Last words to a client whose server stops.
+const STOPS: &str = "the server is being stopped; connect again when it runs";
+/// Last words to a client that said nothing for too long.
+const SILENT: &str = "nothing was asked for too long (see `tacit serve --idle`); connect again";
 /// What was attempted where the system refuses to watch a socket.
 const WATCHING: &str = "watching a connection";
 
@@ -42,6 +49,12 @@ impl Shared {
         let _ = self.events.send(event(reply));
         answer.await.ok()
     }
+
+    /// Has a refusal counted for the log.
+    pub(crate) fn refused(&self, kind: Kind, from: Option<IpAddr>, detail: String) {
+        // A driver that is gone logs nothing more.
+        let _ = self.events.send(Event::Refused { kind, from, detail });
+    }
 }
 
 /// Accepts until the server stops.
@@ -52,42 +65,28 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop:
             _ = stop.wait_for(|stop| *stop) => return,
             accepted = listener.accept() => accepted,
         };
-        let started = match accepted {
-            Ok((stream, _)) => start(&shared, number, stream, &stop).await,
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
             Err(e) => {
-                // Out of file descriptors, say: connections go on, and those that close make room.
+                // Out of memory, say: connections go on, and those that close make room.
+                shared.refused("that could not be accepted", None, format!("accepting a connection: {e}"));
                 sleep(PAUSE).await;
-                Err(ServeError::system("accepting a connection")(e))
+                continue;
             }
         };
-        if let Err(e) = started {
-            tracing::warn!(number, "connection not served: {e}");
-        }
+        // A stranger waits here until somebody else is done greeting, or gives way; all others wait in the system's queue.
+        let ticket = shared.ask(|reply| Event::Accepted { number, from: address.ip(), reply }).await.flatten();
+        let Some(ticket) = ticket else { return };
+        let (gone, stop) = (Gone { shared: shared.clone(), number }, stop.clone());
+        tokio::spawn(connection(gone, Stranger { stream, address, ticket }, stop));
     }
 }
 
-/// Registers a stranger and gives it a task, if there is room for one more to greet.
-async fn start(
-    shared: &Arc<Shared>,
-    number: Number,
+/// A connection of nobody knows whom.
+struct Stranger {
     stream: TcpStream,
-    stop: &watch::Receiver<bool>,
-) -> Result<(), ServeError> {
-    let doing = "taking a connection";
-    let stream = stream.into_std().map_err(ServeError::system(doing))?;
-    let closer = stream.try_clone().map_err(ServeError::system(doing))?;
-    if shared.ask(|reply| Event::Accepted { number, closer, reply }).await != Some(true) {
-        return Err(ServeError::NotGranted("too many connections are greeting, or the server stops".into()));
-    }
-    let (gone, mut stop) = (Gone { shared: shared.clone(), number }, stop.clone());
-    tokio::spawn(async move {
-        match connection(&gone, stream, &mut stop).await {
-            Ok(()) => tracing::info!(number, "client done"),
-            Err(e @ ServeError::Panicked) => tracing::error!(number, "{e}"),
-            Err(e) => tracing::warn!(number, "connection ended: {e}"),
-        }
-    });
-    Ok(())
+    address: SocketAddr,
+    ticket: Ticket,
 }
 
 /// Tells the driver of a connection's end, however it comes.
@@ -104,40 +103,87 @@ impl Drop for Gone {
 }
 
 /// A connection from its first byte to its end.
-async fn connection(
-    gone: &Gone,
-    stream: std::net::TcpStream,
-    stop: &mut watch::Receiver<bool>,
-) -> Result<(), ServeError> {
+async fn connection(gone: Gone, stranger: Stranger, mut stop: watch::Receiver<bool>) {
     let (shared, number) = (&gone.shared, gone.number);
+    let Stranger { stream, address, ticket } = stranger;
+    let greeted = tokio::select! {
+        biased;
+        _ = stop.wait_for(|stop| *stop) => return,
+        greeted = greet(shared, stream) => greeted,
+        // It gave way; the driver has counted it.
+        _ = ticket => return,
+    };
+    let Greeted { channel, client, watched, closer } = match greeted {
+        Ok(greeted) => greeted,
+        Err(e) => return shared.refused(kind(&e), Some(address.ip()), format!("the connection from {address}: {e}")),
+    };
+    let mut connection = Connection::new(client, channel);
+    if shared.ask(|reply| Event::Greeted { number, client, closer, reply }).await != Some(true) {
+        let reason = "all places are taken; try again later".to_owned();
+        shared.refused(
+            "of clients that found no place",
+            Some(address.ip()),
+            format!("client {client} at {address}: {reason}"),
+        );
+        end(connection, Some(Reply::Refused { reason })).await;
+        return;
+    }
+    tracing::info!(%address, %client, "client connected");
+    let result = match send(&mut connection.channel, REPLY, &Reply::Welcome) {
+        Ok(()) => serve(&gone, connection, watched, &mut stop).await,
+        Err(e) => Err(e.into()),
+    };
+    match result {
+        Ok(()) => tracing::info!(%address, %client, "client done"),
+        Err(e @ ServeError::Panicked) => tracing::error!(%address, %client, "{e}"),
+        Err(e) => tracing::warn!(%address, %client, "connection ended: {e}"),
+    }
+}
+
+/// What became of a stranger, for the log.
+fn kind(error: &ServeError) -> Kind {
+    match error {
+        ServeError::Net(NetError::Stalled { .. }) => "that did not say in time who they are",
+        ServeError::Net(NetError::Tls(_)) => "whose TLS handshake failed",
+        _ => "that broke off or said something else",
+    }
+}
+
+/// Ends a connection, with last words. These, and saying goodbye, may wait for the peer.
+async fn end(mut connection: Connection, last: Option<Reply>) {
+    let ended = spawn_blocking(move || {
+        if let Some(last) = last {
+            // The peer may be gone: then there is nobody to tell.
+            let _ = send(&mut connection.channel, REPLY, &last);
+        }
+        drop(connection);
+    });
+    if ended.await.is_err() {
+        tracing::error!("closing a connection panicked");
+    }
+}
+
+/// A connection whose client is known.
+struct Greeted {
+    channel: Channel,
+    client: ClientId,
+    watched: TcpStream,
+    closer: std::net::TcpStream,
+}
+
+/// TLS and the opening hello, all within the greeting timeout. Until the client has proved its certificate, it gets TLS's own messages
+/// and no other byte.
+async fn greet(shared: &Shared, stream: TcpStream) -> Result<Greeted, ServeError> {
+    let end = Instant::now() + shared.config.greeting_timeout;
+    // Whoever says nothing costs nothing else, and is told nothing. (That a socket is readable is not always true at its first look.)
+    let first = timeout_at(end.into(), stream.peek(&mut [0])).await.map_err(|_| stalled("the TLS handshake"))?;
+    first.map_err(ServeError::system(WATCHING))?;
+    let stream = stream.into_std().map_err(ServeError::system(WATCHING))?;
     let copy = stream.try_clone().map_err(ServeError::system(WATCHING))?;
     let tcp = TcpTransport::new(stream)?;
     let watched = watch(copy)?;
-    let (channel, client) = tokio::select! {
-        biased;
-        _ = stop.wait_for(|stop| *stop) => return Ok(()),
-        greeted = greet(shared, tcp, &watched) => greeted?,
-    };
-    tracing::info!(number, peer = channel.peer(), %client, "client connected");
-    let mut connection = Connection::new(client, channel);
-    if shared.ask(|reply| Event::Greeted { number, client, reply }).await != Some(true) {
-        let reason = "all places are taken; try again later".to_owned();
-        send(&mut connection.channel, REPLY, &Reply::Refused { reason: reason.clone() })?;
-        return Err(ServeError::NotGranted(reason));
-    }
-    send(&mut connection.channel, REPLY, &Reply::Welcome)?;
-    let (connection, result) = serve(shared, number, connection, watched, stop).await;
-    // Saying goodbye may wait for the peer.
-    if spawn_blocking(move || drop(connection)).await.is_err() {
-        tracing::error!(number, "closing a connection panicked");
-    }
-    result
-}
-
-/// TLS and the opening hello, all within the greeting timeout.
-async fn greet(shared: &Shared, tcp: TcpTransport, watched: &TcpStream) -> Result<(Channel, ClientId), ServeError> {
-    let end = Instant::now() + shared.config.greeting_timeout;
-    let transport = authenticate(shared, tcp, watched, end).await?;
+    let transport = authenticate(shared, tcp, &watched, end).await?;
+    let closer = transport.closer()?;
     let certificate = transport.peer_certificate();
     let certificate = certificate.ok_or_else(|| NetError::Tls("the client has no certificate".into()))?;
     let client = keys::fingerprint(certificate);
@@ -151,8 +197,8 @@ async fn greet(shared: &Shared, tcp: TcpTransport, watched: &TcpStream) -> Resul
     channel.send(Tag::HELLO, &hello.to_bytes())?;
     channel.flush()?;
     let whole = Waiting { tag: Tag::HELLO, max: MAX_HELLO_BYTES, end, end_of_begun: None };
-    hello.check(&whole.message(&mut channel, watched).await?)?;
-    Ok((channel, client))
+    hello.check(&whole.message(&mut channel, &watched).await?)?;
+    Ok(Greeted { channel, client, watched, closer })
 }
 
 async fn authenticate(
@@ -235,45 +281,44 @@ impl Waiting {
     }
 }
 
-/// Requests and their jobs, until the client or the server is done. The connection comes back, unless a job
-/// took it down with it.
+/// Requests and their jobs, until the client or the server is done; the connection ends with it.
 async fn serve(
-    shared: &Arc<Shared>,
-    number: Number,
+    gone: &Gone,
     mut connection: Connection,
     mut watched: TcpStream,
     stop: &mut watch::Receiver<bool>,
-) -> (Option<Connection>, Result<(), ServeError>) {
-    loop {
+) -> Result<(), ServeError> {
+    let (shared, number) = (&gone.shared, gone.number);
+    let goodbye = |reason: &str| Some(Reply::Goodbye { reason: reason.into() });
+    let (last, result) = loop {
         let request = tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => return (Some(connection), Ok(())),
+            _ = stop.wait_for(|stop| *stop) => break (goodbye(STOPS), Ok(())),
             request = next_request(shared, &mut connection.channel, &watched) => request,
         };
         let request = match request {
-            Ok(None | Some(Request::Bye)) => return (Some(connection), Ok(())),
+            Ok(None | Some(Request::Bye)) => break (None, Ok(())),
             Ok(Some(request)) => request,
-            Err(e) => return (Some(connection), Err(e)),
+            Err(e @ ServeError::Net(NetError::Stalled { .. })) => break (goodbye(SILENT), Err(e)),
+            Err(e) => break (None, Err(e)),
         };
         let binding = connection.binding();
         let decision = shared.ask(|reply| Event::Requested { number, request, binding, reply }).await;
         let decision = match decision {
-            None | Some(Decision::Close) => return (Some(connection), Ok(())),
+            None | Some(Decision::Close) => break (goodbye(STOPS), Ok(())),
             Some(decision) => decision,
         };
         let copy = match unwatch(watched) {
             Ok(copy) => copy,
-            Err(e) => return (Some(connection), Err(e)),
+            Err(e) => break (None, Err(e)),
         };
         let shared_with_job = shared.clone();
         let job = spawn_blocking(move || {
             let result = worker::run(&shared_with_job, &mut connection, decision);
             (connection, result)
         });
-        let (back, result) = match job.await {
-            Ok(done) => done,
-            Err(_) => return (None, Err(ServeError::Panicked)),
-        };
+        // A job that panics takes the connection down with it.
+        let (back, result) = job.await.map_err(|_| ServeError::Panicked)?;
         connection = back;
         watched = match result.and_then(|served| Ok((served, watch(copy)?))) {
             Ok((served, watched)) => {
@@ -281,9 +326,11 @@ async fn serve(
                 let _ = shared.events.send(Event::Finished { number, served });
                 watched
             }
-            Err(e) => return (Some(connection), Err(e)),
+            Err(e) => break (None, Err(e)),
         };
-    }
+    };
+    end(connection, last).await;
+    result
 }
 
 /// The next request, waiting as long as an idle client may; `None` when the client has left.

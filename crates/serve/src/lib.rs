@@ -22,12 +22,15 @@
 
 mod catalog;
 mod config;
+mod door;
 mod driver;
 mod edge;
 mod error;
 mod policy;
 mod pool;
+mod refusals;
 mod server;
+mod stock;
 mod worker;
 
 pub use catalog::Catalog;

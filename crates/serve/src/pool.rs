@@ -29,12 +29,21 @@ impl Pool {
         if self.held.contains_key(&id) {
             return Err(ServeError::NotGranted(format!("material {id} exists already")));
         }
-        let held = self.held.values().filter(|h| h.client == client).count();
-        if held >= self.per_client {
-            return Err(ServeError::NotGranted(format!("{held} materials are held in memory for you: use them first")));
+        if self.is_full(client) {
+            let text = format!("{} materials are held in memory for you: use them first", self.held_for(client));
+            return Err(ServeError::NotGranted(text));
         }
         self.held.insert(id, Held { client, material: None });
         Ok(())
+    }
+
+    /// Whether the client has its share.
+    pub(crate) fn is_full(&self, client: ClientId) -> bool {
+        self.held_for(client) >= self.per_client
+    }
+
+    fn held_for(&self, client: ClientId) -> usize {
+        self.held.values().filter(|h| h.client == client).count()
     }
 
     /// Fills a reserved place. A client that has left in the meantime has none, and its material is dropped.
@@ -58,6 +67,14 @@ impl Pool {
             return Err(StoreError::WrongBinding { id, what }.into());
         }
         Ok(self.held.remove(&id).and_then(|h| h.material).map(|(_, material)| material))
+    }
+
+    /// Destroys what is held of these for a client, whatever the model, and leaves the rest alone; the ids that are gone now.
+    pub(crate) fn discard(&mut self, ids: &[MaterialId], client: ClientId) -> Vec<MaterialId> {
+        let is_hers = |h: &Held| h.client == client && h.material.is_some();
+        let mut gone: Vec<MaterialId> = ids.to_vec();
+        gone.retain(|id| self.held.get(id).is_some_and(is_hers) && self.held.remove(id).is_some());
+        gone
     }
 
     /// Drops what a client has left behind.
@@ -105,6 +122,11 @@ mod tests {
         for (binding, what) in others {
             assert!(pool.take(id, binding).err().unwrap().to_string().contains(what));
         }
+        assert!(pool.discard(&[id], ClientId([9; 32])).is_empty());
+        assert_eq!(pool.discard(&[id, id, MaterialId::numbered(7)], ALICE.client), [id]);
+        assert!(pool.take(id, ALICE).unwrap().is_none());
+        pool.reserve(id, ALICE.client).unwrap();
+        assert!(pool.discard(&[id], ALICE.client).is_empty(), "it is being made");
         pool.forget(ALICE.client);
         assert!(pool.take(id, ALICE).unwrap().is_none());
         pool.fill(id, ALICE, Material::nothing());

@@ -1,13 +1,16 @@
 //! Starting and stopping a server.
+use crate::door::MOST_PLACES;
 use crate::driver::{Driver, Event, Published};
 use crate::edge::{self, Shared};
 use crate::{Catalog, ServeError, ServerConfig};
+use rustix::process::{Resource, getrlimit};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tacit_client::MAX_THREADS;
 use tacit_client::measure::Marks;
 use tacit_net::NetError;
-use tacit_store::Store;
+use tacit_store::{Party, Store};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -22,6 +25,31 @@ const SPARE_WORKERS: usize = 8;
 const KEEP_WORKER: Duration = Duration::from_secs(2);
 /// How long a stopped server may take beyond its grace.
 const BEYOND_GRACE: Duration = Duration::from_secs(10);
+
+/// File descriptors of a greeting, and of a client with a job.
+const FILES: [u64; 2] = [2, 3];
+/// File descriptors for all else.
+const OTHER_FILES: u64 = 64;
+/// Fewest places for greetings.
+const FEWEST_PLACES: u64 = 16;
+
+/// How many may greet at a time beside so many clients, with so many file descriptors in all.
+fn greeting_places(clients: usize, limit: Option<u64>) -> Result<usize, ServeError> {
+    let others = FILES[1].saturating_mul(clients as u64).saturating_add(OTHER_FILES);
+    let needed = others.saturating_add(FILES[0] * FEWEST_PLACES);
+    match limit {
+        _ if clients == 0 => {
+            Err(ServeError::Usage("a server for 0 clients at a time serves nobody: allow at least 1".into()))
+        }
+        None => Ok(MOST_PLACES),
+        Some(limit) if limit >= needed => Ok(MOST_PLACES.min(((limit - others) / FILES[0]) as usize)),
+        Some(limit) => Err(ServeError::Usage(format!(
+            "{clients} clients at a time may need {needed} open files, and this process may have {limit}: raise that (ulimit -n), or \
+             allow at most {} clients",
+            limit.saturating_sub(OTHER_FILES + FILES[0] * FEWEST_PLACES) / FILES[1]
+        ))),
+    }
+}
 
 /// A listening server.
 pub struct Server {
@@ -51,6 +79,13 @@ impl Server {
         if catalog.list().is_empty() {
             return Err(ServeError::Usage("a server needs at least one model".into()));
         }
+        if !(1..=MAX_THREADS).contains(&config.threads) {
+            return Err(ServeError::Usage(format!(
+                "threads of a job: {} is not from 1 to {MAX_THREADS}",
+                config.threads
+            )));
+        }
+        let places = greeting_places(config.max_connections, getrlimit(Resource::Nofile).current)?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(EDGE_THREADS)
             .max_blocking_threads(config.max_connections + SPARE_WORKERS)
@@ -62,11 +97,15 @@ impl Server {
         let name = |e| NetError::from_io(format!("listening on {}", config.listen), &e);
         let listener = runtime.block_on(TcpListener::bind(config.listen)).map_err(name)?;
         let address = listener.local_addr().map_err(name)?;
-        let store = config.store.as_deref().map(|dir| Store::open(dir, config.seal.clone())).transpose()?;
+        let store = config.store.as_deref();
+        let store = store.map(|dir| Store::open(dir, Party::Server, config.seal.clone())).transpose()?;
+        if let Some(store) = &store {
+            store.expire(config.expire)?;
+        }
         let (sender, events) = unbounded_channel();
         let (stopper, stop) = watch::channel(false);
         let published = Arc::new(Published::default());
-        let driver = Driver::new(&config, published.clone(), stopper);
+        let driver = Driver::new(&config, places, published.clone(), stopper);
         let shared = Shared { config, catalog, store, marks: Marks::from_env("server"), events: sender };
         Ok(Self { runtime, listener, address, shared: Arc::new(shared), driver, events, stop, published })
     }
@@ -83,7 +122,7 @@ impl Server {
         ServerHandle { events: self.shared.events.clone(), published: self.published.clone() }
     }
 
-    /// Stops it on SIGINT or SIGTERM: jobs have `grace` to end. Further signals change nothing.
+    /// Stops it on SIGINT or SIGTERM: jobs have `grace` to end. A second signal ends the grace.
     ///
     /// # Errors
     /// The signals cannot be caught.
@@ -93,13 +132,18 @@ impl Server {
         let (mut interrupt, mut terminate) = (catch(SignalKind::interrupt())?, catch(SignalKind::terminate())?);
         let events = self.shared.events.clone();
         self.runtime.spawn(async move {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
+            for grace in [grace, Duration::ZERO] {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                match grace.as_secs() {
+                    0 => tracing::warn!("stopping now: running jobs are cut off"),
+                    s => tracing::warn!("stopping: running jobs have {s} s to finish; a second signal cuts them off"),
+                }
+                // A driver that is gone has stopped.
+                let _ = events.send(Event::Stop { grace });
             }
-            tracing::warn!("stopping: running jobs have {} s to finish", grace.as_secs());
-            // A driver that is gone has stopped.
-            let _ = events.send(Event::Stop { grace });
         });
         Ok(())
     }
@@ -132,5 +176,21 @@ impl ServerHandle {
     #[must_use]
     pub fn served(&self) -> u64 {
         self.published.get().served
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_for_greetings_are_what_files_allow() {
+        assert_eq!(greeting_places(64, None).unwrap(), MOST_PLACES);
+        assert_eq!(greeting_places(64, Some(1 << 20)).unwrap(), MOST_PLACES);
+        assert_eq!(greeting_places(64, Some(1024)).unwrap(), 384);
+        assert!(greeting_places(0, None).is_err());
+        let error = greeting_places(100_000, Some(1024)).unwrap_err().to_string();
+        assert!(error.contains("at most 309 clients") && greeting_places(309, Some(1024)).is_ok(), "{error}");
+        assert!(greeting_places(usize::MAX, Some(1024)).is_err());
     }
 }

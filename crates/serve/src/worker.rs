@@ -8,10 +8,10 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::Arc;
 use tacit_backends::{BackendError, Material, Preparation, ServerSide, Setup};
 use tacit_client::measure::Meter;
-use tacit_client::wire::{MAX_IDS, PUBLIC, REPLY, Reply, Request, send};
-use tacit_ids::{ClientId, MaterialId};
+use tacit_client::wire::{PUBLIC, REPLY, Reply, Request, send};
+use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_net::{Channel, Hello, Phase, handshake};
-use tacit_store::{Binding, StoreError};
+use tacit_store::{Binding, Origin, Reserved, StoreError};
 
 /// One client's connection.
 pub(crate) struct Connection {
@@ -21,10 +21,10 @@ pub(crate) struct Connection {
 }
 
 /// The model that the client has open.
-struct Opened {
+pub(crate) struct Opened {
     offered: Arc<Offered>,
     side: Box<dyn ServerSide>,
-    binding: Binding,
+    pub(crate) binding: Binding,
     is_set_up: bool,
 }
 
@@ -61,7 +61,8 @@ pub(crate) fn run(shared: &Shared, connection: &mut Connection, decision: Decisi
         }
         Err(e) if breaks_connection(&e) => return Err(e),
         Err(e) => {
-            tracing::warn!("refused {name}: {e}");
+            let (client, peer) = (connection.client, connection.channel.peer());
+            shared.refused("requests that were not granted", None, format!("{name} of client {client} at {peer}: {e}"));
             Some(Reply::Refused { reason: reason(&e) })
         }
     };
@@ -86,7 +87,7 @@ fn reason(error: &ServeError) -> String {
     }
 }
 
-fn refuse<T>(text: impl Into<String>) -> Result<T, ServeError> {
+pub(crate) fn refuse<T>(text: impl Into<String>) -> Result<T, ServeError> {
     Err(ServeError::NotGranted(text.into()))
 }
 
@@ -100,28 +101,34 @@ enum Done {
     Served(Reply),
 }
 
-struct Job<'a> {
-    shared: &'a Shared,
-    connection: &'a mut Connection,
+pub(crate) struct Job<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) connection: &'a mut Connection,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
     fn answer(&mut self, grant: Grant) -> Result<Done, ServeError> {
         let Grant { request, threads, material, destroyed } = grant;
         let reply = match request {
             Request::List => Reply::Models(self.shared.catalog.list()),
             Request::Open { model, backend } => return self.open(&model, &backend),
             Request::Setup => self.set_up(threads)?,
-            Request::Prepare { id, on_disk } => self.prepare(id, on_disk, threads)?,
+            Request::Prepare { id, folder } => self.prepare(id, folder, threads)?,
             Request::Infer { id } => return self.infer(id, material, threads).map(Done::Served),
             Request::Stored => self.stored()?,
-            Request::Discard { ids } => self.discard(&ids, destroyed)?,
+            Request::Reconcile { folder, after } => self.reconcile(folder, after)?,
+            Request::Halves { after } => self.halves(after)?,
+            Request::Discard { ids, .. } => self.discard(&ids, destroyed)?,
             Request::Bye => return Ok(Done::Said),
         };
         Ok(Done::Reply(reply))
     }
 
-    fn opened(&mut self) -> Result<&mut Opened, ServeError> {
+    pub(crate) fn client(&self) -> ClientId {
+        self.connection.client
+    }
+
+    pub(crate) fn opened(&mut self) -> Result<&mut Opened, ServeError> {
         match &mut self.connection.open {
             Some(open) => Ok(open),
             None => refuse("no model is open: open one first"),
@@ -156,7 +163,7 @@ impl Job<'_> {
         self.done(meter, 0)
     }
 
-    fn prepare(&mut self, id: MaterialId, on_disk: bool, threads: usize) -> Result<Reply, ServeError> {
+    fn prepare(&mut self, id: MaterialId, folder: Option<FolderId>, threads: usize) -> Result<Reply, ServeError> {
         let open = self.opened()?;
         let (binding, bytes, backend) = (open.binding, open.offered.material_bytes, open.offered.backend);
         match open.offered.model.preparation() {
@@ -167,28 +174,26 @@ impl Job<'_> {
         if open.offered.model.setup() == Setup::BeforeOffline && !open.is_set_up {
             return refuse("the setup comes first");
         }
-        if on_disk {
-            self.check_room(binding.client)?;
-        }
+        let place = folder.map(|peer| self.reserve(id, binding, Origin { backend, peer })).transpose()?;
         let (material, meter) = self.phase(Phase::Offline, threads, |side, channel| side.offline(channel))?;
-        match &self.shared.store {
-            Some(store) if on_disk => store.put(id, binding, backend, &material.to_bytes())?,
+        match place {
+            Some(place) => place.put(&material.to_bytes())?,
             // Known to the driver before the client knows of it. A driver that is gone needs no material.
-            _ => drop(self.shared.events.send(Event::Made { id, binding, material })),
+            None => drop(self.shared.events.send(Event::Made { id, binding, material })),
         }
         self.done(meter, bytes)
     }
 
-    /// Refuses when the client has its share of the disk.
-    fn check_room(&self, client: ClientId) -> Result<(), ServeError> {
-        let Some(store) = &self.shared.store else {
+    /// A place on disk, if the client has not its share of it: taken before the material is made, so that no other connection of the
+    /// client's takes it.
+    fn reserve(&self, id: MaterialId, binding: Binding, origin: Origin<'_>) -> Result<Reserved<'a>, ServeError> {
+        let Shared { store: Some(store), config, .. } = self.shared else {
             return refuse("this server stores no material");
         };
-        let stored = store.ready_count(client)?;
-        if stored >= self.shared.config.stored_per_client as u64 {
-            return refuse(format!("{stored} materials are stored for you: use or discard some"));
+        match store.reserve(id, binding, origin, Some(config.stored_per_client as u64)) {
+            Err(StoreError::Full { held }) => refuse(self.full(held)?),
+            other => Ok(other?),
         }
-        Ok(())
     }
 
     fn infer(
@@ -246,27 +251,6 @@ impl Job<'_> {
         // The phase may end with this party's own message.
         channel.flush()?;
         Ok(Reply::Done { figures: meter.stop(channel), material_bytes })
-    }
-
-    fn stored(&mut self) -> Result<Reply, ServeError> {
-        let binding = self.opened()?.binding;
-        let Some(store) = &self.shared.store else { return Ok(Reply::Ids(vec![])) };
-        let entries = store.list(Some(binding))?;
-        Ok(Reply::Ids(entries.iter().take(MAX_IDS).map(|e| e.id).collect()))
-    }
-
-    /// Destroys what there is on disk; answers with the ids that are gone, from here or from memory.
-    fn discard(&mut self, ids: &[MaterialId], mut gone: Vec<MaterialId>) -> Result<Reply, ServeError> {
-        let binding = self.opened()?.binding;
-        let Some(store) = &self.shared.store else { return Ok(Reply::Ids(gone)) };
-        for &id in ids {
-            match store.discard_bound(id, binding) {
-                Ok(()) => gone.push(id),
-                Err(StoreError::NoMaterial(_) | StoreError::Burnt(_)) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-        Ok(Reply::Ids(gone))
     }
 }
 

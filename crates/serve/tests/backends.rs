@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tacit_backends::{Backend, BackendError, Registry};
 use tacit_client::wire::{Reply, Request};
 use tacit_client::{ClientError, Lobby, infer_many};
-use tacit_graph::Units;
+use tacit_graph::{ChannelAffine, FinalActivation, Units};
 use tacit_ids::MaterialId;
 use tacit_net::NetError;
 use tacit_serve::{Catalog, ServeError};
@@ -34,6 +34,40 @@ fn one_model_with_two_back_ends_and_the_private_one_is_chosen() {
     let only = Registry::new(vec![Arc::new(open_toy())]);
     let error = Lobby::connect(only, server.config(dir.path(), "bob")).unwrap().open("both", None).err().unwrap();
     assert!(error.to_string().contains("`toy` (this client does not have it)"), "{error}");
+}
+
+#[test]
+fn the_client_applies_what_the_importer_left_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut ends = model(1);
+    // y = W n + b with n = x / 2 - 1, and a softmax at the end.
+    ends.interface.input.moved = Some(ChannelAffine { scale: vec![0.5], shift: vec![-1.0] });
+    ends.interface.input.range = [-1.0, 1.0];
+    ends.interface.final_activation = Some(FinalActivation::LogSoftmax);
+    let mut catalog = Catalog::new(false);
+    let toy = Toy::default();
+    catalog.offer("ends", &toy, toy.lower(&ends, &"".parse().unwrap()).unwrap()).unwrap();
+    let server = Running::with(dir.path(), catalog, |_| {});
+    let mut client = server.lobby(dir.path(), "alice").open("ends", None).unwrap();
+    let normalised = X.map(|x| 0.5 * x - 1.0);
+    let revealed = expected(1, &normalised);
+    let log_sum = revealed[1] + (1.0 + (revealed[0] - revealed[1]).exp()).ln();
+    for (units, input) in [(Units::Network, X), (Units::Normalised, normalised), (Units::Pixels, X.map(|x| 255.0 * x))]
+    {
+        let answer = client.infer_in(units, &input).unwrap();
+        assert_eq!((answer.class, &answer.revealed), (1, &revealed));
+        for (value, raw) in answer.values.iter().zip(&revealed) {
+            assert!((value - (raw - log_sum)).abs() < 1e-9, "{units:?}: {answer:?}");
+        }
+    }
+    assert_eq!(client.infer(&X).unwrap().revealed, revealed, "floats are the network's own input");
+    let error = client.infer(&[1.0, 2.0, 3.0, 9.0]).unwrap_err().to_string();
+    assert!(error.contains("value 3 is 9, the model accepts 0 to 4"), "{error}");
+    infer_many(&mut client, Units::Network, &[X.to_vec()], |_, answer| {
+        assert_eq!(answer.revealed, revealed);
+        Ok(())
+    })
+    .unwrap();
 }
 
 #[test]
@@ -102,13 +136,13 @@ fn a_back_end_with_nothing_to_prepare_is_asked_right_away() {
     // Both ways round, the server refuses what the plan does not know.
     let id = MaterialId::numbered(1);
     let mut direct = server.opened(dir.path(), "bob", "direct");
-    for request in [Request::Prepare { id, on_disk: false }, Request::Infer { id: None }] {
+    for request in [Request::Prepare { id, folder: None }, Request::Infer { id: None }] {
         assert!(matches!(ask(&mut direct, &request), Reply::Refused { .. }), "{request:?}");
     }
     set_up(&mut direct);
     assert!(matches!(ask(&mut direct, &Request::Infer { id: Some(id) }), Reply::Refused { .. }));
     let mut prepared = server.opened(dir.path(), "bob", "one");
-    for request in [Request::Prepare { id, on_disk: false }, Request::Infer { id: None }] {
+    for request in [Request::Prepare { id, folder: None }, Request::Infer { id: None }] {
         assert!(matches!(ask(&mut prepared, &request), Reply::Refused { .. }), "{request:?}");
     }
     assert!(matches!(ask(&mut prepared, &Request::Infer { id: Some(id) }), Reply::Refused { .. }));

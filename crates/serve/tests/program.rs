@@ -1,6 +1,23 @@
-//! The program `tacit-server`: what it says when it cannot start, and that nobody has to listen.
-use std::process::{Command, Stdio};
+//! The program `tacit-server`: what it says when it cannot start, what its log holds, and that nobody has to listen.
+mod common;
+use common::*;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use tacit_backends::Backend;
+use tacit_client::wire::{REPLY, Reply, Request, public_digest};
+use tacit_client::{Client, ClientConfig, ClientError, Lobby};
+use tacit_net::{Channel, Hello, TcpTransport, handshake};
 use tacit_store::keys;
+
+const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 
 fn server() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tacit-server"));
@@ -13,6 +30,93 @@ fn error_of(command: &mut Command) -> String {
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stdout.is_empty(), "nothing is announced");
     String::from_utf8(output.stderr).unwrap()
+}
+
+/// The program, serving the toy model `one` at an address that was free just now.
+struct Program {
+    child: Child,
+    address: String,
+}
+
+impl Program {
+    fn start(dir: &Path, tune: impl FnOnce(&mut Command)) -> Self {
+        if !dir.join("keys").exists() {
+            keys::init(&dir.join("keys"), &[], &["alice".into()]).unwrap();
+        }
+        fs::write(dir.join("one.tacit"), tacit_graph::file::write(&model(1)).unwrap()).unwrap();
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let mut command = server();
+        command.current_dir(dir).args(["one.tacit", "--backend", "toy", "--allow-clear", "--listen", &address]);
+        tune(&mut command);
+        let mut program = Self { child: command.spawn().unwrap(), address };
+        while TcpStream::connect(&program.address).is_err() {
+            assert!(program.child.try_wait().unwrap().is_none(), "it did not start");
+            thread::sleep(Duration::from_millis(10));
+        }
+        program
+    }
+
+    fn config(&self, dir: &Path) -> ClientConfig {
+        ClientConfig::new(&self.address, keys::load_client(&dir.join("keys"), "alice").unwrap())
+    }
+
+    fn client(&self, dir: &Path) -> Client {
+        Lobby::connect(registry(), self.config(dir)).unwrap().open("one", None).unwrap()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Its end, which must come.
+    fn end(&mut self) -> ExitStatus {
+        for _ in 0..6000 {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        panic!("it does not end");
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Ended already is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A pipe that takes no more, and whatever keeps it so.
+fn full_pipe() -> (io::PipeWriter, io::PipeReader) {
+    let (reader, writer) = io::pipe().unwrap();
+    let mut filler = writer.try_clone().unwrap();
+    let written = Arc::new(AtomicUsize::new(0));
+    let count = written.clone();
+    // Ends with the reader.
+    thread::spawn(
+        move || while filler.write_all(&[b'.'; 512]).is_ok() && count.fetch_add(1, Ordering::SeqCst) < 1 << 20 {},
+    );
+    let mut before = 0;
+    loop {
+        thread::sleep(Duration::from_millis(200));
+        match written.load(Ordering::SeqCst) {
+            now if now > 0 && now == before => return (writer, reader),
+            now => before = now,
+        }
+    }
+}
+
+fn strangers(address: &str) -> Vec<TcpStream> {
+    let one = |i: usize| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        if i.is_multiple_of(2) {
+            stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        }
+        stream
+    };
+    (0..70).map(one).collect()
 }
 
 #[test]
@@ -29,6 +133,10 @@ fn what_is_missing_is_named() {
     assert!(error.contains("nonsense"), "{error}");
     let error = error_of(server().args(["none.tacit", "-O", "key"]).arg("--keys").arg(&key_dir));
     assert!(error.contains("key=value"), "{error}");
+    // A key that is none is named as the file that it is in.
+    fs::write(key_dir.join("server.key"), "nonsense").unwrap();
+    let error = error_of(server().arg("none.tacit").arg("--keys").arg(&key_dir));
+    assert!(error.contains("server.key"), "{error}");
 }
 
 #[test]
@@ -36,10 +144,40 @@ fn help_shows_every_switch() {
     let output = server().arg("--help").output().unwrap();
     assert!(output.status.success());
     let help = String::from_utf8(output.stdout).unwrap();
-    for switch in
-        ["--keys", "--listen", "--backend", "-O", "--allow-clear", "--material", "--seal", "--quota", "--pace"]
-    {
+    for switch in [
+        "--keys",
+        "--listen",
+        "--backend",
+        "-O",
+        "--allow-clear",
+        "--material",
+        "--seal",
+        "--quota",
+        "--expire",
+        "--memory",
+        "--memory-wait",
+        "--pace",
+    ] {
         assert!(help.contains(switch), "{switch}: {help}");
+    }
+}
+
+#[test]
+fn numbers_out_of_range_are_refused_at_once() {
+    for (switch, value, range) in [
+        ("--threads", "100000", "1..=1024"),
+        ("--threads", "0", "1..=1024"),
+        ("--quota", "0", "1..=1000000"),
+        ("--max-connections", "0", "1..=100000"),
+        ("--stall", "0", "1..=86400"),
+        ("--idle", "0", "1..=604800"),
+        ("--pace", "0", "from 1bit to 1000gbit"),
+        ("--pace", "0mbit", "from 1bit to 1000gbit"),
+    ] {
+        let output = server().args(["none.tacit", switch, value]).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(switch) && error.contains(range), "{error}");
     }
 }
 
@@ -48,4 +186,105 @@ fn a_reader_that_is_gone_makes_no_panic() {
     let mut child = server().arg("none.tacit").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop((child.stdout.take(), child.stderr.take()));
     assert_eq!(child.wait().unwrap().code(), Some(1), "101 would be a panic");
+}
+
+/// The server with an output like this serves through strangers and a job that panics, and stops when it is asked to.
+fn outlives(what: &str, out: impl Fn() -> Stdio) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut program = Program::start(dir.path(), |c| {
+        c.stdout(out()).stderr(out()).env("TACIT_LOG", "trace");
+    });
+    let crowd = strangers(&program.address);
+    let mut client = program.client(dir.path());
+    assert!(client.infer(&[tacit_backends::toy::PANIC, 0.0, 0.0, 0.0]).is_err());
+    for _ in 0..20 {
+        assert_eq!(program.client(dir.path()).infer(&X).unwrap().values, expected(1, &X), "{what}");
+    }
+    drop(crowd);
+    program.signal(Signal::TERM);
+    assert_eq!(program.end().code(), Some(0), "{what}");
+}
+
+#[test]
+fn a_full_disk_under_the_log_stops_nobody() {
+    outlives("/dev/full", || File::options().write(true).open("/dev/full").unwrap().into());
+}
+
+#[test]
+fn a_log_that_nobody_reads_any_more_stops_nobody() {
+    outlives("a pipe without a reader", || io::pipe().unwrap().1.into());
+}
+
+#[test]
+fn a_log_that_nobody_empties_stops_nobody() {
+    let (writer, _reader) = full_pipe();
+    outlives("a full pipe", || writer.try_clone().unwrap().into());
+}
+
+#[test]
+fn the_log_names_client_and_address_and_sums_up_refusals() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let file = File::create(&log).unwrap();
+    let mut program = Program::start(dir.path(), |c| {
+        c.stdout(Stdio::null()).stderr(file).env("TACIT_LOG", "info");
+    });
+    drop(strangers(&program.address));
+    let client = keys::load_client(&dir.path().join("keys"), "alice").unwrap().fingerprint.to_string();
+    program.client(dir.path()).infer(&X).unwrap();
+    // Every stranger was counted before it is asked to stop.
+    wait_until("the client is done", || fs::read_to_string(&log).unwrap().contains("client done"));
+    program.signal(Signal::TERM);
+    assert_eq!(program.end().code(), Some(0));
+    let text = fs::read_to_string(&log).unwrap();
+    assert!(!text.contains('\x1b'), "{text}");
+    let connected = text.lines().find(|line| line.contains("client connected")).unwrap();
+    assert!(connected.contains(&client) && connected.contains("address=127.0.0.1:"), "{connected}");
+    let refusals: Vec<&str> = text.lines().filter(|line| line.contains("refused")).collect();
+    assert!((1..=3).contains(&refusals.len()), "{refusals:#?}");
+    assert!(refusals[0].contains("127.0.0.1:"), "{refusals:#?}");
+    assert!(text.contains("TLS handshake") || text.contains("handshake with"), "{text}");
+}
+
+#[test]
+fn a_second_signal_ends_the_grace() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut program = Program::start(dir.path(), |c| {
+        c.stdout(Stdio::null()).stderr(Stdio::null());
+    });
+    // A job that waits for its client, who does not answer.
+    let identity = keys::load_client(&dir.path().join("keys"), "alice").unwrap();
+    let tcp = TcpTransport::connect(&program.address, Duration::from_secs(60)).unwrap();
+    let mut channel = Channel::new(Box::new(identity.tls.connect(tcp, "127.0.0.1").unwrap()));
+    handshake(&mut channel, &Hello::opening()).unwrap();
+    assert_eq!(tacit_client::wire::recv_reply(&mut channel).unwrap(), Reply::Welcome);
+    let public = public_part(&mut channel, "one");
+    let plan = Toy::default().open(&public).unwrap().digest();
+    handshake(&mut channel, &Hello::opened(plan, public_digest(&public))).unwrap();
+    assert_eq!(ask(&mut channel, &Request::Setup), Reply::Go);
+    let start = Instant::now();
+    program.signal(Signal::TERM);
+    // It takes nobody any more: the first signal has arrived.
+    wait_until("it stops", || Lobby::connect(registry(), program.config(dir.path())).is_err());
+    assert!(program.child.try_wait().unwrap().is_none(), "the job has its grace");
+    program.signal(Signal::INT);
+    assert_eq!(program.end().code(), Some(0));
+    assert!(start.elapsed() < Duration::from_secs(25), "the grace alone is 30 s: {:?}", start.elapsed());
+    assert!(channel.recv_max(REPLY, 100).is_err());
+}
+
+#[test]
+fn a_server_that_is_killed_is_named_by_its_client() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut program = Program::start(dir.path(), |c| {
+        c.stdout(Stdio::null()).stderr(Stdio::null());
+    });
+    let mut client = program.client(dir.path());
+    client.infer(&X).unwrap();
+    program.signal(Signal::KILL);
+    program.end();
+    let error = client.infer(&X).unwrap_err();
+    assert!(matches!(&error, ClientError::Lost { server, .. } if *server == program.address), "{error}");
+    let error = Lobby::connect(registry(), program.config(dir.path())).err().unwrap().to_string();
+    assert!(error.contains(&program.address) && error.contains("does it run"), "{error}");
 }

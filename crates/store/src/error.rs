@@ -41,6 +41,27 @@ pub enum StoreError {
         /// Its size.
         bytes: u64,
     },
+    /// The client has its share of the disk.
+    #[error("{held} materials are stored for this client, as many as it may have")]
+    Full {
+        /// How many it has, those being made included.
+        held: u64,
+    },
+    /// The folder holds the other party's halves.
+    #[error(
+        "{path} holds the {holds}'s halves of material: the {wanted} needs a folder of its own, or both halves would lie in one place"
+    )]
+    OtherParty {
+        /// The folder.
+        path: PathBuf,
+        /// "client" or "server".
+        holds: &'static str,
+        /// The other one.
+        wanted: &'static str,
+    },
+    /// No folder of material.
+    #[error("{0}: there is no folder of material here")]
+    NoFolder(PathBuf),
     /// A file or folder cannot be used.
     #[error("{doing} {path}: {source}")]
     File {
@@ -124,9 +145,36 @@ pub enum StoreError {
     /// A name that no client can have.
     #[error("`{0}` cannot name a client: use 1 to 64 letters, digits, `-` and `_`; not `ca` or `server`")]
     ClientName(String),
+    /// A client is to be made twice.
+    #[error("client `{0}` is named twice: each client has a name of its own")]
+    ClientTwice(String),
+    /// What clients cannot reach a server by.
+    #[error("`{host}` cannot be in a certificate: give a DNS name or an IP address, without port or scheme ({source})")]
+    Host {
+        /// What was given.
+        host: String,
+        /// What is wrong with it.
+        source: NetError,
+    },
+    /// A certificate that is not for servers, where the server's is.
+    #[error(
+        "{0} is not a server's certificate (a client's, copied here?): `tacit keys init` makes server.pem and server.key, which belong here"
+    )]
+    NotServer(PathBuf),
     /// TLS refuses the keys.
-    #[error(transparent)]
-    Tls(#[from] NetError),
+    #[error(
+        "the keys in {} ({name}.pem, {name}.key, ca.pem) cannot be used: {source}; make new ones with `tacit keys init`, or copy these \
+         again from where they were made",
+        .dir.display()
+    )]
+    Unusable {
+        /// Their folder.
+        dir: PathBuf,
+        /// Whose they are.
+        name: String,
+        /// What is wrong, and with which of them.
+        source: NetError,
+    },
     /// The operating system gives no random bytes.
     #[error("no randomness from the operating system: {0}")]
     Random(#[from] getrandom::Error),

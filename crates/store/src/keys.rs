@@ -2,19 +2,22 @@
 //!
 //! A key folder holds `ca.pem`, `ca.key`, and `NAME.pem`, `NAME.key` for `server` and each client. The folder has mode 0700, private keys
 //! have 0600: both are narrowed whenever they are used, and refused if they are another user's or links.
+//! What is made together is written whole or not at all: everything is made in memory first, and `ca.key` is written last.
 //! A machine needs `ca.pem` and its own pair; `ca.key` belongs where certificates are made and nowhere else.
+use crate::seal::sync_folder;
 use crate::{StoreError, private};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     date_time_ymd,
 };
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tacit_ids::ClientId;
-use tacit_net::{ClientTls, ServerTls};
+use tacit_net::{ClientTls, NetError, ServerTls, tls};
 use zeroize::Zeroizing;
 
 /// Years that certificates are valid.
@@ -36,25 +39,49 @@ pub struct ClientIdentity {
     pub fingerprint: ClientId,
 }
 
-/// Makes a CA, a server certificate for `localhost`, `127.0.0.1`, `::1` and `hosts`, and a certificate for each client.
+/// Makes a CA, a server certificate for `localhost`, `127.0.0.1`, `::1` and `hosts`, and a certificate for each client; all of them or,
+/// on an error, nothing.
 ///
 /// # Errors
-/// The folder has a CA already, a name is unusable, or a file cannot be written.
+/// The folder has a CA already, a name is unusable or given twice, or a file cannot be written.
 pub fn init(dir: &Path, hosts: &[String], clients: &[String]) -> Result<(), StoreError> {
     if dir.join("ca.key").exists() {
         return Err(StoreError::CaExists(dir.to_owned()));
     }
-    clients.iter().try_for_each(|name| check_name(name))?;
-    let dir = &private::made_folder(dir)?;
+    let mut seen = BTreeSet::new();
+    for name in clients {
+        check_name(name)?;
+        if !seen.insert(name) {
+            return Err(StoreError::ClientTwice(name.clone()));
+        }
+    }
+    hosts.iter().try_for_each(|host| check_host(host))?;
     let key = KeyPair::generate()?;
     let params = ca_params(&key)?;
-    let cert = params.self_signed(&key)?;
-    write(&dir.join("ca.key"), key.serialize_pem().as_bytes(), 0o600)?;
-    write(&dir.join("ca.pem"), cert.pem().as_bytes(), 0o644)?;
+    let ca = [
+        File { name: "ca.pem".into(), content: Zeroizing::new(params.self_signed(&key)?.pem()), mode: 0o644 },
+        File { name: "ca.key".into(), content: Zeroizing::new(key.serialize_pem()), mode: private::FILE_MODE },
+    ];
+    let issuer = Issuer::new(params, key);
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(String::from).to_vec();
-    names.extend(hosts.iter().filter(|h| !["localhost", "127.0.0.1", "::1"].contains(&h.as_str())).cloned());
-    issue(dir, "server", names, Usage::Server)?;
-    clients.iter().try_for_each(|name| add_client(dir, name))
+    for host in hosts {
+        if !names.contains(host) {
+            names.push(host.clone());
+        }
+    }
+    let mut files = Vec::from(issue(&issuer, "server", names, Usage::Server)?);
+    for name in clients {
+        files.extend(issue(&issuer, name, vec![], Usage::Client)?);
+    }
+    files.extend(ca);
+    let is_new = !dir.exists();
+    let folder = private::made_folder(dir)?;
+    write_all(&folder, &files).inspect_err(|_| {
+        if is_new {
+            // As it was before; the error says more than that of the removal.
+            let _ = fs::remove_dir(&folder);
+        }
+    })
 }
 
 /// Makes a certificate for a further client.
@@ -63,16 +90,25 @@ pub fn init(dir: &Path, hosts: &[String], clients: &[String]) -> Result<(), Stor
 /// The folder has no CA, the name is unusable or taken, or a file cannot be written.
 pub fn add_client(dir: &Path, name: &str) -> Result<(), StoreError> {
     check_name(name)?;
-    issue(&private::folder(dir)?, name, vec![], Usage::Client)
+    let dir = private::folder(dir)?;
+    let pem = private::read(&dir.join("ca.key"), "reading")?;
+    let ca_key = KeyPair::from_pem(str::from_utf8(&pem).map_err(|_| rcgen::Error::CouldNotParseKeyPair)?)?;
+    let issuer = Issuer::new(ca_params(&ca_key)?, ca_key);
+    write_all(&dir, &issue(&issuer, name, vec![], Usage::Client)?)
 }
 
 /// The server's TLS identity from `server.pem`, `server.key` and `ca.pem`.
 ///
 /// # Errors
-/// A file is missing or unusable.
+/// A file is missing or unusable; [`StoreError::NotServer`]: the certificate is made for something else.
 pub fn load_server(dir: &Path) -> Result<ServerTls, StoreError> {
     let (cert, key, ca) = read_pair(dir, "server")?;
-    Ok(ServerTls::from_pem(&cert, &key, &ca)?)
+    let identity = ServerTls::from_pem(&cert, &key, &ca).map_err(|source| unusable(dir, "server", source))?;
+    // Clients would refuse it, one by one.
+    if !tls::is_for_servers(&cert, &ca).map_err(|source| unusable(dir, "server", source))? {
+        return Err(StoreError::NotServer(dir.join("server.pem")));
+    }
+    Ok(identity)
 }
 
 /// A client's TLS identity from `NAME.pem`, `NAME.key` and `ca.pem`.
@@ -82,8 +118,12 @@ pub fn load_server(dir: &Path) -> Result<ServerTls, StoreError> {
 pub fn load_client(dir: &Path, name: &str) -> Result<ClientIdentity, StoreError> {
     check_name(name)?;
     let (cert, key, ca) = read_pair(dir, name)?;
-    let tls = ClientTls::from_pem(&cert, &key, &ca)?;
+    let tls = ClientTls::from_pem(&cert, &key, &ca).map_err(|source| unusable(dir, name, source))?;
     Ok(ClientIdentity { fingerprint: fingerprint(tls.certificate()), tls })
+}
+
+fn unusable(dir: &Path, name: &str, source: NetError) -> StoreError {
+    StoreError::Unusable { dir: dir.to_owned(), name: name.to_owned(), source }
 }
 
 /// What a certificate (DER) is known by: its BLAKE3 digest.
@@ -92,11 +132,15 @@ pub fn fingerprint(certificate: &[u8]) -> ClientId {
     ClientId(*blake3::hash(certificate).as_bytes())
 }
 
-fn issue(dir: &Path, name: &str, hosts: Vec<String>, usage: Usage) -> Result<(), StoreError> {
-    let path = dir.join("ca.key");
-    let pem = private::read(&path, "reading")?;
-    let ca_key = KeyPair::from_pem(str::from_utf8(&pem).map_err(|_| rcgen::Error::CouldNotParseKeyPair)?)?;
-    let issuer = Issuer::new(ca_params(&ca_key)?, ca_key);
+/// A file to be written.
+struct File {
+    name: String,
+    content: Zeroizing<String>,
+    mode: u32,
+}
+
+/// A new key and its certificate.
+fn issue(issuer: &Issuer<'_, KeyPair>, name: &str, hosts: Vec<String>, usage: Usage) -> Result<[File; 2], StoreError> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new(hosts)?;
     params.distinguished_name.push(DnType::CommonName, name);
@@ -107,9 +151,11 @@ fn issue(dir: &Path, name: &str, hosts: Vec<String>, usage: Usage) -> Result<(),
         Usage::Client => ExtendedKeyUsagePurpose::ClientAuth,
     }];
     limit(&mut params)?;
-    let cert = params.signed_by(&key, &issuer)?;
-    write(&dir.join(format!("{name}.key")), key.serialize_pem().as_bytes(), 0o600)?;
-    write(&dir.join(format!("{name}.pem")), cert.pem().as_bytes(), 0o644)
+    let certificate = params.signed_by(&key, issuer)?.pem();
+    Ok([
+        File { name: format!("{name}.pem"), content: Zeroizing::new(certificate), mode: 0o644 },
+        File { name: format!("{name}.key"), content: Zeroizing::new(key.serialize_pem()), mode: private::FILE_MODE },
+    ])
 }
 
 /// The CA's own parameters; its name follows from its key, so that they can be made again to sign further certificates.
@@ -129,6 +175,12 @@ fn limit(params: &mut CertificateParams) -> Result<(), StoreError> {
     params.not_before = date_time_ymd(year - 1, 1, 1);
     params.not_after = date_time_ymd(year + YEARS, 1, 1);
     Ok(())
+}
+
+fn check_host(host: &str) -> Result<(), StoreError> {
+    // A wildcard stands for one label, which clients know.
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    tls::check_host(name).map_err(|source| StoreError::Host { host: host.into(), source })
 }
 
 fn check_name(name: &str) -> Result<(), StoreError> {
@@ -152,8 +204,24 @@ fn read_pair(dir: &Path, name: &str) -> Result<Pems, StoreError> {
     Ok((cert, private::read(&dir.join(format!("{name}.key")), DOING)?, ca))
 }
 
-fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), StoreError> {
-    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
-    let written = opened.and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
-    written.map_err(StoreError::file("writing (an existing file is never overwritten)", path))
+/// Writes new files into a folder: all of them, durably, or none.
+fn write_all(dir: &Path, files: &[File]) -> Result<(), StoreError> {
+    const DOING: &str = "writing (an existing file is never overwritten)";
+    let paths: Vec<PathBuf> = files.iter().map(|file| dir.join(&file.name)).collect();
+    if let Some(taken) = paths.iter().find(|path| path.symlink_metadata().is_ok()) {
+        return Err(StoreError::file(DOING, taken)(io::ErrorKind::AlreadyExists.into()));
+    }
+    for (written, (path, file)) in paths.iter().zip(files).enumerate() {
+        if let Err(e) = write(path, file) {
+            // What we have written is of no use alone; the error says more than that of a removal.
+            paths[..=written].iter().for_each(|path| drop(fs::remove_file(path)));
+            return Err(StoreError::file(DOING, path)(e));
+        }
+    }
+    sync_folder(dir)
+}
+
+fn write(path: &Path, file: &File) -> io::Result<()> {
+    let mut out = OpenOptions::new().write(true).create_new(true).mode(file.mode).open(path)?;
+    out.write_all(file.content.as_bytes()).and_then(|()| out.sync_all())
 }

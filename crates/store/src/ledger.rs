@@ -3,48 +3,24 @@
 //! WAL with `synchronous=FULL`: every commit is synced to the disk before it returns, and of two processes that change one row one comes
 //! first. All writing transactions are `IMMEDIATE`, so none reads what another is about to change. The row of used material is
 //! kept for ever, without what it was bound to (about 50 bytes): its id is refused for ever.
-use crate::store::{Binding, Entry};
+//!
+//! No statement reads the rows of used material but the one that it is about: each names the index that it goes by where SQLite might
+//! choose to look at all rows, and the tests count its steps.
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use crate::store::{Binding, Entry, Origin, Party};
 use crate::{SealKey, StoreError, private};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, named_params, params};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tacit_ids::{ClientId, MaterialId};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tacit_ids::{ClientId, FolderId, MaterialId};
 
 const NAME: &str = "ledger.sqlite";
-/// What the file's header says that it is: "tacm".
-const APPLICATION: i32 = 0x7461_636d;
-/// How long another process may hold the ledger. A transaction takes milliseconds.
-const BUSY: Duration = Duration::from_secs(30);
-/// `MIGRATIONS[v]` leads from schema version v to v + 1. Never changed once released, only added to.
-const MIGRATIONS: &[&str] = &["
-    -- What this folder is; one row. Both NULL: not sealed.
-    CREATE TABLE folder (
-        one INTEGER PRIMARY KEY CHECK (one = 1),
-        seal_salt BLOB CHECK (length(seal_salt) = 32),
-        seal_check BLOB CHECK (length(seal_check) = 32)
-    ) STRICT;
-    CREATE TABLE material (
-        seq INTEGER PRIMARY KEY,                         -- rises with time: rows are removed only before they are ready
-        id BLOB NOT NULL UNIQUE CHECK (length(id) = 16),
-        state TEXT NOT NULL CHECK (state IN ('generating', 'ready', 'claimed', 'burnt')),
-        client BLOB CHECK (length(client) = 32),
-        model BLOB CHECK (length(model) = 32),
-        plan BLOB CHECK (length(plan) = 32),
-        backend TEXT,
-        bytes INTEGER,                                   -- of the material, not of a sealed file
-        digest BLOB CHECK (length(digest) = 32),         -- BLAKE3 of the file
-        created INTEGER NOT NULL,                        -- seconds since 1970
-        used INTEGER,                                    -- when it was claimed or burnt, seconds since 1970
-        CHECK (state <> 'ready' OR (client IS NOT NULL AND model IS NOT NULL AND plan IS NOT NULL AND backend IS NOT NULL
-            AND bytes IS NOT NULL AND digest IS NOT NULL))
-    ) STRICT;
-    CREATE INDEX ready_material ON material (client, model, plan, seq) WHERE state = 'ready';
-    CREATE INDEX unsettled_material ON material (state) WHERE state IN ('generating', 'claimed');
-"];
-
 /// Where material is in its life. It only goes forward.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
@@ -91,12 +67,13 @@ pub(crate) struct Stored {
 
 pub(crate) struct Ledger {
     path: PathBuf,
+    folder: FolderId,
     db: Mutex<Connection>,
 }
 
 impl Ledger {
-    /// Opens the ledger of a folder, or makes it, sealed if there is a key.
-    pub(crate) fn open(dir: &Path, key: Option<&SealKey>) -> Result<Self, StoreError> {
+    /// Opens the ledger of a folder; where there is a party, makes it if need be, sealed if there is a key.
+    pub(crate) fn open(dir: &Path, party: Option<Party>, key: Option<&SealKey>) -> Result<Self, StoreError> {
         let path = dir.join(NAME);
         // SQLite gives its other files the mode of this one; an empty file is an empty database.
         private::made_empty(&path)?;
@@ -105,25 +82,47 @@ impl Ledger {
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut db = Connection::open_with_flags(&path, flags).map_err(failed(&path))?;
-        prepare(&mut db, &path, dir, key)?;
-        Ok(Self { path, db: Mutex::new(db) })
+        let folder = schema::prepare(&mut db, &path, party, key)?;
+        Ok(Self { path, folder, db: Mutex::new(db) })
     }
 
-    /// Takes an id for material that is being made.
-    pub(crate) fn reserve(&self, id: MaterialId, binding: Binding, backend: &str) -> Result<(), StoreError> {
+    /// Whether a folder has a ledger.
+    pub(crate) fn is_in(dir: &Path) -> bool {
+        dir.join(NAME).exists()
+    }
+
+    /// By what the other party knows this folder.
+    pub(crate) fn folder(&self) -> FolderId {
+        self.folder
+    }
+
+    /// Takes an id for material that is being made; `room` is how much its client may have, what is being made included.
+    pub(crate) fn reserve(
+        &self,
+        id: MaterialId,
+        binding: Binding,
+        origin: Origin<'_>,
+        room: Option<u64>,
+    ) -> Result<(), StoreError> {
         let created = now()?;
         self.write(|tx| {
             if let Some(state) = state_of(tx, id)? {
                 let used = matches!(state, State::Claimed | State::Burnt);
                 return Ok(Err(if used { StoreError::Burnt(id) } else { StoreError::Exists(id) }));
             }
+            if let Some(room) = room {
+                let held = held_by(tx, binding.client)?;
+                if held >= room {
+                    return Ok(Err(StoreError::Full { held }));
+                }
+            }
             tx.prepare_cached(
-                "INSERT INTO material (id, state, client, model, plan, backend, created)
-                 VALUES (:id, :state, :client, :model, :plan, :backend, :created)",
+                "INSERT INTO material (id, state, client, model, plan, peer, backend, created)
+                 VALUES (:id, :state, :client, :model, :plan, :peer, :backend, :created)",
             )?
             .execute(named_params! {
                 ":id": id.0, ":state": State::Generating, ":client": binding.client.0, ":model": binding.model,
-                ":plan": binding.plan, ":backend": backend, ":created": created,
+                ":plan": binding.plan, ":peer": origin.peer.0, ":backend": origin.backend, ":created": created,
             })?;
             Ok(Ok(()))
         })
@@ -140,17 +139,19 @@ impl Ledger {
     /// The material of a reserved id is on the disk.
     pub(crate) fn finish(&self, id: MaterialId, stored: Stored) -> Result<(), StoreError> {
         // At most `MAX_MATERIAL_BYTES`.
-        let bytes = stored.bytes as i64;
+        let (bytes, wanted) = (stored.bytes as i64, now()?);
         self.write(|tx| {
             let changed = tx
-                .prepare_cached("UPDATE material SET state = ?, bytes = ?, digest = ? WHERE id = ? AND state = ?")?
-                .execute(params![State::Ready, bytes, stored.digest, id.0, State::Generating])?;
+                .prepare_cached(
+                    "UPDATE material SET state = ?, bytes = ?, digest = ?, wanted = ? WHERE id = ? AND state = ?",
+                )?
+                .execute(params![State::Ready, bytes, stored.digest, wanted, id.0, State::Generating])?;
             Ok(if changed == 1 { Ok(()) } else { Err(StoreError::NoMaterial(id)) })
         })
     }
 
-    /// Takes ready material for its one use, of one binding or any: nobody else gets it, however this process ends.
-    pub(crate) fn claim(&self, id: MaterialId, binding: Option<Binding>) -> Result<Stored, StoreError> {
+    /// Takes ready material for its one use: nobody else gets it, however this process ends.
+    pub(crate) fn claim(&self, id: MaterialId, binding: Binding) -> Result<Stored, StoreError> {
         let used = now()?;
         self.write(|tx| {
             match state_of(tx, id)? {
@@ -161,7 +162,7 @@ impl Ledger {
             let sql = "SELECT client, model, plan, bytes, digest FROM material WHERE id = ?";
             let read = |row: &Row<'_>| Ok((binding_of(row)?, unsigned(row, "bytes")?, row.get("digest")?));
             let (bound, bytes, digest) = tx.prepare_cached(sql)?.query_row([id.0], read)?;
-            if let Some(what) = binding.and_then(|wanted| bound.other(&wanted)) {
+            if let Some(what) = bound.other(&binding) {
                 return Ok(Err(StoreError::WrongBinding { id, what }));
             }
             tx.prepare_cached("UPDATE material SET state = ?, used = ? WHERE id = ?")?.execute(params![
@@ -173,13 +174,36 @@ impl Ledger {
         })
     }
 
+    /// Takes what is ready of these, of one client or any, so that it can be destroyed; the ids that were.
+    pub(crate) fn claim_ready(
+        &self,
+        ids: &[MaterialId],
+        client: Option<ClientId>,
+    ) -> Result<Vec<MaterialId>, StoreError> {
+        let used = now()?;
+        self.write(|tx| {
+            let mut claim = tx.prepare_cached(
+                "UPDATE material SET state = 'claimed', used = :used
+                 WHERE id = :id AND state = 'ready' AND (:client IS NULL OR client = :client)",
+            )?;
+            let mut taken = Vec::new();
+            for id in ids {
+                let named = named_params! { ":used": used, ":id": id.0, ":client": client.map(|c| c.0) };
+                if claim.execute(named)? == 1 {
+                    taken.push(*id);
+                }
+            }
+            Ok(Ok(taken))
+        })
+    }
+
     /// The material of these ids is gone from the disk.
     pub(crate) fn burn(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
         let used = now()?;
         self.write(|tx| {
             let mut burn = tx.prepare_cached(
                 "UPDATE material SET state = :burnt, used = coalesce(used, :used), client = NULL, model = NULL, plan = NULL,
-                     backend = NULL, bytes = NULL, digest = NULL
+                     peer = NULL, backend = NULL, bytes = NULL, digest = NULL, wanted = NULL
                  WHERE id = :id",
             )?;
             for id in ids {
@@ -189,22 +213,40 @@ impl Ledger {
         })
     }
 
-    /// Ready material of a binding or of all, in the order in which it was stored.
-    pub(crate) fn list(&self, binding: Option<Binding>) -> Result<Vec<Entry>, StoreError> {
-        const ALL: &str = "SELECT id, client, model, plan, backend, bytes, created FROM material
-             WHERE state = 'ready' ORDER BY seq";
-        const BOUND: &str = "SELECT id, client, model, plan, backend, bytes, created FROM material
-             WHERE state = 'ready' AND client = ? AND model = ? AND plan = ? ORDER BY seq";
-        self.read(|db| match binding {
-            None => db.prepare_cached(ALL)?.query_map([], entry_of)?.collect(),
-            Some(b) => db.prepare_cached(BOUND)?.query_map(params![b.client.0, b.model, b.plan], entry_of)?.collect(),
+    /// Ready material in the order in which it was stored: of a binding, a client, or all.
+    pub(crate) fn list(&self, which: Which) -> Result<Vec<Entry>, StoreError> {
+        const COLUMNS: &str = "SELECT id, client, model, plan, peer, backend, bytes, created, wanted FROM material
+             INDEXED BY ready_material WHERE state = 'ready'";
+        self.read(|db| match which {
+            Which::All => db.prepare_cached(&format!("{COLUMNS} ORDER BY seq"))?.query_map([], entry_of)?.collect(),
+            Which::Client(client) => db
+                .prepare_cached(&format!("{COLUMNS} AND client = ? ORDER BY seq"))?
+                .query_map([client.0], entry_of)?
+                .collect(),
+            Which::Binding(b) => db
+                .prepare_cached(&format!("{COLUMNS} AND client = ? AND model = ? AND plan = ? ORDER BY seq"))?
+                .query_map(params![b.client.0, b.model, b.plan], entry_of)?
+                .collect(),
         })
     }
 
-    /// Ready material of a client, whatever model and plan it is for.
-    pub(crate) fn ready_count(&self, client: ClientId) -> Result<u64, StoreError> {
-        let sql = "SELECT count(*) AS n FROM material WHERE state = 'ready' AND client = ?";
-        self.read(|db| db.prepare_cached(sql)?.query_row([client.0], |row| unsigned(row, "n")))
+    /// Ids of ready material that was last of use before then, in seconds since 1970.
+    pub(crate) fn unwanted_since(&self, then: i64) -> Result<Vec<MaterialId>, StoreError> {
+        let sql = "SELECT id FROM material INDEXED BY ageing_material WHERE state = 'ready' AND wanted <= ?";
+        self.read(|db| db.prepare_cached(sql)?.query_map([then], |row| row.get("id").map(MaterialId))?.collect())
+    }
+
+    /// Ready material of these ids is of use now. Where that was noted within the hour, nothing is written.
+    pub(crate) fn still_wanted(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
+        let now = now()?;
+        self.write(|tx| {
+            let sql = "UPDATE material SET wanted = :now WHERE id = :id AND state = 'ready' AND wanted <= :now - 3600";
+            let mut update = tx.prepare_cached(sql)?;
+            for id in ids {
+                update.execute(named_params! { ":now": now, ":id": id.0 })?;
+            }
+            Ok(Ok(()))
+        })
     }
 
     /// Ids whose material is ready, being made, or claimed and not burnt yet.
@@ -212,8 +254,11 @@ impl Ledger {
         self.read(|db| {
             // One by one, so that each is found by its index and used ids, of which there are many, are not read.
             let mut live = BTreeMap::new();
-            for state in ["state = 'ready'", "state IN ('generating', 'claimed')"] {
-                let mut select = db.prepare(&format!("SELECT id, state FROM material WHERE {state}"))?;
+            for found in [
+                "INDEXED BY ready_material WHERE state = 'ready'",
+                "INDEXED BY unsettled_material WHERE state IN ('generating', 'claimed')",
+            ] {
+                let mut select = db.prepare_cached(&format!("SELECT id, state FROM material {found}"))?;
                 let rows = select.query_map([], |row| Ok((MaterialId(row.get(0)?), row.get(1)?)))?;
                 for row in rows {
                     let (id, state) = row?;
@@ -227,7 +272,12 @@ impl Ledger {
     /// Forgets what was never finished.
     pub(crate) fn release_unfinished(&self) -> Result<(), StoreError> {
         self.write(|tx| {
-            tx.execute("DELETE FROM material WHERE state = 'generating'", [])?;
+            // The index is for rows of two states: SQLite takes it where both are named.
+            tx.execute(
+                "DELETE FROM material INDEXED BY unsettled_material
+                 WHERE state IN ('generating', 'claimed') AND state = 'generating'",
+                [],
+            )?;
             Ok(Ok(()))
         })
     }
@@ -255,67 +305,22 @@ impl Ledger {
     }
 }
 
-/// Sets a connection up, brings the schema up to date, and compares the key.
-fn prepare(db: &mut Connection, path: &Path, dir: &Path, key: Option<&SealKey>) -> Result<(), StoreError> {
-    db.busy_timeout(BUSY).map_err(failed(path))?;
-    check_version(db, path)?;
-    let mode: String =
-        db.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(failed(path))?;
-    if mode != "wal" {
-        let what = format!("SQLite cannot use WAL here (it uses `{mode}`): choose a folder on a local disk");
-        return Err(StoreError::ForeignLedger { path: path.to_owned(), what });
-    }
-    db.pragma_update(None, "synchronous", "FULL").map_err(failed(path))?;
-    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed(path))?;
-    migrate(&tx, key, path)?;
-    check_key(&tx, key, path, dir)?;
-    tx.commit().map_err(failed(path))
+/// Which material is listed.
+#[derive(Clone, Copy)]
+pub(crate) enum Which {
+    All,
+    Client(ClientId),
+    Binding(Binding),
 }
 
-/// Schema version of the ledger; 0 where there is none yet.
-fn check_version(db: &Connection, path: &Path) -> Result<usize, StoreError> {
-    let pragma = |name| db.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(failed(path));
-    let (application, version) = (pragma("application_id")?, pragma("user_version")?);
-    let foreign = |what: String| StoreError::ForeignLedger { path: path.to_owned(), what };
-    if application != APPLICATION && (application, version) != (0, 0) {
-        return Err(foreign("this is a database of another program".into()));
-    }
-    match usize::try_from(version) {
-        Ok(version) if version <= MIGRATIONS.len() => Ok(version),
-        _ => Err(foreign(format!("it has version {version}, this program knows {}: update tacit", MIGRATIONS.len()))),
-    }
-}
-
-fn migrate(tx: &Transaction<'_>, key: Option<&SealKey>, path: &Path) -> Result<(), StoreError> {
-    // Read again: another process may have been faster.
-    let version = check_version(tx, path)?;
-    for (step, sql) in MIGRATIONS.iter().enumerate().skip(version) {
-        tx.execute_batch(sql).map_err(failed(path))?;
-        tx.pragma_update(None, "user_version", step as i64 + 1).map_err(failed(path))?;
-    }
-    if version > 0 {
-        return Ok(());
-    }
-    tx.pragma_update(None, "application_id", APPLICATION).map_err(failed(path))?;
-    let mut salt = [0; 32];
-    getrandom::fill(&mut salt)?;
-    let check = key.map(|key| *key.value("folder check", &salt).as_bytes());
-    let row = params![check.map(|_| salt), check];
-    tx.execute("INSERT INTO folder (one, seal_salt, seal_check) VALUES (1, ?, ?)", row).map_err(failed(path))?;
-    Ok(())
-}
-
-/// Whether the folder was made with this key, or without one.
-fn check_key(tx: &Transaction<'_>, key: Option<&SealKey>, path: &Path, dir: &Path) -> Result<(), StoreError> {
-    let read = |row: &Row<'_>| Ok((row.get::<_, Option<[u8; 32]>>(0)?, row.get::<_, Option<[u8; 32]>>(1)?));
-    let sealed = tx.query_row("SELECT seal_salt, seal_check FROM folder", [], read).map_err(failed(path))?;
-    match (sealed, key) {
-        ((None, None), None) => Ok(()),
-        ((None, None), Some(_)) => Err(StoreError::NotSealed(dir.to_owned())),
-        (_, None) => Err(StoreError::KeyNeeded(dir.to_owned())),
-        ((Some(salt), Some(check)), Some(key)) if key.value("folder check", &salt) == check => Ok(()),
-        (_, Some(_)) => Err(StoreError::WrongKey(dir.to_owned())),
-    }
+/// How much a client has, what is being made included.
+fn held_by(tx: &Transaction<'_>, client: ClientId) -> rusqlite::Result<u64> {
+    tx.prepare_cached(
+        "SELECT (SELECT count(*) FROM material INDEXED BY ready_material WHERE state = 'ready' AND client = :client)
+              + (SELECT count(*) FROM material INDEXED BY unsettled_material
+                 WHERE state IN ('generating', 'claimed') AND state = 'generating' AND client = :client) AS n",
+    )?
+    .query_row(named_params! { ":client": client.0 }, |row| unsigned(row, "n"))
 }
 
 fn state_of(tx: &Transaction<'_>, id: MaterialId) -> rusqlite::Result<Option<State>> {
@@ -336,14 +341,16 @@ fn entry_of(row: &Row<'_>) -> rusqlite::Result<Entry> {
     Ok(Entry {
         id: MaterialId(row.get("id")?),
         binding: binding_of(row)?,
+        peer: FolderId(row.get("peer")?),
         backend: row.get("backend")?,
         created: unsigned(row, "created")?,
+        wanted: unsigned(row, "wanted")?,
         bytes: unsigned(row, "bytes")?,
     })
 }
 
 /// Seconds since 1970.
-fn now() -> Result<i64, StoreError> {
+pub(crate) fn now() -> Result<i64, StoreError> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|_| StoreError::Clock)?;
     Ok(since.as_secs() as i64)
 }

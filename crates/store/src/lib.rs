@@ -19,4 +19,4 @@ pub use error::StoreError;
 pub use seal::SealKey;
 #[cfg(any(test, feature = "test-util"))]
 pub use step::Step;
-pub use store::{Binding, Entry, MAX_MATERIAL_BYTES, Store};
+pub use store::{Binding, EXPIRE, Entry, MAX_MATERIAL_BYTES, Origin, Party, Reserved, Store};

@@ -1,5 +1,5 @@
 //! Folders and files that are this user's alone. What others own, and what a link points to, is refused; what is ours and open to others is
-//! narrowed.
+//! narrowed, with a word in the log.
 use crate::StoreError;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -35,6 +35,7 @@ pub(crate) fn folder(dir: &Path) -> Result<PathBuf, StoreError> {
     let meta = opened.metadata().map_err(StoreError::file("reading the permissions of", &dir))?;
     if let Some(mode) = narrowed(&dir, &meta, FOLDER_MODE)? {
         opened.set_permissions(mode).map_err(StoreError::file("closing to others", &dir))?;
+        tell(&dir, &meta);
     }
     Ok(dir)
 }
@@ -86,7 +87,11 @@ pub(crate) fn close_to_others(path: &Path) -> Result<(), StoreError> {
         Some(mode) => match fs::set_permissions(path, mode) {
             // Used by somebody else in the meantime.
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other.map_err(StoreError::file("closing to others", path)),
+            Err(e) => Err(StoreError::file("closing to others", path)(e)),
+            Ok(()) => {
+                tell(path, &meta);
+                Ok(())
+            }
         },
         None => Ok(()),
     }
@@ -101,6 +106,14 @@ fn narrowed(path: &Path, meta: &Metadata, mode: u32) -> Result<Option<Permission
     }
     let wide = meta.mode() & 0o777 & !mode != 0;
     Ok(wide.then(|| Permissions::from_mode(meta.mode() & mode)))
+}
+
+/// Others may have read it until now: its owner should know.
+fn tell(path: &Path, was: &Metadata) {
+    let (path, mode) = (path.display(), was.mode() & 0o777);
+    tracing::warn!(
+        "{path} was open to other users (mode {mode:04o}) and is closed to them now; others may have read it before"
+    );
 }
 
 fn refuse(path: &Path, what: impl Into<String>) -> StoreError {

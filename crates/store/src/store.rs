@@ -5,7 +5,7 @@
 //!
 //! | step | how | after a crash, once nobody uses the folder |
 //! | --- | --- | --- |
-//! | put | row `generating` committed; file written, synced, folder synced; row `ready` committed | `generating`: file and row are removed |
+//! | put | row `generating` committed (before the material is made, so that one who counts sees it); file written, synced, folder synced; row `ready` committed | `generating`: file and row are removed |
 //! | claim | row `claimed` committed: exactly one caller wins, across processes | burnt |
 //! | burn | file read and unlinked, folder synced; row `burnt` committed | files whose rows are not `ready` are removed |
 //!
@@ -17,8 +17,13 @@
 //! two cores of an AMD EPYC and ext4 on a virtual disk: median 8 ms, best 2.2 ms (sealed 10 and 4.9 ms), where one sync of 4 KiB alone took
 //! 7 ms; on tmpfs, where a sync costs nothing, 1.2 ms. Large material is bound by reading and hashing: 50 MiB took 380 ms there.
 //!
-//! Restoring an old copy of the folder defeats all this, sealed or not (see the threat model).
-use crate::ledger::{Ledger, State, Stored};
+//! A file that lies there says nothing: one that was copied back after its material was used, or invented, is never granted, listed or
+//! counted, and the next recovery removes it. Restoring an old copy of the whole folder, its ledger included, defeats all this, sealed or
+//! not (see the threat model).
+//!
+//! Each party's row names the folder of the other that has the other half ([`Store::folder`]), so that when they meet each can destroy what
+//! the other has lost, and only that: a client may have several folders, and a folder material of several servers.
+use crate::ledger::{Ledger, State, Stored, Which, now};
 use crate::seal::{Kind, Reader, SealFault, SealKey, read_sealed, sealed_bytes, sync_folder, write_content};
 use crate::step::{Step, Steps};
 use crate::{StoreError, private};
@@ -27,9 +32,12 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use tacit_ids::{ClientId, MaterialId};
+use std::time::Duration;
+use tacit_ids::{ClientId, FolderId, MaterialId};
 use zeroize::Zeroizing;
 
+/// How long material is kept of which nobody says that it is of use, unless another time is chosen.
+pub const EXPIRE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Largest material accepted, in bytes.
 pub const MAX_MATERIAL_BYTES: u64 = 8 << 30;
 
@@ -60,6 +68,24 @@ impl Binding {
     }
 }
 
+/// Whose halves a folder holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Party {
+    /// The client's.
+    Client,
+    /// The server's.
+    Server,
+}
+
+/// How material comes about.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// The back end that makes it.
+    pub backend: &'a str,
+    /// The folder that gets the other half.
+    pub peer: FolderId,
+}
+
 /// Ready material, as listed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
@@ -67,10 +93,14 @@ pub struct Entry {
     pub id: MaterialId,
     /// What it is bound to.
     pub binding: Binding,
+    /// The folder that has the other half.
+    pub peer: FolderId,
     /// The back end that made it.
     pub backend: String,
     /// When it was made, seconds since 1970.
     pub created: u64,
+    /// When it was last known to be of use ([`Store::still_wanted`]), seconds since 1970.
+    pub wanted: u64,
     /// Bytes of the material; a sealed file has some more.
     pub bytes: u64,
 }
@@ -86,15 +116,27 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens or makes the folder, sealed if there is a key. A folder is sealed for good when it is made. Folder and files are
-    /// closed to other users. If no other process uses the folder, material that a crash left claimed is burnt, and what was never
-    /// finished is removed.
+    /// Opens or makes the folder for one party's halves, sealed if there is a key: both are settled for good when it is made. Folder and
+    /// files are closed to other users. If no other process uses the folder, material that a crash left claimed is burnt, and what was
+    /// never finished is removed.
     ///
     /// # Errors
-    /// [`StoreError::NotPrivate`]: the folder is a link or another user's; [`StoreError::KeyNeeded`], [`StoreError::WrongKey`],
-    /// [`StoreError::NotSealed`]; [`StoreError::Ledger`], [`StoreError::ForeignLedger`], [`StoreError::File`].
-    pub fn open(dir: &Path, key: Option<SealKey>) -> Result<Self, StoreError> {
-        Self::open_with(dir, key, Steps::default())
+    /// [`StoreError::NotPrivate`]: the folder is a link or another user's; [`StoreError::OtherParty`]: nothing was written then;
+    /// [`StoreError::KeyNeeded`], [`StoreError::WrongKey`], [`StoreError::NotSealed`]; [`StoreError::Ledger`],
+    /// [`StoreError::ForeignLedger`], [`StoreError::File`].
+    pub fn open(dir: &Path, party: Party, key: Option<SealKey>) -> Result<Self, StoreError> {
+        Self::open_with(private::made_folder(dir)?, Some(party), key, Steps::default())
+    }
+
+    /// As [`open`](Self::open), but takes a folder as it is, whichever party's, and makes none.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and [`StoreError::NoFolder`].
+    pub fn open_existing(dir: &Path, key: Option<SealKey>) -> Result<Self, StoreError> {
+        if !Ledger::is_in(dir) {
+            return Err(StoreError::NoFolder(dir.to_owned()));
+        }
+        Self::open_with(private::folder(dir)?, None, key, Steps::default())
     }
 
     /// As [`open`](Self::open), and calls `hook` between the steps of everything that changes the folder, recovery included.
@@ -104,14 +146,14 @@ impl Store {
     #[cfg(any(test, feature = "test-util"))]
     pub fn open_hooked(
         dir: &Path,
+        party: Party,
         key: Option<SealKey>,
         hook: impl Fn(Step) + Send + Sync + 'static,
     ) -> Result<Self, StoreError> {
-        Self::open_with(dir, key, Steps { hook: Some(Box::new(hook)) })
+        Self::open_with(private::made_folder(dir)?, Some(party), key, Steps { hook: Some(Box::new(hook)) })
     }
 
-    fn open_with(dir: &Path, key: Option<SealKey>, steps: Steps) -> Result<Self, StoreError> {
-        let dir = private::made_folder(dir)?;
+    fn open_with(dir: PathBuf, party: Option<Party>, key: Option<SealKey>, steps: Steps) -> Result<Self, StoreError> {
         let path = dir.join("lock");
         let lock = private::made_file(&path)?;
         let alone = match lock.try_lock() {
@@ -123,7 +165,7 @@ impl Store {
             // Waits for a process that recovers.
             lock.lock_shared().map_err(StoreError::file("locking", &path))?;
         }
-        let ledger = Ledger::open(&dir, key.as_ref())?;
+        let ledger = Ledger::open(&dir, party, key.as_ref())?;
         let store = Self { dir, key, ledger, steps, _lock: lock };
         for id in store.files()? {
             private::close_to_others(&store.path(id))?;
@@ -136,34 +178,36 @@ impl Store {
         Ok(store)
     }
 
+    /// By what the other party knows this folder: random, made with it, no secret.
+    #[must_use]
+    pub fn folder(&self) -> FolderId {
+        self.ledger.folder()
+    }
+
+    /// Takes an id for material that will be made, if its client then has no more than `room`, what is being made included.
+    ///
+    /// # Errors
+    /// [`StoreError::Burnt`] if the id was ever used here, [`StoreError::Exists`] if it is in use, [`StoreError::Full`],
+    /// [`StoreError::Ledger`].
+    pub fn reserve(
+        &self,
+        id: MaterialId,
+        binding: Binding,
+        origin: Origin<'_>,
+        room: Option<u64>,
+    ) -> Result<Reserved<'_>, StoreError> {
+        self.ledger.reserve(id, binding, origin, room)?;
+        self.steps.done(Step::Reserved);
+        Ok(Reserved { store: self, id, finished: false })
+    }
+
     /// Stores material; it is ready, durably, when this returns.
     ///
     /// # Errors
     /// [`StoreError::Burnt`] if the id was ever used here, [`StoreError::Exists`] if it is in use, [`StoreError::TooLarge`];
     /// [`StoreError::File`] and [`StoreError::Ledger`] if the disk refuses.
-    pub fn put(&self, id: MaterialId, binding: Binding, backend: &str, material: &[u8]) -> Result<(), StoreError> {
-        let bytes = material.len() as u64;
-        if bytes > MAX_MATERIAL_BYTES {
-            return Err(StoreError::TooLarge { id, bytes });
-        }
-        self.ledger.reserve(id, binding, backend)?;
-        self.steps.done(Step::Reserved);
-        let path = self.path(id);
-        let opened = OpenOptions::new().write(true).create_new(true).mode(private::FILE_MODE).open(&path);
-        let stored = opened.map_err(StoreError::file("writing material", &path)).and_then(|file| {
-            self.fill(file, id, material).inspect_err(|_| {
-                // A file that is cut short is no use to anybody; recovery removes it if this fails too.
-                let _ = fs::remove_file(&path);
-            })
-        });
-        let digest = stored.inspect_err(|_| {
-            // So that the caller may try again; recovery does it if this fails too.
-            let _ = self.ledger.release(id);
-        })?;
-        self.steps.done(Step::Synced);
-        self.ledger.finish(id, Stored { bytes, digest })?;
-        self.steps.done(Step::Ready);
-        Ok(())
+    pub fn put(&self, id: MaterialId, binding: Binding, origin: Origin<'_>, material: &[u8]) -> Result<(), StoreError> {
+        self.reserve(id, binding, origin, None)?.put(material)
     }
 
     /// Takes material for its one use: claimed and burnt, durably, when this returns, whatever it returns but
@@ -173,11 +217,11 @@ impl Store {
     /// [`StoreError::Burnt`] on any second claim, [`StoreError::NoMaterial`], [`StoreError::WrongBinding`] (the material stays ready),
     /// [`StoreError::Damaged`] (it is burnt), [`StoreError::File`], [`StoreError::Ledger`].
     pub fn claim(&self, id: MaterialId, binding: Binding) -> Result<Zeroizing<Vec<u8>>, StoreError> {
-        let stored = self.ledger.claim(id, Some(binding))?;
+        let stored = self.ledger.claim(id, binding)?;
         self.steps.done(Step::Claimed);
         // It is used, whatever comes of reading it.
         let material = self.read(id, stored);
-        self.burn(id)?;
+        self.burn(&[id])?;
         material
     }
 
@@ -186,37 +230,55 @@ impl Store {
     /// # Errors
     /// [`StoreError::Ledger`].
     pub fn list(&self, binding: Option<Binding>) -> Result<Vec<Entry>, StoreError> {
-        self.ledger.list(binding)
+        self.ledger.list(binding.map_or(Which::All, Which::Binding))
     }
 
-    /// How much ready material a client has, for all models and plans.
+    /// Ready material of a client for all models and plans, oldest first.
     ///
     /// # Errors
     /// [`StoreError::Ledger`].
-    pub fn ready_count(&self, client: ClientId) -> Result<u64, StoreError> {
-        self.ledger.ready_count(client)
+    pub fn list_of(&self, client: ClientId) -> Result<Vec<Entry>, StoreError> {
+        self.ledger.list(Which::Client(client))
     }
 
-    /// Destroys ready material.
+    /// Ids whose material is ready or being made.
     ///
     /// # Errors
-    /// [`StoreError::NoMaterial`] or [`StoreError::Burnt`] if it is not ready; [`StoreError::File`], [`StoreError::Ledger`].
-    pub fn discard(&self, id: MaterialId) -> Result<(), StoreError> {
-        self.take_away(id, None)
+    /// [`StoreError::Ledger`].
+    pub fn unused_ids(&self) -> Result<BTreeSet<MaterialId>, StoreError> {
+        let unused = |(id, state)| matches!(state, State::Ready | State::Generating).then_some(id);
+        Ok(self.ledger.live()?.into_iter().filter_map(unused).collect())
     }
 
-    /// As [`discard`](Self::discard), for material of `binding` only.
+    /// Destroys what is ready of these, of one client or any, and leaves the rest alone; the ids that are gone now.
     ///
     /// # Errors
-    /// As [`discard`](Self::discard), and [`StoreError::WrongBinding`].
-    pub fn discard_bound(&self, id: MaterialId, binding: Binding) -> Result<(), StoreError> {
-        self.take_away(id, Some(binding))
+    /// [`StoreError::File`], [`StoreError::Ledger`]; some may be gone then, none can be used.
+    pub fn discard(&self, ids: &[MaterialId], client: Option<ClientId>) -> Result<Vec<MaterialId>, StoreError> {
+        let taken = self.ledger.claim_ready(ids, client)?;
+        if !taken.is_empty() {
+            self.steps.done(Step::Claimed);
+            self.burn(&taken)?;
+        }
+        Ok(taken)
     }
 
-    fn take_away(&self, id: MaterialId, binding: Option<Binding>) -> Result<(), StoreError> {
-        self.ledger.claim(id, binding)?;
-        self.steps.done(Step::Claimed);
-        self.burn(id)
+    /// Notes that ready material of these ids is of use: it expires later.
+    ///
+    /// # Errors
+    /// [`StoreError::Ledger`].
+    pub fn still_wanted(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
+        if ids.is_empty() { Ok(()) } else { self.ledger.still_wanted(ids) }
+    }
+
+    /// Destroys material that was last of use so long ago, or earlier; how much that was.
+    ///
+    /// # Errors
+    /// As [`discard`](Self::discard).
+    pub fn expire(&self, age: Duration) -> Result<usize, StoreError> {
+        let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
+        let old = self.ledger.unwanted_since(now()?.saturating_sub(age))?;
+        Ok(self.discard(&old, None)?.len())
     }
 
     fn path(&self, id: MaterialId) -> PathBuf {
@@ -267,11 +329,11 @@ impl Store {
     }
 
     /// Removes what was claimed, then says so in the ledger.
-    fn burn(&self, id: MaterialId) -> Result<(), StoreError> {
-        self.unlink(id)?;
+    fn burn(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
+        ids.iter().try_for_each(|&id| self.unlink(id))?;
         sync_folder(&self.dir)?;
         self.steps.done(Step::Unlinked);
-        self.ledger.burn(&[id])?;
+        self.ledger.burn(ids)?;
         self.steps.done(Step::Burnt);
         Ok(())
     }
@@ -314,6 +376,47 @@ impl Store {
         let lost: Vec<MaterialId> = live.iter().filter(|(id, state)| lost((id, state))).map(|(id, _)| *id).collect();
         self.ledger.burn(&lost)?;
         self.ledger.release_unfinished()
+    }
+}
+
+/// An id that is taken for material that is being made. Dropped without material it is given back.
+pub struct Reserved<'a> {
+    store: &'a Store,
+    id: MaterialId,
+    finished: bool,
+}
+
+impl Reserved<'_> {
+    /// Stores the material; it is ready, durably, when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`]; [`StoreError::File`] and [`StoreError::Ledger`] if the disk refuses.
+    pub fn put(mut self, material: &[u8]) -> Result<(), StoreError> {
+        let (store, id, bytes) = (self.store, self.id, material.len() as u64);
+        if bytes > MAX_MATERIAL_BYTES {
+            return Err(StoreError::TooLarge { id, bytes });
+        }
+        let path = store.path(id);
+        let opened = OpenOptions::new().write(true).create_new(true).mode(private::FILE_MODE).open(&path);
+        let file = opened.map_err(StoreError::file("writing material", &path))?;
+        let digest = store.fill(file, id, material).inspect_err(|_| {
+            // A file that is cut short is no use to anybody; recovery removes it if this fails too.
+            let _ = fs::remove_file(&path);
+        })?;
+        store.steps.done(Step::Synced);
+        store.ledger.finish(id, Stored { bytes, digest })?;
+        self.finished = true;
+        store.steps.done(Step::Ready);
+        Ok(())
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            // So that the caller may try again; recovery does it if this fails.
+            let _ = self.store.ledger.release(self.id);
+        }
     }
 }
 

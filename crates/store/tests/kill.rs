@@ -7,10 +7,11 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
-use tacit_ids::{ClientId, MaterialId};
-use tacit_store::{Binding, SealKey, Step, Store, StoreError};
+use tacit_ids::{ClientId, FolderId, MaterialId};
+use tacit_store::{Binding, Origin, Party, SealKey, Step, Store, StoreError};
 
 const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
+const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]) };
 const TASK: &str = "TACIT_STORE_TEST_TASK";
 const FOLDER: &str = "TACIT_STORE_TEST_FOLDER";
 
@@ -33,7 +34,7 @@ fn worker() {
     match task.split_once(' ') {
         Some(("stop", step)) => {
             let step = step.to_owned();
-            let store = Store::open_hooked(dir, key, move |done| {
+            let store = Store::open_hooked(dir, Party::Client, key, move |done| {
                 if format!("{done:?}") == step {
                     say("stopped", None);
                     loop {
@@ -47,7 +48,7 @@ fn worker() {
             claim(&store, id);
         }
         Some(("race", ids)) => {
-            let store = Store::open(dir, key).unwrap();
+            let store = Store::open(dir, Party::Client, key).unwrap();
             say("here", None);
             // The starting shot is the end of standard input.
             std::io::stdin().lines().for_each(drop);
@@ -56,7 +57,7 @@ fn worker() {
             }
         }
         _ => {
-            let store = Store::open(dir, key).unwrap();
+            let store = Store::open(dir, Party::Client, key).unwrap();
             // What is used lies a few puts back, so that both happen all the time.
             let mut made = std::collections::VecDeque::new();
             loop {
@@ -79,7 +80,7 @@ fn say(what: &str, id: Option<MaterialId>) {
 
 fn put(store: &Store, id: MaterialId) {
     say("putting", Some(id));
-    store.put(id, OWNER, "toy", &content(id)).unwrap();
+    store.put(id, OWNER, TOY, &content(id)).unwrap();
     say("put", Some(id));
 }
 
@@ -160,7 +161,7 @@ impl Worker {
 
 /// After a crash: what was said to be used is burnt, what was said to be ready is whole, and nothing can be used twice.
 fn check(dir: &Path, key: Option<SealKey>, said: &Said) {
-    let store = Store::open(dir, key).unwrap();
+    let store = Store::open(dir, Party::Client, key).unwrap();
     let ready: BTreeSet<MaterialId> = store.list(None).unwrap().iter().map(|e| e.id).collect();
     let mut files: Vec<String> =
         std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -208,8 +209,8 @@ fn a_process_killed_between_any_two_steps_leaves_material_unused_or_unusable() {
             let mut worker = Worker::start(&format!("{sealed}stop Swept"), dir.path());
             assert!(worker.until("stopped"), "no recovery");
             worker.kill();
-            let store = Store::open(dir.path(), key(sealed)).unwrap();
-            let found = match store.put(id, OWNER, "toy", b"again") {
+            let store = Store::open(dir.path(), Party::Client, key(sealed)).unwrap();
+            let found = match store.put(id, OWNER, TOY, b"again") {
                 Ok(()) => "none",
                 Err(StoreError::Exists(_)) => "ready",
                 Err(StoreError::Burnt(_)) => "burnt",
@@ -246,10 +247,10 @@ fn a_process_killed_at_any_moment_leaves_material_unused_or_unusable() {
 #[test]
 fn of_processes_that_race_for_ids_one_wins_each() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path(), None).unwrap();
+    let store = Store::open(dir.path(), Party::Client, None).unwrap();
     let ids: Vec<MaterialId> = (0..40).map(|_| MaterialId::random().unwrap()).collect();
     for id in &ids {
-        store.put(*id, OWNER, "toy", &content(*id)).unwrap();
+        store.put(*id, OWNER, TOY, &content(*id)).unwrap();
     }
     let list: Vec<String> = ids.iter().map(ToString::to_string).collect();
     let task = format!("race {}", list.join(","));

@@ -3,8 +3,10 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use tacit_ids::{ClientId, MaterialId};
-use tacit_store::{Binding, SealKey, Store, StoreError};
+use tacit_ids::{ClientId, FolderId, MaterialId};
+use tacit_store::{Binding, Origin, Party, SealKey, Store, StoreError};
+
+const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]) };
 
 #[derive(Clone, Debug)]
 enum Do {
@@ -20,7 +22,8 @@ enum Do {
     Discard {
         id: u8,
     },
-    DiscardBound {
+    /// Of its client, whatever the model.
+    DiscardOf {
         id: u8,
         owner: u8,
     },
@@ -49,7 +52,7 @@ fn operation() -> impl Strategy<Value = Do> {
         4 => (id.clone(), owner.clone(), 0usize..200).prop_map(|(id, owner, len)| Do::Put { id, owner, len }),
         3 => (id.clone(), owner.clone()).prop_map(|(id, owner)| Do::Claim { id, owner }),
         1 => id.clone().prop_map(|id| Do::Discard { id }),
-        1 => (id.clone(), owner.clone()).prop_map(|(id, owner)| Do::DiscardBound { id, owner }),
+        1 => (id.clone(), owner.clone()).prop_map(|(id, owner)| Do::DiscardOf { id, owner }),
         2 => prop::option::of(owner.clone()).prop_map(|owner| Do::List { owner }),
         1 => owner.clone().prop_map(|owner| Do::Count { owner }),
         1 => (id.clone(), owner).prop_map(|(id, owner)| Do::Second { id, owner }),
@@ -155,7 +158,7 @@ fn run(operations: &[Do], sealed: bool) -> Result<(), TestCaseError> {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let open = || {
         let key = sealed.then(|| SealKey::from_bytes(b"a key for tests only").expect("long enough"));
-        Store::open(dir.path(), key).expect("a folder of our own")
+        Store::open(dir.path(), Party::Client, key).expect("a folder of our own")
     };
     let path = |id: u8| dir.path().join(format!("{}.material", name(id)));
     let (mut store, mut model) = (Some(open()), Model::default());
@@ -164,7 +167,7 @@ fn run(operations: &[Do], sealed: bool) -> Result<(), TestCaseError> {
         match operation.clone() {
             Do::Put { id, owner, len } => {
                 let content = vec![id; len];
-                let found = named(now.put(name(id), binding(owner), "toy", &content));
+                let found = named(now.put(name(id), binding(owner), TOY, &content));
                 prop_assert_eq!(found, model.put(id, owner, content));
             }
             Do::Claim { id, owner } => {
@@ -176,11 +179,14 @@ fn run(operations: &[Do], sealed: bool) -> Result<(), TestCaseError> {
                 prop_assert_eq!(found, model.claim(id, owner));
             }
             Do::Discard { id } => {
-                prop_assert_eq!(named(now.discard(name(id))), model.take(id, None).map(drop));
+                let gone = now.discard(&[name(id)], None).expect("the disk is whole");
+                prop_assert_eq!(!gone.is_empty(), model.take(id, None).is_ok());
             }
-            Do::DiscardBound { id, owner } => {
-                let found = named(now.discard_bound(name(id), binding(owner)));
-                prop_assert_eq!(found, model.take(id, Some(owner)).map(drop));
+            Do::DiscardOf { id, owner } => {
+                let client = binding(owner).client;
+                let gone = now.discard(&[name(id)], Some(client)).expect("the disk is whole");
+                let is_hers = model.ready.get(&id).is_some_and(|r| binding(r.owner).client == client);
+                prop_assert_eq!(!gone.is_empty(), is_hers && model.take(id, None).is_ok());
             }
             Do::List { owner } => {
                 let listed = now.list(owner.map(binding)).expect("the ledger is whole");
@@ -189,7 +195,7 @@ fn run(operations: &[Do], sealed: bool) -> Result<(), TestCaseError> {
             Do::Count { owner } => {
                 let client = binding(owner).client;
                 let wanted = model.ready.values().filter(|r| binding(r.owner).client == client).count();
-                prop_assert_eq!(now.ready_count(client).expect("the ledger is whole"), wanted as u64);
+                prop_assert_eq!(now.list_of(client).expect("the ledger is whole").len(), wanted);
             }
             Do::Reopen => {
                 drop(store.take());

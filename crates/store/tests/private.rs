@@ -1,11 +1,15 @@
 //! Folders, files and keys are their user's alone.
+use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
+use std::io::{self, Write};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
-use tacit_ids::{ClientId, MaterialId};
-use tacit_store::{Binding, Store, StoreError, keys};
+use std::sync::{Arc, Mutex};
+use tacit_ids::{ClientId, FolderId, MaterialId};
+use tacit_store::{Binding, Origin, Party, Store, StoreError, keys, seal};
 
 const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
+const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]) };
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -25,13 +29,13 @@ fn refused(result: Result<Store, StoreError>, why: &str) {
 fn what_is_open_to_others_is_closed_when_it_is_used() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("m");
-    let store = Store::open(&folder, None).unwrap();
-    store.put(MaterialId([1; 16]), OWNER, "toy", b"x").unwrap();
+    let store = Store::open(&folder, Party::Client, None).unwrap();
+    store.put(MaterialId([1; 16]), OWNER, TOY, b"x").unwrap();
     let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
     assert_eq!(files.len(), 5, "material, lock, and the ledger's three: {files:?}");
     files.iter().for_each(|f| widen(f));
     widen(&folder);
-    let second = Store::open(&folder, None).unwrap();
+    let second = Store::open(&folder, Party::Client, None).unwrap();
     assert_eq!(mode(&folder), 0o700);
     for file in &files {
         assert_eq!(mode(file), 0o600, "{}", file.display());
@@ -39,44 +43,44 @@ fn what_is_open_to_others_is_closed_when_it_is_used() {
     drop((store, second));
     // What is narrower already stays so.
     fs::set_permissions(folder.join("lock"), Permissions::from_mode(0o600)).unwrap();
-    assert!(Store::open(&folder, None).is_ok());
+    assert!(Store::open(&folder, Party::Client, None).is_ok());
 }
 
 #[test]
 fn links_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (real, link) = (dir.path().join("real"), dir.path().join("link"));
-    drop(Store::open(&real, None).unwrap());
+    drop(Store::open(&real, Party::Client, None).unwrap());
     symlink(&real, &link).unwrap();
-    refused(Store::open(&link, None), "symbolic link");
-    refused(Store::open(&dir.path().join("link/"), None), "symbolic link");
+    refused(Store::open(&link, Party::Client, None), "symbolic link");
+    refused(Store::open(&dir.path().join("link/"), Party::Client, None), "symbolic link");
     for name in ["lock", "ledger.sqlite"] {
         let moved = dir.path().join(name);
         fs::rename(real.join(name), &moved).unwrap();
         symlink(&moved, real.join(name)).unwrap();
-        refused(Store::open(&real, None), "symbolic link");
+        refused(Store::open(&real, Party::Client, None), "symbolic link");
         fs::remove_file(real.join(name)).unwrap();
         fs::rename(&moved, real.join(name)).unwrap();
     }
-    assert!(Store::open(&real, None).is_ok());
+    assert!(Store::open(&real, Party::Client, None).is_ok());
     fs::write(dir.path().join("file"), b"").unwrap();
-    assert!(matches!(Store::open(&dir.path().join("file"), None), Err(StoreError::File { .. })));
+    assert!(matches!(Store::open(&dir.path().join("file"), Party::Client, None), Err(StoreError::File { .. })));
 }
 
 #[test]
 fn what_belongs_to_another_user_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("m");
-    drop(Store::open(&folder, None).unwrap());
+    drop(Store::open(&folder, Party::Client, None).unwrap());
     // Only root can give files away; for anybody else there is the system's own folder.
     if chown(&folder, Some(12_345), None).is_err() {
-        refused(Store::open(Path::new("/usr"), None), "belongs to user 0");
+        refused(Store::open(Path::new("/usr"), Party::Client, None), "belongs to user 0");
         return;
     }
-    refused(Store::open(&folder, None), "belongs to user 12345");
+    refused(Store::open(&folder, Party::Client, None), "belongs to user 12345");
     chown(&folder, Some(0), None).unwrap();
     chown(folder.join("ledger.sqlite"), Some(12_345), None).unwrap();
-    refused(Store::open(&folder, None), "belongs to user 12345");
+    refused(Store::open(&folder, Party::Client, None), "belongs to user 12345");
 }
 
 #[test]
@@ -103,6 +107,121 @@ fn private_keys_are_closed_to_others_and_certificates_name_clients() {
     fs::rename(folder.join("alice.key"), folder.join("moved")).unwrap();
     symlink(folder.join("moved"), folder.join("alice.key")).unwrap();
     assert!(matches!(keys::load_client(&folder, "alice"), Err(StoreError::NotPrivate { .. })));
+}
+
+/// Lines of the log while something runs.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn of(run: impl FnOnce()) -> String {
+        let log = Self::default();
+        let lines = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || lines.clone()).with_ansi(false).finish();
+        tracing::subscriber::with_default(subscriber, run);
+        let bytes = log.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_narrowed_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (keys_dir, material) = (dir.path().join("keys"), dir.path().join("m"));
+    keys::init(&keys_dir, &[], &["alice".into()]).unwrap();
+    drop(Store::open(&material, Party::Client, None).unwrap());
+    let load = || drop(keys::load_client(&keys_dir, "alice").unwrap());
+    assert_eq!(Log::of(load), "", "nothing is open");
+    widen(&keys_dir.join("alice.key"));
+    let told = Log::of(load);
+    assert!(told.contains("alice.key was open to other users (mode 0644)"), "{told}");
+    assert_eq!(Log::of(load), "", "told once");
+    for folder in [&keys_dir, &material] {
+        widen(folder);
+    }
+    let told = Log::of(|| {
+        load();
+        drop(Store::open(&material, Party::Client, None).unwrap());
+    });
+    assert_eq!(told.matches("was open to other users (mode 0755)").count(), 2, "{told}");
+}
+
+#[test]
+fn a_file_of_the_owner_is_closed_to_others_when_it_is_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("net.tacit");
+    fs::write(&path, b"made by hand").unwrap();
+    widen(&path);
+    for content in [b"first", b"again"] {
+        seal::write_file(&path, seal::Kind::Model, None, content).unwrap();
+        assert_eq!((mode(&path), fs::read(&path).unwrap()), (0o600, content.to_vec()));
+        widen(&path);
+    }
+}
+
+/// What a folder holds, byte for byte.
+fn content(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let read = |path: &Path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read(path).unwrap());
+    fs::read_dir(dir).unwrap().map(|e| read(&e.unwrap().path())).collect()
+}
+
+#[test]
+fn a_ca_is_made_whole_or_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("keys");
+    let init = |hosts: &[&str], clients: &[&str]| {
+        let text = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        keys::init(&folder, &text(hosts), &text(clients)).map_err(|e| e.to_string())
+    };
+    for bad in ["a host", "https://server", "server:7878", "", "*.", "sérver", "[::1]"] {
+        let error = init(&["good.example", bad], &["alice"]).unwrap_err();
+        assert!(error.contains(&format!("`{bad}`")) && error.contains("without port"), "{error}");
+    }
+    assert!(init(&[], &["alice", "bob", "alice"]).unwrap_err().contains("`alice` is named twice"));
+    assert!(init(&[], &["alice", "../x"]).unwrap_err().contains("cannot name a client"));
+    assert!(!folder.exists(), "nothing was made");
+    // Files that are in the way, the first and the last to be written.
+    for taken in ["server.pem", "bob.key", "ca.pem"] {
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join(taken), b"somebody's").unwrap();
+        let error = init(&[], &["alice", "bob"]).unwrap_err();
+        assert!(error.contains(taken) && error.contains("never overwritten"), "{error}");
+        assert_eq!(content(&folder), [(taken.to_owned(), b"somebody's".to_vec())].into());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+    init(&["10.0.0.7", "*.example.org", "localhost", "server.example"], &["alice"]).unwrap();
+    keys::load_server(&folder).unwrap();
+    let before = content(&folder);
+    assert_eq!(before.len(), 6);
+    fs::write(folder.join("bob.key"), b"in the way").unwrap();
+    assert!(keys::add_client(&folder, "bob").unwrap_err().to_string().contains("never overwritten"));
+    fs::remove_file(folder.join("bob.key")).unwrap();
+    assert_eq!(content(&folder), before);
+}
+
+#[test]
+fn a_certificate_of_a_client_is_none_of_a_server() {
+    let dir = tempfile::tempdir().unwrap();
+    keys::init(dir.path(), &[], &["alice".into()]).unwrap();
+    keys::load_server(dir.path()).unwrap();
+    for ending in ["pem", "key"] {
+        let file = |name: &str| dir.path().join(format!("{name}.{ending}"));
+        fs::copy(file("alice"), file("server")).unwrap();
+    }
+    let error = keys::load_server(dir.path()).err().unwrap();
+    assert!(matches!(&error, StoreError::NotServer(p) if p.ends_with("server.pem")), "{error}");
+    assert!(error.to_string().contains("tacit keys init"), "{error}");
 }
 
 #[test]

@@ -4,14 +4,15 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use tacit_ids::{ClientId, MaterialId};
+use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_store::seal::{Kind, Reader, SealFault, Writer, is_sealed, read_file, write_file};
-use tacit_store::{Binding, SealKey, Store, StoreError};
+use tacit_store::{Binding, Origin, Party, SealKey, Store, StoreError};
 
 const HEADER: usize = 101;
 const CHUNK: usize = 64 << 10;
 const TAG: usize = 16;
 const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
+const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]) };
 
 fn key() -> SealKey {
     SealKey::from_bytes(b"sixteen bytes or").unwrap()
@@ -229,7 +230,7 @@ fn keys_that_are_missing_short_or_too_long_are_errors() {
 
 fn put(store: &Store, material: &[u8]) -> MaterialId {
     let id = MaterialId::random().unwrap();
-    store.put(id, OWNER, "toy", material).unwrap();
+    store.put(id, OWNER, TOY, material).unwrap();
     id
 }
 
@@ -240,7 +241,7 @@ fn path(dir: &Path, id: MaterialId) -> PathBuf {
 #[test]
 fn a_sealed_store_hides_material_and_needs_its_key() {
     let dir = tempfile::tempdir().unwrap();
-    let open = |key| Store::open(dir.path(), key);
+    let open = |key| Store::open(dir.path(), Party::Client, key);
     let store = open(Some(key())).unwrap();
     let secret = b"material that nobody else reads";
     let (a, b, c) = (put(&store, secret), put(&store, secret), put(&store, &content(200_000)));
@@ -269,10 +270,10 @@ fn a_sealed_store_hides_material_and_needs_its_key() {
 #[test]
 fn a_plain_store_does_not_become_sealed_silently() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path(), None).unwrap();
+    let store = Store::open(dir.path(), Party::Client, None).unwrap();
     let id = put(&store, b"x");
     drop(store);
-    let error = Store::open(dir.path(), Some(key())).err().unwrap();
+    let error = Store::open(dir.path(), Party::Client, Some(key())).err().unwrap();
     assert!(matches!(&error, StoreError::NotSealed(_)) && error.to_string().contains("new folder"), "{error}");
-    assert_eq!(Store::open(dir.path(), None).unwrap().claim(id, OWNER).unwrap().as_slice(), b"x");
+    assert_eq!(Store::open(dir.path(), Party::Client, None).unwrap().claim(id, OWNER).unwrap().as_slice(), b"x");
 }

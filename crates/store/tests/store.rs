@@ -3,18 +3,19 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread;
-use tacit_ids::{ClientId, MaterialId};
-use tacit_store::{Binding, Step, Store, StoreError};
+use tacit_ids::{ClientId, FolderId, MaterialId};
+use tacit_store::{Binding, Origin, Party, Step, Store, StoreError};
 
 const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
+const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]) };
 
 fn open(dir: &Path) -> Store {
-    Store::open(dir, None).unwrap()
+    Store::open(dir, Party::Client, None).unwrap()
 }
 
 fn put(store: &Store, material: &[u8]) -> MaterialId {
     let id = MaterialId::random().unwrap();
-    store.put(id, OWNER, "toy", material).unwrap();
+    store.put(id, OWNER, TOY, material).unwrap();
     id
 }
 
@@ -52,15 +53,15 @@ fn material_is_claimed_once_and_its_content_is_gone_then() {
     for _ in 0..2 {
         assert!(matches!(store.claim(id, OWNER), Err(StoreError::Burnt(i)) if i == id));
     }
-    assert!(matches!(store.put(id, OWNER, "toy", b"again"), Err(StoreError::Burnt(_))));
-    assert!(matches!(store.discard(id), Err(StoreError::Burnt(_))));
+    assert!(matches!(store.put(id, OWNER, TOY, b"again"), Err(StoreError::Burnt(_))));
+    assert!(store.discard(&[id], None).unwrap().is_empty());
     assert!(store.list(None).unwrap().is_empty());
     let unknown = MaterialId([9; 16]);
     assert!(matches!(store.claim(unknown, OWNER), Err(StoreError::NoMaterial(i)) if i == unknown));
     // The history outlives the process.
     drop(store);
     let store = open(&folder);
-    assert!(matches!(store.put(id, OWNER, "toy", b"again"), Err(StoreError::Burnt(_))));
+    assert!(matches!(store.put(id, OWNER, TOY, b"again"), Err(StoreError::Burnt(_))));
     assert!(names(&folder).is_empty());
 }
 
@@ -70,19 +71,20 @@ fn material_that_another_session_is_writing_is_left_alone() {
     let id = MaterialId::random().unwrap();
     let (other, folder) = (open(dir.path()), dir.path().to_owned());
     // While the first session is in the middle of its work, the second wants the same id.
-    let store = Store::open_hooked(dir.path(), None, move |step| {
+    let store = Store::open_hooked(dir.path(), Party::Client, None, move |step| {
         if step == Step::Written {
-            assert!(matches!(other.put(id, OWNER, "toy", b"mine"), Err(StoreError::Exists(_))));
+            assert!(matches!(other.put(id, OWNER, TOY, b"mine"), Err(StoreError::Exists(_))));
             assert!(matches!(other.claim(id, OWNER), Err(StoreError::NoMaterial(_))));
-            assert!(matches!(other.discard(id), Err(StoreError::NoMaterial(_))));
+            assert!(other.discard(&[id], None).unwrap().is_empty());
+            assert!(other.unused_ids().unwrap().contains(&id), "it is being made");
             assert!(other.list(None).unwrap().is_empty());
             assert_eq!(fs::read(folder.join(name(id))).unwrap(), b"all of it");
         }
     })
     .unwrap();
-    store.put(id, OWNER, "toy", b"all of it").unwrap();
+    store.put(id, OWNER, TOY, b"all of it").unwrap();
     // An id that is taken leaves nothing behind.
-    assert!(matches!(store.put(id, OWNER, "toy", b"again"), Err(StoreError::Exists(_))));
+    assert!(matches!(store.put(id, OWNER, TOY, b"again"), Err(StoreError::Exists(_))));
     assert_eq!(names(dir.path()), [name(id)]);
     assert_eq!(store.claim(id, OWNER).unwrap().as_slice(), b"all of it");
 }
@@ -93,10 +95,10 @@ fn a_put_that_fails_leaves_nothing_and_may_be_tried_again() {
     let store = open(dir.path());
     let id = MaterialId::random().unwrap();
     fs::create_dir(dir.path().join(name(id))).unwrap();
-    assert!(matches!(store.put(id, OWNER, "toy", b"x"), Err(StoreError::File { .. })));
+    assert!(matches!(store.put(id, OWNER, TOY, b"x"), Err(StoreError::File { .. })));
     fs::remove_dir(dir.path().join(name(id))).unwrap();
     assert!(matches!(store.claim(id, OWNER), Err(StoreError::NoMaterial(_))));
-    store.put(id, OWNER, "toy", b"x").unwrap();
+    store.put(id, OWNER, TOY, b"x").unwrap();
     assert_eq!(store.claim(id, OWNER).unwrap().as_slice(), b"x");
 }
 
@@ -107,7 +109,7 @@ fn of_many_puts_at_once_one_wins_and_its_content_stays() {
     for _ in 0..10 {
         let id = MaterialId::random().unwrap();
         let stored: Vec<u8> = thread::scope(|scope| {
-            let put = |k: u8| store.put(id, OWNER, "toy", &[k; 1000]).is_ok().then_some(k);
+            let put = |k: u8| store.put(id, OWNER, TOY, &[k; 1000]).is_ok().then_some(k);
             let puts: Vec<_> = (0..8).map(|k| scope.spawn(move || put(k))).collect();
             puts.into_iter().filter_map(|p| p.join().unwrap()).collect()
         });
@@ -150,8 +152,8 @@ fn other_bindings_are_refused_and_leave_the_material_ready() {
     ];
     for (other, text) in others {
         assert!(store.claim(id, other).unwrap_err().to_string().contains(text));
-        assert!(store.discard_bound(id, other).unwrap_err().to_string().contains(text));
     }
+    assert!(store.discard(&[id], Some(ClientId([9; 32]))).unwrap().is_empty());
     // A file under another id is no material: the ledger says what there is.
     let stolen = MaterialId([5; 16]);
     fs::copy(dir.path().join(name(id)), dir.path().join(name(stolen))).unwrap();
@@ -169,19 +171,19 @@ fn what_is_ready_is_listed_in_order_and_counted_by_client() {
         .into_iter()
         .map(|binding| {
             let id = MaterialId::random().unwrap();
-            store.put(id, binding, "toy", b"x").unwrap();
+            store.put(id, binding, TOY, b"x").unwrap();
             id
         })
         .collect();
     let listed = |binding| -> Vec<MaterialId> { store.list(binding).unwrap().iter().map(|e| e.id).collect() };
     assert_eq!(listed(None), ids);
     assert_eq!(listed(Some(OWNER)), [ids[0], ids[3]]);
-    assert_eq!((store.ready_count(OWNER.client).unwrap(), store.ready_count(bob.client).unwrap()), (3, 1));
+    let count = |client| store.list_of(client).unwrap().len();
+    assert_eq!((count(OWNER.client), count(bob.client)), (3, 1));
     store.claim(ids[0], OWNER).unwrap();
-    store.discard_bound(ids[1], bob).unwrap();
+    assert_eq!(store.discard(&ids[..2], Some(bob.client)).unwrap(), [ids[1]]);
     assert_eq!(listed(None), ids[2..]);
-    assert_eq!((store.ready_count(OWNER.client).unwrap(), store.ready_count(bob.client).unwrap()), (2, 0));
-    assert_eq!(store.ready_count(ClientId([99; 32])).unwrap(), 0);
+    assert_eq!((count(OWNER.client), count(bob.client), count(ClientId([99; 32]))), (2, 0, 0));
 }
 
 #[test]
@@ -251,15 +253,15 @@ fn foreign_and_newer_ledgers_are_refused() {
         db.pragma_update(None, name, value).unwrap();
     };
     pragma("user_version", 99);
-    let error = Store::open(dir.path(), None).err().unwrap();
+    let error = Store::open(dir.path(), Party::Client, None).err().unwrap();
     assert!(matches!(error, StoreError::ForeignLedger { .. }) && error.to_string().contains("version 99"), "{error}");
     pragma("user_version", 1);
-    assert!(Store::open(dir.path(), None).is_ok());
+    assert!(Store::open(dir.path(), Party::Client, None).is_ok());
     pragma("application_id", 1);
-    let error = Store::open(dir.path(), None).err().unwrap();
+    let error = Store::open(dir.path(), Party::Client, None).err().unwrap();
     assert!(error.to_string().contains("another program"), "{error}");
     fs::write(&ledger, [0x5a; 5000]).unwrap();
-    assert!(matches!(Store::open(dir.path(), None), Err(StoreError::Ledger { .. })));
+    assert!(matches!(Store::open(dir.path(), Party::Client, None), Err(StoreError::Ledger { .. })));
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! `tacit lab calibrate`: the coefficients of the energy model from a power sensor.
+use crate::print;
 use anyhow::{Context, Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
@@ -39,24 +40,23 @@ pub fn run(args: &Args) -> Result<()> {
     let mut source = sensor(args.source.as_deref())?;
     let sensor = source.info().name.clone();
     let mut machine = ThisMachine::new()?;
-    eprintln!("testing {sensor}...");
+    print::note(&format!("testing {sensor}..."));
     self_test(&mut *source, &mut machine, &SelfTest::default())?;
     let plan = Plan { step: Duration::from_secs(args.seconds), settle: Duration::from_secs(1) };
     let all = loads(machine.cores()).len();
-    eprintln!("{all} steps of {} s, about {} s in all", args.seconds, all as u64 * (args.seconds + 2));
+    print::note(&format!("{all} steps of {} s, about {} s in all", args.seconds, all as u64 * (args.seconds + 2)));
     let mut number = 0;
     let steps = measure(&mut *source, &mut machine, &plan, |load| {
         number += 1;
         let stream = if load.network { ", one loopback stream" } else { "" };
-        eprintln!("step {number} of {all}: {} cores busy{stream}", load.cores);
+        print::note(&format!("step {number} of {all}: {} cores busy{stream}", load.cores));
     })?;
     let fit = fit(&steps)?;
-    print(&steps, &fit);
+    show(&steps, &fit)?;
     let text = fit.profile(&args.name, &sensor)?.to_toml()?;
     let mut file = std::fs::File::create_new(&args.output).with_context(|| args.output.display().to_string())?;
     file.write_all(text.as_bytes()).with_context(|| args.output.display().to_string())?;
-    println!("written: {}; use it as --source model:{}", args.output.display(), args.output.display());
-    Ok(())
+    print::line(&format!("written: {}; use it as --source model:{}", args.output.display(), args.output.display()))
 }
 
 /// The sensor asked for, or the first one that measures.
@@ -78,16 +78,18 @@ fn sensor(name: Option<&str>) -> Result<Box<dyn Source>> {
     Ok(source)
 }
 
-fn print(steps: &[Step], fit: &Fit) {
-    println!("{:>10} {:>10} {:>12}", "watts", "cores", "MB/s");
+fn show(steps: &[Step], fit: &Fit) -> Result<()> {
+    print::line(&format!("{:>10} {:>10} {:>12}", "watts", "cores", "MB/s"))?;
     for step in steps {
-        println!("{:>10.3} {:>10.3} {:>12.1}", step.watts, step.cores, step.bytes_per_s / 1e6);
+        print::line(&format!("{:>10.3} {:>10.3} {:>12.1}", step.watts, step.cores, step.bytes_per_s / 1e6))?;
     }
-    println!("base         {:.3} W (standard error {:.3})", fit.base_w.value, fit.base_w.error);
-    println!("per core     {:.3} W (standard error {:.3})", fit.w_per_core.value, fit.w_per_core.error);
+    print::line(&format!("base         {:.3} W (standard error {:.3})", fit.base_w.value, fit.base_w.error))?;
+    print::line(&format!("per core     {:.3} W (standard error {:.3})", fit.w_per_core.value, fit.w_per_core.error))?;
     match &fit.j_per_byte {
-        Some(number) => println!("per byte     {:.3e} J (standard error {:.1e})", number.value, number.error),
-        None => println!("per byte     nothing beyond its CPU time"),
+        Some(number) => {
+            print::line(&format!("per byte     {:.3e} J (standard error {:.1e})", number.value, number.error))?
+        }
+        None => print::line("per byte     nothing beyond its CPU time")?,
     }
-    println!("residual     {:.3} W over {} steps", fit.residual_w, fit.steps);
+    print::line(&format!("residual     {:.3} W over {} steps", fit.residual_w, fit.steps))
 }

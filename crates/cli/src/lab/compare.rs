@@ -1,4 +1,5 @@
 //! `tacit lab compare`
+use crate::print;
 use std::path::PathBuf;
 use tacit_lab::campaign;
 use tacit_lab::compare::{Comparison, Options, Row, Verdict, compare, describe, plain};
@@ -33,7 +34,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let (a, b) = (campaign::load(&args.a)?, campaign::load(&args.b)?);
     let result = compare(&a, &b, &options);
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&result)?);
+        print::line(&serde_json::to_string_pretty(&result)?)?;
         return Ok(());
     }
     if result.rows.is_empty() {
@@ -43,32 +44,33 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             count(&result.only_b)
         );
     }
-    show(&result);
-    Ok(())
+    show(&result)
 }
 
 fn count(cells: &[tacit_lab::compare::Cell]) -> String {
     cells.first().map_or_else(|| "none".into(), |c| format!("{} such as \"{}\"", cells.len(), describe(c)))
 }
 
-fn show(result: &Comparison) {
+fn show(result: &Comparison) -> anyhow::Result<()> {
     let mut cell = None;
     for row in &result.rows {
         if cell != Some(&row.cell) {
-            println!("{}", describe(&row.cell));
+            print::line(&describe(&row.cell))?;
             cell = Some(&row.cell);
         }
-        println!("  {}", line(row));
+        print::line(&format!("  {}", line(row)))?;
     }
     for (name, cells) in [("A", &result.only_a), ("B", &result.only_b)] {
         for cell in cells {
-            println!("only in {name}: {}", describe(cell));
+            print::line(&format!("only in {name}: {}", describe(cell)))?;
         }
     }
     for note in &result.notes {
-        println!("note: {note}");
+        print::line(&format!("note: {note}"))?;
     }
-    println!("B over A, ratio of means, 95 % interval by Fieller; of many comparisons one in twenty differs by chance");
+    print::line(
+        "B over A, ratio of means, 95 % interval by Fieller; of many comparisons one in twenty differs by chance",
+    )
 }
 
 fn line(row: &Row) -> String {

@@ -1,4 +1,5 @@
 //! `tacit lab link`: a program over an emulated link.
+use crate::print;
 use anyhow::{Context, Result, bail};
 use std::net::Ipv4Addr;
 use std::process::{Child, Command, ExitStatus};
@@ -87,8 +88,7 @@ pub fn run(args: &Args) -> Result<()> {
     let effort =
         parse_duration(&args.effort).map_err(|detail| anyhow::anyhow!("effort {:?}: {detail}", args.effort))?;
     if args.list {
-        list();
-        return Ok(());
+        return list();
     }
     if args.accuracy {
         return accuracy(effort);
@@ -121,10 +121,11 @@ pub fn run(args: &Args) -> Result<()> {
     if code == 0 { Ok(()) } else { std::process::exit(code) }
 }
 
-fn list() {
+fn list() -> Result<()> {
     for preset in PRESETS {
-        println!("{:<12} {}\n{:<12} {}", preset.name, preset.spec().describe(), "", preset.source);
+        print::line(&format!("{:<12} {}\n{:<12} {}", preset.name, preset.spec().describe(), "", preset.source))?;
     }
+    Ok(())
 }
 
 /// The measurement, for people or for programs.
@@ -134,17 +135,21 @@ fn report(spec: &LinkSpec, figures: &LinkFigures, json: bool) -> Result<()> {
         let fields = line.as_object_mut().context("link figures are no JSON object")?;
         fields.insert("link".into(), spec.describe().into());
         fields.insert("congestion_control".into(), CONGESTION_CONTROL.into());
-        println!("{line}");
+        print::line(&line.to_string())?;
         return Ok(());
     }
-    eprintln!("link: {} ({}, {CONGESTION_CONTROL})", spec.name(), spec.describe());
+    print::note(&format!("link: {} ({}, {CONGESTION_CONTROL})", spec.name(), spec.describe()));
     for (way, target, achieved) in
         [("up", figures.target_up_bps, figures.up_bps), ("down", figures.target_down_bps, figures.down_bps)]
     {
         let off = target.map_or(String::new(), |target| format!(" ({:+.1} %)", 100.0 * (achieved / target - 1.0)));
-        eprintln!("  {way:<4} {:>9} Mbit/s{off}", megabits(achieved));
+        print::note(&format!("  {way:<4} {:>9} Mbit/s{off}", megabits(achieved)));
     }
-    eprintln!("  round trip {:.2} ms idle, {:.2} ms under load", 1e3 * figures.rtt_s, 1e3 * figures.loaded_rtt_s);
+    print::note(&format!(
+        "  round trip {:.2} ms idle, {:.2} ms under load",
+        1e3 * figures.rtt_s,
+        1e3 * figures.loaded_rtt_s
+    ));
     Ok(())
 }
 
@@ -154,17 +159,17 @@ fn megabits(bps: f64) -> String {
 
 /// The table of the documentation.
 fn accuracy(effort: Duration) -> Result<()> {
-    println!(
-        "| rate | RTT | up, Mbit/s | down, Mbit/s | idle RTT, ms | loaded RTT, ms | emulator, us/packet (bytes) | bounds |"
-    );
-    println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
+    print::line(
+        "| rate | RTT | up, Mbit/s | down, Mbit/s | idle RTT, ms | loaded RTT, ms | emulator, us/packet (bytes) | bounds |",
+    )?;
+    print::line("| --- | --- | --- | --- | --- | --- | --- | --- |")?;
     for rate in RATES {
         for rtt in RTTS {
             let row = Row::measure(rate, rtt, effort)?;
             let (figures, emulator) = (&row.figures, &row.emulator);
             let packets = emulator.delivered.max(1);
             let misses = row.misses();
-            println!(
+            print::line(&format!(
                 "| {rate} | {rtt} | {} | {} | {:.2} | {:.2} | {:.1} ({}) | {} |",
                 megabits(figures.up_bps),
                 megabits(figures.down_bps),
@@ -173,7 +178,7 @@ fn accuracy(effort: Duration) -> Result<()> {
                 1e6 * emulator.cpu.as_secs_f64() / packets as f64,
                 emulator.bytes / packets,
                 if misses.is_empty() { "held".to_owned() } else { misses.join(", ") },
-            );
+            ))?;
         }
     }
     Ok(())

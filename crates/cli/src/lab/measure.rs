@@ -79,9 +79,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         csv::to_csv(&read_record(record)?, BufWriter::new(file))?;
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&as_json(&measured))?);
+        print::line(&serde_json::to_string_pretty(&as_json(&measured))?)?;
     } else {
-        print_table(&measured);
+        print_table(&measured)?;
     }
     ensure!(measured.status.success(), "the command failed: {}", measured.status);
     Ok(())
@@ -145,40 +145,46 @@ fn as_json(measured: &Measured) -> serde_json::Value {
     })
 }
 
-fn print_table(measured: &Measured) {
+fn print_table(measured: &Measured) -> anyhow::Result<()> {
     let duration = measured.summary.duration_s;
     let party = measured.summary.parties.get(PARTY).copied().unwrap_or_default();
     let cpu = party.user_s + party.system_s;
-    println!("time      {duration:.3} s");
-    println!(
+    print::line(&format!("time      {duration:.3} s"))?;
+    print::line(&format!(
         "CPU       user {:.2} s, kernel {:.2} s ({:.2} cores)",
         party.user_s,
         party.system_s,
         cpu / duration.max(1e-9)
-    );
-    println!("memory    peak {}", print::bytes(party.rss_bytes));
+    ))?;
+    print::line(&format!("memory    peak {}", print::bytes(party.rss_bytes)))?;
     for (name, traffic) in measured.interfaces.iter().filter(|(_, i)| **i != InterfaceSample::default()) {
-        println!("network   {name}: {} in, {} out", print::bytes(traffic.rx_bytes), print::bytes(traffic.tx_bytes));
+        print::line(&format!(
+            "network   {name}: {} in, {} out",
+            print::bytes(traffic.rx_bytes),
+            print::bytes(traffic.tx_bytes)
+        ))?;
     }
     if measured.sources.is_empty() {
-        println!("energy    no power source: see `tacit lab sensors`, or name a model, --source model:raspberry-pi-3b");
+        print::line(
+            "energy    no power source: see `tacit lab sensors`, or name a model, --source model:raspberry-pi-3b",
+        )?;
     }
     for source in &measured.sources {
         match measured.summary.energy.get(&source.name) {
-            Some(figure) => println!("energy    {}: {}", source.name, energy(figure)),
-            None => println!("energy    {}: gave no value", source.name),
+            Some(figure) => print::line(&format!("energy    {}: {}", source.name, energy(figure)))?,
+            None => print::line(&format!("energy    {}: gave no value", source.name))?,
         }
     }
     for cost in &measured.phases {
         let joules = cost.gross_j.map_or(String::new(), |j| format!(", {j:.3} J gross"));
         let cpu = cost.cpu_s.map_or(String::new(), |[user, kernel]| format!(", CPU {user:.2} + {kernel:.2} s"));
         let figures: String = cost.figures.iter().map(|(key, value)| format!(", {key} {value}")).collect();
-        println!(
+        print::line(&format!(
             "phase     {} {}: {} x, {:.3} s{cpu}{joules}{figures}",
             cost.party, cost.phase, cost.count, cost.seconds
-        );
+        ))?;
     }
-    measured.notes.iter().for_each(|note| println!("note      at {:.3} s: {}", note.t, note.text));
+    measured.notes.iter().try_for_each(|n| print::line(&format!("note      at {:.3} s: {}", n.t, n.text)))
 }
 
 fn energy(figure: &EnergyFigure) -> String {

@@ -88,13 +88,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let spec = load(args)?;
     if args.show {
         Experiment::new(spec.clone())?;
-        print!("{}", spec.to_toml()?);
+        print::text(&spec.to_toml()?)?;
         return Ok(());
     }
     let experiment = Experiment::new(spec)?;
     let jobs = plan::remaining(&experiment, &[]);
     if args.dry_run {
-        show_plan(&experiment, &jobs);
+        show_plan(&experiment, &jobs)?;
         return Ok(());
     }
     let dir = args.output.as_deref().context("give the campaign's folder with -o DIR")?;
@@ -115,12 +115,12 @@ pub(super) fn carry_out(experiment: &Experiment, dir: &Path, as_json: bool) -> a
     let wish = stop.clone();
     ctrlc::set_handler(move || {
         if !wish.swap(true, Ordering::SeqCst) {
-            eprintln!("stopping: what was measured is kept; the same command goes on from here");
+            print::note("stopping: what was measured is kept; the same command goes on from here");
         }
     })?;
-    let mut printer = Printer::new(as_json);
+    let mut printer = Printer::new(as_json, stop.clone());
     let outcome = tacit_lab::experiment::run(experiment, &settings, &stop, &mut |event| printer.tell(event))?;
-    printer.finish();
+    printer.finish()?;
     conclude(&outcome, dir, as_json)
 }
 
@@ -128,7 +128,7 @@ fn list() -> anyhow::Result<()> {
     for built_in in BUILT_IN {
         let experiment = built_in.experiment()?;
         let time = plan::total(&experiment, &plan::remaining(&experiment, &[]));
-        println!("{:<16} about {:<7} {}", built_in.name, span(time), experiment.spec().description);
+        print::line(&format!("{:<16} about {:<7} {}", built_in.name, span(time), experiment.spec().description))?;
     }
     Ok(())
 }
@@ -189,20 +189,21 @@ fn override_lists(args: &Args, spec: &mut ExperimentSpec) -> anyhow::Result<()> 
     Ok(())
 }
 
-pub(super) fn show_plan(experiment: &Experiment, jobs: &[plan::Job]) {
+pub(super) fn show_plan(experiment: &Experiment, jobs: &[plan::Job]) -> anyhow::Result<()> {
     let spec = experiment.spec();
-    println!("{}: {}", spec.name, spec.description);
+    print::line(&format!("{}: {}", spec.name, spec.description))?;
     for cell in plan::cells(experiment) {
         let runs = jobs.iter().filter(|j| j.cell == cell).count() as u32;
         let each = plan::estimate(experiment, cell);
         let name = describe(&plan::labels(experiment, cell));
-        println!("  {name:<40} {runs:>3} runs of about {}, {} in all", span(each), span(each * runs));
+        print::line(&format!("  {name:<40} {runs:>3} runs of about {}, {} in all", span(each), span(each * runs)))?;
     }
     let (runs, total) = (jobs.len(), span(plan::total(experiment, jobs)));
-    println!("{runs} runs (warm-up included) and two idle baselines of {} s: about {total}", spec.idle_s);
+    print::line(&format!("{runs} runs (warm-up included) and two idle baselines of {} s: about {total}", spec.idle_s))?;
     if plan::needs_root(experiment) {
-        println!("links are made in network namespaces: run it as root");
+        print::line("links are made in network namespaces: run it as root")?;
     }
+    Ok(())
 }
 
 /// A length of time for people.
@@ -219,13 +220,16 @@ fn span(time: Duration) -> String {
 struct Printer {
     bar: ProgressBar,
     json: bool,
+    /// Output that cannot be written ends the campaign.
+    unwritten: Option<anyhow::Error>,
+    stop: Arc<AtomicBool>,
 }
 
 impl Printer {
-    fn new(json: bool) -> Self {
+    fn new(json: bool, stop: Arc<AtomicBool>) -> Self {
         let bar = ProgressBar::new(0);
         let style = ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len} {elapsed} {msg}");
-        Self { bar: style.map_or(bar.clone(), |s| bar.with_style(s)), json }
+        Self { bar: style.map_or(bar.clone(), |s| bar.with_style(s)), json, unwritten: None, stop }
     }
 
     fn tell(&mut self, event: Event<'_>) {
@@ -244,7 +248,10 @@ impl Printer {
             Event::Over { run, warm_up } => {
                 self.bar.inc(1);
                 if self.json && !warm_up {
-                    self.bar.suspend(|| println!("{}", json!(run)));
+                    if let Err(error) = self.bar.suspend(|| print::line(&json!(run).to_string())) {
+                        self.unwritten.get_or_insert(error);
+                        self.stop.store(true, Ordering::SeqCst);
+                    }
                 } else {
                     self.say(&line(run, warm_up));
                 }
@@ -254,11 +261,12 @@ impl Printer {
     }
 
     fn say(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("{text}"));
+        self.bar.suspend(|| print::note(text));
     }
 
-    fn finish(&self) {
+    fn finish(&mut self) -> anyhow::Result<()> {
         self.bar.finish_and_clear();
+        self.unwritten.take().map_or(Ok(()), Err)
     }
 }
 
@@ -291,9 +299,9 @@ fn conclude(outcome: &Outcome, dir: &Path, as_json: bool) -> anyhow::Result<()> 
     let dir = dir.display();
     if as_json {
         let text = json!({"done": done, "failed": failed, "left": left, "stopped": stopped, "given_up": given_up});
-        println!("{text}");
+        print::line(&text.to_string())?;
     } else {
-        eprintln!("{done} runs in {dir}; see them with `tacit lab report {dir}`");
+        print::note(&format!("{done} runs in {dir}; see them with `tacit lab report {dir}`"));
     }
     if given_up {
         bail!("ended: five runs in a row failed; what their programs printed is in {dir}/logs");

@@ -1,4 +1,5 @@
 //! `tacit lab sensors`: which power sources there are, and whether they see the machine work.
+use crate::print;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use tacit_meter::device::DeviceProfile;
@@ -64,9 +65,9 @@ pub fn run(args: &Args) -> Result<()> {
         entries.push(entry(detected, plan.as_ref())?);
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&entries)?);
+        print::line(&serde_json::to_string_pretty(&entries)?)?;
     } else {
-        print(&entries);
+        show(&entries)?;
     }
     if args.self_test && !entries.iter().any(|e| e.usable) {
         bail!("no power source passed the self-test");
@@ -104,7 +105,7 @@ fn entry(detected: Detected, plan: Option<&SelfTest>) -> Result<Entry> {
 }
 
 fn test(source: &mut dyn Source, plan: &SelfTest, entry: &mut Entry) -> Result<()> {
-    eprintln!("testing {}: at rest, then with all cores busy...", entry.name);
+    print::note(&format!("testing {}: at rest, then with all cores busy...", entry.name));
     match self_test(source, &mut ThisMachine::new()?, plan) {
         Ok(report) => entry.self_test = Some(report),
         Err(tacit_meter::MeterError::Source { reason, remedy, .. }) => {
@@ -115,58 +116,60 @@ fn test(source: &mut dyn Source, plan: &SelfTest, entry: &mut Entry) -> Result<(
     Ok(())
 }
 
-fn print(entries: &[Entry]) {
+fn show(entries: &[Entry]) -> Result<()> {
     for entry in entries.iter().filter(|e| e.usable) {
-        print_usable(entry);
+        show_usable(entry)?;
     }
     for entry in entries.iter().filter(|e| !e.usable) {
-        println!("not usable  {}", entry.name);
-        println!("            {}", entry.reason.as_deref().unwrap_or_default());
-        println!("            what to do: {}", entry.remedy.as_deref().unwrap_or_default());
+        print::line(&format!("not usable  {}", entry.name))?;
+        print::line(&format!("            {}", entry.reason.as_deref().unwrap_or_default()))?;
+        print::line(&format!("            what to do: {}", entry.remedy.as_deref().unwrap_or_default()))?;
     }
     if !entries.iter().any(|e| e.usable) {
         let profiles: Vec<&str> = DeviceProfile::names().collect();
-        println!(
+        print::line(&format!(
             "\nThere is no power sensor here. CPU time, bytes and messages are recorded all the same, joules are left out;\n\
              with model:PROFILE they are computed and marked as modelled. Profiles: {}.",
             profiles.join(", ")
-        );
+        ))?;
     }
+    Ok(())
 }
 
-fn print_usable(entry: &Entry) {
-    println!("usable      {}", entry.name);
+fn show_usable(entry: &Entry) -> Result<()> {
+    print::line(&format!("usable      {}", entry.name))?;
     if entry.place != entry.name {
-        println!("            at {}", entry.place);
+        print::line(&format!("            at {}", entry.place))?;
     }
     if let Some(info) = &entry.info {
         let rails = |counted: bool| -> Vec<&str> {
             info.rails.iter().filter(|r| r.counted == counted).map(|r| r.name.as_str()).collect()
         };
         let (counted, others) = (rails(true), rails(false));
-        println!("            counts {}", counted.join(" + "));
+        print::line(&format!("            counts {}", counted.join(" + ")))?;
         if !others.is_empty() {
-            println!("            also reads {}", others.join(", "));
+            print::line(&format!("            also reads {}", others.join(", ")))?;
         }
-        println!("            {}, at most every {} ms", word(info.provenance), info.min_interval_ms);
+        print::line(&format!("            {}, at most every {} ms", word(info.provenance), info.min_interval_ms))?;
     }
     for note in &entry.notes {
-        println!("            {note}");
+        print::line(&format!("            {note}"))?;
     }
     if let Some(report) = &entry.self_test {
         let (idle, load) = (&report.idle, &report.load);
-        println!(
+        print::line(&format!(
             "            self-test passed: {:.3} W (SD {:.3}) at rest, {:.3} W (SD {:.3}) with all cores busy",
             idle.mean_w, idle.sd_w, load.mean_w, load.sd_w
-        );
+        ))?;
         if report.is_coarse() {
-            println!(
+            print::line(&format!(
                 "            coarse: steps of {:.3} W, so each reading is uncertain by about {:.3} W",
                 report.resolution_w,
                 report.resolution_w / 12.0_f64.sqrt()
-            );
+            ))?;
         }
     }
+    Ok(())
 }
 
 fn word(provenance: Provenance) -> &'static str {

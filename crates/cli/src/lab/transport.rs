@@ -1,5 +1,6 @@
 //! `tacit lab transport`
 use super::run::{carry_out, show_plan};
+use crate::print;
 use anyhow::Context;
 use serde_json::json;
 use std::path::PathBuf;
@@ -60,7 +61,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let experiment = vpn24::experiment(&request)?;
     if args.dry_run {
-        show_plan(&experiment, &plan::remaining(&experiment, &[]));
+        show_plan(&experiment, &plan::remaining(&experiment, &[]))?;
         return Ok(());
     }
     let dir = args.output.as_deref().context("give the campaign's folder with -o DIR")?;
@@ -68,25 +69,26 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let rows = vpn24::rows(&campaign::load(dir)?.runs);
     let beside = vpn24::beside_paper(&rows, &paper);
     if args.json {
-        println!("{}", json!({"rows": rows, "paper": {"source": paper.source, "values": paper.values.len()}}));
+        print::line(
+            &json!({"rows": rows, "paper": {"source": paper.source, "values": paper.values.len()}}).to_string(),
+        )?;
         return Ok(());
     }
-    println!("{}\n{}", vpn24::verdict(&rows), vpn24::figures(&rows));
-    print_paper(&paper, &beside);
-    Ok(())
+    print::line(&format!("{}\n{}", vpn24::verdict(&rows), vpn24::figures(&rows)))?;
+    print_paper(&paper, &beside)
 }
 
-fn print_paper(paper: &Paper, beside: &Table) {
+fn print_paper(paper: &Paper, beside: &Table) -> anyhow::Result<()> {
     if paper.values.is_empty() {
-        println!(
+        print::line(&format!(
             "The paper's own numbers ({}) are not shipped: we had no copy of it. Type its tables into a file and give it with --paper.",
             paper.source
-        );
+        ))?;
     } else {
-        println!("{beside}");
+        print::line(&beside.to_string())?;
     }
-    println!(
+    print::line(
         "mW/MB here is mean net power in mW divided by the MB transferred; whether the paper means the same could not be \
-         checked. It falls with the amount transferred, so compare it only between runs of the same amount; J/MB has no such catch."
-    );
+         checked. It falls with the amount transferred, so compare it only between runs of the same amount; J/MB has no such catch.",
+    )
 }

@@ -1,4 +1,5 @@
 //! `tacit lab workload`
+use crate::print;
 use anyhow::Context;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -20,7 +21,7 @@ pub enum Command {
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
         listen: SocketAddr,
         /// End after this many clients; without it, go on until killed
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         clients: Option<u64>,
         #[command(flatten)]
         how: How,
@@ -45,7 +46,7 @@ pub enum Command {
         #[arg(long, value_name = "ADDRESS")]
         server: SocketAddr,
         /// Messages
-        #[arg(long, default_value_t = 1000)]
+        #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
         messages: u64,
         /// Bytes of a message
         #[arg(long, default_value_t = 64)]
@@ -73,7 +74,7 @@ pub struct How {
     #[arg(long, value_name = "RATE")]
     pace: Option<Rate>,
     /// Seconds that the peer may make no progress
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stall: u64,
 }
 
@@ -87,7 +88,7 @@ pub struct Bulk {
     #[arg(long, default_value_t = 1 << 30)]
     bytes: u64,
     /// Stop sending so that the transfer ends after this many seconds, if not all was sent before; 4 MiB are sent in any case
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
 }
 
@@ -122,7 +123,7 @@ impl How {
                 Ok(outcome) => line(&outcome)?,
                 // With an end in sight, whoever started this wants to know; without one, the next client may do better.
                 Err(error) if clients.is_some() => return Err(error.into()),
-                Err(error) => eprintln!("error: {error}"),
+                Err(error) => print::note(&format!("error: {error}")),
             }
         }
         Ok(())
@@ -143,7 +144,7 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
 /// Where phases are told, if somebody measures; a run without marks is better than none.
 fn marks(party: &str) -> Option<MarkSender> {
     MarkSender::from_env(party).unwrap_or_else(|error| {
-        eprintln!("warning: this run will have no phase marks: {error}");
+        print::note(&format!("warning: this run will have no phase marks: {error}"));
         None
     })
 }

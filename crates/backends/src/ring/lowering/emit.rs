@@ -154,7 +154,7 @@ fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Resu
 /// The narrowest rings for calibrated magnitudes and the guard, and for extreme inputs.
 fn needs(problem: &Problem, e: &Emitter) -> (Vec<u32>, Vec<u32>) {
     let guard = problem.options.guard_bits.exp2();
-    let differences = width::differences(&e.nodes);
+    let quartered = width::quartered(&e.nodes);
     let one = |(id, node): (usize, &Node)| {
         let from = e.origin[id];
         if matches!(node.op, Op::ArgMax) {
@@ -164,7 +164,7 @@ fn needs(problem: &Problem, e: &Emitter) -> (Vec<u32>, Vec<u32>) {
         // One unit more: rounding.
         let units = |size: f64| size * f64::from(node.fixed.frac_bits).exp2() + 1.0;
         let (likely, extreme) = (units(e.stats.max_abs[from] * guard), units(e.stats.extreme[from]));
-        (width::needed_width(likely), width::least_width(extreme, differences[id]))
+        (width::needed_width(likely), width::least_width(extreme, quartered[id]))
     };
     e.nodes.iter().enumerate().map(one).unzip()
 }

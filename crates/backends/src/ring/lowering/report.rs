@@ -268,11 +268,11 @@ fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingE
 fn overflow(problem: &Problem, emitted: &Emitted) -> (Overflow, Vec<bool>) {
     let graph = &emitted.graph;
     let bounds = range::worst_case(graph, &emitted.weights, problem.model.interface.input.range);
-    let differences = width::differences(graph.nodes());
+    let quartered = width::quartered(graph.nodes());
     let mut found = Overflow { least_factor: f64::INFINITY, ..Overflow::default() };
     let mut certain = Vec::with_capacity(graph.nodes().len());
     for (id, node) in graph.nodes().iter().enumerate() {
-        let limit = width::limit(node.fixed.width, differences[id]);
+        let limit = width::limit(node.fixed.width, quartered[id]);
         // A class index lives in no ring.
         let is_certain = matches!(node.op, Op::ArgMax) || bounds[id] < limit;
         certain.push(is_certain);
@@ -292,11 +292,11 @@ fn overflow(problem: &Problem, emitted: &Emitted) -> (Overflow, Vec<bool>) {
 /// Nodes whose rings had no room for extreme inputs.
 fn extremes(problem: &Problem, emitted: &Emitted) -> Option<String> {
     let (nodes, extreme) = (emitted.graph.nodes(), &problem.model.calibration.extreme);
-    let differences = width::differences(nodes);
+    let quartered = width::quartered(nodes);
     let over = |&id: &usize| {
         let node = &nodes[id];
         let size = extreme[emitted.origin[id]] * f64::from(node.fixed.frac_bits).exp2();
-        !matches!(node.op, Op::ArgMax) && size >= width::limit(node.fixed.width, differences[id])
+        !matches!(node.op, Op::ArgMax) && size >= width::limit(node.fixed.width, quartered[id])
     };
     let names: Vec<&str> = (0..nodes.len()).filter(over).map(|id| nodes[id].name.as_str()).collect();
     let first = names.first()?;

@@ -14,22 +14,27 @@ pub(super) fn needed_width(largest: f64) -> u32 {
     (bits(largest) + 2).max(MIN_COMPARED_WIDTH)
 }
 
-/// Bits of the narrowest ring that computes rightly with magnitudes up to `largest`; `differences`: where two values are subtracted to
-/// compare them.
-pub(super) fn least_width(largest: f64, differences: bool) -> u32 {
-    (bits(largest) + 1 + u32::from(differences)).max(MIN_COMPARED_WIDTH)
+/// Bits of the narrowest ring that computes rightly with magnitudes up to `largest`, for [`quartered`] nodes or others.
+pub(super) fn least_width(largest: f64, quartered: bool) -> u32 {
+    (bits(largest) + 1 + u32::from(quartered)).max(MIN_COMPARED_WIDTH)
 }
 
 /// Smallest magnitude that a ring of `width` bits computes wrongly with.
-pub(super) fn limit(width: u32, differences: bool) -> f64 {
-    f64::from(width - 1 - u32::from(differences)).exp2()
+pub(super) fn limit(width: u32, quartered: bool) -> f64 {
+    f64::from(width - 1 - u32::from(quartered)).exp2()
 }
 
-/// Which nodes have readers that subtract values to compare them, or add an offset of a quarter to them.
-pub(super) fn differences(nodes: &[Node]) -> Vec<bool> {
+/// Which nodes must stay below a quarter of their ring, not half: those whose readers subtract values to compare them, or widen them (as a
+/// ReLU may, where widths are not known yet).
+pub(super) fn quartered(nodes: &[Node]) -> Vec<bool> {
     let mut found = vec![false; nodes.len()];
-    for node in nodes.iter().filter(|n| matches!(n.op, Op::MaxPool(_) | Op::ArgMax | Op::Widen)) {
-        node.inputs.iter().for_each(|&i| found[i] = true);
+    for node in nodes {
+        let needs_it = |i: usize| match node.op {
+            Op::MaxPool(_) | Op::ArgMax | Op::Widen => true,
+            Op::Relu => node.fixed.width == 0 || node.fixed.width > nodes[i].fixed.width,
+            _ => false,
+        };
+        node.inputs.iter().for_each(|&i| found[i] |= needs_it(i));
     }
     found
 }

@@ -62,16 +62,6 @@ pub fn run(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<i6
     walk(graph, &mut Reference::new(graph, weights, input)?)
 }
 
-/// As [`run`], in rings without end: where it differs, a value left its ring.
-///
-/// # Errors
-/// As [`run`].
-pub fn run_unbounded(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<i64>, RingError> {
-    let mut reference = Reference::new(graph, weights, input)?;
-    reference.wrap = false;
-    walk(graph, &mut reference)
-}
-
 /// As [`run`], showing each node's tensor to `tap` in topological order.
 ///
 /// # Errors

@@ -2,15 +2,20 @@
 #![forbid(unsafe_code)]
 
 mod load;
-mod log;
 
+use anyhow::Context;
 use clap::Parser;
+use clap::builder::RangedU64ValueParser;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 use tacit_backends::{DEFAULT, Registry};
+use tacit_client::MAX_THREADS;
+use tacit_log::Log;
 use tacit_net::Rate;
 use tacit_serve::{Catalog, Server, ServerConfig};
 use tacit_store::{SealKey, keys};
@@ -18,7 +23,7 @@ use tacit_store::{SealKey, keys};
 /// How long running jobs may take after an interrupt.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Serves `.tacit` files, each under its file name, until it is interrupted.
+/// Serves `.tacit` files, each under its file name, until it is interrupted: running jobs then have 30 s, a second interrupt cuts them off.
 ///
 /// Example: tacit serve digits.tacit squeezenet.tacit --keys keys --listen 0.0.0.0:7878
 #[derive(Parser)]
@@ -49,13 +54,13 @@ struct Args {
     #[arg(long, value_name = "KEY", value_parser = SealKey::from_text)]
     seal: Option<SealKey>,
     /// Threads for each client's arithmetic
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64))]
     threads: usize,
     /// Send at most this fast to each client, to cap power on purpose: 20mbit, 500kbit
     #[arg(long, value_name = "RATE")]
     pace: Option<Rate>,
     /// Clients connected at the same time
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = count(100_000))]
     max_connections: usize,
     /// Seconds that a client may make no progress inside a phase
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
@@ -64,8 +69,23 @@ struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     idle: u64,
     /// Materials that one client may have on disk
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 256, value_parser = count(1_000_000))]
     quota: usize,
+    /// Days that stored material is kept whose client does not come back with the other half, or whose model is no longer offered
+    #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3650))]
+    expire: u64,
+    /// Materials that one client may have in memory
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    memory: u64,
+    /// Seconds that a client which has its share of memory waits for a place until it is refused, less than clients wait for a server (300);
+    /// 0 refuses at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 240, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    memory_wait: u64,
+}
+
+/// Takes whole numbers from 1 to `most`.
+fn count(most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most)
 }
 
 impl Args {
@@ -74,11 +94,14 @@ impl Args {
         config.store.clone_from(&self.material);
         config.seal.clone_from(&self.seal);
         config.pace = self.pace;
-        config.threads = self.threads.max(1);
+        config.threads = self.threads;
         config.max_connections = self.max_connections;
         config.stall_timeout = Duration::from_secs(self.stall);
         config.idle_timeout = Duration::from_secs(self.idle);
         config.stored_per_client = self.quota;
+        config.expire = Duration::from_secs(self.expire * 24 * 3600);
+        config.memory_per_client = self.memory as usize;
+        config.memory_wait = Duration::from_secs(self.memory_wait);
         Ok(config)
     }
 
@@ -101,23 +124,38 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let names: Vec<String> = catalog.list().into_iter().map(|m| m.name).collect();
     let server = Server::bind(catalog, config)?;
     server.stop_on_signals(GRACE)?;
-    // Scripts wait for this line and read the address from it; that nobody reads is no reason not to serve.
-    let mut out = std::io::stdout();
-    let _ = writeln!(out, "listening on {} ({})", server.address(), names.join(", ")).and_then(|()| out.flush());
+    // Scripts wait for this line and read the address from it; that nobody reads, or makes room, is no reason not to serve.
+    let line = format!("listening on {} ({})\n", server.address(), names.join(", "));
+    let announcing = thread::Builder::new().name("tacit-announce".into()).spawn(move || {
+        let mut out = std::io::stdout();
+        let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+    });
+    announcing.context("starting a thread")?;
     server.run();
     Ok(())
 }
 
+/// Allows this process as many open files as the system lets it have: a connection is one.
+fn allow_files() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // A server that may not is one for fewer strangers at a time.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
 fn main() -> ExitCode {
     let args = Args::parse();
-    if let Err(error) = log::start() {
-        let _ = writeln!(std::io::stderr(), "error: starting the log: {error}");
-        return ExitCode::FAILURE;
-    }
+    let log = match Log::start() {
+        Ok(log) => log,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: starting the log: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    allow_files();
     match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            log.say(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -1,0 +1,261 @@
+//! `tacit material`
+use crate::connect::Connect;
+use crate::print;
+use anyhow::Context;
+use clap::Subcommand;
+use serde_json::json;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tacit_client::{Held, Lobby, Use};
+use tacit_ids::MaterialId;
+use tacit_store::Store;
+
+/// Lists or destroys material that was made ahead of time, for all models, also those that are gone.
+///
+/// At the client it speaks of both parties' halves. With --offline it looks at one folder alone, without a server: also at a server's.
+///
+/// Examples: tacit material list
+///           tacit material discard --orphans
+///           tacit material discard --digest 5b1f --older-than 30d
+///           tacit material list --offline --material server-material
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    connect: Connect,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show material and whether it can be used
+    ///
+    /// Example: tacit material list --digest 5b1f --json
+    List {
+        #[command(flatten)]
+        which: Which,
+        /// Print one JSON object per material
+        #[arg(long)]
+        json: bool,
+    },
+    /// Destroy material at both parties, or in one folder
+    ///
+    /// Example: tacit material discard --orphans
+    #[command(group(clap::ArgGroup::new("what").required(true).multiple(true)
+        .args(["ids", "all", "orphans", "digest", "older_than"])))]
+    Discard {
+        /// Ids, as listed
+        #[arg(value_name = "ID", conflicts_with_all = ["all", "orphans"])]
+        ids: Vec<MaterialId>,
+        /// All that is listed
+        #[arg(long, conflicts_with = "orphans")]
+        all: bool,
+        /// What cannot be used from here: its model is gone, or the half at the server has its other half in another folder, if anywhere
+        #[arg(long, conflicts_with = "offline")]
+        orphans: bool,
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+/// Which material a command is about; all that is there without any of these.
+#[derive(clap::Args)]
+struct Which {
+    /// Only what belongs to the model, plan or client whose digest begins so (at least 4 hexadecimal digits)
+    #[arg(long, value_name = "HEX", value_parser = digest)]
+    digest: Option<String>,
+    /// Only what was made so long ago, or earlier: 90s, 30m, 12h, 30d
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    older_than: Option<Duration>,
+    /// Look at the folder alone, without the server
+    #[arg(long)]
+    offline: bool,
+}
+
+/// Beginning of a digest.
+fn digest(text: &str) -> Result<String, String> {
+    let is_one = (4..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
+    if is_one { Ok(text.to_ascii_lowercase()) } else { Err("4 to 64 hexadecimal digits are needed".into()) }
+}
+
+/// A number of seconds, minutes, hours or days.
+fn age(text: &str) -> Result<Duration, String> {
+    let wrong = || "a number with a unit is needed: 90s, 30m, 12h, 30d".to_owned();
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 24 * 3600,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
+}
+
+/// A line of the list.
+struct Line {
+    id: MaterialId,
+    bytes: u64,
+    /// Seconds since it was made.
+    age: u64,
+    /// Whether it can be used, as far as is known here.
+    state: Option<Use>,
+    /// Model, plan, and in a folder the client: in hexadecimal.
+    digests: Vec<(&'static str, String)>,
+}
+
+impl Which {
+    /// What it is about, from the server and the folder, or from the folder alone.
+    fn lines(&self, place: &mut Place) -> anyhow::Result<Vec<Line>> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock shows a time before 1970")?.as_secs();
+        let hex = crate::print::hex;
+        let mut lines: Vec<Line> = match place {
+            Place::Folder(store) => store
+                .list(None)?
+                .into_iter()
+                .map(|e| Line {
+                    id: e.id,
+                    bytes: e.bytes,
+                    age: now.saturating_sub(e.created),
+                    state: None,
+                    digests: vec![
+                        ("model", hex(&e.binding.model)),
+                        ("plan", hex(&e.binding.plan)),
+                        ("client", e.binding.client.to_string()),
+                    ],
+                })
+                .collect(),
+            Place::Both(lobby) => {
+                let line = |Held { id, model, plan, created, bytes, state }| Line {
+                    id,
+                    bytes,
+                    age: now.saturating_sub(created),
+                    state: Some(state),
+                    digests: vec![("model", hex(&model)), ("plan", hex(&plan))],
+                };
+                lobby.material()?.into_iter().map(line).collect()
+            }
+        };
+        lines.retain(|line| {
+            let begins = |wanted: &String| line.digests.iter().any(|(_, digest)| digest.starts_with(wanted));
+            self.digest.as_ref().is_none_or(begins) && self.older_than.is_none_or(|age| line.age >= age.as_secs())
+        });
+        Ok(lines)
+    }
+}
+
+/// Where material is looked for.
+enum Place {
+    Folder(Box<Store>),
+    Both(Box<Lobby>),
+}
+
+impl Place {
+    fn open(connect: &Connect, offline: bool) -> anyhow::Result<Self> {
+        match offline {
+            true => Ok(Self::Folder(Box::new(Store::open_existing(connect.material(), connect.seal().cloned())?))),
+            false => Ok(Self::Both(Box::new(connect.lobby(true)?))),
+        }
+    }
+
+    fn discard(&mut self, ids: &[MaterialId]) -> anyhow::Result<usize> {
+        match self {
+            Self::Folder(store) => Ok(store.discard(ids, None)?.len()),
+            Self::Both(lobby) => Ok(lobby.discard(ids)?),
+        }
+    }
+
+    fn close(self) -> anyhow::Result<()> {
+        match self {
+            Self::Folder(_) => Ok(()),
+            Self::Both(lobby) => Ok(lobby.close()?),
+        }
+    }
+}
+
+pub fn run(args: Args) -> anyhow::Result<()> {
+    match args.command {
+        Command::List { which, json } => {
+            let mut place = Place::open(&args.connect, which.offline)?;
+            list(&which.lines(&mut place)?, json)?;
+            place.close()
+        }
+        Command::Discard { ids, orphans, which, .. } => {
+            let mut place = Place::open(&args.connect, which.offline)?;
+            let mut lines = which.lines(&mut place)?;
+            lines.retain(|line| !orphans || line.state.is_some_and(Use::is_orphan));
+            lines.retain(|line| ids.is_empty() || ids.contains(&line.id));
+            let chosen: Vec<MaterialId> = lines.iter().map(|line| line.id).collect();
+            let asked = if ids.is_empty() { chosen.len() } else { ids.len() };
+            print::line(&format!("destroyed {} of {asked}", place.discard(&chosen)?))?;
+            place.close()
+        }
+    }
+}
+
+/// A state in few words, as scripts and people read it.
+const fn word(state: Option<Use>) -> &'static str {
+    match state {
+        None => "in this folder",
+        Some(Use::Ready) => "ready",
+        Some(Use::ModelGone) => "model gone",
+        Some(Use::Elsewhere) => "other half not here",
+        Some(Use::OtherServer) => "of another server",
+    }
+}
+
+fn list(lines: &[Line], as_json: bool) -> anyhow::Result<()> {
+    for line in lines {
+        let state = word(line.state);
+        if as_json {
+            let mut object = json!({"id": line.id.to_string(), "state": state, "bytes": line.bytes, "age_s": line.age});
+            for (name, digest) in &line.digests {
+                object[name] = json!(digest);
+            }
+            print::line(&object.to_string())?;
+            continue;
+        }
+        let digests: Vec<String> = line.digests.iter().map(|(name, hex)| format!("{name} {}", &hex[..8])).collect();
+        let (bytes, old) = (print::bytes(line.bytes), old(line.age));
+        print::line(&format!("{}  {state:<19} {bytes:>9}  {old:>5} old  {}", line.id, digests.join("  ")))?;
+    }
+    if lines.is_empty() && !as_json {
+        print::line("no such material: make some with `tacit prepare --count N`")?;
+    }
+    if !as_json && lines.iter().any(|line| line.state.is_some_and(Use::is_orphan)) {
+        print::note("`tacit material discard --orphans` destroys what cannot be used from here");
+    }
+    Ok(())
+}
+
+/// An age in its largest unit, which [`age`] reads.
+fn old(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_and_digests_are_read_or_refused() {
+        for (text, seconds) in [("90s", 90), ("30m", 1800), ("12h", 43_200), ("30d", 2_592_000), ("0d", 0)] {
+            assert_eq!(age(text).unwrap().as_secs(), seconds);
+        }
+        for seconds in [5, 120, 7200, 5 * 86_400] {
+            assert_eq!(age(&old(seconds)).unwrap().as_secs(), seconds);
+        }
+        for bad in ["", "d", "3", "-1d", "3w", "3 d", "é", "99999999999999999999d", "999999999999999999d"] {
+            assert!(age(bad).is_err(), "{bad}");
+        }
+        assert_eq!(digest("5B1f").unwrap(), "5b1f");
+        for bad in ["", "5b1", "5b1g", &"0".repeat(65)] {
+            assert!(digest(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What programs say on stderr leaves through a thread of its own: log lines, panics, last words. Nobody waits for whoever reads them, and
+//! nobody panics for want of a reader: lines that find the queue full are dropped and counted, lines that cannot be written are lost.
+//!
+//! This crate uses no other crate of the project.
+#![forbid(unsafe_code)]
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::panic;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Lines that may wait to be written.
+const QUEUE: usize = 1024;
+/// Longest line of the log, in bytes; peers have a say in some of them.
+const LINE: usize = 4096;
+/// How long the end of a program waits for lines that are still queued.
+const LAST: Duration = Duration::from_secs(1);
+
+/// What the writing thread is given.
+enum Item {
+    Line(Vec<u8>),
+    /// All lines before this one are written: say so.
+    Mark(SyncSender<()>),
+}
+
+/// The way to stderr. What is queued when it is dropped has a second to leave.
+pub struct Log(Queue);
+
+impl Log {
+    /// Takes log lines as `TACIT_LOG` asks (warnings and errors without it), and panics of all threads. Colours are for terminals only.
+    ///
+    /// # Errors
+    /// The thread cannot be started, or stderr cannot be had.
+    pub fn start() -> io::Result<Self> {
+        // A copy: nobody who uses stderr otherwise waits for our lines.
+        let mut out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+        let (sender, items) = sync_channel(QUEUE);
+        let queue = Queue { sender, dropped: Arc::new(AtomicU64::new(0)) };
+        let dropped = queue.dropped.clone();
+        thread::Builder::new().name("tacit-log".into()).spawn(move || write_out(&items, &dropped, &mut out))?;
+        // What does not parse asks for nothing more than the usual.
+        let filter = EnvFilter::try_from_env("TACIT_LOG").unwrap_or_else(|_| "warn".into());
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let colours = !plain && io::stderr().is_terminal();
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(queue.clone()).init();
+        let panics = queue.clone();
+        panic::set_hook(Box::new(move |panic| {
+            let trace = Backtrace::capture();
+            let trace = if trace.status() == BacktraceStatus::Captured { format!("\n{trace}") } else { String::new() };
+            let thread = thread::current();
+            panics.put(format!("thread '{}' {panic}{trace}\n", thread.name().unwrap_or("?")).into_bytes());
+        }));
+        Ok(Self(queue))
+    }
+
+    /// A line of the program's own, behind what was logged before.
+    pub fn say(&self, line: &str) {
+        self.0.put(format!("{line}\n").into_bytes());
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.0.settle(LAST);
+    }
+}
+
+/// Where lines are put.
+#[derive(Clone)]
+struct Queue {
+    sender: SyncSender<Item>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Queue {
+    fn put(&self, line: Vec<u8>) {
+        if self.sender.try_send(Item::Line(line)).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until what is queued was written, for `timeout` at most.
+    fn settle(&self, timeout: Duration) {
+        let end = Instant::now() + timeout;
+        let (done, written) = sync_channel(1);
+        while self.sender.try_send(Item::Mark(done.clone())).is_err() {
+            if Instant::now() >= end {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        // Too late is too late.
+        let _ = written.recv_timeout(end.saturating_duration_since(Instant::now()));
+    }
+}
+
+impl Write for Queue {
+    /// The subscriber hands over a whole line at once.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let (kept, end) = if line.len() > LINE { (&line[..LINE], &b"...\n"[..]) } else { (line, &b""[..]) };
+        self.put([kept, end].concat());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Queue {
+    type Writer = Queue;
+
+    fn make_writer(&'a self) -> Queue {
+        self.clone()
+    }
+}
+
+fn write_out(items: &Receiver<Item>, dropped: &AtomicU64, out: &mut impl Write) {
+    for item in items {
+        match item {
+            // A reader may come back: the next line is tried again.
+            Item::Line(line) => drop(out.write_all(&line)),
+            Item::Mark(done) => drop(done.try_send(())),
+        }
+        let lost = dropped.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let _ = writeln!(out, "{lost} lines of the log were dropped: they came faster than they could be written");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(len: usize) -> (Queue, Receiver<Item>) {
+        let (sender, items) = sync_channel(len);
+        (Queue { sender, dropped: Arc::default() }, items)
+    }
+
+    #[test]
+    fn a_full_queue_drops_lines_blocks_nobody_and_says_so() {
+        let (mut queue, items) = queue(2);
+        for line in [b"one\n", b"two\n", b"six\n"] {
+            assert_eq!(queue.write(line).unwrap(), 4);
+        }
+        queue.settle(Duration::from_millis(30));
+        let dropped = queue.dropped.clone();
+        drop(queue);
+        let mut out = Vec::new();
+        write_out(&items, &dropped, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.starts_with("one\n1 lines of the log were dropped") && text.ends_with("two\n"), "{text}");
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_is_no_error() {
+        let (mut queue, items) = queue(2);
+        drop(items);
+        assert_eq!(queue.write(b"line\n").unwrap(), 5);
+        let (queue, items) = self::queue(2);
+        queue.put(b"line\n".to_vec());
+        let dropped = queue.dropped.clone();
+        drop(queue);
+        let mut closed = &mut [0u8; 0][..];
+        write_out(&items, &dropped, &mut closed);
+    }
+
+    #[test]
+    fn lines_are_cut_and_waited_for() {
+        let (mut queue, items) = queue(4);
+        queue.write_all(&[b'x'; 10 * LINE]).unwrap();
+        let dropped = queue.dropped.clone();
+        let writing = thread::spawn(move || {
+            let mut out = Vec::new();
+            write_out(&items, &dropped, &mut out);
+            out
+        });
+        queue.settle(Duration::from_secs(60));
+        drop(queue);
+        let out = writing.join().unwrap();
+        assert_eq!((out.len(), out.ends_with(b"x...\n")), (LINE + 4, true));
+    }
+}

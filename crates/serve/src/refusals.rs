@@ -1,0 +1,103 @@
+//! Refusals in the log: whoever likes can cause them, so the first is told at once, and what follows within a minute in one line.
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// How often the log hears of refusals.
+const EVERY: Duration = Duration::from_secs(60);
+/// Addresses that are counted one by one.
+const MOST_ADDRESSES: usize = 1024;
+
+/// A kind of refusal, in the plural.
+pub(crate) type Kind = &'static str;
+
+/// What was not told yet.
+#[derive(Default)]
+pub(crate) struct Refusals {
+    /// When the next line may come.
+    quiet_until: Option<Instant>,
+    kinds: BTreeMap<Kind, u64>,
+    addresses: HashMap<IpAddr, u64>,
+    last: String,
+}
+
+impl Refusals {
+    /// Counts one; the line to log now, if there is one.
+    pub(crate) fn count(&mut self, now: Instant, kind: Kind, from: Option<IpAddr>, detail: String) -> Option<String> {
+        if self.quiet_until.is_none() {
+            self.quiet_until = Some(now + EVERY);
+            return Some(format!(
+                "refused: {detail} (of what else is refused within {} s, one line follows)",
+                EVERY.as_secs()
+            ));
+        }
+        *self.kinds.entry(kind).or_default() += 1;
+        self.last = detail;
+        if let Some(from) = from {
+            let known = self.addresses.len();
+            match self.addresses.get_mut(&from) {
+                Some(count) => *count += 1,
+                None if known < MOST_ADDRESSES => drop(self.addresses.insert(from, 1)),
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// When [`sum_up`](Self::sum_up) is due.
+    pub(crate) fn alarm(&self) -> Option<Instant> {
+        self.quiet_until
+    }
+
+    /// The line for what was counted, if it is time and there is something.
+    pub(crate) fn sum_up(&mut self, now: Instant) -> Option<String> {
+        self.quiet_until.filter(|until| *until <= now)?;
+        let told = self.told();
+        self.quiet_until = told.is_some().then(|| now + EVERY);
+        told
+    }
+
+    /// The line for what was counted, if there is something.
+    pub(crate) fn told(&mut self) -> Option<String> {
+        let Self { kinds, addresses, last, .. } = std::mem::take(self);
+        if kinds.is_empty() {
+            return None;
+        }
+        let all: u64 = kinds.values().sum();
+        let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        let most = addresses.iter().max_by_key(|(_, count)| **count);
+        let most = most.map_or_else(String::new, |(from, count)| format!("; most of them, {count}, from {from}"));
+        Some(format!("refused {all} times: {}{most}; the last: {last}", kinds.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_one_line_a_minute() {
+        let (start, mut lines) = (Instant::now(), Vec::new());
+        let mut refusals = Refusals::default();
+        assert!(refusals.alarm().is_none());
+        // A thousand a second for three minutes, from more addresses than are counted one by one.
+        for i in 0..180_000u32 {
+            let now = start + Duration::from_millis(u64::from(i));
+            lines.extend(refusals.sum_up(now));
+            let from = IpAddr::from((0x7f00_0000 + if i % 2 == 0 { 0 } else { i }).to_be_bytes());
+            lines.extend(refusals.count(now, "strangers", Some(from), format!("number {i}")));
+        }
+        assert_eq!(lines.len(), 3, "{lines:#?}");
+        assert!(lines[0].starts_with("refused: number 0"), "{lines:?}");
+        assert_eq!(
+            lines[1],
+            "refused 59999 times: 59999 strangers; most of them, 29999, from 127.0.0.0; the last: number 59999"
+        );
+        assert!(refusals.addresses.len() <= MOST_ADDRESSES);
+        let end = refusals.alarm().unwrap();
+        assert!(refusals.sum_up(end).unwrap().starts_with("refused 60000 times"));
+        // A quiet minute says nothing, and the next refusal is told at once.
+        assert_eq!(refusals.sum_up(end + EVERY), None);
+        assert!(refusals.count(end + EVERY, "strangers", None, "new".into()).unwrap().contains("new"));
+    }
+}

@@ -1,0 +1,76 @@
+//! Requests about material on disk.
+use crate::ServeError;
+use crate::worker::Job;
+use tacit_client::wire::{Half, MAX_IDS, Reply};
+use tacit_ids::{FolderId, MaterialId};
+use tacit_store::Entry;
+
+impl Job<'_> {
+    /// Ids that are ready for the model that the client has open.
+    pub(crate) fn stored(&mut self) -> Result<Reply, ServeError> {
+        let binding = self.opened()?.binding;
+        let Some(store) = &self.shared.store else { return Ok(Reply::Ids(vec![])) };
+        let entries = store.list(Some(binding))?;
+        Ok(Reply::Ids(entries.iter().take(MAX_IDS).map(|e| e.id).collect()))
+    }
+
+    /// What there is for a folder of the client's. It has come back, so what can be used there is kept; what has been of no use for long
+    /// expires.
+    pub(crate) fn reconcile(&self, folder: FolderId, after: Option<MaterialId>) -> Result<Reply, ServeError> {
+        let Some(store) = &self.shared.store else { return Ok(Reply::Reconciled { folder: None, ids: vec![] }) };
+        if after.is_none() {
+            let mut wanted = store.list_of(self.client())?;
+            wanted.retain(|entry| entry.peer == folder && self.is_offered(entry));
+            store.still_wanted(&wanted.iter().map(|entry| entry.id).collect::<Vec<_>>())?;
+            store.expire(self.shared.config.expire)?;
+        }
+        let mut entries = self.page(after)?;
+        entries.retain(|entry| entry.peer == folder);
+        let ids = entries.iter().take(MAX_IDS).map(|entry| entry.id).collect();
+        Ok(Reply::Reconciled { folder: Some(store.folder()), ids })
+    }
+
+    /// All that there is of the client's.
+    pub(crate) fn halves(&self, after: Option<MaterialId>) -> Result<Reply, ServeError> {
+        let half = |entry: &Entry| Half {
+            id: entry.id,
+            model: entry.binding.model,
+            plan: entry.binding.plan,
+            folder: entry.peer,
+            created: entry.created,
+            bytes: entry.bytes,
+            offered: self.is_offered(entry),
+        };
+        Ok(Reply::Halves(self.page(after)?.iter().take(MAX_IDS).map(half).collect()))
+    }
+
+    /// The client's material behind an id, in the order of ids.
+    fn page(&self, after: Option<MaterialId>) -> Result<Vec<Entry>, ServeError> {
+        let Some(store) = &self.shared.store else { return Ok(vec![]) };
+        let mut entries = store.list_of(self.client())?;
+        entries.retain(|entry| after.is_none_or(|after| entry.id > after));
+        entries.sort_by_key(|entry| entry.id);
+        Ok(entries)
+    }
+
+    /// Destroys what there is on disk; answers with the ids that are gone, from here or from memory.
+    pub(crate) fn discard(&self, ids: &[MaterialId], mut gone: Vec<MaterialId>) -> Result<Reply, ServeError> {
+        if let Some(store) = &self.shared.store {
+            gone.extend(store.discard(ids, Some(self.client()))?);
+        }
+        Ok(Reply::Ids(gone))
+    }
+
+    /// What a client is told that has its share of the disk.
+    pub(crate) fn full(&self, held: u64) -> Result<String, ServeError> {
+        let gone = self.page(None)?.iter().filter(|entry| !self.is_offered(entry)).count();
+        Ok(format!(
+            "{held} materials are stored for you, as many as you may have ({gone} of them for models that are gone): use some, or destroy \
+             those that cannot be used with `tacit material discard --orphans`"
+        ))
+    }
+
+    fn is_offered(&self, entry: &Entry) -> bool {
+        self.shared.catalog.has(&entry.binding)
+    }
+}

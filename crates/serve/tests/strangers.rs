@@ -1,0 +1,154 @@
+//! Strangers, however many and however persistent, do not keep clients out, and learn nothing but TLS. Alone in this program: it holds
+//! many sockets.
+mod common;
+use common::*;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use tacit_client::Lobby;
+use tokio::net::TcpSocket;
+
+const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
+/// More than there are places for greetings.
+const FLOOD: usize = 1500;
+/// Open files that it takes, with some to spare.
+const FILES: u64 = 4096;
+
+/// Idle connections, each opened again as soon as the server ends it.
+struct Flood {
+    stop: Arc<AtomicBool>,
+    opened: Arc<AtomicUsize>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Flood {
+    /// From addresses of the loopback network that `from` gives.
+    fn start(to: SocketAddr, from: fn(usize) -> Ipv4Addr) -> Self {
+        let (stop, opened) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (stopped, count) = (stop.clone(), opened.clone());
+        let flood = async move {
+            for i in 0..FLOOD {
+                let (stopped, count) = (stopped.clone(), count.clone());
+                tokio::spawn(async move {
+                    while !stopped.load(Ordering::Relaxed) {
+                        let socket = TcpSocket::new_v4().unwrap();
+                        // The system may be short of ports for a moment.
+                        if socket.bind(SocketAddrV4::new(from(i), 0).into()).is_ok()
+                            && let Ok(stream) = socket.connect(to).await
+                        {
+                            count.fetch_add(1, Ordering::Relaxed);
+                            let _ = stream.readable().await;
+                        } else {
+                            tokio::time::sleep(Duration::from_millis(10)).await;
+                        }
+                    }
+                });
+            }
+            while !stopped.load(Ordering::Relaxed) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(flood);
+        });
+        Self { stop, opened, thread: Some(thread) }
+    }
+
+    fn opened(&self) -> usize {
+        self.opened.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// An honest client connects while idle connections hold all places, and come again when they are ended. Nobody's time is up meanwhile,
+/// so nothing but making room lets it in.
+fn a_client_gets_in(dir: &Path, what: &str, from: fn(usize) -> Ipv4Addr) {
+    let server = Running::start(dir, |c| c.greeting_timeout = Duration::from_secs(3600));
+    let address: SocketAddr = server.address.parse().unwrap();
+    let flood = Flood::start(address, from);
+    wait_until("the flood is there", || flood.opened() > FLOOD + 200);
+    let mut config = server.config(dir, "alice");
+    config.connect_timeout = Duration::from_secs(10);
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        let start = Instant::now();
+        // On a busy machine the first try may be too slow for its own good.
+        let mut entered = None;
+        for _ in 0..5 {
+            entered = Lobby::connect(registry(), config.clone()).ok();
+            if entered.is_some() {
+                break;
+            }
+        }
+        let mut client = entered.expect("the client gets in").open("one", None).unwrap();
+        times.push(start.elapsed().as_secs_f64());
+        assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+    }
+    println!("{what}: in after {times:.2?} s, {} connections were opened by then", flood.opened());
+    drop(flood);
+}
+
+#[test]
+fn a_flood_keeps_nobody_out() {
+    let most = getrlimit(Resource::Nofile).maximum;
+    assert!(most.is_none_or(|most| most >= FILES), "this test needs {FILES} open files (ulimit -Hn)");
+    setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    a_client_gets_in(dir.path(), "from the client's own address", |_| Ipv4Addr::LOCALHOST);
+    a_client_gets_in(dir.path(), "across 127.0.0.0/8", |i| Ipv4Addr::new(127, (i % 250) as u8, (i / 250) as u8, 7));
+}
+
+/// What a TLS client without a certificate gets after its handshake.
+fn application_bytes(server: &Running, dir: &Path) -> (Vec<u8>, ErrorKind) {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(dir.join("keys/ca.pem")).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(roots);
+    let mut config = config.with_no_client_auth();
+    config.alpn_protocols = vec![tacit_net::tls::ALPN.to_vec()];
+    let session = rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+    let mut stream = rustls::StreamOwned::new(session, TcpStream::connect(&server.address).unwrap());
+    stream.sock.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut bytes = Vec::new();
+    let end = stream.read_to_end(&mut bytes).expect_err("the server refuses");
+    assert!(!stream.conn.is_handshaking(), "for the client the handshake was over");
+    (bytes, end.kind())
+}
+
+#[test]
+fn who_proves_nothing_gets_no_application_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::impatient(dir.path());
+    let (bytes, end) = application_bytes(&server, dir.path());
+    assert!(bytes.is_empty() && end == ErrorKind::InvalidData, "{bytes:?} {end:?}");
+    // Not TLS at all: an alert at most.
+    let mut raw = TcpStream::connect(&server.address).unwrap();
+    raw.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    // The server may close before it has read all of it.
+    let _ = raw.read_to_end(&mut answer);
+    assert!(answer.is_empty() || (answer[0] == 21 && answer.len() <= 7), "{answer:?}");
+    // Silence is answered with silence, and then an end.
+    let mut silent = TcpStream::connect(&server.address).unwrap();
+    answer.clear();
+    let _ = silent.read_to_end(&mut answer);
+    assert!(answer.is_empty(), "{answer:?}");
+    server.settle();
+}

@@ -1,0 +1,146 @@
+//! What a ledger file is: tables, version, whose halves the folder holds, and the key that it was made with.
+use super::failed;
+use crate::store::Party;
+use crate::{SealKey, StoreError};
+use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tacit_ids::FolderId;
+
+/// What the file's header says that it is: "tacm".
+const APPLICATION: i32 = 0x7461_636d;
+/// How long another process may hold the ledger. A transaction takes milliseconds.
+const BUSY: Duration = Duration::from_secs(30);
+/// `MIGRATIONS[v]` leads from schema version v to v + 1. Never changed once released, only added to.
+const MIGRATIONS: &[&str] = &["
+    -- What this folder is; one row. No seal: it is not sealed.
+    CREATE TABLE folder (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        id BLOB NOT NULL CHECK (length(id) = 16),
+        party TEXT NOT NULL CHECK (party IN ('client', 'server')),
+        seal_salt BLOB CHECK (length(seal_salt) = 32),
+        seal_check BLOB CHECK (length(seal_check) = 32)
+    ) STRICT;
+    CREATE TABLE material (
+        seq INTEGER PRIMARY KEY,                         -- rises with time: rows are removed only before they are ready
+        id BLOB NOT NULL UNIQUE CHECK (length(id) = 16),
+        state TEXT NOT NULL CHECK (state IN ('generating', 'ready', 'claimed', 'burnt')),
+        client BLOB CHECK (length(client) = 32),
+        model BLOB CHECK (length(model) = 32),
+        plan BLOB CHECK (length(plan) = 32),
+        peer BLOB CHECK (length(peer) = 16),             -- folder that has the other half
+        backend TEXT,
+        bytes INTEGER,                                   -- of the material, not of a sealed file
+        digest BLOB CHECK (length(digest) = 32),         -- BLAKE3 of the file
+        created INTEGER NOT NULL,                        -- seconds since 1970
+        wanted INTEGER,                                  -- when it was last known to be of use, seconds since 1970
+        used INTEGER,                                    -- when it was claimed or burnt, seconds since 1970
+        CHECK (state <> 'ready' OR (client IS NOT NULL AND model IS NOT NULL AND plan IS NOT NULL AND peer IS NOT NULL
+            AND backend IS NOT NULL AND bytes IS NOT NULL AND digest IS NOT NULL AND wanted IS NOT NULL))
+    ) STRICT;
+    CREATE INDEX ready_material ON material (client, model, plan, seq) WHERE state = 'ready';
+    CREATE INDEX ageing_material ON material (wanted) WHERE state = 'ready';
+    CREATE INDEX unsettled_material ON material (state, client) WHERE state IN ('generating', 'claimed');
+"];
+
+impl Party {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
+}
+
+/// Sets a connection up, makes the tables where there are none yet, and compares the party, if one is given, and the key.
+pub(super) fn prepare(
+    db: &mut Connection,
+    path: &Path,
+    party: Option<Party>,
+    key: Option<&SealKey>,
+) -> Result<FolderId, StoreError> {
+    db.busy_timeout(BUSY).map_err(failed(path))?;
+    if check_version(db, path)? > 0 {
+        // Before anything of a folder is changed that is not for us.
+        check_party(db, party, path)?;
+    }
+    let mode: String =
+        db.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(failed(path))?;
+    if mode != "wal" {
+        let what = format!("SQLite cannot use WAL here (it uses `{mode}`): choose a folder on a local disk");
+        return Err(StoreError::ForeignLedger { path: path.to_owned(), what });
+    }
+    db.pragma_update(None, "synchronous", "FULL").map_err(failed(path))?;
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed(path))?;
+    migrate(&tx, party, key, path)?;
+    check_party(&tx, party, path)?;
+    check_key(&tx, key, path)?;
+    let folder = tx.query_row("SELECT id FROM folder", [], |row| row.get(0)).map_err(failed(path))?;
+    tx.commit().map_err(failed(path))?;
+    Ok(FolderId(folder))
+}
+
+/// Schema version of the ledger; 0 where there is none yet.
+fn check_version(db: &Connection, path: &Path) -> Result<usize, StoreError> {
+    let pragma = |name| db.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(failed(path));
+    let (application, version) = (pragma("application_id")?, pragma("user_version")?);
+    let foreign = |what: String| StoreError::ForeignLedger { path: path.to_owned(), what };
+    if application != APPLICATION && (application, version) != (0, 0) {
+        return Err(foreign("this is a database of another program".into()));
+    }
+    match usize::try_from(version) {
+        Ok(version) if version <= MIGRATIONS.len() => Ok(version),
+        _ => Err(foreign(format!("it has version {version}, this program knows {}: update tacit", MIGRATIONS.len()))),
+    }
+}
+
+fn migrate(tx: &Transaction<'_>, party: Option<Party>, key: Option<&SealKey>, path: &Path) -> Result<(), StoreError> {
+    // Read again: another process may have been faster.
+    let version = check_version(tx, path)?;
+    if version == 0 && party.is_none() {
+        return Err(StoreError::NoFolder(folder_of(path)));
+    }
+    for (step, sql) in MIGRATIONS.iter().enumerate().skip(version) {
+        tx.execute_batch(sql).map_err(failed(path))?;
+        tx.pragma_update(None, "user_version", step as i64 + 1).map_err(failed(path))?;
+    }
+    let (0, Some(party)) = (version, party) else { return Ok(()) };
+    tx.pragma_update(None, "application_id", APPLICATION).map_err(failed(path))?;
+    let (mut id, mut salt) = ([0; 16], [0; 32]);
+    getrandom::fill(&mut id)?;
+    getrandom::fill(&mut salt)?;
+    let check = key.map(|key| *key.value("folder check", &salt).as_bytes());
+    let row = params![id, party.name(), check.map(|_| salt), check];
+    let sql = "INSERT INTO folder (one, id, party, seal_salt, seal_check) VALUES (1, ?, ?, ?, ?)";
+    tx.execute(sql, row).map_err(failed(path))?;
+    Ok(())
+}
+
+/// Whether the folder holds this party's halves. Both parties' material in one place would be all that privacy rests on, in one place.
+fn check_party(db: &Connection, party: Option<Party>, path: &Path) -> Result<(), StoreError> {
+    let Some(party) = party else { return Ok(()) };
+    let found: String = db.query_row("SELECT party FROM folder", [], |row| row.get(0)).map_err(failed(path))?;
+    if found == party.name() {
+        return Ok(());
+    }
+    let (path, holds) = (folder_of(path), if party == Party::Client { Party::Server } else { Party::Client });
+    Err(StoreError::OtherParty { path, holds: holds.name(), wanted: party.name() })
+}
+
+/// Whether the folder was made with this key, or without one.
+fn check_key(tx: &Transaction<'_>, key: Option<&SealKey>, path: &Path) -> Result<(), StoreError> {
+    let read = |row: &Row<'_>| Ok((row.get::<_, Option<[u8; 32]>>(0)?, row.get::<_, Option<[u8; 32]>>(1)?));
+    let sealed = tx.query_row("SELECT seal_salt, seal_check FROM folder", [], read).map_err(failed(path))?;
+    match (sealed, key) {
+        ((None, None), None) => Ok(()),
+        ((None, None), Some(_)) => Err(StoreError::NotSealed(folder_of(path))),
+        (_, None) => Err(StoreError::KeyNeeded(folder_of(path))),
+        ((Some(salt), Some(check)), Some(key)) if key.value("folder check", &salt) == check => Ok(()),
+        (_, Some(_)) => Err(StoreError::WrongKey(folder_of(path))),
+    }
+}
+
+/// The folder that a ledger describes.
+fn folder_of(path: &Path) -> PathBuf {
+    path.parent().expect("a ledger's path is its folder and its name").to_owned()
+}

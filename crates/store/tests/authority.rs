@@ -1,0 +1,160 @@
+//! The ledger decides, and nothing that lies in the folder: files that come back, files that were invented, the other party's folder.
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+use tacit_ids::{ClientId, FolderId, MaterialId};
+use tacit_store::{Binding, Origin, Party, Store, StoreError};
+
+const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
+const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]) };
+
+fn open(dir: &Path) -> Store {
+    Store::open(dir, Party::Server, None).unwrap()
+}
+
+fn put(store: &Store, binding: Binding) -> MaterialId {
+    let id = MaterialId::random().unwrap();
+    store.put(id, binding, TOY, b"one use").unwrap();
+    id
+}
+
+fn file(dir: &Path, id: MaterialId) -> PathBuf {
+    dir.join(format!("{id}.material"))
+}
+
+#[test]
+fn files_that_are_copied_back_are_refused_before_and_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let (used, discarded) = (put(&store, OWNER), put(&store, OWNER));
+    let kept: Vec<(PathBuf, Vec<u8>)> =
+        [used, discarded].map(|id| (file(dir.path(), id), fs::read(file(dir.path(), id)).unwrap())).into();
+    store.claim(used, OWNER).unwrap();
+    store.discard(&[discarded], None).unwrap();
+    let come_back = || kept.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
+    let refused = |store: &Store| {
+        for id in [used, discarded] {
+            assert!(matches!(store.claim(id, OWNER), Err(StoreError::Burnt(i)) if i == id));
+            assert!(matches!(store.put(id, OWNER, TOY, b"again"), Err(StoreError::Burnt(i)) if i == id));
+        }
+        assert!(store.list(None).unwrap().is_empty() && store.list_of(OWNER.client).unwrap().is_empty());
+        assert!(store.unused_ids().unwrap().is_empty());
+    };
+    come_back();
+    // By the one that has the folder open, by one that joins, and by one that starts when nobody has.
+    refused(&store);
+    refused(&open(dir.path()));
+    drop(store);
+    come_back();
+    refused(&open(dir.path()));
+    assert!(kept.iter().all(|(path, _)| !path.exists()), "a restart removes them");
+}
+
+#[test]
+fn files_that_were_invented_are_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let real = put(&store, OWNER);
+    let invented = MaterialId([9; 16]);
+    fs::copy(file(dir.path(), real), file(dir.path(), invented)).unwrap();
+    for ending in ["ready", "generating", "claimed", "burnt"] {
+        for id in [real, invented] {
+            fs::copy(file(dir.path(), real), dir.path().join(format!("{id}.{ending}"))).unwrap();
+        }
+    }
+    assert!(matches!(store.claim(invented, OWNER), Err(StoreError::NoMaterial(i)) if i == invented));
+    assert_eq!(store.list(None).unwrap().iter().map(|e| e.id).collect::<Vec<_>>(), [real]);
+    assert_eq!(store.reserve(invented, OWNER, TOY, Some(2)).err().map(|e| e.to_string()), None);
+    assert!(store.claim(real, OWNER).is_ok(), "a file named after another state changes nothing either");
+    assert!(matches!(store.claim(real, OWNER), Err(StoreError::Burnt(_))));
+}
+
+#[test]
+fn room_is_counted_from_the_reservation_on_by_all_who_ask_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let id = || MaterialId::random().unwrap();
+    let held: Vec<_> = thread::scope(|scope| {
+        let ask = || store.reserve(id(), OWNER, TOY, Some(3));
+        let asking: Vec<_> = (0..16).map(|_| scope.spawn(ask)).collect();
+        asking.into_iter().filter_map(|a| a.join().unwrap().ok()).collect()
+    });
+    assert_eq!(held.len(), 3);
+    let full = store.reserve(id(), OWNER, TOY, Some(3)).err().unwrap();
+    assert!(matches!(full, StoreError::Full { held: 3 }), "{full}");
+    let other = Binding { client: ClientId([7; 32]), ..OWNER };
+    assert!(store.reserve(id(), other, TOY, Some(1)).is_ok(), "another client's room is its own");
+    // Another model of the same client is not.
+    assert!(store.reserve(id(), Binding { model: [8; 32], ..OWNER }, TOY, Some(3)).is_err());
+    let mut held = held.into_iter();
+    held.next().unwrap().put(b"x").unwrap();
+    assert!(store.reserve(id(), OWNER, TOY, Some(3)).is_err(), "ready material counts as what is being made did");
+    drop(held);
+    assert!(store.reserve(id(), OWNER, TOY, Some(3)).is_ok(), "what came to nothing counts no more");
+    assert_eq!(store.list_of(OWNER.client).unwrap().len(), 1);
+}
+
+#[test]
+fn material_expires_that_was_of_no_use_for_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let (old, lately, fresh) = (put(&store, OWNER), put(&store, OWNER), put(&store, OWNER));
+    let age = |id: MaterialId, seconds: i64| {
+        let db = rusqlite::Connection::open(dir.path().join("ledger.sqlite")).unwrap();
+        let sql = "UPDATE material SET wanted = wanted - ? WHERE id = ?";
+        assert_eq!(db.execute(sql, rusqlite::params![seconds, id.0]).unwrap(), 1);
+    };
+    age(old, 10_000);
+    age(lately, 10_000);
+    store.still_wanted(&[lately, MaterialId([9; 16])]).unwrap();
+    assert_eq!(store.expire(Duration::from_secs(20_000)).unwrap(), 0);
+    assert_eq!(store.expire(Duration::from_secs(9_000)).unwrap(), 1);
+    assert!(matches!(store.claim(old, OWNER), Err(StoreError::Burnt(_))));
+    assert!(!file(dir.path(), old).exists());
+    assert_eq!(store.list(None).unwrap().iter().map(|e| e.id).collect::<Vec<_>>(), [lately, fresh]);
+    assert_eq!(store.expire(Duration::from_secs(u64::MAX)).unwrap(), 0);
+    assert_eq!(store.expire(Duration::ZERO).unwrap(), 2);
+}
+
+/// Files of a folder and what is in them.
+fn content(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).map(|p| (p.clone(), fs::read(p).unwrap())).collect()
+}
+
+#[test]
+fn one_folder_for_both_parties_is_refused_before_anything_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    for (first, second) in [(Party::Server, Party::Client), (Party::Client, Party::Server)] {
+        let folder = dir.path().join(format!("{first:?}"));
+        let store = Store::open(&folder, first, None).unwrap();
+        let refused = || {
+            let error = Store::open(&folder, second, None).err().unwrap();
+            assert!(matches!(&error, StoreError::OtherParty { path, .. } if *path == folder), "{error}");
+            assert!(error.to_string().contains("a folder of its own"), "{error}");
+        };
+        put(&store, OWNER);
+        refused();
+        // What a crash left is the other party's to settle.
+        fs::write(folder.join(format!("{}.material", MaterialId([5; 16]))), b"left").unwrap();
+        drop(store);
+        let before = content(&folder);
+        refused();
+        assert_eq!(content(&folder), before);
+        assert_eq!(Store::open_existing(&folder, None).unwrap().list(None).unwrap().len(), 1, "either may look");
+        assert_eq!(Store::open(&folder, first, None).unwrap().list(None).unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn looking_makes_no_folder_and_folders_have_ids_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    for empty in [dir.path().join("none"), dir.path().to_owned()] {
+        assert!(matches!(Store::open_existing(&empty, None), Err(StoreError::NoFolder(p)) if p == empty));
+    }
+    assert_eq!(content(dir.path()).len(), 0);
+    let (a, b) = (open(&dir.path().join("a")), open(&dir.path().join("b")));
+    assert_ne!(a.folder(), b.folder());
+    assert_eq!(open(&dir.path().join("a")).folder(), a.folder());
+}
