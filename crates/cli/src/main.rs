@@ -40,23 +40,19 @@ Example, two machines:
 The client needs keys/ca.pem, keys/alice.pem and keys/alice.key, and nothing else of the folder.
 Log output: set TACIT_LOG, e.g. TACIT_LOG=info or TACIT_LOG=tacit_client=debug.";
 
+// A command without words here has those of its arguments, examples included: words here would hide them.
 #[derive(Subcommand)]
 enum Command {
     /// Make a private CA, a server certificate and client certificates
     Keys(keys::Args),
     /// Import an ONNX network, or show what is in a model file
     Model(model::Args),
-    /// Serve models to authenticated clients
     Serve(serve::Args),
-    /// Classify inputs privately
     Infer(infer::Args),
-    /// Make material ahead of time
     Prepare(prepare::Args),
     /// List or destroy material that was made ahead of time
     Material(material::Args),
-    /// Measure private inference: both parties as processes on this machine
     Bench(bench::Args),
-    /// Write a well-known architecture with random weights as ONNX
     Zoo(zoo::Args),
     /// Play workloads against the scheduler in virtual time
     Simulate(simulate::SimulateArgs),

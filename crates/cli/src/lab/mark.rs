@@ -3,6 +3,8 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use tacit_meter::mark::MarkSender;
 
+/// Tells the measurement that runs this script that a phase begins or ends.
+///
 /// Does nothing where no measurement runs (TACIT_MARKS is not set).
 ///
 /// Example: tacit lab mark begin online; ./step; tacit lab mark end online sent_bytes=1000

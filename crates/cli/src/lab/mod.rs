@@ -21,23 +21,19 @@ pub struct Args {
     command: Command,
 }
 
+// As in main.rs: words here would hide a command's own.
 #[derive(Subcommand)]
 enum Command {
     /// List the power sources of this machine, and what to do about those that cannot be used
     Sensors(sensors::Args),
     /// Measure the coefficients of the energy model and write a device profile
     Calibrate(calibrate::Args),
-    /// Run an experiment, or continue one
     Run(Box<run::Args>),
-    /// Compare plain TCP, TLS and WireGuard: speed, CPU time and energy per megabyte, sending and receiving
     Transport(transport::Args),
-    /// Compare two campaigns: ratios with confidence intervals
     Compare(compare::Args),
     /// Measure what one command costs this host
     Measure(measure::Args),
-    /// Tell the measurement that runs this script that a phase begins or ends
     Mark(mark::Args),
-    /// Make a page of plots and tables from a campaign's folder
     Report(report::Args),
     /// Run a built-in workload: bulk transfer or ping-pong over a transport
     #[command(subcommand)]

@@ -83,10 +83,13 @@ fn the_price_decides_and_its_errors_come_through() {
     let least = width(&narrow.graph) + 10.0;
     let check = |g: &RingGraph| if width(g) < least { Err(refusal()) } else { Ok(()) };
     let target = Target { price: &|g| Ok(width(g)), check: &check };
-    let checked = lower_for(&model, &RingOptions::default(), target).unwrap();
+    let checked = lower_for(&model, &RingOptions::default(), target, &Watch::default()).unwrap();
     assert!(width(&checked.graph) >= least);
     let target = Target { price: &|g| Ok(width(g)), check: &|_| Err(refusal()) };
-    assert!(matches!(lower_for(&model, &RingOptions::default(), target), Err(BackendError::Unsupported { .. })));
+    assert!(matches!(
+        lower_for(&model, &RingOptions::default(), target, &Watch::default()),
+        Err(BackendError::Unsupported { .. })
+    ));
 }
 
 #[test]
@@ -316,12 +319,13 @@ fn a_lowering_tells_how_far_it_is_and_ends_when_asked() {
         listener.lock().unwrap().push((step.what, step.done));
         true
     });
-    lower_watched(&model, &RingOptions::default(), &|_| Ok(1.0), &watch).unwrap();
+    let target = Target { price: &|_| Ok(1.0), check: &|_| Ok(()) };
+    lower_for(&model, &RingOptions::default(), target, &watch).unwrap();
     let told = told.lock().unwrap();
     let attempts: Vec<usize> = told.iter().filter(|t| t.0.starts_with("choosing scales")).map(|t| t.1).collect();
     assert!(attempts.is_sorted() && *attempts.last().unwrap() > 2, "{attempts:?}");
     assert!(told.iter().any(|t| t.0.starts_with("comparing each layer")));
     let watch = Watch::new(|step| step.done < 2);
-    let ended = lower_watched(&model, &RingOptions::default(), &|_| Ok(1.0), &watch);
+    let ended = lower_for(&model, &RingOptions::default(), target, &watch);
     assert!(matches!(ended, Err(BackendError::Ring(RingError::Graph(GraphError::Interrupted)))));
 }
