@@ -9,6 +9,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 export TACIT_BIN := $(abspath $(TARGET))/release/tacit
+INSTALL = PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall .
 # Set TACIT_PYTHON to choose the interpreter that .venv is made with.
 FUZZ_SECONDS ?= 60
 
@@ -29,8 +30,13 @@ test: lint rust-test py-test
 rust-test: preflight
 	cargo test --locked --workspace --quiet
 
-# pytest comes last in `make test`, so that the output ends with its summary.
-py-test: binary python
+# One build for all tests: pytest runs the programs that `cargo test` has made, and a Python module made with the same settings, with the
+# back end of the tests in them. pytest comes last in `make test`, so that the output ends with its summary.
+py-test: export TACIT_BIN := $(abspath $(TARGET))/debug/tacit
+py-test: preflight $(VENV)/.locked
+	cargo test --locked --workspace --quiet --no-run
+	@echo "== the Python package for the tests, into $(VENV)"
+	MATURIN_PEP517_ARGS="--profile dev --features test-util" $(INSTALL)
 	$(PY) -m pytest
 
 accuracy: binary python
@@ -63,7 +69,7 @@ $(VENV)/.locked: requirements.lock scripts/find_python.sh
 
 python: preflight $(VENV)/.locked
 	@echo "== the Python package, into $(VENV)"
-	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall .
+	$(INSTALL)
 
 preflight:
 	@sh scripts/preflight.sh

@@ -87,6 +87,16 @@ def check_runtime(metadata):
             yield f"{name} must not use tokio: only tacit-serve may"
 
 
+def check_test_features(packages):
+    """`test-util` (the toy back end, doors for tests) is switched on for tests only."""
+    for package in packages:
+        if "test-util" in package["features"].get("default", []):
+            yield f"{package['name']}: test-util is on by default"
+        for dependency in package["dependencies"]:
+            if "test-util" in dependency["features"] and dependency["kind"] != "dev":
+                yield f"{package['name']} builds {dependency['name']} with test-util outside of its tests"
+
+
 def check_unsafe(packages):
     for package in packages:
         if package["name"] in UNSAFE_ALLOWED:
@@ -124,7 +134,8 @@ def main():
     metadata = json.loads(metadata.stdout)
     members = set(metadata["workspace_members"])
     packages = [package for package in metadata["packages"] if package["id"] in members]
-    offences = [*check_layers(packages), *check_runtime(metadata), *check_unsafe(packages)]
+    offences = [*check_layers(packages), *check_runtime(metadata), *check_test_features(packages)]
+    offences += check_unsafe(packages)
     for folder in ("crates", "bindings", "fuzz"):
         for path in sorted((ROOT / folder).rglob("*.rs")):
             if "target" not in path.parts:
