@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test accuracy bench lint fuzz rust-test py-test preflight binary python lock clean
+.PHONY: help demo test accuracy abuse abuse-test bench lint fuzz rust-test py-test preflight binary python lock clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -17,6 +17,7 @@ help:
 	@echo "make demo       ten handwritten digits, classified privately by two processes on this machine"
 	@echo "make test       everything the project tests: Rust, fuzz smoke, Python"
 	@echo "make accuracy   private runs on SqueezeNet, MNIST and CIFAR-10 (needs ../shared/data; takes long)"
+	@echo "make abuse      kills, floods, full disks, restored folders and damaged files against the programs (9 minutes)"
 	@echo "make bench      time, bytes and memory of one private SqueezeNet inference, as JSON"
 	@echo "make lint       formatting, clippy, layering and house rules"
 	@echo "make fuzz       every fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) each (needs nightly Rust and cargo-fuzz)"
@@ -25,22 +26,29 @@ help:
 demo: binary $(VENV)/.locked
 	$(PY) scripts/demo.py
 
-test: lint rust-test py-test
+test: lint rust-test abuse-test py-test
 
 rust-test: preflight
 	cargo test --locked --workspace --quiet
 
-# One build for all tests: pytest runs the programs that `cargo test` has made, and a Python module made with the same settings, with the
-# back end of the tests in them. pytest comes last in `make test`, so that the output ends with its summary.
+# One build for all tests: pytest runs the programs and the Python module that `cargo test` has made, with the back end of the tests in them.
+# pytest comes last in `make test`, so that the output ends with its summary.
 py-test: export TACIT_BIN := $(abspath $(TARGET))/debug/tacit
+py-test: export PYTHONPATH := $(abspath $(TARGET))/debug/python
 py-test: preflight $(VENV)/.locked
 	cargo test --locked --workspace --quiet --no-run
-	@echo "== the Python package for the tests, into $(VENV)"
-	MATURIN_PEP517_ARGS="--profile dev --features test-util" $(INSTALL)
+	$(PY) scripts/stage_python.py $(TARGET)/debug
 	$(PY) -m pytest
 
 accuracy: binary python
 	$(PY) scripts/accuracy.py
+
+abuse: binary
+	$$(sh scripts/find_python.sh) scripts/abuse.py --seconds 540
+
+# A minute of it, on the programs that `cargo test` has made.
+abuse-test: rust-test
+	TACIT_BIN=$(abspath $(TARGET))/debug/tacit $$(sh scripts/find_python.sh) scripts/abuse.py --seconds 60
 
 bench: binary
 	@mkdir -p out

@@ -256,7 +256,7 @@ fn output_that_cannot_be_written_is_an_error_and_no_crash() {
         vec!["model", "inspect", "digits.tacit"],
         vec!["model", "inspect", "digits.tacit", "--json"],
         vec!["keys", "fingerprint", "keys"],
-        vec!["prepare", "--server", at, "--json", "list"],
+        vec!["material", "--server", at, "--json", "list"],
         vec!["prepare", "--server", at],
         vec!["infer", "two.npy", "--server", at, "--json"],
         vec!["infer", "two.npy", "--server", at],

@@ -165,7 +165,7 @@ fn useful(bound: f64, outputs: &[f64]) -> Option<f64> {
     let low = outputs.iter().copied().fold(f64::INFINITY, f64::min);
     let high = outputs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let range = if high > low { high - low } else { high.abs() };
-    (bound <= range).then_some(bound)
+    (!outputs.is_empty() && bound <= range).then_some(bound)
 }
 
 /// A report's figures in the printed form.

@@ -11,6 +11,7 @@ mod error;
 pub mod keys;
 mod ledger;
 mod private;
+mod reserve;
 pub mod seal;
 mod step;
 mod store;

@@ -1,6 +1,7 @@
 //! Material on disk: made ahead of time, used at most once.
 //!
-//! A folder holds a ledger (`ledger.sqlite`), one file per material (`ID.material`) that has its bytes and nothing else, and `lock`. The ledger
+//! A folder holds a ledger (`ledger.sqlite`), one file per material (`ID.material`) that has its bytes and nothing else, `lock`, and room that is held
+//! for a full disk (`reserve`). The ledger
 //! alone says what a file is: `generating -> ready -> claimed -> burnt`.
 //!
 //! | step | how | after a crash, once nobody uses the folder |
@@ -24,6 +25,7 @@
 //! Each party's row names the folder of the other that has the other half ([`Store::folder`]), so that when they meet each can destroy what
 //! the other has lost, and only that: a client may have several folders, and a folder material of several servers.
 use crate::ledger::{Ledger, State, Stored, Which, now};
+use crate::reserve::Reserve;
 use crate::seal::{Kind, Reader, SealFault, SealKey, read_sealed, sealed_bytes, sync_folder, write_content};
 use crate::step::{Step, Steps};
 use crate::{StoreError, private};
@@ -110,6 +112,7 @@ pub struct Store {
     dir: PathBuf,
     key: Option<SealKey>,
     ledger: Ledger,
+    reserve: Reserve,
     steps: Steps,
     /// Held for the store's life: recovery runs only when no other process uses the folder.
     _lock: File,
@@ -166,12 +169,14 @@ impl Store {
             lock.lock_shared().map_err(StoreError::file("locking", &path))?;
         }
         let ledger = Ledger::open(&dir, party, key.as_ref())?;
-        let store = Self { dir, key, ledger, steps, _lock: lock };
+        let reserve = Reserve::of(&dir);
+        let store = Self { dir, key, ledger, reserve, steps, _lock: lock };
         for id in store.files()? {
             private::close_to_others(&store.path(id))?;
         }
+        store.reserve.close_to_others()?;
         if alone {
-            store.recover()?;
+            store.reserve.roomy(|| store.recover())?;
             store._lock.unlock().map_err(StoreError::file("unlocking", &path))?;
             store._lock.lock_shared().map_err(StoreError::file("locking", &path))?;
         }
@@ -217,7 +222,7 @@ impl Store {
     /// [`StoreError::Burnt`] on any second claim, [`StoreError::NoMaterial`], [`StoreError::WrongBinding`] (the material stays ready),
     /// [`StoreError::Damaged`] (it is burnt), [`StoreError::File`], [`StoreError::Ledger`].
     pub fn claim(&self, id: MaterialId, binding: Binding) -> Result<Zeroizing<Vec<u8>>, StoreError> {
-        let stored = self.ledger.claim(id, binding)?;
+        let stored = self.reserve.roomy(|| self.ledger.claim(id, binding))?;
         self.steps.done(Step::Claimed);
         // It is used, whatever comes of reading it.
         let material = self.read(id, stored);
@@ -255,7 +260,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::File`], [`StoreError::Ledger`]; some may be gone then, none can be used.
     pub fn discard(&self, ids: &[MaterialId], client: Option<ClientId>) -> Result<Vec<MaterialId>, StoreError> {
-        let taken = self.ledger.claim_ready(ids, client)?;
+        let taken = self.reserve.roomy(|| self.ledger.claim_ready(ids, client))?;
         if !taken.is_empty() {
             self.steps.done(Step::Claimed);
             self.burn(&taken)?;
@@ -333,7 +338,7 @@ impl Store {
         ids.iter().try_for_each(|&id| self.unlink(id))?;
         sync_folder(&self.dir)?;
         self.steps.done(Step::Unlinked);
-        self.ledger.burn(ids)?;
+        self.reserve.roomy(|| self.ledger.burn(ids))?;
         self.steps.done(Step::Burnt);
         Ok(())
     }
@@ -396,6 +401,7 @@ impl Reserved<'_> {
         if bytes > MAX_MATERIAL_BYTES {
             return Err(StoreError::TooLarge { id, bytes });
         }
+        store.reserve.hold()?;
         let path = store.path(id);
         let opened = OpenOptions::new().write(true).create_new(true).mode(private::FILE_MODE).open(&path);
         let file = opened.map_err(StoreError::file("writing material", &path))?;

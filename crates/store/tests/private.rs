@@ -32,7 +32,7 @@ fn what_is_open_to_others_is_closed_when_it_is_used() {
     let store = Store::open(&folder, Party::Client, None).unwrap();
     store.put(MaterialId([1; 16]), OWNER, TOY, b"x").unwrap();
     let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
-    assert_eq!(files.len(), 5, "material, lock, and the ledger's three: {files:?}");
+    assert_eq!(files.len(), 6, "material, lock, held room, and the ledger's three: {files:?}");
     files.iter().for_each(|f| widen(f));
     widen(&folder);
     let second = Store::open(&folder, Party::Client, None).unwrap();

@@ -27,7 +27,7 @@ fn name(id: MaterialId) -> String {
 fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<String> =
         fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-    names.retain(|n| n != "lock" && !n.starts_with("ledger.sqlite"));
+    names.retain(|n| n != "lock" && n != "reserve" && !n.starts_with("ledger.sqlite"));
     names.sort();
     names
 }
