@@ -43,8 +43,11 @@ def normalise(values: NDArray[np.float32], spec: dict[str, Any], pixels: bool) -
     """
     shape, rule = spec["input_shape"], spec["input"]
     tail = (1,) * (len(shape) - 1)
-    by_channel = lambda numbers: np.array(numbers, np.float32).reshape(-1, *tail)  # noqa: E731
-    scaled = values * np.float32(rule["pixel_scale"]) if pixels else values
+
+    def by_channel(numbers: list[float]) -> NDArray[np.float32]:
+        return np.array(numbers, np.float32).reshape(-1, *tail)
+
+    scaled: NDArray[np.float32] = values * np.float32(rule["pixel_scale"]) if pixels else values
     if pixels and rule["mean"]:
         scaled = scaled - by_channel(rule["mean"])
     if pixels and rule["std"]:
