@@ -301,7 +301,7 @@ def full_disks(place: Place, end: float, dice: random.Random) -> str:
     material = place.folder / "server-material"
     shutil.rmtree(material, ignore_errors=True)
     material.mkdir(mode=0o700)
-    mount = f"mount -t tmpfs -o size=400k,mode=0700 tmpfs '{material}' && exec \"$@\""
+    mount = f"mount -t tmpfs -o size=1200k,mode=0700 tmpfs '{material}' && exec \"$@\""
     prefix = ("unshare", "--mount", "sh", "-c", mount, "sh")
     allowed = subprocess.run([*prefix, "true"], capture_output=True, cwd=place.folder)
     if allowed.returncode != 0:
