@@ -269,6 +269,12 @@ impl Ledger {
         })
     }
 
+    /// Writes the log back into the database and cuts it, where that can be done now: for room on a full disk.
+    pub(crate) fn shrink(&self) {
+        // Others may read it at this moment, or there is no room for this either: then the next write tells.
+        let _ = self.lock().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    }
+
     /// Forgets what was never finished.
     pub(crate) fn release_unfinished(&self) -> Result<(), StoreError> {
         self.write(|tx| {

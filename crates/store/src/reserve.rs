@@ -2,7 +2,7 @@
 //!
 //! To use or destroy material, the ledger must say so durably, which takes some pages. A folder keeps a file of that much, made before any
 //! material is stored: so the disk is full for new material first, and what is there can be used to the last. Where the disk has no room for
-//! the ledger, the file goes, and the write is tried once more.
+//! the ledger, the file goes, the ledger's log is written back and cut, and the write is tried once more.
 use crate::{StoreError, private};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -47,11 +47,16 @@ impl Reserve {
         }
     }
 
-    /// Runs `write`; where the disk is full for it, gives the room away and runs it again.
-    pub(crate) fn roomy<T>(&self, write: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    /// Runs `write`; where the disk is full for it, gives the room away, has SQLite's log shortened by `shrink`, and runs it again.
+    pub(crate) fn roomy<T>(
+        &self,
+        shrink: impl Fn(),
+        write: impl Fn() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         match write() {
             Err(error) if is_full(&error) => {
                 self.give();
+                shrink();
                 write()
             }
             other => other,
@@ -97,14 +102,17 @@ mod tests {
             source: io::ErrorKind::StorageFull.into(),
         };
         let runs = Cell::new(0);
-        let second = reserve.roomy(|| {
-            runs.set(runs.get() + 1);
-            if held() == 0 { Ok(runs.get()) } else { Err(full()) }
-        });
+        let second = reserve.roomy(
+            || (),
+            || {
+                runs.set(runs.get() + 1);
+                if held() == 0 { Ok(runs.get()) } else { Err(full()) }
+            },
+        );
         assert_eq!(second.unwrap(), 2);
-        assert!(is_full(&reserve.roomy(|| Err::<(), _>(full())).unwrap_err()), "not for ever");
+        assert!(is_full(&reserve.roomy(|| (), || Err::<(), _>(full())).unwrap_err()), "not for ever");
         reserve.hold().unwrap();
-        let other = reserve.roomy(|| Err::<(), _>(StoreError::NoMaterial(tacit_ids::MaterialId::numbered(1))));
+        let other = reserve.roomy(|| (), || Err::<(), _>(StoreError::NoMaterial(tacit_ids::MaterialId::numbered(1))));
         assert!(matches!(other, Err(StoreError::NoMaterial(_))));
         assert_eq!(held(), BYTES as u64, "kept where the disk is not full");
     }

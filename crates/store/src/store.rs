@@ -176,7 +176,7 @@ impl Store {
         }
         store.reserve.close_to_others()?;
         if alone {
-            store.reserve.roomy(|| store.recover())?;
+            store.roomy(|| store.recover())?;
             store._lock.unlock().map_err(StoreError::file("unlocking", &path))?;
             store._lock.lock_shared().map_err(StoreError::file("locking", &path))?;
         }
@@ -201,6 +201,8 @@ impl Store {
         origin: Origin<'_>,
         room: Option<u64>,
     ) -> Result<Reserved<'_>, StoreError> {
+        // First, so that what is refused for want of room takes none.
+        self.reserve.hold()?;
         self.ledger.reserve(id, binding, origin, room)?;
         self.steps.done(Step::Reserved);
         Ok(Reserved { store: self, id, finished: false })
@@ -222,7 +224,7 @@ impl Store {
     /// [`StoreError::Burnt`] on any second claim, [`StoreError::NoMaterial`], [`StoreError::WrongBinding`] (the material stays ready),
     /// [`StoreError::Damaged`] (it is burnt), [`StoreError::File`], [`StoreError::Ledger`].
     pub fn claim(&self, id: MaterialId, binding: Binding) -> Result<Zeroizing<Vec<u8>>, StoreError> {
-        let stored = self.reserve.roomy(|| self.ledger.claim(id, binding))?;
+        let stored = self.roomy(|| self.ledger.claim(id, binding))?;
         self.steps.done(Step::Claimed);
         // It is used, whatever comes of reading it.
         let material = self.read(id, stored);
@@ -260,7 +262,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::File`], [`StoreError::Ledger`]; some may be gone then, none can be used.
     pub fn discard(&self, ids: &[MaterialId], client: Option<ClientId>) -> Result<Vec<MaterialId>, StoreError> {
-        let taken = self.reserve.roomy(|| self.ledger.claim_ready(ids, client))?;
+        let taken = self.roomy(|| self.ledger.claim_ready(ids, client))?;
         if !taken.is_empty() {
             self.steps.done(Step::Claimed);
             self.burn(&taken)?;
@@ -284,6 +286,11 @@ impl Store {
         let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
         let old = self.ledger.unwanted_since(now()?.saturating_sub(age))?;
         Ok(self.discard(&old, None)?.len())
+    }
+
+    /// Runs a write for what is there already, if need be in the room that is held for it.
+    fn roomy<T>(&self, write: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.reserve.roomy(|| self.ledger.shrink(), write)
     }
 
     fn path(&self, id: MaterialId) -> PathBuf {
@@ -338,7 +345,7 @@ impl Store {
         ids.iter().try_for_each(|&id| self.unlink(id))?;
         sync_folder(&self.dir)?;
         self.steps.done(Step::Unlinked);
-        self.reserve.roomy(|| self.ledger.burn(ids))?;
+        self.roomy(|| self.ledger.burn(ids))?;
         self.steps.done(Step::Burnt);
         Ok(())
     }
@@ -401,7 +408,6 @@ impl Reserved<'_> {
         if bytes > MAX_MATERIAL_BYTES {
             return Err(StoreError::TooLarge { id, bytes });
         }
-        store.reserve.hold()?;
         let path = store.path(id);
         let opened = OpenOptions::new().write(true).create_new(true).mode(private::FILE_MODE).open(&path);
         let file = opened.map_err(StoreError::file("writing material", &path))?;
