@@ -113,7 +113,7 @@ impl Client {
                     None => only_model(&mut lobby)?,
                 };
                 if stopped.is_set() {
-                    // Nobody waits: nothing is opened, and no folder made.
+                    // Nobody waits any more: no model is opened.
                     return Err(TacitError::new_err("interrupted"));
                 }
                 let client = lobby.open(&name, backend.as_deref()).map_err(to_python)?;

@@ -8,7 +8,7 @@ use tacit_arith::prg::Prg;
 use tacit_graph::{GraphError, Interpreter, NodeId, walk};
 use tacit_he::coeff::Context;
 use tacit_mpc::codec::Packed;
-use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, WrapSpec};
+use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, WrapSpec, slices};
 use tacit_mpc::wire::PackedMessages;
 use tacit_mpc::{Ots, Role, Session};
 use tacit_net::Tag;
@@ -109,10 +109,6 @@ struct GateShares<'a> {
     values: &'a [&'a [u64]],
     bases: &'a [&'a [u64]],
     targets: &'a [&'a [u64]],
-}
-
-pub(super) fn slices(lists: &[Vec<u64>]) -> Vec<&[u64]> {
-    lists.iter().map(Vec::as_slice).collect()
 }
 
 /// The walk over the client's shares.

@@ -7,11 +7,11 @@ use tacit_graph::{Interpreter, NodeId, walk};
 use tacit_he::coeff::Context;
 use tacit_he::core::PublicKey;
 use tacit_mpc::codec::Packed;
-use tacit_mpc::gate::{GateSpec, ServerGate, ServerWrap};
+use tacit_mpc::gate::{GateSpec, ServerGate, ServerWrap, slices};
 use tacit_mpc::wire::PackedMessages;
 use tacit_mpc::{Ots, Role, Session};
 
-use super::client::{INPUT, RESULT, WIDEN, difference, slices};
+use super::client::{INPUT, RESULT, WIDEN, difference};
 use super::cost;
 use super::linear::{self, LinearError, LinearServer};
 use super::local::{apply, gather};

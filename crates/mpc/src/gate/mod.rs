@@ -147,8 +147,9 @@ fn client_values<'a>(spec: &GateSpec, wrap: Option<&ClientWrap>, values: &[&'a [
     vec![wrap.known(&shape, values[0]).into(), values[0].iter().map(|&c| shape.top(c)).collect()]
 }
 
-fn borrowed<'a>(strings: &'a [Cow<'_, [u64]>]) -> Vec<&'a [u64]> {
-    strings.iter().map(AsRef::as_ref).collect()
+/// Lists of values as gates take them: lent.
+pub fn slices<T: AsRef<[u64]>>(lists: &[T]) -> Vec<&[u64]> {
+    lists.iter().map(AsRef::as_ref).collect()
 }
 
 impl ClientGate {
@@ -169,7 +170,7 @@ impl ClientGate {
         };
         let compare = ClientCompare::offline(&spec.compare, &dropped(y, spec.drop), session, ots)?;
         let strings = client_values(spec, wrap.as_ref(), values);
-        let select = ClientSelect::offline(&spec.select, &borrowed(&strings), session, ots)?;
+        let select = ClientSelect::offline(&spec.select, &slices(&strings), session, ots)?;
         Ok(Self { wrap, compare, select })
     }
 
@@ -191,7 +192,7 @@ impl ClientGate {
         let mu = spec.select.wrap.map(|shape| ClientWrap::message(&shape, session)).transpose()?;
         let masked = self.select.start(&spec.select, session)?;
         let bit = self.compare.online(&spec.compare, &dropped(y, spec.drop), session)?;
-        let strings = borrowed(&strings);
+        let strings = slices(&strings);
         let shares = self.select.finish(&spec.select, &bit, (&strings, &masked), mu.as_deref(), session)?;
         for (index, (mut share, target)) in shares.into_iter().zip(targets).enumerate() {
             share.iter_mut().zip(*target).for_each(|(z, r)| *z = z.wrapping_sub(*r));

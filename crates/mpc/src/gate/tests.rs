@@ -12,10 +12,6 @@ struct Run {
     sent: [u64; 2],
 }
 
-fn slices(lists: &[Vec<u64>]) -> Vec<&[u64]> {
-    lists.iter().map(Vec::as_slice).collect()
-}
-
 fn split(values: &[u64], width: u32, seed: u64) -> (Vec<u64>, Vec<u64>) {
     let mut state = seed;
     let client: Vec<u64> = values
