@@ -145,6 +145,16 @@ fn a_checkerboard_does_not_overflow_resnet8() {
     let a = agreement(&imported, &lowered, &inputs[..1], None).unwrap();
     assert!(a.same_class == 1.0 && a.max_error < 0.05, "{a:?}");
     assert!(lowered.report.overflow.certain > 0 && lowered.report.overflow.likely > 0);
+
+    // With clamps it is certain, also from two images that hardly show anything.
+    let few = import(&bytes, &ImportOptions { calibration: cifar("data_batch_1", 2), ..options }).unwrap();
+    let clamped = lower(&few.model, &RingOptions { clamp: true, ..RingOptions::default() }, &price).unwrap();
+    assert_eq!(clamped.report.overflow.likely, 0, "{}", clamped.report);
+    assert!(inputs.iter().all(|x| !overflows(&clamped, &few.client_input(x))));
+    let images = cifar("test_batch", 100).expect("the training images are there");
+    let test = ImportOptions::default().prepare(&few.network.graph.nodes[0].shape, &images, usize::MAX).unwrap();
+    let a = agreement(&few, &clamped, &test, Some(1)).unwrap();
+    assert!(a.same_class >= 0.97, "{a:?}");
 }
 
 #[test]

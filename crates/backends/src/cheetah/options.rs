@@ -89,6 +89,8 @@ pub(super) fn parse(text: &seam::Options) -> Result<(Options, RingOptions), Back
         error_bound: positive(&mut reader, "error_bound", 1.0)?.unwrap_or(ring.error_bound),
         seed: reader.get("seed")?.unwrap_or(ring.seed),
         round_facts: in_range(&mut reader, "round_facts", 1..=31)?.unwrap_or(ring.round_facts),
+        clamp: reader.get("clamp")?.unwrap_or(ring.clamp),
+        linear_error: options.linear_error,
     };
     reader.end()?;
     Ok((options, ring))
@@ -131,8 +133,8 @@ mod tests {
         let (options, ring) = parse(&"leaves=direct4,relu_drop=2,frac_bits=12".parse().unwrap()).unwrap();
         assert_eq!((options.leaves, options.relu_drop, ring.frac_bits), (Leaves::Direct(4), 2, Some(12)));
         assert_eq!(parse(&seam::Options::default()).unwrap().0, Options::default());
-        for bad in ["leaves=tree", "leaves=direct5", "relu_drop=99", "frac_bits=-1", "guard_bits=nan", "linear_error=0"]
-        {
+        let numbers = ["relu_drop=99", "frac_bits=-1", "guard_bits=nan", "linear_error=0"];
+        for bad in numbers.into_iter().chain(["leaves=tree", "leaves=direct5", "clamp=maybe"]) {
             let key = bad.split('=').next().unwrap();
             let error = parse(&bad.parse().unwrap()).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");

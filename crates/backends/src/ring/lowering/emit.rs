@@ -11,7 +11,7 @@ use tacit_graph::float::{FloatNode, FloatOp};
 use tacit_graph::geometry::ConvGeometry;
 use tacit_graph::{Calibration, FloatGraph, NodeId, OutputMode};
 
-use super::{Problem, width};
+use super::{Problem, range, width};
 use crate::ring::fixed::MAX_FRAC_BITS;
 use crate::ring::op::{MAX_MAGNITUDE_BITS, MAX_NORM_BITS};
 use crate::ring::{
@@ -22,7 +22,7 @@ use crate::ring::{
 const FACTOR_BITS: i32 = 10;
 
 /// Room above the extreme inputs that the importer tried: there are others.
-const EXTREME_MARGIN: f64 = 1.5;
+pub(super) const EXTREME_MARGIN: f64 = 1.5;
 
 /// Scales to use.
 #[derive(Debug, Clone, PartialEq)]
@@ -118,7 +118,6 @@ pub(super) fn emit(problem: &Problem, scheme: &Scheme, top1: bool) -> Result<Emi
 }
 
 fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Result<Emitted, RingError> {
-    let model = problem.model;
     if let Some(fine) = e.nodes.iter().find(|n| n.fixed.frac_bits > MAX_FRAC_BITS) {
         let what = format!(
             "node `{}` gets {} fraction bits, at most {MAX_FRAC_BITS} are supported",
@@ -126,32 +125,77 @@ fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Resu
         );
         return Err(RingError::NoRing { what });
     }
+    let layers: Vec<NodeId> = e.weights.iter().map(|l| l.node).collect();
+    let mut weights = Weights { layers: std::mem::take(&mut e.weights) };
+    let place = |weights: &mut Weights, moved: &[NodeId]| {
+        weights.layers.iter_mut().zip(&layers).for_each(|(layer, &node)| layer.node = moved[node]);
+    };
     let (likely, extreme) = needs(problem, &e);
-    let (plain, origin) = (e.nodes.clone(), e.origin.clone());
     // Inputs that hardly come must not cost a network its rings: without room for them it is said that they may overflow.
     let both = likely.iter().zip(extreme).map(|(a, b)| *a.max(&b)).collect();
-    let moved = match width::assign(&mut e.nodes, both, &mut e.origin) {
-        Ok(moved) => moved,
-        Err(_) => {
-            (e.nodes, e.origin) = (plain, origin);
-            width::assign(&mut e.nodes, likely, &mut e.origin)?
-        }
-    };
-    e.weights.iter_mut().for_each(|l| l.node = moved[l.node]);
-    let mut interface = model.interface.clone();
-    if !top1 {
-        // The search looks at logits, whatever is revealed in the end.
-        interface.output_mode = OutputMode::Logits;
-        interface.output_shape = e.nodes[moved[output]].shape.clone();
+    let mut rings = Rings::new(&e, both).or_else(|_| Rings::new(&e, likely))?;
+    if problem.options.clamp {
+        place(&mut weights, &rings.moved);
+        let moved = rings.moved.clone();
+        let graph = rings.graph(problem, output, top1)?;
+        let error = problem.options.linear_error;
+        let bounds = range::worst_case(&graph, &weights, problem.model.interface.input.range, error);
+        let bounds: Vec<f64> = moved.iter().map(|&id| bounds[id]).collect();
+        rings = Rings::new(&e, certain(&e, &bounds))?;
     }
-    let graph = RingGraph::new(RingSpec {
-        model_id: model.model_id,
-        interface,
-        nodes: e.nodes,
-        output: moved[output],
-        output_multiplier: model.output_multiplier,
-    })?;
-    Ok(Emitted { graph, weights: Weights { layers: e.weights }, origin: e.origin })
+    place(&mut weights, &rings.moved);
+    let origin = std::mem::take(&mut rings.origin);
+    Ok(Emitted { graph: rings.graph(problem, output, top1)?, weights, origin })
+}
+
+/// Nodes with their rings.
+struct Rings {
+    nodes: Vec<Node>,
+    origin: Vec<usize>,
+    /// Index of each emitted node.
+    moved: Vec<NodeId>,
+}
+
+impl Rings {
+    fn new(e: &Emitter, needs: Vec<u32>) -> Result<Self, RingError> {
+        let (mut nodes, mut origin) = (e.nodes.clone(), e.origin.clone());
+        let moved = width::assign(&mut nodes, needs, &mut origin)?;
+        Ok(Self { nodes, origin, moved })
+    }
+
+    fn graph(self, problem: &Problem, output: NodeId, top1: bool) -> Result<RingGraph, RingError> {
+        let mut interface = problem.model.interface.clone();
+        let output = self.moved[output];
+        if !top1 {
+            // The search looks at logits, whatever is revealed in the end.
+            interface.output_mode = OutputMode::Logits;
+            interface.output_shape = self.nodes[output].shape.clone();
+        }
+        RingGraph::new(RingSpec {
+            model_id: problem.model.model_id,
+            interface,
+            nodes: self.nodes,
+            output,
+            output_multiplier: problem.model.output_multiplier,
+        })
+    }
+}
+
+/// The narrowest rings for bounds that no input exceeds.
+fn certain(e: &Emitter, bounds: &[f64]) -> Vec<u32> {
+    let quartered = width::quartered(&e.nodes);
+    let one = |(id, node): (usize, &Node)| match index_width(e, node) {
+        Some(index) => index,
+        None => width::least_width(bounds[id] + 1.0, quartered[id]),
+    };
+    e.nodes.iter().enumerate().map(one).collect()
+}
+
+/// Bits that hold the index of an arg max.
+fn index_width(e: &Emitter, node: &Node) -> Option<u32> {
+    let from = *node.inputs.first()?;
+    let classes: usize = e.nodes[from].shape.iter().product();
+    matches!(node.op, Op::ArgMax).then(|| 2 + classes.ilog2() + 1)
 }
 
 /// The narrowest rings for calibrated magnitudes and the guard, and for extreme inputs.
@@ -160,8 +204,7 @@ fn needs(problem: &Problem, e: &Emitter) -> (Vec<u32>, Vec<u32>) {
     let quartered = width::quartered(&e.nodes);
     let one = |(id, node): (usize, &Node)| {
         let from = e.origin[id];
-        if matches!(node.op, Op::ArgMax) {
-            let index = 2 + problem.model.graph.nodes[from].elements().ilog2() + 1;
+        if let Some(index) = index_width(e, node) {
             return (index, index);
         }
         // One unit more: rounding.
@@ -184,7 +227,7 @@ fn targets(graph: &FloatGraph, stats: &Calibration, scheme: &Scheme) -> Vec<u32>
                 | FloatOp::Slice(_)
                 | FloatOp::Pad { .. }
                 | FloatOp::Concat
-        )
+        ) || matches!(op, FloatOp::Affine { scale, .. } if scale.iter().all(|s| s.abs() == 1.0))
     };
     let group = graph.groups(passes);
     let mut sums = vec![(0.0, 0.0); graph.nodes.len()];

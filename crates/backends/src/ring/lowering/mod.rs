@@ -7,6 +7,7 @@
 //! logits on the calibration samples with the protocol's truncation errors simulated.
 
 mod agreement;
+mod clamp;
 mod emit;
 mod range;
 pub mod report;
@@ -62,6 +63,10 @@ pub struct RingOptions {
     /// The published `magnitude_bits` and `norm_bits` of weights are rounded up to a multiple of this, which tells a client less and
     /// costs bytes; 1 publishes them as they are. 1 to 31.
     pub round_facts: u32,
+    /// Clamp tensors and choose rings by bounds, so that no accepted input overflows; else that is only unlikely.
+    pub clamp: bool,
+    /// Units of the last place that a layer's result may be off by in the back end at hand.
+    pub linear_error: u32,
 }
 
 impl Default for RingOptions {
@@ -74,6 +79,8 @@ impl Default for RingOptions {
             error_bound: 0.004,
             seed: 1,
             round_facts: 1,
+            clamp: false,
+            linear_error: 1,
         }
     }
 }
@@ -171,7 +178,8 @@ pub fn lower_for(
     options.check()?;
     model.check().map_err(RingError::from)?;
     check_constants(model)?;
-    let problem = Problem::new(model, options, watch);
+    let clamped = if options.clamp { Some(clamp::clamped(model, options, &target)?) } else { None };
+    let problem = Problem::new(clamped.as_ref().unwrap_or(model), options, watch);
     let scheme = match options.frac_bits {
         Some(f) => emit::Scheme::fixed(f, options.weight_bits.unwrap_or(f)),
         None => search::cheapest(&problem, &target)?,

@@ -10,23 +10,38 @@ use tacit_graph::{Interpreter, NodeId, walk};
 use crate::ring::{Node, Op, RingGraph, Weights};
 
 /// Smallest and largest value of a channel (the index on the first axis), in units of the last place.
-type Span = [f64; 2];
+pub(super) type Span = [f64; 2];
 
-/// Largest magnitude of each node's tensor, for inputs in `range` (real units).
-pub(super) fn worst_case(graph: &RingGraph, weights: &Weights, range: [f32; 2]) -> Vec<f64> {
-    let mut bounds = Bounds { graph, weights, range, largest: Vec::with_capacity(graph.nodes().len()) };
-    let Ok(_) = walk(graph, &mut bounds);
-    bounds.largest
+/// May narrow the spans of a node's channels before its readers see them.
+pub(super) type Visit<'a> = dyn FnMut(NodeId, &mut Vec<Span>) + 'a;
+
+/// Largest magnitude of each node's tensor, for inputs in `range` (real units); `linear_error`: units that a layer may be off by.
+pub(super) fn worst_case(graph: &RingGraph, weights: &Weights, range: [f32; 2], linear_error: u32) -> Vec<f64> {
+    let mut largest = Vec::with_capacity(graph.nodes().len());
+    walk_bounds(graph, weights, range, linear_error, &mut |_, spans| {
+        let [low, high] = join(spans.iter().copied());
+        largest.push(low.abs().max(high.abs()));
+    });
+    largest
 }
 
-struct Bounds<'a> {
+/// Shows `visit` the spans of each node's channels, node by node.
+pub(super) fn walk_bounds(graph: &RingGraph, weights: &Weights, range: [f32; 2], linear_error: u32, visit: &mut Visit) {
+    // A unit more than declared: shares are rounded as well.
+    let error = f64::from(linear_error) + 1.0;
+    let Ok(_) = walk(graph, &mut Bounds { graph, weights, range, error, visit });
+}
+
+struct Bounds<'a, 'v> {
     graph: &'a RingGraph,
     weights: &'a Weights,
     range: [f32; 2],
-    largest: Vec<f64>,
+    /// Units that a layer's result may be off by.
+    error: f64,
+    visit: &'a mut Visit<'v>,
 }
 
-impl Bounds<'_> {
+impl Bounds<'_, '_> {
     fn input(&self, node: &Node) -> Span {
         let [low, high] = self.range.map(f64::from);
         // What the range check lets pass beyond its ends, and rounding.
@@ -48,8 +63,7 @@ impl Bounds<'_> {
                     sum[1] += if w > 0.0 { w * high } else { w * low };
                 }
             }
-            // Resharing may be off by a unit or a few.
-            [sum[0] - 4.0, sum[1] + 4.0]
+            [sum[0] - self.error, sum[1] + self.error]
         };
         layer.weights.chunks(row_len.max(1)).enumerate().map(output).collect()
     }
@@ -59,7 +73,7 @@ fn with_zero([low, high]: Span) -> Span {
     [low.min(0.0), high.max(0.0)]
 }
 
-fn join(spans: impl Iterator<Item = Span>) -> Span {
+pub(super) fn join(spans: impl Iterator<Item = Span>) -> Span {
     spans.fold([f64::INFINITY, f64::NEG_INFINITY], |[a, b], [low, high]| [a.min(low), b.max(high)])
 }
 
@@ -75,7 +89,7 @@ fn reshaped(spans: &[Span], from: &[usize], to: &[usize]) -> Vec<Span> {
     (0..to[0]).map(|c| join((c * new / old..=((c + 1) * new - 1) / old).map(|i| spans[i]))).collect()
 }
 
-impl Interpreter for Bounds<'_> {
+impl Interpreter for Bounds<'_, '_> {
     type Node = Node;
     type Wire = Vec<Span>;
     type Error = Infallible;
@@ -85,7 +99,7 @@ impl Interpreter for Bounds<'_> {
         let x = inputs.first().copied().unwrap_or(&none);
         let before: &[usize] = node.inputs.first().map_or(&[], |&i| &self.graph.nodes()[i].shape);
         let each = |of: &dyn Fn(Span) -> Span| x.iter().map(|s| of(*s)).collect::<Vec<_>>();
-        let made = match &node.op {
+        let mut made = match &node.op {
             Op::Input => vec![self.input(node); node.shape[0]],
             Op::Conv2d(c) => {
                 let g = &c.geometry;
@@ -129,8 +143,7 @@ impl Interpreter for Bounds<'_> {
             Op::Transpose { .. } => vec![join(x.iter().copied()); node.shape[0]],
             Op::ArgMax => vec![[0.0, before[0] as f64]],
         };
-        let [low, high] = join(made.iter().copied());
-        self.largest.push(low.abs().max(high.abs()));
+        (self.visit)(id, &mut made);
         Ok(made)
     }
 }
@@ -146,7 +159,7 @@ mod tests {
     #[test]
     fn nothing_that_is_accepted_exceeds_its_bound() {
         let model = lowered(&tiny(OutputMode::Logits), &RingOptions::default());
-        let bounds = worst_case(&model.graph, &model.weights, model.graph.spec().interface.input.range);
+        let bounds = worst_case(&model.graph, &model.weights, model.graph.spec().interface.input.range, 1);
         let mut rng = SplitMix::new(4);
         for k in 0..20 {
             let x: Vec<f32> =

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use tacit_graph::float::FloatOp;
 use tacit_graph::float::run::run_tapped;
 
 use super::emit::{Emitted, Scheme, emit};
@@ -208,7 +209,9 @@ fn warnings(
     let mut warnings = Vec::new();
     let calibration = &problem.model.calibration;
     if calibration.guessed {
-        warnings.push("no calibration samples: ranges come from seeded random inputs, headroom is a guess".into());
+        warnings.push(
+            "no calibration samples: ranges come from seeded random inputs, headroom is a guess (`clamp=true` needs none)".into(),
+        );
     }
     match agreement {
         Some(share) if share < 1.0 => warnings.push(format!(
@@ -254,8 +257,13 @@ fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingE
         let mut typed: Vec<Vec<(usize, Vec<i64>)>> = vec![Vec::new(); model.graph.nodes.len()];
         let fixed = graph.input().fixed;
         let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
+        // A factor whose addend is still to come is no tensor of the float network.
+        let half_done = |id: usize, node: &Node| {
+            let float = &model.graph.nodes[emitted.origin[id]].op;
+            matches!((&node.op, float), (Op::MulConst { .. }, FloatOp::Affine { shift, .. }) if shift[0] != 0.0)
+        };
         let mut tap = |id: usize, node: &Node, values: &[i64]| {
-            if !matches!(node.op, Op::ArgMax) {
+            if !matches!(node.op, Op::ArgMax) && !half_done(id, node) {
                 typed[emitted.origin[id]].push((id, values.to_vec()));
             }
         };
@@ -280,7 +288,8 @@ fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingE
 /// What is certain of each node, and of all of them.
 fn overflow(problem: &Problem, emitted: &Emitted) -> (Overflow, Vec<bool>) {
     let graph = &emitted.graph;
-    let bounds = range::worst_case(graph, &emitted.weights, problem.model.interface.input.range);
+    let (range, error) = (problem.model.interface.input.range, problem.options.linear_error);
+    let bounds = range::worst_case(graph, &emitted.weights, range, error);
     let quartered = width::quartered(graph.nodes());
     let mut found = Overflow { least_factor: f64::INFINITY, ..Overflow::default() };
     let mut certain = Vec::with_capacity(graph.nodes().len());
@@ -420,7 +429,8 @@ impl fmt::Display for RingReport {
             _ => writeln!(
                 f,
                 "overflow     impossible for every accepted input at {certain} of {} tensors, whose bounds follow from the weights; only unlikely at \
-                 the others, whose rings hold {least_factor:.1} times what calibration saw, or more",
+                 the others, whose rings hold {least_factor:.1} times what calibration saw, or more (the option `clamp=true` makes it impossible \
+                 everywhere, at a price)",
                 certain + likely
             )?,
         }
