@@ -37,7 +37,7 @@ def bench(
 
     `backend` and `options` as for `Model.lower`. Returns what `tacit bench --json` prints: `model`, `backend`, `threads` (of each
     party), `link`, `machine` and `runs`, each with wall seconds, rounds, processor seconds, peak memory and bytes for every phase that
-    the back end has, the material's size, and the answer's distance from the back end's reference. `lower_bounds` are what no private
+    the back end has, the seconds from the request to the answer with the claim of stored material, the material's size, and the answer's distance from the back end's reference. `lower_bounds` are what no private
     inference can beat: `clear` (one run in which the server sees the input) and `local` (the float model run by its client). CPU time
     and memory include the Python interpreter that hosts each party.
     """

@@ -33,7 +33,8 @@ pub fn bench_client(
     runs: usize,
 ) -> PyResult<Vec<String>> {
     let identity = keys::load_client(&keys, "client").map_err(to_python)?;
-    let config = ClientConfig { threads, ..ClientConfig::new(&address, identity) };
+    let store = Some(keys.with_file_name("client-material"));
+    let config = ClientConfig { threads, store, ..ClientConfig::new(&address, identity) };
     let input = input.as_slice()?.to_vec();
     let (model, backend) = (model.to_owned(), backend.to_owned());
     brief(py, move || {

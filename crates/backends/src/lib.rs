@@ -9,7 +9,9 @@
 #[cfg(feature = "test-util")]
 extern crate self as tacit_backends;
 
+pub mod check;
 pub mod cheetah;
+mod classes;
 pub mod clear;
 mod cost;
 pub mod lowered;
@@ -26,12 +28,18 @@ pub use numerics::Numerics;
 pub use registry::{DEFAULT, Registry};
 pub use seam::{
     Backend, ClientModel, ClientSide, LoweringReport, Material, MaterialPart, Options, Plan, Preparation, ServerModel,
-    ServerSide, Setup, Trust,
+    ServerSide, Setup, Strain, Trust,
 };
 
 /// Why a back end failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
+    /// Data that a model cannot be judged by.
+    #[error("{what}")]
+    Data {
+        /// What is wrong with it.
+        what: String,
+    },
     /// No back end has this name.
     #[error("there is no back end `{id}`; there are: {known}")]
     Unknown {

@@ -149,11 +149,28 @@ pub trait ServerModel: Plan {
     /// The input does not fit the model.
     fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError>;
 
+    /// How near each tensor comes to the limit of what computes it, for such an input; empty where there are no limits.
+    ///
+    /// # Errors
+    /// The input does not fit the model.
+    fn strain(&self, _: &[f32]) -> Result<Vec<Strain>, BackendError> {
+        Ok(Vec::new())
+    }
+
     /// The state of a new connection. Says nothing to the peer.
     ///
     /// # Errors
     /// No randomness from the operating system.
     fn connect(self: Arc<Self>) -> Result<Box<dyn ServerSide>, BackendError>;
+}
+
+/// How near a tensor comes to the limit of what computes it.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Strain {
+    /// Name of the node that makes it.
+    pub node: String,
+    /// Its largest magnitude as a share of the smallest that is computed wrongly: from 1 on it overflows.
+    pub share: f64,
 }
 
 /// What a lowering tells the model's owner, as text and as JSON.

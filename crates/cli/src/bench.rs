@@ -154,6 +154,10 @@ fn show_run(run: &Run) -> anyhow::Result<()> {
     }
     let (m, o) = (run.material_bytes, run.output);
     print::line(&format!(
+        "  request to answer {:.3} s, the claim of stored material included",
+        run.request_to_answer_s
+    ))?;
+    print::line(&format!(
         "  material {} at the client, {} at the server",
         print::bytes(m.client),
         print::bytes(m.server)
@@ -202,6 +206,7 @@ impl<'a> Bench<'a> {
         let mut command = Command::new(crate::serve::program()?);
         command.arg(&self.path).args(["--listen", "127.0.0.1:0", "--stall", "600", "--backend", backend.id()]);
         command.arg("--keys").arg(self.scratch.join("keys")).args(["--threads", &self.args.threads.to_string()]);
+        command.arg("--material").arg(self.scratch.join("server-material"));
         command.args(self.args.lowering.seal.arguments());
         for (key, value) in options.iter() {
             command.arg("-O").arg(format!("{key}={value}"));
@@ -275,8 +280,12 @@ pub fn run_client(args: ClientArgs) -> anyhow::Result<()> {
     let Some(server) = &args.server else {
         return print::line(&serde_json::to_string(&run_local(&args, &input)?)?);
     };
-    let config =
-        ClientConfig { threads: args.threads, ..ClientConfig::new(server, keys::load_client(&args.keys, "client")?) };
+    let config = ClientConfig {
+        threads: args.threads,
+        store: Some(args.keys.with_file_name("client-material")),
+        seal: args.seal.key().cloned(),
+        ..ClientConfig::new(server, keys::load_client(&args.keys, "client")?)
+    };
     let registry = Registry::standard();
     let model = Lobby::connect(registry.clone(), config.clone())?.models()?;
     let name = &model.first().context("the server has no model")?.name;

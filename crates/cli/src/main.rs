@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod check;
 mod connect;
 mod infer;
 mod keys;

@@ -29,6 +29,7 @@ enum Command {
     ///
     /// Example: tacit model lower net.tacit --backend cheetah -O frac_bits=12
     Lower(LowerArgs),
+    Check(crate::check::Args),
     /// Show what a model file or a lowered model says
     ///
     /// Example: tacit model inspect net.cheetah.lowered --json
@@ -57,6 +58,9 @@ pub struct Lowering {
     /// Option of the back end, e.g. frac_bits=12; may be repeated
     #[arg(short = 'O', long = "option", value_name = "KEY=VALUE,...")]
     options: Vec<String>,
+    /// Share of inputs that should get the float network's class, as calibration samples tell: option `agreement` [0.99]
+    #[arg(long, value_name = "SHARE")]
+    agreement: Option<f64>,
     #[command(flatten)]
     pub seal: SealArgs,
 }
@@ -64,7 +68,17 @@ pub struct Lowering {
 impl Lowering {
     /// The options, those on the right win.
     pub fn options(&self) -> anyhow::Result<Options> {
-        Ok(self.options.join(",").parse()?)
+        let mut options: Options = self.options.join(",").parse()?;
+        if let Some(share) = self.agreement {
+            options.set("agreement", share);
+        }
+        Ok(options)
+    }
+
+    /// The options, if any were given.
+    pub fn given_options(&self) -> anyhow::Result<Option<Options>> {
+        let given = !self.options.is_empty() || self.agreement.is_some();
+        given.then(|| self.options()).transpose()
     }
 }
 
@@ -128,6 +142,7 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     match args.command {
         Command::Import(args) => run_import(&args, as_json),
         Command::Lower(args) => run_lower(&args, as_json),
+        Command::Check(args) => crate::check::run(&args, as_json),
         Command::Inspect { file, seal } => inspect(&file, &seal, as_json),
         Command::Run(args) => run_local(&args, as_json),
         Command::Backends => show_backends(as_json),

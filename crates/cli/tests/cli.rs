@@ -74,6 +74,26 @@ fn reference(dir: &Path) -> Vec<usize> {
 }
 
 #[test]
+fn a_model_is_checked_on_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepared(dir);
+    let labels: Vec<f32> = reference(dir).iter().map(|&c| c as f32).collect();
+    std::fs::write(dir.join("labels.npy"), tacit_graph::npy::write(&[2], &labels)).unwrap();
+    let check = ["model", "check", "digits.tacit", "--data", "two.npy", "--labels", "labels.npy"];
+    let found: serde_json::Value = serde_json::from_str(&good(dir, &[&check[..], &["--json"]].concat())).unwrap();
+    assert_eq!((found["inputs"].as_u64(), found["overflowed"].as_u64()), (Some(2), Some(0)), "{found}");
+    assert_eq!((found["agreement"].as_f64(), found["accuracy"]["lowered"].as_f64()), (Some(1.0), Some(1.0)));
+    let text = good(dir, &[&check[..], &["--limit", "1", "--agreement", "0.9"]].concat());
+    assert!(text.contains("1 compared") && text.contains("overflow     none"), "{text}");
+    let error = bad(dir, &["model", "check", "digits.tacit", "--data", "two.npy", "--labels", "two.npy"]);
+    assert!(error.contains("whole numbers"), "{error}");
+    std::fs::write(dir.join("one.npy"), tacit_graph::npy::write(&[1], &labels[..1])).unwrap();
+    let error = bad(dir, &["model", "check", "digits.tacit", "--data", "two.npy", "--labels", "one.npy"]);
+    assert!(error.contains("1 labels for 2 inputs"), "{error}");
+}
+
+#[test]
 fn keys_import_serve_prepare_and_infer() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

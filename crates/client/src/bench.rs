@@ -1,7 +1,7 @@
 //! What `tacit bench` reports: figures of both parties by phase, and the answer's distance from the back
 //! end's reference.
 use crate::client::first_largest;
-use crate::{Answer, ClientConfig, ClientError, Figures, Lobby, PhaseReport};
+use crate::{ClientConfig, ClientError, Figures, Lobby, PhaseReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -66,6 +66,9 @@ pub struct OutputFigures {
 pub struct Run {
     /// `setup`, `offline`, `online`: those that the back end has.
     pub phases: BTreeMap<String, PhaseFigures>,
+    /// The client's wall time from the request to the answer, in seconds: the online phase, and before it the claim of stored material
+    /// at both parties (found, read, burnt durably).
+    pub request_to_answer_s: f64,
     /// Size of the material.
     pub material_bytes: MaterialBytes,
     /// The answer.
@@ -98,16 +101,19 @@ pub struct ClientRun {
     pub offline: Option<PhaseReport>,
     /// Online phase.
     pub online: PhaseReport,
+    /// See [`Run::request_to_answer_s`].
+    pub request_to_answer_s: f64,
     /// Material of the client and the server, in bytes.
     pub material_bytes: [u64; 2],
     /// What the back end answered, before what the client applies.
     pub values: Vec<f64>,
 }
 
-/// Runs the client's side: a fresh connection with its own setup for each run.
+/// Runs the client's side: a fresh connection with its own setup for each run, and material that both parties store before the input
+/// comes (`config.store`, and a server with a folder for it).
 ///
 /// # Errors
-/// Of the connection or the protocol.
+/// Of the connection, the protocol or the store.
 pub fn client_runs(
     registry: &Registry,
     config: &ClientConfig,
@@ -116,13 +122,22 @@ pub fn client_runs(
     (units, input): (Units, &[f32]),
     runs: usize,
 ) -> Result<Vec<ClientRun>, ClientError> {
-    let config = ClientConfig { store: None, ..config.clone() };
     let one = || -> Result<ClientRun, ClientError> {
         let mut client = Lobby::connect(registry.clone(), config.clone())?.open(model, backend)?;
-        let Answer { revealed: values, online, setup, prepared, .. } = client.infer_in(units, input)?;
+        let (setup, prepared) = match client.needs_material()? {
+            true => (client.setup()?, Some(client.prepare()?)),
+            false => (None, None),
+        };
+        let answer = client.infer_in(units, input)?;
         client.close()?;
-        let material_bytes = prepared.map_or([0, 0], |p| p.bytes);
-        Ok(ClientRun { setup, offline: prepared.map(|p| p.offline), online, material_bytes, values })
+        Ok(ClientRun {
+            setup: setup.or(answer.setup),
+            offline: prepared.map(|p| p.offline),
+            online: answer.online,
+            request_to_answer_s: answer.request_to_answer_s,
+            material_bytes: prepared.map_or([0, 0], |p| p.bytes),
+            values: answer.revealed,
+        })
     };
     (0..runs).map(|_| one()).collect()
 }
@@ -155,6 +170,7 @@ pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<
     let phases = phases.into_iter().filter_map(|(name, report)| Some((name.to_owned(), printed(&report?))));
     Ok(Run {
         phases: phases.collect(),
+        request_to_answer_s: run.request_to_answer_s,
         material_bytes: MaterialBytes { client: run.material_bytes[0], server: run.material_bytes[1] },
         output,
     })

@@ -8,6 +8,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 use tacit_backends::{BackendError, ClientModel, ClientSide, Material, Preparation, Registry, Setup};
 use tacit_graph::{Interface, OutputMode, Units};
 use tacit_ids::MaterialId;
@@ -38,6 +39,8 @@ pub struct Answer {
     pub online: PhaseReport,
     /// Cost of setup, where this answer needed it.
     pub setup: Option<PhaseReport>,
+    /// Wall seconds from the request to the answer, in which stored material was found, read and burnt, or new material made.
+    pub request_to_answer_s: f64,
     /// The material made for this answer; `None` if stored material was used, or none is needed.
     pub prepared: Option<Prepared>,
 }
@@ -274,7 +277,12 @@ impl Client {
     /// # Errors
     /// As there.
     pub fn infer_in(&mut self, units: Units, input: &[f32]) -> Result<Answer, ClientError> {
-        let input = &self.interface().accept(input, units)?;
+        let asked = Instant::now();
+        let answer = self.answer(&self.interface().accept(input, units)?)?;
+        Ok(Answer { request_to_answer_s: asked.elapsed().as_secs_f64(), ..answer })
+    }
+
+    fn answer(&mut self, input: &[f32]) -> Result<Answer, ClientError> {
         if !self.needs_material()? {
             return self.online(None, input);
         }
@@ -304,6 +312,7 @@ impl Client {
         material: Option<(MaterialId, Material)>,
         input: &[f32],
     ) -> Result<Answer, ClientError> {
+        let asked = Instant::now();
         let setup = self.setup_before(Phase::Online)?;
         let (id, material) = match material {
             Some((id, material)) => (Some(id), material),
@@ -317,7 +326,8 @@ impl Client {
             OutputMode::Logits => first_largest(&revealed),
         };
         let values = self.interface().finish(&revealed);
-        Ok(Answer { values, revealed, class, online, setup, prepared: None })
+        let request_to_answer_s = asked.elapsed().as_secs_f64();
+        Ok(Answer { values, revealed, class, online, setup, request_to_answer_s, prepared: None })
     }
 
     /// Tells the server that nothing more comes.

@@ -23,7 +23,7 @@ pub mod zoo;
 pub use float::FloatGraph;
 pub use import::{ImportOptions, Imported, import, import_network};
 pub use interface::{ChannelAffine, FinalActivation, InputSpec, Interface, OutputMode, OutputTensor, Units};
-pub use model::{Calibration, Model};
+pub use model::{Calibration, FEWEST_SAMPLES, Model};
 pub use walk::{Interpreter, NodeId, SortedGraph, walk};
 pub use watch::{Step, Watch};
 

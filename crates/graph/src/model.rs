@@ -1,11 +1,19 @@
 //! The model owner's private value: network, interface and calibration. Every back end lowers it.
 
+use std::ops::Range;
+
 use crate::float::run::run;
 use crate::float::{FloatGraph, FloatOp};
 use crate::{GraphError, Interface, OutputMode, file, kernel};
 
 /// Largest magnitude of a tensor's element that calibration accepts: beyond it floats overflow soon.
 pub(crate) const MAX_MAGNITUDE: f64 = 1e30;
+
+/// Multiplications that running the samples of a lowering's search once may take: bounds how long it searches.
+pub(crate) const SEARCH_WORK: u64 = 1_500_000_000;
+
+/// Fewest samples of which some are held out to judge by: with fewer, nothing can be said about other inputs.
+pub const FEWEST_SAMPLES: usize = 16;
 
 /// What calibration found out, and the samples that a lowering's search tries its scales on.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,6 +98,19 @@ impl Model {
 }
 
 impl Calibration {
+    /// Samples that a lowering's search goes by, and those that judge it: a quarter, or more where a search cannot run the others. With fewer
+    /// than [`FEWEST_SAMPLES`], or made-up ones, none judge.
+    pub fn split(&self, graph: &FloatGraph) -> (Range<usize>, Range<usize>) {
+        let count = self.samples.len();
+        let most = graph.runs_within(SEARCH_WORK).max(1);
+        if count < FEWEST_SAMPLES || self.guessed {
+            let searched = count.min(most);
+            return (0..searched, searched..searched);
+        }
+        let searched = (count - count / 4).min(most);
+        (0..searched, searched..count)
+    }
+
     /// Checks lengths, and that all are numbers.
     fn check(&self, graph: &FloatGraph) -> Result<(), GraphError> {
         let fail = |what: &str| Err(GraphError::Calibration { what: what.into() });

@@ -15,11 +15,11 @@ use super::cost;
 use super::options::{self, NAME, Options};
 use super::plan::{self, Plan};
 use super::{ClientMaterial, ClientParty, ServerMaterial, ServerParty};
-use crate::ring::{self, RingGraph, Weights, bound, reference};
+use crate::ring::{self, RingGraph, Weights, bound, lowering, reference};
 use crate::seam;
 use crate::{
     Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, MaterialPart, Numerics,
-    Preparation, ServerModel, ServerSide, Setup, Trust,
+    Preparation, ServerModel, ServerSide, Setup, Strain, Trust,
 };
 
 /// Version of the public part and of the protocol that follows from it.
@@ -181,6 +181,11 @@ impl ServerModel for Server {
         let graph = self.compiled.plan.graph();
         let integers = reference::run(graph, &self.weights, &reference::quantize_input(graph, input)?)?;
         Ok(reference::dequantize_output(graph, &integers))
+    }
+
+    fn strain(&self, input: &[f32]) -> Result<Vec<Strain>, BackendError> {
+        let graph = self.compiled.plan.graph();
+        Ok(lowering::strain(graph, &self.weights, &reference::quantize_input(graph, input)?)?)
     }
 
     fn connect(self: Arc<Self>) -> Result<Box<dyn ServerSide>, BackendError> {

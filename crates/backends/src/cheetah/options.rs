@@ -87,6 +87,7 @@ pub(super) fn parse(text: &seam::Options) -> Result<(Options, RingOptions), Back
         max_frac_bits: in_range(&mut reader, "max_frac_bits", 0..=47)?.unwrap_or(ring.max_frac_bits),
         guard_bits: positive(&mut reader, "guard_bits", 38.0)?.unwrap_or(ring.guard_bits),
         error_bound: positive(&mut reader, "error_bound", 1.0)?.unwrap_or(ring.error_bound),
+        agreement: positive(&mut reader, "agreement", 1.0)?.unwrap_or(ring.agreement),
         seed: reader.get("seed")?.unwrap_or(ring.seed),
         round_facts: in_range(&mut reader, "round_facts", 1..=31)?.unwrap_or(ring.round_facts),
         clamp: reader.get("clamp")?.unwrap_or(ring.clamp),

@@ -284,6 +284,11 @@ impl FloatGraph {
         self.nodes.iter().fold(0, |sum, n| sum.saturating_add(self.macs_of(n)))
     }
 
+    /// How many inferences take at most `work` multiplications.
+    pub fn runs_within(&self, work: u64) -> usize {
+        usize::try_from(work / self.macs().max(1)).unwrap_or(usize::MAX)
+    }
+
     /// Refuses networks that no one could evaluate.
     ///
     /// # Errors

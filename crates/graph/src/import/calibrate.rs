@@ -2,11 +2,11 @@
 
 use crate::float::FloatGraph;
 use crate::float::run::run_tapped;
-use crate::model::MAX_MAGNITUDE;
+use crate::model::{FEWEST_SAMPLES, MAX_MAGNITUDE, SEARCH_WORK};
 use crate::{GraphError, Watch};
 
-/// Multiplications that one evaluation of the kept samples may take: bounds how long a lowering's search takes.
-const WORK_OF_KEPT: u64 = 1_500_000_000;
+/// Multiplications that running all kept samples may take, where that leaves enough to judge a lowering by.
+const WORK_OF_KEPT: u64 = 8_000_000_000;
 /// Most input elements of the kept samples together.
 const KEPT_ELEMENTS: usize = 1 << 24;
 
@@ -63,13 +63,9 @@ fn overflow(name: &str, largest: f64) -> String {
     )
 }
 
-/// How many of `given` samples a search can evaluate: at least one.
+/// How many of `given` samples are kept: for a search and to judge it, or only as many as a search can run.
 pub(super) fn kept(graph: &FloatGraph, given: usize) -> usize {
-    let by_size = KEPT_ELEMENTS / graph.nodes[0].elements();
-    given.min(kept_by_work(WORK_OF_KEPT, graph).min(by_size).max(1))
-}
-
-/// How many evaluations take at most `work` multiplications.
-pub(super) fn kept_by_work(work: u64, graph: &FloatGraph) -> usize {
-    usize::try_from(work / graph.macs().max(1)).unwrap_or(usize::MAX)
+    let given = given.min(KEPT_ELEMENTS / graph.nodes[0].elements()).max(1);
+    let enough = given.min(graph.runs_within(WORK_OF_KEPT));
+    if enough >= FEWEST_SAMPLES { enough } else { given.min(graph.runs_within(SEARCH_WORK).max(1)) }
 }

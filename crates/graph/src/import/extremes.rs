@@ -1,7 +1,6 @@
 //! How large tensors become on inputs that no calibration set holds: checkerboards, stripes, noise at both ends of the accepted range, and
 //! the input that each filter of the first layer likes best. The range check accepts them all, so rings should hold them.
 
-use super::calibrate::kept_by_work;
 use crate::float::run::run_tapped;
 use crate::float::{FloatGraph, FloatOp};
 use crate::model::MAX_MAGNITUDE;
@@ -18,7 +17,7 @@ const SEED: u64 = 0x7ac1;
 /// Largest magnitude of each node's tensor over the extreme inputs with values in `range`.
 pub(super) fn magnitudes(graph: &FloatGraph, range: [f32; 2], watch: &Watch) -> Result<Vec<f64>, GraphError> {
     let patterns = patterns(graph);
-    let count = kept_by_work(WORK, graph).clamp(2, patterns.len());
+    let count = graph.runs_within(WORK).clamp(2, patterns.len());
     let mut largest = vec![0f64; graph.nodes.len()];
     for (done, pattern) in patterns[..count].iter().enumerate() {
         watch.tell("running extreme inputs", done, Some(count))?;

@@ -4,7 +4,8 @@ use tacit_graph::float::run::run;
 use tacit_graph::{Imported, OutputMode};
 
 use super::RingModel;
-use super::search::{class, relative_error, spread};
+use super::search::{relative_error, spread};
+use crate::classes::class;
 use crate::ring::{RingError, reference};
 
 /// Agreement over a set of inputs.

@@ -3,8 +3,9 @@
 //! Every bit of a ring or of a comparison costs online bytes, so scales are chosen as small as accuracy allows. With the root
 //! mean square `rms` of a tensor, its fraction bits are `p_a - log2(rms)`: the same relative precision everywhere. A layer's
 //! weights get `p_w + log2(sqrt(fan_in) * rms_in / rms_out)` fraction bits: the same relative noise from rounded weights.
-//! The search finds the `(p_a, p_w)` that the back end's own cost model calls the cheapest among those that keep the classes and the
-//! logits on the calibration samples with the protocol's truncation errors simulated.
+//! The search finds the `(p_a, p_w)` that the back end's own cost model calls the cheapest among those that keep the logits, and the
+//! classes as often as asked for, on calibration samples with the protocol's truncation errors simulated. Others are held out: the search does not go by
+//! them, the promise is theirs.
 
 mod agreement;
 mod clamp;
@@ -28,6 +29,7 @@ use super::{RingError, RingGraph, Weights};
 use crate::BackendError;
 pub use agreement::{Agreement, agreement};
 use report::RingReport;
+pub use width::strain;
 
 /// What one inference of a graph costs online in the back end at hand, in bytes both ways (or any unit that grows with cost). An
 /// [`Unsupported`](BackendError::Unsupported) error says that the back end cannot compute in the rings of the graph.
@@ -58,6 +60,8 @@ pub struct RingOptions {
     pub guard_bits: f64,
     /// Largest root mean square error of the logits, as a share of their range, that the search accepts.
     pub error_bound: f64,
+    /// Share of inputs that must be expected to get the float network's class, where there are samples to tell from.
+    pub agreement: f64,
     /// Seed of simulated errors.
     pub seed: u64,
     /// The published `magnitude_bits` and `norm_bits` of weights are rounded up to a multiple of this, which tells a client less and
@@ -77,6 +81,7 @@ impl Default for RingOptions {
             max_frac_bits: 12,
             guard_bits: 1.0,
             error_bound: 0.004,
+            agreement: 0.99,
             seed: 1,
             round_facts: 1,
             clamp: false,
@@ -105,6 +110,9 @@ impl RingOptions {
         }
         if !(self.error_bound.is_finite() && self.error_bound >= 0.0) {
             return fail("error_bound", "must be a number from 0");
+        }
+        if !(0.0..=1.0).contains(&self.agreement) {
+            return fail("agreement", "must be 0 to 1");
         }
         if !(1..=31).contains(&self.round_facts) {
             return fail("round_facts", "must be 1 to 31");
@@ -139,15 +147,11 @@ struct Problem<'a> {
     spread: f64,
 }
 
-/// Fewest samples of which some are held out: with fewer, nothing can be said about other inputs.
-pub const FEWEST_SAMPLES: usize = 16;
-
 impl<'a> Problem<'a> {
     fn new(model: &'a Model, options: &'a RingOptions, watch: &'a Watch) -> Self {
-        let count = model.calibration.samples.len();
-        let split = if count < FEWEST_SAMPLES || model.calibration.guessed { count } else { count - count / 4 };
+        let (searched, held_out) = model.calibration.split(&model.graph);
         let spread = search::spread(&model.calibration.wanted);
-        Self { model, options, watch, tried: Cell::new(0), searched: 0..split, held_out: split..count, spread }
+        Self { model, options, watch, tried: Cell::new(0), searched, held_out, spread }
     }
 
     fn top1(&self) -> bool {
@@ -180,13 +184,13 @@ pub fn lower_for(
     check_constants(model)?;
     let clamped = if options.clamp { Some(clamp::clamped(model, options, &target)?) } else { None };
     let problem = Problem::new(clamped.as_ref().unwrap_or(model), options, watch);
-    let scheme = match options.frac_bits {
-        Some(f) => emit::Scheme::fixed(f, options.weight_bits.unwrap_or(f)),
+    let (scheme, choices) = match options.frac_bits {
+        Some(f) => (emit::Scheme::fixed(f, options.weight_bits.unwrap_or(f)), Vec::new()),
         None => search::cheapest(&problem, &target)?,
     };
     let emitted = emit::emit(&problem, &scheme, problem.top1())?;
     emitted.graph.check_weights(&emitted.weights)?;
-    let report = report::build(&problem, &scheme, &emitted)?;
+    let report = report::build(&problem, &scheme, &emitted, choices)?;
     Ok(RingModel { graph: emitted.graph, weights: emitted.weights, report })
 }
 

@@ -4,11 +4,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use tacit_graph::FEWEST_SAMPLES;
 use tacit_graph::float::FloatOp;
 use tacit_graph::float::run::run_tapped;
 
 use super::emit::{Emitted, Scheme, emit};
-use super::{FEWEST_SAMPLES, Problem, range, search, width};
+use super::{Problem, range, search, width};
+use crate::classes::interval;
 use crate::ring::op::max_comparisons;
 use crate::ring::{Node, Op, RingError, RingGraph, reference};
 
@@ -29,6 +31,10 @@ pub struct RingReport {
     /// Share of the samples held out with the float network's class (the sign, of a single output), truncation errors simulated; none
     /// where there are too few samples to hold some out: nothing is promised then.
     pub agreement: Option<f64>,
+    /// What to expect of other inputs like the samples held out; none where `agreement` is none.
+    pub expected: Option<Expected>,
+    /// What was tried, from cheap to dear, without what is worse and costs more.
+    pub choices: Vec<Choice>,
     /// Mean over samples of the root mean square error of the outputs, as a share of their range: those held out, or those that the
     /// search saw.
     pub output_error: f64,
@@ -55,6 +61,30 @@ pub struct Samples {
     pub searched: usize,
     /// The search did not see these.
     pub held_out: usize,
+}
+
+/// Expected share of inputs with the float network's class, by the margins between the outputs of the samples held out.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Expected {
+    /// The share.
+    pub share: f64,
+    /// Ends of its 95 % interval, as of a share counted in as many samples.
+    pub interval: [f64; 2],
+}
+
+/// Scales that were tried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    /// Bits below the root mean square of each tensor.
+    pub activations: i32,
+    /// The same for weights.
+    pub weights: i32,
+    /// What one inference costs online, by the back end's own measure (bytes both ways).
+    pub cost: f64,
+    /// Expected share of inputs with the float network's class, on the samples that the search went by; none where those are made up.
+    pub expected_agreement: Option<f64>,
+    /// Mean root mean square error of the outputs on them, as a share of their range.
+    pub output_error: f64,
 }
 
 /// For which tensors it is certain that no accepted input overflows their ring.
@@ -146,16 +176,22 @@ pub fn count_comparisons(graph: &RingGraph) -> Comparisons {
     c
 }
 
-pub(super) fn build(problem: &Problem, scheme: &Scheme, emitted: &Emitted) -> Result<RingReport, RingError> {
+pub(super) fn build(
+    problem: &Problem,
+    scheme: &Scheme,
+    emitted: &Emitted,
+    choices: Vec<Choice>,
+) -> Result<RingReport, RingError> {
     let (graph, calibration) = (&emitted.graph, &problem.model.calibration);
     let errors = errors(problem, emitted)?;
     let logits = emit(problem, scheme, false)?;
-    // Other simulated errors than those that the search chose by.
     let few = problem.held_out.is_empty();
     let judges = if few { &problem.searched } else { &problem.held_out };
-    let quality = search::quality(problem, &logits, judges.clone(), problem.options.seed.wrapping_add(1 << 32))?;
+    let quality = search::quality(problem, &logits, judges.clone(), problem.options.seed.wrapping_add(search::JUDGED))?;
     let samples = Samples { searched: problem.searched.len(), held_out: problem.held_out.len() };
     let agreement = (!few).then_some(quality.agreement);
+    let share = 1.0 - quality.flips;
+    let expected = (!few).then(|| Expected { share, interval: interval(share, samples.held_out) });
     let (overflow, certain) = overflow(problem, emitted);
     let layers = graph
         .nodes()
@@ -181,13 +217,15 @@ pub(super) fn build(problem: &Problem, scheme: &Scheme, emitted: &Emitted) -> Re
             }
         })
         .collect();
-    let warnings = warnings(problem, emitted, agreement, quality.error)?;
+    let warnings = warnings(problem, emitted, expected, quality.error)?;
     Ok(RingReport {
         model: problem.model.interface.name.clone(),
         calibration: calibration.text.clone(),
         scheme: describe(scheme),
         samples,
         agreement,
+        expected,
+        choices,
         output_error: quality.error,
         overflow,
         comparisons: count_comparisons(graph),
@@ -203,7 +241,7 @@ pub(super) fn build(problem: &Problem, scheme: &Scheme, emitted: &Emitted) -> Re
 fn warnings(
     problem: &Problem,
     emitted: &Emitted,
-    agreement: Option<f64>,
+    expected: Option<Expected>,
     error: f64,
 ) -> Result<Vec<String>, RingError> {
     let mut warnings = Vec::new();
@@ -213,10 +251,13 @@ fn warnings(
             "no calibration samples: ranges come from seeded random inputs, headroom is a guess (`clamp=true` needs none)".into(),
         );
     }
-    match agreement {
-        Some(share) if share < 1.0 => warnings.push(format!(
-            "{:.1} % of the samples held out get another class than from the float network",
-            100.0 * (1.0 - share)
+    let asked = problem.options.agreement;
+    match expected {
+        Some(Expected { share, .. }) if share < asked => warnings.push(format!(
+            "{:.2} % of inputs are expected to get another class than from the float network, {:.2} % were asked for: more fraction bits \
+             (`max_frac_bits`), or a smaller `error_bound`",
+            100.0 * (1.0 - share),
+            100.0 * (1.0 - asked)
         )),
         None if !calibration.guessed => warnings.push(format!(
             "{} samples were kept, all of them for the search: from {FEWEST_SAMPLES} on some are held out, and agreement is stated",
@@ -353,6 +394,21 @@ impl RingReport {
         (span(linear), span(self.layers.iter().filter_map(|l| l.compared_width).collect()))
     }
 
+    /// What other scales would cost and bring.
+    fn trade_off(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (k, c) in self.choices.iter().enumerate() {
+            let head = if k == 0 { "trade-off" } else { "" };
+            let agreement = c.expected_agreement.map_or(String::new(), |a| format!(", agreement {:.2} %", 100.0 * a));
+            let (cost, error) = (c.cost / f64::from(1 << 20), 100.0 * c.output_error);
+            let Choice { activations: a, weights: w, .. } = c;
+            writeln!(
+                f,
+                "{head:<12} {cost:>8.2} MiB online at {a:>2} and {w:>2} bits: output error {error:.3} %{agreement}"
+            )?;
+        }
+        Ok(())
+    }
+
     /// One line for each node.
     fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -407,11 +463,14 @@ impl fmt::Display for RingReport {
         )?;
         let error =
             format!("output error {:.3} % of the range (truncation errors simulated)", 100.0 * self.output_error);
-        match self.agreement {
-            Some(share) => writeln!(
+        match self.expected {
+            Some(Expected { share, interval: [low, high] }) => writeln!(
                 f,
-                "agreement    {:.2} % same class as float on {} samples that the search did not see, {error}",
+                "agreement    {:.2} % of inputs are expected to get the float network's class (95 %: {:.1} to {:.1} %), by the margins of {} samples \
+                 that the search did not go by; {error}",
                 100.0 * share,
+                100.0 * low,
+                100.0 * high,
                 self.samples.held_out
             )?,
             None => writeln!(
@@ -420,6 +479,7 @@ impl fmt::Display for RingReport {
                 self.samples.searched
             )?,
         }
+        self.trade_off(f)?;
         let Overflow { certain, likely, least_factor } = self.overflow;
         match likely {
             0 => writeln!(

@@ -1,12 +1,13 @@
 //! The cheapest scales that keep accuracy.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use tacit_graph::kernel;
-
 use super::emit::{Emitted, Scheme, emit};
+use super::report::Choice;
 use super::{Problem, Target};
 use crate::BackendError;
+use crate::classes::{class, flip_probability};
 use crate::ring::{RingError, reference};
 
 /// Finest precision tried, in bits relative to a tensor's root mean square.
@@ -15,6 +16,12 @@ const FINEST: i32 = 12;
 const COARSEST: i32 = 4;
 /// The same where ranges come from random inputs, whose errors average out more than those of real ones.
 const COARSEST_GUESSED: i32 = 6;
+/// How often demands are tightened for the sake of the samples held out.
+const TIGHTENED: usize = 3;
+/// Other simulated errors than those that the search chose by.
+pub(super) const JUDGED: u64 = 1 << 32;
+/// Multiplications that may be spent on schemes that are only shown.
+const LOOK_WORK: u64 = 2_000_000_000;
 /// How many bits more than activations weights may get, and how many fewer.
 const WEIGHTS_ABOVE: i32 = 4;
 
@@ -23,6 +30,8 @@ const WEIGHTS_ABOVE: i32 = 4;
 pub(super) struct Quality {
     /// Share of samples with the float network's class.
     pub agreement: f64,
+    /// Share of inputs like these that are expected to get another class, by the margins between outputs.
+    pub flips: f64,
     /// Mean over samples of the root mean square error of the outputs, as a share of their range.
     pub error: f64,
 }
@@ -35,7 +44,7 @@ pub(super) fn quality(
     seed: u64,
 ) -> Result<Quality, RingError> {
     let (graph, calibration) = (&emitted.graph, &problem.model.calibration);
-    let (mut same, mut error) = (0usize, 0.0);
+    let (mut same, mut error, mut flips) = (0usize, 0.0, 0.0);
     let count = which.len() as f64;
     problem.tried.set(problem.tried.get() + 1);
     for i in which {
@@ -48,16 +57,9 @@ pub(super) fn quality(
         let got: Vec<f64> = out.iter().map(|&v| scale.dequantize(v)).collect();
         same += usize::from(class(&got) == class(wanted));
         error += relative_error(&got, wanted, problem.spread);
+        flips += flip_probability(wanted, &got);
     }
-    Ok(Quality { agreement: same as f64 / count, error: error / count })
-}
-
-/// The class that outputs stand for: the largest of several, the sign of a single one.
-pub(super) fn class<T: Copy + Default + PartialOrd>(outputs: &[T]) -> usize {
-    match outputs {
-        [one] => usize::from(*one > T::default()),
-        several => kernel::arg_max(several),
-    }
+    Ok(Quality { agreement: same as f64 / count, flips: flips / count, error: error / count })
 }
 
 /// How far the wanted values of all samples spread: what errors are measured in where those of one sample are all the same.
@@ -81,45 +83,40 @@ pub(super) fn relative_error(got: &[f64], wanted: &[f32], spread: f64) -> f64 {
     (squares / wanted.len().max(1) as f64).sqrt() / if high > low { high - low } else { spread }
 }
 
-/// Searches schemes from coarse to fine for the one that the back end calls the cheapest, among those that it can compute.
+/// What a scheme must reach on the samples that the search goes by.
+#[derive(Debug, Clone, Copy)]
+struct Demands {
+    error: f64,
+    flips: f64,
+}
+
+/// The cheapest scheme that keeps the promises on the samples held out as well, and what else was tried on the way.
 ///
 /// # Errors
 /// No scheme fits the supported rings, the back end can compute none of those that do, or it fails for other reasons.
-pub(super) fn cheapest(problem: &Problem, target: &Target) -> Result<Scheme, BackendError> {
+pub(super) fn cheapest(problem: &Problem, target: &Target) -> Result<(Scheme, Vec<Choice>), BackendError> {
     let mut search = Search::new(problem, target);
-    let best = search.reachable()?;
-    let mut found: Option<(f64, Scheme)> = None;
-    let mut first_ok = None;
-    for p in search.coarsest..=FINEST {
-        // One step beyond the coarsest activations that do: there, coarser weights may do as well.
-        if first_ok.is_some_and(|f| p > f + 1) {
+    let options = problem.options;
+    let mut demands = Demands { error: options.error_bound, flips: 1.0 - options.agreement };
+    let mut scheme = search.cheapest(demands)?;
+    // Samples that the search went by flatter it.
+    for _ in 0..TIGHTENED {
+        if problem.held_out.is_empty() || search.keeps_promise(&scheme)? {
             break;
         }
-        if first_ok.is_none() && !search.accepts(p, p + WEIGHTS_ABOVE, best)? {
-            continue;
-        }
-        first_ok.get_or_insert(p);
-        for w in (p - 2).max(search.coarsest)..=p + WEIGHTS_ABOVE {
-            let Some((_, cost)) = search.computable(p, w)? else { continue };
-            if found.as_ref().is_some_and(|(known, _)| cost >= *known) {
-                break;
-            }
-            if search.accepts(p, w, best)? && search.compiles(p, w)? {
-                found = Some((cost, search.scheme(p, w)));
-                break;
-            }
-        }
+        demands = Demands { error: demands.error / 2.0, flips: demands.flips / 2.0 };
+        scheme = search.cheapest(demands)?;
     }
-    match found {
-        Some((_, scheme)) => Ok(scheme),
-        None => search.finest(),
-    }
+    search.look_around(&scheme)?;
+    Ok((scheme, search.choices()))
 }
 
 struct Search<'a> {
     problem: &'a Problem<'a>,
     target: &'a Target<'a>,
     coarsest: i32,
+    /// Schemes that were run on the samples, with what they cost.
+    tried: BTreeMap<(i32, i32), (f64, Quality)>,
     /// Why the back end could not compute what it was given last.
     refused: Option<BackendError>,
 }
@@ -127,7 +124,7 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     fn new(problem: &'a Problem, target: &'a Target) -> Self {
         let coarsest = if problem.model.calibration.guessed { COARSEST_GUESSED } else { COARSEST };
-        Self { problem, target, coarsest, refused: None }
+        Self { problem, target, coarsest, tried: BTreeMap::new(), refused: None }
     }
 
     fn scheme(&self, activations: i32, weights: i32) -> Scheme {
@@ -167,9 +164,45 @@ impl<'a> Search<'a> {
 
     /// What a scheme reaches; `None` where it cannot be computed.
     fn quality(&mut self, activations: i32, weights: i32) -> Result<Option<Quality>, BackendError> {
-        let Some((emitted, _)) = self.computable(activations, weights)? else { return Ok(None) };
+        if let Some((_, known)) = self.tried.get(&(activations, weights)) {
+            return Ok(Some(*known));
+        }
+        let Some((emitted, cost)) = self.computable(activations, weights)? else { return Ok(None) };
         let Problem { searched, options, .. } = self.problem;
-        Ok(Some(quality(self.problem, &emitted, searched.clone(), options.seed)?))
+        let found = quality(self.problem, &emitted, searched.clone(), options.seed)?;
+        self.tried.insert((activations, weights), (cost, found));
+        Ok(Some(found))
+    }
+
+    /// From coarse to fine.
+    fn cheapest(&mut self, demands: Demands) -> Result<Scheme, BackendError> {
+        let best = self.reachable()?;
+        let mut found: Option<(f64, Scheme)> = None;
+        let mut first_ok = None;
+        for p in self.coarsest..=FINEST {
+            // One step beyond the coarsest activations that do: there, coarser weights may do as well.
+            if first_ok.is_some_and(|f| p > f + 1) {
+                break;
+            }
+            if first_ok.is_none() && !self.accepts(p, p + WEIGHTS_ABOVE, best, demands)? {
+                continue;
+            }
+            first_ok.get_or_insert(p);
+            for w in (p - 2).max(self.coarsest)..=p + WEIGHTS_ABOVE {
+                let Some((_, cost)) = self.computable(p, w)? else { continue };
+                if found.as_ref().is_some_and(|(known, _)| cost >= *known) {
+                    break;
+                }
+                if self.accepts(p, w, best, demands)? && self.compiles(p, w)? {
+                    found = Some((cost, self.scheme(p, w)));
+                    break;
+                }
+            }
+        }
+        match found {
+            Some((_, scheme)) => Ok(scheme),
+            None => self.finest(),
+        }
     }
 
     /// The best agreement that fine scales reach.
@@ -182,9 +215,63 @@ impl<'a> Search<'a> {
         Err(self.nothing_fits())
     }
 
-    fn accepts(&mut self, activations: i32, weights: i32, agreement: f64) -> Result<bool, BackendError> {
+    fn accepts(
+        &mut self,
+        activations: i32,
+        weights: i32,
+        agreement: f64,
+        demands: Demands,
+    ) -> Result<bool, BackendError> {
+        let guessed = self.problem.model.calibration.guessed;
+        let keeps = |q: &Quality| match guessed {
+            // Random inputs have no class worth speaking of: margins tell nothing.
+            true => q.agreement >= agreement,
+            false => q.flips <= demands.flips,
+        };
         let q = self.quality(activations, weights)?;
-        Ok(q.is_some_and(|q| q.agreement >= agreement && q.error <= self.problem.options.error_bound))
+        Ok(q.is_some_and(|q| keeps(&q) && q.error <= demands.error))
+    }
+
+    /// Whether a scheme keeps what is asked for on samples that the search did not go by.
+    fn keeps_promise(&self, scheme: &Scheme) -> Result<bool, BackendError> {
+        let Problem { held_out, options, .. } = self.problem;
+        let emitted = emit(self.problem, scheme, false)?;
+        let q = quality(self.problem, &emitted, held_out.clone(), options.seed.wrapping_add(JUDGED))?;
+        Ok(q.flips <= 1.0 - options.agreement)
+    }
+
+    /// Tries what is a little coarser and finer than what was chosen, where samples are cheap: so that its owner sees the knee.
+    fn look_around(&mut self, chosen: &Scheme) -> Result<(), BackendError> {
+        let &Scheme::Relative { activations, weights, .. } = chosen else { return Ok(()) };
+        let one = self.problem.model.graph.macs().saturating_mul(self.problem.searched.len() as u64);
+        let affordable = (LOOK_WORK / one.max(1)) as usize;
+        for step in [2, 1, -1, 4].into_iter().take(affordable) {
+            let p = activations + step;
+            if (self.coarsest..=FINEST).contains(&p) {
+                self.quality(p, weights + step)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What was tried and is worth a look: no other costs less and is better.
+    fn choices(&self) -> Vec<Choice> {
+        let all = self.tried.iter().map(|(&(activations, weights), &(cost, q))| Choice {
+            activations,
+            weights,
+            cost,
+            expected_agreement: (!self.problem.model.calibration.guessed).then_some(1.0 - q.flips),
+            output_error: q.error,
+        });
+        let mut all: Vec<Choice> = all.collect();
+        all.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.output_error.total_cmp(&b.output_error)));
+        let mut least = f64::INFINITY;
+        all.retain(|c| {
+            let worth = c.output_error < least;
+            least = least.min(c.output_error);
+            worth
+        });
+        all
     }
 
     /// The most exact scheme that compiles: nothing met the bound.

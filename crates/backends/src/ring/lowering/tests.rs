@@ -102,6 +102,7 @@ fn options_out_of_range_are_refused() {
         ("max_frac_bits", RingOptions { max_frac_bits: 48, ..default() }),
         ("guard_bits", RingOptions { guard_bits: f64::NAN, ..default() }),
         ("error_bound", RingOptions { error_bound: -0.1, ..default() }),
+        ("agreement", RingOptions { agreement: 1.5, ..default() }),
         ("round_facts", RingOptions { round_facts: 0, ..default() }),
     ] {
         let error = lower(&model, &options, &price).unwrap_err();
@@ -210,12 +211,33 @@ fn agreement_is_stated_of_samples_that_the_search_did_not_see() {
     let many = lowered(&model, &RingOptions::default()).report;
     assert_eq!((many.samples.searched, many.samples.held_out), (48, 16));
     assert!(many.agreement.is_some_and(|a| a > 0.9), "{many}");
-    // What is held out has no say: samples of another kind there change what is stated, not what is chosen.
+    let expected = many.expected.unwrap();
+    assert!(expected.share >= 0.99 && expected.interval[0] < expected.share, "{many}");
+    // Where what is held out cannot be met, finer scales are tried, and it is said.
     let mut other = model.clone();
     other.calibration.wanted[48..].iter_mut().for_each(|w| w.reverse());
     let lied = lowered(&other, &RingOptions::default()).report;
-    assert_eq!(lied.scheme, many.scheme);
-    assert!(lied.agreement.unwrap() < 0.6, "{lied}");
+    assert!(lied.agreement.unwrap() < 0.6 && lied.expected.unwrap().share < 0.99, "{lied}");
+    assert!(lied.warnings.iter().any(|w| w.contains("were asked for")), "{:?}", lied.warnings);
+    let bits = |report: &RingReport| report.layers.iter().map(|l| l.width).sum::<u32>();
+    assert!(bits(&lied) > bits(&many));
+}
+
+#[test]
+fn the_dial_buys_agreement_and_the_report_shows_the_trade_off() {
+    let layer = |n: usize| Some((0..n).map(|i| ((i * 7 + 3) % 11) as f32 - 5.0).collect::<Vec<f32>>());
+    let model = chain(6, &[layer(48), None, layer(24)], 64);
+    // Only classes count.
+    let with = |agreement| lowered(&model, &RingOptions { agreement, error_bound: 1.0, ..RingOptions::default() });
+    let [coarse, fine] = [0.5, 0.9999].map(with);
+    let cost = |made: &RingModel| price(&made.graph).unwrap();
+    assert!(cost(&coarse) < cost(&fine));
+    assert!(coarse.report.expected.unwrap().share < fine.report.expected.unwrap().share);
+    let choices = &fine.report.choices;
+    assert!(choices.len() > 2 && choices.is_sorted_by(|a, b| a.cost <= b.cost && a.output_error > b.output_error));
+    assert!(fine.report.to_string().contains("trade-off"), "{}", fine.report);
+    let guessed = self::with(RingOptions::default()).report;
+    assert!(guessed.choices.iter().all(|c| c.expected_agreement.is_none()) && !guessed.choices.is_empty());
 }
 
 #[test]

@@ -6,8 +6,9 @@
 
 use tacit_graph::NodeId;
 
+use crate::Strain;
 use crate::ring::fixed::{MAX_WIDENING, MAX_WIDTH, MIN_COMPARED_WIDTH};
-use crate::ring::{Node, Op, RingError};
+use crate::ring::{Node, Op, RingError, RingGraph, Weights, reference};
 
 /// Bits of a ring that holds magnitudes up to `largest` (an integer's magnitude, guard included) below a quarter.
 pub(super) fn needed_width(largest: f64) -> u32 {
@@ -37,6 +38,21 @@ pub(super) fn quartered(nodes: &[Node]) -> Vec<bool> {
         node.inputs.iter().for_each(|&i| found[i] |= needs_it(i));
     }
     found
+}
+
+/// How near each tensor comes to its [`limit`] on an input.
+///
+/// # Errors
+/// The input's length is wrong.
+pub fn strain(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<Strain>, RingError> {
+    let nodes = graph.nodes();
+    let quartered = quartered(nodes);
+    let found = reference::magnitudes(graph, weights, input)?;
+    let one = |((node, largest), quartered): ((&Node, u64), bool)| {
+        let share = largest as f64 / limit(node.fixed.width, quartered);
+        Strain { node: node.name.clone(), share: if matches!(node.op, Op::ArgMax) { 0.0 } else { share } }
+    };
+    Ok(nodes.iter().zip(found).zip(quartered).map(one).collect())
 }
 
 fn bits(largest: f64) -> u32 {

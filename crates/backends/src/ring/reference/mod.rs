@@ -92,25 +92,34 @@ pub fn run_with_share_errors(
     walk(graph, &mut reference)
 }
 
-/// Computes without wrapping and names every node with a value outside `|x| < 2^(width-2)`.
+/// Largest magnitude of each node's tensor, computed without wrapping; that of a class index is 0: it lives in no ring.
 ///
 /// # Errors
 /// As [`run`].
-pub fn range_check(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<OutOfRange>, RingError> {
-    let mut found = Vec::new();
-    let mut tap = |id: NodeId, node: &Node, values: &[i64]| {
-        let max_abs = values.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0);
-        let limit = 1u64 << (node.fixed.width - 2);
-        // A class index is not a share of a scaled value: it needs no headroom.
-        if max_abs >= limit && !matches!(node.op, Op::ArgMax) {
-            found.push(OutOfRange { node: id, name: node.name.clone(), max_abs, limit });
-        }
+pub fn magnitudes(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<u64>, RingError> {
+    let mut found = Vec::with_capacity(graph.nodes().len());
+    let mut tap = |_: NodeId, node: &Node, values: &[i64]| {
+        let largest = values.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0);
+        found.push(if matches!(node.op, Op::ArgMax) { 0 } else { largest });
     };
     let mut reference = Reference::new(graph, weights, input)?;
     reference.wrap = false;
     reference.tap = Some(&mut tap);
     walk(graph, &mut reference)?;
     Ok(found)
+}
+
+/// Computes without wrapping and names every node with a value outside `|x| < 2^(width-2)`.
+///
+/// # Errors
+/// As [`run`].
+pub fn range_check(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<OutOfRange>, RingError> {
+    let found = magnitudes(graph, weights, input)?;
+    let one = |(node, (n, max_abs)): (NodeId, (&Node, u64))| {
+        let limit = 1u64 << (n.fixed.width - 2);
+        (max_abs >= limit).then(|| OutOfRange { node, name: n.name.clone(), max_abs, limit })
+    };
+    Ok(graph.nodes().iter().zip(found).enumerate().filter_map(one).collect())
 }
 
 /// Turns real inputs (after normalisation) into the integers of the `Input` node.

@@ -1,0 +1,112 @@
+//! `tacit model check`
+use crate::model::Lowering;
+use crate::print;
+use anyhow::{Context, ensure};
+use std::path::PathBuf;
+use tacit_backends::check::{Checked, NEAR, check};
+use tacit_backends::{Registry, lowered};
+use tacit_client::input::{self, Fit};
+use tacit_graph::Units;
+use tacit_store::seal::{self, Kind};
+
+/// Strained tensors that are listed for people.
+const LISTED: usize = 12;
+
+/// Compare a lowered model with its float network on a data set, in the clear
+///
+/// Says how often both have the same class (and, with labels, how often each is right), how far outputs are off, and which tensors come
+/// near the limits of their rings: what overflows gives wrong answers, and nothing notices it in private.
+///
+/// Takes the lowering kept beside the model, if there is one for these options, else lowers it now.
+///
+/// Example: tacit model check net.tacit --data test.npy --labels classes.npy
+#[derive(clap::Args)]
+pub struct Args {
+    /// Model file
+    file: PathBuf,
+    /// Inputs [N, ...input] as .npy or .npz (FILE.npz:NAME), or images; bytes are raw pixels, other numbers are inputs as they are; may be repeated
+    #[arg(long, value_name = "FILE", required = true)]
+    data: Vec<PathBuf>,
+    /// Right class of each input: an array of whole numbers
+    #[arg(long, value_name = "FILE.npy")]
+    labels: Option<PathBuf>,
+    /// Only the first so many inputs
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<usize>,
+    #[command(flatten)]
+    lowering: Lowering,
+}
+
+pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
+    let Args { file, lowering, .. } = args;
+    let registry = Registry::standard();
+    let backend = registry.get(&lowering.backend)?;
+    let model = lowering.seal.read_model(file)?;
+    let key = lowering.seal.key();
+    let open = |path: &std::path::Path| Ok(seal::open_file(path, Kind::of_owner_file(path), key)?);
+    let obtained = lowered::obtain(file, &**backend, lowering.given_options()?.as_ref(), &open)
+        .with_context(|| file.display().to_string())?;
+    if let Some(because) = obtained.lowered_because {
+        print::note(&format!("lowered now: {because}"));
+    }
+    let mut inputs = Vec::new();
+    for path in &args.data {
+        inputs.extend(input::read(path, &model.interface, Fit::Crop, Units::Network)?);
+    }
+    let mut labels = args.labels.as_ref().map(labels).transpose()?;
+    if let Some(limit) = args.limit {
+        inputs.truncate(limit);
+        labels.iter_mut().for_each(|l| l.truncate(limit));
+    }
+    let (watch, shown) = print::watch();
+    let found = check(&model, &*obtained.model, &inputs, labels.as_deref(), &watch)?;
+    shown.finish_and_clear();
+    match as_json {
+        true => print::json(&serde_json::to_value(&found)?),
+        false => show(&found),
+    }
+}
+
+fn labels(path: &PathBuf) -> anyhow::Result<Vec<usize>> {
+    let array = input::array(path)?;
+    let whole = |v: &f32| *v >= 0.0 && v.fract() == 0.0;
+    ensure!(array.data.iter().all(whole), "{}: labels are whole numbers from 0", path.display());
+    Ok(array.data.iter().map(|&v| v as usize).collect())
+}
+
+fn show(found: &Checked) -> anyhow::Result<()> {
+    let percent = |share: f64| format!("{:.2} %", 100.0 * share);
+    print::line(&format!("inputs       {} compared, {} refused as out of range", found.inputs, found.refused))?;
+    let [low, high] = found.interval.map(percent);
+    print::line(&format!(
+        "agreement    {} same class as float (95 %: {low} to {high}), output error {:.3} % of the range",
+        percent(found.agreement),
+        100.0 * found.output_error
+    ))?;
+    if let Some(accuracy) = found.accuracy {
+        let [float, lowered] = [accuracy.float, accuracy.lowered].map(percent);
+        print::line(&format!("accuracy     {lowered} lowered, {float} float"))?;
+    }
+    match (found.overflowed, found.strained.is_empty()) {
+        (0, true) => {
+            print::line(&format!("overflow     none, and no tensor came beyond {} of its limit", percent(NEAR)))?
+        }
+        (0, false) => print::line("overflow     none; tensors that came near their limit:")?,
+        (count, _) => print::line(&format!(
+            "overflow     ON {count} INPUTS: their answers are wrong. Calibrate with inputs like these, or lower with `-O clamp=true`:"
+        ))?,
+    }
+    for s in found.strained.iter().take(LISTED) {
+        let name: String = s.node.chars().take(40).collect();
+        print::line(&format!(
+            "  {name:<40} up to {:>7.1} % of its limit; near it on {} inputs, beyond on {}",
+            100.0 * s.share,
+            s.near,
+            s.overflowed
+        ))?;
+    }
+    match found.strained.len().saturating_sub(LISTED) {
+        0 => Ok(()),
+        more => print::line(&format!("  and {more} more")),
+    }
+}
