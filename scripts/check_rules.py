@@ -20,6 +20,7 @@ LAYERS = {
     "tacit-log": [],
     "tacit-net": [],
     "tacit-sched": ["tacit-ids"],
+    "tacit-sim": ["tacit-sched"],
     "tacit-he": ["tacit-arith"],
     "tacit-mpc": ["tacit-arith", "tacit-net"],
     "tacit-backends": ["tacit-he", "tacit-mpc", "tacit-graph"],

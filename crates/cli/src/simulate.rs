@@ -1,20 +1,19 @@
 //! `tacit simulate`: the scheduler in virtual time.
 
+use crate::lab::report;
 use crate::print;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use tacit_sched::policy::{Policy, PolicySpec};
+use tacit_sched::policy::PolicySpec;
 use tacit_sched::profile::Speedup;
 use tacit_sched::replay::Replay;
-use tacit_sched::sim::experiment::{Setting, Stock};
-use tacit_sched::sim::grids::{Grid, grid_a, grid_b, grid_c, print as print_grid, sensitivity};
-use tacit_sched::sim::page::{Panel, page};
-use tacit_sched::sim::table2::{print as print_table2, table2};
-use tacit_sched::sim::{Arrivals, Batches, Mix, ProfileFile, Run, RunFile, Scenario, Workload, parse_trace};
 use tacit_sched::{Config, Span};
+use tacit_sim::grids::{Grid, grid_a, grid_b, grid_c, print as print_grid, sensitivity};
+use tacit_sim::table2::{print as print_table2, table2};
+use tacit_sim::{Arrivals, Batches, Mix, ProfileFile, Run, RunFile, Scenario, SimError, Stock, Workload, parse_trace};
 
 /// Play workloads against the scheduler in virtual time.
 #[derive(Debug, Args)]
@@ -27,8 +26,18 @@ pub struct SimulateArgs {
 enum What {
     /// One workload, one seed, one or several policies.
     ///
-    /// Example: tacit simulate run --profile shark.json --rate 1 --policy fcfs,priority --html page.html
+    /// Example: tacit simulate run --profile shark.json --rate 1 --policy fcfs,priority -o runs.json
     Run(Box<RunArgs>),
+    /// The picture of a run: timeline, queues and figures, on one page.
+    ///
+    /// Example: tacit simulate report runs.json -o page.html
+    Report {
+        /// What `tacit simulate run -o` wrote.
+        file: PathBuf,
+        /// The page to write [default: FILE with .html]; the plots go beside it, to PAGE-plots, as PNG and SVG
+        #[arg(short, long)]
+        output: Option<PathBuf>,
+    },
     /// The paper's Table 2 beside ours.
     ///
     /// Example: tacit simulate paper-table2 --profile shark.json
@@ -145,12 +154,9 @@ struct RunArgs {
     /// Seed.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Write every input and the metrics here, as JSON; with several policies, a list.
+    /// Write every input and job, the queues and the metrics here, as JSON; with several policies, a list.
     #[arg(short, long)]
     output: Option<PathBuf>,
-    /// Write the page with timeline, queues and metrics here.
-    #[arg(long)]
-    html: Option<PathBuf>,
 }
 
 /// Runs the subcommand.
@@ -160,6 +166,7 @@ struct RunArgs {
 pub fn run(args: &SimulateArgs, as_json: bool) -> Result<()> {
     match &args.what {
         What::Run(args) => run_one(args, as_json),
+        What::Report { file, output } => report::page(file, output.as_deref()),
         What::PaperTable2(args) => {
             let rows = table2(&profile(&args.profile)?, &args.range(), 48)?;
             deliver(args.output.as_deref(), as_json, &rows, &print_table2(&rows))
@@ -198,7 +205,7 @@ fn deliver<T: serde::Serialize>(path: Option<&Path>, as_json: bool, value: &T, t
 
 fn grids(args: &GridArgs, as_json: bool) -> Result<()> {
     let profile = profile(&args.profile)?;
-    type Make = fn(&ProfileFile, &Range<u64>) -> Result<Grid, tacit_sched::SchedError>;
+    type Make = fn(&ProfileFile, &Range<u64>) -> Result<Grid, SimError>;
     let all: [(&str, Make); 4] = [("A", grid_a), ("B", grid_b), ("C", grid_c), ("S", sensitivity)];
     let mut grids = Vec::new();
     for (name, make) in all {
@@ -277,42 +284,37 @@ fn scenario(args: &RunArgs, profile: &ProfileFile, policy: &str) -> Result<Scena
     workload.departures = args.departures;
     workload.timeout = args.timeout.map(Span::from_secs);
     let policy: PolicySpec = policy.parse()?;
-    let mut setting = if policy == PolicySpec::Sequential {
-        Setting::sequential(args.cores, workload)
-    } else {
-        Setting::new(policy, args.cores, workload)
-    };
+    let sequential = policy == PolicySpec::Sequential;
+    let mut scenario = Scenario::new(profile, policy, args.cores, workload)?;
     let all = Config::thread_counts(args.cores);
     let moldable = args.moldable.as_deref();
-    if matches!(moldable, Some("on" | "both")) {
-        setting.on_threads = all.clone();
-    }
-    if matches!(moldable, Some("pre" | "both")) {
-        setting.pre_threads = all;
-        setting.pre_speedup = Speedup::Amdahl(args.pre_parallel);
-    }
     if let Some(other) = moldable.filter(|m| !["pre", "on", "both"].contains(m)) {
         bail!("--moldable {other:?}: expected pre, on or both");
     }
-    setting.on_speedup = Speedup::Amdahl(args.on_parallel);
-    setting.stock = match args.pool.as_deref() {
+    if matches!(moldable, Some("on" | "both")) {
+        scenario = scenario.with_on_threads(all.clone(), Speedup::Amdahl(args.on_parallel));
+    } else if sequential {
+        scenario = scenario.with_on_threads(vec![args.cores], Speedup::Amdahl(args.on_parallel));
+    }
+    if matches!(moldable, Some("pre" | "both")) {
+        scenario = scenario.with_pre_threads(all, Speedup::Amdahl(args.pre_parallel));
+    }
+    scenario = scenario.with_stock(match args.pool.as_deref() {
         None => Stock::None,
         Some("cold") => Stock::Cold,
         Some("full") => Stock::Full,
         Some(other) => bail!("--pool {other:?}: expected cold or full"),
-    };
-    setting.spread = args.spread;
-    setting.batch_share = args.batch_share;
-    let mut scenario = setting.scenario(profile)?;
+    });
+    scenario.spread = args.spread;
+    scenario.config.batch_share = args.batch_share;
     scenario.config.capacity.memory = (args.memory * (1u64 << 30) as f64) as u64;
     scenario.trace = trace;
     scenario.failures = args.failures;
-    scenario.timeline = args.html.is_some();
     Ok(scenario)
 }
 
 /// A policy's line of the table.
-fn row(file: &RunFile, run: &Run) -> String {
+fn row(file: &RunFile<'_>, run: &Run) -> String {
     let (s, a) = (&file.summary, &file.summary.all);
     format!(
         "| {} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.3} | {:.1} | {:.2} | {:.2} | {} |",
@@ -335,7 +337,8 @@ fn run_one(args: &RunArgs, as_json: bool) -> Result<()> {
     let profile = profile(&args.profile)?;
     let mut runs: Vec<(Scenario, Run)> = Vec::new();
     for policy in &args.policy {
-        let scenario = scenario(args, &profile, policy)?;
+        let mut scenario = scenario(args, &profile, policy)?;
+        scenario.timeline = as_json || args.output.is_some();
         let run = scenario.run(args.seed)?;
         runs.push((scenario, run));
     }
@@ -344,23 +347,13 @@ fn run_one(args: &RunArgs, as_json: bool) -> Result<()> {
             .into(),
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |".into(),
     ];
-    let files: Vec<RunFile> = runs.iter().map(|(scenario, run)| RunFile::of(scenario, args.seed, run)).collect();
+    let files: Vec<RunFile<'_>> = runs.iter().map(|(scenario, run)| RunFile::of(scenario, args.seed, run)).collect();
     table.extend(files.iter().zip(&runs).map(|(file, (_, run))| row(file, run)));
     let (output, table) = (args.output.as_deref(), table.join("\n"));
     match files.as_slice() {
-        [file] => deliver(output, as_json, file, &table)?,
-        files => deliver(output, as_json, &files, &table)?,
+        [file] => deliver(output, as_json, file, &table),
+        files => deliver(output, as_json, &files, &table),
     }
-    if let Some(path) = &args.html {
-        let panels: Vec<Panel<'_>> =
-            runs.iter().map(|(scenario, run)| Panel { label: scenario.policy.name(), scenario, run }).collect();
-        let title = format!(
-            "tacit simulate: {}, {} requests/s, {} cores, seed {}",
-            args.workload, args.rate, args.cores, args.seed
-        );
-        write(path, &page(&title, &panels))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

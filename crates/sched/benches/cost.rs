@@ -19,6 +19,7 @@ struct Machine {
     running: VecDeque<(JobId, Span, Option<MaterialId>)>,
     now: Time,
     next: u64,
+    rng: fastrand::Rng,
     /// Requests that ended and are not replaced yet.
     owed: usize,
 }
@@ -42,7 +43,8 @@ impl Machine {
         config.max_queued = u32::MAX;
         let scheduler = Scheduler::new(config, models.collect(), policy.parse().expect("a known policy"))
             .expect("a valid configuration");
-        let mut machine = Machine { scheduler, running: VecDeque::new(), now: Time::ZERO, next: 0, owed: 0 };
+        let rng = fastrand::Rng::with_seed(0);
+        let mut machine = Machine { scheduler, running: VecDeque::new(), now: Time::ZERO, next: 0, rng, owed: 0 };
         for _ in 0..queued + 96 {
             machine.request();
         }
@@ -60,8 +62,7 @@ impl Machine {
             match action {
                 Action::Start(start) => {
                     // A fresh name, whose order says nothing about age, as a server's random ones.
-                    let name = start.job.0.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                    let material = (start.phase == Phase::Pre).then(|| MaterialId::numbered(name));
+                    let material = (start.phase == Phase::Pre).then(|| MaterialId::numbered(self.rng.u64(..)));
                     self.running.push_back((start.job, start.estimate, material));
                 }
                 Action::Report(_) => self.owed += 1,
@@ -73,10 +74,11 @@ impl Machine {
     fn request(&mut self) {
         let id = self.next;
         self.next += 1;
+        let model = self.rng.u32(..MODELS);
         self.send(Event::Request(Request {
             id: RequestId(id),
             client: ClientId::numbered(id % 1000),
-            model: ModelId((id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as u32 % MODELS),
+            model: ModelId(model),
             inputs: 1,
             notice: None,
             timeout: None,
@@ -92,7 +94,7 @@ impl Machine {
         }
         let (job, estimate, material) = self.running.pop_front().expect("the machine is full");
         // A spread of 5 %, so that estimates move as they do in practice.
-        let time = estimate.scaled(0.95 + 0.1 * (job.0 % 101) as f64 / 101.0);
+        let time = estimate.scaled(0.95 + 0.1 * self.rng.f64());
         self.send(Event::JobFinished { job, usage: Usage { time, peak_memory: 1 << 20 }, material });
     }
 }

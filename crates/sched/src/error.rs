@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// What can be wrong with a configuration, a profile, a workload or a replay file.
+/// What can be wrong with a configuration or a replay file.
 #[derive(Debug, Error)]
 pub enum SchedError {
     /// A number is outside its range.
@@ -20,12 +20,6 @@ pub enum SchedError {
         "unknown policy {0:?}: expected fcfs, priority[:BETA], sequential, srt or adaptive, each with optional +fair[:STRENGTH]"
     )]
     UnknownPolicy(String),
-    /// No such built-in workload.
-    #[error("unknown workload {0:?}")]
-    UnknownWorkload(String),
-    /// A model named by a workload or trace is not in the profile.
-    #[error("model {0:?} is not in the profile")]
-    UnknownModel(String),
     /// A file does not say what it should.
     #[error("{what}, line {line}: {why}")]
     BadFile {

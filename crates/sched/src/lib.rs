@@ -1,9 +1,8 @@
-//! The two-phase scheduler of tacit: a pure state machine, its policies, and a virtual-time simulator.
+//! The two-phase scheduler of tacit: a pure state machine and its policies.
 //!
 //! Every input of a request has two jobs: **T_pre** makes material and needs no input, **T_on** consumes one material and the
 //! input. A client may announce a request, so that T_pre runs before it comes. [`Scheduler`] decides which job starts when,
-//! on how many threads; it has no clock, no threads and no I/O, so the server and the simulator run the same
-//! code. What it promises, state by state, is in `docs/notes/scheduler.md`.
+//! on how many threads; it has no clock, no threads and no I/O, so a server and the simulator (`tacit-sim`) run the same code. What it promises, state by state, is in `docs/notes/scheduler.md`.
 //!
 //! # Driving it
 //!
@@ -91,7 +90,6 @@
 pub mod policy;
 pub mod profile;
 pub mod replay;
-pub mod sim;
 
 mod config;
 mod error;

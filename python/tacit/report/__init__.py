@@ -1,6 +1,7 @@
-"""Reports of the lab's campaigns: one self-contained page, and every plot as PNG and SVG.
+"""Reports of the lab's campaigns and of simulated runs: one self-contained page, and every plot as PNG and SVG.
 
     python -m tacit.report DIR -o report.html       # what `tacit lab report` calls
+    python -m tacit.report FILE -o page.html        # what `tacit simulate report` calls
 
 Needs matplotlib: `pip install 'tacit[report]'`; the rest of the package does without.
 """
@@ -12,18 +13,21 @@ from tacit._tacit import TacitError
 __all__ = ["write_report"]
 
 
-def write_report(folder: str | Path, output: str | Path | None = None) -> Path:
-    """Makes the page of the campaign in `folder`; returns where it is.
+def write_report(source: str | Path, output: str | Path | None = None) -> Path:
+    """Makes the page of the campaign in the folder `source`, or of the simulated runs in the file; returns where it is.
 
-    `output` is `folder/report.html` unless told otherwise. Every plot goes to `folder/plots` as PNG and SVG; plots of an earlier
-    report are replaced. Raises `TacitError` where the folder is no campaign, a file has a version that this tacit does not know,
-    nothing can be written, or matplotlib is missing. Broken lines and unreadable records are left out, and the page says so.
+    `output` is `report.html` in the folder, or beside the file and named like it, unless told otherwise. Every plot goes to
+    `plots` in the folder, or beside the page, as PNG and SVG; plots of an earlier report are replaced. Raises `TacitError` where
+    the folder is no campaign or the file no simulation, a file has a version that this tacit does not know, nothing can be written,
+    or matplotlib is missing. Broken lines and unreadable records of a campaign are left out, and the page says so.
     """
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise TacitError(f"a report needs matplotlib ({error}): pip install 'tacit[report]'") from None
-    from tacit.report._build import build
+    from tacit.report import _build, _simulation
 
-    folder = Path(folder)
-    return build(folder, folder / "report.html" if output is None else Path(output))
+    source = Path(source)
+    if source.is_file():
+        return _simulation.build(source, source.with_suffix(".html") if output is None else Path(output))
+    return _build.build(source, source / "report.html" if output is None else Path(output))

@@ -1,4 +1,4 @@
-"""`python -m tacit.report DIR -o report.html`."""
+"""`python -m tacit.report SOURCE -o report.html`."""
 
 import argparse
 import sys
@@ -10,16 +10,19 @@ from tacit.report import write_report
 
 def main() -> int:
     """Makes the report and says where it is; 1 with a message where it cannot be made."""
-    parser = argparse.ArgumentParser(prog="python -m tacit.report", description="The page of a campaign of tacit lab.")
-    parser.add_argument("folder", type=Path, help="the campaign's folder (campaign.json, runs.jsonl, records/)")
-    parser.add_argument("-o", "--output", type=Path, help="the page to write; default: report.html in the folder")
+    parser = argparse.ArgumentParser(
+        prog="python -m tacit.report", description="The page of a campaign or of simulated runs."
+    )
+    parser.add_argument("source", type=Path, help="a campaign's folder, or a file of `tacit simulate run -o`")
+    parser.add_argument("-o", "--output", type=Path, help="the page; default: report.html in the folder, FILE with .html")
     args = parser.parse_args()
     try:
-        made = write_report(args.folder, args.output)
+        made = write_report(args.source, args.output)
     except TacitError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(f"{made} (plots: {args.folder / 'plots'})")
+    plots = made.with_name(f"{made.stem}-plots") if args.source.is_file() else args.source / "plots"
+    print(f"{made} (plots: {plots})")
     return 0
 
 

@@ -1,6 +1,7 @@
 """From the folder to the page: load, tables and figures, files."""
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -26,9 +27,13 @@ def build(folder: Path, output: Path) -> Path:
     cells = grid(campaign.runs)
     warnings = list(campaign.warnings)
     sections = make_sections(campaign, cells, warnings)
+    return write(sections, folder / "plots", output, lambda plots: page(campaign, cells, sections, plots, warnings))
+
+
+def write(sections: list[Section], plots: Path, output: Path, page: Callable[[dict[str, bytes]], str]) -> Path:
+    """Writes the plots into the folder `plots`, then the page that is made of them."""
     try:
-        plots = _write_plots(sections, folder / "plots")
-        text = page(campaign, cells, sections, plots, warnings)
+        text = page(_write_plots(sections, plots))
         _replace(output, text.encode("utf-8"))
     except OSError as error:
         raise TacitError(f"{error.filename or output}: {error.strerror or error}: the report cannot be written") from None
@@ -75,7 +80,7 @@ def _write_plots(sections: list[Section], folder: Path) -> dict[str, bytes]:
     """Two files for each figure; returns the SVGs by name."""
     # Plots of an earlier report are removed, and only those: a folder that came from elsewhere must not lead us outside.
     if folder.is_symlink():
-        raise TacitError(f"{folder}: is a link, and plots are written into the campaign's own folder only; remove it")
+        raise TacitError(f"{folder}: is a link, and plots are written into a folder of their own only; remove it")
     folder.mkdir(exist_ok=True)
     for old in [*folder.glob("*.svg"), *folder.glob("*.png")]:
         old.unlink()

@@ -21,6 +21,7 @@ dd { margin: 0; min-width: 0; overflow-wrap: anywhere; }
 .pair > * { min-width: 0; }
 figure { margin: 0; }
 img { display: block; width: 100%; max-width: 40rem; height: auto; }
+.wide img { max-width: none; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 0.8125rem; font-variant-numeric: tabular-nums; margin-top: 0.5rem; }
 caption { text-align: left; font-weight: 600; padding: 0.5rem 0 0.2rem; }

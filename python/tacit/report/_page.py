@@ -18,19 +18,33 @@ def page(
     campaign: Campaign, grid: Grid, sections: Sequence[Section], plots: Mapping[str, bytes], warnings: Sequence[str]
 ) -> str:
     """`plots` holds the SVG of each item that has a figure, by the item's name."""
-    title = escape(campaign.experiment)
+    parts = [
+        _header(campaign, grid),
+        _failures(campaign),
+        _list("Remarks", warnings),
+        *(_section(section, plots) for section in sections),
+        _spec(campaign.spec),
+    ]
+    return _document(f"{campaign.experiment}: report of tacit lab", parts)
+
+
+def simulation_page(
+    title: str, facts: Iterable[tuple[str, str]], sections: Sequence[Section], plots: Mapping[str, bytes]
+) -> str:
+    """The page of simulated runs; `plots` as above."""
+    header = f"<header><h1>{escape(title)}</h1>{_facts(facts)}</header>"
+    return _document(title, [header, *(_section(section, plots) for section in sections)])
+
+
+def _document(title: str, body: Sequence[str]) -> str:
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
         # The page fetches nothing and runs nothing, whatever names the files held.
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">",
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{title}: report of tacit lab</title><style>{CSS}</style></head><body><main>",
-        _header(campaign, grid),
-        _failures(campaign),
-        _list("Remarks", warnings),
-        *(_section(section, plots) for section in sections),
-        _spec(campaign.spec),
+        f"<title>{escape(title)}</title><style>{CSS}</style></head><body><main>",
+        *body,
         "</main></body></html>",
     ]
     return "\n".join(part for part in parts if part) + "\n"
@@ -114,8 +128,11 @@ def _item(item: Item, plots: Mapping[str, bytes]) -> str:
     if svg is None:
         return f'{heading}{caption}<div class="wide">{tables}</div>'
     data = base64.b64encode(svg).decode()
-    alt = escape(f"{item.title}{f', {item.group}' if item.group else ''}: the table has the numbers")
+    name = ", ".join(part for part in (item.title, item.group) if part)
+    alt = escape(f"{name}: the table has the numbers" if tables else name)
     image = f'<figure><img src="data:image/svg+xml;base64,{data}" alt="{alt}"></figure>'
+    if not tables:
+        return f'{heading}{caption}<div class="wide">{image}</div>'
     return f'{heading}{caption}<div class="pair">{image}<div>{tables}</div></div>'
 
 

@@ -3,6 +3,7 @@
 import io
 import math
 import warnings
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -66,11 +67,14 @@ def look() -> AbstractContextManager[None]:
     return matplotlib.rc_context({**defaults, **_PARAMETERS})
 
 
-def panel(rows: int = 1, height: float = HEIGHT) -> tuple[Figure, list[Axes]]:
-    """A figure of one column."""
+def panel(
+    rows: int = 1, height: float = HEIGHT, width: float = WIDTH, shares: Sequence[float] | None = None
+) -> tuple[Figure, list[Axes]]:
+    """A figure of one column; `shares` are the rows' shares of the height."""
     with look():
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
-        axes = [figure.add_subplot(rows, 1, i + 1) for i in range(rows)]
+        figure = Figure(figsize=(width, height), layout="constrained")
+        grid = figure.add_gridspec(rows, 1, height_ratios=shares)
+        axes = [figure.add_subplot(grid[i, 0]) for i in range(rows)]
     for one in axes[:-1]:
         one.tick_params(labelbottom=False)
     return figure, axes

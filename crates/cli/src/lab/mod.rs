@@ -5,7 +5,7 @@ mod inputs;
 mod link;
 mod mark;
 mod measure;
-mod report;
+pub mod report;
 mod run;
 mod sensors;
 mod transport;

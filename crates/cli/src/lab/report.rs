@@ -37,10 +37,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !description.is_file() {
         bail!("{} is not a campaign's folder: it has no campaign.json", args.dir.display());
     }
+    page(&args.dir, args.output.as_deref())
+}
+
+/// Has Python make the page of a campaign's folder or of a file of simulated runs.
+///
+/// # Errors
+/// No Python with the package, or a report that it could not make.
+pub fn page(source: &Path, output: Option<&Path>) -> anyhow::Result<()> {
     let python = find_python()?;
     let mut command = isolated(&python);
-    command.args(["-m", "tacit.report"]).arg(&args.dir);
-    if let Some(output) = &args.output {
+    command.args(["-m", "tacit.report"]).arg(source);
+    if let Some(output) = output {
         command.arg("-o").arg(output);
     }
     let status = command.status().with_context(|| format!("cannot start {}", python.display()))?;

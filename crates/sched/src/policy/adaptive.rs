@@ -1,6 +1,7 @@
 //! This project's own policy: the paper's order, and threads by the price of a core-second.
 
-use super::{Choice, ClassFacts, JobFacts, Policy, Priority, Score, ThreadOption};
+use super::classic::Priority;
+use super::facts::{Choice, ClassFacts, JobFacts, Policy, Score, ThreadOption};
 use serde::{Deserialize, Serialize};
 
 /// The paper's order, with urgency; threads by what they cost the others.
@@ -31,10 +32,6 @@ impl Default for Adaptive {
 impl Policy for Adaptive {
     fn name(&self) -> String {
         "adaptive".into()
-    }
-    fn promise(&self) -> &'static str {
-        "with beta > 0 a job of length l is overtaken only by jobs that entered at most (l - l_min) / beta seconds after it \
-         (l divided by the weight of its deadline class), while it waits for more threads for at most endurance * l"
     }
     fn tag(&self, job: &JobFacts) -> Score {
         Priority { beta: self.beta }.tag(job)

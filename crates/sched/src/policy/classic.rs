@@ -1,6 +1,6 @@
 //! The paper's policies, the yardstick of grid A, and fair share.
 
-use super::{Choice, ClassFacts, JobFacts, Policy, Score};
+use super::facts::{Choice, ClassFacts, JobFacts, Policy, Score};
 
 /// First come, first served: by arrival of the request (of its notice, where it was announced).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,9 +9,6 @@ pub struct Fcfs;
 impl Policy for Fcfs {
     fn name(&self) -> String {
         "fcfs".into()
-    }
-    fn promise(&self) -> &'static str {
-        "no job is overtaken by a later one that needs what it needs: it waits at most for the work that came before it"
     }
     fn tag(&self, job: &JobFacts) -> Score {
         Score::at(job.arrived, 1.0)
@@ -34,9 +31,6 @@ impl Policy for Priority {
     fn name(&self) -> String {
         format!("priority({})", self.beta)
     }
-    fn promise(&self) -> &'static str {
-        "with beta > 0 a job of length l is overtaken only by jobs that entered at most (l - l_min) / beta seconds after it"
-    }
     fn tag(&self, job: &JobFacts) -> Score {
         Score::at(job.entered, self.beta)
     }
@@ -52,9 +46,6 @@ pub struct Sequential;
 impl Policy for Sequential {
     fn name(&self) -> String {
         "sequential".into()
-    }
-    fn promise(&self) -> &'static str {
-        "strict order of arrival, one job at a time"
     }
     fn tag(&self, job: &JobFacts) -> Score {
         Score::at(job.arrived, 1.0)
@@ -78,9 +69,6 @@ impl Policy for ShortestRemaining {
     fn name(&self) -> String {
         "shortest-remaining".into()
     }
-    fn promise(&self) -> &'static str {
-        "nothing: a long job waits as long as shorter ones keep coming"
-    }
     fn tag(&self, _job: &JobFacts) -> Score {
         Score::default()
     }
@@ -102,9 +90,6 @@ pub struct FairShare<P> {
 impl<P: Policy> Policy for FairShare<P> {
     fn name(&self) -> String {
         format!("{}+fair({})", self.inner.name(), self.strength)
-    }
-    fn promise(&self) -> &'static str {
-        "a client with little queued work is hardly delayed by another's flood; within a client, the inner policy's promise"
     }
     fn tag(&self, job: &JobFacts) -> Score {
         let share = f64::from(job.clients) / f64::from(job.cores.max(1));

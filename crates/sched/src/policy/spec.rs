@@ -1,8 +1,8 @@
 //! Policies by name, for configuration files, replay files and the command line.
 
-use super::{
-    Adaptive, Choice, ClassFacts, FairShare, Fcfs, JobFacts, Policy, Priority, Score, Sequential, ShortestRemaining,
-};
+use super::adaptive::Adaptive;
+use super::classic::{FairShare, Fcfs, Priority, Sequential, ShortestRemaining};
+use super::facts::{Choice, ClassFacts, JobFacts, Policy, Score};
 use crate::error::SchedError;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
@@ -49,9 +49,6 @@ impl PolicySpec {
 impl Policy for PolicySpec {
     fn name(&self) -> String {
         self.with(|p| p.name())
-    }
-    fn promise(&self) -> &'static str {
-        self.with(|p| p.promise())
     }
     fn tag(&self, job: &JobFacts) -> Score {
         self.with(|p| p.tag(job))

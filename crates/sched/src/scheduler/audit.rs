@@ -2,6 +2,7 @@
 
 use super::Scheduler;
 use super::machine::Task;
+use super::same::same;
 use super::state::{Input, Stage};
 use crate::policy::Policy;
 use crate::queue::InputKey;
@@ -56,13 +57,4 @@ impl<P: Policy> Scheduler<P> {
         }
         Ok(())
     }
-}
-
-/// # Errors
-/// A sentence with both values, where they differ.
-pub(super) fn same<T: PartialEq + std::fmt::Debug>(what: &str, recomputed: T, kept: T) -> Result<(), String> {
-    if recomputed == kept {
-        return Ok(());
-    }
-    Err(format!("{what}: recomputed {recomputed:?}, kept {kept:?}"))
 }

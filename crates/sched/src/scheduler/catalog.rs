@@ -51,10 +51,6 @@ impl Catalog {
         Ok(())
     }
 
-    pub fn models(&self) -> &[ModelSpec] {
-        &self.models
-    }
-
     pub fn profile(&self) -> &ProfileTable {
         &self.profile
     }

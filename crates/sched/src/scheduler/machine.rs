@@ -1,6 +1,6 @@
 //! The machine: what it has, what runs on it, and the room that is kept for one job.
 
-use super::audit::same;
+use super::same::same;
 use crate::ids::{JobId, MaterialId, ModelId, Phase};
 use crate::policy::ThreadOption;
 use crate::pool::PoolKey;

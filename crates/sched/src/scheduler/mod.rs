@@ -14,6 +14,7 @@ mod machine;
 mod notices;
 mod outbox;
 mod refill;
+mod same;
 mod state;
 mod stock;
 mod work;
@@ -200,16 +201,6 @@ impl<P: Policy> Scheduler<P> {
     /// What has been learned; save it and give it to [`Scheduler::restore_profile`] after a restart.
     pub fn profile(&self) -> &ProfileTable {
         self.catalog.profile()
-    }
-
-    /// The policy.
-    pub fn policy(&self) -> &P {
-        &self.policy
-    }
-
-    /// The models, by id.
-    pub fn models(&self) -> &[ModelSpec] {
-        self.catalog.models()
     }
 
     /// The input that a running job works for now, if any (a notice's or a refill's T_pre can be claimed while it runs).

@@ -1,6 +1,6 @@
 //! Ready material: all that lives, what of it lies in pools, and which inputs wait for some.
 
-use super::audit::same;
+use super::same::same;
 use crate::config::{Binding, PoolConfig};
 use crate::ids::{ClientId, JobId, MaterialId, ModelId};
 use crate::policy::ThreadOption;

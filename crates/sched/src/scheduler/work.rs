@@ -1,7 +1,7 @@
 //! What was asked for: inputs, the notices and requests that they belong to, and whose these are. Every counter that
 //! depends on an input's stage is kept here.
 
-use super::audit::same;
+use super::same::same;
 use super::state::{Client, Counts, Group, GroupId, Input, Stage};
 use crate::ids::ClientId;
 use crate::message::{Source, Stamp};

@@ -1,62 +1,48 @@
 //! The virtual-time engine: the server's loop with a heap in place of a machine.
 
-use super::rng::Rng;
-use super::workload::{Arrival, Arrivals, Workload};
-use crate::config::{Binding, Config, ModelSpec};
-use crate::error::SchedError;
-use crate::ids::{ClientId, JobId, MaterialId, ModelId, NoticeId, Phase, RequestId};
-use crate::message::{Action, AdvanceNotice, Event, InputReport, Rejected, Request, Start, Usage};
-use crate::policy::PolicySpec;
-use crate::scheduler::{Counts, Scheduler};
-use crate::time::{Span, Time};
+use crate::error::SimError;
+use crate::scenario::{Scenario, Stock};
+use crate::workload::{Arrival, Arrivals, exponential, streams};
+use fastrand::Rng;
+use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use tacit_sched::policy::PolicySpec;
+use tacit_sched::{
+    Action, AdvanceNotice, ClientId, Event, InputReport, JobId, MaterialId, ModelId, NoticeId, Phase, PhaseSpec,
+    Rejected, Request, RequestId, Scheduler, Span, Start, Time, Usage,
+};
 
-/// One simulated situation. `models` is the truth; what the scheduler believes at first is `models` times `bias`.
-#[derive(Clone, Debug)]
-pub struct Scenario {
-    /// The scheduler's configuration, machine included.
-    pub config: Config,
-    /// True job times, memory and speed-ups, in the order of the workload's mix.
-    pub models: Vec<ModelSpec>,
-    /// Policy.
-    pub policy: PolicySpec,
-    /// Requests.
-    pub workload: Workload,
-    /// Requests from a trace in place of the workload's own.
-    pub trace: Option<Vec<Arrival>>,
-    /// Each job takes its true time times `spread` to the power of a uniform number in [-1, 1]; 1 is no noise.
-    pub spread: f64,
-    /// First estimates are the truth times this, by model; missing entries are 1.
-    pub bias: Vec<f64>,
-    /// Probability that a job fails (at the end of its time).
-    pub failures: f64,
-    /// Pools start with the stock that the workload's mean rate calls for, as after a restart.
-    pub warm: bool,
-    /// Keep job records and queue samples (for the timeline page).
-    pub timeline: bool,
-}
-
-/// One job as it ran.
-#[derive(Clone, Debug, PartialEq)]
+/// One job as it ran; times in seconds since the start of the simulation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobRecord {
-    /// The start order.
-    pub start: Start,
-    /// The request it worked for in the end, if any.
+    /// Model, by its place in the mix.
+    pub model: ModelId,
+    /// Phase.
+    pub phase: Phase,
+    /// The request that it worked for in the end, if any.
     pub request: Option<RequestId>,
+    /// Threads.
+    pub threads: u32,
     /// When it started.
-    pub from: Time,
+    pub from: f64,
     /// When it ended or was stopped.
-    pub to: Time,
+    pub to: f64,
 }
 
-/// Queue lengths at one moment.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Queue lengths, in inputs, and what is in use after an event.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct QueueSample {
-    /// When.
-    pub at: Time,
-    /// The queues.
-    pub counts: Counts,
+    /// When, in seconds since the start of the simulation.
+    pub at: f64,
+    /// Q_pre.
+    pub pre: u32,
+    /// Q_waiting.
+    pub waiting: u32,
+    /// Q_transit.
+    pub transit: u32,
+    /// Q_ready.
+    pub ready: u32,
     /// Material in stock.
     pub stock: usize,
     /// Cores in use.
@@ -123,20 +109,21 @@ impl Scenario {
     ///
     /// # Errors
     /// A configuration that the scheduler refuses.
-    pub fn run(&self, seed: u64) -> Result<Run, SchedError> {
+    pub fn run(&self, seed: u64) -> Result<Run, SimError> {
         let mut believed = self.models.clone();
         for (model, &bias) in believed.iter_mut().zip(&self.bias) {
             model.pre.first.time = model.pre.first.time.scaled(bias);
             model.on.first.time = model.on.first.time.scaled(bias);
         }
         let arrivals = self.trace.clone().unwrap_or_else(|| self.workload.draw(seed));
+        let [_, _, _, _, _, _, noise, think] = streams(seed);
         let mut engine = Engine {
             scenario: self,
             scheduler: Scheduler::new(self.config.clone(), believed, self.policy.clone())?,
             due: BinaryHeap::new(),
             running: BTreeMap::new(),
-            noise: Rng::new(seed, 100),
-            think: Rng::new(seed, 101),
+            noise,
+            think,
             materials: 0,
             unsent: arrivals.len(),
             to_come: arrivals.len(),
@@ -144,7 +131,7 @@ impl Scenario {
             run: Run { first: Time(u64::MAX), ..Run::default() },
         };
         engine.plan(arrivals);
-        if self.warm {
+        if self.stock == Stock::Full {
             engine.fill_pools();
         }
         engine.go();
@@ -170,13 +157,11 @@ impl Engine<'_> {
         self.run.arrivals = arrivals;
     }
 
-    /// Gives every pool the stock for the mean rate, as far as the pools' share of the disk goes, the cheapest models first.
+    /// Gives every pool the stock for the mean rate, as far as the pools' share of the disk goes, the first models
+    /// first.
     fn fill_pools(&mut self) {
         let Some(pool) = &self.scenario.config.pool else { return };
-        let rate = match self.scenario.workload.arrivals {
-            Arrivals::Poisson(rate) | Arrivals::Bursts { rate, .. } | Arrivals::Diurnal { rate, .. } => rate,
-            Arrivals::Closed { .. } => 0.0,
-        };
+        let rate = self.scenario.workload.arrivals.rate();
         let total = self.scenario.workload.mix.total().max(1) as f64;
         let mut room = (self.scenario.config.capacity.disk as f64 * pool.disk_share) as u64;
         for (i, model) in self.scenario.models.iter().enumerate() {
@@ -184,10 +169,7 @@ impl Engine<'_> {
             let demand = rate * share * model.pre.first.time.secs() * pool.cover;
             let want = pool.min_stock.max((demand + 2.0 * demand.sqrt()).ceil() as u32);
             let mut stock = 0;
-            for _ in 0..want {
-                if model.binding != Binding::Unbound || room < model.material_bytes {
-                    break;
-                }
+            while stock < want && room >= model.material_bytes {
                 room -= model.material_bytes;
                 let material = self.new_material();
                 stock += 1;
@@ -229,9 +211,9 @@ impl Engine<'_> {
             Due::JobEnd(job) => {
                 // A job that was stopped has left the table already.
                 let Some((start, from, _)) = self.running.get(&job).cloned() else { return };
-                let failed = self.scenario.failures > 0.0 && self.noise.uniform() < self.scenario.failures;
+                let failed = self.scenario.failures > 0.0 && self.noise.f64() < self.scenario.failures;
                 self.account(job, now);
-                let usage = Usage { time: now.since(from), peak_memory: self.peak(&start) };
+                let usage = Usage { time: now.since(from), peak_memory: self.truth(&start).first.memory };
                 if failed {
                     return self.send(now, Event::JobFailed { job });
                 }
@@ -281,10 +263,13 @@ impl Engine<'_> {
             self.act(now, action);
         }
         if self.scenario.timeline {
-            let used = self.scheduler.used();
+            let (used, counts) = (self.scheduler.used(), self.scheduler.counts());
             self.run.samples.push(QueueSample {
-                at: now,
-                counts: self.scheduler.counts(),
+                at: now.secs(),
+                pre: counts.pre,
+                waiting: counts.waiting,
+                transit: counts.transit,
+                ready: counts.ready,
                 stock: self.scheduler.stock(),
                 cores: used.cores,
                 memory: used.memory,
@@ -296,8 +281,10 @@ impl Engine<'_> {
         match action {
             Action::Start(start) => {
                 let spread = self.scenario.spread;
-                let noise = if spread == 1.0 { 1.0 } else { spread.powf(2.0 * self.noise.uniform() - 1.0) };
-                let end = now + self.true_time(&start).scaled(noise);
+                let noise = if spread == 1.0 { 1.0 } else { spread.powf(2.0 * self.noise.f64() - 1.0) };
+                let truth = self.truth(&start);
+                let time = truth.first.time.scaled(truth.speedup.factor(start.threads));
+                let end = now + time.scaled(noise);
                 self.due.push(Reverse((end, Due::JobEnd(start.job))));
                 let request = start.input.map(|i| i.request);
                 self.running.insert(start.job, (start, now, request));
@@ -325,7 +312,7 @@ impl Engine<'_> {
         let Arrivals::Closed { think, .. } = self.scenario.workload.arrivals else { return };
         if let Some(arrival) = self.run.arrivals.get_mut(self.unsent) {
             arrival.client = client;
-            let at = now + Span::from_secs(self.think.exponential(think));
+            let at = now + Span::from_secs(exponential(&mut self.think, think));
             self.due.push(Reverse((at, Due::Request(self.unsent))));
             if let Some(lead) = arrival.lead {
                 self.due.push(Reverse((Time(at.0.saturating_sub(lead.0)).max(now), Due::Notice(self.unsent))));
@@ -334,15 +321,10 @@ impl Engine<'_> {
         }
     }
 
-    fn true_time(&self, start: &Start) -> Span {
+    /// The truth about a job's phase.
+    fn truth(&self, start: &Start) -> &PhaseSpec {
         let model = &self.scenario.models[start.model.0 as usize];
-        let phase = if start.phase == Phase::Pre { &model.pre } else { &model.on };
-        phase.first.time.scaled(phase.speedup.factor(start.threads))
-    }
-
-    fn peak(&self, start: &Start) -> u64 {
-        let model = &self.scenario.models[start.model.0 as usize];
-        if start.phase == Phase::Pre { model.pre.first.memory } else { model.on.first.memory }
+        if start.phase == Phase::Pre { &model.pre } else { &model.on }
     }
 
     /// Takes a job off the machine and adds up what it used.
@@ -353,7 +335,9 @@ impl Engine<'_> {
         self.run.byte_seconds += secs * start.memory as f64;
         if self.scenario.timeline {
             let request = request.or(self.scheduler.job_input(job).map(|i| i.request));
-            self.run.jobs.push(JobRecord { start, request, from, to: now });
+            let (from, to) = (from.secs(), now.secs());
+            let Start { model, phase, threads, .. } = start;
+            self.run.jobs.push(JobRecord { model, phase, request, threads, from, to });
         }
     }
 }

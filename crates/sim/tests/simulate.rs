@@ -1,12 +1,10 @@
 //! The simulator: same seed, same run; every request ends; figures that can be worked out by hand.
 
-use tacit_sched::policy::PolicySpec;
-use tacit_sched::sim::experiment::{Setting, Stock};
-use tacit_sched::sim::page::{Panel, page};
-use tacit_sched::sim::{
-    Ahead, Arrivals, Batches, Bounds, Mix, ProfileFile, RunFile, Scenario, Summary, Workload, parse_trace,
+use tacit_sched::profile::Speedup;
+use tacit_sched::{Config, Outcome, Span};
+use tacit_sim::{
+    Arrivals, Batches, Mix, ProfileFile, RunFile, Scenario, SimError, Stock, Summary, Workload, parse_trace,
 };
-use tacit_sched::{Config, Outcome, SchedError, Span};
 
 const PROFILE: &str = r#"{
   "backend": "test", "link": "loopback", "models": {
@@ -27,7 +25,7 @@ fn workload(requests: usize, arrivals: Arrivals) -> Workload {
 }
 
 fn scenario(policy: &str, workload: Workload) -> Scenario {
-    Setting::new(policy.parse::<PolicySpec>().unwrap(), 4, workload).scenario(&profile()).unwrap()
+    Scenario::new(&profile(), policy.parse().unwrap(), 4, workload).unwrap()
 }
 
 #[test]
@@ -53,10 +51,9 @@ fn every_input_ends_under_every_arrival_process() {
             load.batches = Batches::Geometric(2.0);
             load.timeout = Some(Span::from_secs(200.0));
             load.departures = 0.02;
-            let mut setting = Setting::new("adaptive".parse().unwrap(), 4, load);
-            setting.stock = stock;
-            setting.on_threads = Config::thread_counts(4);
-            let mut scenario = setting.scenario(&profile()).unwrap();
+            let threads = Config::thread_counts(4);
+            let mut scenario =
+                scenario("adaptive", load).with_stock(stock).with_on_threads(threads, Speedup::Amdahl(0.95));
             scenario.failures = 0.02;
             let run = scenario.run(3).unwrap();
             let sent: u32 = run.arrivals.iter().map(|a| a.inputs).sum();
@@ -86,19 +83,17 @@ fn mean_rates_are_as_asked_for() {
 #[test]
 fn a_trace_gives_the_figures_worked_out_by_hand() {
     let (mix, trace) = parse_trace("# three requests\n0, 1, small\n0, 2, small, 1, 5\n10, 1, large\n").unwrap();
-    let mut scenario = scenario("fcfs", Workload::new(mix.clone(), Arrivals::Poisson(1.0), 0.0));
+    let mut scenario = scenario("fcfs", Workload::new(mix, Arrivals::Poisson(1.0), 0.0));
     scenario.trace = Some(trace);
     let run = scenario.run(0).unwrap();
-    let s = Summary::of(&run, &mix, 4, 1 << 38);
+    let s = Summary::of(&run, &scenario);
     // small: 1 + 1 s, twice; large: 20 + 10 s. The notice comes at time zero, with its request.
     assert!((s.all.input_delay - (2.0 + 2.0 + 30.0) / 3.0).abs() < 1e-9, "{}", s.all.input_delay);
     assert!((s.all.waiting_time - (1.0 + 1.0 + 20.0) / 3.0).abs() < 1e-9);
     assert!((s.makespan - 40.0).abs() < 1e-9);
     assert!((s.core_use - 34.0 / 160.0).abs() < 1e-9);
-    let bounds = Bounds::of(&run.arrivals, &scenario.models, &scenario.config, Ahead::Notices);
-    assert!((bounds.alone - 34.0 / 3.0).abs() < 1e-9);
     for bad in ["x,1,small", "1,small", "1,1", "-1,1,small", "1,1,small,nan"] {
-        assert!(matches!(parse_trace(bad), Err(SchedError::BadFile { line: 1, .. })), "{bad}");
+        assert!(matches!(parse_trace(bad), Err(SimError::BadFile { line: 1, .. })), "{bad}");
     }
 }
 
@@ -120,51 +115,32 @@ fn with_one_thread_a_job_adaptive_is_the_papers_policy() {
 }
 
 #[test]
-fn no_policy_beats_the_bound() {
-    for (stock, rate, memory) in [
-        (Stock::None, 0.9, 1 << 30),
-        (Stock::None, 3.0, 150_000),
-        (Stock::Cold, 0.9, 1 << 30),
-        (Stock::Cold, 3.0, 150_000),
-        (Stock::Full, 3.0, 1 << 30),
-    ] {
-        for seed in 0..3 {
-            let mut bounds = None;
-            for policy in ["fcfs", "priority", "sequential", "srt", "adaptive"] {
-                let mut setting = Setting::new(policy.parse().unwrap(), 4, workload(150, Arrivals::Poisson(rate)));
-                (setting.stock, setting.on_threads) = (stock, vec![1, 2, 4]);
-                let mut scenario = setting.scenario(&profile()).unwrap();
-                scenario.config.capacity.memory = memory;
-                let run = scenario.run(seed).unwrap();
-                // The requests are the same for all policies, and so are the bounds.
-                let bounds = bounds.get_or_insert_with(|| {
-                    let ahead = match stock {
-                        Stock::None => Ahead::Notices,
-                        Stock::Cold | Stock::Full => Ahead::Pool { stock: &run.stock },
-                    };
-                    (run.arrivals.clone(), Bounds::of(&run.arrivals, &scenario.models, &scenario.config, ahead))
-                });
-                assert_eq!(bounds.0, run.arrivals);
-                let bounds = bounds.1;
-                let d = Summary::of(&run, &scenario.workload.mix, 4, 1).all.input_delay;
-                assert!(d >= bounds.best() * 0.999_999, "{policy}, {stock:?}, rate {rate}: {d} is below {bounds:?}");
-                // Under overload prices prove more than a machine to itself does.
-                assert!(rate < 2.0 || stock != Stock::None || bounds.priced > 1.2 * bounds.alone, "{bounds:?}");
-            }
-        }
+fn the_file_has_every_input_every_job_and_the_queues() {
+    let mut scenario = scenario("adaptive", workload(60, Arrivals::Poisson(1.0)));
+    scenario.timeline = true;
+    let run = scenario.run(0).unwrap();
+    let file = serde_json::to_value(RunFile::of(&scenario, 0, &run)).unwrap();
+    assert_eq!((&file["format"], &file["version"]), (&"tacit-simulation".into(), &1.into()));
+    let all = |name: &str| file[name].as_array().unwrap().clone();
+    assert_eq!((all("inputs").len(), all("jobs").len(), all("models").len()), (60, 120, 2));
+    assert_eq!(all("samples").len() as u64, run.events);
+    // The file says what every job held, so the cores' time can be added up again.
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    let held = |job: &serde_json::Value| number(&job["threads"]) * (number(&job["to"]) - number(&job["from"]));
+    assert!((all("jobs").iter().map(held).sum::<f64>() / run.core_seconds - 1.0).abs() < 1e-9);
+    // And how long it was in which queue.
+    let waits = ["in_pre_queue", "in_pre", "in_ready_queue"];
+    for input in all("inputs") {
+        let waited: f64 = waits.iter().map(|name| number(&input[name])).sum();
+        assert!((waited - (number(&input["on_start"]) - number(&input["arrived"]))).abs() < 1e-9, "{input}");
     }
 }
 
 #[test]
-fn the_page_is_complete_and_self_contained() {
-    let mut scenario = scenario("adaptive", workload(60, Arrivals::Poisson(1.0)));
-    scenario.timeline = true;
-    let run = scenario.run(0).unwrap();
-    assert_eq!(run.jobs.len(), 120);
-    let html = page("a <title> & more", &[Panel { label: "adaptive".into(), scenario: &scenario, run: &run }]);
-    assert!(html.contains("a &lt;title&gt; &amp; more") && html.ends_with("</html>\n"));
-    assert!(html.matches("<title>").count() > 120, "a tooltip for every job");
-    for outside in ["<script", "src=", "@import"] {
-        assert!(!html.contains(outside), "{outside}");
-    }
+fn streams_of_one_seed_are_drawn_apart() {
+    let times = |notices, batches| {
+        let load = Workload { notice_share: notices, batches, ..workload(50, Arrivals::Poisson(1.0)) };
+        load.draw(7).iter().map(|a| (a.at, a.model)).collect::<Vec<_>>()
+    };
+    assert_eq!(times(0.0, Batches::Fixed(1)), times(0.5, Batches::Geometric(3.0)));
 }

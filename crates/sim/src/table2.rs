@@ -1,12 +1,14 @@
 //! The paper's Table 2 beside ours.
 
-use super::experiment::{Cell, Setting, paper_workload};
-use super::profile::ProfileFile;
-use crate::error::SchedError;
-use crate::policy::PolicySpec;
+use crate::cell::Cell;
+use crate::error::SimError;
+use crate::profile::ProfileFile;
+use crate::scenario::Scenario;
+use crate::workload::Workload;
 use serde::Serialize;
 use std::fmt::Write;
 use std::ops::Range;
+use tacit_sched::policy::PolicySpec;
 
 /// One line of the paper's table, in seconds.
 struct Paper {
@@ -60,11 +62,12 @@ pub struct Row {
     pub speedup: f64,
 }
 
-/// Runs the grid of Table 2 and, beside the paper's policies, `adaptive` in the same setting (one thread a job, no pool).
+/// Runs the grid of Table 2 and, beside the paper's policies, `adaptive` in the same setting (one thread a job, no
+/// pool).
 ///
 /// # Errors
 /// A profile that lacks a model.
-pub fn table2(profile: &ProfileFile, seeds: &Range<u64>, cores: u32) -> Result<Vec<Row>, SchedError> {
+pub fn table2(profile: &ProfileFile, seeds: &Range<u64>, cores: u32) -> Result<Vec<Row>, SimError> {
     let mut rows = Vec::new();
     for workload in ["mixed", "light"] {
         let mut sequential = None;
@@ -73,12 +76,9 @@ pub fn table2(profile: &ProfileFile, seeds: &Range<u64>, cores: u32) -> Result<V
         lines.extend([0.25, 0.5, 1.0].map(|rate| ("adaptive", rate, [NONE; 6])));
         for (policy, rate, paper) in lines {
             let cell = |notices: f64| {
-                let load = paper_workload(&format!("swiftsnni-{workload}"), rate, notices)?;
-                let setting = match policy {
-                    "sequential" => Setting::sequential(cores, load),
-                    name => Setting::new(name.parse::<PolicySpec>()?, cores, load),
-                };
-                setting.measure(profile, seeds)
+                let load = Workload::paper(&format!("swiftsnni-{workload}"), rate, notices)?;
+                let scenario = Scenario::new(profile, policy.parse::<PolicySpec>()?, cores, load)?;
+                Cell::measure(policy, &scenario, seeds)
             };
             let (plain, announced) = (cell(0.0)?, cell(0.25)?);
             let baseline = *sequential.get_or_insert(plain.makespan.mean);

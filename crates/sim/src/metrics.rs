@@ -1,10 +1,10 @@
 //! The paper's metrics, of one run and over seeds.
 
-use super::engine::Run;
-use super::workload::Mix;
-use crate::message::{InputReport, Outcome};
+use crate::engine::Run;
+use crate::scenario::Scenario;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use tacit_sched::{InputReport, Outcome};
 
 /// Metrics of a set of inputs. Times in seconds; only inputs that were done count, except in `outcomes`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -47,7 +47,7 @@ pub struct Summary {
 }
 
 /// Nearest-rank percentile of ascending values; zero of none.
-pub fn percentile(sorted: &[f64], percent: f64) -> f64 {
+fn percentile(sorted: &[f64], percent: f64) -> f64 {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or(0.0)
 }
@@ -79,8 +79,9 @@ impl Metrics {
 }
 
 impl Summary {
-    /// Metrics of a run on a machine with this many cores and bytes of memory.
-    pub fn of(run: &Run, mix: &Mix, cores: u32, memory: u64) -> Summary {
+    /// Metrics of a run of this scenario.
+    pub fn of(run: &Run, scenario: &Scenario) -> Summary {
+        let (mix, capacity) = (&scenario.workload.mix, scenario.config.capacity);
         let mut outcomes = BTreeMap::new();
         let mut by_model: Vec<Vec<&InputReport>> = vec![Vec::new(); mix.counts.len()];
         for report in &run.reports {
@@ -96,8 +97,8 @@ impl Summary {
         Summary {
             throughput: per(all.done as f64, makespan),
             makespan,
-            core_use: per(run.core_seconds, makespan * f64::from(cores)),
-            memory_use: per(run.byte_seconds, makespan * memory as f64),
+            core_use: per(run.core_seconds, makespan * f64::from(capacity.cores)),
+            memory_use: per(run.byte_seconds, makespan * capacity.memory as f64),
             refused: run.refused.len(),
             models: mix.counts.iter().zip(&by_model).map(|(c, list)| (c.0.clone(), Metrics::of(list))).collect(),
             all,

@@ -1,12 +1,22 @@
 //! Workloads: which requests come when, from whom.
 
-use super::rng::Rng;
-use crate::error::SchedError;
-use crate::time::{Span, Time};
-use serde::{Deserialize, Serialize};
+use crate::error::SimError;
+use fastrand::Rng;
+use tacit_sched::{Span, Time};
+
+/// Independent generators of one seed. The first six are the workload's, the others the engine's.
+pub(crate) fn streams<const N: usize>(seed: u64) -> [Rng; N] {
+    let mut root = Rng::with_seed(seed);
+    std::array::from_fn(|_| root.fork())
+}
+
+/// Exponential with this mean.
+pub(crate) fn exponential(rng: &mut Rng, mean: f64) -> f64 {
+    -mean * (1.0 - rng.f64()).ln()
+}
 
 /// A mix of models: how many requests of each.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
     /// Name for reports.
     pub name: String,
@@ -18,12 +28,12 @@ impl Mix {
     /// `swiftsnni-mixed` or `swiftsnni-light`, the workloads of [SS26].
     ///
     /// # Errors
-    /// [`SchedError::UnknownWorkload`].
-    pub fn named(name: &str) -> Result<Mix, SchedError> {
+    /// [`SimError::UnknownWorkload`].
+    pub fn named(name: &str) -> Result<Mix, SimError> {
         let counts: [u32; 5] = match name {
             "swiftsnni-mixed" => [200, 100, 100, 75, 25],
             "swiftsnni-light" => [330, 55, 75, 35, 5],
-            _ => return Err(SchedError::UnknownWorkload(name.to_owned())),
+            _ => return Err(SimError::UnknownWorkload(name.to_owned())),
         };
         let models = ["m1", "m2", "hinet", "alexnet", "vgg16"];
         let counts = models.iter().zip(counts).map(|(m, n)| (m.to_string(), n)).collect();
@@ -51,8 +61,7 @@ impl Mix {
 }
 
 /// When requests come.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Arrivals {
     /// Poisson, requests per second.
     Poisson(f64),
@@ -74,7 +83,8 @@ pub enum Arrivals {
         /// Relative amplitude.
         swing: f64,
     },
-    /// Each of `clients` sends its next request a think time (exponential, mean in seconds) after its last one ended.
+    /// Each of `clients` sends its next request a think time (exponential, mean in seconds) after its last one
+    /// ended.
     Closed {
         /// Clients.
         clients: u32,
@@ -84,22 +94,30 @@ pub enum Arrivals {
 }
 
 impl Arrivals {
+    /// Mean requests per second; zero for a closed loop, which has no rate of its own.
+    pub fn rate(&self) -> f64 {
+        match *self {
+            Arrivals::Poisson(rate) | Arrivals::Bursts { rate, .. } | Arrivals::Diurnal { rate, .. } => rate,
+            Arrivals::Closed { .. } => 0.0,
+        }
+    }
+
     /// `n` arrival times, ascending. For a closed loop: the first request of each client (the engine makes the others).
     fn times(&self, n: usize, rng: &mut Rng) -> Vec<Time> {
         let mut t = 0.0;
         let mut next = || -> f64 {
             match *self {
-                Arrivals::Poisson(rate) => t += rng.exponential(1.0 / rate),
-                Arrivals::Closed { think, .. } => return rng.exponential(think),
+                Arrivals::Poisson(rate) => t += exponential(rng, 1.0 / rate),
+                Arrivals::Closed { think, .. } => return exponential(rng, think),
                 Arrivals::Bursts { rate, on, off } => {
                     // Time runs only while the source is on; then the gaps are put back.
-                    t += rng.exponential(on / ((on + off) * rate));
+                    t += exponential(rng, on / ((on + off) * rate));
                     return t + (t / on).floor() * off;
                 }
                 Arrivals::Diurnal { rate, period, swing } => loop {
-                    t += rng.exponential(1.0 / (rate * (1.0 + swing)));
+                    t += exponential(rng, 1.0 / (rate * (1.0 + swing)));
                     let now = 1.0 + swing * (t / period * std::f64::consts::TAU).sin();
-                    if rng.uniform() * (1.0 + swing) <= now {
+                    if rng.f64() * (1.0 + swing) <= now {
                         break;
                     }
                 },
@@ -114,8 +132,7 @@ impl Arrivals {
 }
 
 /// Inputs per request.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Batches {
     /// Always this many.
     Fixed(u32),
@@ -139,15 +156,15 @@ impl Batches {
                 if stop >= 1.0 {
                     return 1;
                 }
-                1 + ((1.0 - rng.uniform()).ln() / (1.0 - stop).ln()) as u32
+                1 + ((1.0 - rng.f64()).ln() / (1.0 - stop).ln()) as u32
             }
-            Batches::Pareto { alpha, max } => ((1.0 - rng.uniform()).powf(-1.0 / alpha) as u32).clamp(1, max.max(1)),
+            Batches::Pareto { alpha, max } => ((1.0 - rng.f64()).powf(-1.0 / alpha) as u32).clamp(1, max.max(1)),
         }
     }
 }
 
 /// Everything about the requests, but not about the machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// Models.
     pub mix: Mix,
@@ -188,23 +205,31 @@ impl Workload {
         }
     }
 
-    /// The requests of one seed, in order of arrival (for a closed loop: all that will be sent, the time of the later ones open).
-    /// Arrival times, models and notices come from separate streams: with and without notices the same requests come at the same times.
+    /// A built-in workload at a Poisson rate, in requests per second.
+    ///
+    /// # Errors
+    /// [`SimError::UnknownWorkload`].
+    pub fn paper(name: &str, rate: f64, notices: f64) -> Result<Workload, SimError> {
+        Ok(Workload::new(Mix::named(name)?, Arrivals::Poisson(rate), notices))
+    }
+
+    /// The requests of one seed, in order of arrival (for a closed loop: all that will be sent, the time of the later
+    /// ones open). Times, models and notices are drawn apart: with and without notices the same requests come at the
+    /// same times.
     pub fn draw(&self, seed: u64) -> Vec<Arrival> {
-        let mut streams: [Rng; 5] = std::array::from_fn(|i| Rng::new(seed, i as u64));
-        let [times, models, notices, batches, clients] = &mut streams;
+        let [times, models, notices, batches, clients, departures] = &mut streams(seed);
         let times = self.arrivals.times(self.requests, times);
         let models = self.mix.draw(self.requests, models);
         let closed = matches!(self.arrivals, Arrivals::Closed { .. });
         let mut arrival = |(i, model): (usize, u32)| {
             let client = if closed && i < times.len() {
                 i as u64
-            } else if self.heavy_client > 0.0 && clients.uniform() < self.heavy_client {
+            } else if self.heavy_client > 0.0 && clients.f64() < self.heavy_client {
                 0
             } else {
-                clients.below(self.clients.max(1) as usize) as u64
+                clients.u64(..u64::from(self.clients.max(1)))
             };
-            let announced = notices.uniform() < self.notice_share;
+            let announced = notices.f64() < self.notice_share;
             Arrival {
                 at: times.get(i).copied().unwrap_or(Time(u64::MAX)),
                 client,
@@ -215,17 +240,12 @@ impl Workload {
             }
         };
         let mut arrivals: Vec<Arrival> = models.into_iter().enumerate().map(&mut arrival).collect();
-        self.draw_departures(seed, &mut arrivals);
-        arrivals
-    }
-
-    fn draw_departures(&self, seed: u64, arrivals: &mut [Arrival]) {
-        let mut rng = Rng::new(seed, 6);
-        for arrival in arrivals.iter_mut().filter(|_| self.departures > 0.0) {
-            if rng.uniform() < self.departures {
-                arrival.leaves = Some(arrival.at + Span::from_secs(60.0 * rng.uniform()));
+        for arrival in &mut arrivals {
+            if departures.f64() < self.departures {
+                arrival.leaves = Some(arrival.at + Span::from_secs(60.0 * departures.f64()));
             }
         }
+        arrivals
     }
 }
 
@@ -246,11 +266,12 @@ pub struct Arrival {
     pub leaves: Option<Time>,
 }
 
-/// Reads a trace: one request a line, `seconds,client,model[,inputs[,notice lead in seconds]]`; `#` starts a comment.
+/// Reads a trace: one request a line, `seconds,client,model[,inputs[,notice lead in seconds]]`; `#` starts a
+/// comment.
 ///
 /// # Errors
-/// [`SchedError::BadFile`] with the line.
-pub fn parse_trace(text: &str) -> Result<(Mix, Vec<Arrival>), SchedError> {
+/// [`SimError::BadFile`] with the line.
+pub fn parse_trace(text: &str) -> Result<(Mix, Vec<Arrival>), SimError> {
     let mut mix = Mix { name: "trace".into(), counts: Vec::new() };
     let mut arrivals = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -258,9 +279,9 @@ pub fn parse_trace(text: &str) -> Result<(Mix, Vec<Arrival>), SchedError> {
         if line.is_empty() {
             continue;
         }
-        let bad = |why: &str| SchedError::BadFile { what: "trace", line: at + 1, why: why.to_owned() };
+        let bad = |why: &str| SimError::BadFile { what: "trace", line: at + 1, why: why.to_owned() };
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-        let number = |i: usize, what: &str| -> Result<f64, SchedError> {
+        let number = |i: usize, what: &str| -> Result<f64, SimError> {
             let value = fields.get(i).and_then(|f| f.parse::<f64>().ok()).filter(|v| (0.0..1e9).contains(v));
             value.ok_or_else(|| bad(what))
         };

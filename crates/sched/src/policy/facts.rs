@@ -1,0 +1,129 @@
+//! What a policy is asked, and what it may know.
+
+use crate::ids::{DeadlineClass, ModelId, Origin, Phase};
+use crate::resources::Resources;
+use crate::time::{Span, Time};
+
+/// Score of a job: lower starts first. One second is 10^15, so that weights down to 10^-6 stay exact integers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Score(pub i128);
+
+impl Score {
+    /// Score units per nanosecond.
+    const UNIT: i128 = 1_000_000;
+
+    /// A length of time as a score, times `weight` (rounded to 10^-6).
+    pub fn of(span: Span, weight: f64) -> Score {
+        Score(i128::from(span.0) * (weight * Score::UNIT as f64).round() as i128)
+    }
+
+    /// An instant as a score, times `weight` (rounded to 10^-6).
+    pub fn at(time: Time, weight: f64) -> Score {
+        Score::of(Span(time.0), weight)
+    }
+
+    /// The sum; saturates.
+    pub fn plus(self, other: Score) -> Score {
+        Score(self.0.saturating_add(other.0))
+    }
+}
+
+/// One way to run a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadOption {
+    /// Threads.
+    pub threads: u32,
+    /// Expected time on them.
+    pub time: Span,
+    /// Memory to reserve, in bytes.
+    pub memory: u64,
+}
+
+/// What all jobs of a class share. Estimates move; everything else is fixed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassFacts {
+    /// Model.
+    pub model: ModelId,
+    /// Phase.
+    pub phase: Phase,
+    /// Batch size of the request, rounded up to a power of two.
+    pub batch: u32,
+    /// Request, or notice whose request has not come.
+    pub origin: Origin,
+    /// How soon it is needed.
+    pub deadline: DeadlineClass,
+    /// Ways to run this phase, by threads, ascending; never empty.
+    pub options: Vec<ThreadOption>,
+    /// Ways to run what comes after (T_on, for a T_pre); empty for a T_on.
+    pub later: Vec<ThreadOption>,
+    /// Disk that the material takes.
+    pub disk: u64,
+    /// The whole machine.
+    pub capacity: Resources,
+}
+
+impl ClassFacts {
+    /// Expected time of this phase on the fewest threads.
+    pub fn length(&self) -> Span {
+        self.options.first().map(|o| o.time).unwrap_or_default()
+    }
+
+    /// Expected time of this phase and the later one, on the fewest threads.
+    pub fn remaining(&self) -> Span {
+        self.length() + self.later.first().map(|o| o.time).unwrap_or_default()
+    }
+}
+
+/// What is known of one job when it joins the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobFacts {
+    /// When its request arrived (its notice, for inputs that were announced).
+    pub arrived: Time,
+    /// When it entered the queue that it stands in: what age counts from.
+    pub entered: Time,
+    /// Expected one-thread work of this client's unfinished inputs that joined before this one did.
+    pub backlog: Span,
+    /// Clients with unfinished inputs, at least 1.
+    pub clients: u32,
+    /// Cores of the machine, at least 1.
+    pub cores: u32,
+}
+
+/// What a policy knows when it gives threads to the job whose turn it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice<'a> {
+    /// The job's class.
+    pub class: &'a ClassFacts,
+    /// The options that fit now (cores, memory, reservation, share of the batch), ascending; never empty.
+    pub options: &'a [ThreadOption],
+    /// Cores and memory that are free now.
+    pub free: Resources,
+    /// Jobs running.
+    pub running: usize,
+    /// Jobs queued, this one included.
+    pub queued: usize,
+    /// Load of recent arrivals: one-thread seconds of work per second and core (0 idle, 1 saturated).
+    pub load: f64,
+    /// Inputs that arrived per second, recently.
+    pub arrivals: f64,
+    /// How long the job has stood in its queue.
+    pub waited: Span,
+}
+
+/// An order of jobs and a choice of threads. A job's score is `rank(class) + tag(job)`; lowest first.
+pub trait Policy {
+    /// Name for reports.
+    fn name(&self) -> String;
+
+    /// The part of the score that is fixed when the job joins a queue.
+    fn tag(&self, job: &JobFacts) -> Score;
+
+    /// The part of the score that moves with the estimates; the same for every job of the class.
+    fn rank(&self, class: &ClassFacts) -> Score;
+
+    /// Threads for the job: one of `choice.options`, or `None` to let the job wait until something changes.
+    /// The default is the fewest threads.
+    fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
+        choice.options.first().map(|o| o.threads)
+    }
+}

@@ -1,0 +1,27 @@
+//! The scheduler in virtual time: `tacit_sched::Scheduler` with a heap of events in place of a machine.
+//!
+//! A [`Scenario`] (machine, models, policy, [`Workload`]) and a seed give a [`Run`]. [`Summary`] has its figures,
+//! [`RunFile`] is all of it as JSON. [`Cell`] has the figures over many seeds, [`grids`] and [`table2`] compare cells.
+//! Same seed, same numbers, on every machine.
+#![forbid(unsafe_code)]
+
+pub mod grids;
+pub mod table2;
+
+mod cell;
+mod engine;
+mod error;
+mod metrics;
+mod output;
+mod profile;
+mod scenario;
+mod workload;
+
+pub use cell::Cell;
+pub use engine::{JobRecord, QueueSample, Run};
+pub use error::SimError;
+pub use metrics::{Interval, Metrics, Summary};
+pub use output::RunFile;
+pub use profile::ProfileFile;
+pub use scenario::{Scenario, Stock};
+pub use workload::{Arrival, Arrivals, Batches, Mix, Workload, parse_trace};

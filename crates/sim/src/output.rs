@@ -1,0 +1,154 @@
+//! A run as JSON: machine and models, every input with its times, threads and where it waited, the metrics, and what
+//! the picture is drawn from.
+
+use crate::engine::{JobRecord, QueueSample, Run};
+use crate::metrics::Summary;
+use crate::scenario::{Scenario, Stock};
+use serde::Serialize;
+use tacit_sched::policy::Policy;
+use tacit_sched::{InputReport, Outcome, PhaseSpec, Source, Time};
+
+/// One way to run a phase.
+#[derive(Clone, Debug, Serialize)]
+struct Way {
+    threads: u32,
+    secs: f64,
+    memory: u64,
+}
+
+/// A model as it truly is, and its material in stock at time zero.
+#[derive(Clone, Debug, Serialize)]
+struct Model {
+    name: String,
+    pre: Vec<Way>,
+    on: Vec<Way>,
+    stock: u32,
+}
+
+/// One input of a run; times in seconds since the start of the simulation.
+#[derive(Clone, Debug, Serialize)]
+struct Input {
+    request: u64,
+    /// Place in the batch.
+    index: u32,
+    client: u64,
+    model: String,
+    outcome: Outcome,
+    source: Source,
+    arrived: f64,
+    /// How long before that it was announced.
+    lead: Option<f64>,
+    pre_start: Option<f64>,
+    pre_finish: Option<f64>,
+    pre_threads: u32,
+    on_start: Option<f64>,
+    on_finish: Option<f64>,
+    on_threads: u32,
+    /// Seconds after arrival spent in Q_pre (T_pre not started).
+    in_pre_queue: f64,
+    /// Seconds after arrival while its T_pre ran (in Q_waiting, for an announced input).
+    in_pre: f64,
+    /// Seconds in Q_ready (T_on not started).
+    in_ready_queue: f64,
+    ended: f64,
+}
+
+/// A run's file: what `python -m tacit.report` and `docs/scripts/delay_bound.py` read. Times in seconds, memory in
+/// bytes.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunFile<'a> {
+    /// Always `tacit-simulation`.
+    format: &'static str,
+    /// Version of the format.
+    version: u32,
+    /// Policy.
+    pub policy: String,
+    /// Figures.
+    pub summary: Summary,
+    workload: &'a str,
+    rate: f64,
+    seed: u64,
+    cores: u32,
+    memory: u64,
+    pool: Stock,
+    spread: f64,
+    events: u64,
+    models: Vec<Model>,
+    /// In the order in which they ended.
+    inputs: Vec<Input>,
+    jobs: &'a [JobRecord],
+    samples: &'a [QueueSample],
+}
+
+fn ways(phase: &PhaseSpec, threads: &[u32]) -> Vec<Way> {
+    let secs = |threads| phase.first.time.scaled(phase.speedup.factor(threads)).secs();
+    threads.iter().map(|&threads| Way { threads, secs: secs(threads), memory: phase.first.memory }).collect()
+}
+
+impl Input {
+    fn of(report: &InputReport, scenario: &Scenario, run: &Run) -> Input {
+        let arrived = report.arrived.secs();
+        let ended = report.ended.secs();
+        let secs = |t: Option<Time>| t.map(|t| t.secs());
+        // A phase that never came lasts until the end; one that came before the request costs it nothing.
+        let after = |t: Option<f64>| t.unwrap_or(ended).max(arrived);
+        let pre_start = secs(report.pre.started);
+        let pre_finish = secs(report.pre.finished);
+        let on_start = secs(report.on.started);
+        let pooled = report.source == Source::Pool && pre_start.is_none();
+        let begin = if pooled { arrived } else { after(pre_start) };
+        let ready = if pooled { arrived } else { after(pre_finish) };
+        let arrival = &run.arrivals[report.input.request.0 as usize];
+        Input {
+            request: report.input.request.0,
+            index: report.input.index,
+            client: arrival.client,
+            model: scenario.models[report.model.0 as usize].name.clone(),
+            outcome: report.outcome,
+            source: report.source,
+            arrived,
+            lead: arrival.lead.map(|lead| lead.secs()),
+            pre_start,
+            pre_finish,
+            pre_threads: report.pre.threads,
+            on_start,
+            on_finish: secs(report.on.finished),
+            on_threads: report.on.threads,
+            in_pre_queue: begin - arrived,
+            in_pre: ready - begin,
+            in_ready_queue: after(on_start) - ready,
+            ended,
+        }
+    }
+}
+
+impl RunFile<'_> {
+    /// Of a run of this scenario and seed.
+    pub fn of<'a>(scenario: &'a Scenario, seed: u64, run: &'a Run) -> RunFile<'a> {
+        let config = &scenario.config;
+        let models = scenario.models.iter().enumerate().map(|(i, model)| Model {
+            name: model.name.clone(),
+            pre: ways(&model.pre, &config.pre_threads),
+            on: ways(&model.on, &config.on_threads),
+            stock: run.stock.get(i).copied().unwrap_or(0),
+        });
+        RunFile {
+            format: "tacit-simulation",
+            version: 1,
+            policy: scenario.policy.name(),
+            summary: Summary::of(run, scenario),
+            workload: &scenario.workload.mix.name,
+            rate: scenario.workload.arrivals.rate(),
+            seed,
+            cores: config.capacity.cores,
+            memory: config.capacity.memory,
+            pool: scenario.stock,
+            spread: scenario.spread,
+            events: run.events,
+            models: models.collect(),
+            inputs: run.reports.iter().map(|report| Input::of(report, scenario, run)).collect(),
+            jobs: &run.jobs,
+            samples: &run.samples,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Profile files: measured job times and memory of one back end on one machine.
+
+use crate::error::SimError;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use tacit_sched::profile::{Sample, Speedup};
+use tacit_sched::{Binding, ModelSpec, PhaseSpec, Span};
+
+/// A profile file (`shark-1thread.json` and its like). Fields that the simulator does not use are ignored.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ProfileFile {
+    backend: String,
+    link: String,
+    models: BTreeMap<String, Model>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Model {
+    pre: Phase,
+    on: Phase,
+    key_bytes_server: u64,
+    key_bytes_client: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Phase {
+    wall_s: f64,
+    #[serde(default)]
+    load_s: f64,
+    peak_rss_bytes: u64,
+}
+
+impl Phase {
+    /// Reading the material is part of the job.
+    fn spec(&self, speedup: Speedup) -> PhaseSpec {
+        let time = Span::from_secs(self.wall_s + self.load_s);
+        PhaseSpec { first: Sample { time, memory: self.peak_rss_bytes }, speedup }
+    }
+}
+
+impl ProfileFile {
+    /// Reads a profile file's text.
+    ///
+    /// # Errors
+    /// [`SimError::BadFile`] with the line and the reason.
+    pub fn parse(text: &str) -> Result<ProfileFile, SimError> {
+        let file: ProfileFile = serde_json::from_str(text).map_err(|e| SimError::BadFile {
+            what: "profile",
+            line: e.line(),
+            why: e.to_string(),
+        })?;
+        for (name, model) in &file.models {
+            for secs in [model.pre.wall_s, model.pre.load_s, model.on.wall_s, model.on.load_s] {
+                if !(0.0..1e6).contains(&secs) {
+                    let why = format!("{name}: {secs} is no time in seconds");
+                    return Err(SimError::BadFile { what: "profile", line: 0, why });
+                }
+            }
+        }
+        Ok(file)
+    }
+
+    /// A model as the scheduler takes it, its material bound to the client, with assumed speed-ups of T_pre and T_on.
+    ///
+    /// # Errors
+    /// [`SimError::UnknownModel`].
+    pub(crate) fn model(&self, name: &str, pre: Speedup, on: Speedup) -> Result<ModelSpec, SimError> {
+        let model = self.models.get(name).ok_or_else(|| SimError::UnknownModel(name.to_owned()))?;
+        Ok(ModelSpec {
+            name: name.to_owned(),
+            backend: self.backend.clone(),
+            link: self.link.clone(),
+            binding: Binding::Client,
+            // A dealer writes both parties' halves to the same disk.
+            material_bytes: model.key_bytes_server + model.key_bytes_client,
+            pre: model.pre.spec(pre),
+            on: model.on.spec(on),
+        })
+    }
+}

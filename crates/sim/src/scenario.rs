@@ -1,0 +1,105 @@
+//! What is simulated: a machine, models, a policy, and the requests that come.
+
+use crate::error::SimError;
+use crate::profile::ProfileFile;
+use crate::workload::{Arrival, Workload};
+use serde::Serialize;
+use tacit_sched::policy::PolicySpec;
+use tacit_sched::profile::Speedup;
+use tacit_sched::{Binding, Config, ModelSpec, PoolConfig, Resources};
+
+/// Stock of ready material.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stock {
+    /// No pool.
+    None,
+    /// A pool that is empty at the start and knows no rates.
+    Cold,
+    /// A pool that starts with the stock for the mean rate, as after a restart.
+    Full,
+}
+
+/// One simulated situation. `models` is the truth; what the scheduler believes at first is `models` times `bias`.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The scheduler's configuration, machine included.
+    pub config: Config,
+    /// True job times, memory and speed-ups, in the order of the workload's mix.
+    pub models: Vec<ModelSpec>,
+    /// Policy.
+    pub policy: PolicySpec,
+    /// Requests.
+    pub workload: Workload,
+    /// Requests from a trace in place of the workload's own.
+    pub trace: Option<Vec<Arrival>>,
+    /// Pools; set by [`Scenario::with_stock`].
+    pub(crate) stock: Stock,
+    /// Each job takes its true time times `spread` to the power of a uniform number in [-1, 1]; 1 is no noise.
+    pub spread: f64,
+    /// First estimates are the truth times this, by model; missing entries are 1.
+    pub bias: Vec<f64>,
+    /// Probability that a job fails (at the end of its time).
+    pub failures: f64,
+    /// Keep job records and queue samples (for the picture).
+    pub timeline: bool,
+}
+
+impl Scenario {
+    /// The setting of [SS26] on a machine with 256 GiB of memory and 2 TB of disk: one thread a job, no pool. Only
+    /// `sequential` runs T_on on all cores, with the speed-up that is assumed wherever threads are allowed: Amdahl
+    /// with 95 % parallel.
+    ///
+    /// # Errors
+    /// [`SimError::UnknownModel`] where the profile lacks a model of the mix.
+    pub fn new(
+        profile: &ProfileFile,
+        policy: PolicySpec,
+        cores: u32,
+        workload: Workload,
+    ) -> Result<Scenario, SimError> {
+        let names = workload.mix.counts.iter().map(|(name, _)| name);
+        let models = names.map(|name| profile.model(name, Speedup::None, Speedup::Amdahl(0.95)));
+        let mut config = Config::new(Resources { cores, memory: 256 << 30, disk: 2_000_000_000_000 });
+        config.max_inputs = 1 << 20;
+        config.max_queued = u32::MAX;
+        if policy == PolicySpec::Sequential {
+            config.on_threads = vec![cores];
+        }
+        Ok(Scenario {
+            config,
+            models: models.collect::<Result<_, _>>()?,
+            policy,
+            workload,
+            trace: None,
+            stock: Stock::None,
+            spread: 1.0,
+            bias: Vec::new(),
+            failures: 0.0,
+            timeline: false,
+        })
+    }
+
+    /// With these pools; with any, material is not bound to its client.
+    pub fn with_stock(mut self, stock: Stock) -> Scenario {
+        let binding = if stock == Stock::None { Binding::Client } else { Binding::Unbound };
+        self.models.iter_mut().for_each(|model| model.binding = binding);
+        self.config.pool = (stock != Stock::None).then(PoolConfig::default);
+        self.stock = stock;
+        self
+    }
+
+    /// T_on may run on these thread counts, with this assumed speed-up.
+    pub fn with_on_threads(mut self, threads: Vec<u32>, speedup: Speedup) -> Scenario {
+        self.models.iter_mut().for_each(|model| model.on.speedup = speedup);
+        self.config.on_threads = threads;
+        self
+    }
+
+    /// T_pre may run on these thread counts, with this assumed speed-up.
+    pub fn with_pre_threads(mut self, threads: Vec<u32>, speedup: Speedup) -> Scenario {
+        self.models.iter_mut().for_each(|model| model.pre.speedup = speedup);
+        self.config.pre_threads = threads;
+        self
+    }
+}
