@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tacit_meter::device::{Coefficient, DeviceProfile};
 use tacit_meter::source::csv::{Format, GrowingCsv, parse};
 use tacit_meter::source::http::{Field, parse_body};
-use tacit_meter::source::replay::Kind;
+use tacit_meter::source::trace::Kind;
 use tacit_meter::source::{Model, Provenance, Roots, Source, Usage, Value, detect, open, pmic};
 
 #[test]
