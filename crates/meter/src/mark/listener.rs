@@ -1,9 +1,9 @@
 //! The end that collects marks. What comes in is not trusted: lengths, names, numbers of clients and notes are limited.
-use super::{LineReader, MarkLine};
+use super::{MarkLine, read_line};
 use crate::MeterError;
 use crate::clock::monotonic_ns;
 use crate::sampler::Handle;
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -222,17 +222,12 @@ fn serve(stream: Stream, sampler: &Handle) -> Option<Client> {
     Some(Client { stream, thread })
 }
 
-/// Reads marks from a pipe (a program's standard output, our standard input) until it ends; `ping` gets no answer.
-pub fn read_marks(reader: &mut impl Read, sampler: &Handle) {
-    listen(reader, std::io::sink(), sampler);
-}
-
 /// Takes in one program's lines until it hangs up or sends a line without end.
 fn listen(reader: &mut impl Read, mut writer: impl Write, sampler: &Handle) {
-    let mut lines = LineReader::default();
+    let mut reader = BufReader::new(reader);
     let (mut party, mut notes, mut complained) = ("program".to_owned(), 0, false);
     loop {
-        let line = match lines.read(reader) {
+        let line = match read_line(&mut reader) {
             Ok(Some(line)) => line,
             Ok(None) => return,
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
