@@ -27,6 +27,9 @@ pub use sender::MarkSender;
 use crate::record::Edge;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 
 /// Where the listener is: path of a Unix socket, or `tcp:HOST:PORT`.
 pub const ENV_MARKS: &str = "TACIT_MARKS";
@@ -134,6 +137,13 @@ fn name(text: &str) -> Result<String, String> {
         return Err(format!("a name must have 1 to {MAX_NAME} characters of A-Z a-z 0-9 _ . -"));
     }
     Ok(text.to_owned())
+}
+
+/// A TCP connection as what it is to the system once it is made: a stream like any other. A line is not held back until
+/// there are more: clocks are compared by them.
+pub(crate) fn socket(stream: TcpStream) -> io::Result<UnixStream> {
+    stream.set_nodelay(true)?;
+    Ok(OwnedFd::from(stream).into())
 }
 
 /// The next line of a stream without its newline; `None` at its end. A last line without a newline counts, one longer
