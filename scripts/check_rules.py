@@ -1,4 +1,10 @@
-"""Checks the rules that a compiler does not: who may use whom, file and function lengths, `forbid(unsafe_code)`, leftovers.
+"""Checks the rules that a compiler does not: who may use whom, circles of files, file and function lengths,
+`forbid(unsafe_code)`, leftovers.
+
+Circles: no file of a crate may name another that names it, directly or by way of others. A file names the module that a
+path through `crate`, `super` or `self` leads to, in `use` and elsewhere. Not counted are: paths between a module and what
+is inside it (a parent declares its children and may hold what they share), names that a module offers for another
+(`pub use`: the path ends where it is offered), and tests.
 
 Standard library only. Prints every offence and exits with 1 if there is any.
 """
@@ -30,7 +36,7 @@ LAYERS = {
     "tacit-serve": [
         "tacit-client", "tacit-backends", "tacit-sched", "tacit-store", "tacit-ids", "tacit-log", "tacit-meter", "tacit-net",
     ],
-    "tacit-lab": ["tacit-meter", "tacit-net"],
+    "tacit-lab": ["tacit-meter", "tacit-net", "tacit-store"],
     "tacit-cli": "any",
     "tacit-python": "any",
     "tacit-fuzz-targets": "any",
@@ -40,6 +46,10 @@ UNSAFE_ALLOWED = {"tacit-arith"}
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
 LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX)\b|\b(todo|unimplemented|dbg)!\(")
+COMMENT_OR_TEXT = re.compile(r'//[^\n]*|"(?:[^"\\]|\\.)*"')
+TESTS = re.compile(r"#\[cfg\(test\)\]\s*(?:#\[path[^\n]*\s*)?mod tests")
+USE = re.compile(r"^ *(?:pub(?:\([a-z: ]+\))? )?use ([^;]+);", re.M)
+PATH = re.compile(r"\b(?:crate|super|self)(?:::\w+)+")
 FUNCTION = re.compile(r"^( *)(pub(\([a-z: ]+\))? )?(default )?(const )?(async )?(unsafe )?(extern \"C\" )?fn (\w+)")
 
 
@@ -109,6 +119,69 @@ def check_unsafe(packages):
                 yield f"{target['src_path']}: lacks #![forbid(unsafe_code)]"
 
 
+def use_paths(tree, before=()):
+    """The paths of a `use`: `a::{b, c::d}` is `a::b` and `a::c::d`."""
+    path, brace, rest = re.sub(r"\s+as\s+\w+|\s+", "", tree).partition("{")
+    path = (*before, *(part for part in path.split("::") if part))
+    if not brace:
+        return [path]
+    parts, depth = [""], 0
+    for char in rest[: rest.rindex("}")]:
+        depth += (char == "{") - (char == "}")
+        if char == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [found for part in parts if part for found in use_paths(part, path)]
+
+
+def module_uses(src):
+    """For every module (a tuple of names) of the crate in `src`: the modules beside it that it names."""
+    files = {}
+    for path in sorted(src.rglob("*.rs")):
+        if not path.stem.endswith("tests"):
+            module = path.relative_to(src).with_suffix("").parts
+            files[module[:-1] if module[-1] in ("lib", "main", "mod") else module] = path
+    uses = {}
+    for module, path in files.items():
+        code = TESTS.split(COMMENT_OR_TEXT.sub("", path.read_text()))[0]
+        paths = [found for tree in USE.findall(code) for found in use_paths(tree)]
+        paths += [tuple(found.split("::")) for found in PATH.findall(USE.sub("", code))]
+        for first, *names in paths:
+            at = list(module)
+            while first == "super" and at:
+                at.pop()
+                first = names.pop(0) if names[:1] == ["super"] else "self"
+            if first not in ("crate", "self"):
+                continue
+            target = () if first == "crate" else tuple(at)
+            for name in names:
+                if (*target, name) not in files:
+                    break
+                target = (*target, name)
+            if target != module[: len(target)] and module != target[: len(module)]:
+                uses.setdefault(module, set()).add(target)
+    return uses
+
+
+def check_circles(src):
+    uses = module_uses(src)
+
+    def reach(module):
+        found, todo = set(), [module]
+        while todo:
+            new = uses.get(todo.pop(), set()) - found
+            found |= new
+            todo += new
+        return found
+
+    reached = {module: reach(module) for module in uses}
+    circles = {frozenset(m for m in reached if m in reached[n] and n in reached[m]) for n in reached if n in reached[n]}
+    for circle in sorted(map(sorted, circles)):
+        names = ", ".join("/".join(module) for module in circle)
+        yield f"{src.relative_to(ROOT)}: a circle of files that name each other: {names}"
+
+
 def check_source(path):
     lines = path.read_text().splitlines()
     name = path.relative_to(ROOT)
@@ -137,6 +210,9 @@ def main():
     packages = [package for package in metadata["packages"] if package["id"] in members]
     offences = [*check_layers(packages), *check_runtime(metadata), *check_test_features(packages)]
     offences += check_unsafe(packages)
+    for package in packages:
+        src = Path(package["manifest_path"]).parent / "src"
+        offences += check_circles(src) if src.is_dir() else []
     for folder in ("crates", "bindings", "fuzz"):
         for path in sorted((ROOT / folder).rglob("*.rs")):
             if "target" not in path.parts:

@@ -1,5 +1,5 @@
 //! A client with an open model.
-use crate::lobby::{answered, ask};
+use crate::ask::{answered, ask};
 use crate::measure::{Marks, Meter, PhaseReport};
 use crate::stock::{self, Stock};
 use crate::wire::{REQUEST, Reply, Request, misplaced, send};

@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use tacit_graph::npy::Npy;
 use tacit_graph::{Interface, Units, npy, npz};
 
-/// Largest image side accepted, in pixels.
-pub const MAX_IMAGE_SIDE: u32 = 16_384;
+pub use crate::jpeg::MAX_IMAGE_SIDE;
 /// Most memory that decoding an image may take, in bytes.
 pub const MAX_IMAGE_BYTES: u64 = 512 << 20;
 

@@ -4,8 +4,8 @@
 //! This walks through the entropy-coded data (ITU-T T.81: markers in annex B, sequential blocks in F.2, progressive ones in G.2) and
 //! counts blocks and bits, without computing a pixel: each scan must hold a code for every block, and nothing but padding after the last.
 
-use crate::input::MAX_IMAGE_SIDE;
-
+/// Largest image side accepted, in pixels.
+pub const MAX_IMAGE_SIDE: u32 = 16_384;
 /// Most scans of a file; the decoder's limit too.
 const MAX_SCANS: usize = 100;
 /// Most bytes that encoders pad a scan with.

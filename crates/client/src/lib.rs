@@ -37,6 +37,7 @@
 //! which is checked before any of it is taken, and the digests of plan and public part are compared.
 #![forbid(unsafe_code)]
 
+mod ask;
 pub mod bench;
 mod client;
 mod error;

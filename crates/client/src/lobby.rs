@@ -1,5 +1,5 @@
 //! From nothing to an open model.
-use crate::error::server_of;
+use crate::ask::ask;
 use crate::stock::{self, Held, Reconciled, Stock};
 use crate::wire::{
     MAX_PUBLIC_BYTES, ModelInfo, PUBLIC, REQUEST, Reply, Request, misplaced, public_digest, recv_reply, send,
@@ -259,20 +259,5 @@ impl Lobby {
             }
         }
         Err(ClientError::NoBackend { model: model.into(), offered: passed_over.join(", ") })
-    }
-}
-
-/// Asks and waits for the answer; a refusal is an error.
-pub(crate) fn ask(channel: &mut Channel, request: &Request) -> Result<Reply, ClientError> {
-    send(channel, REQUEST, request).map_err(|e| ClientError::from(e).of(channel, request.name()))?;
-    answered(channel, request.name())
-}
-
-/// The answer to `request`; a refusal is an error.
-pub(crate) fn answered(channel: &mut Channel, request: &'static str) -> Result<Reply, ClientError> {
-    match recv_reply(channel).map_err(|e| ClientError::from(e).of(channel, request))? {
-        Reply::Refused { reason } => Err(ClientError::Refused { request, reason }),
-        Reply::Goodbye { reason } => Err(ClientError::Ended { server: server_of(channel), reason }),
-        reply => Ok(reply),
     }
 }

@@ -8,7 +8,7 @@
 //! (the server's half is there first), and what was lost here by what is ready or being made *after* it was asked (an id is taken here
 //! first). What another connection has taken out and not asked to use yet looks lost; the server leaves it while such a connection is open.
 use crate::ClientError;
-use crate::lobby::ask;
+use crate::ask::ask;
 use crate::wire::{Half, MAX_IDS, Reply, Request, misplaced};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

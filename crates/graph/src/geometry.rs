@@ -41,6 +41,37 @@ impl ConvGeometry {
     }
 }
 
+/// Output positions `lo..hi` for which `position * stride + offset - pad` lies in `0..len`.
+pub(crate) fn valid_span(out_len: usize, len: usize, stride: usize, offset: usize, pad: usize) -> (usize, usize) {
+    let lo = pad.saturating_sub(offset).div_ceil(stride);
+    let hi = if len + pad > offset { (len + pad - offset).div_ceil(stride) } else { 0 };
+    (lo.min(out_len), hi.min(out_len))
+}
+
+/// Geometry of one convolution on tensors of known shapes.
+pub struct ConvPlan<'a> {
+    pub(crate) conv: &'a ConvGeometry,
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    pub(crate) out_height: usize,
+    pub(crate) out_width: usize,
+    /// Input channels of one group.
+    pub(crate) group_channels: usize,
+}
+
+impl<'a> ConvPlan<'a> {
+    pub(crate) fn new(conv: &'a ConvGeometry, in_shape: &[usize], out_shape: &[usize]) -> Self {
+        Self {
+            conv,
+            height: in_shape[1],
+            width: in_shape[2],
+            out_height: out_shape[1],
+            out_width: out_shape[2],
+            group_channels: in_shape[0] / conv.groups,
+        }
+    }
+}
+
 /// A pooling window. Padded positions never win a maximum and add zero to a sum.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {

@@ -6,7 +6,7 @@ use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, LinalgScalar, Slice};
 use rayon::prelude::*;
 
-use crate::kernel::{ConvPlan, valid_span};
+use crate::geometry::{ConvPlan, valid_span};
 
 /// Most elements of windows that are laid out at once: 8 MB of `f64`.
 const WINDOW_ELEMENTS: usize = 1 << 20;

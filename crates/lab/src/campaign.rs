@@ -141,7 +141,7 @@ pub fn load(dir: &Path) -> Result<Loaded, LabError> {
             let detail = format!("holds no campaign ({CAMPAIGN} is missing); `tacit lab run` makes one");
             return Err(LabError::Spec { what: dir.display().to_string(), detail });
         }
-        read => read.map_err(io(&path))?,
+        read => read.map_err(LabError::io(&path))?,
     };
     let broken = |detail: String| LabError::Spec { what: path.display().to_string(), detail };
     // The version first: a later layout may differ in everything else.
@@ -160,7 +160,7 @@ pub fn load(dir: &Path) -> Result<Loaded, LabError> {
 
 /// The lines of `runs.jsonl`; of a cell and repetition the last, in the order of these last lines.
 fn load_runs(path: &Path) -> Result<Vec<Run>, LabError> {
-    let text = read_bounded(path).map_err(io(path))?;
+    let text = read_bounded(path).map_err(LabError::io(path))?;
     let mut runs: BTreeMap<(Cell, u32), (usize, Run)> = BTreeMap::new();
     for (number, line) in whole_lines(&text).split(|&b| b == b'\n').enumerate().filter(|(_, l)| !l.is_empty()) {
         let run: Run = serde_json::from_slice(line).map_err(|e| LabError::Spec {
@@ -195,19 +195,14 @@ const CAMPAIGN: &str = "campaign.json";
 const RUNS: &str = "runs.jsonl";
 const IDLE: &str = "idle.jsonl";
 
-fn io(path: &Path) -> impl FnOnce(std::io::Error) -> LabError {
-    let path = path.to_owned();
-    move |source| LabError::Io { path, source }
-}
-
 /// Makes a folder of a campaign, if it is not there. A link is refused: a campaign that came from elsewhere must not lead us, who may be
 /// root, outside.
 ///
 /// # Errors
 /// [`LabError::Io`]; [`LabError::Spec`] for what is there and no folder.
 pub fn own_folder(path: &Path) -> Result<(), LabError> {
-    fs::create_dir_all(path).map_err(io(path))?;
-    if fs::symlink_metadata(path).map_err(io(path))?.is_dir() {
+    fs::create_dir_all(path).map_err(LabError::io(path))?;
+    if fs::symlink_metadata(path).map_err(LabError::io(path))?.is_dir() {
         return Ok(());
     }
     let detail = "is a link, and a campaign writes into its own folder only; remove it".into();
@@ -272,18 +267,18 @@ impl Folder {
             own_folder(&dir.join(part))?;
         }
         let path = dir.join(".lock");
-        let lock = own_file().create(true).truncate(false).write(true).open(&path).map_err(io(&path))?;
+        let lock = own_file().create(true).truncate(false).write(true).open(&path).map_err(LabError::io(&path))?;
         lock.try_lock().map_err(|_| LabError::Unavailable {
             what: format!("running in {}", dir.display()),
             reason: "another process runs a campaign there".into(),
             remedy: "wait for it, or choose another folder".into(),
         })?;
         let path = dir.join(RUNS);
-        let runs = own_file().create(true).append(true).read(true).open(&path).map_err(io(&path))?;
-        let text = fs::read(&path).map_err(io(&path))?;
+        let runs = own_file().create(true).append(true).read(true).open(&path).map_err(LabError::io(&path))?;
+        let text = fs::read(&path).map_err(LabError::io(&path))?;
         let whole = whole_lines(&text).len();
         if whole < text.len() {
-            runs.set_len(whole as u64).map_err(io(&path))?;
+            runs.set_len(whole as u64).map_err(LabError::io(&path))?;
         }
         Ok(Self { dir: dir.to_owned(), runs, lock })
     }
@@ -300,11 +295,11 @@ impl Folder {
     /// [`LabError::Io`].
     pub fn begin(&self, campaign: &Campaign) -> Result<(), LabError> {
         let (path, draft) = (self.dir.join(CAMPAIGN), self.dir.join(".campaign.json.new"));
-        let text = serde_json::to_vec_pretty(campaign).map_err(|e| io(&path)(e.into()))?;
+        let text = serde_json::to_vec_pretty(campaign).map_err(|e| LabError::io(&path)(e.into()))?;
         let written = create(&draft).and_then(|mut f| f.write_all(&text).and_then(|()| f.sync_all()));
-        written.map_err(io(&draft))?;
-        fs::rename(&draft, &path).map_err(io(&path))?;
-        File::open(&self.dir).and_then(|d| d.sync_all()).map_err(io(&self.dir))
+        written.map_err(LabError::io(&draft))?;
+        fs::rename(&draft, &path).map_err(LabError::io(&path))?;
+        File::open(&self.dir).and_then(|d| d.sync_all()).map_err(LabError::io(&self.dir))
     }
 
     /// Appends a run and waits until it is on the disk.
@@ -323,7 +318,7 @@ impl Folder {
         let path = self.dir.join(IDLE);
         match fs::read(&path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(0),
-            read => Ok(read.map_err(io(&path))?.iter().filter(|b| **b == b'\n').count()),
+            read => Ok(read.map_err(LabError::io(&path))?.iter().filter(|b| **b == b'\n').count()),
         }
     }
 
@@ -333,20 +328,20 @@ impl Folder {
     /// [`LabError::Io`].
     pub fn append_idle(&self, idle: &Idle) -> Result<(), LabError> {
         let path = self.dir.join(IDLE);
-        let mut file = own_file().create(true).append(true).open(&path).map_err(io(&path))?;
+        let mut file = own_file().create(true).append(true).open(&path).map_err(LabError::io(&path))?;
         append(&mut file, &path, idle)
     }
 }
 
 fn append(file: &mut File, path: &Path, line: &impl Serialize) -> Result<(), LabError> {
-    let mut text = serde_json::to_vec(line).map_err(|e| io(path)(e.into()))?;
+    let mut text = serde_json::to_vec(line).map_err(|e| LabError::io(path)(e.into()))?;
     text.push(b'\n');
-    let before = file.metadata().map_err(io(path))?.len();
+    let before = file.metadata().map_err(LabError::io(path))?.len();
     let written = file.write_all(&text).and_then(|()| file.sync_data());
     written.map_err(|e| {
         // A part of a line is no run; where it cannot be removed now, opening the folder the next time removes it.
         let _ = file.set_len(before);
-        io(path)(e)
+        LabError::io(path)(e)
     })
 }
 

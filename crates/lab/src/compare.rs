@@ -1,12 +1,9 @@
 //! Two campaigns side by side: for every cell that both have, the ratio of means with its 95 % interval ([`crate::stats::ratio`]).
-use crate::campaign::{Loaded, Run};
+use crate::campaign::{Cell, Loaded, Run};
 use crate::stats::{self, Ratio, Summary};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use tacit_meter::source::Provenance;
-
-/// What distinguishes a cell: `{"link": "lan", "workload": "bulk"}`.
-pub type Cell = BTreeMap<String, String>;
 
 /// What the interval says about B against A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -127,21 +124,13 @@ fn add(run: &Run, metrics: &mut Metrics) {
             let Some(value) = value else { continue };
             let entry = metrics.entry(format!("{party}_{kind}_j")).or_default();
             entry.values.push(value);
-            entry.provenance.insert(word(energy.provenance));
+            entry.provenance.insert(energy.provenance.name());
             entry.as_is = Some(energy.provenance);
             if kind == "net" {
                 entry.below_noise += usize::from(energy.below_noise);
                 entry.shared.extend(energy.net_sd_j);
             }
         }
-    }
-}
-
-fn word(provenance: Provenance) -> &'static str {
-    match provenance {
-        Provenance::Measured => "measured",
-        Provenance::Attributed => "attributed",
-        Provenance::Modelled => "modelled",
     }
 }
 

@@ -1,5 +1,5 @@
 //! What can go wrong in an experiment.
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A failed step of an experiment.
 #[derive(Debug, thiserror::Error)]
@@ -42,10 +42,27 @@ pub enum LabError {
     /// The meter failed.
     #[error(transparent)]
     Meter(#[from] tacit_meter::MeterError),
+    /// Keys could not be made or used.
+    #[error(transparent)]
+    Keys(#[from] tacit_store::StoreError),
     /// A text that is no rate.
     #[error(transparent)]
     Rate(#[from] tacit_net::BadRate),
     /// The network failed.
     #[error(transparent)]
     Net(#[from] tacit_net::NetError),
+}
+
+impl LabError {
+    /// For `map_err`: an error with the file that it is about.
+    pub(crate) fn io(path: impl AsRef<Path>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.as_ref().to_owned();
+        move |source| Self::Io { path, source }
+    }
+
+    /// For `map_err`: an error with the step that failed.
+    pub(crate) fn failed<E: std::fmt::Display>(step: impl Into<String>) -> impl FnOnce(E) -> Self {
+        let step = step.into();
+        move |error| Self::Failed { step, detail: error.to_string() }
+    }
 }

@@ -10,19 +10,14 @@
 //! A tunnel is an IP interface, so here it shows only in the address: whoever asks for `wireguard` connects to
 //! [`Tunnel::address`](crate::tunnel::Tunnel::address) instead of the link's. `plain` is for comparison only: it delivers changed bytes as they come.
 use crate::LabError;
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
-use tacit_net::{ClientTls, NetError, ServerTls, TcpTransport, Transport};
+use tacit_net::{NetError, ServerTls, TcpTransport, Transport};
+use tacit_store::keys;
 
 /// What connections are made of. As text: see the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -97,93 +92,28 @@ impl From<TransportKind> for String {
     }
 }
 
-/// Name in the server's certificate: the same wherever the server runs, since its key is made for one run and known to that run only.
+/// A name in the server's certificate that holds wherever the server runs: its key is made for one run and known to that
+/// run only.
 const SERVER_NAME: &str = "localhost";
 
-/// Makes the keys of one run in a new folder (mode 0700, keys 0600): `ca.pem`, `server.pem`, `server.key`, `client.pem`, `client.key`, as
-/// `tacit keys init` lays them out. The CA's key is never written: nobody can add a party to the run.
+fn folder(keys: Option<&Path>) -> Result<&Path, LabError> {
+    let detail = "tls needs the folder with the keys of this run".into();
+    keys.ok_or_else(|| LabError::Spec { what: "--keys".into(), detail })
+}
+
+/// Connects to a party that waits in [`Acceptor::accept`]; for a tunnelled kind, `to` is its address in the tunnel. `keys` is a folder of
+/// [`keys::init_closed`], needed for TLS.
 ///
 /// # Errors
-/// [`LabError::Io`] if the folder cannot be made or has keys already, [`LabError::Failed`] if a key cannot be made.
-pub fn make_keys(dir: &Path) -> Result<(), LabError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.map_err(|source| LabError::Io { path: dir.into(), source })?;
-    let (ca, pem) = make_ca().map_err(keys_failed)?;
-    write_new(&dir.join("ca.pem"), pem.as_bytes())?;
-    for (name, usage) in
-        [("server", ExtendedKeyUsagePurpose::ServerAuth), ("client", ExtendedKeyUsagePurpose::ClientAuth)]
-    {
-        let (certificate, key) = issue(&ca, name, usage).map_err(keys_failed)?;
-        write_new(&dir.join(format!("{name}.pem")), certificate.as_bytes())?;
-        write_new(&dir.join(format!("{name}.key")), key.as_bytes())?;
-    }
-    Ok(())
-}
-
-fn keys_failed(error: rcgen::Error) -> LabError {
-    LabError::Failed { step: "making the keys of the run".into(), detail: error.to_string() }
-}
-
-fn make_ca() -> Result<(Issuer<'static, KeyPair>, String), rcgen::Error> {
-    let key = KeyPair::generate()?;
-    let mut params = CertificateParams::new(vec![])?;
-    params.distinguished_name.push(DnType::CommonName, "tacit lab run");
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    let pem = params.self_signed(&key)?.pem();
-    Ok((Issuer::new(params, key), pem))
-}
-
-fn issue(
-    ca: &Issuer<'_, KeyPair>,
-    name: &str,
-    usage: ExtendedKeyUsagePurpose,
-) -> Result<(String, String), rcgen::Error> {
-    let key = KeyPair::generate()?;
-    let mut params = CertificateParams::new(vec![SERVER_NAME.to_owned()])?;
-    params.distinguished_name.push(DnType::CommonName, name);
-    params.use_authority_key_identifier_extension = true;
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![usage];
-    Ok((params.signed_by(&key, ca)?.pem(), key.serialize_pem()))
-}
-
-fn write_new(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
-    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let written = opened.and_then(|mut file| file.write_all(bytes));
-    written.map_err(|source| LabError::Io { path: path.into(), source })
-}
-
-fn read_keys(dir: Option<&Path>, name: &str) -> Result<[Vec<u8>; 3], LabError> {
-    let dir = dir.ok_or_else(|| LabError::Spec {
-        what: "--keys".into(),
-        detail: "tls needs the folder with the keys of this run".into(),
-    })?;
-    let read = |file: String| {
-        let path = dir.join(file);
-        fs::read(&path).map_err(|source| LabError::Io { path, source })
-    };
-    Ok([read(format!("{name}.pem"))?, read(format!("{name}.key"))?, read("ca.pem".into())?])
-}
-
-/// Connects to a party that waits in [`Acceptor::accept`]; for a tunnelled kind, `to` is its address in the tunnel. `keys` is the folder of
-/// [`make_keys`], needed for TLS.
-///
-/// # Errors
-/// [`LabError::Net`] naming what failed: nobody listens, another CA, a wrong key, bytes changed on the way; [`LabError::Spec`] or
-/// [`LabError::Io`] for missing keys.
+/// [`LabError::Net`] naming what failed: nobody listens, another CA, a wrong key, bytes changed on the way;
+/// [`LabError::Spec`] or [`LabError::Keys`] for missing keys.
 pub fn connect(
     kind: TransportKind,
     to: SocketAddr,
     keys: Option<&Path>,
     timeout: Duration,
 ) -> Result<Box<dyn Transport>, LabError> {
-    let tls = if kind.tls() {
-        let [chain, key, ca] = read_keys(keys, "client")?;
-        Some(ClientTls::from_pem(&chain, &key, &ca)?)
-    } else {
-        None
-    };
+    let tls = if kind.tls() { Some(keys::load_client(folder(keys)?, "client")?.tls) } else { None };
     let deadline = Instant::now() + timeout;
     let mut tcp = TcpTransport::connect(to, timeout)?;
     let Some(tls) = tls else {
@@ -208,12 +138,7 @@ impl Acceptor {
     /// # Errors
     /// As [`connect`], and [`LabError::Net`] if the address cannot be listened on.
     pub fn bind(kind: TransportKind, at: SocketAddr, keys: Option<&Path>) -> Result<Self, LabError> {
-        let tls = if kind.tls() {
-            let [chain, key, ca] = read_keys(keys, "server")?;
-            Some(ServerTls::from_pem(&chain, &key, &ca)?)
-        } else {
-            None
-        };
+        let tls = if kind.tls() { Some(keys::load_server(folder(keys)?)?) } else { None };
         let listener = TcpListener::bind(at).map_err(|e| NetError::from_io(format!("listening on {at}"), &e))?;
         Ok(Self { kind, listener, tls })
     }

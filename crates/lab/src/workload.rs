@@ -11,14 +11,13 @@ use crate::LabError;
 use crate::transport::TransportKind;
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tacit_meter::mark::MarkSender;
 use tacit_net::{NetError, PacedTransport, Rate, Transport};
 
-const MAGIC: &[u8; 8] = b"tacitwl1";
+const MAGIC: &[u8; 8] = b"tacitwl2";
 const REQUEST: usize = 56;
 /// Most bytes of one bulk transfer.
 pub const MAX_BYTES: u64 = 1 << 40;
@@ -43,10 +42,6 @@ impl Bulk {
     #[must_use]
     pub fn of(bytes: u64) -> Self {
         Self { bytes, seconds: None }
-    }
-
-    fn limit(self) -> Option<Duration> {
-        self.seconds.map(Duration::from_secs)
     }
 }
 
@@ -194,26 +189,6 @@ pub struct Outcome {
     pub peak_rss_bytes: u64,
 }
 
-impl Outcome {
-    /// As the named results of a run.
-    #[must_use]
-    pub fn results(&self) -> BTreeMap<String, f64> {
-        let mut all = BTreeMap::from([
-            ("seconds".to_owned(), self.seconds),
-            ("sent_bytes".to_owned(), self.sent_bytes as f64),
-            ("received_bytes".to_owned(), self.received_bytes as f64),
-            ("goodput_bps".to_owned(), self.goodput_bps),
-            ("messages".to_owned(), self.messages as f64),
-        ]);
-        if let Some(latency) = &self.latency {
-            all.insert("latency_s".to_owned(), latency.p50_s);
-            all.insert("latency_p95_s".to_owned(), latency.p95_s);
-            all.insert("latency_mean_s".to_owned(), latency.mean_s);
-        }
-        all
-    }
-}
-
 /// How a party takes part.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
@@ -229,8 +204,7 @@ pub struct Options<'a> {
 
 /// CPU time of this process: user and kernel seconds, and its peak memory in bytes.
 fn usage() -> Result<(f64, f64, u64), LabError> {
-    let usage = getrusage(UsageWho::RUSAGE_SELF)
-        .map_err(|e| LabError::Failed { step: "asking for CPU time".into(), detail: e.to_string() })?;
+    let usage = getrusage(UsageWho::RUSAGE_SELF).map_err(LabError::failed("asking for CPU time"))?;
     let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 * 1e-6;
     let peak = tacit_meter::usage::high_water_bytes(Path::new("/proc/self")).unwrap_or(0);
     Ok((seconds(usage.user_time()), seconds(usage.system_time()), peak))
@@ -287,18 +261,10 @@ fn prepare(mut transport: Box<dyn Transport>, options: Options<'_>) -> Result<Bo
     })
 }
 
-/// Random bytes from a seed (splitmix64): not secret, only incompressible and the same at both parties.
+/// Random bytes from a seed: not secret, only incompressible and the same at both parties.
 fn random(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bytes.extend_from_slice(&(z ^ (z >> 31)).to_le_bytes());
-    }
-    bytes.truncate(len);
+    let mut bytes = vec![0; len];
+    fastrand::Rng::with_seed(seed).fill(&mut bytes);
     bytes
 }
 
@@ -343,38 +309,24 @@ impl Check {
 type Counts = (u64, u64, u64);
 
 /// A workload that both parties agreed on, with its data.
-enum Work {
-    Send { party: &'static str, workload: Workload, bulk: Bulk, data: bulk::Data },
-    Receive { party: &'static str, workload: Workload, bulk: Bulk, data: bulk::Data },
-    Ping { messages: u64, message: Vec<u8> },
-    Pong { messages: u64, message: Vec<u8> },
+struct Work {
+    party: &'static str,
+    workload: Workload,
+    load: Load,
+}
+
+enum Load {
+    Bulk(bulk::Data),
+    Message(Vec<u8>),
 }
 
 impl Work {
     fn new(party: &'static str, workload: Workload, seed: u64) -> Self {
-        match workload {
-            Workload::BulkSend(bulk) if party == "client" => Self::send(party, workload, bulk, seed),
-            Workload::BulkReceive(bulk) if party == "server" => Self::send(party, workload, bulk, seed),
-            Workload::BulkSend(bulk) | Workload::BulkReceive(bulk) => {
-                Self::Receive { party, workload, bulk, data: bulk::Data::new(seed) }
-            }
-            Workload::PingPong { messages, size } => {
-                let message = random(seed, size as usize);
-                if party == "client" { Self::Ping { messages, message } } else { Self::Pong { messages, message } }
-            }
-        }
-    }
-
-    fn send(party: &'static str, workload: Workload, bulk: Bulk, seed: u64) -> Self {
-        Self::Send { party, workload, bulk, data: bulk::Data::new(seed) }
-    }
-
-    fn names(&self) -> (&'static str, &'static str) {
-        match self {
-            Self::Send { party, workload, .. } | Self::Receive { party, workload, .. } => (party, workload.name()),
-            Self::Ping { .. } => ("client", "ping-pong"),
-            Self::Pong { .. } => ("server", "ping-pong"),
-        }
+        let load = match workload {
+            Workload::BulkSend(_) | Workload::BulkReceive(_) => Load::Bulk(bulk::Data::new(seed)),
+            Workload::PingPong { size, .. } => Load::Message(random(seed, size as usize)),
+        };
+        Self { party, workload, load }
     }
 
     fn measured(mut self, mut transport: Box<dyn Transport>, options: Options<'_>) -> Result<Outcome, LabError> {
@@ -388,10 +340,9 @@ impl Work {
         let after = usage()?;
         let figures = [("sent_bytes", sent_bytes as f64), ("received_bytes", received_bytes as f64)];
         let _ = options.marks.map(|marks| marks.end("run", &figures));
-        let (party, workload) = self.names();
         Ok(Outcome {
-            party: party.into(),
-            workload: workload.into(),
+            party: self.party.into(),
+            workload: self.workload.name().into(),
             transport: options.transport,
             seconds,
             sent_bytes,
@@ -406,25 +357,23 @@ impl Work {
     }
 
     fn run(&mut self, transport: &mut dyn Transport, times: &mut Vec<f64>) -> Result<Counts, LabError> {
-        match self {
-            Self::Send { workload, bulk, data, .. } => {
-                let (sent, blocks) = data.send(transport, workload.name(), bulk.bytes, bulk.limit())?;
-                Ok((sent, 0, blocks))
+        let (what, is_client) = (self.workload.name(), self.party == "client");
+        match (self.workload, &mut self.load) {
+            (Workload::PingPong { messages, .. }, Load::Message(message)) => {
+                if is_client {
+                    *times = ping(transport, messages, message)?;
+                } else {
+                    pong(transport, messages, message)?;
+                }
+                let bytes = messages * message.len() as u64;
+                Ok((bytes, bytes, messages))
             }
-            Self::Receive { workload, bulk, data, .. } => {
-                let (received, blocks) = data.receive(transport, workload.name(), bulk.bytes)?;
-                Ok((0, received, blocks))
+            (Workload::BulkSend(bulk), Load::Bulk(data)) if is_client => data.send(transport, what, bulk),
+            (Workload::BulkReceive(bulk), Load::Bulk(data)) if !is_client => data.send(transport, what, bulk),
+            (Workload::BulkSend(bulk) | Workload::BulkReceive(bulk), Load::Bulk(data)) => {
+                data.receive(transport, what, bulk.bytes)
             }
-            Self::Ping { messages, message } => {
-                *times = ping(transport, *messages, message)?;
-                let bytes = *messages * message.len() as u64;
-                Ok((bytes, bytes, *messages))
-            }
-            Self::Pong { messages, message } => {
-                pong(transport, *messages, message)?;
-                let bytes = *messages * message.len() as u64;
-                Ok((bytes, bytes, *messages))
-            }
+            _ => unreachable!("a load is made for its workload"),
         }
     }
 }

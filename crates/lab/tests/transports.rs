@@ -5,9 +5,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_lab::LabError;
-use tacit_lab::transport::{Acceptor, TransportKind, connect, make_keys};
+use tacit_lab::transport::{Acceptor, TransportKind, connect};
 use tacit_lab::workload::{Bulk, Latency, Options, Outcome, Workload, run_client, run_server};
 use tacit_net::{MemTransport, Transport};
+use tacit_store::keys::init_closed;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -32,7 +33,7 @@ fn run_over(kind: TransportKind, keys: &Path, workload: Workload) -> [Result<Out
 fn every_workload_runs_over_plain_and_tls() {
     let dir = tempfile::tempdir().unwrap();
     let keys = dir.path().join("keys");
-    make_keys(&keys).unwrap();
+    init_closed(&keys).unwrap();
     for kind in [TransportKind::Plain, TransportKind::Tls] {
         let bytes = 3_000_017;
         let [client, server] = run_over(kind, &keys, Workload::BulkSend(Bulk::of(bytes))).map(Result::unwrap);
@@ -50,7 +51,6 @@ fn every_workload_runs_over_plain_and_tls() {
         assert!(0.0 < latency.min_s && latency.min_s <= latency.p50_s && latency.p50_s <= latency.p95_s);
         assert!(latency.p95_s <= latency.max_s && latency.max_s <= client.seconds);
         assert_eq!((client.messages, server.messages, server.latency), (50, 50, None));
-        assert_eq!(client.results()["latency_s"], latency.p50_s);
     }
 }
 
@@ -58,8 +58,8 @@ fn every_workload_runs_over_plain_and_tls() {
 fn a_party_of_another_run_cannot_connect_by_tls() {
     let dir = tempfile::tempdir().unwrap();
     let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
-    make_keys(&ours).unwrap();
-    make_keys(&theirs).unwrap();
+    init_closed(&ours).unwrap();
+    init_closed(&theirs).unwrap();
     let acceptor = Acceptor::bind(TransportKind::Tls, loopback(), Some(&ours)).unwrap();
     let address = acceptor.address().unwrap();
     let server = thread::spawn(move || acceptor.accept(PATIENCE).err());
@@ -73,12 +73,12 @@ fn keys_are_made_once_and_kept_from_others() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let keys = dir.path().join("keys");
-    make_keys(&keys).unwrap();
+    init_closed(&keys).unwrap();
     for file in ["server.key", "client.key"] {
         assert_eq!(std::fs::metadata(keys.join(file)).unwrap().permissions().mode() & 0o777, 0o600);
     }
     assert!(!keys.join("ca.key").exists());
-    assert!(matches!(make_keys(&keys), Err(LabError::Io { .. })), "keys must not be overwritten");
+    assert!(init_closed(&keys).is_err(), "keys must not be overwritten");
     let missing = connect(TransportKind::Tls, loopback(), None, PATIENCE).err().unwrap();
     assert!(missing.to_string().contains("--keys"), "{missing}");
 }
@@ -107,7 +107,7 @@ fn requests_that_make_no_sense_are_refused() {
         let error = run_client(Box::new(a), workload, 1, options(TransportKind::Plain)).unwrap_err();
         assert!(matches!(error, LabError::Spec { .. }), "{error}");
         // What a client must not ask, a server must not do.
-        let mut request = b"tacitwl1".to_vec();
+        let mut request = b"tacitwl2".to_vec();
         let words: [u64; 6] = match workload {
             Workload::BulkSend(b) => [1, b.bytes, b.seconds.unwrap_or(0), 0, 0, 0],
             Workload::BulkReceive(b) => [2, b.bytes, b.seconds.unwrap_or(0), 0, 0, 0],

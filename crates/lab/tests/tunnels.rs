@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 use tacit_lab::LabError;
 use tacit_lab::link::{Link, LinkSpec, LinkSpecText, Side};
-use tacit_lab::transport::{Acceptor, TransportKind, connect, make_keys};
+use tacit_lab::transport::{Acceptor, TransportKind, connect};
 use tacit_lab::tunnel::{BORINGTUN, Choice, Core, Host, Incoming, OVERHEAD, SecretKey, Tunnel};
 use tacit_lab::workload::{Bulk, Options, Outcome, Workload, run_client, run_server};
 
@@ -207,7 +207,7 @@ fn run_over(
 
 fn keys() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    make_keys(&dir.path().join("keys")).unwrap();
+    tacit_store::keys::init_closed(&dir.path().join("keys")).unwrap();
     dir
 }
 

@@ -1,13 +1,12 @@
 //! The monotonic clock of a host, and its offset to that of another host.
 //!
 //! Two hosts' monotonic clocks have nothing in common, so one asks the other for its time (`ping N` / `pong N T_NS`, see
-//! [`mark`](crate::mark)) and notes its own before and after. The other clock was read somewhere in between: its offset is known up
-//! to half the round-trip time, and that of the fastest exchange best (as in NTP). [`Offset`] states both; [`ClockMap`] removes the
-//! drift between an estimate before a measurement and one after it.
+//! [`mark`](crate::mark)) and notes its own before and after. The other clock was read somewhere in between: its offset
+//! is known up to half the round-trip time, and that of the fastest exchange best (as in NTP). [`Offset`] states both.
 use crate::MeterError;
-use crate::mark::LineReader;
+use crate::mark::read_line;
 use rustix::time::{ClockId, clock_gettime};
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::time::Duration;
 
 /// `CLOCK_MONOTONIC` in nanoseconds: the same in every process of one host, without relation to that of another host.
@@ -62,25 +61,15 @@ impl Offset {
         Some(Self { offset_ns: i128::from(theirs_ns) - i128::from(at_ns), bound_ns: round_trip.div_ceil(2), at_ns })
     }
 
-    /// Our clock at the time when theirs shows `theirs_ns`.
-    #[must_use]
-    pub fn to_ours(&self, theirs_ns: u64) -> u64 {
-        clamp(i128::from(theirs_ns) - self.offset_ns)
-    }
-
     /// Their clock at the time when ours shows `ours_ns`.
     #[must_use]
     pub fn to_theirs(&self, ours_ns: u64) -> u64 {
-        clamp(i128::from(ours_ns) + self.offset_ns)
+        u64::try_from((i128::from(ours_ns) + self.offset_ns).max(0)).unwrap_or(u64::MAX)
     }
 }
 
-fn clamp(ns: i128) -> u64 {
-    u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
-}
-
 /// Finds the offset of the clock at the other end of a stream by `count` exchanges, of which the fastest counts. The other end must
-/// run [`respond`] or a mark listener. Set a read timeout on the stream if the other end may be silent.
+/// be a mark listener. Set a read timeout on the stream if the other end may be silent.
 ///
 /// # Errors
 /// [`MeterError::Io`] if the stream fails; [`MeterError::Malformed`] for an answer that is none, or `count` 0.
@@ -90,7 +79,7 @@ pub fn measure(stream: &mut (impl Read + Write), count: u32) -> Result<Offset, M
     for number in 0..count {
         let sent = monotonic_ns();
         stream.write_all(format!("ping {number}\n").as_bytes()).map_err(MeterError::io("clock exchange"))?;
-        let line = LineReader::default().read(stream).map_err(MeterError::io("clock exchange"))?;
+        let line = read_line(&mut BufReader::new(&mut *stream)).map_err(MeterError::io("clock exchange"))?;
         let received = monotonic_ns();
         let line = line.ok_or_else(|| malformed("the other host hung up".into()))?;
         let theirs = parse_pong(&line, number).ok_or_else(|| malformed("the answer to a ping is no pong".into()))?;
@@ -106,73 +95,15 @@ fn parse_pong(line: &[u8], number: u32) -> Option<u64> {
     fields.next()?.parse().ok()
 }
 
-/// Answers [`measure`] at the other end of a stream until that hangs up.
-///
-/// # Errors
-/// [`MeterError::Io`] if the stream fails; [`MeterError::Malformed`] for a line that is no ping.
-pub fn respond(stream: &mut (impl Read + Write)) -> Result<(), MeterError> {
-    let mut lines = LineReader::default();
-    while let Some(line) = lines.read(stream).map_err(MeterError::io("clock exchange"))? {
-        let now = monotonic_ns();
-        let number = std::str::from_utf8(&line).ok().and_then(|l| l.strip_prefix("ping ")?.trim().parse::<u32>().ok());
-        let Some(number) = number else {
-            return Err(MeterError::Malformed { what: "clock exchange".into(), detail: "expected `ping N`".into() });
-        };
-        stream.write_all(format!("pong {number} {now}\n").as_bytes()).map_err(MeterError::io("clock exchange"))?;
-    }
-    Ok(())
-}
-
-/// Another host's clock over a whole measurement: the offset moves linearly from one estimate to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClockMap {
-    before: Offset,
-    after: Offset,
-}
-
-impl ClockMap {
-    /// From an estimate before a measurement and one after it.
-    #[must_use]
-    pub fn new(before: Offset, after: Offset) -> Self {
-        Self { before, after }
-    }
-
-    /// Our clock at the time when theirs shows `theirs_ns`; beyond the two estimates the drift is taken to go on.
-    #[must_use]
-    pub fn to_ours(&self, theirs_ns: u64) -> u64 {
-        let span = i128::from(self.after.at_ns) - i128::from(self.before.at_ns);
-        let drift = self.after.offset_ns - self.before.offset_ns;
-        if span <= 0 {
-            return self.after.to_ours(theirs_ns);
-        }
-        // theirs = ours + offset(ours), with offset linear in ours, solved for ours.
-        let since = i128::from(theirs_ns) - i128::from(self.before.to_theirs(self.before.at_ns));
-        let ours = since as f64 * (span as f64 / (span + drift).max(1) as f64);
-        clamp(i128::from(self.before.at_ns) + ours.round() as i128)
-    }
-
-    /// Largest error of [`to_ours`](Self::to_ours) between the estimates, nanoseconds, if the drift is constant.
-    #[must_use]
-    pub fn bound_ns(&self) -> u64 {
-        self.before.bound_ns.max(self.after.bound_ns)
-    }
-
-    /// How much faster their clock runs than ours, in parts per million.
-    #[must_use]
-    pub fn drift_ppm(&self) -> f64 {
-        let span = self.after.at_ns.saturating_sub(self.before.at_ns);
-        if span == 0 { 0.0 } else { (self.after.offset_ns - self.before.offset_ns) as f64 / span as f64 * 1e6 }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead, BufReader};
     use std::net::{TcpListener, TcpStream};
 
-    /// A clock that runs `ppm` faster than ours and shows `offset` at our time 0.
-    fn theirs(ours: u64, offset: i128, ppm: f64) -> u64 {
-        (i128::from(ours) + offset + (ours as f64 * ppm * 1e-6).round() as i128) as u64
+    /// A clock that shows `offset` at our time 0.
+    fn theirs(ours: u64, offset: i128) -> u64 {
+        (i128::from(ours) + offset) as u64
     }
 
     #[test]
@@ -180,50 +111,37 @@ mod tests {
         for (up, down) in [(1_000, 1_000), (0, 80_000_000), (80_000_000, 0), (5_000_000, 35_000_000)] {
             for offset in [-7_000_000_000_i128, 0, 123_456_789] {
                 let sent = 10_000_000_000;
-                let answer = theirs(sent + up, offset, 0.0);
+                let answer = theirs(sent + up, offset);
                 let found = Offset::from_exchange(sent, answer, sent + up + down).unwrap();
                 let error = (found.offset_ns - offset).unsigned_abs();
                 assert!(error <= u128::from(found.bound_ns), "{up} {down} {offset}: {found:?}");
                 assert_eq!(found.bound_ns, (up + down) / 2);
-                let mark = theirs(11_000_000_000, offset, 0.0);
-                assert_eq!(u128::from(found.to_ours(mark).abs_diff(11_000_000_000)), error);
-                assert_eq!(found.to_theirs(found.to_ours(mark)), mark);
+                let mark = found.to_theirs(11_000_000_000);
+                assert_eq!(u128::from(mark.abs_diff(theirs(11_000_000_000, offset))), error);
             }
         }
         assert_eq!(Offset::from_exchange(5, 0, 4), None);
     }
 
     #[test]
-    fn drift_between_two_estimates_is_removed() {
-        for (offset, ppm) in [(3_000_000_000_i128, 50.0), (-4_000_000_000, -200.0), (0, 0.0)] {
-            let estimate = |at: u64, up: u64, down: u64| {
-                Offset::from_exchange(at, theirs(at + up, offset, ppm), at + up + down).unwrap()
-            };
-            let (begin, end) = (100_000_000_000, 700_000_000_000);
-            let map = ClockMap::new(estimate(begin, 200_000, 300_000), estimate(end, 300_000, 200_000));
-            assert!((map.drift_ppm() - ppm).abs() < 0.5, "{} {ppm}", map.drift_ppm());
-            for ours in [begin, 250_000_000_000, 400_000_000_000, end] {
-                let error = map.to_ours(theirs(ours, offset, ppm)).abs_diff(ours);
-                assert!(error <= map.bound_ns() + 1000, "{error} ns at {ours}, bound {}", map.bound_ns());
-            }
-            // One estimate alone would be wrong by the drift.
-            let alone = estimate(begin, 200_000, 300_000).to_ours(theirs(end, offset, ppm)).abs_diff(end);
-            assert!(ppm == 0.0 || alone > 10 * map.bound_ns(), "{alone}");
-        }
-    }
-
-    #[test]
     fn two_threads_of_one_host_find_no_offset() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let responder = std::thread::spawn(move || respond(&mut listener.accept().unwrap().0));
+        let responder = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            for ping in lines.map_while(Result::ok) {
+                let number = ping.strip_prefix("ping ").unwrap();
+                stream.write_all(format!("pong {number} {}\n", monotonic_ns()).as_bytes()).unwrap();
+            }
+        });
         let mut stream = TcpStream::connect(address).unwrap();
         let offset = measure(&mut stream, 16).unwrap();
         assert!(offset.offset_ns.unsigned_abs() <= u128::from(offset.bound_ns), "{offset:?}");
         assert!(offset.bound_ns < 1_000_000_000, "{offset:?}");
         assert!(measure(&mut stream, 0).is_err());
         drop(stream);
-        responder.join().unwrap().unwrap();
+        responder.join().unwrap();
     }
 
     #[test]
@@ -245,6 +163,5 @@ mod tests {
         for nonsense in [&b""[..], b"pong 1 5\n", b"pong 0\n", b"pong 0 x\n", b"\xff\xff\n", &[b'a'; 5000]] {
             assert!(measure(&mut Fixed(nonsense), 1).is_err(), "{nonsense:?}");
         }
-        assert!(respond(&mut Fixed(b"pang 1\n")).is_err());
     }
 }

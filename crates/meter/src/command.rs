@@ -1,6 +1,5 @@
 //! One command measured from its start to its end.
 use crate::MeterError;
-use crate::clock::monotonic_ns;
 use crate::energy::{Baseline, energy_curve};
 use crate::mark::{ENV_MARKS, MarkListener};
 use crate::phase::{PhaseCost, phase_costs};
@@ -9,8 +8,7 @@ use crate::sampler::{Sampler, SamplerConfig, Since, Stopped};
 use crate::source::{Source, SourceInfo};
 use crate::wait::{wait_ended, wait_sampled};
 use std::collections::BTreeMap;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,10 +72,12 @@ pub fn measure(mut command: Command, plan: Plan, mut running: impl FnMut(Option<
     let name = command.get_program().to_string_lossy().into_owned();
     let config =
         SamplerConfig { interval, sources, output, machine, labels, keep_samples: true, ..SamplerConfig::default() };
-    let socket = Socket::make()?;
+    // A folder that only this user can enter.
+    let folder = tempfile::Builder::new().prefix("tacit-").tempdir().map_err(MeterError::io(std::env::temp_dir()))?;
+    let socket = folder.path().join("marks");
     let sampler = Sampler::start(config)?;
-    let listener = MarkListener::unix(&socket.path, &sampler.handle())?;
-    command.env(ENV_MARKS, &socket.path);
+    let listener = MarkListener::unix(&socket, &sampler.handle())?;
+    command.env(ENV_MARKS, &socket);
     let mut child = command.spawn().map_err(MeterError::io(name))?;
     sampler.add_process(PARTY, child.id(), Since::Birth);
     running(Some(child.id()));
@@ -85,7 +85,7 @@ pub fn measure(mut command: Command, plan: Plan, mut running: impl FnMut(Option<
     running(None);
     let status = wait_sampled(&sampler.handle(), &mut child)?;
     listener.close();
-    drop(socket);
+    drop(folder);
     let mut stopped = sampler.stop()?;
     let (after, sources) = watch_idle(std::mem::take(&mut stopped.sources), interval, idle, &hurry)?;
     let baselines: BTreeMap<String, Baseline> = before
@@ -145,27 +145,6 @@ fn watch_idle(
     }
     let stopped = sampler.stop()?;
     Ok((stopped.baselines(), stopped.sources))
-}
-
-/// A socket's path in a folder that only this user can enter.
-struct Socket {
-    folder: PathBuf,
-    path: PathBuf,
-}
-
-impl Socket {
-    fn make() -> Result<Self, MeterError> {
-        let name = format!("tacit-{}-{}", std::process::id(), monotonic_ns());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::DirBuilder::new().mode(0o700).create(&folder).map_err(MeterError::io(&folder))?;
-        Ok(Self { path: folder.join("marks"), folder })
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder as &Path);
-    }
 }
 
 #[cfg(test)]

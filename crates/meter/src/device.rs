@@ -141,6 +141,18 @@ impl DeviceProfile {
         Self::parse(&std::fs::read_to_string(path).map_err(MeterError::io(path))?)
     }
 
+    /// A profile and the name of a mode from `PROFILE` or `PROFILE/MODE`; a path to a profile may have slashes of its own.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_with_mode(text: &str) -> Result<(Self, Option<&str>), MeterError> {
+        let (profile, mode) = match text.rsplit_once('/') {
+            Some((profile, mode)) if !mode.ends_with(".toml") => (profile, Some(mode)),
+            _ => (text, None),
+        };
+        Ok((Self::load(profile)?, mode))
+    }
+
     /// Names of the built-in profiles.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(name, _)| *name)

@@ -8,13 +8,6 @@ use crate::record::{EnergyFigure, Sample};
 use crate::source::Provenance;
 use std::collections::BTreeMap;
 
-/// Energy below a curve of power readings by the trapezoidal rule over the actual time stamps, which must not decrease: points are
-/// (seconds, watts), the result joules; 0 for fewer than two points.
-#[must_use]
-pub fn integrate(points: &[(f64, f64)]) -> f64 {
-    points.windows(2).map(|w| trapezoid(w[0], w[1])).sum()
-}
-
 /// Energy between two readings (seconds, watts).
 #[must_use]
 pub(crate) fn trapezoid(from: (f64, f64), to: (f64, f64)) -> f64 {

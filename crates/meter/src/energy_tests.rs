@@ -3,20 +3,14 @@ use crate::record::RailSample;
 
 /// Irregular but increasing time stamps over [0, end].
 fn irregular(n: usize, end: f64) -> Vec<f64> {
-    let mut seed = 12345_u64;
-    let mut stamps: Vec<f64> = (1..n)
-        .map(|_| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 11) as f64 / (1_u64 << 53) as f64 * end
-        })
-        .chain([0.0, end])
-        .collect();
+    let mut random = fastrand::Rng::with_seed(12345);
+    let mut stamps: Vec<f64> = (1..n).map(|_| random.f64() * end).chain([0.0, end]).collect();
     stamps.sort_by(f64::total_cmp);
     stamps
 }
 
 fn energy_of(power: impl Fn(f64) -> f64, n: usize, end: f64) -> f64 {
-    integrate(&irregular(n, end).into_iter().map(|t| (t, power(t))).collect::<Vec<_>>())
+    irregular(n, end).windows(2).map(|w| trapezoid((w[0], power(w[0])), (w[1], power(w[1])))).sum()
 }
 
 #[test]
@@ -27,17 +21,12 @@ fn integration_agrees_with_closed_forms_on_irregular_stamps() {
     let exact = 5.0 * 10.0 + 2.0 / 3.0 * (1.0 - (30.0_f64).cos());
     let (coarse, fine) = ((energy_of(sine, 200, 10.0) - exact).abs(), (energy_of(sine, 20_000, 10.0) - exact).abs());
     assert!(coarse < 0.2 && fine < 1e-4 && fine < coarse / 100.0, "{coarse} {fine}");
-    assert_eq!(integrate(&[]), 0.0);
-    assert_eq!(integrate(&[(1.0, 7.0)]), 0.0);
 }
 
 /// Noise with a given correlation between neighbours, standard deviation 1.
-fn noise(n: usize, correlation: f64, mut seed: u64) -> Vec<f64> {
-    let mut uniform = || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 11) as f64 / (1_u64 << 53) as f64
-    };
-    let mut white = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
+fn noise(n: usize, correlation: f64, seed: u64) -> Vec<f64> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut white = || (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
     let mut value = white();
     (0..n)
         .map(|_| {

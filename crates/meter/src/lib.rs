@@ -9,9 +9,9 @@
 //! * [`mark`]: how a measured program tells its phases; [`clock`]: also from another host.
 //! * [`phase`]: what each phase cost; [`command`]: one command measured from start to end.
 //! * [`machine`]: facts about the machine, for the header of a record.
-//! * [`energy`]: idle baseline, net energy with its uncertainty, energy per party. [`merge`]: runs of different length.
+//! * [`energy`]: idle baseline, net energy with its uncertainty, energy per party.
 //!
-//! Method: [PM24] sections 3 and 4 (client and server apart, idle power subtracted, runs merged), [VPN24] section III (energy per
+//! Method: [PM24] sections 3 and 4 (client and server apart, idle power subtracted), [VPN24] section III (energy per
 //! megabyte). This crate uses no other crate of the project.
 #![forbid(unsafe_code)]
 
@@ -23,7 +23,6 @@ pub mod energy;
 mod error;
 pub mod machine;
 pub mod mark;
-pub mod merge;
 pub mod phase;
 pub mod record;
 pub mod record_file;

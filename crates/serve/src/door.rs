@@ -1,6 +1,5 @@
 //! Who may greet: places for connections whose client is not known yet. Strangers can open any number of connections, so a full house
 //! makes room instead of closing: the oldest greeting of the address that holds most gives way, once it had time enough for a handshake.
-use crate::driver::Number;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -11,6 +10,9 @@ pub(crate) const MOST_PLACES: usize = 1024;
 /// What nobody takes from a greeting: time enough for a handshake over a slow link. With all places taken, so many connections are let in
 /// a second as this and the places allow; others wait in the system's queue meanwhile.
 const LEAST_TIME: Duration = Duration::from_millis(500);
+
+/// Names a connection.
+pub(crate) type Number = u64;
 
 /// Held by a greeting; it ends with an error when the greeting has to give way.
 pub(crate) type Ticket = oneshot::Receiver<()>;

@@ -1,7 +1,7 @@
 //! The one owner of everything that connections share: who is connected, which jobs there are, material in
 //! memory, limits, counters and whether the server stops. Events come in one at a time; what follows from
 //! each is carried out here and nowhere else.
-use crate::door::{Door, Newcomer, Ticket};
+use crate::door::{Door, Newcomer, Number, Ticket};
 use crate::policy::{self, Start};
 use crate::pool::Pool;
 use crate::refusals::{Kind, Refusals};
@@ -20,9 +20,6 @@ use tokio::time::timeout_at;
 
 /// How long connections that were cut have to end.
 const AFTER_CUT: Duration = Duration::from_secs(5);
-
-/// Names a connection.
-pub(crate) type Number = u64;
 
 /// What happened.
 pub(crate) enum Event {
@@ -302,7 +299,9 @@ impl Driver {
     }
 
     fn start_jobs(&mut self) {
-        for start in policy::starts(self.jobs.iter(), self.threads) {
+        for start in
+            policy::starts(self.jobs.iter().filter(|(_, job)| job.waits()).map(|(&number, _)| number), self.threads)
+        {
             self.start(&start);
         }
     }

@@ -1,24 +1,23 @@
 //! Sockets without threads: accepting, TLS, greeting, and waiting for requests.
-use crate::door::Ticket;
-use crate::driver::{Decision, Event, Number};
+use crate::ServeError;
+use crate::door::{Number, Ticket};
+use crate::driver::{Decision, Event};
 use crate::refusals::Kind;
+use crate::shared::Shared;
 use crate::worker::{self, Connection};
-use crate::{Catalog, ServeError, ServerConfig};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tacit_client::measure::Marks;
 use tacit_client::wire::{MAX_REQUEST_BYTES, REPLY, REQUEST, Reply, Request, send};
 use tacit_ids::ClientId;
 use tacit_net::{
     Channel, Hello, MAX_HELLO_BYTES, NetError, PacedTransport, Phase, Tag, TcpTransport, TlsTransport, Transport,
 };
-use tacit_store::{Store, keys};
+use tacit_store::keys;
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout_at};
 
@@ -30,32 +29,6 @@ const STOPS: &str = "the server is being stopped; connect again when it runs";
 const SILENT: &str = "nothing was asked for too long (see `tacit serve --idle`); connect again";
 /// What was attempted where the system refuses to watch a socket.
 const WATCHING: &str = "watching a connection";
-
-/// What all connections use, and none changes.
-pub(crate) struct Shared {
-    pub(crate) config: ServerConfig,
-    pub(crate) catalog: Catalog,
-    pub(crate) store: Option<Store>,
-    pub(crate) marks: Marks,
-    /// To the driver.
-    pub(crate) events: UnboundedSender<Event>,
-}
-
-impl Shared {
-    /// Asks the driver; `None` if it has ended.
-    async fn ask<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> Event) -> Option<T> {
-        let (reply, answer) = oneshot::channel();
-        // A driver that is gone drops the question, and the answer with it.
-        let _ = self.events.send(event(reply));
-        answer.await.ok()
-    }
-
-    /// Has a refusal counted for the log.
-    pub(crate) fn refused(&self, kind: Kind, from: Option<IpAddr>, detail: String) {
-        // A driver that is gone logs nothing more.
-        let _ = self.events.send(Event::Refused { kind, from, detail });
-    }
-}
 
 /// Accepts until the server stops.
 pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Receiver<bool>) {

@@ -30,6 +30,7 @@ mod policy;
 mod pool;
 mod refusals;
 mod server;
+mod shared;
 mod stock;
 mod worker;
 

@@ -1,5 +1,5 @@
 //! Which waiting jobs start now, and with how many threads: the one place to decide it.
-use crate::driver::{Job, Number};
+use crate::door::Number;
 
 /// A job that starts.
 pub(crate) struct Start {
@@ -10,7 +10,7 @@ pub(crate) struct Start {
 }
 
 /// The simplest policy: every job at once, each with the configured number of threads. Asked after every
-/// event, with all jobs.
-pub(crate) fn starts<'a>(jobs: impl Iterator<Item = (&'a Number, &'a Job)>, threads: usize) -> Vec<Start> {
-    jobs.filter(|(_, job)| job.waits()).map(|(&number, _)| Start { number, threads }).collect()
+/// event, with all jobs that wait.
+pub(crate) fn starts(waiting: impl Iterator<Item = Number>, threads: usize) -> Vec<Start> {
+    waiting.map(|number| Start { number, threads }).collect()
 }

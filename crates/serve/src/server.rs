@@ -1,7 +1,8 @@
 //! Starting and stopping a server.
 use crate::door::MOST_PLACES;
 use crate::driver::{Driver, Event, Published};
-use crate::edge::{self, Shared};
+use crate::edge;
+use crate::shared::Shared;
 use crate::{Catalog, ServeError, ServerConfig};
 use rustix::process::{Resource, getrlimit};
 use std::io;

@@ -3,7 +3,7 @@
 use crate::ServeError;
 use crate::catalog::Offered;
 use crate::driver::{Decision, Event, Grant};
-use crate::edge::Shared;
+use crate::shared::Shared;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::Arc;
 use tacit_backends::{BackendError, Material, Preparation, ServerSide, Setup};

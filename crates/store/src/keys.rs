@@ -45,6 +45,18 @@ pub struct ClientIdentity {
 /// # Errors
 /// The folder has a CA already, a name is unusable or given twice, or a file cannot be written.
 pub fn init(dir: &Path, hosts: &[String], clients: &[String]) -> Result<(), StoreError> {
+    make(dir, hosts, clients, true)
+}
+
+/// As [`init`], with one client, `client`; the CA's key is never written, so that nobody can be added later.
+///
+/// # Errors
+/// As [`init`], or the folder has such files already.
+pub fn init_closed(dir: &Path) -> Result<(), StoreError> {
+    make(dir, &[], &["client".into()], false)
+}
+
+fn make(dir: &Path, hosts: &[String], clients: &[String], keep_ca_key: bool) -> Result<(), StoreError> {
     if dir.join("ca.key").exists() {
         return Err(StoreError::CaExists(dir.to_owned()));
     }
@@ -58,10 +70,8 @@ pub fn init(dir: &Path, hosts: &[String], clients: &[String]) -> Result<(), Stor
     hosts.iter().try_for_each(|host| check_host(host))?;
     let key = KeyPair::generate()?;
     let params = ca_params(&key)?;
-    let ca = [
-        File { name: "ca.pem".into(), content: Zeroizing::new(params.self_signed(&key)?.pem()), mode: 0o644 },
-        File { name: "ca.key".into(), content: Zeroizing::new(key.serialize_pem()), mode: private::FILE_MODE },
-    ];
+    let ca = File { name: "ca.pem".into(), content: Zeroizing::new(params.self_signed(&key)?.pem()), mode: 0o644 };
+    let ca_key = File { name: "ca.key".into(), content: Zeroizing::new(key.serialize_pem()), mode: private::FILE_MODE };
     let issuer = Issuer::new(params, key);
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(String::from).to_vec();
     for host in hosts {
@@ -73,7 +83,8 @@ pub fn init(dir: &Path, hosts: &[String], clients: &[String]) -> Result<(), Stor
     for name in clients {
         files.extend(issue(&issuer, name, vec![], Usage::Client)?);
     }
-    files.extend(ca);
+    files.push(ca);
+    files.extend(keep_ca_key.then_some(ca_key));
     let is_new = !dir.exists();
     let folder = private::made_folder(dir)?;
     write_all(&folder, &files).inspect_err(|_| {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tacit_meter::device::DeviceProfile;
 use tacit_meter::source::http::{Field, parse_body};
 use tacit_meter::source::mlperf::{EnergyTrace, parse_timestamps};
-use tacit_meter::source::replay::Trace;
+use tacit_meter::source::replay;
+use tacit_meter::source::trace::Trace;
 use tacit_meter::source::{Detected, MemoryTree, Roots, Usage, Value, csv, detect, pmic, tegrastats};
 
 /// More rails or samples than this take honest time only.
@@ -118,7 +119,7 @@ pub(crate) fn mlperf_seeds() -> Vec<Vec<u8>> {
 /// A file that a user gives for replay: a trace of any kind.
 pub(crate) fn meter_csv(data: &[u8]) {
     let data = &data[..data.len().min(MAX_BYTES)];
-    if let Ok(trace) = Trace::parse(data, 0.5) {
+    if let Ok(trace) = replay::parse(data, 0.5) {
         check_trace(&trace);
     }
     let text = String::from_utf8_lossy(data);

@@ -23,7 +23,6 @@ class Account:
     noisy: bool
     net_j_per_mb: Stat | None
     gross_j_per_mb: Stat | None
-    net_mw_per_mb: Stat | None
 
     @property
     def net_text(self) -> str:
@@ -52,7 +51,6 @@ def account(group: Group, party: str) -> Account | None:
         noisy=sum(e.below_noise for _, e in pairs) * 2 > len(pairs) or _lost(net, uncertainty),
         net_j_per_mb=stat([_per_mb(run, e.net_j) for run, e in pairs]),
         gross_j_per_mb=stat([_per_mb(run, e.gross_j) for run, e in pairs]),
-        net_mw_per_mb=stat([_per_mb(run, _milliwatts(run, e.net_j)) for run, e in pairs]),
     )
 
 
@@ -71,10 +69,6 @@ def worst(provenances: Iterable[str]) -> str:
 def _per_mb(run: Run, value: float | None) -> float | None:
     carried = megabytes(run)
     return None if value is None or carried is None else value / carried
-
-
-def _milliwatts(run: Run, joules: float | None) -> float | None:
-    return None if joules is None or run.duration_s <= 0 else joules / run.duration_s * 1e3
 
 
 NO_JOULES = (

@@ -126,11 +126,10 @@ def _energy_item(facet: Facet) -> Item | None:
                 alike = facet.baseline and plain and plain.provenance == a.provenance
                 base = per_mb(facet.baseline, party) if facet.baseline and alike else None
                 shown = "below noise" if net and a.noisy else spread(per_mb(g, party))
-                power = spread(a.net_mw_per_mb) if not a.noisy else "below noise"
-                rows.append((category, party, shown, _ratio(per_mb(g, party), base), power, a.provenance))
+                rows.append((category, party, shown, _ratio(per_mb(g, party), base), a.provenance))
     what = "net" if net else "gross"
-    note = f"mW/MB is net mean power over payload, to compare with [VPN24]; it depends on how long a transfer takes. {PROVENANCE_NOTE}"
-    table = Table((facet.key, "party", f"{what} J/MB", "to plain", "mW/MB", "provenance"), tuple(rows), note=note)
+    note = f"What [VPN24] calls mW/MB is in effect net mJ/MB: these figures times 1000. {PROVENANCE_NOTE}"
+    table = Table((facet.key, "party", f"{what} J/MB", "to plain", "provenance"), tuple(rows), note=note)
     caption = (
         "Idle energy subtracted." if net else "No idle baseline was taken, so this is gross energy: idle power is in it."
     )

@@ -1,8 +1,25 @@
-//! Kernels for bit planes of blocks.
+//! Kernels for bit planes: of words and of blocks.
 
-use super::transpose::transpose64;
 use crate::block::Block;
 use crate::cpu::Cpu;
+
+/// Transposes a 64 x 64 bit matrix in place: bit `c` of word `r` becomes bit `r` of word `c`.
+pub fn transpose64(m: &mut [u64; 64]) {
+    let mut width = 32;
+    let mut mask = u64::MAX >> 32;
+    while width != 0 {
+        for base in (0..64).step_by(2 * width) {
+            let (low, high) = m[base..base + 2 * width].split_at_mut(width);
+            for (a, b) in low.iter_mut().zip(high) {
+                let t = (*a >> width ^ *b) & mask;
+                *a ^= t << width;
+                *b ^= t;
+            }
+        }
+        width /= 2;
+        mask ^= mask << width;
+    }
+}
 
 /// See [`super::transpose::block_planes`]; `out.len() <= 64`.
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]

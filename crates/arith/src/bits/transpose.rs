@@ -3,26 +3,9 @@
 
 use super::Bits;
 use super::lanes;
+pub use super::lanes::transpose64;
 use crate::block::Block;
 use crate::cpu::Cpu;
-
-/// Transposes a 64 x 64 bit matrix in place: bit `c` of word `r` becomes bit `r` of word `c`.
-pub fn transpose64(m: &mut [u64; 64]) {
-    let mut width = 32;
-    let mut mask = u64::MAX >> 32;
-    while width != 0 {
-        for base in (0..64).step_by(2 * width) {
-            let (low, high) = m[base..base + 2 * width].split_at_mut(width);
-            for (a, b) in low.iter_mut().zip(high) {
-                let t = (*a >> width ^ *b) & mask;
-                *a ^= t << width;
-                *b ^= t;
-            }
-        }
-        width /= 2;
-        mask ^= mask << width;
-    }
-}
 
 /// Bit planes `0..width` of `values`: plane `j` has `values.len()` bits. Panics if `width > 64`.
 pub fn planes(values: &[u64], width: usize) -> Vec<Bits> {

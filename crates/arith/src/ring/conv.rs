@@ -4,16 +4,12 @@
 //! as many in a vector, and a product of them is one instruction everywhere.
 
 use super::spec::{ConvSpec, ShapeError};
-use super::word::Word;
+use super::word::{RUN, Word};
 use crate::cpu::Cpu;
 use rayon::prelude::*;
 
-/// Output positions of one block of sums: four 512-bit vectors of 64-bit words.
-pub(super) const RUN: usize = 32;
 /// Output channels in one register block.
 const CHANNELS: usize = 4;
-/// Why a window of [`RUN`] words always exists.
-pub(super) const WINDOW: &str = "two runs of words follow the last plane";
 /// Below this many output positions a dot product per output is faster than a run.
 const FEW_POSITIONS: usize = 12;
 

@@ -1,8 +1,12 @@
 //! Words that sums are computed in, mod `2^32` or `2^64`, and the two inner loops over them. The loops are written once; each set of
 //! instructions compiles them anew, and the compiler makes vectors of them.
 
-use super::conv::{RUN, WINDOW};
 use crate::cpu::Cpu;
+
+/// Output positions of one block of sums: four 512-bit vectors of 64-bit words.
+pub(super) const RUN: usize = 32;
+/// Why a window of [`RUN`] words always exists.
+const WINDOW: &str = "two runs of words follow the last plane";
 
 /// A 32- or 64-bit word with wrapping arithmetic.
 pub(super) trait Word: Copy + Default + Send + Sync {

@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     show(&result)
 }
 
-fn count(cells: &[tacit_lab::compare::Cell]) -> String {
+fn count(cells: &[tacit_lab::campaign::Cell]) -> String {
     cells.first().map_or_else(|| "none".into(), |c| format!("{} such as \"{}\"", cells.len(), describe(c)))
 }
 

@@ -123,7 +123,13 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn list() -> Result<()> {
     for preset in PRESETS {
-        print::line(&format!("{:<12} {}\n{:<12} {}", preset.name, preset.spec().describe(), "", preset.source))?;
+        print::line(&format!(
+            "{:<12} {}\n{:<12} {}",
+            preset.name,
+            LinkSpec::from(preset).describe(),
+            "",
+            preset.source
+        ))?;
     }
     Ok(())
 }

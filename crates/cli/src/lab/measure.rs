@@ -14,7 +14,7 @@ use std::time::Duration;
 use tacit_meter::command::{Measured, PARTY, Plan, measure};
 use tacit_meter::record::{EnergyFigure, InterfaceSample};
 use tacit_meter::record_file::read_record;
-use tacit_meter::source::{Provenance, Roots, Source, detect, open};
+use tacit_meter::source::{Roots, Source, detect, open};
 use tacit_meter::{csv, machine, usage};
 
 const HELP: &str = "\
@@ -188,11 +188,7 @@ fn print_table(measured: &Measured) -> anyhow::Result<()> {
 }
 
 fn energy(figure: &EnergyFigure) -> String {
-    let provenance = match figure.provenance {
-        Provenance::Measured => "measured",
-        Provenance::Attributed => "attributed",
-        Provenance::Modelled => "modelled",
-    };
+    let provenance = figure.provenance.name();
     let gross = format!("{:.3} J gross, {:.3} W mean ({provenance})", figure.gross_j, figure.mean_w);
     let (Some(net), Some(sd)) = (figure.net_j, figure.net_sd_j) else {
         return format!("{gross}; no idle power taken (--idle), so no net energy");

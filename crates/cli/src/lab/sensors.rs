@@ -4,8 +4,7 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use tacit_meter::device::DeviceProfile;
 use tacit_meter::source::{
-    Detected, Outcome, Provenance, Roots, SelfTest, SelfTestReport, Source, SourceInfo, ThisMachine, detect, open,
-    self_test,
+    Detected, Outcome, Roots, SelfTest, SelfTestReport, Source, SourceInfo, ThisMachine, detect, open, self_test,
 };
 
 const HELP: &str = "\
@@ -150,7 +149,7 @@ fn show_usable(entry: &Entry) -> Result<()> {
         if !others.is_empty() {
             print::line(&format!("            also reads {}", others.join(", ")))?;
         }
-        print::line(&format!("            {}, at most every {} ms", word(info.provenance), info.min_interval_ms))?;
+        print::line(&format!("            {}, at most every {} ms", info.provenance.name(), info.min_interval_ms))?;
     }
     for note in &entry.notes {
         print::line(&format!("            {note}"))?;
@@ -170,12 +169,4 @@ fn show_usable(entry: &Entry) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn word(provenance: Provenance) -> &'static str {
-    match provenance {
-        Provenance::Measured => "measured",
-        Provenance::Attributed => "attributed",
-        Provenance::Modelled => "modelled",
-    }
 }

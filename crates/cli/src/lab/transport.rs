@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use tacit_lab::campaign;
 use tacit_lab::experiment::plan;
 use tacit_lab::transport::TransportKind;
-use tacit_lab::vpn24::{self, Paper, Request, Table};
+use tacit_lab::vpn24::{self, Paper, Request};
 
 /// Measures what plain TCP, TLS 1.3, WireGuard and TLS inside WireGuard cost, as [VPN24] section III does: random data from memory, sent
 /// and received apart, 1 GiB or what the link carries in 60 s. Prints a verdict as ratios to plain TCP, and the figures behind it.
 ///
 /// It is a campaign like any other: interrupted, the same command goes on; `tacit lab report DIR` plots it. A finished campaign is only
-/// printed. Links need root. The paper's own numbers are not shipped, since we had no copy of it: see --paper.
+/// printed. Links need root. The paper moves 10 GB at 1 Gbit/s; for its tables beside ours see --paper.
 ///
 /// Examples: sudo tacit lab transport -o transports
 ///           sudo tacit lab transport --rates 941mbit,20mbit,unlimited --seconds 10 --repetitions 5 -o quick
@@ -38,7 +38,7 @@ pub struct Args {
     /// Longest transfer, seconds; 4 MiB are sent in any case [default: 60]
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
-    /// A file with the paper's tables, printed beside ours; crates/lab/data/vpn24.toml explains the format
+    /// A file with the paper's tables, printed beside ours; docs/lab.md explains the format
     #[arg(long, value_name = "FILE")]
     paper: Option<PathBuf>,
     /// Print JSON: an object per run, then one with the verdict
@@ -51,7 +51,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     // Before an hour of measuring, not after it.
-    let paper = args.paper.as_deref().map_or_else(Paper::shipped, Paper::load)?;
+    let paper = args.paper.as_deref().map(Paper::load).transpose()?;
     let request = Request {
         links: args.rates.clone(),
         transports: args.transports.clone(),
@@ -67,28 +67,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let dir = args.output.as_deref().context("give the campaign's folder with -o DIR")?;
     carry_out(&experiment, dir, args.json)?;
     let rows = vpn24::rows(&campaign::load(dir)?.runs);
-    let beside = vpn24::beside_paper(&rows, &paper);
     if args.json {
-        print::line(
-            &json!({"rows": rows, "paper": {"source": paper.source, "values": paper.values.len()}}).to_string(),
-        )?;
-        return Ok(());
+        let paper = paper.map(|paper| json!({"source": paper.source, "values": paper.values.len()}));
+        return print::line(&json!({"rows": rows, "paper": paper}).to_string());
     }
     print::line(&format!("{}\n{}", vpn24::verdict(&rows), vpn24::figures(&rows)))?;
-    print_paper(&paper, &beside)
-}
-
-fn print_paper(paper: &Paper, beside: &Table) -> anyhow::Result<()> {
-    if paper.values.is_empty() {
-        print::line(&format!(
-            "The paper's own numbers ({}) are not shipped: we had no copy of it. Type its tables into a file and give it with --paper.",
-            paper.source
-        ))?;
-    } else {
-        print::line(&beside.to_string())?;
-    }
-    print::line(
-        "mW/MB here is mean net power in mW divided by the MB transferred; whether the paper means the same could not be \
-         checked. It falls with the amount transferred, so compare it only between runs of the same amount; J/MB has no such catch.",
-    )
+    let Some(paper) = paper else { return Ok(()) };
+    print::line(&format!(
+        "{}\nThe paper's mW/MB are in effect net millijoules of the CPU per megabyte: ours beside them is net J/MB times 1000.",
+        vpn24::beside_paper(&rows, &paper)
+    ))
 }

@@ -3,13 +3,12 @@ use super::checked::{Experiment, Workload};
 use super::command::{CommandLine, fill};
 use super::meter::Meter;
 use super::plan::{self, Job};
-use super::port::Port;
+use super::port;
 use super::program::{Place, Program, Start, Waited, name, pause, wait_client, wait_ready};
 use super::scratch::Scratch;
 use crate::LabError;
 use crate::campaign::{Idle, IdlePower, LinkFigures, Run};
 use crate::link::{Link, Side};
-use crate::transport::make_keys;
 use crate::tunnel::{self, Tunnel};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -27,15 +26,6 @@ const PORT: u16 = 7878;
 const START: Duration = Duration::from_secs(60);
 /// Time that a server has to print its results after the client's end.
 const LINGER: Duration = Duration::from_millis(500);
-
-/// What came of a run.
-#[derive(Debug)]
-pub(super) enum Conducted {
-    /// It is over, well or not.
-    Over(Box<Run>),
-    /// The user wished to stop.
-    Stopped,
-}
 
 /// Why a run did not come to its end.
 enum Broken {
@@ -73,8 +63,6 @@ struct Site {
     client: Ipv4Addr,
     server: Ipv4Addr,
     port: u16,
-    // Held while the run lasts.
-    _claim: Option<Port>,
 }
 
 impl Site {
@@ -98,11 +86,11 @@ struct Setting<'a> {
 }
 
 impl Bench<'_> {
-    /// Does one run.
+    /// Does one run; `None` if the user wished to stop.
     ///
     /// # Errors
     /// What would make every other run fail as well; what concerns this run only is its [`Run::failure`].
-    pub(super) fn conduct(&mut self, job: &Job) -> Result<Conducted, LabError> {
+    pub(super) fn conduct(&mut self, job: &Job) -> Result<Option<Run>, LabError> {
         let stem = plan::file_stem(self.experiment, job);
         let mut run = Run {
             cell: plan::labels(self.experiment, job.cell),
@@ -119,9 +107,9 @@ impl Bench<'_> {
             Ok(()) => {}
             Err(Broken::Run(failure)) => run.failure = Some(failure),
             Err(Broken::All(error)) => return Err(error),
-            Err(Broken::Stopped) => return Ok(Conducted::Stopped),
+            Err(Broken::Stopped) => return Ok(None),
         }
-        Ok(Conducted::Over(Box::new(run)))
+        Ok(Some(run))
     }
 
     fn attempt(&mut self, job: &Job, stem: String, run: &mut Run) -> Result<(), Broken> {
@@ -140,9 +128,8 @@ impl Bench<'_> {
         let link = &self.experiment.links()[job.cell.link];
         let Some(spec) = &link.spec else {
             let home = Ipv4Addr::LOCALHOST;
-            let claim = Port::find().map_err(|e| Broken::Run(format!("finding a free port: {e}")))?;
-            let (port, _claim) = (claim.number(), Some(claim));
-            return Ok((Site { tunnel: None, place: Place::Host, client: home, server: home, port, _claim }, None));
+            let port = port::find().map_err(|e| Broken::Run(format!("finding a free port: {e}")))?;
+            return Ok((Site { tunnel: None, place: Place::Host, client: home, server: home, port }, None));
         };
         let up = Link::up(spec)?;
         let effort = self.experiment.spec().measure_s;
@@ -160,7 +147,7 @@ impl Bench<'_> {
         let address = |side| tunnel.as_ref().map_or_else(|| up.address(side), |t| t.address(side));
         let (client, server) = (address(Side::Client), address(Side::Server));
         let place = Place::Link(Box::new(up));
-        Ok((Site { tunnel, place, client, server, port: PORT, _claim: None }, figures))
+        Ok((Site { tunnel, place, client, server, port: PORT }, figures))
     }
 
     /// What the placeholders stand for. Keys are made if something uses them.
@@ -168,9 +155,9 @@ impl Bench<'_> {
         let (spec, transport) = (self.experiment.spec(), self.experiment.transports()[job.cell.transport]);
         let pace = self.experiment.paces()[job.cell.pace];
         let (keys, dir) = (scratch.join("keys"), scratch.join("dir"));
-        std::fs::create_dir(&dir).map_err(|source| LabError::Io { path: dir.clone(), source })?;
+        std::fs::create_dir(&dir).map_err(LabError::io(&dir))?;
         if transport.tls() || self.experiment.workloads()[job.cell.workload].uses("keys") {
-            make_keys(&keys)?;
+            tacit_store::keys::init_closed(&keys)?;
         }
         let campaign = self.dir.display().to_string();
         let of_campaign = BTreeMap::from([("campaign".to_owned(), campaign.clone())]);
@@ -241,7 +228,7 @@ impl Bench<'_> {
     fn measure(&mut self, setting: &Setting<'_>, run: &mut Run) -> Result<(), Broken> {
         let socket = setting.scratch.path().join("marks");
         // Bound before the server starts, which may connect at once; what it says waits until the sampler is there.
-        let door = UnixListener::bind(&socket).map_err(|source| LabError::Io { path: socket.clone(), source })?;
+        let door = UnixListener::bind(&socket).map_err(LabError::io(&socket))?;
         let mut server = self.start_server(setting, &socket)?;
         let record = format!("records/{}.jsonl", setting.stem);
         let mut labels = run.cell.clone();

@@ -80,7 +80,7 @@ impl Meter {
         facts: &BTreeMap<String, String>,
         interval: Option<Duration>,
     ) -> Result<Sampler, LabError> {
-        campaign::remove(&output).map_err(|source| LabError::Io { path: output.clone(), source })?;
+        campaign::remove(&output).map_err(LabError::io(&output))?;
         let mut machine = self.machine.clone();
         machine.extend(facts.clone());
         let config = SamplerConfig {
@@ -151,17 +151,7 @@ fn see_load(source: &mut dyn Source, tell: &mut dyn FnMut(String)) -> Result<(),
 }
 
 /// Coefficients of `PROFILE` or `PROFILE/MODE`.
-pub(super) fn coefficients(device: &str) -> Result<Coefficients, LabError> {
-    let (profile, mode) = match device.rsplit_once('/') {
-        Some((profile, mode)) if !mode.ends_with(".toml") => (profile, Some(mode)),
-        _ => (device, None),
-    };
-    let profile = DeviceProfile::load(profile)?;
-    let mode = profile.mode(mode)?;
-    Ok(Coefficients {
-        base_w: mode.base_w.value,
-        core_w: mode.w_per_core.value,
-        byte_j: mode.j_per_byte.value,
-        relative_sd: 0.0,
-    })
+fn coefficients(device: &str) -> Result<Coefficients, LabError> {
+    let (profile, mode) = DeviceProfile::load_with_mode(device)?;
+    Ok(profile.mode(mode)?.into())
 }

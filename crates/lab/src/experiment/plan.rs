@@ -69,20 +69,20 @@ pub fn file_stem(experiment: &Experiment, job: &Job) -> String {
 /// What is left to do, in order, given the runs that are there; failed ones are done again.
 ///
 /// Repetition by repetition, all cells; with `randomise` the cells of each repetition in an order of their own that the seed decides
-/// (a randomised block design: slow drift of the machine hits all cells alike). The order of what is left does not depend on
-/// where the campaign was interrupted. A cell's warm-up runs come right before its first run of this session.
+/// (a randomised block design: slow drift of the machine hits all cells alike). The order of what is left does not
+/// depend on where the campaign was interrupted; another version of `fastrand` may give another one. A cell's warm-up runs come right before its first run of this session.
 #[must_use]
 pub fn remaining(experiment: &Experiment, done: &[Run]) -> Vec<Job> {
     let spec = experiment.spec();
     let finished: BTreeSet<(&BTreeMap<String, String>, u32)> =
         done.iter().filter(|r| r.failure.is_none()).map(|r| (&r.cell, r.repetition)).collect();
     let (cells, mut warm) = (cells(experiment), BTreeSet::new());
-    let mut random = SplitMix(spec.seed.unwrap_or(0));
+    let mut random = fastrand::Rng::with_seed(spec.seed.unwrap_or(0));
     let mut jobs = vec![];
     for repetition in 0..spec.repetitions {
         let mut order = cells.clone();
         if spec.randomise {
-            shuffle(&mut order, &mut random);
+            random.shuffle(&mut order);
         }
         for cell in order {
             if finished.contains(&(&labels(experiment, cell), repetition)) {
@@ -95,27 +95,6 @@ pub fn remaining(experiment: &Experiment, done: &[Run]) -> Vec<Job> {
         }
     }
     jobs
-}
-
-/// Fisher and Yates.
-fn shuffle<T>(items: &mut [T], random: &mut SplitMix) {
-    for i in (1..items.len()).rev() {
-        items.swap(i, random.below(i as u64 + 1) as usize);
-    }
-}
-
-/// SplitMix64: here rather than from a crate, since a recorded seed must give the same order in later versions.
-struct SplitMix(u64);
-
-impl SplitMix {
-    /// A number in `0..bound`, by the upper half of a product (bias below 2^-50 for any list of cells).
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((u128::from(z ^ (z >> 31)) * u128::from(bound)) >> 64) as u64
-    }
 }
 
 /// Expected time of one run, all that is around it included.

@@ -72,11 +72,6 @@ pub(super) fn name(side: Side) -> &'static str {
     }
 }
 
-fn io(path: &Path) -> impl FnOnce(std::io::Error) -> LabError {
-    let path = path.to_owned();
-    move |source| LabError::Io { path, source }
-}
-
 impl Program {
     /// Starts a program in a process group of its own, so that a Ctrl-C at the terminal reaches us and not it.
     pub(super) fn start(place: &Place, start: &Start<'_>) -> Result<Self, LabError> {
@@ -87,15 +82,12 @@ impl Program {
             PathBuf::from(path)
         };
         let (out, err) = (path("out"), path("err"));
-        let file = |path: &Path| campaign::create(path).map_err(io(path));
+        let file = |path: &Path| campaign::create(path).map_err(LabError::io(path));
         let mut command = Command::new(&start.words[0]);
         command.args(&start.words[1..]).envs(start.environment).current_dir(start.dir).process_group(0);
         command.stdin(Stdio::null()).stdout(file(&out)?).stderr(file(&err)?);
         let child = match place {
-            Place::Host => command.spawn().map_err(|e| LabError::Failed {
-                step: format!("starting {:?}", start.words[0]),
-                detail: e.to_string(),
-            })?,
+            Place::Host => command.spawn().map_err(LabError::failed(format!("starting {:?}", start.words[0])))?,
             Place::Link(link) => link.spawn(start.side, &mut command)?,
         };
         let (tell, ended) = channel();
@@ -107,7 +99,10 @@ impl Program {
                 _ = tell.send(());
             }
         };
-        std::thread::Builder::new().name("tacit-watch".into()).spawn(watch).map_err(io(Path::new("thread")))?;
+        std::thread::Builder::new()
+            .name("tacit-watch".into())
+            .spawn(watch)
+            .map_err(LabError::io(Path::new("thread")))?;
         Ok(Self { side: start.side, child, out, err, ended, is_over: false, reaped: None, ward })
     }
 
@@ -144,15 +139,15 @@ impl Program {
             _ = self.ended_within(TERM);
         }
         self.ward = None;
-        self.child
-            .wait()
-            .map_err(|e| LabError::Failed { step: format!("ending the {}", name(self.side)), detail: e.to_string() })
+        self.child.wait().map_err(LabError::failed(format!("ending the {}", name(self.side))))
     }
 
     /// Whether its standard output holds `text` by now.
     fn has_printed(&self, text: &str) -> Result<bool, LabError> {
         let mut printed = vec![];
-        File::open(&self.out).and_then(|f| f.take(1 << 20).read_to_end(&mut printed)).map_err(io(&self.out))?;
+        File::open(&self.out)
+            .and_then(|f| f.take(1 << 20).read_to_end(&mut printed))
+            .map_err(LabError::io(&self.out))?;
         Ok(printed.windows(text.len()).any(|w| w == text.as_bytes()))
     }
 

@@ -1,5 +1,5 @@
 //! The campaign: idle baseline, runs in their order, idle baseline; everything on the disk as soon as it is known.
-use super::bench::{Bench, Conducted};
+use super::bench::Bench;
 use super::checked::Experiment;
 use super::meter::Meter;
 use super::plan::{self, Clock, Job};
@@ -94,7 +94,7 @@ pub fn run(
     let mut folder = Folder::open(&settings.dir)?;
     let (experiment, done) = resume(experiment, &settings.dir)?;
     let jobs = plan::remaining(&experiment, &done);
-    let dir = settings.dir.canonicalize().map_err(|source| LabError::Io { path: settings.dir.clone(), source })?;
+    let dir = settings.dir.canonicalize().map_err(LabError::io(&settings.dir))?;
     let machine = tacit_meter::machine::facts(&tacit_meter::usage::Roots::default(), &settings.versions);
     let finished = done.iter().filter(|r| r.failure.is_none()).count();
     tell(Event::Begin { runs: jobs.len(), done: finished, estimate: plan::total(&experiment, &jobs) });
@@ -108,7 +108,7 @@ pub fn run(
     tell(Event::Note(meter.describe()));
     let mut bench = Bench { experiment: &experiment, dir: &dir, program: &settings.program, meter, stop };
     let mut conduct = |what: Step<'_>| match what {
-        Step::Job(job) => bench.conduct(job).map(Stepped::from),
+        Step::Job(job) => bench.conduct(job).map(|r| r.map_or(Stepped::Stopped, |r| Stepped::Run(Box::new(r)))),
         Step::Idle(when, number) => bench.idle(when, number).map(|i| i.map_or(Stepped::Stopped, Stepped::Idle)),
     };
     let mut outcome = drive(&experiment, &jobs, &mut folder, stop, &mut conduct, tell)?;
@@ -127,15 +127,6 @@ enum Stepped {
     Run(Box<Run>),
     Idle(Idle),
     Stopped,
-}
-
-impl From<Conducted> for Stepped {
-    fn from(conducted: Conducted) -> Self {
-        match conducted {
-            Conducted::Over(run) => Self::Run(run),
-            Conducted::Stopped => Self::Stopped,
-        }
-    }
 }
 
 /// Goes through the jobs; `conduct` does each (a seam: tests need neither root nor time).

@@ -31,7 +31,7 @@ impl Scratch {
     /// [`LabError::Io`] if the folder cannot be made, [`LabError::Failed`] if there is no shell.
     pub(super) fn new() -> Result<Self, LabError> {
         let made = tempfile::Builder::new().prefix("tacit-run-").permissions(Permissions::from_mode(0o700)).tempdir();
-        let dir = made.map_err(|source| LabError::Io { path: std::env::temp_dir(), source })?;
+        let dir = made.map_err(LabError::io(std::env::temp_dir()))?;
         let failed = |detail: String| LabError::Failed { step: "starting the keeper of a run's folder".into(), detail };
         let mut keeper = Command::new("sh")
             .args(["-c", KEEPER, "tacit-keeper"])

@@ -32,7 +32,6 @@ pub struct ExperimentSpec {
     #[serde(default = "defaults::yes")]
     pub randomise: bool,
     /// Decides the order; drawn and recorded where absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// Sampling interval, seconds, 0.001 to 60. Default 1, as [PM24].
     #[serde(default = "defaults::interval_s")]
@@ -45,7 +44,6 @@ pub struct ExperimentSpec {
     pub sources: Vec<String>,
     /// Device profile whose coefficients give modelled joules where no sensor is found: `PROFILE` or `PROFILE/MODE`, a built-in one or a
     /// file that ends in .toml. Absent: then there are no joules.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Longest time that a run's programs may take, seconds; then both are killed and the run has failed.
     #[serde(default = "defaults::timeout_s")]
@@ -80,17 +78,14 @@ pub struct WorkloadSpec {
     /// The client's command line; the run ends when it does.
     pub client: String,
     /// The server's command line; absent where there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// What the server prints on its standard output once it is ready; where absent, it is when it listens at `{port}`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<String>,
     /// Environment variables of both programs, with placeholders.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
     /// For the estimate of the campaign's length: seconds that a run takes on an endless link. Default `seconds` where a command
     /// uses it, else 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub takes_s: Option<f64>,
     /// For the estimate: bytes that a run moves over the link.
     #[serde(default)]

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_are_those_of_the_issue() {
+    fn the_bounds_are_those_of_the_documentation() {
         for (up, rtt, expected) in [
             (95.1e6, 0.0410, 0),
             (104.9e6, 0.0390, 0),

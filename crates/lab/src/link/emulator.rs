@@ -137,8 +137,8 @@ struct Pump<'a> {
     random: fastrand::Rng,
     line: DelayLine,
     replays: DelayLine,
-    /// Where a packet goes that finds no room.
-    spill: Vec<u8>,
+    /// Where a packet is read to.
+    buffer: Vec<u8>,
 }
 
 impl<'a> Pump<'a> {
@@ -158,9 +158,9 @@ impl<'a> Pump<'a> {
             shared,
             start: Instant::now(),
             random: fastrand::Rng::with_seed(direction.seed),
-            line: DelayLine::new(direction.capacity, direction.slot),
-            replays: DelayLine::new(replays, direction.slot),
-            spill: vec![0; direction.slot],
+            line: DelayLine::new(direction.capacity),
+            replays: DelayLine::new(replays),
+            buffer: vec![0; direction.slot],
         }
     }
 
@@ -194,14 +194,13 @@ impl<'a> Pump<'a> {
             }
             let now = self.start.elapsed().as_nanos() as u64;
             for _ in 0..BATCH {
-                let Some(packet) = line.due(now) else { break };
+                let Some(packet) = line.take_due(now) else { break };
                 any = true;
                 // A refused packet (the other side is going down, or out of memory) is lost like on any other link.
-                if let Ok(len) = rustix::io::write(self.to, packet) {
+                if let Ok(len) = rustix::io::write(self.to, &packet) {
                     add(&self.shared.delivered, 1);
                     add(&self.shared.bytes, len as u64);
                 }
-                line.pop();
             }
         }
         any
@@ -210,27 +209,24 @@ impl<'a> Pump<'a> {
     /// Takes in what has arrived; whether there was anything, `None` once the device is gone.
     fn read_batch(&mut self) -> Option<bool> {
         for i in 0..BATCH {
-            let room = self.line.room();
-            let full = room.is_none();
-            let buffer = room.unwrap_or(&mut self.spill);
-            let len = match rustix::io::read(self.from, &mut *buffer) {
-                Ok(len) => len,
+            let packet = match rustix::io::read(self.from, &mut self.buffer[..]) {
+                Ok(len) => &mut self.buffer[..len],
                 Err(Errno::AGAIN | Errno::INTR) => return Some(i > 0),
                 Err(_) => return None,
             };
-            if full {
+            if !self.line.has_room(packet.len()) {
                 add(&self.shared.overflowed, 1);
                 continue;
             }
             let now = self.start.elapsed().as_nanos() as u64;
-            let fate = self.direction.treatment.decide(now, &mut buffer[..len], &mut self.random);
-            if fate.replayed && self.replays.push(&buffer[..len], fate.due + REPLAY_AFTER) {
+            let fate = self.direction.treatment.decide(now, packet, &mut self.random);
+            if fate.replayed && self.replays.push(packet, fate.due + REPLAY_AFTER) {
                 add(&self.shared.replayed, 1);
             }
             add(&self.shared.corrupted, u64::from(fate.corrupted));
             add(&self.shared.lost, u64::from(fate.lost));
             if !fate.lost {
-                self.line.commit(len, fate.due);
+                self.line.push(packet, fate.due);
             }
         }
         Some(true)

@@ -89,7 +89,7 @@ impl Namespace {
         )?;
         let (moved, child) = hear(&told)?;
         *command = moved;
-        child.map_err(|error| LabError::Failed { step: format!("starting {program:?}"), detail: error.to_string() })
+        child.map_err(LabError::failed(format!("starting {program:?}")))
     }
 }
 
@@ -148,7 +148,7 @@ fn start<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'static) 
     std::thread::Builder::new()
         .name(name.into())
         .spawn(f)
-        .map_err(|error| LabError::Failed { step: format!("starting the thread {name}"), detail: error.to_string() })
+        .map_err(LabError::failed(format!("starting the thread {name}")))
 }
 
 fn gone() -> LabError {

@@ -1,37 +1,19 @@
 //! Links with a name and a source.
-use super::spec::LinkSpec;
-use std::time::Duration;
-use tacit_net::Rate;
-
 /// A link with a name and a source.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
     /// The name on the command line and in records.
     pub name: &'static str,
     /// TCP goodput from client to server, kbit/s.
-    up_kbit: u64,
+    pub(super) up_kbit: u64,
     /// TCP goodput from server to client, kbit/s.
-    down_kbit: u64,
+    pub(super) down_kbit: u64,
     /// Round-trip time, microseconds.
-    rtt_us: u64,
+    pub(super) rtt_us: u64,
     /// Jitter of the round-trip time, microseconds.
-    jitter_us: u64,
+    pub(super) jitter_us: u64,
     /// Where the figures come from; `assumed` for those without a source.
     pub source: &'static str,
-}
-
-impl Preset {
-    /// The link.
-    pub fn spec(&self) -> LinkSpec {
-        LinkSpec {
-            name: self.name.into(),
-            up: Rate::new(self.up_kbit * 1000),
-            down: Rate::new(self.down_kbit * 1000),
-            rtt: Duration::from_micros(self.rtt_us),
-            jitter: Duration::from_micros(self.jitter_us),
-            ..LinkSpec::unlimited()
-        }
-    }
 }
 
 const fn symmetric(name: &'static str, kbit: u64, rtt_us: u64, source: &'static str) -> Preset {
@@ -81,22 +63,4 @@ pub(super) fn find(name: &str) -> Option<&'static Preset> {
 /// All names, for messages.
 pub(super) fn names() -> String {
     PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_preset_is_a_valid_link_with_a_source() {
-        for preset in PRESETS {
-            let spec = preset.spec();
-            assert!(spec.up().is_some() && spec.down().is_some(), "{}", preset.name);
-            assert!(spec.jitter() <= spec.rtt() && !spec.rtt().is_zero(), "{}", preset.name);
-            assert!(preset.source.contains('[') || preset.source.contains("assumed"), "{}", preset.name);
-            assert_eq!(PRESETS.iter().filter(|other| other.name == preset.name).count(), 1);
-        }
-        assert_eq!(LinkSpec::preset("cheetah-wan").unwrap().rtt(), Duration::from_millis(40));
-        assert_eq!(LinkSpec::preset("moon"), None);
-    }
 }

@@ -1,80 +1,48 @@
-//! Packets that wait: a first-in-first-out queue in one block of memory, and what happens to each packet. Pure: time comes in.
+//! Packets that wait: a first-in-first-out queue, and what happens to each packet. Pure: time comes in.
 use super::packet;
 use std::collections::VecDeque;
 
-/// Packets in order, each with the time at which it is due, in a ring of fixed size: no allocation per packet.
+/// Packets in order, each with the time at which it is due.
 pub(super) struct DelayLine {
-    ring: Vec<u8>,
-    /// Longest packet.
-    slot: usize,
-    /// Where the next packet is written.
-    tail: usize,
-    packets: VecDeque<Held>,
-}
-
-struct Held {
-    start: usize,
-    len: usize,
-    due: u64,
+    /// Most bytes of packets.
+    capacity: usize,
+    bytes: usize,
+    packets: VecDeque<(u64, Vec<u8>)>,
 }
 
 impl DelayLine {
-    /// A line for at least `bytes` bytes of packets of at most `slot` bytes.
-    pub(super) fn new(bytes: usize, slot: usize) -> Self {
-        // Two packets more: one that is being read, and one that is lost to the wrap.
-        Self { ring: vec![0; bytes + 2 * slot], slot, tail: 0, packets: VecDeque::new() }
+    /// A line for `capacity` bytes of packets.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { capacity, bytes: 0, packets: VecDeque::new() }
     }
 
-    /// Room for a packet of the longest kind; `None` when the line is full.
-    pub(super) fn room(&mut self) -> Option<&mut [u8]> {
-        let head = match self.packets.front() {
-            Some(first) => first.start,
-            None => {
-                self.tail = 0;
-                return Some(&mut self.ring[..self.slot]);
-            }
-        };
-        if self.tail > head && self.tail + self.slot > self.ring.len() {
-            self.tail = 0;
-        }
-        // At least one byte stays free before the head, so that a tail at the head never means a full ring.
-        if self.tail <= head && self.tail + self.slot >= head {
-            return None;
-        }
-        Some(&mut self.ring[self.tail..self.tail + self.slot])
+    /// Whether there is room for a packet of `len` bytes.
+    pub(super) fn has_room(&self, len: usize) -> bool {
+        self.bytes + len <= self.capacity
     }
 
-    /// Keeps the first `len` bytes of [`Self::room`] as a packet due at `due`, but not before its predecessor.
-    pub(super) fn commit(&mut self, len: usize, due: u64) {
-        debug_assert!(len <= self.slot);
-        let due = self.packets.back().map_or(due, |last| due.max(last.due));
-        self.packets.push_back(Held { start: self.tail, len, due });
-        self.tail += len.max(1);
-    }
-
-    /// Keeps a copy of `packet`; false when the line is full.
+    /// Keeps a copy of `packet`, due at `due`, but not before its predecessor; false when the line is full.
     pub(super) fn push(&mut self, packet: &[u8], due: u64) -> bool {
-        let Some(room) = self.room() else { return false };
-        let Some(room) = room.get_mut(..packet.len()) else { return false };
-        room.copy_from_slice(packet);
-        self.commit(packet.len(), due);
+        if !self.has_room(packet.len()) {
+            return false;
+        }
+        let due = self.packets.back().map_or(due, |(last, _)| due.max(*last));
+        self.bytes += packet.len();
+        self.packets.push_back((due, packet.to_vec()));
         true
     }
 
     /// When the first packet is due.
     pub(super) fn next_due(&self) -> Option<u64> {
-        self.packets.front().map(|first| first.due)
+        self.packets.front().map(|(due, _)| *due)
     }
 
-    /// The first packet, if it is due at `now`.
-    pub(super) fn due(&self, now: u64) -> Option<&[u8]> {
-        let first = self.packets.front().filter(|first| first.due <= now)?;
-        Some(&self.ring[first.start..first.start + first.len])
-    }
-
-    /// Forgets the first packet.
-    pub(super) fn pop(&mut self) {
-        self.packets.pop_front();
+    /// Takes the first packet out, if it is due at `now`.
+    pub(super) fn take_due(&mut self, now: u64) -> Option<Vec<u8>> {
+        self.next_due().filter(|due| *due <= now)?;
+        let (_, packet) = self.packets.pop_front()?;
+        self.bytes -= packet.len();
+        Some(packet)
     }
 }
 
@@ -123,45 +91,37 @@ impl Treatment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     const CALM: Treatment = Treatment { delay: 100, jitter: 0, loss: 0.0, corrupt: 0.0, duplicate: 0.0 };
 
     #[test]
     fn packets_come_out_when_due_and_not_before() {
-        let mut line = DelayLine::new(100, 10);
+        let mut line = DelayLine::new(100);
         assert!(line.push(b"first", 50) && line.push(b"second", 60));
         assert_eq!(line.next_due(), Some(50));
-        assert_eq!(line.due(49), None);
-        assert_eq!(line.due(50), Some(&b"first"[..]));
-        line.pop();
-        assert_eq!(line.due(59), None);
-        assert_eq!(line.due(1000), Some(&b"second"[..]));
-        line.pop();
-        assert_eq!((line.next_due(), line.due(u64::MAX)), (None, None));
+        assert_eq!(line.take_due(49), None);
+        assert_eq!(line.take_due(50).unwrap(), b"first");
+        assert_eq!(line.take_due(59), None);
+        assert_eq!(line.take_due(1000).unwrap(), b"second");
+        assert_eq!((line.next_due(), line.take_due(u64::MAX)), (None, None));
     }
 
     #[test]
     fn a_packet_never_overtakes() {
-        let mut line = DelayLine::new(100, 10);
+        let mut line = DelayLine::new(100);
         assert!(line.push(b"slow", 90) && line.push(b"fast", 20));
-        line.pop();
+        line.take_due(90).unwrap();
         assert_eq!(line.next_due(), Some(90));
     }
 
     #[test]
     fn a_full_line_refuses_and_recovers() {
-        let mut line = DelayLine::new(40, 10);
-        let mut held = 0;
-        while line.push(&[held; 10], 0) {
-            held += 1;
-        }
-        assert!((4..=6).contains(&held), "{held} packets of 10 bytes in a line for 40 bytes");
-        assert!(!line.push(&[0; 10], 0) && !line.push(&[0; 11], 0));
-        line.pop();
-        line.pop();
-        assert!(line.push(&[9; 10], 0));
-        assert_eq!(line.due(0), Some(&[2; 10][..]));
+        let mut line = DelayLine::new(40);
+        assert!((0..4).all(|held| line.push(&[held; 10], 0)));
+        assert!(!line.push(&[0; 10], 0) && !line.has_room(1) && line.push(&[], 0));
+        assert_eq!(line.take_due(0).unwrap(), [0; 10]);
+        assert!(line.push(&[9; 10], 0) && !line.push(&[9], 0));
+        assert_eq!(line.take_due(0).unwrap(), [1; 10]);
     }
 
     #[test]
@@ -187,34 +147,5 @@ mod tests {
         let fate = CALM.decide(5, &mut packet, &mut fastrand::Rng::with_seed(1));
         assert_eq!(fate, Fate { lost: false, corrupted: false, replayed: false, due: 105 });
         assert_eq!(packet, *b"untouched bytes of a packet, whatever they may be");
-    }
-
-    proptest! {
-        /// The ring against a plain queue of vectors, with steps of every kind.
-        #[test]
-        fn the_ring_equals_a_queue(steps in proptest::collection::vec((0usize..=64, any::<bool>()), 1..400)) {
-            let mut line = DelayLine::new(300, 64);
-            let mut model: VecDeque<Vec<u8>> = VecDeque::new();
-            for (step, (len, take)) in steps.into_iter().enumerate() {
-                if take {
-                    prop_assert_eq!(line.due(u64::MAX), model.front().map(Vec::as_slice));
-                    line.pop();
-                    model.pop_front();
-                } else {
-                    let packet = vec![step as u8; len];
-                    let held: usize = model.iter().map(|packet| packet.len().max(1)).sum();
-                    let kept = line.push(&packet, 0);
-                    prop_assert!(kept || held > 300 - 64, "refused at {} bytes", held);
-                    if kept {
-                        model.push_back(packet);
-                    }
-                }
-            }
-            while let Some(packet) = model.pop_front() {
-                prop_assert_eq!(line.due(0), Some(packet.as_slice()));
-                line.pop();
-            }
-            prop_assert_eq!(line.next_due(), None);
-        }
     }
 }

@@ -127,7 +127,7 @@ pub(super) fn configure(side: Side, spec: &LinkSpec) -> Result<(), LabError> {
 fn settings(spec: &LinkSpec) -> Result<(), LabError> {
     let set = |name: &str, value: &str| {
         let path = std::path::Path::new("/proc/sys/net").join(name);
-        std::fs::write(&path, value).map_err(|source| LabError::Io { path, source })
+        std::fs::write(&path, value).map_err(LabError::io(path))
     };
     // For routes that programs add, such as those of a tunnel. Some hosts allow only their own default here (then such a route
     // needs `congctl` of its own, as ours has), hence no error.

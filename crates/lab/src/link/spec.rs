@@ -1,5 +1,5 @@
 //! What a link is like: as text, and checked.
-use super::presets;
+use super::presets::{self, Preset};
 use crate::LabError;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -17,34 +17,24 @@ const MAX_RTT: Duration = Duration::from_secs(60);
 #[serde(deny_unknown_fields, default)]
 pub struct LinkSpecText {
     /// Name in records and tables; the preset's name or a description where absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Name of one of [`super::PRESETS`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
     /// TCP goodput both ways: `20mbit`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
     /// TCP goodput from client to server; overrides `rate`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub up: Option<Rate>,
     /// TCP goodput from server to client; overrides `rate`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub down: Option<Rate>,
     /// Round-trip time of the idle link: `40ms`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt: Option<String>,
     /// Half the width of the uniform distribution of the round-trip time: `5ms`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<String>,
     /// Fraction of packets lost, each way, 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
     /// Fraction of packets with a payload byte changed and all checksums right, each way, 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub corrupt: Option<f64>,
     /// Fraction of packets that are sent again later (replayed), each way, 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate: Option<f64>,
 }
 
@@ -64,7 +54,7 @@ pub struct LinkSpec {
 impl LinkSpec {
     /// The link of a preset ([`super::PRESETS`]); `None` for an unknown name.
     pub fn preset(name: &str) -> Option<Self> {
-        presets::find(name).map(presets::Preset::spec)
+        presets::find(name).map(Self::from)
     }
 
     /// Checks `text`.
@@ -204,11 +194,16 @@ impl LinkSpec {
     }
 }
 
-impl TryFrom<&LinkSpecText> for LinkSpec {
-    type Error = LabError;
-
-    fn try_from(text: &LinkSpecText) -> Result<Self, LabError> {
-        Self::parse(text)
+impl From<&Preset> for LinkSpec {
+    fn from(preset: &Preset) -> Self {
+        Self {
+            name: preset.name.into(),
+            up: Rate::new(preset.up_kbit * 1000),
+            down: Rate::new(preset.down_kbit * 1000),
+            rtt: Duration::from_micros(preset.rtt_us),
+            jitter: Duration::from_micros(preset.jitter_us),
+            ..Self::unlimited()
+        }
     }
 }
 
@@ -268,6 +263,18 @@ mod tests {
         LinkSpec::parse(&text).map_err(|error| error.to_string())
     }
 
+    #[test]
+    fn every_preset_is_a_valid_link_with_a_source() {
+        for preset in presets::PRESETS {
+            let spec = LinkSpec::from(preset);
+            assert!(spec.up().is_some() && spec.down().is_some(), "{}", preset.name);
+            assert!(spec.jitter() <= spec.rtt() && !spec.rtt().is_zero(), "{}", preset.name);
+            assert!(preset.source.contains('[') || preset.source.contains("assumed"), "{}", preset.name);
+            assert_eq!(presets::PRESETS.iter().filter(|other| other.name == preset.name).count(), 1);
+        }
+        assert_eq!(LinkSpec::preset("cheetah-wan").unwrap().rtt(), Duration::from_millis(40));
+        assert_eq!(LinkSpec::preset("moon"), None);
+    }
     #[test]
     fn keys_override_the_preset() {
         let spec = parse(r#"{"preset": "cheetah-wan", "up": "1mbit", "loss": 0.5}"#).unwrap();

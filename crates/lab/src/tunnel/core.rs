@@ -3,7 +3,7 @@ use boringtun::noise::errors::WireGuardError;
 use boringtun::noise::{Tunn, TunnResult};
 use boringtun::x25519::{PublicKey, StaticSecret};
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 /// Version of the `boringtun` crate, for records.
@@ -38,6 +38,27 @@ impl SecretKey {
     pub(crate) fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
+}
+
+/// All that an end needs to know.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct EndConfig {
+    /// Its private key.
+    pub secret: SecretKey,
+    /// The peer's public key.
+    pub peer: [u8; 32],
+    /// Where it sends from and listens, on the link.
+    pub local: SocketAddr,
+    /// Where the peer listens, on the link.
+    pub remote: SocketAddr,
+    /// Its address in the tunnel.
+    pub inner: Ipv4Addr,
+    /// The peer's address in the tunnel.
+    pub peer_inner: Ipv4Addr,
+    /// Largest packet in the tunnel, bytes.
+    pub mtu: u16,
+    /// Name of the interface.
+    pub interface: String,
 }
 
 /// What went through a tunnel's end, and what was refused there.

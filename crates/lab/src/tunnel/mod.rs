@@ -10,8 +10,8 @@ mod kernel;
 mod process;
 mod user;
 
-pub use self::core::{BORINGTUN, Core, Incoming, OVERHEAD, SecretKey, Stats};
-pub use process::{EndConfig, Reply, run_process};
+pub use self::core::{BORINGTUN, Core, EndConfig, Incoming, OVERHEAD, SecretKey, Stats};
+pub use process::{Reply, run_process};
 
 use crate::LabError;
 use crate::link::{Link, Side};
@@ -74,8 +74,7 @@ impl Host {
     /// # Errors
     /// [`LabError::Failed`] if the system does not tell where this program is.
     pub fn this_program() -> Result<Self, LabError> {
-        let program = std::env::current_exe()
-            .map_err(|e| LabError::Failed { step: "finding this program".into(), detail: e.to_string() })?;
+        let program = std::env::current_exe().map_err(LabError::failed("finding this program"))?;
         Ok(Self::Processes(program.into(), vec!["lab".into(), "tunnel-process".into()]))
     }
 }
@@ -147,10 +146,7 @@ impl Tunnel {
     /// # Errors
     /// [`LabError::Failed`] if the operating system has no random numbers.
     pub fn ends(link: &Link) -> Result<[EndConfig; 2], LabError> {
-        let random = || {
-            SecretKey::random()
-                .map_err(|e| LabError::Failed { step: "making the tunnel's keys".into(), detail: e.to_string() })
-        };
+        let random = || SecretKey::random().map_err(LabError::failed("making the tunnel's keys"));
         let secrets = [random()?, random()?];
         let public = [secrets[0].public(), secrets[1].public()];
         // Of 10.0.0.0/8, which is private; the link's addresses are of 198.18.0.0/15.

@@ -2,12 +2,11 @@
 //!
 //! Its first line of input is an [`EndConfig`] as JSON: keys never stand in arguments or the environment. After that a line is a command:
 //! `handshake` or `stats`. Every line is answered by a [`Reply`] as JSON. The end of the input ends it.
-use super::core::{Core, SecretKey, Stats};
+use super::core::{Core, EndConfig, Stats};
 use super::user::{Io, Wire};
 use crate::LabError;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
@@ -18,27 +17,6 @@ use zeroize::Zeroizing;
 const MAX_LINE: usize = 4096;
 /// Between two looks at the protocol's timers.
 const TICK: Duration = Duration::from_millis(250);
-
-/// All that an end needs to know.
-#[derive(Clone, Serialize, Deserialize)]
-pub struct EndConfig {
-    /// Its private key.
-    pub secret: SecretKey,
-    /// The peer's public key.
-    pub peer: [u8; 32],
-    /// Where it sends from and listens, on the link.
-    pub local: SocketAddr,
-    /// Where the peer listens, on the link.
-    pub remote: SocketAddr,
-    /// Its address in the tunnel.
-    pub inner: Ipv4Addr,
-    /// The peer's address in the tunnel.
-    pub peer_inner: Ipv4Addr,
-    /// Largest packet in the tunnel, bytes.
-    pub mtu: u16,
-    /// Name of the interface.
-    pub interface: String,
-}
 
 /// Answer to a line.
 #[derive(Clone, Debug, Serialize, Deserialize)]

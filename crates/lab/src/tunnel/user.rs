@@ -3,8 +3,7 @@
 //! Batches keep the number of system calls down, as kernel WireGuard's do: the TUN interface hands over TCP in pieces of up to 64 KiB
 //! (segmentation offload), which leave as one UDP call with a segment size (GSO); what comes is taken and given to the TUN interface likewise
 //! (GRO). One thread does both directions: the second core belongs to the party.
-use super::core::{Core, Incoming, Stats};
-use super::process::EndConfig;
+use super::core::{Core, EndConfig, Incoming, Stats};
 use crate::LabError;
 use nix::errno::Errno;
 use nix::sys::socket::{

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use tacit_meter::source::Provenance;
 
-/// Bytes of a megabyte here and in [VPN24]'s unit.
+/// Bytes of a megabyte.
 const MB: f64 = 1e6;
 /// Bytes of a gigabyte.
 const GB: f64 = 1e9;
@@ -38,10 +38,7 @@ pub struct Party {
     pub cpu_s_per_gb: Option<Figure>,
     /// Net joules (idle subtracted) per megabyte; absent where there is neither sensor nor model.
     pub net_j_per_mb: Option<Figure>,
-    /// Mean net power in milliwatts (idle subtracted) divided by the megabytes transferred: [VPN24]'s unit. It depends on how much
-    /// is transferred, so it compares only with runs of the same amount.
-    pub mw_per_mb: Option<Figure>,
-    /// How the two figures of energy came about.
+    /// How the joules came about.
     pub provenance: Option<Provenance>,
     /// Largest memory of all its processes, bytes.
     pub memory_bytes: Option<Figure>,
@@ -106,11 +103,8 @@ fn party(runs: &[&Run], plain: &[&Run], name: &str) -> Party {
     let figure = |value: &dyn Fn(&Run) -> Option<f64>| figure(runs, plain, value);
     // Joules of different kinds have no ratio.
     let alike: &[&Run] = if weakest(runs, name) == weakest(plain, name) { plain } else { &[] };
-    let energy = |value: &dyn Fn(&Run, f64) -> Option<f64>| {
-        let net = |run: &Run| value(run, run.energy.get(name)?.net_j?);
-        let shared = |run: &Run| value(run, run.energy.get(name)?.net_sd_j?);
-        figure_with(runs, alike, &net, &shared)
-    };
+    let net = |r: &Run| Some(r.energy.get(name)?.net_j? * MB / bytes(r)?);
+    let shared = |r: &Run| Some(r.energy.get(name)?.net_sd_j? * MB / bytes(r)?);
     Party {
         user_s_per_gb: figure(&|r| Some(r.parties.get(name)?.user_s * GB / bytes(r)?)),
         system_s_per_gb: figure(&|r| Some(r.parties.get(name)?.system_s * GB / bytes(r)?)),
@@ -118,11 +112,7 @@ fn party(runs: &[&Run], plain: &[&Run], name: &str) -> Party {
             let party = r.parties.get(name)?;
             Some((party.user_s + party.system_s) * GB / bytes(r)?)
         }),
-        net_j_per_mb: energy(&|r, joules| Some(joules * MB / bytes(r)?)),
-        mw_per_mb: energy(&|r, joules| {
-            let watts = (r.duration_s > 0.0).then_some(joules / r.duration_s)?;
-            Some(watts * 1e3 * MB / bytes(r)?)
-        }),
+        net_j_per_mb: figure_with(runs, alike, &net, &shared),
         provenance: weakest(runs, name),
         memory_bytes: figure(&|r| Some(r.parties.get(name)?.rss_bytes as f64)),
     }
@@ -252,7 +242,6 @@ pub fn figures(rows: &[Row]) -> Table {
         "user s/GB",
         "kernel s/GB",
         "net J/MB",
-        "mW/MB",
         "joules",
         "MB memory",
         "messages",
@@ -266,11 +255,7 @@ pub fn figures(rows: &[Row]) -> Table {
     for row in rows {
         for (name, party) in &row.parties {
             let memory = party.memory_bytes.map(|f| Figure { mean: f.mean / MB, ..f });
-            let joules = party.provenance.map_or("none", |p| match p {
-                Provenance::Measured => "measured",
-                Provenance::Attributed => "attributed",
-                Provenance::Modelled => "modelled",
-            });
+            let joules = party.provenance.map_or("none", Provenance::name);
             table.rows.push(vec![
                 row.link.clone(),
                 row.role.clone(),
@@ -281,7 +266,6 @@ pub fn figures(rows: &[Row]) -> Table {
                 number(party.user_s_per_gb),
                 number(party.system_s_per_gb),
                 number(party.net_j_per_mb),
-                number(party.mw_per_mb),
                 joules.into(),
                 number(memory),
                 number(row.messages),
@@ -333,11 +317,12 @@ pub fn beside_paper(rows: &[Row], paper: &Paper) -> Table {
 
 /// Our figure in a unit of the paper: of the client, which stands for the paper's device.
 fn of_unit(row: &Row, unit: &str) -> Option<Figure> {
-    let client = row.parties.get("client");
+    let joules = row.parties.get("client").and_then(|p| p.net_j_per_mb);
     match unit {
         "MB/s" => row.mb_per_s,
-        "mW/MB" => client.and_then(|p| p.mw_per_mb),
-        "J/MB" => client.and_then(|p| p.net_j_per_mb),
+        "J/MB" => joules,
+        // What the paper calls mW/MB is a sum of net power over samples of 1 s: millijoules per megabyte.
+        "mW/MB" => joules.map(|f| Figure { mean: f.mean * 1e3, sd: f.sd * 1e3, ..f }),
         _ => None,
     }
 }

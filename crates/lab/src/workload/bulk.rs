@@ -4,7 +4,7 @@
 //! [`ACK`] received the receiver sends how much came in all (u64). The sender keeps at most [`WINDOW`] that it has no word of, so that queues
 //! on the way do not hide how long the transfer takes; with a time limit it stops once what it has sent will take that long at the rate
 //! seen so far (a first window is sent in any case, however long it takes). After the last block the receiver sends `received u64 | wrong u64 | first wrong offset u64`.
-use super::{Check, failed, words};
+use super::{Bulk, Check, Counts, failed, words};
 use crate::LabError;
 use std::time::{Duration, Instant};
 use tacit_net::Transport;
@@ -35,14 +35,9 @@ impl Data {
         &mut self.0[(number % BLOCKS as u64) as usize]
     }
 
-    /// Sends `total` bytes, or what `limit` allows, and waits for the receiver's verdict: bytes and blocks.
-    pub(super) fn send(
-        &mut self,
-        transport: &mut dyn Transport,
-        what: &str,
-        total: u64,
-        limit: Option<Duration>,
-    ) -> Result<(u64, u64), LabError> {
+    /// Sends what `bulk` asks for, or what its limit allows, and waits for the receiver's verdict.
+    pub(super) fn send(&mut self, transport: &mut dyn Transport, what: &str, bulk: Bulk) -> Result<Counts, LabError> {
+        let (total, limit) = (bulk.bytes, bulk.seconds.map(Duration::from_secs));
         let (mut sent, mut heard, mut number, start) = (0u64, 0u64, 0u64, Instant::now());
         loop {
             let len = (total - sent).min(BLOCK as u64);
@@ -69,16 +64,11 @@ impl Data {
         transport.read_exact(&mut report).map_err(failed("waiting for the receiver's word"))?;
         let [received, wrong, first] = words(&report);
         Check { received, wrong, first }.verdict(what, sent)?;
-        Ok((sent, number))
+        Ok((sent, 0, number))
     }
 
-    /// Receives until the last block, at most `most` bytes, compares all of it and tells the sender: bytes and blocks.
-    pub(super) fn receive(
-        &mut self,
-        transport: &mut dyn Transport,
-        what: &str,
-        most: u64,
-    ) -> Result<(u64, u64), LabError> {
+    /// Receives until the last block, at most `most` bytes, compares all of it and tells the sender.
+    pub(super) fn receive(&mut self, transport: &mut dyn Transport, what: &str, most: u64) -> Result<Counts, LabError> {
         let (mut check, mut number, mut told) = (Check::default(), 0u64, 0u64);
         let mut buffer = vec![0u8; BLOCK];
         loop {
@@ -96,7 +86,7 @@ impl Data {
         }
         tell(transport, &[check.received, check.wrong, check.first])?;
         check.verdict(what, check.received)?;
-        Ok((check.received, number))
+        Ok((0, check.received, number))
     }
 }
 

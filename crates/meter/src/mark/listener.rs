@@ -1,9 +1,9 @@
 //! The end that collects marks. What comes in is not trusted: lengths, names, numbers of clients and notes are limited.
-use super::{LineReader, MarkLine};
+use super::{MarkLine, read_line, socket};
 use crate::MeterError;
 use crate::clock::monotonic_ns;
 use crate::sampler::Handle;
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -38,13 +38,8 @@ enum Door {
 
 /// A connected program: its stream, to hang up, and its thread.
 struct Client {
-    stream: Stream,
+    stream: UnixStream,
     thread: JoinHandle<()>,
-}
-
-enum Stream {
-    Unix(UnixStream),
-    Tcp(TcpStream),
 }
 
 enum Listener {
@@ -53,10 +48,10 @@ enum Listener {
 }
 
 impl Listener {
-    fn accept(&self) -> std::io::Result<Stream> {
+    fn accept(&self) -> std::io::Result<UnixStream> {
         match self {
-            Self::Unix(listener) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
-            Self::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
+            Self::Unix(listener) => listener.accept().map(|(stream, _)| stream),
+            Self::Tcp(listener) => socket(listener.accept()?.0),
         }
     }
 
@@ -136,10 +131,7 @@ impl MarkListener {
         let until = Instant::now() + FAREWELL;
         for client in clients {
             // What is in the socket's buffer can still be read.
-            let _ = match &client.stream {
-                Stream::Unix(stream) => stream.shutdown(Shutdown::Read),
-                Stream::Tcp(stream) => stream.shutdown(Shutdown::Read),
-            };
+            let _ = client.stream.shutdown(Shutdown::Read);
             // Over TCP, one that never stops writing is still heard; it must not keep us.
             while !client.thread.is_finished() && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(1));
@@ -201,38 +193,21 @@ fn accept_all(listener: &Listener, sampler: &Handle, closing: &AtomicBool, clien
 }
 
 /// A thread for one program.
-fn serve(stream: Stream, sampler: &Handle) -> Option<Client> {
+fn serve(stream: UnixStream, sampler: &Handle) -> Option<Client> {
     let sampler = sampler.clone();
     let builder = std::thread::Builder::new().name("tacit-marks-client".into());
-    let patience = Some(Duration::from_secs(1));
-    let thread = match &stream {
-        Stream::Unix(stream) => {
-            let (mut reader, writer) = (stream.try_clone().ok()?, stream.try_clone().ok()?);
-            writer.set_write_timeout(patience).ok()?;
-            builder.spawn(move || listen(&mut reader, writer, &sampler)).ok()?
-        }
-        Stream::Tcp(stream) => {
-            let (mut reader, writer) = (stream.try_clone().ok()?, stream.try_clone().ok()?);
-            // A pong that waits for company would look like a slow network.
-            writer.set_nodelay(true).ok()?;
-            writer.set_write_timeout(patience).ok()?;
-            builder.spawn(move || listen(&mut reader, writer, &sampler)).ok()?
-        }
-    };
+    let (mut reader, writer) = (stream.try_clone().ok()?, stream.try_clone().ok()?);
+    writer.set_write_timeout(Some(Duration::from_secs(1))).ok()?;
+    let thread = builder.spawn(move || listen(&mut reader, writer, &sampler)).ok()?;
     Some(Client { stream, thread })
-}
-
-/// Reads marks from a pipe (a program's standard output, our standard input) until it ends; `ping` gets no answer.
-pub fn read_marks(reader: &mut impl Read, sampler: &Handle) {
-    listen(reader, std::io::sink(), sampler);
 }
 
 /// Takes in one program's lines until it hangs up or sends a line without end.
 fn listen(reader: &mut impl Read, mut writer: impl Write, sampler: &Handle) {
-    let mut lines = LineReader::default();
+    let mut reader = BufReader::new(reader);
     let (mut party, mut notes, mut complained) = ("program".to_owned(), 0, false);
     loop {
-        let line = match lines.read(reader) {
+        let line = match read_line(&mut reader) {
             Ok(Some(line)) => line,
             Ok(None) => return,
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {

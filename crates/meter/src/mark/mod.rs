@@ -1,15 +1,15 @@
 //! Phase marks: a measured program says when its phases begin and end, and what it counted in them.
 //!
 //! The program finds the listener in the environment variable [`ENV_MARKS`] and its own name (`client`, `server`) in [`ENV_PARTY`].
-//! `TACIT_MARKS` is the path of a Unix socket (stream), or `tcp:HOST:PORT` for a listener on another host; a program's standard output
-//! can be read as well ([`read_marks`]). It writes lines of ASCII text, ended by a newline, at most [`MAX_LINE`] bytes each:
+//! `TACIT_MARKS` is the path of a Unix socket (stream), or `tcp:HOST:PORT` for a listener on another host. It writes lines
+//! of ASCII text, ended by a newline, at most [`MAX_LINE`] bytes each:
 //!
 //! ```text
 //! party NAME                          who speaks, for the lines that follow; `program` until then
 //! begin PHASE [T_NS]                  a phase begins
 //! end PHASE [T_NS] [KEY=VALUE ...]    it ends; figures that the program counted in it
 //! note TEXT                           a remark for the record
-//! ping N                              answered by `pong N T_NS`: the listener's clock (sockets only)
+//! ping N                              answered by `pong N T_NS`: the listener's clock
 //! ```
 //!
 //! `NAME`, `PHASE` and `KEY` are 1 to 64 characters of `A-Z a-z 0-9 _ . -`; `VALUE` is a finite decimal number, at most 32 of them;
@@ -21,12 +21,15 @@
 mod listener;
 mod sender;
 
-pub use listener::{MarkListener, read_marks};
+pub use listener::MarkListener;
 pub use sender::MarkSender;
 
 use crate::record::Edge;
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io::{self, BufRead};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 
 /// Where the listener is: path of a Unix socket, or `tcp:HOST:PORT`.
 pub const ENV_MARKS: &str = "TACIT_MARKS";
@@ -136,37 +139,26 @@ fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Reads lines of at most [`MAX_LINE`] bytes from a stream, whatever pieces they come in.
-#[derive(Default)]
-pub(crate) struct LineReader {
-    buffer: Vec<u8>,
+/// A TCP connection as what it is to the system once it is made: a stream like any other. A line is not held back until
+/// there are more: clocks are compared by them.
+pub(crate) fn socket(stream: TcpStream) -> io::Result<UnixStream> {
+    stream.set_nodelay(true)?;
+    Ok(OwnedFd::from(stream).into())
 }
 
-impl LineReader {
-    /// The next line without its newline; `None` at the end of the stream. A last line without a newline counts.
-    pub(crate) fn read(&mut self, from: &mut (impl Read + ?Sized)) -> io::Result<Option<Vec<u8>>> {
-        loop {
-            if let Some(end) = self.buffer.iter().position(|&b| b == b'\n') {
-                let mut line: Vec<u8> = self.buffer.drain(..=end).collect();
-                line.pop();
-                return Ok(Some(line));
-            }
-            if self.buffer.len() >= MAX_LINE {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    format!("a line is longer than {MAX_LINE} bytes"),
-                ));
-            }
-            let mut piece = [0_u8; MAX_LINE];
-            match from.read(&mut piece) {
-                Ok(0) if self.buffer.is_empty() => return Ok(None),
-                Ok(0) => return Ok(Some(std::mem::take(&mut self.buffer))),
-                Ok(n) => self.buffer.extend_from_slice(&piece[..n]),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
+/// The next line of a stream without its newline; `None` at its end. A last line without a newline counts, one longer
+/// than [`MAX_LINE`] bytes is an error.
+pub(crate) fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    io::Read::take(from, MAX_LINE as u64).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        return Ok(None);
     }
+    if line.pop_if(|last| *last == b'\n').is_none() && line.len() == MAX_LINE {
+        let detail = format!("a line is longer than {MAX_LINE} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, detail));
+    }
+    Ok(Some(line))
 }
 
 #[cfg(test)]

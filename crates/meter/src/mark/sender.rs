@@ -1,5 +1,5 @@
 //! The end in the measured program. It never waits for the listener and never stops the program.
-use super::{ENV_MARKS, ENV_PARTY, MarkLine, name};
+use super::{ENV_MARKS, ENV_PARTY, MarkLine, name, socket};
 use crate::MeterError;
 use crate::clock::{self, Offset, monotonic_ns};
 use crate::record::Edge;
@@ -24,16 +24,10 @@ pub struct MarkSender {
 
 /// The connection and what is known about the listener's clock.
 struct Wire {
-    stream: Stream,
+    /// `None` once it is given up; what follows is dropped in silence.
+    stream: Option<UnixStream>,
     /// Absent on one host, where both clocks are the same.
     offset: Option<Offset>,
-}
-
-enum Stream {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-    /// Given up; what follows is dropped in silence.
-    Closed,
 }
 
 impl MarkSender {
@@ -59,7 +53,7 @@ impl MarkSender {
             Some(address) => Wire::tcp(address, &what)?,
             None => {
                 let stream = UnixStream::connect(address).map_err(MeterError::io(what()))?;
-                Wire { stream: Stream::Unix(stream), offset: None }
+                Wire { stream: Some(stream), offset: None }
             }
         };
         wire.set_nonblocking(true)
@@ -121,11 +115,8 @@ impl MarkSender {
 
     fn with_wire(&self, act: impl FnOnce(&mut Wire) -> io::Result<()>) -> Result<(), MeterError> {
         let Ok(mut wire) = self.line.lock() else { return Ok(()) };
-        if matches!(wire.stream, Stream::Closed) {
-            return Ok(());
-        }
         act(&mut wire).map_err(|error| {
-            wire.stream = Stream::Closed;
+            wire.stream = None;
             MeterError::io("connection for phase marks")(error)
         })
     }
@@ -140,34 +131,27 @@ impl Wire {
             .ok_or_else(|| MeterError::Malformed { what: what(), detail: "the host has no address".into() })?;
         let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(MeterError::io(what()))?;
         let limits = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
-        limits.and_then(|()| stream.set_nodelay(true)).map_err(MeterError::io(what()))?;
+        let stream = limits.and_then(|()| socket(stream)).map_err(MeterError::io(what()))?;
         let offset = clock::measure(&mut &stream, EXCHANGES)?;
-        Ok(Self { stream: Stream::Tcp(stream), offset: Some(offset) })
+        Ok(Self { stream: Some(stream), offset: Some(offset) })
     }
 
     fn set_nonblocking(&self, on: bool) -> io::Result<()> {
-        match &self.stream {
-            Stream::Unix(stream) => stream.set_nonblocking(on),
-            Stream::Tcp(stream) => stream.set_nonblocking(on),
-            Stream::Closed => Ok(()),
-        }
+        self.stream.as_ref().map_or(Ok(()), |stream| stream.set_nonblocking(on))
     }
 
     /// Writes a line in one piece or fails: a listener that does not read must not hold the program up.
     fn write(&mut self, line: &MarkLine) -> io::Result<()> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
         let text = line.to_string();
-        let written = match &mut self.stream {
-            Stream::Unix(stream) => stream.write(text.as_bytes())?,
-            Stream::Tcp(stream) => stream.write(text.as_bytes())?,
-            Stream::Closed => return Ok(()),
-        };
+        let written = stream.write(text.as_bytes())?;
         if written == text.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
     /// Compares clocks again.
     fn renew(&mut self) -> io::Result<()> {
         self.set_nonblocking(false)?;
-        if let Stream::Tcp(stream) = &self.stream {
+        if let Some(stream) = &self.stream {
             self.offset = Some(clock::measure(&mut &*stream, EXCHANGES).map_err(io::Error::other)?);
         }
         self.set_nonblocking(true)

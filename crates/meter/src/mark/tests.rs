@@ -195,12 +195,3 @@ fn marks_over_tcp_are_on_the_listener_s_clock() {
     let slack = 1.0;
     assert!((before - slack..after + slack).contains(&record.marks[0].t), "{before} {} {after}", record.marks[0].t);
 }
-
-#[test]
-fn marks_can_come_through_a_pipe() {
-    let (sampler, _listener, folder, _) = start();
-    read_marks(&mut &b"party server\nbegin offline\nping 1\nend offline rounds=3"[..], &sampler.handle());
-    let record = record(sampler.stop().unwrap(), &folder);
-    assert_eq!(record.marks.len(), 2);
-    assert_eq!((record.marks[1].party.as_str(), record.marks[1].figures["rounds"]), ("server", 3.0));
-}

@@ -6,9 +6,8 @@ use crate::clock::{monotonic_ns, thread_cpu_s};
 use crate::energy;
 use crate::record::{InterfaceSample, Line, Mark, Note, PartySample, Sample, Summary};
 use crate::record_file::RecordWriter;
-use crate::usage::{HostReader, NetReader, ProcessTree, Since, busy_s, foreign_namespace, link_bytes};
+use crate::usage::{Cgroup, HostReader, NetReader, ProcessTree, Roots, Since, busy_s, foreign_namespace, link_bytes};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -31,11 +30,12 @@ pub(super) enum Command {
     Stop,
 }
 
-/// A party's processes, and its interfaces where it has its own.
+/// A party's processes, and its interfaces and cgroup where it has its own.
 struct Party {
     tree: ProcessTree,
-    roots: Vec<u32>,
+    pids: Vec<u32>,
     net: Option<NetReader>,
+    cgroup: Option<Cgroup>,
     last: PartySample,
     bytes: Option<u64>,
 }
@@ -43,7 +43,7 @@ struct Party {
 /// The state of the thread.
 pub(super) struct Worker {
     interval_ns: u64,
-    proc: PathBuf,
+    roots: Roots,
     counted_interfaces: Option<Vec<String>>,
     keep_samples: bool,
     host: HostReader,
@@ -77,7 +77,7 @@ impl Worker {
             interval_ns: u64::try_from(config.interval.as_nanos()).unwrap_or(u64::MAX),
             host: HostReader::open(&config.roots)?,
             net: NetReader::open(config.roots.proc.join("self/net/dev")).ok(),
-            proc: config.roots.proc,
+            roots: config.roots,
             counted_interfaces: config.counted_interfaces,
             keep_samples: config.keep_samples,
             sources: config.sources.into_iter().map(Metered::new).collect(),
@@ -162,12 +162,12 @@ impl Worker {
     fn add(&mut self, name: String, pid: u32, since: Since) -> bool {
         let known = self.parties.remove(&name);
         let is_known = known.is_some();
-        let mut party = known.unwrap_or_else(|| Party::new(&self.proc));
+        let mut party = known.unwrap_or_else(|| Party::new(&self.roots));
         let added = party.tree.add(pid, since);
         if added {
             self.added_at = self.now();
-            party.roots.push(pid);
-            party.find_namespace(&self.proc);
+            party.pids.push(pid);
+            party.find_own(&self.roots);
         }
         if added || is_known {
             self.parties.insert(name, party);
@@ -194,7 +194,7 @@ impl Worker {
         let host_bytes = self.sample_host_net(&mut sample.interfaces);
         let mut party_bytes = None;
         for (name, party) in &mut self.parties {
-            sample.parties.insert(name.clone(), party.sample(discover, &self.proc));
+            sample.parties.insert(name.clone(), party.sample(discover, &self.roots));
             if let Some(bytes) = party.sample_net(name, &mut sample.interfaces) {
                 party_bytes = Some(party_bytes.unwrap_or(0) + bytes);
             }
@@ -290,7 +290,8 @@ impl Worker {
             self.note_at(duration_s, format!("{} lines are lost: they could not be written", self.lost_lines));
         }
         let mut party_bytes = BTreeMap::new();
-        for (name, party) in self.parties {
+        for (name, mut party) in std::mem::take(&mut self.parties) {
+            party.unseen(&name).into_iter().for_each(|text| self.note_at(duration_s, text));
             summary.parties.insert(name.clone(), PartySample { rss_bytes: party.tree.peak_bytes(), ..party.last });
             party_bytes.extend(party.bytes.map(|bytes| (name, bytes)));
         }
@@ -311,26 +312,51 @@ impl Worker {
 }
 
 impl Party {
-    fn new(proc: &Path) -> Self {
+    fn new(roots: &Roots) -> Self {
         let (last, bytes) = (PartySample::default(), None);
-        Self { tree: ProcessTree::new(proc), roots: Vec::new(), net: None, last, bytes }
+        Self { tree: ProcessTree::new(&roots.proc), pids: Vec::new(), net: None, cgroup: None, last, bytes }
     }
 
-    /// A program may enter its namespace some time after its start (`ip netns exec`).
-    fn find_namespace(&mut self, proc: &Path) {
+    /// A program may enter its network namespace (`ip netns exec`) or cgroup (`systemd-run`) some time after its start.
+    fn find_own(&mut self, roots: &Roots) {
         if self.net.is_none()
-            && let Some(pid) = self.roots.iter().find(|&&pid| foreign_namespace(proc, pid))
+            && let Some(pid) = self.pids.iter().find(|&&pid| foreign_namespace(&roots.proc, pid))
         {
-            self.net = NetReader::open(proc.join(format!("{pid}/net/dev"))).ok();
+            self.net = NetReader::open(roots.proc.join(format!("{pid}/net/dev"))).ok();
+        }
+        if self.cgroup.is_none() {
+            self.cgroup = self.pids.iter().find_map(|pid| Cgroup::of(roots, *pid));
         }
     }
 
-    fn sample(&mut self, discover: bool, proc: &Path) -> PartySample {
+    fn sample(&mut self, discover: bool, roots: &Roots) -> PartySample {
         if discover {
-            self.find_namespace(proc);
+            self.find_own(roots);
+            self.cgroup.as_mut().map(Cgroup::read);
         }
         self.last = self.tree.sample(discover);
         self.last
+    }
+
+    /// What the party's figures lack, in words.
+    fn unseen(&mut self, name: &str) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if self.tree.unwatched() > 0 {
+            remarks.push(format!(
+                "party {name}: {} times a process ended that no process in sight waited for; what it did after its \
+                 last sample is not counted",
+                self.tree.unwatched()
+            ));
+        }
+        if let Some(used) = self.cgroup.as_mut().map(Cgroup::read) {
+            let memory = used.peak_bytes.map_or(String::new(), |bytes| format!(", and held {bytes} bytes at most"));
+            let (cgroup_s, seen_s) = (used.cpu_s, self.last.user_s + self.last.system_s);
+            remarks.push(format!(
+                "party {name}: its cgroup used {cgroup_s:.3} CPU seconds since it was found{memory}; the processes in \
+                 sight used {seen_s:.3} CPU seconds"
+            ));
+        }
+        remarks
     }
 
     fn sample_net(&mut self, party: &str, interfaces: &mut BTreeMap<String, InterfaceSample>) -> Option<u64> {

@@ -8,8 +8,8 @@
 //! Columns in any order: `time_s` (seconds from any origin, not decreasing) and one of `watts` or `joules` (cumulative); others are
 //! passed over, as are empty lines and lines that begin with `#`. Fields are parted by commas and numbers have a decimal point; a file
 //! whose header is parted by semicolons may have decimal commas as well. Anything else is refused, never guessed.
-use super::replay::{Kind, Trace};
 use super::sysfs::shorten;
+use super::trace::{Kind, Trace};
 use super::{Provenance, Rail, Source, SourceInfo, Usage, Value};
 use crate::MeterError;
 use std::fs::File;

@@ -1,10 +1,11 @@
-//! Which sources this host has, in the order of preference (DESIGN section 6): external meter, hwmon, INA3221, tegrastats, RAPL, NVML,
+//! Which sources this host has, in the order of preference: external meter, hwmon, INA3221, tegrastats, RAPL, NVML,
 //! other sensors that see a part of the host only, and the model last.
+use super::detected::Detected;
 use super::model::Model;
-use super::replay::{Replay, Trace};
+use super::replay::{self, Replay};
 use super::tegrastats::Tegrastats;
 use super::tree::{Disk, Tree};
-use super::{Source, Usage, csv, http, hwmon, ina3221, nvml, pmic, rapl};
+use super::{Source, csv, http, hwmon, ina3221, nvml, pmic, rapl};
 use crate::MeterError;
 use crate::device::DeviceProfile;
 use std::path::{Path, PathBuf};
@@ -55,94 +56,6 @@ fn program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// A source that was looked for.
-pub struct Detected {
-    /// Its name, for selection: `rapl`, `hwmon:ina226`.
-    pub name: String,
-    /// Where it was looked for.
-    pub place: String,
-    /// What to know about its figures.
-    pub notes: Vec<String>,
-    /// What came of it.
-    pub outcome: Outcome,
-}
-
-/// Whether a source can be used.
-pub enum Outcome {
-    /// It can: opened and ready.
-    Usable(Box<dyn Source>),
-    /// It cannot.
-    Unusable {
-        /// Why not.
-        reason: String,
-        /// What the user can do about it.
-        remedy: String,
-    },
-}
-
-impl Detected {
-    pub(crate) fn usable(place: &str, source: Box<dyn Source>) -> Self {
-        Self {
-            name: source.info().name.clone(),
-            place: place.into(),
-            notes: Vec::new(),
-            outcome: Outcome::Usable(source),
-        }
-    }
-
-    /// Usable if a first reading succeeds; that also makes counters count from here.
-    pub(crate) fn tried(place: &str, mut source: Box<dyn Source>) -> Self {
-        match source.read(&Usage::default()) {
-            Ok(_) => Self::usable(place, source),
-            Err(error) => Self::failed(&source.info().name.clone(), place, error),
-        }
-    }
-
-    pub(crate) fn unusable(name: &str, place: &str, reason: String, remedy: String) -> Self {
-        Self {
-            name: name.into(),
-            place: place.into(),
-            notes: Vec::new(),
-            outcome: Outcome::Unusable { reason, remedy },
-        }
-    }
-
-    pub(crate) fn failed(name: &str, place: &str, error: MeterError) -> Self {
-        match error {
-            MeterError::Source { reason, remedy, .. } => Self::unusable(name, place, reason, remedy),
-            other => Self::unusable(name, place, other.to_string(), "see docs/lab.md".into()),
-        }
-    }
-
-    pub(crate) fn note(mut self, note: &str) -> Self {
-        self.notes.push(note.into());
-        self
-    }
-
-    fn of(name: &str, place: &str, opened: Result<Box<dyn Source>, MeterError>) -> Self {
-        match opened {
-            Ok(source) => Self::usable(place, source),
-            Err(error) => Self::failed(name, place, error),
-        }
-    }
-
-    /// Whether it can be used.
-    pub fn is_usable(&self) -> bool {
-        matches!(self.outcome, Outcome::Usable(_))
-    }
-
-    /// The source, ready to be read.
-    ///
-    /// # Errors
-    /// [`MeterError::Source`] with reason and remedy if it cannot be used.
-    pub fn into_source(self) -> Result<Box<dyn Source>, MeterError> {
-        match self.outcome {
-            Outcome::Usable(source) => Ok(source),
-            Outcome::Unusable { reason, remedy } => Err(MeterError::Source { name: self.name, reason, remedy }),
-        }
-    }
-}
-
 /// Looks for every source, usable ones opened, in the order of preference.
 pub fn detect(roots: &Roots) -> Vec<Detected> {
     let external = |place: &String| Detected::of(&format!("external:{place}"), place, open_external(place));
@@ -187,12 +100,7 @@ fn open_external(place: &str) -> Result<Box<dyn Source>, MeterError> {
 }
 
 fn open_model(spec: &str) -> Result<Box<dyn Source>, MeterError> {
-    // A path to a profile may have slashes of its own.
-    let (profile, mode) = match spec.rsplit_once('/') {
-        Some((profile, mode)) if !mode.ends_with(".toml") => (profile, Some(mode)),
-        _ => (spec, None),
-    };
-    let profile = DeviceProfile::load(profile)?;
+    let (profile, mode) = DeviceProfile::load_with_mode(spec)?;
     Ok(Box::new(Model::new(&profile, profile.mode(mode)?)))
 }
 
@@ -208,7 +116,7 @@ fn open_replay(spec: &str) -> Result<Box<dyn Source>, MeterError> {
         },
         None => (spec, 1.0),
     };
-    Ok(Box::new(Replay::new(format!("replay:{path}"), Trace::load(Path::new(path), interval)?)))
+    Ok(Box::new(Replay::new(format!("replay:{path}"), replay::load(Path::new(path), interval)?)))
 }
 
 /// Opens the source of that name.

@@ -5,7 +5,7 @@
 //! together are one source, since the rails of a Jetson are spread over several of them; every other chip is a source of its own.
 //! Which rails count: [`super::rails`].
 use super::counter::Counter;
-use super::detect::Detected;
+use super::detected::Detected;
 use super::sysfs::{Reading, SysfsSource, explain};
 use super::tree::Tree;
 use super::{Provenance, SourceInfo, rails};

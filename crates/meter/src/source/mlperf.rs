@@ -3,7 +3,7 @@
 //! The binary file is the byte 0xF1, the sampling rate in hertz as f32, then one f32 per sample: microjoules during that sample. All
 //! little endian. The JSON file is an array of the edges between measuring windows in seconds.
 use super::Rail;
-use super::replay::{Kind, Trace};
+use super::trace::{Kind, Trace};
 use crate::MeterError;
 
 /// First byte of a trace.

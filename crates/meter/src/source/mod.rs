@@ -5,6 +5,7 @@ pub mod calibrate;
 mod counter;
 pub mod csv;
 mod detect;
+mod detected;
 mod exercise;
 pub mod http;
 mod hwmon;
@@ -20,9 +21,11 @@ pub mod replay;
 mod selftest;
 mod sysfs;
 pub mod tegrastats;
+pub mod trace;
 mod tree;
 
-pub use detect::{Detected, Outcome, Roots, detect, open};
+pub use detect::{Roots, detect, open};
+pub use detected::{Detected, Outcome};
 pub use exercise::{Exercise, Load, ThisMachine};
 pub use model::Model;
 pub use selftest::{Level, SelfTest, SelfTestReport, self_test};
@@ -42,6 +45,18 @@ pub enum Provenance {
     Attributed,
     /// No sensor: computed from processor seconds, bytes and time with coefficients, or replayed from a trace of another time.
     Modelled,
+}
+
+impl Provenance {
+    /// As in records: `measured`, `attributed`, `modelled`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Attributed => "attributed",
+            Self::Modelled => "modelled",
+        }
+    }
 }
 
 /// One rail (supply line, zone, board) of a source.

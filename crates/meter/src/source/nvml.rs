@@ -1,6 +1,6 @@
 //! NVIDIA graphics cards by NVML, loaded at run time. It sees the cards only, not the host.
 use super::counter::Counter;
-use super::detect::Detected;
+use super::detected::Detected;
 use super::{Provenance, Rail, Source, SourceInfo, Usage, Value};
 use crate::MeterError;
 use nvml_wrapper::Nvml;

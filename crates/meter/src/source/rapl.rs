@@ -6,7 +6,7 @@
 //! `max_energy_range_uj`, after minutes to an hour; the sampling interval must be shorter. RAPL sees the processor and its memory, not
 //! the board, disks, network or power supply.
 use super::counter::Counter;
-use super::detect::Detected;
+use super::detected::Detected;
 use super::sysfs::{Reading, SysfsSource};
 use super::tree::Tree;
 use super::{Provenance, Rail, SourceInfo};

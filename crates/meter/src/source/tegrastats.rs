@@ -4,7 +4,7 @@
 //! later), and the same among the prompts and messages of a terminal. A rail is a word of capital letters, digits and underscores
 //! followed by such a pair; everything else in the line is passed over. The value now is taken, not the average, which runs since
 //! tegrastats was started.
-use super::replay::{Kind, Trace};
+use super::trace::{Kind, Trace};
 use super::{Provenance, Source, SourceInfo, Usage, Value, rails};
 use crate::MeterError;
 use std::io::{BufRead, BufReader, Read};

@@ -29,7 +29,7 @@ impl HostReader {
         let mut reader = Self {
             stat: Kept::open(roots.proc.join("stat"))?,
             meminfo: Kept::open(roots.proc.join("meminfo")).ok(),
-            frequencies: Frequencies::None,
+            frequencies: Frequencies::default(),
             seconds_per_tick: 1.0 / rustix::param::clock_ticks_per_second().max(1) as f64,
             cores: Vec::new(),
         };
@@ -107,63 +107,43 @@ fn core_line(line: &str) -> Option<(usize, [u64; 3])> {
     Some((number, [sum(&[user, nice]), sum(&[system, interrupts, soft_interrupts]), sum(&[idle, io_wait])]))
 }
 
-/// Where the cores' frequencies come from.
-enum Frequencies {
-    /// `/sys/devices/system/cpu/cpuN/cpufreq/scaling_cur_freq`.
-    Sys {
-        files: Vec<Option<Kept>>,
-        mhz: Vec<Option<f64>>,
-        read: Option<Instant>,
-    },
-    /// `cpu MHz` lines of `/proc/cpuinfo`.
-    CpuInfo {
-        file: Kept,
-        mhz: Vec<Option<f64>>,
-        read: Option<Instant>,
-    },
-    None,
+/// The cores' frequencies.
+#[derive(Default)]
+struct Frequencies {
+    /// By core: `/sys/devices/system/cpu/cpuN/cpufreq/scaling_cur_freq`.
+    files: Vec<Option<Kept>>,
+    /// Where there is none of these: `cpu MHz` lines of `/proc/cpuinfo`.
+    cpuinfo: Option<Kept>,
+    mhz: Vec<Option<f64>>,
+    read: Option<Instant>,
 }
 
 impl Frequencies {
     fn open(roots: &Roots, cores: usize) -> Self {
         let path = |n: usize| roots.sys.join(format!("devices/system/cpu/cpu{n}/cpufreq/scaling_cur_freq"));
         let files: Vec<Option<Kept>> = (0..cores).map(|n| Kept::open(path(n)).ok()).collect();
-        if files.iter().any(Option::is_some) {
-            return Self::Sys { mhz: vec![None; cores], files, read: None };
-        }
-        match Kept::open(roots.proc.join("cpuinfo")) {
-            Ok(file) => Self::CpuInfo { file, mhz: vec![None; cores], read: None },
-            Err(_) => Self::None,
-        }
+        let none = files.iter().all(Option::is_none);
+        let cpuinfo = if none { Kept::open(roots.proc.join("cpuinfo")).ok() } else { None };
+        Self { files, cpuinfo, mhz: vec![None; cores], read: None }
     }
 
     fn refresh(&mut self) {
-        let due = |read: &Option<Instant>, every| read.is_none_or(|t| t.elapsed() >= every);
-        match self {
-            Self::Sys { files, mhz, read } if due(read, SYS_EVERY) => {
-                *read = Some(Instant::now());
-                for (file, slot) in files.iter_mut().zip(mhz) {
-                    let khz = file
-                        .as_mut()
-                        .and_then(|f| std::str::from_utf8(f.read().ok()?).ok()?.trim().parse::<u32>().ok());
-                    *slot = khz.map(|khz| f64::from(khz) / 1e3);
-                }
-            }
-            Self::CpuInfo { file, mhz, read } if due(read, CPUINFO_EVERY) => {
-                *read = Some(Instant::now());
-                if let Ok(text) = file.read() {
-                    parse_cpuinfo(text, mhz);
-                }
-            }
-            _ => {}
+        let every = if self.cpuinfo.is_some() { CPUINFO_EVERY } else { SYS_EVERY };
+        if self.read.is_some_and(|read| read.elapsed() < every) {
+            return;
+        }
+        self.read = Some(Instant::now());
+        if let Some(Ok(text)) = self.cpuinfo.as_mut().map(Kept::read) {
+            return parse_cpuinfo(text, &mut self.mhz);
+        }
+        for (file, slot) in self.files.iter_mut().zip(&mut self.mhz) {
+            let khz = file.as_mut().and_then(|f| std::str::from_utf8(f.read().ok()?).ok()?.trim().parse::<u32>().ok());
+            *slot = khz.map(|khz| f64::from(khz) / 1e3);
         }
     }
 
     fn mhz(&self, core: usize) -> Option<f64> {
-        match self {
-            Self::Sys { mhz, .. } | Self::CpuInfo { mhz, .. } => *mhz.get(core)?,
-            Self::None => None,
-        }
+        *self.mhz.get(core)?
     }
 }
 

@@ -1,12 +1,13 @@
 //! What processes and the host use, from `/proc` and `/sys`.
 //!
-//! Every reader takes the root of `/proc` (or `/sys`) as a parameter, for tests. A process, core or interface that vanishes while it
-//! is read is no error: its last figures stay.
+//! Every reader takes the root of `/proc` (or `/sys`) as a parameter, for tests. A process, core or interface that
+//! vanishes while it is read is no error: its last figures stay.
+mod cgroup;
 mod host;
 mod net;
-mod time;
 mod tree;
 
+pub use cgroup::{Cgroup, CgroupUsage};
 pub use host::HostReader;
 pub use net::NetReader;
 pub use tree::{ProcessTree, Since, high_water_bytes};

@@ -1,26 +1,64 @@
-//! Processor time and memory of a party: its root processes and all their descendants.
+//! Processor time and memory of a party, from `/proc`: its root processes and all their descendants.
 //!
-//! A process's own time comes from its CPU clock, to the nanosecond (of a thread that runs at this moment, up to the scheduler's last
-//! tick, 1 to 10 ms ago), with all threads that have ended, until it is reaped. `/proc/PID/stat` gives the same cut down to clock
-//! ticks of 10 ms, user and kernel time apart, which is how the total is split.
+//! A process's own time is that of its CPU clock: exact, of a thread that runs at this moment up to the scheduler's
+//! last tick (1 to 10 ms ago). What its children used that it has waited for, and how time splits into user and
+//! kernel time, `/proc/PID/stat` tells in whole ticks of 10 ms. So a process that waits for children is off by less
+//! than two ticks however many there are. Whoever reaps a root tells its exact time ([`ProcessTree::ended`], `wait4`).
 //!
-//! Time of children that it has waited for is known to ticks only: the truth is at most two ticks more. A child that ends between two
-//! samples is expected there with what was last seen of it, if its parent's ticks allow it; what they do not allow (the parent is gone
-//! or ignores its children) is kept here. So a process that waits for children is off by less than two ticks however many there are, totals
-//! never decrease, and nothing is counted twice. [`ProcessTree::ended`] takes the exact time of a whole life where somebody knows it.
-use super::time::Time;
+//! What it cannot see: a process whose parents ended before it was found (a daemon that forks twice) and the kernel's
+//! work on nobody's behalf are in no figure. Of a process in sight that nobody in sight waited for, what it did after
+//! the last sample is lost; these are counted ([`ProcessTree::unwatched`]). A [`Cgroup`](super::Cgroup) sees them all.
 use crate::clock::process_cpu_ns;
 use crate::record::PartySample;
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::{self, File};
-use std::io::Read;
-use std::ops::Add;
+use std::fs;
+use std::ops::{Add, AddAssign};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// CPU clock of a process, nanoseconds; `None` if there is no such process.
 type Clock = Box<dyn Fn(u32) -> Option<u64> + Send>;
+
+/// Processor time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Time {
+    user: u64,
+    system: u64,
+}
+
+impl Time {
+    fn total(self) -> u64 {
+        self.user.saturating_add(self.system)
+    }
+
+    /// At least this total. User and kernel time, each cut down to ticks, lack the rest in equal parts for all that is
+    /// known.
+    fn raised_to(self, total: u64) -> Self {
+        let more = total.saturating_sub(self.total());
+        Self { user: self.user + more / 2, system: self.system + more.div_ceil(2) }
+    }
+
+    /// A later figure of what this was, of which `before` does not count: neither part ever decreases. The totals
+    /// decide; how they split may have been told better meanwhile.
+    fn risen_to(self, now: Self, before: Self) -> Self {
+        let total = now.total().saturating_sub(before.total()).max(self.total());
+        let user = now.user.saturating_sub(before.user).clamp(self.user, total - self.system);
+        Self { user, system: total - user }
+    }
+}
+
+impl Add for Time {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self { user: self.user.saturating_add(other.user), system: self.system.saturating_add(other.system) }
+    }
+}
+
+impl AddAssign for Time {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
 
 /// One reading of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +67,7 @@ struct Stat {
     /// Start time: tells a process from a later one with the same id.
     start: u64,
     own: Time,
-    /// Of children that it has waited for: whole ticks when read, later the best guess.
+    /// Of children that it has waited for.
     children: Time,
     resident_pages: u64,
 }
@@ -40,20 +78,20 @@ impl Stat {
         // The name may hold spaces and parentheses, so fields are counted from the last one.
         let after = bytes.iter().rposition(|&b| b == b')')? + 1;
         let fields: Vec<&str> = std::str::from_utf8(bytes.get(after..)?).ok()?.split_ascii_whitespace().collect();
-        // X: being reaped. Its parent has its time already (the kernel adds it after this state is set).
+        // X: being reaped. Its time is about to be its parent's.
         if matches!(*fields.first()?, "X" | "x") {
             return None;
         }
         let number = |i: usize| fields.get(i).and_then(|f| f.parse::<u64>().ok());
-        let time = |user: u64, system: u64| Time {
+        let ticks = |user: u64, system: u64| Time {
             user: user.saturating_mul(tick_ns),
             system: system.saturating_mul(tick_ns),
         };
         // Children's times are signed in the file.
         Some(Self {
             parent: u32::try_from(number(1)?).ok()?,
-            own: time(number(11)?, number(12)?),
-            children: time(number(13).unwrap_or(0), number(14).unwrap_or(0)),
+            own: ticks(number(11)?, number(12)?),
+            children: ticks(number(13).unwrap_or(0), number(14).unwrap_or(0)),
             start: number(19)?,
             resident_pages: number(21).unwrap_or(0),
         })
@@ -80,14 +118,14 @@ pub struct ProcessTree {
     lists_children: bool,
     /// `None` where `proc` is of another process namespace, or the kernel has no such clocks: then all is ticks.
     clock: Option<Clock>,
-    /// Processes that were added, with their time once they are gone and no process in sight has taken it over.
+    /// Processes that were added, with their time once they are gone.
     roots: BTreeMap<u32, Time>,
-    /// Processes in sight, as last seen.
-    seen: BTreeMap<u32, Stat>,
-    /// Time of other ended processes that no process in sight has taken over.
+    /// Processes in sight as last seen, each after its parent: a child is read later, so its time is never seen both
+    /// as its own and as its parent's.
+    seen: Vec<(u32, Stat)>,
+    /// Time of ended processes that is in nobody else's.
     kept: Time,
-    /// By the process that may still take it over: time of processes that ended just now.
-    pending: BTreeMap<u32, Time>,
+    unwatched: u64,
     /// What the processes had used before they were added.
     before: Time,
     /// Latest figures told.
@@ -95,7 +133,6 @@ pub struct ProcessTree {
     peak_bytes: u64,
     page_bytes: u64,
     tick_ns: u64,
-    buffer: Vec<u8>,
 }
 
 impl ProcessTree {
@@ -108,15 +145,14 @@ impl ProcessTree {
             clock: has_clocks(&proc).then(|| Box::new(process_cpu_ns) as Clock),
             proc,
             roots: BTreeMap::new(),
-            seen: BTreeMap::new(),
+            seen: Vec::new(),
             kept: Time::default(),
-            pending: BTreeMap::new(),
+            unwatched: 0,
             before: Time::default(),
             shown: Time::default(),
             peak_bytes: 0,
             page_bytes: rustix::param::page_size() as u64,
             tick_ns: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
-            buffer: Vec::with_capacity(4096),
         }
     }
 
@@ -126,86 +162,41 @@ impl ProcessTree {
         // An earlier process with the same id.
         self.kept += self.roots.insert(pid, Time::default()).unwrap_or_default();
         for (pid, stat) in std::iter::once((pid, stat)).chain(self.descendants(&[pid])) {
-            if let Entry::Vacant(place) = self.seen.entry(pid) {
-                let so_far = place.insert(stat).total();
+            if !self.seen.iter().any(|(known, _)| *known == pid) {
+                self.seen.push((pid, stat));
                 if since == Since::Now {
-                    self.before += so_far;
+                    self.before += stat.total();
                 }
             }
         }
         true
     }
 
-    /// Says what an added process used in its whole life, with all children that it waited for, as whoever reaped it was told
-    /// (`wait4`).
+    /// Says what an added process used in its whole life, with all children that it waited for, as whoever reaped it
+    /// was told (`wait4`).
     pub fn ended(&mut self, pid: u32, user: Duration, system: Duration) {
         let Some(gone) = self.roots.get_mut(&pid) else { return };
+        let in_sight = self.seen.len();
+        self.seen.retain(|(seen, _)| *seen != pid);
         // In sight as a zombie; or a sample was taken since it was reaped.
-        if self.seen.remove(&pid).is_some() || *gone != Time::default() {
+        if self.seen.len() < in_sight || *gone != Time::default() {
             let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
             *gone = Time { user: ns(user), system: ns(system) };
         }
     }
 
-    /// The state now. `discover` looks for new descendants as well, which costs more; the time of a process that begins and ends
-    /// between two discoveries is still counted if its parent is in sight and waits for it.
+    /// The state now. `discover` looks for new descendants as well, which costs more; the time of a process that
+    /// begins and ends between two discoveries is still counted if its parent is in sight and waits for it.
     pub fn sample(&mut self, discover: bool) -> PartySample {
-        let (mut live, gone) = self.look();
-        let (mut new, mut late) = self.bequeath(&live, &gone);
-        let slack_ns = if self.clock.is_some() { 2 * self.tick_ns } else { 0 };
-        for (pid, stat) in &mut live {
-            let new = new.remove(pid).unwrap_or_default();
-            let inherited = new + late.remove(pid).unwrap_or_default();
-            let expected = (self.seen[pid].children + inherited).total();
-            let most = stat.children.total().saturating_add(slack_ns);
-            stat.children = stat.children.raised_to(expected.min(most));
-            let rest = expected.saturating_sub(most);
-            // Second chance for what is new: the parent may have been read just before it reaped the child.
-            let waiting = rest.min(new.total());
-            if waiting > 0 {
-                self.pending.insert(*pid, new.part(waiting));
-            }
-            self.kept += inherited.part(rest - waiting);
-        }
-        self.seen = live;
+        self.look();
         if discover {
-            self.discover();
+            let known: Vec<u32> = self.seen.iter().map(|(pid, _)| *pid).collect();
+            let new = self.descendants(&known);
+            self.seen.extend(new);
+            let high_water = known.iter().filter_map(|pid| high_water_bytes(&self.proc.join(pid.to_string())));
+            self.peak_bytes = high_water.fold(self.peak_bytes, u64::max);
         }
         self.figures()
-    }
-
-    /// Hands the time of processes that are gone to those in sight that may have taken it over, or else keeps it: of those that
-    /// ended just now, and what was pending.
-    fn bequeath(
-        &mut self,
-        live: &BTreeMap<u32, Stat>,
-        gone: &BTreeMap<u32, Stat>,
-    ) -> (BTreeMap<u32, Time>, BTreeMap<u32, Time>) {
-        let heir = |mut pid: u32| {
-            // A reused id could close a circle, which no chain of all that are gone is longer than.
-            for _ in 0..=gone.len() {
-                if live.contains_key(&pid) {
-                    return Some(pid);
-                }
-                pid = gone.get(&pid)?.parent;
-            }
-            None
-        };
-        let (mut new, mut late) = (BTreeMap::<u32, Time>::new(), BTreeMap::<u32, Time>::new());
-        for (pid, stat) in gone {
-            match (heir(stat.parent), self.roots.get_mut(pid)) {
-                (Some(heir), _) => *new.entry(heir).or_default() += stat.total(),
-                (None, Some(root)) => *root += stat.total(),
-                (None, None) => self.kept += stat.total(),
-            }
-        }
-        for (pid, time) in std::mem::take(&mut self.pending) {
-            match heir(pid) {
-                Some(heir) => *late.entry(heir).or_default() += time,
-                None => self.kept += time,
-            }
-        }
-        (new, late)
     }
 
     /// Largest resident set of the tree at any sample, or of any of its processes at any time (bytes).
@@ -214,53 +205,69 @@ impl ProcessTree {
         self.peak_bytes
     }
 
-    /// Reads the processes in sight: those that live, as they are now, and those that are gone, as they were.
-    fn look(&mut self) -> (BTreeMap<u32, Stat>, BTreeMap<u32, Stat>) {
-        let (mut live, mut gone) = (BTreeMap::new(), BTreeMap::new());
-        for pid in self.parents_first() {
-            let old = self.seen[&pid];
-            match self.read(pid) {
-                Some(new) if new.start == old.start => live.insert(pid, new),
-                _ => gone.insert(pid, old),
-            };
-        }
-        (live, gone)
+    /// How often processes ended that nobody in sight waited for.
+    #[must_use]
+    pub fn unwatched(&self) -> u64 {
+        self.unwatched
     }
 
-    /// A parent is read before its children: so a child's time is never seen both as its own and as its parent's.
-    fn parents_first(&self) -> Vec<u32> {
-        let depth = |pid: u32| {
-            let (mut depth, mut at) = (0, pid);
-            while let Some(stat) = self.seen.get(&at) {
-                (depth, at) = (depth + 1, stat.parent);
-                // A reused id could close a circle.
-                if depth > self.seen.len() {
-                    break;
+    /// Reads the processes in sight until none ends meanwhile: what a child used that ended after its parent was read
+    /// would be missing in both.
+    fn look(&mut self) {
+        let (before, mut gone) = (self.seen.clone(), BTreeMap::new());
+        loop {
+            let ended = gone.len();
+            for (pid, old) in std::mem::take(&mut self.seen) {
+                match self.read(pid) {
+                    Some(now) if now.start == old.start => self.seen.push((pid, now)),
+                    _ => _ = gone.insert(pid, old),
                 }
             }
-            depth
-        };
-        let mut pids: Vec<u32> = self.seen.keys().copied().collect();
-        pids.sort_by_key(|&pid| depth(pid));
-        pids
+            if gone.len() == ended {
+                break;
+            }
+        }
+        if !gone.is_empty() {
+            self.settle(&before, &gone);
+        }
     }
 
-    fn discover(&mut self) {
-        let known: Vec<u32> = self.seen.keys().copied().collect();
-        for (pid, stat) in self.descendants(&known) {
-            self.seen.entry(pid).or_insert(stat);
+    /// Keeps the time of ended processes that no parent in sight has taken over.
+    fn settle(&mut self, before: &[(u32, Stat)], gone: &BTreeMap<u32, Stat>) {
+        let live: BTreeMap<u32, Stat> = self.seen.iter().copied().collect();
+        let mut owed = BTreeMap::<u32, Time>::new();
+        for (pid, stat) in gone {
+            // Through ancestors that ended as well. A reused id could close a circle, which is no longer than all.
+            let up = |pid: &u32| gone.get(pid).map(|s| s.parent);
+            let heir = std::iter::successors(Some(stat.parent), up).take(gone.len() + 1).find(|p| live.contains_key(p));
+            if let Some(heir) = heir {
+                *owed.entry(heir).or_default() += stat.total();
+            } else if let Some(root) = self.roots.get_mut(pid) {
+                *root += stat.total();
+            } else {
+                self.kept += stat.total();
+                self.unwatched += 1;
+            }
         }
-        for &pid in &known {
-            let high_water = high_water_bytes(&self.proc.join(pid.to_string()));
-            self.peak_bytes = self.peak_bytes.max(high_water.unwrap_or(0));
+        let slack_ns = if self.clock.is_some() { 2 * self.tick_ns } else { 0 };
+        for (pid, old) in before {
+            let (Some(now), Some(owed)) = (live.get(pid), owed.get(pid)) else { continue };
+            // A parent that ignores its children's end does not get their time.
+            let taken = now.children.total().saturating_add(slack_ns);
+            let missing = (old.children + *owed).total().saturating_sub(taken);
+            if missing > 0 {
+                let user = (owed.user as f64 / owed.total() as f64 * missing as f64).round() as u64;
+                self.kept += Time { user, system: missing.saturating_sub(user) };
+                self.unwatched += 1;
+            }
         }
     }
 
     fn figures(&mut self) -> PartySample {
-        let gone = self.roots.values().chain(self.pending.values()).copied();
-        let total = self.seen.values().map(Stat::total).chain(gone).fold(self.kept, Time::add);
-        self.shown = total.since(self.before).not_below(self.shown);
-        let pages: u64 = self.seen.values().map(|s| s.resident_pages).sum();
+        let seen = self.seen.iter().map(|(_, stat)| stat.total());
+        let now = seen.chain(self.roots.values().copied()).fold(self.kept, Time::add);
+        self.shown = self.shown.risen_to(now, self.before);
+        let pages: u64 = self.seen.iter().map(|(_, stat)| stat.resident_pages).sum();
         let rss_bytes = pages.saturating_mul(self.page_bytes);
         self.peak_bytes = self.peak_bytes.max(rss_bytes);
         PartySample {
@@ -271,8 +278,8 @@ impl ProcessTree {
         }
     }
 
-    fn read(&mut self, pid: u32) -> Option<Stat> {
-        let mut stat = read_stat(&self.proc, pid, self.tick_ns, &mut self.buffer)?;
+    fn read(&self, pid: u32) -> Option<Stat> {
+        let mut stat = Stat::parse(&fs::read(self.proc.join(format!("{pid}/stat"))).ok()?, self.tick_ns)?;
         if let Some(clock) = &self.clock {
             // No clock any more: it was reaped just now.
             stat.own = stat.own.raised_to(clock(pid)?);
@@ -280,18 +287,16 @@ impl ProcessTree {
         Some(stat)
     }
 
-    /// Descendants of processes, without these.
-    fn descendants(&mut self, of: &[u32]) -> Vec<(u32, Stat)> {
+    /// Descendants of processes, without these, each after its parent.
+    fn descendants(&self, of: &[u32]) -> Vec<(u32, Stat)> {
+        let table = (!self.lists_children).then(|| by_parent(&self.proc));
         let mut found: BTreeSet<u32> = of.iter().copied().collect();
         let mut queue: VecDeque<u32> = of.iter().copied().collect();
         let mut all = Vec::new();
-        let mut table: Option<BTreeMap<u32, Vec<u32>>> = None;
         while let Some(pid) = queue.pop_front() {
-            let children = if self.lists_children {
-                children(&self.proc, pid)
-            } else {
-                let table = table.get_or_insert_with(|| parents(&self.proc, self.tick_ns));
-                table.get(&pid).cloned().unwrap_or_default()
+            let children = match &table {
+                Some(table) => table.get(&pid).cloned().unwrap_or_default(),
+                None => children(&self.proc, pid),
             };
             for child in children {
                 if found.insert(child)
@@ -306,8 +311,9 @@ impl ProcessTree {
     }
 }
 
-/// Largest resident set of a process so far (or since it was last reset), bytes; `None` where the kernel does not tell. `process` is its
-/// folder: `/proc/self`, `/proc/PID`. (What `getrusage` tells instead begins with the memory of the program that started it.)
+/// Largest resident set of a process so far (or since it was last reset), bytes; `None` where the kernel does not tell.
+/// `process` is its folder: `/proc/self`, `/proc/PID`. (What `getrusage` tells instead begins with the memory of the
+/// program that started it.)
 #[must_use]
 pub fn high_water_bytes(process: &Path) -> Option<u64> {
     let status = fs::read(process.join("status")).ok()?;
@@ -316,37 +322,26 @@ pub fn high_water_bytes(process: &Path) -> Option<u64> {
     Some(kib.saturating_mul(1024))
 }
 
-/// Whether ids in `proc` are those of our own process namespace, in which CPU clocks are named, and the kernel has such clocks.
+/// Whether ids in `proc` are those of our own process namespace, in which CPU clocks are named, and the kernel has such
+/// clocks.
 fn has_clocks(proc: &Path) -> bool {
     let (here, us) = (fs::read_link(proc.join("self")), std::process::id());
     here.is_ok_and(|here| here.as_os_str() == us.to_string().as_str()) && process_cpu_ns(us).is_some()
 }
 
-fn read_stat(proc: &Path, pid: u32, tick_ns: u64, buffer: &mut Vec<u8>) -> Option<Stat> {
-    let file = File::open(proc.join(format!("{pid}/stat"))).ok()?;
-    buffer.clear();
-    file.take(4096).read_to_end(buffer).ok()?;
-    Stat::parse(buffer, tick_ns)
-}
-
 /// Children of all threads of a process.
 fn children(proc: &Path, pid: u32) -> Vec<u32> {
-    let mut all = Vec::new();
-    for task in fs::read_dir(proc.join(format!("{pid}/task"))).into_iter().flatten().flatten() {
-        if let Ok(text) = fs::read_to_string(task.path().join("children")) {
-            all.extend(text.split_ascii_whitespace().filter_map(|p| p.parse::<u32>().ok()));
-        }
-    }
-    all
+    let threads = fs::read_dir(proc.join(format!("{pid}/task"))).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists.flat_map(|list| list.split_ascii_whitespace().filter_map(|p| p.parse().ok()).collect::<Vec<u32>>()).collect()
 }
 
 /// Children by parent, of all processes.
-fn parents(proc: &Path, tick_ns: u64) -> BTreeMap<u32, Vec<u32>> {
+fn by_parent(proc: &Path) -> BTreeMap<u32, Vec<u32>> {
     let mut table = BTreeMap::<u32, Vec<u32>>::new();
-    let mut buffer = Vec::new();
     for entry in fs::read_dir(proc).into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else { continue };
-        if let Some(stat) = read_stat(proc, pid, tick_ns, &mut buffer) {
+        if let Some(stat) = fs::read(entry.path().join("stat")).ok().and_then(|bytes| Stat::parse(&bytes, 0)) {
             table.entry(stat.parent).or_default().push(pid);
         }
     }

@@ -86,21 +86,6 @@ fn a_child_that_its_parent_reaps_is_counted_once() {
 }
 
 #[test]
-fn a_child_reaped_right_after_its_parent_was_read_is_counted_once() {
-    let fake = Fake::new();
-    fake.put((10, 1, 0, 0, 0, 0, 0));
-    let mut tree = fake.tree(10);
-    fake.put((11, 10, 50, 20, 0, 0, 0));
-    assert_eq!(ticks(&tree.sample(true)), (50, 20));
-    fake.remove(11);
-    assert_eq!(ticks(&tree.sample(false)), (50, 20), "gone, and nobody has taken it over yet");
-    fake.put((10, 1, 0, 0, 52, 20, 0));
-    assert_eq!(ticks(&tree.sample(false)), (52, 20));
-    fake.put((10, 1, 1, 0, 52, 20, 0));
-    assert_eq!(ticks(&tree.sample(false)), (53, 20));
-}
-
-#[test]
 fn a_child_that_nobody_waits_for_keeps_its_time() {
     let fake = Fake::new();
     fake.put((10, 1, 3, 0, 0, 0, 0));

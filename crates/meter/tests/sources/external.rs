@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tacit_meter::device::{Coefficient, DeviceProfile};
 use tacit_meter::source::csv::{Format, GrowingCsv, parse};
 use tacit_meter::source::http::{Field, parse_body};
-use tacit_meter::source::replay::Kind;
+use tacit_meter::source::trace::Kind;
 use tacit_meter::source::{Model, Provenance, Roots, Source, Usage, Value, detect, open, pmic};
 
 #[test]
@@ -238,7 +238,7 @@ fn built_in_profiles_are_sound_and_say_where_their_numbers_are_from() {
         assert_eq!(DeviceProfile::parse(&profile.to_toml().expect("TOML")).expect("it reads back"), profile);
     }
     let modes = |name: &str| DeviceProfile::load(name).expect("a profile").modes().len();
-    assert_eq!((modes("jetson-nano"), modes("jetson-tx2"), modes("jetson-agx-xavier")), (2, 4, 3));
+    assert_eq!((modes("jetson-nano"), modes("jetson-tx2"), modes("jetson-agx-xavier")), (2, 4, 4));
 }
 
 #[test]

@@ -3,8 +3,8 @@ use crate::{at, close, counted, message, shared, total, tree, usable};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tacit_meter::source::mlperf::{EnergyTrace, parse_timestamps};
-use tacit_meter::source::replay::{Kind, Trace};
 use tacit_meter::source::tegrastats::{self, Tegrastats};
+use tacit_meter::source::trace::{Kind, Trace};
 use tacit_meter::source::{Rail, Roots, Source, Value, open};
 
 const NANO: &str = "RAM 936/3964MB (lfb 366x4MB) SWAP 0/4096MB (cached 0MB) IRAM 0/252kB(lfb 252kB) CPU [10%@102,3%@102] \

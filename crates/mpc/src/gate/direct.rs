@@ -11,7 +11,7 @@
 use tacit_arith::bits::Bits;
 use tacit_net::Tag;
 
-use super::compare::{CompareSpec, Digit};
+use super::spec::{CompareSpec, Digit};
 use super::tree::Leaf;
 use crate::ot::SenderPlanes;
 use crate::planes::{self, conditional_swap, one_hot, select, xor_and};

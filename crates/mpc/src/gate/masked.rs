@@ -16,7 +16,7 @@
 use tacit_arith::bits::Bits;
 use tacit_net::Tag;
 
-use super::compare::{CompareSpec, Digit};
+use super::spec::{CompareSpec, Digit};
 use super::tree::Leaf;
 use crate::planes::{self, conditional_swap, xor_and};
 use crate::{MpcError, Ots, Session};

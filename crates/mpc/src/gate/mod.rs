@@ -11,6 +11,7 @@ mod compare;
 mod direct;
 mod masked;
 mod select;
+mod spec;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -20,8 +21,9 @@ use std::borrow::Cow;
 
 use tacit_net::Tag;
 
-pub use compare::{ClientCompare, CompareSpec, Leaves, ServerCompare};
+pub use compare::{ClientCompare, ServerCompare};
 pub use select::{ClientSelect, SelectSpec, ServerSelect};
+pub use spec::{CompareSpec, Leaves};
 pub use wrap::{ClientWrap, ServerWrap, WrapSpec};
 
 use crate::codec::{Reader, Writer};

@@ -8,8 +8,6 @@ use tacit_arith::bits::transpose::block_planes;
 use tacit_arith::block::Block;
 use zeroize::Zeroize;
 
-use super::silent::{ReceivingParty, SendingParty};
-
 /// OTs are handled in groups of this many: one word of a bit plane.
 pub(super) const GROUP: usize = 64;
 
@@ -46,14 +44,14 @@ pub(super) enum Form {
 }
 
 impl Form {
-    fn stride(self) -> usize {
+    pub(super) fn stride(self) -> usize {
         match self {
             Form::Planes(k) => k,
             Form::Words(w) => w * GROUP,
         }
     }
 
-    fn write(self, hash: &CcrHash, strings: &[Block; GROUP], out: &mut [u64]) {
+    pub(super) fn write(self, hash: &CcrHash, strings: &[Block; GROUP], out: &mut [u64]) {
         match self {
             Form::Planes(_) => block_planes(hash.cpu(), strings, out),
             Form::Words(1) => out.iter_mut().zip(strings).for_each(|(o, s)| *o = s.0 as u64),
@@ -68,37 +66,3 @@ impl Form {
 /// Hashed strings. The sender's item: those for choice 0, then those for choice 1. The receiver's: the choices (one word), then the
 /// chosen strings.
 pub(super) struct Strings(pub(super) Form);
-
-impl Emit<SendingParty> for Strings {
-    type Item = u64;
-    fn stride(&self) -> usize {
-        (2 * self.0.stride()).max(1)
-    }
-    fn emit(&self, party: &SendingParty, key: Block, groups: &[[Block; GROUP]], out: &mut [u64]) {
-        let hash = CcrHash::new(key);
-        let mut strings = [Block::ZERO; GROUP];
-        for (cots, out) in groups.iter().zip(out.chunks_mut(Emit::<SendingParty>::stride(self))) {
-            for (mask, out) in [Block::ZERO, party.delta].into_iter().zip(out.chunks_mut(self.0.stride().max(1))) {
-                hash.hash(cots, mask, &mut strings);
-                self.0.write(&hash, &strings, out);
-            }
-        }
-    }
-}
-
-impl Emit<ReceivingParty> for Strings {
-    type Item = u64;
-    fn stride(&self) -> usize {
-        1 + self.0.stride()
-    }
-    fn emit(&self, _: &ReceivingParty, key: Block, groups: &[[Block; GROUP]], out: &mut [u64]) {
-        let hash = CcrHash::new(key);
-        let mut strings = [Block::ZERO; GROUP];
-        for (cots, out) in groups.iter().zip(out.chunks_mut(Emit::<ReceivingParty>::stride(self))) {
-            let (choice, out) = out.split_at_mut(1);
-            block_planes(hash.cpu(), cots, choice);
-            hash.hash(cots, Block::ZERO, &mut strings);
-            self.0.write(&hash, &strings, out);
-        }
-    }
-}

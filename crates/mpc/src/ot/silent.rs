@@ -2,12 +2,13 @@
 
 use tacit_arith::aes::CcrHash;
 use tacit_arith::bits::Bits;
+use tacit_arith::bits::transpose::block_planes;
 use tacit_arith::block::{self, Block};
 use tacit_arith::prg::{Prg, SplitPrg};
 use tacit_net::{Channel, Tag};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::output::{Form, GROUP, Strings};
+use super::output::{Emit, Form, GROUP, Strings};
 use super::params::{COTS_PER_DELTA, LpnParams};
 use super::stock::{BOOTSTRAP, Party, Stock};
 use super::{Ot, RandomOtReceiver, RandomOtSender, ReceiverPlanes, SenderPlanes, base, check_planes, iknp, tree};
@@ -23,7 +24,7 @@ pub struct RotSender(Stock<SendingParty>);
 pub struct RotReceiver(Stock<ReceivingParty>);
 
 pub(super) struct SendingParty {
-    pub(super) delta: Block,
+    delta: Block,
     /// For later bootstraps.
     prg: Prg,
     context: u8,
@@ -99,6 +100,40 @@ impl Party for ReceivingParty {
 
     fn tree(&self, hash: &CcrHash, cots: &[Block], corrections: &mut [Block], leaves: &mut [Block]) {
         tree::expand_punctured(hash, cots, corrections, leaves);
+    }
+}
+
+impl Emit<SendingParty> for Strings {
+    type Item = u64;
+    fn stride(&self) -> usize {
+        (2 * self.0.stride()).max(1)
+    }
+    fn emit(&self, party: &SendingParty, key: Block, groups: &[[Block; GROUP]], out: &mut [u64]) {
+        let hash = CcrHash::new(key);
+        let mut strings = [Block::ZERO; GROUP];
+        for (cots, out) in groups.iter().zip(out.chunks_mut(Emit::<SendingParty>::stride(self))) {
+            for (mask, out) in [Block::ZERO, party.delta].into_iter().zip(out.chunks_mut(self.0.stride().max(1))) {
+                hash.hash(cots, mask, &mut strings);
+                self.0.write(&hash, &strings, out);
+            }
+        }
+    }
+}
+
+impl Emit<ReceivingParty> for Strings {
+    type Item = u64;
+    fn stride(&self) -> usize {
+        1 + self.0.stride()
+    }
+    fn emit(&self, _: &ReceivingParty, key: Block, groups: &[[Block; GROUP]], out: &mut [u64]) {
+        let hash = CcrHash::new(key);
+        let mut strings = [Block::ZERO; GROUP];
+        for (cots, out) in groups.iter().zip(out.chunks_mut(Emit::<ReceivingParty>::stride(self))) {
+            let (choice, out) = out.split_at_mut(1);
+            block_planes(hash.cpu(), cots, choice);
+            hash.hash(cots, Block::ZERO, &mut strings);
+            self.0.write(&hash, &strings, out);
+        }
     }
 }
 

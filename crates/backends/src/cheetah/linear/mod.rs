@@ -19,9 +19,10 @@ mod tiling;
 pub use client::{ClientKeys, LinearClient};
 pub use cost::{ConsumerCost, LinearCost};
 pub use error::LinearError;
-pub use plan::{Consumer, LinearPlan, weight_norm_log2};
+pub use plan::{LinearPlan, weight_norm_log2};
 pub use server::{Evaluation, LinearServer, Weights, receive_public_key};
 pub use tacit_arith::ring::ConvSpec;
+pub use tiling::Consumer;
 
 use tacit_net::Tag;
 

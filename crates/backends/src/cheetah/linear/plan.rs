@@ -1,8 +1,7 @@
 //! Planning: which layers share an upload, and how tensors are cut.
 
 use super::LinearError;
-use super::tiling::{Frame, Tap, Tiling};
-use tacit_arith::ring::ConvSpec;
+use super::tiling::{Consumer, Frame, Tap, Tiling};
 use tacit_he::coeff::{DEGREE, Params, ParamsSpec};
 
 /// What an upload, an answer, a weight polynomial and a product cost beside bytes, in bytes of equal worth: processor time at
@@ -10,17 +9,6 @@ use tacit_he::coeff::{DEGREE, Params, ParamsSpec};
 const POLY_WORTH: usize = 1200;
 const WEIGHT_WORTH: usize = 120;
 const PRODUCT_WORTH: usize = 30;
-
-/// A linear layer that reads a tensor. Everything here is public.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Consumer {
-    /// Shape; a fully connected layer is [`ConvSpec::linear`].
-    pub conv: ConvSpec,
-    /// Width l of the ring of input and output, 1 to 45. Layers of one upload are computed in the widest of their rings.
-    pub ring_bits: u32,
-    /// Every output channel's weights have a Euclidean norm of at most `2^norm_log2` ([`weight_norm_log2`]).
-    pub norm_log2: u32,
-}
 
 /// The smallest `norm_log2` that holds for weights of `out_ch` output channels: publishing it tells the client this much
 /// about the weights; a model owner may publish a larger one.

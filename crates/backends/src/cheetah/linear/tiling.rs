@@ -10,8 +10,19 @@
 //! `m ct A + (ct - 1) A + (i + span.row) columns + j + span.column` of the product. Products of other channels land in other
 //! slots; what spills over a slot's end lands below the slot's first output, since a shift is at most `span`.
 
-use super::plan::Consumer;
+use tacit_arith::ring::ConvSpec;
 use tacit_he::coeff::DEGREE;
+
+/// A linear layer that reads a tensor. Everything here is public.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Consumer {
+    /// Shape; a fully connected layer is [`ConvSpec::linear`].
+    pub conv: ConvSpec,
+    /// Width l of the ring of input and output, 1 to 45. Layers of one upload are computed in the widest of their rings.
+    pub ring_bits: u32,
+    /// Every output channel's weights have a Euclidean norm of at most `2^norm_log2` ([`weight_norm_log2`](super::weight_norm_log2)).
+    pub norm_log2: u32,
+}
 
 /// The common frame of the layers of one upload.
 #[derive(Clone, Debug)]

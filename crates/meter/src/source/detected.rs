@@ -1,0 +1,91 @@
+//! A source that was looked for, and whether it can be used.
+use super::{Source, Usage};
+use crate::MeterError;
+
+/// A source that was looked for.
+pub struct Detected {
+    /// Its name, for selection: `rapl`, `hwmon:ina226`.
+    pub name: String,
+    /// Where it was looked for.
+    pub place: String,
+    /// What to know about its figures.
+    pub notes: Vec<String>,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// Whether a source can be used.
+pub enum Outcome {
+    /// It can: opened and ready.
+    Usable(Box<dyn Source>),
+    /// It cannot.
+    Unusable {
+        /// Why not.
+        reason: String,
+        /// What the user can do about it.
+        remedy: String,
+    },
+}
+
+impl Detected {
+    pub(crate) fn usable(place: &str, source: Box<dyn Source>) -> Self {
+        Self {
+            name: source.info().name.clone(),
+            place: place.into(),
+            notes: Vec::new(),
+            outcome: Outcome::Usable(source),
+        }
+    }
+
+    /// Usable if a first reading succeeds; that also makes counters count from here.
+    pub(crate) fn tried(place: &str, mut source: Box<dyn Source>) -> Self {
+        match source.read(&Usage::default()) {
+            Ok(_) => Self::usable(place, source),
+            Err(error) => Self::failed(&source.info().name.clone(), place, error),
+        }
+    }
+
+    pub(crate) fn unusable(name: &str, place: &str, reason: String, remedy: String) -> Self {
+        Self {
+            name: name.into(),
+            place: place.into(),
+            notes: Vec::new(),
+            outcome: Outcome::Unusable { reason, remedy },
+        }
+    }
+
+    pub(crate) fn failed(name: &str, place: &str, error: MeterError) -> Self {
+        match error {
+            MeterError::Source { reason, remedy, .. } => Self::unusable(name, place, reason, remedy),
+            other => Self::unusable(name, place, other.to_string(), "see docs/lab.md".into()),
+        }
+    }
+
+    pub(crate) fn note(mut self, note: &str) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    pub(crate) fn of(name: &str, place: &str, opened: Result<Box<dyn Source>, MeterError>) -> Self {
+        match opened {
+            Ok(source) => Self::usable(place, source),
+            Err(error) => Self::failed(name, place, error),
+        }
+    }
+
+    /// Whether it can be used.
+    pub fn is_usable(&self) -> bool {
+        matches!(self.outcome, Outcome::Usable(_))
+    }
+
+    /// The source, ready to be read.
+    ///
+    /// # Errors
+    /// [`MeterError::Source`] with reason and remedy if it cannot be used.
+    pub fn into_source(self) -> Result<Box<dyn Source>, MeterError> {
+        match self.outcome {
+            Outcome::Usable(source) => Ok(source),
+            Outcome::Unusable { reason, remedy } => Err(MeterError::Source { name: self.name, reason, remedy }),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! A recorded course of energy.
+use super::Rail;
+use crate::MeterError;
+
+/// What a trace's samples are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Power at the time of the sample, watts.
+    Watts,
+    /// Cumulative energy, joules.
+    Joules,
+}
+
+/// A recorded course of energy: for each rail the joules since the first sample.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    rails: Vec<Rail>,
+    /// Seconds since the first sample, not decreasing.
+    times: Vec<f64>,
+    /// One entry per time, in it one per rail.
+    joules: Vec<Vec<f64>>,
+}
+
+impl Trace {
+    /// `times` in seconds, `samples` one per time with one value per rail. Power is integrated by the trapezoidal rule.
+    ///
+    /// # Errors
+    /// [`MeterError::Malformed`] if there are no samples, lengths differ, a number is not finite, time or energy goes back.
+    pub fn new(rails: Vec<Rail>, kind: Kind, times: Vec<f64>, samples: Vec<Vec<f64>>) -> Result<Self, MeterError> {
+        let malformed = |detail: String| Err(MeterError::Malformed { what: "power trace".into(), detail });
+        let Some(&start) = times.first() else {
+            return malformed("it has no samples".into());
+        };
+        if times.len() != samples.len() || samples.iter().any(|s| s.len() != rails.len()) {
+            return malformed("times, samples and rails differ in number".into());
+        }
+        if times.iter().chain(samples.iter().flatten()).any(|x| !x.is_finite()) {
+            return malformed("a number is not finite".into());
+        }
+        let mut joules: Vec<Vec<f64>> = Vec::with_capacity(samples.len());
+        for (i, sample) in samples.iter().enumerate() {
+            let before = i.checked_sub(1).map(|i| (times[i], &samples[i], &joules[i]));
+            let energy = sample.iter().enumerate().map(|(rail, value)| match (kind, before) {
+                (_, None) => 0.0,
+                (Kind::Joules, _) => value - samples[0][rail],
+                (Kind::Watts, Some((time, last, sum))) => sum[rail] + (times[i] - time) * (value + last[rail]) / 2.0,
+            });
+            let energy: Vec<f64> = energy.collect();
+            if let Some((time, _, sum)) = before {
+                if times[i] < time {
+                    return malformed(format!("time goes back from {time} s to {} s", times[i]));
+                }
+                if energy.iter().zip(sum).any(|(now, then)| now < then) {
+                    return malformed(format!("energy falls at {} s", times[i]));
+                }
+            }
+            joules.push(energy);
+        }
+        Ok(Self { rails, times: times.iter().map(|t| t - start).collect(), joules })
+    }
+
+    /// Its rails.
+    pub fn rails(&self) -> &[Rail] {
+        &self.rails
+    }
+
+    /// Length in seconds.
+    pub fn duration_s(&self) -> f64 {
+        self.times.last().copied().unwrap_or(0.0)
+    }
+
+    /// Joules of each rail from the first sample to `time` seconds after it, between samples linear; `None` after the last one.
+    pub fn joules_at(&self, time: f64) -> Option<Vec<f64>> {
+        let next = self.times.partition_point(|&t| t <= time);
+        let (before, after) = (next.checked_sub(1)?, next);
+        if after == self.times.len() {
+            return (time <= self.duration_s()).then(|| self.joules[before].clone());
+        }
+        let share = (time - self.times[before]) / (self.times[after] - self.times[before]);
+        let between = self.joules[before].iter().zip(&self.joules[after]);
+        Some(between.map(|(a, b)| a + (b - a) * share).collect())
+    }
+}

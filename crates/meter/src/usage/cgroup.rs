@@ -1,0 +1,85 @@
+//! What a cgroup (version 2) used: everything in it, also processes that a walk over parents and children cannot see.
+use super::{Roots, lines};
+use std::fs;
+use std::path::PathBuf;
+
+/// A cgroup that a measured program has for itself, such as a scope of systemd or a container.
+pub struct Cgroup {
+    folder: PathBuf,
+    /// Processor seconds that it had used when it was found.
+    before_s: f64,
+    /// As last read: it may be removed together with its last process.
+    last: CgroupUsage,
+}
+
+/// What a cgroup used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CgroupUsage {
+    /// Processor seconds since it was found.
+    pub cpu_s: f64,
+    /// Most memory that it ever held (bytes; with file cache); `None` before Linux 5.19 or without the controller.
+    pub peak_bytes: Option<u64>,
+}
+
+impl Cgroup {
+    /// That of a process, if there is one of version 2 and it is not the one that we are in.
+    #[must_use]
+    pub fn of(roots: &Roots, pid: u32) -> Option<Self> {
+        let path = |who: &str| {
+            let text = fs::read_to_string(roots.proc.join(who).join("cgroup")).ok()?;
+            text.lines().find_map(|line| line.strip_prefix("0::/").map(str::to_owned))
+        };
+        let (theirs, ours) = (path(&pid.to_string())?, path("self")?);
+        let folder = roots.sys.join("fs/cgroup").join(&theirs);
+        let mut found = Self { folder, before_s: 0.0, last: CgroupUsage::default() };
+        found.before_s = found.cpu_s().filter(|_| theirs != ours)?;
+        Some(found)
+    }
+
+    /// What it used until now, or until it was removed.
+    pub fn read(&mut self) -> CgroupUsage {
+        if let Some(cpu_s) = self.cpu_s() {
+            let peak = fs::read_to_string(self.folder.join("memory.peak")).ok();
+            let peak_bytes = peak.and_then(|text| text.trim().parse().ok());
+            self.last = CgroupUsage { cpu_s: (cpu_s - self.before_s).max(self.last.cpu_s), peak_bytes };
+        }
+        self.last
+    }
+
+    fn cpu_s(&self) -> Option<f64> {
+        let text = fs::read(self.folder.join("cpu.stat")).ok()?;
+        let micros: u64 = lines(&text).find_map(|line| line.strip_prefix("usage_usec ")?.trim().parse().ok())?;
+        Some(micros as f64 * 1e-6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cgroup_of_ones_own_is_read_until_it_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let roots = Roots { proc: folder.path().join("proc"), sys: folder.path().join("sys") };
+        put("proc/self/cgroup", "12:cpu:/old\n0::/user.slice\n");
+        put("proc/7/cgroup", "0::/user.slice\n");
+        put("proc/8/cgroup", "0::/run-1.scope\n");
+        put("proc/9/cgroup", "12:cpu:/version-1\n");
+        put("sys/fs/cgroup/user.slice/cpu.stat", "usage_usec 1\n");
+        put("sys/fs/cgroup/run-1.scope/cpu.stat", "usage_usec 2000000\nuser_usec 1\nsystem_usec 1\n");
+        assert!([7, 9, 10].iter().all(|pid| Cgroup::of(&roots, *pid).is_none()), "ours, version 1, none");
+        let mut cgroup = Cgroup::of(&roots, 8).unwrap();
+        assert_eq!(cgroup.read(), CgroupUsage::default());
+        put("sys/fs/cgroup/run-1.scope/cpu.stat", "usage_usec 3500000\n");
+        put("sys/fs/cgroup/run-1.scope/memory.peak", "4096\n");
+        let used = CgroupUsage { cpu_s: 1.5, peak_bytes: Some(4096) };
+        assert_eq!(cgroup.read(), used);
+        fs::remove_dir_all(folder.path().join("sys")).unwrap();
+        assert_eq!(cgroup.read(), used);
+    }
+}

@@ -1,0 +1,88 @@
+//! The shape of a batch of sign tests: its digits, and how their leaves are evaluated.
+
+use tacit_arith::bits::Bits;
+
+use super::tree::Tree;
+
+/// How the digits of a comparison are evaluated. For 24 compared bits: `Direct(2)` takes 46 ROTs, 24 bits offline and 69 + 58 bits online;
+/// `Masked` 58 ROTs, 83 bits offline and 24 + 58 bits online; `Direct(3)` 38 ROTs, 24 bits offline and 105 + 36 bits online.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Leaves {
+    /// Digits of the given number of bits (1 to 4) by 1-of-2^m OT: fewer OTs and offline bits, more online bits.
+    Direct(u32),
+    /// Digits of two bits by masked evaluation: fewest online bits.
+    Masked,
+}
+
+impl Leaves {
+    fn digit_bits(self) -> u32 {
+        match self {
+            Leaves::Direct(radix) => radix.clamp(1, 4),
+            Leaves::Masked => 2,
+        }
+    }
+}
+
+/// Public shape of a batch of sign tests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompareSpec {
+    pub(super) n: usize,
+    pub(super) width: u32,
+    pub(super) leaves: Leaves,
+    digits: Vec<u32>,
+}
+
+/// One digit of the compared numbers: bits `from .. from + bits`.
+#[derive(Clone, Copy)]
+pub(super) struct Digit {
+    from: u32,
+    pub(super) bits: u32,
+    pub(super) with_eq: bool,
+}
+
+impl Digit {
+    /// The digit's planes among those of a number.
+    pub(super) fn of(self, numbers: &[Bits]) -> &[Bits] {
+        &numbers[self.from as usize..(self.from + self.bits) as usize]
+    }
+}
+
+impl CompareSpec {
+    /// `n` sign tests in a ring of `width` bits (2 to 64). The lowest digit takes what is left over.
+    pub fn new(n: usize, width: u32, leaves: Leaves) -> Self {
+        let (bits, digit) = (width.max(2) - 1, leaves.digit_bits());
+        let mut digits = Vec::new();
+        if bits % digit != 0 {
+            digits.push(bits % digit);
+        }
+        digits.resize(bits.div_ceil(digit) as usize, digit);
+        Self { n, width: bits + 1, leaves, digits }
+    }
+
+    /// Number of elements.
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// Ring width, in bits.
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    pub(super) fn digits(&self) -> impl Iterator<Item = Digit> + '_ {
+        let mut from = 0;
+        self.digits.iter().enumerate().map(move |(i, &bits)| {
+            from += bits;
+            Digit { from: from - bits, bits, with_eq: i > 0 }
+        })
+    }
+
+    pub(super) fn tree(&self) -> Tree {
+        Tree::new(self.n, self.digits.len())
+    }
+
+    /// The sum over all digits of one of two figures, by the kind of leaves.
+    pub(super) fn per_digit(&self, direct: fn(Digit) -> usize, masked: fn(Digit) -> usize) -> usize {
+        self.digits().map(if self.leaves == Leaves::Masked { masked } else { direct }).sum()
+    }
+}

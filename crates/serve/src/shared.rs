@@ -1,0 +1,35 @@
+//! What all connections have in common, and their way to the driver.
+use crate::driver::Event;
+use crate::refusals::Kind;
+use crate::{Catalog, ServerConfig};
+use std::net::IpAddr;
+use tacit_client::measure::Marks;
+use tacit_store::Store;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+
+/// What all connections use, and none changes.
+pub(crate) struct Shared {
+    pub(crate) config: ServerConfig,
+    pub(crate) catalog: Catalog,
+    pub(crate) store: Option<Store>,
+    pub(crate) marks: Marks,
+    /// To the driver.
+    pub(crate) events: UnboundedSender<Event>,
+}
+
+impl Shared {
+    /// Asks the driver; `None` if it has ended.
+    pub(crate) async fn ask<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> Event) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        // A driver that is gone drops the question, and the answer with it.
+        let _ = self.events.send(event(reply));
+        answer.await.ok()
+    }
+
+    /// Has a refusal counted for the log.
+    pub(crate) fn refused(&self, kind: Kind, from: Option<IpAddr>, detail: String) {
+        // A driver that is gone logs nothing more.
+        let _ = self.events.send(Event::Refused { kind, from, detail });
+    }
+}
