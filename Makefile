@@ -23,7 +23,8 @@ help:
 	@echo "make fuzz       every fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) each (needs nightly Rust and cargo-fuzz)"
 
 # The demo runs both programs and checks them against onnxruntime; it builds nothing else.
-demo: binary $(VENV)/.locked
+demo: preflight
+	@$(MAKE) --no-print-directory -j2 binary $(VENV)/.locked
 	$(PY) scripts/demo.py
 
 test: lint rust-test abuse-test py-test
@@ -72,7 +73,7 @@ binary: preflight
 $(VENV)/.locked: requirements.lock scripts/find_python.sh
 	@echo "== $(VENV), with the packages of requirements.lock"
 	$$(sh scripts/find_python.sh) -m venv --clear $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(PY) -m pip install --quiet --no-compile --disable-pip-version-check --require-hashes -r requirements.lock
 	@touch $@
 
 python: preflight $(VENV)/.locked

@@ -45,6 +45,12 @@ UNSAFE_ALLOWED = {"tacit-arith"}
 # Python bindings expand to `unsafe` inside PyO3's macros, so the crate denies it in its own code instead.
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
+MAX_COMMENT_COLUMNS = 110
+COMMENT = re.compile(r"^ *//[/!]? ?(?P<text>.*)")
+# What a comment points to must be in the house: trackers and plans are not.
+ELSEWHERE = re.compile(r"\b(issue \d+|the issue|DESIGN section|DESIGN\.md)\b|^Owner:")
+# A paper: `[PM24]`, `[CF2-20]`, `[Ferret]`.
+KEY = re.compile(r"\[([A-Z][A-Za-z0-9-]*\d\d|ABY2|Ferret|HalfTree)\]")
 LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX)\b|\b(todo|unimplemented|dbg)!\(")
 COMMENT_OR_TEXT = re.compile(r'//[^\n]*|"(?:[^"\\]|\\.)*"')
 TESTS = re.compile(r"#\[cfg\(test\)\]\s*(?:#\[path[^\n]*\s*)?mod tests")
@@ -185,9 +191,17 @@ def check_circles(src):
 def check_source(path):
     lines = path.read_text().splitlines()
     name = path.relative_to(ROOT)
+    fenced = False
     if len(lines) > MAX_FILE_LINES:
         yield f"{name}: {len(lines)} lines, at most {MAX_FILE_LINES}"
     for number, line in enumerate(lines, 1):
+        comment = COMMENT.match(line)
+        fenced = bool(comment) and fenced != comment["text"].startswith("```")
+        # Code, tables and commands may be longer.
+        if comment and not fenced and len(line) > MAX_COMMENT_COLUMNS and not comment["text"].lstrip().startswith(("|", "`", "Example")):
+            yield f"{name}:{number}: a comment of {len(line)} columns, at most {MAX_COMMENT_COLUMNS}"
+        if comment and ELSEWHERE.search(comment["text"]):
+            yield f"{name}:{number}: points to what is not here: {line.strip()}"
         if LEFTOVERS.search(line):
             yield f"{name}:{number}: {line.strip()}"
         function = FUNCTION.match(line)
@@ -200,6 +214,15 @@ def check_source(path):
                 yield f"{name}:{number}: fn {function[9]} has {length} lines, at most {MAX_FUNCTION_LINES}"
 
 
+def check_references():
+    """Papers are cited by keys that `docs/references.md` resolves."""
+    known = set(re.findall(r"^- \*\*\[(.+?)\]\*\*", (ROOT / "docs/references.md").read_text(), re.MULTILINE))
+    for folder, ending in (("crates", "rs"), ("docs", "md"), ("docs", "py"), ("scripts", "py"), ("python", "py")):
+        for path in sorted((ROOT / folder).rglob(f"*.{ending}")):
+            for key in sorted(set(KEY.findall(path.read_text())) - known):
+                yield f"{path.relative_to(ROOT)}: [{key}] is not in docs/references.md"
+
+
 def main():
     metadata = subprocess.run(
         ["cargo", "metadata", "--format-version", "1", "--locked"],
@@ -210,6 +233,7 @@ def main():
     packages = [package for package in metadata["packages"] if package["id"] in members]
     offences = [*check_layers(packages), *check_runtime(metadata), *check_test_features(packages)]
     offences += check_unsafe(packages)
+    offences += check_references()
     for package in packages:
         src = Path(package["manifest_path"]).parent / "src"
         offences += check_circles(src) if src.is_dir() else []

@@ -1,4 +1,5 @@
-//! The parts of a benchmark: the client's runs, their judgement by who has the model, and the model run by the client itself.
+//! The parts of a benchmark: the client's runs, their judgement by who has the model, and the model run by
+//! the client itself.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,7 +46,8 @@ pub fn bench_client(
     })
 }
 
-/// Compares a client's run with the back end's reference on the same input; JSON in the form of `tacit bench`.
+/// Compares a client's run with the back end's reference on the same input; JSON in the form of
+/// `tacit bench`.
 #[pyfunction]
 pub fn bench_judge(py: Python<'_>, lowered: &Lowered, run: &str, input: PyReadonlyArray1<'_, f32>) -> PyResult<String> {
     let run: ClientRun = serde_json::from_str(run).map_err(to_python)?;
@@ -56,7 +58,8 @@ pub fn bench_judge(py: Python<'_>, lowered: &Lowered, run: &str, input: PyReadon
     })
 }
 
-/// Runs the float model in this process; JSON of wall seconds, processor seconds and the peak of memory so far.
+/// Runs the float model in this process; JSON of wall seconds, processor seconds and the peak of memory so
+/// far.
 #[pyfunction]
 pub fn bench_local(py: Python<'_>, model: &Model, input: PyReadonlyArray1<'_, f32>) -> PyResult<String> {
     let (input, model) = (input.as_slice()?.to_vec(), Arc::clone(model.get()));

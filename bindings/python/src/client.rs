@@ -30,8 +30,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Works on the connection without holding the interpreter. A protocol that failed half way, or was interrupted, ends the
-    /// connection; material that it had claimed is gone.
+    /// Works on the connection without holding the interpreter. A protocol that failed half way, or was
+    /// interrupted, ends the connection; material that it had claimed is gone.
     fn with<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -73,8 +73,8 @@ fn ends_connection(error: &ClientError) -> bool {
 
 #[pymethods]
 impl Client {
-    /// Connects and opens a model, the only one on offer if `model` is none; with a back end that keeps the input private if `backend`
-    /// is none. Material is sealed with the key that `seal` names.
+    /// Connects and opens a model, the only one on offer if `model` is none; with a back end that keeps the
+    /// input private if `backend` is none. Material is sealed with the key that `seal` names.
     #[staticmethod]
     #[pyo3(signature = (address, keys, identity, server_name, model, backend, store, seal, threads, timeout_s))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]

@@ -1,7 +1,8 @@
 //! Native calls that Ctrl-C ends.
 //!
-//! Python runs its signal handlers between its own instructions only, so a long native call would be deaf to them. The work therefore runs
-//! on a thread of its own, which holds nothing of the interpreter's, and the calling thread looks for signals meanwhile.
+//! Python runs its signal handlers between its own instructions only, so a long native call would be deaf to
+//! them. The work therefore runs on a thread of its own, which holds nothing of the interpreter's, and the
+//! calling thread looks for signals meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +18,8 @@ use crate::error::{TacitError, to_python};
 /// How often signals are looked for.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Does `work` without holding the interpreter. At a signal whose handler raises (Ctrl-C), `stop` is called and the exception returned at
-/// once; the work's thread ends when it notices, and its result is dropped.
+/// Does `work` without holding the interpreter. At a signal whose handler raises (Ctrl-C), `stop` is called
+/// and the exception returned at once; the work's thread ends when it notices, and its result is dropped.
 pub fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     stop: impl FnOnce(),

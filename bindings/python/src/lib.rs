@@ -1,4 +1,5 @@
-//! The native half of the Python package `tacit`: converts arguments and errors, nothing more. `python/tacit` is the other half.
+//! The native half of the Python package `tacit`: converts arguments and errors, nothing more. `python/tacit`
+//! is the other half.
 #![forbid(unsafe_code)]
 
 mod bench;

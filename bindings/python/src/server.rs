@@ -26,8 +26,9 @@ pub struct Server {
 
 #[pymethods]
 impl Server {
-    /// Serves models by name, each with one or several back ends, on `listen`, with the server keys in the folder `keys`. Material is
-    /// sealed with the key that `seal` names. Back ends that show the server the input need `allow_clear`.
+    /// Serves models by name, each with one or several back ends, on `listen`, with the server keys in the
+    /// folder `keys`. Material is sealed with the key that `seal` names. Back ends that show the server the
+    /// input need `allow_clear`.
     #[staticmethod]
     #[pyo3(signature = (models, listen, keys, store, seal, threads, allow_clear))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]

@@ -5,21 +5,21 @@ use std::ops::{BitAnd, BitXor, BitXorAssign};
 
 use zeroize::DefaultIsZeroes;
 
-/// 128 bits. Bit `i` of the block is bit `i` of the integer; as bytes it is little-endian, and these bytes are the
-/// AES state in FIPS-197 order.
+/// 128 bits. Bit `i` of the block is bit `i` of the integer; as bytes it is little-endian, and these bytes
+/// are the AES state in FIPS-197 order.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Block(pub u128);
 
 impl Block {
     /// The all-zero block.
-    pub const ZERO: Block = Block(0);
+    pub const ZERO: Self = Self(0);
     /// Only bit 0 set.
-    pub const ONE: Block = Block(1);
+    pub const ONE: Self = Self(1);
 
     /// The block whose little-endian bytes these are.
-    pub fn from_bytes(bytes: [u8; 16]) -> Block {
-        Block(u128::from_le_bytes(bytes))
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_le_bytes(bytes))
     }
 
     /// Little-endian bytes.
@@ -33,14 +33,14 @@ impl Block {
     }
 
     /// All ones where `bit` is 1, all zeros where it is 0; `bit` must be 0 or 1. No branch.
-    pub fn mask(bit: u64) -> Block {
-        Block((bit as u128).wrapping_neg())
+    pub fn mask(bit: u64) -> Self {
+        Self((bit as u128).wrapping_neg())
     }
 
     /// The linear orthomorphism `(hi, lo) -> (hi ^ lo, hi)` of eprint 2019/074, section 7.
-    pub fn sigma(self) -> Block {
+    pub fn sigma(self) -> Self {
         let hi = self.0 >> 64;
-        Block((self.0 << 64) ^ (hi << 64) ^ hi)
+        Self((self.0 << 64) ^ (hi << 64) ^ hi)
     }
 }
 
@@ -52,21 +52,21 @@ impl fmt::Debug for Block {
 }
 
 impl BitXor for Block {
-    type Output = Block;
-    fn bitxor(self, rhs: Block) -> Block {
-        Block(self.0 ^ rhs.0)
+    type Output = Self;
+    fn bitxor(self, rhs: Self) -> Self {
+        Self(self.0 ^ rhs.0)
     }
 }
 
 impl BitAnd for Block {
-    type Output = Block;
-    fn bitand(self, rhs: Block) -> Block {
-        Block(self.0 & rhs.0)
+    type Output = Self;
+    fn bitand(self, rhs: Self) -> Self {
+        Self(self.0 & rhs.0)
     }
 }
 
 impl BitXorAssign for Block {
-    fn bitxor_assign(&mut self, rhs: Block) {
+    fn bitxor_assign(&mut self, rhs: Self) {
         self.0 ^= rhs.0;
     }
 }

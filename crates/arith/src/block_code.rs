@@ -1,5 +1,6 @@
-//! A random sparse linear code on blocks: every output is the sum of [`WEIGHT`] random entries of a vector. This is
-//! the matrix-vector product of primal LPN with a `WEIGHT`-local code (Ferret, eprint 2020/924 section 5).
+//! A random sparse linear code on blocks: every output is the sum of [`WEIGHT`] random entries of a vector.
+//! This is the matrix-vector product of primal LPN with a `WEIGHT`-local code (Ferret, eprint 2020/924
+//! section 5).
 //!
 //! The matrix is public, so the access pattern may depend on it; the entries are secret and only added.
 
@@ -21,13 +22,13 @@ pub struct LocalCode {
 
 impl LocalCode {
     /// The matrix of a public seed.
-    pub fn new(seed: Block) -> LocalCode {
-        LocalCode { aes: Aes128::new(seed) }
+    pub fn new(seed: Block) -> Self {
+        Self { aes: Aes128::new(seed) }
     }
 
-    /// Adds `(x * A)[GROUP * first_group + i]` to `out[i]`, where row `r` of `A` sums entries at `WEIGHT` independent
-    /// positions, uniform in `0..x.len()`. Panics unless `x.len()` is a power of two below 2^28 and `out.len()` a multiple
-    /// of [`GROUP`].
+    /// Adds `(x * A)[GROUP * first_group + i]` to `out[i]`, where row `r` of `A` sums entries at `WEIGHT`
+    /// independent positions, uniform in `0..x.len()`. Panics unless `x.len()` is a power of two below 2^28
+    /// and `out.len()` a multiple of [`GROUP`].
     pub fn add_rows(&self, x: &[Block], first_group: u64, out: &mut [Block]) {
         assert!(x.len().is_power_of_two() && x.len() < 1 << 28, "length {} of the vector", x.len());
         let (groups, rest) = out.as_chunks_mut::<GROUP>();
@@ -49,8 +50,9 @@ fn add_group(x: &[Block], indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GRO
     let indices = indices.as_ptr().cast::<u32>();
     for (i, o) in out.iter_mut().enumerate() {
         let o = std::ptr::from_mut(o).cast::<__m128i>();
-        // SAFETY: SSE2 is part of x86-64. `o` is one valid block. Index i * WEIGHT + d < GROUP * WEIGHT is inside `indices`
-        // read as 32-bit words. `mask` is x.len() - 1 with x.len() a power of two, so the masked offset is inside `x`.
+        // SAFETY: SSE2 is part of x86-64. `o` is one valid block. Index i * WEIGHT + d < GROUP * WEIGHT is
+        // inside `indices` read as 32-bit words. `mask` is x.len() - 1 with x.len() a power of two, so the
+        // masked offset is inside `x`.
         unsafe {
             let mut acc = _mm_loadu_si128(o);
             for d in 0..WEIGHT {

@@ -3,8 +3,8 @@
 use crate::block::Block;
 use crate::cpu::Cpu;
 
-/// `nodes[i] = value` for `i == position`, `nodes[i] & keep` for all others, in time independent of `position`. A
-/// position outside the slice writes nothing.
+/// `nodes[i] = value` for `i == position`, `nodes[i] & keep` for all others, in time independent of
+/// `position`. A position outside the slice writes nothing.
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
 pub fn replace(cpu: Cpu, nodes: &mut [Block], position: u64, value: Block, keep: Block) {
     #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,7 @@
 //! What this processor can do: one value that every kernel is chosen from.
 
-/// Sets of instructions known to be present on this CPU: whoever holds the value may run the kernels that need them. Each kernel
-/// has a portable twin, which runs where its set is missing.
+/// Sets of instructions known to be present on this CPU: whoever holds the value may run the kernels that
+/// need them. Each kernel has a portable twin, which runs where its set is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cpu {
     aes: bool,
@@ -45,8 +45,8 @@ impl Cpu {
         Self { fma: cfg!(target_arch = "aarch64"), ..Self::portable() }
     }
 
-    /// Values that between them choose every kernel this processor can run, the portable ones first, the fastest last: what a
-    /// test or a benchmark compares.
+    /// Values that between them choose every kernel this processor can run, the portable ones first, the
+    /// fastest last: what a test or a benchmark compares.
     #[must_use]
     pub fn available() -> Vec<Self> {
         let best = Self::best();
@@ -61,7 +61,8 @@ impl Cpu {
         self.aes
     }
 
-    /// The AVX-512 parts of the block kernels: F, BW, VL, VBMI and VAES, with AES-NI (Ice Lake, Zen 4 and later).
+    /// The AVX-512 parts of the block kernels: F, BW, VL, VBMI and VAES, with AES-NI (Ice Lake, Zen 4 and
+    /// later).
     #[cfg(target_arch = "x86_64")]
     pub(crate) const fn has_wide_blocks(self) -> bool {
         self.wide_blocks

@@ -1,4 +1,5 @@
-//! Bit packing: values of `width` bits, least significant bit first, without gaps; the last byte is filled with zeros.
+//! Bit packing: values of `width` bits, least significant bit first, without gaps; the last byte is filled
+//! with zeros.
 
 /// What is wrong with packed bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -22,7 +23,8 @@ pub enum PackError {
     Padding,
 }
 
-/// Bytes that `count` values of `width` bits take; `None` if the width is not 1 to 64 or their number overflows.
+/// Bytes that `count` values of `width` bits take; `None` if the width is not 1 to 64 or their number
+/// overflows.
 #[must_use]
 pub fn packed_len(count: usize, width: u32) -> Option<usize> {
     let bits = (1..=64).contains(&width).then(|| count.checked_mul(width as usize))?;
@@ -65,7 +67,8 @@ pub fn pack(values: impl ExactSizeIterator<Item = u64>, width: u32, out: &mut Ve
     out.truncate(start + len);
 }
 
-/// Reads `count` values of `width` bits, each at most `max`. Time depends on values only where one is above `max`.
+/// Reads `count` values of `width` bits, each at most `max`. Time depends on values only where one is above
+/// `max`.
 ///
 /// # Errors
 /// [`PackError`], by the first of its variants that applies.
@@ -78,7 +81,8 @@ pub fn unpack(bytes: &[u8], count: usize, width: u32, max: u64) -> Result<Vec<u6
         return Err(PackError::Length { got: bytes.len(), expected });
     }
     let mask = u64::MAX >> (64 - width);
-    // A value starts inside a byte and ends at most `width + 7` bits later: 8 bytes from there hold all of a narrow one, 16 any.
+    // A value starts inside a byte and ends at most `width + 7` bits later: 8 bytes from there hold all of a
+    // narrow one, 16 any.
     let values = if width <= 57 {
         cut(bytes, count, width, |window, shift| u64::from_le_bytes(window) >> shift & mask)
     } else {
@@ -92,7 +96,8 @@ pub fn unpack(bytes: &[u8], count: usize, width: u32, max: u64) -> Result<Vec<u6
     check_padding(bytes, count, width).map(|()| values)
 }
 
-/// Calls `value` with the `N` bytes from where each value starts (zeros after the end) and the bits before it in the first of them.
+/// Calls `value` with the `N` bytes from where each value starts (zeros after the end) and the bits before it
+/// in the first of them.
 #[inline(always)]
 fn cut<const N: usize>(bytes: &[u8], count: usize, width: u32, value: impl Fn([u8; N], usize) -> u64) -> Vec<u64> {
     let step = width as usize;

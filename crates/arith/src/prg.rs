@@ -1,11 +1,11 @@
 //! Pseudo-random generator: AES-128 in counter mode, seeded from the operating system or from a given seed.
 //!
-//! The output is one stream of bytes: how it is cut into calls does not matter. `fork` derives independent child
-//! generators from plaintext blocks that the stream never uses.
+//! The output is one stream of bytes: how it is cut into calls does not matter. `fork` derives independent
+//! child generators from plaintext blocks that the stream never uses.
 //!
-//! What is published must not come out of a stream that also makes secrets: it would be known plaintext of the key that hides
-//! them. [`SplitPrg`] therefore gives out [`PublicSeed`]s from a generator with a key of its own, and what is expanded in the
-//! open takes no other type.
+//! What is published must not come out of a stream that also makes secrets: it would be known plaintext of
+//! the key that hides them. [`SplitPrg`] therefore gives out [`PublicSeed`]s from a generator with a key of
+//! its own, and what is expanded in the open takes no other type.
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -23,8 +23,8 @@ pub struct Seed(pub [u8; 16]);
 
 impl Seed {
     /// A fresh seed from the operating system.
-    pub fn from_os() -> Result<Seed, OsRandomness> {
-        let mut seed = Seed([0; 16]);
+    pub fn from_os() -> Result<Self, OsRandomness> {
+        let mut seed = Self([0; 16]);
         getrandom::fill(&mut seed.0)?;
         Ok(seed)
     }
@@ -52,14 +52,14 @@ pub struct Prg {
 
 impl Prg {
     /// Seeded by the operating system; its failure is an error, never a fallback.
-    pub fn from_os() -> Result<Prg, OsRandomness> {
-        Ok(Prg::from_seed(Seed::from_os()?))
+    pub fn from_os() -> Result<Self, OsRandomness> {
+        Ok(Self::from_seed(Seed::from_os()?))
     }
 
     /// The stream of `seed`.
-    pub fn from_seed(seed: Seed) -> Prg {
+    pub fn from_seed(seed: Seed) -> Self {
         let aes = Aes128::new(Block::from_bytes(seed.0));
-        Prg { seed, aes, counter: 0, buffer: [Block::ZERO; BUFFER], used: BUFFER * 16 }
+        Self { seed, aes, counter: 0, buffer: [Block::ZERO; BUFFER], used: BUFFER * 16 }
     }
 
     /// The seed this generator was built from.
@@ -68,8 +68,8 @@ impl Prg {
     }
 
     /// The child generator number `domain`: depends on the seed and `domain` only, not on how much was drawn.
-    pub fn fork(&self, domain: u64) -> Prg {
-        Prg::from_seed(self.child(FORK, domain))
+    pub fn fork(&self, domain: u64) -> Self {
+        Self::from_seed(self.child(FORK, domain))
     }
 
     fn child(&self, kind: u64, domain: u64) -> Seed {
@@ -170,8 +170,8 @@ impl PublicSeed {
     pub const BYTES: usize = 16;
 
     /// The seed that a peer sent.
-    pub fn from_bytes(bytes: [u8; 16]) -> PublicSeed {
-        PublicSeed(bytes)
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
     }
 
     /// The seed as it is sent.
@@ -185,13 +185,13 @@ impl PublicSeed {
     }
 
     /// The child seed number `domain`; as public as this one.
-    pub fn fork(self, domain: u64) -> PublicSeed {
-        PublicSeed(self.stream().child(FORK, domain).0)
+    pub fn fork(self, domain: u64) -> Self {
+        Self(self.stream().child(FORK, domain).0)
     }
 }
 
-/// Secret randomness, and beside it seeds to publish: those come from a generator whose key is derived once from that of the secret
-/// one, so no published block is a block of the secret stream.
+/// Secret randomness, and beside it seeds to publish: those come from a generator whose key is derived once
+/// from that of the secret one, so no published block is a block of the secret stream.
 pub struct SplitPrg {
     secret: Prg,
     public: Prg,
@@ -199,14 +199,14 @@ pub struct SplitPrg {
 
 impl SplitPrg {
     /// Splits a generator. It is taken by value: splitting the same one twice would repeat public seeds.
-    pub fn new(secret: Prg) -> SplitPrg {
+    pub fn new(secret: Prg) -> Self {
         let public = Prg::from_seed(secret.child(PUBLIC, 0));
-        SplitPrg { secret, public }
+        Self { secret, public }
     }
 
     /// Splits a generator seeded with the next 16 bytes of `prg`, which must be a secret one.
-    pub fn draw(prg: &mut Prg) -> SplitPrg {
-        SplitPrg::new(Prg::from_seed(prg.next_seed()))
+    pub fn draw(prg: &mut Prg) -> Self {
+        Self::new(Prg::from_seed(prg.next_seed()))
     }
 
     /// The secret generator.
@@ -250,7 +250,8 @@ mod tests {
         assert_eq!(a.seed().0, [1; 16]);
     }
 
-    /// Neither the secret stream nor a fork of it holds a published seed; the seeds differ, and drawing secrets does not move them.
+    /// Neither the secret stream nor a fork of it holds a published seed; the seeds differ, and drawing
+    /// secrets does not move them.
     #[test]
     fn published_seeds_are_no_blocks_of_the_secret_stream() {
         let mut split = SplitPrg::new(prg(7));

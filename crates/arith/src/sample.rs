@@ -1,15 +1,16 @@
-//! Samplers. Secret-dependent values come out of branch-free code; only the uniform sampler of public polynomials rejects.
+//! Samplers. Secret-dependent values come out of branch-free code; only the uniform sampler of public
+//! polynomials rejects.
 
 use crate::modulus::Modulus;
 use crate::prg::Prg;
 use zeroize::Zeroizing;
 
-/// Coins per side of the centred binomial error: variance `ERROR_COINS / 2` = 10.5, standard deviation 3.24 (the standard
-/// asks for at least 3.19).
+/// Coins per side of the centred binomial error: variance `ERROR_COINS / 2` = 10.5, standard deviation 3.24
+/// (the standard asks for at least 3.19).
 pub const ERROR_COINS: u32 = 21;
 
-/// Exactly uniform words in `[0, p)`. Rejects 64-bit words at or above the largest multiple of p (probability below
-/// `p / 2^64 <= 2^-14`); which words were rejected is independent of the result.
+/// Exactly uniform words in `[0, p)`. Rejects 64-bit words at or above the largest multiple of p (probability
+/// below `p / 2^64 <= 2^-14`); which words were rejected is independent of the result.
 pub fn uniform(prg: &mut Prg, modulus: &Modulus, out: &mut [u64]) {
     let p = modulus.value();
     let last = u64::MAX - (u64::MAX % p + 1) % p;

@@ -1,13 +1,14 @@
-//! Bytes, processor time and work of the offline linear layers of a network, tensor by tensor, with random weights.
-//! `cargo run --release -p tacit-backends --example linear_cost -- squeezenet|resnet50 [ring bits] [max error]`; set
-//! `RAYON_NUM_THREADS`. Times are of the process (user), one party after the other.
+//! Bytes, processor time and work of the offline linear layers of a network, tensor by tensor, with random
+//! weights.
+//! `cargo run --release -p tacit-backends --example linear_cost -- squeezenet|resnet50 [ring bits] [max error]`;
+//! set `RAYON_NUM_THREADS`. Times are of the process (user), one party after the other.
 
 use std::collections::VecDeque;
 use std::error::Error;
 use std::sync::Arc;
 use tacit_arith::prg::{Prg, Seed};
 use tacit_backends::cheetah::linear::{
-    ClientKeys, Consumer, ConvSpec, LinearClient, LinearPlan, LinearServer, Weights,
+    CheckedWeights, ClientKeys, Consumer, ConvSpec, LinearClient, LinearPlan, LinearServer,
 };
 use tacit_he::coeff::Context;
 
@@ -124,7 +125,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (k, conv) in convs.iter().enumerate() {
             let values: Vec<i32> = (0..conv.weight_len()).map(|_| (prg.next_u64() % 301) as i32 - 150).collect();
             let t0 = cpu()?;
-            let weights = Weights::new(&plan, k, &values)?;
+            let weights = CheckedWeights::new(&plan, k, &values)?;
             server.evaluate(k, &weights, &mut prg, &mut |f| {
                 frames.push_back(f.to_vec());
                 Ok(())

@@ -1,6 +1,8 @@
-//! Imports an ONNX file, lowers it to fixed point, and reports agreement with the float network on test inputs.
+//! Imports an ONNX file, lowers it to fixed point, and reports agreement with the float network on test
+//! inputs.
 //!
-//! `cargo run --release -p tacit-backends --example lower -- net.onnx [--calibrate c.npy] [--test t.npy] [--imagenet|--cifar]
+//! `cargo run --release -p tacit-backends --example lower -- net.onnx [--calibrate c.npy] [--test t.npy]
+//! [--imagenet|--cifar]
 //!  [--frac-bits N] [--weight-bits N] [--bound X] [--round-facts N] [--top1] [--layers] [--json]`
 //!
 //! uint8 samples are raw pixels (normalised as stated), float samples are inputs of the network as they are.

@@ -1,4 +1,5 @@
-//! A lowered model against its float network on a data set, in the clear: what its owner should know before serving it.
+//! A lowered model against its float network on a data set, in the clear: what its owner should know before
+//! serving it.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,8 @@ pub struct Checked {
     pub interval: [f64; 2],
     /// Shares of inputs with the right class, where labels were given.
     pub accuracy: Option<Accuracy>,
-    /// Mean over inputs of the root mean square error of the outputs, as a share of their range; 0 in mode top-1.
+    /// Mean over inputs of the root mean square error of the outputs, as a share of their range; 0 in mode
+    /// top-1.
     pub output_error: f64,
     /// Inputs for which some tensor overflowed: their answers are wrong.
     pub overflowed: usize,
@@ -54,10 +56,12 @@ pub struct Strained {
     pub near: usize,
 }
 
-/// Runs both on `inputs` (what the model computes on, after the client's normalisation). `labels`: the right class of each.
+/// Runs both on `inputs` (what the model computes on, after the client's normalisation). `labels`: the right
+/// class of each.
 ///
 /// # Errors
-/// No input that the model accepts, labels for another number of inputs, a model that does not compute, or `watch` wants it to end.
+/// No input that the model accepts, labels for another number of inputs, a model that does not compute, or
+/// `watch` wants it to end.
 pub fn check(
     model: &Model,
     lowered: &dyn ServerModel,
@@ -151,7 +155,8 @@ impl Tally {
     }
 }
 
-/// Root mean square error as a share of the range of the wanted values, of the largest magnitude where there is no range.
+/// Root mean square error as a share of the range of the wanted values, of the largest magnitude where there
+/// is no range.
 fn relative_error(got: &[f64], wanted: &[f64]) -> f64 {
     let squares: f64 = got.iter().zip(wanted).map(|(g, w)| (g - w).powi(2)).sum();
     let error = (squares / wanted.len().max(1) as f64).sqrt();

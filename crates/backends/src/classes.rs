@@ -16,10 +16,12 @@ pub(crate) fn class<T: Copy + Default + PartialOrd>(outputs: &[T]) -> usize {
     }
 }
 
-/// How likely an answer has another class than the float network's `wanted`, if each output is off by an independent normal error of the
-/// size seen in `got` (what all outputs have in common changes no class). Of a single output the sign is the class.
+/// How likely an answer has another class than the float network's `wanted`, if each output is off by an
+/// independent normal error of the size seen in `got` (what all outputs have in common changes no class). Of
+/// a single output the sign is the class.
 ///
-/// A count of changed classes cannot tell 1 % from 0.1 % on a dozen samples; how far the best two outputs are apart can.
+/// A count of changed classes cannot tell 1 % from 0.1 % on a dozen samples; how far the best two outputs are
+/// apart can.
 pub(crate) fn flip_probability(wanted: &[f32], got: &[f64]) -> f64 {
     let errors: Vec<f64> = got.iter().zip(wanted).map(|(g, w)| g - f64::from(*w)).collect();
     let count = errors.len().max(1) as f64;

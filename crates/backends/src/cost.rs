@@ -1,4 +1,5 @@
-//! What a lowered model costs, by phase: one account that serves the search for scales, the planner and the scheduler's first estimates.
+//! What a lowered model costs, by phase: one account that serves the search for scales, the planner and the
+//! scheduler's first estimates.
 
 use std::ops::AddAssign;
 

@@ -4,7 +4,8 @@
 //! magic "TACITLOW" | version u32 | head length u32 | public length u64 | private length u64 | BLAKE3 of all three 32 | head | public | private
 //! head: postcard of (digest of the .tacit file's content, back end, options)
 //! ```
-//! Integers are little endian. The private part holds the weights: the file is the model owner's, as the model itself is.
+//! Integers are little endian. The private part holds the weights: the file is the model owner's, as the
+//! model itself is.
 
 use std::error::Error;
 use std::io::Read;
@@ -73,8 +74,9 @@ pub struct Obtained {
     pub lowered_because: Option<String>,
 }
 
-/// The server's model for the owner's model at `path`: the lowering stored beside it, if that was made from this model and with the wanted
-/// options (`None`: whatever it was made with), else lowered now. Of a model with a stored lowering only the header is read.
+/// The server's model for the owner's model at `path`: the lowering stored beside it, if that was made from
+/// this model and with the wanted options (`None`: whatever it was made with), else lowered now. Of a model
+/// with a stored lowering only the header is read.
 ///
 /// # Errors
 /// A file cannot be read or is damaged, or the model cannot be lowered.

@@ -1,13 +1,15 @@
 //! How a back end's answers relate to its reference.
 
-/// How answers relate to the reference of the back end's own level: the fixed-point one, or the float network.
+/// How answers relate to the reference of the back end's own level: the fixed-point one, or the float
+/// network.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Numerics {
     /// Equal, bit for bit.
     Exact,
-    /// Each truncation may be `below` units lower and `above` units higher than the floor of what it is given; each linear output may be off by
-    /// `linear` units at its own (untruncated) scale; ReLU may give 0 for results below `2^relu_drop` units.
+    /// Each truncation may be `below` units lower and `above` units higher than the floor of what it is
+    /// given; each linear output may be off by `linear` units at its own (untruncated) scale; ReLU may give 0
+    /// for results below `2^relu_drop` units.
     UlpPerTruncation {
         /// Largest deficit of a truncation, in units of the last place.
         below: u32,
@@ -18,7 +20,8 @@ pub enum Numerics {
         /// Bits that the sign test of ReLU drops.
         relu_drop: u32,
     },
-    /// Approximate arithmetic: off by at most `relative` times the largest magnitude of the reference's outputs.
+    /// Approximate arithmetic: off by at most `relative` times the largest magnitude of the reference's
+    /// outputs.
     Approx {
         /// Share of the largest output's magnitude.
         relative: f64,

@@ -1,9 +1,10 @@
 //! The seam: what a back end is to everybody else.
 //!
-//! A [`Backend`] lowers the owner's float model to a form of its own: a public part, which clients get, and a private part, which stays
-//! with the server. From these come a [`ServerModel`] and a [`ClientModel`], shared by any number of connections, and from each of them
-//! the state of one connection at one party ([`ServerSide`], [`ClientSide`]), which runs the phases on a channel that it is given:
-//! `setup` once, `offline` per input without knowing it, `online` with it. Nobody outside of a back end names a protocol.
+//! A [`Backend`] lowers the owner's float model to a form of its own: a public part, which clients get, and a
+//! private part, which stays with the server. From these come a [`ServerModel`] and a [`ClientModel`], shared
+//! by any number of connections, and from each of them the state of one connection at one party
+//! ([`ServerSide`], [`ClientSide`]), which runs the phases on a channel that it is given: `setup` once,
+//! `offline` per input without knowing it, `online` with it. Nobody outside of a back end names a protocol.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -25,7 +26,8 @@ pub enum Trust {
     TwoParty,
     /// A third party that makes material and works with neither of them.
     Dealer,
-    /// The server sees the input: no private inference, a lower bound to compare with. Served only where that is allowed by name.
+    /// The server sees the input: no private inference, a lower bound to compare with. Served only where that
+    /// is allowed by name.
     ServerSeesInput,
 }
 
@@ -67,8 +69,8 @@ pub trait Backend: Send + Sync {
     /// Lowers the owner's model.
     ///
     /// # Errors
-    /// [`BackendError::Unsupported`] names the first node that cannot be lowered and what would help; [`BackendError::Option`] an option
-    /// that is unknown or out of range.
+    /// [`BackendError::Unsupported`] names the first node that cannot be lowered and what would help;
+    /// [`BackendError::Option`] an option that is unknown or out of range.
     fn lower(&self, model: &Model, options: &Options) -> Result<Arc<dyn ServerModel>, BackendError> {
         self.lower_watched(model, options, &Watch::default())
     }
@@ -76,7 +78,8 @@ pub trait Backend: Send + Sync {
     /// As [`lower`](Self::lower), telling `watch` how far it is.
     ///
     /// # Errors
-    /// As [`lower`](Self::lower); [`GraphError::Interrupted`](tacit_graph::GraphError::Interrupted) as the cause if `watch` wants it to end.
+    /// As [`lower`](Self::lower); [`GraphError::Interrupted`](tacit_graph::GraphError::Interrupted) as the
+    /// cause if `watch` wants it to end.
     fn lower_watched(
         &self,
         model: &Model,
@@ -84,7 +87,8 @@ pub trait Backend: Send + Sync {
         watch: &Watch,
     ) -> Result<Arc<dyn ServerModel>, BackendError>;
 
-    /// The server's model from parts that [`ServerModel::public_bytes`] and [`ServerModel::private_bytes`] gave earlier.
+    /// The server's model from parts that [`ServerModel::public_bytes`] and [`ServerModel::private_bytes`]
+    /// gave earlier.
     ///
     /// # Errors
     /// [`BackendError::Public`] or [`BackendError::Private`] say what is wrong with the bytes.
@@ -102,8 +106,8 @@ pub trait Plan: Send + Sync {
     /// Inputs and outputs.
     fn interface(&self) -> &Interface;
 
-    /// Digest of all that both parties must have alike: public part, options, and the plan made from them, in canonical bytes. Material is
-    /// bound to it.
+    /// Digest of all that both parties must have alike: public part, options, and the plan made from them, in
+    /// canonical bytes. Material is bound to it.
     fn digest(&self) -> [u8; 32];
 
     /// What the phases cost.
@@ -121,7 +125,8 @@ pub trait Plan: Send + Sync {
     /// What a connection needs before it can be used.
     fn setup(&self) -> Setup;
 
-    /// The real number that one unit in the last place of an answer stands for; `None` where answers are no integers.
+    /// The real number that one unit in the last place of an answer stands for; `None` where answers are no
+    /// integers.
     fn output_unit(&self) -> Option<f64>;
 
     /// The public part for people and scripts: `model inspect`.
@@ -142,14 +147,15 @@ pub trait ServerModel: Plan {
     /// What the lowering found, for the model's owner; `None` for a model that was loaded.
     fn report(&self) -> Option<&dyn LoweringReport>;
 
-    /// The answer that a run should give for a real-valued input (`interface().input_shape`, after the client's normalisation), in the
-    /// clear: compare with [`Plan::error_bound`].
+    /// The answer that a run should give for a real-valued input (`interface().input_shape`, after the
+    /// client's normalisation), in the clear: compare with [`Plan::error_bound`].
     ///
     /// # Errors
     /// The input does not fit the model.
     fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError>;
 
-    /// How near each tensor comes to the limit of what computes it, for such an input; empty where there are no limits.
+    /// How near each tensor comes to the limit of what computes it, for such an input; empty where there are
+    /// no limits.
     ///
     /// # Errors
     /// The input does not fit the model.
@@ -190,7 +196,8 @@ pub trait ClientModel: Plan {
     fn connect(self: Arc<Self>) -> Result<Box<dyn ClientSide>, BackendError>;
 }
 
-/// One connection's state at the server. After an error of a phase it is of no further use, and so is the channel.
+/// One connection's state at the server. After an error of a phase it is of no further use, and so is the
+/// channel.
 pub trait ServerSide: Send {
     /// Keys and whatever else belongs to a client and not to an input.
     ///
@@ -217,7 +224,8 @@ pub trait ServerSide: Send {
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError>;
 }
 
-/// One connection's state at the client. After an error of a phase it is of no further use, and so is the channel.
+/// One connection's state at the client. After an error of a phase it is of no further use, and so is the
+/// channel.
 pub trait ClientSide: Send {
     /// See [`ServerSide::setup`].
     ///
@@ -231,10 +239,12 @@ pub trait ClientSide: Send {
     /// As there.
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError>;
 
-    /// The model's real-valued outputs for a real-valued input that `interface().check_input` accepts; in mode top-1 the class index.
+    /// The model's real-valued outputs for a real-valued input that `interface().check_input` accepts; in
+    /// mode top-1 the class index.
     ///
     /// # Errors
-    /// As [`ServerSide::online`]; [`BackendError::Graph`] for an input that does not fit, before anything is sent.
+    /// As [`ServerSide::online`]; [`BackendError::Graph`] for an input that does not fit, before anything is
+    /// sent.
     fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError>;
 
     /// See [`ServerSide::read_material`].
@@ -292,7 +302,8 @@ impl Material {
     }
 }
 
-/// A back end's options as text: from the command line (`-O key=value`), a file or Python. Sorted, so that equal options are equal bytes.
+/// A back end's options as text: from the command line (`-O key=value`), a file or Python. Sorted, so that
+/// equal options are equal bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Options(BTreeMap<String, String>);
 

@@ -1,5 +1,6 @@
-//! `docs/operators.md` says which operators each back end computes. The table is made here, from a network of each operator: it is
-//! imported, and every back end lowers it. `UPDATE_DOCS=1 cargo test -p tacit-backends --test operators` writes the file.
+//! `docs/operators.md` says which operators each back end computes. The table is made here, from a network of
+//! each operator: it is imported, and every back end lowers it.
+//! `UPDATE_DOCS=1 cargo test -p tacit-backends --test operators` writes the file.
 
 use std::fmt::Write;
 

@@ -1,5 +1,6 @@
-//! Networks that went wrong once (`../shared/data/regressions`): each is imported, lowered for `cheetah`, which compiles it, opened as a client
-//! does, and computes what the float network does. Private runs of them, with onnxruntime as the judge: `tests/test_regressions.py`.
+//! Networks that went wrong once (`../shared/data/regressions`): each is imported, lowered for `cheetah`,
+//! which compiles it, opened as a client does, and computes what the float network does. Private runs of
+//! them, with onnxruntime as the judge: `tests/test_regressions.py`.
 
 #[path = "../../graph/tests/data/mod.rs"]
 mod data;

@@ -1,4 +1,5 @@
-//! The real models of `../shared/data`: all import and lower, agree with their float networks, and have the comparisons that are known.
+//! The real models of `../shared/data`: all import and lower, agree with their float networks, and have the
+//! comparisons that are known.
 
 #[path = "../../graph/tests/data/mod.rs"]
 mod data;
@@ -90,7 +91,8 @@ fn squeezenet_has_the_comparisons_that_are_known() {
     assert!(report.output_error < 0.02, "{}", report);
 }
 
-/// Whether a value leaves what its ring computes rightly with: half of it, or a quarter where it is widened or compared with others.
+/// Whether a value leaves what its ring computes rightly with: half of it, or a quarter where it is widened
+/// or compared with others.
 fn overflows(lowered: &RingModel, input: &[f32]) -> bool {
     let nodes = lowered.graph.nodes();
     let ints = reference::quantize_input(&lowered.graph, input).unwrap();
@@ -105,7 +107,8 @@ fn overflows(lowered: &RingModel, input: &[f32]) -> bool {
     })
 }
 
-/// Inputs that no data set holds, none of them among those that the importer tries: diagonals, rings, crosses, blocks of colours.
+/// Inputs that no data set holds, none of them among those that the importer tries: diagonals, rings,
+/// crosses, blocks of colours.
 fn unheard_of(imported: &Imported) -> Vec<Vec<f32>> {
     let shape = imported.model.interface.input_shape.clone();
     let [low, high] = imported.model.interface.input.range;

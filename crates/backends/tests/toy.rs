@@ -1,7 +1,9 @@
-//! A back end for tests. It hides **nothing**: a pad is put on the input, and the server takes it off again and runs the float network.
-//! Answers are right only if both halves of the material belong together, and those of the float network rounded to `f32` then.
+//! A back end for tests. It hides **nothing**: a pad is put on the input, and the server takes it off again
+//! and runs the float network. Answers are right only if both halves of the material belong together, and
+//! those of the float network rounded to `f32` then.
 //!
-//! Options: `preparation=two-party` (the pad is the material; keys before it) or `nothing` (a fixed pad; keys before the first answer).
+//! Options: `preparation=two-party` (the pad is the material; keys before it) or `nothing` (a fixed pad; keys
+//! before the first answer).
 use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -196,7 +198,7 @@ impl Pad {
 
     fn read(party: u8, bytes: &[u8]) -> Result<Material, BackendError> {
         match bytes.split_first() {
-            Some((&first, rest)) if first == party && rest.len() == 8 => Ok(Material::new(Pad(party, words(rest)[0]))),
+            Some((&first, rest)) if first == party && rest.len() == 8 => Ok(Material::new(Self(party, words(rest)[0]))),
             _ => Err(BackendError::Material { what: format!("{} bytes, no half of this party", bytes.len()) }),
         }
     }
@@ -206,7 +208,7 @@ impl Pad {
         if preparation == Preparation::Nothing {
             return Ok(FIXED);
         }
-        let Pad(whose, pad) = material.take()?;
+        let Self(whose, pad) = material.take()?;
         if whose == party { Ok(pad) } else { Err(BackendError::Misuse("this is the other party's half")) }
     }
 }

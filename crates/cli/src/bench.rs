@@ -1,5 +1,5 @@
 //! `tacit bench`
-use crate::model::Lowering;
+use crate::lowering::Lowering;
 use crate::owner::SealArgs;
 use crate::print;
 use anyhow::{Context, bail};
@@ -18,8 +18,9 @@ use tacit_store::keys;
 
 /// Measures private inference: server and client as two processes on this machine, over TLS on loopback.
 ///
-/// Every run is a new client with its own setup. Processor time, memory, bytes and rounds are each party's own. Two lower bounds are
-/// measured beside it, which are not private: `clear` (the server computes on the plain input) and `local` (the client has the model).
+/// Every run is a new client with its own setup. Processor time, memory, bytes and rounds are each party's
+/// own. Two lower bounds are measured beside it, which are not private: `clear` (the server computes on the
+/// plain input) and `local` (the client has the model).
 ///
 /// Bytes are those of the protocol, before TLS.
 ///

@@ -1,8 +1,8 @@
 //! `tacit model check`
-use crate::model::Lowering;
+use crate::lowering::Lowering;
 use crate::print;
 use anyhow::{Context, ensure};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tacit_backends::check::{Checked, NEAR, check};
 use tacit_backends::{Registry, lowered};
 use tacit_client::input::{self, Fit};
@@ -14,8 +14,9 @@ const LISTED: usize = 12;
 
 /// Compare a lowered model with its float network on a data set, in the clear
 ///
-/// Says how often both have the same class (and, with labels, how often each is right), how far outputs are off, and which tensors come
-/// near the limits of their rings: what overflows gives wrong answers, and nothing notices it in private.
+/// Says how often both have the same class (and, with labels, how often each is right), how far outputs are
+/// off, and which tensors come near the limits of their rings: what overflows gives wrong answers, and
+/// nothing notices it in private.
 ///
 /// Takes the lowering kept beside the model, if there is one for these options, else lowers it now.
 ///
@@ -24,7 +25,8 @@ const LISTED: usize = 12;
 pub struct Args {
     /// Model file
     file: PathBuf,
-    /// Inputs [N, ...input] as .npy or .npz (FILE.npz:NAME), or images; bytes are raw pixels, other numbers are inputs as they are; may be repeated
+    /// Inputs [N, ...input] as .npy or .npz (FILE.npz:NAME), or images; bytes are raw pixels, other numbers
+    /// are inputs as they are; may be repeated
     #[arg(long, value_name = "FILE", required = true)]
     data: Vec<PathBuf>,
     /// Right class of each input: an array of whole numbers
@@ -43,7 +45,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     let backend = registry.get(&lowering.backend)?;
     let model = lowering.seal.read_model(file)?;
     let key = lowering.seal.key();
-    let open = |path: &std::path::Path| Ok(seal::open_file(path, Kind::of_owner_file(path), key)?);
+    let open = |path: &Path| Ok(seal::open_file(path, Kind::of_owner_file(path), key)?);
     let obtained = lowered::obtain(file, &**backend, lowering.given_options()?.as_ref(), &open)
         .with_context(|| file.display().to_string())?;
     if let Some(because) = obtained.lowered_because {
@@ -53,7 +55,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     for path in &args.data {
         inputs.extend(input::read(path, &model.interface, Fit::Crop, Units::Network)?);
     }
-    let mut labels = args.labels.as_ref().map(labels).transpose()?;
+    let mut labels = args.labels.as_deref().map(labels).transpose()?;
     if let Some(limit) = args.limit {
         inputs.truncate(limit);
         labels.iter_mut().for_each(|l| l.truncate(limit));
@@ -67,7 +69,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     }
 }
 
-fn labels(path: &PathBuf) -> anyhow::Result<Vec<usize>> {
+fn labels(path: &Path) -> anyhow::Result<Vec<usize>> {
     let array = input::array(path)?;
     let whole = |v: &f32| *v >= 0.0 && v.fract() == 0.0;
     ensure!(array.data.iter().all(whole), "{}: labels are whole numbers from 0", path.display());

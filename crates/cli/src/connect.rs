@@ -27,7 +27,8 @@ pub struct Connect {
     /// Model to use; may be left out if the server has one only
     #[arg(long, global = true, value_name = "NAME")]
     model: Option<String>,
-    /// Back end to use; the first that the model is offered with and that keeps the input private, if it is left out
+    /// Back end to use; the first that the model is offered with and that keeps the input private, if it is
+    /// left out
     #[arg(long, global = true, value_name = "NAME")]
     backend: Option<String>,
     /// Folder for material made ahead of time (see `tacit prepare`, `tacit material`)
@@ -90,7 +91,8 @@ impl Connect {
         Ok(lobby)
     }
 
-    /// Connects and opens the model, and how long that took. The material folder is used if it is there or must be made.
+    /// Connects and opens the model, and how long that took. The material folder is used if it is there or
+    /// must be made.
     pub fn open(&self, make_store: bool) -> anyhow::Result<(Client, Startup)> {
         let start = Instant::now();
         let mut lobby = self.lobby(make_store)?;

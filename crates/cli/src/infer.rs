@@ -14,11 +14,11 @@ use tacit_graph::{OutputMode, Units};
 
 /// Classifies images or arrays privately: the server sees none of them.
 ///
-/// Material made by `tacit prepare` is used first. Without any, several inputs run in a pipeline: the offline phase of the next
-/// one during the online phase of this one.
+/// Material made by `tacit prepare` is used first. Without any, several inputs run in a pipeline: the offline
+/// phase of the next one during the online phase of this one.
 ///
-/// With --json, one JSON object per input; the first one also says what connecting, opening the model and reading the inputs took
-/// (`startup`). Bytes are those of the protocol, before TLS.
+/// With --json, one JSON object per input; the first one also says what connecting, opening the model and
+/// reading the inputs took (`startup`). Bytes are those of the protocol, before TLS.
 ///
 /// Examples: tacit infer photo.jpg --model squeezenet --labels imagenet.txt
 ///           tacit infer batch.npy --model digits --json
@@ -39,10 +39,12 @@ pub struct Args {
     /// How images of another size are brought to the model's
     #[arg(long, value_enum, default_value_t = FitArg::Crop)]
     fit: FitArg,
-    /// Arrays of numbers hold raw pixels, as arrays of bytes always do; else they are inputs of the ONNX network
+    /// Arrays of numbers hold raw pixels, as arrays of bytes always do; else they are inputs of the ONNX
+    /// network
     #[arg(long)]
     raw: bool,
-    /// Arrays of numbers are what the model computes on: neither pixels nor inputs of the ONNX network, but normalised already
+    /// Arrays of numbers are what the model computes on: neither pixels nor inputs of the ONNX network, but
+    /// normalised already
     #[arg(long, conflicts_with = "raw")]
     normalised: bool,
     /// Show what each phase took, and what came before the first
@@ -123,7 +125,8 @@ fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -
     if !rest.is_empty() {
         let mut shown = Ok(());
         infer_many(client, Units::Normalised, rest, |index, answer| {
-            // An answer that cannot be shown ends the command, but none of the others is lost for it at the server.
+            // An answer that cannot be shown ends the command, but none of the others is lost for it at the
+            // server.
             if shown.is_ok() {
                 shown = show(first.len() + index, &answer);
             }

@@ -7,6 +7,7 @@ mod connect;
 mod infer;
 mod keys;
 mod lab;
+mod lowering;
 mod material;
 mod model;
 mod owner;
@@ -21,7 +22,8 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use tacit_log::Log;
 
-/// Private neural-network inference: a client gets a model's answer on its input, and the server never sees the input.
+/// Private neural-network inference: a client gets a model's answer on its input, and the server never sees
+/// the input.
 #[derive(Parser)]
 #[command(version, propagate_version = true, after_help = EXAMPLES)]
 struct Cli {

@@ -11,7 +11,8 @@ use tacit_store::Store;
 
 /// Lists or destroys material that was made ahead of time, for all models, also those that are gone.
 ///
-/// At the client it speaks of both parties' halves. With --offline it looks at one folder alone, without a server: also at a server's.
+/// At the client it speaks of both parties' halves. With --offline it looks at one folder alone, without a
+/// server: also at a server's.
 ///
 /// Examples: tacit material list
 ///           tacit material discard --orphans
@@ -46,7 +47,8 @@ enum Command {
         /// All that is listed
         #[arg(long, conflicts_with = "orphans")]
         all: bool,
-        /// What cannot be used from here: its model is gone, or the half at the server has its other half in another folder, if anywhere
+        /// What cannot be used from here: its model is gone, or the half at the server has its other half in
+        /// another folder, if anywhere
         #[arg(long, conflicts_with = "offline")]
         orphans: bool,
         #[command(flatten)]

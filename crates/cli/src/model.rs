@@ -1,11 +1,12 @@
 //! `tacit model`
+use crate::lowering::Lowering;
 use crate::owner::SealArgs;
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tacit_backends::{Costs, DEFAULT, Options, Registry, ServerModel, lowered};
+use tacit_backends::{Costs, Registry, ServerModel, lowered};
 use tacit_client::input::{self, Fit};
 use tacit_graph::import::{ImportOptions, import};
 use tacit_graph::{Interface, Model, OutputMode, Units};
@@ -49,39 +50,6 @@ enum Command {
     Backends,
 }
 
-/// What a model is lowered for, and where the key of its files is: as every command takes them that lowers one.
-#[derive(clap::Args, Clone)]
-pub struct Lowering {
-    /// Back end to lower the model for
-    #[arg(long, default_value = DEFAULT)]
-    pub backend: String,
-    /// Option of the back end, e.g. frac_bits=12; may be repeated
-    #[arg(short = 'O', long = "option", value_name = "KEY=VALUE,...")]
-    options: Vec<String>,
-    /// Share of inputs that should get the float network's class, as calibration samples tell: option `agreement` [0.99]
-    #[arg(long, value_name = "SHARE")]
-    agreement: Option<f64>,
-    #[command(flatten)]
-    pub seal: SealArgs,
-}
-
-impl Lowering {
-    /// The options, those on the right win.
-    pub fn options(&self) -> anyhow::Result<Options> {
-        let mut options: Options = self.options.join(",").parse()?;
-        if let Some(share) = self.agreement {
-            options.set("agreement", share);
-        }
-        Ok(options)
-    }
-
-    /// The options, if any were given.
-    pub fn given_options(&self) -> anyhow::Result<Option<Options>> {
-        let given = !self.options.is_empty() || self.agreement.is_some();
-        given.then(|| self.options()).transpose()
-    }
-}
-
 #[derive(clap::Args)]
 struct LowerArgs {
     /// Model file
@@ -108,7 +76,8 @@ struct ImportArgs {
     /// Model file to write; its name is the name clients ask for
     #[arg(short, long, value_name = "FILE.tacit")]
     output: PathBuf,
-    /// Samples [N, ...input] as .npy or .npz (FILE.npz:NAME): bytes are raw pixels, other numbers are inputs as they are
+    /// Samples [N, ...input] as .npy or .npz (FILE.npz:NAME): bytes are raw pixels, other numbers are inputs
+    /// as they are
     #[arg(long, value_name = "FILE.npy")]
     calibrate: Option<PathBuf>,
     /// Subtracted from pixels, per channel, after --pixel-scale

@@ -5,8 +5,8 @@ use serde_json::json;
 use tacit_client::Client;
 use tacit_client::bench::printed;
 
-/// Makes material for later inputs: the offline phase, ahead of time. Each material serves one input of one model.
-/// `tacit material` lists and destroys it.
+/// Makes material for later inputs: the offline phase, ahead of time. Each material serves one input of one
+/// model. `tacit material` lists and destroys it.
 ///
 /// Example: tacit prepare --model digits --count 10
 #[derive(clap::Args)]

@@ -1,11 +1,13 @@
-//! `tacit serve`: runs `tacit-server`, the program beside this one that serves. This one links no async runtime.
+//! `tacit serve`: runs `tacit-server`, the program beside this one that serves. This one links no async
+//! runtime.
 use anyhow::Context;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Serves models to authenticated clients: runs the program tacit-server with these arguments (`tacit serve --help` shows them)
+/// Serves models to authenticated clients: runs the program tacit-server with these arguments
+/// (`tacit serve --help` shows them)
 ///
 /// Example: tacit serve digits.tacit squeezenet.tacit --keys keys --listen 0.0.0.0:7878
 #[derive(clap::Args)]

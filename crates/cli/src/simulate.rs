@@ -34,7 +34,8 @@ enum What {
     Report {
         /// What `tacit simulate run -o` wrote.
         file: PathBuf,
-        /// The page to write [default: FILE with .html]; the plots go beside it, to PAGE-plots, as PNG and SVG
+        /// The page to write [default: FILE with .html]; the plots go beside it, to PAGE-plots, as PNG and
+        /// SVG
         #[arg(short, long)]
         output: Option<PathBuf>,
     },

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 /// Writes a well-known architecture with random (seeded) weights, to measure on.
 ///
-/// Names: squeezenet1.1, resnet50, resnet18, resnet32, vgg16, alexnet, densenet121, and small ones (any other name lists all).
+/// Names: squeezenet1.1, resnet50, resnet18, resnet32, vgg16, alexnet, densenet121, and small ones (any other
+/// name lists all).
 ///
 /// Example: tacit zoo squeezenet1.1 -o squeezenet1.1.onnx
 #[derive(clap::Args)]

@@ -1,4 +1,5 @@
-//! The binary as a stranger uses it: keys, import, serve, prepare, infer, bench, and what it says when something is wrong.
+//! The binary as a stranger uses it: keys, import, serve, prepare, infer, bench, and what it says when
+//! something is wrong.
 mod server;
 
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,5 @@
-//! `tacit lab link` as a user meets it: what it prints, what it passes on, and what it leaves behind (nothing).
+//! `tacit lab link` as a user meets it: what it prints, what it passes on, and what it leaves behind
+//! (nothing).
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -117,8 +118,8 @@ fn namespace(process: &Path) -> Option<PathBuf> {
     std::fs::read_link(process.join("ns/net")).ok()
 }
 
-/// Every network namespace that any thread is in. (The kernel gives a namespace the number of one that is gone, so a number may come back
-/// for a while.)
+/// Every network namespace that any thread is in. (The kernel gives a namespace the number of one that is
+/// gone, so a number may come back for a while.)
 fn namespaces() -> BTreeSet<PathBuf> {
     let list = |path: &Path| {
         std::fs::read_dir(path).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect::<Vec<_>>()
@@ -149,7 +150,8 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Starts a sleeper under `tacit lab link`, with a grandchild in a session of its own that ignores polite signals.
+/// Starts a sleeper under `tacit lab link`, with a grandchild in a session of its own that ignores polite
+/// signals.
 fn sleeper(test: &str, marker: &str) -> Option<Child> {
     // Where links are not possible at all, this says so.
     output(test, &["--rtt", "1ms", "--no-measure", "--", "true"])?;

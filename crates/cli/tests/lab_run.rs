@@ -1,4 +1,5 @@
-//! `tacit lab run` and `compare` as a stranger uses them: small real campaigns, interrupted, failing, continued.
+//! `tacit lab run` and `compare` as a stranger uses them: small real campaigns, interrupted, failing,
+//! continued.
 mod server;
 
 use serde_json::Value;
@@ -134,7 +135,8 @@ fn a_campaign_over_links_and_transports() {
     for run in &runs {
         let (link, results) = (&run["link"], &run["results"]);
         assert_eq!(number(&link["target_up_bps"]), 20e6);
-        // What waits where a busy machine stops to read counts as if it had just come: accuracy is the business of the lab's own test.
+        // What waits where a busy machine stops to read counts as if it had just come: accuracy is the
+        // business of the lab's own test.
         assert!(number(&link["rtt_s"]) >= 0.01 && number(&link["up_bps"]) < 60e6, "{link}");
         // 50 round trips of 10 ms at least.
         assert!(number(&results["latency_s"]) >= 0.5, "{results}");

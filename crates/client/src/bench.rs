@@ -51,8 +51,8 @@ pub struct OutputFigures {
     /// Largest difference from the reference in the output's real unit; for top-1 the distance of the class
     /// indices, which says little.
     pub max_error: f64,
-    /// Worst case of that which the back end declares for these weights; `null` where it says nothing: for top-1,
-    /// and for deep models, where it exceeds the range of the reference's outputs.
+    /// Worst case of that which the back end declares for these weights; `null` where it says nothing: for
+    /// top-1, and for deep models, where it exceeds the range of the reference's outputs.
     pub error_bound: Option<f64>,
     /// The difference in units of the output's last place; for top-1 0 if the classes agree, else 1. `null`
     /// where answers are no integers.
@@ -66,8 +66,8 @@ pub struct OutputFigures {
 pub struct Run {
     /// `setup`, `offline`, `online`: those that the back end has.
     pub phases: BTreeMap<String, PhaseFigures>,
-    /// The client's wall time from the request to the answer, in seconds: the online phase, and before it the claim of stored material
-    /// at both parties (found, read, burnt durably).
+    /// The client's wall time from the request to the answer, in seconds: the online phase, and before it the
+    /// claim of stored material at both parties (found, read, burnt durably).
     pub request_to_answer_s: f64,
     /// Size of the material.
     pub material_bytes: MaterialBytes,
@@ -109,8 +109,8 @@ pub struct ClientRun {
     pub values: Vec<f64>,
 }
 
-/// Runs the client's side: a fresh connection with its own setup for each run, and material that both parties store before the input
-/// comes (`config.store`, and a server with a folder for it).
+/// Runs the client's side: a fresh connection with its own setup for each run, and material that both parties
+/// store before the input comes (`config.store`, and a server with a folder for it).
 ///
 /// # Errors
 /// Of the connection, the protocol or the store.
@@ -142,7 +142,8 @@ pub fn client_runs(
     (0..runs).map(|_| one()).collect()
 }
 
-/// Compares a client's run with the back end's reference and brings it into the printed form. `input` is what the model computes on.
+/// Compares a client's run with the back end's reference and brings it into the printed form. `input` is what
+/// the model computes on.
 ///
 /// # Errors
 /// The input does not fit the model.

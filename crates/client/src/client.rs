@@ -29,7 +29,8 @@ pub struct Prepared {
 /// The answer to one input.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The network's real outputs (`interface().output_shape`), a final softmax applied; for a top-1 model the class index alone.
+    /// The network's real outputs (`interface().output_shape`), a final softmax applied; for a top-1 model
+    /// the class index alone.
     pub values: Vec<f64>,
     /// What the back end answered: `values` before what the client applies.
     pub revealed: Vec<f64>,
@@ -39,7 +40,8 @@ pub struct Answer {
     pub online: PhaseReport,
     /// Cost of setup, where this answer needed it.
     pub setup: Option<PhaseReport>,
-    /// Wall seconds from the request to the answer, in which stored material was found, read and burnt, or new material made.
+    /// Wall seconds from the request to the answer, in which stored material was found, read and burnt, or
+    /// new material made.
     pub request_to_answer_s: f64,
     /// The material made for this answer; `None` if stored material was used, or none is needed.
     pub prepared: Option<Prepared>,
@@ -253,7 +255,8 @@ impl Client {
         }
     }
 
-    /// Destroys material of this client at both parties, whatever the model; returns how many of them either party had.
+    /// Destroys material of this client at both parties, whatever the model; returns how many of them either
+    /// party had.
     ///
     /// # Errors
     /// Of the store or the connection.

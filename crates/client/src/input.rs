@@ -31,8 +31,8 @@ pub enum Fit {
 /// Reads the inputs in a file: one for an image, `N` for an array `[N, C, H, W]` (or one without the leading
 /// axis). Arrays are `.npy` files, and `.npz` files with one array; `FILE.npz:NAME` names one of several.
 ///
-/// Returns what the model computes on ([`Units::Normalised`]). Images are turned as their EXIF orientation says. Images and arrays of
-/// bytes are pixels; arrays of numbers are in `units`.
+/// Returns what the model computes on ([`Units::Normalised`]). Images are turned as their EXIF orientation
+/// says. Images and arrays of bytes are pixels; arrays of numbers are in `units`.
 ///
 /// # Errors
 /// The file cannot be read, decoded or brought to the model's shape, or it does not hold all of its pixels.

@@ -1,8 +1,9 @@
 //! Whether a JPEG file holds every pixel that it promises.
 //!
-//! Decoders fill what is missing with grey, so that a browser can show a picture that is still coming. A network would classify the grey.
-//! This walks through the entropy-coded data (ITU-T T.81: markers in annex B, sequential blocks in F.2, progressive ones in G.2) and
-//! counts blocks and bits, without computing a pixel: each scan must hold a code for every block, and nothing but padding after the last.
+//! Decoders fill what is missing with grey, so that a browser can show a picture that is still coming. A
+//! network would classify the grey. This walks through the entropy-coded data (ITU-T T.81: markers in annex
+//! B, sequential blocks in F.2, progressive ones in G.2) and counts blocks and bits, without computing a
+//! pixel: each scan must hold a code for every block, and nothing but padding after the last.
 
 /// Largest image side accepted, in pixels.
 pub const MAX_IMAGE_SIDE: u32 = 16_384;
@@ -229,7 +230,8 @@ impl Bits<'_> {
         Ok(())
     }
 
-    /// Skips the padding in front of a marker; the bytes that lie between are not pixels that anybody decoded.
+    /// Skips the padding in front of a marker; the bytes that lie between are not pixels that anybody
+    /// decoded.
     fn align(&mut self) -> Result<(), String> {
         self.left = 0;
         let rest = &self.bytes[self.at.min(self.bytes.len())..];

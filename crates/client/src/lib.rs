@@ -21,14 +21,14 @@
 //! * [`Lobby::open`]`(model, backend)`: a [`Client`]. Without a name, the back end is the first that the
 //!   server offers, this registry knows and whose server does not see the input. Whom a back end trusts is
 //!   read in the own registry, never taken from the server.
-//! * [`Client::infer`], [`infer_many`]: real-valued inputs to an [`Answer`] of real values. Floats are inputs of
-//!   the ONNX network; the client applies what the importer moved out of it at either end. Other
-//!   [`Units`](tacit_graph::Units) are named ([`Client::infer_in`]). Material is used from the store if there is any, and made otherwise;
-//!   `infer_many` makes it on a second connection, one input ahead.
+//! * [`Client::infer`], [`infer_many`]: real-valued inputs to an [`Answer`] of real values. Floats are inputs
+//!   of the ONNX network; the client applies what the importer moved out of it at either end. Other
+//!   [`Units`](tacit_graph::Units) are named ([`Client::infer_in`]). Material is used from the store if there
+//!   is any, and made otherwise; `infer_many` makes it on a second connection, one input ahead.
 //! * [`Client::prepare`], [`Client::stored`], [`Client::discard`]: material ahead of time
-//!   ([`ClientConfig::store`]). [`Lobby::material`] lists that of all models, gone ones too; connecting destroys halves
-//!   whose other half is lost ([`Lobby::reconciled`]). [`Client::setup`] and whatever material needs happen by themselves where the
-//!   back end's plan says so.
+//!   ([`ClientConfig::store`]). [`Lobby::material`] lists that of all models, gone ones too; connecting
+//!   destroys halves whose other half is lost ([`Lobby::reconciled`]). [`Client::setup`] and whatever
+//!   material needs happen by themselves where the back end's plan says so.
 //! * [`Client::model`]: plan, costs, numerics; [`Client::interface`]: shapes, ranges, what is revealed.
 //! * [`input`]: images and arrays; [`bench`]: what both parties' figures look like; [`measure`]: taking them;
 //!   [`wire`]: messages.

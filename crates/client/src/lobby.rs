@@ -42,8 +42,8 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// Defaults for an address: no store (30 days until material expires in one), one thread, 10 seconds to connect, 5 minutes stall
-    /// timeout.
+    /// Defaults for an address: no store (30 days until material expires in one), one thread, 10 seconds to
+    /// connect, 5 minutes stall timeout.
     #[must_use]
     pub fn new(address: &str, identity: ClientIdentity) -> Self {
         Self {
@@ -114,12 +114,12 @@ pub struct Lobby {
 }
 
 impl Lobby {
-    /// Connects, authenticates and agrees on the version. With a folder of stored material, both parties then destroy the halves that the
-    /// other has lost.
+    /// Connects, authenticates and agrees on the version. With a folder of stored material, both parties then
+    /// destroy the halves that the other has lost.
     ///
     /// # Errors
-    /// The folder is unusable, the server cannot be reached, is not the right one, does not know this client, speaks
-    /// another version, or is full.
+    /// The folder is unusable, the server cannot be reached, is not the right one, does not know this client,
+    /// speaks another version, or is full.
     pub fn connect(registry: Registry, config: ClientConfig) -> Result<Self, ClientError> {
         if !(1..=MAX_THREADS).contains(&config.threads) {
             return Err(ClientError::Usage(format!("threads: {} is not from 1 to {MAX_THREADS}", config.threads)));
@@ -178,7 +178,8 @@ impl Lobby {
         }
     }
 
-    /// Destroys material of this client at both parties, for any model; returns how many of them either party had.
+    /// Destroys material of this client at both parties, for any model; returns how many of them either party
+    /// had.
     ///
     /// # Errors
     /// Of the store or the connection.

@@ -10,9 +10,10 @@ use tacit_net::Phase;
 /// Material for one input, and the setup that came before it.
 type Made = (Option<PhaseReport>, Prepared, Material);
 
-/// Answers real-valued inputs, given in `units`, in order, calling `each` with the index and the answer. Material is made on a
-/// second connection, one input ahead; stored material is not touched. The first answer carries the cost of
-/// the second connection's setup. Where there is nothing to prepare, inputs go one after the other.
+/// Answers real-valued inputs, given in `units`, in order, calling `each` with the index and the answer.
+/// Material is made on a second connection, one input ahead; stored material is not touched. The first answer
+/// carries the cost of the second connection's setup. Where there is nothing to prepare, inputs go one after
+/// the other.
 ///
 /// # Errors
 /// An input does not fit the model (nothing was sent then); the first error of either connection, or of

@@ -1,12 +1,14 @@
 //! Stored material at both parties.
 //!
-//! A half without its other half is of no use, and takes its place in a quota all the same. Each party's row names the folder of the other
-//! that got the other half. When a client connects, the two compare what they have for each other's folder, and each destroys what the
-//! other has lost. Nothing else is touched: what lies in other folders of this client, or came from other servers, is none of theirs.
+//! A half without its other half is of no use, and takes its place in a quota all the same. Each party's row
+//! names the folder of the other that got the other half. When a client connects, the two compare what they
+//! have for each other's folder, and each destroys what the other has lost. Nothing else is touched: what
+//! lies in other folders of this client, or came from other servers, is none of theirs.
 //!
-//! Other processes may use the same folder meanwhile. So what the server has lost is judged by what was ready here *before* it was asked
-//! (the server's half is there first), and what was lost here by what is ready or being made *after* it was asked (an id is taken here
-//! first). What another connection has taken out and not asked to use yet looks lost; the server leaves it while such a connection is open.
+//! Other processes may use the same folder meanwhile. So what the server has lost is judged by what was ready
+//! here *before* it was asked (the server's half is there first), and what was lost here by what is ready or
+//! being made *after* it was asked (an id is taken here first). What another connection has taken out and not
+//! asked to use yet looks lost; the server leaves it while such a connection is open.
 use crate::ClientError;
 use crate::ask::ask;
 use crate::wire::{Half, MAX_IDS, Reply, Request, misplaced};
@@ -35,7 +37,8 @@ pub enum Use {
     ModelGone,
     /// The server's half is there; the other one is in another folder than this, if it still is anywhere.
     Elsewhere,
-    /// This folder's half is here; the other one is at another server, or was in a folder that this one no longer has.
+    /// This folder's half is here; the other one is at another server, or was in a folder that this one no
+    /// longer has.
     OtherServer,
 }
 
@@ -116,7 +119,8 @@ impl Stock {
         Ok(entries.into_iter().filter(|entry| Some(entry.peer) == self.peer).collect())
     }
 
-    /// All of this client's material at either party, oldest first. What another process takes out or makes at this moment is left out.
+    /// All of this client's material at either party, oldest first. What another process takes out or makes
+    /// at this moment is left out.
     pub(crate) fn list(&self, channel: &mut Channel) -> Result<Vec<Held>, ClientError> {
         let ours = self.store.list_of(self.client)?;
         let theirs = halves_at_server(channel)?;

@@ -74,8 +74,8 @@ pub enum Request {
     },
     /// Ids of this client's material for the open model that are ready on disk.
     Stored,
-    /// Ids of this client's material on disk, for any model, whose other halves went to a folder of its own. This connection uses that
-    /// folder from now on.
+    /// Ids of this client's material on disk, for any model, whose other halves went to a folder of its own.
+    /// This connection uses that folder from now on.
     Reconcile {
         /// The folder.
         folder: FolderId,
@@ -91,8 +91,9 @@ pub enum Request {
     Discard {
         /// Which, [`MAX_IDS`] at most.
         ids: Vec<MaterialId>,
-        /// Not asked for by anybody, but because this folder of the client's has lost the other halves: nothing is done while another
-        /// connection uses the folder, which may have taken them out a moment ago.
+        /// Not asked for by anybody, but because this folder of the client's has lost the other halves:
+        /// nothing is done while another connection uses the folder, which may have taken them out a moment
+        /// ago.
         lost_by: Option<FolderId>,
     },
     /// Nothing more.
@@ -104,14 +105,14 @@ impl Request {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
-            Request::List => "the list of models",
-            Request::Open { .. } => "to open the model",
-            Request::Setup => "the setup",
-            Request::Prepare { .. } => "to prepare material",
-            Request::Infer { .. } => "the inference",
-            Request::Stored | Request::Reconcile { .. } | Request::Halves { .. } => "the list of material",
-            Request::Discard { .. } => "to destroy material",
-            Request::Bye => "the goodbye",
+            Self::List => "the list of models",
+            Self::Open { .. } => "to open the model",
+            Self::Setup => "the setup",
+            Self::Prepare { .. } => "to prepare material",
+            Self::Infer { .. } => "the inference",
+            Self::Stored | Self::Reconcile { .. } | Self::Halves { .. } => "the list of material",
+            Self::Discard { .. } => "to destroy material",
+            Self::Bye => "the goodbye",
         }
     }
 

@@ -98,7 +98,8 @@ fn archives_give_their_only_array_or_the_named_one() {
     assert!(inputs("none.npz:x").unwrap_err().to_string().contains("none.npz"));
 }
 
-/// An image whose four corners differ, in the format of `name`, as bytes; JPEG with an EXIF orientation if it is one.
+/// An image whose four corners differ, in the format of `name`, as bytes; JPEG with an EXIF orientation if it
+/// is one.
 fn corners(name: &str, orientation: Option<u8>) -> Vec<u8> {
     let pixels = GrayImage::from_fn(32, 32, |x, y| Luma([if x < 16 { 10 } else { 90 } + if y < 16 { 0 } else { 120 }]));
     let mut bytes = Vec::new();

@@ -1,4 +1,5 @@
-//! Runs the float interpreter: `float net.onnx in.npy out.npy` (samples `[N, ..input]`), for comparison with other runtimes.
+//! Runs the float interpreter: `float net.onnx in.npy out.npy` (samples `[N, ..input]`), for comparison with
+//! other runtimes.
 
 use tacit_graph::float::run::run;
 use tacit_graph::{npy, onnx};

@@ -1,12 +1,13 @@
-//! Geometry of tensors and windows, which every level of graph shares: convolutions, pools, slices, and the shapes they make. Shapes
-//! never contain the batch: `[C, H, W]`, `[C, L]` or `[F]`. Rules answer with a sentence where shapes do not fit.
+//! Geometry of tensors and windows, which every level of graph shares: convolutions, pools, slices, and the
+//! shapes they make. Shapes never contain the batch: `[C, H, W]`, `[C, L]` or `[F]`. Rules answer with a
+//! sentence where shapes do not fit.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{MAX_ELEMENTS, MAX_TOTAL_ELEMENTS, MAX_WINDOW_SIDE};
 
-/// The geometry of a two-dimensional convolution with weights `[out_channels, in_channels / groups, kh, kw]` and a bias
-/// `[out_channels]`.
+/// The geometry of a two-dimensional convolution with weights `[out_channels, in_channels / groups, kh, kw]`
+/// and a bias `[out_channels]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConvGeometry {
     /// Output channels.
@@ -24,7 +25,8 @@ pub struct ConvGeometry {
 }
 
 impl ConvGeometry {
-    /// Weights of one output channel on an input of `channels` channels; `None` on overflow or without groups.
+    /// Weights of one output channel on an input of `channels` channels; `None` on overflow or without
+    /// groups.
     pub fn row_len(&self, channels: usize) -> Option<usize> {
         checked_elements(&[channels.checked_div(self.groups)?, self.kernel[0], self.kernel[1]])
     }
@@ -79,7 +81,8 @@ pub struct Window {
     pub kernel: [usize; 2],
     /// Vertical and horizontal stride.
     pub stride: [usize; 2],
-    /// Padding: top, left, bottom, right (each smaller than the kernel; bottom and right may stand for `ceil_mode`).
+    /// Padding: top, left, bottom, right (each smaller than the kernel; bottom and right may stand for
+    /// `ceil_mode`).
     pub pads: [usize; 4],
 }
 
@@ -124,7 +127,8 @@ pub fn check_size(shape: &[usize]) -> Result<(), String> {
     }
 }
 
-/// Bounds what a plan allocates per window: a stranger's graph may state any. `elements` are those of the result.
+/// Bounds what a plan allocates per window: a stranger's graph may state any. `elements` are those of the
+/// result.
 ///
 /// # Errors
 /// A window or padding beyond [`MAX_WINDOW_SIDE`], or too many window positions.

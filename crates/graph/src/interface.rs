@@ -43,8 +43,8 @@ impl ChannelAffine {
     }
 }
 
-/// How a client turns pixels into inputs of the ONNX network, `(pixel * pixel_scale - mean) / std`, and these into what the model
-/// computes on.
+/// How a client turns pixels into inputs of the ONNX network, `(pixel * pixel_scale - mean) / std`, and these
+/// into what the model computes on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InputSpec {
     /// Subtracted from scaled pixels per channel (empty: nothing).
@@ -55,7 +55,8 @@ pub struct InputSpec {
     pub pixel_scale: f32,
     /// What the importer moved from the start of the network to the client.
     pub moved: Option<ChannelAffine>,
-    /// Smallest and largest value accepted behind all of that; others are refused, since they could leave what a back end computes with.
+    /// Smallest and largest value accepted behind all of that; others are refused, since they could leave
+    /// what a back end computes with.
     pub range: [f32; 2],
 }
 
@@ -90,43 +91,43 @@ impl FinalActivation {
         let sigmoid = |v: &f64| 1.0 / (1.0 + (-v).exp());
         let over = |values: &[f64], norm: f64| values.iter().map(|v| if norm == 0.0 { *v } else { v / norm }).collect();
         match self {
-            FinalActivation::Softmax => values.iter().map(|v| (v - log_sum).exp()).collect(),
-            FinalActivation::LogSoftmax => values.iter().map(|v| v - log_sum).collect(),
-            FinalActivation::Sigmoid => values.iter().map(sigmoid).collect(),
-            FinalActivation::Tanh => values.iter().map(|v| v.tanh()).collect(),
-            FinalActivation::SigmoidL1 => {
+            Self::Softmax => values.iter().map(|v| (v - log_sum).exp()).collect(),
+            Self::LogSoftmax => values.iter().map(|v| v - log_sum).collect(),
+            Self::Sigmoid => values.iter().map(sigmoid).collect(),
+            Self::Tanh => values.iter().map(|v| v.tanh()).collect(),
+            Self::SigmoidL1 => {
                 let each: Vec<f64> = values.iter().map(sigmoid).collect();
                 over(&each, each.iter().sum())
             }
-            FinalActivation::L1 => over(values, values.iter().map(|v| v.abs()).sum()),
-            FinalActivation::L2 => over(values, values.iter().map(|v| v * v).sum::<f64>().sqrt()),
-            FinalActivation::Largest => over(values, largest),
+            Self::L1 => over(values, values.iter().map(|v| v.abs()).sum()),
+            Self::L2 => over(values, values.iter().map(|v| v * v).sum::<f64>().sqrt()),
+            Self::Largest => over(values, largest),
         }
     }
 
     /// Whether each value is activated without the others.
     #[must_use]
     pub fn by_element(self) -> bool {
-        matches!(self, FinalActivation::Sigmoid | FinalActivation::Tanh)
+        matches!(self, Self::Sigmoid | Self::Tanh)
     }
 
     /// Its name in ONNX.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            FinalActivation::Softmax => "Softmax",
-            FinalActivation::LogSoftmax => "LogSoftmax",
-            FinalActivation::Sigmoid => "Sigmoid",
-            FinalActivation::Tanh => "Tanh",
-            FinalActivation::SigmoidL1 => "Sigmoid and Normalizer",
-            FinalActivation::L1 | FinalActivation::L2 | FinalActivation::Largest => "Normalizer",
+            Self::Softmax => "Softmax",
+            Self::LogSoftmax => "LogSoftmax",
+            Self::Sigmoid => "Sigmoid",
+            Self::Tanh => "Tanh",
+            Self::SigmoidL1 => "Sigmoid and Normalizer",
+            Self::L1 | Self::L2 | Self::Largest => "Normalizer",
         }
     }
 }
 
-/// Inputs and outputs of a model, the same for every back end. A back end takes what [`accept`](Interface::accept) gives and makes `f64`
-/// with the public multiplier applied (the class index in mode top-1), which [`finish`](Interface::finish) turns into the outputs of the
-/// ONNX network.
+/// Inputs and outputs of a model, the same for every back end. A back end takes what
+/// [`accept`](Interface::accept) gives and makes `f64` with the public multiplier applied (the class index in
+/// mode top-1), which [`finish`](Interface::finish) turns into the outputs of the ONNX network.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interface {
     /// Name of the model, for people.
@@ -139,7 +140,8 @@ pub struct Interface {
     pub output_shape: Vec<usize>,
     /// What is revealed.
     pub output_mode: OutputMode,
-    /// Where the ONNX network has several outputs: those, in its order. The result joins them, flattened. Empty where there is one.
+    /// Where the ONNX network has several outputs: those, in its order. The result joins them, flattened.
+    /// Empty where there is one.
     pub outputs: Vec<OutputTensor>,
     /// What the ONNX network does to its outputs last, left to the client.
     pub final_activation: Option<FinalActivation>,
@@ -259,7 +261,8 @@ impl Interface {
     /// Checks one input, after normalisation.
     ///
     /// # Errors
-    /// Wrong length, a value that is not finite, or one outside the range that the model accepts (both told in the network's units).
+    /// Wrong length, a value that is not finite, or one outside the range that the model accepts (both told
+    /// in the network's units).
     pub fn check_input(&self, input: &[f32]) -> Result<(), GraphError> {
         self.check_length(input.len())?;
         let [low, high] = self.input.range;

@@ -1,5 +1,6 @@
-//! Loops shared by reference interpreters over wrapping integers (`i64`) and over floats (`f32`): convolution, fully connected
-//! layers, pooling windows, strided copies. Shapes are those of a checked graph: `[C, H, W]` row major, or `[F]`.
+//! Loops shared by reference interpreters over wrapping integers (`i64`) and over floats (`f32`):
+//! convolution, fully connected layers, pooling windows, strided copies. Shapes are those of a checked graph:
+//! `[C, H, W]` row major, or `[F]`.
 
 use rayon::prelude::*;
 
@@ -23,8 +24,8 @@ pub trait Scalar: Copy + Default + PartialOrd + Send + Sync {
 
 impl Scalar for i64 {
     type Weight = i32;
-    fn conv_as_product(plan: &ConvPlan, input: &[i64], weights: &[i32], bias: &[i64]) -> Option<Vec<i64>> {
-        let largest = |values: &[i64]| values.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0) as f64;
+    fn conv_as_product(plan: &ConvPlan, input: &[Self], weights: &[i32], bias: &[Self]) -> Option<Vec<Self>> {
+        let largest = |values: &[Self]| values.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0) as f64;
         let row = weights.len() / plan.conv.out_channels;
         let sum = |row: &[i32]| row.iter().map(|w| f64::from(w.unsigned_abs())).sum::<f64>();
         let heaviest = weights.par_chunks(row.max(1)).map(sum).reduce(|| 0.0, f64::max);
@@ -35,29 +36,29 @@ impl Scalar for i64 {
         let weights: Vec<f64> = weights.par_iter().map(|&w| f64::from(w)).collect();
         let bias: Vec<f64> = bias.iter().map(|&b| b as f64).collect();
         let out = matrix::conv2d(plan, &input, &weights, &bias);
-        Some(out.iter().map(|&v| v as i64).collect())
+        Some(out.iter().map(|&v| v as Self).collect())
     }
     #[inline(always)]
-    fn mac(acc: i64, x: i64, w: i32) -> i64 {
-        acc.wrapping_add(x.wrapping_mul(i64::from(w)))
+    fn mac(acc: Self, x: Self, w: i32) -> Self {
+        acc.wrapping_add(x.wrapping_mul(Self::from(w)))
     }
     #[inline(always)]
-    fn plus(a: i64, b: i64) -> i64 {
+    fn plus(a: Self, b: Self) -> Self {
         a.wrapping_add(b)
     }
 }
 
 impl Scalar for f32 {
-    type Weight = f32;
-    fn conv_as_product(plan: &ConvPlan, input: &[f32], weights: &[f32], bias: &[f32]) -> Option<Vec<f32>> {
+    type Weight = Self;
+    fn conv_as_product(plan: &ConvPlan, input: &[Self], weights: &[Self], bias: &[Self]) -> Option<Vec<Self>> {
         Some(matrix::conv2d(plan, input, weights, bias))
     }
     #[inline(always)]
-    fn mac(acc: f32, x: f32, w: f32) -> f32 {
+    fn mac(acc: Self, x: Self, w: Self) -> Self {
         acc + x * w
     }
     #[inline(always)]
-    fn plus(a: f32, b: f32) -> f32 {
+    fn plus(a: Self, b: Self) -> Self {
         a + b
     }
 }

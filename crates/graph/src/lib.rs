@@ -1,6 +1,7 @@
-//! The float level of a model: ONNX import, rewrites that no protocol needs to know, calibration statistics, the owner's model file,
-//! and the float reference that every lowering is compared with. Nothing here knows rings, fixed point or protocols; back ends
-//! lower a [`Model`] to what they compute with, and share [`walk`](walk()), the geometry of tensors and the loops of [`kernel`].
+//! The float level of a model: ONNX import, rewrites that no protocol needs to know, calibration statistics,
+//! the owner's model file, and the float reference that every lowering is compared with. Nothing here knows
+//! rings, fixed point or protocols; back ends lower a [`Model`] to what they compute with, and share
+//! [`walk`](walk()), the geometry of tensors and the loops of [`kernel`].
 #![forbid(unsafe_code)]
 
 pub mod file;

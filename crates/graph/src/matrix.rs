@@ -1,6 +1,7 @@
-//! Convolution as a product of matrices: weights `[out, in * kh * kw]` times the windows of the input. Several times as fast as
-//! [`kernel`](crate::kernel)'s loops, and the same result where arithmetic is exact (integers in `f64`); sums of floats are rounded in
-//! another order, which is that of the processor's widest vectors.
+//! Convolution as a product of matrices: weights `[out, in * kh * kw]` times the windows of the input.
+//! Several times as fast as [`kernel`](crate::kernel)'s loops, and the same result where arithmetic is exact
+//! (integers in `f64`); sums of floats are rounded in another order, which is that of the processor's widest
+//! vectors.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, LinalgScalar, Slice};
@@ -52,7 +53,8 @@ pub(crate) fn conv2d<T: Number>(plan: &ConvPlan, input: &[T], weights: &[T], bia
     out
 }
 
-/// Adds `weights * windows` to the columns of `out` (rows of `plane` elements) that begin at `first`, in parallel by rows.
+/// Adds `weights * windows` to the columns of `out` (rows of `plane` elements) that begin at `first`, in
+/// parallel by rows.
 fn add_product<T: Number>(
     out: &mut [T],
     plane: usize,
@@ -70,8 +72,8 @@ fn add_product<T: Number>(
     });
 }
 
-/// The windows of output lines `top..bottom` as a matrix `[in * kh * kw, (bottom - top) * out_width]`, zeros where they reach into the
-/// padding.
+/// The windows of output lines `top..bottom` as a matrix `[in * kh * kw, (bottom - top) * out_width]`, zeros
+/// where they reach into the padding.
 fn windows<T: Number>(plan: &ConvPlan, source: &[T], top: usize, bottom: usize) -> Vec<T> {
     let c = plan.conv;
     let [kh, kw] = c.kernel;

@@ -9,7 +9,8 @@ use crate::{GraphError, Interface, OutputMode, file, kernel};
 /// Largest magnitude of a tensor's element that calibration accepts: beyond it floats overflow soon.
 pub(crate) const MAX_MAGNITUDE: f64 = 1e30;
 
-/// Multiplications that running the samples of a lowering's search once may take: bounds how long it searches.
+/// Multiplications that running the samples of a lowering's search once may take: bounds how long it
+/// searches.
 pub(crate) const SEARCH_WORK: u64 = 1_500_000_000;
 
 /// Fewest samples of which some are held out to judge by: with fewer, nothing can be said about other inputs.
@@ -22,9 +23,11 @@ pub struct Calibration {
     pub max_abs: Vec<f64>,
     /// Mean of squares of each node's tensor over all samples.
     pub mean_square: Vec<f64>,
-    /// Largest magnitude of each node's tensor on made-up extreme inputs of the accepted range (checkerboards, stripes, noise).
+    /// Largest magnitude of each node's tensor on made-up extreme inputs of the accepted range
+    /// (checkerboards, stripes, noise).
     pub extreme: Vec<f64>,
-    /// Samples after the client's normalisation, in the network's units: at least one, and no more than a search can evaluate.
+    /// Samples after the client's normalisation, in the network's units: at least one, and no more than a
+    /// search can evaluate.
     pub samples: Vec<Vec<f32>>,
     /// The network's result for each of them, without the output multiplier.
     pub wanted: Vec<Vec<f32>>,
@@ -34,7 +37,8 @@ pub struct Calibration {
     pub guessed: bool,
 }
 
-/// A model as its owner keeps it: the network in real numbers after rewrites, with float weights and calibration statistics. Private.
+/// A model as its owner keeps it: the network in real numbers after rewrites, with float weights and
+/// calibration statistics. Private.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     /// Random identity of the import; in every digest that binds material to the model.
@@ -78,8 +82,8 @@ impl Model {
         self.calibration.check(&self.graph)
     }
 
-    /// The float truth for one input after the client's normalisation: the output multiplier is applied; in mode top-1 the result is the
-    /// class index.
+    /// The float truth for one input after the client's normalisation: the output multiplier is applied; in
+    /// mode top-1 the result is the class index.
     ///
     /// # Errors
     /// The input's length is wrong.
@@ -98,8 +102,8 @@ impl Model {
 }
 
 impl Calibration {
-    /// Samples that a lowering's search goes by, and those that judge it: a quarter, or more where a search cannot run the others. With fewer
-    /// than [`FEWEST_SAMPLES`], or made-up ones, none judge.
+    /// Samples that a lowering's search goes by, and those that judge it: a quarter, or more where a search
+    /// cannot run the others. With fewer than [`FEWEST_SAMPLES`], or made-up ones, none judge.
     pub fn split(&self, graph: &FloatGraph) -> (Range<usize>, Range<usize>) {
         let count = self.samples.len();
         let most = graph.runs_within(SEARCH_WORK).max(1);

@@ -1,4 +1,5 @@
-//! A small seeded generator for things that are not secret: calibration inputs, random zoo weights, simulated truncation errors.
+//! A small seeded generator for things that are not secret: calibration inputs, random zoo weights, simulated
+//! truncation errors.
 
 /// SplitMix64 (Steele, Lea, Flood 2014). Not for cryptography.
 #[derive(Debug, Clone)]

@@ -24,8 +24,8 @@ pub trait SortedGraph {
     }
 }
 
-/// An interpreter of a graph: a plaintext reference, a protocol party, an error bound. It gives the tensor of each node (its wire)
-/// from the wires of the node's inputs, and matches every operation.
+/// An interpreter of a graph: a plaintext reference, a protocol party, an error bound. It gives the tensor of
+/// each node (its wire) from the wires of the node's inputs, and matches every operation.
 pub trait Interpreter {
     /// Nodes of the level of graph that it interprets.
     type Node;
@@ -34,7 +34,8 @@ pub trait Interpreter {
     /// Why a node failed.
     type Error;
 
-    /// The wire of `node` from the wires of its inputs, in order. Called once for each node, in topological order.
+    /// The wire of `node` from the wires of its inputs, in order. Called once for each node, in topological
+    /// order.
     ///
     /// # Errors
     /// Whatever the interpreter finds.

@@ -1,4 +1,5 @@
-//! Names that several crates share, one type for each concept: whoever schedules, stores, serves or asks means the same by them.
+//! Names that several crates share, one type for each concept: whoever schedules, stores, serves or asks
+//! means the same by them.
 //!
 //! Ids are opaque bytes. Nothing here says who may use what; they are names, not rights.
 #![forbid(unsafe_code)]
@@ -30,7 +31,8 @@ macro_rules! id {
         pub struct $name(pub [u8; $bytes]);
 
         impl $name {
-            /// An id for tests and simulations: `number` in its last eight bytes, big endian, so that ids sort as numbers do.
+            /// An id for tests and simulations: `number` in its last eight bytes, big endian, so that ids
+            /// sort as numbers do.
             #[must_use]
             pub fn numbered(number: u64) -> Self {
                 let mut bytes = [0; $bytes];
@@ -71,8 +73,8 @@ macro_rules! id {
 }
 
 id!(
-    /// The offline half of one inference, at both parties. Sixteen random bytes made by whoever asks for it, so that it never collides
-    /// across restarts or machines.
+    /// The offline half of one inference, at both parties. Sixteen random bytes made by whoever asks for it,
+    /// so that it never collides across restarts or machines.
     MaterialId, 16
 );
 id!(
@@ -81,7 +83,8 @@ id!(
 );
 
 id!(
-    /// A folder of material: sixteen random bytes that it gets when it is made. How one party names the place where the other has its halves.
+    /// A folder of material: sixteen random bytes that it gets when it is made. How one party names the place
+    /// where the other has its halves.
     FolderId, 16
 );
 

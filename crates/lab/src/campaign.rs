@@ -44,7 +44,8 @@ pub type Cell = BTreeMap<String, String>;
 /// A line of `runs.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// What distinguishes this run's cell from the other cells: `{"link": "lte", "transport": "tls", "workload": "bulk"}`.
+    /// What distinguishes this run's cell from the other cells:
+    /// `{"link": "lte", "transport": "tls", "workload": "bulk"}`.
     pub cell: Cell,
     /// Repetition within the cell, from 0; warm-up runs are not listed.
     pub repetition: u32,
@@ -133,7 +134,8 @@ pub fn is_there(dir: &Path) -> bool {
 /// Reads a campaign's folder. A last line that was cut short (power cut, full disk) is left out.
 ///
 /// # Errors
-/// [`LabError::Io`], [`LabError::Spec`] where the folder holds no campaign, one of a later version, or damaged lines.
+/// [`LabError::Io`], [`LabError::Spec`] where the folder holds no campaign, one of a later version, or
+/// damaged lines.
 pub fn load(dir: &Path) -> Result<Loaded, LabError> {
     let path = dir.join(CAMPAIGN);
     let text = match read_bounded(&path) {
@@ -195,8 +197,8 @@ const CAMPAIGN: &str = "campaign.json";
 const RUNS: &str = "runs.jsonl";
 const IDLE: &str = "idle.jsonl";
 
-/// Makes a folder of a campaign, if it is not there. A link is refused: a campaign that came from elsewhere must not lead us, who may be
-/// root, outside.
+/// Makes a folder of a campaign, if it is not there. A link is refused: a campaign that came from elsewhere
+/// must not lead us, who may be root, outside.
 ///
 /// # Errors
 /// [`LabError::Io`]; [`LabError::Spec`] for what is there and no folder.
@@ -252,7 +254,8 @@ pub struct Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Closing the file is not enough: a child that another thread is just starting has it open too. Cannot fail.
+        // Closing the file is not enough: a child that another thread is just starting has it open too.
+        // Cannot fail.
         _ = self.lock.unlock();
     }
 }
@@ -339,7 +342,8 @@ fn append(file: &mut File, path: &Path, line: &impl Serialize) -> Result<(), Lab
     let before = file.metadata().map_err(LabError::io(path))?.len();
     let written = file.write_all(&text).and_then(|()| file.sync_data());
     written.map_err(|e| {
-        // A part of a line is no run; where it cannot be removed now, opening the folder the next time removes it.
+        // A part of a line is no run; where it cannot be removed now, opening the folder the next time
+        // removes it.
         let _ = file.set_len(before);
         LabError::io(path)(e)
     })

@@ -1,4 +1,5 @@
-//! Two campaigns side by side: for every cell that both have, the ratio of means with its 95 % interval ([`crate::stats::ratio`]).
+//! Two campaigns side by side: for every cell that both have, the ratio of means with its 95 % interval
+//! ([`crate::stats::ratio`]).
 use crate::campaign::{Cell, Loaded, Run};
 use crate::stats::{self, Ratio, Summary};
 use serde::Serialize;
@@ -55,7 +56,8 @@ pub struct Comparison {
 /// What is compared.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Labels that need not agree for cells to match: with `transport`, a campaign over TLS is compared to one over WireGuard.
+    /// Labels that need not agree for cells to match: with `transport`, a campaign over TLS is compared to
+    /// one over WireGuard.
     pub ignore: BTreeSet<String>,
     /// All results that both report, not only latency, goodput, processor time and energy.
     pub all: bool,

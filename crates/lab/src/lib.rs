@@ -1,10 +1,12 @@
-//! Experiments: emulated links, secure transports, and campaigns that measure what private inference costs at the edge.
+//! Experiments: emulated links, secure transports, and campaigns that measure what private inference costs at
+//! the edge.
 //!
 //! * [`campaign`]: the folder that every experiment writes and that `tacit lab report` and `compare` read.
-//! * [`experiment`]: what to run where and how often, and the runner; [`compare`] and [`stats`] for what comes of it.
+//! * [`experiment`]: what to run where and how often, and the runner; [`compare`] and [`stats`] for what
+//!   comes of it.
 //! * [`link`]: two network namespaces joined by a link with a rate, a delay and faults.
-//! * [`transport`]: plain TCP, TLS, WireGuard and TLS in WireGuard; [`tunnel`]: the WireGuard tunnels; [`workload`]: bulk transfer and
-//!   ping-pong over any of them; [`vpn24`]: what they cost.
+//! * [`transport`]: plain TCP, TLS, WireGuard and TLS in WireGuard; [`tunnel`]: the WireGuard tunnels;
+//!   [`workload`]: bulk transfer and ping-pong over any of them; [`vpn24`]: what they cost.
 //!
 //! Sources: [PM24] sections 3 to 5, [VPN24] section III.
 #![forbid(unsafe_code)]

@@ -34,14 +34,16 @@ impl Interval {
 }
 
 impl Summary {
-    /// Of `values`; `None` where there is none or one is not finite. Two passes, so that a large mean costs no digits.
+    /// Of `values`; `None` where there is none or one is not finite. Two passes, so that a large mean costs
+    /// no digits.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
             return None;
         }
         let n = values.len();
-        // Exact for equal values, where a sum divided by n is often one ulp off and would leave a spread of its own.
+        // Exact for equal values, where a sum divided by n is often one ulp off and would leave a spread of
+        // its own.
         let first = values[0];
         let mean = first + values.iter().map(|v| v - first).sum::<f64>() / n as f64;
         let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
@@ -49,8 +51,8 @@ impl Summary {
         (mean.is_finite() && sd.is_finite()).then_some(Self { n, mean, sd })
     }
 
-    /// The same with uncertainties that the values have in common (`shared`, standard ones): more values do not make these smaller, so their
-    /// mean square adds to the variance of the mean.
+    /// The same with uncertainties that the values have in common (`shared`, standard ones): more values do
+    /// not make these smaller, so their mean square adds to the variance of the mean.
     #[must_use]
     pub fn with_shared(self, shared: &[f64]) -> Self {
         let square = shared.iter().map(|u| u * u).sum::<f64>() / shared.len().max(1) as f64;
@@ -62,7 +64,8 @@ impl Summary {
         self.sd * self.sd / self.n as f64
     }
 
-    /// Student's interval for the mean at [`CONFIDENCE`]; `None` for fewer than two values, of which nobody knows the spread.
+    /// Student's interval for the mean at [`CONFIDENCE`]; `None` for fewer than two values, of which nobody
+    /// knows the spread.
     #[must_use]
     pub fn interval(&self) -> Option<Interval> {
         if self.n < 2 {
@@ -89,9 +92,10 @@ pub struct Ratio {
     pub interval: Option<Interval>,
 }
 
-/// `a`'s mean over `b`'s, with Fieller's interval: all r for which a Student test on mean(a) - r mean(b), both samples
-/// independent and of their own variance (degrees of freedom by Welch and Satterthwaite), finds no difference from zero. It needs no
-/// seeds, is exact for normal values of known variance ratio, and is unbounded, hence absent, where `b` may be zero.
+/// `a`'s mean over `b`'s, with Fieller's interval: all r for which a Student test on mean(a) - r mean(b),
+/// both samples independent and of their own variance (degrees of freedom by Welch and Satterthwaite), finds
+/// no difference from zero. It needs no seeds, is exact for normal values of known variance ratio, and is
+/// unbounded, hence absent, where `b` may be zero.
 ///
 /// `None` where `b`'s mean is zero.
 #[must_use]
@@ -223,8 +227,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 24, rng_seed: proptest::test_runner::RngSeed::Fixed(4), ..ProptestConfig::default() })]
 
-        /// The true ratio lies in 95 % of the intervals: over 2000 draws, within 4 standard errors (0.5 % each) and the
-        /// little that Welch's degrees of freedom are known to be off by.
+        /// The true ratio lies in 95 % of the intervals: over 2000 draws, within 4 standard errors (0.5 %
+        /// each) and the little that Welch's degrees of freedom are known to be off by.
         #[test]
         fn coverage(seed: u64, n in 4_usize..12, m in 4_usize..12, truth in 0.2f64..5.0, cv_a in 0.01f64..0.15, cv_b in 0.01f64..0.15) {
             let mut random = fastrand::Rng::with_seed(seed);

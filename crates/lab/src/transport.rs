@@ -1,4 +1,5 @@
-//! The transports that experiments compare, behind [`tacit_net::Transport`]: the trait that the engine uses too.
+//! The transports that experiments compare, behind [`tacit_net::Transport`]: the trait that the engine uses
+//! too.
 //!
 //! | name | what carries the bytes |
 //! | --- | --- |
@@ -7,8 +8,9 @@
 //! | `wireguard` | TCP between the addresses of a WireGuard tunnel ([`crate::tunnel`]) |
 //! | `tls+wireguard` | TLS 1.3 over TCP between the addresses of a WireGuard tunnel |
 //!
-//! A tunnel is an IP interface, so here it shows only in the address: whoever asks for `wireguard` connects to
-//! [`Tunnel::address`](crate::tunnel::Tunnel::address) instead of the link's. `plain` is for comparison only: it delivers changed bytes as they come.
+//! A tunnel is an IP interface, so here it shows only in the address: whoever asks for `wireguard` connects
+//! to [`Tunnel::address`](crate::tunnel::Tunnel::address) instead of the link's. `plain` is for comparison
+//! only: it delivers changed bytes as they come.
 use crate::LabError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -92,8 +94,8 @@ impl From<TransportKind> for String {
     }
 }
 
-/// A name in the server's certificate that holds wherever the server runs: its key is made for one run and known to that
-/// run only.
+/// A name in the server's certificate that holds wherever the server runs: its key is made for one run and
+/// known to that run only.
 const SERVER_NAME: &str = "localhost";
 
 fn folder(keys: Option<&Path>) -> Result<&Path, LabError> {
@@ -101,8 +103,8 @@ fn folder(keys: Option<&Path>) -> Result<&Path, LabError> {
     keys.ok_or_else(|| LabError::Spec { what: "--keys".into(), detail })
 }
 
-/// Connects to a party that waits in [`Acceptor::accept`]; for a tunnelled kind, `to` is its address in the tunnel. `keys` is a folder of
-/// [`keys::init_closed`], needed for TLS.
+/// Connects to a party that waits in [`Acceptor::accept`]; for a tunnelled kind, `to` is its address in the
+/// tunnel. `keys` is a folder of [`keys::init_closed`], needed for TLS.
 ///
 /// # Errors
 /// [`LabError::Net`] naming what failed: nobody listens, another CA, a wrong key, bytes changed on the way;

@@ -1,11 +1,12 @@
-//! [VPN24] section III: what plain TCP, TLS, WireGuard and TLS in WireGuard cost, sending and receiving, at several rates.
+//! [VPN24] section III: what plain TCP, TLS, WireGuard and TLS in WireGuard cost, sending and receiving, at
+//! several rates.
 //!
-//! The campaign is the built-in experiment `vpn24-transport` with the smaller of 1 GiB and what the link carries in 60 s.
-//! The paper moves more: 10 GB, and 1 GB to and from the Raspberry Pi. What the runs say is [`rows`]; [`verdict`] and
-//! [`figures`] show it, [`beside_paper`] beside the paper's tables.
+//! The campaign is the built-in experiment `vpn24-transport` with the smaller of 1 GiB and what the link
+//! carries in 60 s. The paper moves more: 10 GB, and 1 GB to and from the Raspberry Pi. What the runs say is
+//! [`rows`]; [`verdict`] and [`figures`] show it, [`beside_paper`] beside the paper's tables.
 //!
-//! CPU time is that of all processes of a party, the tunnel's included. Work of the kernel on behalf of nobody (kernel
-//! WireGuard; packets handled while another process happened to run) is not in it.
+//! CPU time is that of all processes of a party, the tunnel's included. Work of the kernel on behalf of
+//! nobody (kernel WireGuard; packets handled while another process happened to run) is not in it.
 mod paper;
 mod verdict;
 
@@ -18,7 +19,8 @@ use crate::link::LinkSpecText;
 use crate::transport::TransportKind;
 use tacit_net::Rate;
 
-/// Most bytes of a transfer by default: 1 GiB, about what the paper moves to its Raspberry Pi (to others ten times as much).
+/// Most bytes of a transfer by default: 1 GiB, about what the paper moves to its Raspberry Pi (to others ten
+/// times as much).
 pub const BYTES: u64 = 1 << 30;
 /// Longest transfer by default, seconds.
 pub const SECONDS: u64 = 60;
@@ -53,7 +55,8 @@ pub fn experiment(request: &Request) -> Result<Experiment, LabError> {
         spec.transports = request.transports.iter().map(ToString::to_string).collect();
     }
     spec.repetitions = request.repetitions.unwrap_or(spec.repetitions);
-    // Sending stops after `seconds`; what is under way then, and a handshake that has to be repeated, come on top.
+    // Sending stops after `seconds`; what is under way then, and a handshake that has to be repeated, come on
+    // top.
     spec.timeout_s = (seconds as f64 * 2.0 + 120.0).min(3600.0);
     let side = "--server {server}:{port} --transport {transport} --keys {keys}";
     for workload in &mut spec.workloads {

@@ -1,10 +1,12 @@
 //! The built-in programs that experiments run: bulk transfer and ping-pong, over any transport.
 //!
-//! A server answers one request per connection. What is sent is seeded random data made before the clock starts ([VPN24] section III:
-//! from memory, so that no disk is measured); the receiver compares every byte. A run ends when the receiver has said that all of it came.
+//! A server answers one request per connection. What is sent is seeded random data made before the clock
+//! starts ([VPN24] section III: from memory, so that no disk is measured); the receiver compares every byte.
+//! A run ends when the receiver has said that all of it came.
 //!
-//! The request is 56 bytes: `magic [8] | op u64 | bytes u64 | seconds u64 | messages u64 | size u64 | seed u64`, little endian; the answer
-//! one byte, 1 for ready.
+//! The request is 56 bytes:
+//! `magic [8] | op u64 | bytes u64 | seconds u64 | messages u64 | size u64 | seed u64`, little endian; the
+//! answer one byte, 1 for ready.
 mod bulk;
 
 use crate::LabError;
@@ -176,7 +178,8 @@ pub struct Outcome {
     pub received_bytes: u64,
     /// Bits of the workload per second, both directions together.
     pub goodput_bps: f64,
-    /// Messages: of a ping-pong its round trips, of a bulk transfer the blocks of 64 KiB (8 bytes of header each are in no other figure).
+    /// Messages: of a ping-pong its round trips, of a bulk transfer the blocks of 64 KiB (8 bytes of header
+    /// each are in no other figure).
     pub messages: u64,
     /// Of a ping-pong, at the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -217,7 +220,8 @@ fn failed(step: &str) -> impl Fn(io::Error) -> LabError + '_ {
 /// Asks the server at the other end of `transport` for a workload, and runs it.
 ///
 /// # Errors
-/// [`LabError::Spec`] for sizes out of range, [`LabError::Net`] if the connection fails, [`LabError::Failed`] if wrong bytes arrived.
+/// [`LabError::Spec`] for sizes out of range, [`LabError::Net`] if the connection fails, [`LabError::Failed`]
+/// if wrong bytes arrived.
 pub fn run_client(
     transport: Box<dyn Transport>,
     workload: Workload,
@@ -330,7 +334,8 @@ impl Work {
     }
 
     fn measured(mut self, mut transport: Box<dyn Transport>, options: Options<'_>) -> Result<Outcome, LabError> {
-        // Marks that cannot be delivered are the record's loss, which the sampler's side sees; they are no reason to stop.
+        // Marks that cannot be delivered are the record's loss, which the sampler's side sees; they are no
+        // reason to stop.
         let _ = options.marks.map(|marks| marks.begin("run"));
         let before = usage()?;
         let start = Instant::now();

@@ -26,10 +26,12 @@ fn bind(link: &Link, side: Side) -> UdpSocket {
     socket
 }
 
-/// Packets that may be under way or wait in the server's socket, which has room for some two hundred before it drops any.
+/// Packets that may be under way or wait in the server's socket, which has room for some two hundred before
+/// it drops any.
 const UNDER_WAY: u64 = 50;
 
-/// Sends numbered packets from client to server over a fresh link; what arrives, in order. Ends once the link has nothing more to deliver.
+/// Sends numbered packets from client to server over a fresh link; what arrives, in order. Ends once the link
+/// has nothing more to deliver.
 fn exchange(link: &Link, count: u32) -> Vec<Vec<u8>> {
     let (client, server) = (bind(link, Side::Client), bind(link, Side::Server));
     client.connect(server.local_addr().unwrap()).unwrap();
@@ -93,7 +95,8 @@ fn corrupted_packets_pass_every_checksum() {
     let Some(link) = link("corrupted_packets", r#"{"rtt": "2ms", "corrupt": 0.2}"#) else { return };
     let arrived = exchange(&link, 1000);
     let [up, _] = link.counters();
-    // The kernel drops what has a wrong checksum: all arrive, and exactly the corrupted ones differ from what was sent.
+    // The kernel drops what has a wrong checksum: all arrive, and exactly the corrupted ones differ from what
+    // was sent.
     assert_eq!((arrived.len(), up.lost), (1000, 0));
     let mut changed = 0;
     for (expected, packet) in arrived.iter().enumerate() {

@@ -1,12 +1,14 @@
-//! Links do what they are asked for, as far as that does not depend on who else uses the machine: the kernel shapes at the rate asked for, no
-//! more passes than that rate allows, no packet comes early. How close goodput and round trips come is measured and printed, and judged by
-//! `tacit lab link --accuracy`: a test would judge the machine that it happens to run on.
+//! Links do what they are asked for, as far as that does not depend on who else uses the machine: the kernel
+//! shapes at the rate asked for, no more passes than that rate allows, no packet comes early. How close
+//! goodput and round trips come is measured and printed, and judged by `tacit lab link --accuracy`: a test
+//! would judge the machine that it happens to run on.
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tacit_lab::LabError;
 use tacit_lab::link::{Link, LinkSpec, LinkSpecText, Side, accuracy};
 
-/// Every rate and every round-trip time that is bounded; all combinations are in the table of `tacit lab link --accuracy`.
+/// Every rate and every round-trip time that is bounded; all combinations are in the table of
+/// `tacit lab link --accuracy`.
 const CASES: [(&str, &str); 4] = [("4mbit", "0.6ms"), ("20mbit", "10ms"), ("100mbit", "40ms"), ("20mbit", "80ms")];
 
 /// What `tc` says of the shaper of one side: rate in bytes a second, burst in bytes, bytes passed so far.

@@ -1,4 +1,5 @@
-//! WireGuard: in memory against every changed bit and replay, and (as root) transports end to end over emulated links with faults.
+//! WireGuard: in memory against every changed bit and replay, and (as root) transports end to end over
+//! emulated links with faults.
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -87,8 +88,9 @@ proptest! {
     }
 }
 
-/// Any single changed bit of a datagram is refused, and the right one is still taken afterwards, once. Most changes are forgeries;
-/// one of the counter's makes it a number that came before, and the receiver's index may name no session.
+/// Any single changed bit of a datagram is refused, and the right one is still taken afterwards, once. Most
+/// changes are forgeries; one of the counter's makes it a number that came before, and the receiver's index
+/// may name no session.
 #[test]
 fn a_changed_bit_or_a_replay_is_refused() {
     for len in [0, 13, 300] {
@@ -249,8 +251,8 @@ fn changed_packets_fool_plain_tcp_end_tls_and_leave_wireguard_right() {
     let dir = keys();
     let keys = dir.path().join("keys");
     let bulk = Workload::BulkSend(Bulk::of(6_000_000));
-    // Plain: wrong bytes are delivered as if nothing had happened; only the workload's own comparison sees them.
-    // Mostly both say so; but what one of them tells the other may be changed as well.
+    // Plain: wrong bytes are delivered as if nothing had happened; only the workload's own comparison sees
+    // them. Mostly both say so; but what one of them tells the other may be changed as well.
     let ends = run_over(&link, TransportKind::Plain, link.address(Side::Server), &keys, bulk);
     let text = ends.map(|end| end.map_or_else(|error| error.to_string(), |_| "no error".into())).join("; ");
     assert!(text.contains("does not notice changes"), "{text}");

@@ -1,5 +1,6 @@
-//! What programs say on stderr leaves through a thread of its own: log lines, panics, last words. Nobody waits for whoever reads them, and
-//! nobody panics for want of a reader: lines that find the queue full are dropped and counted, lines that cannot be written are lost.
+//! What programs say on stderr leaves through a thread of its own: log lines, panics, last words. Nobody
+//! waits for whoever reads them, and nobody panics for want of a reader: lines that find the queue full are
+//! dropped and counted, lines that cannot be written are lost.
 //!
 //! This crate uses no other crate of the project.
 #![forbid(unsafe_code)]
@@ -35,7 +36,8 @@ enum Item {
 pub struct Log(Queue);
 
 impl Log {
-    /// Takes log lines as `TACIT_LOG` asks (warnings and errors without it), and panics of all threads. Colours are for terminals only.
+    /// Takes log lines as `TACIT_LOG` asks (warnings and errors without it), and panics of all threads.
+    /// Colours are for terminals only.
     ///
     /// # Errors
     /// The thread cannot be started, or stderr cannot be had.
@@ -116,9 +118,9 @@ impl Write for Queue {
 }
 
 impl<'a> MakeWriter<'a> for Queue {
-    type Writer = Queue;
+    type Writer = Self;
 
-    fn make_writer(&'a self) -> Queue {
+    fn make_writer(&'a self) -> Self {
         self.clone()
     }
 }

@@ -1,15 +1,17 @@
 //! The monotonic clock of a host, and its offset to that of another host.
 //!
-//! Two hosts' monotonic clocks have nothing in common, so one asks the other for its time (`ping N` / `pong N T_NS`, see
-//! [`mark`](crate::mark)) and notes its own before and after. The other clock was read somewhere in between: its offset
-//! is known up to half the round-trip time, and that of the fastest exchange best (as in NTP). [`Offset`] states both.
+//! Two hosts' monotonic clocks have nothing in common, so one asks the other for its time (`ping N` /
+//! `pong N T_NS`, see [`mark`](crate::mark)) and notes its own before and after. The other clock was read
+//! somewhere in between: its offset is known up to half the round-trip time, and that of the fastest exchange
+//! best (as in NTP). [`Offset`] states both.
 use crate::MeterError;
 use crate::mark::read_line;
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{BufReader, Read, Write};
 use std::time::Duration;
 
-/// `CLOCK_MONOTONIC` in nanoseconds: the same in every process of one host, without relation to that of another host.
+/// `CLOCK_MONOTONIC` in nanoseconds: the same in every process of one host, without relation to that of
+/// another host.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     nanoseconds(ClockId::Monotonic)
@@ -27,8 +29,9 @@ pub fn thread_cpu_s() -> f64 {
     nanoseconds(ClockId::ThreadCPUTime) as f64 * 1e-9
 }
 
-/// Processor time of all threads of a process of our process namespace, also of those that have ended, in nanoseconds; `None` if there
-/// is no such process. That of a zombie stays until it is reaped. A running thread counts up to the scheduler's last tick.
+/// Processor time of all threads of a process of our process namespace, also of those that have ended, in
+/// nanoseconds; `None` if there is no such process. That of a zombie stays until it is reaped. A running
+/// thread counts up to the scheduler's last tick.
 pub(crate) fn process_cpu_ns(pid: u32) -> Option<u64> {
     let pid = i32::try_from(pid).ok().filter(|&pid| pid > 0)?;
     let time =
@@ -46,14 +49,16 @@ fn nanoseconds(clock: ClockId) -> u64 {
 pub struct Offset {
     /// Their clock minus ours, nanoseconds.
     pub offset_ns: i128,
-    /// The true offset lies within +- this, nanoseconds: half the round-trip time, whatever the delays each way are.
+    /// The true offset lies within +- this, nanoseconds: half the round-trip time, whatever the delays each
+    /// way are.
     pub bound_ns: u64,
     /// Our clock when it was found, nanoseconds.
     pub at_ns: u64,
 }
 
 impl Offset {
-    /// From one exchange: our clock when we asked, theirs when they answered, ours when the answer came. `None` if time ran backwards.
+    /// From one exchange: our clock when we asked, theirs when they answered, ours when the answer came.
+    /// `None` if time ran backwards.
     #[must_use]
     pub fn from_exchange(sent_ns: u64, theirs_ns: u64, received_ns: u64) -> Option<Self> {
         let round_trip = received_ns.checked_sub(sent_ns)?;
@@ -68,11 +73,13 @@ impl Offset {
     }
 }
 
-/// Finds the offset of the clock at the other end of a stream by `count` exchanges, of which the fastest counts. The other end must
-/// be a mark listener. Set a read timeout on the stream if the other end may be silent.
+/// Finds the offset of the clock at the other end of a stream by `count` exchanges, of which the fastest
+/// counts. The other end must be a mark listener. Set a read timeout on the stream if the other end may be
+/// silent.
 ///
 /// # Errors
-/// [`MeterError::Io`] if the stream fails; [`MeterError::Malformed`] for an answer that is none, or `count` 0.
+/// [`MeterError::Io`] if the stream fails; [`MeterError::Malformed`] for an answer that is none, or `count`
+/// 0.
 pub fn measure(stream: &mut (impl Read + Write), count: u32) -> Result<Offset, MeterError> {
     let malformed = |detail: String| MeterError::Malformed { what: "clock exchange".into(), detail };
     let mut best: Option<Offset> = None;

@@ -24,7 +24,8 @@ const SLICE: Duration = Duration::from_millis(100);
 pub struct Plan {
     /// Sampling interval, at least 1 ms.
     pub interval: Duration,
-    /// How long to watch the idle host before and after; zero takes no baseline, and then there is no net energy.
+    /// How long to watch the idle host before and after; zero takes no baseline, and then there is no net
+    /// energy.
     pub idle: Duration,
     /// Power sources, the primary one first; may be empty.
     pub sources: Vec<Box<dyn Source>>,
@@ -42,7 +43,8 @@ pub struct Plan {
 pub struct Measured {
     /// How the command ended.
     pub status: ExitStatus,
-    /// Energy by source, processor time and memory of the command (party [`PARTY`]), duration. As in the record.
+    /// Energy by source, processor time and memory of the command (party [`PARTY`]), duration. As in the
+    /// record.
     pub summary: Summary,
     /// What was subtracted, by source.
     pub baselines: BTreeMap<String, Baseline>,
@@ -58,14 +60,15 @@ pub struct Measured {
     pub sampler_cpu_s: f64,
 }
 
-/// Runs a command and measures it. `running` is told its process id, to pass signals on, and when it has ended, before it is reaped and its
-/// id may become another's.
+/// Runs a command and measures it. `running` is told its process id, to pass signals on, and when it has
+/// ended, before it is reaped and its id may become another's.
 ///
-/// The command finds a mark listener in `TACIT_MARKS`. If the record cannot be written to its end, that is an error after the command
-/// has run; what was written stays.
+/// The command finds a mark listener in `TACIT_MARKS`. If the record cannot be written to its end, that is an
+/// error after the command has run; what was written stays.
 ///
 /// # Errors
-/// [`MeterError::Io`] if the command cannot be started or a file cannot be written, and as [`Sampler::start`].
+/// [`MeterError::Io`] if the command cannot be started or a file cannot be written, and as
+/// [`Sampler::start`].
 pub fn measure(mut command: Command, plan: Plan, mut running: impl FnMut(Option<u32>)) -> Result<Measured, MeterError> {
     let Plan { interval, idle, sources, output, machine, labels, hurry } = plan;
     let (before, sources) = watch_idle(sources, interval, idle, &hurry)?;

@@ -1,7 +1,7 @@
 //! A record's samples as CSV, for spreadsheets.
 //!
-//! One row per sample, comma-separated, a header row, numbers with a decimal point whatever the locale, empty where there is no value.
-//! All counters are since the record's start. Columns, in this order:
+//! One row per sample, comma-separated, a header row, numbers with a decimal point whatever the locale, empty
+//! where there is no value. All counters are since the record's start. Columns, in this order:
 //!
 //! | column | unit |
 //! | --- | --- |

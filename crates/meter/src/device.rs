@@ -1,7 +1,7 @@
 //! Device profiles: the coefficients of the energy model, each with its source.
 //!
-//! A profile is a TOML file (docs/lab.md). Profiles of common devices are built in; `tacit lab calibrate` writes one for a machine
-//! with a power sensor.
+//! A profile is a TOML file (docs/lab.md). Profiles of common devices are built in; `tacit lab calibrate`
+//! writes one for a machine with a power sensor.
 use crate::MeterError;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -121,7 +121,8 @@ impl DeviceProfile {
     /// A built-in profile by name, or a file if `name` ends in `.toml`.
     ///
     /// # Errors
-    /// [`MeterError::Io`], or [`MeterError::Malformed`] for an unknown name (with the known ones) or a wrong file.
+    /// [`MeterError::Io`], or [`MeterError::Malformed`] for an unknown name (with the known ones) or a wrong
+    /// file.
     pub fn load(name: &str) -> Result<Self, MeterError> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return Self::parse(text);
@@ -141,7 +142,8 @@ impl DeviceProfile {
         Self::parse(&std::fs::read_to_string(path).map_err(MeterError::io(path))?)
     }
 
-    /// A profile and the name of a mode from `PROFILE` or `PROFILE/MODE`; a path to a profile may have slashes of its own.
+    /// A profile and the name of a mode from `PROFILE` or `PROFILE/MODE`; a path to a profile may have
+    /// slashes of its own.
     ///
     /// # Errors
     /// As [`Self::load`].

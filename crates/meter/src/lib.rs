@@ -3,16 +3,17 @@
 //! * [`source`]: where joules come from, behind one trait, with detection and a self-test.
 //! * [`device`]: coefficients of the energy model for devices without a sensor.
 //! * [`usage`]: what processes and the host use, from `/proc`.
-//! * [`sampler`]: a thread that reads all of these at an interval and writes a record; [`wait`] for its processes.
-//! * [`record`]: the one record format (JSON Lines) that everything here writes and everything else reads; [`record_file`] and
-//!   [`csv`] for files of it.
+//! * [`sampler`]: a thread that reads all of these at an interval and writes a record; [`wait`] for its
+//!   processes.
+//! * [`record`]: the one record format (JSON Lines) that everything here writes and everything else reads;
+//!   [`record_file`] and [`csv`] for files of it.
 //! * [`mark`]: how a measured program tells its phases; [`clock`]: also from another host.
 //! * [`phase`]: what each phase cost; [`command`]: one command measured from start to end.
 //! * [`machine`]: facts about the machine, for the header of a record.
 //! * [`energy`]: idle baseline, net energy with its uncertainty, energy per party.
 //!
-//! Method: [PM24] sections 3 and 4 (client and server apart, idle power subtracted), [VPN24] section III (energy per
-//! megabyte). This crate uses no other crate of the project.
+//! Method: [PM24] sections 3 and 4 (client and server apart, idle power subtracted), [VPN24] section III
+//! (energy per megabyte). This crate uses no other crate of the project.
 #![forbid(unsafe_code)]
 
 pub mod clock;

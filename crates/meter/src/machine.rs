@@ -1,4 +1,5 @@
-//! Facts about the machine, for the header of a record: a figure without them cannot be compared with another.
+//! Facts about the machine, for the header of a record: a figure without them cannot be compared with
+//! another.
 use crate::usage::Roots;
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,11 +8,12 @@ use std::path::Path;
 /// Most cores whose frequency limits are looked at.
 const MAX_CORES: usize = 4096;
 
-/// What the machine tells of itself; `extra` (versions of this program and its compiler) is added as it is. What the machine does not
-/// tell is left out.
+/// What the machine tells of itself; `extra` (versions of this program and its compiler) is added as it is.
+/// What the machine does not tell is left out.
 ///
-/// Keys: `cpu`, `cores`, `architecture`, `governor`, `min_mhz`, `max_mhz` (one value, or all that differ), `turbo`, `kernel`, `hostname`,
-/// `memory_bytes`, `board` (Raspberry Pi, Jetson), `hypervisor` (`yes` or `no`), `load_1min`, `temperature_c` (hottest zone now).
+/// Keys: `cpu`, `cores`, `architecture`, `governor`, `min_mhz`, `max_mhz` (one value, or all that differ),
+/// `turbo`, `kernel`, `hostname`, `memory_bytes`, `board` (Raspberry Pi, Jetson), `hypervisor` (`yes` or
+/// `no`), `load_1min`, `temperature_c` (hottest zone now).
 #[must_use]
 pub fn facts(roots: &Roots, extra: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut facts = extra.clone();

@@ -14,7 +14,8 @@ pub struct PhaseCost {
     pub count: u64,
     /// Time in it, seconds; where occurrences overlap (several clients of one server), each counts.
     pub seconds: f64,
-    /// User and kernel CPU seconds of the party's processes meanwhile (interpolated between samples); absent if it has none.
+    /// User and kernel CPU seconds of the party's processes meanwhile (interpolated between samples); absent
+    /// if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_s: Option<[f64; 2]>,
     /// Gross energy of the host meanwhile, joules (interpolated between samples); absent without a source.
@@ -25,8 +26,9 @@ pub struct PhaseCost {
     pub figures: BTreeMap<String, f64>,
 }
 
-/// Costs by party and phase, in the order of their first begin. `curve` is the host's energy ([`energy_curve`](crate::energy::energy_curve)),
-/// empty without a source. An end belongs to the latest open begin of its phase; what was never ended is left out.
+/// Costs by party and phase, in the order of their first begin. `curve` is the host's energy
+/// ([`energy_curve`](crate::energy::energy_curve)), empty without a source. An end belongs to the latest open
+/// begin of its phase; what was never ended is left out.
 #[must_use]
 pub fn phase_costs(samples: &[Sample], marks: &[Mark], curve: &[(f64, f64)]) -> Vec<PhaseCost> {
     let mut marks: Vec<&Mark> = marks.iter().collect();
@@ -71,8 +73,8 @@ impl PhaseCost {
     }
 }
 
-/// User and kernel seconds of a party at a time; those of the only process tree if the party has none of its own name (a program that
-/// plays both parties).
+/// User and kernel seconds of a party at a time; those of the only process tree if the party has none of its
+/// own name (a program that plays both parties).
 fn cpu_at(samples: &[Sample], party: &str, t: f64) -> Option<[f64; 2]> {
     let of = |sample: &Sample| match sample.parties.get(party) {
         Some(party) => Some([party.user_s, party.system_s]),

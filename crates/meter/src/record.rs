@@ -1,8 +1,9 @@
 //! The record format, version 1: JSON Lines, one [`Line`] each, written as it is measured.
 //!
-//! The first line is the [`Header`]; samples, marks and notes follow in the order of time; the last line of a complete record is the
-//! [`Summary`]. A record that ends early (full disk, crash) is readable up to its last whole line. Unknown fields are ignored, so that
-//! later versions can add some; `version` rises when the meaning of a field changes.
+//! The first line is the [`Header`]; samples, marks and notes follow in the order of time; the last line of a
+//! complete record is the [`Summary`]. A record that ends early (full disk, crash) is readable up to its last
+//! whole line. Unknown fields are ignored, so that later versions can add some; `version` rises when the
+//! meaning of a field changes.
 use crate::source::SourceInfo;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -45,7 +46,8 @@ pub struct Header {
     pub sources: Vec<SourceInfo>,
     /// Facts about the machine: CPU, governor, kernel, versions.
     pub machine: BTreeMap<String, String>,
-    /// What distinguishes this record from its siblings: `{"rate": "20mbit", "transport": "tls", "repetition": "3"}`.
+    /// What distinguishes this record from its siblings:
+    /// `{"rate": "20mbit", "transport": "tls", "repetition": "3"}`.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -54,7 +56,8 @@ pub struct Header {
 pub struct Sample {
     /// Seconds since the record's start, monotonic.
     pub t: f64,
-    /// By source name, one entry for each rail in the header's order. A source that was not read at this time is not listed.
+    /// By source name, one entry for each rail in the header's order. A source that was not read at this time
+    /// is not listed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub power: BTreeMap<String, Vec<RailSample>>,
     /// By party (`client`, `server`): its process tree.
@@ -74,8 +77,8 @@ pub struct Sample {
 /// One rail of one source.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RailSample {
-    /// Mean power since the previous sample (of a counter), or the reading itself (of a power sensor), watts; absent where the rail
-    /// gave no value, and for a counter's first reading.
+    /// Mean power since the previous sample (of a counter), or the reading itself (of a power sensor), watts;
+    /// absent where the rail gave no value, and for a counter's first reading.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub w: Option<f64>,
     /// Energy since `t = 0`, joules (power sources: integrated by the trapezoidal rule).
@@ -165,7 +168,8 @@ pub struct Summary {
     /// Energy of the host over the record by source; empty where the host has no source.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub energy: BTreeMap<String, crate::record::EnergyFigure>,
-    /// Energy by party, where it can be told (one host per party: measured; both on one: attributed; no sensor: modelled).
+    /// Energy by party, where it can be told (one host per party: measured; both on one: attributed; no
+    /// sensor: modelled).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub party_energy: BTreeMap<String, EnergyFigure>,
     /// Last state of each party's process tree, with its peak resident set in `rss_bytes`.

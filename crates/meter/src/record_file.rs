@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 /// Longest line of a record, in bytes; a sample of a host with 1000 cores has some 100 kB.
 pub const MAX_LINE: usize = 4 << 20;
 
-/// Writes a record. Every line goes to the file at once and whole: what was written stays readable whatever happens later.
+/// Writes a record. Every line goes to the file at once and whole: what was written stays readable whatever
+/// happens later.
 pub struct RecordWriter {
     path: PathBuf,
     file: File,
@@ -33,8 +34,8 @@ impl RecordWriter {
     /// Appends a line.
     ///
     /// # Errors
-    /// [`MeterError::Io`], for example on a full disk: then no part of this line is in the file, all earlier lines are, and a
-    /// later call may succeed.
+    /// [`MeterError::Io`], for example on a full disk: then no part of this line is in the file, all earlier
+    /// lines are, and a later call may succeed.
     pub fn append(&mut self, line: &Line) -> Result<(), MeterError> {
         self.buffer.clear();
         serde_json::to_writer(&mut self.buffer, line)
@@ -89,7 +90,8 @@ pub struct Record {
 /// Reads a record.
 ///
 /// # Errors
-/// [`MeterError::Io`]; [`MeterError::Malformed`] if it is no record, of another version, or damaged before its last line.
+/// [`MeterError::Io`]; [`MeterError::Malformed`] if it is no record, of another version, or damaged before
+/// its last line.
 pub fn read_record(path: &Path) -> Result<Record, MeterError> {
     let file = File::open(path).map_err(MeterError::io(path))?;
     parse_record(BufReader::new(file), &path.display().to_string())

@@ -5,7 +5,8 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::process::{Child, ExitStatus};
 use wait4::Wait4;
 
-/// Waits until a child process has ended, without reaping it: its `/proc` entry stays, with all its processor time.
+/// Waits until a child process has ended, without reaping it: its `/proc` entry stays, with all its processor
+/// time.
 ///
 /// # Errors
 /// [`MeterError::Io`] if it is no child of this process.
@@ -24,8 +25,9 @@ pub fn wait_ended(pid: u32) -> Result<(), MeterError> {
     }
 }
 
-/// Waits for a child, takes a last sample of it while it is a zombie, reaps it, and tells the sampler what the kernel then says of its
-/// whole life, to the microsecond. To the standard library the child is still there: do not use it afterwards.
+/// Waits for a child, takes a last sample of it while it is a zombie, reaps it, and tells the sampler what
+/// the kernel then says of its whole life, to the microsecond. To the standard library the child is still
+/// there: do not use it afterwards.
 ///
 /// # Errors
 /// [`MeterError::Io`] if it cannot be waited for.

@@ -1,5 +1,5 @@
-//! Material as bytes. Every length follows from the plan, so nothing in the bytes can make a reader allocate: the reader is
-//! given the exact total and each piece says how much of it it takes.
+//! Material as bytes. Every length follows from the plan, so nothing in the bytes can make a reader allocate:
+//! the reader is given the exact total and each piece says how much of it it takes.
 
 use tacit_arith::bits::Bits;
 use tacit_arith::pack;

@@ -3,7 +3,8 @@
 use tacit_arith::prg::OsRandomness;
 use tacit_net::NetError;
 
-/// What can go wrong in a two-party protocol. After any error the channel and all state built on it are dropped.
+/// What can go wrong in a two-party protocol. After any error the channel and all state built on it are
+/// dropped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MpcError {

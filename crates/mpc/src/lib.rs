@@ -25,10 +25,10 @@ pub enum Role {
 
 impl Role {
     /// The other party.
-    pub fn peer(self) -> Role {
+    pub fn peer(self) -> Self {
         match self {
-            Role::Client => Role::Server,
-            Role::Server => Role::Client,
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
         }
     }
 }

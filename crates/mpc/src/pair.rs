@@ -4,8 +4,8 @@ use std::thread;
 
 use tacit_net::{Channel, mem_pair};
 
-/// Runs the client on this thread and the server on another, over an in-memory channel, and returns both results.
-/// The panic of either party is passed on.
+/// Runs the client on this thread and the server on another, over an in-memory channel, and returns both
+/// results. The panic of either party is passed on.
 pub fn run_pair<C, S: Send>(
     client: impl FnOnce(&mut Channel) -> C,
     server: impl FnOnce(&mut Channel) -> S + Send,

@@ -1,4 +1,5 @@
-//! Bit-sliced helpers: a plane holds one bit of each of `n` elements, so that one word operation serves 64 elements.
+//! Bit-sliced helpers: a plane holds one bit of each of `n` elements, so that one word operation serves 64
+//! elements.
 
 use tacit_arith::bits::Bits;
 use tacit_net::{Channel, Tag};
@@ -21,9 +22,9 @@ pub(crate) fn conditional_swap(a: &mut Bits, b: &mut Bits, swap: &Bits) {
     }
 }
 
-/// `planes[index]` where bit `t` of the index is `choice[t]`, element by element and without secret-dependent access.
-/// `planes` has `2^choice.len()` entries.
-pub(crate) fn select(mut planes: Vec<Bits>, choice: &[&Bits]) -> Bits {
+/// `planes[index]` where bit `t` of the index is `choice[t]`, element by element and without secret-dependent
+/// access. `planes` has `2^choice.len()` entries.
+pub(crate) fn mux(mut planes: Vec<Bits>, choice: &[&Bits]) -> Bits {
     for bit in choice {
         planes = planes
             .chunks_exact(2)
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn one_hot_and_select_follow_the_index() {
+    fn one_hot_and_mux_follow_the_index() {
         let values: Vec<u64> = (0..100).map(|i| (i * 7) % 8).collect();
         let index: Vec<Bits> = (0..3).map(|p| bits(&values, p)).collect();
         for (j, plane) in one_hot(&index).iter().enumerate() {
@@ -118,7 +119,7 @@ mod tests {
             }
         }
         let table: Vec<Bits> = (0..8).map(|j| bits(&(0..100).map(|i| (i ^ j) & 1).collect::<Vec<_>>(), 0)).collect();
-        let chosen = select(table.clone(), &index.iter().collect::<Vec<_>>());
+        let chosen = mux(table.clone(), &index.iter().collect::<Vec<_>>());
         for (i, v) in values.iter().enumerate() {
             assert_eq!(chosen.get(i), table[*v as usize].get(i));
         }

@@ -6,7 +6,8 @@ use tacit_net::Channel;
 use crate::ot::{Ot, RandomOtReceiver, RandomOtSender};
 use crate::{MpcError, Role};
 
-/// What a party works with in one phase. Made for the phase: the channel and the randomness belong to the caller.
+/// What a party works with in one phase. Made for the phase: the channel and the randomness belong to the
+/// caller.
 pub struct Session<'a> {
     /// Which party this is.
     pub role: Role,
@@ -16,8 +17,8 @@ pub struct Session<'a> {
     pub prg: &'a mut Prg,
 }
 
-/// A party's random OTs in both directions. They live as long as the connection; only offline phases take them, since nothing
-/// online needs an OT.
+/// A party's random OTs in both directions. They live as long as the connection; only offline phases take
+/// them, since nothing online needs an OT.
 pub struct Ots {
     /// Random OTs as sender.
     pub sender: Box<dyn RandomOtSender + Send>,
@@ -43,8 +44,8 @@ impl Ots {
         Self { sender: Box::new(ot.sender), receiver: Box::new(ot.receiver) }
     }
 
-    /// Tells both OT extensions how many random OTs are coming, so that they choose fitting parameters. Both parties must give the
-    /// same numbers.
+    /// Tells both OT extensions how many random OTs are coming, so that they choose fitting parameters. Both
+    /// parties must give the same numbers.
     pub fn reserve(&mut self, role: Role, client_receives: usize, server_receives: usize) {
         let (sending, receiving) = match role {
             Role::Client => (server_receives, client_receives),
@@ -55,7 +56,8 @@ impl Ots {
     }
 }
 
-/// Runs both parties in one process over an in-memory channel with ideal OTs: the test bench of the protocols.
+/// Runs both parties in one process over an in-memory channel with ideal OTs: the test bench of the
+/// protocols.
 ///
 /// # Panics
 /// With the panic of either party.

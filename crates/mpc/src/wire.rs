@@ -11,7 +11,8 @@ pub trait PackedMessages {
     /// As [`Channel::send`]; [`NetError::Malformed`] for a width outside 1 to 64.
     fn send_packed(&mut self, tag: Tag, values: &[u64], width: u32) -> Result<(), NetError>;
 
-    /// Receives `count` values of `width` bits (1 to 64) as sent by [`send_packed`](Self::send_packed); each is below `2^width`.
+    /// Receives `count` values of `width` bits (1 to 64) as sent by [`send_packed`](Self::send_packed); each
+    /// is below `2^width`.
     ///
     /// # Errors
     /// As [`Channel::recv`]; [`NetError::Malformed`] if padding bits are set or for a width outside 1 to 64.

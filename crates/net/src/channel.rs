@@ -1,8 +1,9 @@
 //! Framed, checked and counted messages over a [`Transport`].
 //!
-//! A message is one or more frames; every frame but the last is full ([`MAX_FRAME_BYTES`]). Frame header, little endian:
-//! `tag u16 | length u32 (bit 31: more frames follow) | crc32 u32`, the checksum over the frame's number on this direction of the
-//! connection (u64, not sent), tag, length and payload. Tag and length are judged before anything is allocated.
+//! A message is one or more frames; every frame but the last is full ([`MAX_FRAME_BYTES`]). Frame header,
+//! little endian: `tag u16 | length u32 (bit 31: more frames follow) | crc32 u32`, the checksum over the
+//! frame's number on this direction of the connection (u64, not sent), tag, length and payload. Tag and
+//! length are judged before anything is allocated.
 use crate::{NetError, Phase, Tag, Traffic, Transport};
 use std::io::{self, BufReader, Read, Write};
 use std::sync::Arc;
@@ -20,9 +21,9 @@ const GATHER: usize = 64 << 10;
 
 /// A connection to the peer that carries tagged messages.
 ///
-/// Writes are gathered; they leave at the latest when this party turns to reading (where a round is counted), when the
-/// channel is dropped, or on [`flush`](Self::flush): call that before a long computation that the peer should not wait for.
-/// After any error the channel refuses further use: drop it.
+/// Writes are gathered; they leave at the latest when this party turns to reading (where a round is counted),
+/// when the channel is dropped, or on [`flush`](Self::flush): call that before a long computation that the
+/// peer should not wait for. After any error the channel refuses further use: drop it.
 pub struct Channel {
     transport: BufReader<Box<dyn Transport>>,
     out: Vec<u8>,
@@ -71,7 +72,8 @@ impl Channel {
         self.transport.get_ref().peer()
     }
 
-    /// Books all further traffic on `phase`. A turn that is still open is counted where its messages were sent.
+    /// Books all further traffic on `phase`. A turn that is still open is counted where its messages were
+    /// sent.
     pub fn set_phase(&mut self, phase: Phase) {
         if phase != self.phase && self.spoke {
             self.end_turn();
@@ -112,7 +114,8 @@ impl Channel {
         set.map_err(|e| NetError::from_io("setting the stall timeout", &e))
     }
 
-    /// A point in time after which reads end with [`NetError::Stalled`] even if bytes trickle in; `None` lifts it.
+    /// A point in time after which reads end with [`NetError::Stalled`] even if bytes trickle in; `None`
+    /// lifts it.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.transport.get_mut().set_deadline(deadline);
     }
@@ -120,7 +123,8 @@ impl Channel {
     /// Sends a message of any length.
     ///
     /// # Errors
-    /// [`NetError::Io`] or [`NetError::Stalled`] if the peer is gone or takes nothing; [`NetError::Failed`] after an earlier error.
+    /// [`NetError::Io`] or [`NetError::Stalled`] if the peer is gone or takes nothing; [`NetError::Failed`]
+    /// after an earlier error.
     pub fn send(&mut self, tag: Tag, payload: &[u8]) -> Result<(), NetError> {
         self.guarded(|channel| channel.send_frames(tag, payload))
     }
@@ -141,11 +145,13 @@ impl Channel {
         self.guarded(|channel| channel.recv_bounded(tag, max_len))
     }
 
-    /// A message of one frame and at most `max_len` bytes ([`MAX_FRAME_BYTES`] at most), if all of it is there: never waits. What has come
-    /// of it is kept, so only further calls for this message may follow until one gives it.
+    /// A message of one frame and at most `max_len` bytes ([`MAX_FRAME_BYTES`] at most), if all of it is
+    /// there: never waits. What has come of it is kept, so only further calls for this message may follow
+    /// until one gives it.
     ///
     /// # Errors
-    /// As [`recv_max`](Self::recv_max), judged as soon as the header is there; the transport must be one that need not wait.
+    /// As [`recv_max`](Self::recv_max), judged as soon as the header is there; the transport must be one that
+    /// need not wait.
     pub fn try_recv(&mut self, tag: Tag, max_len: usize) -> Result<Option<Vec<u8>>, NetError> {
         self.guarded(|channel| channel.poll_frame(tag, max_len.min(MAX_FRAME_BYTES)))
     }
@@ -183,7 +189,8 @@ impl Channel {
         })
     }
 
-    /// Receives a message whose length both parties know and gives it to `read`, which says what is wrong with it.
+    /// Receives a message whose length both parties know and gives it to `read`, which says what is wrong
+    /// with it.
     ///
     /// # Errors
     /// As [`recv`](Self::recv); [`NetError::Malformed`] with what `read` said.
@@ -396,7 +403,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Reads until `buf` is full; `at_start` tells a peer that closes between messages from one that breaks off.
+    /// Reads until `buf` is full; `at_start` tells a peer that closes between messages from one that breaks
+    /// off.
     fn fill(&mut self, tag: Tag, buf: &mut [u8], at_start: bool) -> Result<(), NetError> {
         let mut got = 0;
         while got < buf.len() {

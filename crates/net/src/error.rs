@@ -150,7 +150,8 @@ pub enum NetError {
 }
 
 impl NetError {
-    /// Names an I/O error: timeouts are stalls, what TLS says of the peer is said in words, the rest keeps its kind.
+    /// Names an I/O error: timeouts are stalls, what TLS says of the peer is said in words, the rest keeps
+    /// its kind.
     pub fn from_io(doing: impl Into<String>, error: &io::Error) -> Self {
         if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
             return Self::Tls(tls::explain(tls));

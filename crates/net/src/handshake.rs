@@ -45,7 +45,8 @@ impl Hello {
     /// Compares the peer's payload with this one.
     ///
     /// # Errors
-    /// [`NetError::NotTacit`], [`NetError::VersionMismatch`], [`NetError::PublicMismatch`], [`NetError::PlanMismatch`].
+    /// [`NetError::NotTacit`], [`NetError::VersionMismatch`], [`NetError::PublicMismatch`],
+    /// [`NetError::PlanMismatch`].
     pub fn check(&self, bytes: &[u8]) -> Result<(), NetError> {
         // What follows the magic is parsed as far as the version allows.
         let Some(rest) = bytes.strip_prefix(&MAGIC) else {
@@ -80,8 +81,8 @@ impl Hello {
 /// Sends this party's view, then receives the peer's and compares: a mismatch is named on both sides.
 ///
 /// # Errors
-/// [`NetError::NotTacit`], [`NetError::VersionMismatch`], [`NetError::PublicMismatch`], [`NetError::PlanMismatch`], or a failure
-/// of the channel. The channel must be dropped afterwards.
+/// [`NetError::NotTacit`], [`NetError::VersionMismatch`], [`NetError::PublicMismatch`],
+/// [`NetError::PlanMismatch`], or a failure of the channel. The channel must be dropped afterwards.
 pub fn handshake(channel: &mut Channel, ours: &Hello) -> Result<(), NetError> {
     channel.send(Tag::HELLO, &ours.to_bytes())?;
     let theirs = channel.recv_max(Tag::HELLO, MAX_HELLO_BYTES)?;

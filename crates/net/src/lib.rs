@@ -1,13 +1,15 @@
 //! Byte transports and the framed, counted channel that the protocols talk over.
 //!
 //! * [`Transport`]: a blocking duplex byte stream. [`MemTransport`] (tests, one process), [`TcpTransport`],
-//!   [`TlsTransport`] (TLS 1.3, mutual authentication), [`RecordTransport`] and [`ReplayTransport`] (one party alone),
-//!   [`PacedTransport`] (sends no faster than asked).
-//! * [`Channel`]: tagged, length-checked, checksummed messages over any transport, with traffic counted per [`Phase`].
-//! * [`Hello`] and [`handshake`]: the version before anything else is said, plan and public part once a model is open.
+//!   [`TlsTransport`] (TLS 1.3, mutual authentication), [`RecordTransport`] and [`ReplayTransport`] (one
+//!   party alone), [`PacedTransport`] (sends no faster than asked).
+//! * [`Channel`]: tagged, length-checked, checksummed messages over any transport, with traffic counted per
+//!   [`Phase`].
+//! * [`Hello`] and [`handshake`]: the version before anything else is said, plan and public part once a model
+//!   is open.
 //!
-//! Nothing here deadlocks when both parties write up to [`QUEUE_BYTES`] before either reads: what the kernel does not take
-//! is queued and written by a thread of the transport.
+//! Nothing here deadlocks when both parties write up to [`QUEUE_BYTES`] before either reads: what the kernel
+//! does not take is queued and written by a thread of the transport.
 //!
 //! This crate uses no other crate of the project.
 #![forbid(unsafe_code)]

@@ -1,9 +1,10 @@
 //! Sending no faster than a given rate, on purpose.
 //!
-//! Energy over a slow link grows with the time that both parties wait, but a device whose supply or temperature allows only so much power
-//! may still want a cap: [PM24] 5.2 discusses throttling. The cap is a token bucket: in any interval of `t` seconds at most
-//! `burst + rate * t / 8` bytes are handed to the transport inside. Bytes are counted as they are written here; what TLS, TCP and IP
-//! add comes on top, and so do the peer's bytes, which its own pacing must hold back.
+//! Energy over a slow link grows with the time that both parties wait, but a device whose supply or
+//! temperature allows only so much power may still want a cap: [PM24] 5.2 discusses throttling. The cap is a
+//! token bucket: in any interval of `t` seconds at most `burst + rate * t / 8` bytes are handed to the
+//! transport inside. Bytes are counted as they are written here; what TLS, TCP and IP add comes on top, and
+//! so do the peer's bytes, which its own pacing must hold back.
 use crate::Rate;
 use crate::transport::Transport;
 use std::io::{self, Read, Write};
@@ -17,7 +18,8 @@ const BURST_BYTES: (u64, u64) = (4 << 10, 256 << 10);
 /// Tokens of one byte: bits times nanoseconds per second, so that no division loses anything.
 const TOKENS_PER_BYTE: u128 = 8 * 1_000_000_000;
 
-/// Bytes that may leave at once after a pause: what the rate carries in 4 ms, but at least 4 KiB and at most 256 KiB.
+/// Bytes that may leave at once after a pause: what the rate carries in 4 ms, but at least 4 KiB and at most
+/// 256 KiB.
 #[must_use]
 pub fn burst_bytes(rate: Rate) -> u64 {
     rate.bytes_in(BURST).clamp(BURST_BYTES.0, BURST_BYTES.1)
@@ -47,7 +49,8 @@ impl Bucket {
         self.tokens = self.capacity.min(self.tokens.saturating_add(passed.saturating_mul(self.rate)));
     }
 
-    /// Takes at most `want` bytes at time `now`; 0 if there are fewer than [`quantum`](Self::quantum) and than wanted.
+    /// Takes at most `want` bytes at time `now`; 0 if there are fewer than [`quantum`](Self::quantum) and
+    /// than wanted.
     pub fn take(&mut self, now: Duration, want: usize) -> usize {
         self.refill(now);
         let there = usize::try_from(self.tokens / TOKENS_PER_BYTE).unwrap_or(usize::MAX);
@@ -81,8 +84,9 @@ impl Bucket {
 
 /// A transport that sends at most at a given rate. Reading is not held back.
 ///
-/// A write waits for tokens and passes on as much as there are; it ends with [`io::ErrorKind::TimedOut`] at the deadline, and the
-/// stall timeout of the transport inside holds for what is passed on, not for the pause.
+/// A write waits for tokens and passes on as much as there are; it ends with [`io::ErrorKind::TimedOut`] at
+/// the deadline, and the stall timeout of the transport inside holds for what is passed on, not for the
+/// pause.
 pub struct PacedTransport<T: Transport> {
     inner: T,
     rate: Rate,

@@ -100,7 +100,8 @@ impl ByteQueue {
         Ok(state.chunks.is_empty() && !state.busy)
     }
 
-    /// Waits until everything was consumed, as long as the consumer gets on: an error if it fails, or does nothing for `timeout`.
+    /// Waits until everything was consumed, as long as the consumer gets on: an error if it fails, or does
+    /// nothing for `timeout`.
     pub(crate) fn settle(&self, timeout: Duration) -> io::Result<()> {
         loop {
             let (bytes, busy) = {

@@ -11,7 +11,8 @@ const GBIT: u64 = 1_000_000_000;
 
 /// A bit rate: a whole number of bit/s from 1 to [`Rate::MAX`].
 ///
-/// As text, a decimal number and `bit`, `kbit`, `mbit` or `gbit` (powers of 1000, upper or lower case): the units of `tc`.
+/// As text, a decimal number and `bit`, `kbit`, `mbit` or `gbit` (powers of 1000, upper or lower case): the
+/// units of `tc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Rate(NonZeroU64);

@@ -3,8 +3,8 @@ use std::fmt;
 
 /// The kind of a message: a number on the wire and a name for people.
 ///
-/// Ranges: `0x00xx` net, `0x01xx` serve, `0x02xx` OT, `0x03xx` two-party protocols, `0x04xx` linear layers and back ends; the rest is
-/// free (tests use `0xf0xx`). Equality is by number.
+/// Ranges: `0x00xx` net, `0x01xx` serve, `0x02xx` OT, `0x03xx` two-party protocols, `0x04xx` linear layers
+/// and back ends; the rest is free (tests use `0xf0xx`). Equality is by number.
 #[derive(Clone, Copy)]
 pub struct Tag {
     id: u16,
@@ -24,7 +24,7 @@ const AREAS: [(u16, &str); 7] = [
 
 impl Tag {
     /// The opening message of a connection.
-    pub const HELLO: Tag = Tag::new(0x0001, "hello");
+    pub const HELLO: Self = Self::new(0x0001, "hello");
 
     /// A tag with its number and its name.
     #[must_use]

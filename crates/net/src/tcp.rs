@@ -14,8 +14,9 @@ const CHUNK: usize = 256 << 10;
 /// How long a dropped transport waits for its last bytes to leave.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// A TCP connection. Writes go straight to the kernel while it takes them; the rest is queued and written by a thread of
-/// this transport, so that a party may write far more than the socket buffers hold while its peer does the same.
+/// A TCP connection. Writes go straight to the kernel while it takes them; the rest is queued and written by
+/// a thread of this transport, so that a party may write far more than the socket buffers hold while its peer
+/// does the same.
 pub struct TcpTransport {
     stream: TcpStream,
     queue: Arc<ByteQueue>,
@@ -51,7 +52,8 @@ impl TcpTransport {
         Ok(transport)
     }
 
-    /// Connects to the first address of `to`, `host:port`, that answers; `timeout` is for all of it, the look-up of the name included.
+    /// Connects to the first address of `to`, `host:port`, that answers; `timeout` is for all of it, the
+    /// look-up of the name included.
     ///
     /// # Errors
     /// [`NetError::Address`]; [`NetError::Io`] or [`NetError::Stalled`] naming the address.
@@ -245,7 +247,8 @@ impl Drop for TcpTransport {
             self.queue.drain(LINGER);
         }
         self.queue.close();
-        // Both ways: a peer (or our writer thread) that still waits learns it now. Errors mean it is closed already.
+        // Both ways: a peer (or our writer thread) that still waits learns it now. Errors mean it is closed
+        // already.
         let _ = self.stream.shutdown(if self.writer.is_some() { Shutdown::Both } else { Shutdown::Write });
     }
 }

@@ -130,11 +130,12 @@ impl ServerTls {
         Ok(Self(config.into()))
     }
 
-    /// Accepts a TLS client on a connected transport; the client has proved its certificate when this returns.
+    /// Accepts a TLS client on a connected transport; the client has proved its certificate when this
+    /// returns.
     ///
     /// # Errors
-    /// [`NetError::Tls`] if the peer is not a TLS 1.3 client that speaks [`ALPN`], with a certificate of our CA; [`NetError::Stalled`] if it
-    /// does nothing.
+    /// [`NetError::Tls`] if the peer is not a TLS 1.3 client that speaks [`ALPN`], with a certificate of our
+    /// CA; [`NetError::Stalled`] if it does nothing.
     pub fn accept(&self, tcp: TcpTransport) -> Result<TlsTransport, NetError> {
         let session = ServerConnection::new(self.0.clone()).map_err(named("server session"))?;
         TlsTransport::handshake(session.into(), tcp)
@@ -176,12 +177,15 @@ impl ClientTls {
         self.certificate.as_ref()
     }
 
-    /// Authenticates the server called `name` (a DNS name or IP address in its certificate) on a connected transport.
+    /// Authenticates the server called `name` (a DNS name or IP address in its certificate) on a connected
+    /// transport.
     ///
-    /// In TLS 1.3 a server judges the client's certificate after the client is done: a refusal shows at the first read.
+    /// In TLS 1.3 a server judges the client's certificate after the client is done: a refusal shows at the
+    /// first read.
     ///
     /// # Errors
-    /// [`NetError::Tls`] if the server's certificate is not of our CA or not for `name`; [`NetError::Stalled`] if it does nothing.
+    /// [`NetError::Tls`] if the server's certificate is not of our CA or not for `name`;
+    /// [`NetError::Stalled`] if it does nothing.
     pub fn connect(&self, tcp: TcpTransport, name: &str) -> Result<TlsTransport, NetError> {
         let name = server_name(name)?;
         let session = ClientConnection::new(self.config.clone(), name).map_err(named("client session"))?;
@@ -202,8 +206,8 @@ fn server_name(name: &str) -> Result<ServerName<'static>, NetError> {
         .map_err(|e| NetError::Tls(format!("`{name}` is neither a DNS name nor an IP address: {e}")))
 }
 
-/// Whether a certificate is made for servers, or for anything: not for clients alone. PEM texts: its chain and the CA. Says nothing about
-/// whether it is valid otherwise.
+/// Whether a certificate is made for servers, or for anything: not for clients alone. PEM texts: its chain
+/// and the CA. Says nothing about whether it is valid otherwise.
 ///
 /// # Errors
 /// [`NetError::Tls`] naming the text that is unusable.
@@ -299,7 +303,8 @@ impl TlsTransport {
         Ok(())
     }
 
-    /// As [`read_in`](Self::read_in) without waiting, and without answering: what TLS has to say leaves with the next write.
+    /// As [`read_in`](Self::read_in) without waiting, and without answering: what TLS has to say leaves with
+    /// the next write.
     fn try_read_in(&mut self) -> io::Result<()> {
         let n = self.session.read_tls(&mut WithoutWaiting(&mut self.tcp))?;
         self.take_in(n)
@@ -310,7 +315,8 @@ impl TlsTransport {
 pub struct TlsAccept(TlsTransport);
 
 impl TlsAccept {
-    /// Goes on with what the client has sent, without waiting for more; whether the client has proved its certificate.
+    /// Goes on with what the client has sent, without waiting for more; whether the client has proved its
+    /// certificate.
     ///
     /// # Errors
     /// As [`ServerTls::accept`]; the client was told why, as far as TLS tells.

@@ -14,15 +14,15 @@ pub enum Phase {
 
 impl Phase {
     /// All phases in the order they happen.
-    pub const ALL: [Phase; 3] = [Phase::Setup, Phase::Offline, Phase::Online];
+    pub const ALL: [Self; 3] = [Self::Setup, Self::Offline, Self::Online];
 
     /// `setup`, `offline` or `online`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Phase::Setup => "setup",
-            Phase::Offline => "offline",
-            Phase::Online => "online",
+            Self::Setup => "setup",
+            Self::Offline => "offline",
+            Self::Online => "online",
         }
     }
 }
@@ -41,9 +41,9 @@ pub struct Traffic {
 }
 
 impl Add for Traffic {
-    type Output = Traffic;
-    fn add(self, o: Traffic) -> Traffic {
-        Traffic {
+    type Output = Self;
+    fn add(self, o: Self) -> Self {
+        Self {
             sent: self.sent + o.sent,
             received: self.received + o.received,
             rounds: self.rounds + o.rounds,
@@ -53,10 +53,10 @@ impl Add for Traffic {
 }
 
 impl Sub for Traffic {
-    type Output = Traffic;
+    type Output = Self;
     /// What was added since an earlier reading `o` of the same counter.
-    fn sub(self, o: Traffic) -> Traffic {
-        Traffic {
+    fn sub(self, o: Self) -> Self {
+        Self {
             sent: self.sent.saturating_sub(o.sent),
             received: self.received.saturating_sub(o.received),
             rounds: self.rounds.saturating_sub(o.rounds),

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 /// A blocking duplex byte stream to one peer.
 ///
-/// A read that gets nothing for the stall timeout ends with [`io::ErrorKind::TimedOut`]; a read at the peer's end of the
-/// stream returns 0. A write may queue, and never waits for the peer to read before [`QUEUE_BYTES`](crate::QUEUE_BYTES) are queued.
+/// A read that gets nothing for the stall timeout ends with [`io::ErrorKind::TimedOut`]; a read at the peer's
+/// end of the stream returns 0. A write may queue, and never waits for the peer to read before
+/// [`QUEUE_BYTES`](crate::QUEUE_BYTES) are queued.
 pub trait Transport: Read + Write + Send {
     /// Who is at the other end, for messages: `tcp 127.0.0.1:4000`.
     fn peer(&self) -> String;
@@ -16,7 +17,8 @@ pub trait Transport: Read + Write + Send {
     /// What the operating system says about the socket.
     fn set_stall_timeout(&mut self, timeout: Duration) -> io::Result<()>;
 
-    /// A point in time after which reads fail with [`io::ErrorKind::TimedOut`] whatever trickles in; `None` lifts it.
+    /// A point in time after which reads fail with [`io::ErrorKind::TimedOut`] whatever trickles in; `None`
+    /// lifts it.
     fn set_deadline(&mut self, deadline: Option<Instant>);
 
     /// As a read, but without waiting: [`io::ErrorKind::WouldBlock`] where nothing has come.

@@ -1,4 +1,5 @@
-//! Damaged, cut, oversized and misplaced frames: every one ends in a named error, none in a panic, a hang or a wrong message.
+//! Damaged, cut, oversized and misplaced frames: every one ends in a named error, none in a panic, a hang or
+//! a wrong message.
 use proptest::prelude::*;
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};

@@ -8,7 +8,8 @@ use tacit_net::{Bucket, Channel, MemTransport, NetError, PacedTransport, Rate, T
 const TAG: Tag = Tag::new(0x0901, "paced test");
 
 proptest! {
-    /// No interval carries more than burst + rate * t, however the writer asks; and the promised wait is enough.
+    /// No interval carries more than burst + rate * t, however the writer asks; and the promised wait is
+    /// enough.
     #[test]
     fn bucket_bounds_every_interval(
         rate in 1_000u64..2_000_000_000,

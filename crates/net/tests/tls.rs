@@ -30,12 +30,12 @@ impl Ca {
         (cert.pem(), key.serialize_pem())
     }
 
-    fn server(&self, client_ca: &Ca) -> ServerTls {
+    fn server(&self, client_ca: &Self) -> ServerTls {
         let (cert, key) = self.issue("localhost");
         ServerTls::from_pem(cert.as_bytes(), key.as_bytes(), client_ca.pem().as_bytes()).unwrap()
     }
 
-    fn client(&self, server_ca: &Ca) -> ClientTls {
+    fn client(&self, server_ca: &Self) -> ClientTls {
         let (cert, key) = self.issue("somebody");
         ClientTls::from_pem(cert.as_bytes(), key.as_bytes(), server_ca.pem().as_bytes()).unwrap()
     }

@@ -1,5 +1,5 @@
-//! Cost of one event and the actions that follow, with n jobs queued on 96 cores. The claim: at most 10 microseconds on
-//! average at n = 100,000, growing like log n.
+//! Cost of one event and the actions that follow, with n jobs queued on 96 cores. The claim: at most 10
+//! microseconds on average at n = 100,000, growing like log n.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use std::collections::VecDeque;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::profile::{Sample, Speedup};
 use tacit_sched::{
-    Action, Binding, ClientId, Config, Event, JobId, MaterialId, ModelId, ModelSpec, Phase, PhaseSpec, Request,
+    Action, BoundTo, ClientId, Config, Event, JobId, JobPhase, MaterialId, ModelId, ModelSpec, PhaseSpec, Request,
     RequestId, Resources, Scheduler, Span, Time, Usage,
 };
 
@@ -25,7 +25,7 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(policy: &str, queued: usize) -> Machine {
+    fn new(policy: &str, queued: usize) -> Self {
         let phase = |secs: f64, memory| PhaseSpec {
             first: Sample { time: Span::from_secs(secs), memory },
             speedup: Speedup::Amdahl(0.95),
@@ -34,7 +34,7 @@ impl Machine {
             name: format!("m{i}"),
             backend: "bench".into(),
             link: "loopback".into(),
-            binding: Binding::Client,
+            binding: BoundTo::Client,
             material_bytes: 1,
             pre: phase(f64::from(i) + 1.0, 1 << 20),
             on: phase(f64::from(i) * 0.5 + 0.5, 1 << 21),
@@ -44,7 +44,7 @@ impl Machine {
         let scheduler = Scheduler::new(config, models.collect(), policy.parse().expect("a known policy"))
             .expect("a valid configuration");
         let rng = fastrand::Rng::with_seed(0);
-        let mut machine = Machine { scheduler, running: VecDeque::new(), now: Time::ZERO, next: 0, rng, owed: 0 };
+        let mut machine = Self { scheduler, running: VecDeque::new(), now: Time::ZERO, next: 0, rng, owed: 0 };
         for _ in 0..queued + 96 {
             machine.request();
         }
@@ -62,7 +62,7 @@ impl Machine {
             match action {
                 Action::Start(start) => {
                     // A fresh name, whose order says nothing about age, as a server's random ones.
-                    let material = (start.phase == Phase::Pre).then(|| MaterialId::numbered(self.rng.u64(..)));
+                    let material = (start.phase == JobPhase::Pre).then(|| MaterialId::numbered(self.rng.u64(..)));
                     self.running.push_back((start.job, start.estimate, material));
                 }
                 Action::Report(_) => self.owed += 1,

@@ -49,8 +49,8 @@ pub struct PoolConfig {
 }
 
 impl Default for PoolConfig {
-    fn default() -> PoolConfig {
-        PoolConfig {
+    fn default() -> Self {
+        Self {
             min_stock: 1,
             cover: 1.0,
             core_share: 0.75,
@@ -64,8 +64,8 @@ impl Default for PoolConfig {
 
 impl Config {
     /// Defaults for a machine: one thread a job, no pool, no limit on a batch's share.
-    pub fn new(capacity: Resources) -> Config {
-        Config {
+    pub fn new(capacity: Resources) -> Self {
+        Self {
             capacity,
             max_inputs: 4096,
             max_queued: 65_536,
@@ -78,7 +78,8 @@ impl Config {
         }
     }
 
-    /// 1, 2, 3, 4, 6, 8, 12, 16, 24, ... up to `cores`, and `cores` itself: the usual thread counts for moldable jobs.
+    /// 1, 2, 3, 4, 6, 8, 12, 16, 24, ... up to `cores`, and `cores` itself: the usual thread counts for
+    /// moldable jobs.
     pub fn thread_counts(cores: u32) -> Vec<u32> {
         let steps = (0..14).flat_map(|i| [1u32 << i, 3 << i]);
         let mut counts: Vec<u32> = steps.filter(|&t| t < cores).collect();
@@ -127,7 +128,7 @@ pub const MAX_OPTIONS: usize = 32;
 /// Whether material fits any client or only the one it was made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Binding {
+pub enum BoundTo {
     /// Any client (`fss`: a dealer makes it).
     Unbound,
     /// The client that took part in making it (`cheetah`, `sci-he`).
@@ -153,7 +154,7 @@ pub struct ModelSpec {
     /// Link class, for example `loopback`, `lan`, `wan`.
     pub link: String,
     /// Who may use its material.
-    pub binding: Binding,
+    pub binding: BoundTo,
     /// Disk for one material, in bytes.
     pub material_bytes: u64,
     /// T_pre.

@@ -41,14 +41,15 @@ pub struct InputId {
 /// The two phases of an input that the scheduler places. (`setup` is per client and not scheduled here.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum JobPhase {
     /// The offline phase, T_pre: makes material, needs no input.
     Pre,
     /// The online phase, T_on: consumes one material and the input.
     On,
 }
 
-/// How soon the client needs its answer. The paper's policies ignore it, [`crate::policy::Adaptive`] weighs by it.
+/// How soon the client needs its answer. The paper's policies ignore it, [`crate::policy::Adaptive`] weighs
+/// by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeadlineClass {
@@ -65,9 +66,9 @@ impl DeadlineClass {
     /// Weight of one second of delay, relative to [`DeadlineClass::Normal`].
     pub fn weight(self) -> f64 {
         match self {
-            DeadlineClass::Interactive => 4.0,
-            DeadlineClass::Normal => 1.0,
-            DeadlineClass::Batch => 0.25,
+            Self::Interactive => 4.0,
+            Self::Normal => 1.0,
+            Self::Batch => 0.25,
         }
     }
 }

@@ -1,19 +1,22 @@
 //! The two-phase scheduler of tacit: a pure state machine and its policies.
 //!
-//! Every input of a request has two jobs: **T_pre** makes material and needs no input, **T_on** consumes one material and the
-//! input. A client may announce a request, so that T_pre runs before it comes. [`Scheduler`] decides which job starts when,
-//! on how many threads; it has no clock, no threads and no I/O, so a server and the simulator (`tacit-sim`) run the same code. What it promises, state by state, is in `docs/notes/scheduler.md`.
+//! Every input of a request has two jobs: **T_pre** makes material and needs no input, **T_on** consumes one
+//! material and the input. A client may announce a request, so that T_pre runs before it comes. [`Scheduler`]
+//! decides which job starts when, on how many threads; it has no clock, no threads and no I/O, so a server
+//! and the simulator (`tacit-sim`) run the same code. What it promises, state by state, is in
+//! `docs/notes/scheduler.md`.
 //!
 //! # Driving it
 //!
-//! Keep the scheduler behind one lock (or in one thread) and a clock that never goes back. For everything that
-//! happens call [`Scheduler::handle`]; then take actions from [`Scheduler::poll_action`] until it returns `None`; then sleep until the
-//! next event or [`Scheduler::next_wakeup`], whichever is first, and on a wake-up just poll again.
+//! Keep the scheduler behind one lock (or in one thread) and a clock that never goes back. For everything
+//! that happens call [`Scheduler::handle`]; then take actions from [`Scheduler::poll_action`] until it
+//! returns `None`; then sleep until the next event or [`Scheduler::next_wakeup`], whichever is first, and on
+//! a wake-up just poll again.
 //!
 //! ```
 //! use tacit_sched::profile::{Sample, Speedup};
 //! use tacit_sched::{
-//!     Action, Binding, ClientId, Config, Event, MaterialId, ModelId, ModelSpec, Outcome, Phase, PhaseSpec, Request,
+//!     Action, BoundTo, ClientId, Config, Event, JobPhase, MaterialId, ModelId, ModelSpec, Outcome, PhaseSpec, Request,
 //!     RequestId, Resources, Scheduler, Span, Time, Usage, policy::Fcfs,
 //! };
 //!
@@ -25,7 +28,7 @@
 //!     name: "squeezenet".into(),
 //!     backend: "cheetah".into(),
 //!     link: "lan".into(),
-//!     binding: Binding::Client,
+//!     binding: BoundTo::Client,
 //!     material_bytes: 1 << 20,
 //!     pre: phase(2.0),
 //!     on: phase(1.0),
@@ -52,7 +55,7 @@
 //!             now = now + start.estimate;
 //!             let usage = Usage { time: start.estimate, peak_memory: start.memory };
 //!             // What an offline phase made gets its name from the caller: a server uses `MaterialId::random`.
-//!             let material = (start.phase == Phase::Pre).then(|| MaterialId::numbered(1));
+//!             let material = (start.phase == JobPhase::Pre).then(|| MaterialId::numbered(1));
 //!             scheduler.handle(now, Event::JobFinished { job: start.job, usage, material })?;
 //!         }
 //!         Action::Report(report) => done = report.outcome == Outcome::Done,
@@ -66,25 +69,28 @@
 //!
 //! # What the caller owes
 //!
-//! - A material's name is sixteen random bytes, made by the caller and given to the scheduler with the end of the
-//!   T_pre that made the material ([`Event::JobFinished`]). Until then the scheduler knows the job and the disk that
-//!   it holds, no material; names are opaque to it. If the T_pre fails or is stopped, or if its end is refused, the
-//!   caller destroys whatever there is of it, unasked.
-//! - [`Action::Start`] of an online phase: make the claim of `material` durable before the first online byte. The
-//!   scheduler never names a material for a second input, and it asks for [`Action::Burn`] wherever one was not consumed.
-//! - [`Action::Stop`]: stop the job's threads. Its cores, memory and disk count as free from this moment; until the
-//!   threads have really stopped the machine is overcommitted by them. An end that is reported later is refused as
-//!   [`Rejected::JobNotRunning`].
-//! - A T_pre started with `input: None` belongs to a notice or to the pool; [`Scheduler::job_input`] says whether a request has claimed it since.
+//! - A material's name is sixteen random bytes, made by the caller and given to the scheduler with the end of
+//!   the T_pre that made the material ([`Event::JobFinished`]). Until then the scheduler knows the job and
+//!   the disk that it holds, no material; names are opaque to it. If the T_pre fails or is stopped, or if its
+//!   end is refused, the caller destroys whatever there is of it, unasked.
+//! - [`Action::Start`] of an online phase: make the claim of `material` durable before the first online byte.
+//!   The scheduler never names a material for a second input, and it asks for [`Action::Burn`] wherever one
+//!   was not consumed.
+//! - [`Action::Stop`]: stop the job's threads. Its cores, memory and disk count as free from this moment;
+//!   until the threads have really stopped the machine is overcommitted by them. An end that is reported
+//!   later is refused as [`Rejected::JobNotRunning`].
+//! - A T_pre started with `input: None` belongs to a notice or to the pool; [`Scheduler::job_input`] says
+//!   whether a request has claimed it since.
 //! - At start-up, before the first T_pre ends: hand over what the ledger has as `ready` with
 //!   [`Event::MaterialFound`], and restore the profile table with [`Scheduler::restore_profile`].
 //! - Actions are carried out in the order in which they come.
 //!
 //! # Choosing a policy
 //!
-//! [`policy::PolicySpec`] reads names from a configuration file: `fcfs`, `priority[:BETA]`, `sequential`, `srt`, `adaptive`, each with an
-//! optional `+fair[:STRENGTH]`. Use `adaptive` unless you reproduce the paper. A policy of your own implements [`policy::Policy`]; it
-//! can only order jobs and choose threads, so it cannot break a constraint.
+//! [`policy::PolicySpec`] reads names from a configuration file: `fcfs`, `priority[:BETA]`, `sequential`,
+//! `srt`, `adaptive`, each with an optional `+fair[:STRENGTH]`. Use `adaptive` unless you reproduce the
+//! paper. A policy of your own implements [`policy::Policy`]; it can only order jobs and choose threads, so
+//! it cannot break a constraint.
 #![forbid(unsafe_code)]
 
 pub mod policy;
@@ -101,9 +107,9 @@ mod resources;
 mod scheduler;
 mod time;
 
-pub use config::{Binding, Config, MAX_OPTIONS, ModelSpec, PhaseSpec, PoolConfig};
+pub use config::{BoundTo, Config, MAX_OPTIONS, ModelSpec, PhaseSpec, PoolConfig};
 pub use error::SchedError;
-pub use ids::{ClientId, DeadlineClass, InputId, JobId, MaterialId, ModelId, NoticeId, Origin, Phase, RequestId};
+pub use ids::{ClientId, DeadlineClass, InputId, JobId, JobPhase, MaterialId, ModelId, NoticeId, Origin, RequestId};
 pub use message::{
     Action, AdvanceNotice, Cause, Event, InputReport, NoticeProblem, Outcome, Rejected, Request, Shutdown, Source,
     Stamp, Start, Usage,

@@ -1,6 +1,6 @@
 //! What the caller tells the scheduler ([`Event`]) and what the scheduler asks of the caller ([`Action`]).
 
-use crate::ids::{ClientId, DeadlineClass, InputId, JobId, MaterialId, ModelId, NoticeId, Phase, RequestId};
+use crate::ids::{ClientId, DeadlineClass, InputId, JobId, JobPhase, MaterialId, ModelId, NoticeId, RequestId};
 use crate::resources::Resources;
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -81,8 +81,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         material: Option<MaterialId>,
     },
-    /// A started job ended badly. Whatever a T_pre made is destroyed by the caller; the material of a T_on the
-    /// scheduler asks to burn.
+    /// A started job ended badly. Whatever a T_pre made is destroyed by the caller; the material of a T_on
+    /// the scheduler asks to burn.
     JobFailed {
         /// Which job.
         job: JobId,
@@ -101,8 +101,8 @@ pub enum Event {
     Capacity(Resources),
     /// Stop.
     Shutdown(Shutdown),
-    /// Unused material was found on disk at start-up (ledger state `ready`). Refused once this run has made material
-    /// of its own: from then on a name no longer tells which run it comes from.
+    /// Unused material was found on disk at start-up (ledger state `ready`). Refused once this run has made
+    /// material of its own: from then on a name no longer tells which run it comes from.
     MaterialFound {
         /// Its name from the earlier run.
         material: MaterialId,
@@ -198,7 +198,7 @@ pub struct Start {
     /// Name to give back in [`Event::JobFinished`] or [`Event::JobFailed`].
     pub job: JobId,
     /// Which phase to run.
-    pub phase: Phase,
+    pub phase: JobPhase,
     /// Which model.
     pub model: ModelId,
     /// For which input; `None` while no request has claimed the job (a notice's T_pre, a pool refill).
@@ -209,8 +209,8 @@ pub struct Start {
     pub threads: u32,
     /// Bytes of memory set aside for it.
     pub memory: u64,
-    /// Material to claim, durably, before the first online byte (`On`). `None` for `Pre`: the caller names what the
-    /// job makes when it is made.
+    /// Material to claim, durably, before the first online byte (`On`). `None` for `Pre`: the caller names
+    /// what the job makes when it is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub material: Option<MaterialId>,
     /// How long it is expected to take.
@@ -224,12 +224,14 @@ pub enum Action {
     /// Run this job; answer later with [`Event::JobFinished`] or [`Event::JobFailed`].
     Start(Start),
     /// Stop this job. Its cores, memory and disk are already released; an end reported later is refused as
-    /// [`Rejected::JobNotRunning`], which is harmless. Whatever a stopped T_pre made is destroyed at both parties.
+    /// [`Rejected::JobNotRunning`], which is harmless. Whatever a stopped T_pre made is destroyed at both
+    /// parties.
     Stop {
         /// Which job.
         job: JobId,
     },
-    /// Destroy this material at both parties; it will not be used. Material of a finished T_on is consumed and not named here.
+    /// Destroy this material at both parties; it will not be used. Material of a finished T_on is consumed
+    /// and not named here.
     Burn {
         /// Which material.
         material: MaterialId,
@@ -259,7 +261,8 @@ pub enum Action {
     },
     /// An input reached its final state.
     Report(InputReport),
-    /// Shutdown is complete; no action follows. Stock stays on disk, for [`Event::MaterialFound`] at the next start.
+    /// Shutdown is complete; no action follows. Stock stays on disk, for [`Event::MaterialFound`] at the next
+    /// start.
     Stopped,
 }
 
@@ -331,7 +334,7 @@ pub enum Rejected {
     #[error("{phase:?} needs {need}, the machine has {have}")]
     NeverFits {
         /// Which phase.
-        phase: Phase,
+        phase: JobPhase,
         /// The least it needs.
         need: Resources,
         /// All there is.
@@ -349,8 +352,8 @@ pub enum Rejected {
     /// No such client is known. Harmless: there was nothing to end.
     #[error("no client {0}")]
     UnknownClient(ClientId),
-    /// Material under a name that is known already; or found material whose binding contradicts the model's, or that
-    /// comes too late.
+    /// Material under a name that is known already; or found material whose binding contradicts the model's,
+    /// or that comes too late.
     #[error("material {0} cannot be taken over")]
     BadMaterial(MaterialId),
     /// A T_pre ended well and names no material, or a T_on names some. The job still runs.
@@ -359,7 +362,7 @@ pub enum Rejected {
         /// Which job.
         job: JobId,
         /// Its phase.
-        phase: Phase,
+        phase: JobPhase,
     },
     /// The event is older than one handled before.
     #[error("event at {event}, but it is {now} already")]

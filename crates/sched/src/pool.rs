@@ -14,13 +14,13 @@ pub(crate) struct PoolKey {
 
 /// Events per second, forgetting exponentially, without bias at the start.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rate {
+pub(crate) struct ArrivalRate {
     first: Option<Time>,
     last: Time,
     mass: f64,
 }
 
-impl Rate {
+impl ArrivalRate {
     pub fn add(&mut self, now: Time, amount: f64, window: Span) {
         self.first.get_or_insert(now);
         self.mass = self.mass * self.decay(now, window) + amount;
@@ -43,7 +43,7 @@ pub(crate) struct Pool {
     /// In the order in which it was put here, so that the oldest is used first.
     pub stock: VecDeque<MaterialId>,
     pub refills: BTreeSet<JobId>,
-    rate: Rate,
+    rate: ArrivalRate,
     target: u32,
     /// A refill failed; wait for the next arrival before trying again.
     paused: bool,
@@ -63,9 +63,9 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    pub fn new(config: PoolConfig, origin: Time) -> Pools {
+    pub fn new(config: PoolConfig, origin: Time) -> Self {
         let (pools, wanting) = (BTreeMap::new(), BTreeSet::new());
-        Pools { config, origin, pools, wanting, refill_cores: 0, refill_memory: 0 }
+        Self { config, origin, pools, wanting, refill_cores: 0, refill_memory: 0 }
     }
 
     pub fn get(&self, key: &PoolKey) -> Option<&Pool> {
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn the_rate_estimate_is_unbiased_from_the_start_and_forgets() {
         let window = Span::from_secs(600.0);
-        let mut rate = Rate::default();
+        let mut rate = ArrivalRate::default();
         for i in 1..=200u64 {
             rate.add(Time::from_secs(i as f64 * 2.0), 1.0, window);
         }

@@ -1,12 +1,13 @@
 //! The profile table: how long a job takes and how much memory it needs.
 //!
-//! Cells are keyed by (model, phase, batch, threads); a [`ModelId`] stands for one (model, back end, link class). A cell
-//! keeps the last [`WINDOW`] measurements, the first of which may come from a file, and estimates by their **median** (time) and **maximum**
-//! (memory). A median of nine shrugs off four outliers and follows a lasting change after five jobs; the maximum
-//! keeps the memory reservation on the safe side. Cells that were never measured are derived from the nearest
-//! measured one with the model's assumed [`Speedup`], so the assumption is replaced as soon as a measurement exists.
+//! Cells are keyed by (model, phase, batch, threads); a [`ModelId`] stands for one (model, back end, link
+//! class). A cell keeps the last [`WINDOW`] measurements, the first of which may come from a file, and
+//! estimates by their **median** (time) and **maximum** (memory). A median of nine shrugs off four outliers
+//! and follows a lasting change after five jobs; the maximum keeps the memory reservation on the safe side.
+//! Cells that were never measured are derived from the nearest measured one with the model's assumed
+//! [`Speedup`], so the assumption is replaced as soon as a measurement exists.
 
-use crate::ids::{ModelId, Phase};
+use crate::ids::{JobPhase, ModelId};
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -30,8 +31,8 @@ impl Speedup {
     /// Time on `threads` threads divided by time on one.
     pub fn factor(self, threads: u32) -> f64 {
         match self {
-            Speedup::None => 1.0,
-            Speedup::Amdahl(parallel) => {
+            Self::None => 1.0,
+            Self::Amdahl(parallel) => {
                 let parallel = parallel.clamp(0.0, 1.0);
                 (1.0 - parallel) + parallel / f64::from(threads.max(1))
             }
@@ -99,8 +100,8 @@ struct PhaseTable {
 }
 
 impl PhaseTable {
-    fn new(speedup: Speedup) -> PhaseTable {
-        PhaseTable { speedup, cells: Vec::new(), errors: VecDeque::new() }
+    fn new(speedup: Speedup) -> Self {
+        Self { speedup, cells: Vec::new(), errors: VecDeque::new() }
     }
 
     /// Adds a measurement; whether an estimate may have moved by it.
@@ -125,7 +126,8 @@ impl PhaseTable {
         self.cells.iter().find(|c| c.batch == batch && c.threads == threads)
     }
 
-    /// The cell itself where it was measured, else the nearest: same threads first, then nearest batch, then nearest thread count.
+    /// The cell itself where it was measured, else the nearest: same threads first, then nearest batch, then
+    /// nearest thread count.
     fn estimate(&self, batch: u32, threads: u32) -> Option<Estimate> {
         if let Some(cell) = self.measured(batch, threads) {
             return Some(cell.estimate());
@@ -149,17 +151,17 @@ pub struct ProfileTable {
     models: Vec<[PhaseTable; 2]>,
 }
 
-fn at(phase: Phase) -> usize {
+fn at(phase: JobPhase) -> usize {
     match phase {
-        Phase::Pre => 0,
-        Phase::On => 1,
+        JobPhase::Pre => 0,
+        JobPhase::On => 1,
     }
 }
 
 impl ProfileTable {
     /// A table without models.
-    pub fn new() -> ProfileTable {
-        ProfileTable::default()
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// Adds a model with its assumed speed-ups and first samples (one thread, batch 1). Its id is its place.
@@ -176,12 +178,12 @@ impl ProfileTable {
         self.models.len()
     }
 
-    /// Learns from a finished job and records how wrong the estimate was. `estimate` is what was expected when it started.
-    /// Returns whether an estimate of this model may have moved.
+    /// Learns from a finished job and records how wrong the estimate was. `estimate` is what was expected
+    /// when it started. Returns whether an estimate of this model may have moved.
     pub fn learn(
         &mut self,
         model: ModelId,
-        phase: Phase,
+        phase: JobPhase,
         batch: u32,
         threads: u32,
         actual: Sample,
@@ -202,12 +204,12 @@ impl ProfileTable {
     }
 
     /// Expected time and memory; `None` only for an unknown model.
-    pub fn estimate(&self, model: ModelId, phase: Phase, batch: u32, threads: u32) -> Option<Estimate> {
+    pub fn estimate(&self, model: ModelId, phase: JobPhase, batch: u32, threads: u32) -> Option<Estimate> {
         self.models.get(model.0 as usize)?[at(phase)].estimate(batch_bucket(batch), threads)
     }
 
     /// How wrong recent estimates were; `None` before the first finished job.
-    pub fn error(&self, model: ModelId, phase: Phase) -> Option<ErrorReport> {
+    pub fn error(&self, model: ModelId, phase: JobPhase) -> Option<ErrorReport> {
         let errors = &self.models.get(model.0 as usize)?[at(phase)].errors;
         let mut sorted: Vec<f64> = errors.iter().copied().collect();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -216,7 +218,8 @@ impl ProfileTable {
     }
 }
 
-/// Batch sizes are profiled in powers of two, rounded up: inputs of one batch run side by side and share the link.
+/// Batch sizes are profiled in powers of two, rounded up: inputs of one batch run side by side and share the
+/// link.
 pub fn batch_bucket(batch: u32) -> u32 {
     batch.clamp(1, 1 << 20).next_power_of_two()
 }
@@ -237,10 +240,10 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(n);
         let mut errors = Vec::new();
         for _ in 0..n {
-            let estimate = table.estimate(model, Phase::Pre, 1, 1).unwrap().time;
+            let estimate = table.estimate(model, JobPhase::Pre, 1, 1).unwrap().time;
             let actual = mean * (0.95 + 0.1 * rng.f64());
             errors.push((actual - estimate.secs()).abs() / actual);
-            table.learn(model, Phase::Pre, 1, 1, Sample { time: Span::from_secs(actual), memory: 100 }, estimate);
+            table.learn(model, JobPhase::Pre, 1, 1, Sample { time: Span::from_secs(actual), memory: 100 }, estimate);
         }
         errors
     }
@@ -252,7 +255,7 @@ mod tests {
         let mut later = feed(&mut table, model, 200, 1.0);
         later.sort_unstable_by(f64::total_cmp);
         assert!(later[100] <= 0.05, "median error {}", later[100]);
-        assert!(table.error(model, Phase::Pre).unwrap().median <= 0.05);
+        assert!(table.error(model, JobPhase::Pre).unwrap().median <= 0.05);
     }
 
     #[test]
@@ -261,7 +264,7 @@ mod tests {
             let (mut table, model) = table(1.0);
             feed(&mut table, model, 50, 1.0);
             feed(&mut table, model, 10, step);
-            let now = table.estimate(model, Phase::Pre, 1, 1).unwrap().time.secs();
+            let now = table.estimate(model, JobPhase::Pre, 1, 1).unwrap().time.secs();
             assert!((now / step - 1.0).abs() <= 0.10, "estimate {now} after a step to {step}");
         }
     }
@@ -272,9 +275,9 @@ mod tests {
         feed(&mut table, model, 20, 1.0);
         let wild = Sample { time: Span::from_secs(500.0), memory: 900 };
         for _ in 0..3 {
-            table.learn(model, Phase::Pre, 1, 1, wild, Span::from_secs(1.0));
+            table.learn(model, JobPhase::Pre, 1, 1, wild, Span::from_secs(1.0));
         }
-        let now = table.estimate(model, Phase::Pre, 1, 1).unwrap();
+        let now = table.estimate(model, JobPhase::Pre, 1, 1).unwrap();
         assert!((now.time.secs() - 1.0).abs() < 0.05);
         assert_eq!(now.memory, 900);
     }
@@ -282,14 +285,14 @@ mod tests {
     #[test]
     fn unmeasured_threads_follow_the_law_until_they_are_measured() {
         let (mut table, model) = table(10.0);
-        let law = table.estimate(model, Phase::On, 1, 16).unwrap().time.secs();
+        let law = table.estimate(model, JobPhase::On, 1, 16).unwrap().time.secs();
         assert!((law - 10.0 * (0.05 + 0.95 / 16.0)).abs() < 1e-6);
-        assert_eq!(table.estimate(model, Phase::Pre, 1, 16).unwrap().time, Span::from_secs(10.0));
+        assert_eq!(table.estimate(model, JobPhase::Pre, 1, 16).unwrap().time, Span::from_secs(10.0));
         let measured = Sample { time: Span::from_secs(4.0), memory: 7 };
-        table.learn(model, Phase::On, 1, 16, measured, measured.time);
-        assert_eq!(table.estimate(model, Phase::On, 1, 16).unwrap().time, Span::from_secs(4.0));
+        table.learn(model, JobPhase::On, 1, 16, measured, measured.time);
+        assert_eq!(table.estimate(model, JobPhase::On, 1, 16).unwrap().time, Span::from_secs(4.0));
         // Another batch with the same threads is nearer than another thread count with the same batch.
-        assert_eq!(table.estimate(model, Phase::On, 8, 16).unwrap().time, Span::from_secs(4.0));
+        assert_eq!(table.estimate(model, JobPhase::On, 8, 16).unwrap().time, Span::from_secs(4.0));
     }
 
     #[test]
@@ -298,7 +301,7 @@ mod tests {
         feed(&mut table, model, 12, 1.0);
         let text = serde_json::to_string(&table).unwrap();
         let back: ProfileTable = serde_json::from_str(&text).unwrap();
-        assert_eq!(back.estimate(model, Phase::Pre, 1, 1), table.estimate(model, Phase::Pre, 1, 1));
-        assert!(table.estimate(ModelId(9), Phase::Pre, 1, 1).is_none());
+        assert_eq!(back.estimate(model, JobPhase::Pre, 1, 1), table.estimate(model, JobPhase::Pre, 1, 1));
+        assert!(table.estimate(ModelId(9), JobPhase::Pre, 1, 1).is_none());
     }
 }

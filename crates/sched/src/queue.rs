@@ -1,10 +1,10 @@
 //! Queued jobs: one ordered queue per class, and one ordered index of the classes' heads.
 //!
-//! The score of a job is `rank(class) + tag(job)`; the rank moves when an estimate changes, the tag never does. So
-//! the order inside a class is fixed when a job joins, a changed estimate moves one entry of the head index, and every
-//! operation costs O(log n). Ties go to the job that joined the system first.
+//! The score of a job is `rank(class) + tag(job)`; the rank moves when an estimate changes, the tag never
+//! does. So the order inside a class is fixed when a job joins, a changed estimate moves one entry of the
+//! head index, and every operation costs O(log n). Ties go to the job that joined the system first.
 
-use crate::ids::{DeadlineClass, ModelId, Origin, Phase};
+use crate::ids::{DeadlineClass, JobPhase, ModelId, Origin};
 use crate::policy::{ClassFacts, Score};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub(crate) type ClassIdx = usize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClassKey {
     pub model: ModelId,
-    pub phase: Phase,
+    pub phase: JobPhase,
     pub batch: u32,
     pub origin: Origin,
     pub deadline: DeadlineClass,

@@ -1,8 +1,8 @@
 //! Replay files: a sequence of events that can be run again, one JSON object a line.
 //!
-//! The first line is a [`Header`] (everything a scheduler is built from); each further line is `{"t": ns, "event": ...}`,
-//! optionally followed by the actions that were taken, `{"t": ns, "action": ...}`. A file without actions is an input, a file
-//! with actions is a test.
+//! The first line is a [`Header`] (everything a scheduler is built from); each further line is
+//! `{"t": ns, "event": ...}`, optionally followed by the actions that were taken, `{"t": ns, "action": ...}`.
+//! A file without actions is an input, a file with actions is a test.
 
 use crate::config::{Config, ModelSpec};
 use crate::error::SchedError;
@@ -59,7 +59,7 @@ impl Replay {
     ///
     /// # Errors
     /// [`SchedError::BadFile`] with the line and the reason.
-    pub fn parse(text: &str) -> Result<Replay, SchedError> {
+    pub fn parse(text: &str) -> Result<Self, SchedError> {
         let bad = |line: usize, why: String| SchedError::BadFile { what: "replay", line: line + 1, why };
         let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let (at, first) = lines.next().ok_or_else(|| bad(0, "empty file".into()))?;
@@ -67,7 +67,7 @@ impl Replay {
         if header.tacit_replay != VERSION {
             return Err(bad(at, format!("version {} is not {VERSION}", header.tacit_replay)));
         }
-        let mut replay = Replay { header, events: Vec::new(), actions: Vec::new() };
+        let mut replay = Self { header, events: Vec::new(), actions: Vec::new() };
         for (at, text) in lines {
             let line: Line = serde_json::from_str(text).map_err(|e| bad(at, e.to_string()))?;
             match line.what {
@@ -95,13 +95,15 @@ impl Replay {
         Ok(text)
     }
 
-    /// Runs the events through a fresh scheduler, waking it when it asks for it, and returns every action with its time.
+    /// Runs the events through a fresh scheduler, waking it when it asks for it, and returns every action
+    /// with its time.
     ///
-    /// Events that the scheduler refuses are part of a sequence like any other. The bookkeeping is audited after each event.
+    /// Events that the scheduler refuses are part of a sequence like any other. The bookkeeping is audited
+    /// after each event.
     ///
     /// # Errors
-    /// A configuration that is refused, a failed audit (as [`SchedError::BadFile`] with the line of the event), or, where the file
-    /// records actions, [`SchedError::ReplayDiffers`].
+    /// A configuration that is refused, a failed audit (as [`SchedError::BadFile`] with the line of the
+    /// event), or, where the file records actions, [`SchedError::ReplayDiffers`].
     pub fn run(&self) -> Result<Vec<(Time, Action)>, SchedError> {
         let header = self.header.clone();
         let mut scheduler = Scheduler::new(header.config, header.models, header.policy)?;

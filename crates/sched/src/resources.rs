@@ -16,27 +16,28 @@ pub struct Resources {
 
 impl Resources {
     /// True when `self` fits into `room` in every resource.
-    pub fn fits(&self, room: &Resources) -> bool {
+    pub fn fits(&self, room: &Self) -> bool {
         self.cores <= room.cores && self.memory <= room.memory && self.disk <= room.disk
     }
 
-    /// What is left of `self` after taking `used`; zero where more is used than there is (after capacity shrank).
-    pub fn minus(&self, used: &Resources) -> Resources {
-        Resources {
+    /// What is left of `self` after taking `used`; zero where more is used than there is (after capacity
+    /// shrank).
+    pub fn minus(&self, used: &Self) -> Self {
+        Self {
             cores: self.cores.saturating_sub(used.cores),
             memory: self.memory.saturating_sub(used.memory),
             disk: self.disk.saturating_sub(used.disk),
         }
     }
 
-    pub(crate) fn add(&mut self, other: &Resources) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.cores += other.cores;
         self.memory += other.memory;
         self.disk += other.disk;
     }
 
     /// Gives back; the caller returns only what it took.
-    pub(crate) fn sub(&mut self, other: &Resources) {
+    pub(crate) fn sub(&mut self, other: &Self) {
         debug_assert!(other.fits(self), "more given back than was held");
         *self = self.minus(other);
     }

@@ -16,10 +16,10 @@ pub struct Span(pub u64);
 
 impl Time {
     /// The origin.
-    pub const ZERO: Time = Time(0);
+    pub const ZERO: Self = Self(0);
 
     /// Time since `earlier`, zero if `earlier` is later.
-    pub fn since(self, earlier: Time) -> Span {
+    pub fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 
@@ -29,24 +29,24 @@ impl Time {
     }
 
     /// The instant `secs` seconds after the origin; negative and non-finite values give the origin.
-    pub fn from_secs(secs: f64) -> Time {
-        Time(Span::from_secs(secs).0)
+    pub fn from_secs(secs: f64) -> Self {
+        Self(Span::from_secs(secs).0)
     }
 }
 
 impl Span {
     /// No time at all.
-    pub const ZERO: Span = Span(0);
+    pub const ZERO: Self = Self(0);
 
     /// A whole number of milliseconds.
-    pub const fn from_millis(ms: u64) -> Span {
-        Span(ms.saturating_mul(1_000_000))
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms.saturating_mul(1_000_000))
     }
 
     /// `secs` seconds, rounded to a nanosecond; negative and NaN give zero, too large saturates.
-    pub fn from_secs(secs: f64) -> Span {
+    pub fn from_secs(secs: f64) -> Self {
         // A float to integer cast saturates and sends NaN to zero.
-        Span((secs * 1e9).round() as u64)
+        Self((secs * 1e9).round() as u64)
     }
 
     /// Length in seconds.
@@ -55,40 +55,40 @@ impl Span {
     }
 
     /// This span times a non-negative factor.
-    pub fn scaled(self, factor: f64) -> Span {
-        Span((self.0 as f64 * factor).round() as u64)
+    pub fn scaled(self, factor: f64) -> Self {
+        Self((self.0 as f64 * factor).round() as u64)
     }
 }
 
 impl Add<Span> for Time {
-    type Output = Time;
-    fn add(self, span: Span) -> Time {
-        Time(self.0.saturating_add(span.0))
+    type Output = Self;
+    fn add(self, span: Span) -> Self {
+        Self(self.0.saturating_add(span.0))
     }
 }
 
 impl Add for Span {
-    type Output = Span;
-    fn add(self, other: Span) -> Span {
-        Span(self.0.saturating_add(other.0))
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
     }
 }
 
 impl Sub for Span {
-    type Output = Span;
-    fn sub(self, other: Span) -> Span {
-        Span(self.0.saturating_sub(other.0))
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
     }
 }
 
 impl AddAssign for Span {
-    fn add_assign(&mut self, other: Span) {
+    fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }
 }
 
 impl SubAssign for Span {
-    fn sub_assign(&mut self, other: Span) {
+    fn sub_assign(&mut self, other: Self) {
         *self = *self - other;
     }
 }

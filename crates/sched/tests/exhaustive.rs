@@ -1,5 +1,5 @@
-//! Every interleaving to a stated depth: 2 clients, 2 models, 2 cores, notices on. Each state is audited and watched by the
-//! monitor; every leaf is wound down, and nothing may leak.
+//! Every interleaving to a stated depth: 2 clients, 2 models, 2 cores, notices on. Each state is audited and
+//! watched by the monitor; every leaf is wound down, and nothing may leak.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! The fast queue against a naive model of [SS26] Algorithm 1: at every decision the model sorts all queued jobs by
-//! the score as the paper writes it, and starts the first that fits.
+//! The fast queue against a naive model of [SS26] Algorithm 1: at every decision the model sorts all queued
+//! jobs by the score as the paper writes it, and starts the first that fits.
 
 mod support;
 
@@ -9,15 +9,15 @@ use support::model;
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::profile::{ProfileTable, Sample, Speedup};
 use tacit_sched::{
-    Action, Binding, ClientId, Config, Event, InputId, JobId, MaterialId, ModelId, ModelSpec, Outcome, Phase, Request,
-    RequestId, Resources, Scheduler, Span, Time, Usage,
+    Action, BoundTo, ClientId, Config, Event, InputId, JobId, JobPhase, MaterialId, ModelId, ModelSpec, Outcome,
+    Request, RequestId, Resources, Scheduler, Span, Time, Usage,
 };
 
 #[derive(Clone, Debug)]
 struct Queued {
     input: InputId,
     model: ModelId,
-    phase: Phase,
+    phase: JobPhase,
     /// Inputs of its request; estimates are kept by batch size.
     batch: u32,
     arrived: Time,
@@ -45,7 +45,8 @@ impl Naive {
         self.table.estimate(job.model, job.phase, job.batch, 1).unwrap().time
     }
 
-    /// The paper's score, l - beta * age, in millionths of a nanosecond; for first come, first served, the arrival.
+    /// The paper's score, l - beta * age, in millionths of a nanosecond; for first come, first served, the
+    /// arrival.
     fn score(&self, job: &Queued, now: Time) -> i128 {
         match self.beta_ppm {
             Some(beta) => i128::from(self.length(job).0) * 1_000_000 - beta * i128::from(now.since(job.entered).0),
@@ -68,12 +69,12 @@ impl Naive {
         Some((job, estimate))
     }
 
-    fn finish(&mut self, input: InputId, phase: Phase, time: Span, now: Time) {
+    fn finish(&mut self, input: InputId, phase: JobPhase, time: Span, now: Time) {
         let at = self.running.iter().position(|r| r.job.input == input && r.job.phase == phase).unwrap();
         let Running { mut job, estimate } = self.running.remove(at);
         self.table.learn(job.model, phase, job.batch, 1, Sample { time, memory: 0 }, estimate);
-        if phase == Phase::Pre {
-            job.phase = Phase::On;
+        if phase == JobPhase::Pre {
+            job.phase = JobPhase::On;
             job.entered = now;
             self.queue.push(job);
         }
@@ -103,22 +104,22 @@ fn specs() -> Vec<ModelSpec> {
         phase
     };
     vec![
-        model("a", Binding::Client, phase(1.0), phase(0.5)),
-        model("b", Binding::Client, phase(3.0), phase(2.0)),
-        model("c", Binding::Client, phase(20.0), phase(10.0)),
+        model("a", BoundTo::Client, phase(1.0), phase(0.5)),
+        model("b", BoundTo::Client, phase(3.0), phase(2.0)),
+        model("c", BoundTo::Client, phase(20.0), phase(10.0)),
     ]
 }
 
 struct Pair {
     fast: Scheduler<PolicySpec>,
     naive: Naive,
-    jobs: BTreeMap<JobId, (InputId, Phase, Span)>,
+    jobs: BTreeMap<JobId, (InputId, JobPhase, Span)>,
     now: Time,
     made: usize,
 }
 
 impl Pair {
-    fn new(beta: Option<f64>) -> Pair {
+    fn new(beta: Option<f64>) -> Self {
         let capacity = Resources { cores: 3, memory: 1000, disk: u64::MAX };
         let models = specs();
         let policy = beta.map_or(PolicySpec::Fcfs, |beta| PolicySpec::Priority { beta });
@@ -127,7 +128,7 @@ impl Pair {
             table.add_model((m.pre.speedup, m.pre.first), (m.on.speedup, m.on.first));
         }
         let beta_ppm = beta.map(|b| (b * 1e6).round() as i128);
-        Pair {
+        Self {
             fast: Scheduler::new(Config::new(capacity), models, policy).unwrap(),
             naive: Naive { beta_ppm, capacity, table, queue: Vec::new(), running: Vec::new() },
             jobs: BTreeMap::new(),
@@ -162,8 +163,15 @@ impl Pair {
                 for index in 0..inputs {
                     let input = InputId { request, index };
                     let (arrived, entered) = (self.now, self.now);
-                    let job =
-                        Queued { input, model, phase: Phase::Pre, batch: inputs, arrived, entered, order: self.made };
+                    let job = Queued {
+                        input,
+                        model,
+                        phase: JobPhase::Pre,
+                        batch: inputs,
+                        arrived,
+                        entered,
+                        order: self.made,
+                    };
                     self.naive.queue.push(job);
                     self.made += 1;
                 }
@@ -187,7 +195,7 @@ impl Pair {
                 let time = Span(estimate.0 / 100 * percent + 1);
                 self.naive.finish(input, phase, time, self.now);
                 let usage = Usage { time, peak_memory: 0 };
-                let material = (phase == Phase::Pre).then(|| MaterialId::numbered(job.0));
+                let material = (phase == JobPhase::Pre).then(|| MaterialId::numbered(job.0));
                 self.fast.handle(self.now, Event::JobFinished { job, usage, material }).unwrap();
             }
         }

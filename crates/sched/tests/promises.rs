@@ -5,7 +5,7 @@ mod support;
 use support::driver::Driver;
 use support::{Setup, header, model, phase};
 use tacit_sched::replay::Header;
-use tacit_sched::{Action, Binding, ClientId, Event, InputReport, ModelId, Request, RequestId, Resources, Span, Time};
+use tacit_sched::{Action, BoundTo, ClientId, Event, InputReport, ModelId, Request, RequestId, Resources, Span, Time};
 
 fn plain(policy: &str) -> Header {
     header(&Setup { policy: policy.parse().unwrap(), pool: false, moldable: false, batch_share: 1.0 })
@@ -44,7 +44,7 @@ fn run(driver: &mut Driver, until: Time, mut arrivals: Vec<(Time, Event)>) {
     driver.advance(until.since(driver.now));
 }
 
-fn started(driver: &Driver, request: u64, phase: tacit_sched::Phase) -> Option<Time> {
+fn started(driver: &Driver, request: u64, phase: tacit_sched::JobPhase) -> Option<Time> {
     driver.actions.iter().find_map(|(at, action)| match action {
         Action::Start(s) if s.phase == phase && s.input.is_some_and(|i| i.request == RequestId(request)) => Some(*at),
         _ => None,
@@ -69,15 +69,16 @@ fn flood(policy: &str) -> Driver {
 
 #[test]
 fn ageing_bounds_the_wait_of_a_long_job_under_a_flood_of_short_ones() {
-    // T_pre of 20 s against jobs of 0.5 and 1 s, beta = 0.5: overtaken for at most (20 - 0.5) / 0.5 = 39 s, plus what was queued then.
+    // T_pre of 20 s against jobs of 0.5 and 1 s, beta = 0.5: overtaken for at most (20 - 0.5) / 0.5 = 39 s,
+    // plus what was queued then.
     let bound = Time::from_secs(4.0 + 39.0 + 10.0);
-    let start = started(&flood("priority:0.5"), 9999, tacit_sched::Phase::Pre).expect("started");
+    let start = started(&flood("priority:0.5"), 9999, tacit_sched::JobPhase::Pre).expect("started");
     assert!(start <= bound, "{start} is later than {bound}");
     let ours = flood("adaptive");
-    assert!(started(&ours, 9999, tacit_sched::Phase::Pre).is_some(), "adaptive starves the long job");
+    assert!(started(&ours, 9999, tacit_sched::JobPhase::Pre).is_some(), "adaptive starves the long job");
     // Without ageing it starves: the test can tell the difference.
-    assert_eq!(started(&flood("srt"), 9999, tacit_sched::Phase::Pre), None);
-    assert_eq!(started(&flood("priority:0"), 9999, tacit_sched::Phase::Pre), None);
+    assert_eq!(started(&flood("srt"), 9999, tacit_sched::JobPhase::Pre), None);
+    assert_eq!(started(&flood("priority:0"), 9999, tacit_sched::JobPhase::Pre), None);
 }
 
 #[test]
@@ -87,8 +88,8 @@ fn a_job_that_memory_keeps_out_gets_its_turn() {
         header.config.capacity = Resources { cores: 8, memory: 100, disk: 1000 };
         // Small jobs of 30 bytes keep three quarters of the memory busy; the large T_on needs 90.
         header.models = vec![
-            model("small", Binding::Client, phase(2.0, 30), phase(2.0, 30)),
-            model("large", Binding::Client, phase(1.0, 30), phase(1.0, 90)),
+            model("small", BoundTo::Client, phase(2.0, 30), phase(2.0, 30)),
+            model("large", BoundTo::Client, phase(1.0, 30), phase(1.0, 90)),
         ];
         let mut driver = Driver::new(header);
         let mut arrivals: Vec<(Time, Event)> =
@@ -96,13 +97,15 @@ fn a_job_that_memory_keeps_out_gets_its_turn() {
         arrivals.insert(11, (Time::from_secs(10.5), request(9999, 1, 1)));
         run(&mut driver, Time::from_secs(300.0), arrivals);
         let pre = report(&driver, 9999).expect("done").pre.finished.unwrap();
-        let on = started(&driver, 9999, tacit_sched::Phase::On).expect("started");
-        // From its entry into the queue: at most the longest job that ran when it was first overtaken, and one more turn.
+        let on = started(&driver, 9999, tacit_sched::JobPhase::On).expect("started");
+        // From its entry into the queue: at most the longest job that ran when it was first overtaken, and
+        // one more turn.
         assert!(on.since(pre) <= Span::from_secs(4.0), "{policy}: waited {}", on.since(pre));
     }
 }
 
-/// Eight cores and 100 bytes of memory: a T_on of 90 bytes waits while a bound job of 40 bytes runs; stock of a small model is wanted.
+/// Eight cores and 100 bytes of memory: a T_on of 90 bytes waits while a bound job of 40 bytes runs; stock of
+/// a small model is wanted.
 fn blocked_with_pool() -> Driver {
     let mut header = header(&Setup { policy: "fcfs".parse().unwrap(), pool: true, moldable: false, batch_share: 1.0 });
     header.config.capacity = Resources { cores: 8, memory: 100, disk: 1000 };
@@ -110,9 +113,9 @@ fn blocked_with_pool() -> Driver {
         (pool.per_client, pool.min_stock) = (false, 0);
     }
     header.models = vec![
-        model("small", Binding::Unbound, phase(5.0, 10), phase(1.0, 10)),
-        model("large", Binding::Client, phase(1.0, 5), phase(1.0, 90)),
-        model("long", Binding::Client, phase(60.0, 20), phase(1.0, 20)),
+        model("small", BoundTo::Unbound, phase(5.0, 10), phase(1.0, 10)),
+        model("large", BoundTo::Client, phase(1.0, 5), phase(1.0, 90)),
+        model("long", BoundTo::Client, phase(60.0, 20), phase(1.0, 20)),
     ];
     let mut driver = Driver::new(header);
     // The last request of the small model leaves its pool empty and its target above zero.
@@ -125,7 +128,7 @@ fn blocked_with_pool() -> Driver {
 #[test]
 fn stock_is_made_while_a_job_waits_for_memory_and_leaves_the_room_that_it_needs() {
     let driver = blocked_with_pool();
-    assert_eq!(started(&driver, 2, tacit_sched::Phase::On), None, "the long job and 90 bytes do not fit together");
+    assert_eq!(started(&driver, 2, tacit_sched::JobPhase::On), None, "the long job and 90 bytes do not fit together");
     let refill = driver.actions.iter().find_map(|(at, action)| match action {
         Action::Start(s) if s.input.is_none() => Some((*at, s.memory)),
         _ => None,
@@ -136,7 +139,7 @@ fn stock_is_made_while_a_job_waits_for_memory_and_leaves_the_room_that_it_needs(
     assert!(most <= 4, "one at a time: two would not leave 90 bytes");
     let mut driver = driver;
     run(&mut driver, Time::from_secs(70.0), Vec::new());
-    let on = started(&driver, 2, tacit_sched::Phase::On).expect("started");
+    let on = started(&driver, 2, tacit_sched::JobPhase::On).expect("started");
     assert!(on <= Time::from_secs(65.0), "once the long T_pre has ended, at most one refill later: {on}");
 }
 

@@ -5,8 +5,8 @@ mod support;
 use support::driver::Driver;
 use support::{Setup, header};
 use tacit_sched::{
-    Action, AdvanceNotice, Cause, ClientId, Event, JobId, MaterialId, ModelId, NoticeId, NoticeProblem, Outcome, Phase,
-    Rejected, Request, RequestId, Shutdown, Source, Span, Usage,
+    Action, AdvanceNotice, Cause, ClientId, Event, JobId, JobPhase, MaterialId, ModelId, NoticeId, NoticeProblem,
+    Outcome, Rejected, Request, RequestId, Shutdown, Source, Span, Usage,
 };
 
 const BOUND: ModelId = ModelId(1);
@@ -33,7 +33,7 @@ fn request(id: u64, client: u64, model: ModelId, inputs: u32, announced: bool) -
 
 /// T_pre jobs started so far.
 fn pres(driver: &Driver) -> usize {
-    driver.actions.iter().filter(|(_, a)| matches!(a, Action::Start(s) if s.phase == Phase::Pre)).count()
+    driver.actions.iter().filter(|(_, a)| matches!(a, Action::Start(s) if s.phase == JobPhase::Pre)).count()
 }
 
 fn burns(driver: &Driver) -> usize {
@@ -254,16 +254,16 @@ fn material_exists_under_the_name_that_its_job_ended_with() {
         Event::JobFinished { job, usage, material }
     };
     // No name, no material: the job runs on, and so does its claim to disk.
-    let refused = Rejected::MaterialMismatch { job: jobs[0], phase: Phase::Pre };
+    let refused = Rejected::MaterialMismatch { job: jobs[0], phase: JobPhase::Pre };
     assert_eq!(d.send(end(jobs[0], None)), Err(refused));
     assert_eq!((d.sched.counts().running_pre, d.sched.used().disk), (2, 20));
     let name = MaterialId([0xA5; 16]);
     d.send(end(jobs[0], Some(name))).unwrap();
     let (on, start) = d.monitor.running.iter().map(|(job, (start, _))| (*job, start.clone())).next_back().unwrap();
-    assert_eq!((start.phase, start.material), (Phase::On, Some(name)));
+    assert_eq!((start.phase, start.material), (JobPhase::On, Some(name)));
     // A name that lives cannot be given again; what is consumed is not made.
     assert_eq!(d.send(end(jobs[1], Some(name))), Err(Rejected::BadMaterial(name)));
-    assert_eq!(d.send(end(on, Some(name))), Err(Rejected::MaterialMismatch { job: on, phase: Phase::On }));
+    assert_eq!(d.send(end(on, Some(name))), Err(Rejected::MaterialMismatch { job: on, phase: JobPhase::On }));
     d.sched.audit().unwrap();
     finish_all(&mut d);
     assert_eq!(outcomes(&d), vec![Outcome::Done; 2]);
@@ -281,7 +281,7 @@ fn found_material_is_taken_over_once_and_only_before_this_run_makes_its_own() {
     d.send(request(5, 1, ModelId(0), 1, false)).unwrap();
     let taken = d.monitor.running.values().find_map(|(start, _)| start.material);
     assert_eq!(taken, Some(MaterialId([9; 16])));
-    let pre = d.monitor.running.iter().find(|(_, (start, _))| start.phase == Phase::Pre).map(|(job, _)| *job);
+    let pre = d.monitor.running.iter().find(|(_, (start, _))| start.phase == JobPhase::Pre).map(|(job, _)| *job);
     d.finish(pre.expect("the large model's pool is refilled"), 100);
     assert_eq!(d.send(found(4)), bad(4));
 }

@@ -34,13 +34,15 @@ pub struct ServerConfig {
     pub memory_wait: Duration,
     /// Materials that one client may have on disk.
     pub stored_per_client: usize,
-    /// How long stored material is kept whose client does not come back with the other half, or whose model is gone.
+    /// How long stored material is kept whose client does not come back with the other half, or whose model
+    /// is gone.
     pub expire: Duration,
 }
 
 impl ServerConfig {
     /// Defaults for an address: no store, one thread a job, 64 connections, 10 s to introduce, 2 min stall,
-    /// 10 min idle, 4 materials in memory (4 min for a place) and 256 on disk for each client, 30 days until material expires.
+    /// 10 min idle, 4 materials in memory (4 min for a place) and 256 on disk for each client, 30 days until
+    /// material expires.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
         Self {

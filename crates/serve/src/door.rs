@@ -1,14 +1,17 @@
-//! Who may greet: places for connections whose client is not known yet. Strangers can open any number of connections, so a full house
-//! makes room instead of closing: the oldest greeting of the address that holds most gives way, once it had time enough for a handshake.
+//! Who may greet: places for connections whose client is not known yet. Strangers can open any number of
+//! connections, so a full house makes room instead of closing: the oldest greeting of the address that holds
+//! most gives way, once it had time enough for a handshake.
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Most places. Each takes a file descriptor and, once something was sent, a second one and the state of a handshake.
+/// Most places. Each takes a file descriptor and, once something was sent, a second one and the state of a
+/// handshake.
 pub(crate) const MOST_PLACES: usize = 1024;
-/// What nobody takes from a greeting: time enough for a handshake over a slow link. With all places taken, so many connections are let in
-/// a second as this and the places allow; others wait in the system's queue meanwhile.
+/// What nobody takes from a greeting: time enough for a handshake over a slow link. With all places taken, so
+/// many connections are let in a second as this and the places allow; others wait in the system's queue
+/// meanwhile.
 const LEAST_TIME: Duration = Duration::from_millis(500);
 
 /// Names a connection.
@@ -70,7 +73,8 @@ impl Door {
         self.newcomer = Some(newcomer);
     }
 
-    /// Lets the newcomer in as soon as there is a place for it; where from the greeting came that gave way for it.
+    /// Lets the newcomer in as soon as there is a place for it; where from the greeting came that gave way
+    /// for it.
     pub(crate) fn let_in(&mut self, now: Instant) -> Option<IpAddr> {
         self.newcomer.as_ref()?;
         let mut gave_way = None;

@@ -2,8 +2,8 @@
 //! memory, limits, counters and whether the server stops. Events come in one at a time; what follows from
 //! each is carried out here and nowhere else.
 use crate::door::{Door, Newcomer, Number, Ticket};
+use crate::memory::InMemory;
 use crate::policy::{self, Start};
-use crate::pool::Pool;
 use crate::refusals::{Kind, Refusals};
 use crate::{ServeError, ServerConfig};
 use std::collections::{BTreeMap, HashMap};
@@ -153,7 +153,7 @@ pub(crate) struct Driver {
     memory_wait: Duration,
     connections: HashMap<Number, Connection>,
     jobs: BTreeMap<Number, Job>,
-    pool: Pool,
+    memory: InMemory,
     refusals: Refusals,
     served: u64,
     stopping: Option<Stopping>,
@@ -177,7 +177,7 @@ impl Driver {
             memory_wait: config.memory_wait,
             connections: HashMap::new(),
             jobs: BTreeMap::new(),
-            pool: Pool::new(config.memory_per_client),
+            memory: InMemory::new(config.memory_per_client),
             refusals: Refusals::default(),
             served: 0,
             stopping: None,
@@ -287,7 +287,7 @@ impl Driver {
             }
             Event::Refused { kind, from, detail } => self.refuse(Instant::now(), kind, from, detail),
             Event::Requested { number, request, binding, reply } => self.request(number, request, binding, reply),
-            Event::Made { id, binding, material } => self.pool.fill(id, binding, material),
+            Event::Made { id, binding, material } => self.memory.fill(id, binding, material),
             Event::Finished { number, served } => {
                 self.served += u64::from(served);
                 self.end_job(number);
@@ -321,14 +321,15 @@ impl Driver {
         self.jobs.insert(number, Job { state: State::Waits { request, binding, reply, until } });
     }
 
-    /// Whether a job must wait for a place in memory. Those who use what is there need no further place, so one comes free.
+    /// Whether a job must wait for a place in memory. Those who use what is there need no further place, so
+    /// one comes free.
     fn must_wait(&self, job: &Job) -> bool {
         let State::Waits { request: Request::Prepare { folder: None, .. }, binding: Some(binding), until, .. } =
             &job.state
         else {
             return false;
         };
-        self.pool.is_full(binding.client) && Instant::now() < *until
+        self.memory.is_full(binding.client) && Instant::now() < *until
     }
 
     /// Starts a job, refuses it for what the pool says, or leaves it waiting.
@@ -350,15 +351,15 @@ impl Driver {
         let _ = reply.send(decision);
     }
 
-    /// What a job needs of what connections share: a place in memory for what it makes, material that it uses or destroys, the name of
-    /// its client's folder.
+    /// What a job needs of what connections share: a place in memory for what it makes, material that it uses
+    /// or destroys, the name of its client's folder.
     fn take(&mut self, number: Number, request: &mut Request, binding: Option<Binding>) -> Result<Taken, ServeError> {
         match (request, binding) {
             (Request::Prepare { id, folder: None }, Some(binding)) => {
-                self.pool.reserve(*id, binding.client)?;
+                self.memory.reserve(*id, binding.client)?;
                 Ok((Some(*id), None, vec![]))
             }
-            (Request::Infer { id: Some(id) }, Some(binding)) => Ok((None, self.pool.take(*id, binding)?, vec![])),
+            (Request::Infer { id: Some(id) }, Some(binding)) => Ok((None, self.memory.take(*id, binding)?, vec![])),
             (Request::Discard { ids, lost_by }, _) => {
                 let Some(client) = self.connections.get(&number).map(|c| c.client) else {
                     return Ok((None, None, vec![]));
@@ -366,7 +367,7 @@ impl Driver {
                 if lost_by.is_some_and(|folder| self.others_use(number, client, folder)) {
                     ids.clear();
                 }
-                Ok((None, None, self.pool.discard(ids, client)))
+                Ok((None, None, self.memory.discard(ids, client)))
             }
             (Request::Reconcile { folder, .. }, _) => {
                 if let Some(connection) = self.connections.get_mut(&number) {
@@ -378,7 +379,8 @@ impl Driver {
         }
     }
 
-    /// Whether another connection of a client uses its folder: it may have taken material out and not asked to use it yet.
+    /// Whether another connection of a client uses its folder: it may have taken material out and not asked
+    /// to use it yet.
     fn others_use(&self, number: Number, client: ClientId, folder: FolderId) -> bool {
         let uses = |c: &Connection| c.client == client && c.folder == Some(folder);
         self.connections.iter().any(|(&other, connection)| other != number && uses(connection))
@@ -386,7 +388,7 @@ impl Driver {
 
     fn end_job(&mut self, number: Number) {
         if let Some(Job { state: State::Runs { place: Some(id) } }) = self.jobs.remove(&number) {
-            self.pool.give_back(id);
+            self.memory.give_back(id);
         }
     }
 
@@ -395,7 +397,7 @@ impl Driver {
         self.end_job(number);
         let Some(Connection { client, .. }) = self.connections.remove(&number) else { return };
         if !self.connections.values().any(|c| c.client == client) {
-            self.pool.forget(client);
+            self.memory.forget(client);
         }
     }
 

@@ -47,7 +47,8 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop:
                 continue;
             }
         };
-        // A stranger waits here until somebody else is done greeting, or gives way; all others wait in the system's queue.
+        // A stranger waits here until somebody else is done greeting, or gives way; all others wait in the
+        // system's queue.
         let ticket = shared.ask(|reply| Event::Accepted { number, from: address.ip(), reply }).await.flatten();
         let Some(ticket) = ticket else { return };
         let (gone, stop) = (Gone { shared: shared.clone(), number }, stop.clone());
@@ -144,11 +145,12 @@ struct Greeted {
     closer: std::net::TcpStream,
 }
 
-/// TLS and the opening hello, all within the greeting timeout. Until the client has proved its certificate, it gets TLS's own messages
-/// and no other byte.
+/// TLS and the opening hello, all within the greeting timeout. Until the client has proved its certificate,
+/// it gets TLS's own messages and no other byte.
 async fn greet(shared: &Shared, stream: TcpStream) -> Result<Greeted, ServeError> {
     let end = Instant::now() + shared.config.greeting_timeout;
-    // Whoever says nothing costs nothing else, and is told nothing. (That a socket is readable is not always true at its first look.)
+    // Whoever says nothing costs nothing else, and is told nothing. (That a socket is readable is not always
+    // true at its first look.)
     let first = timeout_at(end.into(), stream.peek(&mut [0])).await.map_err(|_| stalled("the TLS handshake"))?;
     first.map_err(ServeError::system(WATCHING))?;
     let stream = stream.into_std().map_err(ServeError::system(WATCHING))?;

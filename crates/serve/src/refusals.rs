@@ -1,4 +1,5 @@
-//! Refusals in the log: whoever likes can cause them, so the first is told at once, and what follows within a minute in one line.
+//! Refusals in the log: whoever likes can cause them, so the first is told at once, and what follows within a
+//! minute in one line.
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

@@ -53,7 +53,8 @@ fn greeting_places(clients: usize, limit: Option<u64>) -> Result<usize, ServeErr
     }
 }
 
-/// Connections that the system keeps until they are taken. With fewer it loses some of a flood's, and clients' with them.
+/// Connections that the system keeps until they are taken. With fewer it loses some of a flood's, and
+/// clients' with them.
 const BACKLOG: u32 = 1024;
 
 fn listen(at: SocketAddr) -> io::Result<TcpListener> {

@@ -14,8 +14,8 @@ impl Job<'_> {
         Ok(Reply::Ids(entries.iter().take(MAX_IDS).map(|e| e.id).collect()))
     }
 
-    /// What there is for a folder of the client's. It has come back, so what can be used there is kept; what has been of no use for long
-    /// expires.
+    /// What there is for a folder of the client's. It has come back, so what can be used there is kept; what
+    /// has been of no use for long expires.
     pub(crate) fn reconcile(&self, folder: FolderId, after: Option<MaterialId>) -> Result<Reply, ServeError> {
         let Some(store) = &self.shared.store else { return Ok(Reply::Reconciled { folder: None, ids: vec![] }) };
         if after.is_none() {

@@ -184,8 +184,8 @@ impl<'a> Job<'a> {
         self.done(meter, bytes)
     }
 
-    /// A place on disk, if the client has not its share of it: taken before the material is made, so that no other connection of the
-    /// client's takes it.
+    /// A place on disk, if the client has not its share of it: taken before the material is made, so that no
+    /// other connection of the client's takes it.
     fn reserve(&self, id: MaterialId, binding: Binding, origin: Origin<'_>) -> Result<Reserved<'a>, ServeError> {
         let Shared { store: Some(store), config, .. } = self.shared else {
             return refuse("this server stores no material");

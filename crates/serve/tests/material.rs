@@ -1,4 +1,5 @@
-//! Material on disk at both parties: what has lost its other half, what lies there without being granted, models that are gone, quotas.
+//! Material on disk at both parties: what has lost its other half, what lies there without being granted,
+//! models that are gone, quotas.
 mod common;
 use common::*;
 use std::collections::BTreeMap;

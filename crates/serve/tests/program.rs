@@ -1,4 +1,5 @@
-//! The program `tacit-server`: what it says when it cannot start, what its log holds, and that nobody has to listen.
+//! The program `tacit-server`: what it says when it cannot start, what its log holds, and that nobody has to
+//! listen.
 mod common;
 use common::*;
 use rustix::process::{Pid, Signal, kill_process};
@@ -188,7 +189,8 @@ fn a_reader_that_is_gone_makes_no_panic() {
     assert_eq!(child.wait().unwrap().code(), Some(1), "101 would be a panic");
 }
 
-/// The server with an output like this serves through strangers and a job that panics, and stops when it is asked to.
+/// The server with an output like this serves through strangers and a job that panics, and stops when it is
+/// asked to.
 fn outlives(what: &str, out: impl Fn() -> Stdio) {
     let dir = tempfile::tempdir().unwrap();
     let mut program = Program::start(dir.path(), |c| {

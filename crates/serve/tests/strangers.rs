@@ -1,5 +1,5 @@
-//! Strangers, however many and however persistent, do not keep clients out, and learn nothing but TLS. Alone in this program: it holds
-//! many sockets.
+//! Strangers, however many and however persistent, do not keep clients out, and learn nothing but TLS. Alone
+//! in this program: it holds many sockets.
 mod common;
 use common::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -74,8 +74,8 @@ impl Drop for Flood {
     }
 }
 
-/// An honest client connects while idle connections hold all places, and come again when they are ended. Nobody's time is up meanwhile,
-/// so nothing but making room lets it in.
+/// An honest client connects while idle connections hold all places, and come again when they are ended.
+/// Nobody's time is up meanwhile, so nothing but making room lets it in.
 fn a_client_gets_in(dir: &Path, what: &str, from: fn(usize) -> Ipv4Addr) {
     let server = Running::start(dir, |c| c.greeting_timeout = Duration::from_secs(3600));
     let address: SocketAddr = server.address.parse().unwrap();

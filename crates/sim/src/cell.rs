@@ -59,14 +59,14 @@ struct Row {
 }
 
 impl Row {
-    fn of(run: &Run, scenario: &Scenario) -> Row {
+    fn of(run: &Run, scenario: &Scenario) -> Self {
         let span = run.arrivals.last().map_or(0.0, |a| a.at.secs()) - run.first.secs();
         let work = run.arrivals.iter().map(|a| {
             let model = &scenario.models[a.model as usize];
             (model.pre.first.time + model.on.first.time).secs() * f64::from(a.inputs)
         });
         let others: Vec<_> = run.reports.iter().filter(|r| r.client != ClientId::numbered(0)).collect();
-        Row {
+        Self {
             summary: Summary::of(run, scenario),
             offered: work.sum::<f64>() / (f64::from(scenario.config.capacity.cores) * span.max(1e-9)),
             others_delay: Metrics::of(&others).input_delay,
@@ -79,13 +79,13 @@ impl Cell {
     ///
     /// # Errors
     /// A configuration that the scheduler refuses.
-    pub fn measure(label: &str, scenario: &Scenario, seeds: &Range<u64>) -> Result<Cell, SimError> {
+    pub fn measure(label: &str, scenario: &Scenario, seeds: &Range<u64>) -> Result<Self, SimError> {
         let rows: Result<Vec<Row>, SimError> =
             seeds.clone().map(|seed| Ok(Row::of(&scenario.run(seed)?, scenario))).collect();
         let rows = rows?;
         let over = |figure: fn(&Row) -> f64| Interval::of(&rows.iter().map(figure).collect::<Vec<_>>());
         let workload = &scenario.workload;
-        Ok(Cell {
+        Ok(Self {
             label: label.to_owned(),
             workload: workload.mix.name.clone(),
             rate: workload.arrivals.rate(),

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::{
-    Action, AdvanceNotice, ClientId, Event, InputReport, JobId, MaterialId, ModelId, NoticeId, Phase, PhaseSpec,
+    Action, AdvanceNotice, ClientId, Event, InputReport, JobId, JobPhase, MaterialId, ModelId, NoticeId, PhaseSpec,
     Rejected, Request, RequestId, Scheduler, Span, Start, Time, Usage,
 };
 
@@ -18,8 +18,8 @@ use tacit_sched::{
 pub struct JobRecord {
     /// Model, by its place in the mix.
     pub model: ModelId,
-    /// Phase.
-    pub phase: Phase,
+    /// JobPhase.
+    pub phase: JobPhase,
     /// The request that it worked for in the end, if any.
     pub request: Option<RequestId>,
     /// Threads.
@@ -157,8 +157,8 @@ impl Engine<'_> {
         self.run.arrivals = arrivals;
     }
 
-    /// Gives every pool the stock for the mean rate, as far as the pools' share of the disk goes, the first models
-    /// first.
+    /// Gives every pool the stock for the mean rate, as far as the pools' share of the disk goes, the first
+    /// models first.
     fn fill_pools(&mut self) {
         let Some(pool) = &self.scenario.config.pool else { return };
         let rate = self.scenario.workload.arrivals.rate();
@@ -217,7 +217,7 @@ impl Engine<'_> {
                 if failed {
                     return self.send(now, Event::JobFailed { job });
                 }
-                let material = (start.phase == Phase::Pre).then(|| self.new_material());
+                let material = (start.phase == JobPhase::Pre).then(|| self.new_material());
                 self.send(now, Event::JobFinished { job, usage, material });
             }
             Due::Leave(client) => self.send(now, Event::ClientGone { client: ClientId::numbered(client) }),
@@ -324,7 +324,7 @@ impl Engine<'_> {
     /// The truth about a job's phase.
     fn truth(&self, start: &Start) -> &PhaseSpec {
         let model = &self.scenario.models[start.model.0 as usize];
-        if start.phase == Phase::Pre { &model.pre } else { &model.on }
+        if start.phase == JobPhase::Pre { &model.pre } else { &model.on }
     }
 
     /// Takes a job off the machine and adds up what it used.

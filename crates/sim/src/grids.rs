@@ -61,8 +61,8 @@ fn paired(ours: &[f64], other: &[f64]) -> Interval {
 }
 
 impl Grid {
-    fn new(name: &str) -> Grid {
-        Grid { name: name.into(), ..Grid::default() }
+    fn new(name: &str) -> Self {
+        Self { name: name.into(), ..Self::default() }
     }
 
     /// Measures a scenario and keeps its cell.
@@ -80,7 +80,8 @@ impl Grid {
         self.checks.push(Check { cell: at.into(), rule: rule.into(), value, half: None, seeds, limit, met });
     }
 
-    /// Whether D is lower with notices than without, by more than the 95 % interval, for every cell without a pool.
+    /// Whether D is lower with notices than without, by more than the 95 % interval, for every cell without a
+    /// pool.
     fn check_notices(&mut self, seeds: &Range<u64>) -> Result<(), SimError> {
         let twins = |with: &Cell, c: &Cell| {
             c.notices == 0.0 && (&c.label, c.cores, c.rate, c.stock) == (&with.label, with.cores, with.rate, with.stock)
@@ -98,8 +99,9 @@ impl Grid {
         Ok(())
     }
 
-    /// Compares two cells. The requests are the same, so the interval is that of the difference seed by seed. Where it
-    /// does not decide, [`MORE_SEEDS`] times as many further seeds are played and all are taken together.
+    /// Compares two cells. The requests are the same, so the interval is that of the difference seed by seed.
+    /// Where it does not decide, [`MORE_SEEDS`] times as many further seeds are played and all are taken
+    /// together.
     fn compare(&self, with: usize, without: usize, seeds: &Range<u64>) -> Result<Check, SimError> {
         let cell = &self.cells[with];
         let mut columns = [with, without].map(|i| self.cells[i].delays.clone());
@@ -224,8 +226,8 @@ pub fn grid_c(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimErro
     Ok(grid)
 }
 
-/// Sensitivity: wrong estimates, bursts, a flood from one client, heavy-tailed batches. P = 16, rate 0.5 unless said
-/// otherwise.
+/// Sensitivity: wrong estimates, bursts, a flood from one client, heavy-tailed batches. P = 16, rate 0.5
+/// unless said otherwise.
 ///
 /// # Errors
 /// A profile that lacks a model.

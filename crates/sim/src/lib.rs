@@ -1,8 +1,8 @@
 //! The scheduler in virtual time: `tacit_sched::Scheduler` with a heap of events in place of a machine.
 //!
-//! A [`Scenario`] (machine, models, policy, [`Workload`]) and a seed give a [`Run`]. [`Summary`] has its figures,
-//! [`RunFile`] is all of it as JSON. [`Cell`] has the figures over many seeds, [`grids`] and [`table2`] compare cells.
-//! Same seed, same numbers, on every machine.
+//! A [`Scenario`] (machine, models, policy, [`Workload`]) and a seed give a [`Run`]. [`Summary`] has its
+//! figures, [`RunFile`] is all of it as JSON. [`Cell`] has the figures over many seeds, [`grids`] and
+//! [`table2`] compare cells. Same seed, same numbers, on every machine.
 #![forbid(unsafe_code)]
 
 pub mod grids;

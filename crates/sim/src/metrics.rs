@@ -59,14 +59,14 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 
 impl Metrics {
     /// Metrics of these inputs.
-    pub fn of(reports: &[&InputReport]) -> Metrics {
+    pub fn of(reports: &[&InputReport]) -> Self {
         let done: Vec<&&InputReport> = reports.iter().filter(|r| r.outcome == Outcome::Done).collect();
         let mut delays: Vec<f64> = done.iter().map(|r| r.ended.since(r.arrived).secs()).collect();
         let waits = done.iter().map(|r| r.on.started.map_or(0.0, |s| s.since(r.arrived).secs()));
         let waiting_time = mean(waits);
         let input_delay = mean(delays.iter().copied());
         delays.sort_unstable_by(f64::total_cmp);
-        Metrics {
+        Self {
             done: delays.len(),
             input_delay,
             waiting_time,
@@ -80,7 +80,7 @@ impl Metrics {
 
 impl Summary {
     /// Metrics of a run of this scenario.
-    pub fn of(run: &Run, scenario: &Scenario) -> Summary {
+    pub fn of(run: &Run, scenario: &Scenario) -> Self {
         let (mix, capacity) = (&scenario.workload.mix, scenario.config.capacity);
         let mut outcomes = BTreeMap::new();
         let mut by_model: Vec<Vec<&InputReport>> = vec![Vec::new(); mix.counts.len()];
@@ -94,7 +94,7 @@ impl Summary {
         let all = Metrics::of(&run.reports.iter().collect::<Vec<_>>());
         let makespan = run.last.since(run.first).secs();
         let per = |x: f64, y: f64| if y > 0.0 { x / y } else { 0.0 };
-        Summary {
+        Self {
             throughput: per(all.done as f64, makespan),
             makespan,
             core_use: per(run.core_seconds, makespan * f64::from(capacity.cores)),
@@ -118,14 +118,14 @@ pub struct Interval {
 
 impl Interval {
     /// Of one figure per seed.
-    pub fn of(values: &[f64]) -> Interval {
+    pub fn of(values: &[f64]) -> Self {
         let n = values.len();
         let mean = mean(values.iter().copied());
         if n < 2 {
-            return Interval { mean, half: 0.0 };
+            return Self { mean, half: 0.0 };
         }
         let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
-        Interval { mean, half: student_t(n - 1) * (variance / n as f64).sqrt() }
+        Self { mean, half: student_t(n - 1) * (variance / n as f64).sqrt() }
     }
 }
 

@@ -1,5 +1,5 @@
-//! A run as JSON: machine and models, every input with its times, threads and where it waited, the metrics, and what
-//! the picture is drawn from.
+//! A run as JSON: machine and models, every input with its times, threads and where it waited, the metrics,
+//! and what the picture is drawn from.
 
 use crate::engine::{JobRecord, QueueSample, Run};
 use crate::metrics::Summary;
@@ -53,8 +53,8 @@ struct Input {
     ended: f64,
 }
 
-/// A run's file: what `python -m tacit.report` and `docs/scripts/delay_bound.py` read. Times in seconds, memory in
-/// bytes.
+/// A run's file: what `python -m tacit.report` and `docs/scripts/delay_bound.py` read. Times in seconds,
+/// memory in bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunFile<'a> {
     /// Always `tacit-simulation`.
@@ -86,7 +86,7 @@ fn ways(phase: &PhaseSpec, threads: &[u32]) -> Vec<Way> {
 }
 
 impl Input {
-    fn of(report: &InputReport, scenario: &Scenario, run: &Run) -> Input {
+    fn of(report: &InputReport, scenario: &Scenario, run: &Run) -> Self {
         let arrived = report.arrived.secs();
         let ended = report.ended.secs();
         let secs = |t: Option<Time>| t.map(|t| t.secs());
@@ -99,7 +99,7 @@ impl Input {
         let begin = if pooled { arrived } else { after(pre_start) };
         let ready = if pooled { arrived } else { after(pre_finish) };
         let arrival = &run.arrivals[report.input.request.0 as usize];
-        Input {
+        Self {
             request: report.input.request.0,
             index: report.input.index,
             client: arrival.client,

@@ -4,7 +4,7 @@ use crate::error::SimError;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use tacit_sched::profile::{Sample, Speedup};
-use tacit_sched::{Binding, ModelSpec, PhaseSpec, Span};
+use tacit_sched::{BoundTo, ModelSpec, PhaseSpec, Span};
 
 /// A profile file (`shark-1thread.json` and its like). Fields that the simulator does not use are ignored.
 #[derive(Clone, Debug, Deserialize)]
@@ -16,21 +16,21 @@ pub struct ProfileFile {
 
 #[derive(Clone, Debug, Deserialize)]
 struct Model {
-    pre: Phase,
-    on: Phase,
+    pre: JobPhase,
+    on: JobPhase,
     key_bytes_server: u64,
     key_bytes_client: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Phase {
+struct JobPhase {
     wall_s: f64,
     #[serde(default)]
     load_s: f64,
     peak_rss_bytes: u64,
 }
 
-impl Phase {
+impl JobPhase {
     /// Reading the material is part of the job.
     fn spec(&self, speedup: Speedup) -> PhaseSpec {
         let time = Span::from_secs(self.wall_s + self.load_s);
@@ -43,8 +43,8 @@ impl ProfileFile {
     ///
     /// # Errors
     /// [`SimError::BadFile`] with the line and the reason.
-    pub fn parse(text: &str) -> Result<ProfileFile, SimError> {
-        let file: ProfileFile = serde_json::from_str(text).map_err(|e| SimError::BadFile {
+    pub fn parse(text: &str) -> Result<Self, SimError> {
+        let file: Self = serde_json::from_str(text).map_err(|e| SimError::BadFile {
             what: "profile",
             line: e.line(),
             why: e.to_string(),
@@ -60,7 +60,8 @@ impl ProfileFile {
         Ok(file)
     }
 
-    /// A model as the scheduler takes it, its material bound to the client, with assumed speed-ups of T_pre and T_on.
+    /// A model as the scheduler takes it, its material bound to the client, with assumed speed-ups of T_pre
+    /// and T_on.
     ///
     /// # Errors
     /// [`SimError::UnknownModel`].
@@ -70,7 +71,7 @@ impl ProfileFile {
             name: name.to_owned(),
             backend: self.backend.clone(),
             link: self.link.clone(),
-            binding: Binding::Client,
+            binding: BoundTo::Client,
             // A dealer writes both parties' halves to the same disk.
             material_bytes: model.key_bytes_server + model.key_bytes_client,
             pre: model.pre.spec(pre),

@@ -6,7 +6,7 @@ use crate::workload::{Arrival, Workload};
 use serde::Serialize;
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::profile::Speedup;
-use tacit_sched::{Binding, Config, ModelSpec, PoolConfig, Resources};
+use tacit_sched::{BoundTo, Config, ModelSpec, PoolConfig, Resources};
 
 /// Stock of ready material.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -20,7 +20,8 @@ pub enum Stock {
     Full,
 }
 
-/// One simulated situation. `models` is the truth; what the scheduler believes at first is `models` times `bias`.
+/// One simulated situation. `models` is the truth; what the scheduler believes at first is `models` times
+/// `bias`.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The scheduler's configuration, machine included.
@@ -35,7 +36,8 @@ pub struct Scenario {
     pub trace: Option<Vec<Arrival>>,
     /// Pools; set by [`Scenario::with_stock`].
     pub(crate) stock: Stock,
-    /// Each job takes its true time times `spread` to the power of a uniform number in [-1, 1]; 1 is no noise.
+    /// Each job takes its true time times `spread` to the power of a uniform number in [-1, 1]; 1 is no
+    /// noise.
     pub spread: f64,
     /// First estimates are the truth times this, by model; missing entries are 1.
     pub bias: Vec<f64>,
@@ -46,18 +48,13 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// The setting of [SS26] on a machine with 256 GiB of memory and 2 TB of disk: one thread a job, no pool. Only
-    /// `sequential` runs T_on on all cores, with the speed-up that is assumed wherever threads are allowed: Amdahl
-    /// with 95 % parallel.
+    /// The setting of [SS26] on a machine with 256 GiB of memory and 2 TB of disk: one thread a job, no pool.
+    /// Only `sequential` runs T_on on all cores, with the speed-up that is assumed wherever threads are
+    /// allowed: Amdahl with 95 % parallel.
     ///
     /// # Errors
     /// [`SimError::UnknownModel`] where the profile lacks a model of the mix.
-    pub fn new(
-        profile: &ProfileFile,
-        policy: PolicySpec,
-        cores: u32,
-        workload: Workload,
-    ) -> Result<Scenario, SimError> {
+    pub fn new(profile: &ProfileFile, policy: PolicySpec, cores: u32, workload: Workload) -> Result<Self, SimError> {
         let names = workload.mix.counts.iter().map(|(name, _)| name);
         let models = names.map(|name| profile.model(name, Speedup::None, Speedup::Amdahl(0.95)));
         let mut config = Config::new(Resources { cores, memory: 256 << 30, disk: 2_000_000_000_000 });
@@ -66,7 +63,7 @@ impl Scenario {
         if policy == PolicySpec::Sequential {
             config.on_threads = vec![cores];
         }
-        Ok(Scenario {
+        Ok(Self {
             config,
             models: models.collect::<Result<_, _>>()?,
             policy,
@@ -81,8 +78,8 @@ impl Scenario {
     }
 
     /// With these pools; with any, material is not bound to its client.
-    pub fn with_stock(mut self, stock: Stock) -> Scenario {
-        let binding = if stock == Stock::None { Binding::Client } else { Binding::Unbound };
+    pub fn with_stock(mut self, stock: Stock) -> Self {
+        let binding = if stock == Stock::None { BoundTo::Client } else { BoundTo::Unbound };
         self.models.iter_mut().for_each(|model| model.binding = binding);
         self.config.pool = (stock != Stock::None).then(PoolConfig::default);
         self.stock = stock;
@@ -90,14 +87,14 @@ impl Scenario {
     }
 
     /// T_on may run on these thread counts, with this assumed speed-up.
-    pub fn with_on_threads(mut self, threads: Vec<u32>, speedup: Speedup) -> Scenario {
+    pub fn with_on_threads(mut self, threads: Vec<u32>, speedup: Speedup) -> Self {
         self.models.iter_mut().for_each(|model| model.on.speedup = speedup);
         self.config.on_threads = threads;
         self
     }
 
     /// T_pre may run on these thread counts, with this assumed speed-up.
-    pub fn with_pre_threads(mut self, threads: Vec<u32>, speedup: Speedup) -> Scenario {
+    pub fn with_pre_threads(mut self, threads: Vec<u32>, speedup: Speedup) -> Self {
         self.models.iter_mut().for_each(|model| model.pre.speedup = speedup);
         self.config.pre_threads = threads;
         self

@@ -62,8 +62,8 @@ pub struct Row {
     pub speedup: f64,
 }
 
-/// Runs the grid of Table 2 and, beside the paper's policies, `adaptive` in the same setting (one thread a job, no
-/// pool).
+/// Runs the grid of Table 2 and, beside the paper's policies, `adaptive` in the same setting (one thread a
+/// job, no pool).
 ///
 /// # Errors
 /// A profile that lacks a model.

@@ -29,7 +29,7 @@ impl Mix {
     ///
     /// # Errors
     /// [`SimError::UnknownWorkload`].
-    pub fn named(name: &str) -> Result<Mix, SimError> {
+    pub fn named(name: &str) -> Result<Self, SimError> {
         let counts: [u32; 5] = match name {
             "swiftsnni-mixed" => [200, 100, 100, 75, 25],
             "swiftsnni-light" => [330, 55, 75, 35, 5],
@@ -37,7 +37,7 @@ impl Mix {
         };
         let models = ["m1", "m2", "hinet", "alexnet", "vgg16"];
         let counts = models.iter().zip(counts).map(|(m, n)| (m.to_string(), n)).collect();
-        Ok(Mix { name: name.to_owned(), counts })
+        Ok(Self { name: name.to_owned(), counts })
     }
 
     /// Number of requests in one round of the mix.
@@ -83,8 +83,8 @@ pub enum Arrivals {
         /// Relative amplitude.
         swing: f64,
     },
-    /// Each of `clients` sends its next request a think time (exponential, mean in seconds) after its last one
-    /// ended.
+    /// Each of `clients` sends its next request a think time (exponential, mean in seconds) after its last
+    /// one ended.
     Closed {
         /// Clients.
         clients: u32,
@@ -97,24 +97,25 @@ impl Arrivals {
     /// Mean requests per second; zero for a closed loop, which has no rate of its own.
     pub fn rate(&self) -> f64 {
         match *self {
-            Arrivals::Poisson(rate) | Arrivals::Bursts { rate, .. } | Arrivals::Diurnal { rate, .. } => rate,
-            Arrivals::Closed { .. } => 0.0,
+            Self::Poisson(rate) | Self::Bursts { rate, .. } | Self::Diurnal { rate, .. } => rate,
+            Self::Closed { .. } => 0.0,
         }
     }
 
-    /// `n` arrival times, ascending. For a closed loop: the first request of each client (the engine makes the others).
+    /// `n` arrival times, ascending. For a closed loop: the first request of each client (the engine makes
+    /// the others).
     fn times(&self, n: usize, rng: &mut Rng) -> Vec<Time> {
         let mut t = 0.0;
         let mut next = || -> f64 {
             match *self {
-                Arrivals::Poisson(rate) => t += exponential(rng, 1.0 / rate),
-                Arrivals::Closed { think, .. } => return exponential(rng, think),
-                Arrivals::Bursts { rate, on, off } => {
+                Self::Poisson(rate) => t += exponential(rng, 1.0 / rate),
+                Self::Closed { think, .. } => return exponential(rng, think),
+                Self::Bursts { rate, on, off } => {
                     // Time runs only while the source is on; then the gaps are put back.
                     t += exponential(rng, on / ((on + off) * rate));
                     return t + (t / on).floor() * off;
                 }
-                Arrivals::Diurnal { rate, period, swing } => loop {
+                Self::Diurnal { rate, period, swing } => loop {
                     t += exponential(rng, 1.0 / (rate * (1.0 + swing)));
                     let now = 1.0 + swing * (t / period * std::f64::consts::TAU).sin();
                     if rng.f64() * (1.0 + swing) <= now {
@@ -124,7 +125,7 @@ impl Arrivals {
             }
             t
         };
-        let n = if let Arrivals::Closed { clients, .. } = self { n.min(*clients as usize) } else { n };
+        let n = if let Self::Closed { clients, .. } = self { n.min(*clients as usize) } else { n };
         let mut times: Vec<Time> = (0..n).map(|_| Time::from_secs(next())).collect();
         times.sort_unstable();
         times
@@ -150,15 +151,15 @@ pub enum Batches {
 impl Batches {
     fn draw(self, rng: &mut Rng) -> u32 {
         match self {
-            Batches::Fixed(n) => n.max(1),
-            Batches::Geometric(mean) => {
+            Self::Fixed(n) => n.max(1),
+            Self::Geometric(mean) => {
                 let stop = 1.0 / mean.max(1.0);
                 if stop >= 1.0 {
                     return 1;
                 }
                 1 + ((1.0 - rng.f64()).ln() / (1.0 - stop).ln()) as u32
             }
-            Batches::Pareto { alpha, max } => ((1.0 - rng.f64()).powf(-1.0 / alpha) as u32).clamp(1, max.max(1)),
+            Self::Pareto { alpha, max } => ((1.0 - rng.f64()).powf(-1.0 / alpha) as u32).clamp(1, max.max(1)),
         }
     }
 }
@@ -190,8 +191,8 @@ pub struct Workload {
 
 impl Workload {
     /// The paper's setting: one input a request, a hundred equal clients.
-    pub fn new(mix: Mix, arrivals: Arrivals, notice_share: f64) -> Workload {
-        Workload {
+    pub fn new(mix: Mix, arrivals: Arrivals, notice_share: f64) -> Self {
+        Self {
             requests: mix.total(),
             mix,
             arrivals,
@@ -209,13 +210,13 @@ impl Workload {
     ///
     /// # Errors
     /// [`SimError::UnknownWorkload`].
-    pub fn paper(name: &str, rate: f64, notices: f64) -> Result<Workload, SimError> {
-        Ok(Workload::new(Mix::named(name)?, Arrivals::Poisson(rate), notices))
+    pub fn paper(name: &str, rate: f64, notices: f64) -> Result<Self, SimError> {
+        Ok(Self::new(Mix::named(name)?, Arrivals::Poisson(rate), notices))
     }
 
-    /// The requests of one seed, in order of arrival (for a closed loop: all that will be sent, the time of the later
-    /// ones open). Times, models and notices are drawn apart: with and without notices the same requests come at the
-    /// same times.
+    /// The requests of one seed, in order of arrival (for a closed loop: all that will be sent, the time of
+    /// the later ones open). Times, models and notices are drawn apart: with and without notices the same
+    /// requests come at the same times.
     pub fn draw(&self, seed: u64) -> Vec<Arrival> {
         let [times, models, notices, batches, clients, departures] = &mut streams(seed);
         let times = self.arrivals.times(self.requests, times);

@@ -1,7 +1,9 @@
-//! What a claim costs in processor time when many ids were used: `cargo run --release -p tacit-store --example claim_cost [USED]`.
+//! What a claim costs in processor time when many ids were used:
+//! `cargo run --release -p tacit-store --example claim_cost [USED]`.
 //!
-//! Makes a folder in which USED ids (a million unless given) were used, and claims material of 64 KiB a few hundred times. Processor time
-//! is that of this process, user and system; how long the disk takes to sync is not in it.
+//! Makes a folder in which USED ids (a million unless given) were used, and claims material of 64 KiB a few
+//! hundred times. Processor time is that of this process, user and system; how long the disk takes to sync is
+//! not in it.
 use rustix::time::{ClockId, clock_gettime};
 use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_store::{Binding, Origin, Party, Store};

@@ -190,7 +190,8 @@ impl StoreError {
         move |source| Self::File { doing, path, source }
     }
 
-    /// Whether this says something about the material that was asked for, and nothing about this machine: what a peer may be told.
+    /// Whether this says something about the material that was asked for, and nothing about this machine:
+    /// what a peer may be told.
     #[must_use]
     pub fn about_material(&self) -> bool {
         matches!(

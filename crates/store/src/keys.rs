@@ -1,9 +1,10 @@
 //! A private CA, and the certificates that it signs for the server and its clients.
 //!
-//! A key folder holds `ca.pem`, `ca.key`, and `NAME.pem`, `NAME.key` for `server` and each client. The folder has mode 0700, private keys
-//! have 0600: both are narrowed whenever they are used, and refused if they are another user's or links.
-//! What is made together is written whole or not at all: everything is made in memory first, and `ca.key` is written last.
-//! A machine needs `ca.pem` and its own pair; `ca.key` belongs where certificates are made and nowhere else.
+//! A key folder holds `ca.pem`, `ca.key`, and `NAME.pem`, `NAME.key` for `server` and each client. The folder
+//! has mode 0700, private keys have 0600: both are narrowed whenever they are used, and refused if they are
+//! another user's or links. What is made together is written whole or not at all: everything is made in
+//! memory first, and `ca.key` is written last. A machine needs `ca.pem` and its own pair; `ca.key` belongs
+//! where certificates are made and nowhere else.
 use crate::seal::sync_folder;
 use crate::{StoreError, private};
 use rcgen::{
@@ -39,8 +40,8 @@ pub struct ClientIdentity {
     pub fingerprint: ClientId,
 }
 
-/// Makes a CA, a server certificate for `localhost`, `127.0.0.1`, `::1` and `hosts`, and a certificate for each client; all of them or,
-/// on an error, nothing.
+/// Makes a CA, a server certificate for `localhost`, `127.0.0.1`, `::1` and `hosts`, and a certificate for
+/// each client; all of them or, on an error, nothing.
 ///
 /// # Errors
 /// The folder has a CA already, a name is unusable or given twice, or a file cannot be written.
@@ -169,7 +170,8 @@ fn issue(issuer: &Issuer<'_, KeyPair>, name: &str, hosts: Vec<String>, usage: Us
     ])
 }
 
-/// The CA's own parameters; its name follows from its key, so that they can be made again to sign further certificates.
+/// The CA's own parameters; its name follows from its key, so that they can be made again to sign further
+/// certificates.
 fn ca_params(key: &KeyPair) -> Result<CertificateParams, StoreError> {
     let mut params = CertificateParams::new(vec![])?;
     let id = blake3::hash(key.public_key_raw()).to_hex();

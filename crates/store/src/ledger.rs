@@ -1,11 +1,12 @@
 //! The ledger: what material there is and in which state, in SQLite.
 //!
-//! WAL with `synchronous=FULL`: every commit is synced to the disk before it returns, and of two processes that change one row one comes
-//! first. All writing transactions are `IMMEDIATE`, so none reads what another is about to change. The row of used material is
-//! kept for ever, without what it was bound to (about 50 bytes): its id is refused for ever.
+//! WAL with `synchronous=FULL`: every commit is synced to the disk before it returns, and of two processes
+//! that change one row one comes first. All writing transactions are `IMMEDIATE`, so none reads what another
+//! is about to change. The row of used material is kept for ever, without what it was bound to (about 50
+//! bytes): its id is refused for ever.
 //!
-//! No statement reads the rows of used material but the one that it is about: each names the index that it goes by where SQLite might
-//! choose to look at all rows, and the tests count its steps.
+//! No statement reads the rows of used material but the one that it is about: each names the index that it
+//! goes by where SQLite might choose to look at all rows, and the tests count its steps.
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -96,7 +97,8 @@ impl Ledger {
         self.folder
     }
 
-    /// Takes an id for material that is being made; `room` is how much its client may have, what is being made included.
+    /// Takes an id for material that is being made; `room` is how much its client may have, what is being
+    /// made included.
     pub(crate) fn reserve(
         &self,
         id: MaterialId,
@@ -252,7 +254,8 @@ impl Ledger {
     /// Ids whose material is ready, being made, or claimed and not burnt yet.
     pub(crate) fn live(&self) -> Result<BTreeMap<MaterialId, State>, StoreError> {
         self.read(|db| {
-            // One by one, so that each is found by its index and used ids, of which there are many, are not read.
+            // One by one, so that each is found by its index and used ids, of which there are many, are not
+            // read.
             let mut live = BTreeMap::new();
             for found in [
                 "INDEXED BY ready_material WHERE state = 'ready'",
@@ -269,7 +272,8 @@ impl Ledger {
         })
     }
 
-    /// Writes the log back into the database and cuts it, where that can be done now: for room on a full disk.
+    /// Writes the log back into the database and cuts it, where that can be done now: for room on a full
+    /// disk.
     pub(crate) fn shrink(&self) {
         // Others may read it at this moment, or there is no room for this either: then the next write tells.
         let _ = self.lock().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
@@ -297,7 +301,8 @@ impl Ledger {
         run(&self.lock()).map_err(failed(&self.path))
     }
 
-    /// Runs a transaction; on `Ok(Ok(..))` it is on the disk when this returns, on any error nothing has changed.
+    /// Runs a transaction; on `Ok(Ok(..))` it is on the disk when this returns, on any error nothing has
+    /// changed.
     fn write<T>(
         &self,
         run: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<Result<T, StoreError>>,

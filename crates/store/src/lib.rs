@@ -1,6 +1,7 @@
 //! What must stay secret on a disk, and what must be used once: material, private keys, sealed files.
 //!
-//! * [`Store`] keeps material in a folder so that it is used at most once, crashes included: a ledger in SQLite, files for bytes.
+//! * [`Store`] keeps material in a folder so that it is used at most once, crashes included: a ledger in
+//!   SQLite, files for bytes.
 //! * [`seal`] encrypts files at rest; a [`SealKey`] comes from a file, a variable or a command.
 //! * [`keys`] is a private certificate authority, and the identities that it signs.
 //!

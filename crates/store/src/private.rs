@@ -1,5 +1,5 @@
-//! Folders and files that are this user's alone. What others own, and what a link points to, is refused; what is ours and open to others is
-//! narrowed, with a word in the log.
+//! Folders and files that are this user's alone. What others own, and what a link points to, is refused; what
+//! is ours and open to others is narrowed, with a word in the log.
 use crate::StoreError;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -21,7 +21,8 @@ pub(crate) fn made_folder(dir: &Path) -> Result<PathBuf, StoreError> {
     folder(dir)
 }
 
-/// Checks a folder and closes it to others. Returns its path without trailing separators, which would follow a link.
+/// Checks a folder and closes it to others. Returns its path without trailing separators, which would follow
+/// a link.
 pub(crate) fn folder(dir: &Path) -> Result<PathBuf, StoreError> {
     let dir: PathBuf = dir.components().collect();
     let meta = fs::symlink_metadata(&dir).map_err(StoreError::file("opening the folder", &dir))?;
@@ -40,7 +41,8 @@ pub(crate) fn folder(dir: &Path) -> Result<PathBuf, StoreError> {
     Ok(dir)
 }
 
-/// Opens a file of a checked folder for reading and writing, makes it where it does not exist, and closes it to others.
+/// Opens a file of a checked folder for reading and writing, makes it where it does not exist, and closes it
+/// to others.
 pub(crate) fn made_file(path: &Path) -> Result<File, StoreError> {
     close_to_others(path)?;
     let mut options = OpenOptions::new();
@@ -70,8 +72,8 @@ pub(crate) fn read(path: &Path, doing: &'static str) -> Result<Zeroizing<Vec<u8>
 
 /// Checks a file of a checked folder, if it exists, and closes it to others.
 ///
-/// By name and not by opening it: nobody else can exchange files in a folder that is ours alone, and closing a file that SQLite has
-/// open elsewhere in this process would drop its locks.
+/// By name and not by opening it: nobody else can exchange files in a folder that is ours alone, and closing
+/// a file that SQLite has open elsewhere in this process would drop its locks.
 pub(crate) fn close_to_others(path: &Path) -> Result<(), StoreError> {
     let meta = match fs::symlink_metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -1,8 +1,9 @@
 //! Room on a full disk for what must still be written.
 //!
-//! To use or destroy material, the ledger must say so durably, which takes some pages. A folder keeps a file of that much, made before any
-//! material is stored: so the disk is full for new material first, and what is there can be used to the last. Where the disk has no room for
-//! the ledger, the file goes, the ledger's log is written back and cut, and the write is tried once more.
+//! To use or destroy material, the ledger must say so durably, which takes some pages. A folder keeps a file
+//! of that much, made before any material is stored: so the disk is full for new material first, and what is
+//! there can be used to the last. Where the disk has no room for the ledger, the file goes, the ledger's log
+//! is written back and cut, and the write is tried once more.
 use crate::{StoreError, private};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -47,7 +48,8 @@ impl Reserve {
         }
     }
 
-    /// Runs `write`; where the disk is full for it, gives the room away, has SQLite's log shortened by `shrink`, and runs it again.
+    /// Runs `write`; where the disk is full for it, gives the room away, has SQLite's log shortened by
+    /// `shrink`, and runs it again.
     pub(crate) fn roomy<T>(
         &self,
         shrink: impl Fn(),

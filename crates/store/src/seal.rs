@@ -1,21 +1,24 @@
 //! Files encrypted at rest.
 //!
-//! ChaCha20-Poly1305 in the STREAM construction: 64 KiB chunks, each with its own tag; a chunk's nonce holds its number and whether it is the
-//! last, so that chunks cannot be left out, repeated or moved, and a file of any length needs one chunk of memory. ChaCha and not AES, because
-//! a Raspberry Pi has no AES instructions, and software AES is slow or leaks through the cache; the crate is the one that WireGuard's
-//! tunnels here use already.
+//! ChaCha20-Poly1305 in the STREAM construction: 64 KiB chunks, each with its own tag; a chunk's nonce holds
+//! its number and whether it is the last, so that chunks cannot be left out, repeated or moved, and a file of
+//! any length needs one chunk of memory. ChaCha and not AES, because a Raspberry Pi has no AES instructions,
+//! and software AES is slow or leaks through the cache; the crate is the one that WireGuard's tunnels here
+//! use already.
 //!
-//! A file has a key of its own, derived from the [`SealKey`] and 32 random bytes in its header, so nonces need not be unique
-//! across files. The whole header is associated data of every chunk: a sealed file opens as what it was sealed as (a model, or the material
-//! of one id), with the length that it had, and as nothing else. The cipher does not commit to its key; the check value in the header
-//! does, and tells a wrong key from damage. Header, 101 bytes, little endian:
+//! A file has a key of its own, derived from the [`SealKey`] and 32 random bytes in its header, so nonces
+//! need not be unique across files. The whole header is associated data of every chunk: a sealed file opens
+//! as what it was sealed as (a model, or the material of one id), with the length that it had, and as nothing
+//! else. The cipher does not commit to its key; the check value in the header does, and tells a wrong key
+//! from damage. Header, 101 bytes, little endian:
 //!
 //! ```text
 //! "TACITSEA" | version u32 = 1 | kind u8 | id 16 (zero but for material) | length u64 | salt 32 | check of key and salt 32
 //! ```
 //!
-//! then per chunk the ciphertext and its tag of 16 bytes. Content of no bytes is one empty chunk. What this does not do: hide sizes,
-//! times and names, and refuse an older sealed file in the place of a newer one of the same kind and id.
+//! then per chunk the ciphertext and its tag of 16 bytes. Content of no bytes is one empty chunk. What this
+//! does not do: hide sizes, times and names, and refuse an older sealed file in the place of a newer one of
+//! the same kind and id.
 mod file;
 mod key;
 mod stream;

@@ -1,8 +1,8 @@
 //! Material on disk: made ahead of time, used at most once.
 //!
-//! A folder holds a ledger (`ledger.sqlite`), one file per material (`ID.material`) that has its bytes and nothing else, `lock`, and room that is held
-//! for a full disk (`reserve`). The ledger
-//! alone says what a file is: `generating -> ready -> claimed -> burnt`.
+//! A folder holds a ledger (`ledger.sqlite`), one file per material (`ID.material`) that has its bytes and
+//! nothing else, `lock`, and room that is held for a full disk (`reserve`). The ledger alone says what a file
+//! is: `generating -> ready -> claimed -> burnt`.
 //!
 //! | step | how | after a crash, once nobody uses the folder |
 //! | --- | --- | --- |
@@ -10,20 +10,23 @@
 //! | claim | row `claimed` committed: exactly one caller wins, across processes | burnt |
 //! | burn | file read and unlinked, folder synced; row `burnt` committed | files whose rows are not `ready` are removed |
 //!
-//! Commits are synced (see the ledger), and [`Store::claim`] returns the material after the last of these steps, so no byte of an online
-//! phase can leave before. A crash at any point leaves material that is ready and unused, or material that can never be used. Recovery
-//! runs when a folder is opened that no other process uses.
+//! Commits are synced (see the ledger), and [`Store::claim`] returns the material after the last of these
+//! steps, so no byte of an online phase can leave before. A crash at any point leaves material that is ready
+//! and unused, or material that can never be used. Recovery runs when a folder is opened that no other
+//! process uses.
 //!
-//! A claim costs three syncs and reading the file, and is part of the online phase. Measured once for 1 MiB, with six busy processes on
-//! two cores of an AMD EPYC and ext4 on a virtual disk: median 8 ms, best 2.2 ms (sealed 10 and 4.9 ms), where one sync of 4 KiB alone took
-//! 7 ms; on tmpfs, where a sync costs nothing, 1.2 ms. Large material is bound by reading and hashing: 50 MiB took 380 ms there.
+//! A claim costs three syncs and reading the file, and is part of the online phase. Measured once for 1 MiB,
+//! with six busy processes on two cores of an AMD EPYC and ext4 on a virtual disk: median 8 ms, best 2.2 ms
+//! (sealed 10 and 4.9 ms), where one sync of 4 KiB alone took 7 ms; on tmpfs, where a sync costs nothing, 1.2
+//! ms. Large material is bound by reading and hashing: 50 MiB took 380 ms there.
 //!
-//! A file that lies there says nothing: one that was copied back after its material was used, or invented, is never granted, listed or
-//! counted, and the next recovery removes it. Restoring an old copy of the whole folder, its ledger included, defeats all this, sealed or
-//! not (see the threat model).
+//! A file that lies there says nothing: one that was copied back after its material was used, or invented, is
+//! never granted, listed or counted, and the next recovery removes it. Restoring an old copy of the whole
+//! folder, its ledger included, defeats all this, sealed or not (see the threat model).
 //!
-//! Each party's row names the folder of the other that has the other half ([`Store::folder`]), so that when they meet each can destroy what
-//! the other has lost, and only that: a client may have several folders, and a folder material of several servers.
+//! Each party's row names the folder of the other that has the other half ([`Store::folder`]), so that when
+//! they meet each can destroy what the other has lost, and only that: a client may have several folders, and
+//! a folder material of several servers.
 use crate::ledger::{Ledger, State, Stored, Which, now};
 use crate::reserve::Reserve;
 use crate::seal::{Kind, Reader, SealFault, SealKey, read_sealed, sealed_bytes, sync_folder, write_content};
@@ -119,14 +122,15 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens or makes the folder for one party's halves, sealed if there is a key: both are settled for good when it is made. Folder and
-    /// files are closed to other users. If no other process uses the folder, material that a crash left claimed is burnt, and what was
-    /// never finished is removed.
+    /// Opens or makes the folder for one party's halves, sealed if there is a key: both are settled for good
+    /// when it is made. Folder and files are closed to other users. If no other process uses the folder,
+    /// material that a crash left claimed is burnt, and what was never finished is removed.
     ///
     /// # Errors
-    /// [`StoreError::NotPrivate`]: the folder is a link or another user's; [`StoreError::OtherParty`]: nothing was written then;
-    /// [`StoreError::KeyNeeded`], [`StoreError::WrongKey`], [`StoreError::NotSealed`]; [`StoreError::Ledger`],
-    /// [`StoreError::ForeignLedger`], [`StoreError::File`].
+    /// [`StoreError::NotPrivate`]: the folder is a link or another user's; [`StoreError::OtherParty`]:
+    /// nothing was written then; [`StoreError::KeyNeeded`], [`StoreError::WrongKey`],
+    /// [`StoreError::NotSealed`]; [`StoreError::Ledger`], [`StoreError::ForeignLedger`],
+    /// [`StoreError::File`].
     pub fn open(dir: &Path, party: Party, key: Option<SealKey>) -> Result<Self, StoreError> {
         Self::open_with(private::made_folder(dir)?, Some(party), key, Steps::default())
     }
@@ -142,7 +146,8 @@ impl Store {
         Self::open_with(private::folder(dir)?, None, key, Steps::default())
     }
 
-    /// As [`open`](Self::open), and calls `hook` between the steps of everything that changes the folder, recovery included.
+    /// As [`open`](Self::open), and calls `hook` between the steps of everything that changes the folder,
+    /// recovery included.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -189,11 +194,12 @@ impl Store {
         self.ledger.folder()
     }
 
-    /// Takes an id for material that will be made, if its client then has no more than `room`, what is being made included.
+    /// Takes an id for material that will be made, if its client then has no more than `room`, what is being
+    /// made included.
     ///
     /// # Errors
-    /// [`StoreError::Burnt`] if the id was ever used here, [`StoreError::Exists`] if it is in use, [`StoreError::Full`],
-    /// [`StoreError::Ledger`].
+    /// [`StoreError::Burnt`] if the id was ever used here, [`StoreError::Exists`] if it is in use,
+    /// [`StoreError::Full`], [`StoreError::Ledger`].
     pub fn reserve(
         &self,
         id: MaterialId,
@@ -211,8 +217,8 @@ impl Store {
     /// Stores material; it is ready, durably, when this returns.
     ///
     /// # Errors
-    /// [`StoreError::Burnt`] if the id was ever used here, [`StoreError::Exists`] if it is in use, [`StoreError::TooLarge`];
-    /// [`StoreError::File`] and [`StoreError::Ledger`] if the disk refuses.
+    /// [`StoreError::Burnt`] if the id was ever used here, [`StoreError::Exists`] if it is in use,
+    /// [`StoreError::TooLarge`]; [`StoreError::File`] and [`StoreError::Ledger`] if the disk refuses.
     pub fn put(&self, id: MaterialId, binding: Binding, origin: Origin<'_>, material: &[u8]) -> Result<(), StoreError> {
         self.reserve(id, binding, origin, None)?.put(material)
     }
@@ -221,8 +227,9 @@ impl Store {
     /// [`StoreError::NoMaterial`] and [`StoreError::WrongBinding`].
     ///
     /// # Errors
-    /// [`StoreError::Burnt`] on any second claim, [`StoreError::NoMaterial`], [`StoreError::WrongBinding`] (the material stays ready),
-    /// [`StoreError::Damaged`] (it is burnt), [`StoreError::File`], [`StoreError::Ledger`].
+    /// [`StoreError::Burnt`] on any second claim, [`StoreError::NoMaterial`], [`StoreError::WrongBinding`]
+    /// (the material stays ready), [`StoreError::Damaged`] (it is burnt), [`StoreError::File`],
+    /// [`StoreError::Ledger`].
     pub fn claim(&self, id: MaterialId, binding: Binding) -> Result<Zeroizing<Vec<u8>>, StoreError> {
         let stored = self.roomy(|| self.ledger.claim(id, binding))?;
         self.steps.done(Step::Claimed);
@@ -257,7 +264,8 @@ impl Store {
         Ok(self.ledger.live()?.into_iter().filter_map(unused).collect())
     }
 
-    /// Destroys what is ready of these, of one client or any, and leaves the rest alone; the ids that are gone now.
+    /// Destroys what is ready of these, of one client or any, and leaves the rest alone; the ids that are
+    /// gone now.
     ///
     /// # Errors
     /// [`StoreError::File`], [`StoreError::Ledger`]; some may be gone then, none can be used.

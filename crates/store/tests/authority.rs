@@ -1,4 +1,5 @@
-//! The ledger decides, and nothing that lies in the folder: files that come back, files that were invented, the other party's folder.
+//! The ledger decides, and nothing that lies in the folder: files that come back, files that were invented,
+//! the other party's folder.
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -159,7 +159,8 @@ impl Worker {
     }
 }
 
-/// After a crash: what was said to be used is burnt, what was said to be ready is whole, and nothing can be used twice.
+/// After a crash: what was said to be used is burnt, what was said to be ready is whole, and nothing can be
+/// used twice.
 fn check(dir: &Path, key: Option<SealKey>, said: &Said) {
     let store = Store::open(dir, Party::Client, key).unwrap();
     let ready: BTreeSet<MaterialId> = store.list(None).unwrap().iter().map(|e| e.id).collect();
@@ -234,7 +235,8 @@ fn a_process_killed_at_any_moment_leaves_material_unused_or_unusable() {
         for _ in 0..3 + round % 8 {
             assert!(worker.until(what));
         }
-        // The kill comes a random while later, as the worker goes on: how far it gets differs, what must hold does not.
+        // The kill comes a random while later, as the worker goes on: how far it gets differs, what must hold
+        // does not.
         let [a, b, ..] = MaterialId::random().unwrap().0;
         for i in 0..u32::from(a) * u32::from(b) * 16 {
             std::hint::black_box(i);

@@ -1,6 +1,6 @@
-//! Fuzz targets: for every parser of foreign bytes a function that must return, whatever it is given, without a panic, a hang or
-//! an allocation that the bytes merely claim to need. `fuzz/` drives them with libFuzzer, `tests/smoke.rs` with mutated valid
-//! inputs on stable Rust.
+//! Fuzz targets: for every parser of foreign bytes a function that must return, whatever it is given, without
+//! a panic, a hang or an allocation that the bytes merely claim to need. `fuzz/` drives them with libFuzzer,
+//! `tests/smoke.rs` with mutated valid inputs on stable Rust.
 #![forbid(unsafe_code)]
 
 mod import;

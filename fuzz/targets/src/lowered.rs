@@ -1,5 +1,5 @@
-//! A lowered model: the public part, as a client gets it, and the private part, as the server caches it; of the ring level, of every
-//! back end, and in a file.
+//! A lowered model: the public part, as a client gets it, and the private part, as the server caches it; of
+//! the ring level, of every back end, and in a file.
 
 use std::sync::{Arc, LazyLock};
 

@@ -89,7 +89,8 @@ pub(crate) fn frame_seeds() -> Vec<Vec<u8>> {
     vec![message(0), message(9), two, message((1 << 20) + 3)]
 }
 
-/// Well-formed frames whose content does not fit what the receiver expects: `kind, count u16, width, payload...`.
+/// Well-formed frames whose content does not fit what the receiver expects:
+/// `kind, count u16, width, payload...`.
 pub(crate) fn messages(data: &[u8]) {
     let [kind, low, high, width, payload @ ..] = data else {
         return;

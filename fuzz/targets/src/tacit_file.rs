@@ -20,8 +20,8 @@ pub(crate) fn model_file(data: &[u8]) {
     }
 }
 
-/// `structure length u16, weights length u16, structure, weights, calibration`: the same, with digests that are always right, so that
-/// mutations reach the contents.
+/// `structure length u16, weights length u16, structure, weights, calibration`: the same, with digests that
+/// are always right, so that mutations reach the contents.
 pub(crate) fn sections(data: &[u8]) {
     let Some((lengths, rest)) = data.split_first_chunk::<4>() else {
         return;
@@ -45,7 +45,8 @@ pub(crate) fn section_seeds() -> Vec<Vec<u8>> {
     vec![[length(0), length(1), &whole[HEADER_BYTES..]].concat()]
 }
 
-/// Runs and lowers small models: whatever passed the checks can be computed, and no numbers that a model may have end in a panic.
+/// Runs and lowers small models: whatever passed the checks can be computed, and no numbers that a model may
+/// have end in a panic.
 fn compute(model: &Model) {
     let elements = model.graph.nodes.iter().map(|n| n.elements()).fold(0, usize::saturating_add);
     if model.graph.macs() <= MAX_MACS && elements <= MAX_ELEMENTS {

@@ -1,12 +1,13 @@
 //! Every fuzz target on its valid inputs and on seeded mutations of them, for a few seconds, on stable Rust.
-//! `TACIT_FUZZ_SECONDS` sets the time per target; a failing input is written to the temporary folder and named.
+//! `TACIT_FUZZ_SECONDS` sets the time per target; a failing input is written to the temporary folder and
+//! named.
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use tacit_fuzz_targets::{Mutator, TARGETS, Target};
 
-/// Address space that all targets together may ever have reserved: far below what forged lengths ask for. For each core some more, which
-/// the allocator sets aside for its thread.
+/// Address space that all targets together may ever have reserved: far below what forged lengths ask for. For
+/// each core some more, which the allocator sets aside for its thread.
 const MAX_ADDRESS_SPACE: u64 = 3 << 30;
 const PER_CORE: u64 = 160 << 20;
 

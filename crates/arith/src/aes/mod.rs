@@ -1,8 +1,8 @@
 //! AES-128 on slices of blocks: counter mode (the PRG) and the hash of eprint 2019/074.
 //!
-//! Three kernels compute the same function: AVX-512 with VAES (32 blocks in flight), AES-NI (8 in flight), and a
-//! portable one on the `aes` crate, which itself uses the ARMv8 cryptography extension where there is one. None branches
-//! or indexes on data.
+//! Three kernels compute the same function: AVX-512 with VAES (32 blocks in flight), AES-NI (8 in flight),
+//! and a portable one on the `aes` crate, which itself uses the ARMv8 cryptography extension where there is
+//! one. None branches or indexes on data.
 
 mod hash;
 mod portable;
@@ -30,17 +30,17 @@ enum Keys {
 
 impl Aes128 {
     /// Expands `key` for the fastest kernel of this CPU.
-    pub fn new(key: Block) -> Aes128 {
-        Aes128::with_cpu(Cpu::best(), key)
+    pub fn new(key: Block) -> Self {
+        Self::with_cpu(Cpu::best(), key)
     }
 
     /// Expands `key` for the fastest kernel of `cpu` (tests and benchmarks compare them).
-    pub fn with_cpu(cpu: Cpu, key: Block) -> Aes128 {
+    pub fn with_cpu(cpu: Cpu, key: Block) -> Self {
         #[cfg(target_arch = "x86_64")]
         if let Some(keys) = x86::Keys::expand(cpu, key) {
-            return Aes128 { cpu, keys: Keys::X86(keys) };
+            return Self { cpu, keys: Keys::X86(keys) };
         }
-        Aes128 { cpu, keys: Keys::Portable(portable::Cipher::new(key)) }
+        Self { cpu, keys: Keys::Portable(portable::Cipher::new(key)) }
     }
 
     /// What the kernel in use was chosen from.
@@ -57,8 +57,8 @@ impl Aes128 {
         }
     }
 
-    /// `out[i] = AES(tweak || counter + i)`: the 64-bit `tweak` is the high half of the plaintext block, the counter
-    /// (wrapping at 2^64) the low half.
+    /// `out[i] = AES(tweak || counter + i)`: the 64-bit `tweak` is the high half of the plaintext block, the
+    /// counter (wrapping at 2^64) the low half.
     pub fn counter(&self, tweak: u64, counter: u64, out: &mut [Block]) {
         for (i, b) in out.iter_mut().enumerate() {
             *b = Block((tweak as u128) << 64 | counter.wrapping_add(i as u64) as u128);

@@ -8,8 +8,8 @@ use crate::block::Block;
 pub(super) struct Cipher(aes::Aes128);
 
 impl Cipher {
-    pub(super) fn new(key: Block) -> Cipher {
-        Cipher(aes::Aes128::new(&key.to_bytes().into()))
+    pub(super) fn new(key: Block) -> Self {
+        Self(aes::Aes128::new(&key.to_bytes().into()))
     }
 
     pub(super) fn encrypt(&self, blocks: &mut [Block]) {

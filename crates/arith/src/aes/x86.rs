@@ -15,12 +15,12 @@ pub(super) struct Keys {
 
 impl Keys {
     /// `None` if `cpu` has no AES-NI.
-    pub(super) fn expand(cpu: Cpu, key: Block) -> Option<Keys> {
+    pub(super) fn expand(cpu: Cpu, key: Block) -> Option<Self> {
         if !cpu.has_aes() {
             return None;
         }
         // SAFETY: AES-NI was detected.
-        Some(Keys { round: unsafe { expand(key) }, wide: cpu.has_wide_blocks() })
+        Some(Self { round: unsafe { expand(key) }, wide: cpu.has_wide_blocks() })
     }
 
     pub(super) fn encrypt(&self, blocks: &mut [Block]) {
@@ -70,8 +70,8 @@ fn expand(key: Block) -> [Block; 11] {
     [k0, k1, k2, k3, k4, k5, k6, k7, k8, k9, k10].map(unset128)
 }
 
-/// The kernels for one vector type; the two instances differ in width only. Eight vectors are in flight, which covers
-/// the latency of the AES unit. What does not fill eight vectors goes through a padded buffer.
+/// The kernels for one vector type; the two instances differ in width only. Eight vectors are in flight,
+/// which covers the latency of the AES unit. What does not fill eight vectors goes through a padded buffer.
 macro_rules! kernels {
     ($name:ident, $features:literal, $vec:ty, $lanes:literal, $load:ident, $store:ident, $xor:ident, $and:ident,
      $swap:expr, $enc:ident, $last:ident, $set:ident) => {
@@ -82,7 +82,8 @@ macro_rules! kernels {
             #[inline]
             #[target_feature(enable = $features)]
             fn load(b: &[Block; CHUNK]) -> [$vec; 8] {
-                // SAFETY: vector i reads blocks i*LANES .. (i+1)*LANES of the CHUNK = 8*LANES blocks; unaligned load.
+                // SAFETY: vector i reads blocks i*LANES .. (i+1)*LANES of the CHUNK = 8*LANES blocks;
+                // unaligned load.
                 std::array::from_fn(|i| unsafe { $load(b.as_ptr().add(i * $lanes).cast()) })
             }
 

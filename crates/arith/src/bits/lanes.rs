@@ -48,8 +48,8 @@ mod wide {
     use super::*;
     use std::arch::x86_64::*;
 
-    /// `TAKE[v]`: a two-source byte permutation that puts byte 0 of the four blocks of vector `v % 4` at positions
-    /// `4v..4v+4` and leaves the other positions of the first source alone.
+    /// `TAKE[v]`: a two-source byte permutation that puts byte 0 of the four blocks of vector `v % 4` at
+    /// positions `4v..4v+4` and leaves the other positions of the first source alone.
     const TAKE: [[u8; 64]; 16] = {
         let mut t = [[0; 64]; 16];
         let mut v = 0;
@@ -70,7 +70,8 @@ mod wide {
             let offset = _mm512_set1_epi8(byte as i8);
             let mut parts = [_mm512_setzero_si512(); 4];
             for (v, take) in TAKE.iter().enumerate() {
-                // SAFETY: vector v covers blocks 4v..4v+4 of 64, and a row of TAKE is 64 bytes; unaligned loads.
+                // SAFETY: vector v covers blocks 4v..4v+4 of 64, and a row of TAKE is 64 bytes; unaligned
+                // loads.
                 let (x, take) = unsafe {
                     (_mm512_loadu_si512(blocks.as_ptr().add(4 * v).cast()), _mm512_loadu_si512(take.as_ptr().cast()))
                 };

@@ -11,7 +11,8 @@ use zeroize::Zeroize;
 
 use crate::prg::Prg;
 
-/// A vector of bits in 64-bit words: bit `i` is bit `i % 64` of word `i / 64`. Unused bits of the last word are 0.
+/// A vector of bits in 64-bit words: bit `i` is bit `i % 64` of word `i / 64`. Unused bits of the last word
+/// are 0.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Bits {
     len: usize,
@@ -20,35 +21,36 @@ pub struct Bits {
 
 impl Bits {
     /// `n` zero bits.
-    pub fn zeros(n: usize) -> Bits {
-        Bits { len: n, words: vec![0; n.div_ceil(64)] }
+    pub fn zeros(n: usize) -> Self {
+        Self { len: n, words: vec![0; n.div_ceil(64)] }
     }
 
     /// `n` random bits; draws `ceil(n / 64)` words.
-    pub fn random(prg: &mut Prg, n: usize) -> Bits {
-        let mut b = Bits::zeros(n);
+    pub fn random(prg: &mut Prg, n: usize) -> Self {
+        let mut b = Self::zeros(n);
         prg.fill_u64(&mut b.words);
         b.clear_tail();
         b
     }
 
-    /// `n` bits from `ceil(n / 64)` words; `None` if there are more or fewer. Excess bits of the last word are dropped.
-    pub fn from_words(n: usize, words: Vec<u64>) -> Option<Bits> {
+    /// `n` bits from `ceil(n / 64)` words; `None` if there are more or fewer. Excess bits of the last word
+    /// are dropped.
+    pub fn from_words(n: usize, words: Vec<u64>) -> Option<Self> {
         if words.len() != n.div_ceil(64) {
             return None;
         }
-        let mut b = Bits { len: n, words };
+        let mut b = Self { len: n, words };
         b.clear_tail();
         Some(b)
     }
 
-    /// `n` bits from `ceil(n / 8)` bytes (bit `i` is bit `i % 8` of byte `i / 8`); `None` if the length differs.
-    /// Excess bits of the last byte are dropped.
-    pub fn from_bytes(n: usize, bytes: &[u8]) -> Option<Bits> {
+    /// `n` bits from `ceil(n / 8)` bytes (bit `i` is bit `i % 8` of byte `i / 8`); `None` if the length
+    /// differs. Excess bits of the last byte are dropped.
+    pub fn from_bytes(n: usize, bytes: &[u8]) -> Option<Self> {
         if bytes.len() != n.div_ceil(8) {
             return None;
         }
-        let mut b = Bits::zeros(n);
+        let mut b = Self::zeros(n);
         for (w, c) in b.words.iter_mut().zip(bytes.chunks(8)) {
             let mut le = [0; 8];
             le[..c.len()].copy_from_slice(c);
@@ -108,40 +110,40 @@ impl Bits {
     }
 
     /// `self ^= other`. Panics if the lengths differ.
-    pub fn xor_assign(&mut self, other: &Bits) {
+    pub fn xor_assign(&mut self, other: &Self) {
         assert_eq!(self.len, other.len, "lengths of bit vectors");
         self.words.iter_mut().zip(&other.words).for_each(|(a, b)| *a ^= b);
     }
 
     /// `self &= other`. Panics if the lengths differ.
-    pub fn and_assign(&mut self, other: &Bits) {
+    pub fn and_assign(&mut self, other: &Self) {
         assert_eq!(self.len, other.len, "lengths of bit vectors");
         self.words.iter_mut().zip(&other.words).for_each(|(a, b)| *a &= b);
     }
 
     /// `self ^ other`. Panics if the lengths differ.
-    pub fn xor(&self, other: &Bits) -> Bits {
+    pub fn xor(&self, other: &Self) -> Self {
         let mut out = self.clone();
         out.xor_assign(other);
         out
     }
 
     /// `self & other`. Panics if the lengths differ.
-    pub fn and(&self, other: &Bits) -> Bits {
+    pub fn and(&self, other: &Self) -> Self {
         let mut out = self.clone();
         out.and_assign(other);
         out
     }
 
     /// Complement of every bit.
-    pub fn not(&self) -> Bits {
-        let mut out = Bits { len: self.len, words: self.words.iter().map(|w| !w).collect() };
+    pub fn not(&self) -> Self {
+        let mut out = Self { len: self.len, words: self.words.iter().map(|w| !w).collect() };
         out.clear_tail();
         out
     }
 
     /// Appends all bits of `other`.
-    pub fn extend(&mut self, other: &Bits) {
+    pub fn extend(&mut self, other: &Self) {
         let shift = self.len % 64;
         if shift == 0 {
             self.words.extend_from_slice(&other.words);
@@ -158,7 +160,7 @@ impl Bits {
     }
 
     /// The bits `at..at + n`. Panics if they do not exist.
-    pub fn slice(&self, at: usize, n: usize) -> Bits {
+    pub fn slice(&self, at: usize, n: usize) -> Self {
         assert!(at.checked_add(n).is_some_and(|end| end <= self.len), "bits {at}+{n} of {}", self.len);
         let (word, shift) = (at / 64, at % 64);
         let words = (word..word + n.div_ceil(64))
@@ -167,7 +169,7 @@ impl Bits {
                 self.words[w] >> shift | (high << 1) << (63 - shift)
             })
             .collect();
-        let mut out = Bits { len: n, words };
+        let mut out = Self { len: n, words };
         out.clear_tail();
         out
     }
@@ -195,8 +197,8 @@ impl Bits {
 }
 
 impl FromIterator<bool> for Bits {
-    fn from_iter<I: IntoIterator<Item = bool>>(iter: I) -> Bits {
-        let mut b = Bits::default();
+    fn from_iter<I: IntoIterator<Item = bool>>(iter: I) -> Self {
+        let mut b = Self::default();
         for bit in iter {
             if b.len % 64 == 0 {
                 b.words.push(0);

@@ -1,8 +1,10 @@
-//! Double-precision kernel for processors with fused multiply-add (AVX2, NEON): three to four times as fast as the portable one.
+//! Double-precision kernel for processors with fused multiply-add (AVX2, NEON): three to four times as fast
+//! as the portable one.
 //!
-//! Coefficients are held as integers in `f64`, `|x| < 2p` between stages (`p < 2^50`). For `|x| <= 2.4p` and a factor `w < p` the product is
-//! `h + l` exactly, with `h` its rounding; `q = round(x (w / p))` is off by at most 0.6, so `(h - q p) + l` is `x w mod p` in
-//! `[-1.1p, 1.1p]`, and both steps are exact because every value is an integer below 2^53.
+//! Coefficients are held as integers in `f64`, `|x| < 2p` between stages (`p < 2^50`). For `|x| <= 2.4p` and
+//! a factor `w < p` the product is `h + l` exactly, with `h` its rounding; `q = round(x (w / p))` is off by
+//! at most 0.6, so `(h - q p) + l` is `x w mod p` in `[-1.1p, 1.1p]`, and both steps are exact because every
+//! value is an integer below 2^53.
 
 use super::{NttTable, Twiddles};
 
@@ -185,7 +187,8 @@ fn inverse_any(t: &RealTwiddles, p: u64, scale: u64, x: &mut [u64]) {
     to_integers(x, m);
 }
 
-/// The three stages inside a transposed block, narrowest first: (vector of [`Twiddles::block`], rows of the butterfly).
+/// The three stages inside a transposed block, narrowest first: (vector of [`Twiddles::block`], rows of the
+/// butterfly).
 const BLOCK_STAGES: [[(usize, (usize, usize)); 4]; 3] = [
     [(3, (0, 1)), (4, (2, 3)), (5, (4, 5)), (6, (6, 7))],
     [(1, (0, 2)), (1, (1, 3)), (2, (4, 6)), (2, (5, 7))],

@@ -1,6 +1,7 @@
-//! AVX-512 IFMA kernels. Values stay in `[0, 4p)` (forward) or `[0, 2p)` (inverse) between stages; `4p < 2^52`.
-//! Bounds: a Shoup product of `x < 2^52` is in `[0, 2p)` because the quotient estimate is at most one too small
-//! (plus the truncation of the 52-bit quotient); a butterfly of `s < 2p` and `t < 2p` is below `4p`.
+//! AVX-512 IFMA kernels. Values stay in `[0, 4p)` (forward) or `[0, 2p)` (inverse) between stages;
+//! `4p < 2^52`. Bounds: a Shoup product of `x < 2^52` is in `[0, 2p)` because the quotient estimate is at
+//! most one too small (plus the truncation of the 52-bit quotient); a butterfly of `s < 2p` and `t < 2p` is
+//! below `4p`.
 
 #[cfg(target_arch = "x86_64")]
 use super::NttTable;
@@ -10,7 +11,8 @@ pub(super) use super::portable::{forward, inverse, mac, mul_assign, reduce_acc};
 
 #[cfg(target_arch = "x86_64")]
 pub(super) fn forward(ntt: &NttTable, x: &mut [u64]) {
-    // SAFETY: an `NttTable` with this kernel exists only where AVX-512 F, DQ and IFMA were detected; `NttTable::forward` checked the length.
+    // SAFETY: an `NttTable` with this kernel exists only where AVX-512 F, DQ and IFMA were detected;
+    // `NttTable::forward` checked the length.
     unsafe { x86::forward(ntt, x) }
 }
 
@@ -198,7 +200,8 @@ mod x86 {
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     unsafe fn radix4(x: *mut u64, t: &Twiddles, groups: usize, quarter: usize, inverse: bool, c: Lanes) {
         for i in 0..groups {
-            // SAFETY: indices stay below `groups * 4 * quarter`; the largest table index is `4 * groups - 1 < N`.
+            // SAFETY: indices stay below `groups * 4 * quarter`; the largest table index is
+            // `4 * groups - 1 < N`.
             unsafe {
                 let wide = broadcast(t, groups + i);
                 let left = broadcast(t, 2 * (groups + i));

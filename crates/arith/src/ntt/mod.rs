@@ -1,8 +1,9 @@
 //! Negacyclic number-theoretic transform over `Z_p[X]/(X^N + 1)`, and the pointwise kernels that go with it.
 //!
-//! The NTT domain's order is fixed (bit-reversed, then an 8x8 transposition inside each block of 64 coefficients, which
-//! saves the SIMD kernels a shuffle), so that values sampled in the NTT domain from a seed mean the same on every
-//! machine. Kernels are chosen at run time; the portable one is the twin that every other is tested against, bit for bit.
+//! The NTT domain's order is fixed (bit-reversed, then an 8x8 transposition inside each block of 64
+//! coefficients, which saves the SIMD kernels a shuffle), so that values sampled in the NTT domain from a
+//! seed mean the same on every machine. Kernels are chosen at run time; the portable one is the twin that
+//! every other is tested against, bit for bit.
 
 mod fma;
 mod ifma;
@@ -12,7 +13,8 @@ use crate::LatticeError;
 use crate::cpu::Cpu;
 use crate::modulus::{Modulus, Shoup};
 
-/// Products that [`NttTable::mac`] may add up before [`NttTable::reduce_acc`]: low halves are below 2^52 and the sum must fit 64 bits.
+/// Products that [`NttTable::mac`] may add up before [`NttTable::reduce_acc`]: low halves are below 2^52 and
+/// the sum must fit 64 bits.
 pub const MAX_ACCUMULATED: usize = 4095;
 
 /// How a transform is computed, chosen from a [`Cpu`].
@@ -33,8 +35,9 @@ struct Twiddles {
     value: Vec<u64>,
     /// Shoup quotients (52 bits) of `value`.
     quotient: Vec<u64>,
-    /// The factors of the three stages inside each 64-coefficient block, in the order the SIMD kernels read them:
-    /// per block 14 vectors of 8 (value, quotient alternating): stage of width 4, two of width 2, four of width 1.
+    /// The factors of the three stages inside each 64-coefficient block, in the order the SIMD kernels read
+    /// them: per block 14 vectors of 8 (value, quotient alternating): stage of width 4, two of width 2, four
+    /// of width 1.
     block: Vec<u64>,
 }
 
@@ -170,8 +173,9 @@ impl NttTable {
         }
     }
 
-    /// For every pair `(a, b)` of reduced polynomials: adds the low 52 bits of `a[i] * b[i]` to `low[i]` and the rest to
-    /// `high[i]`. At most [`MAX_ACCUMULATED`] products between two calls of [`NttTable::reduce_acc`].
+    /// For every pair `(a, b)` of reduced polynomials: adds the low 52 bits of `a[i] * b[i]` to `low[i]` and
+    /// the rest to `high[i]`. At most [`MAX_ACCUMULATED`] products between two calls of
+    /// [`NttTable::reduce_acc`].
     ///
     /// # Panics
     /// If a buffer does not have N elements.

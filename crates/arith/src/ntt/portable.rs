@@ -1,4 +1,5 @@
-//! Plain Rust kernels: Harvey's lazy butterflies with 52-bit Shoup quotients, the same arithmetic as the SIMD kernels.
+//! Plain Rust kernels: Harvey's lazy butterflies with 52-bit Shoup quotients, the same arithmetic as the SIMD
+//! kernels.
 
 use super::NttTable;
 

@@ -71,7 +71,8 @@ fn kernels_agree_bit_for_bit_up_to_8192() {
     }
 }
 
-/// The order of the NTT domain is part of the wire format (seeded uniform values): X evaluates to fixed powers of the root.
+/// The order of the NTT domain is part of the wire format (seeded uniform values): X evaluates to fixed
+/// powers of the root.
 #[test]
 fn known_answers() {
     let m = Modulus::new(40961).unwrap();

@@ -1,7 +1,8 @@
-//! The kernels. The padded input is split into `stride.0 * stride.1` phase planes, so that every kernel tap is one offset into a
-//! plane and all output positions of a channel form one run of words (with a few unused columns at row ends). A block of
-//! output channels and [`RUN`] positions is accumulated in registers. Rings of up to 32 bits are computed in 32-bit words: twice
-//! as many in a vector, and a product of them is one instruction everywhere.
+//! The kernels. The padded input is split into `stride.0 * stride.1` phase planes, so that every kernel tap
+//! is one offset into a plane and all output positions of a channel form one run of words (with a few unused
+//! columns at row ends). A block of output channels and [`RUN`] positions is accumulated in registers. Rings
+//! of up to 32 bits are computed in 32-bit words: twice as many in a vector, and a product of them is one
+//! instruction everywhere.
 
 use super::spec::{ConvSpec, ShapeError};
 use super::word::{RUN, Word};
@@ -13,8 +14,8 @@ const CHANNELS: usize = 4;
 /// Below this many output positions a dot product per output is faster than a run.
 const FEW_POSITIONS: usize = 12;
 
-/// `weights * input` mod `2^bits` at least: bits above are not meaningful and left to the caller. `bits` is at most 64. Runs on the
-/// current rayon pool, over output channels.
+/// `weights * input` mod `2^bits` at least: bits above are not meaningful and left to the caller. `bits` is
+/// at most 64. Runs on the current rayon pool, over output channels.
 ///
 /// # Errors
 /// [`ShapeError`] if the shape is impossible or a slice does not fit it.
@@ -146,7 +147,8 @@ fn channel_block<W: Word, const C: usize>(
     }
 }
 
-/// Fully connected layers and very small images: gathers the inputs of each position, then one dot product per output.
+/// Fully connected layers and very small images: gathers the inputs of each position, then one dot product
+/// per output.
 fn few_positions<W: Word>(cpu: Cpu, spec: &ConvSpec, planes: &Planes<W>, weights: &[i32], out: &mut [W]) {
     let positions = spec.out_h() * spec.out_w();
     for group in 0..spec.groups {

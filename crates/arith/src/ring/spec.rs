@@ -1,10 +1,12 @@
 //! Shape of a convolution.
 
-/// Largest value of any single dimension, and (squared) of any tensor: far above real networks, far below overflow.
+/// Largest value of any single dimension, and (squared) of any tensor: far above real networks, far below
+/// overflow.
 const MAX_DIMENSION: usize = 1 << 16;
 
-/// A two-dimensional convolution of one image; a fully connected layer is a 1x1 convolution of a 1x1 image. Input `[in_ch, in_h,
-/// in_w]`, weights `[out_ch, in_ch / groups, kernel.0, kernel.1]`, output `[out_ch, out_h, out_w]`, all row-major.
+/// A two-dimensional convolution of one image; a fully connected layer is a 1x1 convolution of a 1x1 image.
+/// Input `[in_ch, in_h, in_w]`, weights `[out_ch, in_ch / groups, kernel.0, kernel.1]`, output
+/// `[out_ch, out_h, out_w]`, all row-major.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConvSpec {
     /// Input channels.
@@ -63,7 +65,8 @@ impl ConvSpec {
     /// Checks the shape.
     ///
     /// # Errors
-    /// [`ShapeError`] for a zero or huge dimension, groups that do not divide the channels, or a kernel larger than the padded input.
+    /// [`ShapeError`] for a zero or huge dimension, groups that do not divide the channels, or a kernel
+    /// larger than the padded input.
     pub fn check(&self) -> Result<(), ShapeError> {
         let fail = |reason| Err(ShapeError::new(reason, self));
         let (kernel, stride, dilation) = (self.kernel, self.stride, self.dilation);

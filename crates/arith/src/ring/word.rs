@@ -1,5 +1,5 @@
-//! Words that sums are computed in, mod `2^32` or `2^64`, and the two inner loops over them. The loops are written once; each set of
-//! instructions compiles them anew, and the compiler makes vectors of them.
+//! Words that sums are computed in, mod `2^32` or `2^64`, and the two inner loops over them. The loops are
+//! written once; each set of instructions compiles them anew, and the compiler makes vectors of them.
 
 use crate::cpu::Cpu;
 
@@ -16,8 +16,8 @@ pub(super) trait Word: Copy + Default + Send + Sync {
     fn of_weight(weight: i32) -> Self;
     /// `self + a * b`.
     fn plus(self, a: Self, b: Self) -> Self;
-    /// For `C` output channels, the sums over all taps at [`RUN`] positions: `weights` holds a column per tap, `offsets` where its run of
-    /// `words` starts.
+    /// For `C` output channels, the sums over all taps at [`RUN`] positions: `weights` holds a column per
+    /// tap, `offsets` where its run of `words` starts.
     fn sums<const C: usize>(cpu: Cpu, words: &[Self], offsets: &[usize], weights: &[[Self; C]]) -> [[Self; RUN]; C];
     /// The sum of `weights[i] * values[i]`.
     fn dot(cpu: Cpu, weights: &[i32], values: &[Self]) -> Self;

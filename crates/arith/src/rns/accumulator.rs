@@ -3,7 +3,8 @@
 use super::{Ntt, RnsBasis, RnsPoly};
 use crate::ntt::MAX_ACCUMULATED;
 
-/// A sum of any number of products at one level, kept unreduced (see [`NttTable::mac`](crate::ntt::NttTable::mac)).
+/// A sum of any number of products at one level, kept unreduced (see
+/// [`NttTable::mac`](crate::ntt::NttTable::mac)).
 pub struct Accumulator {
     low: Vec<u64>,
     high: Vec<u64>,
@@ -19,8 +20,8 @@ impl Accumulator {
         Self { low: vec![0; len], high: vec![0; len], degree, count: 0 }
     }
 
-    /// Adds `sum a_k * b_k` to the residues mod the first `level` primes. Below the level of the sum this adds the element that is 0
-    /// mod the other primes: a multiple of their product.
+    /// Adds `sum a_k * b_k` to the residues mod the first `level` primes. Below the level of the sum this
+    /// adds the element that is 0 mod the other primes: a multiple of their product.
     ///
     /// # Panics
     /// If a polynomial or the sum has a level below `level`, or another degree.

@@ -1,8 +1,10 @@
-//! Residue number system: integers and polynomials mod a product of word-sized primes, as residues mod each of them.
+//! Residue number system: integers and polynomials mod a product of word-sized primes, as residues mod each
+//! of them.
 //!
-//! A [`RnsBasis`] is a chain of primes `p_0, p_1, ..`. The *level* of a polynomial is how many of them it uses, from the first: a
-//! polynomial at level L is an element of `Z_q[X]/(X^N + 1)` with `q = p_0 * .. * p_(L-1)`. [`RnsPoly`] says in its type whether
-//! residues are coefficients ([`Coeff`]) or values in the order of [`crate::ntt`] ([`Ntt`]).
+//! A [`RnsBasis`] is a chain of primes `p_0, p_1, ..`. The *level* of a polynomial is how many of them it
+//! uses, from the first: a polynomial at level L is an element of `Z_q[X]/(X^N + 1)` with
+//! `q = p_0 * .. * p_(L-1)`. [`RnsPoly`] says in its type whether residues are coefficients ([`Coeff`]) or
+//! values in the order of [`crate::ntt`] ([`Ntt`]).
 
 mod accumulator;
 mod basis;

@@ -12,7 +12,8 @@ pub enum Coeff {}
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Ntt {}
 
-/// A polynomial `[L, N]` of `Z_q[X]/(X^N + 1)` at level L: N words in `[0, p_i)` for each prime, one after the other in one buffer.
+/// A polynomial `[L, N]` of `Z_q[X]/(X^N + 1)` at level L: N words in `[0, p_i)` for each prime, one after
+/// the other in one buffer.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RnsPoly<R> {
     words: Vec<u64>,

@@ -1,5 +1,5 @@
-//! The client's side of the phases. Both phases walk the graph over the client's shares, which are the same in both: offline it
-//! prepares for them, online it uses what was prepared.
+//! The client's side of the phases. Both phases walk the graph over the client's shares, which are the same
+//! in both: offline it prepares for them, online it uses what was prepared.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -65,7 +65,8 @@ pub(super) fn offline(
     Ok(ClientMaterial { plan: plan.digest(), seed, linear, pieces })
 }
 
-/// The online phase; `tap` is shown the client's share of every node's tensor (`[elements]`, in the node's ring).
+/// The online phase; `tap` is shown the client's share of every node's tensor (`[elements]`, in the node's
+/// ring).
 ///
 /// # Errors
 /// `InputLength`, `Misuse` if the material is of another plan, or channel and protocol errors.
@@ -96,7 +97,8 @@ pub fn online_traced(
 trait Phase {
     /// The input is masked with `share`.
     fn input(&mut self, share: &[u64], width: u32, session: &mut Session<'_>) -> Result<(), BackendError>;
-    /// The client's share of a linear layer's result; `x` is its share of the tensor that the layer's group reads.
+    /// The client's share of a linear layer's result; `x` is its share of the tensor that the layer's group
+    /// reads.
     fn linear(&mut self, step: (usize, usize), x: &[u64], session: &mut Session<'_>) -> Result<Vec<u64>, BackendError>;
     fn gate(&mut self, spec: &GateSpec, gate: &GateShares, session: &mut Session<'_>) -> Result<(), BackendError>;
     /// The client's share goes from `c` to `to` in the wider ring.

@@ -1,5 +1,6 @@
-//! What one input costs, from the plan alone. Payload bytes: frame headers come on top. Exact but for the traffic of the OT extension,
-//! which depends on what earlier inputs of a connection left over, and for memory, which is an estimate.
+//! What one input costs, from the plan alone. Payload bytes: frame headers come on top. Exact but for the
+//! traffic of the OT extension, which depends on what earlier inputs of a connection left over, and for
+//! memory, which is an estimate.
 
 use tacit_he::coeff::{Ciphertext, DEGREE, PUBLIC_KEY_BYTES};
 use tacit_mpc::codec::Packed;
@@ -10,8 +11,8 @@ use super::plan::{self, Plan, Step};
 use crate::ring::{Node, RingGraph};
 use crate::{BackendError, Costs, PartyCost, PhaseCost, Work};
 
-/// Payload bytes both ways of the online phase of one input: what the search for scales goes by. Linear layers send nothing online, so
-/// they need no plan for this.
+/// Payload bytes both ways of the online phase of one input: what the search for scales goes by. Linear
+/// layers send nothing online, so they need no plan for this.
 ///
 /// # Errors
 /// `Unsupported` names the first node that cannot be compiled.
@@ -113,8 +114,8 @@ fn keeps(costs: &mut Costs, client: u64, server: u64) {
     costs.offline.server.stored_bytes += server;
 }
 
-/// The OT extension in both directions. An OT costs its leaf of a tree one AES call at both parties, its strings two at the sender and
-/// one at the receiver.
+/// The OT extension in both directions. An OT costs its leaf of a tree one AES call at both parties, its
+/// strings two at the sender and one at the receiver.
 fn extension(client_receives: usize, server_receives: usize) -> PhaseCost {
     let (received, sent) = (client_receives as u64, server_receives as u64);
     let ots = received + sent;
@@ -148,7 +149,8 @@ fn setup() -> PhaseCost {
     }
 }
 
-/// Peaks: material, the secrets of the OT extension, ciphertexts of the largest group, and the two largest tensors in 64-bit words.
+/// Peaks: material, the secrets of the OT extension, ciphertexts of the largest group, and the two largest
+/// tensors in 64-bit words.
 fn memory(plan: &Plan, costs: &mut Costs) {
     let (client_rots, server_rots) = rots(plan);
     let set = |n: usize| 16u64 << params::set_for(n).log_secret;

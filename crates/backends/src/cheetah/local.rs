@@ -1,5 +1,5 @@
-//! Operations that each party does on its own share, without the other: they are linear over the ring (or, for `Truncate`, one
-//! unit in the last place away from it).
+//! Operations that each party does on its own share, without the other: they are linear over the ring (or,
+//! for `Truncate`, one unit in the last place away from it).
 
 use tacit_graph::geometry::{Slice, Window};
 use tacit_graph::kernel::transpose_index;
@@ -8,8 +8,8 @@ use tacit_mpc::Role;
 use crate::ring::fixed::ring_mask;
 use crate::ring::{Node, Op};
 
-/// The share of the tensor of a `node` that is planned as local, from the shares of its inputs. Inputs may be in wider rings than the
-/// result. Public constants are added by the server.
+/// The share of the tensor of a `node` that is planned as local, from the shares of its inputs. Inputs may be
+/// in wider rings than the result. Public constants are added by the server.
 pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[usize]]) -> Vec<u64> {
     let mask = ring_mask(node.fixed.width);
     let (first, shape): (&[u64], &[usize]) = (inputs[0], shapes[0]);
@@ -24,8 +24,9 @@ pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[u
             let n = factors.len();
             first.iter().enumerate().map(|(i, v)| v.wrapping_mul(factors[i % n] as u64) & mask).collect()
         }
-        // The input's ring is exactly `bits` wider, so the shifted share fits the result's ring. The server adds half a unit: dropping
-        // the low bits of both shares loses half a unit on average, which would otherwise add up over the layers.
+        // The input's ring is exactly `bits` wider, so the shifted share fits the result's ring. The server
+        // adds half a unit: dropping the low bits of both shares loses half a unit on average, which would
+        // otherwise add up over the layers.
         Op::Truncate { bits } => {
             let half = if role == Role::Server { (1u64 << bits) >> 1 } else { 0 };
             map(&|v| (v.wrapping_add(half) & ring_mask(node.fixed.width + bits)) >> bits)

@@ -1,4 +1,5 @@
-//! One party's preprocessing for one input: shares of the linear outputs, and the gates' material, in node order.
+//! One party's preprocessing for one input: shares of the linear outputs, and the gates' material, in node
+//! order.
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_graph::NodeId;
@@ -154,7 +155,8 @@ impl ServerMaterial {
     }
 }
 
-/// The share that the client chooses for result `part` of round `level` of a node: `n` elements of `width` bits from the material's seed.
+/// The share that the client chooses for result `part` of round `level` of a node: `n` elements of `width`
+/// bits from the material's seed.
 pub(super) fn chosen_share(seed: &Prg, node: NodeId, level: usize, part: usize, n: usize, width: u32) -> Vec<u64> {
     let domain = (node as u64) << 24 | (level as u64) << 8 | part as u64;
     let mut values = vec![0; n];

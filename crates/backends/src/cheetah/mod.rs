@@ -1,14 +1,18 @@
-//! The `cheetah` back end: lattice-based linear layers and silent-OT comparisons, with the whole input-independent part pulled into an
-//! offline phase ([Delphi20] phases, [Chee22] protocols).
+//! The `cheetah` back end: lattice-based linear layers and silent-OT comparisons, with the whole
+//! input-independent part pulled into an offline phase ([Delphi20] phases, [Chee22] protocols).
 //!
-//! One invariant holds it together: every secret tensor is shared additively modulo a power of two, and **the client knows its
-//! share of every tensor before it knows its input**. So
-//! * a linear layer sends nothing online: the server applies its weights to its own share and adds what the offline phase gave it;
-//! * the client's side of every comparison is fixed offline, and online the server sends masked tables for it;
-//! * after each non-linear layer the client sends one ring element, which moves its share back to the value it committed to.
+//! One invariant holds it together: every secret tensor is shared additively modulo a power of two, and **the
+//! client knows its share of every tensor before it knows its input**. So
+//! * a linear layer sends nothing online: the server applies its weights to its own share and adds what the
+//!   offline phase gave it;
+//! * the client's side of every comparison is fixed offline, and online the server sends masked tables for
+//!   it;
+//! * after each non-linear layer the client sends one ring element, which moves its share back to the value
+//!   it committed to.
 //!
-//! `model` is the seam, `party` a connection's state, `client` and `server` walk the graph once per phase; `local` holds what needs no
-//! other party, `reduce` the comparison schedules of pools, `linear` the lattice part, `plan` the compilation, `cost` what it all costs.
+//! `model` is the seam, `party` a connection's state, `client` and `server` walk the graph once per phase;
+//! `local` holds what needs no other party, `reduce` the comparison schedules of pools, `linear` the lattice
+//! part, `plan` the compilation, `cost` what it all costs.
 
 mod client;
 mod cost;

@@ -1,7 +1,8 @@
-//! The seam: a float model lowered to a ring and compiled to a plan, at the server with its weights, at the client without.
+//! The seam: a float model lowered to a ring and compiled to a plan, at the server with its weights, at the
+//! client without.
 //!
-//! The public part is `postcard(("cheetah", version, Options))`, then the public part of the ring level. The private part is that of the
-//! ring level: integer weights.
+//! The public part is `postcard(("cheetah", version, Options))`, then the public part of the ring level. The
+//! private part is that of the ring level: integer weights.
 
 use std::sync::Arc;
 

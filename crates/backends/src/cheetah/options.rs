@@ -13,14 +13,16 @@ use crate::seam::{self, Reader};
 /// Name of the back end.
 pub(super) const NAME: &str = "cheetah";
 
-/// Public choices of the protocol; both parties must use the same (they are in the public part and in the plan's digest).
+/// Public choices of the protocol; both parties must use the same (they are in the public part and in the
+/// plan's digest).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// How the digits of comparisons are evaluated.
     pub leaves: Leaves,
     /// Low bits that ReLU's sign test leaves out: results below `2^relu_drop` units may become 0.
     pub relu_drop: u32,
-    /// Error allowed at each linear output before truncation, at least 1 (raised where a wide ring needs it): larger bounds save bytes.
+    /// Error allowed at each linear output before truncation, at least 1 (raised where a wide ring needs it):
+    /// larger bounds save bytes.
     pub linear_error: u32,
 }
 

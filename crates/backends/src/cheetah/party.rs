@@ -1,5 +1,5 @@
-//! The state of one connection at either party: what the seam's phases run on. Tests drive it too, with ideal OTs and with every node's
-//! shares shown to them.
+//! The state of one connection at either party: what the seam's phases run on. Tests drive it too, with ideal
+//! OTs and with every node's shares shown to them.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! From the model graph to a plan: which nodes are local, which are batches of gates, which tensors are encrypted once for which linear
-//! layers.
+//! From the model graph to a plan: which nodes are local, which are batches of gates, which tensors are
+//! encrypted once for which linear layers.
 
 use tacit_graph::NodeId;
 use tacit_mpc::gate::{GateSpec, WrapSpec};
@@ -54,8 +54,8 @@ impl Plan {
         &self.graph
     }
 
-    /// Digest of the public graph, of the options and of what planning chose: both parties must have the same, and material is bound
-    /// to it.
+    /// Digest of the public graph, of the options and of what planning chose: both parties must have the
+    /// same, and material is bound to it.
     pub fn digest(&self) -> [u8; 32] {
         self.digest
     }
@@ -105,13 +105,13 @@ impl Step {
             [n, wire[0], wire[1], wire[2], wire[3], cost.client_material, cost.server_material]
         };
         let kind = match self {
-            Step::Input => 0,
-            Step::Linear { .. } => 1,
-            Step::Local => 2,
-            Step::Relu(_) => 3,
-            Step::Reduce { indexed, .. } => 4 + u8::from(*indexed),
-            Step::Widen(_) => 6,
-            Step::TruncateExact { .. } => 7,
+            Self::Input => 0,
+            Self::Linear { .. } => 1,
+            Self::Local => 2,
+            Self::Relu(_) => 3,
+            Self::Reduce { indexed, .. } => 4 + u8::from(*indexed),
+            Self::Widen(_) => 6,
+            Self::TruncateExact { .. } => 7,
         };
         (kind, self.gates().map(gate).collect())
     }
@@ -119,9 +119,9 @@ impl Step {
     /// Its batches of gates, in order.
     pub(super) fn gates(&self) -> impl Iterator<Item = &GateSpec> {
         let (one, many): (Option<&GateSpec>, &[(Level, GateSpec)]) = match self {
-            Step::Relu(gate) | Step::TruncateExact { gate, .. } => (Some(gate), &[]),
-            Step::Reduce { levels, .. } => (None, levels),
-            Step::Input | Step::Linear { .. } | Step::Local | Step::Widen(_) => (None, &[]),
+            Self::Relu(gate) | Self::TruncateExact { gate, .. } => (Some(gate), &[]),
+            Self::Reduce { levels, .. } => (None, levels),
+            Self::Input | Self::Linear { .. } | Self::Local | Self::Widen(_) => (None, &[]),
         };
         one.into_iter().chain(many.iter().map(|(_, gate)| gate))
     }
@@ -139,8 +139,8 @@ pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError>
     Ok(Plan { graph, options, steps, groups, digest })
 }
 
-/// Over the public part, the options, and what planning chose: the steps with the sizes of what they send and keep, the sizes of tiles and
-/// the bits of ciphertexts (which follow from floating-point estimates).
+/// Over the public part, the options, and what planning chose: the steps with the sizes of what they send and
+/// keep, the sizes of tiles and the bits of ciphertexts (which follow from floating-point estimates).
 fn digest(graph: &RingGraph, options: &Options, (steps, groups): (&[Step], &[Group])) -> [u8; 32] {
     let tiles: Vec<_> = groups.iter().map(|group| (&group.nodes, group.plan.choices())).collect();
     let steps: Vec<_> = steps.iter().map(Step::canonical).collect();
@@ -231,7 +231,8 @@ fn nonlinear_step(graph: &RingGraph, node: &Node, options: &Options) -> Result<S
     })
 }
 
-/// What the lattice part needs to know of a linear node. A fully connected layer is a 1 x 1 convolution of a 1 x 1 image.
+/// What the lattice part needs to know of a linear node. A fully connected layer is a 1 x 1 convolution of a
+/// 1 x 1 image.
 fn consumer(graph: &RingGraph, tensor: NodeId, id: NodeId) -> Consumer {
     let (input, node) = (&graph.nodes()[tensor], &graph.nodes()[id]);
     let (conv, facts) = match &node.op {

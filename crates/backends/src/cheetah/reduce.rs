@@ -1,7 +1,7 @@
 //! Schedules of pairwise comparisons: separable max pooling and the arg-max tournament.
 //!
-//! A k x k maximum is a maximum over rows, then over columns of the row maxima, so overlapping windows share the first half: for a
-//! 3 x 3 window with stride 2 that is about 3.1 comparisons an output instead of 8.
+//! A k x k maximum is a maximum over rows, then over columns of the row maxima, so overlapping windows share
+//! the first half: for a 3 x 3 window with stride 2 that is about 3.1 comparisons an output instead of 8.
 
 use tacit_graph::geometry::Window;
 
@@ -55,8 +55,9 @@ fn reduce(mut groups: Vec<Vec<u32>>) -> Vec<Level> {
     levels
 }
 
-/// Comparisons of a max pool on `[c, h, w]` giving `[c, oh, ow]`: rows of each window first, then columns. The last level's list is the
-/// result in row-major order. Empty if the pool picks single elements without comparing (see `gather`).
+/// Comparisons of a max pool on `[c, h, w]` giving `[c, oh, ow]`: rows of each window first, then columns.
+/// The last level's list is the result in row-major order. Empty if the pool picks single elements without
+/// comparing (see `gather`).
 pub(super) fn max_pool(shape: &[usize], w: &Window, out_shape: &[usize]) -> Vec<Level> {
     let ([channels, h, width], [_, oh, ow]) = (shape, out_shape) else { unreachable!("the graph pools images only") };
     let mut rows = Vec::with_capacity(channels * oh * width);

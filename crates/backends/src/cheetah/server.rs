@@ -1,4 +1,5 @@
-//! The server's side of the phases. Offline it has no values, only material to make; online it walks the graph over its shares.
+//! The server's side of the phases. Offline it has no values, only material to make; online it walks the
+//! graph over its shares.
 
 use std::sync::Arc;
 
@@ -54,7 +55,7 @@ pub(super) fn offline(
                 let mut layers = Vec::with_capacity(group.nodes.len());
                 for (index, &id) in group.nodes.iter().enumerate() {
                     let layer = weights.get(id).ok_or(NO_WEIGHTS)?;
-                    layers.push(linear::Weights::new(&group.plan, index, &layer.weights)?);
+                    layers.push(linear::CheckedWeights::new(&group.plan, index, &layer.weights)?);
                 }
                 let Session { channel, prg, .. } = session;
                 let shares = LinearServer::run(&keys.context, &keys.key, &group.plan, &layers, prg, channel)?;
@@ -78,7 +79,8 @@ pub(super) fn offline(
     Ok(ServerMaterial { plan: plan.digest(), linear: linear.into_iter().flatten().collect(), pieces })
 }
 
-/// The online phase; `tap` is shown the server's share of every node's tensor (`[elements]`, in the node's ring).
+/// The online phase; `tap` is shown the server's share of every node's tensor (`[elements]`, in the node's
+/// ring).
 ///
 /// # Errors
 /// `Misuse` if weights or material are of another model; channel and protocol errors.

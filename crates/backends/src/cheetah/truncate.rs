@@ -1,19 +1,21 @@
-//! Exact truncation, for what is revealed: `floor(x / 2^bits)` of a shared `x`, without the unit that local shifts may be off by.
+//! Exact truncation, for what is revealed: `floor(x / 2^bits)` of a shared `x`, without the unit that local
+//! shifts may be off by.
 //!
-//! With `x = c + s mod 2^w` the result in the ring of `w - bits` bits is `(c >> bits) + (s >> bits) + carry`, where `carry` says
-//! whether the low parts sum to `2^bits` or more; a wrap of `c + s` vanishes in the narrower ring. Taken as shares in a ring of
-//! `bits + 1` bits, the low parts sum to a `y` whose top bit is the carry, so the sign test of a gate gives its complement: the gate
-//! computes `base + [y >= 0] X` with `X = -1` (a share of the server's) and one more in the base. Like every gate it ends on a share
-//! of the client's choosing.
+//! With `x = c + s mod 2^w` the result in the ring of `w - bits` bits is `(c >> bits) + (s >> bits) + carry`,
+//! where `carry` says whether the low parts sum to `2^bits` or more; a wrap of `c + s` vanishes in the
+//! narrower ring. Taken as shares in a ring of `bits + 1` bits, the low parts sum to a `y` whose top bit is
+//! the carry, so the sign test of a gate gives its complement: the gate computes `base + [y >= 0] X` with
+//! `X = -1` (a share of the server's) and one more in the base. Like every gate it ends on a share of the
+//! client's choosing.
 
 use tacit_mpc::Role;
 use tacit_mpc::gate::{GateSpec, Leaves};
 
 use crate::ring::{Op, RingGraph};
 
-/// The truncations that must be exact, by node: those from which the output is reached without a linear layer (or an arg max, whose
-/// index shows no carry). Their carry would show in the result, also through a ReLU, a maximum or a sum, so that repeated queries of one
-/// input would narrow down the bits that they drop.
+/// The truncations that must be exact, by node: those from which the output is reached without a linear layer
+/// (or an arg max, whose index shows no carry). Their carry would show in the result, also through a ReLU, a
+/// maximum or a sum, so that repeated queries of one input would narrow down the bits that they drop.
 pub(super) fn exact(graph: &RingGraph) -> Vec<bool> {
     let mut shown = vec![false; graph.nodes().len()];
     shown[graph.spec().output] = true;

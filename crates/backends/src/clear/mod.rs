@@ -1,7 +1,8 @@
-//! `clear`: the server computes on the plain input. No protocol and no privacy: the lower bound that every other back end is measured
-//! against, and served only where that is allowed by name.
+//! `clear`: the server computes on the plain input. No protocol and no privacy: the lower bound that every
+//! other back end is measured against, and served only where that is allowed by name.
 //!
-//! Online the client sends its real input (`f32`), the server answers with the model's real outputs (`f64`). Nothing is set up or prepared.
+//! Online the client sends its real input (`f32`), the server answers with the model's real outputs (`f64`).
+//! Nothing is set up or prepared.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Largest possible distance of an answer from the reference: every node's declared error, carried on through the largest row norm of
-//! each layer. A guarantee, not an estimate; far above what happens in deep models.
+//! Largest possible distance of an answer from the reference: every node's declared error, carried on through
+//! the largest row norm of each layer. A guarantee, not an estimate; far above what happens in deep models.
 
 use std::convert::Infallible;
 
@@ -8,8 +8,8 @@ use tacit_graph::{Interpreter, NodeId, walk};
 use super::{Node, Op, RingGraph, WeightFacts, Weights};
 use crate::Numerics;
 
-/// The bound in units of the output's last place; infinite where a class index is the answer, since it may be any. Without the weights
-/// (at the client) the public facts about them bound their norms.
+/// The bound in units of the output's last place; infinite where a class index is the answer, since it may be
+/// any. Without the weights (at the client) the public facts about them bound their norms.
 #[must_use]
 pub fn worst_case(graph: &RingGraph, weights: Option<&Weights>, numerics: &Numerics) -> f64 {
     let Ok(bound) = walk(graph, &mut Bound { graph, weights, errors: Errors::of(numerics) });

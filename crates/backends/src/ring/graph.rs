@@ -31,7 +31,8 @@ impl Node {
     }
 }
 
-/// The public part of a lowered model: all that a client ever receives. Serialisable; becomes a [`RingGraph`] after checking.
+/// The public part of a lowered model: all that a client ever receives. Serialisable; becomes a [`RingGraph`]
+/// after checking.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RingSpec {
     /// Random identity of the import; part of the digest that binds material to the model.
@@ -152,7 +153,8 @@ impl RingGraph {
         self.spec.nodes.iter().map(node).collect()
     }
 
-    /// Each linear node with the rows of its weights (one for each output channel or feature) and their length.
+    /// Each linear node with the rows of its weights (one for each output channel or feature) and their
+    /// length.
     pub(super) fn linear_nodes(&self) -> impl Iterator<Item = (NodeId, (usize, usize))> {
         self.spec.nodes.iter().enumerate().filter_map(|(id, node)| {
             let input = &self.spec.nodes[*node.inputs.first()?];
@@ -167,7 +169,8 @@ impl RingGraph {
         })
     }
 
-    /// Checks that weights fit the graph: one entry per linear node, lengths, magnitudes and norms as the public facts say.
+    /// Checks that weights fit the graph: one entry per linear node, lengths, magnitudes and norms as the
+    /// public facts say.
     ///
     /// # Errors
     /// Names the node whose weights are missing or do not fit.

@@ -1,9 +1,10 @@
-//! The ring level of a model: fixed point in rings of integers modulo powers of two, which additive sharing, dealt tables and function
-//! secret sharing compute with.
+//! The ring level of a model: fixed point in rings of integers modulo powers of two, which additive sharing,
+//! dealt tables and function secret sharing compute with.
 //!
-//! [`lower`] makes it from the owner's float [`Model`](tacit_graph::Model). A [`RingGraph`] is public: typed nodes with a shape, a ring
-//! and a scale each, checked when built and immutable. [`Weights`] are private. [`reference`] computes what every protocol of this
-//! level must compute, bit for bit or within its declared bound.
+//! [`lower`] makes it from the owner's float [`Model`](tacit_graph::Model). A [`RingGraph`] is public: typed
+//! nodes with a shape, a ring and a scale each, checked when built and immutable. [`Weights`] are private.
+//! [`reference`] computes what every protocol of this level must compute, bit for bit or within its declared
+//! bound.
 
 pub mod bound;
 mod encode;

@@ -1,10 +1,11 @@
-//! The operations of the fixed-point graph, with shape inference. Shapes never contain the batch: `[C, H, W]` or `[F]`.
+//! The operations of the fixed-point graph, with shape inference. Shapes never contain the batch: `[C, H, W]`
+//! or `[F]`.
 
 use serde::{Deserialize, Serialize};
 use tacit_graph::geometry::{self, ConvGeometry, Slice, Window};
 
-/// A two-dimensional convolution with private weights `[out_channels, in_channels / groups, kh, kw]` and a private bias
-/// `[out_channels]` at the output's scale.
+/// A two-dimensional convolution with private weights `[out_channels, in_channels / groups, kh, kw]` and a
+/// private bias `[out_channels]` at the output's scale.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conv2d {
     /// Channels, window and groups.
@@ -13,7 +14,8 @@ pub struct Conv2d {
     pub weights: WeightFacts,
 }
 
-/// A fully connected layer with private weights `[out_features, in_features]` and bias `[out_features]`. Input `[F]`.
+/// A fully connected layer with private weights `[out_features, in_features]` and bias `[out_features]`.
+/// Input `[F]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Linear {
     /// Output features.
@@ -27,7 +29,8 @@ pub const MAX_MAGNITUDE_BITS: u32 = 31;
 /// Largest `norm_bits` that weight facts may state.
 pub const MAX_NORM_BITS: u32 = 60;
 
-/// What the public part of a model says about the integers of a weight tensor: the lattice parameters depend on it.
+/// What the public part of a model says about the integers of a weight tensor: the lattice parameters depend
+/// on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeightFacts {
     /// Bits behind the binary point of the weights.
@@ -47,7 +50,8 @@ pub enum Op {
     Conv2d(Conv2d),
     /// Fully connected layer with private weights; exact in the ring of the output.
     Linear(Linear),
-    /// `max(x, 0)`. The output ring may be wider than the input ring (the sign is known, so widening is cheap here).
+    /// `max(x, 0)`. The output ring may be wider than the input ring (the sign is known, so widening is cheap
+    /// here).
     Relu,
     /// Maximum over windows.
     MaxPool(Window),
@@ -62,15 +66,17 @@ pub enum Op {
         /// The integer added, at the scale of the tensor.
         value: i64,
     },
-    /// Multiplies by public integers: one for all elements, or one per spatial position (`H * W`, the same for every channel).
+    /// Multiplies by public integers: one for all elements, or one per spatial position (`H * W`, the same
+    /// for every channel).
     MulConst {
         /// The factors, 1 or `H * W` of them.
         factors: Vec<i64>,
         /// Bits behind the binary point of the factors (added to the scale).
         frac_bits: u32,
     },
-    /// `floor(x / 2^bits)`. The ring narrows by `bits` as well. The importer adds `2^(bits-1)` in front (round to nearest). A
-    /// back end that shifts both parties' shares should let one party add `2^(bits-1)` once more: see `reference::Truncation`.
+    /// `floor(x / 2^bits)`. The ring narrows by `bits` as well. The importer adds `2^(bits-1)` in front
+    /// (round to nearest). A back end that shifts both parties' shares should let one party add `2^(bits-1)`
+    /// once more: see `reference::Truncation`.
     Truncate {
         /// Bits dropped.
         bits: u32,
@@ -100,7 +106,8 @@ pub enum Op {
         /// For each axis of the result the input's axis.
         perm: Vec<usize>,
     },
-    /// Index of the largest element of an `[F]` tensor; the lowest index wins ties. Output shape `[1]`, scale 0.
+    /// Index of the largest element of an `[F]` tensor; the lowest index wins ties. Output shape `[1]`, scale
+    /// 0.
     ArgMax,
 }
 
@@ -108,33 +115,33 @@ impl Op {
     /// Name used in errors and reports.
     pub fn name(&self) -> &'static str {
         match self {
-            Op::Input => "Input",
-            Op::Conv2d(_) => "Conv2d",
-            Op::Linear(_) => "Linear",
-            Op::Relu => "Relu",
-            Op::MaxPool(_) => "MaxPool",
-            Op::SumPool(_) => "SumPool",
-            Op::Add => "Add",
-            Op::Sub => "Sub",
-            Op::AddConst { .. } => "AddConst",
-            Op::MulConst { .. } => "MulConst",
-            Op::Truncate { .. } => "Truncate",
-            Op::ShiftLeft { .. } => "ShiftLeft",
-            Op::Widen => "Widen",
-            Op::Concat => "Concat",
-            Op::Slice(_) => "Slice",
-            Op::Pad { .. } => "Pad",
-            Op::Reshape => "Reshape",
-            Op::Transpose { .. } => "Transpose",
-            Op::ArgMax => "ArgMax",
+            Self::Input => "Input",
+            Self::Conv2d(_) => "Conv2d",
+            Self::Linear(_) => "Linear",
+            Self::Relu => "Relu",
+            Self::MaxPool(_) => "MaxPool",
+            Self::SumPool(_) => "SumPool",
+            Self::Add => "Add",
+            Self::Sub => "Sub",
+            Self::AddConst { .. } => "AddConst",
+            Self::MulConst { .. } => "MulConst",
+            Self::Truncate { .. } => "Truncate",
+            Self::ShiftLeft { .. } => "ShiftLeft",
+            Self::Widen => "Widen",
+            Self::Concat => "Concat",
+            Self::Slice(_) => "Slice",
+            Self::Pad { .. } => "Pad",
+            Self::Reshape => "Reshape",
+            Self::Transpose { .. } => "Transpose",
+            Self::ArgMax => "ArgMax",
         }
     }
 
     /// Public facts about the weights, where the operation has any.
     pub fn facts(&self) -> Option<WeightFacts> {
         match self {
-            Op::Conv2d(c) => Some(c.weights),
-            Op::Linear(l) => Some(l.weights),
+            Self::Conv2d(c) => Some(c.weights),
+            Self::Linear(l) => Some(l.weights),
             _ => None,
         }
     }
@@ -142,16 +149,16 @@ impl Op {
     /// Number of inputs: lowest and highest.
     pub fn arity(&self) -> (usize, usize) {
         match self {
-            Op::Input => (0, 0),
-            Op::Add | Op::Sub => (2, 2),
-            Op::Concat => (1, usize::MAX),
+            Self::Input => (0, 0),
+            Self::Add | Self::Sub => (2, 2),
+            Self::Concat => (1, usize::MAX),
             _ => (1, 1),
         }
     }
 }
 
-/// Shape of the result of `op` on inputs of the given shapes. `declared` is the shape that the node states (needed by `Input` and
-/// `Reshape`).
+/// Shape of the result of `op` on inputs of the given shapes. `declared` is the shape that the node states
+/// (needed by `Input` and `Reshape`).
 ///
 /// # Errors
 /// A sentence saying why there is none.
@@ -180,8 +187,8 @@ pub fn infer_shape(op: &Op, inputs: &[&[usize]], declared: &[usize]) -> Result<V
     }
 }
 
-/// Two-argument maxima of a max pool done along rows first and then along columns (a window of `k` real elements needs
-/// `k - 1`; padded positions need none). Shapes `[C, H, W]` before and after.
+/// Two-argument maxima of a max pool done along rows first and then along columns (a window of `k` real
+/// elements needs `k - 1`; padded positions need none). Shapes `[C, H, W]` before and after.
 pub fn max_comparisons(window: &Window, input: &[usize], output: &[usize]) -> u64 {
     let along = |axis: usize| -> u64 {
         (0..output[axis + 1])

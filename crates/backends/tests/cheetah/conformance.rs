@@ -1,5 +1,6 @@
-//! Every operation, both parties, against the fixed-point reference, node by node: the shares of both parties are tapped, and each
-//! node's result is held to the reference's on the reconstructed inputs, exactly or within the bound that the back end declares.
+//! Every operation, both parties, against the fixed-point reference, node by node: the shares of both parties
+//! are tapped, and each node's result is held to the reference's on the reconstructed inputs, exactly or
+//! within the bound that the back end declares.
 
 use super::net::Net;
 use proptest::prelude::*;
@@ -81,7 +82,8 @@ fn run(model: &Model, input: &[i64], seed: u64) -> Outcome {
     Outcome { output: client.0, client: client.1, server: server.0, sent }
 }
 
-/// Random OTs of one input with the client and with the server as receiver: an OT costs its receiver two AES blocks, its sender three.
+/// Random OTs of one input with the client and with the server as receiver: an OT costs its receiver two AES
+/// blocks, its sender three.
 fn rots(costs: &tacit_backends::Costs) -> (u64, u64) {
     let work = costs.offline.client.work;
     let client_sends = work.aes_blocks - 2 * work.ots;
@@ -216,8 +218,8 @@ proptest! {
     }
 }
 
-/// A fire module: one tensor feeds two convolutions, whose outputs are joined and pooled; the sum of two branches, a strided slice
-/// with channel padding (CIFAR ResNet shortcut), average pool and classifier.
+/// A fire module: one tensor feeds two convolutions, whose outputs are joined and pooled; the sum of two
+/// branches, a strided slice with channel padding (CIFAR ResNet shortcut), average pool and classifier.
 #[test]
 fn a_whole_network() {
     for (seed, radix) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 0)] {
@@ -244,7 +246,8 @@ fn a_whole_network() {
     }
 }
 
-/// Clip to [0, 6] as a difference of two ReLUs, a leaky ReLU, and an average with a divisor for each position.
+/// Clip to [0, 6] as a difference of two ReLUs, a leaky ReLU, and an average with a divisor for each
+/// position.
 #[test]
 fn public_constants() {
     for seed in 1..6 {
@@ -338,8 +341,8 @@ fn misuse_and_foreign_material_are_errors() {
     assert_eq!(refused, (true, true));
 }
 
-/// What the exact truncation of the result adds to a model: one batch of gates. Without it (an own share shifted by each party) a model
-/// took 350 bytes up and 160 down online in 2 exchanges, and no OT.
+/// What the exact truncation of the result adds to a model: one batch of gates. Without it (an own share
+/// shifted by each party) a model took 350 bytes up and 160 down online in 2 exchanges, and no OT.
 #[test]
 fn a_revealed_truncation_costs_a_batch_of_gates() {
     let cost = |bits: u32| {
@@ -352,8 +355,8 @@ fn a_revealed_truncation_costs_a_batch_of_gates() {
     let (plain, cut) = (cost(0), cost(8));
     let online = |c: &tacit_backends::Costs| (c.online.up_bytes, c.online.down_bytes, c.online.exchanges);
     assert_eq!(online(&plain), (350, 224, 2));
-    // Of 64 elements, in bits: 4 digits of 2 bits, values of 20. Up: openings 7, D 1, difference 20. Down: leaves 8, openings 7,
-    // D 1, server's part 20; and the result itself in 20 bits.
+    // Of 64 elements, in bits: 4 digits of 2 bits, values of 20. Up: openings 7, D 1, difference 20. Down:
+    // leaves 8, openings 7, D 1, server's part 20; and the result itself in 20 bits.
     assert_eq!(online(&cut), (350 + 8 * 28, 8 * (8 + 7 + 1 + 20) + 160, 2 + 4));
     assert_eq!((rots(&plain), rots(&cut)), ((0, 0), (64 * 16, 64 * 4)));
     let [up, down] = [64 * 4, 64 * 16].map(extension_bytes);

@@ -1,5 +1,6 @@
-//! Every message of the protocol, damaged in every way a peer or a line can damage it: both parties must end with an error, without a
-//! panic and without waiting for the stall timeout. Real OT and real lattices; one frame is damaged per run.
+//! Every message of the protocol, damaged in every way a peer or a line can damage it: both parties must end
+//! with an error, without a panic and without waiting for the stall timeout. Real OT and real lattices; one
+//! frame is damaged per run.
 
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
@@ -176,7 +177,8 @@ fn party(case: &Case, role: Role, mut channel: Channel) -> Ended {
     Ok(output)
 }
 
-/// Runs both parties with one frame from `sender` damaged; gives how both ended, and the tags of the sender's frames.
+/// Runs both parties with one frame from `sender` damaged; gives how both ended, and the tags of the sender's
+/// frames.
 fn run(case: &Case, sender: Role, target: u64, damage: Damage) -> (Ended, Ended, Vec<u16>) {
     let (client, server) = MemTransport::pair();
     let tags = Arc::new(Mutex::new(Vec::new()));
@@ -220,7 +222,8 @@ fn every_frame(sender: Role) {
             }
         }
         if early {
-            // Semi-honest security: other content of the right form may change the answer, but must not panic or hang.
+            // Semi-honest security: other content of the right form may change the answer, but must not panic
+            // or hang.
             let (client, server, _) = run(&case, sender, target as u64, Damage::Content);
             drop((client, server));
         }

@@ -1,8 +1,10 @@
-//! The conformance suite: every registered back end on every operation and shape, as two parties over a channel, through the seam alone.
+//! The conformance suite: every registered back end on every operation and shape, as two parties over a
+//! channel, through the seam alone.
 //!
-//! For each model it holds: lowering, loading what was stored and opening the public part agree; material survives being written and read;
-//! answers are as close to the reference as `Plan::error_bound` declares; traffic and stored bytes are those of `Plan::costs`. What a back
-//! end does not support it names, and the list of that is part of the test.
+//! For each model it holds: lowering, loading what was stored and opening the public part agree; material
+//! survives being written and read; answers are as close to the reference as `Plan::error_bound` declares;
+//! traffic and stored bytes are those of `Plan::costs`. What a back end does not support it names, and the
+//! list of that is part of the test.
 
 mod models;
 
@@ -95,8 +97,8 @@ fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, input: &[
     (answer, [ours, theirs])
 }
 
-/// Payload as stated, and not more than frame headers above it. Where material is made, an OT extension works in whole trees, and its
-/// stated traffic is the average over many inputs.
+/// Payload as stated, and not more than frame headers above it. Where material is made, an OT extension works
+/// in whole trees, and its stated traffic is the average over many inputs.
 fn check_phase(case: &str, phase: Phase, cost: PhaseCost, client: Traffic, server: Traffic) {
     let uneven = |stated: u64| if phase == Phase::Offline { stated / 8 } else { 0 };
     for (what, sent, stated) in [("up", client.sent, cost.up_bytes), ("down", server.sent, cost.down_bytes)] {

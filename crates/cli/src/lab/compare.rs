@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use tacit_lab::campaign;
 use tacit_lab::compare::{Comparison, Options, Row, Verdict, compare, describe, plain};
 
-/// Compares campaign B to campaign A: for every cell that both have, the ratio of means (B over A) of latency, goodput, processor time
-/// and energy, with its 95 % confidence interval (Fieller's, for two independent samples with variances of their own).
+/// Compares campaign B to campaign A: for every cell that both have, the ratio of means (B over A) of
+/// latency, goodput, processor time and energy, with its 95 % confidence interval (Fieller's, for two
+/// independent samples with variances of their own).
 ///
-/// Where the interval contains 1, no difference was seen. Of many comparisons, one in twenty shows a difference by chance alone.
+/// Where the interval contains 1, no difference was seen. Of many comparisons, one in twenty shows a
+/// difference by chance alone.
 ///
 /// Examples: tacit lab compare before after
 ///           tacit lab compare tls wireguard --ignore transport --json

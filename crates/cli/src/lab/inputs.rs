@@ -1,4 +1,5 @@
-//! The model and the input of an inference experiment, kept in the campaign's folder so that it can be repeated from there.
+//! The model and the input of an inference experiment, kept in the campaign's folder so that it can be
+//! repeated from there.
 use anyhow::{Context, bail};
 use serde_json::json;
 use std::fs;
@@ -19,8 +20,8 @@ const DIGIT: &[u8] = include_bytes!("../../../../models/digit.npy");
 /// What model and input were made from: importing the same network twice does not give the same bytes.
 const SOURCE: &str = "source.json";
 
-/// Writes `DIR/inputs/model.tacit` and `DIR/inputs/input.npy`. A campaign that is continued keeps what it has; another model or input
-/// is refused.
+/// Writes `DIR/inputs/model.tacit` and `DIR/inputs/input.npy`. A campaign that is continued keeps what it
+/// has; another model or input is refused.
 pub fn prepare(dir: &Path, model: Option<&Path>, input: Option<&Path>) -> anyhow::Result<()> {
     let folder = dir.join("inputs");
     campaign::own_folder(&folder)?;

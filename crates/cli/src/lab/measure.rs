@@ -32,7 +32,8 @@ pub struct Args {
     /// Seconds between samples, 0.001 or more
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1)]
     interval: f64,
-    /// Power source, see `tacit lab sensors`; may be repeated, the first one is the primary [default: all that are found]
+    /// Power source, see `tacit lab sensors`; may be repeated, the first one is the primary [default: all
+    /// that are found]
     #[arg(long, value_name = "NAME")]
     source: Vec<String>,
     /// Watch the idle host that long before and after, to subtract its power
@@ -106,8 +107,8 @@ fn versions() -> BTreeMap<String, String> {
 const NOT_STARTED: u32 = 0;
 const ENDED: u32 = u32::MAX;
 
-/// Passes the wish to end on. Before the command has started there is nothing to keep; after its end its id may be another's, and only the
-/// idle host is still watched.
+/// Passes the wish to end on. Before the command has started there is nothing to keep; after its end its id
+/// may be another's, and only the idle host is still watched.
 fn interrupt(pid: u32, hurry: &AtomicBool) {
     hurry.store(true, Ordering::SeqCst);
     match i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {

@@ -83,8 +83,9 @@ fn find_python() -> anyhow::Result<PathBuf> {
     );
 }
 
-/// `TACIT_PYTHON` alone where it is set; else the `.venv` of the repository around the binary or the current folder, then the system's. One in
-/// the current folder must be ours: that folder may be anybody's, and we may be root.
+/// `TACIT_PYTHON` alone where it is set; else the `.venv` of the repository around the binary or the current
+/// folder, then the system's. One in the current folder must be ours: that folder may be anybody's, and we
+/// may be root.
 fn candidates(chosen: Option<OsString>, exe: Option<&Path>, cwd: Option<&Path>) -> Vec<PathBuf> {
     if let Some(chosen) = chosen.filter(|c| !c.is_empty()) {
         return vec![chosen.into()];
@@ -101,7 +102,8 @@ fn candidates(chosen: Option<OsString>, exe: Option<&Path>, cwd: Option<&Path>) 
     found
 }
 
-/// Whether a folder (not what a link there points to) belongs to this user or to root, and is not everybody's to write to.
+/// Whether a folder (not what a link there points to) belongs to this user or to root, and is not everybody's
+/// to write to.
 fn is_ours(folder: &Path) -> bool {
     let me = rustix::process::geteuid().as_raw();
     folder

@@ -13,10 +13,12 @@ use tacit_lab::campaign::Run;
 use tacit_lab::compare::describe;
 use tacit_lab::experiment::{BUILT_IN, BuiltIn, Event, Experiment, ExperimentSpec, LinkText, Outcome, Settings, plan};
 
-/// Runs an experiment: every cell (link x transport x workload x pace) as often as it says, each run measured, everything kept in DIR.
+/// Runs an experiment: every cell (link x transport x workload x pace) as often as it says, each run
+/// measured, everything kept in DIR.
 ///
-/// An experiment is a TOML file (docs/lab.md, "Experiments") or the name of a built-in one. The same command continues a campaign that
-/// was interrupted, and repeats failed runs. Ctrl-C ends it cleanly. Links need root.
+/// An experiment is a TOML file (docs/lab.md, "Experiments") or the name of a built-in one. The same command
+/// continues a campaign that was interrupted, and repeats failed runs. Ctrl-C ends it cleanly. Links need
+/// root.
 ///
 /// Examples: sudo tacit lab run pm24-bandwidth -o sweep
 ///           sudo tacit lab run pm24-inference --model squeezenet.tacit --input photo.npy -o squeezenet
@@ -61,7 +63,8 @@ pub struct Args {
     /// Decides the order of the runs
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Model for private inference: .tacit or ONNX; with pm24-bandwidth, inference takes the place of its workloads
+    /// Model for private inference: .tacit or ONNX; with pm24-bandwidth, inference takes the place of its
+    /// workloads
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
     /// Input for private inference: an image or .npy; without one, seeded values in the model's range
@@ -104,7 +107,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     carry_out(&experiment, dir, args.json)
 }
 
-/// Runs what is left of an experiment in `dir`, with progress on standard error; an error if something is left then.
+/// Runs what is left of an experiment in `dir`, with progress on standard error; an error if something is
+/// left then.
 pub(super) fn carry_out(experiment: &Experiment, dir: &Path, as_json: bool) -> anyhow::Result<()> {
     let settings = Settings {
         dir: dir.to_owned(),

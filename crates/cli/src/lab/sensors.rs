@@ -20,7 +20,8 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// Only this source: a name from the list, external:FILE.csv, external:URL, replay:FILE or model:PROFILE[/MODE]
+    /// Only this source: a name from the list, external:FILE.csv, external:URL, replay:FILE or
+    /// model:PROFILE[/MODE]
     #[arg(long)]
     source: Vec<String>,
     /// Read each source at rest and with all cores busy

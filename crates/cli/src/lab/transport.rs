@@ -9,11 +9,13 @@ use tacit_lab::experiment::plan;
 use tacit_lab::transport::TransportKind;
 use tacit_lab::vpn24::{self, Paper, Request};
 
-/// Measures what plain TCP, TLS 1.3, WireGuard and TLS inside WireGuard cost, as [VPN24] section III does: random data from memory, sent
-/// and received apart, 1 GiB or what the link carries in 60 s. Prints a verdict as ratios to plain TCP, and the figures behind it.
+/// Measures what plain TCP, TLS 1.3, WireGuard and TLS inside WireGuard cost, as [VPN24] section III does:
+/// random data from memory, sent and received apart, 1 GiB or what the link carries in 60 s. Prints a verdict
+/// as ratios to plain TCP, and the figures behind it.
 ///
-/// It is a campaign like any other: interrupted, the same command goes on; `tacit lab report DIR` plots it. A finished campaign is only
-/// printed. Links need root. The paper moves 10 GB at 1 Gbit/s; for its tables beside ours see --paper.
+/// It is a campaign like any other: interrupted, the same command goes on; `tacit lab report DIR` plots it. A
+/// finished campaign is only printed. Links need root. The paper moves 10 GB at 1 Gbit/s; for its tables
+/// beside ours see --paper.
 ///
 /// Examples: sudo tacit lab transport -o transports
 ///           sudo tacit lab transport --rates 941mbit,20mbit,unlimited --seconds 10 --repetitions 5 -o quick

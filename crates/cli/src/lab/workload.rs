@@ -10,8 +10,9 @@ use tacit_lab::workload::{self, Options, Workload, run_client, run_server};
 use tacit_meter::mark::MarkSender;
 use tacit_net::Rate;
 
-/// Two processes, a server and a client, that move random data from memory and compare every byte. Each prints one line of JSON when it
-/// is done: seconds, bytes, goodput_bps, messages, latency, its CPU seconds and peak memory.
+/// Two processes, a server and a client, that move random data from memory and compare every byte. Each
+/// prints one line of JSON when it is done: seconds, bytes, goodput_bps, messages, latency, its CPU seconds
+/// and peak memory.
 #[derive(clap::Subcommand)]
 #[command(after_help = EXAMPLE)]
 pub enum Command {
@@ -95,7 +96,8 @@ pub struct Bulk {
     /// Most bytes to transfer
     #[arg(long, default_value_t = 1 << 30)]
     bytes: u64,
-    /// Stop sending so that the transfer ends after this many seconds, if not all was sent before; 4 MiB are sent in any case
+    /// Stop sending so that the transfer ends after this many seconds, if not all was sent before; 4 MiB are
+    /// sent in any case
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
 }
@@ -129,7 +131,8 @@ impl How {
             let outcome = acceptor.accept(options.stall).and_then(|transport| run_server(transport, options));
             match outcome {
                 Ok(outcome) => line(&outcome)?,
-                // With an end in sight, whoever started this wants to know; without one, the next client may do better.
+                // With an end in sight, whoever started this wants to know; without one, the next client may
+                // do better.
                 Err(error) if clients.is_some() => return Err(error.into()),
                 Err(error) => print::note(&format!("error: {error}")),
             }

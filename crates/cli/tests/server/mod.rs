@@ -3,8 +3,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Once;
 
-/// Builds `tacit-server` where cargo has not done so: it is another package's program, which `cargo test --workspace` builds and
-/// `cargo test -p tacit-cli` does not.
+/// Builds `tacit-server` where cargo has not done so: it is another package's program, which
+/// `cargo test --workspace` builds and `cargo test -p tacit-cli` does not.
 pub fn ensure() {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {

@@ -6,9 +6,9 @@
 //! weights:     f32 of all nodes in order: weights, then bias (factors, then addends)
 //! calibration: f64 largest magnitudes by node | f64 mean squares by node | f32 samples | f32 results
 //! ```
-//! Integers and floats are little endian, and floats are raw: reading a large model is one pass over its bytes. How many numbers there
-//! are follows from the structure; they are counted against the section before memory is spent. The digest of a model is that of its
-//! header, which holds the digests of all sections.
+//! Integers and floats are little endian, and floats are raw: reading a large model is one pass over its
+//! bytes. How many numbers there are follows from the structure; they are counted against the section before
+//! memory is spent. The digest of a model is that of its header, which holds the digests of all sections.
 
 mod record;
 
@@ -60,7 +60,8 @@ pub fn write(model: &Model) -> Result<Vec<u8>, GraphError> {
 /// Reads a whole model file.
 ///
 /// # Errors
-/// Says what is wrong with which section: not a model file, another version, truncated or damaged, a model that does not hold together.
+/// Says what is wrong with which section: not a model file, another version, truncated or damaged, a model
+/// that does not hold together.
 pub fn read(bytes: &[u8]) -> Result<Model, GraphError> {
     let fail = |what: String| GraphError::File { section: "header", what };
     let header = checked_header(bytes)?;

@@ -80,21 +80,21 @@ impl Structure {
 impl Kind {
     fn of(op: &FloatOp) -> Self {
         match op {
-            FloatOp::Input => Kind::Input,
-            FloatOp::Conv { geometry, .. } => Kind::Conv(geometry.clone()),
-            FloatOp::Dense { bias, .. } => Kind::Dense { out_features: bias.len() },
-            FloatOp::Affine { .. } => Kind::Affine,
-            FloatOp::PositionScale(_) => Kind::PositionScale,
-            FloatOp::Relu => Kind::Relu,
-            FloatOp::MaxPool(w) => Kind::MaxPool(w.clone()),
-            FloatOp::SumPool(w) => Kind::SumPool(w.clone()),
-            FloatOp::Add => Kind::Add,
-            FloatOp::Sub => Kind::Sub,
-            FloatOp::Concat => Kind::Concat,
-            FloatOp::Slice(s) => Kind::Slice(s.clone()),
-            FloatOp::Pad { before, after } => Kind::Pad { before: before.clone(), after: after.clone() },
-            FloatOp::Reshape => Kind::Reshape,
-            FloatOp::Transpose(perm) => Kind::Transpose(perm.clone()),
+            FloatOp::Input => Self::Input,
+            FloatOp::Conv { geometry, .. } => Self::Conv(geometry.clone()),
+            FloatOp::Dense { bias, .. } => Self::Dense { out_features: bias.len() },
+            FloatOp::Affine { .. } => Self::Affine,
+            FloatOp::PositionScale(_) => Self::PositionScale,
+            FloatOp::Relu => Self::Relu,
+            FloatOp::MaxPool(w) => Self::MaxPool(w.clone()),
+            FloatOp::SumPool(w) => Self::SumPool(w.clone()),
+            FloatOp::Add => Self::Add,
+            FloatOp::Sub => Self::Sub,
+            FloatOp::Concat => Self::Concat,
+            FloatOp::Slice(s) => Self::Slice(s.clone()),
+            FloatOp::Pad { before, after } => Self::Pad { before: before.clone(), after: after.clone() },
+            FloatOp::Reshape => Self::Reshape,
+            FloatOp::Transpose(perm) => Self::Transpose(perm.clone()),
             FloatOp::ArgMax => unreachable!("a checked model holds no arg max"),
         }
     }
@@ -104,34 +104,34 @@ impl Kind {
         let channels = first.first().copied();
         let count = |n: Option<usize>| n.ok_or_else(|| numbers_do_not_fit("weights"));
         Ok(match self {
-            Kind::Input => FloatOp::Input,
-            Kind::Conv(geometry) => {
+            Self::Input => FloatOp::Input,
+            Self::Conv(geometry) => {
                 let out = geometry.out_channels;
                 let row = channels.and_then(|c| geometry.row_len(c));
                 let weights = numbers.floats(count(row.and_then(|r| r.checked_mul(out)))?)?;
                 FloatOp::Conv { geometry, weights, bias: numbers.floats(out)? }
             }
-            Kind::Dense { out_features } => {
+            Self::Dense { out_features } => {
                 let weights = numbers.floats(count(channels.and_then(|c| c.checked_mul(out_features)))?)?;
                 FloatOp::Dense { weights, bias: numbers.floats(out_features)? }
             }
-            Kind::Affine => {
+            Self::Affine => {
                 let n = count(channels)?;
                 FloatOp::Affine { scale: numbers.floats(n)?, shift: numbers.floats(n)? }
             }
-            Kind::PositionScale => {
+            Self::PositionScale => {
                 FloatOp::PositionScale(numbers.floats(count(first.get(1..).and_then(checked_elements))?)?)
             }
-            Kind::Relu => FloatOp::Relu,
-            Kind::MaxPool(w) => FloatOp::MaxPool(w),
-            Kind::SumPool(w) => FloatOp::SumPool(w),
-            Kind::Add => FloatOp::Add,
-            Kind::Sub => FloatOp::Sub,
-            Kind::Concat => FloatOp::Concat,
-            Kind::Slice(s) => FloatOp::Slice(s),
-            Kind::Pad { before, after } => FloatOp::Pad { before, after },
-            Kind::Reshape => FloatOp::Reshape,
-            Kind::Transpose(perm) => FloatOp::Transpose(perm),
+            Self::Relu => FloatOp::Relu,
+            Self::MaxPool(w) => FloatOp::MaxPool(w),
+            Self::SumPool(w) => FloatOp::SumPool(w),
+            Self::Add => FloatOp::Add,
+            Self::Sub => FloatOp::Sub,
+            Self::Concat => FloatOp::Concat,
+            Self::Slice(s) => FloatOp::Slice(s),
+            Self::Pad { before, after } => FloatOp::Pad { before, after },
+            Self::Reshape => FloatOp::Reshape,
+            Self::Transpose(perm) => FloatOp::Transpose(perm),
         })
     }
 }
@@ -182,8 +182,8 @@ pub(super) fn read(structure: &[u8], weights: &[u8], calibration: &[u8]) -> Resu
     Ok(model)
 }
 
-/// Lengths of the numbers follow from the shapes of earlier nodes, which are those that the file states: the model's check compares
-/// them with what the operations give.
+/// Lengths of the numbers follow from the shapes of earlier nodes, which are those that the file states: the
+/// model's check compares them with what the operations give.
 fn read_graph(records: Vec<Record>, output: usize, numbers: &mut Numbers) -> Result<FloatGraph, GraphError> {
     let mut nodes: Vec<FloatNode> = Vec::with_capacity(records.len());
     for r in records {

@@ -1,12 +1,13 @@
-//! The network as the ONNX file means it, in real numbers: what calibration runs, what the rewrites change, what back ends lower
-//! and are compared with. Shapes carry no batch: `[C, H, W]`, `[C, L]` or `[F]`.
+//! The network as the ONNX file means it, in real numbers: what calibration runs, what the rewrites change,
+//! what back ends lower and are compared with. Shapes carry no batch: `[C, H, W]`, `[C, L]` or `[F]`.
 
 pub mod run;
 
 use crate::geometry::{self, ConvGeometry, Slice, Window};
 use crate::{GraphError, MAX_NODES};
 
-/// Most multiplications of one inference (VGG-16 has 2^34): bounds how long a hostile file can keep the importer busy.
+/// Most multiplications of one inference (VGG-16 has 2^34): bounds how long a hostile file can keep the
+/// importer busy.
 pub const MAX_MACS: u64 = 1 << 37;
 /// Most elements of all tensors of one inference together.
 pub const MAX_ACTIVATIONS: usize = 1 << 30;
@@ -39,7 +40,8 @@ pub enum FloatOp {
         /// Addend by channel.
         shift: Vec<f32>,
     },
-    /// Multiplies each position of every channel by its own public factor (averages over windows that padding cuts).
+    /// Multiplies each position of every channel by its own public factor (averages over windows that padding
+    /// cuts).
     PositionScale(Vec<f32>),
     /// `max(x, 0)`.
     Relu,
@@ -73,37 +75,37 @@ pub enum FloatOp {
 impl FloatOp {
     /// Whether the operation has private weights of its own.
     pub fn is_linear(&self) -> bool {
-        matches!(self, FloatOp::Conv { .. } | FloatOp::Dense { .. })
+        matches!(self, Self::Conv { .. } | Self::Dense { .. })
     }
 
     /// Name used in errors.
     pub fn name(&self) -> &'static str {
         match self {
-            FloatOp::Input => "Input",
-            FloatOp::Conv { .. } => "Conv",
-            FloatOp::Dense { .. } => "Dense",
-            FloatOp::Affine { .. } => "Affine",
-            FloatOp::PositionScale(_) => "PositionScale",
-            FloatOp::Relu => "Relu",
-            FloatOp::MaxPool(_) => "MaxPool",
-            FloatOp::SumPool(_) => "SumPool",
-            FloatOp::Add => "Add",
-            FloatOp::Sub => "Sub",
-            FloatOp::Concat => "Concat",
-            FloatOp::Slice(_) => "Slice",
-            FloatOp::Pad { .. } => "Pad",
-            FloatOp::Reshape => "Reshape",
-            FloatOp::Transpose(_) => "Transpose",
-            FloatOp::ArgMax => "ArgMax",
+            Self::Input => "Input",
+            Self::Conv { .. } => "Conv",
+            Self::Dense { .. } => "Dense",
+            Self::Affine { .. } => "Affine",
+            Self::PositionScale(_) => "PositionScale",
+            Self::Relu => "Relu",
+            Self::MaxPool(_) => "MaxPool",
+            Self::SumPool(_) => "SumPool",
+            Self::Add => "Add",
+            Self::Sub => "Sub",
+            Self::Concat => "Concat",
+            Self::Slice(_) => "Slice",
+            Self::Pad { .. } => "Pad",
+            Self::Reshape => "Reshape",
+            Self::Transpose(_) => "Transpose",
+            Self::ArgMax => "ArgMax",
         }
     }
 
     /// Its numbers: weights, then bias; factors, then addends.
     pub fn numbers(&self) -> [&[f32]; 2] {
         match self {
-            FloatOp::Conv { weights, bias, .. } | FloatOp::Dense { weights, bias } => [weights, bias],
-            FloatOp::Affine { scale, shift } => [scale, shift],
-            FloatOp::PositionScale(factors) => [factors, &[]],
+            Self::Conv { weights, bias, .. } | Self::Dense { weights, bias } => [weights, bias],
+            Self::Affine { scale, shift } => [scale, shift],
+            Self::PositionScale(factors) => [factors, &[]],
             _ => [&[], &[]],
         }
     }
@@ -111,9 +113,9 @@ impl FloatOp {
     /// Number of inputs: lowest and highest.
     pub fn arity(&self) -> (usize, usize) {
         match self {
-            FloatOp::Input => (0, 0),
-            FloatOp::Add | FloatOp::Sub => (2, 2),
-            FloatOp::Concat => (1, usize::MAX),
+            Self::Input => (0, 0),
+            Self::Add | Self::Sub => (2, 2),
+            Self::Concat => (1, usize::MAX),
             _ => (1, 1),
         }
     }
@@ -122,18 +124,18 @@ impl FloatOp {
     fn infer_shape(&self, inputs: &[&[usize]], declared: &[usize]) -> Result<Vec<usize>, String> {
         let first = inputs.first().copied().unwrap_or(&[]);
         match self {
-            FloatOp::Input => Ok(declared.to_vec()),
-            FloatOp::Conv { geometry, .. } => geometry::conv_shape(geometry, first),
-            FloatOp::Dense { bias, .. } => geometry::dense_shape(bias.len(), first),
-            FloatOp::Affine { .. } | FloatOp::PositionScale(_) | FloatOp::Relu => Ok(first.to_vec()),
-            FloatOp::MaxPool(w) | FloatOp::SumPool(w) => geometry::pool_shape(w, first),
-            FloatOp::Add | FloatOp::Sub => geometry::pair_shape(inputs),
-            FloatOp::Concat => geometry::concat_shape(inputs),
-            FloatOp::Slice(s) => geometry::slice_shape(s, first),
-            FloatOp::Pad { before, after } => geometry::pad_shape(before, after, first),
-            FloatOp::Reshape => geometry::reshaped(declared, first),
-            FloatOp::Transpose(perm) => geometry::transpose_shape(perm, first),
-            FloatOp::ArgMax => geometry::arg_max_shape(first),
+            Self::Input => Ok(declared.to_vec()),
+            Self::Conv { geometry, .. } => geometry::conv_shape(geometry, first),
+            Self::Dense { bias, .. } => geometry::dense_shape(bias.len(), first),
+            Self::Affine { .. } | Self::PositionScale(_) | Self::Relu => Ok(first.to_vec()),
+            Self::MaxPool(w) | Self::SumPool(w) => geometry::pool_shape(w, first),
+            Self::Add | Self::Sub => geometry::pair_shape(inputs),
+            Self::Concat => geometry::concat_shape(inputs),
+            Self::Slice(s) => geometry::slice_shape(s, first),
+            Self::Pad { before, after } => geometry::pad_shape(before, after, first),
+            Self::Reshape => geometry::reshaped(declared, first),
+            Self::Transpose(perm) => geometry::transpose_shape(perm, first),
+            Self::ArgMax => geometry::arg_max_shape(first),
         }
     }
 }
@@ -203,7 +205,8 @@ impl FloatGraph {
         users
     }
 
-    /// The group of each node, told by one of its members: nodes are joined with what they read where `joins` says so.
+    /// The group of each node, told by one of its members: nodes are joined with what they read where `joins`
+    /// says so.
     pub fn groups(&self, joins: impl Fn(&FloatOp) -> bool) -> Vec<usize> {
         fn root(group: &mut [usize], mut i: usize) -> usize {
             while group[i] != i {
@@ -222,7 +225,8 @@ impl FloatGraph {
         (0..group.len()).map(|id| root(&mut group, id)).collect()
     }
 
-    /// Drops what the result does not need and sorts the rest topologically (stable where it may be). The input stays.
+    /// Drops what the result does not need and sorts the rest topologically (stable where it may be). The
+    /// input stays.
     ///
     /// # Errors
     /// There is a cycle.

@@ -10,7 +10,8 @@ const WORK_OF_KEPT: u64 = 8_000_000_000;
 /// Most input elements of the kept samples together.
 const KEPT_ELEMENTS: usize = 1 << 24;
 
-/// Statistics over all samples, and the samples that are kept with their results. See [`Calibration`](crate::Calibration).
+/// Statistics over all samples, and the samples that are kept with their results. See
+/// [`Calibration`](crate::Calibration).
 pub(super) struct Measured {
     pub max_abs: Vec<f64>,
     pub mean_square: Vec<f64>,
@@ -18,7 +19,8 @@ pub(super) struct Measured {
     pub wanted: Vec<Vec<f32>>,
 }
 
-/// Runs the samples and keeps the first of them, as many as a search can evaluate. The input's magnitude is that of its declared range.
+/// Runs the samples and keeps the first of them, as many as a search can evaluate. The input's magnitude is
+/// that of its declared range.
 pub(super) fn measure(
     graph: &FloatGraph,
     mut samples: Vec<Vec<f32>>,

@@ -1,5 +1,6 @@
-//! How large tensors become on inputs that no calibration set holds: checkerboards, stripes, noise at both ends of the accepted range, and
-//! the input that each filter of the first layer likes best. The range check accepts them all, so rings should hold them.
+//! How large tensors become on inputs that no calibration set holds: checkerboards, stripes, noise at both
+//! ends of the accepted range, and the input that each filter of the first layer likes best. The range check
+//! accepts them all, so rings should hold them.
 
 use crate::float::run::run_tapped;
 use crate::float::{FloatGraph, FloatOp};
@@ -71,7 +72,8 @@ fn patterns(graph: &FloatGraph) -> Vec<Vec<bool>> {
     made
 }
 
-/// Inputs that agree in sign with a filter of the first linear layer everywhere, for the filters with the largest sums of magnitudes.
+/// Inputs that agree in sign with a filter of the first linear layer everywhere, for the filters with the
+/// largest sums of magnitudes.
 fn filters(graph: &FloatGraph) -> Vec<Vec<bool>> {
     let first = graph.nodes.iter().find(|n| n.op.is_linear());
     let Some(node) = first.filter(|n| n.inputs == [0]) else { return Vec::new() };

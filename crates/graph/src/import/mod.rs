@@ -1,4 +1,5 @@
-//! From an ONNX file to a [`Model`]: parse, rewrite, calibrate. Nothing is decided here about how a back end will compute.
+//! From an ONNX file to a [`Model`]: parse, rewrite, calibrate. Nothing is decided here about how a back end
+//! will compute.
 
 use std::path::PathBuf;
 
@@ -21,18 +22,20 @@ use crate::{Calibration, ChannelAffine, GraphError, InputSpec, Interface, Model,
 pub struct ImportOptions {
     /// Name of the model; empty: the name in the file.
     pub name: String,
-    /// Samples `[N, ..input]` or one sample `[..input]`. Floats are inputs of the ONNX network as they are; bytes are raw
-    /// pixels, to which the normalisation below is applied first.
+    /// Samples `[N, ..input]` or one sample `[..input]`. Floats are inputs of the ONNX network as they are;
+    /// bytes are raw pixels, to which the normalisation below is applied first.
     pub calibration: Option<Npy>,
     /// Most samples that are run; all of them decide about the accepted range.
     pub max_samples: usize,
-    /// What the client does to raw 8-bit pixels: `(pixel * pixel_scale - mean) / std`, per channel; empty: nothing.
+    /// What the client does to raw 8-bit pixels: `(pixel * pixel_scale - mean) / std`, per channel; empty:
+    /// nothing.
     pub mean: Vec<f32>,
     /// See `mean`.
     pub std: Vec<f32>,
     /// See `mean`.
     pub pixel_scale: f32,
-    /// Range of the network's input; without it that of normalised pixels (if there is a normalisation), else that of the samples.
+    /// Range of the network's input; without it that of normalised pixels (if there is a normalisation), else
+    /// that of the samples.
     pub range: Option<[f32; 2]>,
     /// What the client learns.
     pub output_mode: OutputMode,
@@ -66,8 +69,8 @@ impl Default for ImportOptions {
 }
 
 impl ImportOptions {
-    /// At most `limit` samples as inputs of the ONNX network, checked; bytes are normalised as the client does it. `shape` is that
-    /// of one input.
+    /// At most `limit` samples as inputs of the ONNX network, checked; bytes are normalised as the client
+    /// does it. `shape` is that of one input.
     ///
     /// # Errors
     /// The samples are of another shape, or hold something that is no number.
@@ -110,7 +113,8 @@ pub struct Imported {
 }
 
 impl Imported {
-    /// An input of the ONNX network as the client gives it to the model: with what the rewrites left to the client applied.
+    /// An input of the ONNX network as the client gives it to the model: with what the rewrites left to the
+    /// client applied.
     pub fn client_input(&self, x: &[f32]) -> Vec<f32> {
         self.model.interface.normalise(x, Units::Network)
     }
@@ -206,7 +210,8 @@ fn model_id(options: &ImportOptions) -> Result<[u8; 16], GraphError> {
     Ok(id)
 }
 
-/// All calibration samples as inputs of the ONNX network, a sentence about those that will be used, and whether they were made up.
+/// All calibration samples as inputs of the ONNX network, a sentence about those that will be used, and
+/// whether they were made up.
 fn samples(graph: &FloatGraph, options: &ImportOptions) -> Result<(Vec<Vec<f32>>, String, bool), GraphError> {
     let shape = &graph.nodes[0].shape;
     let n = graph.nodes[0].elements();

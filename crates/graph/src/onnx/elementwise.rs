@@ -92,7 +92,8 @@ impl Reader<'_> {
         self.pair(n, FloatOp::Add, &a, &b)
     }
 
-    /// `y = relu(x) - slope * relu(-x)` with slopes that are broadcast: one product, where private slopes take a layer.
+    /// `y = relu(x) - slope * relu(-x)` with slopes that are broadcast: one product, where private slopes
+    /// take a layer.
     pub(super) fn prelu(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
         let slope = self.needed(n, 1)?;

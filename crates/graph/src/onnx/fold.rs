@@ -1,4 +1,5 @@
-//! Folding of what does not depend on the input's values: shape chains of exporters, and arithmetic on weights.
+//! Folding of what does not depend on the input's values: shape chains of exporters, and arithmetic on
+//! weights.
 
 use super::numbers::{broadcast, by_element};
 use super::proto::NodeProto;
@@ -12,7 +13,8 @@ use crate::geometry::checked_elements;
 const MAX_FOLDED: usize = 1 << 26;
 
 impl Reader<'_> {
-    /// The values of a node that does not depend on the input's values; `None` if it does, or is nothing that is folded.
+    /// The values of a node that does not depend on the input's values; `None` if it does, or is nothing that
+    /// is folded.
     pub(super) fn fold(&self, n: &NodeProto) -> Result<Option<Vec<Constant>>, GraphError> {
         if !n.domain.is_empty() && n.domain != "ai.onnx" {
             return Ok(None);

@@ -24,7 +24,8 @@ const fn classical(name: &'static str, about: &'static str) -> Operator {
 const MOVED: &str = "moves elements, costs nothing";
 const CLIENT: &str = "at the end of the network: the client applies it";
 
-/// Operators on secret tensors, by name. What depends on constants and shapes alone is folded, and may use more.
+/// Operators on secret tensors, by name. What depends on constants and shapes alone is folded, and may use
+/// more.
 pub const OPERATORS: &[Operator] = &[
     op("Abs", "one ReLU"),
     op("Add", "of two tensors (broadcast), or of one and constants"),

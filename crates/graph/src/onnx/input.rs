@@ -24,14 +24,14 @@ pub(super) enum Element {
 
 impl Element {
     pub fn is_integer(self) -> bool {
-        self != Element::Float
+        self != Self::Float
     }
 
     pub fn range(self) -> Option<[f32; 2]> {
         match self {
-            Element::Float => None,
-            Element::Unsigned8 => Some([0.0, 255.0]),
-            Element::Signed8 => Some([-128.0, 127.0]),
+            Self::Float => None,
+            Self::Unsigned8 => Some([0.0, 255.0]),
+            Self::Signed8 => Some([-128.0, 127.0]),
         }
     }
 }

@@ -1,6 +1,8 @@
-//! Reading ONNX files: bytes -> `FloatGraph`. Every limit is checked before memory is spent; no input makes this panic.
+//! Reading ONNX files: bytes -> `FloatGraph`. Every limit is checked before memory is spent; no input makes
+//! this panic.
 //!
-//! The batch axis is stripped: whatever the file states (1, N, a name), the network is read for a batch of one.
+//! The batch axis is stripped: whatever the file states (1, N, a name), the network is read for a batch of
+//! one.
 
 mod arithmetic;
 mod elementwise;
@@ -94,8 +96,8 @@ pub fn parse(bytes: &[u8]) -> Result<Network, GraphError> {
 /// Reads a network whose external data, if it has any, lies in `folder`.
 ///
 /// # Errors
-/// Not ONNX, too large, an operation that is not supported (named, with what would help), shapes that do not fit, a cycle, external
-/// data that is missing or lies elsewhere.
+/// Not ONNX, too large, an operation that is not supported (named, with what would help), shapes that do not
+/// fit, a cycle, external data that is missing or lies elsewhere.
 pub fn parse_in(bytes: &[u8], folder: Option<&Path>) -> Result<Network, GraphError> {
     if bytes.len() > MAX_FILE_BYTES {
         return Err(file(format!("{} bytes, the limit is {MAX_FILE_BYTES}", bytes.len())));

@@ -9,7 +9,8 @@ use crate::geometry::checked_elements;
 /// Most elements of a broadcast constant.
 const MOST: usize = 1 << 26;
 
-/// Two constants under ONNX's broadcasting; of integers if both are. `None`: shapes that do not fit, or an overflow.
+/// Two constants under ONNX's broadcasting; of integers if both are. `None`: shapes that do not fit, or an
+/// overflow.
 pub(super) fn broadcast(
     a: &Constant,
     b: &Constant,

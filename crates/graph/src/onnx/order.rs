@@ -6,7 +6,8 @@ use super::proto::{GraphProto, NodeProto};
 use super::{file, label};
 use crate::GraphError;
 
-/// Names that the outputs need, and the nodes that make them, sorted. The others are left out: they may be anything.
+/// Names that the outputs need, and the nodes that make them, sorted. The others are left out: they may be
+/// anything.
 pub(super) fn needed_nodes(proto: &GraphProto) -> Result<(HashSet<&str>, Vec<usize>), GraphError> {
     let nodes = &proto.node;
     let known: HashSet<&str> =

@@ -1,5 +1,6 @@
-//! The part of the ONNX protobuf schema (onnx.proto3) that a feed-forward network needs, as `prost` messages. Fields that
-//! are not declared here (subgraphs, doc strings, training info, value info) are skipped when a file is read.
+//! The part of the ONNX protobuf schema (onnx.proto3) that a feed-forward network needs, as `prost` messages.
+//! Fields that are not declared here (subgraphs, doc strings, training info, value info) are skipped when a
+//! file is read.
 
 use prost::Message;
 

@@ -1,5 +1,5 @@
-//! A look at the wire format before anything is decoded: decoding turns two bytes of an empty message into a hundred bytes of
-//! memory, so the number of fields is bounded first.
+//! A look at the wire format before anything is decoded: decoding turns two bytes of an empty message into a
+//! hundred bytes of memory, so the number of fields is bounded first.
 
 use crate::GraphError;
 

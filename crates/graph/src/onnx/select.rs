@@ -244,7 +244,8 @@ impl Reader<'_> {
         self.affine(n, &padded, 1.0, value)
     }
 
-    /// What one axis needs but for zeros: negative padding cuts, the modes `edge`, `reflect` and `wrap` repeat elements.
+    /// What one axis needs but for zeros: negative padding cuts, the modes `edge`, `reflect` and `wrap`
+    /// repeat elements.
     fn pad_axis(
         &mut self,
         n: &NodeProto,
@@ -289,8 +290,8 @@ impl Reader<'_> {
         after: &[i64],
     ) -> Result<Tensor, GraphError> {
         let grown: Vec<usize> = (0..x.shape.len()).filter(|&a| before[a] + after[a] > 0).collect();
-        // Images stay images where they can: convolutions take over what their input is padded with. Otherwise every padded axis
-        // gets an axis of the node, also where its length is 1.
+        // Images stay images where they can: convolutions take over what their input is padded with.
+        // Otherwise every padded axis gets an axis of the node, also where its length is 1.
         let short: Vec<usize> = grown.iter().copied().filter(|&a| x.shape[a] == 1).collect();
         let order = [short.clone(), x.order.clone()].concat();
         let mut axes: Vec<Option<usize>> = order.iter().copied().map(Some).collect();

@@ -92,7 +92,8 @@ impl Reader<'_> {
         Ok(new)
     }
 
-    /// Shape that Flatten or Reshape gives to a tensor of shape `from`. The file may state a batch that is not 1.
+    /// Shape that Flatten or Reshape gives to a tensor of shape `from`. The file may state a batch that is
+    /// not 1.
     pub(super) fn target_shape(
         &self,
         n: &NodeProto,

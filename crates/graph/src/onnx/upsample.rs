@@ -1,5 +1,5 @@
-//! Larger images: ConvTranspose, Resize and Upsample, DepthToSpace; and SpaceToDepth. All are made of convolutions and of moved
-//! elements.
+//! Larger images: ConvTranspose, Resize and Upsample, DepthToSpace; and SpaceToDepth. All are made of
+//! convolutions and of moved elements.
 
 use super::proto::NodeProto;
 use super::view::Tensor;
@@ -8,8 +8,9 @@ use crate::GraphError;
 use crate::float::FloatOp;
 use crate::geometry::ConvGeometry;
 
-/// One axis of a transposed convolution, with output `o = i * stride + t * dilation - before` for input `i` and tap `t`. Output
-/// `m * stride + r` of the uncut result depends on taps `r + stride * j` and inputs `m - j` alone: a convolution for each phase `r`.
+/// One axis of a transposed convolution, with output `o = i * stride + t * dilation - before` for input `i`
+/// and tap `t`. Output `m * stride + r` of the uncut result depends on taps `r + stride * j` and inputs
+/// `m - j` alone: a convolution for each phase `r`.
 struct Phases {
     stride: usize,
     /// Taps with the gaps of a dilation.
@@ -261,7 +262,8 @@ fn linear_matrix(len: usize, target: &Target, coordinate: &dyn Fn(usize) -> f64)
     matrix
 }
 
-/// Weights `[out * sh * sw, ins, jh, jw]` of the convolution of all phases, from those of the file, `[groups * ins, out / groups, kh, kw]`.
+/// Weights `[out * sh * sw, ins, jh, jw]` of the convolution of all phases, from those of the file,
+/// `[groups * ins, out / groups, kh, kw]`.
 fn phase_weights(
     n: &NodeProto,
     source: &[f32],

@@ -1,5 +1,6 @@
-//! Tensors of the file as views of nodes: a node stores elements in some order of the file's axes. What only moves axes about
-//! (Transpose, Squeeze, channels last) changes the view; elements are moved where an operation needs another order.
+//! Tensors of the file as views of nodes: a node stores elements in some order of the file's axes. What only
+//! moves axes about (Transpose, Squeeze, channels last) changes the view; elements are moved where an
+//! operation needs another order.
 
 use super::proto::NodeProto;
 use super::{Batch, Reader, fail, unsupported};
@@ -93,7 +94,8 @@ pub(super) fn long_axes(shape: &[usize]) -> Vec<usize> {
 }
 
 impl Reader<'_> {
-    /// A node that stores `x` by groups of axes, one axis of the node for each group. Axes that are in no group have length 1.
+    /// A node that stores `x` by groups of axes, one axis of the node for each group. Axes that are in no
+    /// group have length 1.
     pub(super) fn arrange(&mut self, n: &NodeProto, x: &Tensor, groups: &[&[usize]]) -> Result<usize, GraphError> {
         let wanted: Vec<usize> = groups.iter().flat_map(|g| g.iter().copied()).filter(|&a| x.shape[a] != 1).collect();
         let shape: Vec<usize> = groups.iter().map(|g| x.sizes(g)).collect();
@@ -126,7 +128,8 @@ impl Reader<'_> {
         Ok(Tensor { node, order: axes, ..x.clone() })
     }
 
-    /// `x` stored with `axes` in front as the node's first axis, and the rest behind in any shape. Moves nothing where it lies so.
+    /// `x` stored with `axes` in front as the node's first axis, and the rest behind in any shape. Moves
+    /// nothing where it lies so.
     pub(super) fn lead(&mut self, n: &NodeProto, x: &Tensor, axes: &[usize]) -> Result<Tensor, GraphError> {
         let (front, rest) = x.order_from(axes);
         let channels = x.sizes(&front);

@@ -141,7 +141,8 @@ impl Reader<'_> {
             let flat = self.reshaped(n, x.node, &[features])?;
             self.push(n, FloatOp::Dense { weights, bias }, &[flat], &[])?
         } else {
-            // A 1 x 1 convolution over the other axes; as near a square as they are, since windows of a row are not served better.
+            // A 1 x 1 convolution over the other axes; as near a square as they are, since windows of a row
+            // are not served better.
             let (first, others) = rest.split_at(1);
             let image = self.arrange(n, x, &[&[axis], first, others])?;
             let geometry = ConvGeometry {
@@ -220,7 +221,8 @@ impl Reader<'_> {
         Ok((x, image, flat, e))
     }
 
-    /// A node `[C, H, W]` of a tensor `[N, C, H, W]`; signals `[N, C, L]` become `[C, 1, L]`, and the second value is true.
+    /// A node `[C, H, W]` of a tensor `[N, C, H, W]`; signals `[N, C, L]` become `[C, 1, L]`, and the second
+    /// value is true.
     pub(super) fn as_image(&mut self, n: &NodeProto, x: &Tensor) -> Result<(usize, bool), GraphError> {
         let rank = x.shape.len();
         match x.shape[..] {
@@ -260,7 +262,8 @@ fn matrix<'a>(n: &NodeProto, shape: &'a [usize]) -> Result<&'a [usize], GraphErr
     }
 }
 
-/// Padding behind an axis so that the last, partly filled window is kept; it never starts in the padding behind.
+/// Padding behind an axis so that the last, partly filled window is kept; it never starts in the padding
+/// behind.
 fn ceil_padding(len: usize, e: &Extent, i: usize) -> usize {
     let (k, s, before, after) = (e.kernel[i], e.stride[i], e.pads[i], e.pads[i + 2]);
     let room = (len + before + after).saturating_sub(k);
@@ -286,7 +289,8 @@ fn out_by_in(n: &NodeProto, shape: &[usize], values: &[f32], transposed: bool) -
     Ok(out)
 }
 
-/// Reads strides, dilations and padding for a window of `kernel` on `[C, H, W]` (`flat`: on `[C, 1, L]`, one axis stated).
+/// Reads strides, dilations and padding for a window of `kernel` on `[C, H, W]` (`flat`: on `[C, 1, L]`, one
+/// axis stated).
 fn extent(n: &NodeProto, input: &[usize], flat: bool, kernel: &[i64]) -> Result<Extent, GraphError> {
     let axes = if flat { 1 } else { 2 };
     let list = |name: &str, stated: Option<&[i64]>, len: usize, default: i64, least: i64| {

@@ -1,5 +1,5 @@
-//! Per-channel affine maps (BatchNormalization, constants, the division of averages): folded into linear layers where that is
-//! exact, handed to the client at either end, else turned into depthwise convolutions.
+//! Per-channel affine maps (BatchNormalization, constants, the division of averages): folded into linear
+//! layers where that is exact, handed to the client at either end, else turned into depthwise convolutions.
 
 use super::Work;
 use crate::float::FloatOp;
@@ -40,7 +40,8 @@ impl Work {
             self.remove(id, "normalisation folded into the layer before");
             return Ok(true);
         }
-        // Before folding: what the client normalises itself has the same size in every channel, whatever units the data has.
+        // Before folding: what the client normalises itself has the same size in every channel, whatever
+        // units the data has.
         if source == 0 && alone {
             self.input_affine = Some(match self.input_affine.take() {
                 None => ChannelAffine { scale: scale.to_vec(), shift: shift.to_vec() },
@@ -101,7 +102,8 @@ impl Work {
         }
     }
 
-    /// `W (scale * x + shift) + b` for every reader. With zero padding an addend is not exact: padded zeros do not get it.
+    /// `W (scale * x + shift) + b` for every reader. With zero padding an addend is not exact: padded zeros
+    /// do not get it.
     fn fold_into_consumers(&mut self, id: usize, scale: &[f32], shift: &[f32], readers: &[usize]) -> bool {
         let has_shift = shift.iter().any(|s| *s != 0.0);
         let fits = |u: &usize| match &self.graph.nodes[*u].op {
@@ -136,8 +138,8 @@ impl Work {
         true
     }
 
-    /// `scale * sum(W x + b)` where the sum pool is the only reader of the linear layer (and windows are whole, if there is an
-    /// addend).
+    /// `scale * sum(W x + b)` where the sum pool is the only reader of the linear layer (and windows are
+    /// whole, if there is an addend).
     fn through_sum(&mut self, id: usize, source: usize, scale: &[f32], shift: &[f32], users: &[Vec<usize>]) -> bool {
         let FloatOp::SumPool(window) = &self.graph.nodes[source].op else { return false };
         let count = (window.kernel[0] * window.kernel[1]) as f32;
@@ -187,8 +189,8 @@ impl Work {
         Ok(true)
     }
 
-    /// What could not be folded: maps that differ by channel become depthwise 1x1 convolutions (their numbers are private
-    /// weights). Uniform ones stay and become public constants.
+    /// What could not be folded: maps that differ by channel become depthwise 1x1 convolutions (their numbers
+    /// are private weights). Uniform ones stay and become public constants.
     pub(super) fn affines_to_layers(&mut self) -> Result<(), GraphError> {
         self.graph.sort()?;
         for id in 0..self.graph.nodes.len() {

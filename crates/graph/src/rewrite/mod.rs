@@ -1,5 +1,6 @@
-//! Rewrites of the float network before it is quantised. Each keeps the function that the network computes (up to float
-//! rounding) and leaves less to do for a protocol: fewer linear layers, fewer comparisons, no divisions.
+//! Rewrites of the float network before it is quantised. Each keeps the function that the network computes
+//! (up to float rounding) and leaves less to do for a protocol: fewer linear layers, fewer comparisons, no
+//! divisions.
 
 mod affine;
 mod order;
@@ -86,8 +87,8 @@ impl Work {
         self.graph.nodes[id].inputs = vec![source];
     }
 
-    /// Exchanges a node and its only reader, both with one input: `x -> a -> b` becomes `x -> b -> a`. The indices stay with
-    /// the positions, so that readers of the pair need no change; shapes are inferred anew.
+    /// Exchanges a node and its only reader, both with one input: `x -> a -> b` becomes `x -> b -> a`. The
+    /// indices stay with the positions, so that readers of the pair need no change; shapes are inferred anew.
     fn swap(&mut self, a: usize, b: usize) -> Result<(), GraphError> {
         let (op_a, name_a) = (self.graph.nodes[a].op.clone(), self.graph.nodes[a].name.clone());
         let (op_b, name_b) = (self.graph.nodes[b].op.clone(), self.graph.nodes[b].name.clone());

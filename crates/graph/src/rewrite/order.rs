@@ -1,4 +1,5 @@
-//! Fewer comparisons and fewer nodes: max pools before ReLUs, one ReLU for joined tensors, paddings merged, identities removed.
+//! Fewer comparisons and fewer nodes: max pools before ReLUs, one ReLU for joined tensors, paddings merged,
+//! identities removed.
 
 use super::Work;
 use crate::GraphError;
@@ -24,7 +25,8 @@ impl Work {
         Ok(())
     }
 
-    /// `MaxPool(Relu(x)) = Relu(MaxPool(x))` with fewer ReLUs; `Relu(Relu(x)) = Relu(x)`. Padding never wins a maximum.
+    /// `MaxPool(Relu(x)) = Relu(MaxPool(x))` with fewer ReLUs; `Relu(Relu(x)) = Relu(x)`. Padding never wins
+    /// a maximum.
     fn behind_relu(&mut self, id: usize, users: &[Vec<usize>]) -> Result<bool, GraphError> {
         if self.drop_unit_window(id) {
             return Ok(true);

@@ -93,7 +93,8 @@ impl Builder {
         self.node("Conv", inputs, shape, window(k, stride, pad))
     }
 
-    /// Batch normalisation; `gain` scales gamma (small at the end of a residual branch keeps sums from growing).
+    /// Batch normalisation; `gain` scales gamma (small at the end of a residual branch keeps sums from
+    /// growing).
     pub fn batch_norm(&mut self, x: &Tensor, gain: f64) -> Tensor {
         let c = x.shape[0];
         let gamma = self.uniform(c, 0.8 * gain, 1.2 * gain);

@@ -1,7 +1,8 @@
-//! Architectures that people compare private inference on, as ONNX files (operator set 13) with seeded random weights.
+//! Architectures that people compare private inference on, as ONNX files (operator set 13) with seeded random
+//! weights.
 //!
-//! Weights are He-initialised and normalisation statistics plausible, so that activations keep their size through the network;
-//! the classes mean nothing.
+//! Weights are He-initialised and normalisation statistics plausible, so that activations keep their size
+//! through the network; the classes mean nothing.
 
 mod builder;
 mod nets;

@@ -23,7 +23,8 @@ pub(super) fn squeezenet(b: &mut Builder) {
     b.flatten(&x);
 }
 
-/// ResNet-18 (basic blocks) and ResNet-50 (bottlenecks, stride in the 3x3 convolution) for ImageNet (He et al. 2015).
+/// ResNet-18 (basic blocks) and ResNet-50 (bottlenecks, stride in the 3x3 convolution) for ImageNet (He et
+/// al. 2015).
 pub(super) fn resnet_imagenet(b: &mut Builder, blocks: [usize; 4], bottleneck: bool) {
     let x = b.input();
     let mut x = b.conv_bn_relu(&x, 64, 7, 2, 3);
@@ -144,7 +145,8 @@ fn norm_relu(b: &mut Builder, x: &Tensor) -> Tensor {
     b.relu(&n)
 }
 
-/// LeNet-5 with ReLU and max pooling (LeCun et al. 1998, modernised as in the CrypTFlow2 and SecureNN evaluations).
+/// LeNet-5 with ReLU and max pooling (LeCun et al. 1998, modernised as in the CrypTFlow2 and SecureNN
+/// evaluations).
 pub(super) fn lenet(b: &mut Builder) {
     let x = b.input();
     let mut x = b.conv_relu(&x, 20, 5, 1, 0);
@@ -189,7 +191,8 @@ pub(super) fn tiny_mlp(b: &mut Builder) {
     b.dense(&x, 10, 1.0);
 }
 
-/// Every kind of layer on 8x8 images: convolution, batch normalisation, max and average pool, residual sum, concatenation.
+/// Every kind of layer on 8x8 images: convolution, batch normalisation, max and average pool, residual sum,
+/// concatenation.
 pub(super) fn tiny_cnn(b: &mut Builder) {
     let x = b.input();
     let x = b.conv_bn_relu(&x, 4, 3, 1, 1);

@@ -1,5 +1,5 @@
-//! The shared data folder: real models, data sets and networks that went wrong once. Tests that need it are skipped, with a line on the
-//! terminal, where it is missing. Other crates include this file by its path.
+//! The shared data folder: real models, data sets and networks that went wrong once. Tests that need it are
+//! skipped, with a line on the terminal, where it is missing. Other crates include this file by its path.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};

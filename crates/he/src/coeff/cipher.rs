@@ -35,7 +35,8 @@ impl<'a> Encryptor<'a> {
         Self { ctx, key, params }
     }
 
-    /// Encrypts N values mod `2^l` (higher bits are ignored): seed and packed `b`, [`Params::up_bytes`] bytes.
+    /// Encrypts N values mod `2^l` (higher bits are ignored): seed and packed `b`, [`Params::up_bytes`]
+    /// bytes.
     ///
     /// # Panics
     /// If there are not N values.
@@ -103,8 +104,8 @@ impl Ciphertext {
 }
 
 impl WeightPoly {
-    /// Transforms the polynomial with the given (index, coefficient) pairs and zeros elsewhere. Indices are public; nothing
-    /// branches on coefficients.
+    /// Transforms the polynomial with the given (index, coefficient) pairs and zeros elsewhere. Indices are
+    /// public; nothing branches on coefficients.
     ///
     /// # Panics
     /// If an index is not below N.

@@ -1,4 +1,5 @@
-//! The fixed ring of the scheme: degree and moduli are the same for every layer, so one key pair serves a whole network.
+//! The fixed ring of the scheme: degree and moduli are the same for every layer, so one key pair serves a
+//! whole network.
 
 use crate::HeError;
 use crate::core::{PublicKey, Ring, SecretKey};

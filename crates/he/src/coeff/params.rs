@@ -1,5 +1,5 @@
-//! Parameter choice: how many low bits of ciphertexts may be dropped so that shares still sum to the value within a stated
-//! error. The derivation is `docs/notes/noise.md`; the constants below carry its names.
+//! Parameter choice: how many low bits of ciphertexts may be dropped so that shares still sum to the value
+//! within a stated error. The derivation is `docs/notes/noise.md`; the constants below carry its names.
 
 use super::context::{DEGREE, P1, P2, polynomial_bytes};
 use crate::HeError;
@@ -11,7 +11,8 @@ pub const FAILURE_LOG2: u32 = 40;
 /// Widest supported ring.
 pub const MAX_RING_BITS: u32 = 45;
 
-/// `sqrt(2 ln(2 * 2^40))`: a sub-Gaussian variable exceeds this many deviations with probability at most 2^-40.
+/// `sqrt(2 ln(2 * 2^40))`: a sub-Gaussian variable exceeds this many deviations with probability at most
+/// 2^-40.
 const TAIL: f64 = 7.54;
 /// Margin on the squared norms of secret, error and encryption randomness (7 deviations of those norms).
 const NORM_MARGIN: f64 = 1.08;
@@ -25,8 +26,8 @@ const MIN_UP_DROP: u32 = 2;
 pub struct ParamsSpec {
     /// Width l of the plaintext ring `Z_{2^l}`.
     pub ring_bits: u32,
-    /// Squared Euclidean norm of all weights that meet in one output polynomial (over all input polynomials): noise of
-    /// every weight there reaches every output coefficient.
+    /// Squared Euclidean norm of all weights that meet in one output polynomial (over all input polynomials):
+    /// noise of every weight there reaches every output coefficient.
     pub norm_sq: f64,
     /// Largest error of `client_share + server_share` allowed, at least 1.
     pub max_error: u32,
@@ -82,7 +83,8 @@ impl Params {
         Ok(Self { ring_bits: spec.ring_bits, max_error: spec.max_error, norm_sq: spec.norm_sq, up_drop, down_drop })
     }
 
-    /// The smallest error bound that can be promised: 1 up to 39-bit rings with moderate weights, growing as `2^(l-39)` above.
+    /// The smallest error bound that can be promised: 1 up to 39-bit rings with moderate weights, growing as
+    /// `2^(l-39)` above.
     ///
     /// # Errors
     /// [`HeError::RingBits`]; [`HeError::TooNoisy`] if weights are so large that the bound would pass 2^20.
@@ -102,7 +104,8 @@ impl Params {
         self.ring_bits
     }
 
-    /// `client_share + server_share` differs from the value by at most this, except with probability 2^-40 per coefficient.
+    /// `client_share + server_share` differs from the value by at most this, except with probability 2^-40
+    /// per coefficient.
     #[must_use]
     pub fn max_error(&self) -> u32 {
         self.max_error

@@ -1,4 +1,5 @@
-//! Linear combinations and one-bit approximate resharing ([Chee22] sec. 4, with the public half of the answer from a seed).
+//! Linear combinations and one-bit approximate resharing ([Chee22] sec. 4, with the public half of the answer
+//! from a seed).
 
 use super::cipher::{Ciphertext, WeightPoly};
 use super::context::{ANSWER, Context, DEGREE, FRESH, P1, P2};
@@ -54,9 +55,9 @@ impl Sum {
         self.a.add_products(ctx.basis(), FRESH, &pairs);
     }
 
-    /// Ends the sum (which becomes zero): appends the answer ([`Params::down_bytes`] bytes) to `out` and returns the server's
-    /// shares, mod `2^l`, of the coefficients at `positions`. `secret` hides the sum; from the stream of `public`, which
-    /// both parties know, `c0'` is drawn at `positions`, in their order.
+    /// Ends the sum (which becomes zero): appends the answer ([`Params::down_bytes`] bytes) to `out` and
+    /// returns the server's shares, mod `2^l`, of the coefficients at `positions`. `secret` hides the sum;
+    /// from the stream of `public`, which both parties know, `c0'` is drawn at `positions`, in their order.
     ///
     /// # Panics
     /// If a position is not below N.

@@ -34,7 +34,8 @@ fn negacyclic(a: &[u64], w: &[i32]) -> Vec<u64> {
     out
 }
 
-/// Runs one layer of `inputs` polynomials, each with `taps` weights of size `size`, and returns the errors of the share pairs.
+/// Runs one layer of `inputs` polynomials, each with `taps` weights of size `size`, and returns the errors of
+/// the share pairs.
 fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
     let ctx = Context::new().unwrap();
     let key = ctx.secret_key(&mut prg(1));
@@ -69,7 +70,8 @@ fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
         .collect()
 }
 
-/// Weights as large as the parameters allow, all in one polynomial or spread: the error bound holds at every coefficient.
+/// Weights as large as the parameters allow, all in one polynomial or spread: the error bound holds at every
+/// coefficient.
 #[test]
 fn shares_sum_to_the_product_at_the_noise_limit() {
     for (l, inputs, taps, size) in
@@ -85,8 +87,9 @@ fn shares_sum_to_the_product_at_the_noise_limit() {
     }
 }
 
-/// In a wide ring rounding to shares is negligible and the error is the phase error itself: its deviation is the model's, so the
-/// bound is neither broken nor slack. Once with hardly any weights, once with fresh noise dominant.
+/// In a wide ring rounding to shares is negligible and the error is the phase error itself: its deviation is
+/// the model's, so the bound is neither broken nor slack. Once with hardly any weights, once with fresh noise
+/// dominant.
 #[test]
 fn measured_noise_matches_the_model() {
     for (inputs, taps, size) in [(1, 1, 1), (8, 32, 1 << 19)] {
@@ -99,7 +102,8 @@ fn measured_noise_matches_the_model() {
     }
 }
 
-/// The bound is not vacuous: the drop chosen is the largest, and one bit more in each direction breaks the promise on paper.
+/// The bound is not vacuous: the drop chosen is the largest, and one bit more in each direction breaks the
+/// promise on paper.
 #[test]
 fn parameters_for_common_rings() {
     let table = [(32, 1), (37, 1), (39, 1), (40, 2), (45, 59)];
@@ -159,7 +163,8 @@ fn encryption_is_randomised() {
     assert_eq!(ctx.read_public_key(&bytes).unwrap().to_bytes(ctx.ring()), bytes);
 }
 
-/// What is published first, the seeds, is nowhere in the stream that the secret key and the errors are drawn from.
+/// What is published first, the seeds, is nowhere in the stream that the secret key and the errors are drawn
+/// from.
 #[test]
 fn public_seeds_are_not_in_the_secret_stream() {
     let ctx = Context::new().unwrap();

@@ -10,7 +10,8 @@ use zeroize::Zeroizing;
 
 const WHAT: &str = "public key";
 
-/// Uniform ternary secret at the highest level, kept transformed. Wiped on drop; neither printable nor serializable.
+/// Uniform ternary secret at the highest level, kept transformed. Wiped on drop; neither printable nor
+/// serializable.
 pub struct SecretKey {
     s: Zeroizing<RnsPoly<Ntt>>,
 }
@@ -58,7 +59,8 @@ impl PublicKey {
         (&self.b, &self.a)
     }
 
-    /// Bytes of a serialized key at `level`: a 16-byte seed, then `b` prime by prime, N words of the prime's bits each.
+    /// Bytes of a serialized key at `level`: a 16-byte seed, then `b` prime by prime, N words of the prime's
+    /// bits each.
     ///
     /// # Panics
     /// If the ring has fewer primes.

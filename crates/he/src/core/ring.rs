@@ -3,7 +3,8 @@
 use crate::HeError;
 use tacit_arith::rns::RnsBasis;
 
-/// Classical security of every [`Ring`] with a uniform ternary secret and errors of [`tacit_arith::sample::error`].
+/// Classical security of every [`Ring`] with a uniform ternary secret and errors of
+/// [`tacit_arith::sample::error`].
 pub const SECURITY_BITS: u32 = 128;
 
 /// Degree and most bits of the modulus for [`SECURITY_BITS`], uniform ternary secret, error of deviation 3.2:
@@ -20,8 +21,8 @@ impl Ring {
     /// The ring of degree `degree` mod the product of `primes`, special primes included.
     ///
     /// # Errors
-    /// [`HeError::Insecure`] if the product is too large for the degree or the degree is not in the standard's table;
-    /// [`HeError::Lattice`] for primes that are none or do not fit the degree.
+    /// [`HeError::Insecure`] if the product is too large for the degree or the degree is not in the
+    /// standard's table; [`HeError::Lattice`] for primes that are none or do not fit the degree.
     pub fn new(degree: usize, primes: &[u64]) -> Result<Self, HeError> {
         let modulus_log2: f64 = primes.iter().map(|&p| (p as f64).log2()).sum();
         let row = MAX_MODULUS_BITS.iter().find(|(n, _)| *n == degree);

@@ -227,7 +227,8 @@ impl Bench<'_> {
     /// Runs the programs with the sampler beside them.
     fn measure(&mut self, setting: &Setting<'_>, run: &mut Run) -> Result<(), Broken> {
         let socket = setting.scratch.path().join("marks");
-        // Bound before the server starts, which may connect at once; what it says waits until the sampler is there.
+        // Bound before the server starts, which may connect at once; what it says waits until the sampler is
+        // there.
         let door = UnixListener::bind(&socket).map_err(LabError::io(&socket))?;
         let mut server = self.start_server(setting, &socket)?;
         let record = format!("records/{}.jsonl", setting.stem);
@@ -321,7 +322,8 @@ impl Bench<'_> {
         run: &mut Run,
     ) -> Result<(), Broken> {
         let results = &stopped.summary.results;
-        // On loopback the sampler cannot tell the parties' bytes apart; what the client counted holds for both.
+        // On loopback the sampler cannot tell the parties' bytes apart; what the client counted holds for
+        // both.
         let counted = ["sent_bytes", "received_bytes"].iter().filter_map(|k| results.get(*k)).sum::<f64>();
         let bytes = match setting.site.place {
             Place::Host => ["client", "server"].map(|p| (p.to_owned(), counted)).into(),
@@ -366,7 +368,8 @@ impl Bench<'_> {
 
 /// Adds to the programs' results what they cannot know, and puts them into the summary.
 fn keep(mut results: BTreeMap<String, f64>, took: Duration, stopped: &mut Stopped) {
-    // Latency as [PM24] has it: of the whole computation, connection and keys included where the program does not tell its own.
+    // Latency as [PM24] has it: of the whole computation, connection and keys included where the program does
+    // not tell its own.
     let whole = results.get("seconds").copied().unwrap_or(took.as_secs_f64());
     results.entry("latency_s".into()).or_insert(whole);
     for (party, bytes) in &stopped.party_bytes {

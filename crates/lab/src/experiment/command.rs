@@ -19,8 +19,8 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
     ("campaign", "the campaign's folder"),
 ];
 
-/// A command line, split into words as a shell does (quotes, backslashes; nothing else of the shell's language), with placeholders
-/// such as `{server}`. `{{` stands for a brace.
+/// A command line, split into words as a shell does (quotes, backslashes; nothing else of the shell's
+/// language), with placeholders such as `{server}`. `{{` stands for a brace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
     words: Vec<String>,

@@ -24,11 +24,13 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Opens the experiment's sources and lets each sensor see a load first; where there is no sensor, the model of its device.
+    /// Opens the experiment's sources and lets each sensor see a load first; where there is no sensor, the
+    /// model of its device.
     ///
     /// # Errors
-    /// A source named in the experiment that is not there, cannot be used or does not see the load; an unknown device profile. One
-    /// that was found by `auto` and does not see the load is left out, which `tell` is told.
+    /// A source named in the experiment that is not there, cannot be used or does not see the load; an
+    /// unknown device profile. One that was found by `auto` and does not see the load is left out, which
+    /// `tell` is told.
     pub(super) fn open(
         spec: &ExperimentSpec,
         machine: BTreeMap<String, String>,
@@ -112,9 +114,9 @@ impl Meter {
         new
     }
 
-    /// Energy of the record and of each party, into its summary. By a sensor, the host's energy is shared out; without one it is
-    /// computed for each party as if it had a device of its own. `bytes`: over the network, by party, where the sampler saw none. `others_s`:
-    /// processor seconds of what is no party.
+    /// Energy of the record and of each party, into its summary. By a sensor, the host's energy is shared
+    /// out; without one it is computed for each party as if it had a device of its own. `bytes`: over the
+    /// network, by party, where the sampler saw none. `others_s`: processor seconds of what is no party.
     pub(super) fn settle(
         &self,
         stopped: &mut Stopped,

@@ -1,5 +1,5 @@
-//! Experiments: what to run where and how often, and the runner that does it ([PM24] section 4: link measured before each run,
-//! repetitions, idle subtracted).
+//! Experiments: what to run where and how often, and the runner that does it ([PM24] section 4: link measured
+//! before each run, repetitions, idle subtracted).
 //!
 //! An [`ExperimentSpec`] is the TOML text, an [`Experiment`] the same checked.
 mod bench;

@@ -68,9 +68,10 @@ pub fn file_stem(experiment: &Experiment, job: &Job) -> String {
 
 /// What is left to do, in order, given the runs that are there; failed ones are done again.
 ///
-/// Repetition by repetition, all cells; with `randomise` the cells of each repetition in an order of their own that the seed decides
-/// (a randomised block design: slow drift of the machine hits all cells alike). The order of what is left does not
-/// depend on where the campaign was interrupted; another version of `fastrand` may give another one. A cell's warm-up runs come right before its first run of this session.
+/// Repetition by repetition, all cells; with `randomise` the cells of each repetition in an order of their
+/// own that the seed decides (a randomised block design: slow drift of the machine hits all cells alike). The
+/// order of what is left does not depend on where the campaign was interrupted; another version of `fastrand`
+/// may give another one. A cell's warm-up runs come right before its first run of this session.
 #[must_use]
 pub fn remaining(experiment: &Experiment, done: &[Run]) -> Vec<Job> {
     let spec = experiment.spec();
@@ -118,7 +119,8 @@ pub fn estimate(experiment: &Experiment, cell: Cell) -> Duration {
     Duration::from_secs_f64(seconds.min(1e9))
 }
 
-/// Keeps the estimate of the time left, from what runs really took as soon as a run of the cell's kind is done.
+/// Keeps the estimate of the time left, from what runs really took as soon as a run of the cell's kind is
+/// done.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     /// By (link, transport, workload, pace): total seconds and number.

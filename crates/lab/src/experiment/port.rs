@@ -6,8 +6,8 @@ use std::ops::Range;
 /// Above the ports of most services, and below those that Linux hands out unasked (from 32768 on).
 const UNASKED: Range<u16> = 10_000..32_768;
 
-/// A port that is free at 127.0.0.1. Chosen at random, so that campaigns beside each other hardly ever meet; where all
-/// tried are taken, one that the system gives, and may give to another before the server is there.
+/// A port that is free at 127.0.0.1. Chosen at random, so that campaigns beside each other hardly ever meet;
+/// where all tried are taken, one that the system gives, and may give to another before the server is there.
 ///
 /// # Errors
 /// If there is none.

@@ -44,7 +44,8 @@ pub(super) struct Program {
     ended: Receiver<()>,
     is_over: bool,
     reaped: Option<ExitStatus>,
-    /// Until it is reaped and its number may be another's. On a link it is its namespace that ends it with us.
+    /// Until it is reaped and its number may be another's. On a link it is its namespace that ends it with
+    /// us.
     ward: Option<Ward>,
 }
 
@@ -73,7 +74,8 @@ pub(super) fn name(side: Side) -> &'static str {
 }
 
 impl Program {
-    /// Starts a program in a process group of its own, so that a Ctrl-C at the terminal reaches us and not it.
+    /// Starts a program in a process group of its own, so that a Ctrl-C at the terminal reaches us and not
+    /// it.
     pub(super) fn start(place: &Place, start: &Start<'_>) -> Result<Self, LabError> {
         let party = name(start.side);
         let path = |kind: &str| {
@@ -93,7 +95,8 @@ impl Program {
         let (tell, ended) = channel();
         let pid = child.id();
         let ward = matches!(place, Place::Host).then(|| start.wards.add(pid));
-        // A thread that blocks in the kernel: no polling beside the measured programs, and kernels before 5.3 lack pidfds.
+        // A thread that blocks in the kernel: no polling beside the measured programs, and kernels before 5.3
+        // lack pidfds.
         let watch = move || {
             if wait_ended(pid).is_ok() {
                 _ = tell.send(());
@@ -110,7 +113,8 @@ impl Program {
         self.child.id()
     }
 
-    /// Waits until it has ended, at most `time`; true if it has. It is not reaped, so that its processor time can still be read.
+    /// Waits until it has ended, at most `time`; true if it has. It is not reaped, so that its processor time
+    /// can still be read.
     pub(super) fn ended_within(&mut self, time: Duration) -> bool {
         // A watcher that failed counts as the end: then only reaping can tell.
         self.is_over = self.is_over || !matches!(self.ended.recv_timeout(time), Err(RecvTimeoutError::Timeout));
@@ -242,7 +246,8 @@ pub(super) fn wait_ready(
     }
 }
 
-/// Waits for the client's end. A server that ends first may have served its one client; five seconds later it counts as gone.
+/// Waits for the client's end. A server that ends first may have served its one client; five seconds later it
+/// counts as gone.
 pub(super) fn wait_client(
     client: &mut Program,
     server: Option<&mut Program>,
@@ -303,8 +308,8 @@ fn listening(table: &str, port: u16) -> bool {
     })
 }
 
-/// The numbers in a JSON object, those of objects inside under `outer.inner`. True counts as 1, false as 0; texts, lists and nulls are
-/// left out.
+/// The numbers in a JSON object, those of objects inside under `outer.inner`. True counts as 1, false as 0;
+/// texts, lists and nulls are left out.
 fn figures(line: &str) -> Result<BTreeMap<String, f64>, String> {
     let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).map_err(|e| e.to_string())?;
     let mut figures = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! The campaign: idle baseline, runs in their order, idle baseline; everything on the disk as soon as it is known.
+//! The campaign: idle baseline, runs in their order, idle baseline; everything on the disk as soon as it is
+//! known.
 use super::bench::Bench;
 use super::checked::Experiment;
 use super::meter::Meter;
@@ -77,13 +78,13 @@ pub struct Settings {
     pub versions: BTreeMap<String, String>,
 }
 
-/// Runs an experiment, or what is left of it. Setting `stop` ends it soon: the programs are ended, the link is removed, and what was
-/// measured before is kept; the run in progress is done again the next time.
+/// Runs an experiment, or what is left of it. Setting `stop` ends it soon: the programs are ended, the link
+/// is removed, and what was measured before is kept; the run in progress is done again the next time.
 ///
 /// # Errors
-/// [`LabError::Spec`] if the folder holds another experiment or a command's program is not there; [`LabError::Unavailable`] without the
-/// rights that links need; [`LabError::Io`] and [`LabError::Meter`] if something cannot be written, such as on a full disk: all earlier
-/// runs are on the disk.
+/// [`LabError::Spec`] if the folder holds another experiment or a command's program is not there;
+/// [`LabError::Unavailable`] without the rights that links need; [`LabError::Io`] and [`LabError::Meter`] if
+/// something cannot be written, such as on a full disk: all earlier runs are on the disk.
 pub fn run(
     experiment: &Experiment,
     settings: &Settings,

@@ -1,7 +1,9 @@
-//! The folder of one run (its keys, its socket, the programs' working folder): gone when the run is over, and gone if we are killed.
+//! The folder of one run (its keys, its socket, the programs' working folder): gone when the run is over, and
+//! gone if we are killed.
 //!
-//! Nothing of ours runs after a `SIGKILL`. So a shell, the keeper, waits for the end of a pipe that we hold, as the first process of a link's
-//! side does. Then it kills the programs that run on this host (those on a link go with their namespace) and removes the folder.
+//! Nothing of ours runs after a `SIGKILL`. So a shell, the keeper, waits for the end of a pipe that we hold,
+//! as the first process of a link's side does. Then it kills the programs that run on this host (those on a
+//! link go with their namespace) and removes the folder.
 use crate::LabError;
 use std::collections::BTreeSet;
 use std::fs::Permissions;
@@ -13,7 +15,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
-/// Each line that it reads names all process groups there are now; its argument is the folder. A dying program may still write there.
+/// Each line that it reads names all process groups there are now; its argument is the folder. A dying
+/// program may still write there.
 const KEEPER: &str = "trap '' HUP INT TERM; groups=; while read -r now; do groups=$now; done; \
     for group in $groups; do kill -s KILL -- \"-$group\"; done; rm -rf -- \"$1\" || { sleep 1; rm -rf -- \"$1\"; }";
 

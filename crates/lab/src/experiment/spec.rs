@@ -42,8 +42,8 @@ pub struct ExperimentSpec {
     /// Power sources: names as in `tacit lab sensors`, `auto` for all that are found.
     #[serde(default = "defaults::sources")]
     pub sources: Vec<String>,
-    /// Device profile whose coefficients give modelled joules where no sensor is found: `PROFILE` or `PROFILE/MODE`, a built-in one or a
-    /// file that ends in .toml. Absent: then there are no joules.
+    /// Device profile whose coefficients give modelled joules where no sensor is found: `PROFILE` or
+    /// `PROFILE/MODE`, a built-in one or a file that ends in .toml. Absent: then there are no joules.
     pub device: Option<String>,
     /// Longest time that a run's programs may take, seconds; then both are killed and the run has failed.
     #[serde(default = "defaults::timeout_s")]
@@ -79,13 +79,14 @@ pub struct WorkloadSpec {
     pub client: String,
     /// The server's command line; absent where there is none.
     pub server: Option<String>,
-    /// What the server prints on its standard output once it is ready; where absent, it is when it listens at `{port}`.
+    /// What the server prints on its standard output once it is ready; where absent, it is when it listens at
+    /// `{port}`.
     pub ready: Option<String>,
     /// Environment variables of both programs, with placeholders.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// For the estimate of the campaign's length: seconds that a run takes on an endless link. Default `seconds` where a command
-    /// uses it, else 1.
+    /// For the estimate of the campaign's length: seconds that a run takes on an endless link. Default
+    /// `seconds` where a command uses it, else 1.
     pub takes_s: Option<f64>,
     /// For the estimate: bytes that a run moves over the link.
     #[serde(default)]
@@ -129,7 +130,8 @@ impl ExperimentSpec {
     /// Reads an experiment's TOML text; `what` names it in errors.
     ///
     /// # Errors
-    /// [`LabError::Spec`] with the line, for what is no TOML, an unknown or missing key, a value of a wrong type.
+    /// [`LabError::Spec`] with the line, for what is no TOML, an unknown or missing key, a value of a wrong
+    /// type.
     pub fn from_toml(what: &str, text: &str) -> Result<Self, LabError> {
         let wrong = |detail: String| LabError::Spec { what: what.into(), detail };
         if text.len() > MAX_FILE {

@@ -1,4 +1,5 @@
-//! How well the emulator does what it is asked: the table of `tacit lab link --accuracy`, and the bounds that the tests hold it to.
+//! How well the emulator does what it is asked: the table of `tacit lab link --accuracy`, and the bounds that
+//! the tests hold it to.
 use super::{Link, LinkCounters, LinkSpec, LinkSpecText};
 use crate::LabError;
 use crate::campaign::LinkFigures;
@@ -11,7 +12,8 @@ const RTT_FIXED: f64 = 0.3e-3;
 /// ... and this fraction of the target.
 const RTT_RELATIVE: f64 = 0.02;
 
-/// Rates of the table. The last one is reported but not held to the bounds: it is as fast as the machine allows.
+/// Rates of the table. The last one is reported but not held to the bounds: it is as fast as the machine
+/// allows.
 pub const RATES: [&str; 4] = ["4mbit", "20mbit", "100mbit", "941mbit"];
 /// Round-trip times of the table.
 pub const RTTS: [&str; 4] = ["0.6ms", "10ms", "40ms", "80ms"];

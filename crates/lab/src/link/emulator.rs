@@ -1,4 +1,5 @@
-//! The user-space part of a link: one thread per direction moves packets from one TUN device to the other, each when it is due.
+//! The user-space part of a link: one thread per direction moves packets from one TUN device to the other,
+//! each when it is due.
 use super::queue::{DelayLine, REPLAY_AFTER, Treatment};
 use crate::LabError;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -26,11 +27,12 @@ pub(super) struct Direction {
     pub(super) seed: u64,
 }
 
-/// What happened in one direction of a link, since it came up. All zero for a link without delay or impairments: its packets do not
-/// pass through the emulator.
+/// What happened in one direction of a link, since it came up. All zero for a link without delay or
+/// impairments: its packets do not pass through the emulator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// Packets delivered, replays included. Where the emulator moves segments of TCP together (fast links), one counts once.
+    /// Packets delivered, replays included. Where the emulator moves segments of TCP together (fast links),
+    /// one counts once.
     pub delivered: u64,
     /// Bytes delivered, IP headers included.
     pub bytes: u64,
@@ -87,7 +89,8 @@ pub(super) struct Emulator {
 }
 
 impl Emulator {
-    /// Starts moving packets from the first device to the second as `directions[0]` says, and back as `directions[1]` says.
+    /// Starts moving packets from the first device to the second as `directions[0]` says, and back as
+    /// `directions[1]` says.
     ///
     /// # Errors
     /// [`LabError::Failed`] where a thread does not start.
@@ -167,8 +170,8 @@ impl<'a> Pump<'a> {
     fn run(mut self) {
         let thread = rustix::thread::gettid();
         self.shared.thread.store(thread.as_raw_nonzero().get(), Ordering::Relaxed);
-        // Both only sharpen the timing and may be refused: 1 ns timer slack instead of 50 us, and precedence over the programs
-        // under test, as a link does not wait for its users.
+        // Both only sharpen the timing and may be refused: 1 ns timer slack instead of 50 us, and precedence
+        // over the programs under test, as a link does not wait for its users.
         _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         _ = rustix::process::setpriority_process(Some(thread), -15);
         loop {
@@ -196,7 +199,8 @@ impl<'a> Pump<'a> {
             for _ in 0..BATCH {
                 let Some(packet) = line.take_due(now) else { break };
                 any = true;
-                // A refused packet (the other side is going down, or out of memory) is lost like on any other link.
+                // A refused packet (the other side is going down, or out of memory) is lost like on any other
+                // link.
                 if let Ok(len) = rustix::io::write(self.to, &packet) {
                     add(&self.shared.delivered, 1);
                     add(&self.shared.bytes, len as u64);

@@ -1,4 +1,5 @@
-//! What a link achieves: TCP goodput both ways, and the round-trip time idle and under load ([PM24] sec. 4 measures both first).
+//! What a link achieves: TCP goodput both ways, and the round-trip time idle and under load ([PM24] sec. 4
+//! measures both first).
 use super::{Link, Side};
 use crate::LabError;
 use crate::campaign::LinkFigures;
@@ -104,7 +105,8 @@ impl Echo {
         })
     }
 
-    /// Round-trip times in seconds: for `time` with pauses of `gap`, 5 at least and 200 at most, or until `stop`.
+    /// Round-trip times in seconds: for `time` with pauses of `gap`, 5 at least and 200 at most, or until
+    /// `stop`.
     fn round_trips(&self, time: Duration, gap: Duration, stop: &AtomicBool) -> io::Result<Vec<f64>> {
         let start = Instant::now();
         let mut found = Vec::new();
@@ -204,8 +206,8 @@ fn connect(link: &Link, from: Side) -> io::Result<(TcpStream, TcpStream)> {
     let to: SocketAddr = listener.local_addr()?;
     let sender = link.within(from, move || TcpStream::connect_timeout(&to, Duration::from_secs(90)));
     let sender = sender.map_err(io::Error::other)??;
-    // Cubic may end its slow start at half the link's rate (HyStart) and then takes many seconds for the rest; reno does not, and
-    // this is to measure the link. It is in every kernel, and needs no right.
+    // Cubic may end its slow start at half the link's rate (HyStart) and then takes many seconds for the
+    // rest; reno does not, and this is to measure the link. It is in every kernel, and needs no right.
     rustix::net::sockopt::set_tcp_congestion(&sender, MEASURED_WITH)?;
     let (receiver, peer) = listener.accept()?;
     if peer.ip() != here {
@@ -230,7 +232,8 @@ fn drain(mut receiver: &TcpStream, warm: Duration, measured: Duration) -> io::Re
     let mut bytes = 0u64;
     loop {
         let len = match receiver.read(&mut buffer) {
-            // A read with a time limit is not taken up again by the kernel after a signal (of a child that ended).
+            // A read with a time limit is not taken up again by the kernel after a signal (of a child that
+            // ended).
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             other => other?,
         };

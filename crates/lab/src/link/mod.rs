@@ -1,12 +1,14 @@
 //! Emulated links: two hosts on one machine, joined by a link with a rate, a round-trip time and faults.
 //!
-//! Two anonymous network namespaces stand for client and server. Rates are set by the kernel's `tbf`; delay, jitter, loss, corruption
-//! and replay by an emulator of ours that moves packets between two TUN devices, since many kernels lack `netem`. A link that only
-//! limits the rate is a veth pair. Nothing outside the two namespaces is touched, and nothing of them remains once the program is
-//! gone, however it ended: neither interface, nor namespace, nor process started inside.
+//! Two anonymous network namespaces stand for client and server. Rates are set by the kernel's `tbf`; delay,
+//! jitter, loss, corruption and replay by an emulator of ours that moves packets between two TUN devices,
+//! since many kernels lack `netem`. A link that only limits the rate is a veth pair. Nothing outside the two
+//! namespaces is touched, and nothing of them remains once the program is gone, however it ended: neither
+//! interface, nor namespace, nor process started inside.
 //!
-//! What a rate means: the goodput of one TCP connection (payload bytes), as [PM24] measures it; `tbf` gets the rate that includes
-//! IP and TCP headers. The congestion control inside is cubic, whatever the host uses, so that figures compare between hosts.
+//! What a rate means: the goodput of one TCP connection (payload bytes), as [PM24] measures it; `tbf` gets
+//! the rate that includes IP and TCP headers. The congestion control inside is cubic, whatever the host uses,
+//! so that figures compare between hosts.
 //!
 //! Needs root, or a user namespace in which the program is root (`unshare -r`), and iproute2.
 pub mod accuracy;
@@ -80,8 +82,8 @@ impl Link {
     /// Makes the two namespaces and joins them.
     ///
     /// # Errors
-    /// [`LabError::Unavailable`] without the rights, `/dev/net/tun` or iproute2, with what to do; [`LabError::Failed`] and
-    /// [`LabError::Io`] where the kernel refuses a step, named.
+    /// [`LabError::Unavailable`] without the rights, `/dev/net/tun` or iproute2, with what to do;
+    /// [`LabError::Failed`] and [`LabError::Io`] where the kernel refuses a step, named.
     pub fn up(spec: &LinkSpec) -> Result<Self, LabError> {
         let (client, server) = (Namespace::new()?, Namespace::new()?);
         let mut devices = None;
@@ -119,8 +121,9 @@ impl Link {
 
     /// Starts `command` on `side`, where it sees only the link and a loopback interface of its own.
     ///
-    /// The child is the program itself, our own child, in a process namespace of the side: its number is the one that the host sees.
-    /// It is killed, with all its descendants, when the link is dropped or when this program ends, by whatever means.
+    /// The child is the program itself, our own child, in a process namespace of the side: its number is the
+    /// one that the host sees. It is killed, with all its descendants, when the link is dropped or when this
+    /// program ends, by whatever means.
     ///
     /// # Errors
     /// [`LabError::Failed`] with the program's name where it does not start.
@@ -128,8 +131,9 @@ impl Link {
         self.namespace(side).spawn(command)
     }
 
-    /// Runs `f` on a thread of its own on `side` and waits for it. Sockets, threads and programs made inside belong to `side`, and
-    /// sockets may be used outside afterwards. (Programs started so are not killed with the link: use [`Link::spawn`].)
+    /// Runs `f` on a thread of its own on `side` and waits for it. Sockets, threads and programs made inside
+    /// belong to `side`, and sockets may be used outside afterwards. (Programs started so are not killed with
+    /// the link: use [`Link::spawn`].)
     ///
     /// # Errors
     /// [`LabError::Failed`] where the thread does not start, or `f` panics.
@@ -137,9 +141,9 @@ impl Link {
         self.namespace(side).within(f)
     }
 
-    /// Measures TCP goodput both ways (one reno connection each, slow start left out), the idle round-trip time (median of UDP
-    /// echoes) and that of the full link. Takes about `effort` (3 s are enough above 1 Mbit/s), and longer where a few round
-    /// trips or packets of the link take longer (`nb-iot`: 45 s).
+    /// Measures TCP goodput both ways (one reno connection each, slow start left out), the idle round-trip
+    /// time (median of UDP echoes) and that of the full link. Takes about `effort` (3 s are enough above 1
+    /// Mbit/s), and longer where a few round trips or packets of the link take longer (`nb-iot`: 45 s).
     ///
     /// # Errors
     /// [`LabError::Failed`] where nothing comes through.

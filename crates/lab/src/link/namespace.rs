@@ -1,9 +1,10 @@
 //! Anonymous network namespaces, and the programs inside them.
 //!
-//! A namespace lives as long as a thread, a process or an open file of it: there is no name under `/var/run` to remove, so a
-//! killed program leaves none behind. Two threads belong to each: the *gate* runs closures and configures interfaces; the
-//! *nursery* starts programs in a process namespace of their own. The first process of that process namespace waits for the
-//! end of a pipe that we hold; when we go, by whatever means, it ends, and the kernel ends every process of its namespace with it.
+//! A namespace lives as long as a thread, a process or an open file of it: there is no name under `/var/run`
+//! to remove, so a killed program leaves none behind. Two threads belong to each: the *gate* runs closures
+//! and configures interfaces; the *nursery* starts programs in a process namespace of their own. The first
+//! process of that process namespace waits for the end of a pipe that we hold; when we go, by whatever means,
+//! it ends, and the kernel ends every process of its namespace with it.
 use crate::LabError;
 use std::io;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, unshare};
 
-/// How long the drop of a [`Namespace`] waits for its processes to be gone: those that the caller has not waited for stay zombies.
+/// How long the drop of a [`Namespace`] waits for its processes to be gone: those that the caller has not
+/// waited for stay zombies.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// The init of a process namespace: ends with its standard input, reaps orphans (by ignoring `SIGCHLD`).
@@ -35,7 +37,8 @@ impl Namespace {
     /// Makes a network namespace.
     ///
     /// # Errors
-    /// [`LabError::Unavailable`] without the rights, [`LabError::Failed`] where a thread or the namespace's init does not start.
+    /// [`LabError::Unavailable`] without the rights, [`LabError::Failed`] where a thread or the namespace's
+    /// init does not start.
     pub(super) fn new() -> Result<Self, LabError> {
         let (gate, jobs) = channel::<Job>();
         let (tell, told) = sync_channel(1);
@@ -103,7 +106,8 @@ impl Drop for Namespace {
         }
         if let Some(mut init) = self.init.take() {
             _ = init.kill();
-            // Its end is reported only once every process of the namespace is reaped, and some of those are the caller's to reap.
+            // Its end is reported only once every process of the namespace is reaped, and some of those are
+            // the caller's to reap.
             let reaper = std::thread::spawn(move || init.wait());
             let until = Instant::now() + PATIENCE;
             while !reaper.is_finished() && Instant::now() < until {

@@ -44,8 +44,9 @@ fn read16(packet: &[u8], at: usize) -> Option<u16> {
     packet.get(at..at + 2)?.try_into().map(u16::from_be_bytes).ok()
 }
 
-/// Changes one byte of the payload of `packet` and makes the transport checksum right again, so that nothing but cryptography (or
-/// the application) can notice. False, and nothing is changed, where there is no TCP or UDP payload.
+/// Changes one byte of the payload of `packet` and makes the transport checksum right again, so that nothing
+/// but cryptography (or the application) can notice. False, and nothing is changed, where there is no TCP or
+/// UDP payload.
 pub(super) fn corrupt(packet: &mut [u8], random: &mut fastrand::Rng) -> bool {
     let Some(layout) = Layout::of(packet) else { return false };
     let at = random.usize(layout.payload..layout.end);
@@ -84,7 +85,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The transport checksum computed over everything (RFC 793, RFC 768), 0 where the one in the packet is right.
+    /// The transport checksum computed over everything (RFC 793, RFC 768), 0 where the one in the packet is
+    /// right.
     fn residue(packet: &[u8]) -> u16 {
         let transport = usize::from(packet[0] & 15) * 4;
         let segment = &packet[transport..];

@@ -19,8 +19,9 @@ const HEADERS: u64 = 52;
 const ETHERNET: u64 = 14;
 /// From this rate on, the emulator moves TCP segments together, as network cards do (segmentation offload).
 const OFFLOAD_FROM: u64 = 200_000_000;
-/// TCP's congestion control over the link, whatever the host uses: the default of most kernels, so that figures compare. A route
-/// that a program adds inside (that of a tunnel) needs `ip route ... congctl` with this name to be sure of the same.
+/// TCP's congestion control over the link, whatever the host uses: the default of most kernels, so that
+/// figures compare. A route that a program adds inside (that of a tunnel) needs `ip route ... congctl` with
+/// this name to be sure of the same.
 pub const CONGESTION_CONTROL: &str = "cubic";
 
 /// How one direction is shaped.
@@ -37,8 +38,9 @@ pub(super) struct Shape {
 impl Shape {
     /// Such that a TCP connection gets `rate` of payload over a link with round-trip time `rtt`.
     ///
-    /// Burst: 2 ms, so that a late timer costs no throughput, and two packets at least. Queue: the bandwidth-delay product, within 50
-    /// to 500 ms of the rate and 16 packets at least, so that cubic keeps the link busy and a slow link does not queue for ever.
+    /// Burst: 2 ms, so that a late timer costs no throughput, and two packets at least. Queue: the
+    /// bandwidth-delay product, within 50 to 500 ms of the rate and 16 packets at least, so that cubic keeps
+    /// the link busy and a slow link does not queue for ever.
     pub(super) fn new(rate: Rate, rtt: Duration, ethernet: bool) -> Self {
         let frame = MTU + if ethernet { ETHERNET } else { 0 };
         let bits = (u128::from(rate.bits_per_second()) * u128::from(frame)).div_ceil(u128::from(MTU - HEADERS)) as u64;
@@ -129,8 +131,8 @@ fn settings(spec: &LinkSpec) -> Result<(), LabError> {
         let path = std::path::Path::new("/proc/sys/net").join(name);
         std::fs::write(&path, value).map_err(LabError::io(path))
     };
-    // For routes that programs add, such as those of a tunnel. Some hosts allow only their own default here (then such a route
-    // needs `congctl` of its own, as ours has), hence no error.
+    // For routes that programs add, such as those of a tunnel. Some hosts allow only their own default here
+    // (then such a route needs `congctl` of its own, as ours has), hence no error.
     _ = set("ipv4/tcp_congestion_control", CONGESTION_CONTROL);
     // What one connection learnt about the path must not help the next.
     set("ipv4/tcp_no_metrics_save", "1")?;
@@ -139,7 +141,8 @@ fn settings(spec: &LinkSpec) -> Result<(), LabError> {
         set("ipv6/conf/all/disable_ipv6", "1")?;
         set("ipv6/conf/default/disable_ipv6", "1")?;
     }
-    // Windows must hold what is under way and queued; the kernel's own limits suffice up to about 1 MiB of it.
+    // Windows must hold what is under way and queued; the kernel's own limits suffice up to about 1 MiB of
+    // it.
     let fastest = spec.up.max(spec.down);
     let under_way = fastest.map_or(0, |rate| rate.bytes_in(spec.rtt + spec.rtt.max(Duration::from_millis(50))));
     if under_way > 1 << 20 {
@@ -153,10 +156,12 @@ fn settings(spec: &LinkSpec) -> Result<(), LabError> {
 /// Runs a tool of iproute2.
 ///
 /// # Errors
-/// [`LabError::Unavailable`] naming the package where it is missing; [`LabError::Failed`] with its message where it fails.
+/// [`LabError::Unavailable`] naming the package where it is missing; [`LabError::Failed`] with its message
+/// where it fails.
 fn run(tool: &str, arguments: &[&str]) -> Result<(), LabError> {
     let output = Command::new(tool).args(arguments).output().map_err(|error| match error.kind() {
-        // Not permitted: what the system says too where a folder of PATH is closed to this user and no other has the program.
+        // Not permitted: what the system says too where a folder of PATH is closed to this user and no other
+        // has the program.
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => LabError::Unavailable {
             what: "an emulated link".into(),
             reason: format!("the program {tool} is missing ({error})"),

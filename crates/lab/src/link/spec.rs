@@ -12,7 +12,8 @@ const MAX_RTT: Duration = Duration::from_secs(60);
 
 /// A link as written in an experiment file or on the command line; [`LinkSpec`] once checked.
 ///
-/// Starts from `preset` where one is named, and from a link without limits otherwise; every other key overrides it.
+/// Starts from `preset` where one is named, and from a link without limits otherwise; every other key
+/// overrides it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkSpecText {
@@ -60,8 +61,8 @@ impl LinkSpec {
     /// Checks `text`.
     ///
     /// # Errors
-    /// [`LabError::Spec`] for an unknown preset, a rate outside 1 kbit/s to 100 Gbit/s, a duration that is none, a round trip above
-    /// 60 s, jitter above the round trip, or a fraction outside 0 to 1.
+    /// [`LabError::Spec`] for an unknown preset, a rate outside 1 kbit/s to 100 Gbit/s, a duration that is
+    /// none, a round trip above 60 s, jitter above the round trip, or a fraction outside 0 to 1.
     pub fn parse(text: &LinkSpecText) -> Result<Self, LabError> {
         let base = match &text.preset {
             Some(name) => Some(Self::preset(name).ok_or_else(|| {
@@ -141,7 +142,8 @@ impl LinkSpec {
         self.rtt
     }
 
-    /// The round-trip time is uniform in `rtt - jitter ..= rtt + jitter`, up to the waiting that keeps packets in order.
+    /// The round-trip time is uniform in `rtt - jitter ..= rtt + jitter`, up to the waiting that keeps
+    /// packets in order.
     pub fn jitter(&self) -> Duration {
         self.jitter
     }

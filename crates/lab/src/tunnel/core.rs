@@ -1,4 +1,5 @@
-//! WireGuard without I/O: packets in, datagrams out, and a count of everything refused. The protocol is `boringtun`'s.
+//! WireGuard without I/O: packets in, datagrams out, and a count of everything refused. The protocol is
+//! `boringtun`'s.
 use boringtun::noise::errors::WireGuardError;
 use boringtun::noise::{Tunn, TunnResult};
 use boringtun::x25519::{PublicKey, StaticSecret};
@@ -72,7 +73,8 @@ pub struct Stats {
     pub replayed: u64,
     /// Datagrams refused because a tag, key or format is wrong: changed on the way, or not the peer's.
     pub forged: u64,
-    /// Datagrams refused for other reasons: no session yet, an answer that nothing waits for (any more), too many handshakes.
+    /// Datagrams refused for other reasons: no session yet, an answer that nothing waits for (any more), too
+    /// many handshakes.
     pub other_refused: u64,
     /// Packets refused because their inner source address is not the peer's.
     pub wrong_source: u64,
@@ -90,7 +92,8 @@ pub enum Incoming {
     Nothing,
     /// Its packet is in the first bytes of the buffer, this many.
     Packet(usize),
-    /// The first bytes of the buffer, this many, are an answer for the peer; then [`Core::queued`] wants to be called until it has nothing.
+    /// The first bytes of the buffer, this many, are an answer for the peer; then [`Core::queued`] wants to
+    /// be called until it has nothing.
     Answer(usize),
 }
 
@@ -122,8 +125,8 @@ impl Core {
         (len + OVERHEAD).max(HANDSHAKE)
     }
 
-    /// Seals a packet; how many bytes of `out` to send. 0 before the first handshake: the packet waits, and a handshake may go out instead.
-    /// A packet for which `out` is too short is dropped.
+    /// Seals a packet; how many bytes of `out` to send. 0 before the first handshake: the packet waits, and a
+    /// handshake may go out instead. A packet for which `out` is too short is dropped.
     pub fn outgoing(&mut self, packet: &[u8], out: &mut [u8]) -> usize {
         if packet.is_empty() || out.len() < Self::room_for(packet.len()) {
             return 0;
@@ -173,8 +176,8 @@ impl Core {
         len
     }
 
-    /// Does what is due by the clock (resending handshakes, new keys every two minutes, keep-alives): how many bytes of `out` to send.
-    /// Wants to be called about four times a second.
+    /// Does what is due by the clock (resending handshakes, new keys every two minutes, keep-alives): how
+    /// many bytes of `out` to send. Wants to be called about four times a second.
     pub fn tick(&mut self, out: &mut [u8]) -> usize {
         if out.len() < HANDSHAKE {
             return 0;

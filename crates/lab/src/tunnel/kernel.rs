@@ -1,4 +1,5 @@
-//! The kernel's WireGuard, set up by `ip` and `wg`: it works in the kernel alone, so its CPU time belongs to no process.
+//! The kernel's WireGuard, set up by `ip` and `wg`: it works in the kernel alone, so its CPU time belongs to
+//! no process.
 use super::core::EndConfig;
 use crate::LabError;
 use crate::link::{Link, Side};

@@ -1,10 +1,12 @@
 //! WireGuard tunnels between the two sides of a link, with keys made for one run.
 //!
-//! The kernel's WireGuard is used where it can be, else a user-space end of ours around `boringtun`, one process a side, so that its
-//! CPU time counts to that side. [`Tunnel::facts`] says which and why, for the record.
+//! The kernel's WireGuard is used where it can be, else a user-space end of ours around `boringtun`, one
+//! process a side, so that its CPU time counts to that side. [`Tunnel::facts`] says which and why, for the
+//! record.
 //!
-//! What it adds to a connection: every packet is encrypted and authenticated, and one that comes twice is refused. Who the peer *is* is
-//! known by its tunnel key only, which any program on that host may use: see `docs/threat-model.md`.
+//! What it adds to a connection: every packet is encrypted and authenticated, and one that comes twice is
+//! refused. Who the peer *is* is known by its tunnel key only, which any program on that host may use: see
+//! `docs/threat-model.md`.
 mod core;
 mod kernel;
 mod process;
@@ -28,8 +30,8 @@ use std::time::{Duration, Instant};
 pub const MTU: u16 = 1420;
 /// Port of the ends on the link.
 const PORT: u16 = 51820;
-/// Name of the interfaces, each in its side's namespace. The meter knows tunnels by their names (`wg`, `tun`, `tap`) and does not count
-/// what goes through them a second time.
+/// Name of the interfaces, each in its side's namespace. The meter knows tunnels by their names (`wg`, `tun`,
+/// `tap`) and does not count what goes through them a second time.
 const INTERFACE: &str = "wg-tacit";
 
 /// Which WireGuard to use.
@@ -117,7 +119,8 @@ struct UserEnd {
 impl Drop for UserEnd {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // An end whose input has ended goes by itself; this one might be stuck in sending. No handle to it is left.
+            // An end whose input has ended goes by itself; this one might be stuck in sending. No handle to
+            // it is left.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -135,8 +138,8 @@ impl Tunnel {
     /// Makes a tunnel over `link` with fresh keys and waits until both ends have agreed on a session.
     ///
     /// # Errors
-    /// [`LabError::Unavailable`] if the kernel's WireGuard was asked for and is not there, or rights are missing; [`LabError::Failed`] naming
-    /// the step that failed, the handshake among them.
+    /// [`LabError::Unavailable`] if the kernel's WireGuard was asked for and is not there, or rights are
+    /// missing; [`LabError::Failed`] naming the step that failed, the handshake among them.
     pub fn up(link: &Link, options: &Options) -> Result<Self, LabError> {
         Self::with_ends(link, options, Self::ends(link)?)
     }
@@ -206,8 +209,8 @@ impl Tunnel {
         let mut client = start_end(link, Side::Client, options, client)?;
         client.handle.ask("handshake")?;
         let mut ends = [client, server];
-        // The first may be lost, for one because a link just made is not quite up; the protocol itself waits 5 s. An answer to the one
-        // before the last still counts, so there must be time for that.
+        // The first may be lost, for one because a link just made is not quite up; the protocol itself waits
+        // 5 s. An answer to the one before the last still counts, so there must be time for that.
         let again = Duration::from_secs(1) + 2 * link.spec().rtt();
         let mut asked = Instant::now();
         wait_for_session(options.patience, || {
@@ -237,7 +240,8 @@ impl Tunnel {
         end.and_then(|end| end.child.as_ref()).map(Child::id).into_iter().collect()
     }
 
-    /// What went through and was refused at `side`; `None` for the kernel's WireGuard, which does not count that.
+    /// What went through and was refused at `side`; `None` for the kernel's WireGuard, which does not count
+    /// that.
     ///
     /// # Errors
     /// [`LabError::Failed`] if the end has failed, with its reason.

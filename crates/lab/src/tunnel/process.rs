@@ -1,7 +1,8 @@
 //! A tunnel's end as its own process (or thread), and how it is talked to.
 //!
-//! Its first line of input is an [`EndConfig`] as JSON: keys never stand in arguments or the environment. After that a line is a command:
-//! `handshake` or `stats`. Every line is answered by a [`Reply`] as JSON. The end of the input ends it.
+//! Its first line of input is an [`EndConfig`] as JSON: keys never stand in arguments or the environment.
+//! After that a line is a command: `handshake` or `stats`. Every line is answered by a [`Reply`] as JSON. The
+//! end of the input ends it.
 use super::core::{Core, EndConfig, Stats};
 use super::user::{Io, Wire};
 use crate::LabError;

@@ -1,8 +1,9 @@
 //! The user-space tunnel's packets: a TUN interface on one side, a UDP socket on the other.
 //!
-//! Batches keep the number of system calls down, as kernel WireGuard's do: the TUN interface hands over TCP in pieces of up to 64 KiB
-//! (segmentation offload), which leave as one UDP call with a segment size (GSO); what comes is taken and given to the TUN interface likewise
-//! (GRO). One thread does both directions: the second core belongs to the party.
+//! Batches keep the number of system calls down, as kernel WireGuard's do: the TUN interface hands over TCP
+//! in pieces of up to 64 KiB (segmentation offload), which leave as one UDP call with a segment size (GSO);
+//! what comes is taken and given to the TUN interface likewise (GRO). One thread does both directions: the
+//! second core belongs to the party.
 use super::core::{Core, EndConfig, Incoming, Stats};
 use crate::LabError;
 use nix::errno::Errno;
@@ -55,7 +56,8 @@ impl Io {
         device.set_nonblocking(true).map_err(|e| failed("preparing the tunnel's interface", e))?;
         let socket = UdpSocket::bind(config.local).map_err(|e| failed("opening the tunnel's socket", e))?;
         socket.connect(config.remote).map_err(|e| failed("opening the tunnel's socket", e))?;
-        // A few milliseconds without a core must not lose datagrams. Refused (no rights beyond our own namespace), the system's limit holds.
+        // A few milliseconds without a core must not lose datagrams. Refused (no rights beyond our own
+        // namespace), the system's limit holds.
         if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER).is_err() {
             let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
         }
@@ -124,11 +126,12 @@ impl Wire {
         if len > 0 { forgive(self.io.socket.send(&self.answer[..len]).map(|_| ())) } else { Ok(()) }
     }
 
-    /// Waits at most `timeout` for packets, datagrams or a command and moves what there is; whether there is a command to read.
+    /// Waits at most `timeout` for packets, datagrams or a command and moves what there is; whether there is
+    /// a command to read.
     pub(super) fn wait(&mut self, commands: BorrowedFd<'_>, timeout: Duration) -> Result<bool, LabError> {
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
-        // While a batch waits for room in the socket nothing more is taken from the interface, whose queue then tells the parties to slow
-        // down; what comes in is still taken.
+        // While a batch waits for room in the socket nothing more is taken from the interface, whose queue
+        // then tells the parties to slow down; what comes in is still taken.
         let waiting = self.left.1 < self.lengths.len();
         let (device, socket) =
             if waiting { (PollFlags::empty(), PollFlags::IN | PollFlags::OUT) } else { (PollFlags::IN, PollFlags::IN) };
@@ -169,7 +172,8 @@ impl Wire {
         Ok(())
     }
 
-    /// What is left of the last batch, or one read from the interface, sealed and sent; false if there is nothing or no room.
+    /// What is left of the last batch, or one read from the interface, sealed and sent; false if there is
+    /// nothing or no room.
     fn move_out(&mut self) -> io::Result<bool> {
         if !self.send_batch()? {
             return Ok(false);
@@ -194,7 +198,8 @@ impl Wire {
         self.send_batch()
     }
 
-    /// Sends what is left of the batch: runs of equal lengths (the last of a run may be shorter) in one call each. Whether all has left.
+    /// Sends what is left of the batch: runs of equal lengths (the last of a run may be shorter) in one call
+    /// each. Whether all has left.
     fn send_batch(&mut self) -> io::Result<bool> {
         while self.left.1 < self.lengths.len() {
             let (from, next) = self.left;
@@ -243,8 +248,9 @@ impl Wire {
         sendmsg::<()>(self.io.socket.as_raw_fd(), &bytes, &control, MsgFlags::MSG_DONTWAIT, None).map(|_| ())
     }
 
-    /// What is waiting in the socket, opened and given to the interface in one go, which merges packets of one connection: where a link
-    /// hands over datagrams one by one, handing packets on one by one would cost most of the time.
+    /// What is waiting in the socket, opened and given to the interface in one go, which merges packets of
+    /// one connection: where a link hands over datagrams one by one, handing packets on one by one would cost
+    /// most of the time.
     fn move_in(&mut self) -> io::Result<bool> {
         let mut opened = 0;
         let mut more = true;
@@ -261,7 +267,8 @@ impl Wire {
         Ok(more)
     }
 
-    /// Opens `len` received bytes, datagrams of `segment` bytes, into the packets from number `opened` on; how many there are then.
+    /// Opens `len` received bytes, datagrams of `segment` bytes, into the packets from number `opened` on;
+    /// how many there are then.
     fn open_datagrams(&mut self, len: usize, segment: usize, mut opened: usize) -> io::Result<usize> {
         let Self { core, io, received, packets, answer, .. } = self;
         for datagram in received[..len].chunks(segment.max(1)) {
@@ -315,8 +322,8 @@ fn failed(error: io::Error) -> LabError {
     LabError::Failed { step: "tunnel".into(), detail: error.to_string() }
 }
 
-/// What the network and the parties do to packets is no failure of the tunnel: the peer not there yet, a full queue, a packet that one
-/// of the two sides does not take. TCP inside sends it again.
+/// What the network and the parties do to packets is no failure of the tunnel: the peer not there yet, a full
+/// queue, a packet that one of the two sides does not take. TCP inside sends it again.
 fn forgive(result: io::Result<()>) -> Result<(), LabError> {
     let Err(error) = result else {
         return Ok(());

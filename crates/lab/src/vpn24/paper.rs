@@ -91,7 +91,8 @@ impl Paper {
         Ok(paper)
     }
 
-    /// How much of the same table's plain value (same device, mode, role and unit) this is; `None` where there is none.
+    /// How much of the same table's plain value (same device, mode, role and unit) this is; `None` where
+    /// there is none.
     #[must_use]
     pub fn ratio_to_plain(&self, value: &PaperValue) -> Option<f64> {
         let same = |v: &&PaperValue| {

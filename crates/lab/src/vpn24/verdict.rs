@@ -132,7 +132,8 @@ fn figure(runs: &[&Run], plain: &[&Run], value: &dyn Fn(&Run) -> Option<f64>) ->
     figure_with(runs, plain, value, &|_| None)
 }
 
-/// As [`figure`], of values with uncertainties that all runs of a cell share, such as that of the idle baseline.
+/// As [`figure`], of values with uncertainties that all runs of a cell share, such as that of the idle
+/// baseline.
 fn figure_with(
     runs: &[&Run],
     plain: &[&Run],

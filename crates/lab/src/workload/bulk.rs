@@ -1,9 +1,11 @@
 //! Bulk transfer: blocks of random data one way, words about them the other way.
 //!
-//! A block is `number u32 | length u32 (bit 31: the last)` and its data; the data is written from memory as it lies there. For each
-//! [`ACK`] received the receiver sends how much came in all (u64). The sender keeps at most [`WINDOW`] that it has no word of, so that queues
-//! on the way do not hide how long the transfer takes; with a time limit it stops once what it has sent will take that long at the rate
-//! seen so far (a first window is sent in any case, however long it takes). After the last block the receiver sends `received u64 | wrong u64 | first wrong offset u64`.
+//! A block is `number u32 | length u32 (bit 31: the last)` and its data; the data is written from memory as
+//! it lies there. For each [`ACK`] received the receiver sends how much came in all (u64). The sender keeps
+//! at most [`WINDOW`] that it has no word of, so that queues on the way do not hide how long the transfer
+//! takes; with a time limit it stops once what it has sent will take that long at the rate seen so far (a
+//! first window is sent in any case, however long it takes). After the last block the receiver sends
+//! `received u64 | wrong u64 | first wrong offset u64`.
 use super::{Bulk, Check, Counts, failed, words};
 use crate::LabError;
 use std::time::{Duration, Instant};
@@ -14,11 +16,13 @@ pub(super) const BLOCK: usize = 64 << 10;
 /// Bytes before a block's data.
 const HEADER: usize = 8;
 const LAST: u32 = 1 << 31;
-/// Different blocks in memory, one after the other over and over: 1 MiB in all, more than the fastest caches hold.
+/// Different blocks in memory, one after the other over and over: 1 MiB in all, more than the fastest caches
+/// hold.
 const BLOCKS: usize = 16;
 /// Bytes that a word of the receiver is for.
 const ACK: u64 = 256 << 10;
-/// Most bytes sent without a word from the receiver: more than any link here keeps under way, far less than a run.
+/// Most bytes sent without a word from the receiver: more than any link here keeps under way, far less than a
+/// run.
 const WINDOW: u64 = 4 << 20;
 
 /// The data of a transfer, made before it is timed.
@@ -90,8 +94,8 @@ impl Data {
     }
 }
 
-/// How long `sent` bytes take if `heard` of them took `elapsed`. As long as less than a window was heard of, which is when TCP is still
-/// finding out what the link carries, only what has passed counts.
+/// How long `sent` bytes take if `heard` of them took `elapsed`. As long as less than a window was heard of,
+/// which is when TCP is still finding out what the link carries, only what has passed counts.
 fn time_for(sent: u64, heard: u64, elapsed: Duration) -> Duration {
     if heard < WINDOW {
         return elapsed;

@@ -1,4 +1,5 @@
-//! The end that collects marks. What comes in is not trusted: lengths, names, numbers of clients and notes are limited.
+//! The end that collects marks. What comes in is not trusted: lengths, names, numbers of clients and notes
+//! are limited.
 use super::{MarkLine, read_line, socket};
 use crate::MeterError;
 use crate::clock::monotonic_ns;
@@ -64,16 +65,19 @@ impl Listener {
 }
 
 impl MarkListener {
-    /// Listens on a Unix socket that it makes; give its path to programs as `TACIT_MARKS`. The socket is removed at the end.
+    /// Listens on a Unix socket that it makes; give its path to programs as `TACIT_MARKS`. The socket is
+    /// removed at the end.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if the socket cannot be made: the folder is missing, the path is taken or longer than 107 bytes.
+    /// [`MeterError::Io`] if the socket cannot be made: the folder is missing, the path is taken or longer
+    /// than 107 bytes.
     pub fn unix(path: &Path, sampler: &Handle) -> Result<Self, MeterError> {
         let listener = UnixListener::bind(path).map_err(MeterError::io(path))?;
         Self::start(Door::Unix(path.to_owned()), Listener::Unix(listener), sampler)
     }
 
-    /// As [`unix`](Self::unix), on a socket that is bound already: programs that started before the sampler wait in its queue.
+    /// As [`unix`](Self::unix), on a socket that is bound already: programs that started before the sampler
+    /// wait in its queue.
     ///
     /// # Errors
     /// [`MeterError::Io`] if the thread cannot be started.
@@ -81,8 +85,8 @@ impl MarkListener {
         Self::start(Door::Unix(path.to_owned()), Listener::Unix(listener), sampler)
     }
 
-    /// Listens on a TCP address for programs on other hosts (`TACIT_MARKS=tcp:HOST:PORT`). Anyone who can reach it can write marks into
-    /// the record: use it in a network of your own only.
+    /// Listens on a TCP address for programs on other hosts (`TACIT_MARKS=tcp:HOST:PORT`). Anyone who can
+    /// reach it can write marks into the record: use it in a network of your own only.
     ///
     /// # Errors
     /// [`MeterError::Io`] if the address cannot be bound.
@@ -102,7 +106,8 @@ impl MarkListener {
         Ok(Self { door, closing, clients, thread: Some(thread) })
     }
 
-    /// What programs find in `TACIT_MARKS`. A TCP listener on all addresses says so (`0.0.0.0`): put the host's name there.
+    /// What programs find in `TACIT_MARKS`. A TCP listener on all addresses says so (`0.0.0.0`): put the
+    /// host's name there.
     #[must_use]
     pub fn address(&self) -> String {
         match &self.door {

@@ -1,8 +1,9 @@
 //! Phase marks: a measured program says when its phases begin and end, and what it counted in them.
 //!
-//! The program finds the listener in the environment variable [`ENV_MARKS`] and its own name (`client`, `server`) in [`ENV_PARTY`].
-//! `TACIT_MARKS` is the path of a Unix socket (stream), or `tcp:HOST:PORT` for a listener on another host. It writes lines
-//! of ASCII text, ended by a newline, at most [`MAX_LINE`] bytes each:
+//! The program finds the listener in the environment variable [`ENV_MARKS`] and its own name (`client`,
+//! `server`) in [`ENV_PARTY`]. `TACIT_MARKS` is the path of a Unix socket (stream), or `tcp:HOST:PORT` for a
+//! listener on another host. It writes lines of ASCII text, ended by a newline, at most [`MAX_LINE`] bytes
+//! each:
 //!
 //! ```text
 //! party NAME                          who speaks, for the lines that follow; `program` until then
@@ -12,10 +13,11 @@
 //! ping N                              answered by `pong N T_NS`: the listener's clock
 //! ```
 //!
-//! `NAME`, `PHASE` and `KEY` are 1 to 64 characters of `A-Z a-z 0-9 _ . -`; `VALUE` is a finite decimal number, at most 32 of them;
-//! `T_NS` is `CLOCK_MONOTONIC` in nanoseconds **on the listener's host** (the same in all its processes; a program on another host
-//! converts it with the help of `ping`). Without `T_NS` the time of arrival counts, and so it does where `T_NS` lies outside the
-//! measurement. A line that is none of these is ignored, and the record notes the first of each connection.
+//! `NAME`, `PHASE` and `KEY` are 1 to 64 characters of `A-Z a-z 0-9 _ . -`; `VALUE` is a finite decimal
+//! number, at most 32 of them; `T_NS` is `CLOCK_MONOTONIC` in nanoseconds **on the listener's host** (the
+//! same in all its processes; a program on another host converts it with the help of `ping`). Without `T_NS`
+//! the time of arrival counts, and so it does where `T_NS` lies outside the measurement. A line that is none
+//! of these is ignored, and the record notes the first of each connection.
 //!
 //! In a shell script: `tacit lab mark begin online`.
 mod listener;
@@ -139,15 +141,15 @@ fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// A TCP connection as what it is to the system once it is made: a stream like any other. A line is not held back until
-/// there are more: clocks are compared by them.
+/// A TCP connection as what it is to the system once it is made: a stream like any other. A line is not held
+/// back until there are more: clocks are compared by them.
 pub(crate) fn socket(stream: TcpStream) -> io::Result<UnixStream> {
     stream.set_nodelay(true)?;
     Ok(OwnedFd::from(stream).into())
 }
 
-/// The next line of a stream without its newline; `None` at its end. A last line without a newline counts, one longer
-/// than [`MAX_LINE`] bytes is an error.
+/// The next line of a stream without its newline; `None` at its end. A last line without a newline counts,
+/// one longer than [`MAX_LINE`] bytes is an error.
 pub(crate) fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     io::Read::take(from, MAX_LINE as u64).read_until(b'\n', &mut line)?;

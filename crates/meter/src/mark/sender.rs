@@ -14,7 +14,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Exchanges when connecting, and when the offset is renewed.
 const EXCHANGES: u32 = 8;
-/// The offset of another host's clock is renewed after this time, before a phase begins: 50 ppm of drift are 1.5 ms by then.
+/// The offset of another host's clock is renewed after this time, before a phase begins: 50 ppm of drift are
+/// 1.5 ms by then.
 const RENEW_NS: u64 = 30_000_000_000;
 
 /// Sends marks to the listener that the environment names. Can be shared by threads.
@@ -31,17 +32,20 @@ struct Wire {
 }
 
 impl MarkSender {
-    /// Connects to the listener in `TACIT_MARKS`, as the party in `TACIT_PARTY` (else `party`). `None` if the variable is not set.
+    /// Connects to the listener in `TACIT_MARKS`, as the party in `TACIT_PARTY` (else `party`). `None` if the
+    /// variable is not set.
     ///
     /// # Errors
-    /// [`MeterError`] if it is set, but no listener is there, or the party's name is none. The program should say so and go on.
+    /// [`MeterError`] if it is set, but no listener is there, or the party's name is none. The program should
+    /// say so and go on.
     pub fn from_env(party: &str) -> Result<Option<Self>, MeterError> {
         let Some(address) = std::env::var_os(ENV_MARKS).filter(|a| !a.is_empty()) else { return Ok(None) };
         let party = std::env::var(ENV_PARTY).unwrap_or_else(|_| party.to_owned());
         Self::connect(&address.to_string_lossy(), &party).map(Some)
     }
 
-    /// Connects to a listener: the path of a Unix socket, or `tcp:HOST:PORT`, whose clock is compared with this host's at once.
+    /// Connects to a listener: the path of a Unix socket, or `tcp:HOST:PORT`, whose clock is compared with
+    /// this host's at once.
     ///
     /// # Errors
     /// As [`from_env`](Self::from_env).
@@ -62,11 +66,12 @@ impl MarkSender {
         Ok(Self { line: Mutex::new(wire) })
     }
 
-    /// Tells that a phase begins now. Returns at once; only with a listener on another host, and at most every 30 seconds, it first compares
-    /// clocks, so call it before the phase's own time is taken.
+    /// Tells that a phase begins now. Returns at once; only with a listener on another host, and at most
+    /// every 30 seconds, it first compares clocks, so call it before the phase's own time is taken.
     ///
     /// # Errors
-    /// The first time that a mark cannot be delivered; then the connection is closed and later marks are dropped in silence.
+    /// The first time that a mark cannot be delivered; then the connection is closed and later marks are
+    /// dropped in silence.
     pub fn begin(&self, phase: &str) -> Result<(), MeterError> {
         self.send(Edge::Begin, phase, BTreeMap::new())
     }

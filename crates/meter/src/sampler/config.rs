@@ -25,8 +25,8 @@ pub struct SamplerConfig {
     pub output: Option<PathBuf>,
     /// Whether samples and marks are also kept in memory and handed back (some hundred bytes each).
     pub keep_samples: bool,
-    /// Interfaces whose bytes a model counts, by their name in samples. `None`: all but `lo` and tunnels, those in the parties' own
-    /// network namespaces if there are any, else the host's.
+    /// Interfaces whose bytes a model counts, by their name in samples. `None`: all but `lo` and tunnels,
+    /// those in the parties' own network namespaces if there are any, else the host's.
     pub counted_interfaces: Option<Vec<String>>,
     /// Where `/proc` and `/sys` are.
     pub roots: Roots,
@@ -50,8 +50,8 @@ impl Default for SamplerConfig {
 
 /// A sampler that has stopped. [`finish`](Self::finish) completes its record.
 pub struct Stopped {
-    /// Gross energy by source, the parties' processor time and peak memory, the duration. Add results, net energy
-    /// ([`subtract_idle`](Self::subtract_idle)) and energy by party before `finish`.
+    /// Gross energy by source, the parties' processor time and peak memory, the duration. Add results, net
+    /// energy ([`subtract_idle`](Self::subtract_idle)) and energy by party before `finish`.
     pub summary: Summary,
     /// All samples, if they were to be kept.
     pub samples: Vec<Sample>,
@@ -75,7 +75,8 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// Turns gross into net energy for every source that has a baseline. Idle power is subtracted for the time that the source saw.
+    /// Turns gross into net energy for every source that has a baseline. Idle power is subtracted for the
+    /// time that the source saw.
     pub fn subtract_idle(&mut self, baselines: &BTreeMap<String, Baseline>) {
         for (name, figure) in &mut self.summary.energy {
             if let Some(baseline) = baselines.get(name) {
@@ -95,8 +96,8 @@ impl Stopped {
         self.sources.iter().filter_map(|s| of(s.info())).collect()
     }
 
-    /// Shares the energy of the host's primary source out to the parties by processor time ([`energy::attribute`]). `others_s`: processor
-    /// seconds of what ran for the measurement's sake only.
+    /// Shares the energy of the host's primary source out to the parties by processor time
+    /// ([`energy::attribute`]). `others_s`: processor seconds of what ran for the measurement's sake only.
     pub fn attribute(&mut self, primary: &str, others_s: f64) {
         if let Some(host) = self.summary.energy.get(primary) {
             let cpu_s = self.summary.parties.iter().map(|(name, p)| (name.clone(), p.user_s + p.system_s)).collect();
@@ -117,6 +118,6 @@ impl Stopped {
     }
 }
 
-/// Standard uncertainty of the processor time of a party that runs: a thread is up to a scheduler's tick behind, 10 ms at most, at both
-/// ends: 10 ms / sqrt(12), twice. Less for one that has ended.
+/// Standard uncertainty of the processor time of a party that runs: a thread is up to a scheduler's tick
+/// behind, 10 ms at most, at both ends: 10 ms / sqrt(12), twice. Less for one that has ended.
 const CPU_SD_S: f64 = 0.0041;

@@ -86,7 +86,8 @@ impl Metered {
         ))
     }
 
-    /// Joules of the counted rails, and the span in seconds in which they were observed; `None` if no counted rail ever gave a value.
+    /// Joules of the counted rails, and the span in seconds in which they were observed; `None` if no counted
+    /// rail ever gave a value.
     pub(super) fn energy(&self) -> Option<(f64, f64)> {
         let info = self.source.info();
         let counted = || self.rails.iter().zip(&info.rails).filter(|(_, r)| r.counted).map(|(rail, _)| rail);
@@ -97,7 +98,8 @@ impl Metered {
 }
 
 impl Rail {
-    /// Books a value read at time `t`. A gap (missing values) is bridged by the trapezoid between its ends, never by 0 W.
+    /// Books a value read at time `t`. A gap (missing values) is bridged by the trapezoid between its ends,
+    /// never by 0 W.
     fn take(&mut self, t: f64, value: Value) -> RailSample {
         let w = match (value, self.last) {
             (Value::Watts(w), last) if w.is_finite() => {

@@ -45,8 +45,8 @@ fn failed() -> MeterError {
     MeterError::Source { name: "flaky".into(), reason: "no answer".into(), remedy: "plug it in".into() }
 }
 
-/// A sampler that takes exactly `count` samples on demand, beside the first and the last; and seconds from before its start until after
-/// its end.
+/// A sampler that takes exactly `count` samples on demand, beside the first and the last; and seconds from
+/// before its start until after its end.
 fn sampled(sources: Vec<Box<dyn Source>>, count: usize) -> (Stopped, f64) {
     let begin = Instant::now();
     let sampler = Sampler::start(config(sources, 3_600_000)).unwrap();
@@ -242,8 +242,8 @@ fn calls_after_the_end_and_bad_intervals_are_no_trouble() {
     assert!(Sampler::start(config(vec![], 0)).is_err());
 }
 
-/// The limit is 0.5 % of a core at 10 Hz; held to twice that, in the best of several tries, since other programs share this machine's
-/// caches and cores.
+/// The limit is 0.5 % of a core at 10 Hz; held to twice that, in the best of several tries, since other
+/// programs share this machine's caches and cores.
 #[test]
 fn sampling_costs_little_processor_time() {
     let folder = tempfile::tempdir().unwrap();

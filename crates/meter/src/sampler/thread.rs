@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-/// New descendants are looked for at most this often, except where a sample is asked for, and while a party is new: programs start
-/// most of their processes first.
+/// New descendants are looked for at most this often, except where a sample is asked for, and while a party
+/// is new: programs start most of their processes first.
 const DISCOVER_EVERY_S: f64 = 1.0;
 
-/// Most marks and notes of one record: programs tell them, and one that floods us must fill neither memory nor disk.
+/// Most marks and notes of one record: programs tell them, and one that floods us must fill neither memory
+/// nor disk.
 pub(super) const MAX_TOLD: u64 = 100_000;
 
 /// What the thread is asked to do.
@@ -175,7 +176,8 @@ impl Worker {
         added
     }
 
-    /// Takes one sample of everything; a `whole` one also of sources that are not due and processes not yet known.
+    /// Takes one sample of everything; a `whole` one also of sources that are not due and processes not yet
+    /// known.
     fn sample(&mut self, whole: bool) {
         let mut sample = Sample { t: self.now(), ..Sample::default() };
         // Samples within the clock's resolution would be no interval at all.
@@ -317,7 +319,8 @@ impl Party {
         Self { tree: ProcessTree::new(&roots.proc), pids: Vec::new(), net: None, cgroup: None, last, bytes }
     }
 
-    /// A program may enter its network namespace (`ip netns exec`) or cgroup (`systemd-run`) some time after its start.
+    /// A program may enter its network namespace (`ip netns exec`) or cgroup (`systemd-run`) some time after
+    /// its start.
     fn find_own(&mut self, roots: &Roots) {
         if self.net.is_none()
             && let Some(pid) = self.pids.iter().find(|&&pid| foreign_namespace(&roots.proc, pid))

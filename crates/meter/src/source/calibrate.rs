@@ -44,7 +44,8 @@ pub struct Fit {
     pub base_w: Fitted,
     /// Watts per busy core.
     pub w_per_core: Fitted,
-    /// Joules per byte; `None` if no step had traffic, or traffic cost nothing that could be told from its CPU time.
+    /// Joules per byte; `None` if no step had traffic, or traffic cost nothing that could be told from its
+    /// CPU time.
     pub j_per_byte: Option<Fitted>,
     /// Standard deviation of the steps about the fit, watts.
     pub residual_w: f64,
@@ -55,7 +56,8 @@ pub struct Fit {
 /// Fits `watts = base_w + w_per_core * cores + j_per_byte * bytes_per_s` by least squares.
 ///
 /// # Errors
-/// [`MeterError::Malformed`] if there are too few different steps, a number is not finite, or power does not rise with busy cores.
+/// [`MeterError::Malformed`] if there are too few different steps, a number is not finite, or power does not
+/// rise with busy cores.
 pub fn fit(steps: &[Step]) -> Result<Fit, MeterError> {
     let malformed = |detail: &str| MeterError::Malformed { what: "calibration".into(), detail: detail.into() };
     if steps.iter().any(|s| ![s.watts, s.cores, s.bytes_per_s].iter().all(|x| x.is_finite())) {
@@ -94,8 +96,8 @@ fn checked(
     Ok(Fit { base_w, w_per_core, j_per_byte, residual_w, steps })
 }
 
-/// Solves the normal equations: coefficients, their standard errors, and the residual standard deviation. `None` if the columns are
-/// not independent or there are no more rows than columns.
+/// Solves the normal equations: coefficients, their standard errors, and the residual standard deviation.
+/// `None` if the columns are not independent or there are no more rows than columns.
 fn least_squares<const N: usize>(rows: &[[f64; N]], steps: &[Step]) -> Option<([f64; N], [f64; N], f64)> {
     if rows.len() <= N {
         return None;
@@ -154,7 +156,8 @@ pub fn loads(cores: u32) -> Vec<Load> {
     up.iter().copied().chain(network).chain(up.iter().rev().copied()).collect()
 }
 
-/// Steps the machine through its loads while the source is read. `progress` is told each load before it begins.
+/// Steps the machine through its loads while the source is read. `progress` is told each load before it
+/// begins.
 ///
 /// # Errors
 /// [`MeterError::Source`] if the source has no value during a step; [`MeterError::Io`].

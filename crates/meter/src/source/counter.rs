@@ -3,7 +3,8 @@ use std::time::Duration;
 
 /// No single rail of a host draws more, watts. A faster counter step is an error of the counter.
 pub(crate) const MAX_WATTS: f64 = 5000.0;
-/// Counters are refreshed at intervals of their own, so a step may hold a little more time than passed between two reads.
+/// Counters are refreshed at intervals of their own, so a step may hold a little more time than passed
+/// between two reads.
 const SLACK: Duration = Duration::from_millis(100);
 
 /// A cumulative counter in units of `unit` joules.
@@ -31,9 +32,10 @@ impl Counter {
     /// Takes a new reading, `passed` after the one before. Returns joules since the first reading.
     ///
     /// # Errors
-    /// The step is impossible: the counter went back although it does not wrap or could not have wrapped, or it stands for more than
-    /// [`MAX_WATTS`]. The counter goes on from the new reading, the step counts as 0 J. After a gap a backward step is never taken
-    /// for a wrap: the driver was probably loaded again and counts from 0.
+    /// The step is impossible: the counter went back although it does not wrap or could not have wrapped, or
+    /// it stands for more than [`MAX_WATTS`]. The counter goes on from the new reading, the step counts as 0
+    /// J. After a gap a backward step is never taken for a wrap: the driver was probably loaded again and
+    /// counts from 0.
     pub(crate) fn advance(&mut self, raw: u64, passed: Duration) -> Result<f64, String> {
         let gap = std::mem::replace(&mut self.gap, false);
         let Some(last) = self.last.replace(raw) else {

@@ -5,9 +5,10 @@
 //! 0.0,3.21
 //! 1.0,3.25
 //! ```
-//! Columns in any order: `time_s` (seconds from any origin, not decreasing) and one of `watts` or `joules` (cumulative); others are
-//! passed over, as are empty lines and lines that begin with `#`. Fields are parted by commas and numbers have a decimal point; a file
-//! whose header is parted by semicolons may have decimal commas as well. Anything else is refused, never guessed.
+//! Columns in any order: `time_s` (seconds from any origin, not decreasing) and one of `watts` or `joules`
+//! (cumulative); others are passed over, as are empty lines and lines that begin with `#`. Fields are parted
+//! by commas and numbers have a decimal point; a file whose header is parted by semicolons may have decimal
+//! commas as well. Anything else is refused, never guessed.
 use super::sysfs::shorten;
 use super::trace::{Kind, Trace};
 use super::{Provenance, Rail, Source, SourceInfo, Usage, Value};
@@ -152,8 +153,9 @@ pub(crate) fn meter_rail() -> Rail {
 
 /// A CSV file that another program appends to.
 ///
-/// Of a column `watts` each read gives the time-weighted mean of the lines that came since the one before; a column `joules` gives
-/// the energy since the first line that was read. Without a new line for ten seconds the value is missing.
+/// Of a column `watts` each read gives the time-weighted mean of the lines that came since the one before; a
+/// column `joules` gives the energy since the first line that was read. Without a new line for ten seconds
+/// the value is missing.
 pub struct GrowingCsv {
     info: SourceInfo,
     path: PathBuf,

@@ -1,5 +1,5 @@
-//! Which sources this host has, in the order of preference: external meter, hwmon, INA3221, tegrastats, RAPL, NVML,
-//! other sensors that see a part of the host only, and the model last.
+//! Which sources this host has, in the order of preference: external meter, hwmon, INA3221, tegrastats, RAPL,
+//! NVML, other sensors that see a part of the host only, and the model last.
 use super::detected::Detected;
 use super::model::Model;
 use super::replay::{self, Replay};
@@ -121,12 +121,13 @@ fn open_replay(spec: &str) -> Result<Box<dyn Source>, MeterError> {
 
 /// Opens the source of that name.
 ///
-/// Names are those of [`detect`] (`rapl`, `hwmon:ina226`; `hwmon` takes the first chip), `external:FILE.csv`, `external:http://...`,
-/// `replay:FILE` (CSV, tegrastats log, or `mlperf_tiny` trace; `,interval=SECONDS` for a log without times), and
-/// `model:PROFILE[/MODE]`.
+/// Names are those of [`detect`] (`rapl`, `hwmon:ina226`; `hwmon` takes the first chip), `external:FILE.csv`,
+/// `external:http://...`, `replay:FILE` (CSV, tegrastats log, or `mlperf_tiny` trace; `,interval=SECONDS` for
+/// a log without times), and `model:PROFILE[/MODE]`.
 ///
 /// # Errors
-/// [`MeterError::Source`] if there is none of that name, with the names there are, or if it cannot be used; else what opening says.
+/// [`MeterError::Source`] if there is none of that name, with the names there are, or if it cannot be used;
+/// else what opening says.
 pub fn open(name: &str, roots: &Roots) -> Result<Box<dyn Source>, MeterError> {
     if let Some((kind, spec)) = name.split_once(':') {
         match kind {

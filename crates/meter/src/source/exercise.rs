@@ -1,4 +1,5 @@
-//! A machine that can be put to work while a source is watched; the seam at which tests replace clock and load.
+//! A machine that can be put to work while a source is watched; the seam at which tests replace clock and
+//! load.
 use super::{Source, Usage, Value};
 use crate::MeterError;
 use crate::usage::{HostReader, Roots, busy_s};

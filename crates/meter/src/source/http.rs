@@ -1,8 +1,8 @@
 //! External meters over HTTP: a URL that answers with JSON, polled once a second (docs/lab.md).
 //!
-//! The answer is an object with a member `watts` or `joules` (cumulative). For other answers the URL ends in `#UNIT=POINTER`: `UNIT` is
-//! `watts`, `joules`, `wh` or `kwh`, `POINTER` a JSON pointer (RFC 6901), for example
-//! `http://plug/rpc/Switch.GetStatus?id=0#watts=/apower`. Numbers may be given as strings.
+//! The answer is an object with a member `watts` or `joules` (cumulative). For other answers the URL ends in
+//! `#UNIT=POINTER`: `UNIT` is `watts`, `joules`, `wh` or `kwh`, `POINTER` a JSON pointer (RFC 6901), for
+//! example `http://plug/rpc/Switch.GetStatus?id=0#watts=/apower`. Numbers may be given as strings.
 use super::csv::meter_rail;
 use super::poll::Polled;
 use super::sysfs::shorten;
@@ -48,7 +48,8 @@ impl Field {
     }
 }
 
-/// Takes the number out of an answer: watts, or joules since the meter began. Without `field`, member `watts` or `joules`.
+/// Takes the number out of an answer: watts, or joules since the meter began. Without `field`, member `watts`
+/// or `joules`.
 ///
 /// # Errors
 /// [`MeterError::Malformed`] if the answer is no JSON or the number is missing, not finite or absurd.
@@ -92,7 +93,8 @@ fn since_start(value: Value, first: &mut Option<f64>, last: &mut f64) -> Result<
 /// A polled meter; asks it once at once.
 ///
 /// # Errors
-/// [`MeterError::Source`] if the address is wrong, nobody answers within two seconds or the answer has no such number.
+/// [`MeterError::Source`] if the address is wrong, nobody answers within two seconds or the answer has no
+/// such number.
 pub fn open(address: &str) -> Result<Box<dyn Source>, MeterError> {
     let name = format!("external:{address}");
     let failure = |reason: String| MeterError::Source { name: name.clone(), reason, remedy: REMEDY.into() };

@@ -1,9 +1,11 @@
-//! Sensor chips of the kernel's hwmon class, `/sys/class/hwmon/hwmon*` (kernel documentation `hwmon/sysfs-interface.rst`).
+//! Sensor chips of the kernel's hwmon class, `/sys/class/hwmon/hwmon*` (kernel documentation
+//! `hwmon/sysfs-interface.rst`).
 //!
-//! Per channel number the best of these is taken: `energy*_input` (microjoules), `power*_input`, `power*_average` (microwatts), or
-//! `in*_input` times `curr*_input` of the same number (millivolts, milliamperes). Names come from the label files. All INA3221 chips
-//! together are one source, since the rails of a Jetson are spread over several of them; every other chip is a source of its own.
-//! Which rails count: [`super::rails`].
+//! Per channel number the best of these is taken: `energy*_input` (microjoules), `power*_input`,
+//! `power*_average` (microwatts), or `in*_input` times `curr*_input` of the same number (millivolts,
+//! milliamperes). Names come from the label files. All INA3221 chips together are one source, since the rails
+//! of a Jetson are spread over several of them; every other chip is a source of its own. Which rails count:
+//! [`super::rails`].
 use super::counter::Counter;
 use super::detected::Detected;
 use super::sysfs::{Reading, SysfsSource, explain};

@@ -1,5 +1,6 @@
-//! INA3221 rails by the older NVIDIA driver (JetPack 4 and before): `/sys/bus/i2c/drivers/ina3221x/*/iio:device*/in_power*_input`
-//! in milliwatts, named by `rail_name_*`. The newer driver is an hwmon chip, see [`super::hwmon`].
+//! INA3221 rails by the older NVIDIA driver (JetPack 4 and before):
+//! `/sys/bus/i2c/drivers/ina3221x/*/iio:device*/in_power*_input` in milliwatts, named by `rail_name_*`. The
+//! newer driver is an hwmon chip, see [`super::hwmon`].
 use super::detected::Detected;
 use super::sysfs::{Reading, SysfsSource, explain};
 use super::tree::Tree;

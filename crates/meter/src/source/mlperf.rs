@@ -1,7 +1,8 @@
 //! Energy traces of the MLPerf Tiny EnergyRunner (`trace1-energy.bin`, `trace1-timestamps.json`).
 //!
-//! The binary file is the byte 0xF1, the sampling rate in hertz as f32, then one f32 per sample: microjoules during that sample. All
-//! little endian. The JSON file is an array of the edges between measuring windows in seconds.
+//! The binary file is the byte 0xF1, the sampling rate in hertz as f32, then one f32 per sample: microjoules
+//! during that sample. All little endian. The JSON file is an array of the edges between measuring windows in
+//! seconds.
 use super::Rail;
 use super::trace::{Kind, Trace};
 use crate::MeterError;
@@ -53,7 +54,8 @@ impl EnergyTrace {
         self.microjoules.len()
     }
 
-    /// Joules between two times, whole samples, the edges rounded to the next one; times outside count as the nearer end.
+    /// Joules between two times, whole samples, the edges rounded to the next one; times outside count as the
+    /// nearer end.
     pub fn joules_between(&self, from_s: f64, to_s: f64) -> f64 {
         // The cast saturates.
         let index = |t: f64| ((t * self.rate_hz).round() as usize).min(self.samples());

@@ -1,6 +1,7 @@
 //! Power sources behind one trait, with detection and a self-test.
 //!
-//! [`detect`] looks for all of them, [`open`] opens one by name. Each takes the place where it looks as a parameter, see [`Roots`].
+//! [`detect`] looks for all of them, [`open`] opens one by name. Each takes the place where it looks as a
+//! parameter, see [`Roots`].
 pub mod calibrate;
 mod counter;
 pub mod csv;
@@ -41,9 +42,11 @@ use std::time::Duration;
 pub enum Provenance {
     /// A sensor saw the energy of what the figure is about.
     Measured,
-    /// A sensor saw the energy of more than that (a host with both parties on it); the figure is a share by processor time.
+    /// A sensor saw the energy of more than that (a host with both parties on it); the figure is a share by
+    /// processor time.
     Attributed,
-    /// No sensor: computed from processor seconds, bytes and time with coefficients, or replayed from a trace of another time.
+    /// No sensor: computed from processor seconds, bytes and time with coefficients, or replayed from a trace
+    /// of another time.
     Modelled,
 }
 
@@ -92,7 +95,8 @@ pub enum Value {
     Missing,
 }
 
-/// What the host and the measured programs have used since the sampler started; the model computes joules from it.
+/// What the host and the measured programs have used since the sampler started; the model computes joules
+/// from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Time since the sampler started.
@@ -111,6 +115,7 @@ pub trait Source: Send {
     /// Reads all rails; as many values as [`SourceInfo::rails`] has, in that order.
     ///
     /// # Errors
-    /// [`MeterError`] if nothing can be read at all. The sampler notes it and goes on: a later read may succeed.
+    /// [`MeterError`] if nothing can be read at all. The sampler notes it and goes on: a later read may
+    /// succeed.
     fn read(&mut self, usage: &Usage) -> Result<Vec<Value>, MeterError>;
 }

@@ -1,9 +1,11 @@
-//! Energy computed, where no sensor is: base power x time + watts per core x CPU seconds + joules per byte x bytes.
+//! Energy computed, where no sensor is: base power x time + watts per core x CPU seconds + joules per byte x
+//! bytes.
 use super::{Provenance, Rail, Source, SourceInfo, Usage, Value};
 use crate::MeterError;
 use crate::device::{DeviceProfile, Mode};
 
-/// The model with the coefficients of a device's power mode. Its rails `base`, `cpu` and `network` add up to the total.
+/// The model with the coefficients of a device's power mode. Its rails `base`, `cpu` and `network` add up to
+/// the total.
 pub struct Model {
     info: SourceInfo,
     base_w: f64,

@@ -1,7 +1,8 @@
 //! The Raspberry Pi 5's power management chip, asked by `vcgencmd pmic_read_adc`.
 //!
-//! It tells volts and amperes of the rails behind the board's converters. Their sum lacks the converters' losses and what hangs on USB
-//! and the pins; the input (`EXT5V_V`) has no current reading. Use it to compare, an external meter for absolute figures.
+//! It tells volts and amperes of the rails behind the board's converters. Their sum lacks the converters'
+//! losses and what hangs on USB and the pins; the input (`EXT5V_V`) has no current reading. Use it to
+//! compare, an external meter for absolute figures.
 use super::poll::Polled;
 use super::sysfs::shorten;
 use super::{Provenance, Rail, Source, SourceInfo, Value};
@@ -14,7 +15,8 @@ const NAME: &str = "pmic";
 const INTERVAL_MS: u32 = 1000;
 const REMEDY: &str = "only a Raspberry Pi 5 has this sensor; try `vcgencmd pmic_read_adc`, and join group video";
 
-/// Volts times amperes of every rail that has both: `VDD_CORE_A current(7)=2.1A` and `VDD_CORE_V volt(15)=0.88V`.
+/// Volts times amperes of every rail that has both: `VDD_CORE_A current(7)=2.1A` and
+/// `VDD_CORE_V volt(15)=0.88V`.
 ///
 /// # Errors
 /// [`MeterError::Malformed`] if no rail has both.

@@ -1,4 +1,5 @@
-//! Sensors too slow to be read in the sampler's own thread: polled in another one, the newest reading is given.
+//! Sensors too slow to be read in the sampler's own thread: polled in another one, the newest reading is
+//! given.
 use super::{Source, SourceInfo, Usage, Value};
 use crate::MeterError;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

@@ -1,15 +1,17 @@
 //! Which rails of a source add up to the host's power, so that nothing is counted twice.
 //!
-//! A board's input rail carries everything behind it. If one is there, it alone counts; the first of these classes that occurs is
-//! taken, the outermost first:
+//! A board's input rail carries everything behind it. If one is there, it alone counts; the first of these
+//! classes that occurs is taken, the outermost first:
 //!
 //! 1. `VDD_MUX`: input of the Jetson TX2 carrier board, above the module's `VDD_IN`;
-//! 2. `VDD_IN` (Jetson TX1, TX2, Xavier NX, Orin NX, Orin Nano), `POM_5V_IN` (Jetson Nano), `VIN`, `PIN`, `power total`: module or board
-//!    input;
-//! 3. `Esocket0`, ... (driver `amd_energy`): processor sockets, which contain the `Ecore` rails; `card`: a whole graphics card.
+//! 2. `VDD_IN` (Jetson TX1, TX2, Xavier NX, Orin NX, Orin Nano), `POM_5V_IN` (Jetson Nano), `VIN`, `PIN`,
+//!    `power total`: module or board input;
+//! 3. `Esocket0`, ... (driver `amd_energy`): processor sockets, which contain the `Ecore` rails; `card`: a
+//!    whole graphics card.
 //!
-//! Where no such rail exists the rails are parts of the same board and are summed: `GPU`, `CPU`, `SOC`, `CV`, `VDDRQ`, `SYS5V` (AGX
-//! Xavier), `VDD_GPU_SOC`, `VDD_CPU_CV`, `VIN_SYS_5V0` (AGX Orin). These sums lack the losses of the first converter.
+//! Where no such rail exists the rails are parts of the same board and are summed: `GPU`, `CPU`, `SOC`, `CV`,
+//! `VDDRQ`, `SYS5V` (AGX Xavier), `VDD_GPU_SOC`, `VDD_CPU_CV`, `VIN_SYS_5V0` (AGX Orin). These sums lack the
+//! losses of the first converter.
 use super::Rail;
 
 /// Whether a rail's name (upper case) belongs to a class of totals, outermost class first.

@@ -1,10 +1,12 @@
-//! Processor energy counters (Intel RAPL, also AMD since Zen) by the kernel's powercap class, `/sys/class/powercap/intel-rapl:*`.
+//! Processor energy counters (Intel RAPL, also AMD since Zen) by the kernel's powercap class,
+//! `/sys/class/powercap/intel-rapl:*`.
 //!
-//! Counted: every `package-*` zone and its `dram` subzone, which on servers is apart from the package. Not counted: `core` and `uncore`
-//! (parts of the package), `psys` (the platform: it contains the packages, and what else it sees differs between boards) unless no
-//! package is there, and zones of `intel-rapl-mmio`, which repeat a package over another interface. Counters wrap at
-//! `max_energy_range_uj`, after minutes to an hour; the sampling interval must be shorter. RAPL sees the processor and its memory, not
-//! the board, disks, network or power supply.
+//! Counted: every `package-*` zone and its `dram` subzone, which on servers is apart from the package. Not
+//! counted: `core` and `uncore` (parts of the package), `psys` (the platform: it contains the packages, and
+//! what else it sees differs between boards) unless no package is there, and zones of `intel-rapl-mmio`,
+//! which repeat a package over another interface. Counters wrap at `max_energy_range_uj`, after minutes to an
+//! hour; the sampling interval must be shorter. RAPL sees the processor and its memory, not the board, disks,
+//! network or power supply.
 use super::counter::Counter;
 use super::detected::Detected;
 use super::sysfs::{Reading, SysfsSource};

@@ -9,8 +9,9 @@ use std::path::Path;
 /// Largest file that is read: 16 million samples, which take 2 GB of memory.
 const MAX_FILE: u64 = 64 << 20;
 
-/// Reads a file by its content: an `mlperf_tiny` energy trace (first byte 0xF1), a CSV file (header `time_s,watts` or
-/// `time_s,joules`), else a tegrastats log, whose lines are `interval_s` apart where they have no time of their own.
+/// Reads a file by its content: an `mlperf_tiny` energy trace (first byte 0xF1), a CSV file (header
+/// `time_s,watts` or `time_s,joules`), else a tegrastats log, whose lines are `interval_s` apart where they
+/// have no time of their own.
 ///
 /// # Errors
 /// [`MeterError::Io`], or [`MeterError::Malformed`] naming the line.
@@ -41,8 +42,8 @@ pub fn parse(bytes: &[u8], interval_s: f64) -> Result<Trace, MeterError> {
     if csv::has_header(&text) { csv::parse(&text) } else { tegrastats::parse_log(&text, interval_s) }
 }
 
-/// Plays a trace back: at the sampler's time `t` it tells the joules of the trace's first `t` seconds. No sensor saw
-/// what runs meanwhile, so its joules are modelled, whatever the trace was taken with.
+/// Plays a trace back: at the sampler's time `t` it tells the joules of the trace's first `t` seconds. No
+/// sensor saw what runs meanwhile, so its joules are modelled, whatever the trace was taken with.
 pub struct Replay {
     info: SourceInfo,
     trace: Trace,

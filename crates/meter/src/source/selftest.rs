@@ -44,8 +44,8 @@ pub struct SelfTestReport {
     pub idle: Level,
     /// All cores busy.
     pub load: Level,
-    /// Smallest difference between two readings, watts: the sensor's resolution if it is coarse. A reading is uncertain by about
-    /// 0.29 of it even if it does not vary.
+    /// Smallest difference between two readings, watts: the sensor's resolution if it is coarse. A reading is
+    /// uncertain by about 0.29 of it even if it does not vary.
     pub resolution_w: f64,
 }
 
@@ -63,7 +63,8 @@ fn level(watts: &[f64]) -> Level {
     Level { mean_w, sd_w: (squares / n.saturating_sub(1).max(1) as f64).sqrt(), n }
 }
 
-/// Smallest difference between two values that differ; 0 if none do. Differences that rounding makes do not count.
+/// Smallest difference between two values that differ; 0 if none do. Differences that rounding makes do not
+/// count.
 fn resolution(watts: &[f64]) -> f64 {
     let mut sorted = watts.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -75,8 +76,9 @@ fn resolution(watts: &[f64]) -> f64 {
 /// Watches the source with the machine at rest and with all cores busy.
 ///
 /// # Errors
-/// [`MeterError::Source`] if the source has no value most of the time, stands still, or does not rise under load by more than twice
-/// the standard uncertainty of the difference; [`MeterError::Io`] if processor times cannot be read.
+/// [`MeterError::Source`] if the source has no value most of the time, stands still, or does not rise under
+/// load by more than twice the standard uncertainty of the difference; [`MeterError::Io`] if processor times
+/// cannot be read.
 pub fn self_test(
     source: &mut dyn Source,
     machine: &mut dyn Exercise,

@@ -94,8 +94,8 @@ impl Source for SysfsSource {
         &self.info
     }
 
-    /// A rail that cannot be read is `Missing`. Nonsense on a counted rail is an error, so that it is noted in the record and not
-    /// silently left out of the total; the other rails go on with the next read.
+    /// A rail that cannot be read is `Missing`. Nonsense on a counted rail is an error, so that it is noted
+    /// in the record and not silently left out of the total; the other rails go on with the next read.
     fn read(&mut self, usage: &Usage) -> Result<Vec<Value>, MeterError> {
         let passed = self.passed(usage);
         let (mut values, mut wrong, mut unread) = (Vec::with_capacity(self.readings.len()), None, None);

@@ -1,9 +1,9 @@
 //! Power rails in the output of NVIDIA's `tegrastats`.
 //!
-//! Three dialects: `POM_5V_IN 920/920` (Jetson Nano, TX2: milliwatts without unit, now/average), `VDD_IN 5542mW/5542mW` (JetPack 5 and
-//! later), and the same among the prompts and messages of a terminal. A rail is a word of capital letters, digits and underscores
-//! followed by such a pair; everything else in the line is passed over. The value now is taken, not the average, which runs since
-//! tegrastats was started.
+//! Three dialects: `POM_5V_IN 920/920` (Jetson Nano, TX2: milliwatts without unit, now/average),
+//! `VDD_IN 5542mW/5542mW` (JetPack 5 and later), and the same among the prompts and messages of a terminal. A
+//! rail is a word of capital letters, digits and underscores followed by such a pair; everything else in the
+//! line is passed over. The value now is taken, not the average, which runs since tegrastats was started.
 use super::trace::{Kind, Trace};
 use super::{Provenance, Source, SourceInfo, Usage, Value, rails};
 use crate::MeterError;
@@ -55,7 +55,8 @@ fn stamp(line: &str) -> Option<f64> {
     Some(f64::from(days) * 86_400.0 + f64::from(hour.min(24) * 3600 + minute.min(60) * 60 + second.min(60)))
 }
 
-/// A recorded log. Times are the lines' own stamps, or `interval_s` apart where they have none; lines without rails are passed over.
+/// A recorded log. Times are the lines' own stamps, or `interval_s` apart where they have none; lines without
+/// rails are passed over.
 ///
 /// # Errors
 /// [`MeterError::Malformed`] if no line has rails, or a line has others than the first.

@@ -22,10 +22,12 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// `times` in seconds, `samples` one per time with one value per rail. Power is integrated by the trapezoidal rule.
+    /// `times` in seconds, `samples` one per time with one value per rail. Power is integrated by the
+    /// trapezoidal rule.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] if there are no samples, lengths differ, a number is not finite, time or energy goes back.
+    /// [`MeterError::Malformed`] if there are no samples, lengths differ, a number is not finite, time or
+    /// energy goes back.
     pub fn new(rails: Vec<Rail>, kind: Kind, times: Vec<f64>, samples: Vec<Vec<f64>>) -> Result<Self, MeterError> {
         let malformed = |detail: String| Err(MeterError::Malformed { what: "power trace".into(), detail });
         let Some(&start) = times.first() else {
@@ -69,7 +71,8 @@ impl Trace {
         self.times.last().copied().unwrap_or(0.0)
     }
 
-    /// Joules of each rail from the first sample to `time` seconds after it, between samples linear; `None` after the last one.
+    /// Joules of each rail from the first sample to `time` seconds after it, between samples linear; `None`
+    /// after the last one.
     pub fn joules_at(&self, time: f64) -> Option<Vec<f64>> {
         let next = self.times.partition_point(|&t| t <= time);
         let (before, after) = (next.checked_sub(1)?, next);

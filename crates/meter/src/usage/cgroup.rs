@@ -1,4 +1,5 @@
-//! What a cgroup (version 2) used: everything in it, also processes that a walk over parents and children cannot see.
+//! What a cgroup (version 2) used: everything in it, also processes that a walk over parents and children
+//! cannot see.
 use super::{Roots, lines};
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +18,8 @@ pub struct Cgroup {
 pub struct CgroupUsage {
     /// Processor seconds since it was found.
     pub cpu_s: f64,
-    /// Most memory that it ever held (bytes; with file cache); `None` before Linux 5.19 or without the controller.
+    /// Most memory that it ever held (bytes; with file cache); `None` before Linux 5.19 or without the
+    /// controller.
     pub peak_bytes: Option<u64>,
 }
 

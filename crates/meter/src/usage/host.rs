@@ -5,8 +5,8 @@ use crate::record::CoreSample;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Frequencies from `/sys` are read at most this often, those from `/proc/cpuinfo` at most every second: on some machines the kernel
-/// wakes every core for them.
+/// Frequencies from `/sys` are read at most this often, those from `/proc/cpuinfo` at most every second: on
+/// some machines the kernel wakes every core for them.
 const SYS_EVERY: Duration = Duration::from_millis(100);
 const CPUINFO_EVERY: Duration = Duration::from_secs(1);
 

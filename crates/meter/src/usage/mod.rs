@@ -1,7 +1,7 @@
 //! What processes and the host use, from `/proc` and `/sys`.
 //!
-//! Every reader takes the root of `/proc` (or `/sys`) as a parameter, for tests. A process, core or interface that
-//! vanishes while it is read is no error: its last figures stay.
+//! Every reader takes the root of `/proc` (or `/sys`) as a parameter, for tests. A process, core or interface
+//! that vanishes while it is read is no error: its last figures stay.
 mod cgroup;
 mod host;
 mod net;

@@ -13,8 +13,9 @@ pub struct NetReader {
 }
 
 impl NetReader {
-    /// Opens a `net/dev` file: `/proc/self/net/dev`, or `/proc/PID/net/dev` for the namespace of that process. The open file keeps
-    /// the namespace alive, so the counters stay readable when the process has ended. Counting starts now.
+    /// Opens a `net/dev` file: `/proc/self/net/dev`, or `/proc/PID/net/dev` for the namespace of that
+    /// process. The open file keeps the namespace alive, so the counters stay readable when the process has
+    /// ended. Counting starts now.
     ///
     /// # Errors
     /// [`MeterError::Io`] if it cannot be read.
@@ -54,7 +55,8 @@ impl NetReader {
     }
 }
 
-/// Adds the difference to the last reading; a counter that fell belongs to an interface made anew, and counts from 0.
+/// Adds the difference to the last reading; a counter that fell belongs to an interface made anew, and counts
+/// from 0.
 fn add(sum: &mut InterfaceSample, last: &InterfaceSample, now: &InterfaceSample) {
     let step = |now: u64, last: u64| if now >= last { now - last } else { now };
     sum.rx_bytes = sum.rx_bytes.saturating_add(step(now.rx_bytes, last.rx_bytes));
@@ -75,8 +77,8 @@ fn interface_line(line: &str) -> Option<(&str, InterfaceSample)> {
     Some((name, sample))
 }
 
-/// Bytes both ways over a namespace's link: all interfaces but `lo`, and tunnels only where there is nothing else, since what goes
-/// through a tunnel goes over another interface too.
+/// Bytes both ways over a namespace's link: all interfaces but `lo`, and tunnels only where there is nothing
+/// else, since what goes through a tunnel goes over another interface too.
 pub(crate) fn link_bytes<'a>(interfaces: impl Iterator<Item = (&'a str, InterfaceSample)>) -> u64 {
     let (mut link, mut tunnel, mut has_link) = (0_u64, 0_u64, false);
     for (name, sample) in interfaces.filter(|(name, _)| *name != "lo") {

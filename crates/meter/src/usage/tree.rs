@@ -1,13 +1,15 @@
 //! Processor time and memory of a party, from `/proc`: its root processes and all their descendants.
 //!
-//! A process's own time is that of its CPU clock: exact, of a thread that runs at this moment up to the scheduler's
-//! last tick (1 to 10 ms ago). What its children used that it has waited for, and how time splits into user and
-//! kernel time, `/proc/PID/stat` tells in whole ticks of 10 ms. So a process that waits for children is off by less
-//! than two ticks however many there are. Whoever reaps a root tells its exact time ([`ProcessTree::ended`], `wait4`).
+//! A process's own time is that of its CPU clock: exact, of a thread that runs at this moment up to the
+//! scheduler's last tick (1 to 10 ms ago). What its children used that it has waited for, and how time splits
+//! into user and kernel time, `/proc/PID/stat` tells in whole ticks of 10 ms. So a process that waits for
+//! children is off by less than two ticks however many there are. Whoever reaps a root tells its exact time
+//! ([`ProcessTree::ended`], `wait4`).
 //!
-//! What it cannot see: a process whose parents ended before it was found (a daemon that forks twice) and the kernel's
-//! work on nobody's behalf are in no figure. Of a process in sight that nobody in sight waited for, what it did after
-//! the last sample is lost; these are counted ([`ProcessTree::unwatched`]). A [`Cgroup`](super::Cgroup) sees them all.
+//! What it cannot see: a process whose parents ended before it was found (a daemon that forks twice) and the
+//! kernel's work on nobody's behalf are in no figure. Of a process in sight that nobody in sight waited for,
+//! what it did after the last sample is lost; these are counted ([`ProcessTree::unwatched`]). A
+//! [`Cgroup`](super::Cgroup) sees them all.
 use crate::clock::process_cpu_ns;
 use crate::record::PartySample;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -31,15 +33,15 @@ impl Time {
         self.user.saturating_add(self.system)
     }
 
-    /// At least this total. User and kernel time, each cut down to ticks, lack the rest in equal parts for all that is
-    /// known.
+    /// At least this total. User and kernel time, each cut down to ticks, lack the rest in equal parts for
+    /// all that is known.
     fn raised_to(self, total: u64) -> Self {
         let more = total.saturating_sub(self.total());
         Self { user: self.user + more / 2, system: self.system + more.div_ceil(2) }
     }
 
-    /// A later figure of what this was, of which `before` does not count: neither part ever decreases. The totals
-    /// decide; how they split may have been told better meanwhile.
+    /// A later figure of what this was, of which `before` does not count: neither part ever decreases. The
+    /// totals decide; how they split may have been told better meanwhile.
     fn risen_to(self, now: Self, before: Self) -> Self {
         let total = now.total().saturating_sub(before.total()).max(self.total());
         let user = now.user.saturating_sub(before.user).clamp(self.user, total - self.system);
@@ -116,12 +118,13 @@ pub struct ProcessTree {
     proc: PathBuf,
     /// Whether the kernel lists a thread's children; else all processes are walked over.
     lists_children: bool,
-    /// `None` where `proc` is of another process namespace, or the kernel has no such clocks: then all is ticks.
+    /// `None` where `proc` is of another process namespace, or the kernel has no such clocks: then all is
+    /// ticks.
     clock: Option<Clock>,
     /// Processes that were added, with their time once they are gone.
     roots: BTreeMap<u32, Time>,
-    /// Processes in sight as last seen, each after its parent: a child is read later, so its time is never seen both
-    /// as its own and as its parent's.
+    /// Processes in sight as last seen, each after its parent: a child is read later, so its time is never
+    /// seen both as its own and as its parent's.
     seen: Vec<(u32, Stat)>,
     /// Time of ended processes that is in nobody else's.
     kept: Time,
@@ -172,8 +175,8 @@ impl ProcessTree {
         true
     }
 
-    /// Says what an added process used in its whole life, with all children that it waited for, as whoever reaped it
-    /// was told (`wait4`).
+    /// Says what an added process used in its whole life, with all children that it waited for, as whoever
+    /// reaped it was told (`wait4`).
     pub fn ended(&mut self, pid: u32, user: Duration, system: Duration) {
         let Some(gone) = self.roots.get_mut(&pid) else { return };
         let in_sight = self.seen.len();
@@ -185,8 +188,9 @@ impl ProcessTree {
         }
     }
 
-    /// The state now. `discover` looks for new descendants as well, which costs more; the time of a process that
-    /// begins and ends between two discoveries is still counted if its parent is in sight and waits for it.
+    /// The state now. `discover` looks for new descendants as well, which costs more; the time of a process
+    /// that begins and ends between two discoveries is still counted if its parent is in sight and waits for
+    /// it.
     pub fn sample(&mut self, discover: bool) -> PartySample {
         self.look();
         if discover {
@@ -211,8 +215,8 @@ impl ProcessTree {
         self.unwatched
     }
 
-    /// Reads the processes in sight until none ends meanwhile: what a child used that ended after its parent was read
-    /// would be missing in both.
+    /// Reads the processes in sight until none ends meanwhile: what a child used that ended after its parent
+    /// was read would be missing in both.
     fn look(&mut self) {
         let (before, mut gone) = (self.seen.clone(), BTreeMap::new());
         loop {
@@ -237,7 +241,8 @@ impl ProcessTree {
         let live: BTreeMap<u32, Stat> = self.seen.iter().copied().collect();
         let mut owed = BTreeMap::<u32, Time>::new();
         for (pid, stat) in gone {
-            // Through ancestors that ended as well. A reused id could close a circle, which is no longer than all.
+            // Through ancestors that ended as well. A reused id could close a circle, which is no longer than
+            // all.
             let up = |pid: &u32| gone.get(pid).map(|s| s.parent);
             let heir = std::iter::successors(Some(stat.parent), up).take(gone.len() + 1).find(|p| live.contains_key(p));
             if let Some(heir) = heir {
@@ -311,9 +316,9 @@ impl ProcessTree {
     }
 }
 
-/// Largest resident set of a process so far (or since it was last reset), bytes; `None` where the kernel does not tell.
-/// `process` is its folder: `/proc/self`, `/proc/PID`. (What `getrusage` tells instead begins with the memory of the
-/// program that started it.)
+/// Largest resident set of a process so far (or since it was last reset), bytes; `None` where the kernel does
+/// not tell. `process` is its folder: `/proc/self`, `/proc/PID`. (What `getrusage` tells instead begins with
+/// the memory of the program that started it.)
 #[must_use]
 pub fn high_water_bytes(process: &Path) -> Option<u64> {
     let status = fs::read(process.join("status")).ok()?;
@@ -322,8 +327,8 @@ pub fn high_water_bytes(process: &Path) -> Option<u64> {
     Some(kib.saturating_mul(1024))
 }
 
-/// Whether ids in `proc` are those of our own process namespace, in which CPU clocks are named, and the kernel has such
-/// clocks.
+/// Whether ids in `proc` are those of our own process namespace, in which CPU clocks are named, and the
+/// kernel has such clocks.
 fn has_clocks(proc: &Path) -> bool {
     let (here, us) = (fs::read_link(proc.join("self")), std::process::id());
     here.is_ok_and(|here| here.as_os_str() == us.to_string().as_str()) && process_cpu_ns(us).is_some()

@@ -219,8 +219,8 @@ proptest! {
     // Each case makes hundreds of files.
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// With CPU clocks, what is told is never more than the truth, and less by at most two ticks for each process that waits for
-    /// children, however many have ended and whenever samples were taken.
+    /// With CPU clocks, what is told is never more than the truth, and less by at most two ticks for each
+    /// process that waits for children, however many have ended and whenever samples were taken.
     #[test]
     fn ended_children_are_counted_once_and_errors_do_not_add_up(events in events()) {
         let fake = Fake::new();
@@ -298,7 +298,8 @@ const MICRO: f64 = 3e-6;
 /// Loops of the shell that take some ten milliseconds.
 const BURN: &str = "i=0; while [ $i -lt 25000 ]; do i=$((i+1)); done";
 
-/// Starts `program`, which burns, prints a line and waits for the end of its input. Returns what a tree tells after the line, at the end and once it is reaped, and what the kernel tells then, in seconds.
+/// Starts `program`, which burns, prints a line and waits for the end of its input. Returns what a tree tells
+/// after the line, at the end and once it is reaped, and what the kernel tells then, in seconds.
 fn told_and_true(program: &mut Command) -> [f64; 4] {
     let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut tree = ProcessTree::new("/proc");

@@ -214,7 +214,8 @@ fn fits_that_mean_nothing_are_refused() {
 }
 
 proptest! {
-    /// Synthetic steps with known coefficients and noise: the truth lies within five standard errors, and exactly without noise.
+    /// Synthetic steps with known coefficients and noise: the truth lies within five standard errors, and
+    /// exactly without noise.
     #[test]
     fn least_squares_finds_the_coefficients(
         base in 0.5f64..100.0, core in 0.1f64..20.0, byte in 1e-10f64..1e-7,

@@ -124,8 +124,8 @@ fn http_bodies() {
     }
 }
 
-/// Answers every request with the newest text; an empty text closes the connection without an answer. `FALLING` in it becomes a number
-/// that is smaller each time.
+/// Answers every request with the newest text; an empty text closes the connection without an answer.
+/// `FALLING` in it becomes a number that is smaller each time.
 fn server(text: Arc<Mutex<String>>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");

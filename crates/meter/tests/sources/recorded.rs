@@ -142,8 +142,8 @@ fn traces_are_checked() {
 fn fake_tegrastats(folder: &Path, script: &str) -> std::path::PathBuf {
     let (text, path) = (folder.join("text"), folder.join("tegrastats"));
     std::fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("a script");
-    // Written by another process: a file that this one had open for writing could be "busy" when it is to run, as long as a child that
-    // another test starts at that moment still has our open files.
+    // Written by another process: a file that this one had open for writing could be "busy" when it is to
+    // run, as long as a child that another test starts at that moment still has our open files.
     let copied = std::process::Command::new("install").args(["-m", "755"]).args([&text, &path]).status();
     assert!(copied.expect("install").success());
     path

@@ -249,8 +249,8 @@ fn a_rapl_counter_that_jumps_back_is_no_huge_energy() {
     assert!(close(total(&mut *source, &at(4.0)), 9.0), "energy over a gap counts if the counter went on");
 }
 
-/// The layout of prometheus/procfs' fixture (`procfs_sysfs.tar.gz`): two packages, hexadecimal numbers, a core subzone; and an NVMe
-/// drive without power among the chips.
+/// The layout of prometheus/procfs' fixture (`procfs_sysfs.tar.gz`): two packages, hexadecimal numbers, a
+/// core subzone; and an NVMe drive without power among the chips.
 #[test]
 fn the_layout_of_a_real_machine() {
     let mut files = rapl(&[

@@ -1,12 +1,13 @@
-//! Sign test (DReLU) of additively shared values whose client share is known offline: [CF2-20] sec. 3-4 and [Chee22] sec. 5,
-//! with both phases pulled apart.
+//! Sign test (DReLU) of additively shared values whose client share is known offline: [CF2-20] sec. 3-4 and
+//! [Chee22] sec. 5, with both phases pulled apart.
 //!
-//! Computes shares of `[y >= 0]` for `y = s + c mod 2^w`, `|y| < 2^(w-1)`; exact. With `lt = [!c < s]` on the low `w - 1`
-//! bits, `msb(y) = msb(s) ^ msb(c) ^ lt`. The `w - 1` bits are cut into digits, lowest first; the leaves (`direct` or `masked`) give
-//! shares of `(lt, eq)` per digit, and a tree of AND gates joins them (`tree`).
+//! Computes shares of `[y >= 0]` for `y = s + c mod 2^w`, `|y| < 2^(w-1)`; exact. With `lt = [!c < s]` on the
+//! low `w - 1` bits, `msb(y) = msb(s) ^ msb(c) ^ lt`. The `w - 1` bits are cut into digits, lowest first; the
+//! leaves (`direct` or `masked`) give shares of `(lt, eq)` per digit, and a tree of AND gates joins them
+//! (`tree`).
 //!
-//! Cost per element with D digits: the leaves', and `D - 1` ROTs in each direction and `3 (D - 1) - levels` opened bits each way in
-//! `ceil(log2 D)` exchanges for the tree. See [`Leaves`] for the choice.
+//! Cost per element with D digits: the leaves', and `D - 1` ROTs in each direction and `3 (D - 1) - levels`
+//! opened bits each way in `ceil(log2 D)` exchanges for the tree. See [`Leaves`] for the choice.
 
 use tacit_arith::bits::{Bits, transpose};
 use tacit_net::Tag;
@@ -156,7 +157,8 @@ impl ServerCompare {
         Ok(Self(Material { leaves, tree: spec.tree().offline(session, ots)? }))
     }
 
-    /// Online, first message: leaves for the server's share `s` (`[n]`, in `[0, 2^width)`). Follow with `finish`.
+    /// Online, first message: leaves for the server's share `s` (`[n]`, in `[0, 2^width)`). Follow with
+    /// `finish`.
     ///
     /// # Errors
     /// Channel errors.

@@ -1,12 +1,13 @@
-//! Comparison leaves by 1-of-2^m OT: the client's digit is the choice, derandomised offline; online the server sends `2^m - 1` masked
-//! entries of `(lt, eq)` per digit.
+//! Comparison leaves by 1-of-2^m OT: the client's digit is the choice, derandomised offline; online the
+//! server sends `2^m - 1` masked entries of `(lt, eq)` per digit.
 //!
-//! Masks: entry `j` is masked by the XOR over the digit's bit positions `p` of chunk `j without bit p` of the hashed key
-//! `K[p][bit p of j]`. Chunk `(p, j)` is used by entry `j` only, and for every `j` other than the choice at least one of its chunks
-//! comes from a key the receiver lacks: all other entries stay uniform and independent.
+//! Masks: entry `j` is masked by the XOR over the digit's bit positions `p` of chunk `j without bit p` of the
+//! hashed key `K[p][bit p of j]`. Chunk `(p, j)` is used by entry `j` only, and for every `j` other than the
+//! choice at least one of its chunks comes from a key the receiver lacks: all other entries stay uniform and
+//! independent.
 //!
-//! Cost per digit of m bits: m ROTs (client receives), m bits client to server offline, `2 (2^m - 1)` bits server to client online
-//! (half of that for the lowest digit; 1 bit for `m = 1`, where `eq` is a local XOR).
+//! Cost per digit of m bits: m ROTs (client receives), m bits client to server offline, `2 (2^m - 1)` bits
+//! server to client online (half of that for the lowest digit; 1 bit for `m = 1`, where `eq` is a local XOR).
 
 use tacit_arith::bits::Bits;
 use tacit_net::Tag;
@@ -14,7 +15,7 @@ use tacit_net::Tag;
 use super::spec::{CompareSpec, Digit};
 use super::tree::Leaf;
 use crate::ot::SenderPlanes;
-use crate::planes::{self, conditional_swap, one_hot, select, xor_and};
+use crate::planes::{self, conditional_swap, mux, one_hot, xor_and};
 use crate::{MpcError, Ots, Session};
 
 const CHOICES: Tag = Tag::new(0x0310, "comparison choices");
@@ -33,7 +34,8 @@ pub(super) fn client_planes(digit: Digit) -> usize {
     functions(digit)
 }
 
-/// Planes of the server's material: for each entry (the first as is, the others XOR the first), for each function.
+/// Planes of the server's material: for each entry (the first as is, the others XOR the first), for each
+/// function.
 pub(super) fn server_planes(digit: Digit) -> usize {
     entries(digit) * functions(digit)
 }
@@ -68,7 +70,7 @@ pub(super) fn client_offline(
                 let others = keys.iter().enumerate().filter(|(q, _)| *q != p);
                 let others: Vec<&Bits> = others.map(|(_, o)| &o.choice).collect();
                 let chunks = ot.m.iter().skip(f).step_by(functions(digit)).cloned().collect();
-                pad.xor_assign(&select(chunks, &others));
+                pad.xor_assign(&mux(chunks, &others));
             }
             pads.push(pad);
         }

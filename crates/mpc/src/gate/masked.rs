@@ -1,17 +1,20 @@
-//! Comparison leaves by masked evaluation ([ABY2] style): digits of two bits whose `(lt, eq)` are polynomials in the *opened* masked
-//! bits of the server, with coefficients that both parties share from the offline phase.
+//! Comparison leaves by masked evaluation ([ABY2] style): digits of two bits whose `(lt, eq)` are polynomials
+//! in the *opened* masked bits of the server, with coefficients that both parties share from the offline
+//! phase.
 //!
-//! Per digit the client knows the complements `x1, x0` of its bits offline, the server masks its bits `b` with random `v` and
-//! opens `d = b ^ v` online. With `b = d ^ v`:
+//! Per digit the client knows the complements `x1, x0` of its bits offline, the server masks its bits `b`
+//! with random `v` and opens `d = b ^ v` online. With `b = d ^ v`:
 //! ```text
 //! lt = x1 b1 ^ (x1 ^ b1) x0 b0 = [x1 v1 ^ x1 x0 v0 ^ x0 v0 v1] ^ d0 [x1 x0 ^ x0 v1] ^ d1 [x1 ^ x0 v0] ^ d0 d1 x0
 //! eq = (x1 ^ b1)(x0 ^ b0)      = [x1 x0 ^ x1 v0 ^ x0 v1 ^ v1 v0] ^ d0 (x1 ^ v1) ^ d1 (x0 ^ v0) ^ d0 d1
 //! ```
-//! The cross products come from three OTs with the client as receiver: choice `x0` with strings `(v0, v1, v0 v1)`, choice `x1` with
-//! `(v1, v0)`, choice `x1 x0` with `(v0)`. The first OT's random strings *define* `v0, v1`, so only the others are corrected.
+//! The cross products come from three OTs with the client as receiver: choice `x0` with strings
+//! `(v0, v1, v0 v1)`, choice `x1` with `(v1, v0)`, choice `x1 x0` with `(v0)`. The first OT's random strings
+//! *define* `v0, v1`, so only the others are corrected.
 //!
-//! Cost per digit: 3 ROTs; offline 3 bits client to server, 4 bits server to client; online 2 bits server to client. The lowest
-//! digit needs no `eq` (one correction less); a lowest digit of one bit takes 1 ROT, 1 bit offline and 1 bit online.
+//! Cost per digit: 3 ROTs; offline 3 bits client to server, 4 bits server to client; online 2 bits server to
+//! client. The lowest digit needs no `eq` (one correction less); a lowest digit of one bit takes 1 ROT, 1 bit
+//! offline and 1 bit online.
 
 use tacit_arith::bits::Bits;
 use tacit_net::Tag;
@@ -157,8 +160,8 @@ pub(super) fn server_offline(
     Ok(out)
 }
 
-/// From shares of the products `x0 v0, x0 v1, x0 v0 v1, x1 v1 (, x1 v0), x1 x0 v0` to those of the coefficients
-/// `lt: 1, d0, d1 (, eq: 1)`.
+/// From shares of the products `x0 v0, x0 v1, x0 v0 v1, x1 v1 (, x1 v0), x1 x0 v0` to those of the
+/// coefficients `lt: 1, d0, d1 (, eq: 1)`.
 fn coefficients(products: Vec<Bits>) -> Vec<Bits> {
     match &products[..] {
         [a, b, c, d, e, f] => vec![d.xor(f).xor(c), b.clone(), a.clone(), e.xor(b)],

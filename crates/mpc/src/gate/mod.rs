@@ -1,16 +1,18 @@
-//! The gate that all non-linear layers are made of: `z = base + [y >= 0] * X`, moved onto a share of the client's choosing.
+//! The gate that all non-linear layers are made of: `z = base + [y >= 0] * X`, moved onto a share of the
+//! client's choosing.
 //!
-//! Every wire is shared additively, and the client's share is known to it offline. `y`'s sign is tested (`compare`), the
-//! bit is multiplied onto one or more values (`select`), the first of which may be widened on the way (`wrap`), and the client
-//! sends the difference between its result and the share it wants to end with, so that the invariant holds for the next layer.
+//! Every wire is shared additively, and the client's share is known to it offline. `y`'s sign is tested
+//! (`compare`), the bit is multiplied onto one or more values (`mux`), the first of which may be widened on
+//! the way (`wrap`), and the client sends the difference between its result and the share it wants to end
+//! with, so that the invariant holds for the next layer.
 //!
-//! Online messages: server -> client leaves, masked values (and wrap message); tree openings both ways; server -> client opening;
-//! client -> server opening and differences.
+//! Online messages: server -> client leaves, masked values (and wrap message); tree openings both ways;
+//! server -> client opening; client -> server opening and differences.
 
 mod compare;
 mod direct;
 mod masked;
-mod select;
+mod mux;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -22,7 +24,7 @@ use std::borrow::Cow;
 use tacit_net::Tag;
 
 pub use compare::{ClientCompare, ServerCompare};
-pub use select::{ClientSelect, SelectSpec, ServerSelect};
+pub use mux::{ClientMux, MuxSpec, ServerMux};
 pub use spec::{CompareSpec, Leaves};
 pub use wrap::{ClientWrap, ServerWrap, WrapSpec};
 
@@ -37,29 +39,30 @@ const MOVE: Tag = Tag::new(0x0340, "share difference");
 pub struct GateSpec {
     compare: CompareSpec,
     drop: u32,
-    select: SelectSpec,
+    mux: MuxSpec,
 }
 
 impl GateSpec {
-    /// `n` gates: the sign of a value in a ring of `width` bits is tested after dropping its `drop` lowest bits (a result of `0 <= y <
-    /// 2^drop` may then count as negative, never the other way round), and multiplied onto values of the given widths.
+    /// `n` gates: the sign of a value in a ring of `width` bits is tested after dropping its `drop` lowest
+    /// bits (a result of `0 <= y < 2^drop` may then count as negative, never the other way round), and
+    /// multiplied onto values of the given widths.
     pub fn new(n: usize, width: u32, drop: u32, leaves: Leaves, widths: Vec<u32>) -> Self {
         let compare = CompareSpec::new(n, width.saturating_sub(drop), leaves);
-        Self { compare, drop, select: SelectSpec { n, widths, wrap: None } }
+        Self { compare, drop, mux: MuxSpec { n, widths, wrap: None } }
     }
 
     /// A gate whose one value is the tested value itself, widened from `width` to `wide` bits (ReLU).
     pub fn widening(n: usize, width: u32, drop: u32, leaves: Leaves, wide: u32) -> Self {
         let mut gate = Self::new(n, width, drop, leaves, vec![wide]);
         if wide > width {
-            gate.select.wrap = Some(WrapSpec { n, width, extra: wide - width });
+            gate.mux.wrap = Some(WrapSpec { n, width, extra: wide - width });
         }
         gate
     }
 
     /// Number of gates.
     pub fn n(&self) -> usize {
-        self.select.n
+        self.mux.n
     }
 
     /// Cost of the whole batch: bytes by direction and phase, random OTs, exchanges.
@@ -73,21 +76,21 @@ impl GateSpec {
         let (up, down) = self.compare.offline_bytes();
         let (opened, levels) = self.compare.tree().opened();
         let mut cost = GateCost {
-            offline_up: up + packed(&self.select.widths),
+            offline_up: up + packed(&self.mux.widths),
             offline_down: down,
-            online_up: plane * (opened + 1) + packed(&self.select.widths),
-            online_down: self.compare.leaf_bytes() + plane * (opened + 1) + packed(&self.select.widths),
+            online_up: plane * (opened + 1) + packed(&self.mux.widths),
+            online_down: self.compare.leaf_bytes() + plane * (opened + 1) + packed(&self.mux.widths),
             client_rots,
             server_rots,
             exchanges: levels + 2,
             client_material: 0,
             server_material: 0,
         };
-        let own = plane + packed(&self.select.client_strings());
+        let own = plane + packed(&self.mux.client_strings());
         let (client, server) = self.compare.material_bytes();
-        cost.client_material = client + own + packed(&self.select.widths);
-        cost.server_material = server + own + 2 * packed(&self.select.widths);
-        if let Some(wrap) = self.select.wrap {
+        cost.client_material = client + own + packed(&self.mux.widths);
+        cost.server_material = server + own + 2 * packed(&self.mux.widths);
+        if let Some(wrap) = self.mux.wrap {
             cost.offline_up += plane + packed(&[wrap.extra]);
             cost.online_down += packed(&[wrap.extra]);
             cost.client_material += packed(&[wrap.extra]);
@@ -98,7 +101,8 @@ impl GateSpec {
     }
 }
 
-/// What a batch of gates costs. Bytes are payload bytes without frame headers and without those of the OT extension.
+/// What a batch of gates costs. Bytes are payload bytes without frame headers and without those of the OT
+/// extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GateCost {
     /// Client to server, offline, in bytes.
@@ -125,14 +129,14 @@ pub struct GateCost {
 pub struct ClientGate {
     wrap: Option<ClientWrap>,
     compare: ClientCompare,
-    select: ClientSelect,
+    mux: ClientMux,
 }
 
 /// The server's material for a batch of gates.
 pub struct ServerGate {
     wrap: Option<ServerWrap>,
     compare: ServerCompare,
-    select: ServerSelect,
+    mux: ServerMux,
 }
 
 /// Both ways to come by a gate's material, `offline` and `read`, follow the spec.
@@ -142,9 +146,10 @@ fn dropped(share: &[u64], bits: u32) -> Cow<'_, [u64]> {
     if bits == 0 { share.into() } else { share.iter().map(|v| v >> bits).collect() }
 }
 
-/// The client's strings for the multiplexer: with a wrap, its widened share as far as it is known, and its top bit.
+/// The client's strings for the multiplexer: with a wrap, its widened share as far as it is known, and its
+/// top bit.
 fn client_values<'a>(spec: &GateSpec, wrap: Option<&ClientWrap>, values: &[&'a [u64]]) -> Vec<Cow<'a, [u64]>> {
-    let Some(shape) = spec.select.wrap else { return values.iter().map(|&v| v.into()).collect() };
+    let Some(shape) = spec.mux.wrap else { return values.iter().map(|&v| v.into()).collect() };
     let wrap = wrap.expect(WRAP);
     vec![wrap.known(&shape, values[0]).into(), values[0].iter().map(|&c| shape.top(c)).collect()]
 }
@@ -155,7 +160,8 @@ pub fn slices<T: AsRef<[u64]>>(lists: &[T]) -> Vec<&[u64]> {
 }
 
 impl ClientGate {
-    /// Offline. `y` is the client's share of the tested value, `values` its shares of the multiplied ones (all `[n]`).
+    /// Offline. `y` is the client's share of the tested value, `values` its shares of the multiplied ones
+    /// (all `[n]`).
     ///
     /// # Errors
     /// Channel and OT errors.
@@ -166,18 +172,18 @@ impl ClientGate {
         session: &mut Session<'_>,
         ots: &mut Ots,
     ) -> Result<Self, MpcError> {
-        let wrap = match spec.select.wrap {
+        let wrap = match spec.mux.wrap {
             Some(shape) => Some(ClientWrap::offline(&shape, values[0], session, ots)?),
             None => None,
         };
         let compare = ClientCompare::offline(&spec.compare, &dropped(y, spec.drop), session, ots)?;
         let strings = client_values(spec, wrap.as_ref(), values);
-        let select = ClientSelect::offline(&spec.select, &slices(&strings), session, ots)?;
-        Ok(Self { wrap, compare, select })
+        let mux = ClientMux::offline(&spec.mux, &slices(&strings), session, ots)?;
+        Ok(Self { wrap, compare, mux })
     }
 
-    /// Online. `y` and `values` as offline; `bases` are the client's shares of what is added, `targets` the shares that it wants to
-    /// end with (one `[n]` per value, each reduced into its ring).
+    /// Online. `y` and `values` as offline; `bases` are the client's shares of what is added, `targets` the
+    /// shares that it wants to end with (one `[n]` per value, each reduced into its ring).
     ///
     /// # Errors
     /// Channel errors.
@@ -191,17 +197,17 @@ impl ClientGate {
         session: &mut Session<'_>,
     ) -> Result<(), MpcError> {
         let strings = client_values(spec, self.wrap.as_ref(), values);
-        let mu = spec.select.wrap.map(|shape| ClientWrap::message(&shape, session)).transpose()?;
-        let masked = self.select.start(&spec.select, session)?;
+        let mu = spec.mux.wrap.map(|shape| ClientWrap::message(&shape, session)).transpose()?;
+        let masked = self.mux.start(&spec.mux, session)?;
         let bit = self.compare.online(&spec.compare, &dropped(y, spec.drop), session)?;
         let strings = slices(&strings);
-        let shares = self.select.finish(&spec.select, &bit, (&strings, &masked), mu.as_deref(), session)?;
+        let shares = self.mux.finish(&spec.mux, &bit, (&strings, &masked), mu.as_deref(), session)?;
         for (index, (mut share, target)) in shares.into_iter().zip(targets).enumerate() {
             share.iter_mut().zip(*target).for_each(|(z, r)| *z = z.wrapping_sub(*r));
             if let Some(base) = bases.get(index) {
                 share.iter_mut().zip(*base).for_each(|(z, b)| *z = z.wrapping_add(*b));
             }
-            session.channel.send_packed(MOVE, &share, spec.select.widths[index])?;
+            session.channel.send_packed(MOVE, &share, spec.mux.widths[index])?;
         }
         Ok(())
     }
@@ -212,7 +218,7 @@ impl ClientGate {
             wrap.write(out);
         }
         self.compare.write(out);
-        self.select.write(out);
+        self.mux.write(out);
     }
 
     /// Reads the material.
@@ -220,9 +226,9 @@ impl ClientGate {
     /// # Errors
     /// `Material` if too few bytes are left.
     pub fn read(spec: &GateSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
-        let wrap = spec.select.wrap.map(|shape| ClientWrap::read(&shape, from)).transpose()?;
+        let wrap = spec.mux.wrap.map(|shape| ClientWrap::read(&shape, from)).transpose()?;
         let compare = ClientCompare::read(&spec.compare, from)?;
-        Ok(Self { wrap, compare, select: ClientSelect::read(&spec.select, from)? })
+        Ok(Self { wrap, compare, mux: ClientMux::read(&spec.mux, from)? })
     }
 }
 
@@ -232,13 +238,13 @@ impl ServerGate {
     /// # Errors
     /// Channel and OT errors.
     pub fn offline(spec: &GateSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
-        let wrap = spec.select.wrap.map(|shape| ServerWrap::offline(&shape, session, ots)).transpose()?;
+        let wrap = spec.mux.wrap.map(|shape| ServerWrap::offline(&shape, session, ots)).transpose()?;
         let compare = ServerCompare::offline(&spec.compare, session, ots)?;
-        Ok(Self { wrap, compare, select: ServerSelect::offline(&spec.select, session, ots)? })
+        Ok(Self { wrap, compare, mux: ServerMux::offline(&spec.mux, session, ots)? })
     }
 
-    /// Online. `y` is the server's share of the tested value, `values` its shares of the multiplied ones, `bases` of what is added.
-    /// Gives the server's shares of the results, one `[n]` per value.
+    /// Online. `y` is the server's share of the tested value, `values` its shares of the multiplied ones,
+    /// `bases` of what is added. Gives the server's shares of the results, one `[n]` per value.
     ///
     /// # Errors
     /// Channel errors.
@@ -250,19 +256,19 @@ impl ServerGate {
         bases: &[&[u64]],
         session: &mut Session<'_>,
     ) -> Result<Vec<Vec<u64>>, MpcError> {
-        let widened = match spec.select.wrap {
+        let widened = match spec.mux.wrap {
             Some(shape) => Some(self.wrap.as_ref().expect(WRAP).online(&shape, values[0], session)?),
             None => None,
         };
         let widened_share = widened.as_ref().map(|(_, share)| [share.as_slice()]);
         let values = widened_share.as_ref().map_or(values, |one| &one[..]);
         let mu = widened.as_ref().map(|(mu, _)| mu.as_slice());
-        self.select.start(&spec.select, values, session)?;
+        self.mux.start(&spec.mux, values, session)?;
         let started = self.compare.start(&spec.compare, &dropped(y, spec.drop), session)?;
         let bit = started.finish(&spec.compare, session)?;
-        let mut shares = self.select.finish(&spec.select, &bit, values, mu, session)?;
+        let mut shares = self.mux.finish(&spec.mux, &bit, values, mu, session)?;
         for (index, share) in shares.iter_mut().enumerate() {
-            let width = spec.select.widths[index];
+            let width = spec.mux.widths[index];
             let difference = session.channel.recv_packed(MOVE, spec.n(), width)?;
             if let Some(base) = bases.get(index) {
                 share.iter_mut().zip(*base).for_each(|(z, b)| *z = z.wrapping_add(*b));
@@ -278,7 +284,7 @@ impl ServerGate {
             wrap.write(out);
         }
         self.compare.write(out);
-        self.select.write(out);
+        self.mux.write(out);
     }
 
     /// Reads the material.
@@ -286,8 +292,8 @@ impl ServerGate {
     /// # Errors
     /// `Material` if too few bytes are left.
     pub fn read(spec: &GateSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
-        let wrap = spec.select.wrap.map(|shape| ServerWrap::read(&shape, from)).transpose()?;
+        let wrap = spec.mux.wrap.map(|shape| ServerWrap::read(&shape, from)).transpose()?;
         let compare = ServerCompare::read(&spec.compare, from)?;
-        Ok(Self { wrap, compare, select: ServerSelect::read(&spec.select, from)? })
+        Ok(Self { wrap, compare, mux: ServerMux::read(&spec.mux, from)? })
     }
 }

@@ -4,11 +4,13 @@ use tacit_arith::bits::Bits;
 
 use super::tree::Tree;
 
-/// How the digits of a comparison are evaluated. For 24 compared bits: `Direct(2)` takes 46 ROTs, 24 bits offline and 69 + 58 bits online;
-/// `Masked` 58 ROTs, 83 bits offline and 24 + 58 bits online; `Direct(3)` 38 ROTs, 24 bits offline and 105 + 36 bits online.
+/// How the digits of a comparison are evaluated. For 24 compared bits: `Direct(2)` takes 46 ROTs, 24 bits
+/// offline and 69 + 58 bits online; `Masked` 58 ROTs, 83 bits offline and 24 + 58 bits online; `Direct(3)` 38
+/// ROTs, 24 bits offline and 105 + 36 bits online.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Leaves {
-    /// Digits of the given number of bits (1 to 4) by 1-of-2^m OT: fewer OTs and offline bits, more online bits.
+    /// Digits of the given number of bits (1 to 4) by 1-of-2^m OT: fewer OTs and offline bits, more online
+    /// bits.
     Direct(u32),
     /// Digits of two bits by masked evaluation: fewest online bits.
     Masked,
@@ -17,8 +19,8 @@ pub enum Leaves {
 impl Leaves {
     fn digit_bits(self) -> u32 {
         match self {
-            Leaves::Direct(radix) => radix.clamp(1, 4),
-            Leaves::Masked => 2,
+            Self::Direct(radix) => radix.clamp(1, 4),
+            Self::Masked => 2,
         }
     }
 }

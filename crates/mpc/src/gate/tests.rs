@@ -6,7 +6,8 @@ use tacit_net::Phase;
 use super::*;
 use crate::session::run_sessions;
 
-/// Runs gates on `values` and gives (result per value list, bytes up, bytes down, rounds at client) of the online phase.
+/// Runs gates on `values` and gives (result per value list, bytes up, bytes down, rounds at client) of the
+/// online phase.
 struct Run {
     results: Vec<Vec<u64>>,
     sent: [u64; 2],
@@ -26,12 +27,12 @@ fn split(values: &[u64], width: u32, seed: u64) -> (Vec<u64>, Vec<u64>) {
 }
 
 fn run(spec: &GateSpec, width: u32, tested: &[u64], values: &[Vec<u64>], bases: &[Vec<u64>], seed: u64) -> Run {
-    let widths = spec.select.widths.clone();
+    let widths = spec.mux.widths.clone();
     let share = |lists: &[Vec<u64>], salt: u64| -> Vec<(Vec<u64>, Vec<u64>)> {
         lists.iter().zip(&widths).enumerate().map(|(i, (v, &w))| split(v, w, seed ^ (salt + i as u64))).collect()
     };
     let (tested_c, tested_s) = split(tested, width, seed);
-    let widening = spec.select.wrap.is_some();
+    let widening = spec.mux.wrap.is_some();
     let shared = if widening { vec![(tested_c.clone(), tested_s.clone())] } else { share(values, 77) };
     let (values_c, values_s): (Vec<_>, Vec<_>) = shared.into_iter().unzip();
     let (bases_c, bases_s): (Vec<_>, Vec<_>) = share(bases, 99).into_iter().unzip();
@@ -197,7 +198,7 @@ fn truncated_material_is_an_error() {
 fn strings_that_one_word_cannot_mask_are_refused() {
     let refused = |spec: GateSpec, y: Vec<u64>| {
         let other = spec.clone();
-        let values = vec![y.clone(); spec.select.widths.len()];
+        let values = vec![y.clone(); spec.mux.widths.len()];
         run_sessions(
             5,
             move |s, mut ots| {

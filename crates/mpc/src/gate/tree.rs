@@ -1,9 +1,11 @@
-//! The AND tree that joins per-digit `(lt, eq)` shares into one `lt`: `lt = lt_hi ^ eq_hi lt_lo`, `eq = eq_hi eq_lo`.
+//! The AND tree that joins per-digit `(lt, eq)` shares into one `lt`: `lt = lt_hi ^ eq_hi lt_lo`,
+//! `eq = eq_hi eq_lo`.
 //!
-//! Both AND gates of a node share the operand `eq_hi`. Their masks are *defined* by two random OTs with strings of two bits, one in
-//! each direction (a choice bit is one party's mask of `eq_hi`, the XOR of the two strings the other party's masks of `lt_lo` and
-//! `eq_lo`), so the offline phase sends nothing for them. Online each party opens `eq_hi`, `lt_lo` and (but for the lowest
-//! group) `eq_lo` under these masks: 2 or 3 bits each way and node; one exchange a level.
+//! Both AND gates of a node share the operand `eq_hi`. Their masks are *defined* by two random OTs with
+//! strings of two bits, one in each direction (a choice bit is one party's mask of `eq_hi`, the XOR of the
+//! two strings the other party's masks of `lt_lo` and `eq_lo`), so the offline phase sends nothing for them.
+//! Online each party opens `eq_hi`, `lt_lo` and (but for the lowest group) `eq_lo` under these masks: 2 or 3
+//! bits each way and node; one exchange a level.
 
 use tacit_arith::bits::Bits;
 use tacit_net::Tag;
@@ -137,7 +139,8 @@ impl Tree {
     }
 }
 
-/// Share of `(x ^ a)(y ^ b)` from the openings `x`, `y` and shares of `a`, `b`, `ab`. The server adds the public term.
+/// Share of `(x ^ a)(y ^ b)` from the openings `x`, `y` and shares of `a`, `b`, `ab`. The server adds the
+/// public term.
 fn product(role: Role, x: &Bits, y: &Bits, a: &Bits, b: &Bits, ab: &Bits) -> Bits {
     let mut out = ab.clone();
     xor_and(&mut out, x, b);

@@ -1,12 +1,14 @@
 //! Widening without a wrap error: the carry out of `w` bits of a value whose top bit is known to be zero.
 //!
-//! For `y = s + c mod 2^w` with `|y| < 2^(w-2)` add `2^(w-2)` to the server's share: the top bit of the sum is then zero, so as
-//! integers `y + 2^(w-2) = s' + c - 2^w (ms + mc - ms mc)` with the top bits `ms`, `mc` of the two shares ([Chee22] sec. 5.2,
-//! known-MSB truncation; signed by the offset). The product `ms mc` is needed modulo 2^k only, `k = v - w` for a target ring of
-//! `v` bits. One OT with the client's choice `mc`, derandomised offline: the client ends with `h + mc mu`, where `h` is known to it
-//! offline and `mu` is the one message of the online phase; the server's share is `-h0`. Exact.
+//! For `y = s + c mod 2^w` with `|y| < 2^(w-2)` add `2^(w-2)` to the server's share: the top bit of the sum
+//! is then zero, so as integers `y + 2^(w-2) = s' + c - 2^w (ms + mc - ms mc)` with the top bits `ms`, `mc`
+//! of the two shares ([Chee22] sec. 5.2, known-MSB truncation; signed by the offset). The product `ms mc` is
+//! needed modulo 2^k only, `k = v - w` for a target ring of `v` bits. One OT with the client's choice `mc`,
+//! derandomised offline: the client ends with `h + mc mu`, where `h` is known to it offline and `mu` is the
+//! one message of the online phase; the server's share is `-h0`. Exact.
 //!
-//! Cost per element: 1 ROT (client receives); offline 1 bit client to server; online `k` bits server to client.
+//! Cost per element: 1 ROT (client receives); offline 1 bit client to server; online `k` bits server to
+//! client.
 
 use tacit_arith::bits::Bits;
 use tacit_net::Tag;
@@ -64,8 +66,8 @@ impl ClientWrap {
         Ok(Self { h: Packed::new(&words, spec.extra) })
     }
 
-    /// The part of the client's widened share that is known offline: `c - 2^w mc + 2^w h`, `[n]`, in the target ring. The rest is
-    /// `2^w mc mu`.
+    /// The part of the client's widened share that is known offline: `c - 2^w mc + 2^w h`, `[n]`, in the
+    /// target ring. The rest is `2^w mc mu`.
     pub fn known(&self, spec: &WrapSpec, c: &[u64]) -> Vec<u64> {
         let pairs = c.iter().zip(self.h.values());
         pairs
@@ -73,7 +75,8 @@ impl ClientWrap {
             .collect()
     }
 
-    /// Online, on its own: the client's widened share, `[n]` in the target ring. Its low `width` bits are those of `c`.
+    /// Online, on its own: the client's widened share, `[n]` in the target ring. Its low `width` bits are
+    /// those of `c`.
     ///
     /// # Errors
     /// Channel errors.
@@ -122,7 +125,8 @@ impl ServerWrap {
         Ok(Self { h0: Packed::new(&m0, spec.extra), step: Packed::new(&step, spec.extra) })
     }
 
-    /// Online: sends `mu` and gives it back together with the server's widened share (`[n]`, in the target ring).
+    /// Online: sends `mu` and gives it back together with the server's widened share (`[n]`, in the target
+    /// ring).
     ///
     /// # Errors
     /// Channel errors.

@@ -1,9 +1,10 @@
-//! Base OT of random keys over Ristretto255: the protocol of Chou and Orlandi (eprint 2015/267, figure 1) used as a random
-//! OT, which is secure against semi-honest parties under CDH in the random-oracle model.
+//! Base OT of random keys over Ristretto255: the protocol of Chou and Orlandi (eprint 2015/267, figure 1)
+//! used as a random OT, which is secure against semi-honest parties under CDH in the random-oracle model.
 //!
-//! Sender: `a`, `A = aG`. Receiver with choice `c`: `B = bG + cA`, key `H(i, A, B, bA)`. Sender: keys `H(i, A, B, aB)` and
-//! `H(i, A, B, a(B - A))`. One round, 32 bytes to the receiver and 32 per OT back. `B` is uniform whatever `c` is; the
-//! key that is not chosen is the hash of a Diffie-Hellman value that the receiver cannot compute.
+//! Sender: `a`, `A = aG`. Receiver with choice `c`: `B = bG + cA`, key `H(i, A, B, bA)`. Sender: keys
+//! `H(i, A, B, aB)` and `H(i, A, B, a(B - A))`. One round, 32 bytes to the receiver and 32 per OT back. `B`
+//! is uniform whatever `c` is; the key that is not chosen is the hash of a Diffie-Hellman value that the
+//! receiver cannot compute.
 
 use curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
 use curve25519_dalek::ristretto::{CompressedRistretto, RistrettoPoint};
@@ -56,11 +57,11 @@ pub(super) struct Sender {
 
 impl Sender {
     /// Step 1: sends `A`. `context` tells instances apart; both parties give the same.
-    pub(super) fn start(ch: &mut Channel, prg: &mut Prg, context: u8) -> Result<Sender, MpcError> {
+    pub(super) fn start(ch: &mut Channel, prg: &mut Prg, context: u8) -> Result<Self, MpcError> {
         let secret = scalar(prg);
         let public = &*secret * RISTRETTO_BASEPOINT_TABLE;
         ch.send(KEY, public.compress().as_bytes())?;
-        Ok(Sender { secret, public, context })
+        Ok(Self { secret, public, context })
     }
 
     /// Step 3: receives `n` choices and returns both keys of every OT.

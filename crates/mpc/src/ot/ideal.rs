@@ -1,4 +1,5 @@
-//! The ideal functionality, played by a shared seed: a test seam only. Nothing is secret here, and nothing is sent.
+//! The ideal functionality, played by a shared seed: a test seam only. Nothing is secret here, and nothing is
+//! sent.
 
 use tacit_arith::bits::Bits;
 use tacit_arith::prg::{Prg, Seed};
@@ -41,10 +42,6 @@ fn choose<T: Copy>(choice: &Bits, m0: Vec<T>, m1: Vec<T>) -> Vec<T> {
     choice.iter().zip(m0.into_iter().zip(m1)).map(|(c, (a, b))| if c { b } else { a }).collect()
 }
 
-fn pairs(w: Vec<u64>) -> Vec<[u64; 2]> {
-    w.as_chunks().0.to_vec()
-}
-
 impl RandomOtSender for IdealSender {
     fn reserve(&mut self, _n: usize) {}
 
@@ -57,11 +54,6 @@ impl RandomOtSender for IdealSender {
     fn words(&mut self, _ch: &mut Channel, n: usize) -> Result<(Vec<u64>, Vec<u64>), MpcError> {
         let _choice = Bits::random(&mut self.0, n);
         Ok((words(&mut self.0, n), words(&mut self.0, n)))
-    }
-
-    fn word_pairs(&mut self, _ch: &mut Channel, n: usize) -> Result<(Vec<[u64; 2]>, Vec<[u64; 2]>), MpcError> {
-        let _choice = Bits::random(&mut self.0, n);
-        Ok((pairs(words(&mut self.0, 2 * n)), pairs(words(&mut self.0, 2 * n))))
     }
 }
 
@@ -79,13 +71,6 @@ impl RandomOtReceiver for IdealReceiver {
     fn words(&mut self, _ch: &mut Channel, n: usize) -> Result<(Bits, Vec<u64>), MpcError> {
         let choice = Bits::random(&mut self.0, n);
         let (m0, m1) = (words(&mut self.0, n), words(&mut self.0, n));
-        let m = choose(&choice, m0, m1);
-        Ok((choice, m))
-    }
-
-    fn word_pairs(&mut self, _ch: &mut Channel, n: usize) -> Result<(Bits, Vec<[u64; 2]>), MpcError> {
-        let choice = Bits::random(&mut self.0, n);
-        let (m0, m1) = (pairs(words(&mut self.0, 2 * n)), pairs(words(&mut self.0, 2 * n)));
         let m = choose(&choice, m0, m1);
         Ok((choice, m))
     }

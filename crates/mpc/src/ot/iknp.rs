@@ -1,9 +1,11 @@
-//! The bootstrap: correlated OT by the semi-honest extension of Ishai, Kilian, Nissim and Petrank in the form of Asharov,
-//! Lindell, Schneider and Zohner (eprint 2016/602, protocol 4), 127 bits per OT from receiver to sender, one message.
+//! The bootstrap: correlated OT by the semi-honest extension of Ishai, Kilian, Nissim and Petrank in the form
+//! of Asharov, Lindell, Schneider and Zohner (eprint 2016/602, protocol 4), 127 bits per OT from receiver to
+//! sender, one message.
 //!
-//! Base OT `i` gives the receiver two seeds and the sender the one chosen by bit `i + 1` of its `delta`. Bit 0 of `delta` is
-//! fixed to 1, so column 0 needs no base OT: it is 0 at the sender and the choices at the receiver. The output is a COT:
-//! `receiver = sender ^ choice * delta`, with bit 0 of the sender's block 0 and of the receiver's block the choice.
+//! Base OT `i` gives the receiver two seeds and the sender the one chosen by bit `i + 1` of its `delta`. Bit
+//! 0 of `delta` is fixed to 1, so column 0 needs no base OT: it is 0 at the sender and the choices at the
+//! receiver. The output is a COT: `receiver = sender ^ choice * delta`, with bit 0 of the sender's block 0
+//! and of the receiver's block the choice.
 
 use tacit_arith::aes::Aes128;
 use tacit_arith::bits::Bits;

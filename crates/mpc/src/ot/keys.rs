@@ -1,9 +1,10 @@
 //! The public AES keys under which one direction hashes.
 //!
-//! A guess of `delta` that is hashed under a key can be compared with everything that was hashed under that key: an attacker who
-//! sees T of `H(x ^ delta)` under one key tries T values of `delta` with every AES call. So no key is used for more than one tree,
-//! or for more than [`PART`] groups of output strings, in any connection: all follow from a public seed that the OT sender draws
-//! at every bootstrap (for each new `delta`), and from the place at which they are used. Figures: `docs/parameters.md`, section "OT hash".
+//! A guess of `delta` that is hashed under a key can be compared with everything that was hashed under that
+//! key: an attacker who sees T of `H(x ^ delta)` under one key tries T values of `delta` with every AES call.
+//! So no key is used for more than one tree, or for more than [`PART`] groups of output strings, in any
+//! connection: all follow from a public seed that the OT sender draws at every bootstrap (for each new
+//! `delta`), and from the place at which they are used. Figures: `docs/parameters.md`, section "OT hash".
 
 use sha2::{Digest, Sha256};
 use tacit_arith::aes::Aes128;
@@ -16,15 +17,16 @@ pub(super) const PART: usize = 8;
 pub(super) struct HashKeys(Aes128);
 
 impl HashKeys {
-    /// From the public seed of a bootstrap. The code takes its randomness from the seed itself, the keys from its SHA-256.
-    pub(super) fn new(seed: Block) -> HashKeys {
+    /// From the public seed of a bootstrap. The code takes its randomness from the seed itself, the keys from
+    /// its SHA-256.
+    pub(super) fn new(seed: Block) -> Self {
         let mut hash = Sha256::new();
         hash.update(b"tacit OT hash keys 1");
         hash.update(seed.to_bytes());
         let digest = hash.finalize();
         let mut low = [0; 16];
         low.copy_from_slice(&digest[..16]);
-        HashKeys(Aes128::new(Block::from_bytes(low)))
+        Self(Aes128::new(Block::from_bytes(low)))
     }
 
     /// Key of a tree of an extension.
@@ -68,7 +70,8 @@ mod tests {
         }
     }
 
-    /// The figures of `docs/parameters.md`: what an attacker who knows all but `delta` sees hashed under one key.
+    /// The figures of `docs/parameters.md`: what an attacker who knows all but `delta` sees hashed under one
+    /// key.
     #[test]
     fn targets_under_one_key_are_as_documented() {
         // One unknown node a level, but for the first, which is not hashed.

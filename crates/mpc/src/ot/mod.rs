@@ -1,7 +1,8 @@
 //! Oblivious transfer of random strings (ROT).
 //!
-//! The sender gets two random strings per OT, the receiver a random choice bit and the string it chooses. Both parties
-//! call the matching method with the same arguments, in the same order. See the submodules for the protocols.
+//! The sender gets two random strings per OT, the receiver a random choice bit and the string it chooses.
+//! Both parties call the matching method with the same arguments, in the same order. See the submodules for
+//! the protocols.
 
 mod base;
 #[cfg(any(test, feature = "test-util"))]
@@ -24,7 +25,8 @@ use crate::MpcError;
 /// Longest string, in bits, that [`RandomOtSender::planes`] gives per OT.
 pub const MAX_PLANES: usize = 32;
 
-/// The sender's strings of `n` OTs as bit planes: bit `i` of `m0[j]` is bit `j` of the first string of OT `i`.
+/// The sender's strings of `n` OTs as bit planes: bit `i` of `m0[j]` is bit `j` of the first string of OT
+/// `i`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SenderPlanes {
     /// Strings for choice 0: `k` planes of `n` bits.
@@ -44,8 +46,8 @@ pub struct ReceiverPlanes {
 
 /// The party that gets both strings of every OT.
 pub trait RandomOtSender {
-    /// Tells that about `n` OTs will be asked for, so that a fitting parameter set is chosen. Only a hint, but both
-    /// parties must give the same.
+    /// Tells that about `n` OTs will be asked for, so that a fitting parameter set is chosen. Only a hint,
+    /// but both parties must give the same.
     fn reserve(&mut self, n: usize);
 
     /// `n` OTs of `k`-bit strings, `k <= MAX_PLANES`, as bit planes.
@@ -53,10 +55,6 @@ pub trait RandomOtSender {
 
     /// `n` OTs of 64-bit strings: those for choice 0 and those for choice 1.
     fn words(&mut self, ch: &mut Channel, n: usize) -> Result<(Vec<u64>, Vec<u64>), MpcError>;
-
-    /// `n` OTs of 128-bit strings, two words each.
-    #[allow(clippy::type_complexity)]
-    fn word_pairs(&mut self, ch: &mut Channel, n: usize) -> Result<(Vec<[u64; 2]>, Vec<[u64; 2]>), MpcError>;
 }
 
 /// The party that gets one string of every OT.
@@ -69,9 +67,6 @@ pub trait RandomOtReceiver {
 
     /// `n` OTs of 64-bit strings: the choices and the chosen strings.
     fn words(&mut self, ch: &mut Channel, n: usize) -> Result<(Bits, Vec<u64>), MpcError>;
-
-    /// `n` OTs of 128-bit strings, two words each.
-    fn word_pairs(&mut self, ch: &mut Channel, n: usize) -> Result<(Bits, Vec<[u64; 2]>), MpcError>;
 }
 
 /// Both directions at one party: it is the sender of one OT instance and the receiver of another.

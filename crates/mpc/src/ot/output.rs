@@ -1,7 +1,8 @@
 //! What becomes of a COT: its blocks are hashed 64 at a time and only the bits asked for are kept.
 //!
-//! The sender's strings of a COT `K` are `H(K)` and `H(K ^ delta)`, the receiver's is `H(M)`: a random OT by correlation
-//! robustness of the AES hash (eprint 2019/074). Its public key changes every few groups (`keys`).
+//! The sender's strings of a COT `K` are `H(K)` and `H(K ^ delta)`, the receiver's is `H(M)`: a random OT by
+//! correlation robustness of the AES hash (eprint 2019/074). Its public key changes every few groups
+//! (`keys`).
 
 use tacit_arith::aes::CcrHash;
 use tacit_arith::bits::transpose::block_planes;
@@ -39,30 +40,26 @@ impl<P> Emit<P> for Raw {
 pub(super) enum Form {
     /// The low bits as this many planes: one word per plane and group.
     Planes(usize),
-    /// This many low words (1 or 2) per string, string by string.
-    Words(usize),
+    /// The low word of each string.
+    Words,
 }
 
 impl Form {
     pub(super) fn stride(self) -> usize {
         match self {
-            Form::Planes(k) => k,
-            Form::Words(w) => w * GROUP,
+            Self::Planes(k) => k,
+            Self::Words => GROUP,
         }
     }
 
     pub(super) fn write(self, hash: &CcrHash, strings: &[Block; GROUP], out: &mut [u64]) {
         match self {
-            Form::Planes(_) => block_planes(hash.cpu(), strings, out),
-            Form::Words(1) => out.iter_mut().zip(strings).for_each(|(o, s)| *o = s.0 as u64),
-            Form::Words(_) => {
-                let (pairs, _) = out.as_chunks_mut();
-                pairs.iter_mut().zip(strings).for_each(|(o, s)| *o = [s.0 as u64, (s.0 >> 64) as u64]);
-            }
+            Self::Planes(_) => block_planes(hash.cpu(), strings, out),
+            Self::Words => out.iter_mut().zip(strings).for_each(|(o, s)| *o = s.0 as u64),
         }
     }
 }
 
-/// Hashed strings. The sender's item: those for choice 0, then those for choice 1. The receiver's: the choices (one word), then the
-/// chosen strings.
+/// Hashed strings. The sender's item: those for choice 0, then those for choice 1. The receiver's: the
+/// choices (one word), then the chosen strings.
 pub(super) struct Strings(pub(super) Form);

@@ -1,5 +1,5 @@
-//! LPN parameter sets of the silent extension. Security estimates and their sources: `docs/parameters.md`, section "LPN";
-//! `docs/scripts/lpn_estimate.py` recomputes them.
+//! LPN parameter sets of the silent extension. Security estimates and their sources: `docs/parameters.md`,
+//! section "LPN"; `docs/scripts/lpn_estimate.py` recomputes them.
 
 /// A parameter set: secret of `2^log_secret` bits, `trees` blocks of `2^depth` positions with one error each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,9 +25,9 @@ pub const MEDIUM: LpnParams =
 pub const LARGE: LpnParams =
     LpnParams { name: "large", log_secret: 19, depth: 12, trees: 2560, upgrade_at: usize::MAX };
 
-/// COTs that one `delta` may serve; then its direction bootstraps anew. Chosen so that what follows from a `delta` that became
-/// known ends within about 30 large inferences, while the bootstrap's 0.44 MB are lost in their traffic: `docs/parameters.md`,
-/// section "OT hash".
+/// COTs that one `delta` may serve; then its direction bootstraps anew. Chosen so that what follows from a
+/// `delta` that became known ends within about 30 large inferences, while the bootstrap's 0.44 MB are lost in
+/// their traffic: `docs/parameters.md`, section "OT hash".
 pub const COTS_PER_DELTA: u64 = 1 << 32;
 
 impl LpnParams {
@@ -52,7 +52,7 @@ impl LpnParams {
     }
 
     /// The set to use after this one when `demand` more OTs are expected.
-    pub(super) fn upgrade(&self, demand: usize) -> Option<LpnParams> {
+    pub(super) fn upgrade(&self, demand: usize) -> Option<Self> {
         let larger = match self.log_secret {
             14 => MEDIUM,
             16 => LARGE,
@@ -71,8 +71,9 @@ pub fn set_for(n: usize) -> LpnParams {
     set
 }
 
-/// Traffic of the extension for `n` OTs in one direction, from sender to receiver, without frame headers: what an input costs
-/// on a connection that makes material for many, and at least one tree. Single inputs differ by what earlier ones left over.
+/// Traffic of the extension for `n` OTs in one direction, from sender to receiver, without frame headers:
+/// what an input costs on a connection that makes material for many, and at least one tree. Single inputs
+/// differ by what earlier ones left over.
 pub fn extension_bytes(n: usize) -> u64 {
     if n == 0 {
         return 0;

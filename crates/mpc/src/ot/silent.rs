@@ -137,12 +137,13 @@ impl Emit<ReceivingParty> for Strings {
     }
 }
 
-/// Bytes of [`setup`] each way, without frame headers: as many up as down, since every party is a sender and a receiver.
+/// Bytes of [`setup`] each way, without frame headers: as many up as down, since every party is a sender and
+/// a receiver.
 pub const SETUP_BYTES: usize = 32 + 32 * iknp::BASE + 16 + iknp::BASE * BOOTSTRAP.next_multiple_of(64) / 8;
 
-/// Base OTs and bootstrap for both directions, in three rounds. Each party is base-OT sender for the direction in which it
-/// is OT receiver. About 0.88 MB in all. A direction that has made [`COTS_PER_DELTA`] COTs bootstraps again on its own, inside the
-/// call that needs more: 0.44 MB and two rounds.
+/// Base OTs and bootstrap for both directions, in three rounds. Each party is base-OT sender for the
+/// direction in which it is OT receiver. About 0.88 MB in all. A direction that has made [`COTS_PER_DELTA`]
+/// COTs bootstraps again on its own, inside the call that needs more: 0.44 MB and two rounds.
 ///
 /// # Errors
 /// Channel errors, a peer that does not follow the base OT.
@@ -199,25 +200,6 @@ impl RotSender {
     pub fn params(&self) -> LpnParams {
         self.0.params()
     }
-
-    fn word_strings<const W: usize, T>(
-        &mut self,
-        ch: &mut Channel,
-        n: usize,
-        pack: impl Fn([u64; W]) -> T + Copy,
-    ) -> Result<(Vec<T>, Vec<T>), MpcError> {
-        let (mut m0, mut m1) = (Vec::with_capacity(n), Vec::with_capacity(n));
-        let strings = Strings(Form::Words(W));
-        self.0.draw(ch, n.div_ceil(GROUP), &strings, |batch| {
-            for group in batch.chunks_exact(2 * W * GROUP) {
-                let (zero, one) = group.split_at(W * GROUP);
-                let take = GROUP.min(n - m0.len());
-                m0.extend(zero.as_chunks().0[..take].iter().map(|w| pack(*w)));
-                m1.extend(one.as_chunks().0[..take].iter().map(|w| pack(*w)));
-            }
-        })?;
-        Ok((m0, m1))
-    }
 }
 
 impl RandomOtSender for RotSender {
@@ -238,11 +220,15 @@ impl RandomOtSender for RotSender {
     }
 
     fn words(&mut self, ch: &mut Channel, n: usize) -> Result<(Vec<u64>, Vec<u64>), MpcError> {
-        self.word_strings(ch, n, |[w]: [u64; 1]| w)
-    }
-
-    fn word_pairs(&mut self, ch: &mut Channel, n: usize) -> Result<(Vec<[u64; 2]>, Vec<[u64; 2]>), MpcError> {
-        self.word_strings(ch, n, |w: [u64; 2]| w)
+        let (mut m0, mut m1) = (Vec::with_capacity(n), Vec::with_capacity(n));
+        self.0.draw(ch, n.div_ceil(GROUP), &Strings(Form::Words), |batch| {
+            for group in batch.chunks_exact(2 * GROUP) {
+                let take = GROUP.min(n - m0.len());
+                m0.extend_from_slice(&group[..take]);
+                m1.extend_from_slice(&group[GROUP..GROUP + take]);
+            }
+        })?;
+        Ok((m0, m1))
     }
 }
 
@@ -250,24 +236,6 @@ impl RotReceiver {
     /// The LPN parameters in use.
     pub fn params(&self) -> LpnParams {
         self.0.params()
-    }
-
-    fn word_strings<const W: usize, T>(
-        &mut self,
-        ch: &mut Channel,
-        n: usize,
-        pack: impl Fn([u64; W]) -> T + Copy,
-    ) -> Result<(Bits, Vec<T>), MpcError> {
-        let (mut choice, mut m) = (Vec::with_capacity(n.div_ceil(GROUP)), Vec::with_capacity(n));
-        let strings = Strings(Form::Words(W));
-        self.0.draw(ch, n.div_ceil(GROUP), &strings, |batch| {
-            for group in batch.chunks_exact(1 + W * GROUP) {
-                choice.push(group[0]);
-                let take = GROUP.min(n - m.len());
-                m.extend(group[1..].as_chunks().0[..take].iter().map(|w| pack(*w)));
-            }
-        })?;
-        Ok((bits(n, choice), m))
     }
 }
 
@@ -289,11 +257,15 @@ impl RandomOtReceiver for RotReceiver {
     }
 
     fn words(&mut self, ch: &mut Channel, n: usize) -> Result<(Bits, Vec<u64>), MpcError> {
-        self.word_strings(ch, n, |[w]: [u64; 1]| w)
-    }
-
-    fn word_pairs(&mut self, ch: &mut Channel, n: usize) -> Result<(Bits, Vec<[u64; 2]>), MpcError> {
-        self.word_strings(ch, n, |w: [u64; 2]| w)
+        let (mut choice, mut m) = (Vec::with_capacity(n.div_ceil(GROUP)), Vec::with_capacity(n));
+        self.0.draw(ch, n.div_ceil(GROUP), &Strings(Form::Words), |batch| {
+            for group in batch.chunks_exact(1 + GROUP) {
+                choice.push(group[0]);
+                let take = GROUP.min(n - m.len());
+                m.extend_from_slice(&group[1..1 + take]);
+            }
+        })?;
+        Ok((bits(n, choice), m))
     }
 }
 

@@ -1,11 +1,12 @@
 //! The silent COT extension of Ferret (eprint 2020/924, protocol 1) with regular noise, made on demand.
 //!
-//! An extension turns `base()` COTs into `outputs()`: output `i` is leaf `i` of the trees (the noise) plus a sparse public
-//! combination of the secret's COTs. It is lazy: trees are expanded, combined and hashed as outputs are asked for, and
-//! nothing but the secret (k blocks) is held. The sender's tree corrections, `16 (depth - 1)` bytes a tree, go along with
-//! each batch of trees; the receiver sends nothing, so there are no rounds. When the remaining trees are just enough to
-//! feed the next extension (of this or the next larger set, by demand), they do; but when the next extension would take the COTs
-//! of one `delta` beyond a bound, both parties bootstrap anew instead, with a new `delta`, seed and secret.
+//! An extension turns `base()` COTs into `outputs()`: output `i` is leaf `i` of the trees (the noise) plus a
+//! sparse public combination of the secret's COTs. It is lazy: trees are expanded, combined and hashed as
+//! outputs are asked for, and nothing but the secret (k blocks) is held. The sender's tree corrections,
+//! `16 (depth - 1)` bytes a tree, go along with each batch of trees; the receiver sends nothing, so there are
+//! no rounds. When the remaining trees are just enough to feed the next extension (of this or the next larger
+//! set, by demand), they do; but when the next extension would take the COTs of one `delta` beyond a bound,
+//! both parties bootstrap anew instead, with a new `delta`, seed and secret.
 
 use rayon::prelude::*;
 use tacit_arith::aes::CcrHash;
@@ -24,7 +25,8 @@ const BATCH: usize = 1 << 17;
 
 /// What differs between sender and receiver.
 pub(super) trait Party: Sync {
-    /// Corrections of a batch before its trees are expanded: the receiver's come from the peer, the sender's are zeros.
+    /// Corrections of a batch before its trees are expanded: the receiver's come from the peer, the sender's
+    /// are zeros.
     fn before(&self, ch: &mut Channel, blocks: usize) -> Result<Vec<Block>, MpcError>;
     /// After the trees are expanded: the sender sends the corrections.
     fn after(&self, ch: &mut Channel, corrections: &[Block]) -> Result<(), MpcError>;
@@ -45,12 +47,12 @@ struct Extension {
 }
 
 impl Extension {
-    fn new(params: LpnParams, number: u32, seed: Block, mut base: Vec<Block>) -> Extension {
+    fn new(params: LpnParams, number: u32, seed: Block, mut base: Vec<Block>) -> Self {
         let cots = base[1 << params.log_secret..].to_vec();
         base[1 << params.log_secret..].zeroize();
         base.truncate(1 << params.log_secret);
         let code = LocalCode::new(seed ^ Block(params.log_secret as u128));
-        Extension { params, code, number, secret: base, cots }
+        Self { params, code, number, secret: base, cots }
     }
 
     /// The outputs of tree `index`.
@@ -96,11 +98,12 @@ pub(super) struct Stock<P> {
 pub(super) const BOOTSTRAP: usize = SMALL.base();
 
 impl<P: Party> Stock<P> {
-    /// From a public seed and [`BOOTSTRAP`] COTs. `bound` is on the COTs of one `delta`; an extension of each set must fit it.
-    pub(super) fn new(party: P, (seed, base): (Block, Vec<Block>), bound: u64) -> Stock<P> {
+    /// From a public seed and [`BOOTSTRAP`] COTs. `bound` is on the COTs of one `delta`; an extension of each
+    /// set must fit it.
+    pub(super) fn new(party: P, (seed, base): (Block, Vec<Block>), bound: u64) -> Self {
         let (keys, extension) = (HashKeys::new(seed), Extension::new(SMALL, 0, seed, base));
         let made = SMALL.outputs() as u64;
-        Stock { party, seed, keys, extension, made, bound, next_tree: 0, ready: Vec::new(), taken: 0, reserved: 0 }
+        Self { party, seed, keys, extension, made, bound, next_tree: 0, ready: Vec::new(), taken: 0, reserved: 0 }
     }
 
     pub(super) fn reserve(&mut self, n: usize) {
@@ -201,8 +204,8 @@ impl<P: Party> Stock<P> {
         self.party.after(ch, &corrections)
     }
 
-    /// Number of trees that may be given out now, at least 1; goes to the next extension if there are none, or if the
-    /// demand asks for a larger set.
+    /// Number of trees that may be given out now, at least 1; goes to the next extension if there are none,
+    /// or if the demand asks for a larger set.
     fn spare_trees(&mut self, ch: &mut Channel, wanted: usize) -> Result<usize, MpcError> {
         loop {
             let params = self.params();
@@ -217,7 +220,8 @@ impl<P: Party> Stock<P> {
         }
     }
 
-    /// Starts an extension with set `next`, fed from the trees that are left, or bootstraps if `delta` has served long enough.
+    /// Starts an extension with set `next`, fed from the trees that are left, or bootstraps if `delta` has
+    /// served long enough.
     fn extend(&mut self, ch: &mut Channel, next: LpnParams) -> Result<(), MpcError> {
         if self.made + next.outputs() as u64 > self.bound {
             return self.refresh(ch);

@@ -1,13 +1,14 @@
-//! Single-point COT by a correlated GGM tree (half-tree, eprint 2022/1431, section 4): the sender's leaves `v` sum to
-//! `delta`; the receiver gets all of them, but at one random position `v ^ delta`.
+//! Single-point COT by a correlated GGM tree (half-tree, eprint 2022/1431, section 4): the sender's leaves
+//! `v` sum to `delta`; the receiver gets all of them, but at one random position `v ^ delta`.
 //!
-//! A node `x` has the children `H(x)` and `H(x) ^ x`, so every level sums to `delta`. Level `i` uses up one COT
-//! `M = K ^ r * delta` whose choice `r` is the negation of bit `i` of the position: `c = left_sum ^ K` tells the receiver
-//! the sum of side `r`. The first level is the COT itself: its two nodes are `K` and `K ^ delta`, and the receiver's `M` is
-//! the one it may know. One hash per leaf in all, `depth - 1` blocks sent, no message from the receiver.
+//! A node `x` has the children `H(x)` and `H(x) ^ x`, so every level sums to `delta`. Level `i` uses up one
+//! COT `M = K ^ r * delta` whose choice `r` is the negation of bit `i` of the position: `c = left_sum ^ K`
+//! tells the receiver the sum of side `r`. The first level is the COT itself: its two nodes are `K` and
+//! `K ^ delta`, and the receiver's `M` is the one it may know. One hash per leaf in all, `depth - 1` blocks
+//! sent, no message from the receiver.
 //!
-//! Nodes are kept with the bit of the newest level as the highest of their index, so that a level is done in place. The
-//! position is secret: the receiver writes by scanning.
+//! Nodes are kept with the bit of the newest level as the highest of their index, so that a level is done in
+//! place. The position is secret: the receiver writes by scanning.
 
 use tacit_arith::aes::CcrHash;
 use tacit_arith::block::Block;
@@ -16,8 +17,8 @@ use tacit_arith::block_select::replace;
 /// All bits but bit 0, which carries the choice.
 const CLEAR: Block = Block(u128::MAX - 1);
 
-/// Sender: fills `leaves` (a power of two) from one COT key per level, and `corrections` (one block fewer). Bit 0 of every
-/// leaf is 0 afterwards.
+/// Sender: fills `leaves` (a power of two) from one COT key per level, and `corrections` (one block fewer).
+/// Bit 0 of every leaf is 0 afterwards.
 pub(super) fn expand(hash: &CcrHash, delta: Block, keys: &[Block], leaves: &mut [Block], corrections: &mut [Block]) {
     leaves[0] = keys[0];
     leaves[1] = keys[0] ^ delta;
@@ -27,8 +28,8 @@ pub(super) fn expand(hash: &CcrHash, delta: Block, keys: &[Block], leaves: &mut 
     leaves.iter_mut().for_each(|b| *b = *b & CLEAR);
 }
 
-/// Receiver: fills `leaves` from one COT block per level and the sender's corrections. Bit 0 of a leaf is 1 at the
-/// punctured position and 0 elsewhere.
+/// Receiver: fills `leaves` from one COT block per level and the sender's corrections. Bit 0 of a leaf is 1
+/// at the punctured position and 0 elsewhere.
 pub(super) fn expand_punctured(hash: &CcrHash, cots: &[Block], corrections: &[Block], leaves: &mut [Block]) {
     let mut garbage = [Block::ZERO];
     hash.hash(&[Block::ZERO], Block::ZERO, &mut garbage);

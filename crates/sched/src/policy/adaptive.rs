@@ -6,26 +6,30 @@ use serde::{Deserialize, Serialize};
 
 /// The paper's order, with urgency; threads by what they cost the others.
 ///
-/// On this project's workloads no order gains more than 1 % over [`Priority`]'s when every job runs on one thread
-/// (`docs/notes/scheduler.md`), so the order is the same; what there is to gain is in the threads, and in pools.
+/// On this project's workloads no order gains more than 1 % over [`Priority`]'s when every job runs on one
+/// thread (`docs/notes/scheduler.md`), so the order is the same; what there is to gain is in the threads, and
+/// in pools.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaptive {
     /// Weight of age; bounds starvation.
     pub beta: f64,
-    /// Jobs assumed to be delayed beside those queued when recent load is 1 or more; with less load, in proportion.
+    /// Jobs assumed to be delayed beside those queued when recent load is 1 or more; with less load, in
+    /// proportion.
     pub crowding: f64,
-    /// A long job rather waits than start on fewer than this share of the threads it would choose on an idle machine.
+    /// A long job rather waits than start on fewer than this share of the threads it would choose on an idle
+    /// machine.
     pub least_share: f64,
-    /// A long moldable job leaves one core free while at least this many jobs are expected to come during its run for each one queued.
+    /// A long moldable job leaves one core free while at least this many jobs are expected to come during its
+    /// run for each one queued.
     pub spare: f64,
     /// How many times its length a long job puts up with that; then it takes what there is.
     pub endurance: f64,
 }
 
 impl Default for Adaptive {
-    fn default() -> Adaptive {
-        Adaptive { beta: 0.1, crowding: 8.0, least_share: 0.5, spare: 6.0, endurance: 4.0 }
+    fn default() -> Self {
+        Self { beta: 0.1, crowding: 8.0, least_share: 0.5, spare: 6.0, endurance: 4.0 }
     }
 }
 
@@ -39,13 +43,15 @@ impl Policy for Adaptive {
     fn rank(&self, class: &ClassFacts) -> Score {
         Score::of(class.length(), 1.0 / class.deadline.weight())
     }
-    /// The thread count with the least cost `time * (1 + share * others)`: the job's own time, plus the delay that what it
-    /// holds, as a share of cores or memory (the larger), causes to the others, queued or expected. The expected ones grow with the
-    /// load up to 1; beyond that the queue tells. Their number does not depend on the machine: a larger one serves more, it has no longer queue.
+    /// The thread count with the least cost `time * (1 + share * others)`: the job's own time, plus the delay
+    /// that what it holds, as a share of cores or memory (the larger), causes to the others, queued or
+    /// expected. The expected ones grow with the load up to 1; beyond that the queue tells. Their number does
+    /// not depend on the machine: a larger one serves more, it has no longer queue.
     ///
-    /// A job that is longer than the mean work of a recent arrival leaves room for the short ones. It does not start on a leftover, where it
-    /// would run for very long; and if it is moldable and far more jobs will come during its run than wait now, it leaves one core free.
-    /// Both only until it has waited [`Adaptive::endurance`] times its length.
+    /// A job that is longer than the mean work of a recent arrival leaves room for the short ones. It does
+    /// not start on a leftover, where it would run for very long; and if it is moldable and far more jobs
+    /// will come during its run than wait now, it leaves one core free. Both only until it has waited
+    /// [`Adaptive::endurance`] times its length.
     fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
         let cores = f64::from(choice.class.capacity.cores.max(1));
         let memory = choice.class.capacity.memory.max(1) as f64;
@@ -70,7 +76,7 @@ impl Policy for Adaptive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{ModelId, Origin, Phase};
+    use crate::ids::{JobPhase, ModelId, Origin};
     use crate::resources::Resources;
     use crate::time::Span;
 
@@ -82,7 +88,7 @@ mod tests {
         };
         ClassFacts {
             model: ModelId(0),
-            phase: Phase::Pre,
+            phase: JobPhase::Pre,
             batch: 1,
             origin: Origin::Request,
             deadline: Default::default(),
@@ -114,7 +120,8 @@ mod tests {
     #[test]
     fn a_long_job_leaves_room_for_short_ones_but_not_for_ever() {
         let moldable = class(&[1, 2, 4, 8, 16]);
-        // Four cores free: it would like them all, and leaves one; when it has waited for 400 s it takes them.
+        // Four cores free: it would like them all, and leaves one; when it has waited for 400 s it takes
+        // them.
         assert_eq!(threads(&moldable, 4, 1, 1.0, 0.0), Some(2));
         assert_eq!(threads(&moldable, 4, 1, 1.0, 400.0), Some(4));
         // One core: a leftover.

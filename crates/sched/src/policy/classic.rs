@@ -39,7 +39,8 @@ impl Policy for Priority {
     }
 }
 
-/// The paper's baseline MS-SHARK: one request at a time in order of arrival, each phase on as many threads as it is allowed.
+/// The paper's baseline MS-SHARK: one request at a time in order of arrival, each phase on as many threads as
+/// it is allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sequential;
 
@@ -61,7 +62,8 @@ impl Policy for Sequential {
     }
 }
 
-/// Shortest remaining time first, not preemptive, no ageing: the yardstick for mean delay. It starves long jobs under overload.
+/// Shortest remaining time first, not preemptive, no ageing: the yardstick for mean delay. It starves long
+/// jobs under overload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShortestRemaining;
 
@@ -77,8 +79,9 @@ impl Policy for ShortestRemaining {
     }
 }
 
-/// Fair share between clients, on top of another policy: a job stands where it would if its client's own earlier work
-/// had to be done first, on that client's share of the machine. One client's flood queues behind itself.
+/// Fair share between clients, on top of another policy: a job stands where it would if its client's own
+/// earlier work had to be done first, on that client's share of the machine. One client's flood queues behind
+/// itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FairShare<P> {
     /// The policy that orders the jobs of clients with equal backlog.

@@ -1,10 +1,11 @@
 //! What a policy is asked, and what it may know.
 
-use crate::ids::{DeadlineClass, ModelId, Origin, Phase};
+use crate::ids::{DeadlineClass, JobPhase, ModelId, Origin};
 use crate::resources::Resources;
 use crate::time::{Span, Time};
 
-/// Score of a job: lower starts first. One second is 10^15, so that weights down to 10^-6 stay exact integers.
+/// Score of a job: lower starts first. One second is 10^15, so that weights down to 10^-6 stay exact
+/// integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Score(pub i128);
 
@@ -13,18 +14,18 @@ impl Score {
     const UNIT: i128 = 1_000_000;
 
     /// A length of time as a score, times `weight` (rounded to 10^-6).
-    pub fn of(span: Span, weight: f64) -> Score {
-        Score(i128::from(span.0) * (weight * Score::UNIT as f64).round() as i128)
+    pub fn of(span: Span, weight: f64) -> Self {
+        Self(i128::from(span.0) * (weight * Self::UNIT as f64).round() as i128)
     }
 
     /// An instant as a score, times `weight` (rounded to 10^-6).
-    pub fn at(time: Time, weight: f64) -> Score {
-        Score::of(Span(time.0), weight)
+    pub fn at(time: Time, weight: f64) -> Self {
+        Self::of(Span(time.0), weight)
     }
 
     /// The sum; saturates.
-    pub fn plus(self, other: Score) -> Score {
-        Score(self.0.saturating_add(other.0))
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
     }
 }
 
@@ -44,8 +45,8 @@ pub struct ThreadOption {
 pub struct ClassFacts {
     /// Model.
     pub model: ModelId,
-    /// Phase.
-    pub phase: Phase,
+    /// JobPhase.
+    pub phase: JobPhase,
     /// Batch size of the request, rounded up to a power of two.
     pub batch: u32,
     /// Request, or notice whose request has not come.

@@ -29,19 +29,19 @@ pub enum PolicySpec {
         /// Weight of a client's backlog.
         strength: f64,
         /// The policy underneath.
-        inner: Box<PolicySpec>,
+        inner: Box<Self>,
     },
 }
 
 impl PolicySpec {
     fn with<R>(&self, run: impl FnOnce(&dyn Policy) -> R) -> R {
         match self {
-            PolicySpec::Fcfs => run(&Fcfs),
-            PolicySpec::Priority { beta } => run(&Priority { beta: *beta }),
-            PolicySpec::Sequential => run(&Sequential),
-            PolicySpec::ShortestRemaining => run(&ShortestRemaining),
-            PolicySpec::Adaptive(adaptive) => run(adaptive),
-            PolicySpec::Fair { strength, inner } => run(&FairShare { strength: *strength, inner: (**inner).clone() }),
+            Self::Fcfs => run(&Fcfs),
+            Self::Priority { beta } => run(&Priority { beta: *beta }),
+            Self::Sequential => run(&Sequential),
+            Self::ShortestRemaining => run(&ShortestRemaining),
+            Self::Adaptive(adaptive) => run(adaptive),
+            Self::Fair { strength, inner } => run(&FairShare { strength: *strength, inner: (**inner).clone() }),
         }
     }
 }
@@ -64,8 +64,9 @@ impl Policy for PolicySpec {
 impl FromStr for PolicySpec {
     type Err = SchedError;
 
-    /// `fcfs`, `priority`, `priority:BETA`, `sequential`, `srt`, `adaptive`, each with an optional `+fair` or `+fair:STRENGTH`.
-    fn from_str(text: &str) -> Result<PolicySpec, SchedError> {
+    /// `fcfs`, `priority`, `priority:BETA`, `sequential`, `srt`, `adaptive`, each with an optional `+fair` or
+    /// `+fair:STRENGTH`.
+    fn from_str(text: &str) -> Result<Self, SchedError> {
         let unknown = || SchedError::UnknownPolicy(text.to_owned());
         let weight = |text: &str| match text.parse::<f64>() {
             Ok(value) if (0.0..=1e6).contains(&value) => Ok(value),
@@ -77,17 +78,17 @@ impl FromStr for PolicySpec {
                 None if fair.is_empty() => 1.0,
                 None => return Err(unknown()),
             };
-            return Ok(PolicySpec::Fair { strength, inner: Box::new(inner.parse()?) });
+            return Ok(Self::Fair { strength, inner: Box::new(inner.parse()?) });
         }
         match text.split_once(':') {
-            Some(("priority", beta)) => Ok(PolicySpec::Priority { beta: weight(beta)? }),
+            Some(("priority", beta)) => Ok(Self::Priority { beta: weight(beta)? }),
             Some(_) => Err(unknown()),
             None => match text {
-                "fcfs" => Ok(PolicySpec::Fcfs),
-                "priority" => Ok(PolicySpec::Priority { beta: 0.1 }),
-                "sequential" => Ok(PolicySpec::Sequential),
-                "srt" | "shortest-remaining" => Ok(PolicySpec::ShortestRemaining),
-                "adaptive" => Ok(PolicySpec::Adaptive(Adaptive::default())),
+                "fcfs" => Ok(Self::Fcfs),
+                "priority" => Ok(Self::Priority { beta: 0.1 }),
+                "sequential" => Ok(Self::Sequential),
+                "srt" | "shortest-remaining" => Ok(Self::ShortestRemaining),
+                "adaptive" => Ok(Self::Adaptive(Adaptive::default())),
                 _ => Err(unknown()),
             },
         }

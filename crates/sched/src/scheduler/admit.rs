@@ -2,8 +2,8 @@
 
 use super::Scheduler;
 use super::state::{Group, GroupId, Lifecycle, Stage};
-use crate::config::Binding;
-use crate::ids::{ClientId, DeadlineClass, MaterialId, ModelId, NoticeId, Phase};
+use crate::config::BoundTo;
+use crate::ids::{ClientId, DeadlineClass, JobPhase, MaterialId, ModelId, NoticeId};
 use crate::message::{Action, AdvanceNotice, Cause, NoticeProblem, Outcome, Rejected, Request, Source};
 use crate::policy::Policy;
 use crate::pool::PoolKey;
@@ -57,7 +57,7 @@ impl<P: Policy> Scheduler<P> {
         let work = self.catalog.work(request.model);
         self.load.observe(now, request.inputs, work);
         if let Some(pool) = self.pool_for(request.model, request.client) {
-            let t_pre = self.catalog.length(request.model, Phase::Pre);
+            let t_pre = self.catalog.length(request.model, JobPhase::Pre);
             self.stock.arrival(pool, now, request.inputs, t_pre);
         }
         let claimed = match claim {
@@ -132,7 +132,8 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Moves a notice's inputs to the request, the furthest advanced first; releases the surplus. Returns how many moved.
+    /// Moves a notice's inputs to the request, the furthest advanced first; releases the surplus. Returns how
+    /// many moved.
     fn claim(&mut self, notice: NoticeId, request: GroupId, wanted: u32) -> u32 {
         let from = GroupId::Notice(notice);
         let mut announced = self.work.live_inputs(from);
@@ -188,7 +189,7 @@ impl<P: Policy> Scheduler<P> {
         if self.catalog.find(model).is_none() {
             return Err(Rejected::UnknownModel(model));
         }
-        let bound = self.catalog.binding(model) == Binding::Client;
+        let bound = self.catalog.binding(model) == BoundTo::Client;
         if bound != client.is_some() || !self.stock.note_found(material) {
             return Err(Rejected::BadMaterial(material));
         }

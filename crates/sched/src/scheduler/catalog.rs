@@ -1,8 +1,8 @@
 //! The models, what their jobs are expected to cost, and on how many threads these may run.
 
-use crate::config::{Binding, ModelSpec};
+use crate::config::{BoundTo, ModelSpec};
 use crate::error::SchedError;
-use crate::ids::{ClientId, ModelId, Phase};
+use crate::ids::{ClientId, JobPhase, ModelId};
 use crate::message::Usage;
 use crate::policy::{ClassFacts, ThreadOption};
 use crate::profile::{ProfileTable, Sample};
@@ -21,12 +21,12 @@ pub(super) struct Catalog {
 
 impl Catalog {
     /// Thread counts ascending, at least one for each phase.
-    pub fn new(models: Vec<ModelSpec>, pre_threads: Vec<u32>, on_threads: Vec<u32>) -> Catalog {
+    pub fn new(models: Vec<ModelSpec>, pre_threads: Vec<u32>, on_threads: Vec<u32>) -> Self {
         let mut profile = ProfileTable::new();
         for model in &models {
             profile.add_model((model.pre.speedup, model.pre.first), (model.on.speedup, model.on.first));
         }
-        Catalog { models, profile, pre_threads, on_threads }
+        Self { models, profile, pre_threads, on_threads }
     }
 
     /// Replaces what was learned by what an earlier run learned about the same models.
@@ -39,7 +39,7 @@ impl Catalog {
             });
         }
         let measured = |model, phase| profile.estimate(ModelId(model), phase, 1, 1).is_some();
-        let empty = (0..profile.models() as u32).find(|&m| !measured(m, Phase::Pre) || !measured(m, Phase::On));
+        let empty = (0..profile.models() as u32).find(|&m| !measured(m, JobPhase::Pre) || !measured(m, JobPhase::On));
         if let Some(model) = empty {
             return Err(SchedError::OutOfRange {
                 what: "measurements in the saved profile",
@@ -65,7 +65,7 @@ impl Catalog {
         self.models.get(model.0 as usize)
     }
 
-    pub fn binding(&self, model: ModelId) -> Binding {
+    pub fn binding(&self, model: ModelId) -> BoundTo {
         self.models[model.0 as usize].binding
     }
 
@@ -77,20 +77,20 @@ impl Catalog {
     /// The client that a job of this model must run with.
     pub fn bound_client(&self, model: ModelId, client: ClientId) -> Option<ClientId> {
         match self.binding(model) {
-            Binding::Unbound => None,
-            Binding::Client => Some(client),
+            BoundTo::Unbound => None,
+            BoundTo::Client => Some(client),
         }
     }
 
-    fn thread_counts(&self, phase: Phase) -> &[u32] {
+    fn thread_counts(&self, phase: JobPhase) -> &[u32] {
         match phase {
-            Phase::Pre => &self.pre_threads,
-            Phase::On => &self.on_threads,
+            JobPhase::Pre => &self.pre_threads,
+            JobPhase::On => &self.on_threads,
         }
     }
 
     /// Ways to run a phase on a machine of so many cores, by threads.
-    pub fn options(&self, model: ModelId, phase: Phase, batch: u32, cores: u32) -> Vec<ThreadOption> {
+    pub fn options(&self, model: ModelId, phase: JobPhase, batch: u32, cores: u32) -> Vec<ThreadOption> {
         let mut options: Vec<ThreadOption> = Vec::new();
         for &threads in self.thread_counts(phase) {
             // Thread counts above the machine's are left out, but one option always remains.
@@ -105,7 +105,7 @@ impl Catalog {
     }
 
     /// Time of a phase on the fewest threads.
-    pub fn length(&self, model: ModelId, phase: Phase) -> Span {
+    pub fn length(&self, model: ModelId, phase: JobPhase) -> Span {
         let threads = self.thread_counts(phase)[0];
         let estimate = self.profile.estimate(model, phase, 1, threads);
         estimate.expect("every phase of a model has a first sample").time
@@ -113,14 +113,14 @@ impl Catalog {
 
     /// Time of both phases on the fewest threads.
     pub fn work(&self, model: ModelId) -> Span {
-        self.length(model, Phase::Pre) + self.length(model, Phase::On)
+        self.length(model, JobPhase::Pre) + self.length(model, JobPhase::On)
     }
 
     /// What all jobs of a class share on this machine.
     pub fn facts(&self, key: &ClassKey, capacity: Resources) -> ClassFacts {
         let later = match key.phase {
-            Phase::Pre => self.options(key.model, Phase::On, key.batch, capacity.cores),
-            Phase::On => Vec::new(),
+            JobPhase::Pre => self.options(key.model, JobPhase::On, key.batch, capacity.cores),
+            JobPhase::On => Vec::new(),
         };
         ClassFacts {
             model: key.model,

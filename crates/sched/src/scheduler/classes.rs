@@ -2,7 +2,7 @@
 
 use super::Scheduler;
 use super::state::{GroupId, Stage};
-use crate::ids::{ModelId, Origin, Phase};
+use crate::ids::{JobPhase, ModelId, Origin};
 use crate::message::Rejected;
 use crate::policy::Policy;
 use crate::queue::{ClassIdx, ClassKey, InputKey};
@@ -15,7 +15,7 @@ impl<P: Policy> Scheduler<P> {
             GroupId::Notice(_) => Origin::Notice,
             GroupId::Request(_) => Origin::Request,
         };
-        let phase = if input.stage == Stage::WaitPre { Phase::Pre } else { Phase::On };
+        let phase = if input.stage == Stage::WaitPre { JobPhase::Pre } else { JobPhase::On };
         let key = ClassKey { model: group.model, phase, batch: group.batch, origin, deadline: group.deadline };
         if let Some(class) = self.queues.find(&key) {
             return class;
@@ -52,7 +52,7 @@ impl<P: Policy> Scheduler<P> {
     /// Refuses a model that this machine cannot run.
     pub(super) fn check_fits(&self, model: ModelId, batch: u32) -> Result<(), Rejected> {
         let have = self.machine.capacity();
-        for (phase, disk) in [(Phase::Pre, self.catalog.disk(model)), (Phase::On, 0)] {
+        for (phase, disk) in [(JobPhase::Pre, self.catalog.disk(model)), (JobPhase::On, 0)] {
             let options = self.catalog.options(model, phase, batch, have.cores);
             if let Some(need) = self.machine.never_fits(&options, disk) {
                 return Err(Rejected::NeverFits { phase, need, have });

@@ -1,15 +1,15 @@
 //! Which job starts next: walk the heads of the classes from the best score up, start the first that fits.
 //!
-//! A head that does not fit and would be overtaken gets the one **reservation** (the oldest first).
-//! While it stands, another job may start only if
-//! (a) all jobs started since the reservation, this one included, leave the room that the holder needs: then the holder starts at the latest when the jobs
+//! A head that does not fit and would be overtaken gets the one **reservation** (the oldest first). While it
+//! stands, another job may start only if (a) all jobs started since the reservation, this one included, leave
+//! the room that the holder needs: then the holder starts at the latest when the jobs
 //!     that ran at the time of the reservation have ended, however wrong the estimates are; or
 //! (b) it is expected to end before those jobs do (easy backfilling).
 
 use super::Scheduler;
 use super::machine::Task;
 use super::state::{GroupId, Stage};
-use crate::ids::Phase;
+use crate::ids::JobPhase;
 use crate::message::{Action, Rejected, Start};
 use crate::policy::{Choice, ClassFacts, Policy, ThreadOption};
 use crate::pool::PoolKey;
@@ -43,7 +43,7 @@ enum Pick {
 
 /// What a job of a class holds beside its threads' cores and memory.
 fn disk(facts: &ClassFacts) -> u64 {
-    if facts.phase == Phase::Pre { facts.disk } else { 0 }
+    if facts.phase == JobPhase::Pre { facts.disk } else { 0 }
 }
 
 impl<P: Policy> Scheduler<P> {
@@ -191,10 +191,10 @@ impl<P: Policy> Scheduler<P> {
         self.work.occupy(key, option.threads);
         let phase = task.phase();
         self.work.edit(key, |input| {
-            let stamp = if phase == Phase::Pre { &mut input.pre } else { &mut input.on };
+            let stamp = if phase == JobPhase::Pre { &mut input.pre } else { &mut input.on };
             stamp.started = Some(now);
             stamp.threads = option.threads;
-            input.stage = if phase == Phase::Pre { Stage::RunPre(job) } else { Stage::RunOn(job) };
+            input.stage = if phase == JobPhase::Pre { Stage::RunPre(job) } else { Stage::RunOn(job) };
         });
         self.out.push(Action::Start(Start {
             job,

@@ -75,7 +75,8 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// A queued job can never run: its whole request (or notice) ends, except that running inputs go on if they can.
+    /// A queued job can never run: its whole request (or notice) ends, except that running inputs go on if
+    /// they can.
     pub(super) fn reject_unfit(&mut self, key: InputKey, reason: Rejected) {
         let id = self.work.input(key).group;
         let outcome = Outcome::Cancelled(Cause::CannotFit);
@@ -90,7 +91,8 @@ impl<P: Policy> Scheduler<P> {
             return Err(Rejected::ShuttingDown);
         }
         self.lifecycle = Lifecycle::Draining;
-        // Stock stays on disk, for inputs that still wait and for the next start; nothing is made for it any more.
+        // Stock stays on disk, for inputs that still wait and for the next start; nothing is made for it any
+        // more.
         for pool in self.stock.pools() {
             self.stop_refills(pool);
         }

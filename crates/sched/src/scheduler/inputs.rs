@@ -97,7 +97,8 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Ends an input: releases what it holds, reports it if it is a request's, and closes its group after the last one.
+    /// Ends an input: releases what it holds, reports it if it is a request's, and closes its group after the
+    /// last one.
     pub(super) fn finish_input(&mut self, key: InputKey, outcome: Outcome) {
         match self.work.input(key).stage {
             Stage::WaitPre => self.dequeue(key),

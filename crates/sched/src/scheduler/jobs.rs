@@ -47,7 +47,8 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// A T_pre ended well: what it made lives from now on. Refused, and nothing changed, if the name is taken.
+    /// A T_pre ended well: what it made lives from now on. Refused, and nothing changed, if the name is
+    /// taken.
     fn made(&mut self, id: JobId, usage: Usage, material: MaterialId) -> Result<(), Rejected> {
         if self.stock.knows(material) {
             return Err(Rejected::BadMaterial(material));
@@ -112,7 +113,8 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// The input that a running T_pre was for needs it no more: another input, the pool, or nobody takes it over.
+    /// The input that a running T_pre was for needs it no more: another input, the pool, or nobody takes it
+    /// over.
     pub(super) fn orphan(&mut self, id: JobId, owner: InputKey) {
         match self.pool_of(owner) {
             Some(pool) if self.hand_over(id, owner, pool) => {}

@@ -1,6 +1,6 @@
 //! What arrived lately, for policies and for refills.
 
-use crate::pool::Rate;
+use crate::pool::ArrivalRate;
 use crate::time::{Span, Time};
 
 /// Time constant of the estimates.
@@ -9,8 +9,8 @@ const WINDOW: Span = Span::from_millis(120_000);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Load {
     /// One-thread seconds of work.
-    work: Rate,
-    inputs: Rate,
+    work: ArrivalRate,
+    inputs: ArrivalRate,
 }
 
 impl Load {

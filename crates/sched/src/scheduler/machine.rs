@@ -1,7 +1,7 @@
 //! The machine: what it has, what runs on it, and the room that is kept for one job.
 
 use super::same::same;
-use crate::ids::{JobId, MaterialId, ModelId, Phase};
+use crate::ids::{JobId, JobPhase, MaterialId, ModelId};
 use crate::policy::ThreadOption;
 use crate::pool::PoolKey;
 use crate::queue::InputKey;
@@ -21,24 +21,24 @@ pub(super) enum Task {
 }
 
 impl Task {
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> JobPhase {
         match self {
-            Task::Pre(_) | Task::Refill(_) => Phase::Pre,
-            Task::On(..) => Phase::On,
+            Self::Pre(_) | Self::Refill(_) => JobPhase::Pre,
+            Self::On(..) => JobPhase::On,
         }
     }
 
     pub fn input(&self) -> Option<InputKey> {
         match *self {
-            Task::Pre(key) | Task::On(key, _) => Some(key),
-            Task::Refill(_) => None,
+            Self::Pre(key) | Self::On(key, _) => Some(key),
+            Self::Refill(_) => None,
         }
     }
 
     pub fn material(&self) -> Option<MaterialId> {
         match *self {
-            Task::On(_, material) => Some(material),
-            Task::Pre(_) | Task::Refill(_) => None,
+            Self::On(_, material) => Some(material),
+            Self::Pre(_) | Self::Refill(_) => None,
         }
     }
 }
@@ -79,15 +79,16 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub fn new(capacity: Resources) -> Machine {
-        Machine { capacity, used: Resources::default(), jobs: BTreeMap::new(), next_job: 0, reservation: None }
+    pub fn new(capacity: Resources) -> Self {
+        Self { capacity, used: Resources::default(), jobs: BTreeMap::new(), next_job: 0, reservation: None }
     }
 
     pub fn capacity(&self) -> Resources {
         self.capacity
     }
 
-    /// The machine grew or shrank. What runs goes on; the room that was promised was computed for another machine.
+    /// The machine grew or shrank. What runs goes on; the room that was promised was computed for another
+    /// machine.
     pub fn set_capacity(&mut self, capacity: Resources) {
         self.capacity = capacity;
         self.reservation = None;
@@ -172,7 +173,7 @@ impl Machine {
     /// A running T_pre is for somebody else from now on. Returns what it holds and when it started.
     pub fn reassign(&mut self, id: JobId, task: Task) -> (Resources, Time) {
         let job = self.jobs.get_mut(&id).expect("only a running job is given to another");
-        debug_assert!(job.task.phase() == Phase::Pre && task.phase() == Phase::Pre);
+        debug_assert!(job.task.phase() == JobPhase::Pre && task.phase() == JobPhase::Pre);
         job.task = task;
         (job.holds, job.started)
     }
@@ -231,8 +232,8 @@ impl Machine {
         now
     }
 
-    /// Whether a job that needs so much for so long leaves the room that is kept for another. `input` is whose job it
-    /// is, where it has one.
+    /// Whether a job that needs so much for so long leaves the room that is kept for another. `input` is
+    /// whose job it is, where it has one.
     pub fn may_overtake(&self, input: Option<InputKey>, need: &Resources, time: Span, now: Time) -> bool {
         let Some(reservation) = self.reservation.filter(|r| Some(r.input) != input) else { return true };
         let spare_disk = self.free().disk.saturating_sub(reservation.need.disk);

@@ -21,7 +21,7 @@ mod work;
 
 pub use state::Counts;
 
-use crate::config::{Binding, Config, ModelSpec};
+use crate::config::{BoundTo, Config, ModelSpec};
 use crate::error::SchedError;
 use crate::ids::{ClientId, InputId, JobId, ModelId};
 use crate::message::{Action, Event, Rejected};
@@ -73,7 +73,7 @@ impl<P: Policy> Scheduler<P> {
     ///
     /// # Errors
     /// [`SchedError::OutOfRange`] names the setting that is out of its range.
-    pub fn new(config: Config, models: Vec<ModelSpec>, policy: P) -> Result<Scheduler<P>, SchedError> {
+    pub fn new(config: Config, models: Vec<ModelSpec>, policy: P) -> Result<Self, SchedError> {
         config.check()?;
         let limits = Limits {
             max_inputs: config.max_inputs,
@@ -82,7 +82,7 @@ impl<P: Policy> Scheduler<P> {
             pre_attempts: config.pre_attempts,
             batch_share: config.batch_share,
         };
-        let mut scheduler = Scheduler {
+        let mut scheduler = Self {
             policy,
             limits,
             lifecycle: Lifecycle::Open,
@@ -103,7 +103,8 @@ impl<P: Policy> Scheduler<P> {
     /// Replaces the profile table by one that was saved earlier for the same models.
     ///
     /// # Errors
-    /// [`SchedError::OutOfRange`] when the table has another number of models, or no measurement for a phase of one.
+    /// [`SchedError::OutOfRange`] when the table has another number of models, or no measurement for a phase
+    /// of one.
     pub fn restore_profile(&mut self, profile: ProfileTable) -> Result<(), SchedError> {
         self.catalog.restore(profile)?;
         for model in self.catalog.ids() {
@@ -138,7 +139,8 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// The next thing to do, if any. `now` may be later than the last event, never earlier (it is then taken as that event's time).
+    /// The next thing to do, if any. `now` may be later than the last event, never earlier (it is then taken
+    /// as that event's time).
     pub fn poll_action(&mut self, now: Time) -> Option<Action> {
         self.advance(now);
         if self.out.is_empty() && self.lifecycle != Lifecycle::Stopped {
@@ -155,7 +157,8 @@ impl<P: Policy> Scheduler<P> {
         self.out.pop()
     }
 
-    /// When to call [`Scheduler::poll_action`] again even if nothing happens: the next timeout or expiry. Valid once `poll_action` returned `None`.
+    /// When to call [`Scheduler::poll_action`] again even if nothing happens: the next timeout or expiry.
+    /// Valid once `poll_action` returned `None`.
     pub fn next_wakeup(&self) -> Option<Time> {
         self.clock.next_timer()
     }
@@ -203,7 +206,8 @@ impl<P: Policy> Scheduler<P> {
         self.catalog.profile()
     }
 
-    /// The input that a running job works for now, if any (a notice's or a refill's T_pre can be claimed while it runs).
+    /// The input that a running job works for now, if any (a notice's or a refill's T_pre can be claimed
+    /// while it runs).
     pub fn job_input(&self, job: JobId) -> Option<InputId> {
         let input = self.machine.job(job)?.task.input()?;
         self.work.input(input).id()
@@ -221,7 +225,7 @@ impl<P: Policy> Scheduler<P> {
     /// Gives every unbound model its smallest target at once.
     fn seed_pools(&mut self) {
         for model in self.catalog.ids() {
-            if self.stock.has_pools() && self.catalog.binding(model) == Binding::Unbound {
+            if self.stock.has_pools() && self.catalog.binding(model) == BoundTo::Unbound {
                 let pool = PoolKey { model, client: None };
                 self.stock.arrival(pool, self.clock.now(), 0, Span::ZERO);
             }

@@ -3,7 +3,7 @@
 use super::Scheduler;
 use super::machine::Task;
 use super::state::{Lifecycle, Stage};
-use crate::ids::{JobId, MaterialId, Phase};
+use crate::ids::{JobId, JobPhase, MaterialId};
 use crate::message::{Action, Source, Start};
 use crate::policy::{Policy, ThreadOption};
 use crate::pool::PoolKey;
@@ -85,7 +85,7 @@ impl<P: Policy> Scheduler<P> {
     /// How a refill of this pool would run, if its shares of the machine allow one more.
     fn refill_option(&self, pool: PoolKey) -> Option<ThreadOption> {
         let (have, now) = (self.machine.capacity(), self.clock.now());
-        let option = *self.catalog.options(pool.model, Phase::Pre, 1, have.cores).first()?;
+        let option = *self.catalog.options(pool.model, JobPhase::Pre, 1, have.cores).first()?;
         let disk = self.catalog.disk(pool.model);
         let need = Resources { cores: option.threads, memory: option.memory, disk };
         let idle = (1.5 - self.load.per_core(now, have.cores)).clamp(0.0, 1.0);
@@ -103,7 +103,7 @@ impl<P: Policy> Scheduler<P> {
         self.stock.refill_begins(pool, job, holds);
         self.out.push(Action::Start(Start {
             job,
-            phase: Phase::Pre,
+            phase: JobPhase::Pre,
             model,
             input: None,
             client: pool.client,

@@ -57,7 +57,8 @@ pub(super) struct Group {
     pub deadline: DeadlineClass,
     pub arrived: Time,
     pub live: BTreeSet<InputKey>,
-    /// Inputs kept out of the class queues because the group holds its share: (0 for T_on, 1 for T_pre; input).
+    /// Inputs kept out of the class queues because the group holds its share: (0 for T_on, 1 for T_pre;
+    /// input).
     pub parked: BTreeSet<(u8, InputKey)>,
     /// Inputs in the class queues or running.
     pub active: u32,

@@ -1,7 +1,7 @@
 //! Ready material: all that lives, what of it lies in pools, and which inputs wait for some.
 
 use super::same::same;
-use crate::config::{Binding, PoolConfig};
+use crate::config::{BoundTo, PoolConfig};
 use crate::ids::{ClientId, JobId, MaterialId, ModelId};
 use crate::policy::ThreadOption;
 use crate::pool::{PoolKey, Pools};
@@ -27,8 +27,8 @@ pub(super) struct Stock {
 }
 
 impl Stock {
-    pub fn new(pool: Option<PoolConfig>) -> Stock {
-        Stock {
+    pub fn new(pool: Option<PoolConfig>) -> Self {
+        Self {
             materials: BTreeMap::new(),
             found: BTreeSet::new(),
             made: false,
@@ -38,12 +38,12 @@ impl Stock {
     }
 
     /// The pool that serves this client's requests for this model, if any.
-    pub fn pool_for(&self, model: ModelId, binding: Binding, client: ClientId) -> Option<PoolKey> {
+    pub fn pool_for(&self, model: ModelId, binding: BoundTo, client: ClientId) -> Option<PoolKey> {
         let pools = self.pools.as_ref()?;
         match binding {
-            Binding::Unbound => Some(PoolKey { model, client: None }),
-            Binding::Client if pools.config.per_client => Some(PoolKey { model, client: Some(client) }),
-            Binding::Client => None,
+            BoundTo::Unbound => Some(PoolKey { model, client: None }),
+            BoundTo::Client if pools.config.per_client => Some(PoolKey { model, client: Some(client) }),
+            BoundTo::Client => None,
         }
     }
 
@@ -150,8 +150,8 @@ impl Stock {
         self.pools.iter().flat_map(Pools::wanting).take(REFILL_TRIES)
     }
 
-    /// Whether the refills' shares of the machine allow one more. `idle` is the share of the cores, from 0 to 1, that
-    /// refills may count on now.
+    /// Whether the refills' shares of the machine allow one more. `idle` is the share of the cores, from 0 to
+    /// 1, that refills may count on now.
     pub fn allows_refill(&self, option: &ThreadOption, disk: u64, idle: f64, have: Resources, used: Resources) -> bool {
         let Some(pools) = &self.pools else { return false };
         let share = |part: f64, of: u64| (of as f64 * part) as u64;
@@ -201,8 +201,8 @@ impl Stock {
         self.pools_mut().remove(pool).into_iter()
     }
 
-    /// Checks that every live material is exactly one of: `held` by an input or a job, or in stock; and what refills
-    /// hold.
+    /// Checks that every live material is exactly one of: `held` by an input or a job, or in stock; and what
+    /// refills hold.
     pub fn audit(&self, held: impl Iterator<Item = MaterialId>, refill_cores: u32) -> Result<(), String> {
         let pooled = self.pools().into_iter().filter_map(|key| self.pools.as_ref()?.get(&key));
         let mut seen = BTreeSet::new();

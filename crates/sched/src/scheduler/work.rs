@@ -1,5 +1,5 @@
-//! What was asked for: inputs, the notices and requests that they belong to, and whose these are. Every counter that
-//! depends on an input's stage is kept here.
+//! What was asked for: inputs, the notices and requests that they belong to, and whose these are. Every
+//! counter that depends on an input's stage is kept here.
 
 use super::same::same;
 use super::state::{Client, Counts, Group, GroupId, Input, Stage};
@@ -162,8 +162,8 @@ impl Work {
         self.group_mut(self.inputs[&key].group)
     }
 
-    /// A waiting input takes a place among its group's active ones; where the group has none left below `window` it
-    /// is parked, and the answer is false.
+    /// A waiting input takes a place among its group's active ones; where the group has none left below
+    /// `window` it is parked, and the answer is false.
     pub fn take_place(&mut self, key: InputKey, window: u32) -> bool {
         if self.group_of(key).active >= window {
             self.park(key);
@@ -205,8 +205,8 @@ impl Work {
         self.groups[&id].live.iter().copied().collect()
     }
 
-    /// Inputs of a group, the last first, to be ended; none is parked any more, so that none is queued only to be
-    /// taken out again.
+    /// Inputs of a group, the last first, to be ended; none is parked any more, so that none is queued only
+    /// to be taken out again.
     pub fn clear_out(&mut self, id: GroupId) -> Option<Vec<InputKey>> {
         let group = self.groups.get_mut(&id)?;
         group.parked.clear();
@@ -227,8 +227,8 @@ impl Work {
         group.threads -= threads;
     }
 
-    /// Moves an announced input, in no queue, to the request that claims it. `running` is the number of threads of
-    /// its T_pre, if that runs.
+    /// Moves an announced input, in no queue, to the request that claims it. `running` is the number of
+    /// threads of its T_pre, if that runs.
     pub fn move_to(&mut self, key: InputKey, request: GroupId, index: u32, running: Option<u32>) {
         if let Some(threads) = running {
             self.vacate(key, threads);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::replay::{Header, Replay};
 use tacit_sched::{
-    Action, AdvanceNotice, ClientId, DeadlineClass, Event, JobId, MaterialId, ModelId, NoticeId, Phase, Rejected,
+    Action, AdvanceNotice, ClientId, DeadlineClass, Event, JobId, JobPhase, MaterialId, ModelId, NoticeId, Rejected,
     Request, RequestId, Resources, Scheduler, Shutdown, Span, Time, Usage,
 };
 
@@ -53,8 +53,8 @@ fn found() -> impl Strategy<Value = Op> {
     })
 }
 
-/// A script. It begins with material from an earlier run; one in four ends with a shutdown somewhere in its second
-/// half.
+/// A script. It begins with material from an earlier run; one in four ends with a shutdown somewhere in its
+/// second half.
 pub fn script(len: usize) -> impl Strategy<Value = Vec<Op>> {
     let end = prop::option::weighted(0.25, (0..len / 2, any::<bool>()));
     let start = prop::collection::vec(found(), 0..8);
@@ -83,10 +83,10 @@ pub struct Driver {
 }
 
 impl Driver {
-    pub fn new(header: Header) -> Driver {
+    pub fn new(header: Header) -> Self {
         let sched = Scheduler::new(header.config.clone(), header.models.clone(), header.policy.clone()).unwrap();
         let monitor = Monitor::new(header.config.capacity);
-        let mut driver = Driver {
+        let mut driver = Self {
             sched,
             monitor,
             now: Time::ZERO,
@@ -129,8 +129,8 @@ impl Driver {
                 *threads.entry(input.request).or_default() += start.threads;
             }
         }
-        // Only a fixed machine promises the share: jobs that run when it shrinks go on, and so do announced T_pre and
-        // adopted refills that ran before their request came.
+        // Only a fixed machine promises the share: jobs that run when it shrinks go on, and so do announced
+        // T_pre and adopted refills that ran before their request came.
         let plain = !self.events.iter().any(|(_, e)| matches!(e, Event::Capacity(_) | Event::Notice(_)));
         if plain && self.header.config.pool.is_none() {
             assert!(threads.values().all(|&t| t <= window), "a batch holds more than its share: {threads:?}");
@@ -154,8 +154,8 @@ impl Driver {
         self.monitor.running.keys().nth(pick % n.max(1)).copied()
     }
 
-    /// A name that was never used before, whose order says nothing about age. From 1000 on: found material may have
-    /// any name below 1100.
+    /// A name that was never used before, whose order says nothing about age. From 1000 on: found material
+    /// may have any name below 1100.
     fn new_material(&mut self) -> MaterialId {
         loop {
             self.materials += 1;
@@ -170,7 +170,7 @@ impl Driver {
         let (start, _) = self.monitor.running[&job].clone();
         let time = Span(start.estimate.0 / 100 * percent);
         let usage = Usage { time, peak_memory: start.memory };
-        let material = (start.phase == Phase::Pre).then(|| self.new_material());
+        let material = (start.phase == JobPhase::Pre).then(|| self.new_material());
         self.send(Event::JobFinished { job, usage, material }).expect("the end of a running job is accepted");
     }
 

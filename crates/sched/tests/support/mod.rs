@@ -1,4 +1,5 @@
-//! Shared by the scheduler's tests: a driver that plays a random script, and a monitor that believes only what it sees.
+//! Shared by the scheduler's tests: a driver that plays a random script, and a monitor that believes only
+//! what it sees.
 #![allow(dead_code)] // each test binary uses a part
 
 pub mod driver;
@@ -7,13 +8,13 @@ pub mod monitor;
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::profile::{Sample, Speedup};
 use tacit_sched::replay::{Header, VERSION};
-use tacit_sched::{Binding, Config, ModelSpec, PhaseSpec, PoolConfig, Resources, Span};
+use tacit_sched::{BoundTo, Config, ModelSpec, PhaseSpec, PoolConfig, Resources, Span};
 
 pub fn phase(secs: f64, memory: u64) -> PhaseSpec {
     PhaseSpec { first: Sample { time: Span::from_secs(secs), memory }, speedup: Speedup::Amdahl(0.9) }
 }
 
-pub fn model(name: &str, binding: Binding, pre: PhaseSpec, on: PhaseSpec) -> ModelSpec {
+pub fn model(name: &str, binding: BoundTo, pre: PhaseSpec, on: PhaseSpec) -> ModelSpec {
     ModelSpec {
         name: name.into(),
         backend: "test".into(),
@@ -28,9 +29,9 @@ pub fn model(name: &str, binding: Binding, pre: PhaseSpec, on: PhaseSpec) -> Mod
 /// Three models of very different length and memory; one is bound to its client.
 pub fn models() -> Vec<ModelSpec> {
     vec![
-        model("small", Binding::Unbound, phase(1.0, 5), phase(0.5, 8)),
-        model("bound", Binding::Client, phase(3.0, 20), phase(2.0, 30)),
-        model("large", Binding::Unbound, phase(20.0, 40), phase(10.0, 70)),
+        model("small", BoundTo::Unbound, phase(1.0, 5), phase(0.5, 8)),
+        model("bound", BoundTo::Client, phase(3.0, 20), phase(2.0, 30)),
+        model("large", BoundTo::Unbound, phase(20.0, 40), phase(10.0, 70)),
     ]
 }
 

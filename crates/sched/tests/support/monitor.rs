@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use tacit_sched::{
-    Action, AdvanceNotice, ClientId, Event, InputId, InputReport, JobId, MaterialId, ModelId, Outcome, Phase, Request,
-    RequestId, Resources, Start, Time,
+    Action, AdvanceNotice, ClientId, Event, InputId, InputReport, JobId, JobPhase, MaterialId, ModelId, Outcome,
+    Request, RequestId, Resources, Start, Time,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    pub fn new(capacity: Resources) -> Monitor {
-        Monitor {
+    pub fn new(capacity: Resources) -> Self {
+        Self {
             capacity,
             running: BTreeMap::new(),
             materials: BTreeMap::new(),
@@ -70,12 +70,12 @@ impl Monitor {
             Event::JobFinished { job, material, .. } => {
                 let (start, _) = self.running.remove(job).expect("accepted the end of a job that does not run");
                 match start.phase {
-                    Phase::Pre => {
+                    JobPhase::Pre => {
                         let fresh = (Material::Ready, start.model, start.client);
                         let made = material.expect("accepted a T_pre that made nothing");
                         assert!(self.materials.insert(made, fresh).is_none(), "material name used twice");
                     }
-                    Phase::On => {
+                    JobPhase::On => {
                         assert_eq!(*material, None, "accepted material from a T_on");
                         self.materials.get_mut(&start.material.unwrap()).unwrap().0 = Material::Gone;
                         self.on_finished.insert(start.input.unwrap());
@@ -124,8 +124,8 @@ impl Monitor {
         assert!(used.0 + start.threads <= self.capacity.cores, "too many threads");
         assert!(used.1 + start.memory <= self.capacity.memory, "too much memory");
         match start.phase {
-            Phase::Pre => assert_eq!(start.material, None, "material before it is made"),
-            Phase::On => {
+            JobPhase::Pre => assert_eq!(start.material, None, "material before it is made"),
+            JobPhase::On => {
                 let input = start.input.expect("a T_on without an input");
                 assert!(self.on_started.insert(input), "a second T_on of one input");
                 let request = &self.requests[&input.request];
@@ -174,7 +174,7 @@ impl Monitor {
     pub fn settled(&self) {
         for (start, _) in self.running.values() {
             if let Some(input) = start.input
-                && start.phase == Phase::On
+                && start.phase == JobPhase::On
             {
                 assert!(!self.outcomes.contains_key(&input), "an ended input still runs");
             }
@@ -188,7 +188,7 @@ impl Monitor {
     /// Disk held by live material of `bytes` each, and set aside for what is being made.
     pub fn disk(&self, bytes: u64) -> u64 {
         let live = self.materials.values().filter(|m| m.0 != Material::Gone).count();
-        let making = self.running.values().filter(|(s, _)| s.phase == Phase::Pre).count();
+        let making = self.running.values().filter(|(s, _)| s.phase == JobPhase::Pre).count();
         (live + making) as u64 * bytes
     }
 

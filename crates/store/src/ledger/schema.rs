@@ -52,7 +52,8 @@ impl Party {
     }
 }
 
-/// Sets a connection up, makes the tables where there are none yet, and compares the party, if one is given, and the key.
+/// Sets a connection up, makes the tables where there are none yet, and compares the party, if one is given,
+/// and the key.
 pub(super) fn prepare(
     db: &mut Connection,
     path: &Path,
@@ -116,7 +117,8 @@ fn migrate(tx: &Transaction<'_>, party: Option<Party>, key: Option<&SealKey>, pa
     Ok(())
 }
 
-/// Whether the folder holds this party's halves. Both parties' material in one place would be all that privacy rests on, in one place.
+/// Whether the folder holds this party's halves. Both parties' material in one place would be all that
+/// privacy rests on, in one place.
 fn check_party(db: &Connection, party: Option<Party>, path: &Path) -> Result<(), StoreError> {
     let Some(party) = party else { return Ok(()) };
     let found: String = db.query_row("SELECT party FROM folder", [], |row| row.get(0)).map_err(failed(path))?;

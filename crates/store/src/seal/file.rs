@@ -9,7 +9,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// Writes a file with mode 0600, sealed if there is a key, and durable when this returns. A crash leaves the old file or the new one.
+/// Writes a file with mode 0600, sealed if there is a key, and durable when this returns. A crash leaves the
+/// old file or the new one.
 ///
 /// # Errors
 /// [`StoreError::File`].
@@ -61,11 +62,13 @@ pub(crate) fn write_content(mut out: impl Write, kind: Kind, key: Option<&SealKe
     }
 }
 
-/// Reads a file of at most `limit` bytes of content, sealed or not: a sealed one is recognised and needs the key. With a key, a file
-/// that is not sealed is read all the same, as its owner may have both; it is not authenticated then.
+/// Reads a file of at most `limit` bytes of content, sealed or not: a sealed one is recognised and needs the
+/// key. With a key, a file that is not sealed is read all the same, as its owner may have both; it is not
+/// authenticated then.
 ///
 /// # Errors
-/// [`StoreError::KeyNeeded`], [`StoreError::WrongKey`], [`StoreError::Sealed`], [`StoreError::FileTooLarge`], [`StoreError::File`].
+/// [`StoreError::KeyNeeded`], [`StoreError::WrongKey`], [`StoreError::Sealed`], [`StoreError::FileTooLarge`],
+/// [`StoreError::File`].
 pub fn read_file(path: &Path, kind: Kind, key: Option<&SealKey>, limit: u64) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     let (stream, bytes) = open_file(path, kind, key)?;
     let too_large = |bytes| StoreError::FileTooLarge { path: path.to_owned(), kind, bytes, limit };
@@ -79,8 +82,8 @@ pub fn read_file(path: &Path, kind: Kind, key: Option<&SealKey>, limit: u64) -> 
     if content.len() as u64 > limit { Err(too_large(content.len() as u64)) } else { Ok(content) }
 }
 
-/// A file's content as a stream, sealed or not (see [`read_file`]), and how many bytes that has. What is read of a sealed file is
-/// authentic; that it is all of it shows at its end.
+/// A file's content as a stream, sealed or not (see [`read_file`]), and how many bytes that has. What is read
+/// of a sealed file is authentic; that it is all of it shows at its end.
 ///
 /// # Errors
 /// [`StoreError::KeyNeeded`], [`StoreError::WrongKey`], [`StoreError::Sealed`], [`StoreError::File`].

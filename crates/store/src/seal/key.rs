@@ -16,8 +16,9 @@ const MAX_KEY_BYTES: u64 = 4096;
 
 /// The key that files are sealed with: 32 bytes, derived with BLAKE3 from at least 16 bytes of the user's.
 ///
-/// The derivation is fast and makes a weak passphrase no stronger: give random bytes, such as `head -c 32 /dev/urandom | base64`. Line ends
-/// after the key do not count, so the same text gives the same key from a file, a variable or a command.
+/// The derivation is fast and makes a weak passphrase no stronger: give random bytes, such as
+/// `head -c 32 /dev/urandom | base64`. Line ends after the key do not count, so the same text gives the same
+/// key from a file, a variable or a command.
 #[derive(Clone, ZeroizeOnDrop)]
 pub struct SealKey([u8; 32]);
 
@@ -113,7 +114,8 @@ impl SealKey {
         Ok(Self(blake3::derive_key("tacit 2026-11 sealing key", bytes)))
     }
 
-    /// A value of this key for one purpose and 32 random bytes; purposes differ, so their values say nothing about each other.
+    /// A value of this key for one purpose and 32 random bytes; purposes differ, so their values say nothing
+    /// about each other.
     pub(crate) fn value(&self, purpose: &'static str, salt: &[u8; 32]) -> blake3::Hash {
         blake3::Hasher::new_keyed(&self.0).update(salt).update(purpose.as_bytes()).finalize()
     }

@@ -35,7 +35,8 @@ impl Chunks {
     }
 }
 
-/// Seals what is written to it. The content's length is said beforehand; [`finish`](Self::finish) must be called.
+/// Seals what is written to it. The content's length is said beforehand; [`finish`](Self::finish) must be
+/// called.
 pub struct Writer<W: Write> {
     inner: W,
     chunks: Chunks,
@@ -114,7 +115,8 @@ impl<W: Write> Write for Writer<W> {
     }
 }
 
-/// Opens what [`Writer`] sealed. Gives no byte that is not authentic; that all are there is known only when it gives no more.
+/// Opens what [`Writer`] sealed. Gives no byte that is not authentic; that all are there is known only when
+/// it gives no more.
 pub struct Reader<R: Read> {
     inner: R,
     chunks: Chunks,
@@ -156,7 +158,8 @@ impl<R: Read> Reader<R> {
         Ok(Self { inner, chunks: Chunks::new(key, &salt, header, bytes), buffer, given: 0, left: bytes, bytes })
     }
 
-    /// Bytes of the content, as the header says. Authentic once a chunk was read: check it against the source before allocating by it.
+    /// Bytes of the content, as the header says. Authentic once a chunk was read: check it against the source
+    /// before allocating by it.
     #[must_use]
     pub fn content_bytes(&self) -> u64 {
         self.bytes

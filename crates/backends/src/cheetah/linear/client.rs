@@ -48,7 +48,8 @@ impl<'a> LinearClient<'a> {
         Self { keys, plan }
     }
 
-    /// Encrypts the mask `[C, H, W]` (bits above the plan's ring are ignored) and hands each ciphertext to `sink`, in order.
+    /// Encrypts the mask `[C, H, W]` (bits above the plan's ring are ignored) and hands each ciphertext to
+    /// `sink`, in order.
     ///
     /// # Errors
     /// [`LinearError::Length`], or what `sink` returns.
@@ -80,8 +81,8 @@ impl<'a> LinearClient<'a> {
         Ok(())
     }
 
-    /// Reads the answer of one layer: `source(n)` returns the next message, which must have n bytes. The result is the client's
-    /// share `[O, OH, OW]` mod `2^l` of the layer's own ring.
+    /// Reads the answer of one layer: `source(n)` returns the next message, which must have n bytes. The
+    /// result is the client's share `[O, OH, OW]` mod `2^l` of the layer's own ring.
     ///
     /// # Errors
     /// [`LinearError::Consumer`], [`LinearError::He`] for malformed answers, or what `source` returns.
@@ -139,7 +140,8 @@ impl<'a> LinearClient<'a> {
         })
     }
 
-    /// The whole exchange for one tensor: sends the mask and returns the client's share of every layer, in the plan's order.
+    /// The whole exchange for one tensor: sends the mask and returns the client's share of every layer, in
+    /// the plan's order.
     ///
     /// # Errors
     /// As [`LinearClient::encrypt`] and [`LinearClient::decrypt`].

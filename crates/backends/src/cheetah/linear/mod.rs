@@ -1,13 +1,15 @@
-//! Linear layers of the `cheetah` back end, offline phase: coefficient encoding of [Chee22] sec. 3 (conv as a product of
-//! polynomials), after [Delphi20]'s split into phases.
+//! Linear layers of the `cheetah` back end, offline phase: coefficient encoding of [Chee22] sec. 3 (conv as a
+//! product of polynomials), after [Delphi20]'s split into phases.
 //!
-//! For a tensor whose client share is the mask `r` and each linear layer `W` that reads it, client and server obtain `c` and `s`
-//! with `c + s = W r + e mod 2^l`, `|e| <= ` [`LinearPlan::max_error`] (1 up to 39-bit rings) except with probability 2^-40 per
-//! output. The client sends RLWE(r) once per tensor and stride; all layers that read the tensor share its tiling. The server
-//! answers with one polynomial for each (block of output channels, tile); see `docs/notes/noise.md` for the bound.
+//! For a tensor whose client share is the mask `r` and each linear layer `W` that reads it, client and server
+//! obtain `c` and `s` with `c + s = W r + e mod 2^l`, `|e| <= ` [`LinearPlan::max_error`] (1 up to 39-bit
+//! rings) except with probability 2^-40 per output. The client sends RLWE(r) once per tensor and stride; all
+//! layers that read the tensor share its tiling. The server answers with one polynomial for each (block of
+//! output channels, tile); see `docs/notes/noise.md` for the bound.
 //!
-//! Bytes: `uploads * Params::up_bytes` up, `answers * Params::down_bytes + 16` per layer down, plus message headers:
-//! [`LinearPlan::cost`] states them exactly. One round per tensor. What is skipped, sent or multiplied depends on shapes only.
+//! Bytes: `uploads * Params::up_bytes` up, `answers * Params::down_bytes + 16` per layer down, plus message
+//! headers: [`LinearPlan::cost`] states them exactly. One round per tensor. What is skipped, sent or
+//! multiplied depends on shapes only.
 
 mod client;
 mod cost;
@@ -20,7 +22,7 @@ pub use client::{ClientKeys, LinearClient};
 pub use cost::{ConsumerCost, LinearCost};
 pub use error::LinearError;
 pub use plan::{LinearPlan, weight_norm_log2};
-pub use server::{Evaluation, LinearServer, Weights, receive_public_key};
+pub use server::{CheckedWeights, Evaluation, LinearServer, receive_public_key};
 pub use tacit_arith::ring::ConvSpec;
 pub use tiling::Consumer;
 

@@ -4,14 +4,14 @@ use super::LinearError;
 use super::tiling::{Consumer, Frame, Tap, Tiling};
 use tacit_he::coeff::{DEGREE, Params, ParamsSpec};
 
-/// What an upload, an answer, a weight polynomial and a product cost beside bytes, in bytes of equal worth: processor time at
-/// 100 Mbit/s (80 ns a byte; about 0.1 ms, 0.1 ms, 10 us and 2.5 us measured).
+/// What an upload, an answer, a weight polynomial and a product cost beside bytes, in bytes of equal worth:
+/// processor time at 100 Mbit/s (80 ns a byte; about 0.1 ms, 0.1 ms, 10 us and 2.5 us measured).
 const POLY_WORTH: usize = 1200;
 const WEIGHT_WORTH: usize = 120;
 const PRODUCT_WORTH: usize = 30;
 
-/// The smallest `norm_log2` that holds for weights of `out_ch` output channels: publishing it tells the client this much
-/// about the weights; a model owner may publish a larger one.
+/// The smallest `norm_log2` that holds for weights of `out_ch` output channels: publishing it tells the
+/// client this much about the weights; a model owner may publish a larger one.
 #[must_use]
 pub fn weight_norm_log2(out_ch: usize, weights: &[i32]) -> u32 {
     let row = (weights.len() / out_ch.max(1)).max(1);
@@ -42,12 +42,13 @@ pub struct LinearPlan {
 }
 
 impl LinearPlan {
-    /// Plans `consumers`, which all read the same tensor `[C, H, W]`. `max_error >= 1` is the error allowed at each output; it is
-    /// raised where the ring is too wide for it (see [`LinearPlan::max_error`]). Larger bounds save bytes.
+    /// Plans `consumers`, which all read the same tensor `[C, H, W]`. `max_error >= 1` is the error allowed
+    /// at each output; it is raised where the ring is too wide for it (see [`LinearPlan::max_error`]). Larger
+    /// bounds save bytes.
     ///
     /// # Errors
-    /// [`LinearError::Shape`], [`LinearError::Group`], [`LinearError::Tile`] or, for rings and norms that no parameters fit,
-    /// [`LinearError::He`].
+    /// [`LinearError::Shape`], [`LinearError::Group`], [`LinearError::Tile`] or, for rings and norms that no
+    /// parameters fit, [`LinearError::He`].
     pub fn new(consumers: &[Consumer], max_error: u32) -> Result<Self, LinearError> {
         let input = |c: &Consumer| (c.conv.in_ch, c.conv.in_h, c.conv.in_w);
         let mut strides: Vec<(usize, usize)> = vec![];
@@ -116,8 +117,8 @@ impl LinearPlan {
         self.uploads.iter().map(|u| u.params.ring_bits()).max().expect("a plan has a layer")
     }
 
-    /// What planning chose for each upload: tile outputs (rows, columns), channels in and out of a polynomial, bits of a coefficient up
-    /// and down. Both parties must have chosen the same.
+    /// What planning chose for each upload: tile outputs (rows, columns), channels in and out of a
+    /// polynomial, bits of a coefficient up and down. Both parties must have chosen the same.
     #[must_use]
     pub fn choices(&self) -> Vec<[u64; 6]> {
         let one = |u: &Upload| {
@@ -128,7 +129,8 @@ impl LinearPlan {
         self.uploads.iter().map(one).collect()
     }
 
-    /// How the tensor is cut, for people: per upload the tiles, tile outputs, channels per polynomial and bits per coefficient.
+    /// How the tensor is cut, for people: per upload the tiles, tile outputs, channels per polynomial and
+    /// bits per coefficient.
     #[must_use]
     pub fn describe(&self) -> String {
         let one = |u: &Upload| {
@@ -180,7 +182,8 @@ fn params(members: &[Consumer], mt: usize, max_error: u32, up_per_down: f64) -> 
     Ok(Params::new(&ParamsSpec { ring_bits, norm_sq, max_error, up_per_down })?)
 }
 
-/// Sizes that differ in the number of parts: the smallest size for each number of parts that `total` can be cut into.
+/// Sizes that differ in the number of parts: the smallest size for each number of parts that `total` can be
+/// cut into.
 fn sizes(total: usize, most: usize) -> impl Iterator<Item = usize> + Clone {
     (1..=total.min(most)).filter(move |&size| size == total.div_ceil(total.div_ceil(size)))
 }

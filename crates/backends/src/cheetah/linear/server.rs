@@ -24,12 +24,12 @@ pub fn receive_public_key(ctx: &Context, channel: &mut Channel) -> Result<Public
 }
 
 /// The weights of one layer, checked against the plan.
-pub struct Weights<'a> {
+pub struct CheckedWeights<'a> {
     consumer: usize,
     values: &'a [i32],
 }
 
-impl<'a> Weights<'a> {
+impl<'a> CheckedWeights<'a> {
     /// Checks `[O, I/groups, kh, kw]` weights against the plan.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ struct Unit {
 struct Job<'a> {
     consumer: &'a Consumer,
     taps: &'a [Tap],
-    weights: &'a Weights<'a>,
+    weights: &'a CheckedWeights<'a>,
     upload: usize,
     tiles: Vec<usize>,
     secret: Prg,
@@ -135,15 +135,15 @@ impl<'a> LinearServer<'a> {
         self.received.iter().map(|c| c.len() * Ciphertext::MEMORY_BYTES).sum()
     }
 
-    /// Evaluates one layer on the mask and hands the answer's messages to `sink`, in order: a 16-byte seed, then one message for
-    /// each (output block, tile).
+    /// Evaluates one layer on the mask and hands the answer's messages to `sink`, in order: a 16-byte seed,
+    /// then one message for each (output block, tile).
     ///
     /// # Errors
     /// [`LinearError::Consumer`], or what `sink` returns.
     pub fn evaluate(
         &self,
         consumer: usize,
-        weights: &Weights<'_>,
+        weights: &CheckedWeights<'_>,
         prg: &mut Prg,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), LinearError>,
     ) -> Result<Evaluation, LinearError> {
@@ -215,7 +215,7 @@ impl<'a> LinearServer<'a> {
     pub fn send_answer(
         &self,
         consumer: usize,
-        weights: &Weights<'_>,
+        weights: &CheckedWeights<'_>,
         prg: &mut Prg,
         channel: &mut Channel,
     ) -> Result<Vec<u64>, LinearError> {
@@ -228,8 +228,8 @@ impl<'a> LinearServer<'a> {
         Ok(result.share)
     }
 
-    /// The whole exchange for one tensor: receives the mask, answers every layer, and returns the server's shares in the plan's
-    /// order. `weights[k]` belongs to layer k.
+    /// The whole exchange for one tensor: receives the mask, answers every layer, and returns the server's
+    /// shares in the plan's order. `weights[k]` belongs to layer k.
     ///
     /// # Errors
     /// As [`LinearServer::receive`] and [`LinearServer::evaluate`].
@@ -237,7 +237,7 @@ impl<'a> LinearServer<'a> {
         ctx: &'a Arc<Context>,
         key: &'a PublicKey,
         plan: &'a LinearPlan,
-        weights: &[Weights<'_>],
+        weights: &[CheckedWeights<'_>],
         prg: &mut Prg,
         channel: &mut Channel,
     ) -> Result<Vec<Vec<u64>>, LinearError> {

@@ -21,7 +21,8 @@ fn weights(spec: &ConvSpec, size: i32, prg: &mut Prg) -> Vec<i32> {
     (0..spec.weight_len()).map(|_| (prg.next_u64() % (2 * size as u64 + 1)) as i32 - size).collect()
 }
 
-/// Runs both parties over a channel; checks every output's error, the plan's bytes and work, and returns the plan.
+/// Runs both parties over a channel; checks every output's error, the plan's bytes and work, and returns the
+/// plan.
 fn check(convs: &[(ConvSpec, u32)], size: i32) -> LinearPlan {
     let mut data = prg(1);
     let values: Vec<Vec<i32>> = convs.iter().map(|(c, _)| weights(c, size, &mut data)).collect();
@@ -46,7 +47,7 @@ fn check(convs: &[(ConvSpec, u32)], size: i32) -> LinearPlan {
         let received = LinearServer::receive(&ctx, &key, &plan, &mut server).unwrap();
         let shares: Vec<Vec<u64>> = (0..convs.len())
             .map(|k| {
-                let w = Weights::new(&plan, k, &values[k]).unwrap();
+                let w = CheckedWeights::new(&plan, k, &values[k]).unwrap();
                 received.send_answer(k, &w, &mut prg(4), &mut server).unwrap()
             })
             .collect();
@@ -155,7 +156,7 @@ fn work_is_what_the_plan_says() {
     let server = LinearServer::receive_from(&ctx, &key, &plan, &mut |_| Ok(frames.pop_front().unwrap())).unwrap();
     let cost = plan.cost().consumers[0];
     let mut answers = 0;
-    let weights = Weights::new(&plan, 0, &values).unwrap();
+    let weights = CheckedWeights::new(&plan, 0, &values).unwrap();
     let count = &mut |_: &[u8]| {
         answers += 1;
         Ok(())
@@ -165,7 +166,8 @@ fn work_is_what_the_plan_says() {
     assert_eq!(result.weight_polys, cost.weight_polys);
 }
 
-/// The seed of an answer is published: it is neither in the server's stream nor in that of a seed drawn from it.
+/// The seed of an answer is published: it is neither in the server's stream nor in that of a seed drawn from
+/// it.
 #[test]
 fn the_seed_of_an_answer_is_not_in_the_secret_stream() {
     let plan = LinearPlan::new(&[Consumer { conv: conv(2, 2, (4, 4), 3), ring_bits: 37, norm_log2: 6 }], 1).unwrap();
@@ -180,7 +182,7 @@ fn the_seed_of_an_answer_is_not_in_the_secret_stream() {
     };
     client.encrypt(&vec![3; plan.input_len()], &mut prg(3), &mut keep).unwrap();
     let server = LinearServer::receive_from(&ctx, &key, &plan, &mut |_| Ok(frames.pop_front().unwrap())).unwrap();
-    let weights = Weights::new(&plan, 0, &[1; 36]).unwrap();
+    let weights = CheckedWeights::new(&plan, 0, &[1; 36]).unwrap();
     let mut published = vec![];
     for _ in 0..2 {
         let mut first = None;
@@ -203,9 +205,12 @@ fn wrong_input_is_named() {
     let spec = conv(2, 2, (4, 4), 3);
     let layer = Consumer { conv: spec, ring_bits: 37, norm_log2: 6 };
     let plan = LinearPlan::new(&[layer], 1).unwrap();
-    assert!(matches!(Weights::new(&plan, 0, &[1; 35]), Err(LinearError::Length { got: 35, expected: 36, .. })));
-    assert!(matches!(Weights::new(&plan, 0, &[16; 36]), Err(LinearError::WeightNorm { channel: 0, norm_log2: 6 })));
-    assert!(matches!(Weights::new(&plan, 1, &[1; 36]), Err(LinearError::Consumer { consumer: 1, have: 1 })));
+    assert!(matches!(CheckedWeights::new(&plan, 0, &[1; 35]), Err(LinearError::Length { got: 35, expected: 36, .. })));
+    assert!(matches!(
+        CheckedWeights::new(&plan, 0, &[16; 36]),
+        Err(LinearError::WeightNorm { channel: 0, norm_log2: 6 })
+    ));
+    assert!(matches!(CheckedWeights::new(&plan, 1, &[1; 36]), Err(LinearError::Consumer { consumer: 1, have: 1 })));
     assert!(matches!(LinearPlan::new(&[], 1), Err(LinearError::Group { consumer: 0 })));
     let other = Consumer { conv: conv(3, 2, (4, 4), 3), ..layer };
     assert!(matches!(LinearPlan::new(&[layer, other], 1), Err(LinearError::Group { consumer: 1 })));

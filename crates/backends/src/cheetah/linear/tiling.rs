@@ -1,14 +1,17 @@
 //! Geometry: which coefficient holds what.
 //!
-//! All layers of an upload have one stride `s`. Their padded inputs lie in one frame (the largest padding at the top and left);
-//! the frame is split into `s.0 * s.1` phase planes, of which only those with a kernel tap are kept: a *virtual channel* is a
-//! pair (channel, phase). On phase planes every layer has stride 1. Output rows and columns are cut into tiles; an input tile
-//! has `A = rows * columns` elements with its halo. A polynomial holds `ct` virtual channels of one tile,
+//! All layers of an upload have one stride `s`. Their padded inputs lie in one frame (the largest padding at
+//! the top and left); the frame is split into `s.0 * s.1` phase planes, of which only those with a kernel tap
+//! are kept: a *virtual channel* is a pair (channel, phase). On phase planes every layer has stride 1. Output
+//! rows and columns are cut into tiles; an input tile has `A = rows * columns` elements with its halo. A
+//! polynomial holds `ct` virtual channels of one tile,
 //!
-//! `x[c A + i columns + j]`, and weights are `w[m ct A + (ct - 1 - c) A + (span - d).row * columns + (span - d).column]` for output
-//! channel `m < mt` of a block and tap shift `d`, with `mt * ct * A <= N`. Output `(m, i, j)` is coefficient
-//! `m ct A + (ct - 1) A + (i + span.row) columns + j + span.column` of the product. Products of other channels land in other
-//! slots; what spills over a slot's end lands below the slot's first output, since a shift is at most `span`.
+//! `x[c A + i columns + j]`, and weights are
+//! `w[m ct A + (ct - 1 - c) A + (span - d).row * columns + (span - d).column]` for output channel `m < mt` of
+//! a block and tap shift `d`, with `mt * ct * A <= N`. Output `(m, i, j)` is coefficient
+//! `m ct A + (ct - 1) A + (i + span.row) columns + j + span.column` of the product. Products of other
+//! channels land in other slots; what spills over a slot's end lands below the slot's first output, since a
+//! shift is at most `span`.
 
 use tacit_arith::ring::ConvSpec;
 use tacit_he::coeff::DEGREE;
@@ -18,9 +21,11 @@ use tacit_he::coeff::DEGREE;
 pub struct Consumer {
     /// Shape; a fully connected layer is [`ConvSpec::linear`].
     pub conv: ConvSpec,
-    /// Width l of the ring of input and output, 1 to 45. Layers of one upload are computed in the widest of their rings.
+    /// Width l of the ring of input and output, 1 to 45. Layers of one upload are computed in the widest of
+    /// their rings.
     pub ring_bits: u32,
-    /// Every output channel's weights have a Euclidean norm of at most `2^norm_log2` ([`weight_norm_log2`](super::weight_norm_log2)).
+    /// Every output channel's weights have a Euclidean norm of at most `2^norm_log2`
+    /// ([`weight_norm_log2`](super::weight_norm_log2)).
     pub norm_log2: u32,
 }
 
@@ -169,7 +174,8 @@ impl Tiling {
         ((index * size).min(out), ((index + 1) * size).min(out))
     }
 
-    /// Output rows and columns of `tile` for a consumer: ((first, end), (first, end)); empty if it lies outside.
+    /// Output rows and columns of `tile` for a consumer: ((first, end), (first, end)); empty if it lies
+    /// outside.
     fn outputs(&self, consumer: &Consumer, tile: usize) -> ((usize, usize), (usize, usize)) {
         let (ty, tx) = (tile / self.grid().1, tile % self.grid().1);
         let rows = Self::range(ty, self.tile_out.0, consumer.conv.out_h());
@@ -247,7 +253,8 @@ impl Tiling {
             .any(|v| groups.contains(&(v / phases / group_in)) && taps.iter().any(|t| t.phase == v % phases))
     }
 
-    /// Writes the weight polynomial of (output block, input block) into `out`, as (coefficient, weight) pairs.
+    /// Writes the weight polynomial of (output block, input block) into `out`, as (coefficient, weight)
+    /// pairs.
     pub fn encode_weights(
         &self,
         consumer: &Consumer,

@@ -1,9 +1,10 @@
 //! A lowered model as bytes.
 //!
-//! The **public** part, all that a client ever receives, is the `postcard` encoding of [`RingSpec`]. The **private** part is, for each
-//! linear node in order: bytes of one weight (1, 2 or 4, the smallest that holds all of the layer's), the weights, the bias with 8
-//! bytes each; integers are signed, little endian and raw, so that reading is one pass. How many there are follows from the public
-//! part, and they are counted against the bytes before memory is spent.
+//! The **public** part, all that a client ever receives, is the `postcard` encoding of [`RingSpec`]. The
+//! **private** part is, for each linear node in order: bytes of one weight (1, 2 or 4, the smallest that
+//! holds all of the layer's), the weights, the bias with 8 bytes each; integers are signed, little endian and
+//! raw, so that reading is one pass. How many there are follows from the public part, and they are counted
+//! against the bytes before memory is spent.
 
 #[cfg(test)]
 mod tests;

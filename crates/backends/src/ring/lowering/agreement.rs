@@ -15,7 +15,8 @@ pub struct Agreement {
     pub samples: usize,
     /// Share with the class of the float network (the sign, of a single output).
     pub same_class: f64,
-    /// Mean over inputs of the root mean square error of the outputs, as a share of their range (0 in mode top-1).
+    /// Mean over inputs of the root mean square error of the outputs, as a share of their range (0 in mode
+    /// top-1).
     pub mean_error: f64,
     /// Largest of them.
     pub max_error: f64,
@@ -24,8 +25,8 @@ pub struct Agreement {
 }
 
 /// Compares a lowered model with the float network of the ONNX file. `inputs` are inputs of that network
-/// ([`ImportOptions::prepare`](tacit_graph::ImportOptions::prepare)); with a `seed`, the errors of two-party truncation are simulated on
-/// seeded shares. A class chosen among equal outputs counts as right.
+/// ([`ImportOptions::prepare`](tacit_graph::ImportOptions::prepare)); with a `seed`, the errors of two-party
+/// truncation are simulated on seeded shares. A class chosen among equal outputs counts as right.
 ///
 /// # Errors
 /// The inputs do not fit the model.

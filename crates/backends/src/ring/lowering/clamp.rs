@@ -1,9 +1,10 @@
 //! Clamps that keep every accepted input inside the rings, on request ([`RingOptions::clamp`]).
 //!
-//! The bounds of the module `range` grow from layer to layer by the sum of magnitudes of a layer's weights. Where what a layer
-//! reads could exceed what calibration saw (with its guard, and the room for extreme inputs) by more than a factor, it is clamped
-//! to that: `min(x, c) = c - relu(c - x)`, one comparison an element, two where `x` may be far below zero as well. The bounds of the
-//! clamped network then choose its rings. A larger factor takes fewer clamps and wider rings: the back end's price decides.
+//! The bounds of the module `range` grow from layer to layer by the sum of magnitudes of a layer's weights.
+//! Where what a layer reads could exceed what calibration saw (with its guard, and the room for extreme
+//! inputs) by more than a factor, it is clamped to that: `min(x, c) = c - relu(c - x)`, one comparison an
+//! element, two where `x` may be far below zero as well. The bounds of the clamped network then choose its
+//! rings. A larger factor takes fewer clamps and wider rings: the back end's price decides.
 
 use tacit_graph::Model;
 use tacit_graph::float::FloatOp;
@@ -60,7 +61,8 @@ pub(super) fn clamped(model: &Model, options: &RingOptions, target: &Target) -> 
     best.map(|(_, model)| model).ok_or_else(|| refused.expect("every candidate without a price was refused"))
 }
 
-/// Tensors that layers read and whose bounds exceed what is likely by more than `room`, given the clamps before them.
+/// Tensors that layers read and whose bounds exceed what is likely by more than `room`, given the clamps
+/// before them.
 fn find(model: &Model, options: &RingOptions, emitted: &Emitted, room: f64) -> Vec<Clamp> {
     let (graph, stats) = (&model.graph, &model.calibration);
     let read_by_layer: Vec<bool> =
@@ -90,7 +92,8 @@ fn find(model: &Model, options: &RingOptions, emitted: &Emitted, room: f64) -> V
     found
 }
 
-/// What a ring would hold without clamps: the calibrated magnitude with the guard, and extreme inputs with their margin.
+/// What a ring would hold without clamps: the calibrated magnitude with the guard, and extreme inputs with
+/// their margin.
 fn likely(max_abs: f64, extreme: f64, options: &RingOptions) -> f64 {
     (max_abs * options.guard_bits.exp2()).max(extreme * emit::EXTREME_MARGIN)
 }

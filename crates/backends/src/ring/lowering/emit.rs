@@ -1,9 +1,9 @@
 //! The float network under a scheme of scales -> fixed-point nodes and integer weights.
 //!
-//! A tensor comes out of a linear layer with the layer's extra fraction bits ("pending"). It is truncated to its own scale when
-//! something reads it that needs the narrow form: a comparison, or the next linear layer. Sums of pending tensors are made
-//! before truncation. Truncating `b` bits adds `2^(b-1)` first, in the bias of the layer where that is possible: the floor then
-//! rounds to nearest.
+//! A tensor comes out of a linear layer with the layer's extra fraction bits ("pending"). It is truncated to
+//! its own scale when something reads it that needs the narrow form: a comparison, or the next linear layer.
+//! Sums of pending tensors are made before truncation. Truncating `b` bits adds `2^(b-1)` first, in the bias
+//! of the layer where that is possible: the floor then rounds to nearest.
 
 use std::collections::HashMap;
 
@@ -35,24 +35,25 @@ pub(super) enum Scheme {
 
 impl Scheme {
     pub(super) fn fixed(frac: u32, weight: u32) -> Self {
-        Scheme::Fixed { frac, weight }
+        Self::Fixed { frac, weight }
     }
 
     fn tensor(&self, mean_square: f64) -> u32 {
         match *self {
-            Scheme::Fixed { frac, .. } => frac,
-            Scheme::Relative { activations, most, .. } => {
+            Self::Fixed { frac, .. } => frac,
+            Self::Relative { activations, most, .. } => {
                 let size = if mean_square > 0.0 { 0.5 * mean_square.log2() } else { 0.0 };
                 (f64::from(activations) - size).round().clamp(0.0, f64::from(most)) as u32
             }
         }
     }
 
-    /// `gain`: how much larger a layer's input is than its output, fan-in included. Weights of magnitude `largest` must fit.
+    /// `gain`: how much larger a layer's input is than its output, fan-in included. Weights of magnitude
+    /// `largest` must fit.
     fn layer(&self, gain: f64, largest: f64) -> u32 {
         let wanted = match *self {
-            Scheme::Fixed { weight, .. } => weight,
-            Scheme::Relative { weights, .. } => (f64::from(weights) + gain.log2()).round().clamp(0.0, 24.0) as u32,
+            Self::Fixed { weight, .. } => weight,
+            Self::Relative { weights, .. } => (f64::from(weights) + gain.log2()).round().clamp(0.0, 24.0) as u32,
         };
         let room = if largest > 0.0 { 29.0 - largest.log2().ceil() } else { 29.0 };
         wanted.min(room.clamp(0.0, 47.0) as u32)
@@ -131,7 +132,8 @@ fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Resu
         weights.layers.iter_mut().zip(&layers).for_each(|(layer, &node)| layer.node = moved[node]);
     };
     let (likely, extreme) = needs(problem, &e);
-    // Inputs that hardly come must not cost a network its rings: without room for them it is said that they may overflow.
+    // Inputs that hardly come must not cost a network its rings: without room for them it is said that they
+    // may overflow.
     let both = likely.iter().zip(extreme).map(|(a, b)| *a.max(&b)).collect();
     let mut rings = Rings::new(&e, both).or_else(|_| Rings::new(&e, likely))?;
     if problem.options.clamp {
@@ -215,7 +217,8 @@ fn needs(problem: &Problem, e: &Emitter) -> (Vec<u32>, Vec<u32>) {
     e.nodes.iter().enumerate().map(one).unzip()
 }
 
-/// Scales of tensors. Tensors that must share one (joined, or passed through) take that of their common mean square.
+/// Scales of tensors. Tensors that must share one (joined, or passed through) take that of their common mean
+/// square.
 fn targets(graph: &FloatGraph, stats: &Calibration, scheme: &Scheme) -> Vec<u32> {
     let passes = |op: &FloatOp| {
         matches!(
@@ -419,7 +422,8 @@ impl Emitter<'_> {
         x
     }
 
-    /// Sum or difference. Pending operands are added before truncation; a narrow one brings the other to its scale.
+    /// Sum or difference. Pending operands are added before truncation; a narrow one brings the other to its
+    /// scale.
     fn sum(&mut self, id: usize, node: &FloatNode, op: Op) -> Wire {
         let pending = |e: &Self, i: usize| e.wires[i].frac > e.target[i];
         let (a, b) = (node.inputs[0], node.inputs[1]);
@@ -433,8 +437,9 @@ impl Emitter<'_> {
         self.add(id, &node.name, op, &[x.id, y.id], frac)
     }
 
-    /// The tensor that is revealed: never an untruncated product, whose lowest bits would tell more of the weights than the answer
-    /// (and whose resharing error depends on them). Two bits more than inside the network keep near ties apart.
+    /// The tensor that is revealed: never an untruncated product, whose lowest bits would tell more of the
+    /// weights than the answer (and whose resharing error depends on them). Two bits more than inside the
+    /// network keep near ties apart.
     fn logits(&mut self, source: usize) -> NodeId {
         let (wire, target) = (self.wires[source], self.target[source]);
         if wire.frac <= target {
@@ -455,7 +460,8 @@ impl Emitter<'_> {
     }
 }
 
-/// Half a unit of what a truncation by `bits` leaves. (Longer shifts than fit are refused with the whole scheme.)
+/// Half a unit of what a truncation by `bits` leaves. (Longer shifts than fit are refused with the whole
+/// scheme.)
 fn half(bits: u32) -> i64 {
     1 << (bits - 1).min(62)
 }

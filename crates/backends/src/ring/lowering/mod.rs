@@ -1,11 +1,12 @@
 //! From a float model to fixed point in rings: choice of scales and rings, report.
 //!
-//! Every bit of a ring or of a comparison costs online bytes, so scales are chosen as small as accuracy allows. With the root
-//! mean square `rms` of a tensor, its fraction bits are `p_a - log2(rms)`: the same relative precision everywhere. A layer's
-//! weights get `p_w + log2(sqrt(fan_in) * rms_in / rms_out)` fraction bits: the same relative noise from rounded weights.
-//! The search finds the `(p_a, p_w)` that the back end's own cost model calls the cheapest among those that keep the logits, and the
-//! classes as often as asked for, on calibration samples with the protocol's truncation errors simulated. Others are held out: the search does not go by
-//! them, the promise is theirs.
+//! Every bit of a ring or of a comparison costs online bytes, so scales are chosen as small as accuracy
+//! allows. With the root mean square `rms` of a tensor, its fraction bits are `p_a - log2(rms)`: the same
+//! relative precision everywhere. A layer's weights get `p_w + log2(sqrt(fan_in) * rms_in / rms_out)`
+//! fraction bits: the same relative noise from rounded weights. The search finds the `(p_a, p_w)` that the
+//! back end's own cost model calls the cheapest among those that keep the logits, and the classes as often as
+//! asked for, on calibration samples with the protocol's truncation errors simulated. Others are held out:
+//! the search does not go by them, the promise is theirs.
 
 mod agreement;
 mod clamp;
@@ -13,6 +14,7 @@ mod emit;
 mod range;
 pub mod report;
 mod search;
+mod text;
 mod width;
 
 #[cfg(test)]
@@ -31,11 +33,13 @@ pub use agreement::{Agreement, agreement};
 use report::RingReport;
 pub use width::strain;
 
-/// What one inference of a graph costs online in the back end at hand, in bytes both ways (or any unit that grows with cost). An
-/// [`Unsupported`](BackendError::Unsupported) error says that the back end cannot compute in the rings of the graph.
+/// What one inference of a graph costs online in the back end at hand, in bytes both ways (or any unit that
+/// grows with cost). An [`Unsupported`](BackendError::Unsupported) error says that the back end cannot
+/// compute in the rings of the graph.
 pub type Price<'a> = dyn Fn(&RingGraph) -> Result<f64, BackendError> + 'a;
 
-/// Whether the back end at hand compiles a graph; an [`Unsupported`](BackendError::Unsupported) error says that it does not.
+/// Whether the back end at hand compiles a graph; an [`Unsupported`](BackendError::Unsupported) error says
+/// that it does not.
 pub type Check<'a> = dyn Fn(&RingGraph) -> Result<(), BackendError> + 'a;
 
 /// The back end that is lowered for.
@@ -52,7 +56,8 @@ pub struct Target<'a> {
 pub struct RingOptions {
     /// The same fraction bits for all tensors, instead of the search; at most 47.
     pub frac_bits: Option<u32>,
-    /// The same fraction bits for all weights, instead of the search (with `frac_bits`; default: as many); at most 47.
+    /// The same fraction bits for all weights, instead of the search (with `frac_bits`; default: as many); at
+    /// most 47.
     pub weight_bits: Option<u32>,
     /// Most fraction bits of a tensor that the search may choose; at most 47.
     pub max_frac_bits: u32,
@@ -60,14 +65,16 @@ pub struct RingOptions {
     pub guard_bits: f64,
     /// Largest root mean square error of the logits, as a share of their range, that the search accepts.
     pub error_bound: f64,
-    /// Share of inputs that must be expected to get the float network's class, where there are samples to tell from.
+    /// Share of inputs that must be expected to get the float network's class, where there are samples to
+    /// tell from.
     pub agreement: f64,
     /// Seed of simulated errors.
     pub seed: u64,
-    /// The published `magnitude_bits` and `norm_bits` of weights are rounded up to a multiple of this, which tells a client less and
-    /// costs bytes; 1 publishes them as they are. 1 to 31.
+    /// The published `magnitude_bits` and `norm_bits` of weights are rounded up to a multiple of this, which
+    /// tells a client less and costs bytes; 1 publishes them as they are. 1 to 31.
     pub round_facts: u32,
-    /// Clamp tensors and choose rings by bounds, so that no accepted input overflows; else that is only unlikely.
+    /// Clamp tensors and choose rings by bounds, so that no accepted input overflows; else that is only
+    /// unlikely.
     pub clamp: bool,
     /// Units of the last place that a layer's result may be off by in the back end at hand.
     pub linear_error: u32,
@@ -167,12 +174,13 @@ pub fn lower(model: &Model, options: &RingOptions, price: &Price) -> Result<Ring
     lower_for(model, options, Target { price, check: &|graph| price(graph).map(drop) }, &Watch::default())
 }
 
-/// Lowers a model, telling `watch` how far it is; the back end's price decides between scales that are equally good, and only scales that it
-/// compiles are taken.
+/// Lowers a model, telling `watch` how far it is; the back end's price decides between scales that are
+/// equally good, and only scales that it compiles are taken.
 ///
 /// # Errors
-/// Options out of range, a model that does not hold together, whose values fit no supported ring or for which the back end compiles none
-/// (its reason is told), whatever the back end fails with, and when `watch` wants it to end.
+/// Options out of range, a model that does not hold together, whose values fit no supported ring or for which
+/// the back end compiles none (its reason is told), whatever the back end fails with, and when `watch` wants
+/// it to end.
 pub fn lower_for(
     model: &Model,
     options: &RingOptions,

@@ -1,7 +1,8 @@
-//! Bounds on every tensor over all inputs that the range check accepts: interval arithmetic through the weights, channel by channel.
+//! Bounds on every tensor over all inputs that the range check accepts: interval arithmetic through the
+//! weights, channel by channel.
 //!
-//! Where such a bound fits the ring, no input can overflow it. Bounds grow by the sum of magnitudes of a layer's weights, so they tell
-//! little of deep networks; there rings rest on calibration.
+//! Where such a bound fits the ring, no input can overflow it. Bounds grow by the sum of magnitudes of a
+//! layer's weights, so they tell little of deep networks; there rings rest on calibration.
 
 use std::convert::Infallible;
 
@@ -15,7 +16,8 @@ pub(super) type Span = [f64; 2];
 /// May narrow the spans of a node's channels before its readers see them.
 pub(super) type Visit<'a> = dyn FnMut(NodeId, &mut Vec<Span>) + 'a;
 
-/// Largest magnitude of each node's tensor, for inputs in `range` (real units); `linear_error`: units that a layer may be off by.
+/// Largest magnitude of each node's tensor, for inputs in `range` (real units); `linear_error`: units that a
+/// layer may be off by.
 pub(super) fn worst_case(graph: &RingGraph, weights: &Weights, range: [f32; 2], linear_error: u32) -> Vec<f64> {
     let mut largest = Vec::with_capacity(graph.nodes().len());
     walk_bounds(graph, weights, range, linear_error, &mut |_, spans| {
@@ -50,7 +52,8 @@ impl Bounds<'_, '_> {
         [(low - slack) * units - 1.0, (high + slack) * units + 1.0]
     }
 
-    /// A linear layer: `row_len` weights an output, of which `taps` read each channel of `inputs` (those of output `o`).
+    /// A linear layer: `row_len` weights an output, of which `taps` read each channel of `inputs` (those of
+    /// output `o`).
     fn layer(&self, id: NodeId, row_len: usize, taps: usize, inputs: impl Fn(usize) -> Vec<Span>) -> Vec<Span> {
         let layer = self.weights.get(id).expect("a lowered model has the weights of its layers");
         let output = |(o, row): (usize, &[i32])| {

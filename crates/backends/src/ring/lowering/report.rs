@@ -1,6 +1,4 @@
-//! What a lowering found out, for the model's owner: as text (`Display`) and as JSON (`serde`).
-
-use std::fmt;
+//! What a lowering found out, for the model's owner; the module `text` writes it for people.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +7,7 @@ use tacit_graph::float::FloatOp;
 use tacit_graph::float::run::run_tapped;
 
 use super::emit::{Emitted, Scheme, emit};
+pub use super::search::Choice;
 use super::{Problem, range, search, width};
 use crate::classes::interval;
 use crate::ring::op::max_comparisons;
@@ -28,15 +27,16 @@ pub struct RingReport {
     pub scheme: String,
     /// How many samples the search saw, and how many judge it.
     pub samples: Samples,
-    /// Share of the samples held out with the float network's class (the sign, of a single output), truncation errors simulated; none
-    /// where there are too few samples to hold some out: nothing is promised then.
+    /// Share of the samples held out with the float network's class (the sign, of a single output),
+    /// truncation errors simulated; none where there are too few samples to hold some out: nothing is
+    /// promised then.
     pub agreement: Option<f64>,
     /// What to expect of other inputs like the samples held out; none where `agreement` is none.
     pub expected: Option<Expected>,
     /// What was tried, from cheap to dear, without what is worse and costs more.
     pub choices: Vec<Choice>,
-    /// Mean over samples of the root mean square error of the outputs, as a share of their range: those held out, or those that the
-    /// search saw.
+    /// Mean over samples of the root mean square error of the outputs, as a share of their range: those held
+    /// out, or those that the search saw.
     pub output_error: f64,
     /// Where values can leave their rings.
     pub overflow: Overflow,
@@ -63,28 +63,14 @@ pub struct Samples {
     pub held_out: usize,
 }
 
-/// Expected share of inputs with the float network's class, by the margins between the outputs of the samples held out.
+/// Expected share of inputs with the float network's class, by the margins between the outputs of the samples
+/// held out.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Expected {
     /// The share.
     pub share: f64,
     /// Ends of its 95 % interval, as of a share counted in as many samples.
     pub interval: [f64; 2],
-}
-
-/// Scales that were tried.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Choice {
-    /// Bits below the root mean square of each tensor.
-    pub activations: i32,
-    /// The same for weights.
-    pub weights: i32,
-    /// What one inference costs online, by the back end's own measure (bytes both ways).
-    pub cost: f64,
-    /// Expected share of inputs with the float network's class, on the samples that the search went by; none where those are made up.
-    pub expected_agreement: Option<f64>,
-    /// Mean root mean square error of the outputs on them, as a share of their range.
-    pub output_error: f64,
 }
 
 /// For which tensors it is certain that no accepted input overflows their ring.
@@ -385,61 +371,6 @@ fn out_of_range(problem: &Problem, emitted: &Emitted) -> Result<Vec<String>, Rin
     Ok(warnings)
 }
 
-impl RingReport {
-    /// Smallest and largest ring of the linear layers, and of the tensors that are compared.
-    pub fn widths(&self) -> ([u32; 2], [u32; 2]) {
-        let span =
-            |widths: Vec<u32>| [widths.iter().min().copied().unwrap_or(0), widths.iter().max().copied().unwrap_or(0)];
-        let linear = self.layers.iter().filter(|l| l.weight_bits.is_some()).map(|l| l.width).collect();
-        (span(linear), span(self.layers.iter().filter_map(|l| l.compared_width).collect()))
-    }
-
-    /// What other scales would cost and bring.
-    fn trade_off(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (k, c) in self.choices.iter().enumerate() {
-            let head = if k == 0 { "trade-off" } else { "" };
-            let agreement = c.expected_agreement.map_or(String::new(), |a| format!(", agreement {:.2} %", 100.0 * a));
-            let (cost, error) = (c.cost / f64::from(1 << 20), 100.0 * c.output_error);
-            let Choice { activations: a, weights: w, .. } = c;
-            writeln!(
-                f,
-                "{head:<12} {cost:>8.2} MiB online at {a:>2} and {w:>2} bits: output error {error:.3} %{agreement}"
-            )?;
-        }
-        Ok(())
-    }
-
-    /// One line for each node.
-    fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "\n{:>4} {:<34} {:<9} {:<16} {:>5} {:>4} {:>3} {:>8} {:>10} {:>10} {:>11}",
-            "node", "name", "op", "shape", "width", "frac", "f_w", "headroom", "max error", "mean error", "comparisons"
-        )?;
-        for l in &self.layers {
-            let shape = l.shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
-            let weight = l.weight_bits.map_or(String::new(), |b| b.to_string());
-            let name: String = l.name.chars().take(34).collect();
-            writeln!(
-                f,
-                "{:>4} {:<34} {:<9} {:<16} {:>5} {:>4} {:>3} {:>8.1} {:>10.2e} {:>10.2e} {:>11}",
-                l.node,
-                name,
-                l.op,
-                shape,
-                l.width,
-                l.frac_bits,
-                weight,
-                l.headroom_bits,
-                l.max_error,
-                l.mean_error,
-                l.comparisons
-            )?;
-        }
-        Ok(())
-    }
-}
-
 impl crate::LoweringReport for RingReport {
     fn json(&self) -> serde_json::Value {
         serde_json::to_value(self).expect("plain data with text keys has an encoding")
@@ -447,70 +378,5 @@ impl crate::LoweringReport for RingReport {
 
     fn warnings(&self) -> &[String] {
         &self.warnings
-    }
-}
-
-impl fmt::Display for RingReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (linear, compared) = self.widths();
-        writeln!(f, "model        {}", self.model)?;
-        writeln!(f, "calibration  {}", self.calibration)?;
-        writeln!(f, "scales       {}", self.scheme)?;
-        writeln!(
-            f,
-            "rings        linear layers {} to {} bits, compared {} to {} bits",
-            linear[0], linear[1], compared[0], compared[1]
-        )?;
-        let error =
-            format!("output error {:.3} % of the range (truncation errors simulated)", 100.0 * self.output_error);
-        match self.expected {
-            Some(Expected { share, interval: [low, high] }) => writeln!(
-                f,
-                "agreement    {:.2} % of inputs are expected to get the float network's class (95 %: {:.1} to {:.1} %), by the margins of {} samples \
-                 that the search did not go by; {error}",
-                100.0 * share,
-                100.0 * low,
-                100.0 * high,
-                self.samples.held_out
-            )?,
-            None => writeln!(
-                f,
-                "agreement    nothing is promised: all {} samples were used by the search, {error}",
-                self.samples.searched
-            )?,
-        }
-        self.trade_off(f)?;
-        let Overflow { certain, likely, least_factor } = self.overflow;
-        match likely {
-            0 => writeln!(
-                f,
-                "overflow     impossible for every accepted input: the weights bound all {certain} tensors"
-            )?,
-            _ => writeln!(
-                f,
-                "overflow     impossible for every accepted input at {certain} of {} tensors, whose bounds follow from the weights; only unlikely at \
-                 the others, whose rings hold {least_factor:.1} times what calibration saw, or more (the option `clamp=true` makes it impossible \
-                 everywhere, at a price)",
-                certain + likely
-            )?,
-        }
-        let c = &self.comparisons;
-        writeln!(
-            f,
-            "comparisons  {} (ReLU {}, max pool {}, arg max {}, widen {})",
-            c.total(),
-            c.relu,
-            c.max_pool,
-            c.arg_max,
-            c.widen
-        )?;
-        writeln!(f, "size         {} multiplications, {} parameters", self.macs, self.parameters)?;
-        for note in &self.notes {
-            writeln!(f, "rewritten    {note}")?;
-        }
-        for warning in &self.warnings {
-            writeln!(f, "WARNING      {warning}")?;
-        }
-        self.table(f)
     }
 }

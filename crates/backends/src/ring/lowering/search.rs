@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::emit::{Emitted, Scheme, emit};
-use super::report::Choice;
 use super::{Problem, Target};
 use crate::BackendError;
 use crate::classes::{class, flip_probability};
@@ -36,6 +37,22 @@ pub(super) struct Quality {
     pub error: f64,
 }
 
+/// Scales that were tried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    /// Bits below the root mean square of each tensor.
+    pub activations: i32,
+    /// The same for weights.
+    pub weights: i32,
+    /// What one inference costs online, by the back end's own measure (bytes both ways).
+    pub cost: f64,
+    /// Expected share of inputs with the float network's class, on the samples that the search went by; none
+    /// where those are made up.
+    pub expected_agreement: Option<f64>,
+    /// Mean root mean square error of the outputs on them, as a share of their range.
+    pub output_error: f64,
+}
+
 /// Runs the samples at `which` with simulated truncation errors.
 pub(super) fn quality(
     problem: &Problem,
@@ -62,7 +79,8 @@ pub(super) fn quality(
     Ok(Quality { agreement: same as f64 / count, flips: flips / count, error: error / count })
 }
 
-/// How far the wanted values of all samples spread: what errors are measured in where those of one sample are all the same.
+/// How far the wanted values of all samples spread: what errors are measured in where those of one sample are
+/// all the same.
 pub(super) fn spread(wanted: &[Vec<f32>]) -> f64 {
     let [low, high] = range(wanted.iter().flatten());
     match (high > low, high.abs()) {
@@ -90,10 +108,12 @@ struct Demands {
     flips: f64,
 }
 
-/// The cheapest scheme that keeps the promises on the samples held out as well, and what else was tried on the way.
+/// The cheapest scheme that keeps the promises on the samples held out as well, and what else was tried on
+/// the way.
 ///
 /// # Errors
-/// No scheme fits the supported rings, the back end can compute none of those that do, or it fails for other reasons.
+/// No scheme fits the supported rings, the back end can compute none of those that do, or it fails for other
+/// reasons.
 pub(super) fn cheapest(problem: &Problem, target: &Target) -> Result<(Scheme, Vec<Choice>), BackendError> {
     let mut search = Search::new(problem, target);
     let options = problem.options;
@@ -131,7 +151,8 @@ impl<'a> Search<'a> {
         Scheme::Relative { activations, weights, most: self.problem.options.max_frac_bits }
     }
 
-    /// The model under a scheme, its outputs revealed, and what it costs; `None` where no ring or not the back end takes it.
+    /// The model under a scheme, its outputs revealed, and what it costs; `None` where no ring or not the
+    /// back end takes it.
     fn computable(&mut self, activations: i32, weights: i32) -> Result<Option<(Emitted, f64)>, BackendError> {
         let emitted = match emit(self.problem, &self.scheme(activations, weights), false) {
             Err(RingError::NoRing { .. }) => return Ok(None),
@@ -240,7 +261,8 @@ impl<'a> Search<'a> {
         Ok(q.flips <= 1.0 - options.agreement)
     }
 
-    /// Tries what is a little coarser and finer than what was chosen, where samples are cheap: so that its owner sees the knee.
+    /// Tries what is a little coarser and finer than what was chosen, where samples are cheap: so that its
+    /// owner sees the knee.
     fn look_around(&mut self, chosen: &Scheme) -> Result<(), BackendError> {
         let &Scheme::Relative { activations, weights, .. } = chosen else { return Ok(()) };
         let one = self.problem.model.graph.macs().saturating_mul(self.problem.searched.len() as u64);

@@ -76,7 +76,8 @@ fn the_price_decides_and_its_errors_come_through() {
     assert!(width(&narrow.graph) < width(&wide.graph));
     let broken = lower(&model, &RingOptions::default(), &|_| Err(BackendError::Misuse("no price")));
     assert!(matches!(broken, Err(BackendError::Misuse("no price"))));
-    // A back end that cannot compute in any of the rings says why, one that cannot compute in cheap ones gets others.
+    // A back end that cannot compute in any of the rings says why, one that cannot compute in cheap ones gets
+    // others.
     let refusal = || BackendError::Unsupported { node: 7, name: String::new(), op: "Input", what: "never".into() };
     let refused = lower(&model, &RingOptions::default(), &|_| Err(refusal()));
     assert!(matches!(refused, Err(BackendError::Unsupported { node: 7, .. })));
@@ -268,7 +269,8 @@ fn a_relu_is_as_wide_as_what_it_widens_to_needs() {
 
 #[test]
 fn rings_hold_extreme_inputs_and_the_report_says_what_is_certain() {
-    // Samples in which neighbours cancel, filtered by sums: calibration sees next to nothing of what a constant input does.
+    // Samples in which neighbours cancel, filtered by sums: calibration sees next to nothing of what a
+    // constant input does.
     let rows: Vec<f32> = (0..64).map(|i| if i % 16 < 8 { 1.0 } else { -1.0 }).collect();
     let mut model = chain(8, &[Some(rows), None, Some(vec![1.0; 8])], 20);
     let (seen, extreme) = (model.calibration.max_abs[1], model.calibration.extreme[1]);

@@ -1,8 +1,8 @@
 //! Ring widths: as narrow as the values and the readers allow.
 //!
-//! A node needs `|x| < 2^(width-2)` for its largest calibrated magnitude plus the guard, and [`limit`] for inputs that are less likely.
-//! Linear and local operations may only narrow, so a reader's ring is demanded of what it reads, back to a ReLU (which may widen) or the
-//! input.
+//! A node needs `|x| < 2^(width-2)` for its largest calibrated magnitude plus the guard, and [`limit`] for
+//! inputs that are less likely. Linear and local operations may only narrow, so a reader's ring is demanded
+//! of what it reads, back to a ReLU (which may widen) or the input.
 
 use tacit_graph::NodeId;
 
@@ -10,12 +10,14 @@ use crate::Strain;
 use crate::ring::fixed::{MAX_WIDENING, MAX_WIDTH, MIN_COMPARED_WIDTH};
 use crate::ring::{Node, Op, RingError, RingGraph, Weights, reference};
 
-/// Bits of a ring that holds magnitudes up to `largest` (an integer's magnitude, guard included) below a quarter.
+/// Bits of a ring that holds magnitudes up to `largest` (an integer's magnitude, guard included) below a
+/// quarter.
 pub(super) fn needed_width(largest: f64) -> u32 {
     (bits(largest) + 2).max(MIN_COMPARED_WIDTH)
 }
 
-/// Bits of the narrowest ring that computes rightly with magnitudes up to `largest`, for [`quartered`] nodes or others.
+/// Bits of the narrowest ring that computes rightly with magnitudes up to `largest`, for [`quartered`] nodes
+/// or others.
 pub(super) fn least_width(largest: f64, quartered: bool) -> u32 {
     (bits(largest) + 1 + u32::from(quartered)).max(MIN_COMPARED_WIDTH)
 }
@@ -25,8 +27,8 @@ pub(super) fn limit(width: u32, quartered: bool) -> f64 {
     f64::from(width - 1 - u32::from(quartered)).exp2()
 }
 
-/// Which nodes must stay below a quarter of their ring, not half: those whose readers subtract values to compare them, or widen them (as a
-/// ReLU may, where widths are not known yet).
+/// Which nodes must stay below a quarter of their ring, not half: those whose readers subtract values to
+/// compare them, or widen them (as a ReLU may, where widths are not known yet).
 pub(super) fn quartered(nodes: &[Node]) -> Vec<bool> {
     let mut found = vec![false; nodes.len()];
     for node in nodes {
@@ -59,9 +61,9 @@ fn bits(largest: f64) -> u32 {
     if largest < 1.0 { 1 } else { largest.log2().floor() as u32 + 1 }
 }
 
-/// Sets the widths of all nodes. `needs[i]` is the narrowest ring that holds node `i`'s values. Inserts `Widen` behind
-/// truncations where a chain without ReLU would need a ring beyond [`MAX_WIDTH`]; `origin` grows with the nodes.
-/// Returns for each original node its new index.
+/// Sets the widths of all nodes. `needs[i]` is the narrowest ring that holds node `i`'s values. Inserts
+/// `Widen` behind truncations where a chain without ReLU would need a ring beyond [`MAX_WIDTH`]; `origin`
+/// grows with the nodes. Returns for each original node its new index.
 pub(super) fn assign(
     nodes: &mut Vec<Node>,
     mut needs: Vec<u32>,
@@ -76,7 +78,8 @@ pub(super) fn assign(
             }
             return Ok(moved);
         };
-        // The last truncation whose readers ask for more than its values need, and whose source is then too wide.
+        // The last truncation whose readers ask for more than its values need, and whose source is then too
+        // wide.
         let cut = (worst..nodes.len()).rev().find(|&i| {
             matches!(nodes[i].op, Op::Truncate { .. })
                 && widths[i] > needs[i]

@@ -1,8 +1,10 @@
-//! The fixed-point reference: the integers that every back end must compute (exactly, or within its declared bound).
+//! The fixed-point reference: the integers that every back end must compute (exactly, or within its declared
+//! bound).
 //!
-//! Wires are signed integers in `[-2^(width-1), 2^(width-1))`, row major. Arithmetic wraps in the node's ring, comparisons are
-//! those of signed integers, `Truncate` is the floor. `Truncation::Shares` replaces the floor by what the two-party protocol
-//! does (both parties shift their shares), so that its one-ulp error can be simulated.
+//! Wires are signed integers in `[-2^(width-1), 2^(width-1))`, row major. Arithmetic wraps in the node's
+//! ring, comparisons are those of signed integers, `Truncate` is the floor. `Truncation::Shares` replaces the
+//! floor by what the two-party protocol does (both parties shift their shares), so that its one-ulp error can
+//! be simulated.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -18,12 +20,13 @@ use super::{LayerWeights, Node, Op, RingError, RingGraph, Weights};
 pub enum Truncation {
     /// `floor(x / 2^bits)`.
     Floor,
-    /// `floor(c / 2^bits) + floor(s / 2^bits)` for random shares `c + s = x + 2^(bits-1)`: the floor, one less or one more.
+    /// `floor(c / 2^bits) + floor(s / 2^bits)` for random shares `c + s = x + 2^(bits-1)`: the floor, one
+    /// less or one more.
     ///
-    /// Shifting shares loses their low bits' carry, so it gives the floor or one less, half a unit low on average: enough to
-    /// cost several bits of precision over a deep network. A party that adds the public constant `2^(bits-1)` before it shifts
-    /// makes the mean error zero; since the graph itself adds `2^(bits-1)` in front of a truncation (to round to nearest), the
-    /// whole is then stochastic rounding.
+    /// Shifting shares loses their low bits' carry, so it gives the floor or one less, half a unit low on
+    /// average: enough to cost several bits of precision over a deep network. A party that adds the public
+    /// constant `2^(bits-1)` before it shifts makes the mean error zero; since the graph itself adds
+    /// `2^(bits-1)` in front of a truncation (to round to nearest), the whole is then stochastic rounding.
     Shares(SplitMix),
 }
 
@@ -36,7 +39,8 @@ pub struct Reference<'a> {
     weights: &'a Weights,
     input: &'a [i64],
     truncation: Truncation,
-    /// Reduce into the ring after each node; the range check does not, to see by how much a value would leave it.
+    /// Reduce into the ring after each node; the range check does not, to see by how much a value would leave
+    /// it.
     wrap: bool,
     tap: Option<&'a mut Tap<'a>>,
 }
@@ -54,7 +58,8 @@ pub struct OutOfRange {
     pub limit: u64,
 }
 
-/// Runs the model on one input: integers of the `Input` node's shape and scale. Returns the integers of the output node.
+/// Runs the model on one input: integers of the `Input` node's shape and scale. Returns the integers of the
+/// output node.
 ///
 /// # Errors
 /// The input's length is wrong, or a layer has no weights (see `RingGraph::check_weights`).
@@ -92,7 +97,8 @@ pub fn run_with_share_errors(
     walk(graph, &mut reference)
 }
 
-/// Largest magnitude of each node's tensor, computed without wrapping; that of a class index is 0: it lives in no ring.
+/// Largest magnitude of each node's tensor, computed without wrapping; that of a class index is 0: it lives
+/// in no ring.
 ///
 /// # Errors
 /// As [`run`].
@@ -132,7 +138,8 @@ pub fn quantize_input(graph: &RingGraph, input: &[f32]) -> Result<Vec<i64>, Ring
     Ok(input.iter().map(|&x| fixed.quantize(f64::from(x))).collect())
 }
 
-/// Real outputs from the integers of the output node: scale and public multiplier applied. A class index stays as it is.
+/// Real outputs from the integers of the output node: scale and public multiplier applied. A class index
+/// stays as it is.
 pub fn dequantize_output(graph: &RingGraph, output: &[i64]) -> Vec<f64> {
     let fixed = graph.output().fixed;
     let is_class = matches!(graph.output().op, Op::ArgMax);

@@ -75,8 +75,8 @@ fn share_truncation_is_within_one_and_unbiased() {
         assert!((s - f).abs() <= 1, "{f} became {s}");
         sum += s as f64 - *x as f64 / 8.0;
     }
-    // Floors of random shares lose 1 - 2^-bits on average, of which half a unit is added back: stochastic rounding, once the
-    // graph's own addend makes up for the other half.
+    // Floors of random shares lose 1 - 2^-bits on average, of which half a unit is added back: stochastic
+    // rounding, once the graph's own addend makes up for the other half.
     assert!((sum / 1000.0 + 0.375).abs() < 0.08, "mean error {}", sum / 1000.0);
 }
 

@@ -53,7 +53,8 @@ fn raw_cots_are_correlated_and_choices_look_uniform() {
         assert!(k.lsb() == 0 && *m == *k ^ (delta & Block::mask(m.lsb())));
         (0..128).for_each(|i| ones[i] += (m.0 >> i & 1) as u32);
     }
-    // Every bit of the receiver's blocks is balanced (5 sigma), the choice included; and neighbours are independent.
+    // Every bit of the receiver's blocks is balanced (5 sigma), the choice included; and neighbours are
+    // independent.
     let n = m.len() as f64;
     assert!(ones.iter().all(|&o| (o as f64 - n / 2.0).abs() < 2.5 * n.sqrt()));
     let equal = m.windows(2).filter(|w| w[0].lsb() == w[1].lsb()).count() as f64;
@@ -122,7 +123,8 @@ fn setup_costs_what_it_says() {
     }
 }
 
-/// A refreshed `delta`: after two small extensions each direction bootstraps on its own, in the middle of a draw.
+/// A refreshed `delta`: after two small extensions each direction bootstraps on its own, in the middle of a
+/// draw.
 #[test]
 fn delta_is_renewed_when_its_cots_are_used_up() {
     let bound = 2 * SMALL.outputs() as u64;

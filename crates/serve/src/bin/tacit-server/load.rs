@@ -9,7 +9,8 @@ use tacit_store::seal::{self, Kind};
 /// Back ends with the options that were given for each; `None` where there were none.
 pub(crate) type Chosen = Vec<(Arc<dyn Backend>, Option<Options>)>;
 
-/// The back ends named, the first of them with the options that name none: `KEY=VALUE`, or `BACKEND.KEY=VALUE`.
+/// The back ends named, the first of them with the options that name none: `KEY=VALUE`, or
+/// `BACKEND.KEY=VALUE`.
 ///
 /// # Errors
 /// There is no such back end, or an option is for one that was not chosen.
@@ -35,7 +36,8 @@ pub(crate) fn choose(registry: &Registry, names: &[String], options: &[String]) 
 /// The model in a `.tacit` file for each back end: its stored lowering, or lowered now.
 ///
 /// # Errors
-/// A file cannot be read or is damaged, or a back end does not support the model or the options; each names the file.
+/// A file cannot be read or is damaged, or a back end does not support the model or the options; each names
+/// the file.
 pub(crate) fn load(path: &Path, chosen: &Chosen, key: Option<&SealKey>) -> anyhow::Result<Vec<Arc<dyn ServerModel>>> {
     ensure!(path.exists(), "{}: there is no such file", path.display());
     let open = |path: &Path| Ok(seal::open_file(path, Kind::of_owner_file(path), key)?);

@@ -23,7 +23,8 @@ use tacit_store::{SealKey, keys};
 /// How long running jobs may take after an interrupt.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Serves `.tacit` files, each under its file name, until it is interrupted: running jobs then have 30 s, a second interrupt cuts them off.
+/// Serves `.tacit` files, each under its file name, until it is interrupted: running jobs then have 30 s, a
+/// second interrupt cuts them off.
 ///
 /// Example: tacit serve digits.tacit squeezenet.tacit --keys keys --listen 0.0.0.0:7878
 #[derive(Parser)]
@@ -41,7 +42,8 @@ struct Args {
     /// Back end to offer every model with; several may be given, the first is what clients prefer
     #[arg(long = "backend", value_name = "ID", default_value = DEFAULT)]
     backends: Vec<String>,
-    /// Option of the first back end, or of the one named; may be given several times. Without any, stored lowerings are taken as they are
+    /// Option of the first back end, or of the one named; may be given several times. Without any, stored
+    /// lowerings are taken as they are
     #[arg(short = 'O', long = "option", value_name = "[BACKEND.]KEY=VALUE,...")]
     options: Vec<String>,
     /// Allow back ends that show this server every input: no private inference, for measurements
@@ -71,14 +73,15 @@ struct Args {
     /// Materials that one client may have on disk
     #[arg(long, default_value_t = 256, value_parser = count(1_000_000))]
     quota: usize,
-    /// Days that stored material is kept whose client does not come back with the other half, or whose model is no longer offered
+    /// Days that stored material is kept whose client does not come back with the other half, or whose model
+    /// is no longer offered
     #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3650))]
     expire: u64,
     /// Materials that one client may have in memory
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
     memory: u64,
-    /// Seconds that a client which has its share of memory waits for a place until it is refused, less than clients wait for a server (300);
-    /// 0 refuses at once
+    /// Seconds that a client which has its share of memory waits for a place until it is refused, less than
+    /// clients wait for a server (300); 0 refuses at once
     #[arg(long, value_name = "SECONDS", default_value_t = 240, value_parser = clap::value_parser!(u64).range(0..=3600))]
     memory_wait: u64,
     /// Print the line that tells the address as JSON
@@ -131,7 +134,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
         true => serde_json::json!({"listening": server.address(), "models": names}).to_string(),
         false => format!("listening on {} ({})", server.address(), names.join(", ")),
     };
-    // Scripts wait for this line and read the address from it; that nobody reads, or makes room, is no reason not to serve.
+    // Scripts wait for this line and read the address from it; that nobody reads, or makes room, is no reason
+    // not to serve.
     let announcing = thread::Builder::new().name("tacit-announce".into()).spawn(move || {
         let mut out = std::io::stdout();
         let _ = writeln!(out, "{line}").and_then(|()| out.flush());

@@ -13,12 +13,12 @@ struct Held {
 }
 
 /// Material by id.
-pub(crate) struct Pool {
+pub(crate) struct InMemory {
     held: HashMap<MaterialId, Held>,
     per_client: usize,
 }
 
-impl Pool {
+impl InMemory {
     pub(crate) fn new(per_client: usize) -> Self {
         Self { held: HashMap::new(), per_client }
     }
@@ -69,7 +69,8 @@ impl Pool {
         Ok(self.held.remove(&id).and_then(|h| h.material).map(|(_, material)| material))
     }
 
-    /// Destroys what is held of these for a client, whatever the model, and leaves the rest alone; the ids that are gone now.
+    /// Destroys what is held of these for a client, whatever the model, and leaves the rest alone; the ids
+    /// that are gone now.
     pub(crate) fn discard(&mut self, ids: &[MaterialId], client: ClientId) -> Vec<MaterialId> {
         let is_hers = |h: &Held| h.client == client && h.material.is_some();
         let mut gone: Vec<MaterialId> = ids.to_vec();
@@ -91,45 +92,45 @@ mod tests {
 
     #[test]
     fn places_are_counted_from_the_reservation_on() {
-        let mut pool = Pool::new(2);
+        let mut memory = InMemory::new(2);
         let id = MaterialId::numbered;
-        pool.reserve(id(1), ALICE.client).unwrap();
-        assert!(pool.reserve(id(1), ClientId([9; 32])).unwrap_err().to_string().contains("exists already"));
-        pool.reserve(id(2), ALICE.client).unwrap();
-        assert!(pool.reserve(id(3), ALICE.client).unwrap_err().to_string().contains("2 materials are held"));
-        pool.give_back(id(2));
-        pool.reserve(id(3), ALICE.client).unwrap();
-        pool.fill(id(1), ALICE, Material::nothing());
-        pool.give_back(id(1));
-        assert!(pool.take(id(1), ALICE).unwrap().is_some(), "a filled place is not given back");
-        assert!(pool.take(id(1), ALICE).unwrap().is_none(), "once");
-        assert!(pool.take(id(3), ALICE).unwrap().is_none(), "it is being made");
+        memory.reserve(id(1), ALICE.client).unwrap();
+        assert!(memory.reserve(id(1), ClientId([9; 32])).unwrap_err().to_string().contains("exists already"));
+        memory.reserve(id(2), ALICE.client).unwrap();
+        assert!(memory.reserve(id(3), ALICE.client).unwrap_err().to_string().contains("2 materials are held"));
+        memory.give_back(id(2));
+        memory.reserve(id(3), ALICE.client).unwrap();
+        memory.fill(id(1), ALICE, Material::nothing());
+        memory.give_back(id(1));
+        assert!(memory.take(id(1), ALICE).unwrap().is_some(), "a filled place is not given back");
+        assert!(memory.take(id(1), ALICE).unwrap().is_none(), "once");
+        assert!(memory.take(id(3), ALICE).unwrap().is_none(), "it is being made");
     }
 
     #[test]
     fn material_is_bound_and_goes_with_its_client() {
-        let mut pool = Pool::new(2);
+        let mut memory = InMemory::new(2);
         let id = MaterialId::numbered(1);
-        pool.reserve(id, ALICE.client).unwrap();
-        pool.fill(id, Binding { client: ClientId([9; 32]), ..ALICE }, Material::nothing());
-        assert!(pool.take(id, ALICE).unwrap().is_none(), "another client fills no place of hers");
-        pool.fill(id, ALICE, Material::nothing());
+        memory.reserve(id, ALICE.client).unwrap();
+        memory.fill(id, Binding { client: ClientId([9; 32]), ..ALICE }, Material::nothing());
+        assert!(memory.take(id, ALICE).unwrap().is_none(), "another client fills no place of hers");
+        memory.fill(id, ALICE, Material::nothing());
         let others = [
             (Binding { client: ClientId([9; 32]), ..ALICE }, "another client"),
             (Binding { model: [9; 32], ..ALICE }, "another model"),
             (Binding { plan: [9; 32], ..ALICE }, "another plan"),
         ];
         for (binding, what) in others {
-            assert!(pool.take(id, binding).err().unwrap().to_string().contains(what));
+            assert!(memory.take(id, binding).err().unwrap().to_string().contains(what));
         }
-        assert!(pool.discard(&[id], ClientId([9; 32])).is_empty());
-        assert_eq!(pool.discard(&[id, id, MaterialId::numbered(7)], ALICE.client), [id]);
-        assert!(pool.take(id, ALICE).unwrap().is_none());
-        pool.reserve(id, ALICE.client).unwrap();
-        assert!(pool.discard(&[id], ALICE.client).is_empty(), "it is being made");
-        pool.forget(ALICE.client);
-        assert!(pool.take(id, ALICE).unwrap().is_none());
-        pool.fill(id, ALICE, Material::nothing());
-        assert!(pool.take(id, ALICE).unwrap().is_none(), "nothing is kept for who has left");
+        assert!(memory.discard(&[id], ClientId([9; 32])).is_empty());
+        assert_eq!(memory.discard(&[id, id, MaterialId::numbered(7)], ALICE.client), [id]);
+        assert!(memory.take(id, ALICE).unwrap().is_none());
+        memory.reserve(id, ALICE.client).unwrap();
+        assert!(memory.discard(&[id], ALICE.client).is_empty(), "it is being made");
+        memory.forget(ALICE.client);
+        assert!(memory.take(id, ALICE).unwrap().is_none());
+        memory.fill(id, ALICE, Material::nothing());
+        assert!(memory.take(id, ALICE).unwrap().is_none(), "nothing is kept for who has left");
     }
 }

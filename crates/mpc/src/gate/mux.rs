@@ -1,16 +1,18 @@
-//! Multiplexer: shares of `b * X` for a shared bit `b` and values of which each party holds an additive share, the client's
-//! known offline.
+//! Multiplexer: shares of `b * X` for a shared bit `b` and values of which each party holds an additive
+//! share, the client's known offline.
 //!
-//! The parties open `b ^ lambda` for a random shared bit `lambda = lc ^ ls`, so `b = D ^ lc ^ ls` with `D` public online. The client's
-//! part `b X_c` needs `ls (1 - 2 lc) X_c`: one OT offline with the server's choice `ls`. The server's part `b X_s` needs
-//! `lc (1 - 2 ls) X_s`: one OT with the client's choice `lc`, whose only message is sent online, before `D` is known; `D` flips signs
-//! locally ([ABY2]-style masked evaluation; the correlated-OT multiplexer of [Chee22] sec. 5 split into two phases).
+//! The parties open `b ^ lambda` for a random shared bit `lambda = lc ^ ls`, so `b = D ^ lc ^ ls` with `D`
+//! public online. The client's part `b X_c` needs `ls (1 - 2 lc) X_c`: one OT offline with the server's
+//! choice `ls`. The server's part `b X_s` needs `lc (1 - 2 ls) X_s`: one OT with the client's choice `lc`,
+//! whose only message is sent online, before `D` is known; `D` flips signs locally ([ABY2]-style masked
+//! evaluation; the correlated-OT multiplexer of [Chee22] sec. 5 split into two phases).
 //!
-//! Several values may hang on one bit (`widths`); their strings share the two OTs. With a wrap (see `wrap`) the client's value is
-//! `known + 2^w mc mu`: a further string of `extra` bits carries `b mc`, and nothing more is sent online.
+//! Several values may hang on one bit (`widths`); their strings share the two OTs. With a wrap (see `wrap`)
+//! the client's value is `known + 2^w mc mu`: a further string of `extra` bits carries `b mc`, and nothing
+//! more is sent online.
 //!
-//! Cost per element: 1 ROT in each direction; offline `sum(widths) + extra` bits client to server; online `sum(widths)` bits
-//! server to client and 1 bit each way for `D`.
+//! Cost per element: 1 ROT in each direction; offline `sum(widths) + extra` bits client to server; online
+//! `sum(widths)` bits server to client and 1 bit each way for `D`.
 
 use tacit_arith::bits::Bits;
 use tacit_net::Tag;
@@ -27,7 +29,7 @@ const OPENING: Tag = Tag::new(0x0332, "multiplexer opening");
 
 /// Public shape of a batch of multiplexers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SelectSpec {
+pub struct MuxSpec {
     /// Elements.
     pub n: usize,
     /// Ring of each value that hangs on the bit, in bits; together with the wrap's bits at most 64.
@@ -36,7 +38,7 @@ pub struct SelectSpec {
     pub wrap: Option<WrapSpec>,
 }
 
-impl SelectSpec {
+impl MuxSpec {
     /// Widths of all strings of the client's part.
     pub(super) fn client_strings(&self) -> Vec<u32> {
         let mut widths = self.widths.clone();
@@ -66,7 +68,7 @@ fn negate_if(value: u64, mask: u64) -> u64 {
 }
 
 /// The client's material.
-pub struct ClientSelect {
+pub struct ClientMux {
     lambda: Bits,
     /// For each string, the client's share of `lambda * X_c`.
     own: Vec<Packed>,
@@ -75,7 +77,7 @@ pub struct ClientSelect {
 }
 
 /// The server's material.
-pub struct ServerSelect {
+pub struct ServerMux {
     lambda: Bits,
     /// For each string, the server's share of `lambda * X_c`.
     own: Vec<Packed>,
@@ -83,13 +85,13 @@ pub struct ServerSelect {
     pads: Vec<[Packed; 2]>,
 }
 
-impl ClientSelect {
+impl ClientMux {
     /// Offline. `values` holds the client's values, one `[n]` per string (with a wrap, the last is `mc`).
     ///
     /// # Errors
     /// `OutOfRange` for strings of more than 64 bits in all; channel and OT errors.
     pub fn offline(
-        spec: &SelectSpec,
+        spec: &MuxSpec,
         values: &[&[u64]],
         session: &mut Session<'_>,
         ots: &mut Ots,
@@ -115,11 +117,12 @@ impl ClientSelect {
         Ok(Self { lambda, own, pads })
     }
 
-    /// Online, first: receives the server's masked part (must follow the server's `start`); for [`finish`](Self::finish).
+    /// Online, first: receives the server's masked part (must follow the server's `start`); for
+    /// [`finish`](Self::finish).
     ///
     /// # Errors
     /// Channel errors.
-    pub fn start(&self, spec: &SelectSpec, session: &mut Session<'_>) -> Result<Vec<Vec<u64>>, MpcError> {
+    pub fn start(&self, spec: &MuxSpec, session: &mut Session<'_>) -> Result<Vec<Vec<u64>>, MpcError> {
         let chosen = self.lambda.masks();
         let masked = self.pads.iter().zip(&spec.widths).map(|(pad, &width)| {
             let message = session.channel.recv_packed(SERVER_PART, spec.n, width)?;
@@ -132,15 +135,15 @@ impl ClientSelect {
         masked.collect()
     }
 
-    /// Online, last: opens the bit (the client's share of it is `bit`) and gives the client's shares of `b X`, one `[n]` per value.
-    /// `values` are those of `offline`, `masked` is what `start` gave; `mu` is the wrap's message. The client's opening is sent, not
-    /// flushed.
+    /// Online, last: opens the bit (the client's share of it is `bit`) and gives the client's shares of
+    /// `b X`, one `[n]` per value. `values` are those of `offline`, `masked` is what `start` gave; `mu` is
+    /// the wrap's message. The client's opening is sent, not flushed.
     ///
     /// # Errors
     /// Channel errors.
     pub fn finish(
         self,
-        spec: &SelectSpec,
+        spec: &MuxSpec,
         bit: &Bits,
         (values, masked): (&[&[u64]], &[Vec<u64>]),
         mu: Option<&[u64]>,
@@ -178,7 +181,7 @@ impl ClientSelect {
     ///
     /// # Errors
     /// `Material` if too few bytes are left.
-    pub fn read(spec: &SelectSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
+    pub fn read(spec: &MuxSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
         let lambda = from.plane(spec.n)?;
         let own = spec.client_strings().iter().map(|&w| from.packed(spec.n, w)).collect::<Result<_, _>>()?;
         let pads = spec.widths.iter().map(|&w| from.packed(spec.n, w)).collect::<Result<_, _>>()?;
@@ -186,12 +189,12 @@ impl ClientSelect {
     }
 }
 
-impl ServerSelect {
+impl ServerMux {
     /// Offline.
     ///
     /// # Errors
     /// `OutOfRange` for strings of more than 64 bits in all; channel and OT errors.
-    pub fn offline(spec: &SelectSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
+    pub fn offline(spec: &MuxSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         spec.check()?;
         let widths = spec.client_strings();
         let (lambda, words) = ots.receiver.words(session.channel, spec.n)?;
@@ -219,7 +222,7 @@ impl ServerSelect {
     ///
     /// # Errors
     /// Channel errors.
-    pub fn start(&self, spec: &SelectSpec, values: &[&[u64]], session: &mut Session<'_>) -> Result<(), MpcError> {
+    pub fn start(&self, spec: &MuxSpec, values: &[&[u64]], session: &mut Session<'_>) -> Result<(), MpcError> {
         let flips = self.lambda.masks();
         for ((x, pads), &width) in values.iter().zip(&self.pads).zip(&spec.widths) {
             let mut signed = pads[1].values();
@@ -237,7 +240,7 @@ impl ServerSelect {
     /// Channel errors.
     pub fn finish(
         self,
-        spec: &SelectSpec,
+        spec: &MuxSpec,
         bit: &Bits,
         values: &[&[u64]],
         mu: Option<&[u64]>,
@@ -274,7 +277,7 @@ impl ServerSelect {
     ///
     /// # Errors
     /// `Material` if too few bytes are left.
-    pub fn read(spec: &SelectSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
+    pub fn read(spec: &MuxSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
         let lambda = from.plane(spec.n)?;
         let own = spec.client_strings().iter().map(|&w| from.packed(spec.n, w)).collect::<Result<_, _>>()?;
         let pads = spec.widths.iter().map(|&w| Ok([from.packed(spec.n, w)?, from.packed(spec.n, w)?]));
@@ -283,7 +286,7 @@ impl ServerSelect {
 }
 
 /// Adds `2^w mu (b mc)` to the first value and reduces all values into their rings.
-fn add_wrap(spec: &SelectSpec, parts: &mut [Vec<u64>], times_top: Option<Vec<u64>>, mu: Option<&[u64]>) {
+fn add_wrap(spec: &MuxSpec, parts: &mut [Vec<u64>], times_top: Option<Vec<u64>>, mu: Option<&[u64]>) {
     if let (Some(wrap), Some(top), Some(mu), Some(first)) = (spec.wrap, times_top, mu, parts.first_mut()) {
         for ((z, t), m) in first.iter_mut().zip(top).zip(mu) {
             *z = z.wrapping_add(t.wrapping_mul(*m) << wrap.width);
