@@ -17,6 +17,14 @@ import tacit
 from nets import Net, node, weights
 
 
+@pytest.fixture(autouse=True)
+def heard():
+    """Ctrl-C is heard, also where whoever started the tests has it ignored (a shell's background jobs)."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @contextmanager
 def interrupted(after_s=0.5):
     """Sends this process what Ctrl-C sends, a moment after the block begins; the block must end by it."""

@@ -1,5 +1,6 @@
 """Shapes and types of inputs, outputs and options at the border to the native module."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -7,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit._tacit import TacitError
+from tacit._tacit import normalise as normalise_flat
 
 T = TypeVar("T", bound=np.generic)
 
@@ -37,24 +39,12 @@ def is_pixels(values: ArrayLike) -> bool:
 
 def normalise(values: NDArray[np.float32], spec: dict[str, Any], pixels: bool) -> NDArray[np.float32]:
     """What the model computes on: of `pixels` first `(value * pixel_scale - mean) / std`, then what the importer moved out of the
-    network, each per channel as the model's interface states it.
-
-    The first axis of the model's input is the channel; `values` may have a batch axis in front.
+    network, each per channel as the model's interface states it. `values` is one input, or a batch with one more axis in front.
     """
-    shape, rule = spec["input_shape"], spec["input"]
-    tail = (1,) * (len(shape) - 1)
-
-    def by_channel(numbers: list[float]) -> NDArray[np.float32]:
-        return np.array(numbers, np.float32).reshape(-1, *tail)
-
-    scaled: NDArray[np.float32] = values * np.float32(rule["pixel_scale"]) if pixels else values
-    if pixels and rule["mean"]:
-        scaled = scaled - by_channel(rule["mean"])
-    if pixels and rule["std"]:
-        scaled = scaled / by_channel(rule["std"])
-    if rule["moved"]:
-        scaled = scaled * by_channel(rule["moved"]["scale"]) + by_channel(rule["moved"]["shift"])
-    return np.ascontiguousarray(scaled, dtype=np.float32)
+    shape = tuple(spec["input_shape"])
+    if values.shape not in (shape, values.shape[:1] + shape):
+        raise TacitError(f"input: shape {values.shape} is neither {shape} nor {('N', *shape)}")
+    return normalise_flat(json.dumps(spec), values.reshape(-1), pixels).reshape(values.shape)
 
 
 def each_input(

@@ -124,14 +124,14 @@ class Client(Planned):
         says to them, unless they are `normalised` already (`Model.normalise`), and a final softmax to the answer. Uses prepared
         material first and makes what is missing. In top-1 mode the output is the class index.
         """
-        return each_input(x, self.spec, lambda flat: np.array(self._run(flat)["values"], np.float64), normalised)
+        return each_input(x, self.spec, lambda flat: self._run(flat)[0], normalised)
 
     @one_error
     def infer_integers(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.int64]:
         """As `infer`, but the integers that the back end answers with, before a final softmax; compare with
         `Lowered.reference_integers`. An error where answers are no integers."""
         unit = integer_unit(self.output_unit, self.backend)
-        revealed = each_input(x, self.spec, lambda flat: np.array(self._run(flat)["revealed"], np.float64), normalised)
+        revealed = each_input(x, self.spec, lambda flat: self._run(flat)[1], normalised)
         return to_integers(revealed, unit)
 
     @one_error
@@ -154,13 +154,15 @@ class Client(Planned):
     ) -> None:
         self.close()
 
-    def _run(self, flat: NDArray[np.float32]) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self._native.infer(flat))
-        self._note_setup(answer["setup"])
-        if answer["prepared"]:
-            self._note_prepared(answer["prepared"])
-        self._costs.append(_cost("online", answer["online"]))
-        return answer
+    def _run(self, flat: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The outputs, and what the back end answered."""
+        values, revealed, text = self._native.infer(flat)
+        costs: dict[str, Any] = json.loads(text)
+        self._note_setup(costs["setup"])
+        if costs["prepared"]:
+            self._note_prepared(costs["prepared"])
+        self._costs.append(_cost("online", costs["online"]))
+        return values, revealed
 
     def _note_setup(self, report: dict[str, Any] | None) -> None:
         if report:

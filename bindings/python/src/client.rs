@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use numpy::PyReadonlyArray1;
+use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use tacit_backends::Registry;
@@ -17,6 +17,9 @@ use crate::interrupt::{Stop, interruptible};
 use crate::{files, hex, lowered};
 
 type Inner = tacit_client::Client;
+
+/// Outputs, what the back end answered, costs as JSON.
+type Inferred<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, String);
 
 /// A client of one model on one server.
 #[pyclass(frozen, module = "tacit._tacit")]
@@ -183,11 +186,11 @@ impl Client {
         })
     }
 
-    /// Answers one flat input; the answer and its cost as JSON.
-    fn infer(&self, py: Python<'_>, input: PyReadonlyArray1<'_, f32>) -> PyResult<String> {
+    /// Answers one flat input: the outputs, what the back end answered, and what it cost as JSON.
+    fn infer<'py>(&self, py: Python<'py>, input: PyReadonlyArray1<'_, f32>) -> PyResult<Inferred<'py>> {
         let input = input.as_slice()?.to_vec();
         let got = self.with(py, move |c| c.infer_in(Units::Normalised, &input))?;
-        Ok(answer(&got).to_string())
+        Ok((got.values.to_pyarray(py), got.revealed.to_pyarray(py), costs(&got).to_string()))
     }
 
     /// Says goodbye; a second call does nothing, nor one after an interruption.
@@ -229,11 +232,8 @@ fn prepared(made: &Prepared) -> Value {
     })
 }
 
-fn answer(got: &Answer) -> Value {
+fn costs(got: &Answer) -> Value {
     json!({
-        "values": got.values,
-        "revealed": got.revealed,
-        "class": got.class,
         "online": phase(&got.online),
         "setup": got.setup.as_ref().map(phase),
         "prepared": got.prepared.as_ref().map(prepared),

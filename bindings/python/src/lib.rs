@@ -25,7 +25,7 @@ mod _tacit {
     #[pymodule_export]
     use crate::lowered::{Lowered, backends_json};
     #[pymodule_export]
-    use crate::model::Model;
+    use crate::model::{Model, normalise};
     #[pymodule_export]
     use crate::server::{Server, make_keys};
 }

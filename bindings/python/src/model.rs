@@ -12,7 +12,7 @@ use tacit_backends::lowered::Origin;
 use tacit_backends::{Options, Registry};
 use tacit_graph::import::{ImportOptions, import};
 use tacit_graph::npy::Npy;
-use tacit_graph::{OutputMode, file};
+use tacit_graph::{Interface, OutputMode, Units, file};
 use tacit_store::seal::Kind;
 use zeroize::Zeroizing;
 
@@ -169,4 +169,21 @@ impl Model {
         };
         Ok(brief(py, move || work().map_err(to_python))?.to_pyarray(py))
     }
+}
+
+/// What a model with this interface computes on, from pixels or inputs of the ONNX network: any number of
+/// inputs, one after the other.
+#[pyfunction]
+pub fn normalise<'py>(
+    py: Python<'py>,
+    interface_json: &str,
+    values: PyReadonlyArray1<'py, f32>,
+    pixels: bool,
+) -> PyResult<Bound<'py, PyArray1<f32>>> {
+    let interface: Interface = serde_json::from_str(interface_json).map_err(to_python)?;
+    let units = if pixels { Units::Pixels } else { Units::Network };
+    // A model has an input of some length: its interface was checked.
+    let each = values.as_slice()?.chunks(interface.input_len().max(1));
+    let made: Vec<f32> = each.flat_map(|one| interface.normalise(one, units)).collect();
+    Ok(made.to_pyarray(py))
 }

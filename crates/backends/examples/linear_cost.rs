@@ -74,7 +74,7 @@ fn print_row(convs: &[ConvSpec], plan: &LinearPlan, times: [f64; 2], memory: usi
     let c = convs[0];
     let shapes: Vec<_> = convs.iter().map(|c| (c.out_ch, c.kernel.0, c.stride.0)).collect();
     println!(
-        "{:4}x{:<3} -> (out, k, s) {shapes:?}: {:.2} + {:.2} | {:.3} {:.3} | {} {} {} {} | {:.1}  {}",
+        "{:4}x{:<3} -> (out, k, s) {shapes:?}: {:.2} + {:.2} | {:.3} {:.3} | {} {} {} {} | {:.1}",
         c.in_ch,
         c.in_h,
         mb(cost.up_bytes),
@@ -85,8 +85,7 @@ fn print_row(convs: &[ConvSpec], plan: &LinearPlan, times: [f64; 2], memory: usi
         sum(|c| c.answers),
         sum(|c| c.weight_polys),
         sum(|c| c.products),
-        mb(memory as u64),
-        plan.describe()
+        mb(memory as u64)
     );
 }
 

@@ -154,5 +154,4 @@ fn field(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "csv_tests.rs"]
 mod tests;

@@ -254,5 +254,4 @@ pub fn modelled(cpu_s: f64, bytes: f64, duration_s: f64, coefficients: &Coeffici
 }
 
 #[cfg(test)]
-#[path = "energy_tests.rs"]
 mod tests;

@@ -179,5 +179,4 @@ fn parse_header(line: &[u8]) -> Result<Header, String> {
 }
 
 #[cfg(test)]
-#[path = "record_file_tests.rs"]
 mod tests;

@@ -2,6 +2,8 @@
 //! `TACIT_FUZZ_SECONDS` sets the time per target; a failing input is written to the temporary folder and
 //! named.
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use tacit_fuzz_targets::{Mutator, TARGETS, Target};
@@ -26,20 +28,33 @@ fn peak_address_space() -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
+fn survives_mutations(target: &Target, time: Duration) {
+    let seeds = (target.seeds)();
+    assert!(!seeds.is_empty(), "{} has no valid inputs", target.name);
+    seeds.iter().for_each(|seed| check(target, seed));
+    let (mut mutator, end, mut inputs) = (Mutator::new(1), Instant::now() + time, 0u64);
+    while Instant::now() < end || inputs < 200 {
+        check(target, &mutator.mutate(&seeds));
+        inputs += 1;
+    }
+    println!("fuzz smoke: {:16} {inputs:8} inputs", target.name);
+}
+
 #[test]
 fn every_target_survives_mutations() {
     let seconds = std::env::var("TACIT_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(2);
-    for target in TARGETS {
-        let seeds = (target.seeds)();
-        assert!(!seeds.is_empty(), "{} has no valid inputs", target.name);
-        seeds.iter().for_each(|seed| check(target, seed));
-        let (mut mutator, end, mut inputs) = (Mutator::new(1), Instant::now() + Duration::from_secs(seconds), 0u64);
-        while Instant::now() < end || inputs < 200 {
-            check(target, &mutator.mutate(&seeds));
-            inputs += 1;
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, |n| n.get()) {
+            scope.spawn(|| {
+                while let Some(target) = TARGETS.get(next.fetch_add(1, Relaxed)) {
+                    survives_mutations(target, Duration::from_secs(seconds));
+                    done.fetch_add(1, Relaxed);
+                }
+            });
         }
-        println!("fuzz smoke: {:16} {inputs:8} inputs", target.name);
-    }
+    });
+    assert_eq!(done.into_inner(), TARGETS.len());
     if let Some(peak) = peak_address_space() {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
         assert!(peak < MAX_ADDRESS_SPACE + cores * PER_CORE, "some input made a parser reserve {} MiB", peak >> 20);

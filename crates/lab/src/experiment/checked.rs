@@ -317,5 +317,4 @@ fn read_workload(key: &str, text: &WorkloadSpec, spec: &ExperimentSpec) -> Resul
 }
 
 #[cfg(test)]
-#[path = "checked_tests.rs"]
 mod tests;

@@ -159,5 +159,4 @@ pub fn needs_root(experiment: &Experiment) -> bool {
 }
 
 #[cfg(test)]
-#[path = "plan_tests.rs"]
 mod tests;

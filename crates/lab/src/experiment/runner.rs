@@ -283,5 +283,4 @@ fn is_program(name: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "runner_tests.rs"]
 mod tests;

@@ -329,5 +329,4 @@ fn of_unit(row: &Row, unit: &str) -> Option<Figure> {
 }
 
 #[cfg(test)]
-#[path = "verdict_tests.rs"]
 mod tests;

@@ -164,5 +164,4 @@ pub(crate) fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> 
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

@@ -183,5 +183,4 @@ impl Handle {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

@@ -181,5 +181,4 @@ pub(crate) fn foreign_namespace(proc: &Path, pid: u32) -> bool {
 }
 
 #[cfg(test)]
-#[path = "host_tests.rs"]
 mod tests;

@@ -354,5 +354,4 @@ fn by_parent(proc: &Path) -> BTreeMap<u32, Vec<u32>> {
 }
 
 #[cfg(test)]
-#[path = "tree_tests.rs"]
 mod tests;

@@ -129,19 +129,6 @@ impl LinearPlan {
         self.uploads.iter().map(one).collect()
     }
 
-    /// How the tensor is cut, for people: per upload the tiles, tile outputs, channels per polynomial and
-    /// bits per coefficient.
-    #[must_use]
-    pub fn describe(&self) -> String {
-        let one = |u: &Upload| {
-            let (t, (down, across), (rows, columns)) = (&u.tiling, u.tiling.grid(), u.tiling.tile_out);
-            let bits = (u.params.up_bits(), u.params.down_bits());
-            let (ct, mt) = (t.ct, t.mt);
-            format!("{down}x{across} tiles of {rows}x{columns}, {ct} in x {mt} out, {}+{} bits", bits.0, bits.1)
-        };
-        self.uploads.iter().map(one).collect::<Vec<_>>().join("; ")
-    }
-
     /// A layer, its upload and its taps.
     pub(super) fn consumer(&self, consumer: usize) -> Result<(&Consumer, usize, &[Tap]), LinearError> {
         let missing = LinearError::Consumer { consumer, have: self.consumers.len() };
