@@ -35,11 +35,11 @@ impl RingReport {
         for (k, c) in self.choices.iter().enumerate() {
             let head = if k == 0 { "trade-off" } else { "" };
             let agreement = c.expected_agreement.map_or(String::new(), |a| format!(", agreement {:.2} %", 100.0 * a));
-            let (cost, error) = (c.cost / f64::from(1 << 20), 100.0 * c.output_error);
+            let (cost, error) = (c.cost / f64::from(1 << 10), 100.0 * c.output_error);
             let Choice { activations: a, weights: w, .. } = c;
             writeln!(
                 f,
-                "{head:<12} {cost:>8.2} MiB online at {a:>2} and {w:>2} bits: output error {error:.3} %{agreement}"
+                "{head:<12} {cost:>10.1} KiB online at {a:>2} and {w:>2} bits: output error {error:.3} %{agreement}"
             )?;
         }
         Ok(())
