@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tacit_graph::{Model, OutputMode, Watch};
 
-use crate::classes::{class, interval};
+use crate::classes::{class, interval, relative_error, spread};
 use crate::{BackendError, ServerModel, Strain};
 
 /// From this share of a limit on, a tensor counts as near it.
@@ -117,7 +117,8 @@ impl Tally {
             *right += usize::from(Some(class) == label);
         }
         if model.interface.output_mode == OutputMode::Logits {
-            self.error += relative_error(&got, &wanted);
+            let spread = spread(std::slice::from_ref(&wanted));
+            self.error += relative_error(&got, &wanted, spread);
         }
         let strain = lowered.strain(input)?;
         self.overflowed += usize::from(strain.iter().any(|s| s.share >= 1.0));
@@ -152,19 +153,6 @@ impl Tally {
             overflowed: self.overflowed,
             strained,
         })
-    }
-}
-
-/// Root mean square error as a share of the range of the wanted values, of the largest magnitude where there
-/// is no range.
-fn relative_error(got: &[f64], wanted: &[f64]) -> f64 {
-    let squares: f64 = got.iter().zip(wanted).map(|(g, w)| (g - w).powi(2)).sum();
-    let error = (squares / wanted.len().max(1) as f64).sqrt();
-    let ends = |from: f64, pick: fn(f64, f64) -> f64| wanted.iter().copied().fold(from, pick);
-    let range = ends(f64::NEG_INFINITY, f64::max) - ends(f64::INFINITY, f64::min);
-    match if range > 0.0 { range } else { wanted.iter().fold(0.0, |m: f64, w| m.max(w.abs())) } {
-        0.0 => error,
-        size => error / size,
     }
 }
 

@@ -1,4 +1,5 @@
-//! The class that outputs stand for, how likely errors change it, and how sure one can be of a share.
+//! The class that outputs stand for, how far outputs are off, how likely that changes the class, and how sure
+//! one can be of a share.
 
 use std::f64::consts::SQRT_2;
 
@@ -14,6 +15,28 @@ pub(crate) fn class<T: Copy + Default + PartialOrd>(outputs: &[T]) -> usize {
         [one] => usize::from(*one > T::default()),
         several => kernel::arg_max(several),
     }
+}
+
+/// How far the wanted values of all samples spread: what errors are measured in where those of one sample are
+/// all the same.
+pub(crate) fn spread<T: Copy + Into<f64>>(wanted: &[Vec<T>]) -> f64 {
+    let [low, high] = range(wanted.iter().flatten());
+    match (high > low, high.abs()) {
+        (true, _) => high - low,
+        (false, size) if size > 0.0 => size,
+        _ => 1.0,
+    }
+}
+
+fn range<'a, T: Copy + Into<f64> + 'a>(values: impl Iterator<Item = &'a T>) -> [f64; 2] {
+    values.fold([f64::INFINITY, f64::NEG_INFINITY], |[l, h], &v| [l.min(v.into()), h.max(v.into())])
+}
+
+/// Root mean square error as a share of the range of the wanted values (of `spread`, where they have none).
+pub(crate) fn relative_error<T: Copy + Into<f64>>(got: &[f64], wanted: &[T], spread: f64) -> f64 {
+    let [low, high] = range(wanted.iter());
+    let squares: f64 = got.iter().zip(wanted).map(|(g, &w)| (g - w.into()).powi(2)).sum();
+    (squares / wanted.len().max(1) as f64).sqrt() / if high > low { high - low } else { spread }
 }
 
 /// How likely an answer has another class than the float network's `wanted`, if each output is off by an

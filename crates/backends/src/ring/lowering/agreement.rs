@@ -4,8 +4,7 @@ use tacit_graph::float::run::run;
 use tacit_graph::{Imported, OutputMode};
 
 use super::RingModel;
-use super::search::{relative_error, spread};
-use crate::classes::class;
+use crate::classes::{class, relative_error, spread};
 use crate::ring::{RingError, reference};
 
 /// Agreement over a set of inputs.

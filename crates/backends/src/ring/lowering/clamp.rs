@@ -6,8 +6,8 @@
 //! element, two where `x` may be far below zero as well. The bounds of the clamped network then choose its
 //! rings. A larger factor takes fewer clamps and wider rings: the back end's price decides.
 
-use tacit_graph::Model;
 use tacit_graph::float::FloatOp;
+use tacit_graph::{Model, Watch};
 
 use super::emit::{self, Emitted, Scheme};
 use super::{Problem, RingOptions, Target, range};
@@ -31,22 +31,27 @@ pub(super) struct Clamp {
 }
 
 /// The model with the clamps that cost least in the back end at hand.
-pub(super) fn clamped(model: &Model, options: &RingOptions, target: &Target) -> Result<Model, BackendError> {
+pub(super) fn clamped(
+    model: &Model,
+    options: &RingOptions,
+    target: &Target,
+    watch: &Watch,
+) -> Result<Model, BackendError> {
     let plain = RingOptions { clamp: false, ..options.clone() };
     let scheme = options.frac_bits.map_or(TYPICAL, |f| Scheme::fixed(f, options.weight_bits.unwrap_or(f)));
-    let watch = tacit_graph::Watch::default();
-    let emitted = emit::emit(&Problem::new(model, &plain, &watch), &scheme, false)?;
+    let emitted = emit::emit(&Problem::new(model, &plain, watch), &scheme, false)?;
     let mut tried = Vec::new();
     let mut best: Option<(f64, Model)> = None;
     let mut refused = None;
     for room in ROOM {
+        watch.tell("choosing clamps, attempts", tried.len(), None)?;
         let clamps = find(model, options, &emitted, f64::from(room).exp2());
         if tried.contains(&clamps) {
             continue;
         }
         let candidate = insert(model, &clamps)?;
         tried.push(clamps);
-        let price = emit::emit(&Problem::new(&candidate, options, &watch), &scheme, false)
+        let price = emit::emit(&Problem::new(&candidate, options, watch), &scheme, false)
             .map_err(BackendError::from)
             .and_then(|emitted| (target.price)(&emitted.graph));
         match price {

@@ -29,6 +29,7 @@ use tacit_graph::{Model, OutputMode, Watch};
 use super::fixed::MAX_FRAC_BITS;
 use super::{RingError, RingGraph, Weights};
 use crate::BackendError;
+use crate::classes::spread;
 pub use agreement::{Agreement, agreement};
 use report::RingReport;
 pub use width::strain;
@@ -157,7 +158,7 @@ struct Problem<'a> {
 impl<'a> Problem<'a> {
     fn new(model: &'a Model, options: &'a RingOptions, watch: &'a Watch) -> Self {
         let (searched, held_out) = model.calibration.split(&model.graph);
-        let spread = search::spread(&model.calibration.wanted);
+        let spread = spread(&model.calibration.wanted);
         Self { model, options, watch, tried: Cell::new(0), searched, held_out, spread }
     }
 
@@ -190,15 +191,19 @@ pub fn lower_for(
     options.check()?;
     model.check().map_err(RingError::from)?;
     check_constants(model)?;
-    let clamped = if options.clamp { Some(clamp::clamped(model, options, &target)?) } else { None };
+    let clamped = if options.clamp { Some(clamp::clamped(model, options, &target, watch)?) } else { None };
     let problem = Problem::new(clamped.as_ref().unwrap_or(model), options, watch);
-    let (scheme, choices) = match options.frac_bits {
-        Some(f) => (emit::Scheme::fixed(f, options.weight_bits.unwrap_or(f)), Vec::new()),
+    let found = match options.frac_bits {
+        Some(f) => {
+            let scheme = emit::Scheme::fixed(f, options.weight_bits.unwrap_or(f));
+            let quality = search::judge(&problem, &scheme)?;
+            search::Found { scheme, quality, choices: Vec::new() }
+        }
         None => search::cheapest(&problem, &target)?,
     };
-    let emitted = emit::emit(&problem, &scheme, problem.top1())?;
+    let emitted = emit::emit(&problem, &found.scheme, problem.top1())?;
     emitted.graph.check_weights(&emitted.weights)?;
-    let report = report::build(&problem, &scheme, &emitted, choices)?;
+    let report = report::build(&problem, found, &emitted)?;
     Ok(RingModel { graph: emitted.graph, weights: emitted.weights, report })
 }
 

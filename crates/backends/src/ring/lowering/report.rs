@@ -6,9 +6,10 @@ use tacit_graph::FEWEST_SAMPLES;
 use tacit_graph::float::FloatOp;
 use tacit_graph::float::run::run_tapped;
 
-use super::emit::{Emitted, Scheme, emit};
+use super::emit::{Emitted, Scheme};
 pub use super::search::Choice;
-use super::{Problem, range, search, width};
+use super::search::Found;
+use super::{Problem, range, width};
 use crate::classes::interval;
 use crate::ring::op::max_comparisons;
 use crate::ring::{Node, Op, RingError, RingGraph, reference};
@@ -162,18 +163,11 @@ pub fn count_comparisons(graph: &RingGraph) -> Comparisons {
     c
 }
 
-pub(super) fn build(
-    problem: &Problem,
-    scheme: &Scheme,
-    emitted: &Emitted,
-    choices: Vec<Choice>,
-) -> Result<RingReport, RingError> {
+pub(super) fn build(problem: &Problem, found: Found, emitted: &Emitted) -> Result<RingReport, RingError> {
     let (graph, calibration) = (&emitted.graph, &problem.model.calibration);
     let errors = errors(problem, emitted)?;
-    let logits = emit(problem, scheme, false)?;
+    let Found { scheme, quality, choices } = found;
     let few = problem.held_out.is_empty();
-    let judges = if few { &problem.searched } else { &problem.held_out };
-    let quality = search::quality(problem, &logits, judges.clone(), problem.options.seed.wrapping_add(search::JUDGED))?;
     let samples = Samples { searched: problem.searched.len(), held_out: problem.held_out.len() };
     let agreement = (!few).then_some(quality.agreement);
     let share = 1.0 - quality.flips;
@@ -207,7 +201,7 @@ pub(super) fn build(
     Ok(RingReport {
         model: problem.model.interface.name.clone(),
         calibration: calibration.text.clone(),
-        scheme: describe(scheme),
+        scheme: describe(&scheme),
         samples,
         agreement,
         expected,

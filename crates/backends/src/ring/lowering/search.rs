@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::emit::{Emitted, Scheme, emit};
 use super::{Problem, Target};
 use crate::BackendError;
-use crate::classes::{class, flip_probability};
+use crate::classes::{class, flip_probability, relative_error};
 use crate::ring::{RingError, reference};
 
 /// Finest precision tried, in bits relative to a tensor's root mean square.
@@ -20,7 +20,7 @@ const COARSEST_GUESSED: i32 = 6;
 /// How often demands are tightened for the sake of the samples held out.
 const TIGHTENED: usize = 3;
 /// Other simulated errors than those that the search chose by.
-pub(super) const JUDGED: u64 = 1 << 32;
+const JUDGED: u64 = 1 << 32;
 /// Multiplications that may be spent on schemes that are only shown.
 const LOOK_WORK: u64 = 2_000_000_000;
 /// How many bits more than activations weights may get, and how many fewer.
@@ -54,12 +54,7 @@ pub struct Choice {
 }
 
 /// Runs the samples at `which` with simulated truncation errors.
-pub(super) fn quality(
-    problem: &Problem,
-    emitted: &Emitted,
-    which: Range<usize>,
-    seed: u64,
-) -> Result<Quality, RingError> {
+fn quality(problem: &Problem, emitted: &Emitted, which: Range<usize>, seed: u64) -> Result<Quality, RingError> {
     let (graph, calibration) = (&emitted.graph, &problem.model.calibration);
     let (mut same, mut error, mut flips) = (0usize, 0.0, 0.0);
     let count = which.len() as f64;
@@ -79,26 +74,13 @@ pub(super) fn quality(
     Ok(Quality { agreement: same as f64 / count, flips: flips / count, error: error / count })
 }
 
-/// How far the wanted values of all samples spread: what errors are measured in where those of one sample are
-/// all the same.
-pub(super) fn spread(wanted: &[Vec<f32>]) -> f64 {
-    let [low, high] = range(wanted.iter().flatten());
-    match (high > low, high.abs()) {
-        (true, _) => high - low,
-        (false, size) if size > 0.0 => size,
-        _ => 1.0,
-    }
-}
-
-fn range<'a>(values: impl Iterator<Item = &'a f32>) -> [f64; 2] {
-    values.fold([f64::INFINITY, f64::NEG_INFINITY], |[l, h], v| [l.min(f64::from(*v)), h.max(f64::from(*v))])
-}
-
-/// Root mean square error as a share of the range of the wanted values (of `spread`, where they have none).
-pub(super) fn relative_error(got: &[f64], wanted: &[f32], spread: f64) -> f64 {
-    let [low, high] = range(wanted.iter());
-    let squares: f64 = got.iter().zip(wanted).map(|(g, w)| (g - f64::from(*w)).powi(2)).sum();
-    (squares / wanted.len().max(1) as f64).sqrt() / if high > low { high - low } else { spread }
+/// What was chosen.
+pub(super) struct Found {
+    pub scheme: Scheme,
+    /// As [`judge`] says.
+    pub quality: Quality,
+    /// What else was tried and is worth a look.
+    pub choices: Vec<Choice>,
 }
 
 /// What a scheme must reach on the samples that the search goes by.
@@ -114,21 +96,30 @@ struct Demands {
 /// # Errors
 /// No scheme fits the supported rings, the back end can compute none of those that do, or it fails for other
 /// reasons.
-pub(super) fn cheapest(problem: &Problem, target: &Target) -> Result<(Scheme, Vec<Choice>), BackendError> {
+pub(super) fn cheapest(problem: &Problem, target: &Target) -> Result<Found, BackendError> {
     let mut search = Search::new(problem, target);
     let options = problem.options;
     let mut demands = Demands { error: options.error_bound, flips: 1.0 - options.agreement };
     let mut scheme = search.cheapest(demands)?;
+    let mut quality = judge(problem, &scheme)?;
     // Samples that the search went by flatter it.
     for _ in 0..TIGHTENED {
-        if problem.held_out.is_empty() || search.keeps_promise(&scheme)? {
+        if problem.held_out.is_empty() || quality.flips <= 1.0 - options.agreement {
             break;
         }
         demands = Demands { error: demands.error / 2.0, flips: demands.flips / 2.0 };
         scheme = search.cheapest(demands)?;
+        quality = judge(problem, &scheme)?;
     }
     search.look_around(&scheme)?;
-    Ok((scheme, search.choices()))
+    Ok(Found { scheme, quality, choices: search.choices() })
+}
+
+/// How good a scheme is on samples that the search did not go by (where there are none: on those that it
+/// did), with other simulated errors.
+pub(super) fn judge(problem: &Problem, scheme: &Scheme) -> Result<Quality, RingError> {
+    let judges = if problem.held_out.is_empty() { &problem.searched } else { &problem.held_out };
+    quality(problem, &emit(problem, scheme, false)?, judges.clone(), problem.options.seed.wrapping_add(JUDGED))
 }
 
 struct Search<'a> {
@@ -251,14 +242,6 @@ impl<'a> Search<'a> {
         };
         let q = self.quality(activations, weights)?;
         Ok(q.is_some_and(|q| keeps(&q) && q.error <= demands.error))
-    }
-
-    /// Whether a scheme keeps what is asked for on samples that the search did not go by.
-    fn keeps_promise(&self, scheme: &Scheme) -> Result<bool, BackendError> {
-        let Problem { held_out, options, .. } = self.problem;
-        let emitted = emit(self.problem, scheme, false)?;
-        let q = quality(self.problem, &emitted, held_out.clone(), options.seed.wrapping_add(JUDGED))?;
-        Ok(q.flips <= 1.0 - options.agreement)
     }
 
     /// Tries what is a little coarser and finer than what was chosen, where samples are cheap: so that its
