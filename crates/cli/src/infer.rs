@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tacit_client::bench::printed;
 use tacit_client::input::{self, Fit};
+use tacit_client::wire::{Deadline, Terms};
 use tacit_client::{Answer, Client, infer_many, process_cpu_s};
 use tacit_graph::{OutputMode, Units};
 
@@ -47,6 +48,13 @@ pub struct Args {
     /// normalised already
     #[arg(long, conflicts_with = "raw")]
     normalised: bool,
+    /// Seconds after which an answer is not wanted any more, counted from its request: a busy server may let it
+    /// wait
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    timeout: Option<u64>,
+    /// How soon answers are needed, for the server's queue
+    #[arg(long, value_enum, default_value_t = DeadlineArg::Normal)]
+    deadline: DeadlineArg,
     /// Show what each phase took, and what came before the first
     #[arg(long)]
     phases: bool,
@@ -62,7 +70,26 @@ enum FitArg {
     Stretch,
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum DeadlineArg {
+    /// Somebody waits for it
+    Interactive,
+    /// The usual
+    Normal,
+    /// When there is room
+    Batch,
+}
+
 impl Args {
+    fn terms(&self) -> Terms {
+        let deadline = match self.deadline {
+            DeadlineArg::Interactive => Deadline::Interactive,
+            DeadlineArg::Normal => Deadline::Normal,
+            DeadlineArg::Batch => Deadline::Batch,
+        };
+        Terms { timeout_ms: self.timeout.map(|seconds| seconds * 1000), deadline }
+    }
+
     fn units(&self) -> Units {
         match (self.raw, self.normalised) {
             (true, _) => Units::Pixels,
@@ -84,6 +111,7 @@ struct Printer<'a> {
 pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     let labels = args.labels.as_deref().map(read_labels).transpose()?.unwrap_or_default();
     let (mut client, mut startup) = args.connect.open(false)?;
+    client.set_terms(args.terms());
     let opened = Instant::now();
     let fit = match args.fit {
         FitArg::Crop => Fit::Crop,

@@ -1,7 +1,7 @@
 //! A request and its answer.
 use crate::ClientError;
 use crate::error::server_of;
-use crate::wire::{REQUEST, Reply, Request, recv_reply, send};
+use crate::wire::{REQUEST, Reply, Request, misplaced, recv_reply, send};
 use tacit_net::Channel;
 
 /// Asks and waits for the answer; a refusal is an error.
@@ -10,11 +10,34 @@ pub(crate) fn ask(channel: &mut Channel, request: &Request) -> Result<Reply, Cli
     answered(channel, request.name())
 }
 
-/// The answer to `request`; a refusal is an error.
+/// The answer to `request`, when the server has come to it; a refusal is an error.
 pub(crate) fn answered(channel: &mut Channel, request: &'static str) -> Result<Reply, ClientError> {
-    match recv_reply(channel).map_err(|e| ClientError::from(e).of(channel, request))? {
-        Reply::Refused { reason } => Err(ClientError::Refused { request, reason }),
-        Reply::Goodbye { reason } => Err(ClientError::Ended { server: server_of(channel), reason }),
-        reply => Ok(reply),
+    loop {
+        match recv_reply(channel).map_err(|e| ClientError::from(e).of(channel, request))? {
+            Reply::Waiting { .. } => {}
+            Reply::Refused { reason } => return Err(ClientError::Refused { request, reason }),
+            Reply::Goodbye { reason } => return Err(ClientError::Ended { server: server_of(channel), reason }),
+            reply => return Ok(reply),
+        }
+    }
+}
+
+/// Asks for `first`, of which only a refusal matters, and for `second` without waiting in between; the answer to
+/// the second.
+pub(crate) fn ask_both(channel: &mut Channel, first: &Request, second: &Request) -> Result<Reply, ClientError> {
+    let mut say = |request: &Request| {
+        send(channel, REQUEST, request).map_err(|e| ClientError::from(e).of(channel, request.name()))
+    };
+    say(first)?;
+    say(second)?;
+    match answered(channel, first.name()) {
+        Ok(Reply::Noted { .. }) => answered(channel, second.name()),
+        Ok(other) => Err(misplaced(first.name(), &other).into()),
+        Err(refused @ ClientError::Refused { .. }) => match answered(channel, second.name()) {
+            Err(ClientError::Refused { .. }) => Err(refused),
+            Err(other) => Err(other),
+            Ok(other) => Err(misplaced(second.name(), &other).into()),
+        },
+        Err(other) => Err(other),
     }
 }

@@ -1,8 +1,8 @@
 //! A client with an open model.
-use crate::ask::{answered, ask};
+use crate::ask::{answered, ask, ask_both};
 use crate::measure::{Marks, Meter, PhaseReport};
 use crate::stock::{self, Stock};
-use crate::wire::{REQUEST, Reply, Request, misplaced, send};
+use crate::wire::{Ask, Name, REQUEST, Reply, Request, Terms, misplaced, send};
 use crate::{ClientConfig, ClientError, Closer, Lobby};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::cmp::Reverse;
@@ -63,6 +63,7 @@ pub struct Client {
     stock: Option<Stock>,
     threads: ThreadPool,
     marks: Marks,
+    terms: Terms,
 }
 
 impl Client {
@@ -90,6 +91,7 @@ impl Client {
                 .map_err(|e| ClientError::Usage(format!("cannot start {} threads: {e}", config.threads)))?,
             config,
             marks: Marks::from_env("client"),
+            terms: Terms::default(),
         })
     }
 
@@ -129,6 +131,11 @@ impl Client {
         &self.names[1]
     }
 
+    /// On what terms inputs are asked from now on: how long the answer may take, how soon it is needed.
+    pub fn set_terms(&mut self, terms: Terms) {
+        self.terms = terms;
+    }
+
     /// What this client's material for the model is bound to.
     #[must_use]
     pub fn binding(&self) -> Binding {
@@ -141,7 +148,9 @@ impl Client {
     /// As [`Lobby::connect`] and [`Lobby::open`].
     pub fn again(&self) -> Result<Self, ClientError> {
         let lobby = Lobby::connect(self.registry.clone(), ClientConfig { store: None, ..self.config.clone() })?;
-        lobby.open(&self.names[0], Some(&self.names[1]))
+        let mut client = lobby.open(&self.names[0], Some(&self.names[1]))?;
+        client.set_terms(self.terms);
+        Ok(client)
     }
 
     /// Makes the connection's keys, if the back end has a setup and it has not run. Runs by itself where it
@@ -153,7 +162,7 @@ impl Client {
         if self.is_set_up || self.model.setup() == Setup::Nothing {
             return Ok(None);
         }
-        let ((), report, _) = self.phase(Phase::Setup, &Request::Setup, |side, channel| side.setup(channel))?;
+        let ((), report, _) = self.phase(Phase::Setup, None, &Request::Setup, |side, channel| side.setup(channel))?;
         self.is_set_up = true;
         Ok(Some(report))
     }
@@ -181,12 +190,26 @@ impl Client {
             }
             Some(_) => {}
         }
-        Ok(self.make(true)?.0)
+        Ok(self.make(true, None)?.0)
     }
 
-    /// Makes material that lives in memory, here and at the server.
-    pub(crate) fn prepare_in_memory(&mut self) -> Result<(Prepared, Material), ClientError> {
-        self.make(false)
+    /// Makes the material of an input that is asked for with `first`, or was before; it lives in memory, here
+    /// and at the server.
+    pub(crate) fn make_for(
+        &mut self,
+        name: Name,
+        first: Option<&Request>,
+    ) -> Result<(Prepared, Material), ClientError> {
+        self.make(false, Some((name, first)))
+    }
+
+    pub(crate) fn channel_mut(&mut self) -> &mut Channel {
+        &mut self.channel
+    }
+
+    /// What asks for an input under a name.
+    pub(crate) fn asking(&self, name: Name, notice: Option<Name>, material: Option<MaterialId>) -> Request {
+        Request::Ask(Ask { name, notice, material, terms: self.terms })
     }
 
     /// Whether inputs need material.
@@ -201,11 +224,21 @@ impl Client {
         }
     }
 
-    fn make(&mut self, on_disk: bool) -> Result<(Prepared, Material), ClientError> {
+    /// Whether there is anything to prepare.
+    pub(crate) fn check_prepares(&self) -> Result<(), ClientError> {
         if !self.needs_material()? {
             let text = format!("the back end {} has nothing to prepare: ask right away", self.names[1]);
             return Err(ClientError::Usage(text));
         }
+        Ok(())
+    }
+
+    fn make(
+        &mut self,
+        on_disk: bool,
+        of: Option<(Name, Option<&Request>)>,
+    ) -> Result<(Prepared, Material), ClientError> {
+        self.check_prepares()?;
         self.setup_before(Phase::Offline)?;
         let id = MaterialId::random()?;
         let place = self.stock.as_ref().filter(|_| on_disk).and_then(|s| Some((Arc::clone(s.store()), s.peer()?)));
@@ -217,9 +250,12 @@ impl Client {
                 Some(store.reserve(id, self.binding, origin, None)?)
             }
         };
-        let request = Request::Prepare { id, folder: place.as_ref().map(|(store, _)| store.folder()) };
+        let folder = place.as_ref().map(|(store, _)| store.folder());
+        let request = Request::Prepare { id, folder, of: of.map(|(name, _)| name) };
         let (material, offline, at_server) =
-            self.phase(Phase::Offline, &request, |side, channel| side.offline(channel))?;
+            self.phase(Phase::Offline, of.and_then(|(_, first)| first), &request, |side, channel| {
+                side.offline(channel)
+            })?;
         if let Some(reserved) = reserved
             && let Err(e) = reserved.put(&material.to_bytes())
         {
@@ -286,21 +322,31 @@ impl Client {
     }
 
     fn answer(&mut self, input: &[f32]) -> Result<Answer, ClientError> {
+        let name = Name::random()?;
         if !self.needs_material()? {
-            return self.online(None, input);
+            return self.online(Asked::Now(name), None, input);
         }
         for entry in self.stored()? {
             match self.claim(entry.id) {
-                Ok(material) => return self.online(Some((entry.id, material)), input),
+                Ok(material) => return self.online(Asked::Now(name), Some((entry.id, material)), input),
                 // Somebody else was faster, or the file is damaged (and burnt now): the next one will do.
                 Err(StoreError::Burnt(_) | StoreError::NoMaterial(_) | StoreError::Damaged { .. }) => {}
                 Err(e) => return Err(e.into()),
             }
         }
         let setup = self.setup_before(Phase::Offline)?;
-        let (prepared, material) = self.prepare_in_memory()?;
-        let answer = self.online(Some((prepared.id, material)), input)?;
+        let asking = self.asking(name, None, None);
+        let (prepared, material) = self.make_for(name, Some(&asking))?;
+        let answer = self.online(Asked::Before(name), Some((prepared.id, material)), input)?;
         Ok(Answer { setup: setup.or(answer.setup), prepared: Some(prepared), ..answer })
+    }
+
+    /// Answers an input that was asked for already, with new material.
+    pub(crate) fn answer_asked(&mut self, name: Name, input: &[f32]) -> Result<Answer, ClientError> {
+        let setup = self.setup_before(Phase::Offline)?;
+        let (prepared, material) = self.make_for(name, None)?;
+        let answer = self.online(Asked::Before(name), Some((prepared.id, material)), input)?;
+        Ok(Answer { setup, prepared: Some(prepared), ..answer })
     }
 
     fn claim(&self, id: MaterialId) -> Result<Material, StoreError> {
@@ -312,24 +358,30 @@ impl Client {
     /// The online phase with material that this process owns, for what the model computes on.
     pub(crate) fn online(
         &mut self,
+        asked: Asked,
         material: Option<(MaterialId, Material)>,
         input: &[f32],
     ) -> Result<Answer, ClientError> {
-        let asked = Instant::now();
+        let began = Instant::now();
         let setup = self.setup_before(Phase::Online)?;
         let (id, material) = match material {
             Some((id, material)) => (Some(id), material),
             None => (None, Material::nothing()),
         };
+        let (name, first) = match asked {
+            Asked::Now(name) => (name, Some(self.asking(name, None, id))),
+            Asked::Before(name) => (name, None),
+        };
+        let request = Request::Infer { id, of: Some(name) };
         let (revealed, online, _) =
-            self.phase(Phase::Online, &Request::Infer { id }, |side, channel| side.online(channel, material, input))?;
+            self.phase(Phase::Online, first.as_ref(), &request, |side, channel| side.online(channel, material, input))?;
         let class = match self.interface().output_mode {
             // The cast saturates.
             OutputMode::Top1 => revealed.first().map_or(0, |&class| class as usize),
             OutputMode::Logits => first_largest(&revealed),
         };
         let values = self.interface().finish(&revealed);
-        let request_to_answer_s = asked.elapsed().as_secs_f64();
+        let request_to_answer_s = began.elapsed().as_secs_f64();
         Ok(Answer { values, revealed, class, online, setup, request_to_answer_s, prepared: None })
     }
 
@@ -341,16 +393,21 @@ impl Client {
         Ok(send(&mut self.channel, REQUEST, &Request::Bye)?)
     }
 
-    /// Asks for a phase, runs it in this client's threads and takes both parties' figures; last the size of
-    /// what the server keeps.
+    /// Asks for a phase, behind what is asked first, runs it in this client's threads and takes both parties'
+    /// figures; last the size of what the server keeps.
     fn phase<T: Send>(
         &mut self,
         phase: Phase,
+        first: Option<&Request>,
         request: &Request,
         work: impl FnOnce(&mut dyn ClientSide, &mut Channel) -> Result<T, BackendError> + Send,
     ) -> Result<(T, PhaseReport, u64), ClientError> {
         let (side, channel) = (&mut *self.side, &mut self.channel);
-        match ask(channel, request)? {
+        let reply = match first {
+            None => ask(channel, request),
+            Some(first) => ask_both(channel, first, request),
+        };
+        match reply? {
             Reply::Go => {}
             other => return Err(misplaced(request.name(), &other).into()),
         }
@@ -368,6 +425,15 @@ impl Client {
             other => Err(misplaced(request.name(), &other).into()),
         }
     }
+}
+
+/// An input in the server's queue.
+#[derive(Clone, Copy)]
+pub(crate) enum Asked {
+    /// It is asked for along with its online phase.
+    Now(Name),
+    /// It stands there.
+    Before(Name),
 }
 
 pub(crate) fn first_largest(values: &[f64]) -> usize {

@@ -25,6 +25,9 @@
 //!   of the ONNX network; the client applies what the importer moved out of it at either end. Other
 //!   [`Units`](tacit_graph::Units) are named ([`Client::infer_in`]). Material is used from the store if there
 //!   is any, and made otherwise; `infer_many` makes it on a second connection, one input ahead.
+//! * [`Client::announce`], [`Client::infer_announced`]: an input that will come, whose material is made before.
+//!   [`Client::set_terms`]: how long an answer may take, how soon it is needed. When a phase starts is the
+//!   server's to say: calls wait for their turn.
 //! * [`Client::prepare`], [`Client::stored`], [`Client::discard`]: material ahead of time
 //!   ([`ClientConfig::store`]). [`Lobby::material`] lists that of all models, gone ones too; connecting
 //!   destroys halves whose other half is lost ([`Lobby::reconciled`]). [`Client::setup`] and whatever
@@ -37,6 +40,7 @@
 //! which is checked before any of it is taken, and the digests of plan and public part are compared.
 #![forbid(unsafe_code)]
 
+mod announced;
 mod ask;
 pub mod bench;
 mod client;
@@ -52,6 +56,7 @@ pub mod wire;
 /// Most threads that a party may be given.
 pub const MAX_THREADS: usize = 1024;
 
+pub use announced::Announced;
 pub use client::{Answer, Client, Prepared};
 pub use error::ClientError;
 pub use lobby::{ClientConfig, Closer, Lobby};

@@ -2,7 +2,8 @@
 use crate::ask::ask;
 use crate::stock::{self, Held, Reconciled, Stock};
 use crate::wire::{
-    MAX_PUBLIC_BYTES, ModelInfo, PUBLIC, REQUEST, Reply, Request, misplaced, public_digest, recv_reply, send,
+    Device, LinkClass, MAX_PUBLIC_BYTES, ModelInfo, PUBLIC, REQUEST, Reply, Request, misplaced, public_digest,
+    recv_reply, send,
 };
 use crate::{Client, ClientError, MAX_THREADS};
 use std::net::{Shutdown, TcpStream};
@@ -35,6 +36,8 @@ pub struct ClientConfig {
     pub pace: Option<Rate>,
     /// Threads for arithmetic, 1 to [`MAX_THREADS`].
     pub threads: usize,
+    /// What the server is told of the link, for its estimates.
+    pub link: LinkClass,
     /// How long connecting may take in all, until the server has said welcome.
     pub connect_timeout: Duration,
     /// How long the server may make no progress.
@@ -55,6 +58,7 @@ impl ClientConfig {
             expire: EXPIRE,
             pace: None,
             threads: 1,
+            link: LinkClass::default(),
             connect_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(300),
         }
@@ -220,7 +224,8 @@ impl Lobby {
             None => self.choose(model)?,
         };
         let known = Arc::clone(self.registry.get(&backend)?);
-        let request = Request::Open { model: model.into(), backend: backend.clone() };
+        let device = Device { threads: self.config.threads as u16, link: self.config.link };
+        let request = Request::Open { model: model.into(), backend: backend.clone(), device };
         let bytes = match ask(&mut self.channel, &request)? {
             Reply::Model { bytes } if bytes <= MAX_PUBLIC_BYTES => bytes as usize,
             Reply::Model { bytes } => {

@@ -1,5 +1,7 @@
 //! Many inputs: the offline phase of the next one runs on a second connection during the online phase of this
 //! one.
+use crate::client::Asked;
+use crate::wire::Name;
 use crate::{Answer, Client, ClientError, PhaseReport, Prepared};
 use std::sync::mpsc;
 use std::thread;
@@ -7,8 +9,8 @@ use tacit_backends::Material;
 use tacit_graph::Units;
 use tacit_net::Phase;
 
-/// Material for one input, and the setup that came before it.
-type Made = (Option<PhaseReport>, Prepared, Material);
+/// An input that is asked for, its material, and the setup that came before that.
+type Made = (Name, Option<PhaseReport>, Prepared, Material);
 
 /// Answers real-valued inputs, given in `units`, in order, calling `each` with the index and the answer.
 /// Material is made on a second connection, one input ahead; stored material is not touched. The first answer
@@ -27,7 +29,10 @@ pub fn infer_many(
     let inputs: Vec<Vec<f32>> =
         inputs.iter().map(|input| client.interface().accept(input, units)).collect::<Result<_, _>>()?;
     if !client.needs_material()? {
-        let mut one = |(index, input): (usize, &Vec<f32>)| each(index, client.online(None, input)?);
+        let mut one = |(index, input): (usize, &Vec<f32>)| {
+            let answer = client.online(Asked::Now(Name::random()?), None, input)?;
+            each(index, answer)
+        };
         return inputs.iter().enumerate().try_for_each(&mut one);
     }
     let (mut maker, count) = (client.again()?, inputs.len());
@@ -36,8 +41,10 @@ pub fn infer_many(
         let making = scope.spawn(move || -> Result<_, ClientError> {
             for _ in 0..count {
                 let setup = maker.setup_before(Phase::Offline)?;
-                let (prepared, material) = maker.prepare_in_memory()?;
-                if sender.send((setup, prepared, material)).is_err() {
+                let name = Name::random()?;
+                let asking = maker.asking(name, None, None);
+                let (prepared, material) = maker.make_for(name, Some(&asking))?;
+                if sender.send((name, setup, prepared, material)).is_err() {
                     // The online side failed and reports it.
                     break;
                 }
@@ -48,10 +55,10 @@ pub fn infer_many(
         });
         let mut work = || -> Result<(), ClientError> {
             for (index, input) in inputs.iter().enumerate() {
-                let Ok((setup, prepared, material)) = receiver.recv() else {
+                let Ok((name, setup, prepared, material)) = receiver.recv() else {
                     return Ok(());
                 };
-                let answer = client.online(Some((prepared.id, material)), input)?;
+                let answer = client.online(Asked::Before(name), Some((prepared.id, material)), input)?;
                 each(index, Answer { setup: setup.or(answer.setup), prepared: Some(prepared), ..answer })?;
             }
             Ok(())

@@ -9,7 +9,7 @@
 use crate::measure::Figures;
 use serde::{Deserialize, Serialize};
 use tacit_backends::seam::digest;
-use tacit_ids::{FolderId, MaterialId};
+use tacit_ids::{FolderId, MaterialId, NoRandomness};
 #[cfg(doc)]
 use tacit_net::Hello;
 use tacit_net::{Channel, NetError, Tag};
@@ -46,6 +46,91 @@ pub enum WireError {
     },
 }
 
+/// What a client calls an input that it asked for or announced: any number that no other live one of this
+/// client's has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Name(pub u64);
+
+impl Name {
+    /// A number that nobody else has thought of.
+    ///
+    /// # Errors
+    /// The operating system gives no randomness.
+    pub fn random() -> Result<Self, NoRandomness> {
+        let MaterialId(bytes) = MaterialId::random()?;
+        let (half, _) = bytes.split_first_chunk().expect("an id has sixteen bytes");
+        Ok(Self(u64::from_le_bytes(*half)))
+    }
+}
+
+/// How soon an answer is needed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Deadline {
+    /// Somebody waits for it.
+    Interactive,
+    /// The usual.
+    #[default]
+    Normal,
+    /// When there is room.
+    Batch,
+}
+
+/// On what terms an input is to be answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// Milliseconds from now after which nobody wants the answer any more; none without end.
+    pub timeout_ms: Option<u64>,
+    /// How soon it is needed.
+    pub deadline: Deadline,
+}
+
+/// One input that is to be answered by the open model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    /// What to call it.
+    pub name: Name,
+    /// What announced it.
+    pub notice: Option<Name>,
+    /// Stored material to use.
+    pub material: Option<MaterialId>,
+    /// On what terms.
+    pub terms: Terms,
+}
+
+/// One input that will come for the open model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announce {
+    /// What to call it.
+    pub name: Name,
+    /// In how many milliseconds, if that is known. The time to live counts from there.
+    pub expected_ms: Option<u64>,
+    /// Milliseconds after which it is forgotten, and its material burnt; the server's limit is the most.
+    pub ttl_ms: Option<u64>,
+}
+
+/// What a client's machine is to the server's estimates: the same job takes others another time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Device {
+    /// Threads that it computes with.
+    pub threads: u16,
+    /// Its link.
+    pub link: LinkClass,
+}
+
+/// A link, roughly.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkClass {
+    /// At least about 100 Mbit/s, a few milliseconds.
+    #[default]
+    Lan,
+    /// Tens of Mbit/s, tens of milliseconds.
+    Broadband,
+    /// Less than that.
+    Slow,
+}
+
 /// What a client asks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Request {
@@ -57,20 +142,40 @@ pub enum Request {
         model: String,
         /// Name of the back end.
         backend: String,
+        /// What the server's estimates go by.
+        device: Device,
     },
     /// The back end's setup.
     Setup,
-    /// Make material for one input, kept on disk, or in memory for this client's connections.
+    /// One input is to be answered. From now on it has its place in the queue; the connection, or another of
+    /// this client's, comes for its phases with [`Prepare`](Self::Prepare) and [`Infer`](Self::Infer). It
+    /// ends with the connections that asked or came for it.
+    Ask(Ask),
+    /// An input will come: its material may be made before. The notice is withdrawn with the connections that
+    /// gave it or came for it, unless its material is on disk.
+    Announce(Announce),
+    /// Take back what was asked or announced under this name.
+    Cancel {
+        /// Which.
+        name: Name,
+    },
+    /// Make material for one input, kept on disk, or in memory for this client's connections. The answer may
+    /// be some time in coming ([`Reply::Waiting`]).
     Prepare {
         /// A fresh id.
         id: MaterialId,
         /// On disk: the client's folder that gets the other half.
         folder: Option<FolderId>,
+        /// What was asked or announced, whose material this is; none for stock.
+        of: Option<Name>,
     },
-    /// Answer one input with this material; without any exactly where there is nothing to prepare.
+    /// Answer one input with this material; without any exactly where there is nothing to prepare. The answer
+    /// may be some time in coming ([`Reply::Waiting`]).
     Infer {
         /// The material.
         id: Option<MaterialId>,
+        /// What was asked; none asks for it now, on the usual terms.
+        of: Option<Name>,
     },
     /// Ids of this client's material for the open model that are ready on disk.
     Stored,
@@ -108,8 +213,10 @@ impl Request {
             Self::List => "the list of models",
             Self::Open { .. } => "to open the model",
             Self::Setup => "the setup",
+            Self::Ask(_) | Self::Infer { .. } => "the inference",
+            Self::Announce(_) => "the notice",
+            Self::Cancel { .. } => "to take back what was asked",
             Self::Prepare { .. } => "to prepare material",
-            Self::Infer { .. } => "the inference",
             Self::Stored | Self::Reconcile { .. } | Self::Halves { .. } => "the list of material",
             Self::Discard { .. } => "to destroy material",
             Self::Bye => "the goodbye",
@@ -173,6 +280,17 @@ pub enum Reply {
     Model {
         /// Its length, [`MAX_PUBLIC_BYTES`] at most.
         bytes: u64,
+    },
+    /// What was asked, announced or taken back is noted.
+    Noted {
+        /// Why the notice that was named does not help, for people.
+        notice_ignored: Option<String>,
+    },
+    /// The phase has not begun; [`Go`](Self::Go) or a refusal comes later. Sent now and then, so that a
+    /// client knows that the server lives.
+    Waiting {
+        /// Jobs that wait at the server.
+        queued: u32,
     },
     /// The phase begins.
     Go,
@@ -251,7 +369,7 @@ mod tests {
 
     #[test]
     fn requests_are_read_whole_or_not_at_all() {
-        let request = Request::Infer { id: Some(MaterialId::numbered(7)) };
+        let request = Request::Infer { id: Some(MaterialId::numbered(7)), of: Some(Name(3)) };
         let mut bytes = postcard::to_stdvec(&request).unwrap();
         assert_eq!(Request::from_bytes(&bytes).unwrap(), request);
         assert!(Request::from_bytes(&bytes[..5]).is_err());

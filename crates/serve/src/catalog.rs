@@ -8,6 +8,7 @@ use tacit_store::Binding;
 
 /// A model with one of its back ends.
 pub(crate) struct Offered {
+    pub(crate) name: String,
     pub(crate) backend: &'static str,
     pub(crate) model: Arc<dyn ServerModel>,
     /// Digest of the public part.
@@ -54,6 +55,7 @@ impl Catalog {
             return refuse(format!("it is offered with the back end {id} already: two files of one name?"));
         }
         offers.push(Arc::new(Offered {
+            name: name.to_owned(),
             backend: id,
             public: public_digest(public),
             plan: model.digest(),

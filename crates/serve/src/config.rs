@@ -1,8 +1,13 @@
 //! How a server behaves.
+use crate::monitor::Limits;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 use tacit_net::{Rate, ServerTls};
+use tacit_sched::policy::PolicySpec;
+use tacit_sched::{Resources, Span};
 use tacit_store::{EXPIRE, SealKey};
 
 /// How a server behaves.
@@ -20,6 +25,21 @@ pub struct ServerConfig {
     pub seal: Option<SealKey>,
     /// Threads of each job's arithmetic, 1 to [`MAX_THREADS`](tacit_client::MAX_THREADS).
     pub threads: usize,
+    /// Which jobs start when.
+    pub policy: PolicySpec,
+    /// Cores that jobs may take together.
+    pub cores: usize,
+    /// Whether a thread counts as a core while its job waits for its link, and cores count as free that other
+    /// processes use: the limit is followed to the letter, not by the machine's load.
+    pub strict_cores: bool,
+    /// Bytes of memory that jobs may take together, by estimate.
+    pub job_memory: u64,
+    /// Bytes that this process may have resident: with more, no job starts.
+    pub resident: u64,
+    /// Inputs of one client that may be under way, announced ones included.
+    pub queued_per_client: usize,
+    /// How long a notice holds without the request that it announces.
+    pub notice_ttl: Duration,
     /// Clients connected at the same time.
     pub max_connections: usize,
     /// How long a client may take to introduce itself.
@@ -40,9 +60,10 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Defaults for an address: no store, one thread a job, 64 connections, 10 s to introduce, 2 min stall,
-    /// 10 min idle, 4 materials in memory (4 min for a place) and 256 on disk for each client, 30 days until
-    /// material expires.
+    /// Defaults for an address: no store, one thread a job on all cores, no limit of memory, the policy
+    /// `adaptive`, 64 connections, 10 s to introduce, 2 min stall, 10 min idle; for each client 1024 inputs
+    /// under way, notices that hold for 10 min, 4 materials in memory (4 min for a place) and 256 on disk; 30
+    /// days until material expires.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
         Self {
@@ -52,6 +73,13 @@ impl ServerConfig {
             store: None,
             seal: None,
             threads: 1,
+            policy: PolicySpec::Adaptive(Default::default()),
+            cores: thread::available_parallelism().map_or(1, NonZero::get),
+            strict_cores: false,
+            job_memory: u64::MAX,
+            resident: u64::MAX,
+            queued_per_client: 1024,
+            notice_ttl: Duration::from_secs(600),
             max_connections: 64,
             greeting_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(120),
@@ -60,6 +88,28 @@ impl ServerConfig {
             memory_wait: Duration::from_secs(240),
             stored_per_client: 256,
             expire: EXPIRE,
+        }
+    }
+
+    /// Within what the machine's load is followed.
+    pub(crate) fn limits(&self) -> Limits {
+        let widest = self.threads as u32;
+        Limits { cores: (self.cores as u32).max(widest), widest, resident: self.resident }
+    }
+
+    /// What the scheduler is told.
+    pub(crate) fn scheduling(&self) -> tacit_sched::Config {
+        let threads = self.threads as u32;
+        let cores = self.limits().cores;
+        tacit_sched::Config {
+            max_queued: self.queued_per_client as u32,
+            notice_ttl: Span::from_millis(self.notice_ttl.as_millis() as u64),
+            // Whether to try again is the client's to say.
+            pre_attempts: 1,
+            pre_threads: vec![threads],
+            on_threads: vec![threads],
+            // What is on disk is limited by client, in the ledger.
+            ..tacit_sched::Config::new(Resources { cores, memory: self.job_memory, disk: u64::MAX })
         }
     }
 }

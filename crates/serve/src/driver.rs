@@ -3,7 +3,8 @@
 //! each is carried out here and nowhere else.
 use crate::door::{Door, Newcomer, Number, Ticket};
 use crate::memory::InMemory;
-use crate::policy::{self, Start};
+use crate::monitor::{Limits, Load};
+use crate::queue::{Effect, JobEnd, Queue, Whose};
 use crate::refusals::{Kind, Refusals};
 use crate::{ServeError, ServerConfig};
 use std::collections::{BTreeMap, HashMap};
@@ -13,9 +14,11 @@ use std::time::{Duration, Instant};
 use tacit_backends::Material;
 use tacit_client::wire::Request;
 use tacit_ids::{ClientId, FolderId, MaterialId};
-use tacit_store::Binding;
+use tacit_sched::Outcome;
+use tacit_store::{Binding, Store};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout_at;
 
 /// How long connections that were cut have to end.
@@ -29,16 +32,27 @@ pub(crate) enum Event {
     Greeted { number: Number, client: ClientId, closer: TcpStream, reply: oneshot::Sender<bool> },
     /// Somebody was not served, or not granted something: for the log.
     Refused { kind: Kind, from: Option<IpAddr>, detail: String },
-    /// A client asks; `binding` is that of the model it has open.
-    Requested { number: Number, request: Request, binding: Option<Binding>, reply: oneshot::Sender<Decision> },
+    /// A client asks, with the model that it has open.
+    Requested { number: Number, request: Request, open: Option<Open>, reply: oneshot::Sender<Decision> },
+    /// What the machine was like a moment ago.
+    Load(Load),
+    /// How many jobs wait?
+    Queued { reply: oneshot::Sender<u32> },
     /// A job has made material to be held in memory. Comes before the client is told.
     Made { id: MaterialId, binding: Binding, material: Material },
-    /// A job is over; `served` says whether it answered an input.
-    Finished { number: Number, served: bool },
+    /// A job is over, one of the scheduler's with its end.
+    Finished { number: Number, end: Option<JobEnd> },
     /// A connection has ended, and its job if it had one.
     Gone { number: Number },
     /// Take no more requests; jobs have `grace` to end, then they are cut.
     Stop { grace: Duration },
+}
+
+/// The model that a client has open.
+#[derive(Clone)]
+pub(crate) struct Open {
+    pub(crate) binding: Binding,
+    pub(crate) whose: Whose,
 }
 
 /// What becomes of a request.
@@ -61,35 +75,44 @@ pub(crate) struct Grant {
     pub(crate) material: Option<Material>,
     /// Of material that is to be destroyed, what was in memory: it is destroyed.
     pub(crate) destroyed: Vec<MaterialId>,
+    /// Why the notice that a request named does not help.
+    pub(crate) notice_ignored: Option<String>,
 }
 
 /// A request between its arrival and its end.
-pub(crate) struct Job {
-    state: State,
-}
-
-enum State {
+enum Job {
+    /// For a place in memory.
     Waits {
-        request: Request,
-        binding: Option<Binding>,
-        reply: oneshot::Sender<Decision>,
-        /// When it is refused if it still waits for a place in memory.
+        ask: Asked,
+        /// When it is refused if there is none.
         until: Instant,
     },
-    /// With the place that is reserved for what it makes.
+    /// In the scheduler's queue, with the place that is reserved for what it makes.
+    Queued { ask: Asked, place: Option<MaterialId> },
+    /// With that place.
     Runs { place: Option<MaterialId> },
 }
 
+/// A request, and who is told what becomes of it.
+struct Asked {
+    request: Request,
+    open: Option<Open>,
+    reply: oneshot::Sender<Decision>,
+}
+
 impl Job {
-    /// Nothing has been decided about it.
-    pub(crate) fn waits(&self) -> bool {
-        matches!(self.state, State::Waits { .. })
+    fn waits_until(&self) -> Option<Instant> {
+        match self {
+            Self::Waits { until, .. } => Some(*until),
+            _ => None,
+        }
     }
 
-    fn waits_until(&self) -> Option<Instant> {
-        match self.state {
-            State::Waits { until, .. } => Some(until),
-            State::Runs { .. } => None,
+    /// What has not started, to be told what becomes of it.
+    fn pending(self) -> Option<Asked> {
+        match self {
+            Self::Waits { ask, .. } | Self::Queued { ask, .. } => Some(ask),
+            Self::Runs { .. } => None,
         }
     }
 }
@@ -149,6 +172,11 @@ struct Stopping {
 pub(crate) struct Driver {
     max_connections: usize,
     threads: usize,
+    store: Option<Arc<Store>>,
+    queue: Queue,
+    limits: Limits,
+    /// Threads that jobs had when the machine's load was last told.
+    busy_threads: u32,
     door: Door,
     memory_wait: Duration,
     connections: HashMap<Number, Connection>,
@@ -166,13 +194,19 @@ impl Driver {
     /// Nobody is connected. `places` may greet at a time; `stop` becomes true when the server stops.
     pub(crate) fn new(
         config: &ServerConfig,
+        store: Option<Arc<Store>>,
         places: usize,
         published: Arc<Published>,
         stop: watch::Sender<bool>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, ServeError> {
+        let queue = Queue::new(config.scheduling(), config.policy.clone());
+        Ok(Self {
             max_connections: config.max_connections,
             threads: config.threads,
+            store,
+            queue: queue.map_err(|e| ServeError::Usage(e.to_string()))?,
+            limits: config.limits(),
+            busy_threads: 0,
             door: Door::new(places),
             memory_wait: config.memory_wait,
             connections: HashMap::new(),
@@ -184,7 +218,7 @@ impl Driver {
             given_up: false,
             published,
             stop,
-        }
+        })
     }
 
     /// Works until the server has stopped and everybody is gone.
@@ -230,7 +264,10 @@ impl Driver {
     /// When something is to be done though nothing happens.
     fn alarm(&self) -> Option<Instant> {
         let waited = self.jobs.values().filter_map(Job::waits_until).min();
-        [self.stopping_alarm(), self.door.alarm(), self.refusals.alarm(), waited].into_iter().flatten().min()
+        [self.stopping_alarm(), self.door.alarm(), self.refusals.alarm(), self.queue.alarm(), waited]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The time of an alarm has come.
@@ -239,7 +276,7 @@ impl Driver {
             tracing::warn!("{line}");
         }
         self.let_in(now);
-        self.start_jobs();
+        self.go_on();
         if self.stopping_alarm().is_some_and(|at| at <= now) {
             match &mut self.stopping {
                 Some(stopping) if !stopping.is_cut => {
@@ -286,96 +323,183 @@ impl Driver {
                 let _ = reply.send(free);
             }
             Event::Refused { kind, from, detail } => self.refuse(Instant::now(), kind, from, detail),
-            Event::Requested { number, request, binding, reply } => self.request(number, request, binding, reply),
+            Event::Requested { number, request, open, reply } => self.request(number, Asked { request, open, reply }),
+            Event::Load(load) => {
+                let running = self.queue.used().cores;
+                let cores = self.limits.cores(&load, running.min(self.busy_threads));
+                self.busy_threads = running;
+                self.queue.set_cores(cores);
+            }
+            Event::Queued { reply } => {
+                let counts = self.queue.counts();
+                let _ = reply.send(counts.pre + counts.waiting + counts.ready);
+            }
             Event::Made { id, binding, material } => self.memory.fill(id, binding, material),
-            Event::Finished { number, served } => {
-                self.served += u64::from(served);
+            Event::Finished { number, end } => {
                 self.end_job(number);
+                if let Some(end) = end {
+                    self.queue.finished(number, end);
+                }
             }
             Event::Gone { number } => self.leave(number),
             Event::Stop { grace } => self.stop(grace),
         }
-        self.start_jobs();
+        self.go_on();
     }
 
-    fn start_jobs(&mut self) {
-        for start in
-            policy::starts(self.jobs.iter().filter(|(_, job)| job.waits()).map(|(&number, _)| number), self.threads)
-        {
-            self.start(&start);
-        }
-    }
-
-    fn request(
-        &mut self,
-        number: Number,
-        request: Request,
-        binding: Option<Binding>,
-        reply: oneshot::Sender<Decision>,
-    ) {
+    fn request(&mut self, number: Number, ask: Asked) {
         if self.stopping.is_some() {
-            let _ = reply.send(Decision::Close);
+            let _ = ask.reply.send(Decision::Close);
             return;
         }
         let until = Instant::now() + self.memory_wait;
-        self.jobs.insert(number, Job { state: State::Waits { request, binding, reply, until } });
+        self.jobs.insert(number, Job::Waits { ask, until });
+        self.admit(number);
+    }
+
+    /// Takes up what waited for a place, and does what the scheduler says.
+    fn go_on(&mut self) {
+        let waiting: Vec<Number> =
+            self.jobs.iter().filter(|(_, job)| job.waits_until().is_some()).map(|(&number, _)| number).collect();
+        waiting.into_iter().for_each(|number| self.admit(number));
+        loop {
+            let effects = self.queue.poll();
+            if effects.is_empty() {
+                break;
+            }
+            effects.into_iter().for_each(|effect| self.carry_out(effect));
+        }
     }
 
     /// Whether a job must wait for a place in memory. Those who use what is there need no further place, so
     /// one comes free.
     fn must_wait(&self, job: &Job) -> bool {
-        let State::Waits { request: Request::Prepare { folder: None, .. }, binding: Some(binding), until, .. } =
-            &job.state
+        let Job::Waits { ask: Asked { request: Request::Prepare { folder: None, .. }, open: Some(open), .. }, until } =
+            job
         else {
             return false;
         };
-        self.memory.is_full(binding.client) && Instant::now() < *until
+        self.memory.is_full(open.binding.client) && Instant::now() < *until
     }
 
-    /// Starts a job, refuses it for what the pool says, or leaves it waiting.
-    fn start(&mut self, start: &Start) {
-        let number = start.number;
-        if self.jobs.get(&number).is_some_and(|job| self.must_wait(job)) {
+    /// Starts what needs no turn, puts phases into the scheduler's queue, refuses what is not possible, or
+    /// leaves it waiting.
+    fn admit(&mut self, number: Number) {
+        if self.jobs.get(&number).is_none_or(|job| self.must_wait(job)) {
             return;
         }
-        let Some(Job { state: State::Waits { mut request, binding, reply, .. } }) = self.jobs.remove(&number) else {
-            return;
-        };
-        let decision = match self.take(number, &mut request, binding) {
-            Ok((place, material, destroyed)) => {
-                self.jobs.insert(number, Job { state: State::Runs { place } });
-                Decision::Start(Grant { request, threads: start.threads, material, destroyed })
+        let Some(Job::Waits { mut ask, .. }) = self.jobs.remove(&number) else { return };
+        match self.place(number, &mut ask) {
+            Ok(Admitted::Queued(place)) => drop(self.jobs.insert(number, Job::Queued { ask, place })),
+            Ok(Admitted::Now { destroyed, notice_ignored }) => {
+                self.jobs.insert(number, Job::Runs { place: None });
+                let grant =
+                    Grant { request: ask.request, threads: self.threads, material: None, destroyed, notice_ignored };
+                let _ = ask.reply.send(Decision::Start(grant));
             }
-            Err(e) => Decision::Refuse(e.to_string()),
-        };
-        let _ = reply.send(decision);
+            Err(e) => drop(ask.reply.send(Decision::Refuse(e.to_string()))),
+        }
     }
 
-    /// What a job needs of what connections share: a place in memory for what it makes, material that it uses
-    /// or destroys, the name of its client's folder.
-    fn take(&mut self, number: Number, request: &mut Request, binding: Option<Binding>) -> Result<Taken, ServeError> {
-        match (request, binding) {
-            (Request::Prepare { id, folder: None }, Some(binding)) => {
-                self.memory.reserve(*id, binding.client)?;
-                Ok((Some(*id), None, vec![]))
-            }
-            (Request::Infer { id: Some(id) }, Some(binding)) => Ok((None, self.memory.take(*id, binding)?, vec![])),
-            (Request::Discard { ids, lost_by }, _) => {
-                let Some(client) = self.connections.get(&number).map(|c| c.client) else {
-                    return Ok((None, None, vec![]));
-                };
-                if lost_by.is_some_and(|folder| self.others_use(number, client, folder)) {
-                    ids.clear();
+    /// What a request needs of what connections share: a place in the queue, one in memory for what it makes,
+    /// material that it destroys, the name of its client's folder.
+    fn place(&mut self, number: Number, ask: &mut Asked) -> Result<Admitted, ServeError> {
+        let refused = ServeError::NotGranted;
+        let (mut destroyed, mut notice_ignored) = (vec![], None);
+        match (&mut ask.request, &ask.open) {
+            (Request::Prepare { id, folder, of }, Some(open)) => {
+                let place = folder.is_none().then_some(*id);
+                if let Some(id) = place {
+                    self.memory.reserve(id, open.binding.client)?;
                 }
-                Ok((None, None, self.memory.discard(ids, client)))
+                if let Err(reason) = self.queue.prepare(number, &open.whose, *of, folder.is_some()) {
+                    place.into_iter().for_each(|id| self.memory.give_back(id));
+                    return Err(refused(reason));
+                }
+                return Ok(Admitted::Queued(place));
+            }
+            (Request::Infer { id, of }, Some(open)) => {
+                self.queue.infer(number, &open.whose, *of, *id).map_err(refused)?;
+                return Ok(Admitted::Queued(None));
+            }
+            (Request::Ask(ask), Some(open)) => {
+                notice_ignored = self.queue.ask(number, &open.whose, ask).map_err(refused)?;
+            }
+            (Request::Announce(announce), Some(open)) => {
+                self.queue.announce(number, &open.whose, announce).map_err(refused)?;
+            }
+            (Request::Cancel { name }, Some(open)) => {
+                self.queue.cancel(open.binding.client, *name).map_err(refused)?;
+            }
+            (Request::Discard { ids, lost_by }, _) => {
+                if let Some(client) = self.connections.get(&number).map(|c| c.client) {
+                    if lost_by.is_some_and(|folder| self.others_use(number, client, folder)) {
+                        ids.clear();
+                    }
+                    destroyed = self.memory.discard(ids, client);
+                }
             }
             (Request::Reconcile { folder, .. }, _) => {
                 if let Some(connection) = self.connections.get_mut(&number) {
                     connection.folder = Some(*folder);
                 }
-                Ok((None, None, vec![]))
             }
-            _ => Ok((None, None, vec![])),
+            _ => {}
+        }
+        Ok(Admitted::Now { destroyed, notice_ignored })
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Start { number, threads, material } => self.start(number, threads as usize, material),
+            Effect::Refuse { number, reason } => {
+                self.end_job(number).into_iter().for_each(|ask| drop(ask.reply.send(Decision::Refuse(reason.clone()))));
+            }
+            Effect::Cut { number } => {
+                // Closed already is as good.
+                self.connections.get(&number).into_iter().for_each(|c| drop(c.closer.shutdown(Shutdown::Both)));
+            }
+            Effect::Burn { material } => self.burn(material),
+            Effect::Report(report) => self.served += u64::from(report.outcome == Outcome::Done),
+        }
+    }
+
+    /// The scheduler starts a phase.
+    fn start(&mut self, number: Number, threads: usize, named: Option<MaterialId>) {
+        let Some(Job::Queued { ask, place }) = self.jobs.remove(&number) else {
+            return self.queue.finished(number, JobEnd::Failed);
+        };
+        let material = match (&ask.request, &ask.open) {
+            (Request::Infer { id, .. }, Some(open)) => match id {
+                _ if *id != named => Err(ServeError::NotGranted("this is not the material of that input".into())),
+                Some(id) => self.memory.take(*id, open.binding),
+                None => Ok(None),
+            },
+            _ => Ok(None),
+        };
+        match material {
+            Ok(material) => {
+                self.jobs.insert(number, Job::Runs { place });
+                let (destroyed, notice_ignored) = (vec![], None);
+                let grant = Grant { request: ask.request, threads, material, destroyed, notice_ignored };
+                let _ = ask.reply.send(Decision::Start(grant));
+            }
+            Err(e) => {
+                self.queue.finished(number, JobEnd::Failed);
+                let _ = ask.reply.send(Decision::Refuse(e.to_string()));
+            }
+        }
+    }
+
+    /// Destroys material that nobody will use.
+    fn burn(&mut self, material: MaterialId) {
+        self.memory.burn(material);
+        if let Some(store) = self.store.clone() {
+            spawn_blocking(move || {
+                if let Err(e) = store.discard(&[material], None) {
+                    tracing::error!("material {material} cannot be destroyed: {e}");
+                }
+            });
         }
     }
 
@@ -386,15 +510,19 @@ impl Driver {
         self.connections.iter().any(|(&other, connection)| other != number && uses(connection))
     }
 
-    fn end_job(&mut self, number: Number) {
-        if let Some(Job { state: State::Runs { place: Some(id) } }) = self.jobs.remove(&number) {
+    /// Forgets a job; what was asked, if it had not started.
+    fn end_job(&mut self, number: Number) -> Option<Asked> {
+        let job = self.jobs.remove(&number)?;
+        if let Job::Queued { place: Some(id), .. } | Job::Runs { place: Some(id) } = job {
             self.memory.give_back(id);
         }
+        job.pending()
     }
 
     fn leave(&mut self, number: Number) {
         self.door.leave(number);
         self.end_job(number);
+        self.queue.left(number);
         let Some(Connection { client, .. }) = self.connections.remove(&number) else { return };
         if !self.connections.values().any(|c| c.client == client) {
             self.memory.forget(client);
@@ -409,15 +537,21 @@ impl Driver {
         }
         self.door.close();
         self.stop.send_replace(true);
-        // What waits for a place begins no more.
-        let waiting: Vec<Number> = self.jobs.iter().filter(|(_, job)| job.waits()).map(|(&number, _)| number).collect();
+        // What waits begins no more.
+        let waiting: Vec<Number> =
+            self.jobs.iter().filter(|(_, job)| !matches!(job, Job::Runs { .. })).map(|(&number, _)| number).collect();
         for number in waiting {
-            if let Some(Job { state: State::Waits { reply, .. } }) = self.jobs.remove(&number) {
-                let _ = reply.send(Decision::Close);
+            if let Some(ask) = self.end_job(number) {
+                let _ = ask.reply.send(Decision::Close);
             }
         }
     }
 }
 
-/// A place in memory, material to use, and what was destroyed.
-type Taken = (Option<MaterialId>, Option<Material>, Vec<MaterialId>);
+/// What becomes of a request that is possible.
+enum Admitted {
+    /// It waits for its turn, with this place in memory.
+    Queued(Option<MaterialId>),
+    /// It starts now.
+    Now { destroyed: Vec<MaterialId>, notice_ignored: Option<String> },
+}

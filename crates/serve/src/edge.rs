@@ -17,12 +17,16 @@ use tacit_net::{
 use tacit_store::keys;
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout_at};
 
 /// How long accepting pauses when the system has nothing left to accept with.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often a client that waits for its turn is told that the server lives.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
+/// Longer than any turn takes to come.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Last words to a client whose server stops.
 const STOPS: &str = "the server is being stopped; connect again when it runs";
 /// Last words to a client that said nothing for too long.
@@ -277,11 +281,15 @@ async fn serve(
             Err(e @ ServeError::Net(NetError::Stalled { .. })) => break (goodbye(SILENT), Err(e)),
             Err(e) => break (None, Err(e)),
         };
-        let binding = connection.binding();
-        let decision = shared.ask(|reply| Event::Requested { number, request, binding, reply }).await;
-        let decision = match decision {
-            None | Some(Decision::Close) => break (goodbye(STOPS), Ok(())),
-            Some(decision) => decision,
+        let (reply, decision) = oneshot::channel();
+        // A driver that is gone drops the question, and the answer with it.
+        let _ = shared.events.send(Event::Requested { number, request, open: connection.open(), reply });
+        let waited = wait(shared, connection, watched, decision).await?;
+        (connection, watched) = (waited.connection, waited.watched);
+        let decision = match waited.decision {
+            Ok(None | Some(Decision::Close)) => break (goodbye(STOPS), Ok(())),
+            Ok(Some(decision)) => decision,
+            Err(e) => break (None, Err(e)),
         };
         let copy = match unwatch(watched) {
             Ok(copy) => copy,
@@ -295,10 +303,10 @@ async fn serve(
         // A job that panics takes the connection down with it.
         let (back, result) = job.await.map_err(|_| ServeError::Panicked)?;
         connection = back;
-        watched = match result.and_then(|served| Ok((served, watch(copy)?))) {
-            Ok((served, watched)) => {
+        watched = match result.and_then(|end| Ok((end, watch(copy)?))) {
+            Ok((end, watched)) => {
                 // A driver that is gone needs no news.
-                let _ = shared.events.send(Event::Finished { number, served });
+                let _ = shared.events.send(Event::Finished { number, end });
                 watched
             }
             Err(e) => break (None, Err(e)),
@@ -306,6 +314,65 @@ async fn serve(
     };
     end(connection, last).await;
     result
+}
+
+/// A connection after it has waited for its turn.
+struct Waited {
+    connection: Connection,
+    watched: TcpStream,
+    /// `None` if the driver has ended.
+    decision: Result<Option<Decision>, ServeError>,
+}
+
+/// Waits until the driver has decided, or the client leaves. A client whose turn is long in coming hears now
+/// and then that the server lives.
+async fn wait(
+    shared: &Shared,
+    mut connection: Connection,
+    mut watched: TcpStream,
+    mut answer: oneshot::Receiver<Decision>,
+) -> Result<Waited, ServeError> {
+    loop {
+        let decision = tokio::select! {
+            biased;
+            decision = &mut answer => Ok(decision.ok()),
+            left = leaves(&mut connection.channel, &watched) => Err(left),
+            () = sleep(SIGN_OF_LIFE) => {
+                let queued = shared.ask(|reply| Event::Queued { reply }).await.unwrap_or(0);
+                let copy = unwatch(watched)?;
+                let told = spawn_blocking(move || {
+                    let told = worker::still_waiting(&mut connection, queued);
+                    (connection, told)
+                });
+                let (back, told) = told.await.map_err(|_| ServeError::Panicked)?;
+                connection = back;
+                watched = watch(copy)?;
+                match told {
+                    Ok(()) => continue,
+                    Err(e) => Err(e),
+                }
+            }
+        };
+        return Ok(Waited { connection, watched, decision });
+    }
+}
+
+/// Waits until a client has left that is to wait, or says something.
+async fn leaves(channel: &mut Channel, watched: &TcpStream) -> ServeError {
+    let never = Instant::now() + FOREVER;
+    loop {
+        if let Err(e) = readable(watched, never, "a client").await {
+            return e;
+        }
+        match look(watched, || channel.try_recv(REQUEST, MAX_REQUEST_BYTES)) {
+            Ok(None) => {}
+            Ok(Some(_)) => {
+                let detail = "it asks for something before the last answer".to_owned();
+                return ServeError::Unexpected { what: "request", detail };
+            }
+            Err(e) => return e.into(),
+        }
+    }
 }
 
 /// The next request, waiting as long as an idle client may; `None` when the client has left.

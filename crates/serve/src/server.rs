@@ -2,6 +2,7 @@
 use crate::door::MOST_PLACES;
 use crate::driver::{Driver, Event, Published};
 use crate::edge;
+use crate::monitor;
 use crate::shared::Shared;
 use crate::{Catalog, ServeError, ServerConfig};
 use rustix::process::{Resource, getrlimit};
@@ -112,14 +113,14 @@ impl Server {
         let listener = runtime.block_on(async { listen(config.listen) }).map_err(name)?;
         let address = listener.local_addr().map_err(name)?;
         let store = config.store.as_deref();
-        let store = store.map(|dir| Store::open(dir, Party::Server, config.seal.clone())).transpose()?;
+        let store = store.map(|dir| Store::open(dir, Party::Server, config.seal.clone())).transpose()?.map(Arc::new);
         if let Some(store) = &store {
             store.expire(config.expire)?;
         }
         let (sender, events) = unbounded_channel();
         let (stopper, stop) = watch::channel(false);
         let published = Arc::new(Published::default());
-        let driver = Driver::new(&config, places, published.clone(), stopper);
+        let driver = Driver::new(&config, store.clone(), places, published.clone(), stopper)?;
         let shared = Shared { config, catalog, store, marks: Marks::from_env("server"), events: sender };
         Ok(Self { runtime, listener, address, shared: Arc::new(shared), driver, events, stop, published })
     }
@@ -164,6 +165,9 @@ impl Server {
 
     /// Serves until it is stopped and all connections have ended, or were given up.
     pub fn run(self) {
+        if !self.shared.config.strict_cores {
+            self.runtime.spawn(monitor::watch(self.shared.events.clone(), self.stop.clone()));
+        }
         self.runtime.spawn(edge::accept(self.shared, self.listener, self.stop));
         self.runtime.block_on(self.driver.run(self.events));
         // A worker that even a cut connection does not end is left behind.

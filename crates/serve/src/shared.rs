@@ -3,6 +3,7 @@ use crate::driver::Event;
 use crate::refusals::Kind;
 use crate::{Catalog, ServerConfig};
 use std::net::IpAddr;
+use std::sync::Arc;
 use tacit_client::measure::Marks;
 use tacit_store::Store;
 use tokio::sync::mpsc::UnboundedSender;
@@ -12,7 +13,7 @@ use tokio::sync::oneshot;
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
     pub(crate) catalog: Catalog,
-    pub(crate) store: Option<Store>,
+    pub(crate) store: Option<Arc<Store>>,
     pub(crate) marks: Marks,
     /// To the driver.
     pub(crate) events: UnboundedSender<Event>,

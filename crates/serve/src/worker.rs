@@ -2,13 +2,15 @@
 //! job meanwhile.
 use crate::ServeError;
 use crate::catalog::Offered;
-use crate::driver::{Decision, Event, Grant};
+use crate::driver::{Decision, Event, Grant, Open};
+use crate::queue::{JobEnd, Whose};
 use crate::shared::Shared;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::Arc;
+use std::time::Duration;
 use tacit_backends::{BackendError, Material, Preparation, ServerSide, Setup};
 use tacit_client::measure::Meter;
-use tacit_client::wire::{PUBLIC, REPLY, Reply, Request, send};
+use tacit_client::wire::{Device, PUBLIC, REPLY, Reply, Request, send};
 use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_net::{Channel, Hello, Phase, handshake};
 use tacit_store::{Binding, Origin, Reserved, StoreError};
@@ -25,6 +27,7 @@ pub(crate) struct Opened {
     offered: Arc<Offered>,
     side: Box<dyn ServerSide>,
     pub(crate) binding: Binding,
+    device: Device,
     is_set_up: bool,
 }
 
@@ -34,29 +37,40 @@ impl Connection {
         Self { client, channel, open: None }
     }
 
-    /// What this client's material for the open model is bound to.
-    pub(crate) fn binding(&self) -> Option<Binding> {
-        self.open.as_ref().map(|open| open.binding)
+    /// The model that is open.
+    pub(crate) fn open(&self) -> Option<Open> {
+        let Opened { offered, binding, device, .. } = self.open.as_ref()?;
+        let whose = Whose { client: self.client, offered: Arc::clone(offered), device: *device };
+        Some(Open { binding: *binding, whose })
     }
 }
 
-/// Carries out a decision, and leaves the connection without a thread of its own; whether an input was
-/// answered.
+/// Carries out a decision, and leaves the connection without a thread of its own; how the job ended, if it was
+/// one of the scheduler's.
 ///
 /// # Errors
 /// The connection is of no further use.
-pub(crate) fn run(shared: &Shared, connection: &mut Connection, decision: Decision) -> Result<bool, ServeError> {
+pub(crate) fn run(
+    shared: &Shared,
+    connection: &mut Connection,
+    decision: Decision,
+) -> Result<Option<JobEnd>, ServeError> {
+    let mut end = None;
     let (name, done) = match decision {
-        Decision::Start(grant) => (grant.request.name(), Job { shared, connection }.answer(grant)),
+        Decision::Start(grant) => {
+            if matches!(grant.request, Request::Prepare { .. } | Request::Infer { .. }) {
+                end = Some(JobEnd::Failed);
+            }
+            (grant.request.name(), Job { shared, connection }.answer(grant))
+        }
         Decision::Refuse(reason) => ("a request", Err(ServeError::NotGranted(reason))),
-        Decision::Close => return Ok(false),
+        Decision::Close => return Ok(None),
     };
-    let mut served = false;
     let reply = match done {
         Ok(Done::Said) => None,
         Ok(Done::Reply(reply)) => Some(reply),
-        Ok(Done::Served(reply)) => {
-            served = true;
+        Ok(Done::Phase(reply, how)) => {
+            end = Some(how);
             Some(reply)
         }
         Err(e) if breaks_connection(&e) => return Err(e),
@@ -70,7 +84,16 @@ pub(crate) fn run(shared: &Shared, connection: &mut Connection, decision: Decisi
         send(&mut connection.channel, REPLY, &reply)?;
     }
     connection.channel.settle()?;
-    Ok(served)
+    Ok(end)
+}
+
+/// Tells a client that waits for its turn that the server lives.
+///
+/// # Errors
+/// The connection is of no further use.
+pub(crate) fn still_waiting(connection: &mut Connection, queued: u32) -> Result<(), ServeError> {
+    send(&mut connection.channel, REPLY, &Reply::Waiting { queued })?;
+    Ok(connection.channel.settle()?)
 }
 
 /// Whether the connection is in an unknown state after this error.
@@ -97,8 +120,8 @@ enum Done {
     Said,
     /// This is still to be said.
     Reply(Reply),
-    /// So is this, of an inference.
-    Served(Reply),
+    /// So is this, of a phase that the scheduler started.
+    Phase(Reply, JobEnd),
 }
 
 pub(crate) struct Job<'a> {
@@ -108,13 +131,18 @@ pub(crate) struct Job<'a> {
 
 impl<'a> Job<'a> {
     fn answer(&mut self, grant: Grant) -> Result<Done, ServeError> {
-        let Grant { request, threads, material, destroyed } = grant;
+        let Grant { request, threads, material, destroyed, notice_ignored } = grant;
         let reply = match request {
             Request::List => Reply::Models(self.shared.catalog.list()),
-            Request::Open { model, backend } => return self.open(&model, &backend),
+            Request::Open { model, backend, device } => return self.open(&model, &backend, device),
             Request::Setup => self.set_up(threads)?,
-            Request::Prepare { id, folder } => self.prepare(id, folder, threads)?,
-            Request::Infer { id } => return self.infer(id, material, threads).map(Done::Served),
+            Request::Ask(_) | Request::Announce(_) | Request::Cancel { .. } => {
+                // The driver has noted it.
+                self.opened()?;
+                Reply::Noted { notice_ignored }
+            }
+            Request::Prepare { id, folder, .. } => return self.prepare(id, folder, threads),
+            Request::Infer { id, .. } => return self.infer(id, material, threads),
             Request::Stored => self.stored()?,
             Request::Reconcile { folder, after } => self.reconcile(folder, after)?,
             Request::Halves { after } => self.halves(after)?,
@@ -135,7 +163,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn open(&mut self, model: &str, backend: &str) -> Result<Done, ServeError> {
+    fn open(&mut self, model: &str, backend: &str, device: Device) -> Result<Done, ServeError> {
         if self.connection.open.is_some() {
             return refuse("a model is open already: connect again");
         }
@@ -148,6 +176,7 @@ impl<'a> Job<'a> {
             side: Arc::clone(&offered.model).connect()?,
             binding: Binding { client: self.connection.client, model: offered.public, plan: offered.plan },
             offered,
+            device,
             is_set_up: false,
         });
         Ok(Done::Said)
@@ -160,10 +189,10 @@ impl<'a> Job<'a> {
         }
         let ((), meter) = self.phase(Phase::Setup, threads, |side, channel| side.setup(channel))?;
         self.opened()?.is_set_up = true;
-        self.done(meter, 0)
+        Ok(self.done(meter, 0)?.0)
     }
 
-    fn prepare(&mut self, id: MaterialId, folder: Option<FolderId>, threads: usize) -> Result<Reply, ServeError> {
+    fn prepare(&mut self, id: MaterialId, folder: Option<FolderId>, threads: usize) -> Result<Done, ServeError> {
         let open = self.opened()?;
         let (binding, bytes, backend) = (open.binding, open.offered.material_bytes, open.offered.backend);
         match open.offered.model.preparation() {
@@ -181,7 +210,8 @@ impl<'a> Job<'a> {
             // Known to the driver before the client knows of it. A driver that is gone needs no material.
             None => drop(self.shared.events.send(Event::Made { id, binding, material })),
         }
-        self.done(meter, bytes)
+        let (reply, took) = self.done(meter, bytes)?;
+        Ok(Done::Phase(reply, JobEnd::Done { took, made: Some(id) }))
     }
 
     /// A place on disk, if the client has not its share of it: taken before the material is made, so that no
@@ -201,7 +231,7 @@ impl<'a> Job<'a> {
         id: Option<MaterialId>,
         in_memory: Option<Material>,
         threads: usize,
-    ) -> Result<Reply, ServeError> {
+    ) -> Result<Done, ServeError> {
         let open = self.opened()?;
         if open.offered.model.setup() == Setup::BeforeOnline && !open.is_set_up {
             return refuse("the setup comes first");
@@ -215,7 +245,8 @@ impl<'a> Job<'a> {
             (Some(id), None) => self.claim(id)?,
         };
         let ((), meter) = self.phase(Phase::Online, threads, |side, channel| side.online(channel, material))?;
-        self.done(meter, 0)
+        let (reply, took) = self.done(meter, 0)?;
+        Ok(Done::Phase(reply, JobEnd::Done { took, made: None }))
     }
 
     /// Material from disk: claimed and burnt, durably, when this returns, which is before the first byte of
@@ -246,11 +277,12 @@ impl<'a> Job<'a> {
         Ok((done, meter))
     }
 
-    fn done(&mut self, meter: Meter, material_bytes: u64) -> Result<Reply, ServeError> {
+    fn done(&mut self, meter: Meter, material_bytes: u64) -> Result<(Reply, Duration), ServeError> {
         let channel = &mut self.connection.channel;
         // The phase may end with this party's own message.
         channel.flush()?;
-        Ok(Reply::Done { figures: meter.stop(channel), material_bytes })
+        let figures = meter.stop(channel);
+        Ok((Reply::Done { figures, material_bytes }, Duration::from_secs_f64(figures.wall_s)))
     }
 }
 

@@ -11,12 +11,14 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 use tacit_backends::{DEFAULT, Registry};
 use tacit_client::MAX_THREADS;
 use tacit_log::Log;
 use tacit_net::Rate;
+use tacit_sched::policy::PolicySpec;
 use tacit_serve::{Catalog, Server, ServerConfig};
 use tacit_store::{SealKey, keys};
 
@@ -55,9 +57,32 @@ struct Args {
     /// Encrypt stored material, and read encrypted models: KEY is a file's name, env:VARIABLE or cmd:COMMAND
     #[arg(long, value_name = "KEY", value_parser = SealKey::from_text)]
     seal: Option<SealKey>,
-    /// Threads for each client's arithmetic
+    /// Threads of each job's arithmetic
     #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64))]
     threads: usize,
+    /// Which jobs start when: fcfs, priority[:BETA], sequential, srt, adaptive, each with an optional
+    /// +fair[:STRENGTH] against clients that ask for more than others
+    #[arg(long, value_name = "NAME", default_value = "adaptive", value_parser = PolicySpec::from_str)]
+    policy: PolicySpec,
+    /// Cores that jobs may take together [default: all of this machine]
+    #[arg(long, value_name = "COUNT", value_parser = count(MAX_THREADS as u64))]
+    cores: Option<usize>,
+    /// Count a core for each thread of a job even while it waits for its link, and do not count what other
+    /// processes use
+    #[arg(long)]
+    strict_cores: bool,
+    /// MiB that this process may have resident: with more, no job starts [default: no limit]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    resident: Option<u64>,
+    /// MiB of memory that jobs may take together, by estimate [default: no limit]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    job_memory: Option<u64>,
+    /// Inputs of one client that may be under way, announced ones included
+    #[arg(long, value_name = "COUNT", default_value_t = 1024, value_parser = count(1_000_000))]
+    queued: usize,
+    /// Seconds that a notice holds without the request that it announces
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    notice_ttl: u64,
     /// Send at most this fast to each client, to cap power on purpose: 20mbit, 500kbit
     #[arg(long, value_name = "RATE")]
     pace: Option<Rate>,
@@ -101,6 +126,13 @@ impl Args {
         config.seal.clone_from(&self.seal);
         config.pace = self.pace;
         config.threads = self.threads;
+        config.policy = self.policy.clone();
+        config.cores = self.cores.unwrap_or(config.cores);
+        config.strict_cores = self.strict_cores;
+        config.resident = self.resident.map_or(u64::MAX, |mib| mib << 20);
+        config.job_memory = self.job_memory.map_or(u64::MAX, |mib| mib << 20);
+        config.queued_per_client = self.queued;
+        config.notice_ttl = Duration::from_secs(self.notice_ttl);
         config.max_connections = self.max_connections;
         config.stall_timeout = Duration::from_secs(self.stall);
         config.idle_timeout = Duration::from_secs(self.idle);

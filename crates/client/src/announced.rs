@@ -1,0 +1,102 @@
+//! Inputs that are announced: their material is made before they come.
+use crate::ask::ask;
+use crate::client::Asked;
+use crate::wire::{Announce, Name, Reply, Request, misplaced};
+use crate::{Answer, Client, ClientError, Closer, PhaseReport, Prepared};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use tacit_backends::Material;
+use tacit_graph::Units;
+use tacit_net::Phase;
+
+/// What an announcement makes, and the connection that made it: the server holds its half while it is open.
+type Made = (Option<PhaseReport>, Prepared, Material, Client);
+
+/// An input that will come. Its material is made on a connection of its own, when the server says so, in a
+/// thread. Dropped unused, it is withdrawn.
+pub struct Announced {
+    name: Name,
+    closer: Arc<Closer>,
+    maker: Option<JoinHandle<Result<Made, ClientError>>>,
+}
+
+impl Announced {
+    /// Whether the material is made, or will not be.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.maker.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    fn wait(mut self) -> Option<Result<Made, ClientError>> {
+        let maker = self.maker.take()?;
+        Some(maker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        if self.maker.is_some() {
+            self.closer.close();
+        }
+    }
+}
+
+impl Client {
+    /// Announces an input that will be asked for, `expected` from now if that is known, so that its offline
+    /// phase may run before.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`] where there is nothing to prepare, [`ClientError::NoDealer`],
+    /// [`ClientError::Refused`] where too much is under way, and as [`again`](Self::again).
+    pub fn announce(&self, expected: Option<Duration>) -> Result<Announced, ClientError> {
+        self.check_prepares()?;
+        let (name, mut maker) = (Name::random()?, self.again()?);
+        let expected_ms = expected.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        let request = Request::Announce(Announce { name, expected_ms, ttl_ms: None });
+        match ask(maker.channel_mut(), &request)? {
+            Reply::Noted { .. } => {}
+            other => return Err(misplaced(request.name(), &other).into()),
+        }
+        let closer = maker.closer();
+        let making = thread::Builder::new().name("tacit-announced".into()).spawn(move || {
+            let setup = maker.setup_before(Phase::Offline)?;
+            let (prepared, material) = maker.make_for(name, None)?;
+            Ok((setup, prepared, material, maker))
+        });
+        let maker = making.map_err(|e| ClientError::Usage(format!("cannot start a thread: {e}")))?;
+        Ok(Announced { name, closer, maker: Some(maker) })
+    }
+
+    /// As [`infer_in`](Self::infer_in) for an input that was announced: waits for the material that is being
+    /// made for it. If the server no longer knows the notice, it is an input like any other.
+    ///
+    /// # Errors
+    /// As there. An input that does not fit the model withdraws the notice.
+    pub fn infer_announced(
+        &mut self,
+        announced: Announced,
+        units: Units,
+        input: &[f32],
+    ) -> Result<Answer, ClientError> {
+        let began = Instant::now();
+        let input = self.interface().accept(input, units)?;
+        let name = Name::random()?;
+        let request = self.asking(name, Some(announced.name), None);
+        let ignored = match ask(self.channel_mut(), &request)? {
+            Reply::Noted { notice_ignored } => notice_ignored,
+            other => return Err(misplaced(request.name(), &other).into()),
+        };
+        if let Some(why) = ignored {
+            tracing::warn!("the input is treated as one that was not announced: {why}");
+            drop(announced);
+            let answer = self.answer_asked(name, &input)?;
+            return Ok(Answer { request_to_answer_s: began.elapsed().as_secs_f64(), ..answer });
+        }
+        let (setup, prepared, material, maker) = announced.wait().expect("its maker is taken only here")?;
+        let answer = self.online(Asked::Before(name), Some((prepared.id, material)), &input)?;
+        maker.close()?;
+        let request_to_answer_s = began.elapsed().as_secs_f64();
+        Ok(Answer { setup, prepared: Some(prepared), request_to_answer_s, ..answer })
+    }
+}

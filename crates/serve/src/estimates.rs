@@ -1,0 +1,70 @@
+//! What the scheduler is told of a model before a job of it has run: a guess from the counts that its back end
+//! declares, which the first measured job replaces.
+use crate::catalog::Offered;
+use tacit_backends::{PartyCost, PhaseCost, Preparation};
+use tacit_client::wire::{Device, LinkClass};
+use tacit_sched::profile::{Sample, Speedup};
+use tacit_sched::{BoundTo, ModelSpec, PhaseSpec, Span};
+
+/// Seconds of one primitive on one thread of a slow server: NTT, OT, AES block, multiplication, key switch.
+const SECONDS: [f64; 5] = [10e-6, 60e-9, 2e-9, 1e-9, 5e-3];
+/// Share of a phase's work that more threads make faster.
+const PARALLEL: f64 = 0.8;
+
+/// Bytes per second and seconds of a round trip of a link.
+fn link(class: LinkClass) -> [f64; 2] {
+    match class {
+        LinkClass::Lan => [100e6, 1e-3],
+        LinkClass::Broadband => [5e6, 20e-3],
+        LinkClass::Slow => [0.5e6, 40e-3],
+    }
+}
+
+fn seconds(cost: &PartyCost) -> f64 {
+    let work = &cost.work;
+    let counts = [work.ntts, work.ots, work.aes_blocks, work.macs, work.key_switches];
+    counts.iter().zip(SECONDS).map(|(&count, each)| count as f64 * each).sum()
+}
+
+fn phase(cost: &PhaseCost, device: Device) -> PhaseSpec {
+    let [rate, round_trip] = link(device.link);
+    let time = seconds(&cost.server)
+        + seconds(&cost.client) / f64::from(device.threads.max(1))
+        + cost.bytes() as f64 / rate
+        + cost.exchanges as f64 * round_trip;
+    PhaseSpec {
+        first: Sample { time: Span::from_secs(time), memory: cost.server.peak_memory_bytes },
+        speedup: Speedup::Amdahl(PARALLEL),
+    }
+}
+
+/// Devices that the same estimates serve: threads count as powers of two up to 8.
+pub(crate) fn class(device: Device) -> Device {
+    let threads = device.threads.clamp(1, 8);
+    Device { threads: 1 << threads.ilog2(), ..device }
+}
+
+/// What the scheduler calls a class of devices.
+pub(crate) fn class_name(device: Device) -> String {
+    let link = match device.link {
+        LinkClass::Lan => "lan",
+        LinkClass::Broadband => "broadband",
+        LinkClass::Slow => "slow",
+    };
+    format!("{link}, {} threads", device.threads)
+}
+
+/// A model over its back end, for a class of devices.
+pub(crate) fn spec(offered: &Offered, device: Device) -> ModelSpec {
+    let costs = offered.model.costs();
+    let needs_material = offered.model.preparation() != Preparation::Nothing;
+    ModelSpec {
+        name: offered.name.clone(),
+        backend: offered.backend.into(),
+        link: class_name(device),
+        binding: BoundTo::Client,
+        material_bytes: offered.material_bytes,
+        pre: needs_material.then(|| phase(&costs.offline, device)),
+        on: phase(&costs.online, device),
+    }
+}

@@ -1,0 +1,127 @@
+//! What the machine has for jobs just now: other processes take cores, and jobs that wait for their link leave
+//! theirs to others.
+use crate::driver::Event;
+use std::fs;
+use std::time::{Duration, Instant};
+use tacit_client::process_cpu_s;
+use tacit_meter::usage::{HostReader, Roots};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// How often it looks.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What the last second was like.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// Cores of the machine.
+    pub(crate) cores: f64,
+    /// Cores that were busy, with this process's.
+    pub(crate) busy: f64,
+    /// Cores that this process kept busy.
+    pub(crate) own: f64,
+    /// Bytes of this process that are resident.
+    pub(crate) resident: u64,
+}
+
+/// Limits within which the machine's load is followed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Cores that jobs may take together.
+    pub(crate) cores: u32,
+    /// Threads of the widest job: with fewer cores it would never start.
+    pub(crate) widest: u32,
+    /// Most resident bytes.
+    pub(crate) resident: u64,
+}
+
+impl Limits {
+    /// Cores for jobs: what other processes leave of the limit, and what `running` threads do not use. None
+    /// while the process has more memory than it may have.
+    pub(crate) fn cores(&self, load: &Load, running: u32) -> u32 {
+        if load.resident > self.resident {
+            return 0;
+        }
+        let others = (load.busy - load.own).max(0.0);
+        let left = (load.cores - others).min(f64::from(self.cores));
+        let idle = (f64::from(running) - load.own).max(0.0);
+        // The cast saturates.
+        ((left + idle).round() as u32).max(self.widest)
+    }
+}
+
+/// Tells the driver once a second, until the server stops.
+pub(crate) async fn watch(events: UnboundedSender<Event>, mut stop: watch::Receiver<bool>) {
+    let mut host = match HostReader::open(&Roots::default()) {
+        Ok(host) => host,
+        Err(e) => return tracing::warn!("the machine's load is not followed: {e}"),
+    };
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut before, mut last) = ((0.0, process_cpu_s()), Instant::now());
+    loop {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            _ = ticks.tick() => {}
+        }
+        let cores = match host.cores() {
+            Ok(cores) => cores,
+            Err(e) => return tracing::warn!("the machine's load is no longer followed: {e}"),
+        };
+        let now = (cores.iter().map(|c| c.user_s + c.system_s).sum::<f64>(), process_cpu_s());
+        let seconds = last.elapsed().as_secs_f64().max(1e-3);
+        let rate = |now: f64, before: f64| ((now - before) / seconds).max(0.0);
+        let load = Load {
+            cores: cores.len() as f64,
+            busy: rate(now.0, before.0),
+            own: rate(now.1, before.1),
+            resident: resident(),
+        };
+        (before, last) = (now, Instant::now());
+        if events.send(Event::Load(load)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Resident bytes of this process; 0 where the system does not tell.
+fn resident() -> u64 {
+    let pages = fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|text| text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0).saturating_mul(rustix::param::page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { cores: 4, widest: 1, resident: 1 << 30 };
+
+    fn cores(busy: f64, own: f64, running: u32) -> u32 {
+        LIMITS.cores(&Load { cores: 8.0, busy, own, resident: 0 }, running)
+    }
+
+    #[test]
+    fn jobs_get_what_others_leave_and_what_jobs_that_wait_do_not_use() {
+        assert_eq!(cores(0.0, 0.0, 0), 4, "the limit");
+        assert_eq!(cores(4.0, 4.0, 4), 4, "its own work takes nothing away");
+        assert_eq!(cores(7.0, 0.0, 0), 1, "others have seven of eight");
+        assert_eq!(cores(9.0, 0.0, 0), 1, "a job can always start");
+        assert_eq!(cores(0.2, 0.2, 4), 8, "four jobs that wait for their links");
+        assert_eq!(cores(2.2, 2.2, 4), 6);
+    }
+
+    #[test]
+    fn too_much_memory_is_a_pause() {
+        let load = Load { cores: 8.0, resident: (1 << 30) + 1, ..Load::default() };
+        assert_eq!(LIMITS.cores(&load, 0), 0);
+        assert!(resident() > 1 << 20, "a test takes more than a megabyte");
+    }
+
+    #[test]
+    fn the_widest_job_can_start() {
+        let load = Load { cores: 8.0, busy: 8.0, ..Load::default() };
+        assert_eq!(Limits { widest: 3, ..LIMITS }.cores(&load, 0), 3);
+    }
+}

@@ -1,0 +1,501 @@
+//! Inputs that were asked for or announced, and the connections that come for their phases, on their way
+//! through the scheduler. One input is one group of the scheduler's: it has a lane while a connection stands
+//! ready for its next phase, and none otherwise, so nothing waits for a client that is busy elsewhere.
+use crate::catalog::Offered;
+use crate::door::Number;
+use crate::estimates;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tacit_client::wire::{Announce, Ask, Deadline, Device, Name, Terms};
+use tacit_ids::{ClientId, MaterialId};
+use tacit_sched::policy::PolicySpec;
+use tacit_sched::{
+    Action, AdvanceNotice, Cause, Counts, DeadlineClass, Event, InputReport, JobId, ModelId, NoticeId, Outcome, Owner,
+    Rejected, RequestId, Resources, SchedError, Scheduler, Span, Start, Time, Usage, Work,
+};
+
+/// Whose input, of which model.
+#[derive(Clone)]
+pub(crate) struct Whose {
+    pub(crate) client: ClientId,
+    pub(crate) offered: Arc<Offered>,
+    pub(crate) device: Device,
+}
+
+/// How a job ended that the scheduler started.
+pub(crate) enum JobEnd {
+    /// Well, in this time; with what it made.
+    Done { took: Duration, made: Option<MaterialId> },
+    /// With nothing to show.
+    Failed,
+}
+
+/// What the driver has to do.
+pub(crate) enum Effect {
+    /// The connection's job starts.
+    Start { number: Number, threads: u32, material: Option<MaterialId> },
+    /// The connection waits in vain.
+    Refuse { number: Number, reason: String },
+    /// The connection's job is to end now.
+    Cut { number: Number },
+    /// Nobody will use this material.
+    Burn { material: MaterialId },
+    /// An input has come to its end.
+    Report(InputReport),
+}
+
+/// An input that is alive.
+struct Live {
+    client: ClientId,
+    model: ModelId,
+    name: Option<Name>,
+    /// Connections that asked or came for it.
+    homes: BTreeSet<Number>,
+    /// The one that stands ready for its next phase.
+    waits: Option<Number>,
+    /// Its job that runs.
+    job: Option<JobId>,
+    /// What it makes is stock.
+    keep: bool,
+    /// It outlives its connections: a notice whose material is on disk.
+    lasts: bool,
+    /// What it announced does not help.
+    ignored: Option<String>,
+}
+
+/// What a connection has to do with.
+#[derive(Default)]
+struct Station {
+    /// Inputs that it asked or came for.
+    owners: BTreeSet<Owner>,
+    job: Option<JobId>,
+}
+
+/// A job that runs.
+struct Job {
+    owner: Owner,
+    number: Number,
+    memory: u64,
+}
+
+pub(crate) struct Queue {
+    scheduler: Scheduler<PolicySpec>,
+    epoch: Instant,
+    /// By digest of the plan and class of device.
+    models: BTreeMap<([u8; 32], Device), ModelId>,
+    last: u64,
+    names: HashMap<(ClientId, Name), Owner>,
+    live: HashMap<Owner, Live>,
+    stations: HashMap<Number, Station>,
+    jobs: HashMap<JobId, Job>,
+    effects: Vec<Effect>,
+}
+
+/// Why something was not taken, for the client.
+type Refused = String;
+
+impl Queue {
+    pub(crate) fn new(config: tacit_sched::Config, policy: PolicySpec) -> Result<Self, SchedError> {
+        Ok(Self {
+            scheduler: Scheduler::new(config, vec![], policy)?,
+            epoch: Instant::now(),
+            models: BTreeMap::new(),
+            last: 0,
+            names: HashMap::new(),
+            live: HashMap::new(),
+            stations: HashMap::new(),
+            jobs: HashMap::new(),
+            effects: Vec::new(),
+        })
+    }
+
+    fn now(&self) -> Time {
+        Time::from_secs(self.epoch.elapsed().as_secs_f64())
+    }
+
+    fn tell(&mut self, event: Event) -> Result<(), Rejected> {
+        let now = self.now();
+        self.scheduler.handle(now, event)
+    }
+
+    /// What the scheduler cannot refuse, or what it makes no difference whether it does.
+    fn note(&mut self, event: Event) {
+        // An input that has ended meanwhile has nothing to note.
+        let _ = self.tell(event);
+    }
+
+    fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    fn model(&mut self, whose: &Whose) -> Result<ModelId, Refused> {
+        let device = estimates::class(whose.device);
+        let key = (whose.offered.plan, device);
+        if let Some(&model) = self.models.get(&key) {
+            return Ok(model);
+        }
+        let model = ModelId(self.models.len() as u32);
+        self.tell(Event::ModelAdded(estimates::spec(&whose.offered, device))).map_err(|e| e.to_string())?;
+        self.models.insert(key, model);
+        Ok(model)
+    }
+
+    fn named(&self, client: ClientId, name: Name) -> Result<Owner, Refused> {
+        let unknown = || "nothing is asked or announced under this name, or it has ended".to_owned();
+        self.names.get(&(client, name)).copied().ok_or_else(unknown)
+    }
+
+    fn open(&mut self, owner: Owner, number: Number, whose: &Whose, name: Option<Name>, model: ModelId) {
+        if let Some(name) = name {
+            self.names.insert((whose.client, name), owner);
+        }
+        let (client, homes) = (whose.client, BTreeSet::new());
+        let live =
+            Live { client, model, name, homes, waits: None, job: None, keep: false, lasts: false, ignored: None };
+        self.live.insert(owner, live);
+        self.house(owner, number);
+    }
+
+    /// A connection has to do with an input.
+    fn house(&mut self, owner: Owner, number: Number) {
+        if let Some(live) = self.live.get_mut(&owner) {
+            live.homes.insert(number);
+            self.stations.entry(number).or_default().owners.insert(owner);
+        }
+    }
+
+    fn is_free(&self, client: ClientId, name: Name) -> Result<(), Refused> {
+        match self.names.contains_key(&(client, name)) {
+            true => Err("this name is in use".into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes an input in; why the notice that it names does not help, if it does not.
+    pub(crate) fn ask(&mut self, number: Number, whose: &Whose, ask: &Ask) -> Result<Option<String>, Refused> {
+        self.is_free(whose.client, ask.name)?;
+        let owner = self.request(number, whose, Some(ask.name), ask.notice, ask.material, ask.terms, 0)?;
+        Ok(self.live.get_mut(&owner).and_then(|live| live.ignored.take()))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a request is made of")]
+    fn request(
+        &mut self,
+        number: Number,
+        whose: &Whose,
+        name: Option<Name>,
+        notice: Option<Name>,
+        material: Option<MaterialId>,
+        terms: Terms,
+        lanes: u32,
+    ) -> Result<Owner, Refused> {
+        let model = self.model(whose)?;
+        let id = RequestId(self.next());
+        let announced = notice.map(|name| self.named(whose.client, name));
+        if let Some(material) = material {
+            // Known from here on; the ledger judges it when its turn has come.
+            let found = Event::MaterialFound { material, model, client: Some(whose.client) };
+            self.tell(found).map_err(|_| format!("material {material} belongs to another input"))?;
+        }
+        let request = tacit_sched::Request {
+            id,
+            client: whose.client,
+            model,
+            inputs: 1,
+            // A notice that is gone is named all the same, so that the answer says so.
+            notice: announced.as_ref().map(|found| match found {
+                Ok(Owner::Notice(notice)) => *notice,
+                _ => NoticeId(0),
+            }),
+            timeout: terms.timeout_ms.map(Span::from_millis),
+            deadline: class(terms.deadline),
+            materials: material.into_iter().collect(),
+            lanes: Some(lanes),
+        };
+        let owner = Owner::Request(id);
+        self.open(owner, number, whose, name, model);
+        if let Err(e) = self.tell(Event::Request(request)) {
+            self.close(owner);
+            if let Some(material) = material {
+                self.note(Event::MaterialGone { material });
+            }
+            return Err(e.to_string());
+        }
+        self.pump();
+        if let Some(Ok(notice @ Owner::Notice(_))) = announced
+            && self.live.get(&owner).is_some_and(|live| live.ignored.is_none())
+        {
+            self.take_over(notice, owner);
+        }
+        Ok(owner)
+    }
+
+    /// A request has come for its notice: whoever stands ready or works for that does so for the request now.
+    fn take_over(&mut self, notice: Owner, request: Owner) {
+        let Some(before) = self.close(notice) else { return };
+        before.homes.iter().for_each(|&number| self.house(request, number));
+        if let Some(job) = before.job.and_then(|job| self.jobs.get_mut(&job)) {
+            job.owner = request;
+        }
+        if let Some(live) = self.live.get_mut(&request) {
+            (live.waits, live.job) = (before.waits, before.job);
+        }
+        if before.waits.is_some() {
+            self.note(Event::Lanes { of: request, lanes: 1 });
+        }
+    }
+
+    /// Takes a notice in.
+    pub(crate) fn announce(&mut self, number: Number, whose: &Whose, announce: &Announce) -> Result<(), Refused> {
+        self.is_free(whose.client, announce.name)?;
+        let [expected, ttl] = [announce.expected_ms, announce.ttl_ms].map(|ms| ms.map(Span::from_millis));
+        self.notice(number, whose, Some(announce.name), (expected, ttl), false, 0).map(drop)
+    }
+
+    fn notice(
+        &mut self,
+        number: Number,
+        whose: &Whose,
+        name: Option<Name>,
+        (expected, ttl): (Option<Span>, Option<Span>),
+        keep: bool,
+        lanes: u32,
+    ) -> Result<Owner, Refused> {
+        let model = self.model(whose)?;
+        let id = NoticeId(self.next());
+        let (client, owner) = (whose.client, Owner::Notice(id));
+        let notice =
+            AdvanceNotice { id, client, model, inputs: 1, input_bytes: 0, expected, ttl, lanes: Some(lanes), keep };
+        self.open(owner, number, whose, name, model);
+        if let Err(e) = self.tell(Event::Notice(notice)) {
+            self.close(owner);
+            return Err(e.to_string());
+        }
+        if let Some(live) = self.live.get_mut(&owner) {
+            live.keep = keep;
+        }
+        Ok(owner)
+    }
+
+    /// Takes back what was asked or announced.
+    pub(crate) fn cancel(&mut self, client: ClientId, name: Name) -> Result<(), Refused> {
+        let owner = self.named(client, name)?;
+        self.end(owner);
+        Ok(())
+    }
+
+    /// Ends an input that nobody wants any more.
+    fn end(&mut self, owner: Owner) {
+        self.note(match owner {
+            Owner::Request(request) => Event::Cancel { request },
+            Owner::Notice(notice) => Event::Withdraw { notice },
+        });
+    }
+
+    /// A connection stands ready to make material, of a named input or for stock.
+    pub(crate) fn prepare(
+        &mut self,
+        number: Number,
+        whose: &Whose,
+        of: Option<Name>,
+        on_disk: bool,
+    ) -> Result<(), Refused> {
+        let owner = match of {
+            None => self.notice(number, whose, None, (None, None), true, 1)?,
+            Some(name) => self.named(whose.client, name)?,
+        };
+        self.stand_ready(number, whose, owner, on_disk)
+    }
+
+    /// A connection stands ready for the online phase of a named input, or of one that is asked for now.
+    pub(crate) fn infer(
+        &mut self,
+        number: Number,
+        whose: &Whose,
+        of: Option<Name>,
+        material: Option<MaterialId>,
+    ) -> Result<(), Refused> {
+        let owner = match of {
+            None => self.request(number, whose, None, None, material, Terms::default(), 1)?,
+            Some(name) => self.named(whose.client, name)?,
+        };
+        self.stand_ready(number, whose, owner, false)
+    }
+
+    fn stand_ready(&mut self, number: Number, whose: &Whose, owner: Owner, on_disk: bool) -> Result<(), Refused> {
+        let model = self.model(whose)?;
+        let live = self.live.get_mut(&owner).ok_or("it has ended")?;
+        if live.model != model {
+            return Err("it was asked for with another model".into());
+        }
+        if live.waits.is_some() || live.job.is_some() {
+            return Err("another connection comes for it".into());
+        }
+        live.waits = Some(number);
+        live.lasts |= on_disk && !live.keep && matches!(owner, Owner::Notice(_));
+        self.house(owner, number);
+        self.note(Event::Lanes { of: owner, lanes: 1 });
+        Ok(())
+    }
+
+    /// A connection's job is over, if the scheduler started it.
+    pub(crate) fn finished(&mut self, number: Number, end: JobEnd) {
+        let Some(id) = self.stations.get_mut(&number).and_then(|station| station.job.take()) else { return };
+        let Some(Job { owner, memory, .. }) = self.jobs.remove(&id) else { return };
+        let mut keep = false;
+        if let Some(live) = self.live.get_mut(&owner) {
+            live.job = None;
+            keep = live.keep;
+        }
+        // Its connection has to come again for what follows.
+        self.note(Event::Lanes { of: owner, lanes: 0 });
+        match end {
+            JobEnd::Done { took, made } => {
+                let usage = Usage { time: Span::from_secs(took.as_secs_f64()), peak_memory: memory };
+                self.note(Event::JobFinished { job: id, usage, material: made });
+                if let Some(material) = made.filter(|_| keep) {
+                    // The ledger knows it from here on.
+                    self.note(Event::MaterialGone { material });
+                }
+            }
+            JobEnd::Failed => self.note(Event::JobFailed { job: id }),
+        }
+    }
+
+    /// A connection has ended.
+    pub(crate) fn left(&mut self, number: Number) {
+        self.finished(number, JobEnd::Failed);
+        for owner in self.stations.remove(&number).unwrap_or_default().owners {
+            let Some(live) = self.live.get_mut(&owner) else { continue };
+            live.homes.remove(&number);
+            let is_alone = live.homes.is_empty() && !live.lasts;
+            if live.waits.take_if(|waits| *waits == number).is_some() {
+                self.note(Event::Lanes { of: owner, lanes: 0 });
+            }
+            if is_alone {
+                self.end(owner);
+            }
+        }
+    }
+
+    /// What is to be done now.
+    pub(crate) fn poll(&mut self) -> Vec<Effect> {
+        self.pump();
+        std::mem::take(&mut self.effects)
+    }
+
+    /// When to poll again though nothing happens.
+    pub(crate) fn alarm(&self) -> Option<Instant> {
+        self.scheduler.next_wakeup().map(|at| self.epoch + Duration::from_nanos(at.0) + Duration::from_millis(1))
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.scheduler.counts()
+    }
+
+    pub(crate) fn used(&self) -> Resources {
+        self.scheduler.used()
+    }
+
+    pub(crate) fn capacity(&self) -> Resources {
+        self.scheduler.capacity()
+    }
+
+    /// The machine has so many cores for jobs now.
+    pub(crate) fn set_cores(&mut self, cores: u32) {
+        let capacity = self.scheduler.capacity();
+        if capacity.cores != cores {
+            self.note(Event::Capacity(Resources { cores, ..capacity }));
+        }
+    }
+
+    fn pump(&mut self) {
+        let now = self.now();
+        while let Some(action) = self.scheduler.poll_action(now) {
+            match action {
+                Action::Start(start) => self.start(&start),
+                Action::Stop { job } => match self.jobs.get(&job) {
+                    Some(&Job { number, .. }) => self.effects.push(Effect::Cut { number }),
+                    None => self.note(Event::JobStopped { job }),
+                },
+                Action::Burn { material } => self.effects.push(Effect::Burn { material }),
+                Action::Reject { request, reason } => self.turn_away(Owner::Request(request), &reason.to_string()),
+                Action::NoticeIgnored { request, why, .. } => {
+                    if let Some(live) = self.live.get_mut(&Owner::Request(request)) {
+                        live.ignored = Some(why.to_string());
+                    }
+                }
+                Action::NoticeEnded { notice, why } => {
+                    self.turn_away(Owner::Notice(notice), &why.to_string());
+                    self.close(Owner::Notice(notice));
+                }
+                Action::Report(report) => {
+                    let owner = Owner::Request(report.input.request);
+                    self.turn_away(owner, reason(report.outcome));
+                    self.close(owner);
+                    self.effects.push(Effect::Report(report));
+                }
+                Action::Stopped => {}
+            }
+        }
+    }
+
+    fn start(&mut self, start: &Start) {
+        let owner = match start.work {
+            Work::Request(input) => Owner::Request(input.request),
+            Work::Notice(notice) => Owner::Notice(notice),
+            Work::Pool => return self.note(Event::JobFailed { job: start.job }),
+        };
+        let job = start.job;
+        match self.live.get_mut(&owner).and_then(|live| Some((live.waits.take()?, live))) {
+            Some((number, live)) => {
+                live.job = Some(job);
+                self.jobs.insert(job, Job { owner, number, memory: start.memory });
+                self.stations.entry(number).or_default().job = Some(job);
+                self.effects.push(Effect::Start { number, threads: start.threads, material: start.material });
+            }
+            None => self.note(Event::JobFailed { job }),
+        }
+    }
+
+    fn turn_away(&mut self, owner: Owner, reason: &str) {
+        if let Some(number) = self.live.get_mut(&owner).and_then(|live| live.waits.take()) {
+            self.effects.push(Effect::Refuse { number, reason: reason.into() });
+        }
+    }
+
+    fn close(&mut self, owner: Owner) -> Option<Live> {
+        let live = self.live.remove(&owner)?;
+        if let Some(name) = live.name {
+            self.names.remove(&(live.client, name));
+        }
+        for number in &live.homes {
+            if let Some(station) = self.stations.get_mut(number) {
+                station.owners.remove(&owner);
+            }
+        }
+        Some(live)
+    }
+}
+
+fn class(deadline: Deadline) -> DeadlineClass {
+    match deadline {
+        Deadline::Interactive => DeadlineClass::Interactive,
+        Deadline::Normal => DeadlineClass::Normal,
+        Deadline::Batch => DeadlineClass::Batch,
+    }
+}
+
+/// Why an input was not answered, for its client.
+fn reason(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done => "it is answered already",
+        Outcome::Failed => "one of its phases failed",
+        Outcome::TimedOut => "the time for its answer is over",
+        Outcome::Cancelled(Cause::CannotFit) => "it needs more than this machine has",
+        Outcome::Cancelled(Cause::Shutdown) => "the server is being stopped",
+        Outcome::Cancelled(_) => "it was taken back",
+    }
+}
