@@ -87,7 +87,7 @@ fn wrong_names_are_refused_with_those_there_are() {
     assert!(matches!(error, ClientError::Backend(BackendError::Unknown { .. })), "{error}");
     // The refusal leaves a lobby usable.
     let mut channel = server.greeted(dir.path(), "alice");
-    let wrong = Request::Open { model: "one".into(), backend: "x".repeat(1000) };
+    let wrong = Request::Open { model: "one".into(), backend: "x".repeat(1000), device: DEVICE };
     assert!(matches!(ask(&mut channel, &wrong), Reply::Refused { reason } if reason.len() < 200));
     assert!(matches!(ask(&mut channel, &Request::List), Reply::Models(models) if models.len() == 2));
 }
@@ -139,14 +139,14 @@ fn a_back_end_with_nothing_to_prepare_is_asked_right_away() {
     // Both ways round, the server refuses what the plan does not know.
     let id = MaterialId::numbered(1);
     let mut direct = server.opened(dir.path(), "bob", "direct");
-    for request in [Request::Prepare { id, folder: None }, Request::Infer { id: None }] {
+    for request in [Request::Prepare { id, folder: None, of: None }, Request::Infer { id: None, of: None }] {
         assert!(matches!(ask(&mut direct, &request), Reply::Refused { .. }), "{request:?}");
     }
     set_up(&mut direct);
-    assert!(matches!(ask(&mut direct, &Request::Infer { id: Some(id) }), Reply::Refused { .. }));
+    assert!(matches!(ask(&mut direct, &Request::Infer { id: Some(id), of: None }), Reply::Refused { .. }));
     let mut prepared = server.opened(dir.path(), "bob", "one");
-    for request in [Request::Prepare { id, folder: None }, Request::Infer { id: None }] {
+    for request in [Request::Prepare { id, folder: None, of: None }, Request::Infer { id: None, of: None }] {
         assert!(matches!(ask(&mut prepared, &request), Reply::Refused { .. }), "{request:?}");
     }
-    assert!(matches!(ask(&mut prepared, &Request::Infer { id: Some(id) }), Reply::Refused { .. }));
+    assert!(matches!(ask(&mut prepared, &Request::Infer { id: Some(id), of: None }), Reply::Refused { .. }));
 }

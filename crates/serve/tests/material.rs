@@ -56,7 +56,7 @@ fn sql(folder: &Path, text: &str) -> usize {
 
 /// The offline phase by hand: the server has its half, durably, when this returns.
 fn prepare_at_server(channel: &mut Channel, id: MaterialId, folder: FolderId) -> Reply {
-    match ask(channel, &Request::Prepare { id, folder: Some(folder) }) {
+    match ask(channel, &Request::Prepare { id, folder: Some(folder), of: None }) {
         Reply::Go => {}
         refused => return refused,
     }
@@ -80,7 +80,7 @@ fn what_is_copied_back_at_both_parties_is_refused_by_a_running_server_and_by_the
         assert!(client.stored().unwrap().is_empty() && client.stored_at_server().unwrap().is_empty());
         assert!(client.infer(&X).unwrap().prepared.is_some(), "new material is made");
         let mut direct = server.opened(dir.path(), "alice", "one");
-        let reply = ask(&mut direct, &Request::Infer { id: Some(id) });
+        let reply = ask(&mut direct, &Request::Infer { id: Some(id), of: None });
         assert!(matches!(&reply, Reply::Refused { reason } if reason.contains("used already")), "{reply:?}");
         let claimed = alices_store(dir.path()).claim(id, client.binding());
         assert!(matches!(claimed, Err(StoreError::Burnt(burnt)) if burnt == id));
@@ -112,7 +112,7 @@ fn invented_files_are_granted_to_nobody() {
     }
     assert_eq!((client.stored().unwrap().len(), client.stored_at_server().unwrap().len()), (1, 1));
     let mut direct = server.opened(dir.path(), "alice", "one");
-    let reply = ask(&mut direct, &Request::Infer { id: Some(invented) });
+    let reply = ask(&mut direct, &Request::Infer { id: Some(invented), of: None });
     assert!(matches!(&reply, Reply::Refused { reason } if reason.contains("does not exist")), "{reply:?}");
 }
 
@@ -298,7 +298,7 @@ fn no_number_of_connections_passes_the_quota() {
     let mut begun = Vec::new();
     for (i, channel) in channels.iter_mut().enumerate() {
         let id = MaterialId::numbered(i as u64);
-        match ask(channel, &Request::Prepare { id, folder: Some(folder) }) {
+        match ask(channel, &Request::Prepare { id, folder: Some(folder), of: None }) {
             Reply::Go => begun.push(channel),
             Reply::Refused { reason } => assert!(reason.contains("3 materials are stored"), "{reason}"),
             other => panic!("{other:?}"),
@@ -317,7 +317,7 @@ fn no_number_of_connections_passes_the_quota() {
         let mut failing = server.opened(dir.path(), "alice", "one");
         set_up(&mut failing);
         let id = MaterialId::numbered(round);
-        assert_eq!(ask(&mut failing, &Request::Prepare { id, folder: Some(folder) }), Reply::Go);
+        assert_eq!(ask(&mut failing, &Request::Prepare { id, folder: Some(folder), of: None }), Reply::Go);
     }
     wait_until("they have failed", || server.handle.connections() == 6);
     for round in 20..23 {
@@ -355,7 +355,7 @@ fn waiting_for_a_place_in_memory_ends_with_a_word_or_with_the_server() {
         c.memory_per_client = 1;
         c.memory_wait = Duration::from_millis(200);
     });
-    let prepare = |number| Request::Prepare { id: MaterialId::numbered(number), folder: None };
+    let prepare = |number| Request::Prepare { id: MaterialId::numbered(number), folder: None, of: None };
     let mut holder = server.opened(dir.path(), "alice", "one");
     set_up(&mut holder);
     assert_eq!(ask(&mut holder, &prepare(1)), Reply::Go);

@@ -85,16 +85,18 @@ fn wrong_order_is_refused_by_name() {
     };
     let id = MaterialId::numbered(1);
     let mut channel = server.greeted(dir.path(), "alice");
-    for request in
-        [Request::Setup, Request::Prepare { id, folder: Some(FolderId([1; 16])) }, Request::Infer { id: Some(id) }]
-    {
+    for request in [
+        Request::Setup,
+        Request::Prepare { id, folder: Some(FolderId([1; 16])), of: None },
+        Request::Infer { id: Some(id), of: None },
+    ] {
         assert!(refused(ask(&mut channel, &request)).contains("no model is open"));
     }
     let mut channel = server.opened(dir.path(), "alice", "one");
-    let again = Request::Open { model: "two".into(), backend: "toy".into() };
+    let again = Request::Open { model: "two".into(), backend: "toy".into(), device: DEVICE };
     assert!(refused(ask(&mut channel, &again)).contains("open already"));
-    assert!(refused(ask(&mut channel, &Request::Prepare { id, folder: None })).contains("setup comes first"));
-    assert!(refused(ask(&mut channel, &Request::Infer { id: Some(id) })).contains("does not exist"));
+    assert!(refused(ask(&mut channel, &Request::Prepare { id, folder: None, of: None })).contains("setup comes first"));
+    assert!(refused(ask(&mut channel, &Request::Infer { id: Some(id), of: None })).contains("does not exist"));
     set_up(&mut channel);
     assert!(refused(ask(&mut channel, &Request::Setup)).contains("nothing to set up"));
     let mut config = server.config(dir.path(), "alice");
@@ -143,7 +145,7 @@ fn clients_that_stall_or_leave_inside_a_job_are_dropped_while_others_are_served(
     let mut in_offline = server.opened(dir.path(), "alice", "one");
     set_up(&mut in_offline);
     let id = MaterialId::numbered(5);
-    assert_eq!(ask(&mut in_offline, &Request::Prepare { id, folder: Some(FolderId([1; 16])) }), Reply::Go);
+    assert_eq!(ask(&mut in_offline, &Request::Prepare { id, folder: Some(FolderId([1; 16])), of: None }), Reply::Go);
     still_serves(&server, dir.path());
     // One leaves in the middle, two stall.
     drop(in_offline);
@@ -163,7 +165,7 @@ fn places_in_memory_are_given_back_by_jobs_that_fail() {
     });
     let mut witness = server.opened(dir.path(), "alice", "one");
     set_up(&mut witness);
-    let prepare = |number| Request::Prepare { id: MaterialId::numbered(number), folder: None };
+    let prepare = |number| Request::Prepare { id: MaterialId::numbered(number), folder: None, of: None };
     let mut failing = server.opened(dir.path(), "alice", "one");
     set_up(&mut failing);
     assert_eq!(ask(&mut failing, &prepare(1)), Reply::Go);
@@ -182,13 +184,13 @@ fn material_is_burnt_before_the_first_byte_of_the_online_phase() {
     let (id, binding) = (client.prepare().unwrap().id, client.binding());
     drop(client);
     let mut channel = server.opened(dir.path(), "alice", "one");
-    assert_eq!(ask(&mut channel, &Request::Infer { id: Some(id) }), Reply::Go);
+    assert_eq!(ask(&mut channel, &Request::Infer { id: Some(id), of: None }), Reply::Go);
     // Nothing of the phase has been sent: it is gone for good nevertheless, whoever asks.
     let store = Store::open(&dir.path().join("server-material"), Party::Server, None).unwrap();
     assert!(matches!(store.claim(id, binding), Err(StoreError::Burnt(burnt)) if burnt == id));
     drop(channel);
     let mut channel = server.opened(dir.path(), "alice", "one");
-    let reply = ask(&mut channel, &Request::Infer { id: Some(id) });
+    let reply = ask(&mut channel, &Request::Infer { id: Some(id), of: None });
     assert!(matches!(reply, Reply::Refused { reason } if reason.contains("used already")));
 }
 
@@ -199,22 +201,22 @@ fn material_in_memory_goes_with_the_clients_last_connection() {
     let id = MaterialId::numbered(3);
     let mut maker = server.opened(dir.path(), "alice", "one");
     set_up(&mut maker);
-    assert_eq!(ask(&mut maker, &Request::Prepare { id, folder: None }), Reply::Go);
+    assert_eq!(ask(&mut maker, &Request::Prepare { id, folder: None, of: None }), Reply::Go);
     maker.send(Tag::new(0xf101, "toy pad"), &[1; 8]).unwrap();
     maker.flush().unwrap();
     assert!(matches!(recv_reply(&mut maker).unwrap(), Reply::Done { material_bytes: 9, .. }));
     let mut foreign = server.opened(dir.path(), "bob", "one");
-    let reply = ask(&mut foreign, &Request::Infer { id: Some(id) });
+    let reply = ask(&mut foreign, &Request::Infer { id: Some(id), of: None });
     assert!(matches!(reply, Reply::Refused { reason } if reason.contains("another client")));
     // Another connection of hers keeps it; without any it is gone.
     let second = server.opened(dir.path(), "alice", "one");
     drop(maker);
     wait_until("the maker is gone", || server.handle.connections() == 2);
-    let reply = ask(&mut foreign, &Request::Infer { id: Some(id) });
+    let reply = ask(&mut foreign, &Request::Infer { id: Some(id), of: None });
     assert!(matches!(reply, Reply::Refused { reason } if reason.contains("another client")));
     drop(second);
     wait_until("she is gone", || server.handle.connections() == 1);
-    let reply = ask(&mut foreign, &Request::Infer { id: Some(id) });
+    let reply = ask(&mut foreign, &Request::Infer { id: Some(id), of: None });
     assert!(matches!(reply, Reply::Refused { reason } if reason.contains("does not exist")));
 }
 

@@ -78,7 +78,7 @@ fn material_is_bound_to_client_and_model() {
     assert_eq!(bob.discard(&[id]).unwrap(), 0, "another client's is left alone");
     // Bob has Alice's half: the server's is hers alone, and stays ready.
     let mut stolen = server.opened(dir.path(), "bob", "one");
-    let reply = ask(&mut stolen, &tacit_client::wire::Request::Infer { id: Some(id) });
+    let reply = ask(&mut stolen, &tacit_client::wire::Request::Infer { id: Some(id), of: None });
     assert!(format!("{reply:?}").contains("another client"), "{reply:?}");
     let mut other = server.client(dir.path(), "alice", "two");
     assert!(other.stored().unwrap().is_empty());

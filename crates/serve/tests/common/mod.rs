@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tacit_backends::{Backend, Registry, Trust};
-use tacit_client::wire::{self, PUBLIC, REQUEST, Reply, Request};
+use tacit_client::wire::{self, Device, LinkClass, PUBLIC, REQUEST, Reply, Request};
 use tacit_client::{Client, ClientConfig, Lobby};
 use tacit_net::{Channel, HEADER_BYTES, Hello, MemTransport, Tag, TcpTransport, TlsTransport, Transport, handshake};
 use tacit_serve::{Catalog, Server, ServerConfig, ServerHandle};
@@ -22,6 +22,9 @@ use tacit_store::keys;
 /// How long a server waits for those who do nothing here: long enough for those who do something on a busy
 /// machine.
 pub const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What connections here say that they are.
+pub const DEVICE: Device = Device { threads: 1, link: LinkClass::Lan };
 
 /// The toy, and one of another name whose server sees the input.
 pub fn registry() -> Registry {
@@ -75,6 +78,9 @@ impl Running {
         }
         let mut config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), keys::load_server(&key_dir).unwrap());
         config.store = Some(dir.join("server-material"));
+        // What is tested here is not how many jobs this machine can run.
+        config.cores = 64;
+        config.strict_cores = true;
         tune(&mut config);
         let server = Server::bind(catalog, config).unwrap();
         let (handle, address) = (server.handle(), server.address().to_string());
@@ -144,7 +150,9 @@ impl Running {
 
 /// Asks for a toy model; its public part, which both parties are to compare next.
 pub fn public_part(channel: &mut Channel, model: &str) -> Vec<u8> {
-    let Reply::Model { bytes } = ask(channel, &Request::Open { model: model.into(), backend: "toy".into() }) else {
+    let Reply::Model { bytes } =
+        ask(channel, &Request::Open { model: model.into(), backend: "toy".into(), device: DEVICE })
+    else {
         panic!("no model");
     };
     channel.recv_max(PUBLIC, bytes as usize).unwrap()
