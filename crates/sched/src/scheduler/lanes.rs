@@ -1,0 +1,56 @@
+//! Lanes: the connections of a client that stand ready for jobs. A group without one holds no place in the
+//! queues, so it keeps nobody waiting.
+
+use super::Scheduler;
+use super::state::Stage;
+use crate::config::BoundTo;
+use crate::ids::Owner;
+use crate::message::{Cause, NoticeProblem, Outcome, Rejected};
+use crate::policy::Policy;
+
+impl<P: Policy> Scheduler<P> {
+    pub(super) fn set_lanes(&mut self, of: Owner, lanes: u32) -> Result<(), Rejected> {
+        if self.work.group(of).is_none() {
+            return Err(match of {
+                Owner::Request(request) => Rejected::UnknownRequest(request),
+                Owner::Notice(notice) => Rejected::UnknownNotice(notice),
+            });
+        }
+        self.work.set_lanes(of, lanes);
+        self.keep_to_lanes(of);
+        self.unpark(of);
+        Ok(())
+    }
+
+    /// Parks the queued inputs that their group has no lane for.
+    pub(super) fn keep_to_lanes(&mut self, id: Owner) {
+        for key in self.work.beyond_lanes(id) {
+            self.park(key);
+        }
+    }
+
+    /// The client of a notice is disconnected: what it has to take part in stops and waits until it is back.
+    pub(super) fn suspend(&mut self, notice: Owner) {
+        let Some(group) = self.work.group(notice) else { return };
+        let model = group.model;
+        if self.catalog.removed(model) {
+            // Nothing of it starts again.
+            return self.end_group(notice, Outcome::Cancelled(Cause::ModelGone), NoticeProblem::ModelGone);
+        }
+        self.work.set_lanes(notice, 0);
+        self.keep_to_lanes(notice);
+        if self.catalog.binding(model) == BoundTo::Unbound {
+            return;
+        }
+        for key in self.work.live_inputs(notice) {
+            if let Stage::RunPre(job) = self.work.input(key).stage {
+                self.stop_job(job);
+                self.work.edit(key, |input| {
+                    input.stage = Stage::WaitPre;
+                    input.pre = Default::default();
+                });
+                self.enqueue(key);
+            }
+        }
+    }
+}
