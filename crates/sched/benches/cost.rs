@@ -36,7 +36,7 @@ impl Machine {
             link: "loopback".into(),
             binding: BoundTo::Client,
             material_bytes: 1,
-            pre: phase(f64::from(i) + 1.0, 1 << 20),
+            pre: Some(phase(f64::from(i) + 1.0, 1 << 20)),
             on: phase(f64::from(i) * 0.5 + 0.5, 1 << 21),
         });
         let mut config = Config::new(Resources { cores: 96, memory: 1 << 40, disk: 1 << 50 });
@@ -83,6 +83,8 @@ impl Machine {
             notice: None,
             timeout: None,
             deadline: Default::default(),
+            materials: Vec::new(),
+            lanes: None,
         }));
     }
 

@@ -157,8 +157,9 @@ pub struct ModelSpec {
     pub binding: BoundTo,
     /// Disk for one material, in bytes.
     pub material_bytes: u64,
-    /// T_pre.
-    pub pre: PhaseSpec,
+    /// T_pre; `None` where inputs need no material.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pre: Option<PhaseSpec>,
     /// T_on.
     pub on: PhaseSpec,
 }

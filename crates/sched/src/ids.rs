@@ -38,6 +38,17 @@ pub struct InputId {
     pub index: u32,
 }
 
+/// A request or a notice: what jobs are asked for by. An announced input belongs first to its notice, then to
+/// its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Owner {
+    /// A notice whose request has not come.
+    Notice(NoticeId),
+    /// A request.
+    Request(RequestId),
+}
+
 /// The two phases of an input that the scheduler places. (`setup` is per client and not scheduled here.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

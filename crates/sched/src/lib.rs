@@ -30,7 +30,7 @@
 //!     link: "lan".into(),
 //!     binding: BoundTo::Client,
 //!     material_bytes: 1 << 20,
-//!     pre: phase(2.0),
+//!     pre: Some(phase(2.0)),
 //!     on: phase(1.0),
 //! };
 //! let config = Config::new(Resources { cores: 4, memory: 1 << 30, disk: 1 << 40 });
@@ -44,6 +44,8 @@
 //!     notice: None,
 //!     timeout: None,
 //!     deadline: Default::default(),
+//!     materials: Vec::new(),
+//!     lanes: None,
 //! };
 //! scheduler.handle(Time::ZERO, Event::Request(request))?;
 //! let mut now = Time::ZERO;
@@ -76,13 +78,14 @@
 //! - [`Action::Start`] of an online phase: make the claim of `material` durable before the first online byte.
 //!   The scheduler never names a material for a second input, and it asks for [`Action::Burn`] wherever one
 //!   was not consumed.
-//! - [`Action::Stop`]: stop the job's threads. Its cores, memory and disk count as free from this moment;
-//!   until the threads have really stopped the machine is overcommitted by them. An end that is reported
-//!   later is refused as [`Rejected::JobNotRunning`].
-//! - A T_pre started with `input: None` belongs to a notice or to the pool; [`Scheduler::job_input`] says
-//!   whether a request has claimed it since.
+//! - [`Action::Stop`]: stop the job's threads, then say [`Event::JobStopped`]. The job keeps its cores, memory
+//!   and disk until then. If it ended first, the end that is reported means the same; material that it names
+//!   is refused as [`Rejected::JobNotRunning`], and the caller destroys it.
+//! - A T_pre that was started for [`Work::Notice`] or [`Work::Pool`] may be claimed by a request later;
+//!   [`Scheduler::job_input`] says whether it was.
 //! - At start-up, before the first T_pre ends: hand over what the ledger has as `ready` with
-//!   [`Event::MaterialFound`], and restore the profile table with [`Scheduler::restore_profile`].
+//!   [`Event::MaterialFound`], and restore the profile table with [`Scheduler::restore_profile`]. Material
+//!   that is bound to a client may be found later as well.
 //! - Actions are carried out in the order in which they come.
 //!
 //! # Choosing a policy
@@ -109,10 +112,12 @@ mod time;
 
 pub use config::{BoundTo, Config, MAX_OPTIONS, ModelSpec, PhaseSpec, PoolConfig};
 pub use error::SchedError;
-pub use ids::{ClientId, DeadlineClass, InputId, JobId, JobPhase, MaterialId, ModelId, NoticeId, Origin, RequestId};
+pub use ids::{
+    ClientId, DeadlineClass, InputId, JobId, JobPhase, MaterialId, ModelId, NoticeId, Origin, Owner, RequestId,
+};
 pub use message::{
     Action, AdvanceNotice, Cause, Event, InputReport, NoticeProblem, Outcome, Rejected, Request, Shutdown, Source,
-    Stamp, Start, Usage,
+    Stamp, Start, Usage, Work,
 };
 pub use resources::Resources;
 pub use scheduler::{Counts, Scheduler};

@@ -1,6 +1,7 @@
 //! What the caller tells the scheduler ([`Event`]) and what the scheduler asks of the caller ([`Action`]).
 
-use crate::ids::{ClientId, DeadlineClass, InputId, JobId, JobPhase, MaterialId, ModelId, NoticeId, RequestId};
+use crate::config::ModelSpec;
+use crate::ids::{ClientId, DeadlineClass, InputId, JobId, JobPhase, MaterialId, ModelId, NoticeId, Owner, RequestId};
 use crate::resources::Resources;
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,13 @@ pub struct Request {
     /// How soon it is needed.
     #[serde(default)]
     pub deadline: DeadlineClass,
+    /// Kept material of this client for this model, used by the first inputs (at most `inputs` of them): they
+    /// need no T_pre.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub materials: Vec<MaterialId>,
+    /// How many of its jobs may run at once; `None` is no limit. Changed by [`Event::Lanes`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lanes: Option<u32>,
 }
 
 /// A client announces a request, so that T_pre can run before the request comes.
@@ -42,6 +50,22 @@ pub struct AdvanceNotice {
     /// Size of one input in bytes; kept for the caller, no policy uses it.
     #[serde(default)]
     pub input_bytes: u64,
+    /// When the request is expected, from now. The time to live counts from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Span>,
+    /// Time to live in place of [`crate::Config::notice_ttl`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Span>,
+    /// How many of its jobs may run at once; `None` is no limit. Changed by [`Event::Lanes`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lanes: Option<u32>,
+    /// What it makes is kept for its client: no request has to come for it, and it has no time to live.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub keep: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// What a finished job really used.
@@ -64,7 +88,7 @@ pub enum Shutdown {
 }
 
 /// Something happened. Given to [`crate::Scheduler::handle`] in order of time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
     /// A request arrived.
@@ -87,8 +111,27 @@ pub enum Event {
         /// Which job.
         job: JobId,
     },
-    /// The client's connection is gone: everything of that client ends.
+    /// A job that was told to stop ([`Action::Stop`]) has stopped: what it held is free now.
+    JobStopped {
+        /// Which job.
+        job: JobId,
+    },
+    /// So many of the client's connections stand ready for jobs of this owner, those of its running jobs
+    /// included. Fewer than its running jobs stops nothing.
+    Lanes {
+        /// Whose jobs.
+        of: Owner,
+        /// How many may run at once.
+        lanes: u32,
+    },
+    /// The client is disconnected: its requests end, its notices stay without lanes. Kept material and stock
+    /// stay, and what its notices hold does until their time to live.
     ClientGone {
+        /// Which client.
+        client: ClientId,
+    },
+    /// The client may no longer be served: everything of it ends, its stock and its kept material are burnt.
+    ClientRevoked {
         /// Which client.
         client: ClientId,
     },
@@ -101,8 +144,17 @@ pub enum Event {
     Capacity(Resources),
     /// Stop.
     Shutdown(Shutdown),
-    /// Unused material was found on disk at start-up (ledger state `ready`). Refused once this run has made
-    /// material of its own: from then on a name no longer tells which run it comes from.
+    /// A model is served from now on. It gets the next [`ModelId`]: their number so far.
+    ModelAdded(ModelSpec),
+    /// A model is served no longer: nothing arrives for it any more and none of its jobs starts. Its queued
+    /// inputs end, its running jobs go on to their end, its stock and kept material are burnt.
+    ModelRemoved {
+        /// Which model.
+        model: ModelId,
+    },
+    /// Unused material of an earlier run was found on disk (ledger state `ready`). What is bound to a client
+    /// may be found at any time, and is kept for it where there are no pools for single clients. The rest is
+    /// refused once this run has made material of its own.
     MaterialFound {
         /// Its name from the earlier run.
         material: MaterialId,
@@ -112,6 +164,11 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         client: Option<ClientId>,
     },
+    /// Kept or pooled material is gone: the client destroyed it, or it expired.
+    MaterialGone {
+        /// Which material.
+        material: MaterialId,
+    },
     /// Only time has passed (a wake-up that was asked for).
     Tick,
 }
@@ -120,12 +177,14 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// A T_pre of its own, queued when the request arrived.
+    /// A T_pre of its own, queued when the request arrived; also where the model has no T_pre.
     Own,
     /// The T_pre of its advance notice.
     Notice,
     /// The pool (ready stock, or a refill that was running when the request arrived).
     Pool,
+    /// Kept material that the request named.
+    Kept,
 }
 
 /// The one final state of an input.
@@ -148,8 +207,10 @@ pub enum Outcome {
 pub enum Cause {
     /// [`Event::Cancel`].
     Client,
-    /// [`Event::ClientGone`].
+    /// [`Event::ClientGone`] or [`Event::ClientRevoked`].
     ClientGone,
+    /// [`Event::ModelRemoved`].
+    ModelGone,
     /// [`Shutdown::Now`].
     Shutdown,
     /// The machine shrank and the job can never fit; [`Action::Reject`] says what it needs.
@@ -192,6 +253,19 @@ pub struct Stamp {
     pub threads: u32,
 }
 
+/// What a job is started for. A notice's T_pre and a refill can be claimed by a request while they run:
+/// [`crate::Scheduler::job_input`] says by which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// An input of a request.
+    Request(InputId),
+    /// An input of a notice.
+    Notice(NoticeId),
+    /// The stock.
+    Pool,
+}
+
 /// Order to run a job now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
@@ -201,16 +275,16 @@ pub struct Start {
     pub phase: JobPhase,
     /// Which model.
     pub model: ModelId,
-    /// For which input; `None` while no request has claimed the job (a notice's T_pre, a pool refill).
-    pub input: Option<InputId>,
+    /// For what.
+    pub work: Work,
     /// With which client; `None` where the material is not bound to one.
     pub client: Option<ClientId>,
     /// Threads it may use.
     pub threads: u32,
     /// Bytes of memory set aside for it.
     pub memory: u64,
-    /// Material to claim, durably, before the first online byte (`On`). `None` for `Pre`: the caller names
-    /// what the job makes when it is made.
+    /// Material to claim, durably, before the first online byte (`On`). `None` where the model has no T_pre,
+    /// and for `Pre`: the caller names what the job makes when it is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub material: Option<MaterialId>,
     /// How long it is expected to take.
@@ -223,8 +297,8 @@ pub struct Start {
 pub enum Action {
     /// Run this job; answer later with [`Event::JobFinished`] or [`Event::JobFailed`].
     Start(Start),
-    /// Stop this job. Its cores, memory and disk are already released; an end reported later is refused as
-    /// [`Rejected::JobNotRunning`], which is harmless. Whatever a stopped T_pre made is destroyed at both
+    /// Stop this job and answer with [`Event::JobStopped`]: until then it keeps its cores, memory and disk. An
+    /// end that is reported in place of it means the same. Whatever a stopped T_pre made is destroyed at both
     /// parties.
     Stop {
         /// Which job.
@@ -252,7 +326,8 @@ pub enum Action {
         /// Why the notice does not count.
         why: NoticeProblem,
     },
-    /// The notice ended without a request: time to live, failure, or its client left.
+    /// The notice ended without a request: time to live, failure, its client or its model gone, or all that
+    /// it made is kept.
     NoticeEnded {
         /// Which notice.
         notice: NoticeId,
@@ -288,9 +363,18 @@ pub enum NoticeProblem {
     /// All of its T_pre failed.
     #[error("the notice's offline phase failed")]
     Failed,
-    /// Its client left.
+    /// Its client may no longer be served.
     #[error("the notice's client left")]
     ClientGone,
+    /// Its model is served no longer.
+    #[error("the notice's model is gone")]
+    ModelGone,
+    /// What it made is kept for its client.
+    #[error("what the notice made is kept")]
+    Kept,
+    /// What it makes is kept for its client; requests use that by name.
+    #[error("what the notice makes will be kept")]
+    Keeps,
     /// The server is shutting down.
     #[error("shutting down")]
     Shutdown,
@@ -303,7 +387,7 @@ pub enum NoticeProblem {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Rejected {
-    /// The model was never given to the scheduler.
+    /// The model was never given to the scheduler, or was removed.
     #[error("unknown model {0:?}")]
     UnknownModel(ModelId),
     /// A live request has this name.
@@ -343,18 +427,29 @@ pub enum Rejected {
     /// The server is shutting down or has stopped.
     #[error("shutting down")]
     ShuttingDown,
-    /// The job is not running: it was never started, has ended, or was stopped.
+    /// The job is not running: it was never started, has ended, or was stopped. Only for a job that was told
+    /// to stop and ends with material has this an effect: what the job held is free.
     #[error("job {0:?} is not running")]
     JobNotRunning(JobId),
+    /// The job was not told to stop, or has stopped.
+    #[error("job {0:?} was not told to stop")]
+    JobNotStopping(JobId),
     /// No such live request.
     #[error("no live request {0:?}")]
     UnknownRequest(RequestId),
+    /// No such live notice.
+    #[error("no live notice {0:?}")]
+    UnknownNotice(NoticeId),
+    /// No such material is kept or in stock.
+    #[error("no material {0} is kept or in stock")]
+    UnknownMaterial(MaterialId),
     /// No such client is known. Harmless: there was nothing to end.
     #[error("no client {0}")]
     UnknownClient(ClientId),
     /// Material under a name that is known already; or found material whose binding contradicts the model's,
-    /// or that comes too late.
-    #[error("material {0} cannot be taken over")]
+    /// or that comes too late; or material named by a request that is not kept for its client and model, is
+    /// named twice, or is one more than the request has inputs.
+    #[error("material {0} cannot be used")]
     BadMaterial(MaterialId),
     /// A T_pre ended well and names no material, or a T_on names some. The job still runs.
     #[error("job {job:?}: what made material names it, and nothing else does; this is {phase:?}")]

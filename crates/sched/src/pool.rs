@@ -127,15 +127,29 @@ impl Pools {
         stocked.max_by_key(|(key, p)| (p.urgency, **key)).map(|(key, _)| *key)
     }
 
-    /// Forgets a pool without refills; returns its stock.
+    /// Takes this material out of a pool.
+    pub fn pull(&mut self, key: PoolKey, material: MaterialId) {
+        self.change(key, |pool| pool.stock.retain(|&other| other != material));
+    }
+
+    /// Empties a pool for good; returns its stock. Refills that still run end without a pool.
     pub fn remove(&mut self, key: PoolKey) -> VecDeque<MaterialId> {
-        match self.pools.remove(&key) {
-            Some(pool) => {
-                self.wanting.remove(&(pool.urgency, key));
-                pool.stock
-            }
-            None => VecDeque::new(),
+        if !self.pools.contains_key(&key) {
+            return VecDeque::new();
         }
+        let stock = self.change(key, |pool| {
+            pool.target = 0;
+            std::mem::take(&mut pool.stock)
+        });
+        if self.pools.get(&key).is_some_and(|pool| pool.refills.is_empty()) {
+            self.pools.remove(&key);
+        }
+        stock
+    }
+
+    /// Pools of one model.
+    pub fn of_model(&self, model: ModelId) -> Vec<PoolKey> {
+        self.pools.keys().filter(|k| k.model == model).copied().collect()
     }
 
     /// Pools of one client.

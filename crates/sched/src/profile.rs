@@ -164,10 +164,13 @@ impl ProfileTable {
         Self::default()
     }
 
-    /// Adds a model with its assumed speed-ups and first samples (one thread, batch 1). Its id is its place.
-    pub fn add_model(&mut self, pre: (Speedup, Sample), on: (Speedup, Sample)) -> ModelId {
-        let mut tables = [PhaseTable::new(pre.0), PhaseTable::new(on.0)];
-        tables[0].push(1, 1, pre.1);
+    /// Adds a model with its assumed speed-ups and first samples (one thread, batch 1); `pre` is `None`
+    /// where there is no T_pre. Its id is its place.
+    pub fn add_model(&mut self, pre: Option<(Speedup, Sample)>, on: (Speedup, Sample)) -> ModelId {
+        let mut tables = [PhaseTable::new(pre.map_or(Speedup::None, |p| p.0)), PhaseTable::new(on.0)];
+        if let Some((_, first)) = pre {
+            tables[0].push(1, 1, first);
+        }
         tables[1].push(1, 1, on.1);
         self.models.push(tables);
         ModelId(self.models.len() as u32 - 1)
@@ -203,7 +206,7 @@ impl ProfileTable {
         moved
     }
 
-    /// Expected time and memory; `None` only for an unknown model.
+    /// Expected time and memory; `None` for an unknown model, and for T_pre where the model has none.
     pub fn estimate(&self, model: ModelId, phase: JobPhase, batch: u32, threads: u32) -> Option<Estimate> {
         self.models.get(model.0 as usize)?[at(phase)].estimate(batch_bucket(batch), threads)
     }
@@ -231,7 +234,7 @@ mod tests {
     fn table(secs: f64) -> (ProfileTable, ModelId) {
         let mut table = ProfileTable::new();
         let sample = Sample { time: Span::from_secs(secs), memory: 100 };
-        let model = table.add_model((Speedup::None, sample), (Speedup::Amdahl(0.95), sample));
+        let model = table.add_model(Some((Speedup::None, sample)), (Speedup::Amdahl(0.95), sample));
         (table, model)
     }
 

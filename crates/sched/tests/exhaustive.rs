@@ -4,8 +4,8 @@
 mod support;
 
 use support::driver::Driver;
-use support::{Setup, header};
-use tacit_sched::{AdvanceNotice, ClientId, Event, ModelId, NoticeId, Request, RequestId, Resources, Shutdown, Span};
+use support::{Setup, announce, header};
+use tacit_sched::{ClientId, Event, ModelId, NoticeId, Request, RequestId, Resources, Shutdown, Span};
 
 /// Steps in a sequence. 13 possible steps in each state (fewer where nothing runs).
 const DEPTH: usize = 5;
@@ -43,7 +43,7 @@ fn apply(driver: &mut Driver, step: Step, number: usize) -> bool {
         Step::Notice { client, model } => {
             // One name per client, so that the request can refer to it.
             let (id, client, model) = (NoticeId(client), ClientId::numbered(client), ModelId(model));
-            let notice = AdvanceNotice { id, client, model, inputs: 2, input_bytes: 0 };
+            let notice = announce(id, client, model, 2);
             driver.send(Event::Notice(notice)).is_ok()
         }
         Step::Request { client, model, announced } => {
@@ -55,6 +55,8 @@ fn apply(driver: &mut Driver, step: Step, number: usize) -> bool {
                 notice: announced.then_some(NoticeId(client)),
                 timeout: None,
                 deadline: Default::default(),
+                materials: Vec::new(),
+                lanes: None,
             };
             driver.send(Event::Request(request)).is_ok()
         }

@@ -10,7 +10,7 @@ use tacit_sched::policy::PolicySpec;
 use tacit_sched::profile::{ProfileTable, Sample, Speedup};
 use tacit_sched::{
     Action, BoundTo, ClientId, Config, Event, InputId, JobId, JobPhase, MaterialId, ModelId, ModelSpec, Outcome,
-    Request, RequestId, Resources, Scheduler, Span, Time, Usage,
+    Request, RequestId, Resources, Scheduler, Span, Time, Usage, Work,
 };
 
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ impl Pair {
         let policy = beta.map_or(PolicySpec::Fcfs, |beta| PolicySpec::Priority { beta });
         let mut table = ProfileTable::new();
         for m in &models {
-            table.add_model((m.pre.speedup, m.pre.first), (m.on.speedup, m.on.first));
+            table.add_model(m.pre.map(|pre| (pre.speedup, pre.first)), (m.on.speedup, m.on.first));
         }
         let beta_ppm = beta.map(|b| (b * 1e6).round() as i128);
         Self {
@@ -143,7 +143,7 @@ impl Pair {
             match action {
                 Action::Start(start) => {
                     let (job, estimate) = self.naive.next(self.now).expect("the naive model would start nothing");
-                    assert_eq!((start.input, start.phase), (Some(job.input), job.phase), "at {}", self.now);
+                    assert_eq!((start.work, start.phase), (Work::Request(job.input), job.phase), "at {}", self.now);
                     assert_eq!(start.estimate, estimate);
                     self.jobs.insert(start.job, (job.input, job.phase, estimate));
                 }
@@ -183,6 +183,8 @@ impl Pair {
                     notice: None,
                     timeout: None,
                     deadline: Default::default(),
+                    materials: Vec::new(),
+                    lanes: None,
                 };
                 self.fast.handle(self.now, Event::Request(event)).unwrap();
             }

@@ -5,7 +5,9 @@ mod support;
 use support::driver::Driver;
 use support::{Setup, header, model, phase};
 use tacit_sched::replay::Header;
-use tacit_sched::{Action, BoundTo, ClientId, Event, InputReport, ModelId, Request, RequestId, Resources, Span, Time};
+use tacit_sched::{
+    Action, BoundTo, ClientId, Event, InputReport, ModelId, Request, RequestId, Resources, Span, Start, Time, Work,
+};
 
 fn plain(policy: &str) -> Header {
     header(&Setup { policy: policy.parse().unwrap(), pool: false, moldable: false, batch_share: 1.0 })
@@ -20,6 +22,8 @@ fn request(id: u64, model: u32, inputs: u32) -> Event {
         notice: None,
         timeout: None,
         deadline: Default::default(),
+        materials: Vec::new(),
+        lanes: None,
     })
 }
 
@@ -46,7 +50,11 @@ fn run(driver: &mut Driver, until: Time, mut arrivals: Vec<(Time, Event)>) {
 
 fn started(driver: &Driver, request: u64, phase: tacit_sched::JobPhase) -> Option<Time> {
     driver.actions.iter().find_map(|(at, action)| match action {
-        Action::Start(s) if s.phase == phase && s.input.is_some_and(|i| i.request == RequestId(request)) => Some(*at),
+        Action::Start(Start { phase: this, work: Work::Request(input), .. })
+            if *this == phase && input.request == RequestId(request) =>
+        {
+            Some(*at)
+        }
         _ => None,
     })
 }
@@ -130,12 +138,12 @@ fn stock_is_made_while_a_job_waits_for_memory_and_leaves_the_room_that_it_needs(
     let driver = blocked_with_pool();
     assert_eq!(started(&driver, 2, tacit_sched::JobPhase::On), None, "the long job and 90 bytes do not fit together");
     let refill = driver.actions.iter().find_map(|(at, action)| match action {
-        Action::Start(s) if s.input.is_none() => Some((*at, s.memory)),
+        Action::Start(s) if s.work == Work::Pool => Some((*at, s.memory)),
         _ => None,
     });
     let (at, memory) = refill.expect("a refill runs while request 2 waits");
     assert!(at >= Time::from_secs(1.0) && memory <= 10, "{at}");
-    let most = driver.actions.iter().filter(|(_, a)| matches!(a, Action::Start(s) if s.input.is_none())).count();
+    let most = driver.actions.iter().filter(|(_, a)| matches!(a, Action::Start(s) if s.work == Work::Pool)).count();
     assert!(most <= 4, "one at a time: two would not leave 90 bytes");
     let mut driver = driver;
     run(&mut driver, Time::from_secs(70.0), Vec::new());

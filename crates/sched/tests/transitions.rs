@@ -3,10 +3,10 @@
 mod support;
 
 use support::driver::Driver;
-use support::{Setup, header};
+use support::{Setup, announce, header};
 use tacit_sched::{
-    Action, AdvanceNotice, Cause, ClientId, Event, JobId, JobPhase, MaterialId, ModelId, NoticeId, NoticeProblem,
-    Outcome, Rejected, Request, RequestId, Shutdown, Source, Span, Usage,
+    Action, Cause, ClientId, Event, JobId, JobPhase, MaterialId, ModelId, NoticeId, NoticeProblem, Outcome, Rejected,
+    Request, RequestId, Shutdown, Source, Span, Usage,
 };
 
 const BOUND: ModelId = ModelId(1);
@@ -16,7 +16,7 @@ fn driver(pool: bool) -> Driver {
 }
 
 fn notice(client: u64, model: ModelId, inputs: u32) -> Event {
-    Event::Notice(AdvanceNotice { id: NoticeId(1), client: ClientId::numbered(client), model, inputs, input_bytes: 0 })
+    Event::Notice(announce(NoticeId(1), ClientId::numbered(client), model, inputs))
 }
 
 fn request(id: u64, client: u64, model: ModelId, inputs: u32, announced: bool) -> Event {
@@ -28,6 +28,8 @@ fn request(id: u64, client: u64, model: ModelId, inputs: u32, announced: bool) -
         notice: announced.then_some(NoticeId(1)),
         timeout: Some(Span::from_secs(100.0)),
         deadline: Default::default(),
+        materials: Vec::new(),
+        lanes: None,
     })
 }
 

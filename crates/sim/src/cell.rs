@@ -6,7 +6,7 @@ use crate::metrics::{Interval, Metrics, Summary};
 use crate::scenario::{Scenario, Stock};
 use serde::Serialize;
 use std::ops::Range;
-use tacit_sched::ClientId;
+use tacit_sched::{ClientId, Span};
 
 /// Figures of one cell over its seeds, each with its 95 % confidence interval. Times in seconds.
 #[derive(Clone, Debug, Serialize)]
@@ -63,7 +63,7 @@ impl Row {
         let span = run.arrivals.last().map_or(0.0, |a| a.at.secs()) - run.first.secs();
         let work = run.arrivals.iter().map(|a| {
             let model = &scenario.models[a.model as usize];
-            (model.pre.first.time + model.on.first.time).secs() * f64::from(a.inputs)
+            (model.pre.map_or(Span::ZERO, |pre| pre.first.time) + model.on.first.time).secs() * f64::from(a.inputs)
         });
         let others: Vec<_> = run.reports.iter().filter(|r| r.client != ClientId::numbered(0)).collect();
         Self {

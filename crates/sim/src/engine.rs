@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::{
     Action, AdvanceNotice, ClientId, Event, InputReport, JobId, JobPhase, MaterialId, ModelId, NoticeId, PhaseSpec,
-    Rejected, Request, RequestId, Scheduler, Span, Start, Time, Usage,
+    Rejected, Request, RequestId, Scheduler, Span, Start, Time, Usage, Work,
 };
 
 /// One job as it ran; times in seconds since the start of the simulation.
@@ -112,8 +112,9 @@ impl Scenario {
     pub fn run(&self, seed: u64) -> Result<Run, SimError> {
         let mut believed = self.models.clone();
         for (model, &bias) in believed.iter_mut().zip(&self.bias) {
-            model.pre.first.time = model.pre.first.time.scaled(bias);
-            model.on.first.time = model.on.first.time.scaled(bias);
+            for phase in model.pre.iter_mut().chain([&mut model.on]) {
+                phase.first.time = phase.first.time.scaled(bias);
+            }
         }
         let arrivals = self.trace.clone().unwrap_or_else(|| self.workload.draw(seed));
         let [_, _, _, _, _, _, noise, think] = streams(seed);
@@ -166,7 +167,8 @@ impl Engine<'_> {
         let mut room = (self.scenario.config.capacity.disk as f64 * pool.disk_share) as u64;
         for (i, model) in self.scenario.models.iter().enumerate() {
             let share = f64::from(self.scenario.workload.mix.counts.get(i).map_or(0, |c| c.1)) / total;
-            let demand = rate * share * model.pre.first.time.secs() * pool.cover;
+            let t_pre = model.pre.map_or(0.0, |pre| pre.first.time.secs());
+            let demand = rate * share * t_pre * pool.cover;
             let want = pool.min_stock.max((demand + 2.0 * demand.sqrt()).ceil() as u32);
             let mut stock = 0;
             while stock < want && room >= model.material_bytes {
@@ -220,7 +222,7 @@ impl Engine<'_> {
                 let material = (start.phase == JobPhase::Pre).then(|| self.new_material());
                 self.send(now, Event::JobFinished { job, usage, material });
             }
-            Due::Leave(client) => self.send(now, Event::ClientGone { client: ClientId::numbered(client) }),
+            Due::Leave(client) => self.send(now, Event::ClientRevoked { client: ClientId::numbered(client) }),
             Due::Notice(i) => {
                 let arrival = &self.run.arrivals[i];
                 let notice = AdvanceNotice {
@@ -229,6 +231,10 @@ impl Engine<'_> {
                     model: ModelId(arrival.model),
                     inputs: arrival.inputs,
                     input_bytes: 0,
+                    expected: None,
+                    ttl: None,
+                    lanes: None,
+                    keep: false,
                 };
                 self.send(now, Event::Notice(notice));
             }
@@ -244,6 +250,8 @@ impl Engine<'_> {
                     notice: arrival.lead.map(|_| NoticeId(i as u64)),
                     timeout: self.scenario.workload.timeout,
                     deadline: Default::default(),
+                    materials: Vec::new(),
+                    lanes: None,
                 };
                 self.run.first = self.run.first.min(now);
                 self.send(now, Event::Request(request));
@@ -286,10 +294,17 @@ impl Engine<'_> {
                 let time = truth.first.time.scaled(truth.speedup.factor(start.threads));
                 let end = now + time.scaled(noise);
                 self.due.push(Reverse((end, Due::JobEnd(start.job))));
-                let request = start.input.map(|i| i.request);
+                let request = match start.work {
+                    Work::Request(input) => Some(input.request),
+                    Work::Notice(_) | Work::Pool => None,
+                };
                 self.running.insert(start.job, (start, now, request));
             }
-            Action::Stop { job } => self.account(job, now),
+            Action::Stop { job } => {
+                self.account(job, now);
+                let stopped = self.scheduler.handle(now, Event::JobStopped { job });
+                stopped.expect("it was told to stop and has not said that it did");
+            }
             Action::Report(report) => {
                 self.run.last = self.run.last.max(now);
                 self.open -= 1;
@@ -324,7 +339,10 @@ impl Engine<'_> {
     /// The truth about a job's phase.
     fn truth(&self, start: &Start) -> &PhaseSpec {
         let model = &self.scenario.models[start.model.0 as usize];
-        if start.phase == JobPhase::Pre { &model.pre } else { &model.on }
+        match start.phase {
+            JobPhase::Pre => model.pre.as_ref().expect("only a model with a T_pre starts one"),
+            JobPhase::On => &model.on,
+        }
     }
 
     /// Takes a job off the machine and adds up what it used.

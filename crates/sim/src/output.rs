@@ -128,7 +128,7 @@ impl RunFile<'_> {
         let config = &scenario.config;
         let models = scenario.models.iter().enumerate().map(|(i, model)| Model {
             name: model.name.clone(),
-            pre: ways(&model.pre, &config.pre_threads),
+            pre: model.pre.as_ref().map_or_else(Vec::new, |pre| ways(pre, &config.pre_threads)),
             on: ways(&model.on, &config.on_threads),
             stock: run.stock.get(i).copied().unwrap_or(0),
         });

@@ -74,7 +74,7 @@ impl ProfileFile {
             binding: BoundTo::Client,
             // A dealer writes both parties' halves to the same disk.
             material_bytes: model.key_bytes_server + model.key_bytes_client,
-            pre: model.pre.spec(pre),
+            pre: Some(model.pre.spec(pre)),
             on: model.on.spec(on),
         })
     }

@@ -95,7 +95,7 @@ impl Scenario {
 
     /// T_pre may run on these thread counts, with this assumed speed-up.
     pub fn with_pre_threads(mut self, threads: Vec<u32>, speedup: Speedup) -> Self {
-        self.models.iter_mut().for_each(|model| model.pre.speedup = speedup);
+        self.models.iter_mut().filter_map(|model| model.pre.as_mut()).for_each(|pre| pre.speedup = speedup);
         self.config.pre_threads = threads;
         self
     }

@@ -1,29 +1,51 @@
 //! Arrivals: requests, notices, and material found at start-up.
 
 use super::Scheduler;
-use super::state::{Group, GroupId, Lifecycle, Stage};
+use super::state::{Group, Lifecycle, Stage};
 use crate::config::BoundTo;
-use crate::ids::{ClientId, DeadlineClass, JobPhase, MaterialId, ModelId, NoticeId};
+use crate::ids::{ClientId, DeadlineClass, JobPhase, MaterialId, ModelId, NoticeId, Owner};
 use crate::message::{Action, AdvanceNotice, Cause, NoticeProblem, Outcome, Rejected, Request, Source};
 use crate::policy::Policy;
 use crate::pool::PoolKey;
 use crate::profile::batch_bucket;
 use crate::queue::InputKey;
+use crate::time::Span;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 impl<P: Policy> Scheduler<P> {
     /// Checks that requests and notices share.
     fn check_arrival(&self, model: ModelId, inputs: u32) -> Result<(), Rejected> {
-        if self.lifecycle != Lifecycle::Open {
-            return Err(Rejected::ShuttingDown);
-        }
-        if self.catalog.find(model).is_none() {
-            return Err(Rejected::UnknownModel(model));
-        }
+        self.check_model(model)?;
         if inputs == 0 || inputs > self.limits.max_inputs {
             return Err(Rejected::BadBatch { inputs, limit: self.limits.max_inputs });
         }
         self.check_fits(model, batch_bucket(inputs))
+    }
+
+    pub(super) fn check_open(&self) -> Result<(), Rejected> {
+        if self.lifecycle == Lifecycle::Open { Ok(()) } else { Err(Rejected::ShuttingDown) }
+    }
+
+    /// Nothing new while shutting down, and nothing for a model that is not served.
+    pub(super) fn check_model(&self, model: ModelId) -> Result<(), Rejected> {
+        self.check_open()?;
+        if !self.catalog.serves(model) {
+            return Err(Rejected::UnknownModel(model));
+        }
+        Ok(())
+    }
+
+    /// Refuses named material that is not kept for this client and model, once for each input at most.
+    fn check_materials(&self, request: &Request) -> Result<(), Rejected> {
+        let mut seen = BTreeSet::new();
+        for (at, &material) in request.materials.iter().enumerate() {
+            let kept = self.stock.is_kept(request.client, request.model, material);
+            if !kept || !seen.insert(material) || at >= request.inputs as usize {
+                return Err(Rejected::BadMaterial(material));
+            }
+        }
+        Ok(())
     }
 
     fn check_quota(&self, client: ClientId, asked: u32) -> Result<(), Rejected> {
@@ -37,10 +59,11 @@ impl<P: Policy> Scheduler<P> {
 
     pub(super) fn request(&mut self, request: Request) -> Result<(), Rejected> {
         self.check_arrival(request.model, request.inputs)?;
-        let id = GroupId::Request(request.id);
+        let id = Owner::Request(request.id);
         if self.work.group(id).is_some() {
             return Err(Rejected::DuplicateRequest(request.id));
         }
+        self.check_materials(&request)?;
         let claim = request.notice.map(|notice| (notice, self.claimable(notice, &request)));
         let announced = match claim {
             Some((_, Ok(announced))) => announced,
@@ -51,6 +74,7 @@ impl<P: Policy> Scheduler<P> {
         let group = Group {
             deadline: request.deadline,
             ends: request.timeout.map(|timeout| now + timeout),
+            lanes: request.lanes,
             ..self.new_group(request.client, request.model, request.inputs)
         };
         self.open_group(id, group);
@@ -58,43 +82,70 @@ impl<P: Policy> Scheduler<P> {
         self.load.observe(now, request.inputs, work);
         if let Some(pool) = self.pool_for(request.model, request.client) {
             let t_pre = self.catalog.length(request.model, JobPhase::Pre);
-            self.stock.arrival(pool, now, request.inputs, t_pre);
+            self.stock.arrival(pool, now, request.inputs - request.materials.len() as u32, t_pre);
         }
-        let claimed = match claim {
-            Some((notice, Ok(_))) => self.claim(notice, id, request.inputs),
+        let mut served = self.hand_out(&request, id);
+        match claim {
+            Some((notice, Ok(_))) => served = self.claim(notice, id, served..request.inputs),
             Some((notice, Err(why))) => {
                 self.out.push(Action::NoticeIgnored { request: request.id, notice, why });
-                0
             }
-            None => 0,
-        };
-        for index in claimed..request.inputs {
+            None => {}
+        }
+        for index in served..request.inputs {
             let key = self.work.add_input(id, index, work, Source::Own, now);
-            if !self.serve_from_pool(key) {
+            if !self.catalog.has_pre(request.model) {
+                self.has_material(key, None);
+            } else if !self.serve_from_pool(key) {
                 self.enqueue(key);
             }
         }
         Ok(())
     }
 
+    /// Gives kept material to the first inputs of a request. Returns how many there are.
+    fn hand_out(&mut self, request: &Request, id: Owner) -> u32 {
+        let length = self.catalog.length(request.model, JobPhase::On);
+        let mut served = 0;
+        for &material in &request.materials {
+            let key = self.work.add_input(id, served, length, Source::Kept, self.clock.now());
+            self.stock.pull(material);
+            self.has_material(key, Some(material));
+            served += 1;
+        }
+        served
+    }
+
     pub(super) fn notice(&mut self, notice: AdvanceNotice) -> Result<(), Rejected> {
         self.check_arrival(notice.model, notice.inputs)?;
-        let id = GroupId::Notice(notice.id);
+        let id = Owner::Notice(notice.id);
         if self.work.group(id).is_some() {
             return Err(Rejected::DuplicateNotice(notice.id));
         }
         self.check_quota(notice.client, notice.inputs)?;
         self.notices.forget(notice.id);
         let now = self.clock.now();
+        let life = notice.expected.unwrap_or(Span::ZERO) + notice.ttl.unwrap_or(self.limits.notice_ttl);
         let group = Group {
-            ends: Some(now + self.limits.notice_ttl),
+            ends: (!notice.keep).then(|| now + life),
+            lanes: notice.lanes,
+            keeps: notice.keep,
             ..self.new_group(notice.client, notice.model, notice.inputs)
         };
         self.open_group(id, group);
         let work = self.catalog.work(notice.model);
         for index in 0..notice.inputs {
             let key = self.work.add_input(id, index, work, Source::Notice, now);
-            self.enqueue(key);
+            if self.catalog.has_pre(notice.model) {
+                self.enqueue(key);
+            } else {
+                self.has_material(key, None);
+            }
+        }
+        if notice.keep && !self.catalog.has_pre(notice.model) {
+            for key in self.work.live_inputs(id) {
+                self.leave_notice(key);
+            }
         }
         Ok(())
     }
@@ -111,11 +162,15 @@ impl<P: Policy> Scheduler<P> {
             parked: BTreeSet::new(),
             active: 0,
             threads: 0,
+            jobs: 0,
             ends: None,
+            lanes: None,
+            keeps: false,
+            kept: false,
         }
     }
 
-    fn open_group(&mut self, id: GroupId, group: Group) {
+    fn open_group(&mut self, id: Owner, group: Group) {
         if let Some(time) = group.ends {
             self.clock.set_timer(time, id);
         }
@@ -124,27 +179,30 @@ impl<P: Policy> Scheduler<P> {
 
     /// How many inputs this notice has ready for this request, or why it does not help.
     fn claimable(&self, notice: NoticeId, request: &Request) -> Result<u32, NoticeProblem> {
-        match self.work.group(GroupId::Notice(notice)) {
+        match self.work.group(Owner::Notice(notice)) {
             None => Err(self.notices.problem(notice)),
             Some(group) if group.client != request.client => Err(NoticeProblem::OtherClient),
             Some(group) if group.model != request.model => Err(NoticeProblem::OtherModel),
+            Some(group) if group.keeps => Err(NoticeProblem::Keeps),
             Some(group) => Ok(group.live.len() as u32),
         }
     }
 
-    /// Moves a notice's inputs to the request, the furthest advanced first; releases the surplus. Returns how
-    /// many moved.
-    fn claim(&mut self, notice: NoticeId, request: GroupId, wanted: u32) -> u32 {
-        let from = GroupId::Notice(notice);
+    /// Moves a notice's inputs to the request, the furthest advanced first, to the places `wanted`; releases the
+    /// surplus. Returns the first place that is still wanted.
+    fn claim(&mut self, notice: NoticeId, request: Owner, wanted: Range<u32>) -> u32 {
+        let from = Owner::Notice(notice);
         let mut announced = self.work.live_inputs(from);
         announced.sort_by_key(|&key| match self.work.input(key).stage {
             Stage::Held(_) => 0,
             Stage::RunPre(_) => 1,
             _ => 2,
         });
-        let surplus = announced.split_off(announced.len().min(wanted as usize));
-        for (index, &key) in announced.iter().enumerate() {
-            self.move_to_request(key, request, index as u32);
+        let surplus = announced.split_off(announced.len().min(wanted.len()));
+        let mut next = wanted.start;
+        for key in announced {
+            self.move_to_request(key, request, next);
+            next += 1;
         }
         let surplus_count = surplus.len();
         for key in surplus {
@@ -155,10 +213,10 @@ impl<P: Policy> Scheduler<P> {
         if surplus_count > 0 {
             self.out.push(Action::NoticeEnded { notice, why: NoticeProblem::Surplus });
         }
-        announced.len() as u32
+        next
     }
 
-    fn move_to_request(&mut self, key: InputKey, request: GroupId, index: u32) {
+    fn move_to_request(&mut self, key: InputKey, request: Owner, index: u32) {
         let stage = self.work.input(key).stage;
         if stage == Stage::WaitPre {
             self.dequeue(key);
@@ -168,6 +226,7 @@ impl<P: Policy> Scheduler<P> {
             _ => None,
         };
         self.work.move_to(key, request, index, running);
+        self.keep_to_lanes(request);
         match stage {
             Stage::Held(material) => self.has_material(key, material),
             Stage::RunPre(job) => self.swap_for_stock(key, job),
@@ -183,24 +242,39 @@ impl<P: Policy> Scheduler<P> {
         model: ModelId,
         client: Option<ClientId>,
     ) -> Result<(), Rejected> {
-        if self.lifecycle != Lifecycle::Open {
-            return Err(Rejected::ShuttingDown);
-        }
-        if self.catalog.find(model).is_none() {
-            return Err(Rejected::UnknownModel(model));
-        }
+        self.check_model(model)?;
         let bound = self.catalog.binding(model) == BoundTo::Client;
-        if bound != client.is_some() || !self.stock.note_found(material) {
+        let fits_model = self.catalog.has_pre(model) && bound == client.is_some();
+        // From the first material of this run on, what is bound to nobody no longer tells which run it is from.
+        let late = !bound && self.stock.has_made();
+        if !fits_model || late || !self.stock.note_found(material) {
             return Err(Rejected::BadMaterial(material));
         }
         let disk = self.catalog.disk(model);
-        if !self.stock.has_pools() || self.machine.free().disk < disk {
+        let pool = match client {
+            Some(client) => self.pool_for(model, client),
+            None => self.stock.has_pools().then_some(PoolKey { model, client }),
+        };
+        if (client.is_none() && pool.is_none()) || self.machine.free().disk < disk {
             self.out.push(Action::Burn { material });
             return Ok(());
         }
         self.stock.add_found(material, model);
         self.machine.hold_disk(disk);
-        self.shelve(PoolKey { model, client }, material);
+        if let Some(pool) = pool {
+            self.shelve(pool, material);
+        } else if let Some(client) = client {
+            self.stock.keep(client, material);
+        }
+        Ok(())
+    }
+
+    /// Kept or pooled material is no more.
+    pub(super) fn material_gone(&mut self, material: MaterialId) -> Result<(), Rejected> {
+        if !self.stock.pull(material) {
+            return Err(Rejected::UnknownMaterial(material));
+        }
+        self.consume(material);
         Ok(())
     }
 }

@@ -36,7 +36,7 @@ impl<P: Policy> Scheduler<P> {
 
     fn audit_stock(&self) -> Result<(), String> {
         let held = self.work.inputs().filter_map(|(_, input)| match input.stage {
-            Stage::Held(material) | Stage::WaitOn(material) => Some(material),
+            Stage::Held(material) | Stage::WaitOn(material) => material,
             _ => None,
         });
         let used = self.machine.jobs().filter_map(|job| job.task.material());

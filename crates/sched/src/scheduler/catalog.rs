@@ -1,6 +1,6 @@
 //! The models, what their jobs are expected to cost, and on how many threads these may run.
 
-use crate::config::{BoundTo, ModelSpec};
+use crate::config::{BoundTo, ModelSpec, PhaseSpec};
 use crate::error::SchedError;
 use crate::ids::{ClientId, JobPhase, ModelId};
 use crate::message::Usage;
@@ -11,9 +11,16 @@ use crate::resources::Resources;
 use crate::scheduler::machine::Job;
 use crate::time::Span;
 
+/// A model. One that was removed keeps its place and its figures, for what of it still runs.
+#[derive(Clone, Debug)]
+struct Served {
+    spec: ModelSpec,
+    removed: bool,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Catalog {
-    models: Vec<ModelSpec>,
+    models: Vec<Served>,
     profile: ProfileTable,
     pre_threads: Vec<u32>,
     on_threads: Vec<u32>,
@@ -22,11 +29,33 @@ pub(super) struct Catalog {
 impl Catalog {
     /// Thread counts ascending, at least one for each phase.
     pub fn new(models: Vec<ModelSpec>, pre_threads: Vec<u32>, on_threads: Vec<u32>) -> Self {
-        let mut profile = ProfileTable::new();
-        for model in &models {
-            profile.add_model((model.pre.speedup, model.pre.first), (model.on.speedup, model.on.first));
+        let mut catalog = Self { models: Vec::new(), profile: ProfileTable::new(), pre_threads, on_threads };
+        for spec in models {
+            catalog.add(spec);
         }
-        Self { models, profile, pre_threads, on_threads }
+        catalog
+    }
+
+    /// A further model; its id is its place.
+    pub fn add(&mut self, spec: ModelSpec) -> ModelId {
+        let first = |phase: &PhaseSpec| (phase.speedup, phase.first);
+        let id = self.profile.add_model(spec.pre.as_ref().map(first), first(&spec.on));
+        self.models.push(Served { spec, removed: false });
+        id
+    }
+
+    /// Nothing arrives for this model any more.
+    pub fn remove(&mut self, model: ModelId) {
+        self.models[model.0 as usize].removed = true;
+    }
+
+    /// Whether a model that something is left of was removed.
+    pub fn removed(&self, model: ModelId) -> bool {
+        self.models[model.0 as usize].removed
+    }
+
+    fn spec(&self, model: ModelId) -> &ModelSpec {
+        &self.models[model.0 as usize].spec
     }
 
     /// Replaces what was learned by what an earlier run learned about the same models.
@@ -38,9 +67,10 @@ impl Catalog {
                 allowed: "the number of models served",
             });
         }
-        let measured = |model, phase| profile.estimate(ModelId(model), phase, 1, 1).is_some();
-        let empty = (0..profile.models() as u32).find(|&m| !measured(m, JobPhase::Pre) || !measured(m, JobPhase::On));
-        if let Some(model) = empty {
+        let measured = |model, phase| profile.estimate(model, phase, 1, 1).is_some();
+        let lacks =
+            |model: ModelId| !measured(model, JobPhase::On) || self.has_pre(model) && !measured(model, JobPhase::Pre);
+        if let Some(ModelId(model)) = self.ids().find(|&model| lacks(model)) {
             return Err(SchedError::OutOfRange {
                 what: "measurements in the saved profile",
                 value: format!("none for a phase of model {model}"),
@@ -55,23 +85,28 @@ impl Catalog {
         &self.profile
     }
 
-    /// The ids of all models.
+    /// The ids of all models, removed ones included.
     pub fn ids(&self) -> impl Iterator<Item = ModelId> + use<> {
         (0..self.models.len() as u32).map(ModelId)
     }
 
-    /// A model that a peer named: there may be none.
-    pub fn find(&self, model: ModelId) -> Option<&ModelSpec> {
-        self.models.get(model.0 as usize)
+    /// Whether a model that a peer named is served.
+    pub fn serves(&self, model: ModelId) -> bool {
+        self.models.get(model.0 as usize).is_some_and(|served| !served.removed)
+    }
+
+    /// Whether inputs of this model need material.
+    pub fn has_pre(&self, model: ModelId) -> bool {
+        self.spec(model).pre.is_some()
     }
 
     pub fn binding(&self, model: ModelId) -> BoundTo {
-        self.models[model.0 as usize].binding
+        self.spec(model).binding
     }
 
     /// Bytes of disk that one material takes.
     pub fn disk(&self, model: ModelId) -> u64 {
-        self.models[model.0 as usize].material_bytes
+        self.spec(model).material_bytes
     }
 
     /// The client that a job of this model must run with.
@@ -104,11 +139,10 @@ impl Catalog {
         options
     }
 
-    /// Time of a phase on the fewest threads.
+    /// Time of a phase on the fewest threads; none for a T_pre that there is not.
     pub fn length(&self, model: ModelId, phase: JobPhase) -> Span {
         let threads = self.thread_counts(phase)[0];
-        let estimate = self.profile.estimate(model, phase, 1, threads);
-        estimate.expect("every phase of a model has a first sample").time
+        self.profile.estimate(model, phase, 1, threads).map_or(Span::ZERO, |estimate| estimate.time)
     }
 
     /// Time of both phases on the fewest threads.

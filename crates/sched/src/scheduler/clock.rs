@@ -1,13 +1,13 @@
 //! What time it is, and which groups end by themselves.
 
-use super::state::GroupId;
+use crate::ids::Owner;
 use crate::time::Time;
 use std::collections::BTreeSet;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
     now: Time,
-    timers: BTreeSet<(Time, GroupId)>,
+    timers: BTreeSet<(Time, Owner)>,
 }
 
 impl Clock {
@@ -21,7 +21,7 @@ impl Clock {
     }
 
     /// The next group whose time has come; its timer is gone then.
-    pub fn take_due(&mut self) -> Option<GroupId> {
+    pub fn take_due(&mut self) -> Option<Owner> {
         let &(time, group) = self.timers.first()?;
         (time <= self.now).then(|| {
             self.timers.pop_first();
@@ -33,16 +33,16 @@ impl Clock {
         self.timers.first().map(|&(time, _)| time)
     }
 
-    pub fn set_timer(&mut self, at: Time, group: GroupId) {
+    pub fn set_timer(&mut self, at: Time, group: Owner) {
         self.timers.insert((at, group));
     }
 
     /// Forgets a timer, if it has not fired.
-    pub fn clear_timer(&mut self, at: Time, group: GroupId) {
+    pub fn clear_timer(&mut self, at: Time, group: Owner) {
         self.timers.remove(&(at, group));
     }
 
-    pub fn timers(&self) -> &BTreeSet<(Time, GroupId)> {
+    pub fn timers(&self) -> &BTreeSet<(Time, Owner)> {
         &self.timers
     }
 }

@@ -8,8 +8,8 @@
 
 use super::Scheduler;
 use super::machine::Task;
-use super::state::{GroupId, Stage};
-use crate::ids::JobPhase;
+use super::state::Stage;
+use crate::ids::{JobPhase, Owner};
 use crate::message::{Action, Rejected, Start};
 use crate::policy::{Choice, ClassFacts, Policy, ThreadOption};
 use crate::pool::PoolKey;
@@ -148,7 +148,7 @@ impl<P: Policy> Scheduler<P> {
 
     /// Stock gives way to requests, not to notices.
     fn could_evict(&self, disk: u64, key: InputKey) -> bool {
-        matches!(self.work.input(key).group, GroupId::Request(_)) && self.disk_without_stock() >= disk
+        matches!(self.work.input(key).group, Owner::Request(_)) && self.disk_without_stock() >= disk
     }
 
     fn choose(&self, facts: &ClassFacts, key: InputKey, options: &[ThreadOption]) -> Option<ThreadOption> {
@@ -157,7 +157,7 @@ impl<P: Policy> Scheduler<P> {
             class: facts,
             options,
             free: self.machine.free(),
-            running: self.machine.jobs().len(),
+            running: self.machine.busy(),
             queued: self.queues.len(),
             load: self.load.per_core(now, self.machine.capacity().cores),
             arrivals: self.load.inputs(now),
@@ -200,7 +200,7 @@ impl<P: Policy> Scheduler<P> {
             job,
             phase,
             model,
-            input: self.work.input(key).id(),
+            work: self.work.input(key).work(),
             client: self.catalog.bound_client(model, client),
             threads: option.threads,
             memory: option.memory,

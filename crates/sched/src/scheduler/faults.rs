@@ -1,8 +1,8 @@
 //! Ends that nobody planned: timeouts, expiry, cancels, departures, a changed machine, shutdown.
 
 use super::Scheduler;
-use super::state::{GroupId, Lifecycle};
-use crate::ids::{ClientId, JobId, RequestId};
+use super::state::Lifecycle;
+use crate::ids::{ClientId, JobId, Owner, RequestId};
 use crate::message::{Action, Cause, NoticeProblem, Outcome, Rejected, Shutdown};
 use crate::policy::Policy;
 use crate::pool::PoolKey;
@@ -11,24 +11,24 @@ use crate::resources::Resources;
 
 impl<P: Policy> Scheduler<P> {
     /// Ends every input of a group.
-    fn end_group(&mut self, id: GroupId, outcome: Outcome, problem: NoticeProblem) {
+    pub(super) fn end_group(&mut self, id: Owner, outcome: Outcome, problem: NoticeProblem) {
         let Some(keys) = self.work.clear_out(id) else { return };
         for key in keys {
             self.finish_input(key, outcome);
         }
-        if let GroupId::Notice(notice) = id {
+        if let Owner::Notice(notice) = id {
             self.notices.remember(notice, problem);
             self.out.push(Action::NoticeEnded { notice, why: problem });
         }
     }
 
     /// A timer fired: a request's timeout or a notice's expiry.
-    pub(super) fn group_ends(&mut self, id: GroupId) {
+    pub(super) fn group_ends(&mut self, id: Owner) {
         self.end_group(id, Outcome::TimedOut, NoticeProblem::Expired);
     }
 
     pub(super) fn cancel(&mut self, request: RequestId) -> Result<(), Rejected> {
-        let id = GroupId::Request(request);
+        let id = Owner::Request(request);
         if self.work.group(id).is_none() {
             return Err(Rejected::UnknownRequest(request));
         }
@@ -36,18 +36,42 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
+    fn check_client(&self, client: ClientId) -> Result<(), Rejected> {
+        let known = !self.work.groups_of_client(client).is_empty()
+            || !self.stock.pools_of(client).is_empty()
+            || self.stock.keepers().any(|(keeper, _)| keeper == client);
+        if known { Ok(()) } else { Err(Rejected::UnknownClient(client)) }
+    }
+
+    /// Requests end; notices and stock wait for the client to come back.
     pub(super) fn client_gone(&mut self, client: ClientId) -> Result<(), Rejected> {
-        let groups = self.work.groups_of_client(client);
-        if groups.is_empty() && self.stock.pools_of(client).is_empty() {
-            return Err(Rejected::UnknownClient(client));
+        self.check_client(client)?;
+        for id in self.work.groups_of_client(client) {
+            match id {
+                Owner::Request(_) => {
+                    self.end_group(id, Outcome::Cancelled(Cause::ClientGone), NoticeProblem::ClientGone);
+                }
+                Owner::Notice(_) => self.suspend(id),
+            }
         }
-        for id in groups {
+        // Its refills need it: none runs, and none starts until it asks for something again.
+        for pool in self.stock.pools_of(client) {
+            self.stop_refills(pool);
+            self.stock.pause(pool);
+        }
+        Ok(())
+    }
+
+    pub(super) fn client_revoked(&mut self, client: ClientId) -> Result<(), Rejected> {
+        self.check_client(client)?;
+        for id in self.work.groups_of_client(client) {
             self.end_group(id, Outcome::Cancelled(Cause::ClientGone), NoticeProblem::ClientGone);
         }
         // What was bound to this client, and what its ended inputs returned, is of no use to others.
         for pool in self.stock.pools_of(client) {
             self.drop_pool(pool);
         }
+        self.burn_kept(|keeper, _| keeper == client);
         Ok(())
     }
 
@@ -80,7 +104,7 @@ impl<P: Policy> Scheduler<P> {
     pub(super) fn reject_unfit(&mut self, key: InputKey, reason: Rejected) {
         let id = self.work.input(key).group;
         let outcome = Outcome::Cancelled(Cause::CannotFit);
-        if let GroupId::Request(request) = id {
+        if let Owner::Request(request) = id {
             self.out.push(Action::Reject { request, reason });
         }
         self.end_group(id, outcome, NoticeProblem::Failed);
@@ -97,14 +121,9 @@ impl<P: Policy> Scheduler<P> {
             self.stop_refills(pool);
         }
         for id in self.work.group_ids() {
-            if how == Shutdown::Now || matches!(id, GroupId::Notice(_)) {
+            if how == Shutdown::Now || matches!(id, Owner::Notice(_)) {
                 self.end_group(id, Outcome::Cancelled(Cause::Shutdown), NoticeProblem::Shutdown);
             }
-        }
-        if how == Shutdown::Now {
-            debug_assert!(self.machine.jobs().len() == 0 && self.work.inputs().len() == 0);
-            self.lifecycle = Lifecycle::Stopped;
-            self.out.push(Action::Stopped);
         }
         Ok(())
     }

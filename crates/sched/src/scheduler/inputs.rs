@@ -1,15 +1,15 @@
 //! Moving one input between its stages, and into and out of the queues.
 
 use super::Scheduler;
-use super::state::{GroupId, Stage};
-use crate::ids::MaterialId;
-use crate::message::{Action, InputReport, Outcome};
-use crate::policy::{JobFacts, Policy};
+use super::state::Stage;
+use crate::ids::{ClientId, MaterialId, ModelId, Owner};
+use crate::message::{Action, InputReport, Outcome, Source};
+use crate::policy::Policy;
 use crate::pool::PoolKey;
 use crate::queue::{InputKey, Slot};
 
 impl<P: Policy> Scheduler<P> {
-    /// Puts a waiting input into the class queues, or parks it when its group holds its share.
+    /// Puts a waiting input into the class queues, or parks it when its group holds its share or has no lane.
     pub(super) fn enqueue(&mut self, key: InputKey) {
         if let Some(pool) = self.needed_pool(key) {
             self.stock.add_needy(pool, key);
@@ -18,15 +18,7 @@ impl<P: Policy> Scheduler<P> {
             return;
         }
         let class = self.class_for(key);
-        let input = self.work.input(key);
-        let tag = self.policy.tag(&JobFacts {
-            arrived: input.since,
-            entered: input.entered,
-            backlog: self.work.backlog_before(key),
-            clients: self.work.clients() as u32,
-            cores: self.machine.capacity().cores.max(1),
-        });
-        let slot = Slot { class, tag };
+        let slot = Slot { class, tag: self.tag(key, self.work.backlog_before(key)) };
         self.work.set_slot(key, Some(slot));
         self.queues.insert(slot, key);
         self.out.stir();
@@ -50,7 +42,7 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Takes an input out of the queues because its group holds its share of the cores.
+    /// Takes an input out of the queues because its group holds its share of the cores, or has no lane for it.
     pub(super) fn park(&mut self, key: InputKey) {
         self.dequeue(key);
         self.work.park(key);
@@ -59,8 +51,8 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Queues what a group had to hold back, as far as its share allows.
-    pub(super) fn unpark(&mut self, id: GroupId) {
+    /// Queues what a group had to hold back, as far as its share and its lanes allow.
+    pub(super) fn unpark(&mut self, id: Owner) {
         let window = self.window();
         while let Some(key) = self.work.next_parked(id, window) {
             self.enqueue(key);
@@ -70,7 +62,7 @@ impl<P: Policy> Scheduler<P> {
     /// The pool that could serve this input, while it waits for its T_pre.
     fn needed_pool(&self, key: InputKey) -> Option<PoolKey> {
         let input = self.work.input(key);
-        if input.stage != Stage::WaitPre || !matches!(input.group, GroupId::Request(_)) {
+        if input.stage != Stage::WaitPre || !matches!(input.group, Owner::Request(_)) {
             return None;
         }
         self.pool_of(key)
@@ -82,12 +74,12 @@ impl<P: Policy> Scheduler<P> {
         self.pool_for(group.model, group.client)
     }
 
-    /// The input has its material: to T_on if its request is here.
-    pub(super) fn has_material(&mut self, key: InputKey, material: MaterialId) {
+    /// The input has its material, or needs none: to T_on if its request is here.
+    pub(super) fn has_material(&mut self, key: InputKey, material: Option<MaterialId>) {
         let now = self.clock.now();
         match self.work.input(key).group {
-            GroupId::Notice(_) => self.work.set_stage(key, Stage::Held(material)),
-            GroupId::Request(_) => {
+            Owner::Notice(_) => self.work.set_stage(key, Stage::Held(material)),
+            Owner::Request(_) => {
                 self.work.edit(key, |input| {
                     input.stage = Stage::WaitOn(material);
                     input.entered = now;
@@ -141,17 +133,30 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// Forgets a group without inputs.
-    pub(super) fn close_group(&mut self, id: GroupId) {
+    pub(super) fn close_group(&mut self, id: Owner) {
         if let Some(time) = self.work.close_group(id).and_then(|group| group.ends) {
             self.clock.clear_timer(time, id);
         }
     }
 
     /// Material that its input no longer needs: to the pool where it is of use, else burnt.
-    fn release_material(&mut self, key: InputKey, material: MaterialId) {
+    ///
+    /// Kept material is known by name to its client, so nobody else may have it.
+    fn release_material(&mut self, key: InputKey, material: Option<MaterialId>) {
+        let Some(material) = material else { return };
         match self.pool_of(key) {
-            Some(pool) => self.shelve(pool, material),
-            None => self.burn(material),
+            Some(pool) if self.work.input(key).source != Source::Kept => self.shelve(pool, material),
+            _ => self.burn(material),
+        }
+    }
+
+    /// Burns the kept material of some clients and models.
+    pub(super) fn burn_kept(&mut self, which: impl Fn(ClientId, ModelId) -> bool) {
+        let keepers: Vec<_> = self.stock.keepers().filter(|&(client, model)| which(client, model)).collect();
+        for (client, model) in keepers {
+            for material in self.stock.take_kept(client, model) {
+                self.burn(material);
+            }
         }
     }
 

@@ -2,9 +2,9 @@
 
 use super::Scheduler;
 use super::machine::{Job, Task};
-use super::state::{GroupId, Lifecycle, Stage};
-use crate::ids::{JobId, MaterialId};
-use crate::message::{Action, NoticeProblem, Outcome, Rejected, Usage};
+use super::state::{Lifecycle, Stage};
+use crate::ids::{JobId, MaterialId, Owner};
+use crate::message::{Action, Cause, NoticeProblem, Outcome, Rejected, Usage};
 use crate::policy::Policy;
 use crate::pool::PoolKey;
 use crate::queue::InputKey;
@@ -13,38 +13,73 @@ impl<P: Policy> Scheduler<P> {
     /// Takes a job off the machine and gives back what it holds.
     fn take_job(&mut self, id: JobId) -> Result<Job, Rejected> {
         let job = self.machine.take(id).ok_or(Rejected::JobNotRunning(id))?;
-        match job.task {
-            Task::Pre(key) | Task::On(key, _) => self.work.vacate(key, job.holds.cores),
-            Task::Refill(pool) => self.stock.refill_ends(pool, id, job.holds),
-        }
-        self.out.stir();
+        self.detach(id, &job);
         Ok(job)
     }
 
+    /// A job that is off the machine, or soon will be, no longer counts for whom it ran.
+    fn detach(&mut self, id: JobId, job: &Job) {
+        match job.task {
+            Task::Pre(key) | Task::On(key, _) => self.work.vacate(key, job.holds.cores),
+            Task::Refill(pool) => {
+                self.stock.refill_ends(pool, id, job.holds);
+                if self.catalog.removed(pool.model) {
+                    self.stock.remove_pool(pool);
+                }
+            }
+        }
+        self.out.stir();
+    }
+
     pub(super) fn job_finished(&mut self, id: JobId, usage: Usage, made: Option<MaterialId>) -> Result<(), Rejected> {
+        if self.has_stopped(id) {
+            return if made.is_some() { Err(Rejected::JobNotRunning(id)) } else { Ok(()) };
+        }
         let task = self.machine.job(id).ok_or(Rejected::JobNotRunning(id))?.task;
         let now = self.clock.now();
         match (task, made) {
             (Task::Pre(owner), Some(material)) => {
                 self.made(id, usage, material)?;
                 self.work.edit(owner, |input| input.pre.finished = Some(now));
-                let group = self.work.input(owner).group;
-                self.has_material(owner, material);
-                self.unpark(group);
+                self.pre_done(owner, material);
             }
             (Task::Refill(pool), Some(material)) => {
                 self.made(id, usage, material)?;
-                self.shelve(pool, material);
+                if self.catalog.removed(pool.model) {
+                    self.burn(material);
+                } else {
+                    self.shelve(pool, material);
+                }
             }
             (Task::On(owner, material), None) => {
                 self.ended_well(id, usage)?;
-                self.consume(material);
+                if let Some(material) = material {
+                    self.consume(material);
+                }
                 self.work.edit(owner, |input| input.on.finished = Some(now));
                 self.remove_input(owner, Outcome::Done);
             }
             (task, _) => return Err(Rejected::MaterialMismatch { job: id, phase: task.phase() }),
         }
         Ok(())
+    }
+
+    /// A T_pre of an input has made its material: for T_on, to be kept, or for nothing if the model is gone.
+    fn pre_done(&mut self, owner: InputKey, material: MaterialId) {
+        let id = self.work.input(owner).group;
+        let group = self.work.group_of(owner);
+        if self.catalog.removed(group.model) {
+            self.burn(material);
+            self.remove_input(owner, Outcome::Cancelled(Cause::ModelGone));
+            self.notice_over(id, NoticeProblem::ModelGone);
+        } else if group.keeps {
+            self.stock.keep(group.client, material);
+            self.work.set_kept(id);
+            self.leave_notice(owner);
+        } else {
+            self.has_material(owner, Some(material));
+            self.unpark(id);
+        }
     }
 
     /// A T_pre ended well: what it made lives from now on. Refused, and nothing changed, if the name is
@@ -68,13 +103,31 @@ impl<P: Policy> Scheduler<P> {
         Ok(job)
     }
 
+    /// A job that was told to stop has stopped, or has ended otherwise.
+    fn has_stopped(&mut self, id: JobId) -> bool {
+        let stopped = self.machine.stopped(id);
+        if stopped {
+            self.out.stir();
+        }
+        stopped
+    }
+
+    pub(super) fn job_stopped(&mut self, id: JobId) -> Result<(), Rejected> {
+        if self.has_stopped(id) { Ok(()) } else { Err(Rejected::JobNotStopping(id)) }
+    }
+
     pub(super) fn job_failed(&mut self, id: JobId) -> Result<(), Rejected> {
+        if self.has_stopped(id) {
+            return Ok(());
+        }
         let job = self.take_job(id)?;
         match job.task {
             Task::Pre(owner) => self.pre_failed(owner),
             Task::Refill(pool) => self.stock.pause(pool),
             Task::On(owner, material) => {
-                self.burn(material);
+                if let Some(material) = material {
+                    self.burn(material);
+                }
                 self.remove_input(owner, Outcome::Failed);
             }
         }
@@ -89,24 +142,43 @@ impl<P: Policy> Scheduler<P> {
             input.pre = Default::default();
         });
         let input = self.work.input(owner);
-        let group = input.group;
-        if input.failures < self.limits.pre_attempts {
+        let (group, tried_enough) = (input.group, input.failures >= self.limits.pre_attempts);
+        let (outcome, problem) = if tried_enough {
+            (Outcome::Failed, NoticeProblem::Failed)
+        } else if self.catalog.removed(self.work.group_of(owner).model) {
+            (Outcome::Cancelled(Cause::ModelGone), NoticeProblem::ModelGone)
+        } else {
             self.enqueue(owner);
             self.unpark(group);
             return;
-        }
-        self.remove_input(owner, Outcome::Failed);
-        if let GroupId::Notice(notice) = group
-            && self.work.group(group).is_none()
+        };
+        let kept = self.work.group_of(owner).kept;
+        self.remove_input(owner, outcome);
+        self.notice_over(group, if kept { NoticeProblem::Kept } else { problem });
+    }
+
+    /// An input of a notice needs nothing more: what it was for is kept, or was never needed.
+    pub(super) fn leave_notice(&mut self, key: InputKey) {
+        let id = self.work.input(key).group;
+        self.remove_input(key, Outcome::Done);
+        self.notice_over(id, NoticeProblem::Kept);
+    }
+
+    /// Says how a notice ended, if its last input just has.
+    pub(super) fn notice_over(&mut self, id: Owner, why: NoticeProblem) {
+        if let Owner::Notice(notice) = id
+            && self.work.group(id).is_none()
         {
-            self.notices.remember(notice, NoticeProblem::Failed);
-            self.out.push(Action::NoticeEnded { notice, why: NoticeProblem::Failed });
+            self.notices.remember(notice, why);
+            self.out.push(Action::NoticeEnded { notice, why });
         }
     }
 
-    /// Stops a running job. What a T_pre made so far has no name here; the material of a T_on is burnt.
+    /// Stops a running job, which keeps what it holds until it has stopped. What a T_pre made so far has no name
+    /// here; the material of a T_on is burnt.
     pub(super) fn stop_job(&mut self, id: JobId) {
-        let job = self.take_job(id).expect("inputs and pools name only jobs that run");
+        let job = self.machine.stop(id).expect("inputs and pools name only jobs that run");
+        self.detach(id, &job);
         self.out.push(Action::Stop { job: id });
         if let Some(material) = job.task.material() {
             self.burn(material);

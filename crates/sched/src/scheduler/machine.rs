@@ -16,8 +16,8 @@ pub(super) enum Task {
     Pre(InputKey),
     /// T_pre for a pool.
     Refill(PoolKey),
-    /// T_on of an input, with the material that it consumes.
-    On(InputKey, MaterialId),
+    /// T_on of an input, with the material that it consumes, if it needs any.
+    On(InputKey, Option<MaterialId>),
 }
 
 impl Task {
@@ -37,7 +37,7 @@ impl Task {
 
     pub fn material(&self) -> Option<MaterialId> {
         match *self {
-            Self::On(_, material) => Some(material),
+            Self::On(_, material) => material,
             Self::Pre(_) | Self::Refill(_) => None,
         }
     }
@@ -57,6 +57,14 @@ pub(super) struct Job {
     overtook: bool,
 }
 
+/// A job that was told to stop and has not: all that it still does is hold what it holds.
+#[derive(Clone, Copy, Debug)]
+struct Stopping {
+    holds: Resources,
+    /// Started while the present reservation stood.
+    overtook: bool,
+}
+
 /// Room kept for the oldest job that memory (or disk, or a large thread count) kept out.
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
@@ -71,16 +79,24 @@ struct Reservation {
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
     capacity: Resources,
-    /// By running jobs, and by live material.
+    /// By running jobs, by those that are to stop, and by live material.
     used: Resources,
     jobs: BTreeMap<JobId, Job>,
+    stopping: BTreeMap<JobId, Stopping>,
     next_job: u64,
     reservation: Option<Reservation>,
 }
 
 impl Machine {
     pub fn new(capacity: Resources) -> Self {
-        Self { capacity, used: Resources::default(), jobs: BTreeMap::new(), next_job: 0, reservation: None }
+        Self {
+            capacity,
+            used: Resources::default(),
+            jobs: BTreeMap::new(),
+            stopping: BTreeMap::new(),
+            next_job: 0,
+            reservation: None,
+        }
     }
 
     pub fn capacity(&self) -> Resources {
@@ -137,6 +153,11 @@ impl Machine {
         self.jobs.values()
     }
 
+    /// Jobs that hold cores: those that run, and those that have not stopped yet.
+    pub fn busy(&self) -> usize {
+        self.jobs.len() + self.stopping.len()
+    }
+
     /// Puts a job on the machine, which must have `holds` free.
     pub fn launch(
         &mut self,
@@ -161,13 +182,29 @@ impl Machine {
     /// Takes a job off the machine and gives back all that it holds.
     pub fn take(&mut self, id: JobId) -> Option<Job> {
         let job = self.jobs.remove(&id)?;
-        self.used.sub(&job.holds);
-        if job.overtook
-            && let Some(reservation) = &mut self.reservation
-        {
-            reservation.overtakers.sub(&job.holds);
-        }
+        self.give_back(&job.holds, job.overtook);
         Some(job)
+    }
+
+    /// A running job is to stop; until it has, it keeps what it holds.
+    pub fn stop(&mut self, id: JobId) -> Option<Job> {
+        let job = self.jobs.remove(&id)?;
+        self.stopping.insert(id, Stopping { holds: job.holds, overtook: job.overtook });
+        Some(job)
+    }
+
+    /// A job that was told to stop has stopped; false where there is no such job.
+    pub fn stopped(&mut self, id: JobId) -> bool {
+        let Some(job) = self.stopping.remove(&id) else { return false };
+        self.give_back(&job.holds, job.overtook);
+        true
+    }
+
+    fn give_back(&mut self, holds: &Resources, overtook: bool) {
+        self.used.sub(holds);
+        if overtook && let Some(reservation) = &mut self.reservation {
+            reservation.overtakers.sub(holds);
+        }
     }
 
     /// A running T_pre is for somebody else from now on. Returns what it holds and when it started.
@@ -211,17 +248,18 @@ impl Machine {
 
     /// Jobs that were taken away keep no count, so the mark of the others must not outlive its reservation.
     fn forget_overtakers(&mut self) {
-        for job in self.jobs.values_mut() {
-            job.overtook = false;
-        }
+        self.jobs.values_mut().for_each(|job| job.overtook = false);
+        self.stopping.values_mut().for_each(|job| job.overtook = false);
     }
 
-    /// When the running jobs are expected to have made room for `need`.
+    /// When the running jobs are expected to have made room for `need`. Those that are to stop count as
+    /// stopped: nobody knows when they will be.
     fn shadow(&self, need: &Resources, now: Time) -> Time {
         let mut ends: Vec<(Time, Resources)> =
             self.jobs.values().map(|j| ((j.started + j.estimate).max(now), j.holds)).collect();
         ends.sort_by_key(|&(end, _)| end);
         let mut used = self.used;
+        self.stopping.values().for_each(|job| used.sub(&job.holds));
         for (end, holds) in ends {
             used.sub(&holds);
             let free = self.capacity.minus(&used);
@@ -249,10 +287,11 @@ impl Machine {
     pub fn audit(&self, disk: u64) -> Result<(), String> {
         let mut used = Resources { disk, ..Resources::default() };
         let mut overtakers = Resources::default();
-        for job in self.jobs.values() {
-            used.add(&job.holds);
-            if job.overtook {
-                overtakers.add(&job.holds);
+        let running = self.jobs.values().map(|job| (job.holds, job.overtook));
+        for (holds, overtook) in running.chain(self.stopping.values().map(|job| (job.holds, job.overtook))) {
+            used.add(&holds);
+            if overtook {
+                overtakers.add(&holds);
             }
         }
         same("used resources", used, self.used)?;

@@ -9,8 +9,10 @@ mod dispatch;
 mod faults;
 mod inputs;
 mod jobs;
+mod lanes;
 mod load;
 mod machine;
+mod models;
 mod notices;
 mod outbox;
 mod refill;
@@ -23,7 +25,7 @@ pub use state::Counts;
 
 use crate::config::{BoundTo, Config, ModelSpec};
 use crate::error::SchedError;
-use crate::ids::{ClientId, InputId, JobId, ModelId};
+use crate::ids::{ClientId, InputId, JobId, MaterialId, ModelId};
 use crate::message::{Action, Event, Rejected};
 use crate::policy::Policy;
 use crate::pool::PoolKey;
@@ -96,7 +98,9 @@ impl<P: Policy> Scheduler<P> {
             load: Load::default(),
             out: Outbox::default(),
         };
-        scheduler.seed_pools();
+        for model in scheduler.catalog.ids() {
+            scheduler.seed_pool(model);
+        }
         Ok(scheduler)
     }
 
@@ -116,7 +120,8 @@ impl<P: Policy> Scheduler<P> {
     /// Takes note of an event. Follow with [`Scheduler::poll_action`] until it returns `None`.
     ///
     /// # Errors
-    /// [`Rejected`] says why the event has no effect; timers due at `now` have fired all the same.
+    /// [`Rejected`] says why the event has no effect (but see [`Rejected::JobNotRunning`]); timers due at `now`
+    /// have fired all the same.
     pub fn handle(&mut self, now: Time, event: Event) -> Result<(), Rejected> {
         if now < self.clock.now() {
             return Err(Rejected::TimeWentBack { event: now, now: self.clock.now() });
@@ -130,10 +135,16 @@ impl<P: Policy> Scheduler<P> {
             Event::Notice(notice) => self.notice(notice),
             Event::JobFinished { job, usage, material } => self.job_finished(job, usage, material),
             Event::JobFailed { job } => self.job_failed(job),
+            Event::JobStopped { job } => self.job_stopped(job),
+            Event::Lanes { of, lanes } => self.set_lanes(of, lanes),
             Event::ClientGone { client } => self.client_gone(client),
+            Event::ClientRevoked { client } => self.client_revoked(client),
             Event::Cancel { request } => self.cancel(request),
             Event::Capacity(capacity) => self.set_capacity(capacity),
             Event::Shutdown(how) => self.shutdown(how),
+            Event::ModelAdded(spec) => self.model_added(spec),
+            Event::ModelRemoved { model } => self.model_removed(model),
+            Event::MaterialGone { material } => self.material_gone(material),
             Event::MaterialFound { material, model, client } => self.material_found(material, model, client),
             Event::Tick => Ok(()),
         }
@@ -148,7 +159,7 @@ impl<P: Policy> Scheduler<P> {
             if self.out.is_empty()
                 && self.lifecycle == Lifecycle::Draining
                 && self.work.groups().len() == 0
-                && self.machine.jobs().len() == 0
+                && self.machine.busy() == 0
             {
                 self.lifecycle = Lifecycle::Stopped;
                 self.out.push(Action::Stopped);
@@ -176,7 +187,7 @@ impl<P: Policy> Scheduler<P> {
         self.work.counts()
     }
 
-    /// What running jobs and live material hold.
+    /// What jobs and live material hold. A job that was told to stop holds what it did until it has stopped.
     pub fn used(&self) -> Resources {
         self.machine.used()
     }
@@ -189,6 +200,17 @@ impl<P: Policy> Scheduler<P> {
     /// Materials in stock, of all pools.
     pub fn stock(&self) -> usize {
         self.stock.len()
+    }
+
+    /// Material that is kept for a client and model, in the order of names.
+    pub fn kept(&self, client: ClientId, model: ModelId) -> impl Iterator<Item = MaterialId> {
+        self.stock.kept(client, model)
+    }
+
+    /// Orders by another policy from now on: all queued jobs are filed anew, with the ages that they have.
+    pub fn set_policy(&mut self, policy: P) {
+        self.policy = policy;
+        self.refile();
     }
 
     /// Jobs that wait in the class queues.
@@ -207,7 +229,7 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// The input that a running job works for now, if any (a notice's or a refill's T_pre can be claimed
-    /// while it runs).
+    /// while it runs). None for a job that was told to stop.
     pub fn job_input(&self, job: JobId) -> Option<InputId> {
         let input = self.machine.job(job)?.task.input()?;
         self.work.input(input).id()
@@ -219,16 +241,15 @@ impl<P: Policy> Scheduler<P> {
     }
 
     fn pool_for(&self, model: ModelId, client: ClientId) -> Option<PoolKey> {
-        self.stock.pool_for(model, self.catalog.binding(model), client)
+        let has_pre = self.catalog.has_pre(model);
+        has_pre.then(|| self.stock.pool_for(model, self.catalog.binding(model), client)).flatten()
     }
 
-    /// Gives every unbound model its smallest target at once.
-    fn seed_pools(&mut self) {
-        for model in self.catalog.ids() {
-            if self.stock.has_pools() && self.catalog.binding(model) == BoundTo::Unbound {
-                let pool = PoolKey { model, client: None };
-                self.stock.arrival(pool, self.clock.now(), 0, Span::ZERO);
-            }
+    /// Gives the pool of an unbound model its smallest target.
+    fn seed_pool(&mut self, model: ModelId) {
+        if self.catalog.binding(model) == BoundTo::Unbound && self.catalog.has_pre(model) && self.stock.has_pools() {
+            let pool = PoolKey { model, client: None };
+            self.stock.arrival(pool, self.clock.now(), 0, Span::ZERO);
         }
     }
 }

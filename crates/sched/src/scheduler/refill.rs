@@ -4,7 +4,7 @@ use super::Scheduler;
 use super::machine::Task;
 use super::state::{Lifecycle, Stage};
 use crate::ids::{JobId, JobPhase, MaterialId};
-use crate::message::{Action, Source, Start};
+use crate::message::{Action, Source, Start, Work};
 use crate::policy::{Policy, ThreadOption};
 use crate::pool::PoolKey;
 use crate::queue::InputKey;
@@ -21,7 +21,7 @@ impl<P: Policy> Scheduler<P> {
         self.dequeue(heir);
         self.work.edit(heir, |input| input.source = Source::Pool);
         let group = self.work.input(heir).group;
-        self.has_material(heir, material);
+        self.has_material(heir, Some(material));
         self.unpark(group);
     }
 
@@ -30,7 +30,7 @@ impl<P: Policy> Scheduler<P> {
         let Some(pool) = self.pool_of(key) else { return false };
         if let Some(material) = self.stock.take(pool) {
             self.work.edit(key, |input| input.source = Source::Pool);
-            self.has_material(key, material);
+            self.has_material(key, Some(material));
             self.out.stir();
             return true;
         }
@@ -50,7 +50,7 @@ impl<P: Policy> Scheduler<P> {
             input.source = Source::Pool;
             input.pre = Default::default();
         });
-        self.has_material(key, material);
+        self.has_material(key, Some(material));
     }
 
     /// Turns an input's running T_pre into a refill.
@@ -71,6 +71,7 @@ impl<P: Policy> Scheduler<P> {
             input.pre.threads = holds.cores;
         });
         self.work.occupy(key, holds.cores);
+        self.keep_to_lanes(self.work.input(key).group);
         self.out.stir();
     }
 
@@ -105,7 +106,7 @@ impl<P: Policy> Scheduler<P> {
             job,
             phase: JobPhase::Pre,
             model,
-            input: None,
+            work: Work::Pool,
             client: pool.client,
             threads: option.threads,
             memory: option.memory,

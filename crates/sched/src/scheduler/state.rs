@@ -1,19 +1,13 @@
 //! The records that the state machine keeps.
 
-use crate::ids::{ClientId, DeadlineClass, InputId, JobId, MaterialId, ModelId, NoticeId, RequestId};
-use crate::message::{Source, Stamp};
+use crate::ids::{ClientId, DeadlineClass, InputId, JobId, MaterialId, ModelId, Owner};
+use crate::message::{self, Source, Stamp};
 use crate::queue::{InputKey, Slot};
 use crate::time::{Span, Time};
 use std::collections::BTreeSet;
 
-/// What an input belongs to: first its notice, if it was announced, then its request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum GroupId {
-    Notice(NoticeId),
-    Request(RequestId),
-}
-
-/// Where an input is. Final states are not kept: the input is reported and forgotten.
+/// Where an input is. Final states are not kept: the input is reported and forgotten. Where the model has no
+/// T_pre, there is no material.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// T_pre not started.
@@ -21,16 +15,16 @@ pub(super) enum Stage {
     /// T_pre running.
     RunPre(JobId),
     /// T_pre done, request not here yet (inputs of a notice only).
-    Held(MaterialId),
+    Held(Option<MaterialId>),
     /// T_on not started.
-    WaitOn(MaterialId),
+    WaitOn(Option<MaterialId>),
     /// T_on running.
     RunOn(JobId),
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Input {
-    pub group: GroupId,
+    pub group: Owner,
     pub index: u32,
     pub stage: Stage,
     /// Its place in the class queues; `None` while it runs, is held, or is parked by its group.
@@ -45,7 +39,7 @@ pub(super) struct Input {
     pub pre: Stamp,
     pub on: Stamp,
     /// One-thread work that it adds to its client's backlog.
-    pub work: Span,
+    pub length: Span,
 }
 
 /// A live notice or request.
@@ -57,15 +51,23 @@ pub(super) struct Group {
     pub deadline: DeadlineClass,
     pub arrived: Time,
     pub live: BTreeSet<InputKey>,
-    /// Inputs kept out of the class queues because the group holds its share: (0 for T_on, 1 for T_pre;
-    /// input).
+    /// Inputs kept out of the class queues because the group holds its share, or has no lane for them: (0 for
+    /// T_on, 1 for T_pre; input).
     pub parked: BTreeSet<(u8, InputKey)>,
     /// Inputs in the class queues or running.
     pub active: u32,
     /// Threads of its running jobs.
     pub threads: u32,
+    /// Its running jobs.
+    pub jobs: u32,
     /// Timeout of a request, expiry of a notice.
     pub ends: Option<Time>,
+    /// How many of its inputs may be in the class queues or running.
+    pub lanes: Option<u32>,
+    /// Of a notice: what it makes is kept for its client.
+    pub keeps: bool,
+    /// Such a notice has made something.
+    pub kept: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -73,7 +75,7 @@ pub(super) struct Client {
     /// Inputs that have not ended, announced ones included.
     pub unfinished: u32,
     pub backlog: Span,
-    pub groups: BTreeSet<GroupId>,
+    pub groups: BTreeSet<Owner>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,8 +106,16 @@ impl Input {
     /// What its batch-mates are told apart by, once its request is here.
     pub fn id(&self) -> Option<InputId> {
         match self.group {
-            GroupId::Request(request) => Some(InputId { request, index: self.index }),
-            GroupId::Notice(_) => None,
+            Owner::Request(request) => Some(InputId { request, index: self.index }),
+            Owner::Notice(_) => None,
+        }
+    }
+
+    /// What a job of it is started for.
+    pub fn work(&self) -> message::Work {
+        match self.group {
+            Owner::Request(request) => message::Work::Request(InputId { request, index: self.index }),
+            Owner::Notice(notice) => message::Work::Notice(notice),
         }
     }
 
@@ -115,9 +125,21 @@ impl Input {
     }
 }
 
+impl Group {
+    /// Whether one more of its inputs may be queued or run; `window` is its share of the cores.
+    pub fn has_place(&self, window: u32) -> bool {
+        self.active < self.lanes.unwrap_or(u32::MAX).min(window)
+    }
+
+    /// How many of its queued inputs have no lane.
+    pub fn beyond_lanes(&self) -> u32 {
+        self.active.saturating_sub(self.lanes.unwrap_or(u32::MAX)).min(self.active - self.jobs)
+    }
+}
+
 impl Counts {
     pub(super) fn of(&mut self, input: &Input) -> &mut u32 {
-        let waits = input.source == Source::Notice && matches!(input.group, GroupId::Request(_));
+        let waits = input.source == Source::Notice && matches!(input.group, Owner::Request(_));
         match input.stage {
             Stage::WaitPre | Stage::RunPre(_) if waits => &mut self.waiting,
             Stage::WaitPre => &mut self.pre,

@@ -1,4 +1,4 @@
-//! Ready material: all that lives, what of it lies in pools, and which inputs wait for some.
+//! Ready material: all that lives, what of it lies in pools or is kept, and which inputs wait for some.
 
 use super::same::same;
 use crate::config::{BoundTo, PoolConfig};
@@ -8,16 +8,33 @@ use crate::pool::{PoolKey, Pools};
 use crate::queue::InputKey;
 use crate::resources::Resources;
 use crate::time::{Span, Time};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Pools tried when the first one's refill does not fit.
 const REFILL_TRIES: usize = 8;
 
+/// Where a live material is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Held by an input, or in use.
+    Input,
+    Pool(PoolKey),
+    /// Kept for this client until a request names it.
+    Kept(ClientId),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    model: ModelId,
+    place: Place,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Stock {
-    /// Every live material with its model: in a pool, held by an input, or in use.
-    materials: BTreeMap<MaterialId, ModelId>,
-    /// Every material found on start-up, so that none is taken over twice.
+    /// Every live material.
+    materials: BTreeMap<MaterialId, Live>,
+    kept: BTreeMap<(ClientId, ModelId), BTreeSet<MaterialId>>,
+    /// Every material of an earlier run that was found, so that none is taken over twice.
     found: BTreeSet<MaterialId>,
     /// This run has made material, so start-up is over.
     made: bool,
@@ -30,6 +47,7 @@ impl Stock {
     pub fn new(pool: Option<PoolConfig>) -> Self {
         Self {
             materials: BTreeMap::new(),
+            kept: BTreeMap::new(),
             found: BTreeSet::new(),
             made: false,
             pools: pool.map(|pool| Pools::new(pool, Time::ZERO)),
@@ -54,12 +72,17 @@ impl Stock {
     /// Material that a job made.
     pub fn add_made(&mut self, material: MaterialId, model: ModelId) {
         self.made = true;
-        self.materials.insert(material, model);
+        self.materials.insert(material, Live { model, place: Place::Input });
     }
 
-    /// Takes note of material from an earlier run; false where that cannot be, or was known.
+    /// Whether this run has made material.
+    pub fn has_made(&self) -> bool {
+        self.made
+    }
+
+    /// Takes note of material from an earlier run; false where it was known.
     pub fn note_found(&mut self, material: MaterialId) -> bool {
-        !self.made && self.found.insert(material)
+        !self.knows(material) && self.found.insert(material)
     }
 
     /// Whether any material is kept in stock.
@@ -69,7 +92,7 @@ impl Stock {
 
     /// Material that was found lives on.
     pub fn add_found(&mut self, material: MaterialId, model: ModelId) {
-        self.materials.insert(material, model);
+        self.materials.insert(material, Live { model, place: Place::Input });
     }
 
     /// Whether the name is taken, as far as that can be told.
@@ -79,12 +102,63 @@ impl Stock {
 
     /// Material is consumed or burnt. Returns its model.
     pub fn forget(&mut self, material: MaterialId) -> ModelId {
-        self.materials.remove(&material).expect("only live material is used up, and once")
+        self.materials.remove(&material).expect("only live material is used up, and once").model
+    }
+
+    fn place(&mut self, material: MaterialId, place: Place) {
+        self.materials.get_mut(&material).expect("only live material is moved").place = place;
+    }
+
+    /// Keeps live material for a client.
+    pub fn keep(&mut self, client: ClientId, material: MaterialId) {
+        self.place(material, Place::Kept(client));
+        let model = self.materials[&material].model;
+        self.kept.entry((client, model)).or_default().insert(material);
+    }
+
+    /// What is kept for a client and model.
+    pub fn kept(&self, client: ClientId, model: ModelId) -> impl Iterator<Item = MaterialId> {
+        self.kept.get(&(client, model)).into_iter().flatten().copied()
+    }
+
+    /// Whether this material is kept for this client and model.
+    pub fn is_kept(&self, client: ClientId, model: ModelId, material: MaterialId) -> bool {
+        self.kept.get(&(client, model)).is_some_and(|kept| kept.contains(&material))
+    }
+
+    /// Whom and for which models material is kept.
+    pub fn keepers(&self) -> impl Iterator<Item = (ClientId, ModelId)> {
+        self.kept.keys().copied()
+    }
+
+    /// Takes all that is kept for a client and model.
+    pub fn take_kept(&mut self, client: ClientId, model: ModelId) -> BTreeSet<MaterialId> {
+        let kept = self.kept.remove(&(client, model)).unwrap_or_default();
+        kept.iter().for_each(|&material| self.place(material, Place::Input));
+        kept
+    }
+
+    /// Takes material out of its pool, or from what is kept; false where it is in neither.
+    pub fn pull(&mut self, material: MaterialId) -> bool {
+        let Some(&Live { model, place }) = self.materials.get(&material) else { return false };
+        match place {
+            Place::Input => return false,
+            Place::Pool(pool) => self.pools_mut().pull(pool, material),
+            Place::Kept(client) => {
+                let kept = self.kept.get_mut(&(client, model)).expect("what is kept is listed");
+                kept.remove(&material);
+                if kept.is_empty() {
+                    self.kept.remove(&(client, model));
+                }
+            }
+        }
+        self.place(material, Place::Input);
+        true
     }
 
     /// Models of all live material.
     pub fn live(&self) -> impl Iterator<Item = ModelId> {
-        self.materials.values().copied()
+        self.materials.values().map(|live| live.model)
     }
 
     /// Materials in pools.
@@ -94,18 +168,21 @@ impl Stock {
 
     /// Puts live material into a pool.
     pub fn shelve(&mut self, pool: PoolKey, material: MaterialId) {
+        self.place(material, Place::Pool(pool));
         self.pools_mut().change(pool, |p| p.stock.push_back(material));
     }
 
     /// Takes the material that has lain longest in a pool.
     pub fn take(&mut self, pool: PoolKey) -> Option<MaterialId> {
-        self.pools_mut().take(pool)
+        let taken = self.pools_mut().take(pool)?;
+        self.place(taken, Place::Input);
+        Some(taken)
     }
 
     /// Takes material out of the pool that can best spare it.
     pub fn take_spare(&mut self) -> Option<MaterialId> {
-        let pools = self.pools.as_mut()?;
-        pools.take(pools.richest()?)
+        let richest = self.pools.as_ref()?.richest()?;
+        self.take(richest)
     }
 
     /// Disk that pooled material holds.
@@ -196,22 +273,34 @@ impl Stock {
         self.pools.as_ref().map_or_else(Vec::new, |pools| pools.of_client(client))
     }
 
-    /// Forgets a pool without refills; returns what lay in it.
-    pub fn remove_pool(&mut self, pool: PoolKey) -> impl Iterator<Item = MaterialId> + use<> {
-        self.pools_mut().remove(pool).into_iter()
+    /// Pools of this model.
+    pub fn pools_of_model(&self, model: ModelId) -> Vec<PoolKey> {
+        self.pools.as_ref().map_or_else(Vec::new, |pools| pools.of_model(model))
     }
 
-    /// Checks that every live material is exactly one of: `held` by an input or a job, or in stock; and what
-    /// refills hold.
+    /// Empties a pool for good; returns what lay in it.
+    pub fn remove_pool(&mut self, pool: PoolKey) -> VecDeque<MaterialId> {
+        let stock = self.pools_mut().remove(pool);
+        stock.iter().for_each(|&material| self.place(material, Place::Input));
+        stock
+    }
+
+    /// Checks that every live material is exactly one of: `held` by an input or a job, in stock, or kept; and
+    /// what refills hold.
     pub fn audit(&self, held: impl Iterator<Item = MaterialId>, refill_cores: u32) -> Result<(), String> {
-        let pooled = self.pools().into_iter().filter_map(|key| self.pools.as_ref()?.get(&key));
+        let pools = self.pools().into_iter().filter_map(|key| Some((key, self.pools.as_ref()?.get(&key)?)));
+        let pooled = pools.flat_map(|(key, pool)| pool.stock.iter().map(move |&m| (m, Place::Pool(key))));
+        let kept = self.kept.iter().flat_map(|(&(client, _), set)| set.iter().map(move |&m| (m, Place::Kept(client))));
         let mut seen = BTreeSet::new();
-        for material in held.chain(pooled.flat_map(|p| p.stock.iter().copied())) {
+        for (material, place) in held.map(|m| (m, Place::Input)).chain(pooled).chain(kept) {
             if !seen.insert(material) {
                 return Err("a material is in two places".into());
             }
+            let listed = self.materials.get(&material).map(|live| live.place);
+            same("place of a material", Some(place), listed)?;
         }
         same("live material", seen, self.materials.keys().copied().collect())?;
+        same("nothing is kept for nobody", self.kept.values().any(BTreeSet::is_empty), false)?;
         match &self.pools {
             Some(pools) => same("refill cores", refill_cores, pools.refill_cores),
             None => Ok(()),

@@ -2,8 +2,8 @@
 //! counter that depends on an input's stage is kept here.
 
 use super::same::same;
-use super::state::{Client, Counts, Group, GroupId, Input, Stage};
-use crate::ids::ClientId;
+use super::state::{Client, Counts, Group, Input, Stage};
+use crate::ids::{ClientId, ModelId, Owner};
 use crate::message::{Source, Stamp};
 use crate::queue::{InputKey, Slot};
 use crate::time::{Span, Time};
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Work {
     inputs: BTreeMap<InputKey, Input>,
     next_input: InputKey,
-    groups: BTreeMap<GroupId, Group>,
+    groups: BTreeMap<Owner, Group>,
     clients: BTreeMap<ClientId, Client>,
     counts: Counts,
 }
@@ -44,7 +44,7 @@ impl Work {
     }
 
     /// A group that may have ended.
-    pub fn group(&self, id: GroupId) -> Option<&Group> {
+    pub fn group(&self, id: Owner) -> Option<&Group> {
         self.groups.get(&id)
     }
 
@@ -53,15 +53,20 @@ impl Work {
         &self.groups[&self.inputs[&key].group]
     }
 
-    pub fn groups(&self) -> impl ExactSizeIterator<Item = (GroupId, &Group)> {
+    pub fn groups(&self) -> impl ExactSizeIterator<Item = (Owner, &Group)> {
         self.groups.iter().map(|(&id, group)| (id, group))
     }
 
-    pub fn group_ids(&self) -> Vec<GroupId> {
+    pub fn group_ids(&self) -> Vec<Owner> {
         self.groups.keys().copied().collect()
     }
 
-    pub fn groups_of_client(&self, client: ClientId) -> Vec<GroupId> {
+    /// Groups of a model with inputs that have not ended.
+    pub fn groups_of_model(&self, model: ModelId) -> Vec<Owner> {
+        self.groups.iter().filter(|(_, group)| group.model == model).map(|(&id, _)| id).collect()
+    }
+
+    pub fn groups_of_client(&self, client: ClientId) -> Vec<Owner> {
         self.clients.get(&client).map_or_else(Vec::new, |record| record.groups.iter().copied().collect())
     }
 
@@ -72,7 +77,7 @@ impl Work {
 
     /// Work of a live input's client, without what that input adds to it.
     pub fn backlog_before(&self, key: InputKey) -> Span {
-        self.clients[&self.group_of(key).client].backlog - self.inputs[&key].work
+        self.clients[&self.group_of(key).client].backlog - self.inputs[&key].length
     }
 
     /// Clients with live groups.
@@ -80,13 +85,13 @@ impl Work {
         self.clients.len()
     }
 
-    pub fn open_group(&mut self, id: GroupId, group: Group) {
+    pub fn open_group(&mut self, id: Owner, group: Group) {
         self.clients.entry(group.client).or_default().groups.insert(id);
         self.groups.insert(id, group);
     }
 
     /// Forgets a group without inputs.
-    pub fn close_group(&mut self, id: GroupId) -> Option<Group> {
+    pub fn close_group(&mut self, id: Owner) -> Option<Group> {
         let group = self.groups.remove(&id)?;
         debug_assert!(group.live.is_empty() && group.active == 0 && group.threads == 0 && group.parked.is_empty());
         if let Some(client) = self.clients.get_mut(&group.client) {
@@ -99,7 +104,7 @@ impl Work {
     }
 
     /// A new input in `WaitPre`, in no queue yet.
-    pub fn add_input(&mut self, group: GroupId, index: u32, work: Span, source: Source, now: Time) -> InputKey {
+    pub fn add_input(&mut self, group: Owner, index: u32, length: Span, source: Source, now: Time) -> InputKey {
         let key = self.next_input;
         self.next_input += 1;
         let input = Input {
@@ -113,7 +118,7 @@ impl Work {
             since: now,
             pre: Stamp::default(),
             on: Stamp::default(),
-            work,
+            length,
         };
         *self.counts.of(&input) += 1;
         self.inputs.insert(key, input);
@@ -122,7 +127,7 @@ impl Work {
         let client = group.client;
         let record = self.clients.get_mut(&client).expect("a live group's client is known");
         record.unfinished += 1;
-        record.backlog += work;
+        record.backlog += length;
         key
     }
 
@@ -134,7 +139,7 @@ impl Work {
         group.live.remove(&key);
         let record = self.clients.get_mut(&group.client).expect("a live group's client is known");
         record.unfinished -= 1;
-        record.backlog -= input.work;
+        record.backlog -= input.length;
         Some(Removed { input, group })
     }
 
@@ -154,7 +159,7 @@ impl Work {
         self.inputs.get_mut(&key).expect("only live inputs are queued").slot = slot;
     }
 
-    fn group_mut(&mut self, id: GroupId) -> &mut Group {
+    fn group_mut(&mut self, id: Owner) -> &mut Group {
         self.groups.get_mut(&id).expect("a live input's group is live")
     }
 
@@ -163,9 +168,9 @@ impl Work {
     }
 
     /// A waiting input takes a place among its group's active ones; where the group has none left below
-    /// `window` it is parked, and the answer is false.
+    /// `window` and its lanes it is parked, and the answer is false.
     pub fn take_place(&mut self, key: InputKey, window: u32) -> bool {
-        if self.group_of(key).active >= window {
+        if !self.group_of(key).has_place(window) {
             self.park(key);
             return false;
         }
@@ -192,31 +197,69 @@ impl Work {
     }
 
     /// The next parked input that its group has a place for; it is parked no longer.
-    pub fn next_parked(&mut self, id: GroupId, window: u32) -> Option<InputKey> {
+    pub fn next_parked(&mut self, id: Owner, window: u32) -> Option<InputKey> {
         let group = self.groups.get_mut(&id)?;
-        if group.active >= window || group.threads >= window {
+        if !group.has_place(window) || group.threads >= window {
             return None;
         }
         group.parked.pop_first().map(|(_, key)| key)
     }
 
     /// Inputs of a live group, in order of arrival.
-    pub fn live_inputs(&self, id: GroupId) -> Vec<InputKey> {
+    pub fn live_inputs(&self, id: Owner) -> Vec<InputKey> {
         self.groups[&id].live.iter().copied().collect()
     }
 
     /// Inputs of a group, the last first, to be ended; none is parked any more, so that none is queued only
     /// to be taken out again.
-    pub fn clear_out(&mut self, id: GroupId) -> Option<Vec<InputKey>> {
+    pub fn clear_out(&mut self, id: Owner) -> Option<Vec<InputKey>> {
         let group = self.groups.get_mut(&id)?;
         group.parked.clear();
         Some(group.live.iter().rev().copied().collect())
+    }
+
+    /// Changes how many inputs of a live group may be queued or running.
+    pub fn set_lanes(&mut self, id: Owner, lanes: u32) {
+        self.group_mut(id).lanes = Some(lanes);
+    }
+
+    /// A notice has made something that is kept.
+    pub fn set_kept(&mut self, id: Owner) {
+        self.group_mut(id).kept = true;
+    }
+
+    /// Queued inputs of a live group that it has no lane for, T_pre and the last to come first.
+    pub fn beyond_lanes(&self, id: Owner) -> Vec<InputKey> {
+        let group = &self.groups[&id];
+        let surplus = group.beyond_lanes() as usize;
+        if surplus == 0 {
+            return Vec::new();
+        }
+        let queued = group.live.iter().copied().filter(|key| self.inputs[key].slot.is_some());
+        let mut queued: Vec<InputKey> = queued.collect();
+        queued.sort_unstable_by_key(|&key| (self.inputs[&key].stage != Stage::WaitPre, std::cmp::Reverse(key)));
+        queued.truncate(surplus);
+        queued
+    }
+
+    /// What every queued input has before it: its client's unfinished inputs that joined earlier, as one-thread
+    /// work. In the order in which they joined.
+    pub fn backlogs(&self) -> Vec<(InputKey, Slot, Span)> {
+        let mut before: BTreeMap<ClientId, Span> = BTreeMap::new();
+        let mut queued = Vec::new();
+        for (&key, input) in &self.inputs {
+            let sum = before.entry(self.groups[&input.group].client).or_default();
+            queued.extend(input.slot.map(|slot| (key, slot, *sum)));
+            *sum += input.length;
+        }
+        queued
     }
 
     /// A job on so many threads runs for this input from now on.
     pub fn occupy(&mut self, key: InputKey, threads: u32) {
         let group = self.group_of_mut(key);
         group.active += 1;
+        group.jobs += 1;
         group.threads += threads;
     }
 
@@ -224,12 +267,13 @@ impl Work {
     pub fn vacate(&mut self, key: InputKey, threads: u32) {
         let group = self.group_of_mut(key);
         group.active -= 1;
+        group.jobs -= 1;
         group.threads -= threads;
     }
 
     /// Moves an announced input, in no queue, to the request that claims it. `running` is the number of
     /// threads of its T_pre, if that runs.
-    pub fn move_to(&mut self, key: InputKey, request: GroupId, index: u32, running: Option<u32>) {
+    pub fn move_to(&mut self, key: InputKey, request: Owner, index: u32, running: Option<u32>) {
         if let Some(threads) = running {
             self.vacate(key, threads);
         }
@@ -251,20 +295,23 @@ impl Work {
         same("queue lengths", counts, self.counts)?;
         let mut unfinished = BTreeMap::new();
         for (id, group) in &self.groups {
-            let (mut active, mut used) = (0, 0);
+            let (mut jobs, mut queued, mut used) = (0, 0, 0);
             for key in &group.live {
                 let input = self.inputs.get(key).ok_or("a group lists an input that is gone")?;
                 same("group of an input", input.group, *id)?;
                 let parked = group.parked.iter().any(|&(_, k)| k == *key);
                 same("parked or queued", parked, input.waits() && input.slot.is_none())?;
                 if matches!(input.stage, Stage::Held(_)) {
-                    same("held by a notice", matches!(id, GroupId::Notice(_)), true)?;
+                    same("held by a notice", matches!(id, Owner::Notice(_)), true)?;
                 }
                 let running = threads(*key, input)?;
                 used += running.unwrap_or(0);
-                active += u32::from(running.is_some()) + u32::from(input.slot.is_some());
+                jobs += u32::from(running.is_some());
+                queued += u32::from(input.slot.is_some());
             }
-            same("active inputs", active, group.active)?;
+            same("active inputs", jobs + queued, group.active)?;
+            same("jobs of a group", jobs, group.jobs)?;
+            same("queued inputs without a lane", group.beyond_lanes(), 0)?;
             same("threads of a group", used, group.threads)?;
             same("a live group has inputs", group.live.is_empty(), false)?;
             *unfinished.entry(group.client).or_insert(0) += group.live.len() as u32;

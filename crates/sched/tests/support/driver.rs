@@ -1,13 +1,14 @@
 //! Plays a random script against a scheduler, recording a replay.
 
+use super::announce;
 use super::monitor::Monitor;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::replay::{Header, Replay};
 use tacit_sched::{
-    Action, AdvanceNotice, ClientId, DeadlineClass, Event, JobId, JobPhase, MaterialId, ModelId, NoticeId, Rejected,
-    Request, RequestId, Resources, Scheduler, Shutdown, Span, Time, Usage,
+    Action, ClientId, DeadlineClass, Event, JobId, JobPhase, MaterialId, ModelId, NoticeId, Rejected, Request,
+    RequestId, Resources, Scheduler, Shutdown, Span, Time, Usage,
 };
 
 /// A step of a script. Picks are taken modulo what there is to pick from, so every script makes sense.
@@ -75,6 +76,10 @@ pub struct Driver {
     pub now: Time,
     pub events: Vec<(Time, Event)>,
     pub actions: Vec<(Time, Action)>,
+    /// Stopped jobs are left to the script.
+    pub slow_stops: bool,
+    /// Models so far.
+    models: u32,
     header: Header,
     notices: BTreeMap<usize, NoticeId>,
     next: u64,
@@ -92,6 +97,8 @@ impl Driver {
             now: Time::ZERO,
             events: Vec::new(),
             actions: Vec::new(),
+            slow_stops: false,
+            models: header.models.len() as u32,
             header,
             notices: BTreeMap::new(),
             next: 0,
@@ -116,6 +123,11 @@ impl Driver {
         while let Some(action) = self.sched.poll_action(self.now) {
             self.monitor.action(self.now, &action);
             self.actions.push((self.now, action));
+        }
+        if !self.slow_stops
+            && let Some(&job) = self.monitor.stopping.keys().next()
+        {
+            self.send(Event::JobStopped { job }).expect("it was told to stop");
         }
         self.monitor.settled();
         let window = if self.header.config.batch_share < 1.0 {
@@ -186,6 +198,8 @@ impl Driver {
             notice: notice.and_then(|n| self.notices.get(&(n % self.notices.len().max(1))).copied()),
             timeout: timeout.map(Span::from_millis),
             deadline,
+            materials: Vec::new(),
+            lanes: None,
         };
         let _ = self.send(Event::Request(request));
     }
@@ -197,7 +211,7 @@ impl Driver {
                 self.next += 1;
                 let id = NoticeId(self.next);
                 let (client, model) = (ClientId::numbered(client), ModelId(model));
-                if self.send(Event::Notice(AdvanceNotice { id, client, model, inputs, input_bytes: 0 })).is_ok() {
+                if self.send(Event::Notice(announce(id, client, model, inputs))).is_ok() {
                     self.notices.insert(self.notices.len(), id);
                 }
             }
@@ -213,7 +227,7 @@ impl Driver {
             }
             Op::Gone { client } => {
                 let client = ClientId::numbered(client);
-                let _ = self.send(Event::ClientGone { client });
+                let _ = self.send(Event::ClientRevoked { client });
                 assert_eq!(self.monitor.unfinished_of(client), 0, "a client that left has open inputs");
             }
             Op::Cancel { pick } => {
@@ -228,7 +242,11 @@ impl Driver {
             Op::Advance { ms } => self.advance(Span::from_millis(ms)),
             Op::Found { material, model, client } => {
                 let (material, model) = (MaterialId::numbered(material), ModelId(model));
-                let _ = self.send(Event::MaterialFound { material, model, client: client.map(ClientId::numbered) });
+                let client = client.map(ClientId::numbered);
+                // That what is found is unused is the ledger's word.
+                if !self.monitor.is_gone(material) {
+                    let _ = self.send(Event::MaterialFound { material, model, client });
+                }
             }
             Op::StaleEnd { job } => {
                 if !self.monitor.running.contains_key(&JobId(job)) {
@@ -262,10 +280,17 @@ impl Driver {
         }
         assert!(self.sched.stopped() && self.monitor.is_stopped(), "drained but not stopped");
         let used = self.sched.used();
-        assert_eq!((used.cores, used.memory, used.disk), (0, 0, 10 * self.sched.stock() as u64), "leaked resources");
+        let left = (self.sched.stock() + self.kept().len()) as u64;
+        assert_eq!((used.cores, used.memory, used.disk), (0, 0, 10 * left), "leaked resources");
         assert_eq!(self.sched.queued_jobs(), 0);
         assert_eq!(self.sched.next_wakeup(), None, "leaked a timer");
         self.sched.audit().unwrap();
+    }
+
+    /// All kept material.
+    pub fn kept(&self) -> Vec<MaterialId> {
+        let whose = (0..5).flat_map(|client| (0..self.models).map(move |model| (client, model)));
+        whose.flat_map(|(client, model)| self.sched.kept(ClientId::numbered(client), ModelId(model))).collect()
     }
 
     pub fn replay(&self) -> Replay {

@@ -8,7 +8,9 @@ pub mod monitor;
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::profile::{Sample, Speedup};
 use tacit_sched::replay::{Header, VERSION};
-use tacit_sched::{BoundTo, Config, ModelSpec, PhaseSpec, PoolConfig, Resources, Span};
+use tacit_sched::{
+    AdvanceNotice, BoundTo, ClientId, Config, ModelId, ModelSpec, NoticeId, PhaseSpec, PoolConfig, Resources, Span,
+};
 
 pub fn phase(secs: f64, memory: u64) -> PhaseSpec {
     PhaseSpec { first: Sample { time: Span::from_secs(secs), memory }, speedup: Speedup::Amdahl(0.9) }
@@ -21,7 +23,7 @@ pub fn model(name: &str, binding: BoundTo, pre: PhaseSpec, on: PhaseSpec) -> Mod
         link: "loopback".into(),
         binding,
         material_bytes: 10,
-        pre,
+        pre: Some(pre),
         on,
     }
 }
@@ -33,6 +35,11 @@ pub fn models() -> Vec<ModelSpec> {
         model("bound", BoundTo::Client, phase(3.0, 20), phase(2.0, 30)),
         model("large", BoundTo::Unbound, phase(20.0, 40), phase(10.0, 70)),
     ]
+}
+
+/// A plain notice.
+pub fn announce(id: NoticeId, client: ClientId, model: ModelId, inputs: u32) -> AdvanceNotice {
+    AdvanceNotice { id, client, model, inputs, input_bytes: 0, expected: None, ttl: None, lanes: None, keep: false }
 }
 
 /// Which features are on, so that a test can vary them.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use tacit_sched::{
     Action, AdvanceNotice, ClientId, Event, InputId, InputReport, JobId, JobPhase, MaterialId, ModelId, Outcome,
-    Request, RequestId, Resources, Start, Time,
+    Request, RequestId, Resources, Start, Time, Work,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ struct Open {
 pub struct Monitor {
     pub capacity: Resources,
     pub running: BTreeMap<JobId, (Start, Time)>,
+    /// Told to stop, and not heard of since.
+    pub stopping: BTreeMap<JobId, Start>,
     materials: BTreeMap<MaterialId, (Material, ModelId, Option<ClientId>)>,
     requests: BTreeMap<RequestId, Open>,
     /// Inputs whose T_on was started, and whose T_on finished.
@@ -42,6 +44,7 @@ impl Monitor {
         Self {
             capacity,
             running: BTreeMap::new(),
+            stopping: BTreeMap::new(),
             materials: BTreeMap::new(),
             requests: BTreeMap::new(),
             on_started: BTreeSet::new(),
@@ -67,6 +70,12 @@ impl Monitor {
                 assert!(self.requests.insert(*id, open).is_none(), "driver reused a request id");
             }
             Event::Notice(AdvanceNotice { .. }) => {}
+            Event::JobStopped { job } => {
+                self.stopping.remove(job).expect("accepted the stop of a job that was not told to");
+            }
+            Event::JobFinished { job, .. } | Event::JobFailed { job } if self.stopping.contains_key(job) => {
+                self.stopping.remove(job);
+            }
             Event::JobFinished { job, material, .. } => {
                 let (start, _) = self.running.remove(job).expect("accepted the end of a job that does not run");
                 match start.phase {
@@ -77,8 +86,10 @@ impl Monitor {
                     }
                     JobPhase::On => {
                         assert_eq!(*material, None, "accepted material from a T_on");
-                        self.materials.get_mut(&start.material.unwrap()).unwrap().0 = Material::Gone;
-                        self.on_finished.insert(start.input.unwrap());
+                        if let Some(used) = start.material {
+                            self.materials.get_mut(&used).unwrap().0 = Material::Gone;
+                        }
+                        self.on_finished.insert(on_input(&start));
                     }
                 }
             }
@@ -99,7 +110,8 @@ impl Monitor {
         match action {
             Action::Start(start) => self.start(now, start),
             Action::Stop { job } => {
-                assert!(self.running.remove(job).is_some(), "stopped a job that does not run");
+                let (start, _) = self.running.remove(job).expect("stopped a job that does not run");
+                self.stopping.insert(*job, start);
             }
             Action::Burn { material } => {
                 assert!(self.running.values().all(|(s, _)| s.material != Some(*material)), "burnt material in use");
@@ -109,7 +121,7 @@ impl Monitor {
             }
             Action::Report(report) => self.report(now, report),
             Action::Stopped => {
-                assert!(self.running.is_empty(), "stopped with jobs running");
+                assert!(self.running.is_empty() && self.stopping.is_empty(), "stopped with jobs running");
                 assert!(self.open().is_empty(), "stopped with requests open");
                 self.stopped = true;
             }
@@ -126,7 +138,7 @@ impl Monitor {
         match start.phase {
             JobPhase::Pre => assert_eq!(start.material, None, "material before it is made"),
             JobPhase::On => {
-                let input = start.input.expect("a T_on without an input");
+                let input = on_input(start);
                 assert!(self.on_started.insert(input), "a second T_on of one input");
                 let request = &self.requests[&input.request];
                 assert!(
@@ -173,28 +185,36 @@ impl Monitor {
     /// After the scheduler has nothing more to do at this time.
     pub fn settled(&self) {
         for (start, _) in self.running.values() {
-            if let Some(input) = start.input
-                && start.phase == JobPhase::On
-            {
-                assert!(!self.outcomes.contains_key(&input), "an ended input still runs");
+            if start.phase == JobPhase::On {
+                assert!(!self.outcomes.contains_key(&on_input(start)), "an ended input still runs");
             }
         }
     }
 
     pub fn used(&self) -> (u32, u64) {
-        self.running.values().fold((0, 0), |(c, m), (s, _)| (c + s.threads, m + s.memory))
+        self.busy().fold((0, 0), |(c, m), s| (c + s.threads, m + s.memory))
+    }
+
+    /// Jobs that hold what they were given.
+    fn busy(&self) -> impl Iterator<Item = &Start> {
+        self.running.values().map(|(start, _)| start).chain(self.stopping.values())
     }
 
     /// Disk held by live material of `bytes` each, and set aside for what is being made.
     pub fn disk(&self, bytes: u64) -> u64 {
         let live = self.materials.values().filter(|m| m.0 != Material::Gone).count();
-        let making = self.running.values().filter(|(s, _)| s.phase == JobPhase::Pre).count();
+        let making = self.busy().filter(|s| s.phase == JobPhase::Pre).count();
         (live + making) as u64 * bytes
     }
 
     /// Whether this name was ever used.
     pub fn knows(&self, material: MaterialId) -> bool {
         self.materials.contains_key(&material)
+    }
+
+    /// Whether this material was used up or burnt.
+    pub fn is_gone(&self, material: MaterialId) -> bool {
+        self.materials.get(&material).is_some_and(|m| m.0 == Material::Gone)
     }
 
     pub fn open(&self) -> Vec<RequestId> {
@@ -209,5 +229,13 @@ impl Monitor {
 
     pub fn is_stopped(&self) -> bool {
         self.stopped
+    }
+}
+
+/// Every T_on is a request's.
+fn on_input(start: &Start) -> InputId {
+    match start.work {
+        Work::Request(input) => input,
+        other => panic!("a T_on for {other:?}"),
     }
 }
