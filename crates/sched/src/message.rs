@@ -140,6 +140,11 @@ pub enum Event {
         /// Which request.
         request: RequestId,
     },
+    /// The client takes its notice back: its inputs end as if it had expired.
+    Withdraw {
+        /// Which notice.
+        notice: NoticeId,
+    },
     /// The machine grew or shrank. Running jobs go on; new ones start only when they fit.
     Capacity(Resources),
     /// Stop.
@@ -360,6 +365,9 @@ pub enum NoticeProblem {
     /// Its time to live passed.
     #[error("the notice expired")]
     Expired,
+    /// Its client took it back.
+    #[error("the notice was taken back")]
+    Withdrawn,
     /// All of its T_pre failed.
     #[error("the notice's offline phase failed")]
     Failed,

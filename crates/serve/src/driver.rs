@@ -40,8 +40,10 @@ pub(crate) enum Event {
     Queued { reply: oneshot::Sender<u32> },
     /// A job has made material to be held in memory. Comes before the client is told.
     Made { id: MaterialId, binding: Binding, material: Material },
-    /// A job is over, one of the scheduler's with its end.
-    Finished { number: Number, end: Option<JobEnd> },
+    /// One of the scheduler's jobs is over. Comes before the client is told.
+    Over { number: Number, end: JobEnd },
+    /// A connection has no job any more.
+    Finished { number: Number },
     /// A connection has ended, and its job if it had one.
     Gone { number: Number },
     /// Take no more requests; jobs have `grace` to end, then they are cut.
@@ -335,12 +337,8 @@ impl Driver {
                 let _ = reply.send(counts.pre + counts.waiting + counts.ready);
             }
             Event::Made { id, binding, material } => self.memory.fill(id, binding, material),
-            Event::Finished { number, end } => {
-                self.end_job(number);
-                if let Some(end) = end {
-                    self.queue.finished(number, end);
-                }
-            }
+            Event::Over { number, end } => self.queue.finished(number, end),
+            Event::Finished { number } => drop(self.end_job(number)),
             Event::Gone { number } => self.leave(number),
             Event::Stop { grace } => self.stop(grace),
         }

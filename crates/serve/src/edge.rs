@@ -281,10 +281,12 @@ async fn serve(
             Err(e @ ServeError::Net(NetError::Stalled { .. })) => break (goodbye(SILENT), Err(e)),
             Err(e) => break (None, Err(e)),
         };
+        // Nothing is asked behind a phase before that is over; behind the rest, clients need not wait.
+        let is_phase = matches!(request, Request::Prepare { .. } | Request::Infer { .. });
         let (reply, decision) = oneshot::channel();
         // A driver that is gone drops the question, and the answer with it.
         let _ = shared.events.send(Event::Requested { number, request, open: connection.open(), reply });
-        let waited = wait(shared, connection, watched, decision).await?;
+        let waited = wait(shared, (connection, watched), is_phase, decision).await?;
         (connection, watched) = (waited.connection, waited.watched);
         let decision = match waited.decision {
             Ok(None | Some(Decision::Close)) => break (goodbye(STOPS), Ok(())),
@@ -297,16 +299,16 @@ async fn serve(
         };
         let shared_with_job = shared.clone();
         let job = spawn_blocking(move || {
-            let result = worker::run(&shared_with_job, &mut connection, decision);
+            let result = worker::run(&shared_with_job, number, &mut connection, decision);
             (connection, result)
         });
         // A job that panics takes the connection down with it.
         let (back, result) = job.await.map_err(|_| ServeError::Panicked)?;
         connection = back;
-        watched = match result.and_then(|end| Ok((end, watch(copy)?))) {
-            Ok((end, watched)) => {
+        watched = match result.and_then(|()| watch(copy)) {
+            Ok(watched) => {
                 // A driver that is gone needs no news.
-                let _ = shared.events.send(Event::Finished { number, end });
+                let _ = shared.events.send(Event::Finished { number });
                 watched
             }
             Err(e) => break (None, Err(e)),
@@ -328,16 +330,16 @@ struct Waited {
 /// and then that the server lives.
 async fn wait(
     shared: &Shared,
-    mut connection: Connection,
-    mut watched: TcpStream,
+    (mut connection, mut watched): (Connection, TcpStream),
+    is_phase: bool,
     mut answer: oneshot::Receiver<Decision>,
 ) -> Result<Waited, ServeError> {
     loop {
         let decision = tokio::select! {
             biased;
             decision = &mut answer => Ok(decision.ok()),
-            left = leaves(&mut connection.channel, &watched) => Err(left),
-            () = sleep(SIGN_OF_LIFE) => {
+            left = leaves(&mut connection.channel, &watched), if is_phase => Err(left),
+            () = sleep(SIGN_OF_LIFE), if is_phase => {
                 let queued = shared.ask(|reply| Event::Queued { reply }).await.unwrap_or(0);
                 let copy = unwatch(watched)?;
                 let told = spawn_blocking(move || {

@@ -176,11 +176,10 @@ impl Queue {
     /// Takes an input in; why the notice that it names does not help, if it does not.
     pub(crate) fn ask(&mut self, number: Number, whose: &Whose, ask: &Ask) -> Result<Option<String>, Refused> {
         self.is_free(whose.client, ask.name)?;
-        let owner = self.request(number, whose, Some(ask.name), ask.notice, ask.material, ask.terms, 0)?;
+        let owner = self.request(number, whose, Some(ask.name), ask.notice, ask.material, ask.terms)?;
         Ok(self.live.get_mut(&owner).and_then(|live| live.ignored.take()))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a request is made of")]
     fn request(
         &mut self,
         number: Number,
@@ -189,7 +188,6 @@ impl Queue {
         notice: Option<Name>,
         material: Option<MaterialId>,
         terms: Terms,
-        lanes: u32,
     ) -> Result<Owner, Refused> {
         let model = self.model(whose)?;
         let id = RequestId(self.next());
@@ -212,7 +210,7 @@ impl Queue {
             timeout: terms.timeout_ms.map(Span::from_millis),
             deadline: class(terms.deadline),
             materials: material.into_iter().collect(),
-            lanes: Some(lanes),
+            lanes: Some(0),
         };
         let owner = Owner::Request(id);
         self.open(owner, number, whose, name, model);
@@ -251,7 +249,7 @@ impl Queue {
     pub(crate) fn announce(&mut self, number: Number, whose: &Whose, announce: &Announce) -> Result<(), Refused> {
         self.is_free(whose.client, announce.name)?;
         let [expected, ttl] = [announce.expected_ms, announce.ttl_ms].map(|ms| ms.map(Span::from_millis));
-        self.notice(number, whose, Some(announce.name), (expected, ttl), false, 0).map(drop)
+        self.notice(number, whose, Some(announce.name), (expected, ttl), false).map(drop)
     }
 
     fn notice(
@@ -261,13 +259,12 @@ impl Queue {
         name: Option<Name>,
         (expected, ttl): (Option<Span>, Option<Span>),
         keep: bool,
-        lanes: u32,
     ) -> Result<Owner, Refused> {
         let model = self.model(whose)?;
         let id = NoticeId(self.next());
         let (client, owner) = (whose.client, Owner::Notice(id));
         let notice =
-            AdvanceNotice { id, client, model, inputs: 1, input_bytes: 0, expected, ttl, lanes: Some(lanes), keep };
+            AdvanceNotice { id, client, model, inputs: 1, input_bytes: 0, expected, ttl, lanes: Some(0), keep };
         self.open(owner, number, whose, name, model);
         if let Err(e) = self.tell(Event::Notice(notice)) {
             self.close(owner);
@@ -303,7 +300,7 @@ impl Queue {
         on_disk: bool,
     ) -> Result<(), Refused> {
         let owner = match of {
-            None => self.notice(number, whose, None, (None, None), true, 1)?,
+            None => self.notice(number, whose, None, (None, None), true)?,
             Some(name) => self.named(whose.client, name)?,
         };
         self.stand_ready(number, whose, owner, on_disk)
@@ -318,7 +315,7 @@ impl Queue {
         material: Option<MaterialId>,
     ) -> Result<(), Refused> {
         let owner = match of {
-            None => self.request(number, whose, None, None, material, Terms::default(), 1)?,
+            None => self.request(number, whose, None, None, material, Terms::default())?,
             Some(name) => self.named(whose.client, name)?,
         };
         self.stand_ready(number, whose, owner, false)

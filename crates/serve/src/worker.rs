@@ -2,6 +2,7 @@
 //! job meanwhile.
 use crate::ServeError;
 use crate::catalog::Offered;
+use crate::door::Number;
 use crate::driver::{Decision, Event, Grant, Open};
 use crate::queue::{JobEnd, Whose};
 use crate::shared::Shared;
@@ -45,16 +46,17 @@ impl Connection {
     }
 }
 
-/// Carries out a decision, and leaves the connection without a thread of its own; how the job ended, if it was
-/// one of the scheduler's.
+/// Carries out a decision, and leaves the connection without a thread of its own. The driver hears how one of
+/// the scheduler's jobs ended before the client does: what comes next may come on another connection.
 ///
 /// # Errors
 /// The connection is of no further use.
 pub(crate) fn run(
     shared: &Shared,
+    number: Number,
     connection: &mut Connection,
     decision: Decision,
-) -> Result<Option<JobEnd>, ServeError> {
+) -> Result<(), ServeError> {
     let mut end = None;
     let (name, done) = match decision {
         Decision::Start(grant) => {
@@ -64,7 +66,7 @@ pub(crate) fn run(
             (grant.request.name(), Job { shared, connection }.answer(grant))
         }
         Decision::Refuse(reason) => ("a request", Err(ServeError::NotGranted(reason))),
-        Decision::Close => return Ok(None),
+        Decision::Close => return Ok(()),
     };
     let reply = match done {
         Ok(Done::Said) => None,
@@ -80,11 +82,14 @@ pub(crate) fn run(
             Some(Reply::Refused { reason: reason(&e) })
         }
     };
+    if let Some(end) = end {
+        // A driver that is gone needs no news.
+        let _ = shared.events.send(Event::Over { number, end });
+    }
     if let Some(reply) = reply {
         send(&mut connection.channel, REPLY, &reply)?;
     }
-    connection.channel.settle()?;
-    Ok(end)
+    Ok(connection.channel.settle()?)
 }
 
 /// Tells a client that waits for its turn that the server lives.

@@ -247,14 +247,19 @@ impl<P: Policy> Scheduler<P> {
         let fits_model = self.catalog.has_pre(model) && bound == client.is_some();
         // From the first material of this run on, what is bound to nobody no longer tells which run it is from.
         let late = !bound && self.stock.has_made();
-        if !fits_model || late || !self.stock.note_found(material) {
-            return Err(Rejected::BadMaterial(material));
-        }
-        let disk = self.catalog.disk(model);
         let pool = match client {
             Some(client) => self.pool_for(model, client),
             None => self.stock.has_pools().then_some(PoolKey { model, client }),
         };
+        // What is named for one input is not remembered beyond it: there is no end to that.
+        let is_new = match (client, pool) {
+            (Some(_), None) => !self.stock.knows(material),
+            _ => self.stock.note_found(material),
+        };
+        if !fits_model || late || !is_new {
+            return Err(Rejected::BadMaterial(material));
+        }
+        let disk = self.catalog.disk(model);
         if (client.is_none() && pool.is_none()) || self.machine.free().disk < disk {
             self.out.push(Action::Burn { material });
             return Ok(());

@@ -2,7 +2,7 @@
 
 use super::Scheduler;
 use super::state::Lifecycle;
-use crate::ids::{ClientId, JobId, Owner, RequestId};
+use crate::ids::{ClientId, JobId, NoticeId, Owner, RequestId};
 use crate::message::{Action, Cause, NoticeProblem, Outcome, Rejected, Shutdown};
 use crate::policy::Policy;
 use crate::pool::PoolKey;
@@ -41,6 +41,15 @@ impl<P: Policy> Scheduler<P> {
             || !self.stock.pools_of(client).is_empty()
             || self.stock.keepers().any(|(keeper, _)| keeper == client);
         if known { Ok(()) } else { Err(Rejected::UnknownClient(client)) }
+    }
+
+    pub(super) fn withdraw(&mut self, notice: NoticeId) -> Result<(), Rejected> {
+        let id = Owner::Notice(notice);
+        if self.work.group(id).is_none() {
+            return Err(Rejected::UnknownNotice(notice));
+        }
+        self.end_group(id, Outcome::Cancelled(Cause::Client), NoticeProblem::Withdrawn);
+        Ok(())
     }
 
     /// Requests end; notices and stock wait for the client to come back.

@@ -140,6 +140,7 @@ impl<P: Policy> Scheduler<P> {
             Event::ClientGone { client } => self.client_gone(client),
             Event::ClientRevoked { client } => self.client_revoked(client),
             Event::Cancel { request } => self.cancel(request),
+            Event::Withdraw { notice } => self.withdraw(notice),
             Event::Capacity(capacity) => self.set_capacity(capacity),
             Event::Shutdown(how) => self.shutdown(how),
             Event::ModelAdded(spec) => self.model_added(spec),
