@@ -1,21 +1,22 @@
 //! The one owner of everything that connections share: who is connected, which jobs there are, material in
 //! memory, limits, counters and whether the server stops. Events come in one at a time; what follows from
 //! each is carried out here and nowhere else.
-use crate::door::{Door, Newcomer, Number, Ticket};
+use crate::door::{Door, Newcomer, Number};
+use crate::event::{Decision, Event, Grant, Open};
 use crate::memory::InMemory;
-use crate::monitor::{Limits, Load};
-use crate::queue::{Effect, JobEnd, Queue, Whose};
+use crate::monitor::Limits;
+use crate::published::{Published, Status};
+use crate::queue::{Effect, JobEnd, Queue};
 use crate::refusals::{Kind, Refusals};
 use crate::{ServeError, ServerConfig};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Shutdown, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tacit_backends::Material;
 use tacit_client::wire::Request;
 use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_sched::Outcome;
-use tacit_store::{Binding, Store};
+use tacit_store::Store;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
@@ -23,63 +24,6 @@ use tokio::time::timeout_at;
 
 /// How long connections that were cut have to end.
 const AFTER_CUT: Duration = Duration::from_secs(5);
-
-/// What happened.
-pub(crate) enum Event {
-    /// Somebody connected; may it greet? The answer comes when it may, and never if the server stops.
-    Accepted { number: Number, from: IpAddr, reply: oneshot::Sender<Option<Ticket>> },
-    /// Its client is known; is there a place? `closer` ends it from here.
-    Greeted { number: Number, client: ClientId, closer: TcpStream, reply: oneshot::Sender<bool> },
-    /// Somebody was not served, or not granted something: for the log.
-    Refused { kind: Kind, from: Option<IpAddr>, detail: String },
-    /// A client asks, with the model that it has open.
-    Requested { number: Number, request: Request, open: Option<Open>, reply: oneshot::Sender<Decision> },
-    /// What the machine was like a moment ago.
-    Load(Load),
-    /// How many jobs wait?
-    Queued { reply: oneshot::Sender<u32> },
-    /// A job has made material to be held in memory. Comes before the client is told.
-    Made { id: MaterialId, binding: Binding, material: Material },
-    /// One of the scheduler's jobs is over. Comes before the client is told.
-    Over { number: Number, end: JobEnd },
-    /// A connection has no job any more.
-    Finished { number: Number },
-    /// A connection has ended, and its job if it had one.
-    Gone { number: Number },
-    /// Take no more requests; jobs have `grace` to end, then they are cut.
-    Stop { grace: Duration },
-}
-
-/// The model that a client has open.
-#[derive(Clone)]
-pub(crate) struct Open {
-    pub(crate) binding: Binding,
-    pub(crate) whose: Whose,
-}
-
-/// What becomes of a request.
-pub(crate) enum Decision {
-    /// A worker carries it out.
-    Start(Grant),
-    /// The client is told why not.
-    Refuse(String),
-    /// The server stops.
-    Close,
-}
-
-/// A job that may run.
-pub(crate) struct Grant {
-    /// What was asked.
-    pub(crate) request: Request,
-    /// Threads for its arithmetic.
-    pub(crate) threads: usize,
-    /// Material from memory; for an inference without, the store is asked.
-    pub(crate) material: Option<Material>,
-    /// Of material that is to be destroyed, what was in memory: it is destroyed.
-    pub(crate) destroyed: Vec<MaterialId>,
-    /// Why the notice that a request named does not help.
-    pub(crate) notice_ignored: Option<String>,
-}
 
 /// A request between its arrival and its end.
 enum Job {
@@ -125,43 +69,6 @@ struct Connection {
     client: ClientId,
     /// The client's folder of material that it uses.
     folder: Option<FolderId>,
-}
-
-/// What the rest of the process may see.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Status {
-    pub(crate) connections: usize,
-    pub(crate) served: u64,
-    pub(crate) ended: bool,
-}
-
-/// A [`Status`] that can be waited for without a runtime.
-#[derive(Default)]
-pub(crate) struct Published {
-    status: Mutex<Status>,
-    changed: Condvar,
-}
-
-impl Published {
-    fn lock(&self) -> MutexGuard<'_, Status> {
-        // A status is replaced as a whole.
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn get(&self) -> Status {
-        *self.lock()
-    }
-
-    fn set(&self, status: Status) {
-        *self.lock() = status;
-        self.changed.notify_all();
-    }
-
-    /// Waits until the server has ended, for `timeout` at most.
-    pub(crate) fn wait_end(&self, timeout: Duration) {
-        let waited = self.changed.wait_timeout_while(self.lock(), timeout, |status| !status.ended);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
-    }
 }
 
 /// When a stopping server cuts what still runs, and when it no longer waits even for that.
@@ -457,7 +364,7 @@ impl Driver {
                 // Closed already is as good.
                 self.connections.get(&number).into_iter().for_each(|c| drop(c.closer.shutdown(Shutdown::Both)));
             }
-            Effect::Burn { material } => self.burn(material),
+            Effect::Burn { material, client } => self.burn(material, client),
             Effect::Report(report) => self.served += u64::from(report.outcome == Outcome::Done),
         }
     }
@@ -490,11 +397,11 @@ impl Driver {
     }
 
     /// Destroys material that nobody will use.
-    fn burn(&mut self, material: MaterialId) {
-        self.memory.burn(material);
+    fn burn(&mut self, material: MaterialId, client: ClientId) {
+        self.memory.discard(&[material], client);
         if let Some(store) = self.store.clone() {
             spawn_blocking(move || {
-                if let Err(e) = store.discard(&[material], None) {
+                if let Err(e) = store.discard(&[material], Some(client)) {
                     tracing::error!("material {material} cannot be destroyed: {e}");
                 }
             });

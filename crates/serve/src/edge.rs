@@ -1,7 +1,7 @@
 //! Sockets without threads: accepting, TLS, greeting, and waiting for requests.
 use crate::ServeError;
 use crate::door::{Number, Ticket};
-use crate::driver::{Decision, Event};
+use crate::event::{Decision, Event};
 use crate::refusals::Kind;
 use crate::shared::Shared;
 use crate::worker::{self, Connection};

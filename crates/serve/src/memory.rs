@@ -78,11 +78,6 @@ impl InMemory {
         gone
     }
 
-    /// Destroys material, whosever it is.
-    pub(crate) fn burn(&mut self, id: MaterialId) {
-        self.held.remove(&id);
-    }
-
     /// Drops what a client has left behind.
     pub(crate) fn forget(&mut self, client: ClientId) {
         self.held.retain(|_, held| held.client != client);

@@ -1,6 +1,6 @@
 //! What the machine has for jobs just now: other processes take cores, and jobs that wait for their link leave
 //! theirs to others.
-use crate::driver::Event;
+use crate::event::Event;
 use std::fs;
 use std::time::{Duration, Instant};
 use tacit_client::process_cpu_s;

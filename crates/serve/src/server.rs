@@ -1,8 +1,10 @@
 //! Starting and stopping a server.
 use crate::door::MOST_PLACES;
-use crate::driver::{Driver, Event, Published};
+use crate::driver::Driver;
 use crate::edge;
+use crate::event::Event;
 use crate::monitor;
+use crate::published::Published;
 use crate::shared::Shared;
 use crate::{Catalog, ServeError, ServerConfig};
 use rustix::process::{Resource, getrlimit};

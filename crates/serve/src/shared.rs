@@ -1,5 +1,5 @@
 //! What all connections have in common, and their way to the driver.
-use crate::driver::Event;
+use crate::event::Event;
 use crate::refusals::Kind;
 use crate::{Catalog, ServerConfig};
 use std::net::IpAddr;

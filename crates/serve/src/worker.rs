@@ -3,7 +3,7 @@
 use crate::ServeError;
 use crate::catalog::Offered;
 use crate::door::Number;
-use crate::driver::{Decision, Event, Grant, Open};
+use crate::event::{Decision, Event, Grant, Open};
 use crate::queue::{JobEnd, Whose};
 use crate::shared::Shared;
 use rayon::{ThreadPool, ThreadPoolBuilder};

@@ -1,18 +1,20 @@
 //! Inputs that were asked for or announced, and the connections that come for their phases, on their way
 //! through the scheduler. One input is one group of the scheduler's: it has a lane while a connection stands
 //! ready for its next phase, and none otherwise, so nothing waits for a client that is busy elsewhere.
+mod arrivals;
+
 use crate::catalog::Offered;
 use crate::door::Number;
 use crate::estimates;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tacit_client::wire::{Announce, Ask, Deadline, Device, Name, Terms};
+use tacit_client::wire::{Device, Name, Terms};
 use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::{
-    Action, AdvanceNotice, Cause, Counts, DeadlineClass, Event, InputReport, JobId, ModelId, NoticeId, Outcome, Owner,
-    Rejected, RequestId, Resources, SchedError, Scheduler, Span, Start, Time, Usage, Work,
+    Action, Cause, Counts, Event, InputReport, JobId, ModelId, Outcome, Owner, Rejected, Resources, SchedError,
+    Scheduler, Span, Start, Time, Usage, Work,
 };
 
 /// Whose input, of which model.
@@ -39,8 +41,8 @@ pub(crate) enum Effect {
     Refuse { number: Number, reason: String },
     /// The connection's job is to end now.
     Cut { number: Number },
-    /// Nobody will use this material.
-    Burn { material: MaterialId },
+    /// This client's material, if it is hers, will not be used.
+    Burn { material: MaterialId, client: ClientId },
     /// An input has come to its end.
     Report(InputReport),
 }
@@ -77,6 +79,8 @@ struct Job {
     owner: Owner,
     number: Number,
     memory: u64,
+    /// Material that it uses.
+    used: Option<MaterialId>,
 }
 
 pub(crate) struct Queue {
@@ -89,6 +93,8 @@ pub(crate) struct Queue {
     live: HashMap<Owner, Live>,
     stations: HashMap<Number, Station>,
     jobs: HashMap<JobId, Job>,
+    /// Who named or made the material that the scheduler knows.
+    materials: HashMap<MaterialId, ClientId>,
     effects: Vec<Effect>,
 }
 
@@ -106,6 +112,7 @@ impl Queue {
             live: HashMap::new(),
             stations: HashMap::new(),
             jobs: HashMap::new(),
+            materials: HashMap::new(),
             effects: Vec::new(),
         })
     }
@@ -173,109 +180,6 @@ impl Queue {
         }
     }
 
-    /// Takes an input in; why the notice that it names does not help, if it does not.
-    pub(crate) fn ask(&mut self, number: Number, whose: &Whose, ask: &Ask) -> Result<Option<String>, Refused> {
-        self.is_free(whose.client, ask.name)?;
-        let owner = self.request(number, whose, Some(ask.name), ask.notice, ask.material, ask.terms)?;
-        Ok(self.live.get_mut(&owner).and_then(|live| live.ignored.take()))
-    }
-
-    fn request(
-        &mut self,
-        number: Number,
-        whose: &Whose,
-        name: Option<Name>,
-        notice: Option<Name>,
-        material: Option<MaterialId>,
-        terms: Terms,
-    ) -> Result<Owner, Refused> {
-        let model = self.model(whose)?;
-        let id = RequestId(self.next());
-        let announced = notice.map(|name| self.named(whose.client, name));
-        if let Some(material) = material {
-            // Known from here on; the ledger judges it when its turn has come.
-            let found = Event::MaterialFound { material, model, client: Some(whose.client) };
-            self.tell(found).map_err(|_| format!("material {material} belongs to another input"))?;
-        }
-        let request = tacit_sched::Request {
-            id,
-            client: whose.client,
-            model,
-            inputs: 1,
-            // A notice that is gone is named all the same, so that the answer says so.
-            notice: announced.as_ref().map(|found| match found {
-                Ok(Owner::Notice(notice)) => *notice,
-                _ => NoticeId(0),
-            }),
-            timeout: terms.timeout_ms.map(Span::from_millis),
-            deadline: class(terms.deadline),
-            materials: material.into_iter().collect(),
-            lanes: Some(0),
-        };
-        let owner = Owner::Request(id);
-        self.open(owner, number, whose, name, model);
-        if let Err(e) = self.tell(Event::Request(request)) {
-            self.close(owner);
-            if let Some(material) = material {
-                self.note(Event::MaterialGone { material });
-            }
-            return Err(e.to_string());
-        }
-        self.pump();
-        if let Some(Ok(notice @ Owner::Notice(_))) = announced
-            && self.live.get(&owner).is_some_and(|live| live.ignored.is_none())
-        {
-            self.take_over(notice, owner);
-        }
-        Ok(owner)
-    }
-
-    /// A request has come for its notice: whoever stands ready or works for that does so for the request now.
-    fn take_over(&mut self, notice: Owner, request: Owner) {
-        let Some(before) = self.close(notice) else { return };
-        before.homes.iter().for_each(|&number| self.house(request, number));
-        if let Some(job) = before.job.and_then(|job| self.jobs.get_mut(&job)) {
-            job.owner = request;
-        }
-        if let Some(live) = self.live.get_mut(&request) {
-            (live.waits, live.job) = (before.waits, before.job);
-        }
-        if before.waits.is_some() {
-            self.note(Event::Lanes { of: request, lanes: 1 });
-        }
-    }
-
-    /// Takes a notice in.
-    pub(crate) fn announce(&mut self, number: Number, whose: &Whose, announce: &Announce) -> Result<(), Refused> {
-        self.is_free(whose.client, announce.name)?;
-        let [expected, ttl] = [announce.expected_ms, announce.ttl_ms].map(|ms| ms.map(Span::from_millis));
-        self.notice(number, whose, Some(announce.name), (expected, ttl), false).map(drop)
-    }
-
-    fn notice(
-        &mut self,
-        number: Number,
-        whose: &Whose,
-        name: Option<Name>,
-        (expected, ttl): (Option<Span>, Option<Span>),
-        keep: bool,
-    ) -> Result<Owner, Refused> {
-        let model = self.model(whose)?;
-        let id = NoticeId(self.next());
-        let (client, owner) = (whose.client, Owner::Notice(id));
-        let notice =
-            AdvanceNotice { id, client, model, inputs: 1, input_bytes: 0, expected, ttl, lanes: Some(0), keep };
-        self.open(owner, number, whose, name, model);
-        if let Err(e) = self.tell(Event::Notice(notice)) {
-            self.close(owner);
-            return Err(e.to_string());
-        }
-        if let Some(live) = self.live.get_mut(&owner) {
-            live.keep = keep;
-        }
-        Ok(owner)
-    }
-
     /// Takes back what was asked or announced.
     pub(crate) fn cancel(&mut self, client: ClientId, name: Name) -> Result<(), Refused> {
         let owner = self.named(client, name)?;
@@ -340,22 +244,26 @@ impl Queue {
     /// A connection's job is over, if the scheduler started it.
     pub(crate) fn finished(&mut self, number: Number, end: JobEnd) {
         let Some(id) = self.stations.get_mut(&number).and_then(|station| station.job.take()) else { return };
-        let Some(Job { owner, memory, .. }) = self.jobs.remove(&id) else { return };
-        let mut keep = false;
+        let Some(Job { owner, memory, used, .. }) = self.jobs.remove(&id) else { return };
+        let (mut keep, mut client) = (false, None);
         if let Some(live) = self.live.get_mut(&owner) {
             live.job = None;
-            keep = live.keep;
+            (keep, client) = (live.keep, Some(live.client));
         }
         // Its connection has to come again for what follows.
         self.note(Event::Lanes { of: owner, lanes: 0 });
         match end {
             JobEnd::Done { took, made } => {
                 let usage = Usage { time: Span::from_secs(took.as_secs_f64()), peak_memory: memory };
-                self.note(Event::JobFinished { job: id, usage, material: made });
-                if let Some(material) = made.filter(|_| keep) {
-                    // The ledger knows it from here on.
-                    self.note(Event::MaterialGone { material });
+                if let Some((material, client)) = made.zip(client) {
+                    self.materials.insert(material, client);
                 }
+                if let Some(used) = used {
+                    self.materials.remove(&used);
+                }
+                self.note(Event::JobFinished { job: id, usage, material: made });
+                // The ledger knows stock from here on.
+                made.filter(|_| keep).into_iter().for_each(|material| self.forget(material));
             }
             JobEnd::Failed => self.note(Event::JobFailed { job: id }),
         }
@@ -417,7 +325,11 @@ impl Queue {
                     Some(&Job { number, .. }) => self.effects.push(Effect::Cut { number }),
                     None => self.note(Event::JobStopped { job }),
                 },
-                Action::Burn { material } => self.effects.push(Effect::Burn { material }),
+                Action::Burn { material } => {
+                    if let Some(client) = self.materials.remove(&material) {
+                        self.effects.push(Effect::Burn { material, client });
+                    }
+                }
                 Action::Reject { request, reason } => self.turn_away(Owner::Request(request), &reason.to_string()),
                 Action::NoticeIgnored { request, why, .. } => {
                     if let Some(live) = self.live.get_mut(&Owner::Request(request)) {
@@ -449,12 +361,18 @@ impl Queue {
         match self.live.get_mut(&owner).and_then(|live| Some((live.waits.take()?, live))) {
             Some((number, live)) => {
                 live.job = Some(job);
-                self.jobs.insert(job, Job { owner, number, memory: start.memory });
+                self.jobs.insert(job, Job { owner, number, memory: start.memory, used: start.material });
                 self.stations.entry(number).or_default().job = Some(job);
                 self.effects.push(Effect::Start { number, threads: start.threads, material: start.material });
             }
             None => self.note(Event::JobFailed { job }),
         }
+    }
+
+    /// The scheduler need not know of this material any more.
+    fn forget(&mut self, material: MaterialId) {
+        self.materials.remove(&material);
+        self.note(Event::MaterialGone { material });
     }
 
     fn turn_away(&mut self, owner: Owner, reason: &str) {
@@ -474,14 +392,6 @@ impl Queue {
             }
         }
         Some(live)
-    }
-}
-
-fn class(deadline: Deadline) -> DeadlineClass {
-    match deadline {
-        Deadline::Interactive => DeadlineClass::Interactive,
-        Deadline::Normal => DeadlineClass::Normal,
-        Deadline::Batch => DeadlineClass::Batch,
     }
 }
 

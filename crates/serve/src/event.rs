@@ -1,0 +1,69 @@
+//! What the driver is told, and what it answers.
+use crate::door::{Number, Ticket};
+use crate::monitor::Load;
+use crate::queue::{JobEnd, Whose};
+use crate::refusals::Kind;
+use std::net::{IpAddr, TcpStream};
+use std::time::Duration;
+use tacit_backends::Material;
+use tacit_client::wire::Request;
+use tacit_ids::{ClientId, MaterialId};
+use tacit_store::Binding;
+use tokio::sync::oneshot;
+
+/// What happened.
+pub(crate) enum Event {
+    /// Somebody connected; may it greet? The answer comes when it may, and never if the server stops.
+    Accepted { number: Number, from: IpAddr, reply: oneshot::Sender<Option<Ticket>> },
+    /// Its client is known; is there a place? `closer` ends it from here.
+    Greeted { number: Number, client: ClientId, closer: TcpStream, reply: oneshot::Sender<bool> },
+    /// Somebody was not served, or not granted something: for the log.
+    Refused { kind: Kind, from: Option<IpAddr>, detail: String },
+    /// A client asks, with the model that it has open.
+    Requested { number: Number, request: Request, open: Option<Open>, reply: oneshot::Sender<Decision> },
+    /// What the machine was like a moment ago.
+    Load(Load),
+    /// How many jobs wait?
+    Queued { reply: oneshot::Sender<u32> },
+    /// A job has made material to be held in memory. Comes before the client is told.
+    Made { id: MaterialId, binding: Binding, material: Material },
+    /// One of the scheduler's jobs is over. Comes before the client is told.
+    Over { number: Number, end: JobEnd },
+    /// A connection has no job any more.
+    Finished { number: Number },
+    /// A connection has ended, and its job if it had one.
+    Gone { number: Number },
+    /// Take no more requests; jobs have `grace` to end, then they are cut.
+    Stop { grace: Duration },
+}
+
+/// The model that a client has open.
+#[derive(Clone)]
+pub(crate) struct Open {
+    pub(crate) binding: Binding,
+    pub(crate) whose: Whose,
+}
+
+/// What becomes of a request.
+pub(crate) enum Decision {
+    /// A worker carries it out.
+    Start(Grant),
+    /// The client is told why not.
+    Refuse(String),
+    /// The server stops.
+    Close,
+}
+
+/// A job that may run.
+pub(crate) struct Grant {
+    /// What was asked.
+    pub(crate) request: Request,
+    /// Threads for its arithmetic.
+    pub(crate) threads: usize,
+    /// Material from memory; for an inference without, the store is asked.
+    pub(crate) material: Option<Material>,
+    /// Of material that is to be destroyed, what was in memory: it is destroyed.
+    pub(crate) destroyed: Vec<MaterialId>,
+    /// Why the notice that a request named does not help.
+    pub(crate) notice_ignored: Option<String>,
+}

@@ -1,0 +1,118 @@
+//! Requests and notices on their way in.
+use super::{Queue, Refused, Whose};
+use crate::door::Number;
+use tacit_client::wire::{Announce, Ask, Deadline, Name, Terms};
+use tacit_ids::MaterialId;
+use tacit_sched::{AdvanceNotice, DeadlineClass, Event, NoticeId, Owner, RequestId, Span};
+
+impl Queue {
+    /// Takes an input in; why the notice that it names does not help, if it does not.
+    pub(crate) fn ask(&mut self, number: Number, whose: &Whose, ask: &Ask) -> Result<Option<String>, Refused> {
+        self.is_free(whose.client, ask.name)?;
+        let owner = self.request(number, whose, Some(ask.name), ask.notice, ask.material, ask.terms)?;
+        Ok(self.live.get_mut(&owner).and_then(|live| live.ignored.take()))
+    }
+
+    pub(super) fn request(
+        &mut self,
+        number: Number,
+        whose: &Whose,
+        name: Option<Name>,
+        notice: Option<Name>,
+        material: Option<MaterialId>,
+        terms: Terms,
+    ) -> Result<Owner, Refused> {
+        let model = self.model(whose)?;
+        let id = RequestId(self.next());
+        let announced = notice.map(|name| self.named(whose.client, name));
+        if let Some(material) = material {
+            // Known from here on; the ledger judges it when its turn has come.
+            let found = Event::MaterialFound { material, model, client: Some(whose.client) };
+            self.tell(found).map_err(|_| format!("material {material} belongs to another input"))?;
+            self.materials.insert(material, whose.client);
+        }
+        let request = tacit_sched::Request {
+            id,
+            client: whose.client,
+            model,
+            inputs: 1,
+            // A notice that is gone is named all the same, so that the answer says so.
+            notice: announced.as_ref().map(|found| match found {
+                Ok(Owner::Notice(notice)) => *notice,
+                _ => NoticeId(0),
+            }),
+            timeout: terms.timeout_ms.map(Span::from_millis),
+            deadline: class(terms.deadline),
+            materials: material.into_iter().collect(),
+            lanes: Some(0),
+        };
+        let owner = Owner::Request(id);
+        self.open(owner, number, whose, name, model);
+        if let Err(e) = self.tell(Event::Request(request)) {
+            self.close(owner);
+            material.into_iter().for_each(|material| self.forget(material));
+            return Err(e.to_string());
+        }
+        self.pump();
+        if let Some(Ok(notice @ Owner::Notice(_))) = announced
+            && self.live.get(&owner).is_some_and(|live| live.ignored.is_none())
+        {
+            self.take_over(notice, owner);
+        }
+        Ok(owner)
+    }
+
+    /// A request has come for its notice: whoever stands ready or works for that does so for the request now.
+    fn take_over(&mut self, notice: Owner, request: Owner) {
+        let Some(before) = self.close(notice) else { return };
+        before.homes.iter().for_each(|&number| self.house(request, number));
+        if let Some(job) = before.job.and_then(|job| self.jobs.get_mut(&job)) {
+            job.owner = request;
+        }
+        if let Some(live) = self.live.get_mut(&request) {
+            (live.waits, live.job) = (before.waits, before.job);
+        }
+        if before.waits.is_some() {
+            self.note(Event::Lanes { of: request, lanes: 1 });
+        }
+    }
+
+    /// Takes a notice in.
+    pub(crate) fn announce(&mut self, number: Number, whose: &Whose, announce: &Announce) -> Result<(), Refused> {
+        self.is_free(whose.client, announce.name)?;
+        let [expected, ttl] = [announce.expected_ms, announce.ttl_ms].map(|ms| ms.map(Span::from_millis));
+        self.notice(number, whose, Some(announce.name), (expected, ttl), false).map(drop)
+    }
+
+    pub(super) fn notice(
+        &mut self,
+        number: Number,
+        whose: &Whose,
+        name: Option<Name>,
+        (expected, ttl): (Option<Span>, Option<Span>),
+        keep: bool,
+    ) -> Result<Owner, Refused> {
+        let model = self.model(whose)?;
+        let id = NoticeId(self.next());
+        let (client, owner) = (whose.client, Owner::Notice(id));
+        let notice =
+            AdvanceNotice { id, client, model, inputs: 1, input_bytes: 0, expected, ttl, lanes: Some(0), keep };
+        self.open(owner, number, whose, name, model);
+        if let Err(e) = self.tell(Event::Notice(notice)) {
+            self.close(owner);
+            return Err(e.to_string());
+        }
+        if let Some(live) = self.live.get_mut(&owner) {
+            live.keep = keep;
+        }
+        Ok(owner)
+    }
+}
+
+fn class(deadline: Deadline) -> DeadlineClass {
+    match deadline {
+        Deadline::Interactive => DeadlineClass::Interactive,
+        Deadline::Normal => DeadlineClass::Normal,
+        Deadline::Batch => DeadlineClass::Batch,
+    }
+}
