@@ -48,6 +48,8 @@ pub struct ServerConfig {
     pub stall_timeout: Duration,
     /// How long a client may be silent between requests.
     pub idle_timeout: Duration,
+    /// How often a client that waits for its turn is told that the server lives.
+    pub sign_of_life: Duration,
     /// Materials that one client may have in memory.
     pub memory_per_client: usize,
     /// How long a client that has its share of memory waits for a place, until it is refused.
@@ -84,6 +86,7 @@ impl ServerConfig {
             greeting_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(120),
             idle_timeout: Duration::from_secs(600),
+            sign_of_life: Duration::from_secs(20),
             memory_per_client: 4,
             memory_wait: Duration::from_secs(240),
             stored_per_client: 256,

@@ -23,8 +23,6 @@ use tokio::time::{sleep, timeout_at};
 
 /// How long accepting pauses when the system has nothing left to accept with.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often a client that waits for its turn is told that the server lives.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
 /// Longer than any turn takes to come.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Last words to a client whose server stops.
@@ -339,7 +337,7 @@ async fn wait(
             biased;
             decision = &mut answer => Ok(decision.ok()),
             left = leaves(&mut connection.channel, &watched), if is_phase => Err(left),
-            () = sleep(SIGN_OF_LIFE), if is_phase => {
+            () = sleep(shared.config.sign_of_life), if is_phase => {
                 let queued = shared.ask(|reply| Event::Queued { reply }).await.unwrap_or(0);
                 let copy = unwatch(watched)?;
                 let told = spawn_blocking(move || {

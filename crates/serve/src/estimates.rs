@@ -1,5 +1,5 @@
-//! What the scheduler is told of a model before a job of it has run: a guess from the counts that its back end
-//! declares, which the first measured job replaces.
+//! What the scheduler is told of a model before a job of it has run: a guess from the counts that its back
+//! end declares, which the first measured job replaces.
 use crate::catalog::Offered;
 use tacit_backends::{PartyCost, PhaseCost, Preparation};
 use tacit_client::wire::{Device, LinkClass};

@@ -1,11 +1,9 @@
-//! What the machine has for jobs just now: other processes take cores, and jobs that wait for their link leave
-//! theirs to others.
-use crate::event::Event;
+//! What the machine has for jobs just now: other processes take cores, and jobs that wait for their link
+//! leave theirs to others.
 use std::fs;
 use std::time::{Duration, Instant};
 use tacit_client::process_cpu_s;
 use tacit_meter::usage::{HostReader, Roots};
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -51,8 +49,8 @@ impl Limits {
     }
 }
 
-/// Tells the driver once a second, until the server stops.
-pub(crate) async fn watch(events: UnboundedSender<Event>, mut stop: watch::Receiver<bool>) {
+/// Tells once a second, until the server stops or nobody listens (`tell` says so).
+pub(crate) async fn watch(tell: impl Fn(Load) -> bool, mut stop: watch::Receiver<bool>) {
     let mut host = match HostReader::open(&Roots::default()) {
         Ok(host) => host,
         Err(e) => return tracing::warn!("the machine's load is not followed: {e}"),
@@ -79,7 +77,7 @@ pub(crate) async fn watch(events: UnboundedSender<Event>, mut stop: watch::Recei
             resident: resident(),
         };
         (before, last) = (now, Instant::now());
-        if events.send(Event::Load(load)).is_err() {
+        if !tell(load) {
             return;
         }
     }

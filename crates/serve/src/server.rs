@@ -168,7 +168,9 @@ impl Server {
     /// Serves until it is stopped and all connections have ended, or were given up.
     pub fn run(self) {
         if !self.shared.config.strict_cores {
-            self.runtime.spawn(monitor::watch(self.shared.events.clone(), self.stop.clone()));
+            let events = self.shared.events.clone();
+            let tell = move |load| events.send(Event::Load(load)).is_ok();
+            self.runtime.spawn(monitor::watch(tell, self.stop.clone()));
         }
         self.runtime.spawn(edge::accept(self.shared, self.listener, self.stop));
         self.runtime.block_on(self.driver.run(self.events));

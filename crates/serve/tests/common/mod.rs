@@ -187,7 +187,7 @@ pub fn set_up(channel: &mut Channel) {
 }
 
 /// Waits without end for what must come to pass (a minute is without end here).
-pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..6000 {
         if holds() {
             return;

@@ -1,0 +1,277 @@
+//! Which phases start when: one at a time where there is one core, in the policy's order, and nothing is left
+//! of what nobody wants any more.
+mod common;
+
+use common::*;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+use tacit_client::wire::{
+    Announce, Ask, Deadline, MAX_REPLY_BYTES, Name, REPLY, REQUEST, Reply, Request, Terms, recv_reply, send,
+};
+use tacit_graph::Units;
+use tacit_ids::{FolderId, MaterialId};
+use tacit_net::{Channel, Tag};
+use tacit_serve::ServerConfig;
+
+const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
+const PAD: Tag = Tag::new(0xf101, "toy pad");
+
+/// One core, whatever the machine.
+fn one_core(policy: &str) -> impl FnOnce(&mut ServerConfig) {
+    let policy = policy.parse().unwrap();
+    move |config| {
+        config.cores = 1;
+        config.policy = policy;
+        config.memory_per_client = 16;
+        config.sign_of_life = Duration::from_millis(50);
+    }
+}
+
+/// A connection that has its keys.
+fn ready(server: &Running, dir: &Path, who: &str) -> Channel {
+    let mut channel = server.opened(dir, who, "one");
+    set_up(&mut channel);
+    channel
+}
+
+fn prepare(id: u64, of: Option<u64>) -> Request {
+    Request::Prepare { id: MaterialId::numbered(id), folder: None, of: of.map(Name) }
+}
+
+fn asking(name: u64, notice: Option<u64>) -> Request {
+    Request::Ask(Ask { name: Name(name), notice: notice.map(Name), material: None, terms: Terms::default() })
+}
+
+fn announcing(name: u64) -> Request {
+    Request::Announce(Announce { name: Name(name), expected_ms: Some(1000), ttl_ms: None })
+}
+
+fn noted(reply: Reply) -> Option<String> {
+    match reply {
+        Reply::Noted { notice_ignored } => notice_ignored,
+        other => panic!("not noted: {other:?}"),
+    }
+}
+
+fn refused(reply: Reply) -> String {
+    match reply {
+        Reply::Refused { reason } => reason,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// The next answer that says more than that the server lives.
+fn turn(channel: &mut Channel) -> Reply {
+    loop {
+        match recv_reply(channel).unwrap() {
+            Reply::Waiting { .. } => {}
+            reply => return reply,
+        }
+    }
+}
+
+/// Nothing but signs of life has come, for as long as a job takes to start many times over.
+fn still_waits(channel: &mut Channel) {
+    for _ in 0..30 {
+        thread::sleep(Duration::from_millis(10));
+        if let Some(reply) = channel.try_recv(REPLY, MAX_REPLY_BYTES).unwrap() {
+            // The second variant with a number in it; anything else has started or ended.
+            let waiting = postcard::to_stdvec(&Reply::Waiting { queued: 0 }).unwrap();
+            assert_eq!(reply[0], waiting[0], "it does not wait any more");
+        }
+    }
+}
+
+/// The client's part of the toy's offline phase, which has begun.
+fn finish_offline(channel: &mut Channel) {
+    channel.send(PAD, &[1; 8]).unwrap();
+    channel.flush().unwrap();
+    assert!(matches!(recv_reply(channel).unwrap(), Reply::Done { .. }));
+}
+
+#[test]
+fn a_job_waits_for_a_core_and_its_client_hears_that_the_server_lives() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), one_core("fcfs"));
+    let [mut first, mut second] = ["alice", "bob"].map(|who| ready(&server, dir.path(), who));
+    assert_eq!(ask(&mut first, &prepare(1, None)), Reply::Go);
+    send(&mut second, REQUEST, &prepare(2, None)).unwrap();
+    assert_eq!(recv_reply(&mut second).unwrap(), Reply::Waiting { queued: 1 });
+    still_waits(&mut second);
+    // What needs no core is answered meanwhile.
+    let mut third = server.greeted(dir.path(), "bob");
+    assert!(matches!(ask(&mut third, &Request::List), Reply::Models(_)));
+    finish_offline(&mut first);
+    assert_eq!(turn(&mut second), Reply::Go);
+    // A client that leaves with a core gives it back.
+    send(&mut first, REQUEST, &prepare(3, None)).unwrap();
+    drop(second);
+    assert_eq!(turn(&mut first), Reply::Go);
+    finish_offline(&mut first);
+}
+
+#[test]
+fn whoever_leaves_the_queue_leaves_nothing_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), one_core("fcfs"));
+    let [mut first, second, mut third] = ["alice", "bob", "bob"].map(|who| ready(&server, dir.path(), who));
+    assert_eq!(ask(&mut first, &prepare(1, None)), Reply::Go);
+    let mut second = second;
+    send(&mut second, REQUEST, &prepare(2, None)).unwrap();
+    assert!(matches!(recv_reply(&mut second).unwrap(), Reply::Waiting { .. }));
+    send(&mut third, REQUEST, &prepare(3, None)).unwrap();
+    drop(second);
+    wait_until("the second has left", || server.handle.connections() == 2);
+    finish_offline(&mut first);
+    assert_eq!(turn(&mut third), Reply::Go);
+    finish_offline(&mut third);
+}
+
+#[test]
+fn a_request_ends_with_its_time_and_its_material_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), one_core("fcfs"));
+    let [mut holder, mut late] = ["alice", "bob"].map(|who| ready(&server, dir.path(), who));
+    let terms = Terms { timeout_ms: Some(100), deadline: Deadline::Interactive };
+    let request = Request::Ask(Ask { name: Name(7), notice: None, material: None, terms });
+    assert_eq!(ask(&mut holder, &prepare(1, None)), Reply::Go);
+    assert_eq!(noted(ask(&mut late, &request)), None);
+    send(&mut late, REQUEST, &prepare(2, Some(7))).unwrap();
+    assert!(refused(turn(&mut late)).contains("time for its answer is over"));
+    assert!(refused(ask(&mut late, &prepare(3, Some(7)))).contains("under this name"), "it has ended");
+    finish_offline(&mut holder);
+    // The name is free again, and so is the core.
+    assert_eq!(noted(ask(&mut late, &asking(7, None))), None);
+    assert!(refused(ask(&mut late, &asking(7, None))).contains("in use"));
+    assert_eq!(turn_of(&mut late, &prepare(4, Some(7))), Reply::Go);
+    finish_offline(&mut late);
+    // Taken back after its offline phase: the material is gone.
+    assert_eq!(noted(ask(&mut late, &Request::Cancel { name: Name(7) })), None);
+    let id = Some(MaterialId::numbered(4));
+    assert!(refused(ask(&mut late, &Request::Infer { id, of: Some(Name(7)) })).contains("under this name"));
+    assert!(refused(ask(&mut late, &Request::Infer { id, of: None })).contains("does not exist"));
+}
+
+fn turn_of(channel: &mut Channel, request: &Request) -> Reply {
+    send(channel, REQUEST, request).unwrap();
+    turn(channel)
+}
+
+#[test]
+fn a_notice_makes_the_material_of_the_request_that_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), one_core("adaptive"));
+    let mut channel = ready(&server, dir.path(), "alice");
+    assert_eq!(noted(ask(&mut channel, &announcing(1))), None);
+    assert_eq!(turn_of(&mut channel, &prepare(1, Some(1))), Reply::Go);
+    finish_offline(&mut channel);
+    assert_eq!(noted(ask(&mut channel, &asking(2, Some(1)))), None, "it helps");
+    assert!(refused(ask(&mut channel, &prepare(9, Some(1)))).contains("under this name"), "it is used");
+    let wrong = Request::Infer { id: Some(MaterialId::numbered(9)), of: Some(Name(2)) };
+    assert!(refused(turn_of(&mut channel, &wrong)).contains("not the material of that input"));
+    // Whoever comes with something else has spoilt it.
+    let right = Request::Infer { id: Some(MaterialId::numbered(1)), of: Some(Name(2)) };
+    assert!(refused(ask(&mut channel, &right)).contains("under this name"));
+    let why = noted(ask(&mut channel, &asking(3, Some(1)))).unwrap();
+    assert!(why.contains("no such notice"), "{why}");
+    let mut other = ready(&server, dir.path(), "bob");
+    assert_eq!(noted(ask(&mut channel, &announcing(4))), None);
+    let why = noted(ask(&mut other, &asking(5, Some(4)))).unwrap();
+    assert!(why.contains("no such notice"), "another client's notice is none: {why}");
+}
+
+#[test]
+fn announced_inputs_are_answered_with_what_was_made_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), one_core("adaptive"));
+    let mut client = server.client(dir.path(), "alice", "one");
+    let early = client.announce(Some(Duration::from_secs(1))).unwrap();
+    wait_until("its material is made", || early.is_settled());
+    let answer = client.infer_announced(early, Units::Network, &X).unwrap();
+    assert_eq!(answer.values, expected(1, &X));
+    assert!(answer.prepared.is_some());
+    // Asked before its material is made, and one that is never asked for.
+    let (late, unused) = (client.announce(None).unwrap(), client.announce(None).unwrap());
+    assert_eq!(client.infer_announced(late, Units::Network, &X).unwrap().values, expected(1, &X));
+    drop(unused);
+    wait_until("the unused one is withdrawn", || server.handle.connections() == 1);
+    assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+}
+
+#[test]
+fn what_a_notice_made_on_disk_is_there_for_its_client_that_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), one_core("fcfs"));
+    let (folder, id) = (FolderId([3; 16]), MaterialId::numbered(1));
+    let mut before = ready(&server, dir.path(), "alice");
+    assert_eq!(noted(ask(&mut before, &announcing(1))), None);
+    let request = Request::Prepare { id, folder: Some(folder), of: Some(Name(1)) };
+    assert_eq!(turn_of(&mut before, &request), Reply::Go);
+    finish_offline(&mut before);
+    drop(before);
+    wait_until("she is gone", || server.handle.connections() == 0);
+    let mut after = ready(&server, dir.path(), "alice");
+    assert_eq!(noted(ask(&mut after, &asking(2, Some(1)))), None, "the notice holds");
+    assert_eq!(turn_of(&mut after, &Request::Infer { id: Some(id), of: Some(Name(2)) }), Reply::Go);
+}
+
+#[test]
+fn a_fair_policy_lets_others_pass_a_flood() {
+    for (policy, expected) in [("fcfs", [0, 1, 2, 3]), ("fcfs+fair", [3, 0, 1, 2])] {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Running::start(dir.path(), one_core(policy));
+        let mut holder = ready(&server, dir.path(), "alice");
+        // Jobs that take their time, so that a client's earlier ones weigh something.
+        for id in [100, 101] {
+            assert_eq!(turn_of(&mut holder, &prepare(id, None)), Reply::Go);
+            thread::sleep(Duration::from_millis(500));
+            finish_offline(&mut holder);
+        }
+        assert_eq!(turn_of(&mut holder, &prepare(102, None)), Reply::Go);
+        // Three of hers, then one of his, all behind the one that runs.
+        let mut queued: Vec<Channel> =
+            ["alice", "alice", "alice", "bob"].iter().map(|who| ready(&server, dir.path(), who)).collect();
+        for (i, channel) in queued.iter_mut().enumerate() {
+            send(channel, REQUEST, &prepare(i as u64, None)).unwrap();
+            assert!(matches!(recv_reply(channel).unwrap(), Reply::Waiting { .. }));
+        }
+        finish_offline(&mut holder);
+        let mut order = Vec::new();
+        for _ in 0..queued.len() {
+            let mut started = None;
+            wait_until("one starts", || {
+                started = queued.iter_mut().position(|channel| {
+                    let reply = channel.try_recv(REPLY, MAX_REPLY_BYTES).unwrap();
+                    reply == Some(postcard::to_stdvec(&Reply::Go).unwrap())
+                });
+                started.is_some()
+            });
+            let number = started.unwrap();
+            finish_offline(&mut queued[number]);
+            order.push(number);
+        }
+        assert_eq!(order, expected, "{policy}");
+    }
+}
+
+#[test]
+fn a_client_has_so_many_inputs_under_way_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |c| c.queued_per_client = 2);
+    let mut channel = ready(&server, dir.path(), "alice");
+    assert_eq!(noted(ask(&mut channel, &asking(1, None))), None);
+    assert_eq!(noted(ask(&mut channel, &announcing(2))), None);
+    assert!(refused(ask(&mut channel, &asking(3, None))).contains("limit 2"));
+    assert!(refused(ask(&mut channel, &prepare(1, None))).contains("limit 2"), "stock counts as well");
+    let mut other = ready(&server, dir.path(), "bob");
+    assert_eq!(noted(ask(&mut other, &asking(1, None))), None, "names and limits are each client's own");
+    assert_eq!(noted(ask(&mut channel, &Request::Cancel { name: Name(2) })), None);
+    assert_eq!(noted(ask(&mut channel, &asking(3, None))), None);
+    // Her last connection takes all of it along.
+    drop(channel);
+    wait_until("she is gone", || server.handle.connections() == 1);
+    let mut again = ready(&server, dir.path(), "alice");
+    assert_eq!(noted(ask(&mut again, &asking(1, None))), None);
+    assert_eq!(noted(ask(&mut again, &asking(2, None))), None);
+}
