@@ -334,6 +334,22 @@ fn kept_material_that_its_input_did_not_use_is_burnt() {
 }
 
 #[test]
+fn what_most_is_kept_for_gives_way_to_a_request_that_lacks_disk() {
+    let mut d = driver(false);
+    let other = ClientId::numbered(2);
+    d.send(Event::MaterialFound { material: MaterialId([9; 16]), model: BOUND, client: Some(other) }).unwrap();
+    keep(&mut d, 2);
+    d.send(Event::Capacity(Resources { cores: 4, memory: 100, disk: 30 })).unwrap();
+    // A request gets its disk, a notice waits.
+    request(&mut d, plain(5, BOUND, 1));
+    d.send(Event::Notice(notice(BOUND, 1))).unwrap();
+    assert_eq!((burns(&d), kept(&d).len(), d.sched.kept(other, BOUND).count()), (1, 1, 1));
+    assert_eq!((running(&d, JobPhase::Pre).len(), d.sched.counts().pre), (1, 1));
+    finish_all(&mut d);
+    assert_eq!(outcomes(&d), vec![Outcome::Done]);
+}
+
+#[test]
 fn bound_material_is_found_at_any_time_and_kept_and_can_be_gone() {
     let mut d = driver(false);
     let found = |byte| Event::MaterialFound { material: MaterialId([byte; 16]), model: BOUND, client: Some(me()) };

@@ -39,6 +39,8 @@ pub struct Monitor {
     announced: BTreeMap<NoticeId, ClientId>,
     kept: BTreeSet<MaterialId>,
     lanes: BTreeMap<Owner, u32>,
+    /// Running jobs of a notice that is claimed or has ended: they are on nobody's lanes that could be told.
+    claimed: BTreeSet<JobId>,
     /// Disconnected, and not heard of since.
     away: BTreeSet<ClientId>,
     models: Vec<ModelSpec>,
@@ -62,6 +64,7 @@ impl Monitor {
             announced: BTreeMap::new(),
             kept: BTreeSet::new(),
             lanes: BTreeMap::new(),
+            claimed: BTreeSet::new(),
             away: BTreeSet::new(),
             models: header.models.clone(),
             removed: BTreeSet::new(),
@@ -82,13 +85,16 @@ impl Monitor {
     /// An event that the scheduler accepted.
     pub fn event(&mut self, now: Time, event: &Event) {
         match event {
-            Event::Request(Request { id, client, model, inputs, timeout, materials, lanes, .. }) => {
+            Event::Request(Request { id, client, model, inputs, timeout, materials, lanes, notice, .. }) => {
                 self.away.remove(client);
+                if let Some(notice) = notice.filter(|notice| self.announced.get(notice) == Some(client)) {
+                    self.let_go(notice);
+                }
                 for material in materials {
                     assert!(self.kept.remove(material), "accepted material that was not kept");
                     assert_eq!(self.materials[material].2, Some(*client), "accepted another client's material");
                 }
-                self.lanes.extend(lanes.map(|lanes| (Owner::Request(*id), lanes)));
+                self.lanes.insert(Owner::Request(*id), lanes.unwrap_or(u32::MAX));
                 let open = Open {
                     client: Some(*client),
                     model: Some(*model),
@@ -101,7 +107,7 @@ impl Monitor {
             }
             Event::Notice(AdvanceNotice { id, client, lanes, keep, .. }) => {
                 self.announced.insert(*id, *client);
-                self.lanes.extend(lanes.map(|lanes| (Owner::Notice(*id), lanes)));
+                self.lanes.insert(Owner::Notice(*id), lanes.unwrap_or(u32::MAX));
                 if *keep {
                     self.keeping.insert(*id, *client);
                 }
@@ -185,6 +191,7 @@ impl Monitor {
             Action::NoticeEnded { notice, .. } => {
                 self.keeping.remove(notice);
                 self.announced.remove(notice);
+                self.let_go(*notice);
             }
             Action::Report(report) => self.report(now, report),
             Action::Stopped => {
@@ -203,6 +210,11 @@ impl Monitor {
         assert!(held <= self.capacity.disk || self.capacity.disk < 200, "too much disk: {held}");
     }
 
+    fn let_go(&mut self, notice: NoticeId) {
+        let its = self.running.iter().filter(|(_, (start, _))| start.work == Work::Notice(notice));
+        self.claimed.extend(its.map(|(job, _)| *job));
+    }
+
     /// Whether this may start now, by who it is for.
     fn may_start(&self, start: &Start) {
         assert!(!self.removed.contains(&start.model), "a job of a model that is gone");
@@ -213,8 +225,9 @@ impl Monitor {
         };
         match owner(start.work) {
             Some(of) => {
-                let running = self.running.values().filter(|(s, _)| owner(s.work) == Some(of)).count();
-                let lanes = self.lanes.get(&of).copied().unwrap_or(u32::MAX);
+                let mine = |job: &JobId, s: &Start| owner(s.work) == Some(of) && !self.claimed.contains(job);
+                let running = self.running.iter().filter(|(job, (s, _))| mine(job, s)).count();
+                let lanes = self.lanes[&of];
                 assert!(running < lanes as usize, "{running} jobs of {of:?} run on {lanes} lanes");
             }
             None => {
