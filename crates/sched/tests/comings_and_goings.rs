@@ -1,5 +1,5 @@
-//! The decisions of `docs/notes/scheduler.md` on what comes and goes while requests run: connections, clients,
-//! jobs that are stopped, kept material, models, policies. One test each.
+//! The decisions of `docs/notes/scheduler.md` on what comes and goes while requests run: connections,
+//! clients, jobs that are stopped, kept material, models, policies. One test each.
 
 mod support;
 

@@ -191,7 +191,7 @@ impl Stock {
         Some(taken)
     }
 
-    /// Takes material out of the pool that can best spare it; where all are empty, from whom most is kept for.
+    /// Takes material out of the pool that can best spare it; where all are empty, from who has most kept.
     pub fn take_spare(&mut self) -> Option<MaterialId> {
         if let Some(richest) = self.pools.as_ref().and_then(Pools::richest) {
             return self.take(richest);

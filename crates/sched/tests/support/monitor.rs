@@ -85,26 +85,7 @@ impl Monitor {
     /// An event that the scheduler accepted.
     pub fn event(&mut self, now: Time, event: &Event) {
         match event {
-            Event::Request(Request { id, client, model, inputs, timeout, materials, lanes, notice, .. }) => {
-                self.away.remove(client);
-                if let Some(notice) = notice.filter(|notice| self.announced.get(notice) == Some(client)) {
-                    self.let_go(notice);
-                }
-                for material in materials {
-                    assert!(self.kept.remove(material), "accepted material that was not kept");
-                    assert_eq!(self.materials[material].2, Some(*client), "accepted another client's material");
-                }
-                self.lanes.insert(Owner::Request(*id), lanes.unwrap_or(u32::MAX));
-                let open = Open {
-                    client: Some(*client),
-                    model: Some(*model),
-                    inputs: *inputs,
-                    ended: BTreeSet::new(),
-                    deadline: timeout.map(|t| now + t),
-                    materials: materials.clone(),
-                };
-                assert!(self.requests.insert(*id, open).is_none(), "driver reused a request id");
-            }
+            Event::Request(request) => self.request(now, request),
             Event::Notice(AdvanceNotice { id, client, lanes, keep, .. }) => {
                 self.announced.insert(*id, *client);
                 self.lanes.insert(Owner::Notice(*id), lanes.unwrap_or(u32::MAX));
@@ -136,28 +117,7 @@ impl Monitor {
             Event::JobFinished { job, .. } | Event::JobFailed { job } if self.stopping.contains_key(job) => {
                 self.stopping.remove(job);
             }
-            Event::JobFinished { job, material, .. } => {
-                let (start, _) = self.running.remove(job).expect("accepted the end of a job that does not run");
-                match start.phase {
-                    JobPhase::Pre => {
-                        let keeper = match start.work {
-                            Work::Notice(notice) => self.keeping.get(&notice).copied(),
-                            Work::Request(_) | Work::Pool => None,
-                        };
-                        let fresh = (Material::Ready, start.model, start.client.or(keeper));
-                        let made = material.expect("accepted a T_pre that made nothing");
-                        assert!(self.materials.insert(made, fresh).is_none(), "material name used twice");
-                        self.kept.extend(keeper.map(|_| made));
-                    }
-                    JobPhase::On => {
-                        assert_eq!(*material, None, "accepted material from a T_on");
-                        if let Some(used) = start.material {
-                            self.materials.get_mut(&used).unwrap().0 = Material::Gone;
-                        }
-                        self.on_finished.insert(on_input(&start));
-                    }
-                }
-            }
+            Event::JobFinished { job, material, .. } => self.finished(*job, *material),
             Event::JobFailed { job } => {
                 self.running.remove(job).expect("accepted the end of a job that does not run");
             }
@@ -170,6 +130,51 @@ impl Monitor {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn request(&mut self, now: Time, request: &Request) {
+        let Request { id, client, model, inputs, timeout, materials, lanes, notice, .. } = request;
+        self.away.remove(client);
+        if let Some(notice) = notice.filter(|notice| self.announced.get(notice) == Some(client)) {
+            self.let_go(notice);
+        }
+        for material in materials {
+            assert!(self.kept.remove(material), "accepted material that was not kept");
+            assert_eq!(self.materials[material].2, Some(*client), "accepted another client's material");
+        }
+        self.lanes.insert(Owner::Request(*id), lanes.unwrap_or(u32::MAX));
+        let open = Open {
+            client: Some(*client),
+            model: Some(*model),
+            inputs: *inputs,
+            ended: BTreeSet::new(),
+            deadline: timeout.map(|t| now + t),
+            materials: materials.clone(),
+        };
+        assert!(self.requests.insert(*id, open).is_none(), "driver reused a request id");
+    }
+
+    fn finished(&mut self, job: JobId, material: Option<MaterialId>) {
+        let (start, _) = self.running.remove(&job).expect("accepted the end of a job that does not run");
+        match start.phase {
+            JobPhase::Pre => {
+                let keeper = match start.work {
+                    Work::Notice(notice) => self.keeping.get(&notice).copied(),
+                    Work::Request(_) | Work::Pool => None,
+                };
+                let fresh = (Material::Ready, start.model, start.client.or(keeper));
+                let made = material.expect("accepted a T_pre that made nothing");
+                assert!(self.materials.insert(made, fresh).is_none(), "material name used twice");
+                self.kept.extend(keeper.map(|_| made));
+            }
+            JobPhase::On => {
+                assert_eq!(material, None, "accepted material from a T_on");
+                if let Some(used) = start.material {
+                    self.materials.get_mut(&used).unwrap().0 = Material::Gone;
+                }
+                self.on_finished.insert(on_input(&start));
+            }
         }
     }
 

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-/// A step of a script. Picks are taken modulo what there is to pick from, so every script makes sense. A model
-/// is a place in the driver's list: what it stands for changes when models come and go.
+/// A step of a script. Picks are taken modulo what there is to pick from, so every script makes sense. A
+/// model is a place in the driver's list: what it stands for changes when models come and go.
 #[derive(Clone, Debug)]
 pub enum Op {
     Request {
