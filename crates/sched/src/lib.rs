@@ -78,9 +78,11 @@
 //! - [`Action::Start`] of an online phase: make the claim of `material` durable before the first online byte.
 //!   The scheduler never names a material for a second input, and it asks for [`Action::Burn`] wherever one
 //!   was not consumed.
-//! - [`Action::Stop`]: stop the job's threads, then say [`Event::JobStopped`]. The job keeps its cores, memory
-//!   and disk until then. If it ended first, the end that is reported means the same; material that it names
-//!   is refused as [`Rejected::JobNotRunning`], and the caller destroys it.
+//! - [`Action::Stop`]: stop the job's threads, then say [`Event::JobStopped`]. The job keeps its cores,
+//!   memory and disk until then. If it ended first, the end that is reported means the same; material that it
+//!   names is refused as [`Rejected::JobNotRunning`], and the caller destroys it.
+//! - [`Event::Lanes`] where jobs need a connection of the client: until it has one, a request without a
+//!   timeout waits, and a drain with it.
 //! - A T_pre that was started for [`Work::Notice`] or [`Work::Pool`] may be claimed by a request later;
 //!   [`Scheduler::job_input`] says whether it was.
 //! - At start-up, before the first T_pre ends: hand over what the ledger has as `ready` with

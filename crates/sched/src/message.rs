@@ -302,9 +302,9 @@ pub struct Start {
 pub enum Action {
     /// Run this job; answer later with [`Event::JobFinished`] or [`Event::JobFailed`].
     Start(Start),
-    /// Stop this job and answer with [`Event::JobStopped`]: until then it keeps its cores, memory and disk. An
-    /// end that is reported in place of it means the same. Whatever a stopped T_pre made is destroyed at both
-    /// parties.
+    /// Stop this job and answer with [`Event::JobStopped`]: until then it keeps its cores, memory and disk.
+    /// An end that is reported in place of it means the same. Whatever a stopped T_pre made is destroyed at
+    /// both parties.
     Stop {
         /// Which job.
         job: JobId,

@@ -1,7 +1,8 @@
 //! Replay files: a sequence of events that can be run again, one JSON object a line.
 //!
 //! The first line is a [`Header`] (everything a scheduler is built from); each further line is
-//! `{"t": ns, "event": ...}`, optionally followed by the actions that were taken, `{"t": ns, "action": ...}`.
+//! `{"t": ns, "event": ...}` or `{"t": ns, "policy": ...}`, optionally followed by the actions that were taken,
+//! `{"t": ns, "action": ...}`.
 //! A file without actions is an input, a file with actions is a test.
 
 use crate::config::{Config, ModelSpec};
@@ -13,7 +14,7 @@ use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
 /// Version of the format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// What a scheduler is built from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,7 +41,17 @@ struct Line {
 #[serde(rename_all = "snake_case")]
 enum What {
     Event(Event),
+    Policy(PolicySpec),
     Action(Action),
+}
+
+/// What a scheduler was told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Told {
+    /// [`Scheduler::handle`].
+    Event(Event),
+    /// [`Scheduler::set_policy`].
+    Policy(PolicySpec),
 }
 
 /// A recorded run.
@@ -48,8 +59,8 @@ enum What {
 pub struct Replay {
     /// The scheduler.
     pub header: Header,
-    /// Events in order of time.
-    pub events: Vec<(Time, Event)>,
+    /// Events and changes of the policy, in order of time.
+    pub events: Vec<(Time, Told)>,
     /// Actions as they were taken; empty when not recorded.
     pub actions: Vec<(Time, Action)>,
 }
@@ -71,7 +82,8 @@ impl Replay {
         for (at, text) in lines {
             let line: Line = serde_json::from_str(text).map_err(|e| bad(at, e.to_string()))?;
             match line.what {
-                What::Event(event) => replay.events.push((line.t, event)),
+                What::Event(event) => replay.events.push((line.t, Told::Event(event))),
+                What::Policy(policy) => replay.events.push((line.t, Told::Policy(policy))),
                 What::Action(action) => replay.actions.push((line.t, action)),
             }
         }
@@ -86,7 +98,11 @@ impl Replay {
         let bad = |e: serde_json::Error| SchedError::BadFile { what: "replay", line: 0, why: e.to_string() };
         let mut text = serde_json::to_string(&self.header).map_err(bad)?;
         text.push('\n');
-        let events = self.events.iter().map(|(t, e)| Line { t: *t, what: What::Event(e.clone()) });
+        let told = |told: &Told| match told {
+            Told::Event(event) => What::Event(event.clone()),
+            Told::Policy(policy) => What::Policy(policy.clone()),
+        };
+        let events = self.events.iter().map(|(t, e)| Line { t: *t, what: told(e) });
         let actions = self.actions.iter().map(|(t, a)| Line { t: *t, what: What::Action(a.clone()) });
         for line in events.chain(actions) {
             text.push_str(&serde_json::to_string(&line).map_err(bad)?);
@@ -108,11 +124,14 @@ impl Replay {
         let header = self.header.clone();
         let mut scheduler = Scheduler::new(header.config, header.models, header.policy)?;
         let mut actions = Vec::new();
-        for (at, (time, event)) in self.events.iter().enumerate() {
+        for (at, (time, told)) in self.events.iter().enumerate() {
             while let Some(wake) = scheduler.next_wakeup().filter(|wake| wake <= time) {
                 drain(&mut scheduler, wake, &mut actions);
             }
-            let _refused = scheduler.handle(*time, event.clone());
+            match told.clone() {
+                Told::Event(event) => drop(scheduler.handle(*time, event)),
+                Told::Policy(policy) => scheduler.set_policy(policy),
+            }
             drain(&mut scheduler, *time, &mut actions);
             scheduler.audit().map_err(|why| SchedError::BadFile { what: "replay audit", line: at + 2, why })?;
         }

@@ -5,9 +5,9 @@ mod support;
 
 use support::driver::Driver;
 use support::{Setup, announce, header};
-use tacit_sched::{ClientId, Event, ModelId, NoticeId, Request, RequestId, Resources, Shutdown, Span};
+use tacit_sched::{ClientId, Event, ModelId, NoticeId, Owner, Request, RequestId, Resources, Shutdown, Span};
 
-/// Steps in a sequence. 13 possible steps in each state (fewer where nothing runs).
+/// Steps in a sequence. 15 possible steps in each state (fewer where nothing runs).
 const DEPTH: usize = 5;
 
 #[derive(Clone, Copy, Debug)]
@@ -18,10 +18,12 @@ enum Step {
     Fail,
     Expire,
     Gone(u64),
+    Back(u64),
+    Revoke(u64),
     Stop(Shutdown),
 }
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 15] = [
     Step::Notice { client: 0, model: 0 },
     Step::Notice { client: 1, model: 1 },
     Step::Request { client: 0, model: 0, announced: true },
@@ -33,6 +35,8 @@ const STEPS: [Step; 13] = [
     Step::Fail,
     Step::Expire,
     Step::Gone(0),
+    Step::Back(0),
+    Step::Revoke(0),
     Step::Stop(Shutdown::Drain),
     Step::Stop(Shutdown::Now),
 ];
@@ -77,6 +81,11 @@ fn apply(driver: &mut Driver, step: Step, number: usize) -> bool {
             due
         }
         Step::Gone(client) => driver.send(Event::ClientGone { client: ClientId::numbered(client) }).is_ok(),
+        Step::Back(client) => {
+            let of = Owner::Notice(NoticeId(client));
+            driver.send(Event::Lanes { of, lanes: 1 }).is_ok()
+        }
+        Step::Revoke(client) => driver.send(Event::ClientRevoked { client: ClientId::numbered(client) }).is_ok(),
         Step::Stop(how) => driver.send(Event::Shutdown(how)).is_ok(),
     }
 }

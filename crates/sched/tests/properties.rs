@@ -5,10 +5,11 @@ mod support;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use support::driver::{Driver, Op, script};
+use support::driver::Driver;
+use support::script::{Op, script};
 use support::{Setup, header};
 use tacit_sched::SchedError;
-use tacit_sched::replay::Replay;
+use tacit_sched::replay::{Replay, Told};
 
 /// Cases per policy and feature set; a case has up to 400 steps. `TACIT_SCHED_CASES` raises it for long runs.
 fn cases() -> u32 {
@@ -18,6 +19,7 @@ fn cases() -> u32 {
 /// Plays a script. A failure leaves its replay file behind; the last one written is the smallest.
 fn play(setup: &Setup, ops: &[Op], name: &str) -> Result<(), TestCaseError> {
     let mut driver = Driver::new(header(setup));
+    driver.slow_stops = true;
     let result = catch_unwind(AssertUnwindSafe(|| {
         for (i, op) in ops.iter().enumerate() {
             driver.play(op);
@@ -85,9 +87,16 @@ fn a_saved_replay_runs_again() {
     let Some(path) = std::env::var_os("TACIT_SCHED_REPLAY") else { return };
     let replay = Replay::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
     let mut driver = Driver::new(replay.header);
-    for (time, event) in replay.events {
+    driver.slow_stops = true;
+    for (time, told) in replay.events {
         driver.advance(time.since(driver.now));
-        let refused = driver.send(event);
+        let refused = match told {
+            Told::Event(event) => driver.send(event),
+            Told::Policy(policy) => {
+                driver.set_policy(policy);
+                Ok(())
+            }
+        };
         let shown = driver.actions.len().saturating_sub(8);
         println!("{time} {:?} {refused:?} ... {:?}", driver.events.last(), &driver.actions[shown..]);
     }
@@ -101,6 +110,7 @@ proptest! {
     fn a_replay_file_does_the_same_again(ops in script(100)) {
         let setup = Setup { policy: "adaptive+fair".parse().unwrap(), pool: true, moldable: true, batch_share: 0.5 };
         let mut driver = Driver::new(header(&setup));
+        driver.slow_stops = true;
         for op in &ops {
             driver.play(op);
         }

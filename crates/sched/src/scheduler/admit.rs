@@ -188,8 +188,8 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Moves a notice's inputs to the request, the furthest advanced first, to the places `wanted`; releases the
-    /// surplus. Returns the first place that is still wanted.
+    /// Moves a notice's inputs to the request, the furthest advanced first, to the places `wanted`; releases
+    /// the surplus. Returns the first place that is still wanted.
     fn claim(&mut self, notice: NoticeId, request: Owner, wanted: Range<u32>) -> u32 {
         let from = Owner::Notice(notice);
         let mut announced = self.work.live_inputs(from);
@@ -245,7 +245,7 @@ impl<P: Policy> Scheduler<P> {
         self.check_model(model)?;
         let bound = self.catalog.binding(model) == BoundTo::Client;
         let fits_model = self.catalog.has_pre(model) && bound == client.is_some();
-        // From the first material of this run on, what is bound to nobody no longer tells which run it is from.
+        // Once this run has made some, a name that is bound to nobody no longer tells which run it is from.
         let late = !bound && self.stock.has_made();
         let pool = match client {
             Some(client) => self.pool_for(model, client),

@@ -42,7 +42,7 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Takes an input out of the queues because its group holds its share of the cores, or has no lane for it.
+    /// Takes an input out of the queues because its group holds its share of the cores, or has no lane.
     pub(super) fn park(&mut self, key: InputKey) {
         self.dequeue(key);
         self.work.park(key);

@@ -174,8 +174,8 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Stops a running job, which keeps what it holds until it has stopped. What a T_pre made so far has no name
-    /// here; the material of a T_on is burnt.
+    /// Stops a running job, which keeps what it holds until it has stopped. What a T_pre made so far has no
+    /// name here; the material of a T_on is burnt.
     pub(super) fn stop_job(&mut self, id: JobId) {
         let job = self.machine.stop(id).expect("inputs and pools name only jobs that run");
         self.detach(id, &job);

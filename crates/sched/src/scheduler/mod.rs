@@ -120,8 +120,8 @@ impl<P: Policy> Scheduler<P> {
     /// Takes note of an event. Follow with [`Scheduler::poll_action`] until it returns `None`.
     ///
     /// # Errors
-    /// [`Rejected`] says why the event has no effect (but see [`Rejected::JobNotRunning`]); timers due at `now`
-    /// have fired all the same.
+    /// [`Rejected`] says why the event has no effect (but see [`Rejected::JobNotRunning`]); timers due at
+    /// `now` have fired all the same.
     pub fn handle(&mut self, now: Time, event: Event) -> Result<(), Rejected> {
         if now < self.clock.now() {
             return Err(Rejected::TimeWentBack { event: now, now: self.clock.now() });

@@ -115,9 +115,9 @@ impl<P: Policy> Scheduler<P> {
         }));
     }
 
-    /// Disk that would be free if all stock were burnt.
+    /// Disk that would be free if all stock and all that is kept were burnt.
     pub(super) fn disk_without_stock(&self) -> u64 {
-        let stocked = self.stock.pooled_disk(|model| self.catalog.disk(model));
+        let stocked = self.stock.idle_disk(|model| self.catalog.disk(model));
         self.machine.capacity().disk.saturating_sub(self.machine.used().disk - stocked)
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Stock {
     /// Every live material.
     materials: BTreeMap<MaterialId, Live>,
     kept: BTreeMap<(ClientId, ModelId), BTreeSet<MaterialId>>,
+    /// How much is kept, by model.
+    kept_of: BTreeMap<ModelId, u64>,
     /// Every material of an earlier run that was found, so that none is taken over twice.
     found: BTreeSet<MaterialId>,
     /// This run has made material, so start-up is over.
@@ -48,6 +50,7 @@ impl Stock {
         Self {
             materials: BTreeMap::new(),
             kept: BTreeMap::new(),
+            kept_of: BTreeMap::new(),
             found: BTreeSet::new(),
             made: false,
             pools: pool.map(|pool| Pools::new(pool, Time::ZERO)),
@@ -114,6 +117,7 @@ impl Stock {
         self.place(material, Place::Kept(client));
         let model = self.materials[&material].model;
         self.kept.entry((client, model)).or_default().insert(material);
+        *self.kept_of.entry(model).or_default() += 1;
     }
 
     /// What is kept for a client and model.
@@ -135,7 +139,14 @@ impl Stock {
     pub fn take_kept(&mut self, client: ClientId, model: ModelId) -> BTreeSet<MaterialId> {
         let kept = self.kept.remove(&(client, model)).unwrap_or_default();
         kept.iter().for_each(|&material| self.place(material, Place::Input));
+        self.fewer_kept(model, kept.len());
         kept
+    }
+
+    fn fewer_kept(&mut self, model: ModelId, by: usize) {
+        if let Some(count) = self.kept_of.get_mut(&model) {
+            *count -= by as u64;
+        }
     }
 
     /// Takes material out of its pool, or from what is kept; false where it is in neither.
@@ -150,6 +161,7 @@ impl Stock {
                 if kept.is_empty() {
                     self.kept.remove(&(client, model));
                 }
+                self.fewer_kept(model, 1);
             }
         }
         self.place(material, Place::Input);
@@ -179,17 +191,22 @@ impl Stock {
         Some(taken)
     }
 
-    /// Takes material out of the pool that can best spare it.
+    /// Takes material out of the pool that can best spare it; where all are empty, from who has most kept.
     pub fn take_spare(&mut self) -> Option<MaterialId> {
-        let richest = self.pools.as_ref()?.richest()?;
-        self.take(richest)
+        if let Some(richest) = self.pools.as_ref().and_then(Pools::richest) {
+            return self.take(richest);
+        }
+        let most = self.kept.iter().max_by_key(|(_, kept)| kept.len());
+        let material = *most?.1.first()?;
+        self.pull(material).then_some(material)
     }
 
-    /// Disk that pooled material holds.
-    pub fn pooled_disk(&self, disk: impl Fn(ModelId) -> u64) -> u64 {
-        let Some(pools) = &self.pools else { return 0 };
-        let held = |key: PoolKey| pools.get(&key).map_or(0, |p| p.stock.len() as u64 * disk(key.model));
-        pools.keys().into_iter().map(held).sum()
+    /// Disk that pooled and kept material holds.
+    pub fn idle_disk(&self, disk: impl Fn(ModelId) -> u64) -> u64 {
+        let held = |key: PoolKey| Some(self.pools.as_ref()?.get(&key)?.stock.len() as u64 * disk(key.model));
+        let pooled: u64 = self.pools().into_iter().filter_map(held).sum();
+        let kept = self.kept_of.iter().map(|(&model, count)| count * disk(model));
+        pooled + kept.sum::<u64>()
     }
 
     /// An input waits for its T_pre, and this pool could serve it.
@@ -300,6 +317,11 @@ impl Stock {
             same("place of a material", Some(place), listed)?;
         }
         same("live material", seen, self.materials.keys().copied().collect())?;
+        let mut kept_of: BTreeMap<ModelId, u64> = self.kept_of.keys().map(|&model| (model, 0)).collect();
+        for (&(_, model), kept) in &self.kept {
+            *kept_of.entry(model).or_default() += kept.len() as u64;
+        }
+        same("kept by model", &kept_of, &self.kept_of)?;
         same("nothing is kept for nobody", self.kept.values().any(BTreeSet::is_empty), false)?;
         match &self.pools {
             Some(pools) => same("refill cores", refill_cores, pools.refill_cores),

@@ -242,8 +242,8 @@ impl Work {
         queued
     }
 
-    /// What every queued input has before it: its client's unfinished inputs that joined earlier, as one-thread
-    /// work. In the order in which they joined.
+    /// What every queued input has before it: its client's unfinished inputs that joined earlier, as
+    /// one-thread work. In the order in which they joined.
     pub fn backlogs(&self) -> Vec<(InputKey, Slot, Span)> {
         let mut before: BTreeMap<ClientId, Span> = BTreeMap::new();
         let mut queued = Vec::new();

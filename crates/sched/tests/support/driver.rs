@@ -1,85 +1,29 @@
 //! Plays a random script against a scheduler, recording a replay.
 
 use super::announce;
+use super::models;
 use super::monitor::Monitor;
-use proptest::prelude::*;
-use std::collections::BTreeMap;
+use super::script::Op;
+use std::collections::{BTreeMap, BTreeSet};
 use tacit_sched::policy::PolicySpec;
-use tacit_sched::replay::{Header, Replay};
+use tacit_sched::replay::{Header, Replay, Told};
 use tacit_sched::{
-    Action, ClientId, DeadlineClass, Event, JobId, JobPhase, MaterialId, ModelId, NoticeId, Rejected, Request,
-    RequestId, Resources, Scheduler, Shutdown, Span, Time, Usage,
+    Action, AdvanceNotice, ClientId, DeadlineClass, Event, JobId, JobPhase, MaterialId, ModelId, NoticeId, Owner,
+    Rejected, Request, RequestId, Resources, Scheduler, Shutdown, Span, Time, Usage,
 };
-
-/// A step of a script. Picks are taken modulo what there is to pick from, so every script makes sense.
-#[derive(Clone, Debug)]
-pub enum Op {
-    Request { client: u64, model: u32, inputs: u32, notice: Option<usize>, timeout: Option<u64>, deadline: u8 },
-    Notice { client: u64, model: u32, inputs: u32 },
-    Finish { pick: usize, percent: u64 },
-    Fail { pick: usize },
-    Gone { client: u64 },
-    Cancel { pick: usize },
-    Capacity { cores: u32, memory: u64 },
-    Advance { ms: u64 },
-    Found { material: u64, model: u32, client: Option<u64> },
-    StaleEnd { job: u64 },
-    Shutdown { now: bool },
-}
-
-pub fn op() -> impl Strategy<Value = Op> {
-    let small_batch = prop_oneof![6 => Just(1u32), 3 => 2..4u32, 1 => 4..10u32];
-    prop_oneof![
-        8 => (0..4u64, 0..4u32, small_batch.clone(), prop::option::weighted(0.5, 0..64usize), prop::option::weighted(0.3, 0..60_000u64), 0..3u8)
-            .prop_map(|(client, model, inputs, notice, timeout, deadline)| Op::Request { client, model, inputs, notice, timeout, deadline }),
-        4 => (0..4u64, 0..3u32, small_batch).prop_map(|(client, model, inputs)| Op::Notice { client, model, inputs }),
-        14 => (0..64usize, 50..200u64).prop_map(|(pick, percent)| Op::Finish { pick, percent }),
-        2 => (0..64usize).prop_map(|pick| Op::Fail { pick }),
-        1 => (0..5u64).prop_map(|client| Op::Gone { client }),
-        1 => (0..64usize).prop_map(|pick| Op::Cancel { pick }),
-        1 => (prop_oneof![4 => 1..7u32, 1 => Just(0u32)], prop_oneof![3 => 80..140u64, 1 => 30..80u64])
-            .prop_map(|(cores, memory)| Op::Capacity { cores, memory }),
-        4 => (0..8_000u64).prop_map(|ms| Op::Advance { ms }),
-        1 => found(),
-        1 => (0..400u64).prop_map(|job| Op::StaleEnd { job }),
-    ]
-}
-
-/// Material from an earlier run; the last hundred names may be this run's own.
-fn found() -> impl Strategy<Value = Op> {
-    (0..1_100u64, 0..3u32, prop::option::of(0..4u64)).prop_map(|(material, model, client)| Op::Found {
-        material,
-        model,
-        client,
-    })
-}
-
-/// A script. It begins with material from an earlier run; one in four ends with a shutdown somewhere in its
-/// second half.
-pub fn script(len: usize) -> impl Strategy<Value = Vec<Op>> {
-    let end = prop::option::weighted(0.25, (0..len / 2, any::<bool>()));
-    let start = prop::collection::vec(found(), 0..8);
-    (start, prop::collection::vec(op(), 1..len), end).prop_map(|(mut ops, then, end)| {
-        ops.extend(then);
-        if let Some((at, now)) = end {
-            let at = ops.len() - at.min(ops.len());
-            ops.insert(at, Op::Shutdown { now });
-        }
-        ops
-    })
-}
 
 #[derive(Clone, Debug)]
 pub struct Driver {
     pub sched: Scheduler<PolicySpec>,
     pub monitor: Monitor,
     pub now: Time,
-    pub events: Vec<(Time, Event)>,
+    pub events: Vec<(Time, Told)>,
     pub actions: Vec<(Time, Action)>,
     /// Stopped jobs are left to the script.
     pub slow_stops: bool,
-    /// Models so far.
+    /// Models so far, and what the script's places stand for.
     models: u32,
+    places: [ModelId; 5],
     header: Header,
     notices: BTreeMap<usize, NoticeId>,
     next: u64,
@@ -90,7 +34,7 @@ pub struct Driver {
 impl Driver {
     pub fn new(header: Header) -> Self {
         let sched = Scheduler::new(header.config.clone(), header.models.clone(), header.policy.clone()).unwrap();
-        let monitor = Monitor::new(header.config.capacity);
+        let monitor = Monitor::new(&header);
         let mut driver = Self {
             sched,
             monitor,
@@ -99,6 +43,7 @@ impl Driver {
             actions: Vec::new(),
             slow_stops: false,
             models: header.models.len() as u32,
+            places: [0, 1, 2, 3, 1000].map(ModelId),
             header,
             notices: BTreeMap::new(),
             next: 0,
@@ -110,9 +55,10 @@ impl Driver {
 
     /// Hands an event over and carries out what follows.
     pub fn send(&mut self, event: Event) -> Result<(), Rejected> {
-        self.events.push((self.now, event.clone()));
+        self.events.push((self.now, Told::Event(event.clone())));
         let result = self.sched.handle(self.now, event.clone());
-        if result.is_ok() {
+        let late = matches!(&event, Event::JobFinished { job, .. } if self.monitor.stopping.contains_key(job));
+        if result.is_ok() || late {
             self.monitor.event(self.now, &event);
         }
         self.poll();
@@ -130,6 +76,8 @@ impl Driver {
             self.send(Event::JobStopped { job }).expect("it was told to stop");
         }
         self.monitor.settled();
+        let kept: BTreeSet<MaterialId> = self.kept().into_iter().collect();
+        assert_eq!(&kept, self.monitor.kept(), "what is kept");
         let window = if self.header.config.batch_share < 1.0 {
             ((f64::from(self.sched.capacity().cores) * self.header.config.batch_share) as u32).max(1)
         } else {
@@ -143,7 +91,7 @@ impl Driver {
         }
         // Only a fixed machine promises the share: jobs that run when it shrinks go on, and so do announced
         // T_pre and adopted refills that ran before their request came.
-        let plain = !self.events.iter().any(|(_, e)| matches!(e, Event::Capacity(_) | Event::Notice(_)));
+        let plain = !self.events.iter().any(|(_, e)| matches!(e, Told::Event(Event::Capacity(_) | Event::Notice(_))));
         if plain && self.header.config.pool.is_none() {
             assert!(threads.values().all(|&t| t <= window), "a batch holds more than its share: {threads:?}");
         }
@@ -186,35 +134,51 @@ impl Driver {
         self.send(Event::JobFinished { job, usage, material }).expect("the end of a running job is accepted");
     }
 
-    fn play_request(&mut self, op: &Op) {
-        let Op::Request { client, model, inputs, notice, timeout, deadline } = op.clone() else { return };
-        self.next += 1;
-        let deadline = [DeadlineClass::Interactive, DeadlineClass::Normal, DeadlineClass::Batch][deadline as usize];
-        let request = Request {
-            id: RequestId(self.next),
-            client: ClientId::numbered(client),
-            model: ModelId(model),
-            inputs,
-            notice: notice.and_then(|n| self.notices.get(&(n % self.notices.len().max(1))).copied()),
-            timeout: timeout.map(Span::from_millis),
-            deadline,
-            materials: Vec::new(),
-            lanes: None,
-        };
-        let _ = self.send(Event::Request(request));
+    pub fn set_policy(&mut self, policy: PolicySpec) {
+        self.events.push((self.now, Told::Policy(policy.clone())));
+        self.sched.set_policy(policy);
+        self.poll();
     }
 
-    pub fn play(&mut self, op: &Op) {
+    fn place(&self, model: usize) -> ModelId {
+        self.places[model % self.places.len()]
+    }
+
+    fn play_arrival(&mut self, op: &Op) {
+        self.next += 1;
         match op.clone() {
-            Op::Request { .. } => self.play_request(op),
-            Op::Notice { client, model, inputs } => {
-                self.next += 1;
+            Op::Request { client, model, inputs, notice, timeout, deadline, lanes, kept } => {
+                let deadlines = [DeadlineClass::Interactive, DeadlineClass::Normal, DeadlineClass::Batch];
+                let (client, model) = (ClientId::numbered(client), self.place(model));
+                let request = Request {
+                    id: RequestId(self.next),
+                    client,
+                    model,
+                    inputs,
+                    notice: notice.and_then(|n| self.notices.get(&(n % self.notices.len().max(1))).copied()),
+                    timeout: timeout.map(Span::from_millis),
+                    deadline: deadlines[deadline as usize],
+                    materials: self.sched.kept(client, model).take(kept).collect(),
+                    lanes,
+                };
+                let _ = self.send(Event::Request(request));
+            }
+            Op::Notice { client, model, inputs, lanes, keep, life } => {
                 let id = NoticeId(self.next);
-                let (client, model) = (ClientId::numbered(client), ModelId(model));
-                if self.send(Event::Notice(announce(id, client, model, inputs))).is_ok() {
+                let (client, model) = (ClientId::numbered(client), self.place(model));
+                let expected = life.map(|(expected, _)| Span::from_secs(expected as f64));
+                let ttl = life.map(|(_, ttl)| Span::from_secs(ttl as f64));
+                let notice = AdvanceNotice { lanes, keep, expected, ttl, ..announce(id, client, model, inputs) };
+                if self.send(Event::Notice(notice)).is_ok() {
                     self.notices.insert(self.notices.len(), id);
                 }
             }
+            _ => {}
+        }
+    }
+
+    fn play_job(&mut self, op: &Op) {
+        match *op {
             Op::Finish { pick, percent } => {
                 if let Some(job) = self.picked(pick) {
                     self.finish(job, percent);
@@ -225,10 +189,49 @@ impl Driver {
                     self.send(Event::JobFailed { job }).expect("the failure of a running job is accepted");
                 }
             }
+            Op::Stopped { pick, how } => {
+                let n = self.monitor.stopping.len();
+                let told = self.monitor.stopping.iter().nth(pick % n.max(1));
+                let Some((job, phase)) = told.map(|(job, start)| (*job, start.phase)) else { return };
+                let usage = Usage { time: Span::from_secs(1.0), peak_memory: 5 };
+                let material = (phase == JobPhase::Pre).then(|| self.new_material());
+                let (event, answer) = match how {
+                    0 => (Event::JobStopped { job }, Ok(())),
+                    1 => (Event::JobFailed { job }, Ok(())),
+                    _ => {
+                        let refused = if material.is_some() { Err(Rejected::JobNotRunning(job)) } else { Ok(()) };
+                        (Event::JobFinished { job, usage, material }, refused)
+                    }
+                };
+                assert_eq!(self.send(event), answer);
+            }
+            Op::StaleEnd { job } => {
+                let job = JobId(job);
+                if !self.monitor.running.contains_key(&job) && !self.monitor.stopping.contains_key(&job) {
+                    let refused = self.send(Event::JobFailed { job });
+                    assert!(refused.is_err(), "accepted the end of a job that does not run");
+                }
+                if !self.monitor.stopping.contains_key(&job) {
+                    assert!(self.send(Event::JobStopped { job }).is_err(), "accepted a stop that was not asked for");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn play_client(&mut self, op: &Op) {
+        match *op {
             Op::Gone { client } => {
                 let client = ClientId::numbered(client);
-                let _ = self.send(Event::ClientRevoked { client });
+                let _ = self.send(Event::ClientGone { client });
                 assert_eq!(self.monitor.unfinished_of(client), 0, "a client that left has open inputs");
+            }
+            Op::Revoke { client } => {
+                let client = ClientId::numbered(client);
+                let done = self.send(Event::ClientRevoked { client });
+                assert_eq!(self.monitor.unfinished_of(client), 0, "a client that may not has open inputs");
+                let kept = (0..self.models).flat_map(|model| self.sched.kept(client, ModelId(model))).count();
+                assert!(kept == 0 || done.is_err(), "material is kept for a client that may not use it");
             }
             Op::Cancel { pick } => {
                 let open = self.monitor.open();
@@ -236,23 +239,80 @@ impl Driver {
                     self.send(Event::Cancel { request }).expect("an open request can be cancelled");
                 }
             }
-            Op::Capacity { cores, memory } => {
-                let _ = self.send(Event::Capacity(Resources { cores, memory, disk: 200 }));
+            Op::Lanes { request: true, pick, lanes } => {
+                let open = self.monitor.open();
+                if let Some(&request) = open.get(pick % open.len().max(1)) {
+                    let of = Owner::Request(request);
+                    self.send(Event::Lanes { of, lanes }).expect("an open request has lanes");
+                }
             }
-            Op::Advance { ms } => self.advance(Span::from_millis(ms)),
+            Op::Lanes { request: false, pick, lanes } => {
+                if let Some(&notice) = self.notices.get(&(pick % self.notices.len().max(1))) {
+                    let _ = self.send(Event::Lanes { of: Owner::Notice(notice), lanes });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn play_material(&mut self, op: &Op) {
+        match *op {
             Op::Found { material, model, client } => {
-                let (material, model) = (MaterialId::numbered(material), ModelId(model));
+                let (material, model) = (MaterialId::numbered(material), self.place(model));
                 let client = client.map(ClientId::numbered);
                 // That what is found is unused is the ledger's word.
                 if !self.monitor.is_gone(material) {
                     let _ = self.send(Event::MaterialFound { material, model, client });
                 }
             }
-            Op::StaleEnd { job } => {
-                if !self.monitor.running.contains_key(&JobId(job)) {
-                    let refused = self.send(Event::JobFailed { job: JobId(job) });
-                    assert!(refused.is_err(), "accepted the end of a job that does not run");
+            Op::Lose { pick, kept } => {
+                let names = if kept { self.kept() } else { self.monitor.live() };
+                if let Some(&material) = names.get(pick % names.len().max(1)) {
+                    let gone = self.send(Event::MaterialGone { material });
+                    assert!(gone.is_ok() || !kept || self.sched.stopped(), "what is kept can be gone");
                 }
+            }
+            _ => {}
+        }
+    }
+
+    fn play_model(&mut self, op: &Op) {
+        match *op {
+            Op::AddModel { model } => {
+                let spec = models().swap_remove(model % models().len());
+                if self.send(Event::ModelAdded(spec)).is_ok() {
+                    self.places[model] = ModelId(self.models);
+                    self.models += 1;
+                }
+            }
+            Op::RemoveModel { model } => {
+                let model = self.place(model);
+                if self.send(Event::ModelRemoved { model }).is_ok() {
+                    assert_eq!(self.kept_of(model), 0, "material is kept for a model that is gone");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn kept_of(&self, model: ModelId) -> usize {
+        (0..5).flat_map(|client| self.sched.kept(ClientId::numbered(client), model)).count()
+    }
+
+    pub fn play(&mut self, op: &Op) {
+        match *op {
+            Op::Request { .. } | Op::Notice { .. } => self.play_arrival(op),
+            Op::Finish { .. } | Op::Fail { .. } | Op::Stopped { .. } | Op::StaleEnd { .. } => self.play_job(op),
+            Op::Gone { .. } | Op::Revoke { .. } | Op::Cancel { .. } | Op::Lanes { .. } => self.play_client(op),
+            Op::Found { .. } | Op::Lose { .. } => self.play_material(op),
+            Op::AddModel { .. } | Op::RemoveModel { .. } => self.play_model(op),
+            Op::Capacity { cores, memory } => {
+                let _ = self.send(Event::Capacity(Resources { cores, memory, disk: 200 }));
+            }
+            Op::Advance { ms } => self.advance(Span::from_millis(ms)),
+            Op::Policy { pick } => {
+                let policies = ["fcfs", "priority", "sequential", "srt", "adaptive", "priority+fair"];
+                self.set_policy(policies[pick % policies.len()].parse().expect("a policy's name"));
             }
             Op::Shutdown { now } => {
                 let how = if now { Shutdown::Now } else { Shutdown::Drain };
@@ -263,7 +323,13 @@ impl Driver {
 
     /// Finishes everything that runs until nothing is left, then checks that nothing leaked.
     pub fn wind_down(&mut self) {
+        self.slow_stops = false;
         let _ = self.send(Event::Capacity(Resources { cores: 4, memory: 200, disk: 200 }));
+        self.poll();
+        for request in self.monitor.open() {
+            let of = Owner::Request(request);
+            self.send(Event::Lanes { of, lanes: 2 }).expect("an open request has lanes");
+        }
         let mut rounds = 0;
         while !self.monitor.open().is_empty() {
             if let Some(job) = self.picked(rounds) {

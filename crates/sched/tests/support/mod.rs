@@ -4,6 +4,7 @@
 
 pub mod driver;
 pub mod monitor;
+pub mod script;
 
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::profile::{Sample, Speedup};
@@ -28,12 +29,13 @@ pub fn model(name: &str, binding: BoundTo, pre: PhaseSpec, on: PhaseSpec) -> Mod
     }
 }
 
-/// Three models of very different length and memory; one is bound to its client.
+/// Three models of very different length and memory, one bound to its client; and one without T_pre.
 pub fn models() -> Vec<ModelSpec> {
     vec![
         model("small", BoundTo::Unbound, phase(1.0, 5), phase(0.5, 8)),
         model("bound", BoundTo::Client, phase(3.0, 20), phase(2.0, 30)),
         model("large", BoundTo::Unbound, phase(20.0, 40), phase(10.0, 70)),
+        ModelSpec { pre: None, ..model("clear", BoundTo::Client, phase(0.0, 0), phase(1.5, 6)) },
     ]
 }
 

@@ -1,9 +1,10 @@
 //! Checks every constraint from outside, from events and actions alone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use tacit_sched::replay::Header;
 use tacit_sched::{
-    Action, AdvanceNotice, ClientId, Event, InputId, InputReport, JobId, JobPhase, MaterialId, ModelId, Outcome,
-    Request, RequestId, Resources, Start, Time, Work,
+    Action, AdvanceNotice, ClientId, Event, InputId, InputReport, JobId, JobPhase, MaterialId, ModelId, ModelSpec,
+    NoticeId, Outcome, Owner, Request, RequestId, Resources, Source, Start, Time, Work,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ struct Open {
     inputs: u32,
     ended: BTreeSet<u32>,
     deadline: Option<Time>,
+    /// Kept material that its first inputs use.
+    materials: Vec<MaterialId>,
 }
 
 #[derive(Clone, Debug)]
@@ -30,6 +33,20 @@ pub struct Monitor {
     pub stopping: BTreeMap<JobId, Start>,
     materials: BTreeMap<MaterialId, (Material, ModelId, Option<ClientId>)>,
     requests: BTreeMap<RequestId, Open>,
+    /// Notices whose T_pre make material to keep, and for whom.
+    keeping: BTreeMap<NoticeId, ClientId>,
+    /// Whose notices are open, as far as can be seen.
+    announced: BTreeMap<NoticeId, ClientId>,
+    kept: BTreeSet<MaterialId>,
+    lanes: BTreeMap<Owner, u32>,
+    /// Running jobs of a notice that is claimed or has ended: they are on nobody's lanes that could be told.
+    claimed: BTreeSet<JobId>,
+    /// Disconnected, and not heard of since.
+    away: BTreeSet<ClientId>,
+    models: Vec<ModelSpec>,
+    removed: BTreeSet<ModelId>,
+    /// Whether there are pools for single clients.
+    per_client: bool,
     /// Inputs whose T_on was started, and whose T_on finished.
     on_started: BTreeSet<InputId>,
     on_finished: BTreeSet<InputId>,
@@ -40,9 +57,18 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    pub fn new(capacity: Resources) -> Self {
+    pub fn new(header: &Header) -> Self {
         Self {
-            capacity,
+            capacity: header.config.capacity,
+            keeping: BTreeMap::new(),
+            announced: BTreeMap::new(),
+            kept: BTreeSet::new(),
+            lanes: BTreeMap::new(),
+            claimed: BTreeSet::new(),
+            away: BTreeSet::new(),
+            models: header.models.clone(),
+            removed: BTreeSet::new(),
+            per_client: header.config.pool.as_ref().is_some_and(|pool| pool.per_client),
             running: BTreeMap::new(),
             stopping: BTreeMap::new(),
             materials: BTreeMap::new(),
@@ -59,40 +85,39 @@ impl Monitor {
     /// An event that the scheduler accepted.
     pub fn event(&mut self, now: Time, event: &Event) {
         match event {
-            Event::Request(Request { id, client, model, inputs, timeout, .. }) => {
-                let open = Open {
-                    client: Some(*client),
-                    model: Some(*model),
-                    inputs: *inputs,
-                    ended: BTreeSet::new(),
-                    deadline: timeout.map(|t| now + t),
-                };
-                assert!(self.requests.insert(*id, open).is_none(), "driver reused a request id");
+            Event::Request(request) => self.request(now, request),
+            Event::Notice(AdvanceNotice { id, client, lanes, keep, .. }) => {
+                self.announced.insert(*id, *client);
+                self.lanes.insert(Owner::Notice(*id), lanes.unwrap_or(u32::MAX));
+                if *keep {
+                    self.keeping.insert(*id, *client);
+                }
             }
-            Event::Notice(AdvanceNotice { .. }) => {}
+            Event::Lanes { of, lanes } => {
+                self.lanes.insert(*of, *lanes);
+            }
+            Event::ClientGone { client } => {
+                self.away.insert(*client);
+                let notices = self.announced.iter().filter(|(_, of)| **of == *client);
+                self.lanes.extend(notices.map(|(id, _)| (Owner::Notice(*id), 0)));
+            }
+            Event::ModelAdded(spec) => self.models.push(spec.clone()),
+            Event::ModelRemoved { model } => {
+                assert!(self.removed.insert(*model), "removed a model twice");
+            }
+            Event::MaterialGone { material } => {
+                self.kept.remove(material);
+                let material = self.materials.get_mut(material).expect("accepted the end of unknown material");
+                assert_eq!(material.0, Material::Ready, "accepted the end of material in use");
+                material.0 = Material::Gone;
+            }
             Event::JobStopped { job } => {
                 self.stopping.remove(job).expect("accepted the stop of a job that was not told to");
             }
             Event::JobFinished { job, .. } | Event::JobFailed { job } if self.stopping.contains_key(job) => {
                 self.stopping.remove(job);
             }
-            Event::JobFinished { job, material, .. } => {
-                let (start, _) = self.running.remove(job).expect("accepted the end of a job that does not run");
-                match start.phase {
-                    JobPhase::Pre => {
-                        let fresh = (Material::Ready, start.model, start.client);
-                        let made = material.expect("accepted a T_pre that made nothing");
-                        assert!(self.materials.insert(made, fresh).is_none(), "material name used twice");
-                    }
-                    JobPhase::On => {
-                        assert_eq!(*material, None, "accepted material from a T_on");
-                        if let Some(used) = start.material {
-                            self.materials.get_mut(&used).unwrap().0 = Material::Gone;
-                        }
-                        self.on_finished.insert(on_input(&start));
-                    }
-                }
-            }
+            Event::JobFinished { job, material, .. } => self.finished(*job, *material),
             Event::JobFailed { job } => {
                 self.running.remove(job).expect("accepted the end of a job that does not run");
             }
@@ -100,8 +125,56 @@ impl Monitor {
             Event::MaterialFound { material, model, client } => {
                 let before = self.materials.insert(*material, (Material::Ready, *model, *client));
                 assert!(before.is_none(), "accepted found material twice");
+                if client.is_some() && !self.per_client {
+                    self.kept.insert(*material);
+                }
             }
             _ => {}
+        }
+    }
+
+    fn request(&mut self, now: Time, request: &Request) {
+        let Request { id, client, model, inputs, timeout, materials, lanes, notice, .. } = request;
+        self.away.remove(client);
+        if let Some(notice) = notice.filter(|notice| self.announced.get(notice) == Some(client)) {
+            self.let_go(notice);
+        }
+        for material in materials {
+            assert!(self.kept.remove(material), "accepted material that was not kept");
+            assert_eq!(self.materials[material].2, Some(*client), "accepted another client's material");
+        }
+        self.lanes.insert(Owner::Request(*id), lanes.unwrap_or(u32::MAX));
+        let open = Open {
+            client: Some(*client),
+            model: Some(*model),
+            inputs: *inputs,
+            ended: BTreeSet::new(),
+            deadline: timeout.map(|t| now + t),
+            materials: materials.clone(),
+        };
+        assert!(self.requests.insert(*id, open).is_none(), "driver reused a request id");
+    }
+
+    fn finished(&mut self, job: JobId, material: Option<MaterialId>) {
+        let (start, _) = self.running.remove(&job).expect("accepted the end of a job that does not run");
+        match start.phase {
+            JobPhase::Pre => {
+                let keeper = match start.work {
+                    Work::Notice(notice) => self.keeping.get(&notice).copied(),
+                    Work::Request(_) | Work::Pool => None,
+                };
+                let fresh = (Material::Ready, start.model, start.client.or(keeper));
+                let made = material.expect("accepted a T_pre that made nothing");
+                assert!(self.materials.insert(made, fresh).is_none(), "material name used twice");
+                self.kept.extend(keeper.map(|_| made));
+            }
+            JobPhase::On => {
+                assert_eq!(material, None, "accepted material from a T_on");
+                if let Some(used) = start.material {
+                    self.materials.get_mut(&used).unwrap().0 = Material::Gone;
+                }
+                self.on_finished.insert(on_input(&start));
+            }
         }
     }
 
@@ -118,6 +191,12 @@ impl Monitor {
                 let state = &mut self.materials.get_mut(material).expect("burnt unknown material").0;
                 assert_ne!(*state, Material::Gone, "burnt twice, or after use");
                 *state = Material::Gone;
+                self.kept.remove(material);
+            }
+            Action::NoticeEnded { notice, .. } => {
+                self.keeping.remove(notice);
+                self.announced.remove(notice);
+                self.let_go(*notice);
             }
             Action::Report(report) => self.report(now, report),
             Action::Stopped => {
@@ -125,16 +204,51 @@ impl Monitor {
                 assert!(self.open().is_empty(), "stopped with requests open");
                 self.stopped = true;
             }
-            Action::Reject { .. } | Action::NoticeIgnored { .. } | Action::NoticeEnded { .. } => {}
+            Action::Reject { .. } | Action::NoticeIgnored { .. } => {}
         }
     }
 
     fn start(&mut self, now: Time, start: &Start) {
+        self.check_start(start);
+        self.running.insert(start.job, (start.clone(), now));
+        let held = self.disk(10);
+        assert!(held <= self.capacity.disk || self.capacity.disk < 200, "too much disk: {held}");
+    }
+
+    fn let_go(&mut self, notice: NoticeId) {
+        let its = self.running.iter().filter(|(_, (start, _))| start.work == Work::Notice(notice));
+        self.claimed.extend(its.map(|(job, _)| *job));
+    }
+
+    /// Whether this may start now, by who it is for.
+    fn may_start(&self, start: &Start) {
+        assert!(!self.removed.contains(&start.model), "a job of a model that is gone");
+        let owner = |work: Work| match work {
+            Work::Request(input) => Some(Owner::Request(input.request)),
+            Work::Notice(notice) => Some(Owner::Notice(notice)),
+            Work::Pool => None,
+        };
+        match owner(start.work) {
+            Some(of) => {
+                let mine = |job: &JobId, s: &Start| owner(s.work) == Some(of) && !self.claimed.contains(job);
+                let running = self.running.iter().filter(|(job, (s, _))| mine(job, s)).count();
+                let lanes = self.lanes[&of];
+                assert!(running < lanes as usize, "{running} jobs of {of:?} run on {lanes} lanes");
+            }
+            None => {
+                let away = start.client.is_some_and(|client| self.away.contains(&client));
+                assert!(!away, "a refill with a client that is away");
+            }
+        }
+    }
+
+    fn check_start(&mut self, start: &Start) {
         assert!(self.jobs_seen.insert(start.job), "job id used twice");
         assert!(start.threads >= 1);
         let used = self.used();
         assert!(used.0 + start.threads <= self.capacity.cores, "too many threads");
         assert!(used.1 + start.memory <= self.capacity.memory, "too much memory");
+        self.may_start(start);
         match start.phase {
             JobPhase::Pre => assert_eq!(start.material, None, "material before it is made"),
             JobPhase::On => {
@@ -146,6 +260,13 @@ impl Monitor {
                     "T_on of an ended input"
                 );
                 assert_eq!(Some(start.model), request.model);
+                let given = request.materials.get(input.index as usize);
+                assert!(given.is_none() || given == start.material.as_ref(), "not the material that was named");
+                let none = self.models[start.model.0 as usize].pre.is_none();
+                assert_eq!(start.material.is_none(), none, "material where the model has a T_pre");
+                if none {
+                    return;
+                }
                 let material =
                     start.material.and_then(|m| self.materials.get_mut(&m)).expect("T_on with unknown material");
                 assert_eq!(material.0, Material::Ready, "T_on before its T_pre, or material used twice");
@@ -154,9 +275,6 @@ impl Monitor {
                 material.0 = Material::Claimed;
             }
         }
-        self.running.insert(start.job, (start.clone(), now));
-        let held = self.disk(10);
-        assert!(held <= self.capacity.disk || self.capacity.disk < 200, "too much disk: {held}");
     }
 
     fn report(&mut self, now: Time, report: &InputReport) {
@@ -165,6 +283,8 @@ impl Monitor {
         assert!(open.ended.insert(report.input.index), "a second final state");
         assert_eq!(report.last, open.ended.len() == open.inputs as usize, "`last` is wrong");
         assert_eq!(Some(report.client), open.client);
+        let given = (report.input.index as usize) < open.materials.len();
+        assert_eq!(report.source == Source::Kept, given, "source of kept material");
         match report.outcome {
             Outcome::Done => {
                 assert!(self.on_finished.contains(&report.input), "done without a finished T_on");
@@ -210,6 +330,16 @@ impl Monitor {
     /// Whether this name was ever used.
     pub fn knows(&self, material: MaterialId) -> bool {
         self.materials.contains_key(&material)
+    }
+
+    /// All that is kept for clients.
+    pub fn kept(&self) -> &BTreeSet<MaterialId> {
+        &self.kept
+    }
+
+    /// All material that is not used up.
+    pub fn live(&self) -> Vec<MaterialId> {
+        self.materials.iter().filter(|(_, m)| m.0 != Material::Gone).map(|(name, _)| *name).collect()
     }
 
     /// Whether this material was used up or burnt.

@@ -1,0 +1,157 @@
+//! Random scripts: what can happen to a scheduler, in any order.
+
+use proptest::prelude::*;
+
+/// A step of a script. Picks are taken modulo what there is to pick from, so every script makes sense. A
+/// model is a place in the driver's list: what it stands for changes when models come and go.
+#[derive(Clone, Debug)]
+pub enum Op {
+    Request {
+        client: u64,
+        model: usize,
+        inputs: u32,
+        notice: Option<usize>,
+        timeout: Option<u64>,
+        deadline: u8,
+        lanes: Option<u32>,
+        kept: usize,
+    },
+    Notice {
+        client: u64,
+        model: usize,
+        inputs: u32,
+        lanes: Option<u32>,
+        keep: bool,
+        /// Seconds: when it is expected, and its time to live.
+        life: Option<(u64, u64)>,
+    },
+    Finish {
+        pick: usize,
+        percent: u64,
+    },
+    Fail {
+        pick: usize,
+    },
+    /// A job that was told to stop stops, ends well or fails.
+    Stopped {
+        pick: usize,
+        how: u8,
+    },
+    Lanes {
+        request: bool,
+        pick: usize,
+        lanes: u32,
+    },
+    Gone {
+        client: u64,
+    },
+    Revoke {
+        client: u64,
+    },
+    Cancel {
+        pick: usize,
+    },
+    Capacity {
+        cores: u32,
+        memory: u64,
+    },
+    Advance {
+        ms: u64,
+    },
+    Found {
+        material: u64,
+        model: usize,
+        client: Option<u64>,
+    },
+    /// Kept material is gone, or some other that may be in stock or in use.
+    Lose {
+        pick: usize,
+        kept: bool,
+    },
+    AddModel {
+        model: usize,
+    },
+    RemoveModel {
+        model: usize,
+    },
+    Policy {
+        pick: usize,
+    },
+    StaleEnd {
+        job: u64,
+    },
+    Shutdown {
+        now: bool,
+    },
+}
+
+/// The last place is no model's.
+const MODELS: usize = 5;
+
+fn lanes() -> impl Strategy<Value = Option<u32>> {
+    prop::option::weighted(0.4, 0..4u32)
+}
+
+fn arrival() -> impl Strategy<Value = Op> {
+    let batch = || prop_oneof![6 => Just(1u32), 3 => 2..4u32, 1 => 4..10u32];
+    let notice = prop::option::weighted(0.5, 0..64usize);
+    let timeout = prop::option::weighted(0.3, 0..60_000u64);
+    let kept = prop_oneof![2 => Just(0usize), 1 => 1..4usize];
+    let life = prop::option::weighted(0.3, (0..20u64, 0..40u64));
+    prop_oneof![
+        2 => (0..4u64, 0..MODELS, batch(), notice, timeout, 0..3u8, lanes(), kept).prop_map(
+            |(client, model, inputs, notice, timeout, deadline, lanes, kept)| {
+                Op::Request { client, model, inputs, notice, timeout, deadline, lanes, kept }
+            }
+        ),
+        1 => (0..4u64, 0..MODELS, batch(), lanes(), prop::bool::weighted(0.3), life).prop_map(
+            |(client, model, inputs, lanes, keep, life)| Op::Notice { client, model, inputs, lanes, keep, life }
+        ),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let capacity = (prop_oneof![4 => 1..7u32, 1 => Just(0u32)], prop_oneof![3 => 80..140u64, 1 => 30..80u64]);
+    prop_oneof![
+        24 => arrival(),
+        28 => (0..64usize, 50..200u64).prop_map(|(pick, percent)| Op::Finish { pick, percent }),
+        4 => (0..64usize).prop_map(|pick| Op::Fail { pick }),
+        6 => (0..64usize, 0..3u8).prop_map(|(pick, how)| Op::Stopped { pick, how }),
+        6 => (any::<bool>(), 0..64usize, 0..4u32).prop_map(|(request, pick, lanes)| Op::Lanes { request, pick, lanes }),
+        2 => (0..5u64).prop_map(|client| Op::Gone { client }),
+        1 => (0..5u64).prop_map(|client| Op::Revoke { client }),
+        2 => (0..64usize).prop_map(|pick| Op::Cancel { pick }),
+        2 => capacity.prop_map(|(cores, memory)| Op::Capacity { cores, memory }),
+        8 => (0..8_000u64).prop_map(|ms| Op::Advance { ms }),
+        2 => found(),
+        1 => (0..64usize, any::<bool>()).prop_map(|(pick, kept)| Op::Lose { pick, kept }),
+        1 => (0..MODELS).prop_map(|model| Op::AddModel { model }),
+        1 => (0..MODELS).prop_map(|model| Op::RemoveModel { model }),
+        1 => (0..64usize).prop_map(|pick| Op::Policy { pick }),
+        2 => (0..400u64).prop_map(|job| Op::StaleEnd { job }),
+    ]
+}
+
+/// Material from an earlier run; the last hundred names may be this run's own.
+fn found() -> impl Strategy<Value = Op> {
+    (0..1_100u64, 0..MODELS, prop::option::of(0..4u64)).prop_map(|(material, model, client)| Op::Found {
+        material,
+        model,
+        client,
+    })
+}
+
+/// A script. It begins with material from an earlier run; one in four ends with a shutdown somewhere in its
+/// second half.
+pub fn script(len: usize) -> impl Strategy<Value = Vec<Op>> {
+    let end = prop::option::weighted(0.25, (0..len / 2, any::<bool>()));
+    let start = prop::collection::vec(found(), 0..8);
+    (start, prop::collection::vec(op(), 1..len), end).prop_map(|(mut ops, then, end)| {
+        ops.extend(then);
+        if let Some((at, now)) = end {
+            let at = ops.len() - at.min(ops.len());
+            ops.insert(at, Op::Shutdown { now });
+        }
+        ops
+    })
+}
