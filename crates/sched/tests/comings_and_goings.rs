@@ -470,3 +470,27 @@ fn another_policy_files_everything_anew_with_the_ages_that_it_has() {
     assert_eq!(started(&["priority:1"]), 1);
     assert_eq!(started(&["priority:0.1"]), 3);
 }
+
+#[test]
+fn a_notice_that_is_taken_back_ends_as_if_it_had_expired() {
+    // Queued, running, held: nothing is left of any of them, and what was made is burnt.
+    for ended_jobs in 0..3 {
+        let mut d = driver(false);
+        d.send(Event::Notice(notice(BOUND, 1))).unwrap();
+        if ended_jobs == 1 {
+            assert_eq!(running(&d, JobPhase::Pre).len(), 1);
+        } else if ended_jobs == 2 {
+            finish_all(&mut d);
+            assert_eq!(d.sched.counts().transit, 1);
+        }
+        d.send(Event::Withdraw { notice: NoticeId(1) }).unwrap();
+        assert_eq!(ended(&d), vec![NoticeProblem::Withdrawn]);
+        let again = d.sched.handle(d.now, Event::Withdraw { notice: NoticeId(1) });
+        assert_eq!(again, Err(Rejected::UnknownNotice(NoticeId(1))));
+        finish_all(&mut d);
+        assert_eq!(d.sched.used(), Resources { cores: 0, memory: 0, disk: 0 });
+        request(&mut d, Request { notice: Some(NoticeId(1)), ..plain(5, BOUND, 1) });
+        finish_all(&mut d);
+        assert_eq!(outcomes(&d), vec![Outcome::Done], "a request that names it makes its own material");
+    }
+}
