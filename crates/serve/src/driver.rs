@@ -1,10 +1,13 @@
 //! The one owner of everything that connections share: who is connected, which jobs there are, material in
 //! memory, limits, counters and whether the server stops. Events come in one at a time; what follows from
 //! each is carried out here and nowhere else.
+use crate::control::places::Places;
 use crate::door::{Door, Newcomer, Number, Ticket};
 use crate::memory::InMemory;
 use crate::policy::{self, Start};
+use crate::record::{Measured, Record};
 use crate::refusals::{Kind, Refusals};
+use crate::snapshot::Snapshot;
 use crate::{ServeError, ServerConfig};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Shutdown, TcpStream};
@@ -13,6 +16,7 @@ use std::time::{Duration, Instant};
 use tacit_backends::Material;
 use tacit_client::wire::Request;
 use tacit_ids::{ClientId, FolderId, MaterialId};
+use tacit_sched::policy::PolicySpec;
 use tacit_store::Binding;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
@@ -33,8 +37,14 @@ pub(crate) enum Event {
     Requested { number: Number, request: Request, binding: Option<Binding>, reply: oneshot::Sender<Decision> },
     /// A job has made material to be held in memory. Comes before the client is told.
     Made { id: MaterialId, binding: Binding, material: Material },
-    /// A job is over; `served` says whether it answered an input.
-    Finished { number: Number, served: bool },
+    /// A job is over; `served` says whether it answered an input, `measured` what phase it has run.
+    Finished { number: Number, served: bool, measured: Option<Measured> },
+    /// Somebody known speaks HTTP; is there a place?
+    Visited { number: Number, client: ClientId, reply: oneshot::Sender<Result<(), &'static str>> },
+    /// What is there to be seen?
+    Snapshot { reply: oneshot::Sender<Snapshot> },
+    /// Jobs are to start by this policy.
+    SetPolicy { policy: PolicySpec, reply: oneshot::Sender<Result<(), String>> },
     /// A connection has ended, and its job if it had one.
     Gone { number: Number },
     /// Take no more requests; jobs have `grace` to end, then they are cut.
@@ -150,6 +160,8 @@ pub(crate) struct Driver {
     max_connections: usize,
     threads: usize,
     door: Door,
+    controls: Places,
+    record: Record,
     memory_wait: Duration,
     connections: HashMap<Number, Connection>,
     jobs: BTreeMap<Number, Job>,
@@ -167,6 +179,7 @@ impl Driver {
     pub(crate) fn new(
         config: &ServerConfig,
         places: usize,
+        record: Record,
         published: Arc<Published>,
         stop: watch::Sender<bool>,
     ) -> Self {
@@ -174,6 +187,8 @@ impl Driver {
             max_connections: config.max_connections,
             threads: config.threads,
             door: Door::new(places),
+            controls: Places::new(config.max_control, config.control_per_client),
+            record,
             memory_wait: config.memory_wait,
             connections: HashMap::new(),
             jobs: BTreeMap::new(),
@@ -215,12 +230,13 @@ impl Driver {
     }
 
     fn publish(&self, ended: bool) {
-        let connections = self.door.len() + self.connections.len();
+        let connections = self.door.len() + self.connections.len() + self.controls.len();
         self.published.set(Status { connections, served: self.served, ended });
     }
 
     fn has_ended(&self) -> bool {
-        self.given_up || (self.stopping.is_some() && self.connections.is_empty() && self.door.len() == 0)
+        let all_gone = self.connections.is_empty() && self.door.len() == 0 && self.controls.len() == 0;
+        self.given_up || (self.stopping.is_some() && all_gone)
     }
 
     fn stopping_alarm(&self) -> Option<Instant> {
@@ -263,6 +279,7 @@ impl Driver {
 
     fn refuse(&mut self, now: Instant, kind: Kind, from: Option<IpAddr>, detail: String) {
         tracing::debug!("refused: {detail}");
+        self.record.refused(kind);
         if let Some(line) = self.refusals.count(now, kind, from, detail) {
             tracing::warn!("{line}");
         }
@@ -282,15 +299,26 @@ impl Driver {
                 let free = self.connections.len() < self.max_connections;
                 if free {
                     self.connections.insert(number, Connection { closer, client, folder: None });
+                    self.record.connected(client);
                 }
                 let _ = reply.send(free);
             }
             Event::Refused { kind, from, detail } => self.refuse(Instant::now(), kind, from, detail),
             Event::Requested { number, request, binding, reply } => self.request(number, request, binding, reply),
             Event::Made { id, binding, material } => self.memory.fill(id, binding, material),
-            Event::Finished { number, served } => {
+            Event::Finished { number, served, measured } => {
                 self.served += u64::from(served);
+                self.record.finished(number, measured.as_ref(), served);
                 self.end_job(number);
+            }
+            Event::Visited { number, client, reply } => {
+                self.door.leave(number);
+                let _ = reply.send(self.controls.enter(number, client));
+            }
+            Event::Snapshot { reply } => drop(reply.send(self.snapshot())),
+            Event::SetPolicy { policy, reply } => {
+                tracing::debug!("not set: {policy:?}");
+                let _ = reply.send(Err("not scheduled yet: every job starts at once".into()));
             }
             Event::Gone { number } => self.leave(number),
             Event::Stop { grace } => self.stop(grace),
@@ -316,6 +344,9 @@ impl Driver {
         if self.stopping.is_some() {
             let _ = reply.send(Decision::Close);
             return;
+        }
+        if let Some(connection) = self.connections.get(&number) {
+            self.record.asked(number, connection.client, &request, binding);
         }
         let until = Instant::now() + self.memory_wait;
         self.jobs.insert(number, Job { state: State::Waits { request, binding, reply, until } });
@@ -344,9 +375,13 @@ impl Driver {
         let decision = match self.take(number, &mut request, binding) {
             Ok((place, material, destroyed)) => {
                 self.jobs.insert(number, Job { state: State::Runs { place } });
+                self.record.started(number, start.threads);
                 Decision::Start(Grant { request, threads: start.threads, material, destroyed })
             }
-            Err(e) => Decision::Refuse(e.to_string()),
+            Err(e) => {
+                self.record.finished(number, None, false);
+                Decision::Refuse(e.to_string())
+            }
         };
         let _ = reply.send(decision);
     }
@@ -394,10 +429,25 @@ impl Driver {
 
     fn leave(&mut self, number: Number) {
         self.door.leave(number);
+        self.controls.leave(number);
         self.end_job(number);
         let Some(Connection { client, .. }) = self.connections.remove(&number) else { return };
+        self.record.broke_off(number);
+        self.record.disconnected(client);
         if !self.connections.values().any(|c| c.client == client) {
             self.memory.forget(client);
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            stopping: self.stopping.is_some(),
+            policy: policy::NAME.into(),
+            connections: self.connections.len(),
+            control_connections: self.controls.len(),
+            greetings: self.door.len(),
+            greeting_places: self.door.places(),
+            ..self.record.snapshot()
         }
     }
 

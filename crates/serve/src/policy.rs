@@ -1,6 +1,9 @@
 //! Which waiting jobs start now, and with how many threads: the one place to decide it.
 use crate::door::Number;
 
+/// Name of the policy.
+pub(crate) const NAME: &str = "at-once";
+
 /// A job that starts.
 pub(crate) struct Start {
     /// Connection that it belongs to.

@@ -3,6 +3,7 @@
 use crate::ServeError;
 use crate::catalog::Offered;
 use crate::driver::{Decision, Event, Grant};
+use crate::record::Measured;
 use crate::shared::Shared;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::Arc;
@@ -18,6 +19,8 @@ pub(crate) struct Connection {
     client: ClientId,
     pub(crate) channel: Channel,
     open: Option<Opened>,
+    /// What the last job has run; whoever takes note of it takes it out.
+    pub(crate) measured: Option<Measured>,
 }
 
 /// The model that the client has open.
@@ -31,7 +34,7 @@ pub(crate) struct Opened {
 impl Connection {
     /// A connection that has no model open.
     pub(crate) fn new(client: ClientId, channel: Channel) -> Self {
-        Self { client, channel, open: None }
+        Self { client, channel, open: None, measured: None }
     }
 
     /// What this client's material for the open model is bound to.
@@ -247,10 +250,12 @@ impl<'a> Job<'a> {
     }
 
     fn done(&mut self, meter: Meter, material_bytes: u64) -> Result<Reply, ServeError> {
-        let channel = &mut self.connection.channel;
+        let Connection { channel, measured, .. } = &mut *self.connection;
         // The phase may end with this party's own message.
         channel.flush()?;
-        Ok(Reply::Done { figures: meter.stop(channel), material_bytes })
+        let (phase, figures) = (meter.phase(), meter.stop(channel));
+        *measured = Some(Measured { phase, figures });
+        Ok(Reply::Done { figures, material_bytes })
     }
 }
 
