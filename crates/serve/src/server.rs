@@ -37,10 +37,12 @@ const OTHER_FILES: u64 = 64;
 /// Fewest places for greetings.
 const FEWEST_PLACES: u64 = 16;
 
-/// How many may greet at a time beside so many clients and control connections (a descriptor each), with so many file descriptors in all.
+/// How many may greet at a time beside so many clients and control connections (a descriptor each), with so
+/// many file descriptors in all.
 fn greeting_places(clients: usize, control: usize, limit: Option<u64>) -> Result<usize, ServeError> {
     let others = FILES[1].saturating_mul(clients as u64).saturating_add(OTHER_FILES).saturating_add(control as u64);
     let needed = others.saturating_add(FILES[0] * FEWEST_PLACES);
+    let besides = (control as u64).saturating_add(OTHER_FILES + FILES[0] * FEWEST_PLACES);
     match limit {
         _ if clients == 0 => {
             Err(ServeError::Usage("a server for 0 clients at a time serves nobody: allow at least 1".into()))
@@ -50,7 +52,7 @@ fn greeting_places(clients: usize, control: usize, limit: Option<u64>) -> Result
         Some(limit) => Err(ServeError::Usage(format!(
             "{clients} clients at a time may need {needed} open files, and this process may have {limit}: raise that (ulimit -n), or \
              allow at most {} clients",
-            limit.saturating_sub(OTHER_FILES + control as u64 + FILES[0] * FEWEST_PLACES) / FILES[1]
+            limit.saturating_sub(besides) / FILES[1]
         ))),
     }
 }
