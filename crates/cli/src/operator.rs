@@ -152,7 +152,7 @@ impl Transport for Connection {
     }
 
     fn is_open(&mut self) -> bool {
-        // Between two answers a server says nothing; whatever comes then, its end included, ends the connection.
+        // Between two answers a server says nothing; whatever comes then, its end included, is the end.
         matches!(self.transport.try_read(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 

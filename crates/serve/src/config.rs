@@ -46,9 +46,9 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Defaults for an address: no store, one thread a job, 64 connections, 64 of control (8 of one
-    /// client, idle for 1 min), 10 s to introduce, 2 min stall, 10 min idle, 4 materials in memory (4 min for a place) and 256 on disk for each client, 30 days until
-    /// material expires.
+    /// Defaults for an address: no store, one thread a job, 64 connections, 64 of control (8 of one client,
+    /// idle for 1 min), 10 s to introduce, 2 min stall, 10 min idle, 4 materials in memory (4 min for a
+    /// place) and 256 on disk for each client, 30 days until material expires.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
         Self {

@@ -88,7 +88,8 @@ pub struct JobRow {
     pub client: ClientId,
     /// Threads.
     pub threads: usize,
-    /// Bytes of memory: what is expected while it runs, then the most that the whole process held. 0: unknown.
+    /// Bytes of memory: what is expected while it runs, then the most that the whole process held. 0 is
+    /// unknown.
     pub memory: u64,
     /// When it was asked for.
     pub queued_s: f64,

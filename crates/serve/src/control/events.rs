@@ -1,5 +1,5 @@
 //! Server-sent events: a snapshot each second.
-use super::routes::State;
+use super::state::State;
 use axum::body::{Body, Bytes};
 use http_body::Frame;
 use std::convert::Infallible;

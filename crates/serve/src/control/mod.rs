@@ -8,6 +8,7 @@ pub(crate) mod places;
 mod policy;
 mod pulse;
 mod routes;
+mod state;
 
 pub use policy::read_policy;
 
@@ -101,7 +102,8 @@ impl Control {
             }
         });
         let mut builder = Builder::new(TokioExecutor::new());
-        builder.http1().max_buf_size(MAX_HEAD_BYTES);
+        // A buffer that is not full is filled by as much again.
+        builder.http1().max_buf_size(MAX_HEAD_BYTES / 2);
         builder.http2().max_concurrent_streams(MAX_STREAMS).max_header_list_size(MAX_HEAD_BYTES as u32);
         let builder = if is_http_2 { builder.http2_only() } else { builder.http1_only() };
         let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));

@@ -1,9 +1,10 @@
 //! What can be asked. `openapi.json` beside this file describes it.
 use super::answer::{Answer, Peer, Refusal, finish, json, typed};
+use super::state::State;
 use super::{MAX_BODY_BYTES, events, read_policy};
 use crate::driver::Event;
 use crate::shared::Shared;
-use crate::snapshot::{ClientRow, Snapshot};
+use crate::snapshot::ClientRow;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Extension, State as Shares};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -12,43 +13,11 @@ use axum::routing::{MethodRouter, get};
 use axum::{Router, response::Response};
 use serde_json::json as object;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Streams of events at the same time.
-const STREAMS: usize = 32;
-/// How old a snapshot may be that is shown: many who ask at once cost the driver one.
-const FRESH: Duration = Duration::from_millis(100);
 const PAGE: &str = include_str!("dashboard.html");
 const OPENAPI: &str = include_str!("openapi.json");
-
-/// What handlers use.
-pub(super) struct State {
-    shared: Arc<Shared>,
-    pub(super) stop: watch::Receiver<bool>,
-    latest: Mutex<Option<(Instant, Arc<Snapshot>)>>,
-    streams: Arc<Semaphore>,
-}
-
-impl State {
-    /// The server as it is; `None` if it has ended.
-    pub(super) async fn snapshot(&self) -> Option<Arc<Snapshot>> {
-        let mut latest = self.latest.lock().await;
-        if let Some((at, snapshot)) = &*latest
-            && at.elapsed() < FRESH
-        {
-            return Some(snapshot.clone());
-        }
-        let snapshot = Arc::new(self.shared.ask(|reply| Event::Snapshot { reply }).await?);
-        *latest = Some((Instant::now(), snapshot.clone()));
-        Some(snapshot)
-    }
-
-    async fn now(&self) -> Result<Arc<Snapshot>, Refusal> {
-        self.snapshot().await.ok_or_else(Refusal::stopping)
-    }
-}
 
 type Shares_ = Shares<Arc<State>>;
 type By = Extension<Peer>;
@@ -69,14 +38,12 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
 }
 
 pub(super) fn router(shared: Arc<Shared>, stop: watch::Receiver<bool>) -> Router {
-    let streams = Arc::new(Semaphore::new(STREAMS));
-    let state = State { shared, stop, latest: Mutex::new(None), streams };
     let router = routes().into_iter().fold(Router::new(), |router, (path, methods)| router.route(path, methods));
     router
         .fallback(nothing_there)
         .method_not_allowed_fallback(not_so)
         .layer(map_response(finish))
-        .with_state(Arc::new(state))
+        .with_state(Arc::new(State::new(shared, stop)))
 }
 
 async fn nothing_there(uri: Uri) -> Refusal {
@@ -148,15 +115,14 @@ async fn set_policy(state: Shares_, Extension(peer): By, headers: HeaderMap, bod
     let policy = read_policy(&body).map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error))?;
     let set = state.shared.ask(|reply| Event::SetPolicy { policy, reply }).await.ok_or_else(Refusal::stopping)?;
     set.map_err(|error| Refusal::new(StatusCode::CONFLICT, error))?;
-    *state.latest.lock().await = None;
+    state.forget().await;
     Ok(json(&object!({ "policy": state.now().await?.policy })))
 }
 
 async fn watch_events(state: Shares_, Extension(peer): By) -> Answer {
     peer.operator()?;
-    let place = state.streams.clone().try_acquire_owned();
-    let place =
-        place.map_err(|_| Refusal::new(StatusCode::TOO_MANY_REQUESTS, "too many are watching; try again later"))?;
+    let full = || Refusal::new(StatusCode::TOO_MANY_REQUESTS, "too many are watching; try again later");
+    let place = state.watcher().ok_or_else(full)?;
     let Shares(state) = state;
     Ok(typed("text/event-stream", events::stream(state, place)))
 }

@@ -64,8 +64,8 @@ struct Args {
     /// Clients connected at the same time
     #[arg(long, default_value_t = 64, value_parser = count(100_000))]
     max_connections: usize,
-    /// Connections of the control interface (HTTP: status, metrics, dashboard) at the same time; 0 switches it
-    /// off
+    /// Connections of the control interface (HTTP: status, metrics, dashboard) at the same time; 0 switches
+    /// it off
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u64).range(0..=4096))]
     max_control: u64,
     /// Seconds that a client may make no progress inside a phase

@@ -1,5 +1,5 @@
 use super::*;
-use crate::snapshot::{Amounts, JobRow, ModelRow, Queues};
+use crate::snapshot::{Amounts, JobRow, ModelRow, Queues, Snapshot};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use tacit_ids::ClientId;
