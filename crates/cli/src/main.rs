@@ -188,6 +188,7 @@ mod tests {
             "tacit prepare --json",
             "tacit --json lab sensors",
             "tacit lab sensors --json",
+            "tacit status --json",
             "tacit --json bench --model x",
             "tacit simulate replay --json x",
         ] {
