@@ -93,8 +93,8 @@ async fn connection(gone: Gone, stranger: Stranger, control: Control, mut stop: 
         _ = ticket => return,
     };
     let Greeted { channel, client, watched, closer } = match greeted {
-        Ok(Arrival::Client(greeted)) => greeted,
-        Ok(Arrival::Visitor(visitor)) => return control.serve(number, visitor).await,
+        Ok(Arrival::Client(greeted)) => *greeted,
+        Ok(Arrival::Visitor(visitor)) => return control.serve(number, *visitor).await,
         Err(e) => return shared.refused(kind(&e), Some(address.ip()), format!("the connection from {address}: {e}")),
     };
     let mut connection = Connection::new(client, channel);
@@ -153,8 +153,8 @@ struct Greeted {
 
 /// Somebody who has proved a certificate.
 enum Arrival {
-    Client(Greeted),
-    Visitor(Visitor),
+    Client(Box<Greeted>),
+    Visitor(Box<Visitor>),
 }
 
 /// TLS, and the opening hello of clients, all within the greeting timeout. Until the client has proved its
@@ -174,8 +174,8 @@ async fn greet(shared: &Shared, stream: TcpStream, address: SocketAddr) -> Resul
     let certificate = certificate.ok_or_else(|| NetError::Tls("the client has no certificate".into()))?;
     let (client, role) = (keys::fingerprint(certificate), Role::of(certificate));
     match session.alpn_protocol() {
-        Some(HTTP_1 | HTTP_2) => Ok(Arrival::Visitor(Visitor { stream, address, client, role })),
-        _ => introduce(shared, stream, client, end).await.map(Arrival::Client),
+        Some(HTTP_1 | HTTP_2) => Ok(Arrival::Visitor(Visitor { stream, address, client, role }.into())),
+        _ => introduce(shared, stream, client, end).await.map(|greeted| Arrival::Client(greeted.into())),
     }
 }
 
