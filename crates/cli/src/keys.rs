@@ -26,14 +26,18 @@ enum Command {
         #[arg(long = "client", value_name = "NAME", default_value = "client")]
         clients: Vec<String>,
     },
-    /// Make a certificate for a further client
+    /// Make a certificate for a further client, or for an operator
     ///
-    /// Example: tacit keys add-client keys carol
+    /// Example: tacit keys add-client keys carol, or tacit keys add-client keys ops --operator
     AddClient {
         /// Folder with the CA
         dir: PathBuf,
         /// Name of the client
         name: String,
+        /// One who may also see everything of a server but inputs and results, and change its policy
+        /// (`tacit status`, `tacit top`)
+        #[arg(long)]
+        operator: bool,
     },
     /// Show the fingerprint by which the server knows a client
     ///
@@ -62,8 +66,9 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
                 "ca.key signs clients: keep it where certificates are made. A client needs ca.pem and its own two files.",
             )
         }
-        Command::AddClient { dir, name } => {
-            keys::add_client(&dir, &name)?;
+        Command::AddClient { dir, name, operator } => {
+            let add = if operator { keys::add_operator } else { keys::add_client };
+            add(&dir, &name)?;
             show(&dir, &name, as_json)
         }
         Command::Fingerprint { dir, name } => show(&dir, &name, as_json),

@@ -4,17 +4,21 @@
 mod bench;
 mod check;
 mod connect;
+mod health;
 mod infer;
 mod keys;
 mod lab;
 mod lowering;
 mod material;
 mod model;
+mod operator;
 mod owner;
 mod prepare;
 mod print;
 mod serve;
 mod simulate;
+mod status;
+mod top;
 mod zoo;
 
 use anyhow::Context;
@@ -51,6 +55,9 @@ enum Command {
     /// Import an ONNX network, or show what is in a model file
     Model(model::Args),
     Serve(serve::Args),
+    Status(status::Args),
+    Top(top::Args),
+    Health(health::Args),
     Infer(infer::Args),
     Prepare(prepare::Args),
     /// List or destroy material that was made ahead of time
@@ -120,6 +127,9 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
         Command::Keys(args) => keys::run(args, json),
         Command::Model(args) => model::run(args, json),
         Command::Serve(args) => serve::run(args, json),
+        Command::Status(args) => status::run(&args, json),
+        Command::Top(args) => top::run(&args, json),
+        Command::Health(args) => health::run(&args, json),
         Command::Infer(args) => infer::run(args, json),
         Command::Prepare(args) => prepare::run(args, json),
         Command::Material(args) => material::run(args, json),
@@ -178,6 +188,7 @@ mod tests {
             "tacit prepare --json",
             "tacit --json lab sensors",
             "tacit lab sensors --json",
+            "tacit status --json",
             "tacit --json bench --model x",
             "tacit simulate replay --json x",
         ] {

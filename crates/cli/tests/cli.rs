@@ -230,6 +230,32 @@ fn bench_reports_both_parties_and_the_error() {
 }
 
 #[test]
+fn a_server_is_watched() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepared(dir);
+    good(dir, &["keys", "add-client", "keys", "ops", "--operator"]);
+    let server = Server::start(dir);
+    let at = ["--server", server.1.as_str()];
+    let ask = |args: &[&str]| good(dir, &[args, &at].concat());
+    ask(&["infer", "two.npy"]);
+    assert_eq!((ask(&["health"]).trim(), ask(&["health", "--live"]).trim()), ("ready", "live"));
+    let own = ask(&["status"]);
+    assert!(own.contains("CLIENT") && !own.contains("queues"), "{own}");
+    let all: serde_json::Value = serde_json::from_str(&ask(&["status", "--client", "ops", "--json"])).unwrap();
+    assert_eq!((&all["models"][0]["name"], all["models"][0]["done"].as_u64()), (&"digits".into(), Some(2)));
+    let phases: Vec<&str> = all["jobs"].as_array().unwrap().iter().map(|j| j["phase"].as_str().unwrap()).collect();
+    assert!(phases.contains(&"offline") && phases.contains(&"online"), "{phases:?}");
+    let once = ask(&["top", "--once", "--client", "ops"]);
+    assert!(once.contains("digits") && once.contains("online") && !once.contains('\u{1b}'), "{once}");
+    let error = bad(dir, &["status", "--server", "localhost:1"]);
+    assert!(error.contains("localhost:1") && error.contains("refused"), "{error}");
+    good(dir, &["keys", "init", "others"]);
+    let error = bad(dir, &[&["health", "--keys", "others"], &at[..]].concat());
+    assert!(error.contains("not signed by our CA"), "{error}");
+}
+
+#[test]
 fn mistakes_are_explained() {
     server::ensure();
     let dir = tempfile::tempdir().unwrap();

@@ -107,6 +107,12 @@ impl Meter {
         Self { start: Instant::now(), cpu_s: process_cpu_s(), phase, traffic: channel.traffic(phase), open }
     }
 
+    /// What is measured.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
     /// The figures since the start.
     pub fn stop(self, channel: &Channel) -> Figures {
         let traffic = channel.traffic(self.phase) - self.traffic;

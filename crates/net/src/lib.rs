@@ -38,6 +38,6 @@ pub use rate::{BadRate, Rate};
 pub use record::{RecordTransport, ReplayTransport};
 pub use tag::Tag;
 pub use tcp::{TcpTransport, split_address, tcp_pair};
-pub use tls::{ClientTls, ServerTls, TlsAccept, TlsTransport};
+pub use tls::{ClientTls, ServerTls, TlsTransport};
 pub use traffic::{Phase, Traffic};
 pub use transport::Transport;

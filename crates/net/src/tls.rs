@@ -18,6 +18,10 @@ use std::time::{Duration, Instant};
 
 /// What both parties say they speak (ALPN); whoever says nothing, or something else, is refused.
 pub const ALPN: &[u8] = b"tacit/2";
+/// What a server may be spoken to beside [`ALPN`] (see [`ServerTls::with_http`]).
+pub const HTTP_2: &[u8] = b"h2";
+/// As [`HTTP_2`], the version before.
+pub const HTTP_1: &[u8] = b"http/1.1";
 
 /// A server's TLS identity and the CA whose clients it accepts.
 #[derive(Clone)]
@@ -138,16 +142,22 @@ impl ServerTls {
     /// CA; [`NetError::Stalled`] if it does nothing.
     pub fn accept(&self, tcp: TcpTransport) -> Result<TlsTransport, NetError> {
         let session = ServerConnection::new(self.0.clone()).map_err(named("server session"))?;
-        TlsTransport::handshake(session.into(), tcp)
+        TlsTransport::handshake(session.into(), tcp, ALPN)
     }
 
-    /// Begins to accept a TLS client without waiting for it: [`TlsAccept::step`] goes on.
-    ///
-    /// # Errors
-    /// [`NetError::Tls`] if the identity is unusable.
-    pub fn begin(&self, tcp: TcpTransport) -> Result<TlsAccept, NetError> {
-        let session = ServerConnection::new(self.0.clone()).map_err(named("server session"))?;
-        Ok(TlsAccept(TlsTransport { session: session.into(), tcp }))
+    /// What a TLS library that waits in another way needs: the same identity and CA, for clients that speak
+    /// [`ALPN`] or HTTP. Sessions of [`ALPN`] become transports by [`TlsTransport::accepted`].
+    #[must_use]
+    pub fn with_http(&self) -> Arc<ServerConfig> {
+        let mut config = (*self.0).clone();
+        config.alpn_protocols = [ALPN, HTTP_2, HTTP_1].map(Vec::from).into();
+        config.into()
+    }
+
+    /// As [`with_http`](Self::with_http), for clients that speak [`ALPN`] only.
+    #[must_use]
+    pub fn without_http(&self) -> Arc<ServerConfig> {
+        self.0.clone()
     }
 }
 
@@ -171,6 +181,14 @@ impl ClientTls {
         Ok(Self { config: config.into(), certificate })
     }
 
+    /// The same identity, for HTTP.
+    #[must_use]
+    pub fn for_http(&self) -> Self {
+        let mut config = (*self.config).clone();
+        config.alpn_protocols = vec![HTTP_1.to_vec()];
+        Self { config: config.into(), certificate: self.certificate.clone() }
+    }
+
     /// The client's own certificate (DER): what the server sees as [`TlsTransport::peer_certificate`].
     #[must_use]
     pub fn certificate(&self) -> &[u8] {
@@ -189,7 +207,7 @@ impl ClientTls {
     pub fn connect(&self, tcp: TcpTransport, name: &str) -> Result<TlsTransport, NetError> {
         let name = server_name(name)?;
         let session = ClientConnection::new(self.config.clone(), name).map_err(named("client session"))?;
-        TlsTransport::handshake(session.into(), tcp)
+        TlsTransport::handshake(session.into(), tcp, &self.config.alpn_protocols[0])
     }
 }
 
@@ -226,8 +244,21 @@ pub struct TlsTransport {
     tcp: TcpTransport,
 }
 
+/// What is said of a handshake with `peer` that failed.
+#[must_use]
+pub fn handshake_failed(peer: &str, e: &io::Error) -> NetError {
+    let doing = format!("TLS handshake with {peer}");
+    match (NetError::from_io(doing, e), e.kind()) {
+        (NetError::Tls(text), _) => NetError::Tls(format!("handshake with {peer}: {text}")),
+        (_, io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => NetError::Tls(format!(
+            "{peer} closed the connection during the handshake: is a tacit server there, and has it room?"
+        )),
+        (other, _) => other,
+    }
+}
+
 impl TlsTransport {
-    fn handshake(session: Connection, tcp: TcpTransport) -> Result<Self, NetError> {
+    fn handshake(session: Connection, tcp: TcpTransport, protocol: &[u8]) -> Result<Self, NetError> {
         let peer = tcp.peer();
         let mut transport = Self { session, tcp };
         while transport.session.is_handshaking() {
@@ -237,30 +268,32 @@ impl TlsTransport {
             if let Err(e) = step {
                 // An alert tells the peer why.
                 let _ = transport.write_out();
-                return Err(Self::name_failure(&peer, &e));
+                return Err(handshake_failed(&peer, &e));
             }
         }
-        transport.write_out().map_err(|e| Self::name_failure(&peer, &e))?;
-        transport.agreed()
+        transport.write_out().map_err(|e| handshake_failed(&peer, &e))?;
+        transport.agreed(protocol)
+    }
+
+    /// Takes over the session of a client that has proved its certificate: somebody else has brought it
+    /// through the handshake.
+    ///
+    /// # Errors
+    /// [`NetError::Tls`] if the handshake is not over, or the client does not say that it speaks [`ALPN`].
+    pub fn accepted(session: ServerConnection, tcp: TcpTransport) -> Result<Self, NetError> {
+        if session.is_handshaking() {
+            return Err(NetError::Tls(format!("the handshake with {} is not over", tcp.peer())));
+        }
+        Self { session: session.into(), tcp }.agreed(ALPN)
     }
 
     /// Refuses a peer that left open what it speaks; TLS itself refuses one that speaks something else.
-    fn agreed(self) -> Result<Self, NetError> {
-        match self.session.alpn_protocol() {
-            Some(protocol) if protocol == ALPN => Ok(self),
-            _ => Err(NetError::Tls(format!("{} does not say that it speaks tacit/2 (ALPN)", self.tcp.peer()))),
+    fn agreed(self, protocol: &[u8]) -> Result<Self, NetError> {
+        if self.session.alpn_protocol() == Some(protocol) {
+            return Ok(self);
         }
-    }
-
-    fn name_failure(peer: &str, e: &io::Error) -> NetError {
-        let doing = format!("TLS handshake with {peer}");
-        match (NetError::from_io(doing, e), e.kind()) {
-            (NetError::Tls(text), _) => NetError::Tls(format!("handshake with {peer}: {text}")),
-            (_, io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => NetError::Tls(format!(
-                "{peer} closed the connection during the handshake: is a tacit server there, and has it room?"
-            )),
-            (other, _) => other,
-        }
+        let (peer, protocol) = (self.tcp.peer(), String::from_utf8_lossy(protocol));
+        Err(NetError::Tls(format!("{peer} does not say that it speaks {protocol} (ALPN)")))
     }
 
     /// As [`TcpTransport::closer`].
@@ -308,43 +341,6 @@ impl TlsTransport {
     fn try_read_in(&mut self) -> io::Result<()> {
         let n = self.session.read_tls(&mut WithoutWaiting(&mut self.tcp))?;
         self.take_in(n)
-    }
-}
-
-/// A connection whose client has not proved its certificate yet.
-pub struct TlsAccept(TlsTransport);
-
-impl TlsAccept {
-    /// Goes on with what the client has sent, without waiting for more; whether the client has proved its
-    /// certificate.
-    ///
-    /// # Errors
-    /// As [`ServerTls::accept`]; the client was told why, as far as TLS tells.
-    pub fn step(&mut self) -> Result<bool, NetError> {
-        let transport = &mut self.0;
-        while transport.session.is_handshaking() {
-            // What a server says here fits into the socket's empty buffer.
-            match transport.try_read_in().and_then(|()| transport.write_out()) {
-                Ok(()) => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(e) => {
-                    let _ = transport.write_out();
-                    return Err(TlsTransport::name_failure(&transport.peer(), &e));
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    /// The connection, once [`step`](Self::step) has said that it is there.
-    ///
-    /// # Errors
-    /// [`NetError::Tls`] if it is not, or the client does not say that it speaks [`ALPN`].
-    pub fn finish(self) -> Result<TlsTransport, NetError> {
-        if self.0.session.is_handshaking() {
-            return Err(NetError::Tls(format!("the handshake with {} is not over", self.0.peer())));
-        }
-        self.0.agreed()
     }
 }
 

@@ -38,22 +38,21 @@ fn tcp(stream: TcpStream) -> TcpTransport {
     tcp
 }
 
-/// Steps of a handshake until it is over; each look waits for the next bytes.
-fn step_through(mut accepting: TlsAccept, watched: &TcpStream) -> Result<TlsTransport, NetError> {
-    while !accepting.step()? {
-        watched.peek(&mut [0]).unwrap();
+/// The server's side of a handshake that somebody else leads.
+fn accepted(server: &ServerTls, mut stream: TcpStream) -> Result<TlsTransport, NetError> {
+    let mut session = rustls::ServerConnection::new(server.with_http()).unwrap();
+    while session.is_handshaking() {
+        session.complete_io(&mut stream).map_err(|e| tls::handshake_failed("tcp", &e))?;
     }
-    accepting.finish()
+    TlsTransport::accepted(session, tcp(stream))
 }
 
 /// The raw client's end, and the server's channel.
 fn connected() -> (TlsTransport, Channel) {
     let (client, server) = identities();
     let (ours, theirs) = sockets();
-    let watched = theirs.try_clone().unwrap();
-    let accepting = server.begin(tcp(theirs)).unwrap();
     let connecting = thread::spawn(move || client.connect(tcp(ours), "localhost").unwrap());
-    let accepted = step_through(accepting, &watched).unwrap();
+    let accepted = accepted(&server, theirs).unwrap();
     (connecting.join().unwrap(), Channel::new(Box::new(accepted)))
 }
 
@@ -174,33 +173,23 @@ fn transports_that_can_only_wait_say_so() {
 }
 
 #[test]
-fn strangers_fail_step_by_step_as_they_do_when_waited_for() {
-    let (_, server) = identities();
-    let (ours, theirs) = sockets();
-    let mut accepting = server.begin(tcp(theirs)).unwrap();
-    assert!(!accepting.step().unwrap());
-    let unfinished = server.begin(tcp(sockets().1)).unwrap().finish();
+fn only_whole_sessions_of_the_protocol_are_taken_over() {
+    let (client, server) = identities();
+    let unfinished = rustls::ServerConnection::new(server.with_http()).unwrap();
+    let unfinished = TlsTransport::accepted(unfinished, tcp(sockets().1));
     assert!(matches!(unfinished.err(), Some(NetError::Tls(text)) if text.contains("not over")));
-    { &ours }.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-    let error = loop {
-        match accepting.step() {
-            Ok(done) => assert!(!done),
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(error, NetError::Tls(_)), "{error}");
-    let mut silent = server.begin(tcp({
+    let (ours, theirs) = sockets();
+    let connecting = thread::spawn(move || client.for_http().connect(tcp(ours), "localhost").map(drop));
+    let other = accepted(&server, theirs).err().unwrap().to_string();
+    assert!(other.contains("does not say that it speaks tacit/2"), "{other}");
+    connecting.join().unwrap().unwrap();
+    for (said, why) in [(&b"GET / HTTP/1.1\r\n\r\n"[..], "TLS"), (&b""[..], "closed")] {
         let (ours, theirs) = sockets();
+        { &ours }.write_all(said).unwrap();
         drop(ours);
-        theirs
-    }));
-    let error = loop {
-        match silent.as_mut().unwrap().step() {
-            Ok(done) => assert!(!done),
-            Err(error) => break error,
-        }
-    };
-    assert!(error.to_string().contains("closed"), "{error}");
+        let error = accepted(&server, theirs).err().unwrap().to_string();
+        assert!(error.contains(why), "{error}");
+    }
 }
 
 #[test]

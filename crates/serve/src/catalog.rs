@@ -76,6 +76,11 @@ impl Catalog {
         self.models.iter().map(info).collect()
     }
 
+    /// Every model with each of its back ends.
+    pub(crate) fn offers(&self) -> impl Iterator<Item = (&str, &Offered)> {
+        self.models.iter().flat_map(|(name, offers)| offers.iter().map(move |offered| (name.as_str(), &**offered)))
+    }
+
     /// Whether material with this binding could be used.
     pub(crate) fn has(&self, binding: &Binding) -> bool {
         self.models.values().flatten().any(|o| (o.public, o.plan) == (binding.model, binding.plan))

@@ -42,6 +42,12 @@ pub struct ServerConfig {
     pub notice_ttl: Duration,
     /// Clients connected at the same time.
     pub max_connections: usize,
+    /// Connections of the control interface (HTTP) at the same time; with 0 there is no such interface.
+    pub max_control: usize,
+    /// How many of these one client may have.
+    pub control_per_client: usize,
+    /// How long one of these may be without a request or an answer that moves.
+    pub control_idle: Duration,
     /// How long a client may take to introduce itself.
     pub greeting_timeout: Duration,
     /// How long a client may make no progress inside a job, and how long a request may take that has begun.
@@ -63,9 +69,9 @@ pub struct ServerConfig {
 
 impl ServerConfig {
     /// Defaults for an address: no store, one thread a job on all cores, no limit of memory, the policy
-    /// `adaptive`, 64 connections, 10 s to introduce, 2 min stall, 10 min idle; for each client 1024 inputs
-    /// under way, notices that hold for 10 min, 4 materials in memory (4 min for a place) and 256 on disk; 30
-    /// days until material expires.
+    /// `adaptive`, 64 connections, 64 of control (8 of one client, idle for 1 min), 10 s to introduce, 2 min
+    /// stall, 10 min idle; for each client 1024 inputs under way, notices that hold for 10 min, 4 materials in
+    /// memory (4 min for a place) and 256 on disk; 30 days until material expires.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
         Self {
@@ -83,6 +89,9 @@ impl ServerConfig {
             queued_per_client: 1024,
             notice_ttl: Duration::from_secs(600),
             max_connections: 64,
+            max_control: 64,
+            control_per_client: 8,
+            control_idle: Duration::from_secs(60),
             greeting_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(120),
             idle_timeout: Duration::from_secs(600),

@@ -54,6 +54,10 @@ impl Door {
         self.greetings.len()
     }
 
+    pub(crate) fn places(&self) -> usize {
+        self.places
+    }
+
     /// Whether this connection was greeting; it does so no longer.
     pub(crate) fn leave(&mut self, number: Number) -> bool {
         self.remove(number).is_some()

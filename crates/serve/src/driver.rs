@@ -1,13 +1,17 @@
 //! The one owner of everything that connections share: who is connected, which jobs there are, material in
 //! memory, limits, counters and whether the server stops. Events come in one at a time; what follows from
 //! each is carried out here and nowhere else.
+use crate::control::places::Places;
 use crate::door::{Door, Newcomer, Number};
-use crate::event::{Decision, Event, Grant, Open};
+use crate::event::{Decision, Event, Grant};
+use crate::job::{Admitted, Asked, Job};
 use crate::memory::InMemory;
 use crate::monitor::Limits;
 use crate::published::{Published, Status};
 use crate::queue::{Effect, JobEnd, Queue};
+use crate::record::Record;
 use crate::refusals::{Kind, Refusals};
+use crate::snapshot::Snapshot;
 use crate::{ServeError, ServerConfig};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Shutdown, TcpStream};
@@ -15,53 +19,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_client::wire::Request;
 use tacit_ids::{ClientId, FolderId, MaterialId};
-use tacit_sched::Outcome;
 use tacit_store::Store;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout_at;
 
 /// How long connections that were cut have to end.
 const AFTER_CUT: Duration = Duration::from_secs(5);
-
-/// A request between its arrival and its end.
-enum Job {
-    /// For a place in memory.
-    Waits {
-        ask: Asked,
-        /// When it is refused if there is none.
-        until: Instant,
-    },
-    /// In the scheduler's queue, with the place that is reserved for what it makes.
-    Queued { ask: Asked, place: Option<MaterialId> },
-    /// With that place.
-    Runs { place: Option<MaterialId> },
-}
-
-/// A request, and who is told what becomes of it.
-struct Asked {
-    request: Request,
-    open: Option<Open>,
-    reply: oneshot::Sender<Decision>,
-}
-
-impl Job {
-    fn waits_until(&self) -> Option<Instant> {
-        match self {
-            Self::Waits { until, .. } => Some(*until),
-            _ => None,
-        }
-    }
-
-    /// What has not started, to be told what becomes of it.
-    fn pending(self) -> Option<Asked> {
-        match self {
-            Self::Waits { ask, .. } | Self::Queued { ask, .. } => Some(ask),
-            Self::Runs { .. } => None,
-        }
-    }
-}
 
 /// A connection whose client is known.
 struct Connection {
@@ -87,6 +52,8 @@ pub(crate) struct Driver {
     /// Threads that jobs had when the machine's load was last told.
     busy_threads: u32,
     door: Door,
+    controls: Places,
+    record: Record,
     memory_wait: Duration,
     connections: HashMap<Number, Connection>,
     jobs: BTreeMap<Number, Job>,
@@ -105,6 +72,7 @@ impl Driver {
         config: &ServerConfig,
         store: Option<Arc<Store>>,
         places: usize,
+        record: Record,
         published: Arc<Published>,
         stop: watch::Sender<bool>,
     ) -> Result<Self, ServeError> {
@@ -117,6 +85,8 @@ impl Driver {
             limits: config.limits(),
             busy_threads: 0,
             door: Door::new(places),
+            controls: Places::new(config.max_control, config.control_per_client),
+            record,
             memory_wait: config.memory_wait,
             connections: HashMap::new(),
             jobs: BTreeMap::new(),
@@ -158,12 +128,13 @@ impl Driver {
     }
 
     fn publish(&self, ended: bool) {
-        let connections = self.door.len() + self.connections.len();
+        let connections = self.door.len() + self.connections.len() + self.controls.len();
         self.published.set(Status { connections, served: self.served, ended });
     }
 
     fn has_ended(&self) -> bool {
-        self.given_up || (self.stopping.is_some() && self.connections.is_empty() && self.door.len() == 0)
+        let all_gone = self.connections.is_empty() && self.door.len() == 0 && self.controls.len() == 0;
+        self.given_up || (self.stopping.is_some() && all_gone)
     }
 
     fn stopping_alarm(&self) -> Option<Instant> {
@@ -209,6 +180,7 @@ impl Driver {
 
     fn refuse(&mut self, now: Instant, kind: Kind, from: Option<IpAddr>, detail: String) {
         tracing::debug!("refused: {detail}");
+        self.record.refused(kind);
         if let Some(line) = self.refusals.count(now, kind, from, detail) {
             tracing::warn!("{line}");
         }
@@ -228,6 +200,7 @@ impl Driver {
                 let free = self.connections.len() < self.max_connections;
                 if free {
                     self.connections.insert(number, Connection { closer, client, folder: None });
+                    self.record.connected(client);
                 }
                 let _ = reply.send(free);
             }
@@ -245,7 +218,20 @@ impl Driver {
             }
             Event::Made { id, binding, material } => self.memory.fill(id, binding, material),
             Event::Over { number, end } => self.queue.finished(number, end),
-            Event::Finished { number } => drop(self.end_job(number)),
+            Event::Finished { number, measured } => {
+                self.record.finished(number, measured.as_ref());
+                self.end_job(number);
+            }
+            Event::Visited { number, client, reply } => {
+                self.door.leave(number);
+                let _ = reply.send(self.controls.enter(number, client));
+            }
+            Event::Snapshot { reply } => drop(reply.send(self.snapshot())),
+            Event::SetPolicy { policy, reply } => {
+                self.queue.set_policy(policy);
+                tracing::info!("the policy is {} from now on", self.queue.policy());
+                let _ = reply.send(());
+            }
             Event::Gone { number } => self.leave(number),
             Event::Stop { grace } => self.stop(grace),
         }
@@ -256,6 +242,10 @@ impl Driver {
         if self.stopping.is_some() {
             let _ = ask.reply.send(Decision::Close);
             return;
+        }
+        if let Some(connection) = self.connections.get(&number) {
+            let binding = ask.open.as_ref().map(|open| open.binding);
+            self.record.asked(number, connection.client, &ask.request, binding);
         }
         let until = Instant::now() + self.memory_wait;
         self.jobs.insert(number, Job::Waits { ask, until });
@@ -298,11 +288,12 @@ impl Driver {
             Ok(Admitted::Queued(place)) => drop(self.jobs.insert(number, Job::Queued { ask, place })),
             Ok(Admitted::Now { destroyed, notice_ignored }) => {
                 self.jobs.insert(number, Job::Runs { place: None });
+                self.record.started(number, self.threads);
                 let grant =
                     Grant { request: ask.request, threads: self.threads, material: None, destroyed, notice_ignored };
                 let _ = ask.reply.send(Decision::Start(grant));
             }
-            Err(e) => drop(ask.reply.send(Decision::Refuse(e.to_string()))),
+            Err(e) => self.refuse_job(number, ask, e.to_string()),
         }
     }
 
@@ -358,15 +349,25 @@ impl Driver {
         match effect {
             Effect::Start { number, threads, material } => self.start(number, threads as usize, material),
             Effect::Refuse { number, reason } => {
-                self.end_job(number).into_iter().for_each(|ask| drop(ask.reply.send(Decision::Refuse(reason.clone()))));
+                if let Some(ask) = self.end_job(number) {
+                    self.refuse_job(number, ask, reason);
+                }
             }
             Effect::Cut { number } => {
                 // Closed already is as good.
                 self.connections.get(&number).into_iter().for_each(|c| drop(c.closer.shutdown(Shutdown::Both)));
             }
             Effect::Burn { material, client } => self.burn(material, client),
-            Effect::Report(report) => self.served += u64::from(report.outcome == Outcome::Done),
+            Effect::Answered { of, delay, waiting } => {
+                self.served += 1;
+                self.record.served(&of.name, of.backend, delay.secs(), waiting.secs());
+            }
         }
+    }
+
+    fn refuse_job(&mut self, number: Number, ask: Asked, reason: String) {
+        self.record.finished(number, None);
+        let _ = ask.reply.send(Decision::Refuse(reason));
     }
 
     /// The scheduler starts a phase.
@@ -385,13 +386,14 @@ impl Driver {
         match material {
             Ok(material) => {
                 self.jobs.insert(number, Job::Runs { place });
+                self.record.started(number, threads);
                 let (destroyed, notice_ignored) = (vec![], None);
                 let grant = Grant { request: ask.request, threads, material, destroyed, notice_ignored };
                 let _ = ask.reply.send(Decision::Start(grant));
             }
             Err(e) => {
                 self.queue.finished(number, JobEnd::Failed);
-                let _ = ask.reply.send(Decision::Refuse(e.to_string()));
+                self.refuse_job(number, ask, e.to_string());
             }
         }
     }
@@ -426,11 +428,29 @@ impl Driver {
 
     fn leave(&mut self, number: Number) {
         self.door.leave(number);
+        self.controls.leave(number);
         self.end_job(number);
         self.queue.left(number);
         let Some(Connection { client, .. }) = self.connections.remove(&number) else { return };
+        self.record.broke_off(number);
+        self.record.disconnected(client);
         if !self.connections.values().any(|c| c.client == client) {
             self.memory.forget(client);
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            stopping: self.stopping.is_some(),
+            policy: self.queue.policy(),
+            capacity: self.queue.capacity().into(),
+            used: self.queue.used().into(),
+            queues: self.queue.counts().into(),
+            connections: self.connections.len(),
+            control_connections: self.controls.len(),
+            greetings: self.door.len(),
+            greeting_places: self.door.places(),
+            ..self.record.snapshot()
         }
     }
 
@@ -451,12 +471,4 @@ impl Driver {
             }
         }
     }
-}
-
-/// What becomes of a request that is possible.
-enum Admitted {
-    /// It waits for its turn, with this place in memory.
-    Queued(Option<MaterialId>),
-    /// It starts now.
-    Now { destroyed: Vec<MaterialId>, notice_ignored: Option<String> },
 }

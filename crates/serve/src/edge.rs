@@ -1,5 +1,6 @@
 //! Sockets without threads: accepting, TLS, greeting, and waiting for requests.
 use crate::ServeError;
+use crate::control::{Control, Visitor};
 use crate::door::{Number, Ticket};
 use crate::event::{Decision, Event};
 use crate::refusals::Kind;
@@ -11,15 +12,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_client::wire::{MAX_REQUEST_BYTES, REPLY, REQUEST, Reply, Request, send};
 use tacit_ids::ClientId;
+use tacit_net::tls::{HTTP_1, HTTP_2, handshake_failed};
 use tacit_net::{
     Channel, Hello, MAX_HELLO_BYTES, NetError, PacedTransport, Phase, Tag, TcpTransport, TlsTransport, Transport,
 };
-use tacit_store::keys;
+use tacit_store::{Role, keys};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout_at};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 /// How long accepting pauses when the system has nothing left to accept with.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -34,6 +38,7 @@ const WATCHING: &str = "watching a connection";
 
 /// Accepts until the server stops.
 pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+    let control = Control::new(shared.clone(), stop.clone());
     for number in 0.. {
         let accepted = tokio::select! {
             biased;
@@ -54,7 +59,7 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop:
         let ticket = shared.ask(|reply| Event::Accepted { number, from: address.ip(), reply }).await.flatten();
         let Some(ticket) = ticket else { return };
         let (gone, stop) = (Gone { shared: shared.clone(), number }, stop.clone());
-        tokio::spawn(connection(gone, Stranger { stream, address, ticket }, stop));
+        tokio::spawn(connection(gone, Stranger { stream, address, ticket }, control.clone(), stop));
     }
 }
 
@@ -79,18 +84,19 @@ impl Drop for Gone {
 }
 
 /// A connection from its first byte to its end.
-async fn connection(gone: Gone, stranger: Stranger, mut stop: watch::Receiver<bool>) {
+async fn connection(gone: Gone, stranger: Stranger, control: Control, mut stop: watch::Receiver<bool>) {
     let (shared, number) = (&gone.shared, gone.number);
     let Stranger { stream, address, ticket } = stranger;
     let greeted = tokio::select! {
         biased;
         _ = stop.wait_for(|stop| *stop) => return,
-        greeted = greet(shared, stream) => greeted,
+        greeted = greet(shared, stream, address) => greeted,
         // It gave way; the driver has counted it.
         _ = ticket => return,
     };
     let Greeted { channel, client, watched, closer } = match greeted {
-        Ok(greeted) => greeted,
+        Ok(Arrival::Client(greeted)) => *greeted,
+        Ok(Arrival::Visitor(visitor)) => return control.serve(number, *visitor).await,
         Err(e) => return shared.refused(kind(&e), Some(address.ip()), format!("the connection from {address}: {e}")),
     };
     let mut connection = Connection::new(client, channel);
@@ -147,23 +153,47 @@ struct Greeted {
     closer: std::net::TcpStream,
 }
 
-/// TLS and the opening hello, all within the greeting timeout. Until the client has proved its certificate,
-/// it gets TLS's own messages and no other byte.
-async fn greet(shared: &Shared, stream: TcpStream) -> Result<Greeted, ServeError> {
+/// Somebody who has proved a certificate.
+enum Arrival {
+    Client(Box<Greeted>),
+    Visitor(Box<Visitor>),
+}
+
+/// TLS, and the opening hello of clients, all within the greeting timeout. Until the client has proved its
+/// certificate, it gets TLS's own messages and no other byte.
+async fn greet(shared: &Shared, stream: TcpStream, address: SocketAddr) -> Result<Arrival, ServeError> {
     let end = Instant::now() + shared.config.greeting_timeout;
     // Whoever says nothing costs nothing else, and is told nothing. (That a socket is readable is not always
     // true at its first look.)
     let first = timeout_at(end.into(), stream.peek(&mut [0])).await.map_err(|_| stalled("the TLS handshake"))?;
     first.map_err(ServeError::system(WATCHING))?;
+    stream.set_nodelay(true).map_err(ServeError::system(WATCHING))?;
+    let accepted = timeout_at(end.into(), TlsAcceptor::from(shared.tls.clone()).accept(stream)).await;
+    let stream = accepted.map_err(|_| stalled("the TLS handshake"))?;
+    let stream = stream.map_err(|e| handshake_failed(&format!("tcp {address}"), &e))?;
+    let session = stream.get_ref().1;
+    let certificate = session.peer_certificates().and_then(|chain| chain.first());
+    let certificate = certificate.ok_or_else(|| NetError::Tls("the client has no certificate".into()))?;
+    let (client, role) = (keys::fingerprint(certificate), Role::of(certificate));
+    match session.alpn_protocol() {
+        Some(HTTP_1 | HTTP_2) => Ok(Arrival::Visitor(Visitor { stream, address, client, role }.into())),
+        _ => introduce(shared, stream, client, end).await.map(|greeted| Arrival::Client(greeted.into())),
+    }
+}
+
+/// The opening hello.
+async fn introduce(
+    shared: &Shared,
+    stream: TlsStream<TcpStream>,
+    client: ClientId,
+    end: Instant,
+) -> Result<Greeted, ServeError> {
+    let (stream, session) = stream.into_inner();
     let stream = stream.into_std().map_err(ServeError::system(WATCHING))?;
     let copy = stream.try_clone().map_err(ServeError::system(WATCHING))?;
-    let tcp = TcpTransport::new(stream)?;
+    let transport = TlsTransport::accepted(session, TcpTransport::new(stream)?)?;
     let watched = watch(copy)?;
-    let transport = authenticate(shared, tcp, &watched, end).await?;
     let closer = transport.closer()?;
-    let certificate = transport.peer_certificate();
-    let certificate = certificate.ok_or_else(|| NetError::Tls("the client has no certificate".into()))?;
-    let client = keys::fingerprint(certificate);
     let transport: Box<dyn Transport> = match shared.config.pace {
         Some(rate) => Box::new(PacedTransport::new(transport, rate)),
         None => Box::new(transport),
@@ -176,21 +206,6 @@ async fn greet(shared: &Shared, stream: TcpStream) -> Result<Greeted, ServeError
     let whole = Waiting { tag: Tag::HELLO, max: MAX_HELLO_BYTES, end, end_of_begun: None };
     hello.check(&whole.message(&mut channel, &watched).await?)?;
     Ok(Greeted { channel, client, watched, closer })
-}
-
-async fn authenticate(
-    shared: &Shared,
-    tcp: TcpTransport,
-    watched: &TcpStream,
-    end: Instant,
-) -> Result<TlsTransport, ServeError> {
-    let mut accepting = shared.config.tls.begin(tcp)?;
-    loop {
-        readable(watched, end, "the TLS handshake").await?;
-        if look(watched, || Ok(accepting.step()?.then_some(())))?.is_some() {
-            return Ok(accepting.finish()?);
-        }
-    }
 }
 
 /// Watches the socket of a connection for what comes. It must not block meanwhile, at none of its handles.
@@ -306,7 +321,8 @@ async fn serve(
         watched = match result.and_then(|()| watch(copy)) {
             Ok(watched) => {
                 // A driver that is gone needs no news.
-                let _ = shared.events.send(Event::Finished { number });
+                let measured = connection.measured.take();
+                let _ = shared.events.send(Event::Finished { number, measured });
                 watched
             }
             Err(e) => break (None, Err(e)),

@@ -2,12 +2,15 @@
 use crate::door::{Number, Ticket};
 use crate::monitor::Load;
 use crate::queue::{JobEnd, Whose};
+use crate::record::Measured;
 use crate::refusals::Kind;
+use crate::snapshot::Snapshot;
 use std::net::{IpAddr, TcpStream};
 use std::time::Duration;
 use tacit_backends::Material;
 use tacit_client::wire::Request;
 use tacit_ids::{ClientId, MaterialId};
+use tacit_sched::policy::PolicySpec;
 use tacit_store::Binding;
 use tokio::sync::oneshot;
 
@@ -29,8 +32,14 @@ pub(crate) enum Event {
     Made { id: MaterialId, binding: Binding, material: Material },
     /// One of the scheduler's jobs is over. Comes before the client is told.
     Over { number: Number, end: JobEnd },
-    /// A connection has no job any more.
-    Finished { number: Number },
+    /// A connection has no job any more; `measured` is the phase that the last one has run.
+    Finished { number: Number, measured: Option<Measured> },
+    /// Somebody known speaks HTTP; is there a place?
+    Visited { number: Number, client: ClientId, reply: oneshot::Sender<Result<(), &'static str>> },
+    /// What is there to be seen?
+    Snapshot { reply: oneshot::Sender<Snapshot> },
+    /// Jobs are to start by this policy.
+    SetPolicy { policy: PolicySpec, reply: oneshot::Sender<()> },
     /// A connection has ended, and its job if it had one.
     Gone { number: Number },
     /// Take no more requests; jobs have `grace` to end, then they are cut.

@@ -13,6 +13,8 @@
 //!   thread, however it connected, and however slowly its request trickles in.
 //! * A **worker** owns the connection for one job: one request, a phase of one input at most. It blocks, in
 //!   as many threads as were granted.
+//! * **Control** answers HTTP on the same port: health, status, metrics, a dashboard. It asks the driver, and
+//!   decides nothing.
 //! * The **driver** alone owns what connections share, and carries out what the policy decides. Policy today:
 //!   every job at once.
 //!
@@ -22,23 +24,29 @@
 
 mod catalog;
 mod config;
+mod control;
 mod door;
 mod driver;
 mod edge;
 mod error;
 mod estimates;
 mod event;
+mod job;
 mod memory;
+mod metrics;
 mod monitor;
 mod published;
 mod queue;
+mod record;
 mod refusals;
 mod server;
 mod shared;
+mod snapshot;
 mod stock;
 mod worker;
 
 pub use catalog::Catalog;
 pub use config::ServerConfig;
+pub use control::{MAX_BODY_BYTES, read_policy};
 pub use error::ServeError;
 pub use server::{Server, ServerHandle};

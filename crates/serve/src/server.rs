@@ -3,8 +3,10 @@ use crate::door::MOST_PLACES;
 use crate::driver::Driver;
 use crate::edge;
 use crate::event::Event;
+use crate::metrics::Metrics;
 use crate::monitor;
 use crate::published::Published;
+use crate::record::Record;
 use crate::shared::Shared;
 use crate::{Catalog, ServeError, ServerConfig};
 use rustix::process::{Resource, getrlimit};
@@ -38,10 +40,12 @@ const OTHER_FILES: u64 = 64;
 /// Fewest places for greetings.
 const FEWEST_PLACES: u64 = 16;
 
-/// How many may greet at a time beside so many clients, with so many file descriptors in all.
-fn greeting_places(clients: usize, limit: Option<u64>) -> Result<usize, ServeError> {
-    let others = FILES[1].saturating_mul(clients as u64).saturating_add(OTHER_FILES);
+/// How many may greet at a time beside so many clients and control connections (a descriptor each), with so
+/// many file descriptors in all.
+fn greeting_places(clients: usize, control: usize, limit: Option<u64>) -> Result<usize, ServeError> {
+    let others = FILES[1].saturating_mul(clients as u64).saturating_add(OTHER_FILES).saturating_add(control as u64);
     let needed = others.saturating_add(FILES[0] * FEWEST_PLACES);
+    let besides = (control as u64).saturating_add(OTHER_FILES + FILES[0] * FEWEST_PLACES);
     match limit {
         _ if clients == 0 => {
             Err(ServeError::Usage("a server for 0 clients at a time serves nobody: allow at least 1".into()))
@@ -51,7 +55,7 @@ fn greeting_places(clients: usize, limit: Option<u64>) -> Result<usize, ServeErr
         Some(limit) => Err(ServeError::Usage(format!(
             "{clients} clients at a time may need {needed} open files, and this process may have {limit}: raise that (ulimit -n), or \
              allow at most {} clients",
-            limit.saturating_sub(OTHER_FILES + FILES[0] * FEWEST_PLACES) / FILES[1]
+            limit.saturating_sub(besides) / FILES[1]
         ))),
     }
 }
@@ -102,7 +106,7 @@ impl Server {
                 config.threads
             )));
         }
-        let places = greeting_places(config.max_connections, getrlimit(Resource::Nofile).current)?;
+        let places = greeting_places(config.max_connections, config.max_control, getrlimit(Resource::Nofile).current)?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(EDGE_THREADS)
             .max_blocking_threads(config.max_connections + SPARE_WORKERS)
@@ -122,8 +126,12 @@ impl Server {
         let (sender, events) = unbounded_channel();
         let (stopper, stop) = watch::channel(false);
         let published = Arc::new(Published::default());
-        let driver = Driver::new(&config, store.clone(), places, published.clone(), stopper)?;
-        let shared = Shared { config, catalog, store, marks: Marks::from_env("server"), events: sender };
+        let metrics = Arc::new(Metrics::new());
+        let record = Record::new(&catalog, metrics.clone());
+        let driver = Driver::new(&config, store.clone(), places, record, published.clone(), stopper)?;
+        let tls = if config.max_control > 0 { config.tls.with_http() } else { config.tls.without_http() };
+        let marks = Marks::from_env("server");
+        let shared = Shared { config, catalog, store, marks, tls, metrics, events: sender };
         Ok(Self { runtime, listener, address, shared: Arc::new(shared), driver, events, stop, published })
     }
 
@@ -207,12 +215,13 @@ mod tests {
 
     #[test]
     fn places_for_greetings_are_what_files_allow() {
-        assert_eq!(greeting_places(64, None).unwrap(), MOST_PLACES);
-        assert_eq!(greeting_places(64, Some(1 << 20)).unwrap(), MOST_PLACES);
-        assert_eq!(greeting_places(64, Some(1024)).unwrap(), 384);
-        assert!(greeting_places(0, None).is_err());
-        let error = greeting_places(100_000, Some(1024)).unwrap_err().to_string();
-        assert!(error.contains("at most 309 clients") && greeting_places(309, Some(1024)).is_ok(), "{error}");
-        assert!(greeting_places(usize::MAX, Some(1024)).is_err());
+        assert_eq!(greeting_places(64, 0, None).unwrap(), MOST_PLACES);
+        assert_eq!(greeting_places(64, 64, Some(1 << 20)).unwrap(), MOST_PLACES);
+        assert_eq!(greeting_places(64, 0, Some(1024)).unwrap(), 384);
+        assert_eq!(greeting_places(64, 64, Some(1024)).unwrap(), 352);
+        assert!(greeting_places(0, 64, None).is_err());
+        let error = greeting_places(100_000, 0, Some(1024)).unwrap_err().to_string();
+        assert!(error.contains("at most 309 clients") && greeting_places(309, 0, Some(1024)).is_ok(), "{error}");
+        assert!(greeting_places(usize::MAX, usize::MAX, Some(1024)).is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! What all connections have in common, and their way to the driver.
 use crate::event::Event;
+use crate::metrics::Metrics;
 use crate::refusals::Kind;
 use crate::{Catalog, ServerConfig};
 use std::net::IpAddr;
@@ -8,6 +9,7 @@ use tacit_client::measure::Marks;
 use tacit_store::Store;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
+use tokio_rustls::rustls;
 
 /// What all connections use, and none changes.
 pub(crate) struct Shared {
@@ -15,6 +17,9 @@ pub(crate) struct Shared {
     pub(crate) catalog: Catalog,
     pub(crate) store: Option<Arc<Store>>,
     pub(crate) marks: Marks,
+    /// What is offered in TLS handshakes.
+    pub(crate) tls: Arc<rustls::ServerConfig>,
+    pub(crate) metrics: Arc<Metrics>,
     /// To the driver.
     pub(crate) events: UnboundedSender<Event>,
 }

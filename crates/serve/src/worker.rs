@@ -5,6 +5,7 @@ use crate::catalog::Offered;
 use crate::door::Number;
 use crate::event::{Decision, Event, Grant, Open};
 use crate::queue::{JobEnd, Whose};
+use crate::record::Measured;
 use crate::shared::Shared;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(crate) struct Connection {
     client: ClientId,
     pub(crate) channel: Channel,
     open: Option<Opened>,
+    /// What the last job has run; whoever takes note of it takes it out.
+    pub(crate) measured: Option<Measured>,
 }
 
 /// The model that the client has open.
@@ -35,7 +38,7 @@ pub(crate) struct Opened {
 impl Connection {
     /// A connection that has no model open.
     pub(crate) fn new(client: ClientId, channel: Channel) -> Self {
-        Self { client, channel, open: None }
+        Self { client, channel, open: None, measured: None }
     }
 
     /// The model that is open.
@@ -283,10 +286,11 @@ impl<'a> Job<'a> {
     }
 
     fn done(&mut self, meter: Meter, material_bytes: u64) -> Result<(Reply, Duration), ServeError> {
-        let channel = &mut self.connection.channel;
+        let Connection { channel, measured, .. } = &mut *self.connection;
         // The phase may end with this party's own message.
         channel.flush()?;
-        let figures = meter.stop(channel);
+        let (phase, figures) = (meter.phase(), meter.stop(channel));
+        *measured = Some(Measured { phase, figures });
         Ok((Reply::Done { figures, material_bytes }, Duration::from_secs_f64(figures.wall_s)))
     }
 }

@@ -5,6 +5,7 @@
 //! another user's or links. What is made together is written whole or not at all: everything is made in
 //! memory first, and `ca.key` is written last. A machine needs `ca.pem` and its own pair; `ca.key` belongs
 //! where certificates are made and nowhere else.
+use crate::role::{OPERATOR, Role};
 use crate::seal::sync_folder;
 use crate::{StoreError, private};
 use rcgen::{
@@ -28,7 +29,7 @@ const YEARS: i32 = 10;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Usage {
     Server,
-    Client,
+    Client(Role),
 }
 
 /// A client's TLS identity.
@@ -82,7 +83,7 @@ fn make(dir: &Path, hosts: &[String], clients: &[String], keep_ca_key: bool) -> 
     }
     let mut files = Vec::from(issue(&issuer, "server", names, Usage::Server)?);
     for name in clients {
-        files.extend(issue(&issuer, name, vec![], Usage::Client)?);
+        files.extend(issue(&issuer, name, vec![], Usage::Client(Role::Client))?);
     }
     files.push(ca);
     files.extend(keep_ca_key.then_some(ca_key));
@@ -101,12 +102,24 @@ fn make(dir: &Path, hosts: &[String], clients: &[String], keep_ca_key: bool) -> 
 /// # Errors
 /// The folder has no CA, the name is unusable or taken, or a file cannot be written.
 pub fn add_client(dir: &Path, name: &str) -> Result<(), StoreError> {
+    add(dir, name, Role::Client)
+}
+
+/// Makes a certificate for an operator: a client that may also see and steer the server.
+///
+/// # Errors
+/// As [`add_client`].
+pub fn add_operator(dir: &Path, name: &str) -> Result<(), StoreError> {
+    add(dir, name, Role::Operator)
+}
+
+fn add(dir: &Path, name: &str, role: Role) -> Result<(), StoreError> {
     check_name(name)?;
     let dir = private::folder(dir)?;
     let pem = private::read(&dir.join("ca.key"), "reading")?;
     let ca_key = KeyPair::from_pem(str::from_utf8(&pem).map_err(|_| rcgen::Error::CouldNotParseKeyPair)?)?;
     let issuer = Issuer::new(ca_params(&ca_key)?, ca_key);
-    write_all(&dir, &issue(&issuer, name, vec![], Usage::Client)?)
+    write_all(&dir, &issue(&issuer, name, vec![], Usage::Client(role))?)
 }
 
 /// The server's TLS identity from `server.pem`, `server.key` and `ca.pem`.
@@ -156,11 +169,14 @@ fn issue(issuer: &Issuer<'_, KeyPair>, name: &str, hosts: Vec<String>, usage: Us
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new(hosts)?;
     params.distinguished_name.push(DnType::CommonName, name);
+    if usage == Usage::Client(Role::Operator) {
+        params.distinguished_name.push(DnType::OrganizationalUnitName, OPERATOR);
+    }
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![match usage {
         Usage::Server => ExtendedKeyUsagePurpose::ServerAuth,
-        Usage::Client => ExtendedKeyUsagePurpose::ClientAuth,
+        Usage::Client(_) => ExtendedKeyUsagePurpose::ClientAuth,
     }];
     limit(&mut params)?;
     let certificate = params.signed_by(&key, issuer)?.pem();

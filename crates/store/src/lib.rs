@@ -13,11 +13,13 @@ pub mod keys;
 mod ledger;
 mod private;
 mod reserve;
+mod role;
 pub mod seal;
 mod step;
 mod store;
 
 pub use error::StoreError;
+pub use role::Role;
 pub use seal::SealKey;
 #[cfg(any(test, feature = "test-util"))]
 pub use step::Step;

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tacit_ids::{ClientId, FolderId, MaterialId};
-use tacit_store::{Binding, Origin, Party, Store, StoreError, keys, seal};
+use tacit_store::{Binding, Origin, Party, Role, Store, StoreError, keys, seal};
 
 const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
 const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]) };
@@ -234,6 +234,9 @@ fn key_folders_and_names_that_cannot_be_used_are_named() {
         assert!(matches!(keys::load_client(dir.path(), name), Err(StoreError::ClientName(_))));
     }
     keys::add_client(dir.path(), "alice").unwrap();
+    keys::add_operator(dir.path(), "ops").unwrap();
+    let role = |name| Role::of(keys::load_client(dir.path(), name).unwrap().tls.certificate());
+    assert_eq!([role("alice"), role("ops")], [Role::Client, Role::Operator]);
     let error = keys::add_client(dir.path(), "alice").unwrap_err();
     assert!(error.to_string().contains("never overwritten"), "{error}");
     let error = keys::load_client(dir.path(), "bob").err().unwrap();

@@ -3,6 +3,7 @@
 //! `tests/smoke.rs` with mutated valid inputs on stable Rust.
 #![forbid(unsafe_code)]
 
+mod control;
 mod import;
 mod lab;
 mod linear;
@@ -57,6 +58,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "device_profile", run: meter::device_profile, seeds: meter::profile_seeds },
     Target { name: "record_line", run: record::record_line, seeds: record::record_line_seeds },
     Target { name: "mark_line", run: record::mark_line, seeds: record::mark_line_seeds },
+    Target { name: "policy_body", run: control::policy_body, seeds: control::policy_seeds },
+    Target { name: "certificate_role", run: control::certificate_role, seeds: control::certificate_seeds },
     Target { name: "experiment", run: lab::experiment, seeds: lab::experiment_seeds },
 ];
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_client::wire::{Device, Name, Terms};
 use tacit_ids::{ClientId, MaterialId};
-use tacit_sched::policy::PolicySpec;
+use tacit_sched::policy::{Policy, PolicySpec};
 use tacit_sched::{
     Action, Cause, Counts, Event, InputReport, JobId, ModelId, Outcome, Owner, Rejected, Resources, SchedError,
     Scheduler, Span, Start, Time, Usage, Work,
@@ -43,8 +43,14 @@ pub(crate) enum Effect {
     Cut { number: Number },
     /// This client's material, if it is hers, will not be used.
     Burn { material: MaterialId, client: ClientId },
-    /// An input has come to its end.
-    Report(InputReport),
+    /// An input was answered.
+    Answered {
+        of: Arc<Offered>,
+        /// From its arrival to its end.
+        delay: Span,
+        /// From its arrival to the start of its online phase.
+        waiting: Span,
+    },
 }
 
 /// An input that is alive.
@@ -85,9 +91,13 @@ struct Job {
 
 pub(crate) struct Queue {
     scheduler: Scheduler<PolicySpec>,
+    /// Name of its policy.
+    policy: String,
     epoch: Instant,
     /// By digest of the plan and class of device.
     models: BTreeMap<([u8; 32], Device), ModelId>,
+    /// What a model of the scheduler's is.
+    offered: Vec<Arc<Offered>>,
     last: u64,
     names: HashMap<(ClientId, Name), Owner>,
     live: HashMap<Owner, Live>,
@@ -104,9 +114,11 @@ type Refused = String;
 impl Queue {
     pub(crate) fn new(config: tacit_sched::Config, policy: PolicySpec) -> Result<Self, SchedError> {
         Ok(Self {
+            policy: policy.name(),
             scheduler: Scheduler::new(config, vec![], policy)?,
             epoch: Instant::now(),
             models: BTreeMap::new(),
+            offered: Vec::new(),
             last: 0,
             names: HashMap::new(),
             live: HashMap::new(),
@@ -146,6 +158,7 @@ impl Queue {
         let model = ModelId(self.models.len() as u32);
         self.tell(Event::ModelAdded(estimates::spec(&whose.offered, device))).map_err(|e| e.to_string())?;
         self.models.insert(key, model);
+        self.offered.push(Arc::clone(&whose.offered));
         Ok(model)
     }
 
@@ -308,6 +321,16 @@ impl Queue {
         self.scheduler.capacity()
     }
 
+    /// Jobs start by this policy from now on.
+    pub(crate) fn set_policy(&mut self, policy: PolicySpec) {
+        self.policy = policy.name();
+        self.scheduler.set_policy(policy);
+    }
+
+    pub(crate) fn policy(&self) -> String {
+        self.policy.clone()
+    }
+
     /// The machine has so many cores for jobs now.
     pub(crate) fn set_cores(&mut self, cores: u32) {
         let capacity = self.scheduler.capacity();
@@ -344,7 +367,7 @@ impl Queue {
                     let owner = Owner::Request(report.input.request);
                     self.turn_away(owner, reason(report.outcome));
                     self.close(owner);
-                    self.effects.push(Effect::Report(report));
+                    self.answered(&report);
                 }
                 Action::Stopped => {}
             }
@@ -366,6 +389,15 @@ impl Queue {
                 self.effects.push(Effect::Start { number, threads: start.threads, material: start.material });
             }
             None => self.note(Event::JobFailed { job }),
+        }
+    }
+
+    fn answered(&mut self, report: &InputReport) {
+        if report.outcome == Outcome::Done {
+            let of = Arc::clone(&self.offered[report.model.0 as usize]);
+            let since = |at: Time| at.since(report.arrived);
+            let (delay, waiting) = (since(report.ended), report.on.started.map_or(Span::ZERO, since));
+            self.effects.push(Effect::Answered { of, delay, waiting });
         }
     }
 

@@ -49,7 +49,7 @@ pub fn offer(catalog: &mut Catalog, name: &str, toy: &Toy, salt: u8, options: &s
     catalog.offer(name, toy, lowered).unwrap();
 }
 
-/// A server with TLS keys for the clients `alice` and `bob` in `dir/keys`.
+/// A server with TLS keys for the clients `alice` and `bob`, and the operator `ops`, in `dir/keys`.
 pub struct Running {
     pub handle: ServerHandle,
     pub address: String,
@@ -75,6 +75,7 @@ impl Running {
         let key_dir = dir.join("keys");
         if !key_dir.exists() {
             keys::init(&key_dir, &[], &["alice".into(), "bob".into()]).unwrap();
+            keys::add_operator(&key_dir, "ops").unwrap();
         }
         let mut config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), keys::load_server(&key_dir).unwrap());
         config.store = Some(dir.join("server-material"));
@@ -108,6 +109,13 @@ impl Running {
         let mut tcp = TcpTransport::connect(self.address.as_str(), Duration::from_secs(5)).unwrap();
         tcp.set_stall_timeout(20 * PATIENCE).unwrap();
         keys::load_client(&dir.join("keys"), who).unwrap().tls.connect(tcp, "127.0.0.1").unwrap()
+    }
+
+    /// An authenticated connection for HTTP/1.1.
+    pub fn http(&self, dir: &Path, who: &str) -> TlsTransport {
+        let mut tcp = TcpTransport::connect(self.address.as_str(), Duration::from_secs(5)).unwrap();
+        tcp.set_stall_timeout(20 * PATIENCE).unwrap();
+        keys::load_client(&dir.join("keys"), who).unwrap().tls.for_http().connect(tcp, "127.0.0.1").unwrap()
     }
 
     /// A connection that was welcomed. It holds no thread at this end.

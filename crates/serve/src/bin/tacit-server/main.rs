@@ -89,6 +89,10 @@ struct Args {
     /// Clients connected at the same time
     #[arg(long, default_value_t = 64, value_parser = count(100_000))]
     max_connections: usize,
+    /// Connections of the control interface (HTTP: status, metrics, dashboard) at the same time; 0 switches
+    /// it off
+    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u64).range(0..=4096))]
+    max_control: u64,
     /// Seconds that a client may make no progress inside a phase
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stall: u64,
@@ -134,6 +138,7 @@ impl Args {
         config.queued_per_client = self.queued;
         config.notice_ttl = Duration::from_secs(self.notice_ttl);
         config.max_connections = self.max_connections;
+        config.max_control = self.max_control as usize;
         config.stall_timeout = Duration::from_secs(self.stall);
         config.idle_timeout = Duration::from_secs(self.idle);
         config.stored_per_client = self.quota;

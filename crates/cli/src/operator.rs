@@ -1,0 +1,244 @@
+//! The control interface of a server, as a client of it: HTTP/1.1 over our own TLS.
+use anyhow::Context;
+use serde::Deserialize;
+use serde_json::Value;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tacit_net::{ClientTls, NetError, TcpTransport, TlsTransport, Transport as _, split_address};
+use tacit_store::keys;
+use ureq::config::Config;
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport};
+use ureq::{Agent, Error};
+
+/// Largest answer, in bytes.
+const MAX_ANSWER_BYTES: u64 = 16 << 20;
+/// Buffers of a connection, in bytes.
+const BUFFER: usize = 16 << 10;
+
+#[derive(clap::Args)]
+pub struct Operator {
+    /// Server, host:port
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7878")]
+    server: String,
+    /// Folder with ca.pem and the certificate and key of who asks
+    #[arg(long, value_name = "DIR", default_value = "keys")]
+    keys: PathBuf,
+    /// Name in the key folder; an operator sees all, a client what is its own
+    #[arg(long, value_name = "NAME", default_value = "client")]
+    client: String,
+    /// Name in the server's certificate, if it is not the host of --server
+    #[arg(long, value_name = "NAME")]
+    server_name: Option<String>,
+    /// Seconds that an answer may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+}
+
+impl Operator {
+    /// Ready to ask; nothing is connected yet.
+    pub fn interface(&self) -> anyhow::Result<Interface> {
+        let (host, _) = split_address(&self.server)?;
+        let tls = keys::load_client(&self.keys, &self.client)?.tls.for_http();
+        let secure = Secure { tls, name: self.server_name.clone().unwrap_or_else(|| host.to_owned()) };
+        let config = Config::builder()
+            .timeout_global(Some(Duration::from_secs(self.timeout)))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .build();
+        let agent = Agent::with_parts(config, secure, DefaultResolver::default());
+        Ok(Interface { agent, server: self.server.clone() })
+    }
+}
+
+/// The control interface of one server.
+pub struct Interface {
+    agent: Agent,
+    server: String,
+}
+
+impl Interface {
+    /// What a path answers.
+    pub fn get(&self, path: &str) -> anyhow::Result<Value> {
+        let asking = || format!("asking {} for {path}", self.server);
+        let mut response = self.agent.get(format!("https://{}{path}", self.server)).call().with_context(asking)?;
+        let text = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string().with_context(asking)?;
+        let status = response.status();
+        let value: Value = match serde_json::from_str(&text) {
+            Ok(value) => value,
+            Err(e) => anyhow::bail!("{}: the answer ({status}) is not JSON: {e}", asking()),
+        };
+        let why = || value["error"].as_str().unwrap_or("no reason given").to_owned();
+        anyhow::ensure!(status.is_success(), "{} refuses ({}): {}", self.server, status.as_u16(), why());
+        Ok(value)
+    }
+}
+
+/// Our TLS for `ureq`.
+struct Secure {
+    tls: ClientTls,
+    name: String,
+}
+
+impl fmt::Debug for Secure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secure").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Connector<()> for Secure {
+    type Out = Connection;
+
+    fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<Connection>, Error> {
+        let failed = |e: NetError| Error::Io(io::Error::other(e));
+        let mut last = NetError::Tls(format!("{} has no address", self.name));
+        for address in &details.addrs {
+            match TcpTransport::connect(address, *details.timeout.after) {
+                Ok(mut tcp) => {
+                    tcp.set_deadline(deadline(&details.timeout));
+                    let transport = self.tls.connect(tcp, &self.name).map_err(failed)?;
+                    return Ok(Some(Connection { transport, buffers: LazyBuffers::new(BUFFER, BUFFER) }));
+                }
+                Err(e) => last = e,
+            }
+        }
+        Err(failed(last))
+    }
+}
+
+fn deadline(timeout: &NextTimeout) -> Option<Instant> {
+    Instant::now().checked_add(*timeout.after)
+}
+
+struct Connection {
+    transport: TlsTransport,
+    buffers: LazyBuffers,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("peer", &self.transport.peer()).finish_non_exhaustive()
+    }
+}
+
+/// A time-out is `ureq`'s to name; what TLS says is said in our words.
+fn named(e: io::Error, timeout: &NextTimeout) -> Error {
+    match e.kind() {
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Error::Timeout(timeout.reason),
+        io::ErrorKind::InvalidData => Error::Io(io::Error::other(NetError::from_io("the answer", &e))),
+        _ => Error::Io(e),
+    }
+}
+
+impl Transport for Connection {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
+        self.transport.set_deadline(deadline(&timeout));
+        let written = self.transport.write_all(&self.buffers.output()[..amount]);
+        written.and_then(|()| self.transport.flush()).map_err(|e| named(e, &timeout))
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+        self.transport.set_deadline(deadline(&timeout));
+        let read = self.transport.read(self.buffers.input_append_buf()).map_err(|e| named(e, &timeout))?;
+        self.buffers.input_appended(read);
+        Ok(read > 0)
+    }
+
+    fn is_open(&mut self) -> bool {
+        // Between two answers a server says nothing; whatever comes then, its end included, is the end.
+        matches!(self.transport.try_read(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    fn is_tls(&self) -> bool {
+        true
+    }
+}
+
+/// What operators are shown of `/v1/status`; what a server does not tell is zero or empty.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    pub version: String,
+    pub uptime_s: f64,
+    pub stopping: bool,
+    pub policy: String,
+    pub capacity: Amounts,
+    pub used: Amounts,
+    pub queues: Queues,
+    pub jobs: Vec<Job>,
+    pub clients: Vec<Client>,
+    pub models: Vec<Model>,
+    pub mean_delay_s: f64,
+    pub mean_waiting_s: f64,
+    pub throughput_per_s: f64,
+    pub connections: usize,
+    pub control_connections: usize,
+    pub greetings: usize,
+    pub greeting_places: usize,
+    pub refusals: u64,
+    /// What a client is shown: its own row, and nothing of the above but version and time.
+    pub client: Option<Client>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Amounts {
+    pub cores: u64,
+    pub memory: u64,
+    pub disk: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Queues {
+    pub pre: u64,
+    pub waiting: u64,
+    pub transit: u64,
+    pub ready: u64,
+    pub running_pre: u64,
+    pub running_on: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Job {
+    pub id: u64,
+    pub phase: String,
+    pub model: String,
+    pub backend: String,
+    pub client: String,
+    pub threads: u64,
+    pub queued_s: f64,
+    pub started_s: f64,
+    pub ended_s: Option<f64>,
+    pub outcome: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Client {
+    pub client: String,
+    pub connections: u64,
+    pub requests: u64,
+    pub done: u64,
+    pub failed: u64,
+    pub refused: u64,
+    pub queued: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Model {
+    pub name: String,
+    pub backends: Vec<String>,
+    pub done: u64,
+    pub mean_delay_s: f64,
+    pub mean_waiting_s: f64,
+}

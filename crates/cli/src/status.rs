@@ -1,0 +1,187 @@
+//! `tacit status`, and the text that `tacit top` shows as well.
+use crate::operator::{Client, Job, Operator, Status};
+use crate::print;
+use std::fmt::Write as _;
+
+/// Lines of a table.
+const MOST: usize = 20;
+
+/// Show what a server does: everything to an operator, to a client what is its own
+///
+/// Example: tacit status --server server.example:7878 --keys keys --client ops
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    operator: Operator,
+}
+
+pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
+    let answer = args.operator.interface()?.get("/v1/status")?;
+    if as_json {
+        return print::json(&answer);
+    }
+    print::text(&shown(&serde_json::from_value(answer)?, MOST))
+}
+
+/// A status in lines, tables cut to `most` rows.
+pub fn shown(status: &Status, most: usize) -> String {
+    let mut out = String::new();
+    let state = if status.stopping { ", stopping" } else { "" };
+    line(&mut out, format_args!("tacit server {}, up {}{state}", plain(&status.version), time(status.uptime_s)));
+    if let Some(own) = &status.client {
+        clients(&mut out, std::slice::from_ref(own), most);
+        return out;
+    }
+    let Status { capacity, used, queues: q, .. } = status;
+    line(
+        &mut out,
+        format_args!(
+            "policy {}   D {}   W {}   {:.2} inputs/s (last minute)",
+            plain(&status.policy),
+            time(status.mean_delay_s),
+            time(status.mean_waiting_s),
+            status.throughput_per_s
+        ),
+    );
+    line(
+        &mut out,
+        format_args!(
+            "queues: pre {}, waiting {}, transit {}, ready {}; running: pre {}, on {}",
+            q.pre, q.waiting, q.transit, q.ready, q.running_pre, q.running_on
+        ),
+    );
+    let of = |used: u64, most: u64, show: fn(u64) -> String| match most {
+        0 => show(used),
+        most => format!("{} of {}", show(used), show(most)),
+    };
+    line(
+        &mut out,
+        format_args!(
+            "cores {}   memory {}   disk {}",
+            of(used.cores, capacity.cores, |n| n.to_string()),
+            of(used.memory, capacity.memory, print::bytes),
+            of(used.disk, capacity.disk, print::bytes)
+        ),
+    );
+    line(
+        &mut out,
+        format_args!(
+            "connections: {} of clients, {} of control, {} greeting (of {}); {} refusals",
+            status.connections, status.control_connections, status.greetings, status.greeting_places, status.refusals
+        ),
+    );
+    models(&mut out, status, most);
+    clients(&mut out, &status.clients, most);
+    jobs(&mut out, status, most);
+    out
+}
+
+fn models(out: &mut String, status: &Status, most: usize) {
+    let name = |text: &str| cut(text, 24);
+    line(out, format_args!("\n{:<24} {:<16} {:>8} {:>10} {:>10}", "MODEL", "BACK ENDS", "INPUTS", "D", "W"));
+    for m in status.models.iter().take(most) {
+        let (d, w) = (time(m.mean_delay_s), time(m.mean_waiting_s));
+        let backends = cut(&m.backends.join(","), 16);
+        line(out, format_args!("{:<24} {backends:<16} {:>8} {d:>10} {w:>10}", name(&m.name), m.done));
+    }
+}
+
+fn clients(out: &mut String, clients: &[Client], most: usize) {
+    line(
+        out,
+        format_args!(
+            "\n{:<16} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8}",
+            "CLIENT", "LINKS", "JOBS", "DONE", "QUEUED", "FAILED", "REFUSED"
+        ),
+    );
+    for c in clients.iter().take(most) {
+        let name = cut(&c.client, 16);
+        line(
+            out,
+            format_args!(
+                "{name:<16} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8}",
+                c.connections, c.requests, c.done, c.queued, c.failed, c.refused
+            ),
+        );
+    }
+    more(out, clients.len(), most);
+}
+
+fn jobs(out: &mut String, status: &Status, most: usize) {
+    let header = format!(
+        "\n{:>6} {:<8} {:<20} {:<10} {:<12} {:>3} {:>9} {:>9}  {}",
+        "JOB", "PHASE", "MODEL", "BACK END", "CLIENT", "THR", "QUEUED", "RAN", "STATE"
+    );
+    line(out, format_args!("{header}"));
+    let row = |job: &Job| {
+        let queued = time(job.started_s - job.queued_s);
+        let ran = time(job.ended_s.unwrap_or(status.uptime_s) - job.started_s);
+        let (phase, model, backend) = (cut(&job.phase, 8), cut(&job.model, 20), cut(&job.backend, 10));
+        let (client, state) = (cut(&job.client, 12), plain(job.outcome.as_deref().unwrap_or("running")));
+        format!(
+            "{:>6} {phase:<8} {model:<20} {backend:<10} {client:<12} {:>3} {queued:>9} {ran:>9}  {state}",
+            job.id, job.threads
+        )
+    };
+    status.jobs.iter().take(most).for_each(|job| line(out, format_args!("{}", row(job))));
+    more(out, status.jobs.len(), most);
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    writeln!(out, "{text}").expect("a String takes everything");
+}
+
+fn more(out: &mut String, all: usize, most: usize) {
+    if all > most {
+        line(out, format_args!("... and {} more", all - most));
+    }
+}
+
+/// What a server says, without what a terminal would obey.
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
+fn cut(text: &str, width: usize) -> String {
+    plain(text).chars().take(width).collect()
+}
+
+/// Seconds for people.
+fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 1.0 => format!("{:.0} ms", s.max(0.0) * 1e3),
+        s if s < 120.0 => format!("{s:.2} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn all_of_a_server_is_shown_and_nothing_that_a_terminal_obeys() {
+        let jobs: Vec<_> = (0..5)
+            .map(|id| json!({"id": id, "phase": "online", "model": "m\u{1b}[2J", "queued_s": 1.0, "started_s": 1.5}))
+            .collect();
+        let status = json!({"version": "1", "uptime_s": 3.0, "policy": "adaptive", "mean_delay_s": 0.25,
+            "capacity": {"cores": 8}, "used": {"cores": 3}, "queues": {"pre": 7}, "jobs": jobs, "surprise": 1,
+            "models": [{"name": "digits", "backends": ["cheetah"], "done": 2}], "clients": [{"client": "ab12", "requests": 9}]});
+        let text = shown(&serde_json::from_value(status).unwrap(), 3);
+        for part in
+            ["policy adaptive", "D 250 ms", "pre 7", "cores 3 of 8", "digits", "ab12", "running", "... and 2 more"]
+        {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(!text.contains('\u{1b}') && text.contains("m[2J"));
+    }
+
+    #[test]
+    fn a_client_is_shown_its_own_row() {
+        let status = json!({"version": "1", "uptime_s": 3.0, "client": {"client": "ab12", "requests": 9}});
+        let text = shown(&serde_json::from_value(status).unwrap(), 3);
+        assert!(text.contains("ab12") && !text.contains("queues"), "{text}");
+    }
+}

@@ -1,0 +1,53 @@
+//! `tacit top`
+use crate::operator::{Operator, Status};
+use crate::print;
+use crate::status::shown;
+use std::thread;
+use std::time::Duration;
+
+/// Rows of each table.
+const MOST: usize = 8;
+/// To the upper left corner; and whatever is below the cursor, away.
+const HOME: &str = "\x1b[H";
+const CLEAR_REST: &str = "\x1b[J";
+/// The rest of a line, away.
+const CLEAR_LINE: &str = "\x1b[K\n";
+const CLEAR: &str = "\x1b[2J";
+
+/// Watch what a server does, until interrupted
+///
+/// Example: tacit top --server server.example:7878 --keys keys --client ops
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    operator: Operator,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    every: u64,
+    /// Look once, without control codes
+    #[arg(long)]
+    once: bool,
+}
+
+pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
+    let interface = args.operator.interface()?;
+    let mut clear = CLEAR;
+    loop {
+        let answer = interface.get("/v1/status")?;
+        if as_json {
+            // One line for each look.
+            print::line(&answer.to_string())?;
+        } else {
+            let text = shown(&serde_json::from_value::<Status>(answer)?, MOST);
+            match args.once {
+                true => print::text(&text)?,
+                false => print::text(&format!("{clear}{HOME}{}{CLEAR_REST}\n", text.replace('\n', CLEAR_LINE)))?,
+            }
+        }
+        if args.once {
+            return Ok(());
+        }
+        clear = "";
+        thread::sleep(Duration::from_secs(args.every));
+    }
+}

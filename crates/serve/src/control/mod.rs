@@ -1,0 +1,132 @@
+//! The control interface: HTTP/1.1 and HTTP/2 on the port of the protocol, told apart in the TLS handshake
+//! (ALPN), for those who have proved a certificate. It holds no thread and no lock: what it shows it asks the
+//! driver for.
+
+mod answer;
+mod events;
+pub(crate) mod places;
+mod policy;
+mod pulse;
+mod routes;
+mod state;
+
+pub use policy::read_policy;
+
+use crate::door::Number;
+use crate::event::Event;
+use crate::shared::Shared;
+use answer::Peer;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use pulse::{Beating, Pulse};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tacit_ids::ClientId;
+use tacit_net::tls::HTTP_2;
+use tacit_store::Role;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
+use tower::ServiceExt;
+
+/// Largest head of a request, in bytes.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+/// Largest body of a request, in bytes.
+pub const MAX_BODY_BYTES: usize = 64 << 10;
+/// Requests that one HTTP/2 connection may have open.
+const MAX_STREAMS: u32 = 16;
+/// How long answers have that are under way when the server stops, and how long a refusal has.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Somebody known who speaks HTTP.
+pub(crate) struct Visitor {
+    pub(crate) stream: TlsStream<TcpStream>,
+    pub(crate) address: SocketAddr,
+    pub(crate) client: ClientId,
+    pub(crate) role: Role,
+}
+
+/// What answers requests, for all connections.
+#[derive(Clone)]
+pub(crate) struct Control {
+    shared: Arc<Shared>,
+    stop: watch::Receiver<bool>,
+    router: axum::Router,
+}
+
+impl Control {
+    pub(crate) fn new(shared: Arc<Shared>, stop: watch::Receiver<bool>) -> Self {
+        let router = routes::router(shared.clone(), stop.clone());
+        Self { shared, stop, router }
+    }
+
+    /// A connection until it closes, says nothing for too long, or the server stops.
+    pub(crate) async fn serve(self, number: Number, visitor: Visitor) {
+        let Visitor { mut stream, address, client, role } = visitor;
+        let is_http_2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
+        match self.shared.ask(|reply| Event::Visited { number, client, reply }).await {
+            None => return,
+            Some(Ok(())) => {}
+            Some(Err(reason)) => {
+                let detail = format!("{role} {client} at {address}: {reason}");
+                self.shared.refused("of the control interface, without a place", Some(address.ip()), detail);
+                if !is_http_2 {
+                    // Somebody who is gone needs no words.
+                    let _ = timeout(FAREWELL, turn_away(&mut stream, reason)).await;
+                }
+                return;
+            }
+        }
+        tracing::debug!(%address, %client, %role, "control connection");
+        let pulse = Arc::new(Pulse::new());
+        self.exchange(stream, is_http_2, Peer { client, role }, &pulse).await;
+    }
+
+    async fn exchange(self, stream: TlsStream<TcpStream>, is_http_2: bool, peer: Peer, pulse: &Arc<Pulse>) {
+        let Self { shared, mut stop, router } = self;
+        let beating = pulse.clone();
+        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+            beating.beat();
+            request.extensions_mut().insert(peer);
+            let (router, pulse) = (router.clone(), beating.clone());
+            async move {
+                let Ok(answer) = router.oneshot(request.map(Body::new)).await;
+                Ok::<_, Infallible>(answer.map(|body| Beating::new(body, pulse)))
+            }
+        });
+        let mut builder = Builder::new(TokioExecutor::new());
+        // A buffer that is not full is filled by as much again.
+        builder.http1().max_buf_size(MAX_HEAD_BYTES / 2);
+        builder.http2().max_concurrent_streams(MAX_STREAMS).max_header_list_size(MAX_HEAD_BYTES as u32);
+        let builder = if is_http_2 { builder.http2_only() } else { builder.http1_only() };
+        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(e) = ended {
+                    tracing::debug!("control connection broke off: {e}");
+                }
+                return;
+            }
+            () = pulse.rests(shared.config.control_idle) => return,
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        // What is not said by then is not said.
+        let _ = timeout(FAREWELL, connection).await;
+    }
+}
+
+/// Says why there is no place, in HTTP/1.1.
+async fn turn_away(stream: &mut TlsStream<TcpStream>, reason: &str) -> std::io::Result<()> {
+    let body = serde_json::json!({ "error": reason }).to_string();
+    let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close";
+    stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await?;
+    stream.shutdown().await
+}

@@ -1,0 +1,72 @@
+//! Whether a control connection is alive. Only a whole head of a request, and a piece of an answer that the
+//! connection asks for, count as life: who sends a request byte by byte, or takes no answer, is as silent as
+//! who does nothing.
+use axum::body::{Body, Bytes};
+use http_body::{Frame, SizeHint};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+pub(super) struct Pulse {
+    start: Instant,
+    /// Milliseconds from the start to the last beat.
+    last: AtomicU64,
+}
+
+impl Pulse {
+    pub(super) fn new() -> Self {
+        Self { start: Instant::now(), last: AtomicU64::new(0) }
+    }
+
+    pub(super) fn beat(&self) {
+        self.last.store(self.start.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Ends when there was no beat for so long.
+    pub(super) async fn rests(&self, idle: Duration) {
+        loop {
+            let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
+            match (last + idle).checked_sub(self.start.elapsed()) {
+                Some(left) if left > Duration::ZERO => sleep(left).await,
+                _ => return,
+            }
+        }
+    }
+}
+
+/// An answer whose pieces are beats.
+pub(super) struct Beating {
+    body: Body,
+    pulse: Arc<Pulse>,
+}
+
+impl Beating {
+    pub(super) fn new(body: Body, pulse: Arc<Pulse>) -> Self {
+        pulse.beat();
+        Self { body, pulse }
+    }
+}
+
+impl http_body::Body for Beating {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let piece = Pin::new(&mut self.body).poll_frame(cx);
+        if piece.is_ready() {
+            self.pulse.beat();
+        }
+        piece
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

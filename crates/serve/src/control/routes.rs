@@ -1,0 +1,157 @@
+//! What can be asked. `openapi.json` beside this file describes it.
+use super::answer::{Answer, Peer, Refusal, finish, json, typed};
+use super::state::State;
+use super::{MAX_BODY_BYTES, events, read_policy};
+use crate::event::Event;
+use crate::shared::Shared;
+use crate::snapshot::ClientRow;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Extension, State as Shares};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::map_response;
+use axum::routing::{MethodRouter, get};
+use axum::{Router, response::Response};
+use serde_json::json as object;
+use std::sync::Arc;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+const PAGE: &str = include_str!("dashboard.html");
+const OPENAPI: &str = include_str!("openapi.json");
+
+type Shares_ = Shares<Arc<State>>;
+type By = Extension<Peer>;
+
+/// Every path, with what it answers.
+pub(super) fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
+    vec![
+        ("/", get(page)),
+        ("/metrics", get(metrics)),
+        ("/v1/events", get(watch_events)),
+        ("/v1/health/live", get(live)),
+        ("/v1/health/ready", get(is_ready)),
+        ("/v1/models", get(models)),
+        ("/v1/openapi.json", get(openapi)),
+        ("/v1/policy", get(policy).put(set_policy)),
+        ("/v1/status", get(status)),
+    ]
+}
+
+pub(super) fn router(shared: Arc<Shared>, stop: watch::Receiver<bool>) -> Router {
+    let router = routes().into_iter().fold(Router::new(), |router, (path, methods)| router.route(path, methods));
+    router
+        .fallback(nothing_there)
+        .method_not_allowed_fallback(not_so)
+        .layer(map_response(finish))
+        .with_state(Arc::new(State::new(shared, stop)))
+}
+
+async fn nothing_there(uri: Uri) -> Refusal {
+    let path: String = uri.path().chars().take(80).collect();
+    Refusal::new(StatusCode::NOT_FOUND, format!("there is no `{path}`; /v1/openapi.json lists what there is"))
+}
+
+async fn not_so(method: Method) -> Refusal {
+    let error = format!("this takes no {}; /v1/openapi.json lists what it takes", method.as_str());
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, error.chars().take(120).collect::<String>())
+}
+
+async fn live() -> Response {
+    json(&object!({ "status": "live" }))
+}
+
+async fn is_ready(state: Shares_) -> Answer {
+    if state.now().await?.stopping {
+        return Err(Refusal::stopping());
+    }
+    Ok(json(&object!({ "status": "ready" })))
+}
+
+async fn status(state: Shares_, Extension(peer): By) -> Answer {
+    let now = state.now().await?;
+    if peer.is_operator() {
+        return Ok(json(&*now));
+    }
+    let own = now.clients.iter().find(|row| row.client == peer.client).copied();
+    let own = own.unwrap_or(ClientRow {
+        client: peer.client,
+        connections: 0,
+        requests: 0,
+        done: 0,
+        failed: 0,
+        refused: 0,
+        queued: 0,
+    });
+    Ok(json(&object!({ "version": now.version, "uptime_s": now.uptime_s, "client": own })))
+}
+
+async fn models(state: Shares_, Extension(peer): By) -> Answer {
+    let now = state.now().await?;
+    if peer.is_operator() {
+        return Ok(json(&object!({ "models": now.models })));
+    }
+    let known = |m: &crate::snapshot::ModelRow| object!({ "name": m.name, "backends": m.backends });
+    Ok(json(&object!({ "models": now.models.iter().map(known).collect::<Vec<_>>() })))
+}
+
+async fn policy(state: Shares_, Extension(peer): By) -> Answer {
+    peer.operator()?;
+    Ok(json(&object!({ "policy": state.now().await?.policy })))
+}
+
+async fn set_policy(state: Shares_, Extension(peer): By, headers: HeaderMap, body: Body) -> Answer {
+    peer.operator()?;
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    // A page of another origin cannot send this type without asking first, and is not answered.
+    if !kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json")) {
+        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be of type application/json"));
+    }
+    let body = timeout(state.shared.config.greeting_timeout, to_bytes(body, MAX_BODY_BYTES)).await;
+    let body = body.map_err(|_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"))?;
+    let body = body.map_err(|_| {
+        let error = format!("the body broke off, or has more than {MAX_BODY_BYTES} bytes");
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error)
+    })?;
+    let policy = read_policy(&body).map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error))?;
+    state.shared.ask(|reply| Event::SetPolicy { policy, reply }).await.ok_or_else(Refusal::stopping)?;
+    state.forget().await;
+    Ok(json(&object!({ "policy": state.now().await?.policy })))
+}
+
+async fn watch_events(state: Shares_, Extension(peer): By) -> Answer {
+    peer.operator()?;
+    let full = || Refusal::new(StatusCode::TOO_MANY_REQUESTS, "too many are watching; try again later");
+    let place = state.watcher().ok_or_else(full)?;
+    let Shares(state) = state;
+    Ok(typed("text/event-stream", events::stream(state, place)))
+}
+
+async fn metrics(state: Shares_, Extension(peer): By) -> Answer {
+    peer.operator()?;
+    let text = state.shared.metrics.text(&*state.now().await?);
+    Ok(typed("application/openmetrics-text; version=1.0.0; charset=utf-8", text))
+}
+
+async fn openapi() -> Response {
+    typed("application/json", OPENAPI)
+}
+
+/// The dashboard. It may run what is in it and talk to this server, and nothing else.
+async fn page(Extension(peer): By) -> Answer {
+    peer.operator()?;
+    let mut nonce = [0; 16];
+    let random = getrandom::fill(&mut nonce);
+    random.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "no randomness from the operating system"))?;
+    let nonce: String = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut response = typed("text/html; charset=utf-8", PAGE.replace("NONCE", &nonce));
+    let rule = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'"
+    );
+    let rule = HeaderValue::from_str(&rule).expect("hexadecimal digits are allowed in a header");
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, rule);
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+use super::*;
+use crate::snapshot::{Amounts, JobRow, ModelRow, Queues, Snapshot};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use tacit_ids::ClientId;
+
+fn openapi_document() -> Value {
+    serde_json::from_str(OPENAPI).unwrap()
+}
+
+#[test]
+fn the_document_lists_exactly_the_paths() {
+    let there: BTreeSet<&str> = routes().into_iter().map(|(path, _)| path).collect();
+    let document = openapi_document();
+    assert_eq!(there, document["paths"].as_object().unwrap().keys().map(String::as_str).collect());
+}
+
+/// Whether a value has exactly what a schema of the document says, by name.
+fn check(document: &Value, schema: &Value, value: &Value, at: &str) {
+    if let Some(name) = schema["$ref"].as_str() {
+        let name = name.strip_prefix("#/components/schemas/").unwrap();
+        return check(document, &document["components"]["schemas"][name], value, name);
+    }
+    match schema["type"].as_str().unwrap() {
+        "object" => {
+            let (properties, fields) = (schema["properties"].as_object().unwrap(), value.as_object().unwrap());
+            let required: BTreeSet<&str> =
+                schema["required"].as_array().unwrap().iter().map(|k| k.as_str().unwrap()).collect();
+            assert!(required.iter().all(|key| fields.contains_key(*key)), "{at} lacks one of {required:?}");
+            for (key, value) in fields {
+                check(
+                    document,
+                    properties.get(key).unwrap_or_else(|| panic!("{at}.{key}")),
+                    value,
+                    &format!("{at}.{key}"),
+                );
+            }
+        }
+        "array" => value.as_array().unwrap().iter().for_each(|item| check(document, &schema["items"], item, at)),
+        "number" => assert!(value.is_number(), "{at}"),
+        "integer" => assert!(value.is_u64(), "{at}"),
+        "boolean" => assert!(value.is_boolean(), "{at}"),
+        "string" => {
+            let text = value.as_str().unwrap_or_else(|| panic!("{at}"));
+            let among = schema["enum"].as_array().is_none_or(|all| all.iter().any(|one| one == text));
+            assert!(among, "{at}: {text}");
+        }
+        other => panic!("{at}: {other}"),
+    }
+}
+
+#[test]
+fn the_document_describes_snapshots_as_they_are() {
+    let client = ClientId::numbered(1);
+    let job = |outcome: Option<&'static str>| JobRow {
+        id: 1,
+        phase: "online",
+        model: "m".into(),
+        backend: "b".into(),
+        client,
+        threads: 2,
+        memory: 3,
+        queued_s: 0.5,
+        started_s: 1.0,
+        ended_s: outcome.map(|_| 2.0),
+        outcome,
+    };
+    let snapshot = Snapshot {
+        capacity: Amounts { cores: 2, ..Amounts::default() },
+        queues: Queues::default(),
+        jobs: vec![job(None), job(Some("done")), job(Some("failed"))],
+        clients: vec![ClientRow { client, connections: 1, requests: 1, done: 1, failed: 0, refused: 0, queued: 0 }],
+        models: vec![ModelRow { name: "m".into(), backends: vec!["b".into()], ..ModelRow::default() }],
+        ..Snapshot::default()
+    };
+    let document = openapi_document();
+    let schema = &document["components"]["schemas"]["Snapshot"];
+    let value = serde_json::to_value(&snapshot).unwrap();
+    check(&document, schema, &value, "Snapshot");
+    let all: BTreeSet<&String> = schema["properties"].as_object().unwrap().keys().collect();
+    assert_eq!(all, value.as_object().unwrap().keys().collect());
+}

@@ -1,0 +1,165 @@
+//! Figures for monitoring systems (OpenMetrics). Labels take values from the catalog and from fixed lists
+//! only, so their number is bounded whatever clients do.
+use crate::snapshot::{Amounts, Queues, Snapshot};
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
+use tacit_client::measure::Figures;
+
+/// A phase of a model with a back end.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Of {
+    /// `setup`, `offline` or `online`.
+    pub(crate) phase: &'static str,
+    /// Model.
+    pub(crate) model: String,
+    /// Back end.
+    pub(crate) backend: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Input {
+    model: String,
+    backend: String,
+}
+
+/// One label.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Named {
+    name: &'static str,
+}
+
+type Real = Gauge<f64, AtomicU64>;
+
+/// All figures. Counters and histograms are written as things happen; gauges when somebody asks.
+pub(crate) struct Metrics {
+    registry: Registry,
+    served: Family<Input, Counter>,
+    delay: Family<Input, Histogram, fn() -> Histogram>,
+    waiting: Family<Input, Histogram, fn() -> Histogram>,
+    phases: Family<Of, Histogram, fn() -> Histogram>,
+    failed: Family<Of, Counter>,
+    refused: Family<Named, Counter>,
+    sent: Family<Of, Counter>,
+    received: Family<Of, Counter>,
+    connections: Family<Named, Gauge>,
+    greeting_places: Gauge,
+    jobs: Family<Named, Gauge>,
+    cores: Family<Named, Gauge>,
+    memory: Family<Named, Gauge>,
+    disk: Family<Named, Gauge>,
+    uptime: Real,
+}
+
+/// From a millisecond to nine minutes.
+fn times() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 20))
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut new = Self {
+            registry: Registry::with_prefix("tacit"),
+            served: Family::default(),
+            delay: Family::new_with_constructor(times as fn() -> Histogram),
+            waiting: Family::new_with_constructor(times as fn() -> Histogram),
+            phases: Family::new_with_constructor(times as fn() -> Histogram),
+            failed: Family::default(),
+            refused: Family::default(),
+            sent: Family::default(),
+            received: Family::default(),
+            connections: Family::default(),
+            greeting_places: Gauge::default(),
+            jobs: Family::default(),
+            cores: Family::default(),
+            memory: Family::default(),
+            disk: Family::default(),
+            uptime: Real::default(),
+        };
+        new.name();
+        new
+    }
+
+    fn name(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("server", "Version of the program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        registry.register("served_inputs", "Inputs answered", self.served.clone());
+        registry.register("failed_jobs", "Jobs that broke off", self.failed.clone());
+        registry.register("refusals", "Connections and requests refused, by kind", self.refused.clone());
+        registry.register("connections", "Connections now, by kind", self.connections.clone());
+        registry.register("greeting_places", "Most connections of unknown clients", self.greeting_places.clone());
+        registry.register("jobs", "Inputs now, by state", self.jobs.clone());
+        registry.register("cores", "Threads that jobs have, and may have", self.cores.clone());
+        let (delay, waiting) = (self.delay.clone(), self.waiting.clone());
+        let s = Unit::Seconds;
+        registry.register_with_unit("delay", "From an input's arrival to its answer (D)", s.clone(), delay);
+        registry.register_with_unit("waiting", "From an input's arrival to its online phase (W)", s.clone(), waiting);
+        registry.register_with_unit("phase", "Wall time of phases", s.clone(), self.phases.clone());
+        registry.register_with_unit("uptime", "Time since the start", s, self.uptime.clone());
+        let (sent, received, b) = (self.sent.clone(), self.received.clone(), Unit::Bytes);
+        registry.register_with_unit("link_sent", "What clients were sent, before TLS", b.clone(), sent);
+        registry.register_with_unit("link_received", "What clients have sent, before TLS", b.clone(), received);
+        registry.register_with_unit("memory", "Memory that jobs have, and may have", b.clone(), self.memory.clone());
+        registry.register_with_unit("disk", "Disk that material has, and may have", b, self.disk.clone());
+    }
+
+    /// A phase has ended with these figures.
+    pub(crate) fn phase(&self, of: &Of, figures: &Figures) {
+        self.phases.get_or_create(of).observe(figures.wall_s);
+        self.sent.get_or_create(of).inc_by(figures.sent_bytes);
+        self.received.get_or_create(of).inc_by(figures.received_bytes);
+    }
+
+    /// An input was answered.
+    pub(crate) fn served(&self, of: &Of, delay_s: f64, waiting_s: f64) {
+        let input = Input { model: of.model.clone(), backend: of.backend.clone() };
+        self.served.get_or_create(&input).inc();
+        self.delay.get_or_create(&input).observe(delay_s);
+        self.waiting.get_or_create(&input).observe(waiting_s);
+    }
+
+    /// A job broke off.
+    pub(crate) fn failed(&self, of: &Of) {
+        self.failed.get_or_create(of).inc();
+    }
+
+    /// Somebody was not served, or not granted something.
+    pub(crate) fn refused(&self, kind: &'static str) {
+        self.refused.get_or_create(&Named { name: kind }).inc();
+    }
+
+    /// As text, gauges as they are now.
+    pub(crate) fn text(&self, now: &Snapshot) -> String {
+        let set = |family: &Family<Named, Gauge>, name, value: u64| {
+            family.get_or_create(&Named { name }).set(i64::try_from(value).unwrap_or(i64::MAX));
+        };
+        let connections =
+            [("client", now.connections), ("control", now.control_connections), ("unknown", now.greetings)];
+        connections.into_iter().for_each(|(name, n)| set(&self.connections, name, n as u64));
+        self.greeting_places.set(now.greeting_places as i64);
+        let Queues { pre, waiting, transit, ready, running_pre, running_on } = now.queues;
+        let jobs = [
+            ("pre", pre),
+            ("waiting", waiting),
+            ("transit", transit),
+            ("ready", ready),
+            ("running_pre", running_pre),
+            ("running_on", running_on),
+        ];
+        jobs.into_iter().for_each(|(name, n)| set(&self.jobs, name, n as u64));
+        for (name, Amounts { cores, memory, disk }) in [("used", now.used), ("capacity", now.capacity)] {
+            set(&self.cores, name, cores);
+            set(&self.memory, name, memory);
+            set(&self.disk, name, disk);
+        }
+        self.uptime.set(now.uptime_s);
+        let mut out = String::new();
+        text::encode(&mut out, &self.registry).expect("a String takes everything");
+        out
+    }
+}

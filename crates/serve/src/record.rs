@@ -1,0 +1,292 @@
+//! What the driver notes down to be looked at: jobs, clients and models since the start. All of it is
+//! bounded, however many requests come.
+use crate::Catalog;
+use crate::door::Number;
+use crate::metrics::{Metrics, Of};
+use crate::snapshot::{ClientRow, JobRow, ModelRow, Snapshot};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+use tacit_client::measure::Figures;
+use tacit_client::wire::Request;
+use tacit_ids::ClientId;
+use tacit_net::Phase;
+use tacit_store::Binding;
+
+/// Jobs that ended and are remembered.
+const ENDED: usize = 500;
+/// Running jobs that are shown.
+const RUNNING: usize = 500;
+/// Clients that are remembered; one that is connected is never forgotten.
+const CLIENTS: usize = 1024;
+/// Seconds that throughput is told over.
+const WINDOW: u64 = 60;
+
+/// A phase that a job has run.
+#[derive(Clone, Copy)]
+pub(crate) struct Measured {
+    /// Which.
+    pub(crate) phase: Phase,
+    /// What it cost.
+    pub(crate) figures: Figures,
+}
+
+/// A job between its request and its end.
+struct Live {
+    id: u64,
+    phase: Phase,
+    of: Of,
+    client: ClientId,
+    queued: Instant,
+    /// With its threads.
+    started: Option<(Instant, usize)>,
+}
+
+#[derive(Default)]
+struct Client {
+    connections: usize,
+    queued: usize,
+    requests: u64,
+    done: u64,
+    failed: u64,
+    refused: u64,
+    /// Of the last thing it did.
+    last: u64,
+}
+
+#[derive(Default)]
+struct Sums {
+    backends: Vec<String>,
+    done: u64,
+    delay_s: f64,
+    waiting_s: f64,
+}
+
+/// How many inputs were answered in each of the last seconds.
+#[derive(Default)]
+struct Recent(VecDeque<(u64, u64)>);
+
+impl Recent {
+    fn count(&mut self, second: u64) {
+        match self.0.back_mut() {
+            Some((last, n)) if *last == second => *n += 1,
+            _ => self.0.push_back((second, 1)),
+        }
+        while self.0.front().is_some_and(|(first, _)| first + WINDOW <= second) {
+            self.0.pop_front();
+        }
+    }
+
+    fn per_second(&self, second: u64) -> f64 {
+        let n: u64 = self.0.iter().filter(|(at, _)| at + WINDOW > second).map(|(_, n)| n).sum();
+        n as f64 / WINDOW.min(second + 1) as f64
+    }
+}
+
+/// All that is noted.
+pub(crate) struct Record {
+    start: Instant,
+    /// Model and back end by the digests of public part and plan.
+    names: HashMap<([u8; 32], [u8; 32]), (String, String)>,
+    /// Jobs so far.
+    jobs: u64,
+    live: BTreeMap<Number, Live>,
+    ended: VecDeque<JobRow>,
+    clients: BTreeMap<ClientId, Client>,
+    models: BTreeMap<String, Sums>,
+    recent: Recent,
+    refusals: u64,
+    metrics: Arc<Metrics>,
+}
+
+impl Record {
+    pub(crate) fn new(catalog: &Catalog, metrics: Arc<Metrics>) -> Self {
+        let (mut names, mut models) = (HashMap::new(), BTreeMap::<String, Sums>::new());
+        for (name, offered) in catalog.offers() {
+            names.insert((offered.public, offered.plan), (name.to_owned(), offered.backend.to_owned()));
+            models.entry(name.to_owned()).or_default().backends.push(offered.backend.to_owned());
+        }
+        Self {
+            start: Instant::now(),
+            names,
+            jobs: 0,
+            live: BTreeMap::new(),
+            ended: VecDeque::new(),
+            clients: BTreeMap::new(),
+            models,
+            recent: Recent::default(),
+            refusals: 0,
+            metrics,
+        }
+    }
+
+    fn secs(&self, at: Instant) -> f64 {
+        at.saturating_duration_since(self.start).as_secs_f64()
+    }
+
+    /// What is noted of a client; somebody else is forgotten for it if there are too many.
+    fn client(&mut self, client: ClientId) -> &mut Client {
+        if self.clients.len() >= CLIENTS && !self.clients.contains_key(&client) {
+            let idle = self.clients.iter().filter(|(_, c)| c.connections == 0);
+            let oldest = idle.min_by_key(|(_, c)| c.last).map(|(&client, _)| client);
+            oldest.and_then(|oldest| self.clients.remove(&oldest));
+        }
+        let last = self.jobs;
+        let row = self.clients.entry(client).or_default();
+        row.last = last;
+        row
+    }
+
+    pub(crate) fn connected(&mut self, client: ClientId) {
+        self.client(client).connections += 1;
+    }
+
+    pub(crate) fn disconnected(&mut self, client: ClientId) {
+        let row = self.client(client);
+        row.connections = row.connections.saturating_sub(1);
+    }
+
+    /// A client asks for something; noted if it is a job.
+    pub(crate) fn asked(&mut self, number: Number, client: ClientId, request: &Request, binding: Option<Binding>) {
+        let phase = match request {
+            Request::Setup => Phase::Setup,
+            Request::Prepare { .. } => Phase::Offline,
+            Request::Infer { .. } => Phase::Online,
+            _ => return,
+        };
+        self.jobs += 1;
+        let row = self.client(client);
+        row.requests += 1;
+        // What names no model on offer is refused later on.
+        let Some(names) = binding.and_then(|b| self.names.get(&(b.model, b.plan))) else {
+            return self.client(client).refused += 1;
+        };
+        let of = Of { phase: phase.name(), model: names.0.clone(), backend: names.1.clone() };
+        let live = Live { id: self.jobs, phase, of, client, queued: Instant::now(), started: None };
+        self.live.insert(number, live);
+        self.client(client).queued += 1;
+    }
+
+    pub(crate) fn started(&mut self, number: Number, threads: usize) {
+        let Some(live) = self.live.get_mut(&number) else { return };
+        live.started = Some((Instant::now(), threads));
+        let client = live.client;
+        let row = self.client(client);
+        row.queued = row.queued.saturating_sub(1);
+    }
+
+    /// A job has ended: with what it has run, or refused.
+    pub(crate) fn finished(&mut self, number: Number, measured: Option<&Measured>) {
+        let Some(live) = self.live.remove(&number) else { return };
+        // A job runs the phase that was asked for, or is refused.
+        let measured = measured.filter(|m| m.phase == live.phase);
+        if let Some(measured) = measured {
+            self.metrics.phase(&live.of, &measured.figures);
+        }
+        self.end(live, measured, if measured.is_some() { "done" } else { "refused" });
+    }
+
+    /// An input was answered, so long after it came, its online phase having started so long after.
+    pub(crate) fn served(&mut self, model: &str, backend: &str, delay_s: f64, waiting_s: f64) {
+        let of = Of { phase: Phase::Online.name(), model: model.to_owned(), backend: backend.to_owned() };
+        self.metrics.served(&of, delay_s, waiting_s);
+        self.recent.count(self.start.elapsed().as_secs());
+        if let Some(model) = self.models.get_mut(model) {
+            model.done += 1;
+            model.delay_s += delay_s;
+            model.waiting_s += waiting_s;
+        }
+    }
+
+    /// A connection has ended, and its job if it had one.
+    pub(crate) fn broke_off(&mut self, number: Number) {
+        if let Some(live) = self.live.remove(&number) {
+            self.metrics.failed(&live.of);
+            self.end(live, None, "failed");
+        }
+    }
+
+    fn end(&mut self, live: Live, measured: Option<&Measured>, outcome: &'static str) {
+        let row = self.client(live.client);
+        *match outcome {
+            "done" => &mut row.done,
+            "refused" => &mut row.refused,
+            _ => &mut row.failed,
+        } += 1;
+        if live.started.is_none() {
+            row.queued = row.queued.saturating_sub(1);
+            return;
+        }
+        if let Some(mut job) = self.row(&live) {
+            job.memory = measured.map_or(0, |m| m.figures.peak_rss_bytes);
+            (job.ended_s, job.outcome) = (Some(self.secs(Instant::now())), Some(outcome));
+            self.ended.truncate(ENDED - 1);
+            self.ended.push_front(job);
+        }
+    }
+
+    /// A job as it is shown, once it has started.
+    fn row(&self, live: &Live) -> Option<JobRow> {
+        let (started, threads) = live.started?;
+        Some(JobRow {
+            id: live.id,
+            phase: live.of.phase,
+            model: live.of.model.clone(),
+            backend: live.of.backend.clone(),
+            client: live.client,
+            threads,
+            memory: 0,
+            queued_s: self.secs(live.queued),
+            started_s: self.secs(started),
+            ended_s: None,
+            outcome: None,
+        })
+    }
+
+    /// Somebody was not served, or not granted something.
+    pub(crate) fn refused(&mut self, kind: &'static str) {
+        self.refusals += 1;
+        self.metrics.refused(kind);
+    }
+
+    /// What is known here, for the rest to be filled in.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let running = self.live.values().filter_map(|live| self.row(live));
+        let jobs: Vec<JobRow> = running.take(RUNNING).chain(self.ended.iter().cloned()).collect();
+        let mean = |sum: f64, n: u64| if n == 0 { 0.0 } else { sum / n as f64 };
+        let models = self.models.iter().map(|(name, sums)| ModelRow {
+            name: name.clone(),
+            backends: sums.backends.clone(),
+            done: sums.done,
+            mean_delay_s: mean(sums.delay_s, sums.done),
+            mean_waiting_s: mean(sums.waiting_s, sums.done),
+        });
+        let clients = self.clients.iter().map(|(&client, row)| ClientRow {
+            client,
+            connections: row.connections,
+            requests: row.requests,
+            done: row.done,
+            failed: row.failed,
+            refused: row.refused,
+            queued: row.queued,
+        });
+        let sums = || self.models.values();
+        let done = sums().map(|m| m.done).sum();
+        let now = Instant::now();
+        Snapshot {
+            version: env!("CARGO_PKG_VERSION"),
+            uptime_s: self.secs(now),
+            jobs,
+            clients: clients.collect(),
+            models: models.collect(),
+            mean_delay_s: mean(sums().map(|m| m.delay_s).sum(), done),
+            mean_waiting_s: mean(sums().map(|m| m.waiting_s).sum(), done),
+            throughput_per_s: self.recent.per_second(self.secs(now) as u64),
+            refusals: self.refusals,
+            ..Snapshot::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

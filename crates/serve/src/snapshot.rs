@@ -1,0 +1,160 @@
+//! What a server tells of itself at one moment. Times are seconds since its start; nothing here is of inputs,
+//! results or weights.
+use serde::Serialize;
+use tacit_ids::ClientId;
+use tacit_sched::{Counts, Resources};
+
+/// A server at one moment.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Snapshot {
+    /// Version of the program.
+    pub version: &'static str,
+    /// Seconds since the start.
+    pub uptime_s: f64,
+    /// It takes no more requests.
+    pub stopping: bool,
+    /// Name of the policy.
+    pub policy: String,
+    /// What jobs may have in all.
+    pub capacity: Amounts,
+    /// What running jobs hold of it.
+    pub used: Amounts,
+    /// How many wait, and for what.
+    pub queues: Queues,
+    /// Running jobs, then the last that ended, newest first.
+    pub jobs: Vec<JobRow>,
+    /// Connected clients, and those that were not forgotten yet.
+    pub clients: Vec<ClientRow>,
+    /// Models on offer.
+    pub models: Vec<ModelRow>,
+    /// D: mean seconds from an input's arrival to its answer, since the start.
+    pub mean_delay_s: f64,
+    /// W: mean seconds from an input's arrival to the start of its online phase.
+    pub mean_waiting_s: f64,
+    /// Inputs answered a second, over the last minute.
+    pub throughput_per_s: f64,
+    /// Clients' connections.
+    pub connections: usize,
+    /// Connections of this interface.
+    pub control_connections: usize,
+    /// Connections that have not said who they are.
+    pub greetings: usize,
+    /// How many of these there may be.
+    pub greeting_places: usize,
+    /// Connections and requests that were refused since the start.
+    pub refusals: u64,
+}
+
+/// Amounts of what jobs share; 0 is no limit, or none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Amounts {
+    /// Threads.
+    pub cores: u64,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Bytes of disk.
+    pub disk: u64,
+}
+
+impl From<Resources> for Amounts {
+    fn from(Resources { cores, memory, disk }: Resources) -> Self {
+        let [memory, disk] = [memory, disk].map(|bytes| if bytes == u64::MAX { 0 } else { bytes });
+        Self { cores: cores.into(), memory, disk }
+    }
+}
+
+/// Inputs by state. The four queues, and the two kinds of running jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Queues {
+    /// Wait for T_pre.
+    pub pre: usize,
+    /// Their request waits for the T_pre of its notice.
+    pub waiting: usize,
+    /// Material is there, the request is on its way.
+    pub transit: usize,
+    /// Material and request are there: wait for T_on.
+    pub ready: usize,
+    /// T_pre runs.
+    pub running_pre: usize,
+    /// T_on runs.
+    pub running_on: usize,
+}
+
+impl From<Counts> for Queues {
+    fn from(counts: Counts) -> Self {
+        let [pre, waiting, transit, ready, running_pre, running_on] =
+            [counts.pre, counts.waiting, counts.transit, counts.ready, counts.running_pre, counts.running_on]
+                .map(|count| count as usize);
+        Self { pre, waiting, transit, ready, running_pre, running_on }
+    }
+}
+
+/// A job.
+#[derive(Clone, Debug, Serialize)]
+pub struct JobRow {
+    /// Number since the start.
+    pub id: u64,
+    /// `setup`, `offline` or `online`.
+    pub phase: &'static str,
+    /// Model.
+    pub model: String,
+    /// Back end.
+    pub backend: String,
+    /// Whose.
+    #[serde(serialize_with = "as_text")]
+    pub client: ClientId,
+    /// Threads.
+    pub threads: usize,
+    /// Bytes of memory: what is expected while it runs, then the most that the whole process held. 0 is
+    /// unknown.
+    pub memory: u64,
+    /// When it was asked for.
+    pub queued_s: f64,
+    /// When it started.
+    pub started_s: f64,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_s: Option<f64>,
+    /// How it ended: `done`, `refused` or `failed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<&'static str>,
+}
+
+/// What one client does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ClientRow {
+    /// Fingerprint of its certificate.
+    #[serde(serialize_with = "as_text")]
+    pub client: ClientId,
+    /// Connections now.
+    pub connections: usize,
+    /// Jobs asked for.
+    pub requests: u64,
+    /// Jobs that were done.
+    pub done: u64,
+    /// Jobs that broke off.
+    pub failed: u64,
+    /// Jobs that were refused.
+    pub refused: u64,
+    /// Jobs that wait.
+    pub queued: usize,
+}
+
+/// What one model does.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ModelRow {
+    /// Its name.
+    pub name: String,
+    /// Back ends that it is offered with.
+    pub backends: Vec<String>,
+    /// Inputs answered.
+    pub done: u64,
+    /// D of its inputs.
+    pub mean_delay_s: f64,
+    /// W of its inputs.
+    pub mean_waiting_s: f64,
+}
+
+fn as_text<S: serde::Serializer>(client: &ClientId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(client)
+}

@@ -1,0 +1,306 @@
+//! The control interface: who sees what, in both versions of HTTP, and what the document and the example say
+//! of it.
+mod common;
+use common::*;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tacit_client::wire::{Reply, Request};
+use tacit_net::TlsTransport;
+use tacit_store::keys;
+
+const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
+
+/// An answer: its status, its head, its body.
+pub struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.body))
+    }
+}
+
+/// A whole head, byte by byte.
+fn head(stream: &mut TlsTransport) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).unwrap().to_lowercase()
+}
+
+fn answer(stream: &mut TlsTransport) -> Answer {
+    let head = head(stream);
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    Answer { status: head[9..12].parse().unwrap(), head, body: String::from_utf8(body).unwrap() }
+}
+
+fn request(stream: &mut TlsTransport, method: &str, path: &str, more: &str, body: &str) {
+    let text =
+        format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{more}content-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(text.as_bytes()).unwrap();
+    stream.flush().unwrap();
+}
+
+fn get(stream: &mut TlsTransport, path: &str) -> Answer {
+    request(stream, "GET", path, "", "");
+    answer(stream)
+}
+
+fn put_policy(stream: &mut TlsTransport, body: &str) -> Answer {
+    request(stream, "PUT", "/v1/policy", "content-type: application/json\r\n", body);
+    answer(stream)
+}
+
+#[test]
+fn operators_see_everything_and_clients_what_is_theirs() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let mut client = server.client(dir.path(), "alice", "one");
+    assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+    drop(client);
+    wait_until("its connection ends", || server.handle.connections() == 0);
+    let (mut alice, mut bob, mut ops) =
+        (server.http(dir.path(), "alice"), server.http(dir.path(), "bob"), server.http(dir.path(), "ops"));
+    for (path, state) in [("/v1/health/live", "live"), ("/v1/health/ready", "ready")] {
+        for stream in [&mut alice, &mut ops] {
+            assert_eq!(get(stream, path).json(), json!({ "status": state }));
+        }
+    }
+    for path in ["/", "/metrics", "/v1/events", "/v1/policy"] {
+        let refused = get(&mut alice, path);
+        let error = refused.json()["error"].as_str().unwrap().to_owned();
+        assert!(refused.status == 403 && error.contains("role operator"), "{path}: {error}");
+    }
+    let own = get(&mut alice, "/v1/status").json();
+    let id = keys::load_client(&dir.path().join("keys"), "alice").unwrap().fingerprint.to_string();
+    assert_eq!(own["client"]["client"], id);
+    // Setup, offline, online.
+    assert_eq!((&own["client"]["requests"], &own["client"]["done"]), (&json!(3), &json!(3)));
+    assert!(own.get("jobs").is_none() && own.get("clients").is_none(), "{own}");
+    assert_eq!(get(&mut bob, "/v1/status").json()["client"]["requests"], 0);
+    let models = json!({"models": [{"name": "one", "backends": ["toy"]}, {"name": "two", "backends": ["toy"]}]});
+    assert_eq!(get(&mut bob, "/v1/models").json(), models);
+    assert_eq!(get(&mut ops, "/v1/models").json()["models"][0]["done"], 1);
+    let all = get(&mut ops, "/v1/status").json();
+    assert_eq!((&all["control_connections"], &all["stopping"]), (&json!(3), &json!(false)));
+    let phases: Vec<&str> = all["jobs"].as_array().unwrap().iter().map(|j| j["phase"].as_str().unwrap()).collect();
+    assert_eq!(phases, ["online", "offline", "setup"]);
+    assert!(all["jobs"].as_array().unwrap().iter().all(|j| j["outcome"] == "done" && j["client"] == id.as_str()));
+    let page = get(&mut ops, "/");
+    assert!(page.status == 200 && page.body.starts_with("<!doctype html>"));
+    assert!(page.head.contains("content-security-policy: default-src 'none'") && !page.body.contains("NONCE"));
+    assert!(page.head.contains("cache-control: no-store") && !page.body.contains("http://localhost"));
+    let lost = get(&mut alice, "/v1/elsewhere");
+    assert!(lost.status == 404 && lost.json()["error"].as_str().unwrap().contains("/v1/elsewhere"));
+}
+
+#[test]
+fn the_document_lists_exactly_the_methods() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let mut ops = server.http(dir.path(), "ops");
+    let document = get(&mut ops, "/v1/openapi.json").json();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        request(&mut ops, "DELETE", path, "", "");
+        let refused = answer(&mut ops);
+        assert!(refused.status == 405 && refused.json()["error"].as_str().unwrap().contains("DELETE"), "{path}");
+        let allowed = refused.head.lines().find_map(|line| line.strip_prefix("allow: ")).unwrap();
+        let allowed: BTreeSet<&str> = allowed.split(',').filter(|method| *method != "head").collect();
+        assert_eq!(allowed, item.as_object().unwrap().keys().map(String::as_str).collect(), "{path}");
+    }
+}
+
+#[test]
+fn an_operator_changes_the_policy_and_a_bad_one_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let (mut ops, mut alice) = (server.http(dir.path(), "ops"), server.http(dir.path(), "alice"));
+    for body in
+        ["", "{}", "[[[[", r#"{"policy": "lifo"}"#, r#"{"policy": "priority:nan"}"#, r#"{"policy": "srt", "x": 1}"#]
+    {
+        let refused = put_policy(&mut ops, body);
+        assert!(refused.status == 400 && refused.json()["error"].is_string(), "{body}: {}", refused.body);
+    }
+    request(&mut ops, "PUT", "/v1/policy", "content-type: text/plain\r\n", r#"{"policy": "srt"}"#);
+    assert_eq!(answer(&mut ops).status, 415);
+    assert_eq!(put_policy(&mut alice, r#"{"policy": "srt"}"#).status, 403);
+    let good = put_policy(&mut ops, r#"{"policy": "srt"}"#);
+    assert_eq!((good.status, good.json()), (200, json!({"policy": "shortest-remaining"})));
+    assert_eq!(get(&mut ops, "/v1/policy").json(), json!({"policy": "shortest-remaining"}));
+    assert_eq!(put_policy(&mut ops, r#"{"policy": "priority:0.5+fair"}"#).json()["policy"], "priority(0.5)+fair(1)");
+}
+
+#[test]
+fn events_come_until_the_server_stops() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let mut ops = server.http(dir.path(), "ops");
+    request(&mut ops, "GET", "/v1/events", "", "");
+    let head = head(&mut ops);
+    assert!(head.starts_with("http/1.1 200") && head.contains("content-type: text/event-stream"), "{head}");
+    let mut text = String::new();
+    while text.matches("\n\n").count() < 2 {
+        let mut piece = [0; 4096];
+        let n = ops.read(&mut piece).unwrap();
+        assert!(n > 0, "{text}");
+        text.push_str(&String::from_utf8_lossy(&piece[..n]));
+    }
+    let data = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+    let first: Value = serde_json::from_str(data).unwrap();
+    assert_eq!((&first["control_connections"], &first["models"][1]["name"]), (&json!(1), &json!("two")));
+    server.handle.shutdown(Duration::ZERO);
+    assert_eq!(server.handle.connections(), 0);
+    let mut rest = Vec::new();
+    ops.read_to_end(&mut rest).unwrap();
+}
+
+/// Names of metrics in a text, as monitoring systems see them.
+fn names_told(metrics: &str) -> BTreeSet<String> {
+    let types =
+        metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(|line| line.split_once(' ').unwrap());
+    let names = types.flat_map(|(name, kind)| match kind {
+        "counter" => vec![format!("{name}_total")],
+        "histogram" => ["bucket", "sum", "count"].map(|part| format!("{name}_{part}")).into(),
+        "info" => vec![format!("{name}_info")],
+        _ => vec![name.to_owned()],
+    });
+    names.collect()
+}
+
+#[test]
+fn metrics_are_what_the_example_and_the_manual_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    server.client(dir.path(), "alice", "one").infer(&X).unwrap();
+    // One that is refused something, and then leaves in the middle of a job.
+    let mut bob = server.opened(dir.path(), "bob", "one");
+    assert!(matches!(ask(&mut bob, &Request::Infer { id: None, of: None }), Reply::Refused { .. }));
+    assert_eq!(ask(&mut bob, &Request::Setup), Reply::Go);
+    drop(bob);
+    wait_until("their connections end", || server.handle.connections() == 0);
+    let answer = get(&mut server.http(dir.path(), "ops"), "/metrics");
+    assert!(answer.head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{}", answer.head);
+    assert!(answer.body.contains("tacit_served_inputs_total{model=\"one\",backend=\"toy\"} 1"), "{}", answer.body);
+    assert!(answer.body.contains("tacit_connections{name=\"control\"} 1"), "{}", answer.body);
+    let told = names_told(&answer.body);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let grafana: Value =
+        serde_json::from_str(&fs::read_to_string(root.join("examples/grafana.json")).unwrap()).unwrap();
+    let mut queries = Vec::new();
+    for panel in grafana["panels"].as_array().unwrap() {
+        let targets = panel["targets"].as_array().unwrap();
+        queries.extend(targets.iter().map(|target| target["expr"].as_str().unwrap().to_owned()));
+    }
+    assert!(queries.len() > 8, "{queries:?}");
+    let names = |text: &str| -> BTreeSet<String> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.filter(|word| word.starts_with("tacit_")).map(str::to_owned).collect()
+    };
+    for query in queries {
+        let asked = names(&query);
+        assert!(!asked.is_empty() && asked.is_subset(&told), "{query} asks for other than {told:?}");
+    }
+    let manual = fs::read_to_string(root.join("docs/serving.md")).unwrap();
+    let rows = manual.lines().filter(|line| line.starts_with("| `tacit_"));
+    let documented: BTreeSet<String> = rows.flat_map(|row| names(row.split('|').nth(1).unwrap())).collect();
+    let types = answer.body.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    assert_eq!(documented, types.map(|line| line.split_once(' ').unwrap().0.to_owned()).collect());
+}
+
+/// A TLS configuration of `alice` that speaks what it is told to.
+fn speaking(dir: &Path, spoken: &[&str]) -> rustls::ClientConfig {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(dir.join("keys/ca.pem")).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(
+            vec![CertificateDer::from_pem_file(dir.join("keys/alice.pem")).unwrap()],
+            PrivateKeyDer::from_pem_file(dir.join("keys/alice.key")).unwrap(),
+        )
+        .unwrap();
+    config.alpn_protocols = spoken.iter().map(|name| name.as_bytes().to_vec()).collect();
+    config
+}
+
+#[test]
+fn http_2_answers_several_requests_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(several_requests(&server.address, speaking(dir.path(), &["h2", "http/1.1"])));
+}
+
+async fn several_requests(address: &str, config: rustls::ClientConfig) {
+    let tcp = tokio::net::TcpStream::connect(address).await.unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let tls = connector.connect("localhost".try_into().unwrap(), tcp).await.unwrap();
+    assert_eq!(tls.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(tls)).await.unwrap();
+    let driving = tokio::spawn(connection);
+    let mut asked = Vec::new();
+    for path in ["/v1/health/ready", "/v1/models", "/metrics", "/v1/none"] {
+        let mut sender = sender.clone();
+        asked.push(tokio::spawn(async move {
+            let request = hyper::Request::get(format!("https://localhost{path}")).body(Empty::<Bytes>::new()).unwrap();
+            let answer = sender.send_request(request).await.unwrap();
+            let status = answer.status().as_u16();
+            (status, answer.into_body().collect().await.unwrap().to_bytes())
+        }));
+    }
+    let mut statuses = Vec::new();
+    for answer in asked {
+        let (status, body) = answer.await.unwrap();
+        assert!(serde_json::from_slice::<Value>(&body).unwrap().is_object());
+        statuses.push(status);
+    }
+    assert_eq!(statuses, [200, 200, 403, 404]);
+    // A head that is too large is refused, and the connection goes on.
+    let large = hyper::Request::get("https://localhost/v1/models").header("x-large", "x".repeat(100 << 10));
+    let refused = sender.send_request(large.body(Empty::<Bytes>::new()).unwrap()).await;
+    assert!(refused.is_err() || refused.unwrap().status() == 431);
+    driving.abort();
+}
+
+#[test]
+fn who_speaks_something_else_or_has_no_interface_to_speak_to_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |c| c.max_control = 0);
+    let other = tempfile::tempdir().unwrap();
+    let with = Running::start(other.path(), |_| {});
+    for (server, dir, spoken) in
+        [(&server, &dir, vec!["h2", "http/1.1"]), (&with, &other, vec!["h3"]), (&with, &other, vec![])]
+    {
+        let config = Arc::new(speaking(dir.path(), &spoken));
+        let session = rustls::ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
+        let mut stream = rustls::StreamOwned::new(session, std::net::TcpStream::connect(&server.address).unwrap());
+        stream.sock.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let _ = stream.write_all(b"GET /v1/health/live HTTP/1.1\r\nhost: x\r\n\r\n");
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        assert!(bytes.is_empty(), "{spoken:?} {bytes:?}");
+    }
+    let mut client = server.client(dir.path(), "alice", "one");
+    assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+}

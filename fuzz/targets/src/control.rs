@@ -1,0 +1,31 @@
+//! What a server's control interface reads: the body of a changed policy, and the role in a certificate.
+
+use tacit_serve::{MAX_BODY_BYTES, read_policy};
+use tacit_store::Role;
+
+/// A body as it comes, no larger than bodies are read.
+pub(crate) fn policy_body(data: &[u8]) {
+    let body = &data[..data.len().min(MAX_BODY_BYTES)];
+    if let Err(why) = read_policy(body) {
+        assert!(!why.is_empty() && why.len() < 1000, "a refusal says why, in short: {} bytes", why.len());
+    }
+}
+
+pub(crate) fn policy_seeds() -> Vec<Vec<u8>> {
+    let names = ["fcfs", "priority:0.5", "sequential", "srt+fair", "adaptive+fair:2"];
+    let mut seeds: Vec<Vec<u8>> = names.iter().map(|name| format!(r#"{{"policy": "{name}"}}"#).into()).collect();
+    seeds.push(br#"{"policy": "\u0066cfs"}"#.to_vec());
+    seeds
+}
+
+/// A certificate (DER); TLS has judged real ones before.
+pub(crate) fn certificate_role(data: &[u8]) {
+    if Role::of(data) == Role::Operator {
+        let name = b"tacit-operator";
+        assert!(data.windows(name.len()).any(|window| window == name), "an operator is called so");
+    }
+}
+
+pub(crate) fn certificate_seeds() -> Vec<Vec<u8>> {
+    [&include_bytes!("../seeds/client.der")[..], include_bytes!("../seeds/operator.der")].map(Vec::from).into()
+}
