@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_client::Lobby;
+use tacit_net::tls::{ALPN, HTTP_1, HTTP_2};
 use tokio::net::TcpSocket;
 
 const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
@@ -112,8 +113,8 @@ fn a_flood_keeps_nobody_out() {
     a_client_gets_in(dir.path(), "across 127.0.0.0/8", |i| Ipv4Addr::new(127, (i % 250) as u8, (i / 250) as u8, 7));
 }
 
-/// What a TLS client without a certificate gets after its handshake.
-fn application_bytes(server: &Running, dir: &Path) -> (Vec<u8>, ErrorKind) {
+/// What a TLS client without a certificate, that speaks `protocol`, gets after its handshake.
+fn application_bytes(server: &Running, dir: &Path, protocol: &[u8]) -> (Vec<u8>, ErrorKind) {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(dir.join("keys/ca.pem")).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -122,7 +123,7 @@ fn application_bytes(server: &Running, dir: &Path) -> (Vec<u8>, ErrorKind) {
         .unwrap()
         .with_root_certificates(roots);
     let mut config = config.with_no_client_auth();
-    config.alpn_protocols = vec![tacit_net::tls::ALPN.to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     let session = rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
     let mut stream = rustls::StreamOwned::new(session, TcpStream::connect(&server.address).unwrap());
     stream.sock.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -136,8 +137,10 @@ fn application_bytes(server: &Running, dir: &Path) -> (Vec<u8>, ErrorKind) {
 fn who_proves_nothing_gets_no_application_byte() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::impatient(dir.path());
-    let (bytes, end) = application_bytes(&server, dir.path());
-    assert!(bytes.is_empty() && end == ErrorKind::InvalidData, "{bytes:?} {end:?}");
+    for protocol in [ALPN, HTTP_2, HTTP_1] {
+        let (bytes, end) = application_bytes(&server, dir.path(), protocol);
+        assert!(bytes.is_empty() && end == ErrorKind::InvalidData, "{bytes:?} {end:?}");
+    }
     // Not TLS at all: an alert at most.
     let mut raw = TcpStream::connect(&server.address).unwrap();
     raw.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
