@@ -14,6 +14,7 @@ mod owner;
 mod prepare;
 mod print;
 mod serve;
+mod sidecar;
 mod simulate;
 mod zoo;
 
@@ -51,6 +52,7 @@ enum Command {
     /// Import an ONNX network, or show what is in a model file
     Model(model::Args),
     Serve(serve::Args),
+    Sidecar(sidecar::Args),
     Infer(infer::Args),
     Prepare(prepare::Args),
     /// List or destroy material that was made ahead of time
@@ -120,6 +122,7 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
         Command::Keys(args) => keys::run(args, json),
         Command::Model(args) => model::run(args, json),
         Command::Serve(args) => serve::run(args, json),
+        Command::Sidecar(args) => sidecar::run(args, json),
         Command::Infer(args) => infer::run(args, json),
         Command::Prepare(args) => prepare::run(args, json),
         Command::Material(args) => material::run(args, json),

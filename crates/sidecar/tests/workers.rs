@@ -1,0 +1,122 @@
+//! Queues, workers, lost servers, and material that is kept ready.
+mod common;
+use common::Sidecar;
+use common::served::{Running, expected, wait_until};
+use serde_json::json;
+use std::io::Write;
+use std::net::TcpStream;
+use std::thread;
+
+const X: [f32; 4] = [1.5, -2.0, 3.0, 0.25];
+
+fn request(n: usize, timeout_us: u64) -> String {
+    let data: Vec<f32> = std::iter::repeat_n(X, n).flatten().collect();
+    json!({"parameters": {"timeout": timeout_us},
+        "inputs": [{"name": "input", "shape": [n, 1, 2, 2], "datatype": "FP32", "data": data}]})
+    .to_string()
+}
+
+#[test]
+fn a_full_queue_refuses_time_runs_out_and_the_next_request_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    // So slow that nothing ends by itself.
+    let sidecar = Sidecar::start(&server, dir.path(), |c| {
+        c.client.pace = Some("1kbit".parse().unwrap());
+        c.models = vec![("one".into(), None)];
+        c.queue = 2;
+    });
+    let pool = sidecar.fleet.pool("one", "").unwrap();
+    thread::scope(|scope| {
+        let running = scope.spawn(|| sidecar.post("/v2/models/one/infer", &request(1, 8_000_000)));
+        wait_until("it runs", || pool.waiting() == 0 && pool.running() == 1);
+        let waiting = scope.spawn(|| sidecar.post("/v2/models/one/infer", &request(2, 1_000_000)));
+        wait_until("the others wait", || pool.waiting() == 2);
+        let full = sidecar.post("/v2/models/one/infer", &request(1, 0));
+        assert_eq!((full.code, full.header("retry-after")), (429, Some("1")), "{full:?}");
+        // One whose asker goes away makes room.
+        assert_eq!(waiting.join().unwrap().code, 504);
+        assert_eq!(pool.waiting(), 0);
+        let mut gone = TcpStream::connect(sidecar.address).unwrap();
+        let body = request(2, 0);
+        let head = format!(
+            "POST /v2/models/one/infer HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n{body}",
+            sidecar.address,
+            common::TOKEN,
+            body.len()
+        );
+        gone.write_all(head.as_bytes()).unwrap();
+        wait_until("it waits", || pool.waiting() == 2);
+        drop(gone);
+        wait_until("it no longer does", || pool.waiting() == 0);
+        assert_eq!(running.join().unwrap().code, 504);
+    });
+    wait_until("its connection was ended", || pool.running() == 0);
+}
+
+#[test]
+fn a_lost_server_is_told_and_found_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let address = server.address.clone();
+    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    assert_eq!(sidecar.post("/v2/models/one/infer", &request(1, 0)).code, 200);
+    drop(server);
+    wait_until("that is noticed", || sidecar.post("/v2/models/one/infer", &request(1, 0)).code == 503);
+    let said = sidecar.get("/v2/models/one/ready");
+    assert!(said.code == 503 && said.error().contains("cannot reach the server"), "{said:?}");
+    assert_eq!(sidecar.get("/v2/health/live").code, 200);
+    let index = sidecar.post("/v2/repository/index", "").json();
+    assert_eq!(index[0]["state"], "UNAVAILABLE");
+    let _again = Running::start(dir.path(), |c| c.listen = address.parse().unwrap());
+    wait_until("it is found", || sidecar.get("/v2/models/one/ready").code == 200);
+    let said = sidecar.post("/v2/models/one/infer", &request(1, 0)).json();
+    assert_eq!(said["outputs"][0]["data"], json!(expected(1, &X)));
+}
+
+#[test]
+fn a_connection_lost_between_two_requests_is_not_noticed_by_who_asks() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let address = server.address.clone();
+    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    drop(server);
+    let _again = Running::start(dir.path(), |c| c.listen = address.parse().unwrap());
+    let said = sidecar.post("/v2/models/one/infer", &request(1, 0));
+    assert_eq!(said.code, 200, "{said:?}");
+}
+
+#[test]
+fn material_is_kept_ready_used_and_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let sidecar = Sidecar::start(&server, dir.path(), |c| {
+        c.client.store = Some(dir.path().join("ready"));
+        c.models = vec![("one".into(), None)];
+        c.ready = 2;
+    });
+    let count = || {
+        let mut config = server.config(dir.path(), "alice");
+        config.store = Some(dir.path().join("ready"));
+        let lobby = tacit_client::Lobby::connect(common::served::registry(), config).unwrap();
+        lobby.open("one", None).unwrap().stored().unwrap().len()
+    };
+    wait_until("it is ready", || count() == 2);
+    let said = sidecar.post("/v2/models/one/infer", &request(1, 0)).json();
+    assert_eq!(said["outputs"][0]["data"], json!(expected(1, &X)));
+    wait_until("it is ready again", || count() == 2);
+}
+
+#[test]
+fn a_model_whose_server_would_see_the_input_is_not_opened_unasked() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut catalog = tacit_serve::Catalog::new(true);
+    common::served::offer(&mut catalog, "one", &common::served::open_toy(), 1, "");
+    let server = Running::with(dir.path(), catalog, |_| {});
+    let unasked = Sidecar::unready(&server, dir.path(), |_| {});
+    let why = || unasked.get("/v2/models/one/ready");
+    wait_until("the server was asked", || why().error().contains("server sees the input"));
+    assert_eq!(why().code, 503);
+    let asked = Sidecar::start(&server, dir.path(), |c| c.models = vec![("one".into(), Some("open".into()))]);
+    assert_eq!(asked.post("/v2/models/one/infer", &request(1, 0)).code, 200);
+}
