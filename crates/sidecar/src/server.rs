@@ -1,7 +1,8 @@
 //! Listening: connections with limits on all that a peer may take, until the sidecar is stopped.
 use crate::access::Access;
+use crate::facts::MAX_BODY_BYTES;
 use crate::fleet::Fleet;
-use crate::rest;
+use crate::{grpc, page, rest};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -103,7 +104,16 @@ impl Listener {
 /// Everything over HTTP.
 #[must_use]
 pub fn http(fleet: &Arc<Fleet>, access: Access) -> Router {
-    guarded(rest::routes(fleet.clone()), access)
+    guarded(rest::routes(fleet.clone()).merge(page::routes(fleet.clone())), access)
+}
+
+/// Everything over gRPC.
+#[must_use]
+pub fn grpc(fleet: &Arc<Fleet>, access: Access) -> Router {
+    let service = grpc::service(fleet.clone(), MAX_BODY_BYTES);
+    let unknown = async || tonic::Status::unimplemented("there is no such service").into_http::<Body>();
+    let router = Router::new().route_service("/inference.GRPCInferenceService/{*call}", service).fallback(unknown);
+    guarded(router, access)
 }
 
 fn guarded(router: Router, access: Access) -> Router {
@@ -131,29 +141,31 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
     loop {
         // Whoever finds no place waits in the system's own queue.
         let place = places.clone().acquire_owned().await.expect("it is never closed");
-        let router = router.clone();
-        tokio::select! {
-            accepted = accept(&listener) => match accepted {
-                Ok(stream) => {
-                    let mut builder = Builder::new(TokioExecutor::new());
-                    limit(&mut builder);
-                    let service = TowerToHyperService::new(router);
-                    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-                    let connection = graceful.watch(connection);
-                    tokio::spawn(async move {
-                        if let Err(error) = connection.await {
-                            tracing::debug!("a connection ended: {error}");
-                        }
-                        drop(place);
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!("a connection could not be taken: {error}");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            },
-            _ = stop.wait_for(|stop| *stop) => break,
-        }
+        let stopped = async {
+            let _ = stop.wait_for(|stop| *stop).await;
+        };
+        let accepted = tokio::select! {
+            accepted = accept(&listener) => accepted,
+            () = stopped => break,
+        };
+        let stream = match accepted {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!("a connection could not be taken: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let mut builder = Builder::new(TokioExecutor::new());
+        limit(&mut builder);
+        let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+        let connection = graceful.watch(connection.into_owned());
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!("a connection ended: {error}");
+            }
+            drop(place);
+        });
     }
     drop(listener);
     // What takes longer ends with the runtime.

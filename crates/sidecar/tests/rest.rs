@@ -88,7 +88,7 @@ fn what_is_wrong_is_refused_by_name_and_nothing_breaks() {
         (infer, request(5, json!({})), "batch of 5"),
         (infer, request(1, json!({"parameters": {"sequence_id": 1}})), "`sequence_id`"),
         (infer, request(1, json!({"outputs": [{"name": "x"}]})), "no output `x`"),
-        (infer, "[".repeat(100_000), "JSON"),
+        (infer, "[".repeat(50_000), "JSON"),
         (infer, String::new(), "JSON"),
         ("/v2/repository/index", "{\"x\": 1}".into(), "ready"),
     ];

@@ -19,6 +19,7 @@ pub const TOKEN: &str = "0123456789abcdef";
 /// A sidecar on a free port.
 pub struct Sidecar {
     pub address: SocketAddr,
+    pub grpc: SocketAddr,
     pub fleet: Arc<Fleet>,
     /// Dropping it stops the listener.
     stop: watch::Sender<bool>,
@@ -55,8 +56,12 @@ impl Sidecar {
         let fleet = Fleet::start(config).unwrap();
         let router = server::http(&fleet, Access::tcp(address, Token::new(TOKEN)));
         let (stop, stopped) = watch::channel(false);
+        runtime.spawn(server::serve(listener, router, stopped.clone()));
+        let listener = runtime.block_on(Listener::tcp("127.0.0.1:0".parse().unwrap())).unwrap();
+        let grpc = listener.address().unwrap();
+        let router = server::grpc(&fleet, Access::tcp(grpc, Token::new(TOKEN)));
         runtime.spawn(server::serve(listener, router, stopped));
-        Self { address, fleet, stop, runtime }
+        Self { address, grpc, fleet, stop, runtime }
     }
 
     /// A request with the token.

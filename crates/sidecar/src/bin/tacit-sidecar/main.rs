@@ -64,6 +64,9 @@ struct Args {
     /// Address for HTTP; port 0 takes a free one and prints it
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000", conflicts_with = "unix")]
     listen: SocketAddr,
+    /// Address for gRPC as well
+    #[arg(long, value_name = "ADDRESS", requires = "token_file")]
+    grpc: Option<SocketAddr>,
     /// File with the token that requests must show, its user's alone (mode 0600)
     #[arg(long, value_name = "FILE", required_unless_present = "unix")]
     token_file: Option<PathBuf>,
@@ -149,11 +152,20 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     let config = args.fleet()?;
     let token = args.token()?;
     let (listener, access) = args.http(token.as_ref()).await?;
+    let grpc = match args.grpc {
+        Some(address) => Some(args.tcp(address, token.as_ref()).await?),
+        None => None,
+    };
     let [mut interrupt, mut terminate] = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
     let (stop, stopped) = watch::channel(false);
     let fleet = Fleet::start(config).context("starting threads")?;
-    announce(args, listener.address())?;
+    announce(args, listener.address(), grpc.as_ref().and_then(|(listener, _)| listener.address()))?;
     let serving = server::serve(listener, server::http(&fleet, access), stopped.clone());
+    let serving_grpc = async {
+        if let Some((listener, access)) = grpc {
+            server::serve(listener, server::grpc(&fleet, access), stopped).await;
+        }
+    };
     let stopping = async {
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -162,20 +174,23 @@ async fn run(args: &Args) -> anyhow::Result<()> {
         // Whoever listens has what it needs until the end.
         let _ = stop.send(true);
     };
-    tokio::join!(serving, stopping);
+    tokio::join!(serving, serving_grpc, stopping);
     fleet.stop();
     Ok(())
 }
 
 /// Scripts wait for this line and read the address from it; that nobody reads it is no reason not to serve.
-fn announce(args: &Args, http: Option<SocketAddr>) -> anyhow::Result<()> {
+fn announce(args: &Args, http: Option<SocketAddr>, grpc: Option<SocketAddr>) -> anyhow::Result<()> {
     let at = http.map_or_else(
         || args.unix.as_ref().map_or_else(String::new, |path| format!("unix:{}", path.display())),
         |address| format!("http://{address}"),
     );
     let line = match args.json {
-        true => json!({ "listening": at }).to_string(),
-        false => format!("listening on {at}"),
+        true => json!({ "listening": at, "grpc": grpc }).to_string(),
+        false => match grpc {
+            Some(grpc) => format!("listening on {at} and for gRPC on {grpc}"),
+            None => format!("listening on {at}"),
+        },
     };
     let announcing = thread::Builder::new().name("tacit-announce".into()).spawn(move || {
         let mut out = std::io::stdout();
