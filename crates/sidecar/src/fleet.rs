@@ -1,7 +1,7 @@
 //! All models of the sidecar, and the way from a request to its answer.
 use crate::ApiError;
 use crate::facts::{Facts, Wanted};
-use crate::pool::{Asked, Done, Pool};
+use crate::pool::{Asked, Done, Pool, Ticket};
 use crate::stats::{Counts, Times};
 use crate::tensor::{Tensor, short};
 use crate::worker::{self, Backoff, Connector};
@@ -233,6 +233,7 @@ pub(crate) async fn answers(
 ) -> Result<Answered, ApiError> {
     let rank = priority.checked_sub(1).unwrap_or(u64::MAX);
     let Asked { answers, ticket } = pool.ask(inputs, rank)?;
+    let ticket = Arc::new(ticket);
     let all = async {
         let mut answered = Answered { answers: Vec::new(), queued: Duration::ZERO, worked: Duration::ZERO };
         for answer in answers {
@@ -244,11 +245,32 @@ pub(crate) async fn answers(
         }
         Ok(answered)
     };
-    match timeout {
-        None => all.await,
-        Some(timeout) => tokio::time::timeout(timeout, all).await.unwrap_or_else(|_| {
-            ticket.expire();
-            Err(ApiError::Timeout)
-        }),
+    let Some(timeout) = timeout else { return all.await };
+    let mut late = Late { ticket, end: Some(tokio::time::Instant::now() + timeout) };
+    let answered = tokio::time::timeout(timeout, all).await;
+    late.end = None;
+    answered.unwrap_or_else(|_| {
+        late.ticket.expire();
+        Err(ApiError::Timeout)
+    })
+}
+
+/// Holds a request to its time even where whoever asked goes away before it is over, as callers do when they
+/// know the time themselves.
+struct Late {
+    ticket: Arc<Ticket>,
+    end: Option<tokio::time::Instant>,
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        if let (Some(end), Ok(runtime)) = (self.end, tokio::runtime::Handle::try_current()) {
+            self.ticket.forget_waiting();
+            let ticket = self.ticket.clone();
+            runtime.spawn(async move {
+                tokio::time::sleep_until(end).await;
+                ticket.expire();
+            });
+        }
     }
 }

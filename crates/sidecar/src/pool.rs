@@ -285,6 +285,11 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
+    /// No longer waits for what has not begun.
+    pub(crate) fn forget_waiting(&self) {
+        self.pool.give_up(&self.keys, false);
+    }
+
     /// Ends what runs for this ticket as well.
     pub(crate) fn expire(&self) {
         self.pool.give_up(&self.keys, true);
@@ -293,6 +298,6 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.pool.give_up(&self.keys, false);
+        self.forget_waiting();
     }
 }

@@ -1,7 +1,7 @@
 //! Queues, workers, lost servers, and material that is kept ready.
 mod common;
-use common::Sidecar;
 use common::served::{Running, expected, wait_until};
+use common::{Gate, Sidecar};
 use serde_json::json;
 use std::io::Write;
 use std::net::TcpStream;
@@ -20,13 +20,14 @@ fn request(n: usize, timeout_us: u64) -> String {
 fn a_full_queue_refuses_time_runs_out_and_the_next_request_is_answered() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |_| {});
-    // So slow that nothing ends by itself.
+    let gate = Gate::to(&server);
     let sidecar = Sidecar::start(&server, dir.path(), |c| {
-        c.client.pace = Some("1kbit".parse().unwrap());
+        c.client.address = gate.address.clone();
         c.models = vec![("one".into(), None)];
         c.queue = 2;
     });
     let pool = sidecar.fleet.pool("one", "").unwrap();
+    gate.set(false);
     thread::scope(|scope| {
         let running = scope.spawn(|| sidecar.post("/v2/models/one/infer", &request(1, 8_000_000)));
         wait_until("it runs", || pool.waiting() == 0 && pool.running() == 1);
@@ -52,6 +53,8 @@ fn a_full_queue_refuses_time_runs_out_and_the_next_request_is_answered() {
         assert_eq!(running.join().unwrap().code, 504);
     });
     wait_until("its connection was ended", || pool.running() == 0);
+    gate.set(true);
+    wait_until("there is another", || sidecar.post("/v2/models/one/infer", &request(1, 0)).code == 200);
 }
 
 #[test]

@@ -5,8 +5,10 @@ pub mod served;
 
 use served::{Running, registry};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 use tacit_sidecar::access::{Access, Token};
 use tacit_sidecar::fleet::{Fleet, FleetConfig};
@@ -108,6 +110,47 @@ impl Drop for Sidecar {
         let _ = self.stop.send(true);
         self.fleet.stop();
     }
+}
+
+/// A way to the server that can be stopped up: what is sent then arrives when it is opened.
+pub struct Gate {
+    pub address: String,
+    open: Arc<AtomicBool>,
+}
+
+impl Gate {
+    pub fn to(server: &Running) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let gate = Self { address: listener.local_addr().unwrap().to_string(), open: Arc::new(AtomicBool::new(true)) };
+        let (server, open) = (server.address.clone(), gate.open.clone());
+        thread::spawn(move || {
+            for near in listener.incoming() {
+                let (near, Ok(far)) = (near.unwrap(), TcpStream::connect(&server)) else { continue };
+                for (from, to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
+                    let open = open.clone();
+                    thread::spawn(move || carry(from, to, &open));
+                }
+            }
+        });
+        gate
+    }
+
+    pub fn set(&self, open: bool) {
+        self.open.store(open, Ordering::SeqCst);
+    }
+}
+
+fn carry(mut from: TcpStream, mut to: TcpStream, open: &AtomicBool) {
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        while !open.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        if to.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
 }
 
 /// What a sidecar answered.
