@@ -15,7 +15,7 @@ pub const CLASS: &str = "class";
 /// Bytes that one value may take as text, with what stands around it.
 const TEXT_BYTES: usize = 28;
 /// Bytes of a request beside its values.
-const FRAME_BYTES: usize = 64 << 10;
+pub(crate) const FRAME_BYTES: usize = 64 << 10;
 /// Most bytes of a request, whatever the model.
 pub const MAX_BODY_BYTES: usize = 64 << 20;
 
@@ -50,6 +50,8 @@ pub struct Facts {
     pub backend: String,
     /// Whom its users trust, by this program's registry.
     pub trust: Trust,
+    /// Whether inputs need material.
+    pub prepares: bool,
     /// Names of classes, if there are any.
     pub labels: Vec<String>,
 }

@@ -1,6 +1,6 @@
 //! All models of the sidecar, and the way from a request to its answer.
 use crate::ApiError;
-use crate::facts::{Facts, Wanted};
+use crate::facts::{FRAME_BYTES, Facts, Wanted};
 use crate::pool::{Asked, Done, Pool, Ticket};
 use crate::stats::{Counts, Times};
 use crate::tensor::{Tensor, short};
@@ -143,6 +143,13 @@ impl Fleet {
         }
         let what = format!("model `{name}` has no version `{}`: {VERSION} is the only one", short(version));
         Err(ApiError::NotFound(what))
+    }
+
+    /// Most bytes that a request for any of the models may have.
+    #[must_use]
+    pub fn body_limit(&self) -> usize {
+        let limits = self.pools().into_iter().filter_map(|pool| Some(pool.facts().ok()?.body_limit(pool.capacity())));
+        limits.max().unwrap_or(FRAME_BYTES)
     }
 
     /// Counts of one model, or of all.

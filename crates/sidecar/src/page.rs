@@ -76,7 +76,8 @@ async fn models(State(fleet): State<Arc<Fleet>>) -> Response<Body> {
 fn server_sees(facts: &Facts) -> String {
     match facts.trust {
         Trust::TwoParty => "The server could see: that this client asked, when, which model, and how many bytes went to and fro. It \
-             could not see the picture or the answer: both reached it masked with random numbers that only this machine knows."
+             could not see the picture or the answer: both reached it masked with random numbers that only this machine knows. This holds for a server that \
+             follows the protocol."
             .into(),
         Trust::Dealer => "The server could see: that this client asked, when, which model, and how many bytes went to and fro. It \
              could not see the picture or the answer, unless it works together with the dealer who made the random numbers."
@@ -109,7 +110,11 @@ async fn classify(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>, r
     Ok(told(&json!({
         "top": top(&facts, answer),
         "phases": phases(answer),
-        "stored": answer.prepared.is_none(),
+        "material": match (facts.prepares, &answer.prepared) {
+            (false, _) => "none",
+            (true, None) => "ahead",
+            (true, Some(_)) => "now",
+        },
         "queued_s": answered.queued.as_secs_f64(),
         "worked_s": answered.worked.as_secs_f64(),
         "all_s": begun.elapsed().as_secs_f64(),

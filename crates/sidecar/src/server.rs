@@ -1,6 +1,5 @@
 //! Listening: connections with limits on all that a peer may take, until the sidecar is stopped.
 use crate::access::Access;
-use crate::facts::MAX_BODY_BYTES;
 use crate::fleet::Fleet;
 use crate::{grpc, page, rest};
 use axum::Router;
@@ -10,6 +9,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, Response};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::IntoResponse;
+use axum::routing::any;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
@@ -24,6 +24,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, watch};
+use tonic::codegen::Service;
 
 /// Connections at a time on one listener.
 const CONNECTIONS: usize = 256;
@@ -110,10 +111,17 @@ pub fn http(fleet: &Arc<Fleet>, access: Access) -> Router {
 /// Everything over gRPC.
 #[must_use]
 pub fn grpc(fleet: &Arc<Fleet>, access: Access) -> Router {
-    let service = grpc::service(fleet.clone(), MAX_BODY_BYTES);
     let unknown = async || tonic::Status::unimplemented("there is no such service").into_http::<Body>();
-    let router = Router::new().route_service("/inference.GRPCInferenceService/{*call}", service).fallback(unknown);
-    guarded(router, access)
+    let router = Router::new().route("/inference.GRPCInferenceService/{*call}", any(call)).fallback(unknown);
+    guarded(router.with_state(fleet.clone()), access)
+}
+
+/// One call. Messages may be as large as a model's largest batch, and models come to be known: so the service
+/// is made for each call, which costs nothing.
+async fn call(State(fleet): State<Arc<Fleet>>, request: Request) -> Response<Body> {
+    let most = fleet.body_limit();
+    let Ok(response) = grpc::service(fleet, most).call(request).await;
+    response.map(Body::new)
 }
 
 fn guarded(router: Router, access: Access) -> Router {

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use tacit_backends::Registry;
+use tacit_backends::{Preparation, Registry};
 use tacit_client::{Client, ClientConfig, ClientError, Lobby};
 use tacit_graph::Units;
 
@@ -33,7 +33,8 @@ impl Connector {
         let client = self.lobby()?.open(pool.name(), pool.backend())?;
         let (interface, backend) = (client.interface().clone(), client.backend().to_owned());
         let trust = self.registry.get(&backend)?.trust();
-        Ok((client, Facts { interface, backend, trust, labels: labels.to_vec() }))
+        let prepares = client.model().preparation() != Preparation::Nothing;
+        Ok((client, Facts { interface, backend, trust, prepares, labels: labels.to_vec() }))
     }
 }
 

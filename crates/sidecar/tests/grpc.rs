@@ -120,6 +120,9 @@ fn what_is_wrong_is_refused_with_its_code() {
             let error = client.model_infer(with_token(request)).await.unwrap_err();
             assert_eq!(error.code(), code, "{i}: {error}");
         }
+        let mut long = raw();
+        long.raw_input_contents[0] = vec![0; 100_000].into();
+        assert_eq!(client.model_infer(with_token(long)).await.unwrap_err().code(), Code::OutOfRange);
         let error = client.model_infer(Request::new(raw())).await.unwrap_err();
         assert_eq!(error.code(), Code::Unauthenticated);
         let mut page = with_token(raw());

@@ -14,7 +14,7 @@ fn facts(mode: OutputMode, outputs: &[(&str, usize)]) -> Facts {
         outputs: if outputs.len() > 1 { outputs } else { vec![] },
         final_activation: None,
     };
-    Facts { interface, backend: "toy".into(), trust: Trust::TwoParty, labels: vec!["cat".into()] }
+    Facts { interface, backend: "toy".into(), trust: Trust::TwoParty, prepares: true, labels: vec!["cat".into()] }
 }
 
 fn answer(values: &[f64], class: usize) -> Answer {
