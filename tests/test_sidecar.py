@@ -1,6 +1,7 @@
 """`tacit sidecar`, end to end: an Open Inference Protocol client that knows nothing of tacit, over HTTP and gRPC."""
 
 import asyncio
+import base64
 import json
 import subprocess
 import urllib.error
@@ -50,6 +51,8 @@ def workplace(tmp_path_factory, cli, digit_images):
     pixels = ["--pixel-scale", 1 / 255, "--calibrate", samples]
     cli("model", "import", MODELS / "digits.onnx", *pixels, "-o", "digits.tacit", cwd=folder)
     cli("keys", "init", "keys", "--client", "alice", cwd=folder)
+    (folder / "seal.key").write_text(base64.b64encode(bytes(range(32))).decode())
+    (folder / "seal.key").chmod(0o600)
     return folder
 
 
@@ -59,7 +62,7 @@ def sidecar(workplace, binary):
     addresses = ["--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--token-file", "token", "--new-token"]
     with (
         serving(binary, workplace, "--material", "server-material") as server,
-        beside(binary, workplace, server, *addresses, "--material", "material", "--ready", 1) as told,
+        beside(binary, workplace, server, *addresses, *"--material material --seal seal.key --ready 1".split()) as told,
     ):
         assert (workplace / "token").stat().st_mode & 0o777 == 0o600
         token = (workplace / "token").read_text().strip()
@@ -71,6 +74,9 @@ def sidecar(workplace, binary):
         with oip_http.InferenceServerClient(http) as client:
             while not client.is_model_ready("digits", headers=headers()):
                 pass
+        while not (ready := list((workplace / "material").glob("*.material"))):
+            pass
+        assert ready[0].read_bytes().startswith(b"TACITSEA")
         yield http, told["grpc"], headers
 
 

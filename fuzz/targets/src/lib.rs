@@ -13,6 +13,7 @@ mod mutate;
 mod net;
 mod record;
 mod sealed;
+mod sidecar;
 mod tacit_file;
 
 pub use mutate::Mutator;
@@ -57,6 +58,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "device_profile", run: meter::device_profile, seeds: meter::profile_seeds },
     Target { name: "record_line", run: record::record_line, seeds: record::record_line_seeds },
     Target { name: "mark_line", run: record::mark_line, seeds: record::mark_line_seeds },
+    Target { name: "oip_request", run: sidecar::request, seeds: sidecar::request_seeds },
     Target { name: "experiment", run: lab::experiment, seeds: lab::experiment_seeds },
 ];
 
