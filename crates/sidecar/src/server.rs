@@ -103,13 +103,11 @@ impl Listener {
 }
 
 /// Everything over HTTP.
-#[must_use]
 pub fn http(fleet: &Arc<Fleet>, access: Access) -> Router {
     guarded(rest::routes(fleet.clone()).merge(page::routes(fleet.clone())), access)
 }
 
 /// Everything over gRPC.
-#[must_use]
 pub fn grpc(fleet: &Arc<Fleet>, access: Access) -> Router {
     let unknown = async || tonic::Status::unimplemented("there is no such service").into_http::<Body>();
     let router = Router::new().route("/inference.GRPCInferenceService/{*call}", any(call)).fallback(unknown);

@@ -4,6 +4,7 @@ use crate::error::is_connection;
 use crate::facts::Facts;
 use crate::pool::{Done, Next, Pool};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -131,8 +132,13 @@ fn answer_all(pool: &Pool, mut client: Client) -> Ended {
             }
         };
         let begun = Instant::now();
-        let answer = client.infer_in(Units::Normalised, &job.input);
+        let answer = catch_unwind(AssertUnwindSafe(|| client.infer_in(Units::Normalised, &job.input)));
         let given_up = pool.ended(key);
+        let Ok(answer) = answer else {
+            // What is left of the connection goes with it; the log has the panic.
+            let _ = job.reply.send(Err(ApiError::Internal("the inference broke down".into())));
+            return ended;
+        };
         let error = match answer {
             Ok(answer) => {
                 let (queued, worked) = (begun - job.asked, begun.elapsed());
@@ -163,13 +169,16 @@ fn is_refusal(error: &ClientError) -> bool {
 
 /// Keeps material for `wanted` inputs, made on a connection of its own while nobody asks anything.
 fn keep_ready(pool: &Pool, connector: &Connector, wanted: usize) {
-    let mut backoff = Backoff::new();
-    let mut client = None;
+    let (mut backoff, mut client, mut said) = (Backoff::new(), None, String::new());
     while !pool.idle_after_use() {
         match fill(pool, connector, &mut client, wanted) {
             Ok(()) => backoff = Backoff::new(),
             Err(error) => {
-                tracing::warn!("material of model {} is not made ahead: {error}", pool.name());
+                let why = error.to_string();
+                if why != said {
+                    tracing::warn!("material of model {} is not made ahead: {why}", pool.name());
+                    said = why;
+                }
                 client = None;
                 pool.look_again();
                 if pool.pause(backoff.pause()) {
@@ -194,6 +203,10 @@ fn fill(pool: &Pool, connector: &Connector, client: &mut Option<Client>, wanted:
         }
         Err(error) => return Err(error),
     };
+    if open.model().preparation() == Preparation::Nothing {
+        *client = Some(open);
+        return Ok(());
+    }
     while stored < wanted && pool.is_idle() {
         open.prepare()?;
         stored += 1;

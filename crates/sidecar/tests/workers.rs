@@ -123,3 +123,43 @@ fn a_model_whose_server_would_see_the_input_is_not_opened_unasked() {
     let asked = Sidecar::start(&server, dir.path(), |c| c.models = vec![("one".into(), Some("open".into()))]);
     assert_eq!(asked.post("/v2/models/one/infer", &request(1, 0)).code, 200);
 }
+
+#[test]
+fn a_batch_is_shared_by_the_workers() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let gate = Gate::to(&server);
+    let sidecar = Sidecar::start(&server, dir.path(), |c| {
+        c.client.address = gate.address.clone();
+        c.models = vec![("one".into(), None)];
+        c.workers = 2;
+    });
+    let pool = sidecar.fleet.pool("one", "").unwrap();
+    thread::scope(|scope| {
+        // Once both have connected, the two inputs are with both.
+        wait_until("both work", || {
+            gate.set(false);
+            let asking = scope.spawn(|| sidecar.post("/v2/models/one/infer", &request(2, 0)));
+            wait_until("one works", || pool.running() > 0);
+            thread::sleep(std::time::Duration::from_millis(50));
+            let both = pool.running() == 2;
+            gate.set(true);
+            let said = asking.join().unwrap();
+            assert_eq!(said.json()["outputs"][0]["data"], json!(expected(1, &X).repeat(2)));
+            both
+        });
+    });
+}
+
+#[test]
+fn an_input_that_breaks_the_server_is_an_error_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let poison = request(1, 0).replace("1.5", &tacit_backends::toy::PANIC.to_string());
+    let said = sidecar.post("/v2/models/one/infer", &poison);
+    assert_eq!(said.code, 503, "{said:?}");
+    wait_until("others are answered", || sidecar.post("/v2/models/one/infer", &request(1, 0)).code == 200);
+    let counts = sidecar.get("/v2/models/one/stats").json()["model_stats"][0]["inference_stats"].clone();
+    assert!(counts["fail"]["count"].as_u64() >= Some(1), "{counts}");
+}
