@@ -60,9 +60,10 @@ def workplace(tmp_path_factory, cli, digit_images):
 def sidecar(workplace, binary):
     """Addresses for HTTP and gRPC, and what makes the headers that both want: the client changes what it is given."""
     addresses = ["--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--token-file", "token", "--new-token"]
+    stored = ["--material", "material", "--seal", "seal.key", "--ready", 1]
     with (
         serving(binary, workplace, "--material", "server-material") as server,
-        beside(binary, workplace, server, *addresses, *"--material material --seal seal.key --ready 1".split()) as told,
+        beside(binary, workplace, server, *addresses, *stored) as told,
     ):
         assert (workplace / "token").stat().st_mode & 0o777 == 0o600
         token = (workplace / "token").read_text().strip()
@@ -116,7 +117,9 @@ def test_http_in_both_forms_of_tensors(sidecar, digit_images, floats):
         for same in (digit_images[:2].astype(np.float64), np.round(digit_images[:2] * 255).astype(np.uint8)):
             near(client.infer("digits", asked(oip_http, same), headers=headers()), floats)
         wanted = [oip_http.InferRequestedOutput("output", class_count=3)]
-        ranked = client.infer("digits", asked(oip_http, digit_images[:1]), outputs=wanted, headers=headers()).as_numpy("output")
+        ranked = client.infer("digits", asked(oip_http, digit_images[:1]), outputs=wanted, headers=headers()).as_numpy(
+            "output"
+        )
         assert ranked.shape == (1, 3) and int(ranked[0, 0].split(b":")[1]) == floats[0].argmax()
         stats = client.get_inference_statistics("digits", headers=headers())["model_stats"][0]
         assert stats["inference_count"] >= 7
@@ -160,7 +163,10 @@ def test_what_is_refused_is_told(sidecar, digit_images):
             (lambda: client.infer("digits", asked(oip_http, digit_images[:2, 0]), headers=headers()), "shape"),
             (lambda: client.infer("digits", asked(oip_http, digit_images[:1] * np.nan), headers=headers()), "finite"),
             (lambda: client.infer("digits", asked(oip_http, digit_images[:1] + 1e6), headers=headers()), "accepts"),
-            (lambda: client.infer("digits", asked(oip_http, digit_images[:1]), sequence_id=3, headers=headers()), "sequence_"),
+            (
+                lambda: client.infer("digits", asked(oip_http, digit_images[:1]), sequence_id=3, headers=headers()),
+                "sequence_",
+            ),
             (lambda: client.infer("other", asked(oip_http, digit_images[:1]), headers=headers()), "no model `other`"),
             (lambda: client.infer("digits", asked(oip_http, digit_images[:1])), "Authorization"),
             (lambda: client.get_model_config("digits", headers=headers()), "`config` is not supported"),
@@ -185,12 +191,14 @@ def test_the_page_asks_for_a_picture(sidecar, workplace, digit_images, floats):
     with urllib.request.urlopen(f"http://{http}/") as answer:
         policy = answer.headers["Content-Security-Policy"]
         assert b"Ask a model without showing it the picture" in answer.read() and "default-src 'none'" in policy
-    ask = urllib.request.Request(f"http://{http}/page/classify?model=digits", (workplace / "digit.png").read_bytes(), headers())
+    ask = urllib.request.Request(
+        f"http://{http}/page/classify?model=digits", (workplace / "digit.png").read_bytes(), headers()
+    )
     ask.add_header("Content-Type", "application/octet-stream")
     with urllib.request.urlopen(ask) as answer:
         told = json.load(answer)
     assert told["top"][0]["class"] == floats[0].argmax() and told["phases"][-1]["name"] == "online"
-    assert "could not see the picture" in told["server_sees"]
+    assert told["private"] and "could not see the picture" in told["server_sees"]
     ask.add_header("Origin", "http://evil.example")
     with pytest.raises(urllib.error.HTTPError, match="403"):
         urllib.request.urlopen(ask)

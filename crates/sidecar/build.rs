@@ -6,6 +6,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         .build_client(true)
         .build_transport(false)
+        .codec_path("crate::codec::Counted")
         .bytes(".inference.ModelInferRequest.raw_input_contents")
         .compile_fds(files)?;
     println!("cargo:rerun-if-changed=proto/open_inference.proto");

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+mod codec;
 mod error;
 pub mod facts;
 pub mod fleet;

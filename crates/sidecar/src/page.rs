@@ -66,10 +66,14 @@ fn told(value: &Value) -> Response<Body> {
 async fn models(State(fleet): State<Arc<Fleet>>) -> Response<Body> {
     let one = |pool: Arc<crate::pool::Pool>| match (pool.facts(), pool.ready()) {
         (Ok(facts), Ok(())) => json!({ "name": pool.name(), "ready": true, "pictures": facts.takes_pixels(),
-            "shape": facts.interface.input_shape, "backend": facts.backend, "server_sees": server_sees(&facts) }),
+            "shape": facts.interface.input_shape, "backend": facts.backend, "private": is_private(&facts) }),
         (_, state) => json!({ "name": pool.name(), "ready": false, "reason": state.err() }),
     };
     told(&fleet.pools().into_iter().map(one).collect())
+}
+
+fn is_private(facts: &Facts) -> bool {
+    facts.trust != Trust::ServerSeesInput
 }
 
 /// What the server could see, in plain words.
@@ -119,6 +123,7 @@ async fn classify(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>, r
         "worked_s": answered.worked.as_secs_f64(),
         "all_s": begun.elapsed().as_secs_f64(),
         "backend": facts.backend,
+        "private": is_private(&facts),
         "server_sees": server_sees(&facts),
     })))
 }

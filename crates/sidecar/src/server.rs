@@ -30,8 +30,9 @@ use tonic::codegen::Service;
 const CONNECTIONS: usize = 256;
 /// Requests at a time on one connection (HTTP/2).
 const STREAMS: u32 = 64;
-/// How long the headers of a request may take.
-const HEADER_TIME: Duration = Duration::from_secs(10);
+/// How long the headers of a request may take, counted from the end of the one before: clients keep
+/// connections for a while.
+const HEADER_TIME: Duration = Duration::from_secs(60);
 /// Most headers of a request, and their bytes.
 const HEADERS: usize = 64;
 const HEADER_BYTES: usize = 32 << 10;

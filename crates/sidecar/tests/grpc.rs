@@ -120,6 +120,9 @@ fn what_is_wrong_is_refused_with_its_code() {
             let error = client.model_infer(with_token(request)).await.unwrap_err();
             assert_eq!(error.code(), code, "{i}: {error}");
         }
+        let mut many = raw();
+        many.inputs = vec![InferInputTensor::default(); 5000];
+        assert_eq!(client.model_infer(with_token(many)).await.unwrap_err().code(), Code::InvalidArgument);
         let mut long = raw();
         long.raw_input_contents[0] = vec![0; 100_000].into();
         assert_eq!(client.model_infer(with_token(long)).await.unwrap_err().code(), Code::OutOfRange);
