@@ -150,27 +150,40 @@ fn deadlines_hold_and_a_full_queue_says_so() {
     let pool = sidecar.fleet.pool("one", "").unwrap();
     gate.set(false);
     Runtime::new().unwrap().block_on(async {
-        let mut late = with_token(raw());
-        late.metadata_mut().insert("grpc-timeout", "4S".parse().unwrap());
-        let asking =
-            |mut client: GrpcInferenceServiceClient<Channel>, request| async move { client.model_infer(request).await };
-        let running = tokio::spawn(asking(client(&sidecar).await, late));
+        let ask = |request| {
+            let sidecar = &sidecar;
+            async move { client(sidecar).await.model_infer(request).await }
+        };
+        let never = |mut client: GrpcInferenceServiceClient<Channel>| async move {
+            client.model_infer(with_token(raw())).await
+        };
+        let running = tokio::spawn(never(client(&sidecar).await));
         tokio::task::block_in_place(|| wait_until("it runs", || pool.running() == 1));
-        let mut late = with_token(raw());
-        late.metadata_mut().insert("grpc-timeout", "2S".parse().unwrap());
-        let waiting = tokio::spawn(asking(client(&sidecar).await, late));
+        let waiting = tokio::spawn(never(client(&sidecar).await));
         tokio::task::block_in_place(|| wait_until("it waits", || pool.waiting() == 1));
-        let full = client(&sidecar).await.model_infer(with_token(raw())).await.unwrap_err();
-        assert_eq!(full.code(), Code::ResourceExhausted);
-        for late in [waiting, running] {
-            // This client keeps the time itself, and may be first.
-            let code = late.await.unwrap().unwrap_err().code();
-            assert!(matches!(code, Code::DeadlineExceeded | Code::Cancelled), "{code}");
-        }
-        tokio::task::block_in_place(|| wait_until("its connection was ended", || pool.running() == 0));
+        assert_eq!(ask(with_token(raw())).await.unwrap_err().code(), Code::ResourceExhausted);
+        waiting.abort();
+        tokio::task::block_in_place(|| wait_until("whoever goes away makes room", || pool.waiting() == 0));
+        let mut late = with_token(raw());
+        late.metadata_mut().insert("grpc-timeout", "300m".parse().unwrap());
+        // This client keeps the time itself, and may be first.
+        let code = ask(late).await.unwrap_err().code();
+        assert!(matches!(code, Code::DeadlineExceeded | Code::Cancelled), "{code}");
+        tokio::task::block_in_place(|| wait_until("it no longer waits", || pool.waiting() == 0));
+        gate.set(true);
+        assert!(running.await.unwrap().is_ok());
+        gate.set(false);
         let mut late = raw();
-        late.parameters.insert("timeout".into(), parameter(ParameterChoice::Int64Param(500_000)));
-        let error = client(&sidecar).await.model_infer(with_token(late)).await.unwrap_err();
-        assert_eq!(error.code(), Code::DeadlineExceeded);
+        late.parameters.insert("timeout".into(), parameter(ParameterChoice::Int64Param(300_000)));
+        assert_eq!(ask(with_token(late)).await.unwrap_err().code(), Code::DeadlineExceeded);
+        tokio::task::block_in_place(|| wait_until("its connection was ended", || pool.running() == 0));
+        let mut late = with_token(raw());
+        late.metadata_mut().insert("grpc-timeout", "300m".parse().unwrap());
+        gate.set(true);
+        tokio::task::block_in_place(|| wait_until("there is another", || pool.ready().is_ok()));
+        gate.set(false);
+        ask(late).await.unwrap_err();
+        tokio::task::block_in_place(|| wait_until("nothing runs past its time", || pool.running() == 0));
+        gate.set(true);
     });
 }

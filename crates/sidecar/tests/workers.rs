@@ -16,6 +16,15 @@ fn request(n: usize, timeout_us: u64) -> String {
     .to_string()
 }
 
+/// A request whose answer nobody reads.
+fn asked_and_left(sidecar: &Sidecar, body: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(sidecar.address).unwrap();
+    let (address, token, length) = (sidecar.address, common::TOKEN, body.len());
+    let head = format!("POST /v2/models/one/infer HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}");
+    stream.write_all(format!("{head}\r\nContent-Length: {length}\r\n\r\n{body}").as_bytes()).unwrap();
+    stream
+}
+
 #[test]
 fn a_full_queue_refuses_time_runs_out_and_the_next_request_is_answered() {
     let dir = tempfile::tempdir().unwrap();
@@ -28,30 +37,23 @@ fn a_full_queue_refuses_time_runs_out_and_the_next_request_is_answered() {
     });
     let pool = sidecar.fleet.pool("one", "").unwrap();
     gate.set(false);
+    let infer = "/v2/models/one/infer";
     thread::scope(|scope| {
-        let running = scope.spawn(|| sidecar.post("/v2/models/one/infer", &request(1, 8_000_000)));
-        wait_until("it runs", || pool.waiting() == 0 && pool.running() == 1);
-        let waiting = scope.spawn(|| sidecar.post("/v2/models/one/infer", &request(2, 1_000_000)));
+        let running = scope.spawn(|| sidecar.post(infer, &request(1, 0)));
+        wait_until("it runs", || pool.running() == 1);
+        let waiting = asked_and_left(&sidecar, &request(2, 0));
         wait_until("the others wait", || pool.waiting() == 2);
-        let full = sidecar.post("/v2/models/one/infer", &request(1, 0));
+        let full = sidecar.post(infer, &request(1, 0));
         assert_eq!((full.code, full.header("retry-after")), (429, Some("1")), "{full:?}");
-        // One whose asker goes away makes room.
-        assert_eq!(waiting.join().unwrap().code, 504);
-        assert_eq!(pool.waiting(), 0);
-        let mut gone = TcpStream::connect(sidecar.address).unwrap();
-        let body = request(2, 0);
-        let head = format!(
-            "POST /v2/models/one/infer HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n{body}",
-            sidecar.address,
-            common::TOKEN,
-            body.len()
-        );
-        gone.write_all(head.as_bytes()).unwrap();
-        wait_until("it waits", || pool.waiting() == 2);
-        drop(gone);
-        wait_until("it no longer does", || pool.waiting() == 0);
-        assert_eq!(running.join().unwrap().code, 504);
+        drop(waiting);
+        wait_until("whoever goes away makes room", || pool.waiting() == 0);
+        assert_eq!(sidecar.post(infer, &request(2, 300_000)).code, 504);
+        assert_eq!((pool.waiting(), pool.running()), (0, 1), "what waited for its time is gone, and no more");
+        gate.set(true);
+        assert_eq!(running.join().unwrap().code, 200);
     });
+    gate.set(false);
+    assert_eq!(sidecar.post(infer, &request(1, 300_000)).code, 504);
     wait_until("its connection was ended", || pool.running() == 0);
     gate.set(true);
     wait_until("there is another", || sidecar.post("/v2/models/one/infer", &request(1, 0)).code == 200);
