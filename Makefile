@@ -66,8 +66,8 @@ fuzz: preflight
 	sh scripts/fuzz.sh $(FUZZ_SECONDS)
 
 binary: preflight
-	@echo "== the programs tacit and tacit-server (the first build takes some minutes)"
-	cargo build --locked --release -p tacit-cli -p tacit-serve
+	@echo "== the programs tacit, tacit-server and tacit-sidecar (the first build takes some minutes)"
+	cargo build --locked --release -p tacit-cli -p tacit-serve -p tacit-sidecar
 
 # The venv is made once per lock file; the package is built every time (cargo decides what is stale).
 $(VENV)/.locked: requirements.lock scripts/find_python.sh

@@ -36,12 +36,15 @@ LAYERS = {
     "tacit-serve": [
         "tacit-client", "tacit-backends", "tacit-sched", "tacit-store", "tacit-ids", "tacit-log", "tacit-meter", "tacit-net",
     ],
+    "tacit-sidecar": ["tacit-client", "tacit-log"],
     "tacit-lab": ["tacit-meter", "tacit-net", "tacit-store"],
     "tacit-cli": "any",
     "tacit-python": "any",
     "tacit-fuzz-targets": "any",
 }
 UNSAFE_ALLOWED = {"tacit-arith"}
+# Whose programs serve many connections in few threads.
+MAY_WAIT = {"tacit-serve", "tacit-sidecar"}
 # Python bindings expand to `unsafe` inside PyO3's macros, so the crate denies it in its own code instead.
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
@@ -76,14 +79,16 @@ def check_layers(packages):
             continue
         for dependency in package["dependencies"]:
             used = dependency["name"]
-            # A shell's tests may start the other shells; a crate's tests may switch its own features on.
-            for_tests = dependency["kind"] == "dev" and used in ("tacit-cli", name)
+            # A shell's tests may start the other shells, and those of the sidecar a server; a crate's tests may
+            # switch its own features on.
+            started = ("tacit-cli", name, *(["tacit-serve"] if name == "tacit-sidecar" else []))
+            for_tests = dependency["kind"] == "dev" and used in started
             if used in ours and used not in allowed(name) and not for_tests:
                 yield f"{name} must not use {used}"
 
 
 def check_runtime(metadata):
-    """`tacit` links no async runtime: only the server's own program does."""
+    """`tacit` links no async runtime: only the programs that serve do."""
     names = {package["id"]: package["name"] for package in metadata["packages"]}
     links = {
         node["id"]: [d["pkg"] for d in node["deps"] if any(kind["kind"] is None for kind in d["dep_kinds"])]
@@ -97,11 +102,11 @@ def check_runtime(metadata):
                 seen.add(used)
                 todo.append(used)
     if "tokio" in {names[id] for id in seen}:
-        yield "tacit-cli links tokio: only tacit-serve may"
+        yield "tacit-cli links tokio: only what serves may"
     for id, used in links.items():
         name = names[id]
-        if name.startswith("tacit-") and name != "tacit-serve" and "tokio" in {names[u] for u in used}:
-            yield f"{name} must not use tokio: only tacit-serve may"
+        if name.startswith("tacit-") and name not in MAY_WAIT and "tokio" in {names[u] for u in used}:
+            yield f"{name} must not use tokio: only {' and '.join(sorted(MAY_WAIT))} may"
 
 
 def check_test_features(packages):

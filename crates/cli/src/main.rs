@@ -16,6 +16,7 @@ mod owner;
 mod prepare;
 mod print;
 mod serve;
+mod sidecar;
 mod simulate;
 mod status;
 mod top;
@@ -58,6 +59,7 @@ enum Command {
     Status(status::Args),
     Top(top::Args),
     Health(health::Args),
+    Sidecar(sidecar::Args),
     Infer(infer::Args),
     Prepare(prepare::Args),
     /// List or destroy material that was made ahead of time
@@ -130,6 +132,7 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
         Command::Status(args) => status::run(&args, json),
         Command::Top(args) => top::run(&args, json),
         Command::Health(args) => health::run(&args, json),
+        Command::Sidecar(args) => sidecar::run(args, json),
         Command::Infer(args) => infer::run(args, json),
         Command::Prepare(args) => prepare::run(args, json),
         Command::Material(args) => material::run(args, json),

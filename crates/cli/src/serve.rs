@@ -17,24 +17,32 @@ pub struct Args {
     arguments: Vec<OsString>,
 }
 
-/// The program beside this one.
+/// The program `tacit-server` beside this one.
 pub fn program() -> anyhow::Result<PathBuf> {
+    beside("tacit-server")
+}
+
+fn beside(name: &str) -> anyhow::Result<PathBuf> {
     let this = std::env::current_exe().context("finding this program")?;
-    let beside = this.with_file_name("tacit-server");
+    let beside = this.with_file_name(name);
     anyhow::ensure!(
         beside.exists(),
-        "{} is not there: install tacit-server beside tacit (`cargo build --release` builds both)",
+        "{} is not there: install {name} beside tacit (`cargo build --release` builds both)",
         beside.display()
     );
     Ok(beside)
 }
 
-pub fn run(mut args: Args, as_json: bool) -> anyhow::Result<()> {
-    let program = program()?;
-    if as_json && !args.arguments.iter().any(|a| a == "--json") {
-        args.arguments.push("--json".into());
+pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
+    become_program("tacit-server", args.arguments, as_json)
+}
+
+/// Takes this process's place: its id, its signals and its output are those of the program `name`.
+pub fn become_program(name: &str, mut arguments: Vec<OsString>, as_json: bool) -> anyhow::Result<()> {
+    let program = beside(name)?;
+    if as_json && !arguments.iter().any(|a| a == "--json") {
+        arguments.push("--json".into());
     }
-    // Takes this process's place: its id, its signals and its output are the server's.
-    let error = Command::new(&program).args(args.arguments).exec();
+    let error = Command::new(&program).args(arguments).exec();
     Err(error).with_context(|| format!("starting {}", program.display()))
 }

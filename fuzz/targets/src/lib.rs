@@ -14,6 +14,7 @@ mod mutate;
 mod net;
 mod record;
 mod sealed;
+mod sidecar;
 mod tacit_file;
 
 pub use mutate::Mutator;
@@ -60,6 +61,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "mark_line", run: record::mark_line, seeds: record::mark_line_seeds },
     Target { name: "policy_body", run: control::policy_body, seeds: control::policy_seeds },
     Target { name: "certificate_role", run: control::certificate_role, seeds: control::certificate_seeds },
+    Target { name: "oip_request", run: sidecar::request, seeds: sidecar::request_seeds },
     Target { name: "experiment", run: lab::experiment, seeds: lab::experiment_seeds },
 ];
 

@@ -252,11 +252,9 @@ impl<P: Policy> Scheduler<P> {
             None => self.stock.has_pools().then_some(PoolKey { model, client }),
         };
         // What is named for one input is not remembered beyond it: there is no end to that.
-        let is_new = match (client, pool) {
-            (Some(_), None) => !self.stock.knows(material),
-            _ => self.stock.note_found(material),
-        };
-        if !fits_model || late || !is_new {
+        let is_kept = client.is_some() && pool.is_none();
+        let mut is_new = || if is_kept { !self.stock.knows(material) } else { self.stock.note_found(material) };
+        if !fits_model || late || !is_new() {
             return Err(Rejected::BadMaterial(material));
         }
         let disk = self.catalog.disk(model);

@@ -1,0 +1,18 @@
+//! `tacit sidecar`: runs `tacit-sidecar`, the program beside this one.
+use crate::serve::become_program;
+use std::ffi::OsString;
+
+/// Answers Open Inference Protocol requests on this machine by private inference: runs the program
+/// tacit-sidecar with these arguments (`tacit sidecar --help` shows them)
+///
+/// Example: tacit sidecar --server server.example:7878 --keys keys --client alice --token-file token --new-token
+#[derive(clap::Args)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
+pub struct Args {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    arguments: Vec<OsString>,
+}
+
+pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
+    become_program("tacit-sidecar", args.arguments, as_json)
+}

@@ -1,0 +1,183 @@
+//! Who may ask: holders of the token, or of the socket's file; and no web page but the sidecar's own.
+use crate::ApiError;
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::{HeaderMap, Uri};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use zeroize::Zeroizing;
+
+/// Bytes of a new token, before they are written as text.
+const TOKEN_BYTES: usize = 32;
+/// Shortest and longest token that a file may hold.
+const TOKEN_LEN: [usize; 2] = [16, 1024];
+
+/// What a request must show. Only a hash is kept, which is compared in constant time.
+#[derive(Clone)]
+pub struct Token(blake3::Hash);
+
+impl Token {
+    /// The token that a text is.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(blake3::hash(text.as_bytes()))
+    }
+
+    /// The token in a file that is its user's alone (mode 0600).
+    ///
+    /// # Errors
+    /// The file cannot be read, is open to others, or holds no token.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let refused = |what: String| io::Error::other(what);
+        let file = File::open(path)?;
+        let meta = file.metadata()?;
+        if !meta.is_file() {
+            return Err(refused("it is no regular file".into()));
+        }
+        if meta.mode() & 0o077 != 0 {
+            return Err(refused(format!(
+                "it is open to others (mode {:04o}): make a new one (--new-token)",
+                meta.mode() & 0o777
+            )));
+        }
+        let [least, most] = TOKEN_LEN;
+        let mut text = Zeroizing::new(String::new());
+        file.take(most as u64 + 2).read_to_string(&mut text)?;
+        let token = text.trim_end_matches(['\r', '\n']);
+        if !(least..=most).contains(&token.len()) || !token.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(refused(format!("it does not hold one line of {least} to {most} letters and digits")));
+        }
+        Ok(Self::new(token))
+    }
+
+    /// Writes a new token to a file that does not exist yet.
+    ///
+    /// # Errors
+    /// There is such a file, it cannot be written, or there are no random bytes.
+    pub fn make(path: &Path) -> io::Result<()> {
+        let mut bytes = Zeroizing::new([0; TOKEN_BYTES]);
+        getrandom::fill(&mut *bytes).map_err(|e| io::Error::other(e.to_string()))?;
+        let text = Zeroizing::new(bytes.iter().map(|b| format!("{b:02x}")).collect::<String>());
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(text.as_bytes())?;
+        file.write_all(b"\n")?;
+        file.sync_all()
+    }
+
+    fn is_in(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        // Names of schemes have no case.
+        let given = given.and_then(|value| value.split_once(' ')).filter(|(s, _)| s.eq_ignore_ascii_case("bearer"));
+        given.is_some_and(|(_, token)| blake3::hash(token.trim().as_bytes()) == self.0)
+    }
+}
+
+/// The rules of one listener.
+#[derive(Clone)]
+pub struct Access {
+    /// `None` where reaching the listener is enough: a socket whose file is its user's alone.
+    token: Option<Token>,
+    /// `host:port` that requests may name; `None` where there is no such thing.
+    hosts: Option<Vec<String>>,
+}
+
+impl Access {
+    /// A TCP address: its token, and requests to it or to `localhost` by name.
+    #[must_use]
+    pub fn tcp(address: SocketAddr, token: Token) -> Self {
+        let port = address.port();
+        let mut hosts = vec![address.to_string(), format!("localhost:{port}")];
+        if port == 80 {
+            hosts.extend([address.ip().to_string(), format!("[{}]", address.ip()), "localhost".into()]);
+        }
+        Self { token: Some(token), hosts: Some(hosts) }
+    }
+
+    /// A socket that only its user can open.
+    #[must_use]
+    pub fn unix() -> Self {
+        Self { token: None, hosts: None }
+    }
+
+    /// Whether a request may go on.
+    ///
+    /// # Errors
+    /// It names another host, comes from another page, or lacks the token.
+    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+        // A page of another name that a resolver has pointed here would pass for this one otherwise.
+        if let Some(hosts) = &self.hosts {
+            let header = headers.get(HOST).map(|value| value.to_str().unwrap_or(""));
+            let named = [uri.authority().map(|a| a.as_str()), header];
+            let own = |name: &str| hosts.iter().any(|host| host.eq_ignore_ascii_case(name));
+            if named.iter().all(Option::is_none) || !named.into_iter().flatten().all(own) {
+                return Err(ApiError::Forbidden("the request is for another host than this sidecar's address"));
+            }
+        }
+        if let Some(origin) = headers.get(ORIGIN) {
+            let origin = origin.to_str().ok().and_then(|o| o.strip_prefix("http://"));
+            let own = |o: &str| self.hosts.iter().flatten().any(|host| host == o);
+            if !origin.is_some_and(own) {
+                return Err(ApiError::Forbidden("the request comes from a web page that is not the sidecar's own"));
+            }
+        }
+        // The page holds nothing; what it asks for needs the token.
+        let open = matches!(uri.path(), "/" | "/v2/health/live");
+        match &self.token {
+            Some(token) if !open && !token.is_in(headers) => Err(ApiError::NoToken),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderName;
+
+    fn headers(list: &[(HeaderName, &str)]) -> HeaderMap {
+        list.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn hosts_origins_and_tokens_are_checked() {
+        let access = Access::tcp("127.0.0.1:8000".parse().unwrap(), Token::new("0123456789abcdef"));
+        let ask = |path: &str, list: &[(HeaderName, &str)]| access.check(&path.parse().unwrap(), &headers(list));
+        let (host, token) = ((HOST, "localhost:8000"), (AUTHORIZATION, "bearer 0123456789abcdef"));
+        assert_eq!(ask("/v2", &[host.clone(), token.clone()]), Ok(()));
+        assert_eq!(ask("http://127.0.0.1:8000/v2", std::slice::from_ref(&token)), Ok(()));
+        for path in ["/", "/v2/health/live"] {
+            assert_eq!(ask(path, std::slice::from_ref(&host)), Ok(()));
+        }
+        for wrong in ["Bearer 0123456789abcdeF", "Bearer", "0123456789abcdef", "Basic 0123456789abcdef", "Bearer "] {
+            assert_eq!(ask("/v2", &[host.clone(), (AUTHORIZATION, wrong)]), Err(ApiError::NoToken), "{wrong}");
+        }
+        assert_eq!(ask("/v2", std::slice::from_ref(&host)), Err(ApiError::NoToken));
+        for other in ["evil.example:8000", "127.0.0.1", "127.0.0.1:80", "localhost", "", "127.0.0.1:8000.evil.example"]
+        {
+            let answer = ask("/", &[(HOST, other), token.clone()]);
+            assert!(matches!(answer, Err(ApiError::Forbidden(_))), "{other}");
+        }
+        assert!(matches!(ask("/v2", std::slice::from_ref(&token)), Err(ApiError::Forbidden(_))), "no host");
+        let two = ask("http://evil.example/v2", &[host.clone(), token.clone()]);
+        assert!(matches!(two, Err(ApiError::Forbidden(_))), "two hosts");
+        for (origin, good) in [
+            ("http://127.0.0.1:8000", true),
+            ("http://localhost:8000", true),
+            ("null", false),
+            ("http://localhost", false),
+        ] {
+            let answer = ask("/v2", &[host.clone(), token.clone(), (ORIGIN, origin)]);
+            assert_eq!(answer.is_ok(), good, "{origin}");
+        }
+    }
+
+    #[test]
+    fn whoever_opens_the_socket_needs_no_token_but_pages_stay_out() {
+        let access = Access::unix();
+        let uri = "/v2".parse().unwrap();
+        assert_eq!(access.check(&uri, &headers(&[(HOST, "whatever")])), Ok(()));
+        assert!(access.check(&uri, &headers(&[(ORIGIN, "http://localhost")])).is_err());
+    }
+}

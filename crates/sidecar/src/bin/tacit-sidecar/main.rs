@@ -1,0 +1,225 @@
+//! `tacit-sidecar`: answers Open Inference Protocol requests on this machine until it is stopped. `tacit
+//! sidecar` starts it.
+#![forbid(unsafe_code)]
+
+use anyhow::{Context, bail, ensure};
+use clap::Parser;
+use clap::builder::RangedU64ValueParser;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use tacit_backends::Registry;
+use tacit_client::{ClientConfig, MAX_THREADS};
+use tacit_log::Log;
+use tacit_sidecar::access::{Access, Token};
+use tacit_sidecar::fleet::{Fleet, FleetConfig};
+use tacit_sidecar::server::{self, Listener};
+use tacit_store::{SealKey, keys};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// Speaks the Open Inference Protocol (KServe v2) to applications on this machine, and asks a tacit server
+/// privately: the server sees no input.
+///
+/// What applications send is not encrypted on its way to the sidecar, so it listens on this machine only, and
+/// wants a token (in the header `Authorization: Bearer TOKEN`) or the right to open its socket.
+///
+/// Example: tacit sidecar --server server.example:7878 --keys keys --client alice --token-file token --new-token
+#[derive(Parser)]
+#[command(version, name = "tacit sidecar")]
+struct Args {
+    /// Server, host:port
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7878")]
+    server: String,
+    /// Folder with ca.pem and the client's certificate and key
+    #[arg(long, value_name = "DIR", default_value = "keys")]
+    keys: PathBuf,
+    /// Name of the client in the key folder
+    #[arg(long, value_name = "NAME", default_value = "client")]
+    client: String,
+    /// Name in the server's certificate, if it is not the host of --server
+    #[arg(long, value_name = "NAME")]
+    server_name: Option<String>,
+    /// Folder for material made ahead of time; without it, material is made when it is needed
+    #[arg(long, value_name = "DIR")]
+    material: Option<PathBuf>,
+    /// Encrypt stored material: KEY is a file's name, env:VARIABLE or cmd:COMMAND
+    #[arg(long, value_name = "KEY", value_parser = SealKey::from_text, requires = "material")]
+    seal: Option<SealKey>,
+    /// Inputs that material is kept ready for, for each model, while nobody asks
+    #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    ready: u64,
+    /// Model to offer, with a back end if not the one that is chosen unasked; may be given several times.
+    /// Without any, all models of the server
+    #[arg(long = "model", value_name = "NAME[=BACKEND]")]
+    models: Vec<String>,
+    /// File with one class name per line, for a model; may be given several times
+    #[arg(long = "labels", value_name = "MODEL=FILE")]
+    labels: Vec<String>,
+    /// Address for HTTP; port 0 takes a free one and prints it
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000", conflicts_with = "unix")]
+    listen: SocketAddr,
+    /// Address for gRPC as well
+    #[arg(long, value_name = "ADDRESS", requires = "token_file")]
+    grpc: Option<SocketAddr>,
+    /// File with the token that requests must show, its user's alone (mode 0600)
+    #[arg(long, value_name = "FILE", required_unless_present = "unix")]
+    token_file: Option<PathBuf>,
+    /// Make the token file if there is none
+    #[arg(long, requires = "token_file")]
+    new_token: bool,
+    /// Socket file for HTTP in place of an address: whoever may open it may ask
+    #[arg(long, value_name = "PATH")]
+    unix: Option<PathBuf>,
+    /// Connections to the server for each model
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = count(64))]
+    workers: usize,
+    /// Inputs that may wait for each model, which is the largest batch too; more are refused
+    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = count(100_000))]
+    queue: usize,
+    /// Threads for arithmetic of each connection
+    #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64))]
+    threads: usize,
+    /// Print the line that tells the addresses as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Takes whole numbers from 1 to `most`.
+fn count(most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most)
+}
+
+impl Args {
+    fn fleet(&self) -> anyhow::Result<FleetConfig> {
+        ensure!(self.ready == 0 || self.material.is_some(), "--ready needs --material, the folder that it is kept in");
+        let mut client = ClientConfig::new(&self.server, keys::load_client(&self.keys, &self.client)?);
+        client.server_name.clone_from(&self.server_name);
+        client.store.clone_from(&self.material);
+        client.seal.clone_from(&self.seal);
+        client.threads = self.threads;
+        let models = self.models.iter().map(|model| match model.split_once('=') {
+            Some((name, backend)) => (name.to_owned(), Some(backend.to_owned())),
+            None => (model.clone(), None),
+        });
+        let mut labels = BTreeMap::new();
+        for given in &self.labels {
+            let (model, file) = given.split_once('=').with_context(|| format!("--labels {given}: not MODEL=FILE"))?;
+            let text = fs::read_to_string(file).with_context(|| format!("reading labels from {file}"))?;
+            labels.insert(model.to_owned(), text.lines().map(str::to_owned).collect());
+        }
+        Ok(FleetConfig {
+            registry: Registry::standard(),
+            client,
+            models: models.collect(),
+            labels,
+            workers: self.workers,
+            queue: self.queue,
+            ready: usize::try_from(self.ready)?,
+        })
+    }
+
+    fn token(&self) -> anyhow::Result<Option<Token>> {
+        let Some(path) = &self.token_file else { return Ok(None) };
+        if self.new_token && !path.exists() {
+            Token::make(path).with_context(|| format!("making the token file {}", path.display()))?;
+        }
+        Ok(Some(Token::read(path).with_context(|| format!("reading the token file {}", path.display()))?))
+    }
+
+    async fn http(&self, token: Option<&Token>) -> anyhow::Result<(Listener, Access)> {
+        if let Some(path) = &self.unix {
+            let listener = Listener::unix(path).with_context(|| format!("listening on {}", path.display()))?;
+            return Ok((listener, Access::unix()));
+        }
+        self.tcp(self.listen, token).await
+    }
+
+    async fn tcp(&self, address: SocketAddr, token: Option<&Token>) -> anyhow::Result<(Listener, Access)> {
+        let Some(token) = token else { bail!("listening on {address} needs --token-file") };
+        let listener = Listener::tcp(address).await.with_context(|| format!("listening on {address}"))?;
+        let bound = listener.address().context("the address of the listener")?;
+        Ok((listener, Access::tcp(bound, token.clone())))
+    }
+}
+
+async fn run(args: &Args) -> anyhow::Result<()> {
+    let config = args.fleet()?;
+    let token = args.token()?;
+    let (listener, access) = args.http(token.as_ref()).await?;
+    let grpc = match args.grpc {
+        Some(address) => Some(args.tcp(address, token.as_ref()).await?),
+        None => None,
+    };
+    let [mut interrupt, mut terminate] = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
+    let (stop, stopped) = watch::channel(false);
+    let fleet = Fleet::start(config).context("starting threads")?;
+    announce(args, listener.address(), grpc.as_ref().and_then(|(listener, _)| listener.address()))?;
+    let serving = server::serve(listener, server::http(&fleet, access), stopped.clone());
+    let serving_grpc = async {
+        if let Some((listener, access)) = grpc {
+            server::serve(listener, server::grpc(&fleet, access), stopped).await;
+        }
+    };
+    let stopping = async {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        // Whoever listens has what it needs until the end.
+        let _ = stop.send(true);
+    };
+    tokio::join!(serving, serving_grpc, stopping);
+    fleet.stop();
+    Ok(())
+}
+
+/// Scripts wait for this line and read the address from it; that nobody reads it is no reason not to serve.
+fn announce(args: &Args, http: Option<SocketAddr>, grpc: Option<SocketAddr>) -> anyhow::Result<()> {
+    let at = http.map_or_else(
+        || args.unix.as_ref().map_or_else(String::new, |path| format!("unix:{}", path.display())),
+        |address| format!("http://{address}"),
+    );
+    let line = match args.json {
+        true => json!({ "listening": at, "grpc": grpc }).to_string(),
+        false => match grpc {
+            Some(grpc) => format!("listening on {at} and for gRPC on {grpc}"),
+            None => format!("listening on {at}"),
+        },
+    };
+    let announcing = thread::Builder::new().name("tacit-announce".into()).spawn(move || {
+        let mut out = std::io::stdout();
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    });
+    announcing.map(drop).context("starting a thread")
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let log = match Log::start() {
+        Ok(log) => log,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: starting the log: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let result = runtime.context("starting the runtime").and_then(|runtime| {
+        let result = runtime.block_on(run(&args));
+        // A request that reads its input is not waited for.
+        runtime.shutdown_background();
+        result
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log.say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What a request can be refused with, and the codes of both protocols for it.
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, Response, StatusCode};
+use axum::response::IntoResponse;
+use tacit_client::ClientError;
+use tonic::{Code, Status};
+
+/// Why a request is not answered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApiError {
+    /// It says what cannot be, or what the model does not take.
+    #[error("{0}")]
+    Bad(String),
+    /// It lacks the token.
+    #[error("this needs `Authorization: Bearer TOKEN` with the sidecar's token")]
+    NoToken,
+    /// It comes from where nothing should come from.
+    #[error("{0}")]
+    Forbidden(&'static str),
+    /// There is no such model, version or path.
+    #[error("{0}")]
+    NotFound(String),
+    /// There is such a path, for other methods.
+    #[error("this path is not for that method")]
+    Method,
+    /// More bytes than this request may have.
+    #[error("the request is larger than the {0} bytes that it may have")]
+    TooLarge(usize),
+    /// A body of a kind that is not read.
+    #[error("{0}")]
+    MediaType(&'static str),
+    /// A part of the protocol that the sidecar does not have.
+    #[error("{0} is not supported by this sidecar")]
+    Unsupported(String),
+    /// The queue is full.
+    #[error("the queue of model `{0}` is full: try again later")]
+    Full(String),
+    /// The server cannot be had now.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The time that the request gave is over.
+    #[error("the request's time is over; what was sent for it is not used again")]
+    Timeout,
+    /// Something failed that the request cannot help.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl ApiError {
+    /// The code over HTTP.
+    #[must_use]
+    pub fn http(&self) -> StatusCode {
+        match self {
+            Self::Bad(_) => StatusCode::BAD_REQUEST,
+            Self::NoToken => StatusCode::UNAUTHORIZED,
+            Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
+            Self::Full(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// The code over gRPC.
+    #[must_use]
+    pub fn grpc(&self) -> Code {
+        match self {
+            Self::Bad(_) | Self::MediaType(_) | Self::TooLarge(_) => Code::InvalidArgument,
+            Self::NoToken => Code::Unauthenticated,
+            Self::Forbidden(_) => Code::PermissionDenied,
+            Self::NotFound(_) => Code::NotFound,
+            Self::Method | Self::Unsupported(_) => Code::Unimplemented,
+            Self::Full(_) => Code::ResourceExhausted,
+            Self::Unavailable(_) => Code::Unavailable,
+            Self::Timeout => Code::DeadlineExceeded,
+            Self::Internal(_) => Code::Internal,
+        }
+    }
+}
+
+impl From<&ClientError> for ApiError {
+    fn from(error: &ClientError) -> Self {
+        let text = error.to_string();
+        match error {
+            ClientError::Graph(_) | ClientError::Input { .. } => Self::Bad(text),
+            error if is_connection(error) => Self::Unavailable(text),
+            ClientError::Refused { .. } | ClientError::NoModel { .. } | ClientError::NoBackend { .. } => {
+                Self::Unavailable(text)
+            }
+            _ => Self::Internal(text),
+        }
+    }
+}
+
+/// Whether an error is that of a connection, so that another one may do better.
+pub(crate) fn is_connection(error: &ClientError) -> bool {
+    use ClientError::{Backend, Ended, Lost, Net, Unreachable};
+    let of_backend = matches!(error, Backend(tacit_backends::BackendError::Net(_)));
+    of_backend || matches!(error, Net(_) | Unreachable { .. } | Lost { .. } | Ended { .. })
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response<Body> {
+        let text = serde_json::json!({ "error": self.to_string() }).to_string();
+        let mut response = Response::new(Body::from(text));
+        *response.status_mut() = self.http();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        match self {
+            Self::Full(_) | Self::Unavailable(_) => headers.insert(RETRY_AFTER, HeaderValue::from_static("1")),
+            Self::NoToken => headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
+            _ => None,
+        };
+        response
+    }
+}
+
+impl From<ApiError> for Status {
+    fn from(error: ApiError) -> Self {
+        Self::new(error.grpc(), error.to_string())
+    }
+}

@@ -1,0 +1,212 @@
+//! What an application is told of a model, and the way from its tensors to the model's inputs and back.
+use crate::ApiError;
+use crate::tensor::{Tensor, Values, elements, short};
+use tacit_backends::Trust;
+use tacit_client::Answer;
+use tacit_graph::{Interface, OutputMode, Units};
+
+/// Name of the one input that every model has.
+pub const INPUT: &str = "input";
+/// Name of the output of a model whose interface names none.
+pub const OUTPUT: &str = "output";
+/// Name of the output of a model that reveals the class alone.
+pub const CLASS: &str = "class";
+
+/// Bytes that one value may take as text, with what stands around it.
+const TEXT_BYTES: usize = 28;
+/// Bytes of a request beside its values.
+pub(crate) const FRAME_BYTES: usize = 64 << 10;
+/// Most bytes of a request, whatever the model.
+pub const MAX_BODY_BYTES: usize = 64 << 20;
+
+/// An output that was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its name.
+    pub name: String,
+    /// Whether its values are to be sent as bytes; as the request says where this does not.
+    pub binary: Option<bool>,
+    /// The largest so many classes in place of the values; 0 for the values.
+    pub classes: usize,
+}
+
+/// A tensor as it is told: -1 for an axis that the request chooses.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Told {
+    /// Its name.
+    pub name: String,
+    /// Its datatype.
+    pub datatype: &'static str,
+    /// Its shape.
+    pub shape: Vec<i64>,
+}
+
+/// A model as its server describes it.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// Inputs and outputs.
+    pub interface: Interface,
+    /// The back end in use.
+    pub backend: String,
+    /// Whom its users trust, by this program's registry.
+    pub trust: Trust,
+    /// Whether inputs need material.
+    pub prepares: bool,
+    /// Names of classes, if there are any.
+    pub labels: Vec<String>,
+}
+
+impl Facts {
+    /// The input.
+    #[must_use]
+    pub fn input(&self) -> Told {
+        Told { name: INPUT.into(), datatype: "FP32", shape: batched(&self.interface.input_shape) }
+    }
+
+    /// The outputs.
+    #[must_use]
+    pub fn outputs(&self) -> Vec<Told> {
+        let Interface { outputs, output_shape, output_mode, .. } = &self.interface;
+        let told = |name: &str, shape| Told { name: name.into(), datatype: "FP32", shape };
+        match (output_mode, outputs.as_slice()) {
+            (OutputMode::Top1, _) => vec![Told { datatype: "INT64", ..told(CLASS, batched(&[1])) }],
+            (OutputMode::Logits, []) => vec![told(OUTPUT, batched(output_shape))],
+            (OutputMode::Logits, several) => several.iter().map(|o| told(&o.name, batched(&o.shape))).collect(),
+        }
+    }
+
+    /// Most bytes that a request for this model may have, for so many inputs.
+    #[must_use]
+    pub fn body_limit(&self, inputs: usize) -> usize {
+        let values = self.interface.input_len().saturating_mul(inputs);
+        values.saturating_mul(TEXT_BYTES).saturating_add(FRAME_BYTES).min(MAX_BODY_BYTES)
+    }
+
+    /// Whether inputs are pictures.
+    #[must_use]
+    pub fn takes_pixels(&self) -> bool {
+        matches!(self.interface.input_shape.as_slice(), [1 | 3, _, _])
+    }
+
+    /// What the model computes on, for each input of a batch of `most` at most.
+    ///
+    /// # Errors
+    /// The tensors are not the model's input, or hold values that it does not accept.
+    pub fn accept(&self, tensors: Vec<Tensor>, most: usize) -> Result<Vec<Vec<f32>>, ApiError> {
+        let bad = |what: String| Err(ApiError::Bad(what));
+        let count = tensors.len();
+        let Ok([Tensor { name, shape, values }]) = <[Tensor; 1]>::try_from(tensors) else {
+            return bad(format!("{count} inputs: the model has one, `{INPUT}`"));
+        };
+        if name != INPUT {
+            return bad(format!("there is no input `{}`: the model has one, `{INPUT}`", short(&name)));
+        }
+        let wanted = &self.interface.input_shape;
+        let [batch, one @ ..] = shape.as_slice() else {
+            return bad(format!("a shape without axes: the model takes {:?}", self.input().shape));
+        };
+        if one != wanted.as_slice() {
+            let shape: Vec<usize> = shape.iter().copied().take(8).collect();
+            return bad(format!("shape {shape:?}: the model takes {:?}", self.input().shape));
+        }
+        if !(1..=most).contains(batch) {
+            return bad(format!("a batch of {batch} inputs: 1 to {most} are taken"));
+        }
+        if values.len() != elements(&shape)? {
+            return bad(format!("{} values for a tensor of shape {shape:?}", values.len()));
+        }
+        let units = match values {
+            Values::U8(_) if self.takes_pixels() => Units::Pixels,
+            Values::U8(_) => return bad("UINT8 is for pixels, and this model takes no pictures".into()),
+            _ => Units::Network,
+        };
+        let values = values.into_f32()?;
+        let accepted = values.chunks(self.interface.input_len()).enumerate();
+        accepted
+            .map(|(i, one)| {
+                let accepted = self.interface.accept(one, units);
+                accepted.map_err(|e| ApiError::Bad(format!("input {i} of the batch: {e}")))
+            })
+            .collect()
+    }
+
+    /// The outputs that are wanted (all of them where none is named), for the answers to a batch; each with
+    /// what was said of it.
+    ///
+    /// # Errors
+    /// There is no such output, or it has no classes.
+    pub fn reply(&self, wanted: &[Wanted], answers: &[Answer]) -> Result<Vec<(Tensor, Wanted)>, ApiError> {
+        let all: Vec<Wanted>;
+        let wanted = if wanted.is_empty() {
+            all = self.outputs().into_iter().map(|o| Wanted { name: o.name, ..Wanted::default() }).collect();
+            &all
+        } else {
+            wanted
+        };
+        wanted.iter().map(|w| Ok((self.output(w, answers)?, w.clone()))).collect()
+    }
+
+    /// Checks what [`reply`](Self::reply) would be asked, before anything is sent.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_wanted(&self, wanted: &[Wanted]) -> Result<(), ApiError> {
+        let names: Vec<&str> = wanted.iter().map(|w| w.name.as_str()).collect();
+        if let Some(twice) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
+            return Err(ApiError::Bad(format!("output `{}` is asked for twice", short(twice.1))));
+        }
+        self.reply(wanted, &[]).map(|_| ())
+    }
+
+    fn output(&self, wanted: &Wanted, answers: &[Answer]) -> Result<Tensor, ApiError> {
+        let outputs = self.outputs();
+        let Some(at) = outputs.iter().position(|o| o.name == wanted.name) else {
+            let names: Vec<String> = outputs.into_iter().map(|o| o.name).collect();
+            let name = short(&wanted.name);
+            return Err(ApiError::Bad(format!("there is no output `{name}`; there are: {}", names.join(", "))));
+        };
+        let lengths: Vec<usize> = outputs.iter().map(|o| o.shape[1..].iter().map(|&n| n as usize).product()).collect();
+        let (start, len) = (lengths[..at].iter().sum::<usize>(), lengths[at]);
+        let name = wanted.name.clone();
+        let mut shape: Vec<usize> = outputs[at].shape[1..].iter().map(|&n| n as usize).collect();
+        shape.insert(0, answers.len());
+        if self.interface.output_mode == OutputMode::Top1 {
+            if wanted.classes > 0 {
+                return Err(ApiError::Bad("the model reveals the class alone: it cannot be ranked".into()));
+            }
+            return Ok(Tensor { name, shape, values: Values::I64(answers.iter().map(|a| a.class as i64).collect()) });
+        }
+        let parts = answers.iter().map(|a| &a.values[start..start + len]);
+        if wanted.classes > 0 {
+            let shown = wanted.classes.min(len);
+            let texts = parts.flat_map(|part| self.ranked(part, shown));
+            return Ok(Tensor { name, shape: vec![answers.len(), shown], values: Values::Text(texts.collect()) });
+        }
+        let values = Values::F32(parts.flatten().map(|&v| v as f32).collect());
+        Ok(Tensor { name, shape, values })
+    }
+
+    /// `value:class` or `value:class:label`, largest first.
+    fn ranked(&self, values: &[f64], shown: usize) -> Vec<String> {
+        let text = |(class, value): (usize, f64)| match self.labels.get(class) {
+            Some(label) => format!("{value:.6}:{class}:{label}"),
+            None => format!("{value:.6}:{class}"),
+        };
+        largest(values, shown).into_iter().map(text).collect()
+    }
+}
+
+/// The largest values with their places, the first of equals first.
+pub(crate) fn largest(values: &[f64], count: usize) -> Vec<(usize, f64)> {
+    let mut order: Vec<(usize, f64)> = values.iter().copied().enumerate().collect();
+    order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    order.truncate(count);
+    order
+}
+
+fn batched(shape: &[usize]) -> Vec<i64> {
+    std::iter::once(-1).chain(shape.iter().map(|&n| n as i64)).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+use super::*;
+use tacit_graph::{InputSpec, OutputTensor};
+
+fn facts(mode: OutputMode, outputs: &[(&str, usize)]) -> Facts {
+    let total = outputs.iter().map(|o| o.1).sum::<usize>().max(1);
+    let outputs: Vec<OutputTensor> =
+        outputs.iter().map(|&(name, len)| OutputTensor { name: name.into(), shape: vec![len] }).collect();
+    let interface = Interface {
+        name: "m".into(),
+        input_shape: vec![1, 2, 2],
+        input: InputSpec { mean: vec![], std: vec![], pixel_scale: 1.0 / 255.0, moved: None, range: [-10.0, 10.0] },
+        output_shape: vec![total],
+        output_mode: mode,
+        outputs: if outputs.len() > 1 { outputs } else { vec![] },
+        final_activation: None,
+    };
+    Facts { interface, backend: "toy".into(), trust: Trust::TwoParty, prepares: true, labels: vec!["cat".into()] }
+}
+
+fn answer(values: &[f64], class: usize) -> Answer {
+    Answer {
+        values: values.to_vec(),
+        revealed: values.to_vec(),
+        class,
+        online: tacit_client::PhaseReport::default(),
+        setup: None,
+        request_to_answer_s: 0.0,
+        prepared: None,
+    }
+}
+
+fn tensor(shape: &[usize], values: Values) -> Tensor {
+    Tensor { name: INPUT.into(), shape: shape.to_vec(), values }
+}
+
+#[test]
+fn batches_are_cut_into_inputs_and_pixels_are_scaled() {
+    let facts = facts(OutputMode::Logits, &[("out", 2)]);
+    let values: Vec<f32> = (0..8).map(|v| v as f32).collect();
+    let two = facts.accept(vec![tensor(&[2, 1, 2, 2], Values::F32(values))], 4).unwrap();
+    assert_eq!(two, [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]);
+    let pixels = facts.accept(vec![tensor(&[1, 1, 2, 2], Values::U8(vec![0, 255, 0, 255]))], 4).unwrap();
+    assert_eq!(pixels, [[0.0, 1.0, 0.0, 1.0]]);
+    assert_eq!((facts.input().shape, facts.input().datatype), (vec![-1, 1, 2, 2], "FP32"));
+}
+
+#[test]
+fn what_is_not_the_models_input_is_refused() {
+    let facts = facts(OutputMode::Logits, &[("out", 2)]);
+    let four = || Values::F32(vec![0.0; 4]);
+    let named = |name: &str| Tensor { name: name.into(), ..tensor(&[1, 1, 2, 2], four()) };
+    let cases = [
+        vec![],
+        vec![named("input"), named("input")],
+        vec![named("x")],
+        vec![tensor(&[], four())],
+        vec![tensor(&[1, 2, 2], four())],
+        vec![tensor(&[1, 4], four())],
+        vec![tensor(&[0, 1, 2, 2], Values::F32(vec![]))],
+        vec![tensor(&[5, 1, 2, 2], Values::F32(vec![0.0; 20]))],
+        vec![tensor(&[2, 1, 2, 2], four())],
+        vec![tensor(&[usize::MAX, 1, 2, 2], four())],
+        vec![tensor(&[1, 1, 2, 2], Values::F32(vec![0.0, f32::NAN, 0.0, 0.0]))],
+        vec![tensor(&[1, 1, 2, 2], Values::F32(vec![0.0, 11.0, 0.0, 0.0]))],
+        vec![tensor(&[1, 1, 2, 2], Values::I64(vec![0; 4]))],
+    ];
+    for case in cases {
+        let text = format!("{case:?}");
+        assert!(matches!(facts.accept(case, 4), Err(ApiError::Bad(_))), "{text}");
+    }
+    let mut flat = facts;
+    flat.interface.input_shape = vec![4];
+    assert!(flat.accept(vec![tensor(&[1, 4], Values::U8(vec![0; 4]))], 4).is_err(), "no picture");
+}
+
+#[test]
+fn outputs_are_named_as_in_the_interface() {
+    let several = facts(OutputMode::Logits, &[("a", 1), ("b", 2)]);
+    let answers = [answer(&[1.0, 2.0, 3.0], 2), answer(&[4.0, 5.0, 6.0], 2)];
+    let all = several.reply(&[], &answers).unwrap();
+    assert_eq!(all.iter().map(|(t, _)| t.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!((&all[1].0.shape, &all[1].0.values), (&vec![2, 2], &Values::F32(vec![2.0, 3.0, 5.0, 6.0])));
+    let b = Wanted { name: "b".into(), ..Wanted::default() };
+    assert_eq!(several.reply(std::slice::from_ref(&b), &answers).unwrap().len(), 1);
+    assert!(several.check_wanted(&[b.clone(), b]).is_err(), "twice");
+    assert!(several.check_wanted(&[Wanted { name: "c".into(), ..Wanted::default() }]).is_err());
+    let one = facts(OutputMode::Logits, &[("out", 2)]);
+    assert_eq!(one.outputs()[0].name, OUTPUT);
+}
+
+#[test]
+fn classes_are_ranked_and_a_class_alone_is_a_number() {
+    let logits = facts(OutputMode::Logits, &[("out", 3)]);
+    let ranked = Wanted { name: OUTPUT.into(), classes: 2, binary: None };
+    let (tensor, _) = logits.reply(&[ranked], &[answer(&[2.0, 1.0, 2.0], 0)]).unwrap().remove(0);
+    assert_eq!(tensor.values, Values::Text(vec!["2.000000:0:cat".into(), "2.000000:2".into()]));
+    assert_eq!(tensor.shape, [1, 2]);
+    let top1 = facts(OutputMode::Top1, &[]);
+    let (tensor, _) = top1.reply(&[], &[answer(&[7.0], 7)]).unwrap().remove(0);
+    assert_eq!((tensor.name.as_str(), tensor.values), (CLASS, Values::I64(vec![7])));
+    assert!(top1.check_wanted(&[Wanted { name: CLASS.into(), classes: 1, binary: None }]).is_err());
+}
+
+#[test]
+fn a_request_may_have_the_bytes_of_its_batch_and_no_more_than_all_may() {
+    let mut facts = facts(OutputMode::Logits, &[("out", 2)]);
+    assert!(facts.body_limit(2) < facts.body_limit(4));
+    facts.interface.input_shape = vec![usize::MAX];
+    assert_eq!(facts.body_limit(64), MAX_BODY_BYTES);
+}

@@ -1,0 +1,283 @@
+//! All models of the sidecar, and the way from a request to its answer.
+use crate::ApiError;
+use crate::facts::{FRAME_BYTES, Facts, Wanted};
+use crate::pool::{Asked, Done, Pool, Ticket};
+use crate::stats::{Counts, Times};
+use crate::tensor::{Tensor, short};
+use crate::worker::{self, Backoff, Connector};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+use tacit_backends::Registry;
+use tacit_client::{Answer, ClientConfig};
+
+/// The one version that every model has.
+pub const VERSION: &str = "1";
+
+/// What a sidecar asks for, of whom, and how much at once.
+#[derive(Clone)]
+pub struct FleetConfig {
+    /// Back ends.
+    pub registry: Registry,
+    /// How the server is reached.
+    pub client: ClientConfig,
+    /// Models with the back end of each; empty for all that the server has.
+    pub models: Vec<(String, Option<String>)>,
+    /// Names of classes by model.
+    pub labels: BTreeMap<String, Vec<String>>,
+    /// Connections for each model.
+    pub workers: usize,
+    /// Inputs that may wait for each model, and the largest batch.
+    pub queue: usize,
+    /// Inputs that material is kept ready for, for each model.
+    pub ready: usize,
+}
+
+/// An inference, whichever way it came.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Request {
+    /// What the answer is to be called.
+    pub id: String,
+    /// The inputs.
+    pub inputs: Vec<Tensor>,
+    /// The outputs that are wanted; all where there are none.
+    pub outputs: Vec<Wanted>,
+    /// How long it may take.
+    pub timeout: Option<Duration>,
+    /// 1 before 2 and so on; 0 after all of them.
+    pub priority: u64,
+    /// Whether outputs that do not say so are sent as bytes.
+    pub binary: bool,
+}
+
+/// Answers to a batch, and how long each was waited for.
+pub(crate) struct Answered {
+    pub answers: Vec<Answer>,
+    pub queued: Duration,
+    pub worked: Duration,
+}
+
+/// All models.
+pub struct Fleet {
+    config: FleetConfig,
+    pools: RwLock<BTreeMap<String, Arc<Pool>>>,
+    /// Why the models are not known; `None` once they are.
+    unknown: Mutex<Option<String>>,
+}
+
+impl Fleet {
+    /// Starts the workers, or asks the server for its models first.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn start(config: FleetConfig) -> io::Result<Arc<Self>> {
+        let named = config.models.clone();
+        let unknown = named.is_empty().then(|| "the server was not asked yet".to_owned());
+        let fleet = Arc::new(Self { config, pools: RwLock::default(), unknown: Mutex::new(unknown) });
+        if named.is_empty() {
+            let weak = Arc::downgrade(&fleet);
+            thread::Builder::new().name("tacit-models".into()).spawn(move || find_models(&weak))?;
+        } else {
+            fleet.open(named)?;
+        }
+        Ok(fleet)
+    }
+
+    fn connector(&self) -> Connector {
+        Connector { registry: self.config.registry.clone(), config: self.config.client.clone() }
+    }
+
+    fn open(&self, models: Vec<(String, Option<String>)>) -> io::Result<()> {
+        let FleetConfig { queue, workers, ready, labels, .. } = &self.config;
+        let connector = self.connector();
+        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        for (name, backend) in models {
+            let pool = Arc::new(Pool::new(&name, backend.as_deref(), *queue));
+            let labels = labels.get(&name).map_or(&[][..], Vec::as_slice);
+            worker::start(&pool, &connector, labels, *workers, *ready)?;
+            pools.insert(name, pool);
+        }
+        drop(pools);
+        *self.unknown.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(())
+    }
+
+    /// All models.
+    #[must_use]
+    pub fn pools(&self) -> Vec<Arc<Pool>> {
+        self.pools.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Says whether every model answers.
+    ///
+    /// # Errors
+    /// Says why not.
+    pub fn ready(&self) -> Result<(), ApiError> {
+        self.known()?;
+        self.pools().iter().try_for_each(|pool| {
+            pool.ready().map_err(|why| ApiError::Unavailable(format!("model `{}` is not ready: {why}", pool.name())))
+        })
+    }
+
+    fn known(&self) -> Result<(), ApiError> {
+        match &*self.unknown.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(why) => Err(ApiError::Unavailable(format!("the server's models are not known yet: {why}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// A model; an empty version is any.
+    ///
+    /// # Errors
+    /// There is none of that name and version, or models are not known yet.
+    pub fn pool(&self, name: &str, version: &str) -> Result<Arc<Pool>, ApiError> {
+        let found = self.pools.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        let Some(pool) = found else {
+            self.known()?;
+            return Err(ApiError::NotFound(format!("there is no model `{}`", short(name))));
+        };
+        if version.is_empty() || version == VERSION {
+            return Ok(pool);
+        }
+        let what = format!("model `{name}` has no version `{}`: {VERSION} is the only one", short(version));
+        Err(ApiError::NotFound(what))
+    }
+
+    /// Most bytes that a request for any of the models may have.
+    #[must_use]
+    pub fn body_limit(&self) -> usize {
+        let limits = self.pools().into_iter().filter_map(|pool| Some(pool.facts().ok()?.body_limit(pool.capacity())));
+        limits.max().unwrap_or(FRAME_BYTES)
+    }
+
+    /// Counts of one model, or of all.
+    ///
+    /// # Errors
+    /// As [`pool`](Self::pool).
+    pub fn counts(&self, model: Option<(&str, &str)>) -> Result<Vec<(String, Counts)>, ApiError> {
+        let pools = match model {
+            Some((name, version)) => vec![self.pool(name, version)?],
+            None => self.pools(),
+        };
+        Ok(pools.iter().map(|pool| (pool.name().to_owned(), pool.stats.counts())).collect())
+    }
+
+    /// Ends all work.
+    pub fn stop(&self) {
+        self.pools().iter().for_each(|pool| pool.stop());
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Asks the server for its models until it answers.
+fn find_models(fleet: &Weak<Fleet>) {
+    let mut backoff = Backoff::new();
+    while let Some(fleet) = fleet.upgrade() {
+        match fleet.connector().lobby().and_then(|mut lobby| lobby.models()) {
+            Ok(models) => {
+                if let Err(error) = fleet.open(models.into_iter().map(|m| (m.name, None)).collect()) {
+                    tracing::error!("starting threads: {error}");
+                }
+                return;
+            }
+            Err(error) => {
+                let mut unknown = fleet.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+                if unknown.replace(error.to_string()).as_deref() != Some(&error.to_string()) {
+                    tracing::warn!("the server's models are not known yet: {error}");
+                }
+            }
+        }
+        drop(fleet);
+        thread::sleep(backoff.pause());
+    }
+}
+
+/// Answers a request; what its outputs are, and what was said of each.
+///
+/// # Errors
+/// As the codes say.
+pub async fn infer(pool: &Arc<Pool>, request: Request) -> Result<Vec<(Tensor, Wanted)>, ApiError> {
+    let begun = Instant::now();
+    let result = infer_timed(pool, request, begun).await;
+    match &result {
+        Ok((_, times)) => pool.stats.answered(times),
+        Err(_) => pool.stats.failed(begun.elapsed()),
+    }
+    result.map(|(outputs, _)| outputs)
+}
+
+async fn infer_timed(
+    pool: &Arc<Pool>,
+    request: Request,
+    begun: Instant,
+) -> Result<(Vec<(Tensor, Wanted)>, Times), ApiError> {
+    let facts: Arc<Facts> = pool.facts()?;
+    let Request { inputs, outputs, timeout, priority, .. } = request;
+    facts.check_wanted(&outputs)?;
+    let inputs = facts.accept(inputs, pool.capacity())?;
+    let (count, accepted) = (inputs.len() as u64, begun.elapsed());
+    let answered = answers(pool, inputs, priority, timeout).await?;
+    let finishing = Instant::now();
+    let outputs = facts.reply(&outputs, &answered.answers)?;
+    let Answered { queued, worked, .. } = answered;
+    let times = Times { inputs: count, accepted, queued, worked, finished: finishing.elapsed(), all: begun.elapsed() };
+    Ok((outputs, times))
+}
+
+/// Queues inputs and waits for their answers, for `timeout` at most.
+pub(crate) async fn answers(
+    pool: &Arc<Pool>,
+    inputs: Vec<Vec<f32>>,
+    priority: u64,
+    timeout: Option<Duration>,
+) -> Result<Answered, ApiError> {
+    let rank = priority.checked_sub(1).unwrap_or(u64::MAX);
+    let Asked { answers, ticket } = pool.ask(inputs, rank)?;
+    let ticket = Arc::new(ticket);
+    let all = async {
+        let mut answered = Answered { answers: Vec::new(), queued: Duration::ZERO, worked: Duration::ZERO };
+        for answer in answers {
+            let lost = |_| Err(ApiError::Unavailable("the sidecar is stopping, or its worker has failed".into()));
+            let Done { answer, queued, worked } = answer.await.unwrap_or_else(lost)?;
+            answered.queued = answered.queued.max(queued);
+            answered.worked += worked;
+            answered.answers.push(answer);
+        }
+        Ok(answered)
+    };
+    let Some(timeout) = timeout else { return all.await };
+    let mut late = Late { ticket, end: Some(tokio::time::Instant::now() + timeout) };
+    let answered = tokio::time::timeout(timeout, all).await;
+    late.end = None;
+    answered.unwrap_or_else(|_| {
+        late.ticket.expire();
+        Err(ApiError::Timeout)
+    })
+}
+
+/// Holds a request to its time even where whoever asked goes away before it is over, as callers do when they
+/// know the time themselves.
+struct Late {
+    ticket: Arc<Ticket>,
+    end: Option<tokio::time::Instant>,
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        if let (Some(end), Ok(runtime)) = (self.end, tokio::runtime::Handle::try_current()) {
+            self.ticket.forget_waiting();
+            let ticket = self.ticket.clone();
+            runtime.spawn(async move {
+                tokio::time::sleep_until(end).await;
+                ticket.expire();
+            });
+        }
+    }
+}

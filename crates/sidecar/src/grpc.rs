@@ -1,0 +1,288 @@
+//! The protocol over gRPC.
+use crate::ApiError;
+use crate::facts::{Told, Wanted};
+use crate::fleet::{self, Fleet, VERSION};
+use crate::json::{Parameters, Scalar, Settings, unknown, wanted};
+use crate::rest::{EXTENSIONS, SERVER, platform, told_state};
+use crate::stats::{Counts, Total, Totals};
+use crate::tensor::{Tensor, Values};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status, Streaming};
+
+/// What the protocol's file says, in Rust.
+#[allow(missing_docs, clippy::all, clippy::use_self)]
+pub mod proto {
+    tonic::include_proto!("inference");
+}
+
+use proto::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
+use proto::infer_parameter::ParameterChoice;
+use proto::model_infer_request::InferInputTensor;
+use proto::model_infer_response::InferOutputTensor;
+use proto::model_metadata_response::TensorMetadata;
+use proto::repository_index_response::ModelIndex;
+use proto::{
+    InferParameter, InferStatistics, InferTensorContents, ModelInferRequest, ModelInferResponse, ModelMetadataRequest,
+    ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse, ModelStatistics, ModelStatisticsRequest,
+    ModelStatisticsResponse, ModelStreamInferResponse, RepositoryIndexRequest, RepositoryIndexResponse,
+    ServerLiveRequest, ServerLiveResponse, ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest,
+    ServerReadyResponse, StatisticDuration,
+};
+
+/// The service.
+pub(crate) struct Service {
+    fleet: Arc<Fleet>,
+}
+
+/// The service as something that answers requests; messages have `most` bytes at most.
+pub(crate) fn service(fleet: Arc<Fleet>, most: usize) -> GrpcInferenceServiceServer<Service> {
+    GrpcInferenceServiceServer::new(Service { fleet }).max_decoding_message_size(most)
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl GrpcInferenceService for Service {
+    type ModelStreamInferStream = tonic::codegen::tokio_stream::Empty<Result<ModelStreamInferResponse, Status>>;
+
+    async fn server_live(&self, _: Request<ServerLiveRequest>) -> Answer<ServerLiveResponse> {
+        Ok(Response::new(ServerLiveResponse { live: true }))
+    }
+
+    async fn server_ready(&self, _: Request<ServerReadyRequest>) -> Answer<ServerReadyResponse> {
+        Ok(Response::new(ServerReadyResponse { ready: self.fleet.ready().is_ok() }))
+    }
+
+    async fn model_ready(&self, request: Request<ModelReadyRequest>) -> Answer<ModelReadyResponse> {
+        let ModelReadyRequest { name, version } = request.into_inner();
+        let ready = self.fleet.pool(&name, &version)?.ready().is_ok();
+        Ok(Response::new(ModelReadyResponse { ready }))
+    }
+
+    async fn server_metadata(&self, _: Request<ServerMetadataRequest>) -> Answer<ServerMetadataResponse> {
+        let (name, version) = (SERVER.into(), env!("CARGO_PKG_VERSION").into());
+        let extensions = EXTENSIONS.iter().map(|&name| name.into()).collect();
+        Ok(Response::new(ServerMetadataResponse { name, version, extensions }))
+    }
+
+    async fn model_metadata(&self, request: Request<ModelMetadataRequest>) -> Answer<ModelMetadataResponse> {
+        let ModelMetadataRequest { name, version } = request.into_inner();
+        let facts = self.fleet.pool(&name, &version)?.facts()?;
+        let told = |Told { name, datatype, shape }| TensorMetadata { name, datatype: datatype.into(), shape };
+        Ok(Response::new(ModelMetadataResponse {
+            name,
+            versions: vec![VERSION.into()],
+            platform: platform(&facts.backend),
+            inputs: vec![told(facts.input())],
+            outputs: facts.outputs().into_iter().map(told).collect(),
+        }))
+    }
+
+    async fn model_infer(&self, request: Request<ModelInferRequest>) -> Answer<ModelInferResponse> {
+        let deadline = deadline(request.metadata())?;
+        let request = request.into_inner();
+        let pool = self.fleet.pool(&request.model_name, &request.model_version)?;
+        let (model_name, id, raw) = (request.model_name.clone(), request.id.clone(), answers_raw(&request));
+        let read = tokio::task::spawn_blocking(move || read(request)).await;
+        let mut request = read.map_err(|e| ApiError::Internal(e.to_string()))??;
+        request.timeout = request.timeout.into_iter().chain(deadline).min();
+        let outputs = fleet::infer(&pool, request).await?;
+        let (outputs, raw_output_contents) = written(outputs, raw);
+        let (model_version, parameters) = (VERSION.into(), HashMap::new());
+        Ok(Response::new(ModelInferResponse {
+            model_name,
+            model_version,
+            id,
+            parameters,
+            outputs,
+            raw_output_contents,
+        }))
+    }
+
+    async fn model_stream_infer(
+        &self,
+        _: Request<Streaming<ModelInferRequest>>,
+    ) -> Answer<Self::ModelStreamInferStream> {
+        Err(ApiError::Unsupported("`ModelStreamInfer`".into()).into())
+    }
+
+    async fn model_statistics(&self, request: Request<ModelStatisticsRequest>) -> Answer<ModelStatisticsResponse> {
+        let ModelStatisticsRequest { name, version } = request.into_inner();
+        let counts = self.fleet.counts((!name.is_empty()).then_some((&name, &version)))?;
+        let model_stats = counts.into_iter().map(statistics).collect();
+        Ok(Response::new(ModelStatisticsResponse { model_stats }))
+    }
+
+    async fn repository_index(&self, request: Request<RepositoryIndexRequest>) -> Answer<RepositoryIndexResponse> {
+        let RepositoryIndexRequest { repository_name, ready } = request.into_inner();
+        if !repository_name.is_empty() {
+            return Err(ApiError::NotFound("there is one repository, and it has no name".into()).into());
+        }
+        let pools = self.fleet.pools();
+        let shown = pools.iter().map(|pool| (pool, pool.ready())).filter(|(_, state)| state.is_ok() || !ready);
+        let told = shown.map(|(pool, state)| {
+            let [state, reason] = told_state(state);
+            ModelIndex { name: pool.name().into(), version: VERSION.into(), state, reason }
+        });
+        Ok(Response::new(RepositoryIndexResponse { models: told.collect() }))
+    }
+}
+
+fn statistics((name, counts): (String, Counts)) -> ModelStatistics {
+    let Counts { last_inference, inference_count, execution_count, inference_stats } = counts;
+    let one = |Total { count, ns }| Some(StatisticDuration { count, ns });
+    let Totals { success, fail, queue, compute_input, compute_infer, compute_output, cache_hit, cache_miss } =
+        inference_stats;
+    let inference_stats = Some(InferStatistics {
+        success: one(success),
+        fail: one(fail),
+        queue: one(queue),
+        compute_input: one(compute_input),
+        compute_infer: one(compute_infer),
+        compute_output: one(compute_output),
+        cache_hit: one(cache_hit),
+        cache_miss: one(cache_miss),
+    });
+    let version = VERSION.into();
+    ModelStatistics { name, version, last_inference, inference_count, execution_count, inference_stats }
+}
+
+/// The time that the caller waits, from the header `grpc-timeout`: up to eight digits and a unit.
+fn deadline(metadata: &MetadataMap) -> Result<Option<Duration>, ApiError> {
+    let Some(given) = metadata.get("grpc-timeout") else { return Ok(None) };
+    let given = given.to_str().unwrap_or("");
+    let split = given.split_at_checked(given.len().saturating_sub(1));
+    let digits = |text: &str| (1..=8).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+    let (count, unit) = split.filter(|(count, _)| digits(count)).unwrap_or(("", ""));
+    let nanoseconds: u64 = match unit {
+        "H" => 3_600_000_000_000,
+        "M" => 60_000_000_000,
+        "S" => 1_000_000_000,
+        "m" => 1_000_000,
+        "u" => 1_000,
+        "n" => 1,
+        _ => return Err(ApiError::Bad("grpc-timeout is no time".into())),
+    };
+    let count: u64 = count.parse().map_err(|_| ApiError::Bad("grpc-timeout is no time".into()))?;
+    Ok(Some(Duration::from_nanos(count.saturating_mul(nanoseconds))))
+}
+
+/// Whether the answer is to be bytes, as most clients want it: unless the request itself was not.
+fn answers_raw(request: &ModelInferRequest) -> bool {
+    request.inputs.iter().all(|input| input.contents.is_none())
+}
+
+fn read(request: ModelInferRequest) -> Result<fleet::Request, ApiError> {
+    let ModelInferRequest { id, parameters, inputs, outputs, raw_input_contents, .. } = request;
+    let Settings { timeout, priority, binary } = Settings::read(&scalars(parameters)?)?;
+    if !raw_input_contents.is_empty() && raw_input_contents.len() != inputs.len() {
+        let (raw, inputs) = (raw_input_contents.len(), inputs.len());
+        return Err(ApiError::Bad(format!("{raw} raw_input_contents for {inputs} inputs")));
+    }
+    let mut raws = raw_input_contents.into_iter();
+    let inputs = inputs.into_iter().map(|input| {
+        let InferInputTensor { name, datatype, shape, parameters, contents } = input;
+        if let Some(name) = parameters.keys().next() {
+            return Err(unknown("of an input", name, "none"));
+        }
+        let values = match (contents, raws.next()) {
+            (Some(contents), None) => typed(&datatype, contents)?,
+            (None, Some(bytes)) => Values::from_bytes(&datatype, &bytes)?,
+            _ => return Err(ApiError::Bad("inputs have either contents or raw_input_contents".into())),
+        };
+        let shape = shape.into_iter().map(usize::try_from).collect::<Result<_, _>>();
+        let shape = shape.map_err(|_| ApiError::Bad("an axis of negative length".into()))?;
+        Ok(Tensor { name, shape, values })
+    });
+    let inputs = inputs.collect::<Result<_, _>>()?;
+    let outputs = outputs.into_iter().map(|output| wanted(output.name, &scalars(output.parameters)?));
+    let outputs: Vec<Wanted> = outputs.collect::<Result<_, _>>()?;
+    Ok(fleet::Request { id, inputs, outputs, timeout, priority, binary })
+}
+
+fn scalars(parameters: HashMap<String, InferParameter>) -> Result<Parameters, ApiError> {
+    let one = |(name, value): (String, InferParameter)| {
+        let scalar = match value.parameter_choice {
+            Some(ParameterChoice::BoolParam(v)) => Scalar::Flag(v),
+            Some(ParameterChoice::Int64Param(v)) => Scalar::Whole(v),
+            Some(ParameterChoice::StringParam(v)) => Scalar::Text(v),
+            Some(ParameterChoice::DoubleParam(v)) => Scalar::Real(v),
+            Some(ParameterChoice::Uint64Param(v)) => i64::try_from(v).map_or(Scalar::Real(v as f64), Scalar::Whole),
+            None => return Err(unknown("of the request", &name, "those with a value")),
+        };
+        Ok((name, scalar))
+    };
+    parameters.into_iter().map(one).collect()
+}
+
+/// Values from the list that belongs to their datatype; all other lists must be empty.
+fn typed(datatype: &str, mut contents: InferTensorContents) -> Result<Values, ApiError> {
+    let numbers: Vec<f64> = match datatype {
+        "FP32" => std::mem::take(&mut contents.fp32_contents).into_iter().map(f64::from).collect(),
+        "FP64" => std::mem::take(&mut contents.fp64_contents),
+        "UINT8" => std::mem::take(&mut contents.uint_contents).into_iter().map(f64::from).collect(),
+        _ => vec![],
+    };
+    if contents != InferTensorContents::default() {
+        return Err(ApiError::Bad("the contents are not in the list of the datatype alone".into()));
+    }
+    Values::from_numbers(datatype, numbers)
+}
+
+fn written(outputs: Vec<(Tensor, Wanted)>, raw: bool) -> (Vec<InferOutputTensor>, Vec<Vec<u8>>) {
+    let raws = if raw { outputs.iter().map(|(tensor, _)| tensor.values.to_bytes()).collect() } else { vec![] };
+    let one = |(Tensor { name, shape, values }, _): (Tensor, Wanted)| {
+        let (datatype, shape) = (values.datatype().into(), shape.into_iter().map(|n| n as i64).collect());
+        let mut contents = InferTensorContents::default();
+        match values {
+            Values::F32(v) => contents.fp32_contents = v,
+            Values::F64(v) => contents.fp64_contents = v,
+            Values::U8(v) => contents.uint_contents = v.into_iter().map(u32::from).collect(),
+            Values::I64(v) => contents.int64_contents = v,
+            Values::Text(v) => contents.bytes_contents = v.into_iter().map(String::into_bytes).collect(),
+        }
+        InferOutputTensor { name, datatype, shape, parameters: HashMap::new(), contents: (!raw).then_some(contents) }
+    };
+    (outputs.into_iter().map(one).collect(), raws)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_are_read() {
+        let read = |text: &str| {
+            let mut metadata = MetadataMap::new();
+            metadata.insert("grpc-timeout", text.parse().unwrap());
+            deadline(&metadata)
+        };
+        assert_eq!(deadline(&MetadataMap::new()), Ok(None));
+        for (text, time) in [
+            ("2S", Duration::from_secs(2)),
+            ("99999999m", Duration::from_millis(99_999_999)),
+            ("1H", Duration::from_secs(3600)),
+            ("7n", Duration::from_nanos(7)),
+        ] {
+            assert_eq!(read(text), Ok(Some(time)), "{text}");
+        }
+        for text in ["", "S", "2", "2x", "-2S", "123456789S", "2 S"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn contents_belong_to_their_datatype() {
+        let contents = InferTensorContents { fp32_contents: vec![1.5], ..InferTensorContents::default() };
+        assert_eq!(typed("FP32", contents.clone()).unwrap(), Values::F32(vec![1.5]));
+        assert!(typed("FP64", contents.clone()).is_err());
+        assert!(typed("FP32", InferTensorContents { uint_contents: vec![1], ..contents }).is_err());
+        let pixels = InferTensorContents { uint_contents: vec![256], ..InferTensorContents::default() };
+        assert!(typed("UINT8", pixels).is_err());
+        let nan = InferTensorContents { fp32_contents: vec![f32::NAN], ..InferTensorContents::default() };
+        assert!(typed("FP32", nan).is_err());
+    }
+}

@@ -1,0 +1,175 @@
+//! The page for people: a picture in, its classes out, with what it took and what the server could see. The
+//! page loads nothing from elsewhere; what it asks for needs the token, which it takes from its address
+//! behind `#`, the part that browsers send nobody.
+use crate::ApiError;
+use crate::facts::{Facts, largest};
+use crate::fleet::{self, Fleet};
+use crate::rest::body;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, Request, State};
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
+use axum::http::{HeaderValue, Response};
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tacit_backends::Trust;
+use tacit_client::input::{self, Fit};
+use tacit_client::{Answer, ClientError, PhaseReport};
+use tacit_graph::{OutputMode, Units};
+
+const PAGE: &str = include_str!("../page/index.html");
+/// Most bytes of a picture's file.
+const PICTURE_BYTES: usize = 32 << 20;
+/// Most time for one picture.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
+/// Classes shown.
+const SHOWN: usize = 5;
+
+type Told = Result<Response<Body>, ApiError>;
+
+/// The page and what it asks for.
+pub(crate) fn routes(fleet: Arc<Fleet>) -> Router {
+    Router::new()
+        .route("/", get(page))
+        .route("/page/models", get(models))
+        .route("/page/classify", post(classify))
+        .with_state(fleet)
+}
+
+async fn page() -> Told {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|e| ApiError::Internal(e.to_string()))?;
+    let nonce: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src blob:; connect-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    let mut response = Response::new(Body::from(PAGE.replace("{{nonce}}", &nonce)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    let policy = HeaderValue::from_str(&policy).expect("letters, digits and quotes");
+    headers.insert(CONTENT_SECURITY_POLICY, policy);
+    Ok(response)
+}
+
+fn told(value: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::from(value.to_string()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+async fn models(State(fleet): State<Arc<Fleet>>) -> Response<Body> {
+    let one = |pool: Arc<crate::pool::Pool>| match (pool.facts(), pool.ready()) {
+        (Ok(facts), Ok(())) => json!({ "name": pool.name(), "ready": true, "pictures": facts.takes_pixels(),
+            "shape": facts.interface.input_shape, "backend": facts.backend, "private": is_private(&facts) }),
+        (_, state) => json!({ "name": pool.name(), "ready": false, "reason": state.err() }),
+    };
+    told(&fleet.pools().into_iter().map(one).collect())
+}
+
+fn is_private(facts: &Facts) -> bool {
+    facts.trust != Trust::ServerSeesInput
+}
+
+/// What the server could see, in plain words.
+fn server_sees(facts: &Facts) -> String {
+    match facts.trust {
+        Trust::TwoParty => "The server could see: that this client asked, when, which model, and how many bytes went to and fro. It \
+             could not see the picture or the answer: both reached it masked with random numbers that only this machine knows. This holds for a server that \
+             follows the protocol."
+            .into(),
+        Trust::Dealer => "The server could see: that this client asked, when, which model, and how many bytes went to and fro. It \
+             could not see the picture or the answer, unless it works together with the dealer who made the random numbers."
+            .into(),
+        Trust::ServerSeesInput => format!(
+            "The server SAW THE PICTURE AND THE ANSWER: the back end `{}` hides nothing, and this sidecar was told to use it.",
+            facts.backend
+        ),
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Asked {
+    model: String,
+}
+
+async fn classify(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>, request: Request) -> Told {
+    let begun = Instant::now();
+    let pool = fleet.pool(&asked.model, "")?;
+    let facts = pool.facts()?;
+    let (bytes, _) = body(request, PICTURE_BYTES).await?;
+    let interface = facts.interface.clone();
+    let read = tokio::task::spawn_blocking(move || picture(&bytes, &interface)).await;
+    let input = read.map_err(|e| ApiError::Internal(e.to_string()))??;
+    let input = facts.interface.accept(&input, Units::Normalised).map_err(|e| ApiError::Bad(e.to_string()))?;
+    let answered = fleet::answers(&pool, vec![input], 0, Some(PATIENCE)).await?;
+    let [answer] = answered.answers.as_slice() else {
+        return Err(ApiError::Internal("one input has one answer".into()));
+    };
+    Ok(told(&json!({
+        "top": top(&facts, answer),
+        "phases": phases(answer),
+        "material": match (facts.prepares, &answer.prepared) {
+            (false, _) => "none",
+            (true, None) => "ahead",
+            (true, Some(_)) => "now",
+        },
+        "queued_s": answered.queued.as_secs_f64(),
+        "worked_s": answered.worked.as_secs_f64(),
+        "all_s": begun.elapsed().as_secs_f64(),
+        "backend": facts.backend,
+        "private": is_private(&facts),
+        "server_sees": server_sees(&facts),
+    })))
+}
+
+fn top(facts: &Facts, answer: &Answer) -> Vec<Value> {
+    let one =
+        |class: usize, value: Option<f64>| json!({ "class": class, "label": facts.labels.get(class), "value": value });
+    match facts.interface.output_mode {
+        OutputMode::Top1 => vec![one(answer.class, None)],
+        OutputMode::Logits => largest(&answer.values, SHOWN).into_iter().map(|(c, v)| one(c, Some(v))).collect(),
+    }
+}
+
+fn phases(answer: &Answer) -> Vec<Value> {
+    let one = |name: &str, report: &PhaseReport| {
+        let PhaseReport { client, server } = report;
+        json!({ "name": name, "wall_s": client.wall_s, "sent_bytes": client.sent_bytes,
+            "received_bytes": client.received_bytes, "rounds": client.rounds.max(server.rounds) })
+    };
+    let setup = answer.setup.as_ref().map(|r| one("setup", r));
+    let offline = answer.prepared.as_ref().map(|p| one("offline", &p.offline));
+    setup.into_iter().chain(offline).chain([one("online", &answer.online)]).collect()
+}
+
+/// What the model computes on, from a picture's file.
+fn picture(bytes: &Bytes, interface: &tacit_graph::Interface) -> Result<Vec<f32>, ApiError> {
+    let internal = |e: io::Error| ApiError::Internal(format!("keeping the picture in memory: {e}"));
+    // Only pictures: arrays are for the protocol.
+    if !(bytes.starts_with(b"\x89PNG") || bytes.starts_with(b"\xff\xd8")) {
+        return Err(ApiError::MediaType("the file is neither a PNG nor a JPEG picture"));
+    }
+    let (file, path) = in_memory(bytes).map_err(internal)?;
+    let read = input::read(&path, interface, Fit::Crop, Units::Pixels);
+    drop(file);
+    let read = read.map_err(|error| match error {
+        ClientError::Input { what, .. } => ApiError::Bad(format!("the picture: {what}")),
+        other => ApiError::from(&other),
+    })?;
+    read.into_iter().next().ok_or_else(|| ApiError::Bad("the file holds no picture".into()))
+}
+
+/// A file without a name that is on no disk, and the path by which this process may open it.
+fn in_memory(bytes: &[u8]) -> io::Result<(std::fs::File, PathBuf)> {
+    let file = rustix::fs::memfd_create("picture", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file)));
+    let mut file = std::fs::File::from(file);
+    file.write_all(bytes)?;
+    Ok((file, path))
+}

@@ -1,0 +1,233 @@
+//! The protocol over HTTP.
+use crate::ApiError;
+use crate::fleet::{self, Fleet, VERSION};
+use crate::json;
+use crate::pool::Pool;
+use crate::stats::Counts;
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Path, Request, State};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use axum::response::IntoResponse;
+use axum::routing::{any, get, post};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Length of the JSON in a body that goes on with bytes.
+const HEADER_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
+/// How long a body may take to arrive.
+const BODY_TIME: Duration = Duration::from_secs(60);
+/// Most bytes of a request that carries no tensors.
+const SMALL: usize = 64 << 10;
+
+/// Name of this server.
+pub(crate) const SERVER: &str = "tacit-sidecar";
+/// Extensions of the protocol that are served.
+pub(crate) const EXTENSIONS: [&str; 5] =
+    ["binary_tensor_data", "classification", "model_repository", "schedule_policy", "statistics"];
+
+type Answer = Result<Response<Body>, ApiError>;
+type Models = State<Arc<Fleet>>;
+
+/// A model, and the version if the path has one.
+#[derive(serde::Deserialize)]
+struct Named {
+    model: String,
+    #[serde(default)]
+    version: String,
+}
+
+/// All paths of the protocol.
+pub(crate) fn routes(fleet: Arc<Fleet>) -> Router {
+    let mut router = Router::new()
+        .route("/v2", get(server))
+        .route("/v2/health/live", get(async || answer(&json!({ "live": true }))))
+        .route("/v2/health/ready", get(ready))
+        .route("/v2/models/stats", get(all_stats))
+        .route("/v2/repository/index", post(index));
+    for model in ["/v2/models/{model}", "/v2/models/{model}/versions/{version}"] {
+        router = router
+            .route(model, get(metadata))
+            .route(&format!("{model}/ready"), get(model_ready))
+            .route(&format!("{model}/infer"), post(infer))
+            .route(&format!("{model}/stats"), get(stats))
+            .route(&format!("{model}/config"), any(refused))
+            .route(&format!("{model}/generate"), any(refused))
+            .route(&format!("{model}/generate_stream"), any(refused))
+            .route(&format!("{model}/trace/setting"), any(refused));
+    }
+    for other in [
+        "/v2/repository/models/{*rest}",
+        "/v2/systemsharedmemory/{*rest}",
+        "/v2/cudasharedmemory/{*rest}",
+        "/v2/trace/setting",
+        "/v2/logging",
+    ] {
+        router = router.route(other, any(refused));
+    }
+    router
+        .fallback(async || ApiError::NotFound("there is no such path".into()))
+        .method_not_allowed_fallback(async || ApiError::Method)
+        .with_state(fleet)
+}
+
+/// What the protocol has and this sidecar does not, told by its name.
+async fn refused(request: Request) -> ApiError {
+    let path = request.uri().path();
+    let what = [
+        ("/v2/systemsharedmemory", "system shared memory"),
+        ("/v2/cudasharedmemory", "CUDA shared memory"),
+        ("/v2/repository/models", "loading and unloading models"),
+        ("/v2/logging", "changing the log"),
+    ];
+    let named = what.into_iter().find(|(start, _)| path.starts_with(start)).map(|(_, name)| name);
+    let last = || path.rsplit('/').find(|part| *part != "setting").unwrap_or("this");
+    ApiError::Unsupported(named.map_or_else(|| format!("`{}`", last()), str::to_owned))
+}
+
+fn answer(value: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::from(value.to_string()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+async fn server() -> Response<Body> {
+    answer(&json!({ "name": SERVER, "version": env!("CARGO_PKG_VERSION"), "extensions": EXTENSIONS }))
+}
+
+async fn ready(State(fleet): Models) -> Answer {
+    fleet.ready().map(|()| answer(&json!({ "ready": true })))
+}
+
+async fn model_ready(State(fleet): Models, Path(named): Path<Named>) -> Answer {
+    let pool = fleet.pool(&named.model, &named.version)?;
+    pool.ready().map_err(ApiError::Unavailable)?;
+    Ok(answer(&json!({ "name": named.model, "ready": true })))
+}
+
+async fn metadata(State(fleet): Models, Path(named): Path<Named>) -> Answer {
+    let facts = fleet.pool(&named.model, &named.version)?.facts()?;
+    let platform = platform(&facts.backend);
+    let (input, outputs) = (facts.input(), facts.outputs());
+    Ok(answer(&json!({ "name": named.model, "versions": [VERSION], "platform": platform,
+        "inputs": [input], "outputs": outputs })))
+}
+
+/// How the protocol calls what computes: who made it, and the back end.
+pub(crate) fn platform(backend: &str) -> String {
+    format!("tacit_{backend}")
+}
+
+async fn stats(State(fleet): Models, Path(named): Path<Named>) -> Answer {
+    Ok(told(&fleet.counts(Some((&named.model, &named.version)))?))
+}
+
+async fn all_stats(State(fleet): Models) -> Answer {
+    Ok(told(&fleet.counts(None)?))
+}
+
+fn told(counts: &[(String, Counts)]) -> Response<Body> {
+    let one = |(name, counts): &(String, Counts)| {
+        let Counts { last_inference, inference_count, execution_count, inference_stats } = counts;
+        json!({ "name": name, "version": VERSION, "last_inference": last_inference, "inference_count": inference_count,
+            "execution_count": execution_count, "inference_stats": inference_stats, "batch_stats": [] })
+    };
+    answer(&json!({ "model_stats": counts.iter().map(one).collect::<Vec<_>>() }))
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Index {
+    #[serde(default)]
+    ready: bool,
+}
+
+async fn index(State(fleet): Models, request: Request) -> Answer {
+    let (bytes, _) = body(request, SMALL).await?;
+    let wanted = match bytes.trim_ascii() {
+        [] => Index { ready: false },
+        text => serde_json::from_slice(text).map_err(|_| ApiError::Bad("only `ready` may be asked for".into()))?,
+    };
+    let all = fleet.pools();
+    let shown = all.iter().map(|pool| (pool, pool.ready())).filter(|(_, state)| state.is_ok() || !wanted.ready);
+    let told = shown.map(|(pool, state)| {
+        let [state, reason] = told_state(state);
+        json!({ "name": pool.name(), "version": VERSION, "state": state, "reason": reason })
+    });
+    Ok(answer(&told.collect()))
+}
+
+/// A model's state and the reason for it, as a repository tells them.
+pub(crate) fn told_state(ready: Result<(), String>) -> [String; 2] {
+    match ready {
+        Ok(()) => ["READY".into(), String::new()],
+        Err(why) => ["UNAVAILABLE".into(), why],
+    }
+}
+
+async fn infer(State(fleet): Models, Path(named): Path<Named>, request: Request) -> Answer {
+    let pool: Arc<Pool> = fleet.pool(&named.model, &named.version)?;
+    let limit = pool.facts()?.body_limit(pool.capacity());
+    let (bytes, headers) = body(request, limit).await?;
+    let header = header_length(&headers)?;
+    let read = move || json::read(&bytes, header);
+    let request = tokio::task::spawn_blocking(read).await.map_err(|e| ApiError::Internal(e.to_string()))??;
+    let (id, binary) = (request.id.clone(), request.binary);
+    let outputs = fleet::infer(&pool, request).await?;
+    let (text, raw) = json::write(pool.name(), &id, &outputs, binary);
+    let (kind, length) = match raw.is_empty() {
+        true => ("application/json", None),
+        false => ("application/octet-stream", Some(text.len())),
+    };
+    let mut response = Response::new(Body::from([text, raw].concat()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    if let Some(length) = length {
+        response.headers_mut().insert(HEADER_LENGTH, HeaderValue::from(length));
+    }
+    Ok(response)
+}
+
+fn header_length(headers: &HeaderMap) -> Result<Option<usize>, ApiError> {
+    let Some(given) = headers.get(HEADER_LENGTH) else { return Ok(None) };
+    let length = given.to_str().ok().and_then(|text| text.parse().ok());
+    length.map(Some).ok_or_else(|| ApiError::Bad("Inference-Header-Content-Length is no number".into()))
+}
+
+/// The body of a request, and its headers.
+///
+/// # Errors
+/// It is of another kind, too large, too slow, or breaks off.
+pub(crate) async fn body(request: Request, limit: usize) -> Result<(Bytes, HeaderMap), ApiError> {
+    let (parts, body) = request.into_parts();
+    if parts.headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+        return Err(ApiError::MediaType("bodies are read as they are: no Content-Encoding"));
+    }
+    let kind = parts.headers.get(CONTENT_TYPE).map(|kind| kind.to_str().unwrap_or("?"));
+    // Kinds that a page elsewhere could send without being allowed to are none of these.
+    let kind = kind.map(|kind| kind.split(';').next().unwrap_or("").trim().to_ascii_lowercase());
+    if kind.is_some_and(|kind| !matches!(kind.as_str(), "application/json" | "application/octet-stream" | "")) {
+        return Err(ApiError::MediaType("the body must be application/json or application/octet-stream"));
+    }
+    let long = parts.headers.get("content-length").and_then(|n| n.to_str().ok()?.parse::<u64>().ok());
+    if parts.method == Method::POST && long.is_some_and(|n| n > limit as u64) {
+        return Err(ApiError::TooLarge(limit));
+    }
+    match tokio::time::timeout(BODY_TIME, to_bytes(body, limit)).await {
+        Ok(Ok(bytes)) => Ok((bytes, parts.headers)),
+        Ok(Err(e)) if is_too_long(&e) => Err(ApiError::TooLarge(limit)),
+        Ok(Err(_)) => Err(ApiError::Bad("the body breaks off".into())),
+        Err(_) => Err(ApiError::Bad(format!("the body took longer than {} s", BODY_TIME.as_secs()))),
+    }
+}
+
+fn is_too_long(error: &axum::Error) -> bool {
+    std::error::Error::source(error).is_some_and(|e| e.is::<http_body_util::LengthLimitError>())
+}
+
+impl From<ApiError> for Response<Body> {
+    fn from(error: ApiError) -> Self {
+        error.into_response()
+    }
+}

@@ -1,0 +1,233 @@
+//! Listening: connections with limits on all that a peer may take, until the sidecar is stopped.
+use crate::access::Access;
+use crate::fleet::Fleet;
+use crate::{grpc, page, rest};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderValue, Response};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::IntoResponse;
+use axum::routing::any;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Semaphore, watch};
+use tonic::codegen::Service;
+
+/// Connections at a time on one listener.
+const CONNECTIONS: usize = 256;
+/// Requests at a time on one connection (HTTP/2).
+const STREAMS: u32 = 64;
+/// How long the headers of a request may take, counted from the end of the one before: clients keep
+/// connections for a while.
+const HEADER_TIME: Duration = Duration::from_secs(60);
+/// Most headers of a request, and their bytes.
+const HEADERS: usize = 64;
+const HEADER_BYTES: usize = 32 << 10;
+/// How long requests may take that are in work when the sidecar is stopped.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Where requests come from.
+pub enum Listener {
+    /// An address of this machine.
+    Tcp(TcpListener),
+    /// A socket file, which goes away with the listener.
+    Unix(UnixListener, SocketFile),
+}
+
+/// The file of a socket.
+pub struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl Listener {
+    /// Listens on a loopback address: what comes is not encrypted.
+    ///
+    /// # Errors
+    /// The address is another machine's to reach, or cannot be had.
+    pub async fn tcp(address: SocketAddr) -> io::Result<Self> {
+        if !address.ip().is_loopback() {
+            return Err(io::Error::other(
+                "it is no loopback address, and the sidecar's own protocols are not encrypted: listen on 127.0.0.1 or ::1",
+            ));
+        }
+        Ok(Self::Tcp(TcpListener::bind(address).await?))
+    }
+
+    /// Listens on a socket file with mode 0600. One that a sidecar left behind is replaced.
+    ///
+    /// # Errors
+    /// There is such a file and it is none of ours, somebody listens there, or it cannot be made.
+    pub fn unix(path: &Path) -> io::Result<Self> {
+        if let Ok(meta) = fs::symlink_metadata(path) {
+            let ours = meta.file_type().is_socket() && meta.uid() == rustix::process::geteuid().as_raw();
+            if !ours || std::os::unix::net::UnixStream::connect(path).is_ok() {
+                return Err(io::Error::other("the file exists, and is another's or in use"));
+            }
+            fs::remove_file(path)?;
+        }
+        // Made under another name first: it is never open to others under its own.
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let making = folder.join(format!(".tacit-{}", std::process::id()));
+        let old = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+        let bound = UnixListener::bind(&making);
+        rustix::process::umask(old);
+        let bound = bound?;
+        fs::rename(&making, path)?;
+        Ok(Self::Unix(bound, SocketFile(path.to_owned())))
+    }
+
+    /// The address, if there is one.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().ok(),
+            Self::Unix(..) => None,
+        }
+    }
+}
+
+/// Everything over HTTP.
+pub fn http(fleet: &Arc<Fleet>, access: Access) -> Router {
+    guarded(rest::routes(fleet.clone()).merge(page::routes(fleet.clone())), access)
+}
+
+/// Everything over gRPC.
+pub fn grpc(fleet: &Arc<Fleet>, access: Access) -> Router {
+    let unknown = async || tonic::Status::unimplemented("there is no such service").into_http::<Body>();
+    let router = Router::new().route("/inference.GRPCInferenceService/{*call}", any(call)).fallback(unknown);
+    guarded(router.with_state(fleet.clone()), access)
+}
+
+/// One call. Messages may be as large as a model's largest batch, and models come to be known: so the service
+/// is made for each call, which costs nothing.
+async fn call(State(fleet): State<Arc<Fleet>>, request: Request) -> Response<Body> {
+    let most = fleet.body_limit();
+    let Ok(response) = grpc::service(fleet, most).call(request).await;
+    response.map(Body::new)
+}
+
+fn guarded(router: Router, access: Access) -> Router {
+    router.layer(from_fn_with_state(Arc::new(access), guard))
+}
+
+/// Checks whoever asks, before anything of a body is read.
+async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response<Body> {
+    let grpc = request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    let mut response = match access.check(request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(error) if grpc => tonic::Status::from(error).into_http::<Body>(),
+        Err(error) => error.into_response(),
+    };
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Serves until `stop` is true or its sender is gone; running requests then have a little time.
+pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver<bool>) {
+    let graceful = GracefulShutdown::new();
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // Whoever finds no place waits in the system's own queue.
+        let place = places.clone().acquire_owned().await.expect("it is never closed");
+        let stopped = async {
+            let _ = stop.wait_for(|stop| *stop).await;
+        };
+        let accepted = tokio::select! {
+            accepted = accept(&listener) => accepted,
+            () = stopped => break,
+        };
+        let stream = match accepted {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!("a connection could not be taken: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let mut builder = Builder::new(TokioExecutor::new());
+        limit(&mut builder);
+        let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+        let connection = graceful.watch(connection.into_owned());
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!("a connection ended: {error}");
+            }
+            drop(place);
+        });
+    }
+    drop(listener);
+    // What takes longer ends with the runtime.
+    let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
+}
+
+fn limit(builder: &mut Builder<TokioExecutor>) {
+    let mut http1 = builder.http1();
+    http1.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_headers(HEADERS).max_buf_size(HEADER_BYTES);
+    let mut http2 = builder.http2();
+    http2.timer(TokioTimer::new()).max_concurrent_streams(STREAMS).max_header_list_size(HEADER_BYTES as u32);
+    http2.keep_alive_interval(Duration::from_secs(30));
+}
+
+/// Bytes from and to a peer.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+async fn accept(listener: &Listener) -> io::Result<Box<dyn Stream>> {
+    match listener {
+        Listener::Tcp(listener) => {
+            let (stream, _) = listener.accept().await?;
+            // Answers are small, and waited for.
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream))
+        }
+        Listener::Unix(listener, _) => Ok(Box::new(listener.accept().await?.0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_this_machine_is_listened_to() {
+        for address in ["0.0.0.0:0", "[::]:0"] {
+            assert!(Listener::tcp(address.parse().unwrap()).await.is_err(), "{address}");
+        }
+        assert!(Listener::tcp("127.0.0.1:0".parse().unwrap()).await.unwrap().address().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_socket_is_its_users_alone_replaces_a_dead_one_and_goes_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let first = Listener::unix(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert!(Listener::unix(&path).is_err(), "somebody listens");
+        drop(first);
+        assert!(!path.exists());
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(Listener::unix(&path).is_ok(), "nobody listens any more");
+        fs::write(&path, "mine").unwrap();
+        assert!(Listener::unix(&path).is_err(), "no socket");
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+    }
+}

@@ -1,0 +1,201 @@
+//! Tensors as both protocols carry them: a name, a datatype, a shape, values in row-major order.
+use crate::ApiError;
+
+/// Most axes that a tensor may have.
+pub(crate) const MAX_AXES: usize = 8;
+
+/// Values of a tensor; which of them says its datatype.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    /// `FP32`.
+    F32(Vec<f32>),
+    /// `FP64`.
+    F64(Vec<f64>),
+    /// `UINT8`.
+    U8(Vec<u8>),
+    /// `INT64`.
+    I64(Vec<i64>),
+    /// `BYTES`.
+    Text(Vec<String>),
+}
+
+/// A tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    /// Its name.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// What it holds.
+    pub values: Values,
+}
+
+impl Values {
+    /// Name of the datatype.
+    #[must_use]
+    pub fn datatype(&self) -> &'static str {
+        match self {
+            Self::F32(_) => "FP32",
+            Self::F64(_) => "FP64",
+            Self::U8(_) => "UINT8",
+            Self::I64(_) => "INT64",
+            Self::Text(_) => "BYTES",
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::F32(v) => v.len(),
+            Self::F64(v) => v.len(),
+            Self::U8(v) => v.len(),
+            Self::I64(v) => v.len(),
+            Self::Text(v) => v.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Input values that came as numbers of a text.
+    ///
+    /// # Errors
+    /// The datatype is none of inputs, or a number is none of it.
+    pub fn from_numbers(datatype: &str, numbers: Vec<f64>) -> Result<Self, ApiError> {
+        let refused = |i: usize| ApiError::Bad(format!("value {i} is no number of datatype {datatype}"));
+        let values = match datatype {
+            "FP32" => Self::F32(numbers.iter().map(|&v| v as f32).collect()),
+            "FP64" => Self::F64(numbers),
+            "UINT8" => {
+                let byte = |v: f64| (v.fract() == 0.0 && (0.0..=255.0).contains(&v)).then_some(v as u8);
+                let bytes = numbers.iter().enumerate().map(|(i, &v)| byte(v).ok_or_else(|| refused(i)));
+                Self::U8(bytes.collect::<Result<_, _>>()?)
+            }
+            other => return Err(not_an_input(other)),
+        };
+        values.finite()
+    }
+
+    /// Input values that came as bytes, little endian.
+    ///
+    /// # Errors
+    /// The datatype is none of inputs, there is half a value, or a value is no number.
+    pub fn from_bytes(datatype: &str, bytes: &[u8]) -> Result<Self, ApiError> {
+        let size = match datatype {
+            "FP32" => 4,
+            "FP64" => 8,
+            "UINT8" => 1,
+            other => return Err(not_an_input(other)),
+        };
+        if !bytes.len().is_multiple_of(size) {
+            return Err(ApiError::Bad(format!("{} bytes are no whole number of {datatype}", bytes.len())));
+        }
+        let values = match size {
+            4 => Self::F32(bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect()),
+            8 => Self::F64(bytes.as_chunks().0.iter().map(|&b| f64::from_le_bytes(b)).collect()),
+            _ => Self::U8(bytes.to_vec()),
+        };
+        values.finite()
+    }
+
+    /// All values as a model takes them.
+    ///
+    /// # Errors
+    /// These are not the values of an input, or one is too large for `FP32`.
+    pub fn into_f32(self) -> Result<Vec<f32>, ApiError> {
+        let narrowed = match self {
+            Self::F32(values) => Self::F32(values),
+            Self::F64(values) => Self::F32(values.into_iter().map(|v| v as f32).collect()),
+            Self::U8(values) => Self::F32(values.into_iter().map(f32::from).collect()),
+            other => return Err(not_an_input(other.datatype())),
+        };
+        match narrowed.finite()? {
+            Self::F32(values) => Ok(values),
+            _ => unreachable!("narrowed above"),
+        }
+    }
+
+    /// The bytes that carry the values: little endian, texts each behind its length in four bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            Self::F32(v) => v.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            Self::F64(v) => v.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            Self::U8(v) => v.clone(),
+            Self::I64(v) => v.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            Self::Text(v) => v.iter().flat_map(|t| [&(t.len() as u32).to_le_bytes(), t.as_bytes()].concat()).collect(),
+        }
+    }
+
+    fn finite(self) -> Result<Self, ApiError> {
+        let at = match &self {
+            Self::F32(v) => v.iter().position(|v| !v.is_finite()),
+            Self::F64(v) => v.iter().position(|v| !v.is_finite()),
+            _ => None,
+        };
+        match at {
+            Some(i) => Err(ApiError::Bad(format!("value {i} is not finite (NaN, infinite, or too large for FP32)"))),
+            None => Ok(self),
+        }
+    }
+}
+
+fn not_an_input(datatype: &str) -> ApiError {
+    ApiError::Bad(format!("datatype `{}` is not taken: FP32, FP64 and UINT8 (pixels) are", short(datatype)))
+}
+
+/// What a peer named, short enough to be named back.
+pub(crate) fn short(text: &str) -> String {
+    text.chars().take(100).flat_map(char::escape_debug).collect()
+}
+
+/// Values in a tensor of a shape that somebody else gave.
+///
+/// # Errors
+/// No shape that a tensor here may have.
+pub(crate) fn elements(shape: &[usize]) -> Result<usize, ApiError> {
+    let count = shape.iter().try_fold(1usize, |n, &axis| n.checked_mul(axis));
+    match count.filter(|_| shape.len() <= MAX_AXES) {
+        Some(count) => Ok(count),
+        None => Err(ApiError::Bad("the shape has too many axes or values".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_bytes_of_a_datatype_are_the_same_values() {
+        let numbers = Values::from_numbers("FP32", vec![1.5, -2.0]).unwrap();
+        assert_eq!(Values::from_bytes("FP32", &numbers.to_bytes()).unwrap(), numbers);
+        let wide = Values::from_numbers("FP64", vec![1.5, -2.0]).unwrap();
+        assert_eq!(Values::from_bytes("FP64", &wide.to_bytes()).unwrap(), wide);
+        assert_eq!(wide.into_f32().unwrap(), [1.5, -2.0]);
+        let pixels = Values::from_numbers("UINT8", vec![0.0, 255.0]).unwrap();
+        assert_eq!(pixels.to_bytes(), [0, 255]);
+        assert_eq!(pixels.into_f32().unwrap(), [0.0, 255.0]);
+        assert_eq!(Values::Text(vec!["ab".into()]).to_bytes(), [2, 0, 0, 0, b'a', b'b']);
+    }
+
+    #[test]
+    fn what_is_no_number_of_the_datatype_is_refused() {
+        for numbers in [vec![256.0], vec![-1.0], vec![0.5], vec![f64::NAN]] {
+            assert!(Values::from_numbers("UINT8", numbers).is_err());
+        }
+        assert!(Values::from_numbers("FP32", vec![1e39]).is_err(), "infinite as FP32");
+        assert!(Values::from_numbers("FP64", vec![1e39]).unwrap().into_f32().is_err());
+        assert!(Values::from_bytes("FP32", &f32::NAN.to_le_bytes()).is_err());
+        assert!(Values::from_bytes("FP64", &f64::INFINITY.to_le_bytes()).is_err());
+        assert!(Values::from_bytes("FP32", &[0; 5]).is_err());
+        for datatype in ["INT8", "BYTES", "FP16", ""] {
+            assert!(Values::from_numbers(datatype, vec![1.0]).is_err() && Values::from_bytes(datatype, &[1]).is_err());
+        }
+        assert!(elements(&[usize::MAX, 2]).is_err() && elements(&[1; 9]).is_err());
+        assert_eq!(elements(&[2, 3]), Ok(6));
+    }
+}

@@ -1,0 +1,184 @@
+//! A sidecar of a server with toy models, and a client of it that says what it likes.
+#![allow(dead_code)]
+#[path = "../../../serve/tests/common/mod.rs"]
+pub mod served;
+
+use served::{Running, registry};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use tacit_sidecar::access::{Access, Token};
+use tacit_sidecar::fleet::{Fleet, FleetConfig};
+use tacit_sidecar::server::{self, Listener};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+pub const TOKEN: &str = "0123456789abcdef";
+
+/// A sidecar on a free port.
+pub struct Sidecar {
+    pub address: SocketAddr,
+    pub grpc: SocketAddr,
+    pub fleet: Arc<Fleet>,
+    /// Dropping it stops the listener.
+    stop: watch::Sender<bool>,
+    runtime: Runtime,
+}
+
+impl Sidecar {
+    /// Of the models `one` and `two`, when they are ready.
+    pub fn start(server: &Running, dir: &std::path::Path, tune: impl FnOnce(&mut FleetConfig)) -> Self {
+        let sidecar = Self::unready(server, dir, tune);
+        served::wait_until("the sidecar is ready", || {
+            !sidecar.fleet.pools().is_empty() && sidecar.fleet.ready().is_ok()
+        });
+        sidecar
+    }
+
+    /// As [`start`](Self::start), at once.
+    pub fn unready(server: &Running, dir: &std::path::Path, tune: impl FnOnce(&mut FleetConfig)) -> Self {
+        let mut client = server.config(dir, "alice");
+        client.store = None;
+        let mut config = FleetConfig {
+            registry: registry(),
+            client,
+            models: vec![],
+            labels: [("one".to_owned(), vec!["cat".to_owned()])].into(),
+            workers: 1,
+            queue: 4,
+            ready: 0,
+        };
+        tune(&mut config);
+        let runtime = Runtime::new().unwrap();
+        let listener = runtime.block_on(Listener::tcp("127.0.0.1:0".parse().unwrap())).unwrap();
+        let address = listener.address().unwrap();
+        let fleet = Fleet::start(config).unwrap();
+        let router = server::http(&fleet, Access::tcp(address, Token::new(TOKEN)));
+        let (stop, stopped) = watch::channel(false);
+        runtime.spawn(server::serve(listener, router, stopped.clone()));
+        let listener = runtime.block_on(Listener::tcp("127.0.0.1:0".parse().unwrap())).unwrap();
+        let grpc = listener.address().unwrap();
+        let router = server::grpc(&fleet, Access::tcp(grpc, Token::new(TOKEN)));
+        runtime.spawn(server::serve(listener, router, stopped));
+        Self { address, grpc, fleet, stop, runtime }
+    }
+
+    /// A request with the token.
+    pub fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Said {
+        let token = format!("Authorization: Bearer {TOKEN}");
+        let mut all = vec![token.as_str()];
+        all.extend_from_slice(headers);
+        self.ask_as(method, path, &all, body)
+    }
+
+    pub fn get(&self, path: &str) -> Said {
+        self.ask("GET", path, &[], b"")
+    }
+
+    pub fn post(&self, path: &str, body: &str) -> Said {
+        self.ask("POST", path, &["Content-Type: application/json"], body.as_bytes())
+    }
+
+    /// A request with these headers and the right host.
+    pub fn ask_as(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Said {
+        let host = format!("Host: {}", self.address);
+        let host = if headers.iter().any(|h| h.starts_with("Host:")) { String::new() } else { format!("{host}\r\n") };
+        let headers: String = headers.iter().map(|h| format!("{h}\r\n")).collect();
+        let length = body.len();
+        let head =
+            format!("{method} {path} HTTP/1.1\r\n{host}{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n");
+        self.say(&[head.as_bytes(), body].concat())
+    }
+
+    /// Sends bytes, and reads until the connection ends.
+    pub fn say(&self, bytes: &[u8]) -> Said {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        // A sidecar that refuses early does not read the rest.
+        let _ = stream.write_all(bytes);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        Said::read(&answer)
+    }
+}
+
+impl Drop for Sidecar {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        self.fleet.stop();
+    }
+}
+
+/// A way to the server that can be stopped up: what is sent then arrives when it is opened.
+pub struct Gate {
+    pub address: String,
+    open: Arc<AtomicBool>,
+}
+
+impl Gate {
+    pub fn to(server: &Running) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let gate = Self { address: listener.local_addr().unwrap().to_string(), open: Arc::new(AtomicBool::new(true)) };
+        let (server, open) = (server.address.clone(), gate.open.clone());
+        thread::spawn(move || {
+            for near in listener.incoming() {
+                let (near, Ok(far)) = (near.unwrap(), TcpStream::connect(&server)) else { continue };
+                for (from, to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
+                    let open = open.clone();
+                    thread::spawn(move || carry(from, to, &open));
+                }
+            }
+        });
+        gate
+    }
+
+    pub fn set(&self, open: bool) {
+        self.open.store(open, Ordering::SeqCst);
+    }
+}
+
+fn carry(mut from: TcpStream, mut to: TcpStream, open: &AtomicBool) {
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        while !open.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        if to.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+/// What a sidecar answered.
+#[derive(Debug)]
+pub struct Said {
+    pub code: u16,
+    pub headers: String,
+    pub body: Vec<u8>,
+}
+
+impl Said {
+    fn read(answer: &[u8]) -> Self {
+        let end = answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or(answer.len());
+        let headers = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+        let code = headers.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        Self { code, headers, body: answer.get(end + 4..).unwrap_or_default().to_vec() }
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    /// The text of an error.
+    pub fn error(&self) -> String {
+        self.json()["error"].as_str().unwrap_or_else(|| panic!("{self:?}")).to_owned()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+}
