@@ -15,8 +15,8 @@
 //!   as many threads as were granted.
 //! * **Control** answers HTTP on the same port: health, status, metrics, a dashboard. It asks the driver, and
 //!   decides nothing.
-//! * The **driver** alone owns what connections share, and carries out what the policy decides. Policy today:
-//!   every job at once.
+//! * The **driver** alone owns what connections share, and carries out what the scheduler (`tacit-sched`)
+//!   decides: which phase of which input starts when, on how many threads.
 //!
 //! [`Server`] binds a [`Catalog`]; [`ServerHandle`] stops it. What one client does wrong ends its own
 //! connection only.
