@@ -1,5 +1,6 @@
 """Private runs through the Python API: a real server, mutual TLS, one or many clients."""
 
+import asyncio
 import socket
 import threading
 import time
@@ -244,3 +245,50 @@ def test_garbage_and_silence_leave_the_others_alone(server, digits, digit_images
     with server.client() as client:
         assert_close(digits, client.infer(digit_images[:1]), digit_images[:1])
     silent.close()
+
+
+def test_an_announced_input_has_its_material_made_before(server, digits, digit_images):
+    with server.client() as client:
+        notice = client.notify(expected_s=1.0)
+        for _ in range(600):
+            if notice.settled:
+                break
+            time.sleep(0.05)
+        assert notice.settled
+        assert_close(digits, client.infer(digit_images[:1], notice=notice, deadline="interactive"), digit_images[:1])
+        assert [cost.phase for cost in client.costs][-2:] == ["offline", "online"]
+        with pytest.raises(tacit.TacitError, match="used or withdrawn"):
+            client.infer(digit_images[0], notice=notice)
+        unused = client.notify()
+        unused.withdraw()
+        with pytest.raises(tacit.TacitError, match="used or withdrawn"):
+            client.infer(digit_images[0], notice=unused)
+        for wrong in ({"deadline": "soon"}, {"timeout_s": -1.0}, {"timeout_s": float("nan")}):
+            with pytest.raises(tacit.TacitError):
+                client.infer(digit_images[0], **wrong)
+        assert_close(digits, client.infer(digit_images[:1], timeout_s=600.0), digit_images[:1])
+
+
+def test_answers_can_be_awaited_and_given_up(server, digits, digit_images):
+    async def several():
+        with server.client() as one, server.client() as two:
+            return await asyncio.gather(one.infer_async(digit_images[:2]), two.infer_async(digit_images[2:4]))
+
+    first, second = asyncio.run(several())
+    assert_close(digits, np.concatenate([first, second]), digit_images[:4])
+
+    async def given_up(client):
+        task = asyncio.create_task(client.infer_async(np.repeat(digit_images[:1], 400, axis=0)))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        start = time.monotonic()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return time.monotonic() - start
+
+    with server.client() as client:
+        assert asyncio.run(given_up(client)) < 10, "it waited for all of them"
+        with pytest.raises(tacit.TacitError, match="interrupted"):
+            client.infer(digit_images[0])
+    with server.client() as client:
+        assert_close(digits, client.infer(digit_images[:1]), digit_images[:1])

@@ -15,7 +15,7 @@ raises `TacitError` with a message that says what and where.
 """
 
 from tacit._bench import bench
-from tacit._client import Client, Figures, PhaseCost
+from tacit._client import Client, Figures, Notice, PhaseCost
 from tacit._lowered import Backend, Lowered, backends
 from tacit._model import Model, import_onnx
 from tacit._server import Server, make_keys, serve
@@ -27,6 +27,7 @@ __all__ = [
     "Figures",
     "Lowered",
     "Model",
+    "Notice",
     "PhaseCost",
     "Server",
     "TacitError",

@@ -1,12 +1,13 @@
 """The client: prepares material ahead of time, asks for private answers, tells what each phase cost."""
 
+import asyncio
 import json
 from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike, fspath
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,6 +41,35 @@ class PhaseCost:
     server: Figures
     material_bytes: tuple[int, int] | None = None
     """Size of the client's and of the server's half, for "offline"."""
+
+
+Deadline = Literal["interactive", "normal", "batch"]
+"""How soon an answer is needed: somebody waits for it; the usual; when there is room."""
+
+
+class Notice:
+    """An input that was announced with `Client.notify`."""
+
+    def __init__(self, native: _tacit.Notice) -> None:
+        self._native = native
+
+    @property
+    def settled(self) -> bool:
+        """Whether its material is made, or will not be."""
+        return self._native.is_settled()
+
+    def withdraw(self) -> None:
+        """Takes it back: what was made for it is burnt at both parties. Nothing if it was used."""
+        self._native.withdraw()
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """How an input is asked for."""
+
+    notice: Notice | None = None
+    timeout_s: float | None = None
+    deadline: Deadline = "normal"
 
 
 class Client(Planned):
@@ -117,21 +147,64 @@ class Client(Planned):
             self._note_prepared(json.loads(self._native.prepare()))
 
     @one_error
-    def infer(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.float64]:
+    def notify(self, expected_s: float | None = None) -> Notice:
+        """Tells the server that an input will come, `expected_s` seconds from now if that is known.
+
+        Its offline phase runs on a connection of its own as soon as the server has room; `infer(x, notice=...)` uses what that made. A
+        notice that is never used is withdrawn when it is dropped, or by `Notice.withdraw`.
+        """
+        return Notice(self._native.announce(expected_s))
+
+    @one_error
+    def infer(
+        self,
+        x: ArrayLike,
+        *,
+        normalised: bool = False,
+        notice: Notice | None = None,
+        timeout_s: float | None = None,
+        deadline: Deadline = "normal",
+    ) -> NDArray[np.float64]:
         """The private answer for `x`, of `input_shape` or `[N, *input_shape]`: `[outputs]` or `[N, outputs]`.
 
         Floats are inputs of the ONNX network as it was exported, unsigned bytes raw pixels; the client applies what `spec["input"]`
         says to them, unless they are `normalised` already (`Model.normalise`), and a final softmax to the answer. Uses prepared
         material first and makes what is missing. In top-1 mode the output is the class index.
+
+        A busy server lets inputs wait for their turn: `timeout_s` is how long each answer may take, `deadline` how soon it is needed. A
+        `notice` (of `notify`) is for one input.
         """
-        return each_input(x, self.spec, lambda flat: self._run(flat)[0], normalised)
+        terms = _Terms(notice, timeout_s, deadline)
+        return each_input(x, self.spec, lambda flat: self._run(flat, terms)[0], normalised)
+
+    async def infer_async(
+        self,
+        x: ArrayLike,
+        *,
+        normalised: bool = False,
+        notice: Notice | None = None,
+        timeout_s: float | None = None,
+        deadline: Deadline = "normal",
+    ) -> NDArray[np.float64]:
+        """As `infer`, without blocking the event loop. Cancelling it ends the connection: material that it had claimed is gone."""
+        work = asyncio.get_running_loop().run_in_executor(
+            None,
+            lambda: self.infer(x, normalised=normalised, notice=notice, timeout_s=timeout_s, deadline=deadline),
+        )
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self._native.interrupt()
+            with suppress(TacitError):
+                await work
+            raise
 
     @one_error
     def infer_integers(self, x: ArrayLike, *, normalised: bool = False) -> NDArray[np.int64]:
         """As `infer`, but the integers that the back end answers with, before a final softmax; compare with
         `Lowered.reference_integers`. An error where answers are no integers."""
         unit = integer_unit(self.output_unit, self.backend)
-        revealed = each_input(x, self.spec, lambda flat: self._run(flat)[1], normalised)
+        revealed = each_input(x, self.spec, lambda flat: self._run(flat, _Terms())[1], normalised)
         return to_integers(revealed, unit)
 
     @one_error
@@ -154,9 +227,10 @@ class Client(Planned):
     ) -> None:
         self.close()
 
-    def _run(self, flat: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _run(self, flat: NDArray[np.float32], terms: _Terms) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The outputs, and what the back end answered."""
-        values, revealed, text = self._native.infer(flat)
+        notice = None if terms.notice is None else terms.notice._native
+        values, revealed, text = self._native.infer(flat, notice, terms.timeout_s, terms.deadline)
         costs: dict[str, Any] = json.loads(text)
         self._note_setup(costs["setup"])
         if costs["prepared"]:

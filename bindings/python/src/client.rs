@@ -8,7 +8,8 @@ use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use tacit_backends::Registry;
-use tacit_client::{Answer, ClientConfig, ClientError, Closer, Lobby, PhaseReport, Prepared};
+use tacit_client::wire::{Deadline, Terms};
+use tacit_client::{Announced, Answer, ClientConfig, ClientError, Closer, Lobby, PhaseReport, Prepared};
 use tacit_graph::Units;
 use tacit_store::keys;
 
@@ -186,11 +187,39 @@ impl Client {
         })
     }
 
-    /// Answers one flat input: the outputs, what the back end answered, and what it cost as JSON.
-    fn infer<'py>(&self, py: Python<'py>, input: PyReadonlyArray1<'_, f32>) -> PyResult<Inferred<'py>> {
+    /// Tells the server that an input will come, `expected_s` from now if that is known.
+    fn announce(&self, py: Python<'_>, expected_s: Option<f64>) -> PyResult<Notice> {
+        let expected = expected_s.map(Duration::try_from_secs_f64).transpose().map_err(to_python)?;
+        let announced = self.with(py, move |client| client.announce(expected))?;
+        Ok(Notice(Mutex::new(Some(announced))))
+    }
+
+    /// Answers one flat input, announced or not: the outputs, what the back end answered, and what it cost as
+    /// JSON.
+    fn infer<'py>(
+        &self,
+        py: Python<'py>,
+        input: PyReadonlyArray1<'_, f32>,
+        notice: Option<&Notice>,
+        timeout_s: Option<f64>,
+        deadline: &str,
+    ) -> PyResult<Inferred<'py>> {
         let input = input.as_slice()?.to_vec();
-        let got = self.with(py, move |c| c.infer_in(Units::Normalised, &input))?;
+        let announced = notice.map(Notice::take).transpose()?;
+        let terms = terms(timeout_s, deadline)?;
+        let got = self.with(py, move |client| {
+            client.set_terms(terms);
+            match announced {
+                None => client.infer_in(Units::Normalised, &input),
+                Some(announced) => client.infer_announced(announced, Units::Normalised, &input),
+            }
+        })?;
         Ok((got.values.to_pyarray(py), got.revealed.to_pyarray(py), costs(&got).to_string()))
+    }
+
+    /// Ends the connection from another thread: a call that waits fails at once.
+    fn interrupt(&self) {
+        self.closer.close();
     }
 
     /// Says goodbye; a second call does nothing, nor one after an interruption.
@@ -207,6 +236,44 @@ impl Client {
         };
         interruptible(py, || self.closer.close(), work)
     }
+}
+
+/// An input that was announced; used or withdrawn once.
+#[pyclass(frozen, module = "tacit._tacit")]
+pub struct Notice(Mutex<Option<Announced>>);
+
+impl Notice {
+    fn take(&self) -> PyResult<Announced> {
+        let announced = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        announced.ok_or_else(|| TacitError::new_err("this notice was used or withdrawn already"))
+    }
+}
+
+#[pymethods]
+impl Notice {
+    /// Whether its material is made, or will not be.
+    fn is_settled(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_none_or(Announced::is_settled)
+    }
+
+    /// Takes it back; nothing if it was used.
+    fn withdraw(&self) {
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+fn terms(timeout_s: Option<f64>, deadline: &str) -> PyResult<Terms> {
+    let timeout = timeout_s.map(Duration::try_from_secs_f64).transpose().map_err(to_python)?;
+    let deadline = match deadline {
+        "interactive" => Deadline::Interactive,
+        "normal" => Deadline::Normal,
+        "batch" => Deadline::Batch,
+        other => {
+            let text = format!("deadline: `{other}` is none of interactive, normal, batch");
+            return Err(TacitError::new_err(text));
+        }
+    };
+    Ok(Terms { timeout_ms: timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)), deadline })
 }
 
 fn only_model(lobby: &mut Lobby) -> PyResult<String> {

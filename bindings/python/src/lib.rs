@@ -19,7 +19,7 @@ mod _tacit {
     #[pymodule_export]
     use crate::bench::{bench_client, bench_judge, bench_local, machine};
     #[pymodule_export]
-    use crate::client::Client;
+    use crate::client::{Client, Notice};
     #[pymodule_export]
     use crate::error::TacitError;
     #[pymodule_export]
