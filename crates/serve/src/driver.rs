@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_client::wire::Request;
 use tacit_ids::{ClientId, FolderId, MaterialId};
+use tacit_sched::JobPhase;
 use tacit_store::Store;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
@@ -347,7 +348,7 @@ impl Driver {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Start { number, threads, material } => self.start(number, threads as usize, material),
+            Effect::Start { number, phase, threads, material } => self.start(number, phase, threads as usize, material),
             Effect::Refuse { number, reason } => {
                 if let Some(ask) = self.end_job(number) {
                     self.refuse_job(number, ask, reason);
@@ -371,17 +372,20 @@ impl Driver {
     }
 
     /// The scheduler starts a phase.
-    fn start(&mut self, number: Number, threads: usize, named: Option<MaterialId>) {
+    fn start(&mut self, number: Number, phase: JobPhase, threads: usize, named: Option<MaterialId>) {
         let Some(Job::Queued { ask, place }) = self.jobs.remove(&number) else {
             return self.queue.finished(number, JobEnd::Failed);
         };
-        let material = match (&ask.request, &ask.open) {
-            (Request::Infer { id, .. }, Some(open)) => match id {
-                _ if *id != named => Err(ServeError::NotGranted("this is not the material of that input".into())),
-                Some(id) => self.memory.take(*id, open.binding),
-                None => Ok(None),
-            },
-            _ => Ok(None),
+        let refuse = |text: &str| Err(ServeError::NotGranted(text.into()));
+        let material = match (&ask.request, &ask.open, phase) {
+            (Request::Infer { id, .. }, Some(_), JobPhase::On) if *id != named => {
+                refuse("this is not the material of that input")
+            }
+            (Request::Infer { id: Some(id), .. }, Some(open), JobPhase::On) => self.memory.take(*id, open.binding),
+            (Request::Infer { .. }, Some(_), JobPhase::On) | (Request::Prepare { .. }, Some(_), JobPhase::Pre) => {
+                Ok(None)
+            }
+            _ => refuse("another phase of that input comes next"),
         };
         match material {
             Ok(material) => {

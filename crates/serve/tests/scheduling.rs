@@ -167,12 +167,17 @@ fn a_notice_makes_the_material_of_the_request_that_names_it() {
     assert_eq!(turn_of(&mut channel, &prepare(1, Some(1))), Reply::Go);
     finish_offline(&mut channel);
     assert_eq!(noted(ask(&mut channel, &asking(2, Some(1)))), None, "it helps");
-    assert!(refused(ask(&mut channel, &prepare(9, Some(1)))).contains("under this name"), "it is used");
     let wrong = Request::Infer { id: Some(MaterialId::numbered(9)), of: Some(Name(2)) };
     assert!(refused(turn_of(&mut channel, &wrong)).contains("not the material of that input"));
     // Whoever comes with something else has spoilt it.
     let right = Request::Infer { id: Some(MaterialId::numbered(1)), of: Some(Name(2)) };
     assert!(refused(ask(&mut channel, &right)).contains("under this name"));
+    // The request comes first, and then whoever makes the material that was announced.
+    assert_eq!(noted(ask(&mut channel, &announcing(6))), None);
+    assert_eq!(noted(ask(&mut channel, &asking(7, Some(6)))), None);
+    assert_eq!(turn_of(&mut channel, &prepare(6, Some(6))), Reply::Go);
+    finish_offline(&mut channel);
+    assert!(refused(turn_of(&mut channel, &prepare(8, Some(7)))).contains("another phase"), "it is made already");
     let why = noted(ask(&mut channel, &asking(3, Some(1)))).unwrap();
     assert!(why.contains("no such notice"), "{why}");
     let mut other = ready(&server, dir.path(), "bob");

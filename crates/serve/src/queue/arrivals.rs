@@ -71,6 +71,9 @@ impl Queue {
         }
         if let Some(live) = self.live.get_mut(&request) {
             (live.waits, live.job) = (before.waits, before.job);
+            // Who comes for the notice comes for the request, which it may not have heard of.
+            self.names.extend(before.names.iter().map(|&name| ((live.client, name), request)));
+            live.names.extend(before.names);
         }
         if before.waits.is_some() {
             self.note(Event::Lanes { of: request, lanes: 1 });

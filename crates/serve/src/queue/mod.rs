@@ -13,8 +13,8 @@ use tacit_client::wire::{Device, Name, Terms};
 use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::policy::{Policy, PolicySpec};
 use tacit_sched::{
-    Action, Cause, Counts, Event, InputReport, JobId, ModelId, Outcome, Owner, Rejected, Resources, SchedError,
-    Scheduler, Span, Start, Time, Usage, Work,
+    Action, Cause, Counts, Event, InputReport, JobId, JobPhase, ModelId, Outcome, Owner, Rejected, Resources,
+    SchedError, Scheduler, Span, Start, Time, Usage, Work,
 };
 
 /// Whose input, of which model.
@@ -36,7 +36,7 @@ pub(crate) enum JobEnd {
 /// What the driver has to do.
 pub(crate) enum Effect {
     /// The connection's job starts.
-    Start { number: Number, threads: u32, material: Option<MaterialId> },
+    Start { number: Number, phase: JobPhase, threads: u32, material: Option<MaterialId> },
     /// The connection waits in vain.
     Refuse { number: Number, reason: String },
     /// The connection's job is to end now.
@@ -57,7 +57,8 @@ pub(crate) enum Effect {
 struct Live {
     client: ClientId,
     model: ModelId,
-    name: Option<Name>,
+    /// What it was asked for by, and announced by.
+    names: Vec<Name>,
     /// Connections that asked or came for it.
     homes: BTreeSet<Number>,
     /// The one that stands ready for its next phase.
@@ -171,9 +172,9 @@ impl Queue {
         if let Some(name) = name {
             self.names.insert((whose.client, name), owner);
         }
-        let (client, homes) = (whose.client, BTreeSet::new());
+        let (client, names, homes) = (whose.client, name.into_iter().collect(), BTreeSet::new());
         let live =
-            Live { client, model, name, homes, waits: None, job: None, keep: false, lasts: false, ignored: None };
+            Live { client, model, names, homes, waits: None, job: None, keep: false, lasts: false, ignored: None };
         self.live.insert(owner, live);
         self.house(owner, number);
     }
@@ -386,7 +387,8 @@ impl Queue {
                 live.job = Some(job);
                 self.jobs.insert(job, Job { owner, number, memory: start.memory, used: start.material });
                 self.stations.entry(number).or_default().job = Some(job);
-                self.effects.push(Effect::Start { number, threads: start.threads, material: start.material });
+                let &Start { phase, threads, material, .. } = start;
+                self.effects.push(Effect::Start { number, phase, threads, material });
             }
             None => self.note(Event::JobFailed { job }),
         }
@@ -415,7 +417,7 @@ impl Queue {
 
     fn close(&mut self, owner: Owner) -> Option<Live> {
         let live = self.live.remove(&owner)?;
-        if let Some(name) = live.name {
+        for &name in &live.names {
             self.names.remove(&(live.client, name));
         }
         for number in &live.homes {

@@ -1,0 +1,50 @@
+//! What many requests leave behind: nothing. In a process of its own, since it counts the process's memory.
+mod common;
+
+use common::*;
+use std::fs;
+use tacit_graph::Units;
+
+const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
+
+fn resident_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().strip_suffix("kB").unwrap().trim().parse().unwrap()
+}
+
+fn open_files() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn ten_thousand_requests_leave_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |c| c.cores = 2);
+    let mut client = server.client(dir.path(), "alice", "one");
+    // What the first ones allocate for good: pools, queues, SQLite's pages.
+    for _ in 0..1000 {
+        client.infer(&X).unwrap();
+    }
+    let (memory, files) = (resident_kib(), open_files());
+    for i in 0..10_000 {
+        match i % 10 {
+            // Some announce, some prepare, some give up half way.
+            0 => {
+                let announced = client.announce(None).unwrap();
+                client.infer_announced(announced, Units::Network, &X).unwrap();
+            }
+            1 => drop(client.announce(None).unwrap()),
+            2 if i % 100 == 2 => {
+                client.prepare().unwrap();
+                assert!(client.infer(&X).unwrap().prepared.is_none());
+            }
+            _ => assert_eq!(client.infer(&X).unwrap().values, expected(1, &X)),
+        }
+    }
+    wait_until("the last announcement is withdrawn", || server.handle.connections() == 1);
+    assert_eq!(open_files(), files);
+    let grown = resident_kib().saturating_sub(memory);
+    // Ten thousand of anything that has a row somewhere would be more.
+    assert!(grown < 4096, "{grown} KiB more after 10,000 requests");
+}
