@@ -1,5 +1,5 @@
 //! What the scheduler is told of a model before a job of it has run: what an earlier run of the server has
-//! learned, or else a guess from the counts that its back end declares, which the first measured job replaces.
+//! learned, or else a guess from the counts that its back end declares. The first measured job replaces it.
 use crate::catalog::Offered;
 use crate::state::Known;
 use tacit_backends::{PartyCost, PhaseCost, Preparation};

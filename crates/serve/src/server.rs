@@ -90,8 +90,12 @@ fn read_rules(config: &ServerConfig, catalog: &Catalog) -> Result<Rules, ServeEr
 /// What earlier runs have left, and where this one leaves it.
 fn open_state(config: &ServerConfig, rules: &Rules) -> Result<State, ServeError> {
     let Some(dir) = &config.store else {
-        let quotas = if rules.have_quotas() { "; quotas begin anew with each start" } else { "" };
-        tracing::warn!("no records are kept without a folder (--material): no audit, no learned times{quotas}");
+        match rules.have_quotas() {
+            true => tracing::warn!(
+                "without a folder (--material) no records are kept, and quotas begin anew with each start"
+            ),
+            false => tracing::info!("without a folder (--material) no records are kept: no audit, no learned times"),
+        }
         return Ok(State::nowhere());
     };
     State::open(dir, config.audit_days)

@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tacit_client::wire::{REQUEST, Reply, Request, recv_reply, send};
 use tacit_client::{Client, ClientError};
 use tacit_ids::{ClientId, MaterialId};
@@ -78,6 +79,9 @@ fn models_that_are_not_on_the_list_do_not_exist() {
     let open = Request::Open { model: "two".into(), backend: "toy".into(), device: DEVICE };
     let Reply::Refused { reason } = ask(&mut channel, &open) else { panic!("opened") };
     assert!(reason.contains("no model `two`; there are: one") && !reason.contains("one, two"), "{reason}");
+    let models = |name| get(&mut server.http(dir.path(), name), "/v1/models");
+    assert!(models("alice").contains("\"one\"") && !models("alice").contains("\"two\""), "{}", models("alice"));
+    assert!(models("ops").contains("\"two\""));
     // What is open already is of no further use when the rules change.
     let (mut alice, mut bob) = (server.client(dir.path(), "alice", "one"), server.client(dir.path(), "bob", "one"));
     infer(&mut alice).unwrap();
@@ -142,6 +146,32 @@ fn get(connection: &mut (impl Read + Write), path: &str) -> String {
     let _ = write!(connection, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     let _ = connection.read_to_end(&mut answer);
     String::from_utf8(answer).unwrap()
+}
+
+#[test]
+fn an_input_that_leaves_the_queue_does_not_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let access = rules(dir.path(), "", "queries_per_day = 1");
+    let server = Running::start(dir.path(), |config| {
+        config.access = Some(access);
+        config.cores = 1;
+        config.sign_of_life = Duration::from_millis(50);
+    });
+    let [mut holder, mut queued] = ["bob", "alice"].map(|name| server.opened(dir.path(), name, "one"));
+    [&mut holder, &mut queued].into_iter().for_each(set_up);
+    let infer = Request::Infer { id: Some(MaterialId::numbered(9)), of: None };
+    let prepare = Request::Prepare { id: MaterialId::numbered(1), folder: None, of: None };
+    assert_eq!(ask(&mut holder, &prepare), Reply::Go);
+    assert!(matches!(ask(&mut queued, &infer), Reply::Waiting { .. }));
+    let mut second = server.opened(dir.path(), "alice", "one");
+    let reason = ask(&mut second, &infer);
+    assert!(matches!(&reason, Reply::Refused { reason } if reason.contains("used up")), "set aside: {reason:?}");
+    drop((queued, second));
+    wait_until("she is gone", || server.handle.connections() == 1);
+    drop(holder);
+    let mut client = server.client(dir.path(), "alice", "one");
+    client.infer(&X).unwrap();
+    assert!(refused(client.infer(&X)).contains("used up"));
 }
 
 #[test]
@@ -308,17 +338,15 @@ fn ended_phases_are_written_down_and_nothing_else() {
 #[test]
 fn what_was_learned_of_a_phase_is_the_first_estimate_of_the_next_run() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
+    let start = || Running::start(dir.path(), |config| config.job_memory = 1 << 39);
+    let server = start();
     infer(&mut server.client(dir.path(), "alice", "one")).unwrap();
-    server.settle();
     drop(server);
     assert_eq!(count(dir.path(), "SELECT count(*) FROM profile WHERE seconds > 0 AND threads = 1"), 2);
     // Taken for so large that it does not fit: only who reads it refuses.
     db(dir.path()).execute("UPDATE profile SET memory = ? WHERE phase = 'offline'", [1i64 << 40]).unwrap();
-    let server = Running::start(dir.path(), |config| config.job_memory = 1 << 39);
-    let reason = refused(infer(&mut server.client(dir.path(), "alice", "one")));
-    assert!(!reason.is_empty());
-    infer(&mut Running::start(dir.path(), |_| {}).client(dir.path(), "alice", "one")).unwrap();
+    let reason = refused(infer(&mut start().client(dir.path(), "alice", "one")));
+    assert!(reason.contains("memory"), "{reason}");
 }
 
 #[test]
