@@ -12,10 +12,11 @@ use std::time::Duration;
 use tacit_client::wire::{REQUEST, Reply, Request, recv_reply, send};
 use tacit_client::{Client, ClientError};
 use tacit_ids::{ClientId, MaterialId};
-use tacit_net::{Channel, Hello, handshake};
+use tacit_net::{Channel, Hello, Tag, handshake};
 use tacit_serve::{ServeError, Server, ServerConfig};
 use tacit_store::{Party, Store, keys};
 
+const PAD: Tag = Tag::new(0xf101, "toy pad");
 const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 
 fn who(dir: &Path, name: &str) -> ClientId {
@@ -172,6 +173,26 @@ fn an_input_that_leaves_the_queue_does_not_count() {
     let mut client = server.client(dir.path(), "alice", "one");
     client.infer(&X).unwrap();
     assert!(refused(client.infer(&X)).contains("used up"));
+}
+
+#[test]
+fn an_answer_is_written_down_before_it_begins() {
+    let dir = tempfile::tempdir().unwrap();
+    let access = rules(dir.path(), "", "queries_per_day = 1");
+    let server = start(dir.path(), &access);
+    let mut channel = server.opened(dir.path(), "alice", "one");
+    set_up(&mut channel);
+    let id = MaterialId::numbered(1);
+    assert_eq!(ask(&mut channel, &Request::Prepare { id, folder: None, of: None }), Reply::Go);
+    channel.send(PAD, &[1; 8]).unwrap();
+    channel.flush().unwrap();
+    assert!(matches!(recv_reply(&mut channel).unwrap(), Reply::Done { .. }));
+    assert_eq!(count(dir.path(), "SELECT count(*) FROM usage"), 0);
+    assert_eq!(ask(&mut channel, &Request::Infer { id: Some(id), of: None }), Reply::Go);
+    assert_eq!(count(dir.path(), "SELECT sum(answers) FROM usage"), 1, "nothing of the answer was sent yet");
+    drop(channel);
+    wait_until("she is gone", || server.handle.connections() == 0);
+    assert!(refused(infer(&mut server.client(dir.path(), "alice", "one"))).contains("used up"), "broken off counts");
 }
 
 #[test]
