@@ -98,7 +98,14 @@ fn open_state(config: &ServerConfig, rules: &Rules) -> Result<State, ServeError>
         }
         return Ok(State::nowhere());
     };
-    State::open(dir, config.audit_days)
+    match State::open(dir, config.audit_days) {
+        // Quotas must hold; all else that is kept is not worth serving nobody.
+        Err(e) if !rules.have_quotas() => {
+            tracing::error!("no records are kept: {e}");
+            Ok(State::nowhere())
+        }
+        other => other,
+    }
 }
 
 /// A listening server.
@@ -261,6 +268,9 @@ impl ServerHandle {
         let Some(shared) = self.shared.upgrade() else { return Ok(()) };
         if shared.config.access.is_some() {
             let rules = read_rules(&shared.config, &shared.catalog)?;
+            if rules.have_quotas() && shared.usage.is_none() {
+                tracing::warn!("quotas begin anew with each start: no records are kept");
+            }
             // A driver that is gone serves nobody.
             let _ = self.events.send(Event::Access(Arc::new(rules)));
         }

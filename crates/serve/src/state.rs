@@ -152,10 +152,7 @@ impl State {
     pub(crate) fn open(dir: &Path, days: u32) -> Result<Self, ServeError> {
         let path = dir.join(NAME);
         prepare(&path)?;
-        let (mut rows, usage) = (connect(&path, Sync::Later)?, connect(&path, Sync::AtOnce)?);
-        let tx = rows.transaction().map_err(failed(&path))?;
-        prune(&tx, day_of(unix_now()), days).map_err(failed(&path))?;
-        tx.commit().map_err(failed(&path))?;
+        let (rows, usage) = (connect(&path, Sync::Later)?, connect(&path, Sync::AtOnce)?);
         let (known, quotas) = read(&usage).map_err(failed(&path))?;
         let keeper = write_on(rows, &path, days)?;
         Ok(Self { keeper, usage: Some(Usage { path, db: Mutex::new(usage) }), known, quotas })
@@ -210,7 +207,7 @@ fn write_on(db: Connection, path: &Path, days: u32) -> Result<Keeper, ServeError
         db,
         path: path.to_owned(),
         days,
-        pruned: day_of(unix_now()),
+        pruned: None,
         lost: Arc::clone(&lost),
         told: None,
         why: "they came faster than the disk takes them".into(),
@@ -229,7 +226,7 @@ struct Writer {
     path: PathBuf,
     days: u32,
     /// The day on which old rows were removed last.
-    pruned: i64,
+    pruned: Option<i64>,
     lost: Arc<AtomicU64>,
     /// When the log last heard of lost rows.
     told: Option<Instant>,
@@ -239,6 +236,10 @@ struct Writer {
 
 impl Writer {
     fn work(&mut self, queue: &Receiver<Row>) {
+        // What is too old goes before anything new comes.
+        if let Err(e) = self.write(&[]) {
+            tracing::warn!("old rows of {} stay for now: {e}", self.path.display());
+        }
         while let Ok(first) = queue.recv() {
             let rows: Vec<Row> = std::iter::once(first).chain(queue.try_iter().take(AT_ONCE - 1)).collect();
             if let Err(e) = self.write(&rows) {
@@ -269,11 +270,11 @@ impl Writer {
             insert(&tx, row, now)?;
         }
         let today = day_of(now);
-        if today != self.pruned {
+        if self.pruned != Some(today) {
             prune(&tx, today, self.days)?;
         }
         tx.commit()?;
-        self.pruned = today;
+        self.pruned = Some(today);
         Ok(())
     }
 }

@@ -15,6 +15,8 @@ const MODE: u32 = 0o600;
 const APPLICATION: i32 = 0x7461_6373;
 /// How long somebody else may hold the file. A transaction takes milliseconds.
 const BUSY: Duration = Duration::from_secs(10);
+/// Pages of the log (4 KiB each) after which it is written back: the disk is for material.
+const LOG_PAGES: i64 = 32;
 /// `MIGRATIONS[v]` leads from schema version v to v + 1. Never changed once released, only added to.
 const MIGRATIONS: &[&str] = &["
     -- How long phases take: the last estimate of each class.
@@ -87,6 +89,10 @@ pub(super) fn prepare(path: &Path) -> Result<(), ServeError> {
         .ok()
         .filter(|version| *version <= known)
         .ok_or_else(|| failed(path)(format!("it has version {version}, this program knows {known}: update tacit")))?;
+    if version == known {
+        // A full disk is no reason not to start.
+        return Ok(());
+    }
     for (step, sql) in MIGRATIONS.iter().enumerate().skip(version) {
         tx.execute_batch(sql).map_err(failed(path))?;
         tx.pragma_update(None, "user_version", step as i64 + 1).map_err(failed(path))?;
@@ -105,6 +111,7 @@ pub(super) fn connect(path: &Path, sync: Sync) -> Result<Connection, ServeError>
         Sync::Later => "NORMAL",
     };
     db.pragma_update(None, "synchronous", name).map_err(failed(path))?;
+    db.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(failed(path))?;
     Ok(db)
 }
 

@@ -90,7 +90,7 @@ fn old_rows_go_and_the_latest_day_stays() {
     for day in [today - 200, today - 100] {
         state.usage.as_ref().unwrap().charge(&charge(day, 9)).unwrap();
     }
-    drop(State::open(dir.path(), 90).unwrap());
+    State::open(dir.path(), 90).unwrap().keeper.close();
     assert_eq!(count(dir.path(), "SELECT count(*) FROM audit"), 1);
     assert_eq!(count(dir.path(), "SELECT max(day) - min(day) FROM usage"), 0);
     assert_eq!(count(dir.path(), "SELECT max(day) FROM usage"), today - 100);
