@@ -371,6 +371,22 @@ fn what_was_learned_of_a_phase_is_the_first_estimate_of_the_next_run() {
 }
 
 #[test]
+fn records_that_cannot_be_kept_stop_only_quotas() {
+    let dir = tempfile::tempdir().unwrap();
+    let access = rules(dir.path(), "", "rate_per_minute = 100");
+    drop(start(dir.path(), &access));
+    fs::write(dir.path().join("server-material/server.sqlite"), "no database, but long enough for a header".repeat(9))
+        .unwrap();
+    infer(&mut start(dir.path(), &access).client(dir.path(), "alice", "one")).unwrap();
+    let mut config =
+        ServerConfig::new("127.0.0.1:0".parse().unwrap(), keys::load_server(&dir.path().join("keys")).unwrap());
+    config.store = Some(dir.path().join("server-material"));
+    config.access = Some(rules(dir.path(), "", "queries_per_day = 1"));
+    let error = Server::bind(catalog(), config).err().unwrap();
+    assert!(matches!(&error, ServeError::State { what, .. } if what.contains("not a database")), "{error}");
+}
+
+#[test]
 fn without_a_folder_rules_hold_as_long_as_the_server_runs() {
     let dir = tempfile::tempdir().unwrap();
     let access = rules(dir.path(), "", "queries_per_day = 1");
