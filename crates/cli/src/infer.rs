@@ -48,8 +48,8 @@ pub struct Args {
     /// normalised already
     #[arg(long, conflicts_with = "raw")]
     normalised: bool,
-    /// Seconds after which an answer is not wanted any more, counted from its request: a busy server may let it
-    /// wait
+    /// Seconds after which an answer is not wanted any more, counted from its request: a busy server may let
+    /// it wait
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=604_800))]
     timeout: Option<u64>,
     /// How soon answers are needed, for the server's queue

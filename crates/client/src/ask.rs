@@ -22,8 +22,8 @@ pub(crate) fn answered(channel: &mut Channel, request: &'static str) -> Result<R
     }
 }
 
-/// Asks for `first`, of which only a refusal matters, and for `second` without waiting in between; the answer to
-/// the second.
+/// Asks for `first`, of which only a refusal matters, and for `second` without waiting in between; the answer
+/// to the second.
 pub(crate) fn ask_both(channel: &mut Channel, first: &Request, second: &Request) -> Result<Reply, ClientError> {
     let mut say = |request: &Request| {
         send(channel, REQUEST, request).map_err(|e| ClientError::from(e).of(channel, request.name()))

@@ -25,9 +25,9 @@
 //!   of the ONNX network; the client applies what the importer moved out of it at either end. Other
 //!   [`Units`](tacit_graph::Units) are named ([`Client::infer_in`]). Material is used from the store if there
 //!   is any, and made otherwise; `infer_many` makes it on a second connection, one input ahead.
-//! * [`Client::announce`], [`Client::infer_announced`]: an input that will come, whose material is made before.
-//!   [`Client::set_terms`]: how long an answer may take, how soon it is needed. When a phase starts is the
-//!   server's to say: calls wait for their turn.
+//! * [`Client::announce`], [`Client::infer_announced`]: an input that will come, whose material is made
+//!   before. [`Client::set_terms`]: how long an answer may take, how soon it is needed. When a phase starts
+//!   is the server's to say: calls wait for their turn.
 //! * [`Client::prepare`], [`Client::stored`], [`Client::discard`]: material ahead of time
 //!   ([`ClientConfig::store`]). [`Lobby::material`] lists that of all models, gone ones too; connecting
 //!   destroys halves whose other half is lost ([`Lobby::reconciled`]). [`Client::setup`] and whatever

@@ -86,10 +86,16 @@ impl Catalog {
         self.models.values().flatten().any(|o| (o.public, o.plan) == (binding.model, binding.plan))
     }
 
-    pub(crate) fn get(&self, name: &str, backend: &str) -> Result<Arc<Offered>, ServeError> {
+    /// A model, of those that the asker may use.
+    pub(crate) fn get(
+        &self,
+        name: &str,
+        backend: &str,
+        allowed: impl Fn(&str) -> bool,
+    ) -> Result<Arc<Offered>, ServeError> {
         let short = |text: &str| text.chars().take(80).collect::<String>();
-        let Some(offers) = self.models.get(name) else {
-            let known: Vec<&str> = self.models.keys().map(String::as_str).collect();
+        let Some(offers) = self.models.get(name).filter(|_| allowed(name)) else {
+            let known: Vec<&str> = self.models.keys().map(String::as_str).filter(|name| allowed(name)).collect();
             let text = format!("there is no model `{}`; there are: {}", short(name), known.join(", "));
             return Err(ServeError::NotGranted(text));
         };

@@ -21,6 +21,10 @@ pub struct ServerConfig {
     pub pace: Option<Rate>,
     /// Folder of stored material; without one, clients cannot prepare ahead of a connection.
     pub store: Option<PathBuf>,
+    /// File that says who may use what; without one, every client may use everything.
+    pub access: Option<PathBuf>,
+    /// Days that the record of ended phases is kept, in the folder of stored material.
+    pub audit_days: u32,
     /// Key that stored material is sealed with; in the clear without one.
     pub seal: Option<SealKey>,
     /// Threads of each job's arithmetic, 1 to [`MAX_THREADS`](tacit_client::MAX_THREADS).
@@ -68,10 +72,11 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Defaults for an address: no store, one thread a job on all cores, no limit of memory, the policy
-    /// `adaptive`, 64 connections, 64 of control (8 of one client, idle for 1 min), 10 s to introduce, 2 min
-    /// stall, 10 min idle; for each client 1024 inputs under way, notices that hold for 10 min, 4 materials in
-    /// memory (4 min for a place) and 256 on disk; 30 days until material expires.
+    /// Defaults for an address: no store, no rules of access, one thread a job on all cores, no limit of
+    /// memory, the policy `adaptive`, 64 connections, 64 of control (8 of one client, idle for 1 min), 10 s
+    /// to introduce, 2 min stall, 10 min idle; for each client 1024 inputs under way, notices that hold for
+    /// 10 min, 4 materials in memory (4 min for a place) and 256 on disk; 30 days until material expires,
+    /// 90 of records.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
         Self {
@@ -79,6 +84,8 @@ impl ServerConfig {
             tls,
             pace: None,
             store: None,
+            access: None,
+            audit_days: 90,
             seal: None,
             threads: 1,
             policy: PolicySpec::Adaptive(Default::default()),

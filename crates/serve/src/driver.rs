@@ -1,10 +1,13 @@
 //! The one owner of everything that connections share: who is connected, which jobs there are, material in
 //! memory, limits, counters and whether the server stops. Events come in one at a time; what follows from
 //! each is carried out here and nowhere else.
+mod rules;
+
 use crate::control::places::Places;
 use crate::door::{Door, Newcomer, Number};
 use crate::event::{Decision, Event, Grant};
-use crate::job::{Admitted, Asked, Job};
+use crate::gate::Gate;
+use crate::job::{Admitted, Asked, Held, Job};
 use crate::memory::InMemory;
 use crate::monitor::Limits;
 use crate::published::{Published, Status};
@@ -12,6 +15,7 @@ use crate::queue::{Effect, JobEnd, Queue};
 use crate::record::Record;
 use crate::refusals::{Kind, Refusals};
 use crate::snapshot::Snapshot;
+use crate::state::{Known, Row};
 use crate::{ServeError, ServerConfig};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Shutdown, TcpStream};
@@ -54,6 +58,7 @@ pub(crate) struct Driver {
     busy_threads: u32,
     door: Door,
     controls: Places,
+    gate: Gate,
     record: Record,
     memory_wait: Duration,
     connections: HashMap<Number, Connection>,
@@ -68,16 +73,18 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Nobody is connected. `places` may greet at a time; `stop` becomes true when the server stops.
+    /// Nobody is connected. `places` may greet at a time; `known` is what an earlier run has learned; `stop`
+    /// becomes true when the server stops.
     pub(crate) fn new(
         config: &ServerConfig,
         store: Option<Arc<Store>>,
         places: usize,
-        record: Record,
+        gate: Gate,
+        (record, known): (Record, Known),
         published: Arc<Published>,
         stop: watch::Sender<bool>,
     ) -> Result<Self, ServeError> {
-        let queue = Queue::new(config.scheduling(), config.policy.clone());
+        let queue = Queue::new(config.scheduling(), config.policy.clone(), known);
         Ok(Self {
             max_connections: config.max_connections,
             threads: config.threads,
@@ -87,6 +94,7 @@ impl Driver {
             busy_threads: 0,
             door: Door::new(places),
             controls: Places::new(config.max_control, config.control_per_client),
+            gate,
             record,
             memory_wait: config.memory_wait,
             connections: HashMap::new(),
@@ -125,6 +133,7 @@ impl Driver {
         if let Some(line) = self.refusals.told() {
             tracing::warn!("{line}");
         }
+        self.record.close();
         self.publish(true);
     }
 
@@ -198,12 +207,7 @@ impl Driver {
             }
             Event::Greeted { number, client, closer, reply } => {
                 self.door.leave(number);
-                let free = self.connections.len() < self.max_connections;
-                if free {
-                    self.connections.insert(number, Connection { closer, client, folder: None });
-                    self.record.connected(client);
-                }
-                let _ = reply.send(free);
+                let _ = reply.send(self.greet(number, client, closer));
             }
             Event::Refused { kind, from, detail } => self.refuse(Instant::now(), kind, from, detail),
             Event::Requested { number, request, open, reply } => self.request(number, Asked { request, open, reply }),
@@ -233,6 +237,7 @@ impl Driver {
                 tracing::info!("the policy is {} from now on", self.queue.policy());
                 let _ = reply.send(());
             }
+            Event::Access(rules) => self.set_rules(rules),
             Event::Gone { number } => self.leave(number),
             Event::Stop { grace } => self.stop(grace),
         }
@@ -247,6 +252,10 @@ impl Driver {
         if let Some(connection) = self.connections.get(&number) {
             let binding = ask.open.as_ref().map(|open| open.binding);
             self.record.asked(number, connection.client, &ask.request, binding);
+            let model = ask.open.as_ref().map(|open| open.whose.offered.name.as_str());
+            if let Err(e) = self.gate.pass(connection.client, &ask.request, model, Instant::now()) {
+                return self.refuse_job(number, ask, e);
+            }
         }
         let until = Instant::now() + self.memory_wait;
         self.jobs.insert(number, Job::Waits { ask, until });
@@ -286,15 +295,15 @@ impl Driver {
         }
         let Some(Job::Waits { mut ask, .. }) = self.jobs.remove(&number) else { return };
         match self.place(number, &mut ask) {
-            Ok(Admitted::Queued(place)) => drop(self.jobs.insert(number, Job::Queued { ask, place })),
+            Ok(Admitted::Queued(held)) => drop(self.jobs.insert(number, Job::Queued { ask, held })),
             Ok(Admitted::Now { destroyed, notice_ignored }) => {
                 self.jobs.insert(number, Job::Runs { place: None });
                 self.record.started(number, self.threads);
-                let grant =
-                    Grant { request: ask.request, threads: self.threads, material: None, destroyed, notice_ignored };
+                let (request, threads) = (ask.request, self.threads);
+                let grant = Grant { request, threads, material: None, charge: None, destroyed, notice_ignored };
                 let _ = ask.reply.send(Decision::Start(grant));
             }
-            Err(e) => self.refuse_job(number, ask, e.to_string()),
+            Err(e) => self.refuse_job(number, ask, e),
         }
     }
 
@@ -313,11 +322,15 @@ impl Driver {
                     place.into_iter().for_each(|id| self.memory.give_back(id));
                     return Err(refused(reason));
                 }
-                return Ok(Admitted::Queued(place));
+                return Ok(Admitted::Queued(Held { place, charge: None }));
             }
             (Request::Infer { id, of }, Some(open)) => {
-                self.queue.infer(number, &open.whose, *of, *id).map_err(refused)?;
-                return Ok(Admitted::Queued(None));
+                let charge = self.gate.charge(open.whose.client, &open.whose.offered.name)?;
+                if let Err(reason) = self.queue.infer(number, &open.whose, *of, *id) {
+                    self.gate.give_back(charge);
+                    return Err(refused(reason));
+                }
+                return Ok(Admitted::Queued(Held { place: None, charge }));
             }
             (Request::Ask(ask), Some(open)) => {
                 notice_ignored = self.queue.ask(number, &open.whose, ask).map_err(refused)?;
@@ -351,7 +364,7 @@ impl Driver {
             Effect::Start { number, phase, threads, material } => self.start(number, phase, threads as usize, material),
             Effect::Refuse { number, reason } => {
                 if let Some(ask) = self.end_job(number) {
-                    self.refuse_job(number, ask, reason);
+                    self.refuse_job(number, ask, ServeError::NotGranted(reason));
                 }
             }
             Effect::Cut { number } => {
@@ -359,6 +372,7 @@ impl Driver {
                 self.connections.get(&number).into_iter().for_each(|c| drop(c.closer.shutdown(Shutdown::Both)));
             }
             Effect::Burn { material, client } => self.burn(material, client),
+            Effect::Learned(learned) => self.record.keep(Row::Learned(learned)),
             Effect::Answered { of, delay, waiting } => {
                 self.served += 1;
                 self.record.served(&of.name, of.backend, delay.secs(), waiting.secs());
@@ -366,14 +380,14 @@ impl Driver {
         }
     }
 
-    fn refuse_job(&mut self, number: Number, ask: Asked, reason: String) {
+    fn refuse_job(&mut self, number: Number, ask: Asked, why: ServeError) {
         self.record.finished(number, None);
-        let _ = ask.reply.send(Decision::Refuse(reason));
+        let _ = ask.reply.send(Decision::Refuse(why));
     }
 
     /// The scheduler starts a phase.
     fn start(&mut self, number: Number, phase: JobPhase, threads: usize, named: Option<MaterialId>) {
-        let Some(Job::Queued { ask, place }) = self.jobs.remove(&number) else {
+        let Some(Job::Queued { ask, held: Held { place, charge } }) = self.jobs.remove(&number) else {
             return self.queue.finished(number, JobEnd::Failed);
         };
         let refuse = |text: &str| Err(ServeError::NotGranted(text.into()));
@@ -392,12 +406,14 @@ impl Driver {
                 self.jobs.insert(number, Job::Runs { place });
                 self.record.started(number, threads);
                 let (destroyed, notice_ignored) = (vec![], None);
-                let grant = Grant { request: ask.request, threads, material, destroyed, notice_ignored };
+                let grant = Grant { request: ask.request, threads, material, charge, destroyed, notice_ignored };
                 let _ = ask.reply.send(Decision::Start(grant));
             }
             Err(e) => {
+                self.gate.give_back(charge);
+                place.into_iter().for_each(|id| self.memory.give_back(id));
                 self.queue.finished(number, JobEnd::Failed);
-                self.refuse_job(number, ask, e.to_string());
+                self.refuse_job(number, ask, e);
             }
         }
     }
@@ -423,10 +439,10 @@ impl Driver {
 
     /// Forgets a job; what was asked, if it had not started.
     fn end_job(&mut self, number: Number) -> Option<Asked> {
-        let job = self.jobs.remove(&number)?;
-        if let Job::Queued { place: Some(id), .. } | Job::Runs { place: Some(id) } = job {
-            self.memory.give_back(id);
-        }
+        let mut job = self.jobs.remove(&number)?;
+        let Held { place, charge } = job.held();
+        place.into_iter().for_each(|id| self.memory.give_back(id));
+        self.gate.give_back(charge);
         job.pending()
     }
 
@@ -439,7 +455,7 @@ impl Driver {
         self.record.broke_off(number);
         self.record.disconnected(client);
         if !self.connections.values().any(|c| c.client == client) {
-            self.memory.forget(client);
+            self.gone(client);
         }
     }
 

@@ -2,7 +2,7 @@
 use crate::ServeError;
 use crate::control::{Control, Visitor};
 use crate::door::{Number, Ticket};
-use crate::event::{Decision, Event};
+use crate::event::{Decision, Event, TurnedAway};
 use crate::refusals::Kind;
 use crate::shared::Shared;
 use crate::worker::{self, Connection};
@@ -31,6 +31,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Last words to a client whose server stops.
 const STOPS: &str = "the server is being stopped; connect again when it runs";
+/// Clients that came while the server stopped.
+const LATE: Kind = "of clients that came too late";
 /// Last words to a client that said nothing for too long.
 const SILENT: &str = "nothing was asked for too long (see `tacit serve --idle`); connect again";
 /// What was attempted where the system refuses to watch a socket.
@@ -100,14 +102,11 @@ async fn connection(gone: Gone, stranger: Stranger, control: Control, mut stop: 
         Err(e) => return shared.refused(kind(&e), Some(address.ip()), format!("the connection from {address}: {e}")),
     };
     let mut connection = Connection::new(client, channel);
-    if shared.ask(|reply| Event::Greeted { number, client, closer, reply }).await != Some(true) {
-        let reason = "all places are taken; try again later".to_owned();
-        shared.refused(
-            "of clients that found no place",
-            Some(address.ip()),
-            format!("client {client} at {address}: {reason}"),
-        );
-        end(connection, Some(Reply::Refused { reason })).await;
+    let taken = shared.ask(|reply| Event::Greeted { number, client, closer, reply }).await;
+    // A driver that is gone has stopped.
+    if let Err(TurnedAway { kind, reason }) = taken.unwrap_or(Err(TurnedAway { kind: LATE, reason: STOPS })) {
+        shared.refused(kind, Some(address.ip()), format!("client {client} at {address}: {reason}"));
+        end(connection, Some(Reply::Refused { reason: reason.into() })).await;
         return;
     }
     tracing::info!(%address, %client, "client connected");

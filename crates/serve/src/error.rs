@@ -1,4 +1,6 @@
 //! Everything that can go wrong in a server, by name.
+use crate::refusals::{OVER_QUOTA, OVER_RATE};
+use std::path::PathBuf;
 use tacit_backends::BackendError;
 use tacit_client::wire::WireError;
 use tacit_net::NetError;
@@ -28,6 +30,30 @@ pub enum ServeError {
     /// A request that this server does not grant; the reason is sent to the client.
     #[error("{0}")]
     NotGranted(String),
+    /// More than this client may have; the reason is sent to it.
+    #[error("{reason}")]
+    OverLimit {
+        /// Which limit, for counting.
+        kind: &'static str,
+        /// Why not, and when again.
+        reason: String,
+    },
+    /// The file that says who may use what is unusable.
+    #[error("access file {}: {what}", .path.display())]
+    Access {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it, and where.
+        what: String,
+    },
+    /// The file in which the server keeps its records is unusable.
+    #[error("{}: {what}", .path.display())]
+    State {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The catalog or the configuration makes no sense.
     #[error("{0}")]
     Usage(String),
@@ -45,6 +71,16 @@ pub enum ServeError {
 }
 
 impl ServeError {
+    /// A quota that is used up.
+    pub(crate) fn over_quota(reason: String) -> Self {
+        Self::OverLimit { kind: OVER_QUOTA, reason }
+    }
+
+    /// A rate that is too fast.
+    pub(crate) fn over_rate(reason: String) -> Self {
+        Self::OverLimit { kind: OVER_RATE, reason }
+    }
+
     /// An operating-system error with what it is about.
     pub(crate) fn system(doing: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::System { doing, source }

@@ -1,10 +1,11 @@
-//! What the scheduler is told of a model before a job of it has run: a guess from the counts that its back
-//! end declares, which the first measured job replaces.
+//! What the scheduler is told of a model before a job of it has run: what an earlier run of the server has
+//! learned, or else a guess from the counts that its back end declares. The first measured job replaces it.
 use crate::catalog::Offered;
+use crate::state::Known;
 use tacit_backends::{PartyCost, PhaseCost, Preparation};
 use tacit_client::wire::{Device, LinkClass};
 use tacit_sched::profile::{Sample, Speedup};
-use tacit_sched::{BoundTo, ModelSpec, PhaseSpec, Span};
+use tacit_sched::{BoundTo, JobPhase, ModelSpec, PhaseSpec, Span};
 
 /// Seconds of one primitive on one thread of a slow server: NTT, OT, AES block, multiplication, key switch.
 const SECONDS: [f64; 5] = [10e-6, 60e-9, 2e-9, 1e-9, 5e-3];
@@ -54,9 +55,24 @@ pub(crate) fn class_name(device: Device) -> String {
     format!("{link}, {} threads", device.threads)
 }
 
-/// A model over its back end, for a class of devices.
-pub(crate) fn spec(offered: &Offered, device: Device) -> ModelSpec {
+/// What the records call a phase.
+pub(crate) fn phase_name(phase: JobPhase) -> &'static str {
+    match phase {
+        JobPhase::Pre => "offline",
+        JobPhase::On => "online",
+    }
+}
+
+/// A model over its back end, for a class of devices, with jobs of so many threads.
+pub(crate) fn spec(offered: &Offered, device: Device, known: &Known, threads: u32) -> ModelSpec {
     let costs = offered.model.costs();
+    let phase = |which: JobPhase, cost: &PhaseCost| {
+        let guess = phase(cost, device);
+        let Some(found) = known.of(offered.plan, &class_name(device), phase_name(which), threads) else { return guess };
+        // The scheduler is told of one thread, and makes the same time of it for as many as were measured.
+        let time = Span::from_secs(found.seconds / guess.speedup.factor(found.threads));
+        PhaseSpec { first: Sample { time, memory: found.memory }, ..guess }
+    };
     let needs_material = offered.model.preparation() != Preparation::Nothing;
     ModelSpec {
         name: offered.name.clone(),
@@ -64,7 +80,7 @@ pub(crate) fn spec(offered: &Offered, device: Device) -> ModelSpec {
         link: class_name(device),
         binding: BoundTo::Client,
         material_bytes: offered.material_bytes,
-        pre: needs_material.then(|| phase(&costs.offline, device)),
-        on: phase(&costs.online, device),
+        pre: needs_material.then(|| phase(JobPhase::Pre, &costs.offline)),
+        on: phase(JobPhase::On, &costs.online),
     }
 }

@@ -1,11 +1,15 @@
 //! What the driver is told, and what it answers.
+use crate::ServeError;
+use crate::access::Rules;
 use crate::door::{Number, Ticket};
 use crate::monitor::Load;
 use crate::queue::{JobEnd, Whose};
+use crate::quota::Charge;
 use crate::record::Measured;
 use crate::refusals::Kind;
 use crate::snapshot::Snapshot;
 use std::net::{IpAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 use tacit_backends::Material;
 use tacit_client::wire::Request;
@@ -18,8 +22,8 @@ use tokio::sync::oneshot;
 pub(crate) enum Event {
     /// Somebody connected; may it greet? The answer comes when it may, and never if the server stops.
     Accepted { number: Number, from: IpAddr, reply: oneshot::Sender<Option<Ticket>> },
-    /// Its client is known; is there a place? `closer` ends it from here.
-    Greeted { number: Number, client: ClientId, closer: TcpStream, reply: oneshot::Sender<bool> },
+    /// Its client is known; is it served, or else why not? `closer` ends it from here.
+    Greeted { number: Number, client: ClientId, closer: TcpStream, reply: oneshot::Sender<Result<(), TurnedAway>> },
     /// Somebody was not served, or not granted something: for the log.
     Refused { kind: Kind, from: Option<IpAddr>, detail: String },
     /// A client asks, with the model that it has open.
@@ -40,6 +44,8 @@ pub(crate) enum Event {
     Snapshot { reply: oneshot::Sender<Snapshot> },
     /// Jobs are to start by this policy.
     SetPolicy { policy: PolicySpec, reply: oneshot::Sender<()> },
+    /// These rules hold from now on.
+    Access(Arc<Rules>),
     /// A connection has ended, and its job if it had one.
     Gone { number: Number },
     /// Take no more requests; jobs have `grace` to end, then they are cut.
@@ -53,12 +59,18 @@ pub(crate) struct Open {
     pub(crate) whose: Whose,
 }
 
+/// Why a client is not served.
+pub(crate) struct TurnedAway {
+    pub(crate) kind: Kind,
+    pub(crate) reason: &'static str,
+}
+
 /// What becomes of a request.
 pub(crate) enum Decision {
     /// A worker carries it out.
     Start(Grant),
     /// The client is told why not.
-    Refuse(String),
+    Refuse(ServeError),
     /// The server stops.
     Close,
 }
@@ -71,6 +83,8 @@ pub(crate) struct Grant {
     pub(crate) threads: usize,
     /// Material from memory; for an inference without, the store is asked.
     pub(crate) material: Option<Material>,
+    /// What is to be written down before the online phase begins.
+    pub(crate) charge: Option<Charge>,
     /// Of material that is to be destroyed, what was in memory: it is destroyed.
     pub(crate) destroyed: Vec<MaterialId>,
     /// Why the notice that a request named does not help.

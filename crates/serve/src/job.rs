@@ -1,5 +1,6 @@
 //! Requests on their way to a worker.
 use crate::event::{Decision, Open};
+use crate::quota::Charge;
 use std::time::Instant;
 use tacit_client::wire::Request;
 use tacit_ids::MaterialId;
@@ -13,10 +14,19 @@ pub(crate) enum Job {
         /// When it is refused if there is none.
         until: Instant,
     },
-    /// In the scheduler's queue, with the place that is reserved for what it makes.
-    Queued { ask: Asked, place: Option<MaterialId> },
-    /// With that place.
+    /// In the scheduler's queue.
+    Queued { ask: Asked, held: Held },
+    /// With the place in memory that is reserved for what it makes.
     Runs { place: Option<MaterialId> },
+}
+
+/// What is kept for a request that waits for its turn.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// A place in memory for what it makes.
+    pub(crate) place: Option<MaterialId>,
+    /// One of its client's answers of the day.
+    pub(crate) charge: Option<Charge>,
 }
 
 /// A request, and who is told what becomes of it.
@@ -34,6 +44,15 @@ impl Job {
         }
     }
 
+    /// What is kept for it and not used yet, taken out.
+    pub(crate) fn held(&mut self) -> Held {
+        match self {
+            Self::Waits { .. } => Held::default(),
+            Self::Queued { held, .. } => std::mem::take(held),
+            Self::Runs { place } => Held { place: place.take(), charge: None },
+        }
+    }
+
     /// What has not started, to be told what becomes of it.
     pub(crate) fn pending(self) -> Option<Asked> {
         match self {
@@ -45,8 +64,8 @@ impl Job {
 
 /// What becomes of a request that is possible.
 pub(crate) enum Admitted {
-    /// It waits for its turn, with this place in memory.
-    Queued(Option<MaterialId>),
+    /// It waits for its turn.
+    Queued(Held),
     /// It starts now.
     Now { destroyed: Vec<MaterialId>, notice_ignored: Option<String> },
 }

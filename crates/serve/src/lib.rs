@@ -15,6 +15,7 @@
 //!   as many threads as were granted.
 //! * **Control** answers HTTP on the same port: health, status, metrics, a dashboard. It asks the driver, and
 //!   decides nothing.
+//! * **Access** says who may use what, and **state** remembers between two runs what must not be forgotten.
 //! * The **driver** alone owns what connections share, and carries out what the scheduler (`tacit-sched`)
 //!   decides: which phase of which input starts when, on how many threads.
 //!
@@ -22,6 +23,7 @@
 //! connection only.
 #![forbid(unsafe_code)]
 
+mod access;
 mod catalog;
 mod config;
 mod control;
@@ -31,17 +33,20 @@ mod edge;
 mod error;
 mod estimates;
 mod event;
+mod gate;
 mod job;
 mod memory;
 mod metrics;
 mod monitor;
 mod published;
 mod queue;
+mod quota;
 mod record;
 mod refusals;
 mod server;
 mod shared;
 mod snapshot;
+mod state;
 mod stock;
 mod worker;
 

@@ -3,8 +3,11 @@
 use crate::Catalog;
 use crate::door::Number;
 use crate::metrics::{Metrics, Of};
+use crate::quota::Bucket;
 use crate::snapshot::{ClientRow, JobRow, ModelRow, Snapshot};
+use crate::state::{Ended, Keeper, Row};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Instant;
 use tacit_client::measure::Figures;
@@ -19,6 +22,8 @@ const ENDED: usize = 500;
 const RUNNING: usize = 500;
 /// Clients that are remembered; one that is connected is never forgotten.
 const CLIENTS: usize = 1024;
+/// Refusals of one client that are kept, in a minute: refusals are cheap to cause.
+const REFUSALS_KEPT: NonZeroU32 = NonZeroU32::new(60).expect("it is not zero");
 /// Seconds that throughput is told over.
 const WINDOW: u64 = 60;
 
@@ -52,6 +57,8 @@ struct Client {
     refused: u64,
     /// Of the last thing it did.
     last: u64,
+    /// How many refusals of it may be kept now.
+    kept: Option<Bucket>,
 }
 
 #[derive(Default)]
@@ -97,10 +104,12 @@ pub(crate) struct Record {
     recent: Recent,
     refusals: u64,
     metrics: Arc<Metrics>,
+    keeper: Keeper,
 }
 
 impl Record {
-    pub(crate) fn new(catalog: &Catalog, metrics: Arc<Metrics>) -> Self {
+    /// Of a server that starts, with who keeps what is to outlive it.
+    pub(crate) fn new(catalog: &Catalog, metrics: Arc<Metrics>, keeper: Keeper) -> Self {
         let (mut names, mut models) = (HashMap::new(), BTreeMap::<String, Sums>::new());
         for (name, offered) in catalog.offers() {
             names.insert((offered.public, offered.plan), (name.to_owned(), offered.backend.to_owned()));
@@ -117,6 +126,7 @@ impl Record {
             recent: Recent::default(),
             refusals: 0,
             metrics,
+            keeper,
         }
     }
 
@@ -213,9 +223,15 @@ impl Record {
             "refused" => &mut row.refused,
             _ => &mut row.failed,
         } += 1;
+        let now = Instant::now();
+        let mut bucket = row.kept.unwrap_or_else(|| Bucket::full(now, REFUSALS_KEPT));
+        let is_kept = outcome != "refused" || bucket.take(now, REFUSALS_KEPT).is_ok();
+        row.kept = Some(bucket);
         if live.started.is_none() {
             row.queued = row.queued.saturating_sub(1);
-            return;
+        }
+        if is_kept {
+            self.keep_ended(&live, measured, outcome, now);
         }
         if let Some(mut job) = self.row(&live) {
             job.memory = measured.map_or(0, |m| m.figures.peak_rss_bytes);
@@ -223,6 +239,31 @@ impl Record {
             self.ended.truncate(ENDED - 1);
             self.ended.push_front(job);
         }
+    }
+
+    fn keep_ended(&self, live: &Live, measured: Option<&Measured>, outcome: &'static str, now: Instant) {
+        let started = live.started.map(|(at, _)| at);
+        let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
+        self.keep(Row::Ended(Ended {
+            client: live.client,
+            model: live.of.model.clone(),
+            backend: live.of.backend.clone(),
+            phase: live.of.phase,
+            outcome,
+            queued_s: since(live.queued, started.unwrap_or(now)),
+            run_s: started.map(|started| since(started, now)),
+            traffic: measured.map(|m| [m.figures.sent_bytes, m.figures.received_bytes]),
+        }));
+    }
+
+    /// Has something kept that is to outlive this run.
+    pub(crate) fn keep(&self, row: Row) {
+        self.keeper.keep(row);
+    }
+
+    /// Nothing more comes; waits until what came is on the disk.
+    pub(crate) fn close(&mut self) {
+        self.keeper.close();
     }
 
     /// A job as it is shown, once it has started.

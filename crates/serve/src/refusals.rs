@@ -11,6 +11,10 @@ const MOST_ADDRESSES: usize = 1024;
 
 /// A kind of refusal, in the plural.
 pub(crate) type Kind = &'static str;
+/// Requests beyond what a client may ask in a day.
+pub(crate) const OVER_QUOTA: Kind = "requests over a daily quota";
+/// Requests beyond what a client may ask in a minute.
+pub(crate) const OVER_RATE: Kind = "requests over a rate";
 
 /// What was not told yet.
 #[derive(Default)]

@@ -1,18 +1,21 @@
 //! Starting and stopping a server.
+use crate::access::Rules;
 use crate::door::MOST_PLACES;
 use crate::driver::Driver;
 use crate::edge;
 use crate::event::Event;
+use crate::gate::{Gate, burn_revoked};
 use crate::metrics::Metrics;
 use crate::monitor;
 use crate::published::Published;
 use crate::record::Record;
 use crate::shared::Shared;
+use crate::state::State;
 use crate::{Catalog, ServeError, ServerConfig};
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tacit_client::MAX_THREADS;
 use tacit_client::measure::Marks;
@@ -23,6 +26,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 
 /// Threads of the edge.
 const EDGE_THREADS: usize = 2;
@@ -72,6 +76,38 @@ fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// The rules of access, if there is a file. Models that it names and nobody offers may be another server's.
+fn read_rules(config: &ServerConfig, catalog: &Catalog) -> Result<Rules, ServeError> {
+    let Some(path) = &config.access else { return Ok(Rules::default()) };
+    let rules = Rules::read(path)?;
+    let offered: Vec<&str> = catalog.offers().map(|(name, _)| name).collect();
+    for name in rules.models().into_iter().filter(|name| !offered.contains(name)) {
+        tracing::warn!("access file {}: there is no model `{name}`", path.display());
+    }
+    Ok(rules)
+}
+
+/// What earlier runs have left, and where this one leaves it.
+fn open_state(config: &ServerConfig, rules: &Rules) -> Result<State, ServeError> {
+    let Some(dir) = &config.store else {
+        match rules.have_quotas() {
+            true => tracing::warn!(
+                "without a folder (--material) no records are kept, and quotas begin anew with each start"
+            ),
+            false => tracing::info!("without a folder (--material) no records are kept: no audit, no learned times"),
+        }
+        return Ok(State::nowhere());
+    };
+    match State::open(dir, config.audit_days) {
+        // Quotas must hold; all else that is kept is not worth serving nobody.
+        Err(e) if !rules.have_quotas() => {
+            tracing::error!("no records are kept: {e}");
+            Ok(State::nowhere())
+        }
+        other => other,
+    }
+}
+
 /// A listening server.
 pub struct Server {
     runtime: Runtime,
@@ -87,6 +123,7 @@ pub struct Server {
 /// Ends a running server from any thread.
 #[derive(Clone)]
 pub struct ServerHandle {
+    shared: Weak<Shared>,
     events: UnboundedSender<Event>,
     published: Arc<Published>,
 }
@@ -127,11 +164,18 @@ impl Server {
         let (stopper, stop) = watch::channel(false);
         let published = Arc::new(Published::default());
         let metrics = Arc::new(Metrics::new());
-        let record = Record::new(&catalog, metrics.clone());
-        let driver = Driver::new(&config, store.clone(), places, record, published.clone(), stopper)?;
+        let rules = read_rules(&config, &catalog)?;
+        if let Some(store) = &store {
+            burn_revoked(store, &rules)?;
+        }
+        let State { keeper, usage, known, quotas } = open_state(&config, &rules)?;
+        let record = (Record::new(&catalog, metrics.clone(), keeper), known);
+        let (rules_sender, rules) = watch::channel(Arc::new(rules));
+        let gate = Gate::new(rules_sender, quotas);
+        let driver = Driver::new(&config, store.clone(), places, gate, record, published.clone(), stopper)?;
         let tls = if config.max_control > 0 { config.tls.with_http() } else { config.tls.without_http() };
         let marks = Marks::from_env("server");
-        let shared = Shared { config, catalog, store, marks, tls, metrics, events: sender };
+        let shared = Shared { config, catalog, store, marks, rules, usage, tls, metrics, events: sender };
         Ok(Self { runtime, listener, address, shared: Arc::new(shared), driver, events, stop, published })
     }
 
@@ -144,7 +188,11 @@ impl Server {
     /// A handle to end it.
     #[must_use]
     pub fn handle(&self) -> ServerHandle {
-        ServerHandle { events: self.shared.events.clone(), published: self.published.clone() }
+        ServerHandle {
+            shared: Arc::downgrade(&self.shared),
+            events: self.shared.events.clone(),
+            published: self.published.clone(),
+        }
     }
 
     /// Stops it on SIGINT or SIGTERM: jobs have `grace` to end. A second signal ends the grace.
@@ -173,6 +221,29 @@ impl Server {
         Ok(())
     }
 
+    /// Reads the access file again on SIGHUP, if there is one; a file that is wrong changes nothing.
+    ///
+    /// # Errors
+    /// The signal cannot be caught.
+    pub fn reload_on_hangup(&self) -> Result<(), ServeError> {
+        if self.shared.config.access.is_none() {
+            return Ok(());
+        }
+        let _runtime = self.runtime.enter();
+        let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::system("catching signals"))?;
+        let handle = self.handle();
+        self.runtime.spawn(async move {
+            while hangup.recv().await.is_some() {
+                let handle = handle.clone();
+                let read = spawn_blocking(move || handle.reload_access());
+                if let Ok(Err(e)) = read.await {
+                    tracing::error!("the rules of access stay as they were: {e}");
+                }
+            }
+        });
+        Ok(())
+    }
+
     /// Serves until it is stopped and all connections have ended, or were given up.
     pub fn run(self) {
         if !self.shared.config.strict_cores {
@@ -188,6 +259,24 @@ impl Server {
 }
 
 impl ServerHandle {
+    /// Reads the access file again: what it says holds from now on. Revoked clients are cut off, with all
+    /// that they have here. Without such a file, or after the server's end, nothing happens.
+    ///
+    /// # Errors
+    /// [`ServeError::Access`]; the rules stay as they were.
+    pub fn reload_access(&self) -> Result<(), ServeError> {
+        let Some(shared) = self.shared.upgrade() else { return Ok(()) };
+        if shared.config.access.is_some() {
+            let rules = read_rules(&shared.config, &shared.catalog)?;
+            if rules.have_quotas() && shared.usage.is_none() {
+                tracing::warn!("quotas begin anew with each start: no records are kept");
+            }
+            // A driver that is gone serves nobody.
+            let _ = self.events.send(Event::Access(Arc::new(rules)));
+        }
+        Ok(())
+    }
+
     /// Stops accepting, ends idle connections, lets jobs go on for up to `grace`, then cuts them. Waits for
     /// all that.
     pub fn shutdown(&self, grace: Duration) {

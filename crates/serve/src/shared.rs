@@ -1,14 +1,17 @@
 //! What all connections have in common, and their way to the driver.
+use crate::access::Rules;
 use crate::event::Event;
 use crate::metrics::Metrics;
 use crate::refusals::Kind;
+use crate::state::Usage;
 use crate::{Catalog, ServerConfig};
 use std::net::IpAddr;
 use std::sync::Arc;
 use tacit_client::measure::Marks;
+use tacit_ids::ClientId;
 use tacit_store::Store;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_rustls::rustls;
 
 /// What all connections use, and none changes.
@@ -17,6 +20,10 @@ pub(crate) struct Shared {
     pub(crate) catalog: Catalog,
     pub(crate) store: Option<Arc<Store>>,
     pub(crate) marks: Marks,
+    /// Who may use what; only the driver changes it.
+    pub(crate) rules: watch::Receiver<Arc<Rules>>,
+    /// Answers that count; without a folder they are counted by the driver alone.
+    pub(crate) usage: Option<Usage>,
     /// What is offered in TLS handshakes.
     pub(crate) tls: Arc<rustls::ServerConfig>,
     pub(crate) metrics: Arc<Metrics>,
@@ -25,6 +32,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Whether a client may use a model.
+    pub(crate) fn allows(&self, client: ClientId, model: &str) -> bool {
+        self.rules.borrow().of(client).allows(model)
+    }
+
     /// Asks the driver; `None` if it has ended.
     pub(crate) async fn ask<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> Event) -> Option<T> {
         let (reply, answer) = oneshot::channel();

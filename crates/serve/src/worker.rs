@@ -5,7 +5,9 @@ use crate::catalog::Offered;
 use crate::door::Number;
 use crate::event::{Decision, Event, Grant, Open};
 use crate::queue::{JobEnd, Whose};
+use crate::quota::Charge;
 use crate::record::Measured;
+use crate::refusals::Kind;
 use crate::shared::Shared;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::Arc;
@@ -68,7 +70,7 @@ pub(crate) fn run(
             }
             (grant.request.name(), Job { shared, connection }.answer(grant))
         }
-        Decision::Refuse(reason) => ("a request", Err(ServeError::NotGranted(reason))),
+        Decision::Refuse(why) => ("a request", Err(why)),
         Decision::Close => return Ok(()),
     };
     let reply = match done {
@@ -81,7 +83,7 @@ pub(crate) fn run(
         Err(e) if breaks_connection(&e) => return Err(e),
         Err(e) => {
             let (client, peer) = (connection.client, connection.channel.peer());
-            shared.refused("requests that were not granted", None, format!("{name} of client {client} at {peer}: {e}"));
+            shared.refused(kind(&e), None, format!("{name} of client {client} at {peer}: {e}"));
             Some(Reply::Refused { reason: reason(&e) })
         }
     };
@@ -109,11 +111,21 @@ fn breaks_connection(error: &ServeError) -> bool {
     matches!(error, ServeError::Net(_) | ServeError::Backend(_) | ServeError::Unexpected { .. })
 }
 
+/// What kind of refusal it is, for counting.
+fn kind(error: &ServeError) -> Kind {
+    match error {
+        ServeError::OverLimit { kind, .. } => kind,
+        _ => "requests that were not granted",
+    }
+}
+
 /// What the client is told: its own mistakes in full, the server's troubles not.
 fn reason(error: &ServeError) -> String {
     match error {
         ServeError::Store(e) if !e.about_material() => "the server's material store failed".into(),
-        ServeError::System { .. } | ServeError::Usage(_) => "the server cannot do this now".into(),
+        ServeError::System { .. } | ServeError::State { .. } | ServeError::Usage(_) => {
+            "the server cannot do this now".into()
+        }
         other => other.to_string(),
     }
 }
@@ -139,9 +151,9 @@ pub(crate) struct Job<'a> {
 
 impl<'a> Job<'a> {
     fn answer(&mut self, grant: Grant) -> Result<Done, ServeError> {
-        let Grant { request, threads, material, destroyed, notice_ignored } = grant;
+        let Grant { request, threads, material, charge, destroyed, notice_ignored } = grant;
         let reply = match request {
-            Request::List => Reply::Models(self.shared.catalog.list()),
+            Request::List => self.models(),
             Request::Open { model, backend, device } => return self.open(&model, &backend, device),
             Request::Setup => self.set_up(threads)?,
             Request::Ask(_) | Request::Announce(_) | Request::Cancel { .. } => {
@@ -150,7 +162,7 @@ impl<'a> Job<'a> {
                 Reply::Noted { notice_ignored }
             }
             Request::Prepare { id, folder, .. } => return self.prepare(id, folder, threads),
-            Request::Infer { id, .. } => return self.infer(id, material, threads),
+            Request::Infer { id, .. } => return self.infer(id, material, charge, threads),
             Request::Stored => self.stored()?,
             Request::Reconcile { folder, after } => self.reconcile(folder, after)?,
             Request::Halves { after } => self.halves(after)?,
@@ -171,11 +183,19 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// What the client may use.
+    fn models(&self) -> Reply {
+        let mut models = self.shared.catalog.list();
+        models.retain(|model| self.shared.allows(self.client(), &model.name));
+        Reply::Models(models)
+    }
+
     fn open(&mut self, model: &str, backend: &str, device: Device) -> Result<Done, ServeError> {
         if self.connection.open.is_some() {
             return refuse("a model is open already: connect again");
         }
-        let offered = self.shared.catalog.get(model, backend)?;
+        let (shared, client) = (self.shared, self.client());
+        let offered = shared.catalog.get(model, backend, |name| shared.allows(client, name))?;
         let (channel, public) = (&mut self.connection.channel, offered.model.public_bytes());
         send(channel, REPLY, &Reply::Model { bytes: public.len() as u64 })?;
         channel.send(PUBLIC, public)?;
@@ -238,16 +258,23 @@ impl<'a> Job<'a> {
         &mut self,
         id: Option<MaterialId>,
         in_memory: Option<Material>,
+        charge: Option<Charge>,
         threads: usize,
     ) -> Result<Done, ServeError> {
         let open = self.opened()?;
         if open.offered.model.setup() == Setup::BeforeOnline && !open.is_set_up {
             return refuse("the setup comes first");
         }
-        let needs_material = open.offered.model.preparation() != Preparation::Nothing;
+        match (id, open.offered.model.preparation() != Preparation::Nothing) {
+            (None, true) => return refuse("this back end needs material: prepare it first"),
+            (Some(_), false) => return refuse("this back end uses no material"),
+            _ => {}
+        }
+        // On the disk before material is claimed, and so before anything is answered.
+        if let (Some(usage), Some(charge)) = (&self.shared.usage, charge) {
+            usage.charge(&charge)?;
+        }
         let material = match (id, in_memory) {
-            (None, _) if needs_material => return refuse("this back end needs material: prepare it first"),
-            (Some(_), _) if !needs_material => return refuse("this back end uses no material"),
             (None, _) => Material::nothing(),
             (Some(_), Some(material)) => material,
             (Some(id), None) => self.claim(id)?,

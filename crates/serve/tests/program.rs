@@ -158,6 +158,8 @@ fn help_shows_every_switch() {
         "--memory",
         "--memory-wait",
         "--pace",
+        "--access",
+        "--audit-days",
     ] {
         assert!(help.contains(switch), "{switch}: {help}");
     }
@@ -246,6 +248,37 @@ fn the_log_names_client_and_address_and_sums_up_refusals() {
     assert!((1..=3).contains(&refusals.len()), "{refusals:#?}");
     assert!(refusals[0].contains("127.0.0.1:"), "{refusals:#?}");
     assert!(text.contains("TLS handshake") || text.contains("handshake with"), "{text}");
+}
+
+#[test]
+fn a_hangup_reads_the_rules_again_and_wrong_ones_change_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (access, log) = (dir.path().join("access.toml"), dir.path().join("log"));
+    fs::write(&access, "[default]\nrevokd = true\n").unwrap();
+    keys::init(&dir.path().join("keys"), &[], &["alice".into()]).unwrap();
+    fs::write(dir.path().join("one.tacit"), tacit_graph::file::write(&model(1)).unwrap()).unwrap();
+    let switches = ["one.tacit", "--backend", "toy", "--allow-clear", "--access", "access.toml"];
+    let error = error_of(server().current_dir(dir.path()).args(switches));
+    assert!(error.contains("line 2") && error.contains("revokd"), "{error}");
+    fs::write(&access, "").unwrap();
+    let file = File::create(&log).unwrap();
+    let mut program = Program::start(dir.path(), |c| {
+        c.args(["--access", "access.toml"]).stdout(Stdio::null()).stderr(file).env("TACIT_LOG", "info");
+    });
+    let log_has = |text: &str| fs::read_to_string(&log).unwrap().contains(text);
+    fs::write(&access, "[default]\nrevokd = true\n").unwrap();
+    program.signal(Signal::HUP);
+    wait_until("it is told", || log_has("stay as they were") && log_has("unknown field `revokd`"));
+    let mut client = program.client(dir.path());
+    client.infer(&X).unwrap();
+    fs::write(&access, "[default]\nrevoked = true\n").unwrap();
+    program.signal(Signal::HUP);
+    wait_until("it is told", || log_has("the rules of access have changed"));
+    let error = Lobby::connect(registry(), program.config(dir.path())).err().unwrap().to_string();
+    assert!(error.contains("access was revoked"), "{error}");
+    assert!(client.infer(&X).is_err());
+    program.signal(Signal::TERM);
+    assert_eq!(program.end().code(), Some(0));
 }
 
 #[test]

@@ -14,6 +14,7 @@ pub use policy::read_policy;
 
 use crate::door::Number;
 use crate::event::Event;
+use crate::gate::REVOKED;
 use crate::shared::Shared;
 use answer::Peer;
 use axum::body::Body;
@@ -71,6 +72,16 @@ impl Control {
     pub(crate) async fn serve(self, number: Number, visitor: Visitor) {
         let Visitor { mut stream, address, client, role } = visitor;
         let is_http_2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
+        let mut rules = self.shared.rules.clone();
+        if rules.borrow().of(client).revoked {
+            let detail = format!("{role} {client} at {address}: {REVOKED}");
+            self.shared.refused("of the control interface, revoked", Some(address.ip()), detail);
+            if !is_http_2 {
+                // Somebody who is gone needs no words.
+                let _ = timeout(FAREWELL, turn_away(&mut stream, "403 Forbidden", REVOKED)).await;
+            }
+            return;
+        }
         match self.shared.ask(|reply| Event::Visited { number, client, reply }).await {
             None => return,
             Some(Ok(())) => {}
@@ -79,14 +90,18 @@ impl Control {
                 self.shared.refused("of the control interface, without a place", Some(address.ip()), detail);
                 if !is_http_2 {
                     // Somebody who is gone needs no words.
-                    let _ = timeout(FAREWELL, turn_away(&mut stream, reason)).await;
+                    let _ = timeout(FAREWELL, turn_away(&mut stream, "503 Service Unavailable", reason)).await;
                 }
                 return;
             }
         }
         tracing::debug!(%address, %client, %role, "control connection");
         let pulse = Arc::new(Pulse::new());
-        self.exchange(stream, is_http_2, Peer { client, role }, &pulse).await;
+        tokio::select! {
+            () = self.exchange(stream, is_http_2, Peer { client, role }, &pulse) => {}
+            // Nothing is said to it any more.
+            _ = rules.wait_for(|rules| rules.of(client).revoked) => {}
+        }
     }
 
     async fn exchange(self, stream: TlsStream<TcpStream>, is_http_2: bool, peer: Peer, pulse: &Arc<Pulse>) {
@@ -123,10 +138,10 @@ impl Control {
     }
 }
 
-/// Says why there is no place, in HTTP/1.1.
-async fn turn_away(stream: &mut TlsStream<TcpStream>, reason: &str) -> std::io::Result<()> {
+/// Says why it is not served, in HTTP/1.1.
+async fn turn_away(stream: &mut TlsStream<TcpStream>, status: &str, reason: &str) -> std::io::Result<()> {
     let body = serde_json::json!({ "error": reason }).to_string();
-    let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close";
+    let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close");
     stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await?;
     stream.shutdown().await
 }

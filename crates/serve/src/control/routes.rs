@@ -90,8 +90,9 @@ async fn models(state: Shares_, Extension(peer): By) -> Answer {
     if peer.is_operator() {
         return Ok(json(&object!({ "models": now.models })));
     }
+    let own = |m: &&crate::snapshot::ModelRow| state.shared.allows(peer.client, &m.name);
     let known = |m: &crate::snapshot::ModelRow| object!({ "name": m.name, "backends": m.backends });
-    Ok(json(&object!({ "models": now.models.iter().map(known).collect::<Vec<_>>() })))
+    Ok(json(&object!({ "models": now.models.iter().filter(own).map(known).collect::<Vec<_>>() })))
 }
 
 async fn policy(state: Shares_, Extension(peer): By) -> Answer {

@@ -6,6 +6,7 @@ mod arrivals;
 use crate::catalog::Offered;
 use crate::door::Number;
 use crate::estimates;
+use crate::state::{Known, Learned};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,6 +44,8 @@ pub(crate) enum Effect {
     Cut { number: Number },
     /// This client's material, if it is hers, will not be used.
     Burn { material: MaterialId, client: ClientId },
+    /// What is expected of such a phase from now on.
+    Learned(Learned),
     /// An input was answered.
     Answered {
         of: Arc<Offered>,
@@ -88,6 +91,9 @@ struct Job {
     memory: u64,
     /// Material that it uses.
     used: Option<MaterialId>,
+    model: ModelId,
+    phase: JobPhase,
+    threads: u32,
 }
 
 pub(crate) struct Queue {
@@ -97,8 +103,12 @@ pub(crate) struct Queue {
     epoch: Instant,
     /// By digest of the plan and class of device.
     models: BTreeMap<([u8; 32], Device), ModelId>,
-    /// What a model of the scheduler's is.
-    offered: Vec<Arc<Offered>>,
+    /// What a model of the scheduler's is, for which class of devices.
+    offered: Vec<(Arc<Offered>, Device)>,
+    /// Threads of a job.
+    threads: u32,
+    /// Estimates of an earlier run.
+    known: Known,
     last: u64,
     names: HashMap<(ClientId, Name), Owner>,
     live: HashMap<Owner, Live>,
@@ -113,8 +123,11 @@ pub(crate) struct Queue {
 type Refused = String;
 
 impl Queue {
-    pub(crate) fn new(config: tacit_sched::Config, policy: PolicySpec) -> Result<Self, SchedError> {
+    pub(crate) fn new(config: tacit_sched::Config, policy: PolicySpec, known: Known) -> Result<Self, SchedError> {
+        let threads = config.on_threads.first().copied().unwrap_or(1);
         Ok(Self {
+            threads,
+            known,
             policy: policy.name(),
             scheduler: Scheduler::new(config, vec![], policy)?,
             epoch: Instant::now(),
@@ -157,9 +170,10 @@ impl Queue {
             return Ok(model);
         }
         let model = ModelId(self.models.len() as u32);
-        self.tell(Event::ModelAdded(estimates::spec(&whose.offered, device))).map_err(|e| e.to_string())?;
+        let spec = estimates::spec(&whose.offered, device, &self.known, self.threads);
+        self.tell(Event::ModelAdded(spec)).map_err(|e| e.to_string())?;
         self.models.insert(key, model);
-        self.offered.push(Arc::clone(&whose.offered));
+        self.offered.push((Arc::clone(&whose.offered), device));
         Ok(model)
     }
 
@@ -258,7 +272,8 @@ impl Queue {
     /// A connection's job is over, if the scheduler started it.
     pub(crate) fn finished(&mut self, number: Number, end: JobEnd) {
         let Some(id) = self.stations.get_mut(&number).and_then(|station| station.job.take()) else { return };
-        let Some(Job { owner, memory, used, .. }) = self.jobs.remove(&id) else { return };
+        let Some(job) = self.jobs.remove(&id) else { return };
+        let Job { owner, memory, used, .. } = job;
         let (mut keep, mut client) = (false, None);
         if let Some(live) = self.live.get_mut(&owner) {
             live.job = None;
@@ -276,11 +291,36 @@ impl Queue {
                     self.materials.remove(&used);
                 }
                 self.note(Event::JobFinished { job: id, usage, material: made });
+                self.learned(&job);
                 // The ledger knows stock from here on.
                 made.filter(|_| keep).into_iter().for_each(|material| self.forget(material));
             }
             JobEnd::Failed => self.note(Event::JobFailed { job: id }),
         }
+    }
+
+    /// A job has taught something: a later run is to know it.
+    fn learned(&mut self, job: &Job) {
+        let estimate = self.scheduler.profile().estimate(job.model, job.phase, 1, job.threads);
+        let Some((estimate, (offered, device))) = estimate.zip(self.offered.get(job.model.0 as usize)) else { return };
+        self.effects.push(Effect::Learned(Learned {
+            plan: offered.plan,
+            device: estimates::class_name(*device),
+            phase: estimates::phase_name(job.phase),
+            threads: job.threads,
+            seconds: estimate.time.secs(),
+            memory: estimate.memory,
+        }));
+    }
+
+    /// Clients that have inputs or material here.
+    pub(crate) fn clients(&self) -> BTreeSet<ClientId> {
+        self.live.values().map(|live| live.client).chain(self.materials.values().copied()).collect()
+    }
+
+    /// A client is none any more: all of it ends.
+    pub(crate) fn revoked(&mut self, client: ClientId) {
+        self.note(Event::ClientRevoked { client });
     }
 
     /// A connection has ended.
@@ -385,7 +425,8 @@ impl Queue {
         match self.live.get_mut(&owner).and_then(|live| Some((live.waits.take()?, live))) {
             Some((number, live)) => {
                 live.job = Some(job);
-                self.jobs.insert(job, Job { owner, number, memory: start.memory, used: start.material });
+                let Start { model, phase, threads, memory, material: used, .. } = *start;
+                self.jobs.insert(job, Job { owner, number, memory, used, model, phase, threads });
                 self.stations.entry(number).or_default().job = Some(job);
                 let &Start { phase, threads, material, .. } = start;
                 self.effects.push(Effect::Start { number, phase, threads, material });
@@ -396,7 +437,7 @@ impl Queue {
 
     fn answered(&mut self, report: &InputReport) {
         if report.outcome == Outcome::Done {
-            let of = Arc::clone(&self.offered[report.model.0 as usize]);
+            let of = Arc::clone(&self.offered[report.model.0 as usize].0);
             let since = |at: Time| at.since(report.arrived);
             let (delay, waiting) = (since(report.ended), report.on.started.map_or(Span::ZERO, since));
             self.effects.push(Effect::Answered { of, delay, waiting });

@@ -5,7 +5,7 @@ use tacit_ids::MaterialId;
 const BINDING: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
 
 fn record() -> Record {
-    let mut record = Record::new(&Catalog::new(false), Arc::new(Metrics::new()));
+    let mut record = Record::new(&Catalog::new(false), Arc::new(Metrics::new()), Keeper::default());
     record.names.insert(([2; 32], [3; 32]), ("m".into(), "toy".into()));
     record.models.insert("m".into(), Sums { backends: vec!["toy".into()], ..Sums::default() });
     record

@@ -54,6 +54,12 @@ struct Args {
     /// Folder for the server's half of material made ahead of time; without it, clients cannot prepare
     #[arg(long, value_name = "DIR")]
     material: Option<PathBuf>,
+    /// Who may use what, and how often (docs/serving.md); read again on SIGHUP
+    #[arg(long, value_name = "FILE.toml")]
+    access: Option<PathBuf>,
+    /// Days that the record of ended phases is kept, in the folder of stored material
+    #[arg(long, value_name = "DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    audit_days: u32,
     /// Encrypt stored material, and read encrypted models: KEY is a file's name, env:VARIABLE or cmd:COMMAND
     #[arg(long, value_name = "KEY", value_parser = SealKey::from_text)]
     seal: Option<SealKey>,
@@ -127,6 +133,8 @@ impl Args {
     fn config(&self) -> anyhow::Result<ServerConfig> {
         let mut config = ServerConfig::new(self.listen, keys::load_server(&self.keys)?);
         config.store.clone_from(&self.material);
+        config.access.clone_from(&self.access);
+        config.audit_days = self.audit_days;
         config.seal.clone_from(&self.seal);
         config.pace = self.pace;
         config.threads = self.threads;
@@ -167,6 +175,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let names: Vec<String> = catalog.list().into_iter().map(|m| m.name).collect();
     let server = Server::bind(catalog, config)?;
     server.stop_on_signals(GRACE)?;
+    server.reload_on_hangup()?;
     let line = match args.json {
         true => serde_json::json!({"listening": server.address(), "models": names}).to_string(),
         false => format!("listening on {} ({})", server.address(), names.join(", ")),

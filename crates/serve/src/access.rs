@@ -1,0 +1,206 @@
+//! Who may use what: the file that says so (`--access`), and what it means for one client.
+use crate::ServeError;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{self, Read};
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::Arc;
+use tacit_ids::ClientId;
+
+/// Largest access file, in bytes: ten thousand clients fit.
+const MAX_BYTES: u64 = 4 << 20;
+/// Most characters of a line that an error shows.
+const SHOWN: usize = 120;
+
+/// The file as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    default: Entry,
+    #[serde(default)]
+    client: BTreeMap<Fingerprint, Entry>,
+}
+
+/// One table of it.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    models: Option<BTreeSet<String>>,
+    queries_per_day: Option<u32>,
+    rate_per_minute: Option<NonZeroU32>,
+    revoked: Option<bool>,
+}
+
+/// A client as `tacit keys fingerprint` prints it.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Fingerprint(ClientId);
+
+impl<'de> Deserialize<'de> for Fingerprint {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map(Self).map_err(|e| D::Error::custom(format!("{e} (see `tacit keys fingerprint`)")))
+    }
+}
+
+/// What holds for a client.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Rule {
+    /// Names of the models that it may use; all of them without.
+    models: Option<Arc<BTreeSet<String>>>,
+    /// Answers that it may have of each model in a day.
+    pub(crate) per_day: Option<u32>,
+    /// Requests that it may make in a minute.
+    pub(crate) per_minute: Option<NonZeroU32>,
+    /// Whether it is no client any more.
+    pub(crate) revoked: bool,
+}
+
+impl Rule {
+    pub(crate) fn allows(&self, model: &str) -> bool {
+        self.models.as_ref().is_none_or(|models| models.contains(model))
+    }
+}
+
+/// What holds for everybody.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Rules {
+    default: Rule,
+    clients: HashMap<ClientId, Rule>,
+}
+
+impl Rules {
+    /// Rules from a file.
+    pub(crate) fn read(path: &Path) -> Result<Self, ServeError> {
+        let wrong = |what: String| ServeError::Access { path: path.to_owned(), what };
+        let text = limited(path).map_err(|e| wrong(e.to_string()))?;
+        Self::parse(&text).map_err(wrong)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let Written { default, client } = toml::from_str(text).map_err(|e| located(text, &e))?;
+        let rule = |entry: Entry| Rule {
+            models: entry.models.map(Arc::new),
+            per_day: entry.queries_per_day,
+            per_minute: entry.rate_per_minute,
+            revoked: entry.revoked.unwrap_or(false),
+        };
+        // A limit is not lifted by saying something else about a client.
+        let over_default = |entry: Entry| {
+            let default = default.clone();
+            rule(Entry {
+                models: entry.models.or(default.models),
+                queries_per_day: entry.queries_per_day.or(default.queries_per_day),
+                rate_per_minute: entry.rate_per_minute.or(default.rate_per_minute),
+                revoked: entry.revoked.or(default.revoked),
+            })
+        };
+        let clients = client.into_iter().map(|(Fingerprint(id), entry)| (id, over_default(entry))).collect();
+        Ok(Self { default: rule(default), clients })
+    }
+
+    /// What holds for a client.
+    pub(crate) fn of(&self, client: ClientId) -> &Rule {
+        self.clients.get(&client).unwrap_or(&self.default)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Rule> {
+        self.clients.values().chain([&self.default])
+    }
+
+    /// Whether some client has a quota.
+    pub(crate) fn have_quotas(&self) -> bool {
+        self.all().any(|rule| rule.per_day.is_some())
+    }
+
+    /// Models that rules name.
+    pub(crate) fn models(&self) -> BTreeSet<&str> {
+        self.all().filter_map(|rule| rule.models.as_deref()).flatten().map(String::as_str).collect()
+    }
+}
+
+fn limited(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(io::Error::other(format!("it has more than {MAX_BYTES} bytes")));
+    }
+    Ok(text)
+}
+
+/// An error in one line: where, what stands there, and what is wrong with it.
+fn located(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message().lines().collect::<Vec<_>>().join(", ");
+    let Some(span) = error.span() else { return message };
+    let before = text.get(..span.start).unwrap_or(text);
+    let number = before.matches('\n').count();
+    let line: String = text.lines().nth(number).unwrap_or_default().trim().chars().take(SHOWN).collect();
+    format!("line {}, `{line}`: {message}", number + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALICE: ClientId = ClientId([0xab; 32]);
+    const BOB: ClientId = ClientId([1; 32]);
+
+    #[test]
+    fn what_is_not_said_of_a_client_is_as_for_all() {
+        let text = format!(
+            "[default]\nmodels = ['digits']\nqueries_per_day = 5\n[client.{ALICE}]\nqueries_per_day = 0\n\
+             rate_per_minute = 60\n[client.{BOB}]\nmodels = ['digits', 'faces']\nrevoked = true\n"
+        );
+        let rules = Rules::parse(&text).unwrap();
+        let (alice, bob, other) = (rules.of(ALICE), rules.of(BOB), rules.of(ClientId([2; 32])));
+        assert!(alice.allows("digits") && !alice.allows("faces") && !alice.revoked);
+        assert_eq!((alice.per_day, alice.per_minute.map(NonZeroU32::get)), (Some(0), Some(60)));
+        assert!(bob.allows("faces") && bob.revoked);
+        assert_eq!((bob.per_day, bob.per_minute), (Some(5), None));
+        assert!(other.allows("digits") && !other.allows("faces"));
+        assert_eq!(rules.models(), BTreeSet::from(["digits", "faces"]));
+        assert!(rules.have_quotas());
+    }
+
+    #[test]
+    fn no_rules_allow_everything() {
+        let rules = Rules::parse("").unwrap();
+        assert_eq!(rules, Rules::default());
+        assert!(rules.of(ALICE).allows("anything") && !rules.of(ALICE).revoked && !rules.have_quotas());
+    }
+
+    #[test]
+    fn only_those_named_where_all_others_are_revoked() {
+        let rules = Rules::parse(&format!("[default]\nrevoked = true\n[client.{ALICE}]\nrevoked = false\n")).unwrap();
+        assert!(!rules.of(ALICE).revoked && rules.of(BOB).revoked);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_line_and_key() {
+        let short = "[client.abcd]\nrevoked = true\n";
+        for (text, line, parts) in [
+            ("[default]\nqueries = 5\n", 2, ["queries", "unknown field"]),
+            ("\n\n[default]\nqueries_per_day = 'many'\n", 4, ["queries_per_day", "invalid type"]),
+            ("[default]\nqueries_per_day = -1\n", 2, ["queries_per_day", "-1"]),
+            ("[default]\nrate_per_minute = 0\n", 2, ["rate_per_minute", "nonzero"]),
+            ("[default]\nrevoked = true\nrevoked = true\n", 3, ["revoked", "duplicate"]),
+            ("[clients]\n", 1, ["clients", "unknown field"]),
+            (short, 1, ["abcd", "64 hexadecimal digits"]),
+            ("[default]\nmodels = 'digits'\n", 2, ["models", "invalid type"]),
+            ("[default\n", 1, ["[default", "unclosed"]),
+        ] {
+            let error = Rules::parse(text).unwrap_err();
+            assert!(error.starts_with(&format!("line {line}, ")), "{text}: {error}");
+            assert!(parts.iter().all(|part| error.contains(part)) && !error.contains('\n'), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_without_end_is_refused() {
+        let error = Rules::read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(error.contains("/dev/zero") && error.contains("more than"), "{error}");
+    }
+}

@@ -1,0 +1,111 @@
+//! The rules of access at work: what the driver asks before a request goes on.
+use crate::ServeError;
+use crate::access::Rules;
+use crate::quota::{Bucket, Charge, Quotas, unix_now};
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Instant;
+use tacit_client::wire::Request;
+use tacit_ids::{ClientId, MaterialId};
+use tacit_store::{Store, StoreError};
+use tokio::sync::watch;
+
+/// Why a client is not served that was one.
+pub(crate) const REVOKED: &str = "this client's access was revoked; ask whoever runs this server";
+/// Clients whose rates are looked after, beyond which those are forgotten that have all they may have.
+const MOST_BUCKETS: usize = 1024;
+
+/// Rules, and what clients have used of them.
+pub(crate) struct Gate {
+    /// For all to see; only the driver changes them.
+    rules: watch::Sender<Arc<Rules>>,
+    buckets: HashMap<ClientId, Bucket>,
+    quotas: Quotas,
+}
+
+impl Gate {
+    pub(crate) fn new(rules: watch::Sender<Arc<Rules>>, quotas: Quotas) -> Self {
+        Self { rules, buckets: HashMap::new(), quotas }
+    }
+
+    pub(crate) fn set(&mut self, rules: Arc<Rules>) {
+        self.rules.send_replace(rules);
+    }
+
+    pub(crate) fn is_revoked(&self, client: ClientId) -> bool {
+        self.rules.borrow().of(client).revoked
+    }
+
+    /// Whether a client's request may go on, of the model that it has open.
+    pub(crate) fn pass(
+        &mut self,
+        client: ClientId,
+        request: &Request,
+        model: Option<&str>,
+        now: Instant,
+    ) -> Result<(), ServeError> {
+        let rule = self.rules.borrow().of(client).clone();
+        if rule.revoked {
+            return Err(ServeError::NotGranted(REVOKED.into()));
+        }
+        let is_paced = matches!(request, Request::Ask(_) | Request::Prepare { .. } | Request::Infer { .. });
+        if is_paced && let Some(per_minute) = rule.per_minute {
+            self.pace(client, per_minute, now)?;
+        }
+        let is_of_model = is_paced || matches!(request, Request::Setup | Request::Announce(_));
+        let Some(model) = model.filter(|_| is_of_model) else { return Ok(()) };
+        if !rule.allows(model) {
+            return Err(ServeError::NotGranted(format!("model `{model}` is no longer offered to you")));
+        }
+        // Said here, a client keeps the material that it would claim next.
+        if let (Request::Ask(_), Some(most)) = (request, rule.per_day) {
+            self.quotas.look(unix_now(), client, model, most).map_err(ServeError::over_quota)?;
+        }
+        Ok(())
+    }
+
+    fn pace(&mut self, client: ClientId, per_minute: NonZeroU32, now: Instant) -> Result<(), ServeError> {
+        if self.buckets.len() >= MOST_BUCKETS && !self.buckets.contains_key(&client) {
+            let rules = self.rules.borrow().clone();
+            let is_used = |client: &ClientId, bucket: &mut Bucket| {
+                rules.of(*client).per_minute.is_some_and(|per_minute| !bucket.is_full(now, per_minute))
+            };
+            self.buckets.retain(is_used);
+        }
+        let bucket = self.buckets.entry(client).or_insert_with(|| Bucket::full(now, per_minute));
+        bucket.take(now, per_minute).map_err(|wait| {
+            let seconds = wait.as_secs() + 1;
+            ServeError::over_rate(format!(
+                "more than {per_minute} requests within a minute, which is your rate; ask again in {seconds} s"
+            ))
+        })
+    }
+
+    /// Sets one of a day's answers aside, where they are counted.
+    pub(crate) fn charge(&mut self, client: ClientId, model: &str) -> Result<Option<Charge>, ServeError> {
+        let most = self.rules.borrow().of(client).per_day;
+        let take = |most| self.quotas.take(unix_now(), client, model, most).map_err(ServeError::over_quota);
+        most.map(take).transpose()
+    }
+
+    /// An answer that was set aside is not given.
+    pub(crate) fn give_back(&mut self, charge: Option<Charge>) {
+        charge.iter().for_each(|charge| self.quotas.give_back(charge));
+    }
+}
+
+/// Destroys stored material of clients that are revoked; how much that was.
+pub(crate) fn burn_revoked(store: &Store, rules: &Rules) -> Result<usize, StoreError> {
+    let mut revoked = BTreeMap::<ClientId, Vec<MaterialId>>::new();
+    for entry in store.list(None)? {
+        if rules.of(entry.binding.client).revoked {
+            revoked.entry(entry.binding.client).or_default().push(entry.id);
+        }
+    }
+    let mut burnt = 0;
+    for (client, ids) in revoked {
+        burnt += store.discard(&ids, Some(client))?.len();
+    }
+    Ok(burnt)
+}

@@ -1,0 +1,307 @@
+//! What a server remembers when it starts again, in SQLite beside the ledger: how long phases take, which
+//! phases ended how, and how many answers clients have had. Never what was asked or answered.
+//!
+//! Rows go through a bounded queue to the one thread that writes them, so nobody waits for the disk; what
+//! finds no room is counted and told. Only charges against quotas are written by whoever makes them: they are
+//! on the disk before the answer begins.
+mod schema;
+
+use crate::ServeError;
+use crate::quota::{Charge, Quotas, day_of, unix_now};
+use rusqlite::{Connection, Row as SqlRow, Transaction, named_params, params};
+use schema::{NAME, Sync, connect, failed, prepare};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use tacit_ids::ClientId;
+
+/// Rows that wait to be written.
+const QUEUE: usize = 4096;
+/// Rows of one transaction.
+const AT_ONCE: usize = 256;
+/// Classes that estimates are kept of.
+const MOST_CLASSES: u32 = 10_000;
+/// How often the log hears of rows that were lost.
+const EVERY: Duration = Duration::from_secs(60);
+/// How long a server that stops waits for the last rows.
+const LAST: Duration = Duration::from_secs(10);
+
+/// How long a phase takes, and what memory it needs, in so many threads.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Learned {
+    /// Digest of the plan.
+    pub(crate) plan: [u8; 32],
+    /// Class of devices.
+    pub(crate) device: String,
+    pub(crate) phase: &'static str,
+    pub(crate) threads: u32,
+    pub(crate) seconds: f64,
+    pub(crate) memory: u64,
+}
+
+/// A phase that has ended, or was refused.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) client: ClientId,
+    pub(crate) model: String,
+    pub(crate) backend: String,
+    pub(crate) phase: &'static str,
+    pub(crate) outcome: &'static str,
+    pub(crate) queued_s: f64,
+    pub(crate) run_s: Option<f64>,
+    /// Bytes sent and received.
+    pub(crate) traffic: Option<[u64; 2]>,
+}
+
+/// What is written down.
+pub(crate) enum Row {
+    Learned(Learned),
+    Ended(Ended),
+}
+
+/// Takes rows, and never waits. Without a file, rows are dropped.
+#[derive(Default)]
+pub(crate) struct Keeper(Option<Writing>);
+
+struct Writing {
+    rows: SyncSender<Row>,
+    lost: Arc<AtomicU64>,
+    /// Ends with the thread.
+    ended: Receiver<()>,
+}
+
+impl Keeper {
+    pub(crate) fn keep(&self, row: Row) {
+        if let Some(writing) = &self.0
+            && writing.rows.try_send(row).is_err()
+        {
+            writing.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until what was taken is written, but not for ever.
+    pub(crate) fn close(&mut self) {
+        if let Some(Writing { rows, ended, .. }) = self.0.take() {
+            drop(rows);
+            // Nothing is ever sent: it is the end that comes, or the time is over.
+            let _ = ended.recv_timeout(LAST);
+        }
+    }
+}
+
+/// Answers that count against quotas, as they are on the disk.
+pub(crate) struct Usage {
+    path: PathBuf,
+    db: Mutex<Connection>,
+}
+
+impl Usage {
+    /// Writes a charge; it is on the disk when this returns.
+    ///
+    /// # Errors
+    /// [`ServeError::OverLimit`] if there are as many as there may be, [`ServeError::State`].
+    pub(crate) fn charge(&self, charge: &Charge) -> Result<(), ServeError> {
+        // A statement that panics has changed nothing.
+        let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
+        let sql = "INSERT INTO usage (day, client, model, answers) VALUES (:day, :client, :model, 1)
+             ON CONFLICT DO UPDATE SET answers = answers + 1 WHERE answers < :most";
+        let named = named_params! {
+            ":day": charge.day, ":client": charge.client.0, ":model": charge.model, ":most": charge.most
+        };
+        match db.prepare_cached(sql).and_then(|mut sql| sql.execute(named)).map_err(failed(&self.path))? {
+            0 => Err(ServeError::over_quota(charge.used_up(unix_now()))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Estimates of an earlier run, by plan and class of devices.
+#[derive(Default)]
+pub(crate) struct Known(HashMap<([u8; 32], String), Vec<Learned>>);
+
+impl Known {
+    /// What is known of a phase: with so many threads, or else what was learned last.
+    pub(crate) fn of(&self, plan: [u8; 32], device: &str, phase: &str, threads: u32) -> Option<&Learned> {
+        let mut rows = self.0.get(&(plan, device.to_owned()))?.iter().filter(|row| row.phase == phase);
+        let first = rows.next()?;
+        Some(if first.threads == threads { first } else { rows.find(|row| row.threads == threads).unwrap_or(first) })
+    }
+}
+
+/// An opened file.
+pub(crate) struct State {
+    pub(crate) keeper: Keeper,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) known: Known,
+    pub(crate) quotas: Quotas,
+}
+
+impl State {
+    /// Of a server that keeps nothing.
+    pub(crate) fn nowhere() -> Self {
+        let quotas = Quotas::new(day_of(unix_now()), HashMap::new());
+        Self { keeper: Keeper::default(), usage: None, known: Known::default(), quotas }
+    }
+
+    /// Opens the file of a folder that is this user's alone, or makes it. Ended phases are kept for so many
+    /// days.
+    pub(crate) fn open(dir: &Path, days: u32) -> Result<Self, ServeError> {
+        let path = dir.join(NAME);
+        prepare(&path)?;
+        let (rows, usage) = (connect(&path, Sync::Later)?, connect(&path, Sync::AtOnce)?);
+        let (known, quotas) = read(&usage).map_err(failed(&path))?;
+        let keeper = write_on(rows, &path, days)?;
+        Ok(Self { keeper, usage: Some(Usage { path, db: Mutex::new(usage) }), known, quotas })
+    }
+}
+
+/// What an earlier run has left.
+fn read(db: &Connection) -> rusqlite::Result<(Known, Quotas)> {
+    let mut known = Known::default();
+    let learned = |row: &SqlRow<'_>| {
+        let phase = if row.get::<_, String>("phase")? == "online" { "online" } else { "offline" };
+        let memory = row.get::<_, i64>("memory")?;
+        Ok(Learned {
+            plan: row.get("plan")?,
+            device: row.get("device")?,
+            phase,
+            threads: row.get("threads")?,
+            seconds: row.get("seconds")?,
+            memory: u64::try_from(memory).unwrap_or(0),
+        })
+    };
+    let sql = "SELECT plan, device, phase, threads, seconds, memory FROM profile ORDER BY updated DESC LIMIT ?";
+    for row in db.prepare(sql)?.query_map([MOST_CLASSES], learned)? {
+        let row = row?;
+        known.0.entry((row.plan, row.device.clone())).or_default().push(row);
+    }
+    // The latest day counts, whatever the clock says.
+    let latest: Option<i64> = db.query_row("SELECT max(day) FROM usage", [], |row| row.get(0))?;
+    let day = day_of(unix_now()).max(latest.unwrap_or(i64::MIN));
+    let used = |row: &SqlRow<'_>| Ok(((ClientId(row.get("client")?), row.get("model")?), row.get("answers")?));
+    let mut select =
+        db.prepare("SELECT client, model, min(answers, 4294967295) AS answers FROM usage WHERE day = ?")?;
+    let used = select.query_map([day], used)?.collect::<rusqlite::Result<_>>()?;
+    Ok((known, Quotas::new(day, used)))
+}
+
+/// Forgets what is older than it may be on a day. The latest day of usage stays: it is what a clock that is
+/// set back cannot undo.
+fn prune(tx: &Transaction<'_>, today: i64, days: u32) -> rusqlite::Result<()> {
+    let first = today.saturating_sub(i64::from(days));
+    tx.execute("DELETE FROM audit WHERE at < ?", [first.saturating_mul(24 * 3600)])?;
+    tx.execute("DELETE FROM usage WHERE day < :first AND day < (SELECT max(day) FROM usage)", [first])?;
+    Ok(())
+}
+
+/// Starts the thread that owns a connection.
+fn write_on(db: Connection, path: &Path, days: u32) -> Result<Keeper, ServeError> {
+    let (rows, queue) = sync_channel(QUEUE);
+    let (end, ended) = sync_channel(0);
+    let lost = Arc::new(AtomicU64::new(0));
+    let mut writer = Writer {
+        db,
+        path: path.to_owned(),
+        days,
+        pruned: None,
+        lost: Arc::clone(&lost),
+        told: None,
+        why: "they came faster than the disk takes them".into(),
+    };
+    let thread = thread::Builder::new().name("tacit-state".into()).spawn(move || {
+        writer.work(&queue);
+        drop(end);
+    });
+    thread.map_err(ServeError::system("starting the thread that keeps records"))?;
+    Ok(Keeper(Some(Writing { rows, lost, ended })))
+}
+
+/// What the thread has.
+struct Writer {
+    db: Connection,
+    path: PathBuf,
+    days: u32,
+    /// The day on which old rows were removed last.
+    pruned: Option<i64>,
+    lost: Arc<AtomicU64>,
+    /// When the log last heard of lost rows.
+    told: Option<Instant>,
+    /// Why the last were lost.
+    why: String,
+}
+
+impl Writer {
+    fn work(&mut self, queue: &Receiver<Row>) {
+        // What is too old goes before anything new comes.
+        if let Err(e) = self.write(&[]) {
+            tracing::warn!("old rows of {} stay for now: {e}", self.path.display());
+        }
+        while let Ok(first) = queue.recv() {
+            let rows: Vec<Row> = std::iter::once(first).chain(queue.try_iter().take(AT_ONCE - 1)).collect();
+            if let Err(e) = self.write(&rows) {
+                self.lost.fetch_add(rows.len() as u64, Ordering::Relaxed);
+                self.why = e.to_string();
+            }
+            if self.told.is_none_or(|at| at.elapsed() >= EVERY) {
+                self.tell();
+            }
+        }
+        self.tell();
+    }
+
+    fn tell(&mut self) {
+        match self.lost.swap(0, Ordering::Relaxed) {
+            0 => {}
+            lost => {
+                tracing::error!("{lost} rows of {} are lost: {}", self.path.display(), self.why);
+                self.told = Some(Instant::now());
+            }
+        }
+    }
+
+    fn write(&mut self, rows: &[Row]) -> rusqlite::Result<()> {
+        let now = unix_now();
+        let tx = self.db.transaction()?;
+        for row in rows {
+            insert(&tx, row, now)?;
+        }
+        let today = day_of(now);
+        if self.pruned != Some(today) {
+            prune(&tx, today, self.days)?;
+        }
+        tx.commit()?;
+        self.pruned = Some(today);
+        Ok(())
+    }
+}
+
+/// A size; SQLite's numbers have a sign.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn insert(tx: &Transaction<'_>, row: &Row, now: i64) -> rusqlite::Result<()> {
+    match row {
+        Row::Learned(l) => tx
+            .prepare_cached("REPLACE INTO profile (plan, device, phase, threads, seconds, memory, updated) VALUES (?, ?, ?, ?, ?, ?, ?)")?
+            .execute(params![l.plan, l.device, l.phase, l.threads, l.seconds, signed(l.memory), now])?,
+        Row::Ended(e) => {
+            let [sent, received] = [0, 1].map(|i| e.traffic.map(|traffic| signed(traffic[i])));
+            tx.prepare_cached(
+                "INSERT INTO audit (at, client, model, backend, phase, outcome, queued_s, run_s, sent, received)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            )?
+            .execute(params![
+                now, e.client.0, e.model, e.backend, e.phase, e.outcome, e.queued_s, e.run_s, sent, received
+            ])?
+        }
+    };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

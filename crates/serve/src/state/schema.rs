@@ -1,0 +1,135 @@
+//! The file itself: its rights, its version, its tables.
+use crate::ServeError;
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+/// Its name, beside the ledger.
+pub(super) const NAME: &str = "server.sqlite";
+/// Permissions of the file; SQLite gives its other files the same.
+const MODE: u32 = 0o600;
+/// What the file's header says that it is: "tacs".
+const APPLICATION: i32 = 0x7461_6373;
+/// How long somebody else may hold the file. A transaction takes milliseconds.
+const BUSY: Duration = Duration::from_secs(10);
+/// Pages of the log (4 KiB each) after which it is written back: the disk is for material.
+const LOG_PAGES: i64 = 32;
+/// `MIGRATIONS[v]` leads from schema version v to v + 1. Never changed once released, only added to.
+const MIGRATIONS: &[&str] = &["
+    -- How long phases take: the last estimate of each class.
+    CREATE TABLE profile (
+        plan BLOB NOT NULL CHECK (length(plan) = 32),    -- digest of the plan
+        device TEXT NOT NULL,                            -- class of the client's device and link
+        phase TEXT NOT NULL CHECK (phase IN ('offline', 'online')),
+        threads INTEGER NOT NULL,
+        seconds REAL NOT NULL,
+        memory INTEGER NOT NULL,                         -- bytes
+        updated INTEGER NOT NULL,                        -- seconds since 1970
+        PRIMARY KEY (plan, device, phase, threads)
+    ) STRICT, WITHOUT ROWID;
+    -- Phases that ended. Never what was in them.
+    CREATE TABLE audit (
+        seq INTEGER PRIMARY KEY,
+        at INTEGER NOT NULL,                             -- seconds since 1970
+        client BLOB NOT NULL CHECK (length(client) = 32),
+        model TEXT NOT NULL,
+        backend TEXT NOT NULL,
+        phase TEXT NOT NULL,
+        outcome TEXT NOT NULL CHECK (outcome IN ('done', 'refused', 'failed')),
+        queued_s REAL NOT NULL,
+        run_s REAL,                                      -- none if it never started
+        sent INTEGER,                                    -- bytes before TLS, as is received; none if it did not end well
+        received INTEGER
+    ) STRICT;
+    CREATE INDEX audit_by_time ON audit (at);
+    -- Answers that count against a quota.
+    CREATE TABLE usage (
+        day INTEGER NOT NULL,                            -- UTC, days since 1970
+        client BLOB NOT NULL CHECK (length(client) = 32),
+        model TEXT NOT NULL,
+        answers INTEGER NOT NULL,
+        PRIMARY KEY (day, client, model)
+    ) STRICT, WITHOUT ROWID;
+"];
+
+/// How surely what was written is on the disk after a loss of power.
+#[derive(Clone, Copy)]
+pub(super) enum Sync {
+    /// When the commit returns.
+    AtOnce,
+    /// Some time later; the file stays whole.
+    Later,
+}
+
+/// What goes wrong with a state file, with its path.
+pub(super) fn failed<E: ToString>(path: &Path) -> impl Fn(E) -> ServeError {
+    move |e| ServeError::State { path: path.to_owned(), what: e.to_string() }
+}
+
+/// Makes the file where there is none, closes it to others, and brings its tables up to date.
+pub(super) fn prepare(path: &Path) -> Result<(), ServeError> {
+    private(path).map_err(failed(path))?;
+    let mut db = connect(path, Sync::AtOnce)?;
+    let mode: String =
+        db.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(failed(path))?;
+    if mode != "wal" {
+        return Err(failed(path)(format!("SQLite cannot use WAL here (it uses `{mode}`): choose a local disk")));
+    }
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed(path))?;
+    let pragma = |name| tx.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(failed(path));
+    let (application, version) = (pragma("application_id")?, pragma("user_version")?);
+    if application != APPLICATION && (application, version) != (0, 0) {
+        return Err(failed(path)("this is a database of another program"));
+    }
+    let known = MIGRATIONS.len();
+    let version = usize::try_from(version)
+        .ok()
+        .filter(|version| *version <= known)
+        .ok_or_else(|| failed(path)(format!("it has version {version}, this program knows {known}: update tacit")))?;
+    if version == known {
+        // A full disk is no reason not to start.
+        return Ok(());
+    }
+    for (step, sql) in MIGRATIONS.iter().enumerate().skip(version) {
+        tx.execute_batch(sql).map_err(failed(path))?;
+        tx.pragma_update(None, "user_version", step as i64 + 1).map_err(failed(path))?;
+    }
+    tx.pragma_update(None, "application_id", APPLICATION).map_err(failed(path))?;
+    tx.commit().map_err(failed(path))
+}
+
+/// A connection to a file that is prepared.
+pub(super) fn connect(path: &Path, sync: Sync) -> Result<Connection, ServeError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags).map_err(failed(path))?;
+    db.busy_timeout(BUSY).map_err(failed(path))?;
+    let name = match sync {
+        Sync::AtOnce => "FULL",
+        Sync::Later => "NORMAL",
+    };
+    db.pragma_update(None, "synchronous", name).map_err(failed(path))?;
+    db.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(failed(path))?;
+    Ok(db)
+}
+
+/// The folder is ours alone: the store has seen to that. A file that is there is not opened: closing it would
+/// drop the locks of whoever in this process has it open with SQLite.
+fn private(path: &Path) -> io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(MODE).open(path) {
+        Ok(_) => return Ok(()),
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(e),
+    }
+    let meta = fs::symlink_metadata(path)?;
+    if !meta.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    if meta.permissions().mode() & 0o777 & !MODE != 0 {
+        tracing::warn!("{} was open to other users and is closed to them now", path.display());
+        fs::set_permissions(path, Permissions::from_mode(MODE))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+use super::*;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+const ALICE: ClientId = ClientId([1; 32]);
+
+fn learned(device: &str, phase: &'static str, threads: u32, seconds: f64) -> Row {
+    Row::Learned(Learned { plan: [7; 32], device: device.into(), phase, threads, seconds, memory: 4096 })
+}
+
+fn ended(outcome: &'static str) -> Row {
+    Row::Ended(Ended {
+        client: ALICE,
+        model: "m".into(),
+        backend: "toy".into(),
+        phase: "online",
+        outcome,
+        queued_s: 0.5,
+        run_s: (outcome == "done").then_some(0.25),
+        traffic: (outcome == "done").then_some([10, 20]),
+    })
+}
+
+fn charge(day: i64, most: u32) -> Charge {
+    Charge { client: ALICE, model: "m".into(), day, most }
+}
+
+fn count(dir: &Path, sql: &str) -> i64 {
+    Connection::open(dir.join(NAME)).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn what_was_kept_is_there_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut state = State::open(dir.path(), 90).unwrap();
+    assert!(state.known.of([7; 32], "lan", "online", 1).is_none());
+    for row in [
+        learned("lan", "online", 1, 1.0),
+        learned("lan", "online", 1, 2.0),
+        learned("lan", "offline", 4, 3.0),
+        ended("done"),
+        ended("failed"),
+    ] {
+        state.keeper.keep(row);
+    }
+    state.keeper.close();
+    state.keeper.keep(ended("done"));
+    let again = State::open(dir.path(), 90).unwrap();
+    let known =
+        |device, phase, threads| again.known.of([7; 32], device, phase, threads).map(|l| (l.threads, l.seconds));
+    assert_eq!(known("lan", "online", 1), Some((1, 2.0)), "the last one");
+    assert_eq!(known("lan", "offline", 1), Some((4, 3.0)), "of other threads, if there is nothing better");
+    assert_eq!(known("slow", "online", 1), None);
+    assert!(again.known.of([8; 32], "lan", "online", 1).is_none());
+    assert_eq!(count(dir.path(), "SELECT count(*) FROM audit"), 2);
+    assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE run_s = 0.25 AND sent = 10 AND received = 20"), 1);
+    assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE run_s IS NULL AND sent IS NULL"), 1);
+}
+
+#[test]
+fn charges_count_up_to_the_limit_and_for_the_latest_day() {
+    let dir = tempfile::tempdir().unwrap();
+    let (today, state) = (day_of(unix_now()), State::open(dir.path(), 90).unwrap());
+    let usage = state.usage.unwrap();
+    for _ in 0..2 {
+        usage.charge(&charge(today + 3, 2)).unwrap();
+    }
+    let error = usage.charge(&charge(today + 3, 2)).unwrap_err();
+    assert!(matches!(&error, ServeError::OverLimit { reason, .. } if reason.contains("quota of 2")), "{error}");
+    usage.charge(&charge(today, 2)).unwrap();
+    let mut again = State::open(dir.path(), 90).unwrap().quotas;
+    assert!(again.take(unix_now(), ALICE, "m", 2).is_err(), "the clock was three days ahead once");
+    assert_eq!(again.take(unix_now(), ALICE, "m", 3).unwrap().day, today + 3);
+}
+
+#[test]
+fn old_rows_go_and_the_latest_day_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut state = State::open(dir.path(), 90).unwrap();
+    state.keeper.keep(ended("done"));
+    state.keeper.close();
+    let (now, today) = (unix_now(), day_of(unix_now()));
+    let db = Connection::open(dir.path().join(NAME)).unwrap();
+    let old = now - 92 * 24 * 3600;
+    db.execute(
+        "INSERT INTO audit SELECT NULL, ?, client, model, backend, phase, outcome, 0, 0, 0, 0 FROM audit",
+        [old],
+    )
+    .unwrap();
+    for day in [today - 200, today - 100] {
+        state.usage.as_ref().unwrap().charge(&charge(day, 9)).unwrap();
+    }
+    State::open(dir.path(), 90).unwrap().keeper.close();
+    assert_eq!(count(dir.path(), "SELECT count(*) FROM audit"), 1);
+    assert_eq!(count(dir.path(), "SELECT max(day) - min(day) FROM usage"), 0);
+    assert_eq!(count(dir.path(), "SELECT max(day) FROM usage"), today - 100);
+}
+
+#[test]
+fn the_file_is_its_owners_and_tacits() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(NAME);
+    drop(State::open(dir.path(), 90).unwrap());
+    let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(), 0o600);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    drop(State::open(dir.path(), 90).unwrap());
+    assert_eq!(mode(), 0o600);
+    let error = || State::open(dir.path(), 90).err().unwrap().to_string();
+    let db = Connection::open(&path).unwrap();
+    db.pragma_update(None, "user_version", 99).unwrap();
+    assert!(error().contains("version 99"), "{}", error());
+    db.pragma_update(None, "application_id", 5).unwrap();
+    assert!(error().contains("another program"), "{}", error());
+    drop(db);
+    fs::rename(&path, dir.path().join("moved")).unwrap();
+    symlink(dir.path().join("moved"), &path).unwrap();
+    assert!(error().contains("no regular file"), "{}", error());
+}
+
+#[test]
+fn rows_that_find_no_room_are_counted_and_nobody_waits() {
+    let (rows, _queue) = sync_channel(1);
+    let (_end, over) = sync_channel(0);
+    let lost = Arc::new(AtomicU64::new(0));
+    let keeper = Keeper(Some(Writing { rows, lost: Arc::clone(&lost), ended: over }));
+    for _ in 0..5 {
+        keeper.keep(ended("refused"));
+    }
+    assert_eq!(lost.load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn a_file_that_takes_nothing_loses_rows_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut state = State::open(dir.path(), 90).unwrap();
+    Connection::open(dir.path().join(NAME)).unwrap().execute_batch("DROP TABLE audit").unwrap();
+    state.keeper.keep(ended("done"));
+    state.keeper.keep(learned("lan", "online", 1, 1.0));
+    state.keeper.close();
+    assert!(state.usage.unwrap().charge(&charge(1, 1)).is_ok());
+}
