@@ -169,6 +169,8 @@ impl Channel {
     pub fn settle(&mut self) -> Result<(), NetError> {
         self.guarded(|channel| {
             channel.push_out()?;
+            // Whoever settles may be silent for long, and so may thousands of others.
+            (channel.out, channel.scratch) = (Vec::new(), Vec::new());
             let settled = channel.transport.get_mut().settle();
             settled.map_err(|e| NetError::from_io("waiting for sent messages to leave", &e))
         })
