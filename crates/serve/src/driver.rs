@@ -17,7 +17,7 @@ use crate::refusals::{Kind, Refusals};
 use crate::snapshot::Snapshot;
 use crate::state::{Known, Row};
 use crate::{ServeError, ServerConfig};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,6 +63,8 @@ pub(crate) struct Driver {
     memory_wait: Duration,
     connections: HashMap<Number, Connection>,
     jobs: BTreeMap<Number, Job>,
+    /// Those of them that wait for a place in memory.
+    waiting: BTreeSet<Number>,
     memory: InMemory,
     refusals: Refusals,
     served: u64,
@@ -99,6 +101,7 @@ impl Driver {
             memory_wait: config.memory_wait,
             connections: HashMap::new(),
             jobs: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             memory: InMemory::new(config.memory_per_client),
             refusals: Refusals::default(),
             served: 0,
@@ -153,7 +156,7 @@ impl Driver {
 
     /// When something is to be done though nothing happens.
     fn alarm(&self) -> Option<Instant> {
-        let waited = self.jobs.values().filter_map(Job::waits_until).min();
+        let waited = self.waiting.iter().filter_map(|number| self.jobs.get(number)?.waits_until()).min();
         [self.stopping_alarm(), self.door.alarm(), self.refusals.alarm(), self.queue.alarm(), waited]
             .into_iter()
             .flatten()
@@ -259,13 +262,13 @@ impl Driver {
         }
         let until = Instant::now() + self.memory_wait;
         self.jobs.insert(number, Job::Waits { ask, until });
+        self.waiting.insert(number);
         self.admit(number);
     }
 
     /// Takes up what waited for a place, and does what the scheduler says.
     fn go_on(&mut self) {
-        let waiting: Vec<Number> =
-            self.jobs.iter().filter(|(_, job)| job.waits_until().is_some()).map(|(&number, _)| number).collect();
+        let waiting: Vec<Number> = self.waiting.iter().copied().collect();
         waiting.into_iter().for_each(|number| self.admit(number));
         loop {
             let effects = self.queue.poll();
@@ -293,6 +296,7 @@ impl Driver {
         if self.jobs.get(&number).is_none_or(|job| self.must_wait(job)) {
             return;
         }
+        self.waiting.remove(&number);
         let Some(Job::Waits { mut ask, .. }) = self.jobs.remove(&number) else { return };
         match self.place(number, &mut ask) {
             Ok(Admitted::Queued(held)) => drop(self.jobs.insert(number, Job::Queued { ask, held })),
@@ -439,6 +443,7 @@ impl Driver {
 
     /// Forgets a job; what was asked, if it had not started.
     fn end_job(&mut self, number: Number) -> Option<Asked> {
+        self.waiting.remove(&number);
         let mut job = self.jobs.remove(&number)?;
         let Held { place, charge } = job.held();
         place.into_iter().for_each(|id| self.memory.give_back(id));

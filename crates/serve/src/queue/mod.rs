@@ -88,6 +88,7 @@ struct Station {
 struct Job {
     owner: Owner,
     number: Number,
+    client: ClientId,
     memory: u64,
     /// Material that it uses.
     used: Option<MaterialId>,
@@ -273,27 +274,30 @@ impl Queue {
     pub(crate) fn finished(&mut self, number: Number, end: JobEnd) {
         let Some(id) = self.stations.get_mut(&number).and_then(|station| station.job.take()) else { return };
         let Some(job) = self.jobs.remove(&id) else { return };
-        let Job { owner, memory, used, .. } = job;
-        let (mut keep, mut client) = (false, None);
+        let Job { owner, client, memory, used, .. } = job;
+        let mut keep = false;
         if let Some(live) = self.live.get_mut(&owner) {
             live.job = None;
-            (keep, client) = (live.keep, Some(live.client));
+            keep = live.keep;
         }
         // Its connection has to come again for what follows.
         self.note(Event::Lanes { of: owner, lanes: 0 });
         match end {
             JobEnd::Done { took, made } => {
                 let usage = Usage { time: Span::from_secs(took.as_secs_f64()), peak_memory: memory };
-                if let Some((material, client)) = made.zip(client) {
-                    self.materials.insert(material, client);
-                }
                 if let Some(used) = used {
                     self.materials.remove(&used);
                 }
-                self.note(Event::JobFinished { job: id, usage, material: made });
+                let is_taken = self.tell(Event::JobFinished { job: id, usage, material: made }).is_ok();
                 self.learned(&job);
-                // The ledger knows stock from here on.
-                made.filter(|_| keep).into_iter().for_each(|material| self.forget(material));
+                match made {
+                    None => {}
+                    // It ended in the moment in which nobody wanted it any more.
+                    Some(material) if !is_taken => self.effects.push(Effect::Burn { material, client }),
+                    // The ledger knows stock from here on.
+                    Some(material) if keep => self.forget(material),
+                    Some(material) => drop(self.materials.insert(material, client)),
+                }
             }
             JobEnd::Failed => self.note(Event::JobFailed { job: id }),
         }
@@ -426,7 +430,8 @@ impl Queue {
             Some((number, live)) => {
                 live.job = Some(job);
                 let Start { model, phase, threads, memory, material: used, .. } = *start;
-                self.jobs.insert(job, Job { owner, number, memory, used, model, phase, threads });
+                let client = live.client;
+                self.jobs.insert(job, Job { owner, number, client, memory, used, model, phase, threads });
                 self.stations.entry(number).or_default().job = Some(job);
                 let &Start { phase, threads, material, .. } = start;
                 self.effects.push(Effect::Start { number, phase, threads, material });

@@ -13,6 +13,8 @@ pub(super) const NAME: &str = "server.sqlite";
 const MODE: u32 = 0o600;
 /// What the file's header says that it is: "tacs".
 const APPLICATION: i32 = 0x7461_6373;
+/// KiB of the file that stay in memory.
+const CACHE_KIB: i64 = 128;
 /// How long somebody else may hold the file. A transaction takes milliseconds.
 const BUSY: Duration = Duration::from_secs(10);
 /// Pages of the log (4 KiB each) after which it is written back: the disk is for material.
@@ -111,6 +113,8 @@ pub(super) fn connect(path: &Path, sync: Sync) -> Result<Connection, ServeError>
         Sync::Later => "NORMAL",
     };
     db.pragma_update(None, "synchronous", name).map_err(failed(path))?;
+    // Rows are added and hardly read: what SQLite would keep in memory of them is of no use.
+    db.pragma_update(None, "cache_size", -CACHE_KIB).map_err(failed(path))?;
     db.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(failed(path))?;
     Ok(db)
 }
