@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test accuracy abuse abuse-test bench lint fuzz rust-test py-test preflight binary python lock clean
+.PHONY: help demo test accuracy abuse abuse-test bench lint fuzz rust-test py-test preflight demo-programs binary python lock clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -24,7 +24,7 @@ help:
 
 # The demo runs both programs and checks them against onnxruntime; it builds nothing else.
 demo: preflight
-	@$(MAKE) --no-print-directory -j2 binary $(VENV)/.locked
+	@$(MAKE) --no-print-directory -j2 demo-programs $(VENV)/.locked
 	$(PY) scripts/demo.py
 
 test: lint rust-test abuse-test py-test
@@ -64,6 +64,10 @@ lint: preflight
 
 fuzz: preflight
 	sh scripts/fuzz.sh $(FUZZ_SECONDS)
+
+demo-programs: preflight
+	@echo "== the programs tacit and tacit-server (the first build takes some minutes)"
+	cargo build --locked --release -p tacit-cli -p tacit-serve
 
 binary: preflight
 	@echo "== the programs tacit, tacit-server and tacit-sidecar (the first build takes some minutes)"
