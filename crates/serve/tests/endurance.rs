@@ -22,7 +22,7 @@ fn ten_thousand_requests_leave_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |c| c.cores = 2);
     let mut client = server.client(dir.path(), "alice", "one");
-    // What the first thousands allocate is there for good: pools, queues, SQLite's pages, the allocator's own.
+    // What the first thousands allocate is there for good: pools, queues, SQLite's pages, the allocator's.
     let mut sizes = Vec::new();
     let files = open_files();
     for i in 0..10_000 {
