@@ -90,7 +90,7 @@ impl Client {
         if let Some(why) = ignored {
             tracing::warn!("the input is treated as one that was not announced: {why}");
             drop(announced);
-            let answer = self.answer_asked(name, &input)?;
+            let answer = self.answer_anew(name, None, &input)?;
             return Ok(Answer { request_to_answer_s: began.elapsed().as_secs_f64(), ..answer });
         }
         let (setup, prepared, material, maker) = announced.wait().expect("its maker is taken only here")?;

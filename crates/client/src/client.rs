@@ -334,19 +334,21 @@ impl Client {
                 Err(e) => return Err(e.into()),
             }
         }
-        let setup = self.setup_before(Phase::Offline)?;
         let asking = self.asking(name, None, None);
-        let (prepared, material) = self.make_for(name, Some(&asking))?;
-        let answer = self.online(Asked::Before(name), Some((prepared.id, material)), input)?;
-        Ok(Answer { setup: setup.or(answer.setup), prepared: Some(prepared), ..answer })
+        self.answer_anew(name, Some(&asking), input)
     }
 
-    /// Answers an input that was asked for already, with new material.
-    pub(crate) fn answer_asked(&mut self, name: Name, input: &[f32]) -> Result<Answer, ClientError> {
+    /// Answers an input that is asked for with `first`, or was before, with new material.
+    pub(crate) fn answer_anew(
+        &mut self,
+        name: Name,
+        first: Option<&Request>,
+        input: &[f32],
+    ) -> Result<Answer, ClientError> {
         let setup = self.setup_before(Phase::Offline)?;
-        let (prepared, material) = self.make_for(name, None)?;
+        let (prepared, material) = self.make_for(name, first)?;
         let answer = self.online(Asked::Before(name), Some((prepared.id, material)), input)?;
-        Ok(Answer { setup, prepared: Some(prepared), ..answer })
+        Ok(Answer { setup: setup.or(answer.setup), prepared: Some(prepared), ..answer })
     }
 
     fn claim(&self, id: MaterialId) -> Result<Material, StoreError> {

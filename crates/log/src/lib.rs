@@ -1,15 +1,18 @@
-//! What programs say on stderr leaves through a thread of its own: log lines, panics, last words. Nobody
-//! waits for whoever reads them, and nobody panics for want of a reader: lines that find the queue full are
-//! dropped and counted, lines that cannot be written are lost.
+//! What programs say: the line on stdout that tells where they listen, and what leaves on stderr through a
+//! thread of its own: log lines, panics, last words. Nobody waits for whoever reads them, and nobody panics
+//! for want of a reader: lines that find the queue full are dropped and counted, lines that cannot be written
+//! are lost.
 //!
 //! This crate uses no other crate of the project.
 #![forbid(unsafe_code)]
 
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::panic;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -24,6 +27,37 @@ const QUEUE: usize = 1024;
 const LINE: usize = 4096;
 /// How long the end of a program waits for lines that are still queued.
 const LAST: Duration = Duration::from_secs(1);
+
+/// A serving program from its start to its end: with a log, and its error on stderr as last words.
+pub fn run<E: Display>(program: impl FnOnce() -> Result<(), E>) -> ExitCode {
+    let log = match Log::start() {
+        Ok(log) => log,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: starting the log: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match program() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log.say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the line that scripts wait for and read addresses from, in a thread of its own: that nobody reads
+/// it, or makes room, is no reason not to serve.
+///
+/// # Errors
+/// The thread cannot be started.
+pub fn announce(line: String) -> io::Result<()> {
+    let announcing = thread::Builder::new().name("tacit-announce".into()).spawn(move || {
+        let mut out = io::stdout();
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    });
+    announcing.map(drop)
+}
 
 /// What the writing thread is given.
 enum Item {

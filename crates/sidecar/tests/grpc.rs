@@ -1,7 +1,7 @@
 //! The protocol over gRPC, against a server with toy models.
 mod common;
 use common::served::{Running, expected, wait_until};
-use common::{Gate, Sidecar, TOKEN};
+use common::{Sidecar, TOKEN};
 use tacit_sidecar::grpc::proto::grpc_inference_service_client::GrpcInferenceServiceClient;
 use tacit_sidecar::grpc::proto::infer_parameter::ParameterChoice;
 use tacit_sidecar::grpc::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
@@ -140,13 +140,7 @@ fn what_is_wrong_is_refused_with_its_code() {
 #[test]
 fn deadlines_hold_and_a_full_queue_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let gate = Gate::to(&server);
-    let sidecar = Sidecar::start(&server, dir.path(), |c| {
-        c.client.address = gate.address.clone();
-        c.models = vec![("one".into(), None)];
-        c.queue = 1;
-    });
+    let (_server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.queue = 1);
     let pool = sidecar.fleet.pool("one", "").unwrap();
     gate.set(false);
     Runtime::new().unwrap().block_on(async {

@@ -1,7 +1,7 @@
 //! Queues, workers, lost servers, and material that is kept ready.
 mod common;
+use common::Sidecar;
 use common::served::{Running, expected, wait_until};
-use common::{Gate, Sidecar};
 use serde_json::json;
 use std::io::Write;
 use std::net::TcpStream;
@@ -28,13 +28,7 @@ fn asked_and_left(sidecar: &Sidecar, body: &str) -> TcpStream {
 #[test]
 fn a_full_queue_refuses_time_runs_out_and_the_next_request_is_answered() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let gate = Gate::to(&server);
-    let sidecar = Sidecar::start(&server, dir.path(), |c| {
-        c.client.address = gate.address.clone();
-        c.models = vec![("one".into(), None)];
-        c.queue = 2;
-    });
+    let (_server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.queue = 2);
     let pool = sidecar.fleet.pool("one", "").unwrap();
     gate.set(false);
     let infer = "/v2/models/one/infer";
@@ -129,13 +123,7 @@ fn a_model_whose_server_would_see_the_input_is_not_opened_unasked() {
 #[test]
 fn a_batch_is_shared_by_the_workers() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let gate = Gate::to(&server);
-    let sidecar = Sidecar::start(&server, dir.path(), |c| {
-        c.client.address = gate.address.clone();
-        c.models = vec![("one".into(), None)];
-        c.workers = 2;
-    });
+    let (_server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.workers = 2);
     let pool = sidecar.fleet.pool("one", "").unwrap();
     thread::scope(|scope| {
         // Once both have connected, the two inputs are with both.

@@ -66,6 +66,18 @@ impl Sidecar {
         Self { address, grpc, fleet, stop, runtime }
     }
 
+    /// Of the model `one`, with a way to its server that can be stopped up; and the server.
+    pub fn gated(dir: &std::path::Path, tune: impl FnOnce(&mut FleetConfig)) -> (Running, Gate, Self) {
+        let server = Running::start(dir, |_| {});
+        let gate = Gate::to(&server);
+        let sidecar = Self::start(&server, dir, |c| {
+            c.client.address = gate.address.clone();
+            c.models = vec![("one".into(), None)];
+            tune(c);
+        });
+        (server, gate, sidecar)
+    }
+
     /// A request with the token.
     pub fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Said {
         let token = format!("Authorization: Bearer {TOKEN}");

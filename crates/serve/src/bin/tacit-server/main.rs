@@ -7,16 +7,13 @@ use anyhow::Context;
 use clap::Parser;
 use clap::builder::RangedU64ValueParser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::thread;
 use std::time::Duration;
 use tacit_backends::{DEFAULT, Registry};
 use tacit_client::MAX_THREADS;
-use tacit_log::Log;
 use tacit_net::Rate;
 use tacit_sched::policy::PolicySpec;
 use tacit_serve::{Catalog, Server, ServerConfig};
@@ -180,13 +177,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         true => serde_json::json!({"listening": server.address(), "models": names}).to_string(),
         false => format!("listening on {} ({})", server.address(), names.join(", ")),
     };
-    // Scripts wait for this line and read the address from it; that nobody reads, or makes room, is no reason
-    // not to serve.
-    let announcing = thread::Builder::new().name("tacit-announce".into()).spawn(move || {
-        let mut out = std::io::stdout();
-        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-    });
-    announcing.context("starting a thread")?;
+    tacit_log::announce(line).context("starting a thread")?;
     server.run();
     Ok(())
 }
@@ -200,19 +191,8 @@ fn allow_files() {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let log = match Log::start() {
-        Ok(log) => log,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: starting the log: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    allow_files();
-    match run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            log.say(&format!("error: {error:#}"));
-            ExitCode::FAILURE
-        }
-    }
+    tacit_log::run(|| {
+        allow_files();
+        run(&args)
+    })
 }

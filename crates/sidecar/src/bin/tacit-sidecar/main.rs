@@ -8,14 +8,11 @@ use clap::builder::RangedU64ValueParser;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread;
 use tacit_backends::Registry;
 use tacit_client::{ClientConfig, MAX_THREADS};
-use tacit_log::Log;
 use tacit_sidecar::access::{Access, Token};
 use tacit_sidecar::fleet::{Fleet, FleetConfig};
 use tacit_sidecar::server::{self, Listener};
@@ -179,7 +176,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Scripts wait for this line and read the address from it; that nobody reads it is no reason not to serve.
+/// Tells where it listens.
 fn announce(args: &Args, http: Option<SocketAddr>, grpc: Option<SocketAddr>) -> anyhow::Result<()> {
     let at = http.map_or_else(
         || args.unix.as_ref().map_or_else(String::new, |path| format!("unix:{}", path.display())),
@@ -192,34 +189,17 @@ fn announce(args: &Args, http: Option<SocketAddr>, grpc: Option<SocketAddr>) -> 
             None => format!("listening on {at}"),
         },
     };
-    let announcing = thread::Builder::new().name("tacit-announce".into()).spawn(move || {
-        let mut out = std::io::stdout();
-        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-    });
-    announcing.map(drop).context("starting a thread")
+    tacit_log::announce(line).context("starting a thread")
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let log = match Log::start() {
-        Ok(log) => log,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: starting the log: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let result = runtime.context("starting the runtime").and_then(|runtime| {
+    tacit_log::run(|| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.context("starting the runtime")?;
         let result = runtime.block_on(run(&args));
         // A request that reads its input is not waited for.
         runtime.shutdown_background();
         result
-    });
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            log.say(&format!("error: {error:#}"));
-            ExitCode::FAILURE
-        }
-    }
+    })
 }
