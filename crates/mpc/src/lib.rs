@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod codec;
+pub mod dealt;
 mod error;
 pub mod gate;
 pub mod ot;

@@ -1,0 +1,52 @@
+//! What a batch of dealt gates costs: payload bytes without frame headers.
+
+use super::{BLOCK, DealtGate, Exchanges, block};
+
+/// Bytes and waits of a batch of gates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DealtCost {
+    /// Client to server, online.
+    pub up: usize,
+    /// Server to client, online.
+    pub down: usize,
+    /// Times that the parties wait for each other, online.
+    pub exchanges: usize,
+    /// Material at the server.
+    pub material: usize,
+    /// AES blocks of the client's streams.
+    pub client_aes: usize,
+    /// AES blocks of the server's streams.
+    pub server_aes: usize,
+}
+
+impl DealtGate {
+    /// The cost of the whole batch.
+    #[must_use]
+    pub fn cost(&self) -> DealtCost {
+        let packed = |widths: &[u32]| widths.iter().map(|&w| (self.n * w as usize).div_ceil(8)).sum::<usize>();
+        let (plane, masked) = (self.n.div_ceil(8), self.masked_bits());
+        let signs = if self.exchanges == Exchanges::Two { plane } else { 0 };
+        let results: Vec<u32> = self.values.iter().map(|v| v.width()).collect();
+        let mut cost = DealtCost {
+            up: masked * plane + signs + packed(&results),
+            down: packed(&self.opened()) + masked * plane + signs,
+            exchanges: if self.exchanges == Exchanges::Two { 2 } else { 1 },
+            ..DealtCost::default()
+        };
+        let masks = 2 * self.digits.len() - 1;
+        for index in 0..block::count(self.n) {
+            let len = block::range(self.n, index).len();
+            let words = block::words(len);
+            cost.material += block::bytes(self, len);
+            cost.client_aes += ((self.planes() + masks) * words + self.all_columns().len() * len).div_ceil(2);
+            cost.server_aes += (masks * words + self.opened().len() * len).div_ceil(2);
+        }
+        cost
+    }
+
+    /// Bytes of material at the server for each of many gates.
+    #[must_use]
+    pub fn bytes_per_gate(&self) -> f64 {
+        block::bytes(self, BLOCK) as f64 / BLOCK as f64
+    }
+}

@@ -1,0 +1,173 @@
+//! The public shape of a batch of dealt gates, and how its bits are cut into digits.
+
+use super::terms::Terms;
+
+/// How often the parties wait for each other in a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Exchanges {
+    /// Once: larger tables (TT1).
+    One,
+    /// Twice: less material (TT2).
+    Two,
+}
+
+/// What the tested bit is multiplied with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value {
+    /// The tested value itself, in a ring of `wide` bits (at least its own).
+    Tested {
+        /// Bits of the result's ring.
+        wide: u32,
+    },
+    /// Another shared value in a ring of `width` bits.
+    Other {
+        /// Bits of its ring.
+        width: u32,
+    },
+    /// The constant -1 in a ring of `width` bits.
+    MinusOne {
+        /// Bits of its ring.
+        width: u32,
+    },
+}
+
+impl Value {
+    /// Bits of the result's ring.
+    #[must_use]
+    pub fn width(self) -> u32 {
+        match self {
+            Self::Tested { wide } => wide,
+            Self::Other { width } | Self::MinusOne { width } => width,
+        }
+    }
+}
+
+/// Public shape of a batch of gates `z_k = base_k + [y >= 0] X_k`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DealtGate {
+    pub(super) n: usize,
+    pub(super) width: u32,
+    pub(super) drop: u32,
+    pub(super) values: Vec<Value>,
+    pub(super) digits: Vec<u32>,
+    pub(super) exchanges: Exchanges,
+    pub(super) terms: Terms,
+}
+
+/// Largest digit: its table has 2^m - 1 bits an element.
+const MAX_DIGIT: u32 = 10;
+/// Most digits of either kind.
+const MAX_DIGITS: [u32; 2] = [4, 8];
+/// Ring widths that can be tested: a sign and one more bit.
+pub const MIN_WIDTH: u32 = 2;
+
+impl DealtGate {
+    /// `n` gates on a value in a ring of `width` bits (2 to 63), whose `drop` lowest bits are left out of the
+    /// test: results of `0 <= y < 2^drop` may then count as negative, never the other way round. The digits
+    /// are those with the least material.
+    ///
+    /// # Panics
+    /// For a width out of range, or without a compared bit: a plan checks its widths.
+    #[must_use]
+    pub fn new(n: usize, width: u32, drop: u32, values: Vec<Value>, exchanges: Exchanges) -> Self {
+        assert!((MIN_WIDTH..64).contains(&width) && drop < width - 1, "{width} bits, {drop} dropped");
+        let bits = width - 1 - drop;
+        let most = if exchanges == Exchanges::One { MAX_DIGITS[0] } else { MAX_DIGITS[1] };
+        let few = bits.div_ceil(MAX_DIGIT).min(most);
+        let candidates = (few..=most.min(bits)).map(|count| {
+            let digits = (0..count).map(|i| bits / count + u32::from(i < bits % count)).collect::<Vec<_>>();
+            // With one digit there is nothing to open between test and multiplexer.
+            let exchanges = if count == 1 { Exchanges::One } else { exchanges };
+            let terms = Terms::new(digits.len(), exchanges);
+            Self { n, width, drop, values: values.clone(), digits, exchanges, terms }
+        });
+        candidates.min_by_key(Self::material_bits).expect("there is at least one way to cut")
+    }
+
+    /// Number of gates.
+    #[must_use]
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// What the bit is multiplied with.
+    #[must_use]
+    pub fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// Waits of the two parties for each other.
+    #[must_use]
+    pub fn exchanges(&self) -> Exchanges {
+        self.exchanges
+    }
+
+    /// Low bits that are compared.
+    pub(super) fn low_bits(&self) -> u32 {
+        self.width - 1
+    }
+
+    /// Table entries of an element, over all digits.
+    pub(super) fn table_planes(&self) -> usize {
+        self.digits.iter().map(|m| (1usize << m) - 1).sum()
+    }
+
+    /// Planes of an element that the server is given: tables, the sign of `R`, products of masks.
+    pub(super) fn planes(&self) -> usize {
+        self.table_planes() + 1 + self.terms.planes().len()
+    }
+
+    /// Bits by which the tested value is widened, if it is.
+    pub(super) fn extra(&self) -> u32 {
+        self.values
+            .iter()
+            .map(|v| if let Value::Tested { wide } = v { wide - self.width } else { 0 })
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The ring of the bit's own arithmetic shares.
+    pub(super) fn bit_width(&self) -> u32 {
+        self.values.iter().map(|v| v.width()).max().expect("a gate multiplies something")
+    }
+
+    /// Widths of the arithmetic columns of one term, then those that belong to the value alone.
+    pub(super) fn columns(&self) -> (Vec<u32>, Vec<u32>) {
+        let extra = self.extra();
+        let mut term = vec![self.bit_width()];
+        for value in &self.values {
+            match value {
+                Value::Tested { wide } => term.extend([*wide, extra].into_iter().filter(|&w| w > 0)),
+                Value::Other { width } => term.push(*width),
+                Value::MinusOne { .. } => {}
+            }
+        }
+        (term, if extra > 0 { vec![extra; 2] } else { Vec::new() })
+    }
+
+    /// Widths of all arithmetic columns.
+    pub(super) fn all_columns(&self) -> Vec<u32> {
+        let (term, own) = self.columns();
+        term.repeat(self.terms.count()).into_iter().chain(own).collect()
+    }
+
+    /// Material of one gate at the server, in bits.
+    fn material_bits(&self) -> usize {
+        self.planes() + self.all_columns().iter().map(|&w| w as usize).sum::<usize>()
+    }
+
+    /// Widths of what the server opens: the tested value, and others.
+    pub(super) fn opened(&self) -> Vec<u32> {
+        let others =
+            self.values.iter().filter_map(|v| if let Value::Other { width } = v { Some(*width) } else { None });
+        std::iter::once(self.width).chain(others).collect()
+    }
+
+    /// Bits that each party opens first, under masks.
+    pub(super) fn masked_bits(&self) -> usize {
+        match self.exchanges {
+            Exchanges::One => 2 * self.digits.len() - 1,
+            Exchanges::Two => 2 * self.digits.len() - 2,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Tables `[u < z]` of one digit, bit-sliced: entry `u` is a plane of a block's elements.
+
+/// Looks a shared table up at a public index. `table` holds the party's share of the entries
+/// `u = 0 .. 2^m - 2` (entry `2^m - 1` is 0), `index` the `m` planes of the index, lowest first; `first` is the
+/// party's share of the entry before the first one, which is 1. Gives the entries at `u` and at `u - 1`.
+pub(super) fn look_up(table: &[u64], index: &[&[u64]], first: u64, words: usize) -> [Vec<u64>; 2] {
+    let mut at = Vec::with_capacity(table.len() + words);
+    at.extend_from_slice(table);
+    at.resize(table.len() + words, 0);
+    let mut before = vec![first; words];
+    before.extend_from_slice(table);
+    [fold(at, index, words), fold(before, index, words)]
+}
+
+/// Halves a list of planes with each bit of the index, element by element.
+fn fold(mut planes: Vec<u64>, index: &[&[u64]], words: usize) -> Vec<u64> {
+    let mut count = planes.len() / words;
+    for bit in index {
+        count /= 2;
+        for k in 0..count {
+            let (done, pair) = planes.split_at_mut(2 * k * words);
+            let (low, high) = pair.split_at(words);
+            if k == 0 {
+                let high = high[..words].to_vec();
+                pair.iter_mut().zip(&high).zip(*bit).for_each(|((a, b), s)| *a ^= (*a ^ b) & s);
+                continue;
+            }
+            for (w, out) in done[k * words..][..words].iter_mut().enumerate() {
+                *out = low[w] ^ ((low[w] ^ high[w]) & bit[w]);
+            }
+        }
+    }
+    planes.truncate(words);
+    planes
+}
+
+/// The plain table of a secret digit given as `m` planes, lowest first: planes of `[u < z]`,
+/// `u = 0 .. 2^m - 2`.
+pub(super) fn thermometer(digit: &[&[u64]], words: usize) -> Vec<u64> {
+    // By one more bit on top, b: [u < z] = b | [u < z'] for u below the half, and b & [u - half < z'] above;
+    // at the half's last entry it is b.
+    let mut table: Vec<u64> = Vec::new();
+    for bit in digit {
+        let mut next = Vec::with_capacity(2 * table.len() + words);
+        for plane in table.chunks(words) {
+            next.extend(plane.iter().zip(*bit).map(|(t, b)| t | b));
+        }
+        next.extend_from_slice(bit);
+        for plane in table.chunks(words) {
+            next.extend(plane.iter().zip(*bit).map(|(t, b)| t & b));
+        }
+        table = next;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_looked_up_compares() {
+        for m in 1..=6usize {
+            let size = 1u64 << m;
+            // 64 elements at a time: all pairs of secret and index.
+            for secret in 0..size {
+                let digit: Vec<Vec<u64>> =
+                    (0..m).map(|b| vec![if secret >> b & 1 == 1 { u64::MAX } else { 0 }]).collect();
+                let table = thermometer(&digit.iter().map(Vec::as_slice).collect::<Vec<_>>(), 1);
+                assert_eq!(table.len() as u64, size - 1);
+                let index: Vec<Vec<u64>> =
+                    (0..m).map(|b| vec![(0..size).fold(0, |w, u| w | (u >> b & 1) << u)]).collect();
+                let index: Vec<&[u64]> = index.iter().map(Vec::as_slice).collect();
+                let [at, before] = look_up(&table, &index, u64::MAX, 1);
+                for u in 0..size {
+                    assert_eq!(at[0] >> u & 1 == 1, u < secret, "{u} < {secret}");
+                    assert_eq!((at[0] ^ before[0]) >> u & 1 == 1, u == secret, "{u} == {secret}");
+                }
+            }
+        }
+    }
+}

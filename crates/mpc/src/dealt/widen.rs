@@ -1,0 +1,109 @@
+//! Signed widening with dealt material: `n` to `n + extra` bits, for `|y| < 2^(n-2)`.
+//!
+//! `y' = y + 2^(n-2)` has the top bit 0, so with `xh = y' + R mod 2^n` it is
+//! `xh - R + 2^n (1 - msb xh) msb R`. The server is given its shares of `R`'s wrap and of `msb R`; the client
+//! needs to learn only the top bit of `xh`. Its share's low bits stay those of `c`.
+//!
+//! Cost per element: `2 extra` bits of material at the server; online 1 bit down, `extra` bits up; exact.
+
+use tacit_arith::bits::Bits;
+use tacit_arith::prg::Prg;
+use tacit_net::Tag;
+
+use super::gate::wrap;
+use crate::codec::Packed;
+use crate::gate::WrapSpec;
+use crate::planes::{self, bit_plane};
+use crate::wire::PackedMessages;
+use crate::{MpcError, Session, low_mask};
+
+const TOP: Tag = Tag::new(0x0354, "top bits of masked values");
+const MOVE: Tag = Tag::new(0x0355, "widening difference");
+
+/// Bytes that the server is given.
+#[must_use]
+pub fn widen_bytes(spec: &WrapSpec) -> usize {
+    2 * Packed::len_bytes(spec.n, spec.extra)
+}
+
+fn words(prg: &mut Prg, n: usize, width: u32) -> Vec<u64> {
+    let mut out = vec![0; n];
+    prg.fill_u64(&mut out);
+    out.iter_mut().for_each(|v| *v &= low_mask(width));
+    out
+}
+
+/// What the server gets for a client that shares the values as `c` (`[n]`, below `2^width`).
+#[must_use]
+pub fn deal_widen(spec: &WrapSpec, c: &[u64], client: &Prg, server: &Prg) -> Vec<u8> {
+    let (mut client, mut server) = (client.fork(0), server.fork(0));
+    let rho = words(&mut server, spec.n, spec.width);
+    let own = [words(&mut client, spec.n, spec.extra), words(&mut client, spec.n, spec.extra)];
+    let (mut wraps, mut signs) = (Vec::with_capacity(spec.n), Vec::with_capacity(spec.n));
+    for (i, (&c, &rho)) in c.iter().zip(&rho).enumerate() {
+        let secret = rho.wrapping_sub(c) & low_mask(spec.width);
+        wraps.push(wrap(rho, c, secret, spec.width).wrapping_sub(own[0][i]));
+        signs.push((secret >> (spec.width - 1)).wrapping_sub(own[1][i]));
+    }
+    let mut out = crate::codec::Writer::default();
+    [wraps, signs].iter().for_each(|list| out.packed(&Packed::new(list, spec.extra)));
+    out.finish().to_vec()
+}
+
+/// `part + 2^n ((1 - msb xh) sign - wrap)`.
+fn widened(spec: &WrapSpec, part: u64, top: bool, wrap: u64, sign: u64) -> u64 {
+    let below = u64::from(!top);
+    part.wrapping_add((below * sign).wrapping_sub(wrap) << spec.width) & low_mask(spec.width + spec.extra)
+}
+
+/// The client's online part: its share goes from `c` to `target` (equal in the low bits).
+///
+/// # Errors
+/// Channel errors.
+pub fn client_widen(
+    spec: &WrapSpec,
+    c: &[u64],
+    target: &[u64],
+    prg: &Prg,
+    session: &mut Session<'_>,
+) -> Result<(), MpcError> {
+    let mut prg = prg.fork(0);
+    let own = [words(&mut prg, spec.n, spec.extra), words(&mut prg, spec.n, spec.extra)];
+    let tops = planes::recv(session.channel, TOP, 1, spec.n)?;
+    let moved = tops[0].iter().zip(c).zip(target).enumerate().map(|(i, ((top, &c), &target))| {
+        // Minus its part of R, which is -c modulo 2^n.
+        let part = (c.wrapping_neg() & low_mask(spec.width)).wrapping_neg();
+        widened(spec, part, top, own[0][i], own[1][i]).wrapping_sub(target) >> spec.width
+    });
+    let moved: Vec<u64> = moved.collect();
+    Ok(session.channel.send_packed(MOVE, &moved, spec.extra)?)
+}
+
+/// The server's online part: its share (`[n]`) in the wider ring.
+///
+/// # Errors
+/// Channel errors; `Material` if `given` is not of this widening.
+pub fn server_widen(
+    spec: &WrapSpec,
+    s: &[u64],
+    (prg, given): (&Prg, &[u8]),
+    session: &mut Session<'_>,
+) -> Result<Vec<u64>, MpcError> {
+    let rho = words(&mut prg.fork(0), spec.n, spec.width);
+    let mut from = crate::codec::Reader::new(given);
+    let (wraps, signs) = (from.packed(spec.n, spec.extra)?.values(), from.packed(spec.n, spec.extra)?.values());
+    let offset = 1u64 << (spec.width - 2);
+    let opened: Vec<u64> =
+        s.iter().zip(&rho).map(|(s, r)| s.wrapping_add(offset).wrapping_add(*r) & low_mask(spec.width)).collect();
+    let tops: Bits = bit_plane(&opened, spec.width - 1);
+    planes::send(session.channel, TOP, std::slice::from_ref(&tops))?;
+    let moved = session.channel.recv_packed(MOVE, spec.n, spec.extra)?;
+    let mask = low_mask(spec.width + spec.extra);
+    let shares = tops.iter().zip(&opened).zip(rho.iter().zip(moved)).enumerate();
+    Ok(shares
+        .map(|(i, ((top, &xh), (&rho, moved)))| {
+            let part = xh.wrapping_sub(rho).wrapping_sub(offset);
+            widened(spec, part, top, wraps[i], signs[i]).wrapping_add(moved << spec.width) & mask
+        })
+        .collect())
+}
