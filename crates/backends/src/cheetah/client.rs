@@ -5,24 +5,22 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tacit_arith::prg::Prg;
-use tacit_graph::{GraphError, Interpreter, NodeId, walk};
+use tacit_graph::{GraphError, NodeId, walk};
 use tacit_he::coeff::Context;
 use tacit_mpc::codec::Packed;
-use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, WrapSpec, slices};
+use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, WrapSpec};
 use tacit_mpc::wire::PackedMessages;
 use tacit_mpc::{Ots, Role, Session};
 use tacit_net::Tag;
 
 use super::cost;
 use super::linear::{self, LinearClient, LinearError};
-use super::local::{apply, gather};
-use super::material::{ClientMaterial, MADE, Piece, check_plan, chosen_share};
-use super::plan::{Plan, Step};
-use super::reduce::Level;
-use super::truncate;
+use super::material::{ClientMaterial, MADE, Piece, check_plan};
+use super::plan::{Parts, Plan};
 use crate::BackendError;
 use crate::ring::Node;
 use crate::ring::fixed::{ring_mask, to_signed};
+use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, Tap};
 
 /// Message: the client's masked input.
 pub(super) const INPUT: Tag = Tag::new(0x0410, "masked input");
@@ -58,8 +56,11 @@ pub(super) fn offline(
         answers: vec![VecDeque::new(); plan.groups.len()],
         linear: Vec::new(),
         pieces: Vec::new(),
+        session,
     };
-    let mut shares = Shares { plan, seed: Prg::from_seed(seed.clone()), session, phase, tap: &mut |_, _| {} };
+    let mut tap = |_: NodeId, _: &[u64]| {};
+    let seeded = Prg::from_seed(seed.clone());
+    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: seeded, phase, tap: &mut tap };
     walk(&plan.graph, &mut shares)?;
     let Offline { linear, pieces, .. } = shares.phase;
     Ok(ClientMaterial { plan: plan.digest(), seed, linear, pieces })
@@ -75,7 +76,7 @@ pub fn online_traced(
     material: ClientMaterial,
     input: &[i64],
     session: &mut Session<'_>,
-    tap: &mut dyn FnMut(NodeId, &[u64]),
+    tap: &mut Tap<'_>,
 ) -> Result<Vec<i64>, BackendError> {
     let needed = plan.graph.input().elements();
     if input.len() != needed {
@@ -85,158 +86,35 @@ pub fn online_traced(
     }
     let ClientMaterial { plan: made_for, seed, linear, pieces } = material;
     check_plan(plan, made_for)?;
-    let phase = Online { input, linear: linear.into_iter(), pieces: pieces.into_iter() };
-    let mut shares = Shares { plan, seed: Prg::from_seed(seed), session, phase, tap };
+    let phase = Online { input, linear: linear.into_iter(), pieces: pieces.into_iter(), session: &mut *session };
+    let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
+    let seed = Prg::from_seed(seed);
+    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed, phase, tap: &mut tap };
     let mine = walk(&plan.graph, &mut shares)?;
     let width = plan.graph.output().fixed.width;
     let theirs = session.channel.recv_packed(RESULT, mine.len(), width)?;
     Ok(mine.iter().zip(theirs).map(|(a, b)| to_signed(a.wrapping_add(b), width)).collect())
 }
 
-/// What a phase does where the parties must talk.
-trait Phase {
-    /// The input is masked with `share`.
-    fn input(&mut self, share: &[u64], width: u32, session: &mut Session<'_>) -> Result<(), BackendError>;
-    /// The client's share of a linear layer's result; `x` is its share of the tensor that the layer's group
-    /// reads.
-    fn linear(&mut self, step: (usize, usize), x: &[u64], session: &mut Session<'_>) -> Result<Vec<u64>, BackendError>;
-    fn gate(&mut self, spec: &GateSpec, gate: &GateShares, session: &mut Session<'_>) -> Result<(), BackendError>;
-    /// The client's share goes from `c` to `to` in the wider ring.
-    fn widen(&mut self, spec: &WrapSpec, c: &[u64], to: &[u64], session: &mut Session<'_>) -> Result<(), BackendError>;
-}
-
-/// The client's shares around a batch of gates.
-struct GateShares<'a> {
-    tested: &'a [u64],
-    values: &'a [&'a [u64]],
-    bases: &'a [&'a [u64]],
-    targets: &'a [&'a [u64]],
-}
-
-/// The walk over the client's shares.
-struct Shares<'a, 's, P> {
-    plan: &'a Plan,
-    seed: Prg,
-    session: &'a mut Session<'s>,
-    phase: P,
-    tap: &'a mut dyn FnMut(NodeId, &[u64]),
-}
-
-impl<P: Phase> Interpreter for Shares<'_, '_, P> {
-    type Node = Node;
-    type Wire = Vec<u64>;
-    type Error = BackendError;
-
-    fn node(&mut self, id: NodeId, node: &Node, inputs: &[&Vec<u64>]) -> Result<Vec<u64>, BackendError> {
-        let plan = self.plan;
-        let share = match &plan.steps[id] {
-            Step::Input => {
-                let width = node.fixed.width;
-                let share = chosen_share(&self.seed, id, 0, 0, node.elements(), width);
-                self.phase.input(&share, width, self.session)?;
-                share
-            }
-            Step::Linear { group, index } => self.phase.linear((*group, *index), inputs[0], self.session)?,
-            Step::Relu(spec) => {
-                let target = chosen_share(&self.seed, id, 0, 0, node.elements(), node.fixed.width);
-                let shares = GateShares { tested: inputs[0], values: &[inputs[0]], bases: &[], targets: &[&target] };
-                self.phase.gate(spec, &shares, self.session)?;
-                target
-            }
-            Step::Reduce { levels, indexed } => self.reduce(id, node, levels, *indexed, inputs[0])?,
-            Step::Widen(spec) => {
-                let high = chosen_share(&self.seed, id, 0, 0, spec.n, spec.extra);
-                let target: Vec<u64> = inputs[0].iter().zip(high).map(|(c, h)| c | h << spec.width).collect();
-                self.phase.widen(spec, inputs[0], &target, self.session)?;
-                target
-            }
-            Step::TruncateExact { bits, gate } => {
-                let target = chosen_share(&self.seed, id, 0, 0, node.elements(), node.fixed.width);
-                let parts = truncate::parts(Role::Client, inputs[0], *bits);
-                let shares = GateShares {
-                    tested: &parts.tested,
-                    values: &[&parts.value],
-                    bases: &[&parts.base],
-                    targets: &[&target],
-                };
-                self.phase.gate(gate, &shares, self.session)?;
-                target
-            }
-            Step::Local => {
-                let shapes: Vec<&[usize]> = node.inputs.iter().map(|&i| &*plan.graph.nodes()[i].shape).collect();
-                apply(Role::Client, node, inputs, &shapes)
-            }
-        };
-        (self.tap)(id, &share);
-        Ok(share)
-    }
-}
-
-impl<P: Phase> Shares<'_, '_, P> {
-    fn reduce(
-        &mut self,
-        id: NodeId,
-        node: &Node,
-        levels: &[(Level, GateSpec)],
-        indexed: bool,
-        input: &[u64],
-    ) -> Result<Vec<u64>, BackendError> {
-        let width = self.plan.graph.nodes()[node.inputs[0]].fixed.width;
-        // The positions are public at first: the client's share of them is zero.
-        let mut lists = vec![(input.to_vec(), width)];
-        if indexed {
-            lists.push((vec![0; input.len()], node.fixed.width));
-        }
-        for (round, (level, spec)) in levels.iter().enumerate() {
-            let (mut values, mut bases, mut targets) = (Vec::new(), Vec::new(), Vec::new());
-            for (part, (list, width)) in lists.iter().enumerate() {
-                let right = gather(list, &level.right, ring_mask(*width));
-                values.push(difference(list, level, *width));
-                targets.push(chosen_share(&self.seed, id, round, part, right.len(), *width));
-                bases.push(right);
-            }
-            if spec.n() > 0 {
-                let [values, bases, targets] = [&values, &bases, &targets].map(|lists| slices(lists));
-                let shares = GateShares { tested: values[0], values: &values, bases: &bases, targets: &targets };
-                self.phase.gate(spec, &shares, self.session)?;
-            }
-            for ((list, _), target) in lists.iter_mut().zip(&targets) {
-                *list = level.advance(target, list);
-            }
-        }
-        Ok(lists.pop().expect("there is a list of values at least").0)
-    }
-}
-
-/// `left - right` of a level's pairs.
-pub(super) fn difference(list: &[u64], level: &Level, width: u32) -> Vec<u64> {
-    let pairs = level.left.iter().zip(&level.right);
-    pairs.map(|(&a, &b)| list[a as usize].wrapping_sub(list[b as usize]) & ring_mask(width)).collect()
-}
-
-struct Offline<'a> {
+struct Offline<'a, 's> {
     plan: &'a Plan,
     keys: &'a mut ClientKeys,
     /// Per group, shares of members that come later in the walk.
     answers: Vec<VecDeque<Vec<u64>>>,
     linear: Vec<Packed>,
     pieces: Vec<Piece<ClientGate, ClientWrap>>,
+    session: &'a mut Session<'s>,
 }
 
-impl Phase for Offline<'_> {
-    fn input(&mut self, _: &[u64], _: u32, _: &mut Session<'_>) -> Result<(), BackendError> {
+impl ClientPhase<Parts> for Offline<'_, '_> {
+    fn input(&mut self, _: &[u64], _: u32) -> Result<(), BackendError> {
         Ok(())
     }
 
-    fn linear(
-        &mut self,
-        (group, index): (usize, usize),
-        x: &[u64],
-        session: &mut Session<'_>,
-    ) -> Result<Vec<u64>, BackendError> {
+    fn linear(&mut self, &(group, index): &(usize, usize), _: NodeId, x: &[u64]) -> Result<Vec<u64>, BackendError> {
         let members = &self.plan.groups[group];
         if index == 0 {
-            let Session { channel, prg, .. } = session;
+            let Session { channel, prg, .. } = &mut *self.session;
             let client = LinearClient::new(&self.keys.linear, &members.plan);
             self.answers[group] = client.run(x, prg, channel)?.into();
         }
@@ -247,54 +125,52 @@ impl Phase for Offline<'_> {
         Ok(share)
     }
 
-    fn gate(&mut self, spec: &GateSpec, gate: &GateShares, session: &mut Session<'_>) -> Result<(), BackendError> {
-        self.pieces.push(Piece::Gate(ClientGate::offline(
-            spec,
-            gate.tested,
-            gate.values,
-            session,
-            &mut self.keys.ots,
-        )?));
+    fn gate(&mut self, _: At, spec: &GateSpec, gate: &GateShares<'_>) -> Result<(), BackendError> {
+        let made = ClientGate::offline(spec, gate.tested, gate.values, self.session, &mut self.keys.ots)?;
+        self.pieces.push(Piece::Gate(made));
         Ok(())
     }
 
-    fn widen(&mut self, spec: &WrapSpec, c: &[u64], _: &[u64], session: &mut Session<'_>) -> Result<(), BackendError> {
-        self.pieces.push(Piece::Wrap(ClientWrap::offline(spec, c, session, &mut self.keys.ots)?));
+    fn widen(&mut self, _: NodeId, spec: &WrapSpec, c: &[u64], _: &[u64]) -> Result<(), BackendError> {
+        self.pieces.push(Piece::Wrap(ClientWrap::offline(spec, c, self.session, &mut self.keys.ots)?));
         Ok(())
+    }
+
+    fn settle(&mut self, _: NodeId, _: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
+        Ok(share)
     }
 }
 
-struct Online<'a> {
+struct Online<'a, 's> {
     input: &'a [i64],
     linear: std::vec::IntoIter<Packed>,
     pieces: std::vec::IntoIter<Piece<ClientGate, ClientWrap>>,
+    session: &'a mut Session<'s>,
 }
 
-impl Phase for Online<'_> {
-    fn input(&mut self, share: &[u64], width: u32, session: &mut Session<'_>) -> Result<(), BackendError> {
+impl ClientPhase<Parts> for Online<'_, '_> {
+    fn input(&mut self, share: &[u64], width: u32) -> Result<(), BackendError> {
         let masked: Vec<u64> = self.input.iter().zip(share).map(|(&x, r)| (x as u64).wrapping_sub(*r)).collect();
-        Ok(session.channel.send_packed(INPUT, &masked, width)?)
+        Ok(self.session.channel.send_packed(INPUT, &masked, width)?)
     }
 
-    fn linear(&mut self, _: (usize, usize), _: &[u64], _: &mut Session<'_>) -> Result<Vec<u64>, BackendError> {
+    fn linear(&mut self, _: &(usize, usize), _: NodeId, _: &[u64]) -> Result<Vec<u64>, BackendError> {
         Ok(self.linear.next().expect(MADE).values())
     }
 
-    fn gate(&mut self, spec: &GateSpec, gate: &GateShares, session: &mut Session<'_>) -> Result<(), BackendError> {
+    fn gate(&mut self, _: At, spec: &GateSpec, gate: &GateShares<'_>) -> Result<(), BackendError> {
         let Some(Piece::Gate(piece)) = self.pieces.next() else { unreachable!("{MADE}") };
-        Ok(piece.online(spec, gate.tested, gate.values, gate.bases, gate.targets, session)?)
+        Ok(piece.online(spec, gate.tested, gate.values, gate.bases, gate.targets, self.session)?)
     }
 
-    fn widen(
-        &mut self,
-        spec: &WrapSpec,
-        c: &[u64],
-        target: &[u64],
-        session: &mut Session<'_>,
-    ) -> Result<(), BackendError> {
+    fn widen(&mut self, _: NodeId, spec: &WrapSpec, c: &[u64], target: &[u64]) -> Result<(), BackendError> {
         let Some(Piece::Wrap(piece)) = self.pieces.next() else { unreachable!("{MADE}") };
-        let share = piece.online(spec, c, session)?;
+        let share = piece.online(spec, c, self.session)?;
         let moved: Vec<u64> = share.iter().zip(target).map(|(z, r)| z.wrapping_sub(*r) >> spec.width).collect();
-        Ok(session.channel.send_packed(WIDEN, &moved, spec.extra)?)
+        Ok(self.session.channel.send_packed(WIDEN, &moved, spec.extra)?)
+    }
+
+    fn settle(&mut self, _: NodeId, _: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
+        Ok(share)
     }
 }

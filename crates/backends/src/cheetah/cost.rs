@@ -81,7 +81,7 @@ fn of_step(step: &Step, node: &Node) -> Costs {
             costs.online = PhaseCost { up_bytes: extra, down_bytes: extra, exchanges: 2, ..PhaseCost::default() };
             keeps(&mut costs, extra, 2 * extra);
         }
-        Step::Linear { .. } => keeps(&mut costs, elements, elements),
+        Step::Linear(_) => keeps(&mut costs, elements, elements),
         Step::Local => {}
         Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
             for gate in step.gates().filter(|g| g.n() > 0) {

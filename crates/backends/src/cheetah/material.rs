@@ -1,8 +1,7 @@
 //! One party's preprocessing for one input: shares of the linear outputs, and the gates' material, in node
 //! order.
 
-use tacit_arith::prg::{Prg, Seed};
-use tacit_graph::NodeId;
+use tacit_arith::prg::Seed;
 use tacit_mpc::MpcError;
 use tacit_mpc::codec::{Packed, Reader, Writer};
 use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, ServerGate, ServerWrap, WrapSpec};
@@ -153,14 +152,4 @@ impl ServerMaterial {
         let (linear, pieces) = read(plan, Reader::new(bytes), ServerGate::read, ServerWrap::read)?;
         Ok(Self { plan: plan.digest(), linear, pieces })
     }
-}
-
-/// The share that the client chooses for result `part` of round `level` of a node: `n` elements of `width`
-/// bits from the material's seed.
-pub(super) fn chosen_share(seed: &Prg, node: NodeId, level: usize, part: usize, n: usize, width: u32) -> Vec<u64> {
-    let domain = (node as u64) << 24 | (level as u64) << 8 | part as u64;
-    let mut values = vec![0; n];
-    seed.fork(domain).fill_u64(&mut values);
-    values.iter_mut().for_each(|v| *v &= crate::ring::fixed::ring_mask(width));
-    values
 }

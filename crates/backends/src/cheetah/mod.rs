@@ -10,27 +10,25 @@
 //! * after each non-linear layer the client sends one ring element, which moves its share back to the value
 //!   it committed to.
 //!
-//! `model` is the seam, `party` a connection's state, `client` and `server` walk the graph once per phase;
-//! `local` holds what needs no other party, `reduce` the comparison schedules of pools, `linear` the lattice
-//! part, `plan` the compilation, `cost` what it all costs.
+//! `model` is the seam, `party` a connection's state, `client` and `server` what they do in each phase of the
+//! walks that all back ends on shares have in common (`ring::share`), `linear` the lattice part, `plan` the
+//! compilation, `cost` what it all costs.
 
 mod client;
 mod cost;
 pub mod linear;
-mod local;
 mod material;
 mod model;
 mod options;
 mod party;
 mod plan;
-mod reduce;
 mod server;
-mod truncate;
 
+pub use crate::ring::share::Tap;
 pub use cost::{costs, online_bytes};
 pub use material::{ClientMaterial, ServerMaterial};
 pub use model::Cheetah;
 pub use options::Options;
-pub use party::{ClientParty, ServerParty, Tap};
+pub use party::{ClientParty, ServerParty};
 pub use plan::{Plan, compile};
 pub use tacit_mpc::gate::Leaves;

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use tacit_arith::prg::Prg;
-use tacit_graph::NodeId;
 use tacit_mpc::{Ots, Role, Session};
 use tacit_net::Channel;
 
@@ -14,9 +13,7 @@ use super::plan::Plan;
 use super::server::{self, ServerKeys};
 use crate::BackendError;
 use crate::ring::Weights;
-
-/// Sees a party's share of each node's tensor (`[elements]`, in the node's ring).
-pub type Tap<'a> = dyn FnMut(NodeId, &[u64]) + 'a;
+use crate::ring::share::Tap;
 
 const NO_SETUP: BackendError = BackendError::Misuse("the setup comes first");
 

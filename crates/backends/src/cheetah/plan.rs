@@ -5,31 +5,29 @@ use tacit_graph::NodeId;
 use tacit_mpc::gate::{GateSpec, WrapSpec};
 
 use super::Options;
-use super::linear::{Consumer, ConvSpec, LinearPlan};
-use super::reduce::{Level, max_pool, tournament};
-use super::truncate;
-use crate::ring::fixed::{MAX_WIDENING, MIN_COMPARED_WIDTH};
-use crate::ring::{Node, Op, RingGraph};
+use super::linear::{Consumer, LinearPlan};
+use crate::ring::RingGraph;
+use crate::ring::fixed::MAX_WIDENING;
+use crate::ring::share::{self, Batch, Compile, Kind, conv_spec};
 use crate::{BackendError, Numerics, seam};
 
-/// How one node is evaluated.
-#[derive(Debug)]
-pub(super) enum Step {
-    /// The client's input, masked.
-    Input,
-    /// Linear layer: member `index` of a group that shares one encrypted tensor.
-    Linear { group: usize, index: usize },
-    /// Each party on its own.
-    Local,
-    /// Sign test, multiplexer and widening in one.
-    Relu(GateSpec),
-    /// Rounds of pairwise maxima (max pool) or of maxima with their positions (arg max).
-    Reduce { levels: Vec<(Level, GateSpec)>, indexed: bool },
-    /// Signed widening.
-    Widen(WrapSpec),
-    /// Truncation without an error, where its carry would show in the result.
-    TruncateExact { bits: u32, gate: GateSpec },
+/// The steps of this back end.
+pub(super) struct Parts;
+
+impl Kind for Parts {
+    /// Member `index` of a group that shares one encrypted tensor.
+    type Linear = (usize, usize);
+    type Gate = GateSpec;
+    type Widen = WrapSpec;
 }
+
+impl Batch for GateSpec {
+    fn n(&self) -> usize {
+        self.n()
+    }
+}
+
+pub(super) type Step = share::Step<Parts>;
 
 /// Linear layers that read one tensor: its mask is encrypted once for all of them.
 pub(super) struct Group {
@@ -73,7 +71,7 @@ impl Plan {
     /// Bound on a linear node's error before truncation (0 for other nodes).
     pub fn linear_error(&self, node: NodeId) -> u32 {
         match &self.steps[node] {
-            Step::Linear { group, index } => self.groups[*group].plan.max_error(*index),
+            Step::Linear((group, index)) => self.groups[*group].plan.max_error(*index),
             _ => 0,
         }
     }
@@ -85,7 +83,7 @@ impl Plan {
 
     /// All batches of gates, in order.
     pub(super) fn gates(&self) -> impl Iterator<Item = &GateSpec> {
-        self.steps.iter().flat_map(Step::gates)
+        self.steps.iter().flat_map(|step| step.gates())
     }
 
     /// How results relate to the reference.
@@ -96,35 +94,14 @@ impl Plan {
     }
 }
 
-impl Step {
-    /// Its kind, and for each batch of gates the sizes on the wire and in material.
-    fn canonical(&self) -> (u8, Vec<[usize; 7]>) {
-        let gate = |gate: &GateSpec| {
-            let (n, cost) = (gate.n(), gate.cost());
-            let wire = [cost.offline_up, cost.offline_down, cost.online_up, cost.online_down];
-            [n, wire[0], wire[1], wire[2], wire[3], cost.client_material, cost.server_material]
-        };
-        let kind = match self {
-            Self::Input => 0,
-            Self::Linear { .. } => 1,
-            Self::Local => 2,
-            Self::Relu(_) => 3,
-            Self::Reduce { indexed, .. } => 4 + u8::from(*indexed),
-            Self::Widen(_) => 6,
-            Self::TruncateExact { .. } => 7,
-        };
-        (kind, self.gates().map(gate).collect())
-    }
-
-    /// Its batches of gates, in order.
-    pub(super) fn gates(&self) -> impl Iterator<Item = &GateSpec> {
-        let (one, many): (Option<&GateSpec>, &[(Level, GateSpec)]) = match self {
-            Self::Relu(gate) | Self::TruncateExact { gate, .. } => (Some(gate), &[]),
-            Self::Reduce { levels, .. } => (None, levels),
-            Self::Input | Self::Linear { .. } | Self::Local | Self::Widen(_) => (None, &[]),
-        };
-        one.into_iter().chain(many.iter().map(|(_, gate)| gate))
-    }
+/// A step's kind, and for each batch of gates the sizes on the wire and in material.
+fn canonical(step: &Step) -> (u8, Vec<[usize; 7]>) {
+    let gate = |gate: &GateSpec| {
+        let (n, cost) = (gate.n(), gate.cost());
+        let wire = [cost.offline_up, cost.offline_down, cost.online_up, cost.online_down];
+        [n, wire[0], wire[1], wire[2], wire[3], cost.client_material, cost.server_material]
+    };
+    (step.number(), step.gates().map(gate).collect())
 }
 
 /// Compiles a graph.
@@ -143,7 +120,7 @@ pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError>
 /// keep, the sizes of tiles and the bits of ciphertexts (which follow from floating-point estimates).
 fn digest(graph: &RingGraph, options: &Options, (steps, groups): (&[Step], &[Group])) -> [u8; 32] {
     let tiles: Vec<_> = groups.iter().map(|group| (&group.nodes, group.plan.choices())).collect();
-    let steps: Vec<_> = steps.iter().map(Step::canonical).collect();
+    let steps: Vec<_> = steps.iter().map(canonical).collect();
     let canonical = postcard::to_stdvec(&(graph.spec(), options, steps, tiles));
     let canonical = canonical.expect("plain data in memory can be encoded");
     seam::digest("tacit 2026-11 cheetah plan", &[&canonical])
@@ -154,33 +131,49 @@ type Members = Vec<(NodeId, Vec<NodeId>)>;
 
 /// How each node is evaluated, with the linear layers still to be planned.
 pub(super) fn steps(graph: &RingGraph, options: &Options) -> Result<(Vec<Step>, Members), BackendError> {
-    let mut steps = Vec::with_capacity(graph.nodes().len());
-    let mut members = Members::new();
-    let exact = truncate::exact(graph);
-    for (id, node) in graph.nodes().iter().enumerate() {
-        let unsupported =
-            |what: String| BackendError::Unsupported { node: id, name: node.name.clone(), op: node.op.name(), what };
-        let step = match &node.op {
-            Op::Conv2d(_) | Op::Linear(_) => join_group(&mut members, node.inputs[0], id),
-            Op::Truncate { bits } if exact[id] => {
-                let gate = truncate::gate(node.elements(), *bits, node.fixed.width, options.leaves);
-                Step::TruncateExact { bits: *bits, gate }
-            }
-            _ => nonlinear_step(graph, node, options).map_err(unsupported)?,
-        };
-        steps.push(step);
-    }
-    Ok((steps, members))
+    let mut maker = Maker { options, members: Members::new() };
+    let steps = share::steps(graph, &mut maker)?;
+    Ok((steps, maker.members))
 }
 
-fn join_group(members: &mut Members, tensor: NodeId, id: NodeId) -> Step {
-    let known = members.iter().position(|(t, _)| *t == tensor);
-    let group = known.unwrap_or_else(|| {
-        members.push((tensor, Vec::new()));
-        members.len() - 1
-    });
-    members[group].1.push(id);
-    Step::Linear { group, index: members[group].1.len() - 1 }
+/// Makes steps, and gathers the linear layers that read one tensor.
+struct Maker<'a> {
+    options: &'a Options,
+    members: Members,
+}
+
+impl Compile<Parts> for Maker<'_> {
+    fn linear(&mut self, tensor: NodeId, id: NodeId) -> (usize, usize) {
+        let known = self.members.iter().position(|(t, _)| *t == tensor);
+        let group = known.unwrap_or_else(|| {
+            self.members.push((tensor, Vec::new()));
+            self.members.len() - 1
+        });
+        self.members[group].1.push(id);
+        (group, self.members[group].1.len() - 1)
+    }
+
+    fn relu(&mut self, n: usize, width: u32, wide: u32) -> Result<GateSpec, String> {
+        // The multiplexer takes the value and its wrap bits from one word of OT output.
+        if 2 * wide - width > MAX_WIDENING {
+            let bits = 2 * wide - width;
+            return Err(format!("widening from {width} to {wide} bits needs {bits} bits, at most {MAX_WIDENING}"));
+        }
+        let drop = self.options.relu_drop.min(width - 4);
+        Ok(GateSpec::widening(n, width, drop, self.options.leaves, wide))
+    }
+
+    fn maximum(&mut self, n: usize, width: u32, index: Option<u32>) -> GateSpec {
+        GateSpec::new(n, width, 0, self.options.leaves, std::iter::once(width).chain(index).collect())
+    }
+
+    fn carry(&mut self, n: usize, bits: u32, width: u32) -> GateSpec {
+        GateSpec::new(n, bits + 1, 0, self.options.leaves, vec![width])
+    }
+
+    fn widen(&mut self, n: usize, width: u32, extra: u32) -> WrapSpec {
+        WrapSpec { n, width, extra }
+    }
 }
 
 fn make_group(graph: &RingGraph, options: &Options, tensor: NodeId, nodes: Vec<NodeId>) -> Result<Group, BackendError> {
@@ -193,68 +186,11 @@ fn make_group(graph: &RingGraph, options: &Options, tensor: NodeId, nodes: Vec<N
     Ok(Group { plan, nodes })
 }
 
-fn nonlinear_step(graph: &RingGraph, node: &Node, options: &Options) -> Result<Step, String> {
-    let Some(input) = node.inputs.first().map(|&i| &graph.nodes()[i]) else { return Ok(Step::Input) };
-    let (n, width, wide) = (input.elements(), input.fixed.width, node.fixed.width);
-    if width < MIN_COMPARED_WIDTH && matches!(node.op, Op::Relu | Op::MaxPool(_) | Op::ArgMax | Op::Widen) {
-        return Err(format!("a ring of {width} bits is too narrow for a sign test (at least {MIN_COMPARED_WIDTH})"));
-    }
-    let gate = |n, widths| GateSpec::new(n, width, 0, options.leaves, widths);
-    Ok(match &node.op {
-        Op::Relu => {
-            // The multiplexer takes the value and its wrap bits from one word of OT output.
-            if 2 * wide - width > MAX_WIDENING {
-                return Err(format!(
-                    "widening from {width} to {wide} bits needs {} bits, at most {MAX_WIDENING}",
-                    2 * wide - width
-                ));
-            }
-            let drop = options.relu_drop.min(width - 4);
-            Step::Relu(GateSpec::widening(n, width, drop, options.leaves, wide))
-        }
-        Op::MaxPool(w) => {
-            let levels = max_pool(&input.shape, w, &node.shape);
-            Step::Reduce {
-                levels: levels.into_iter().map(|l| (gate(l.left.len(), vec![width]), l)).map(|(g, l)| (l, g)).collect(),
-                indexed: false,
-            }
-        }
-        Op::ArgMax => {
-            if n as u64 >= 1 << (wide - 1).min(63) || width + wide > 64 {
-                return Err(format!("{n} positions do not fit a ring of {wide} bits beside values of {width} bits"));
-            }
-            let levels = tournament(n).into_iter().map(|l| (gate(l.left.len(), vec![width, wide]), l));
-            Step::Reduce { levels: levels.map(|(g, l)| (l, g)).collect(), indexed: true }
-        }
-        Op::Widen if wide > width => Step::Widen(WrapSpec { n, width, extra: wide - width }),
-        _ => Step::Local,
-    })
-}
-
-/// What the lattice part needs to know of a linear node. A fully connected layer is a 1 x 1 convolution of a
-/// 1 x 1 image.
+/// What the lattice part needs to know of a linear node.
 fn consumer(graph: &RingGraph, tensor: NodeId, id: NodeId) -> Consumer {
-    let (input, node) = (&graph.nodes()[tensor], &graph.nodes()[id]);
-    let (conv, facts) = match &node.op {
-        Op::Conv2d(c) => {
-            let g = &c.geometry;
-            let conv = ConvSpec {
-                in_ch: input.shape[0],
-                out_ch: g.out_channels,
-                in_h: input.shape[1],
-                in_w: input.shape[2],
-                kernel: g.kernel.into(),
-                stride: g.stride.into(),
-                dilation: g.dilation.into(),
-                pads: g.pads,
-                groups: g.groups,
-            };
-            (conv, c.weights)
-        }
-        Op::Linear(l) => (ConvSpec::linear(input.elements(), node.elements()), l.weights),
-        other => unreachable!("{} joins no group of linear layers", other.name()),
-    };
-    Consumer { conv, ring_bits: node.fixed.width, norm_log2: facts.norm_bits }
+    let node = &graph.nodes()[id];
+    let facts = node.op.facts().expect("only layers with weights join a group");
+    Consumer { conv: conv_spec(graph, tensor, id), ring_bits: node.fixed.width, norm_log2: facts.norm_bits }
 }
 
 #[cfg(test)]
@@ -262,6 +198,7 @@ mod tests {
     use super::*;
     use crate::ring::FixedPoint;
     use crate::ring::reference::tests::spec;
+    use crate::ring::{Node, Op};
 
     fn widening_relu(width: u32, wide: u32) -> RingGraph {
         let node = |op, inputs, width| Node {

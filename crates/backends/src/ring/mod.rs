@@ -14,6 +14,7 @@ mod graph;
 pub mod lowering;
 pub mod op;
 pub mod reference;
+pub(crate) mod share;
 
 pub use encode::{MAX_PUBLIC_BYTES, public_bytes, read_public, read_weights, weights_to_bytes};
 pub use error::RingError;

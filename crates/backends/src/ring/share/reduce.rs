@@ -6,10 +6,11 @@
 use tacit_graph::geometry::Window;
 
 use super::local::window_range;
+use crate::ring::fixed::ring_mask;
 
 /// One round of comparisons on the current list of values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Level {
+pub(crate) struct Level {
     /// Left operands (they win ties).
     pub left: Vec<u32>,
     /// Right operands.
@@ -27,6 +28,12 @@ impl Level {
             .map(|&i| (i as usize).checked_sub(pairs).map_or_else(|| results[i as usize], |j| old[j]))
             .collect()
     }
+}
+
+/// `left - right` of a level's pairs.
+pub(super) fn difference(list: &[u64], level: &Level, width: u32) -> Vec<u64> {
+    let pairs = level.left.iter().zip(&level.right);
+    pairs.map(|(&a, &b)| list[a as usize].wrapping_sub(list[b as usize]) & ring_mask(width)).collect()
 }
 
 /// Reduces groups of positions to one value each, pairing neighbours level by level.

@@ -9,7 +9,6 @@
 //! client's choosing.
 
 use tacit_mpc::Role;
-use tacit_mpc::gate::{GateSpec, Leaves};
 
 use crate::ring::{Op, RingGraph};
 
@@ -27,11 +26,6 @@ pub(super) fn exact(graph: &RingGraph) -> Vec<bool> {
     }
     let dropping = |op: &Op| matches!(op, Op::Truncate { bits: 1.. });
     graph.nodes().iter().zip(shown).map(|(node, shown)| shown && dropping(&node.op)).collect()
-}
-
-/// The gates of a truncation of `n` elements by `bits` (1 or more) to a ring of `width` bits.
-pub(super) fn gate(n: usize, bits: u32, width: u32, leaves: Leaves) -> GateSpec {
-    GateSpec::new(n, bits + 1, 0, leaves, vec![width])
 }
 
 /// What a party gives to the gates.

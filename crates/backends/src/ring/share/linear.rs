@@ -1,0 +1,31 @@
+//! The server's part of a linear layer.
+
+use tacit_arith::ring::{ConvSpec, conv2d};
+
+use crate::BackendError;
+use crate::ring::LayerWeights;
+use crate::ring::fixed::ring_mask;
+
+/// Weights and material are checked against the plan when they are read.
+const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
+
+/// `W u + bias + known` in the ring: the online half of a linear layer, on the server's share `u` alone.
+pub(crate) fn linear_online(
+    conv: &ConvSpec,
+    layer: &LayerWeights,
+    u: &[u64],
+    known: &[u64],
+    width: u32,
+) -> Result<Vec<u64>, BackendError> {
+    let mut out = conv2d(conv, &layer.weights, u, width).map_err(|_| NO_WEIGHTS)?;
+    if layer.bias.len() != conv.out_ch {
+        return Err(NO_WEIGHTS);
+    }
+    let (per_channel, mask) = (out.len() / conv.out_ch, ring_mask(width));
+    for ((out, known), bias) in out.chunks_mut(per_channel).zip(known.chunks(per_channel)).zip(&layer.bias) {
+        for (y, s) in out.iter_mut().zip(known) {
+            *y = y.wrapping_add(*bias as u64).wrapping_add(*s) & mask;
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,24 @@
+//! What back ends have in common that compute on additive shares while **the client knows its share of every
+//! tensor before it knows its input**: how a graph becomes steps, and the walks of both parties over them.
+//!
+//! A back end says what its linear layers, batches of gates and widenings are ([`Kind`]), makes them when the
+//! graph is compiled ([`Compile`]), and does what a phase does with them ([`ClientPhase`], [`ServerPhase`]).
+//! `local` holds what needs no other party, `reduce` the comparison schedules of pools, `truncate` the
+//! truncations that must be exact.
+
+mod client;
+mod linear;
+mod local;
+mod reduce;
+mod server;
+mod steps;
+mod truncate;
+
+pub(crate) use client::{At, ClientPhase, ClientWalk, GateShares};
+pub(crate) use linear::linear_online;
+pub(crate) use reduce::Level;
+pub(crate) use server::{ServerPhase, ServerShares, ServerWalk};
+pub(crate) use steps::{Batch, Compile, Kind, Step, conv_spec, steps};
+
+/// Sees a party's share of each node's tensor (`[elements]`, in the node's ring).
+pub type Tap<'a> = dyn FnMut(tacit_graph::NodeId, &[u64]) + 'a;

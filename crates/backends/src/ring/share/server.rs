@@ -1,0 +1,106 @@
+//! The walk over the server's shares, online: offline it has no values.
+
+use tacit_graph::{Interpreter, NodeId};
+use tacit_mpc::Role;
+use tacit_mpc::gate::slices;
+
+use super::local::{apply, gather};
+use super::reduce::difference;
+use super::truncate;
+use super::{At, Batch, Kind, Level, Step, Tap};
+use crate::BackendError;
+use crate::ring::fixed::ring_mask;
+use crate::ring::{Node, RingGraph};
+
+/// The server's shares around a batch of gates.
+pub(crate) struct ServerShares<'a> {
+    pub(crate) tested: &'a [u64],
+    pub(crate) values: &'a [&'a [u64]],
+    pub(crate) bases: &'a [&'a [u64]],
+}
+
+/// What the online phase does where the server does not simply compute.
+pub(crate) trait ServerPhase<K: Kind> {
+    /// The masked input.
+    fn input(&mut self, node: &Node) -> Result<Vec<u64>, BackendError>;
+    /// The share of a linear layer's result.
+    fn linear(&mut self, layer: &K::Linear, id: NodeId, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError>;
+    /// A batch of gates: the shares of its values.
+    fn gate(&mut self, at: At, gate: &K::Gate, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>, BackendError>;
+    /// The share in the wider ring.
+    fn widen(&mut self, id: NodeId, widen: &K::Widen, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError>;
+    /// What becomes of the share of a node's tensor.
+    fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError>;
+}
+
+/// The walk over the server's shares.
+pub(crate) struct ServerWalk<'a, K: Kind, P> {
+    pub(crate) graph: &'a RingGraph,
+    pub(crate) steps: &'a [Step<K>],
+    pub(crate) phase: P,
+    pub(crate) tap: &'a mut Tap<'a>,
+}
+
+impl<K: Kind, P: ServerPhase<K>> Interpreter for ServerWalk<'_, K, P> {
+    type Node = Node;
+    type Wire = Vec<u64>;
+    type Error = BackendError;
+
+    fn node(&mut self, id: NodeId, node: &Node, inputs: &[&Vec<u64>]) -> Result<Vec<u64>, BackendError> {
+        let at = At { node: id, level: 0 };
+        let share = match &self.steps[id] {
+            Step::Input => self.phase.input(node)?,
+            Step::Linear(layer) => self.phase.linear(layer, id, node, inputs[0])?,
+            Step::Relu(gate) => {
+                let shares = ServerShares { tested: inputs[0], values: &[inputs[0]], bases: &[] };
+                self.phase.gate(at, gate, &shares)?.pop().expect("a ReLU has one value")
+            }
+            Step::Reduce { levels, indexed } => self.reduce(id, node, levels, *indexed, inputs[0])?,
+            Step::Widen(widen) => self.phase.widen(id, widen, node, inputs[0])?,
+            Step::TruncateExact { bits, gate } => {
+                let parts = truncate::parts(Role::Server, inputs[0], *bits);
+                let shares = ServerShares { tested: &parts.tested, values: &[&parts.value], bases: &[&parts.base] };
+                self.phase.gate(at, gate, &shares)?.pop().expect("a truncation has one value")
+            }
+            Step::Local => {
+                let shapes: Vec<&[usize]> = node.inputs.iter().map(|&i| &*self.graph.nodes()[i].shape).collect();
+                apply(Role::Server, node, inputs, &shapes)
+            }
+        };
+        let share = self.phase.settle(id, node, share)?;
+        (self.tap)(id, &share);
+        Ok(share)
+    }
+}
+
+impl<K: Kind, P: ServerPhase<K>> ServerWalk<'_, K, P> {
+    fn reduce(
+        &mut self,
+        id: NodeId,
+        node: &Node,
+        levels: &[(Level, K::Gate)],
+        indexed: bool,
+        input: &[u64],
+    ) -> Result<Vec<u64>, BackendError> {
+        let width = self.graph.nodes()[node.inputs[0]].fixed.width;
+        let mut lists = vec![(input.to_vec(), width)];
+        if indexed {
+            lists.push(((0..input.len() as u64).collect(), node.fixed.width));
+        }
+        for (round, (level, gate)) in levels.iter().enumerate() {
+            let mut results = vec![Vec::new(); lists.len()];
+            if gate.n() > 0 {
+                let values: Vec<Vec<u64>> = lists.iter().map(|(list, width)| difference(list, level, *width)).collect();
+                let bases: Vec<Vec<u64>> =
+                    lists.iter().map(|(list, width)| gather(list, &level.right, ring_mask(*width))).collect();
+                let (values, bases) = (slices(&values), slices(&bases));
+                let shares = ServerShares { tested: values[0], values: &values, bases: &bases };
+                results = self.phase.gate(At { node: id, level: round }, gate, &shares)?;
+            }
+            for ((list, _), result) in lists.iter_mut().zip(&results) {
+                *list = level.advance(result, list);
+            }
+        }
+        Ok(lists.pop().expect("there is a list of values at least").0)
+    }
+}

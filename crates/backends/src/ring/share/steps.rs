@@ -1,0 +1,167 @@
+//! From a graph's nodes to steps.
+
+use tacit_arith::ring::ConvSpec;
+use tacit_graph::NodeId;
+
+use super::reduce::{Level, max_pool, tournament};
+use super::truncate;
+use crate::BackendError;
+use crate::ring::fixed::MIN_COMPARED_WIDTH;
+use crate::ring::{Node, Op, RingGraph};
+
+/// What a back end's steps are made of.
+pub(crate) trait Kind {
+    /// A linear layer.
+    type Linear;
+    /// A batch of gates `base + [y >= 0] X`.
+    type Gate: Batch;
+    /// A batch of signed widenings.
+    type Widen;
+}
+
+/// A batch of gates, as far as everybody must know it.
+pub(crate) trait Batch {
+    /// Number of gates.
+    fn n(&self) -> usize;
+}
+
+/// How one node is evaluated.
+pub(crate) enum Step<K: Kind> {
+    /// The client's input, masked.
+    Input,
+    /// A linear layer.
+    Linear(K::Linear),
+    /// Each party on its own.
+    Local,
+    /// Sign test, multiplexer and widening in one.
+    Relu(K::Gate),
+    /// Rounds of pairwise maxima (max pool) or of maxima with their positions (arg max).
+    Reduce {
+        /// Rounds, first to last.
+        levels: Vec<(Level, K::Gate)>,
+        /// The result is the position.
+        indexed: bool,
+    },
+    /// Signed widening.
+    Widen(K::Widen),
+    /// Truncation without an error, where its carry would show in the result.
+    TruncateExact {
+        /// Bits dropped.
+        bits: u32,
+        /// Carry tests.
+        gate: K::Gate,
+    },
+}
+
+impl<K: Kind> Step<K> {
+    /// Its batches of gates, in order, the empty ones included.
+    pub(crate) fn gates(&self) -> impl Iterator<Item = &K::Gate> {
+        let (one, many): (Option<&K::Gate>, &[(Level, K::Gate)]) = match self {
+            Self::Relu(gate) | Self::TruncateExact { gate, .. } => (Some(gate), &[]),
+            Self::Reduce { levels, .. } => (None, levels),
+            Self::Input | Self::Linear(_) | Self::Local | Self::Widen(_) => (None, &[]),
+        };
+        one.into_iter().chain(many.iter().map(|(_, gate)| gate))
+    }
+
+    /// A number for its kind, for digests.
+    pub(crate) fn number(&self) -> u8 {
+        match self {
+            Self::Input => 0,
+            Self::Linear(_) => 1,
+            Self::Local => 2,
+            Self::Relu(_) => 3,
+            Self::Reduce { indexed, .. } => 4 + u8::from(*indexed),
+            Self::Widen(_) => 6,
+            Self::TruncateExact { .. } => 7,
+        }
+    }
+}
+
+/// Makes a back end's steps. A step that cannot be made is a sentence saying why.
+pub(crate) trait Compile<K: Kind> {
+    /// The linear layer `id`, which reads the tensor of node `tensor`.
+    fn linear(&mut self, tensor: NodeId, id: NodeId) -> K::Linear;
+    /// ReLU of `n` values in a ring of `width` bits, into one of `wide`.
+    fn relu(&mut self, n: usize, width: u32, wide: u32) -> Result<K::Gate, String>;
+    /// Maxima of `n` pairs; with `index`, of positions in a ring of that many bits too.
+    fn maximum(&mut self, n: usize, width: u32, index: Option<u32>) -> K::Gate;
+    /// Carry tests of a truncation of `n` values by `bits` to a ring of `width` bits.
+    fn carry(&mut self, n: usize, bits: u32, width: u32) -> K::Gate;
+    /// Widening of `n` signed values.
+    fn widen(&mut self, n: usize, width: u32, extra: u32) -> K::Widen;
+}
+
+/// How each node is evaluated.
+///
+/// # Errors
+/// `Unsupported` names the first node that cannot be compiled.
+pub(crate) fn steps<K: Kind>(graph: &RingGraph, make: &mut impl Compile<K>) -> Result<Vec<Step<K>>, BackendError> {
+    let exact = truncate::exact(graph);
+    let nodes = graph.nodes().iter().enumerate();
+    nodes
+        .map(|(id, node)| match &node.op {
+            Op::Conv2d(_) | Op::Linear(_) => Ok(Step::Linear(make.linear(node.inputs[0], id))),
+            Op::Truncate { bits } if exact[id] => {
+                Ok(Step::TruncateExact { bits: *bits, gate: make.carry(node.elements(), *bits, node.fixed.width) })
+            }
+            _ => nonlinear(graph, node, make).map_err(|what| BackendError::Unsupported {
+                node: id,
+                name: node.name.clone(),
+                op: node.op.name(),
+                what,
+            }),
+        })
+        .collect()
+}
+
+fn nonlinear<K: Kind>(graph: &RingGraph, node: &Node, make: &mut impl Compile<K>) -> Result<Step<K>, String> {
+    let Some(input) = node.inputs.first().map(|&i| &graph.nodes()[i]) else { return Ok(Step::Input) };
+    let (n, width, wide) = (input.elements(), input.fixed.width, node.fixed.width);
+    if width < MIN_COMPARED_WIDTH && matches!(node.op, Op::Relu | Op::MaxPool(_) | Op::ArgMax | Op::Widen) {
+        return Err(format!("a ring of {width} bits is too narrow for a sign test (at least {MIN_COMPARED_WIDTH})"));
+    }
+    let mut levels = |levels: Vec<Level>, index| {
+        levels
+            .into_iter()
+            .map(|level| (make.maximum(level.left.len(), width, index), level))
+            .map(|(g, l)| (l, g))
+            .collect()
+    };
+    Ok(match &node.op {
+        Op::Relu => Step::Relu(make.relu(n, width, wide)?),
+        Op::MaxPool(w) => Step::Reduce { levels: levels(max_pool(&input.shape, w, &node.shape), None), indexed: false },
+        Op::ArgMax => {
+            if n as u64 >= 1 << (wide - 1).min(63) || width + wide > 64 {
+                return Err(format!("{n} positions do not fit a ring of {wide} bits beside values of {width} bits"));
+            }
+            Step::Reduce { levels: levels(tournament(n), Some(wide)), indexed: true }
+        }
+        Op::Widen if wide > width => Step::Widen(make.widen(n, width, wide - width)),
+        _ => Step::Local,
+    })
+}
+
+/// The convolution that a linear node is, on the tensor of node `tensor`. A fully connected layer is a 1 x 1
+/// convolution of a 1 x 1 image.
+pub(crate) fn conv_spec(graph: &RingGraph, tensor: NodeId, id: NodeId) -> ConvSpec {
+    let (input, node) = (&graph.nodes()[tensor], &graph.nodes()[id]);
+    match &node.op {
+        Op::Conv2d(c) => {
+            let g = &c.geometry;
+            ConvSpec {
+                in_ch: input.shape[0],
+                out_ch: g.out_channels,
+                in_h: input.shape[1],
+                in_w: input.shape[2],
+                kernel: g.kernel.into(),
+                stride: g.stride.into(),
+                dilation: g.dilation.into(),
+                pads: g.pads,
+                groups: g.groups,
+            }
+        }
+        Op::Linear(_) => ConvSpec::linear(input.elements(), node.elements()),
+        other => unreachable!("{} is no linear layer", other.name()),
+    }
+}
