@@ -55,6 +55,21 @@ pub struct Costs {
     pub online: PhaseCost,
     /// Sign tests of one input.
     pub comparisons: u64,
+    /// What a dealer has to do for one input; nothing where nobody deals.
+    pub dealing: DealingCost,
+}
+
+/// What dealing material for one input costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct DealingCost {
+    /// Bytes to the client.
+    pub client_bytes: u64,
+    /// Bytes to the server.
+    pub server_bytes: u64,
+    /// Primitive work at the dealer.
+    pub work: Work,
+    /// Estimate of the dealer's memory at its peak, in bytes.
+    pub peak_memory_bytes: u64,
 }
 
 impl PhaseCost {

@@ -2,7 +2,8 @@
 //!
 //! [`seam`] says what a back end is to everybody else, [`Registry`] holds them all. [`ring`] lowers float
 //! models to fixed point, for the back ends that compute on shares. [`cheetah`] is the two-party back end of
-//! lattice-based linear layers and oblivious transfer; [`clear`] is none: the server sees the input, a lower
+//! lattice-based linear layers and oblivious transfer; [`dealt`] takes its material from a third party
+//! ([`dealer`]); [`clear`] is none: the server sees the input, a lower
 //! bound to compare with. [`lowered`] keeps lowerings in files.
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,8 @@ pub mod cheetah;
 mod classes;
 pub mod clear;
 mod cost;
+pub mod dealer;
+pub mod dealt;
 pub mod lowered;
 mod numerics;
 mod registry;
@@ -24,12 +27,12 @@ pub mod seam;
 #[path = "../tests/toy.rs"]
 pub mod toy;
 
-pub use cost::{Costs, PartyCost, PhaseCost, Work};
+pub use cost::{Costs, DealingCost, PartyCost, PhaseCost, Work};
 pub use numerics::Numerics;
 pub use registry::{DEFAULT, Registry};
 pub use seam::{
-    Backend, ClientModel, ClientSide, LoweringReport, Material, MaterialPart, Options, Plan, Preparation, ServerModel,
-    ServerSide, Setup, Strain, Trust,
+    Aids, Backend, ClientModel, ClientSide, LoweringReport, Material, MaterialPart, Options, Plan, Preparation,
+    ServerModel, ServerSide, Setup, Strain, Trust,
 };
 
 /// Why a back end failed.
@@ -118,9 +121,27 @@ pub enum BackendError {
         /// Why not.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The dealer is missing, cannot be reached or refuses.
+    #[error("dealer: {what}")]
+    Dealer {
+        /// What is wrong, and what to do.
+        what: String,
+    },
     /// A fixed-point model, or the lowering to it.
     #[error(transparent)]
     Ring(#[from] ring::RingError),
+}
+
+impl BackendError {
+    /// An option that the ring level refuses is one of the back end that lowers to it.
+    pub(crate) fn of_backend(self, backend: &'static str) -> Self {
+        match self {
+            Self::Ring(ring::RingError::Option { name, what }) => {
+                Self::Option { backend, key: name.into(), what: what.into() }
+            }
+            other => other,
+        }
+    }
 }
 
 impl From<tacit_mpc::MpcError> for BackendError {

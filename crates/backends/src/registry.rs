@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::cheetah::Cheetah;
 use crate::clear::Clear;
+use crate::dealt::Dealt;
 use crate::{Backend, BackendError};
 
 /// The back end that is used where none is named.
@@ -19,6 +20,7 @@ impl Registry {
     pub fn standard() -> Self {
         Self::new(vec![
             Arc::new(Cheetah),
+            Arc::new(Dealt),
             Arc::new(Clear),
             #[cfg(feature = "test-util")]
             Arc::new(crate::toy::Toy { trust: crate::Trust::ServerSeesInput, ..crate::toy::Toy::default() }),

@@ -9,9 +9,11 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use tacit_arith::prg::Seed;
 use tacit_graph::{Interface, Model, Watch};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
@@ -53,6 +55,90 @@ pub enum Setup {
     BeforeOffline,
     /// Keys before the first online phase (their size is that of the setup's upload, see [`Costs`]).
     BeforeOnline,
+}
+
+/// Who holds it may fetch the client's half of one material from the dealer: a number that the dealer never gives
+/// out again, and a secret.
+pub type Ticket = [u8; 24];
+
+/// A model for which a server orders material.
+#[derive(Clone, Copy)]
+pub struct Order<'a> {
+    /// Id of the back end.
+    pub backend: &'static str,
+    /// The plan's digest.
+    pub digest: [u8; 32],
+    /// The public part.
+    pub public: &'a [u8],
+    /// What else the dealer must know, and a client must not.
+    pub part: &'a [u8],
+    /// Length of the server's half.
+    pub server_bytes: u64,
+}
+
+/// The dealer, as a party reaches it.
+pub trait Dealer: Send + Sync {
+    /// At the server: has new material dealt. Gives the server's half, and the ticket for the client's.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`].
+    fn deal(&self, order: &Order<'_>) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError>;
+
+    /// At the client: its half, once.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`].
+    fn fetch(&self, ticket: &Ticket) -> Result<Zeroizing<Vec<u8>>, BackendError>;
+}
+
+/// Where a client keeps what a model's clients get once. Whatever comes back is checked.
+pub trait Keep: Send + Sync {
+    /// What was kept under `key`, if it is still there.
+    fn load(&self, key: [u8; 32]) -> Option<Vec<u8>>;
+    /// Keeps bytes, if there is room.
+    fn save(&self, key: [u8; 32], bytes: &[u8]);
+}
+
+/// What a connection may use beside its channel.
+#[derive(Clone, Default)]
+pub struct Aids {
+    /// The dealer that this party has chosen.
+    pub dealer: Option<Arc<dyn Dealer>>,
+    /// Where it keeps what is the same for every connection.
+    pub keep: Option<Arc<dyn Keep>>,
+}
+
+impl Aids {
+    /// The dealer.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`] without one.
+    pub fn dealer(&self) -> Result<&dyn Dealer, BackendError> {
+        let none = || BackendError::Dealer { what: "this party was told of none".into() };
+        self.dealer.as_deref().ok_or_else(none)
+    }
+}
+
+/// A model as the dealer has it. Dealing is a function of the dealing's seed.
+pub trait DealerModel: Send + Sync {
+    /// The plan's digest.
+    fn digest(&self) -> [u8; 32];
+
+    /// The client's half.
+    fn client_half(&self, dealing: &Seed) -> Zeroizing<Vec<u8>>;
+
+    /// Length of the server's half.
+    fn server_bytes(&self) -> u64;
+
+    /// The server's half, in pieces.
+    ///
+    /// # Errors
+    /// Those of `sink`.
+    fn server_half(
+        &self,
+        dealing: &Seed,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError>;
 }
 
 /// A cryptographic back end. Object-safe: [`crate::Registry`] holds them all.
@@ -99,6 +185,15 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// [`BackendError::Public`], or what [`lower`](Self::lower) would say of such a model.
     fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError>;
+
+    /// The dealer's model from the public part and the dealer's ([`Order`]): bytes of a stranger.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`BackendError::Private`] for the dealer's part; [`BackendError::Dealer`] if
+    /// nobody deals for this back end.
+    fn dealing(&self, _: &[u8], _: &[u8]) -> Result<Arc<dyn DealerModel>, BackendError> {
+        Err(BackendError::Dealer { what: format!("nobody deals for the back end {}", self.id()) })
+    }
 }
 
 /// What both parties know of a lowered model.
@@ -163,11 +258,16 @@ pub trait ServerModel: Plan {
         Ok(Vec::new())
     }
 
+    /// What is ordered from a dealer; `None` where nobody deals.
+    fn order(&self) -> Option<Order<'_>> {
+        None
+    }
+
     /// The state of a new connection. Says nothing to the peer.
     ///
     /// # Errors
     /// No randomness from the operating system.
-    fn connect(self: Arc<Self>) -> Result<Box<dyn ServerSide>, BackendError>;
+    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError>;
 }
 
 /// How near a tensor comes to the limit of what computes it.
@@ -193,7 +293,7 @@ pub trait ClientModel: Plan {
     ///
     /// # Errors
     /// No randomness from the operating system.
-    fn connect(self: Arc<Self>) -> Result<Box<dyn ClientSide>, BackendError>;
+    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError>;
 }
 
 /// One connection's state at the server. After an error of a phase it is of no further use, and so is the
@@ -369,6 +469,27 @@ impl Reader<'_> {
         parsed.map(Some)
     }
 
+    /// A number, if it is given.
+    ///
+    /// # Errors
+    /// [`BackendError::Option`]: it does not parse, or is out of range.
+    pub fn in_range(&mut self, key: &'static str, allowed: RangeInclusive<u32>) -> Result<Option<u32>, BackendError> {
+        self.get(key)?.map(|value| within(self.backend, key, value, &allowed)).transpose()
+    }
+
+    /// A real number from 0 to `most`, if it is given.
+    ///
+    /// # Errors
+    /// [`BackendError::Option`]: it does not parse, or is out of range.
+    pub fn up_to(&mut self, key: &'static str, most: f64) -> Result<Option<f64>, BackendError> {
+        match self.get::<f64>(key)? {
+            Some(value) if !(value >= 0.0 && value <= most) => {
+                Err(out_of_range(self.backend, key, format!("{value}: 0 to {most} are allowed")))
+            }
+            value => Ok(value),
+        }
+    }
+
     /// Ends reading.
     ///
     /// # Errors
@@ -383,6 +504,28 @@ impl Reader<'_> {
             }),
         }
     }
+}
+
+/// A back end's option, if it is in its range.
+///
+/// # Errors
+/// [`BackendError::Option`].
+pub fn within(
+    backend: &'static str,
+    key: &str,
+    value: u32,
+    allowed: &RangeInclusive<u32>,
+) -> Result<u32, BackendError> {
+    match allowed.contains(&value) {
+        true => Ok(value),
+        false => {
+            Err(out_of_range(backend, key, format!("{value}: {} to {} are allowed", allowed.start(), allowed.end())))
+        }
+    }
+}
+
+fn out_of_range(backend: &'static str, key: &str, what: String) -> BackendError {
+    BackendError::Option { backend, key: key.into(), what }
 }
 
 /// Digest of canonical bytes: each part with its length in front, under a domain of its own.

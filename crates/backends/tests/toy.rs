@@ -133,7 +133,7 @@ impl Plan for Lowered {
             Preparation::Nothing => PhaseCost::default(),
             _ => phase(8, 0, Pad::BYTES as u64),
         };
-        Costs { setup: phase(8, 8, 0), offline, online: phase(8 * inputs, 8 * outputs, 0), comparisons: 0 }
+        Costs { setup: phase(8, 8, 0), offline, online: phase(8 * inputs, 8 * outputs, 0), ..Costs::default() }
     }
     fn numerics(&self) -> Numerics {
         Numerics::Approx { relative: RELATIVE }
@@ -171,7 +171,7 @@ impl ServerModel for Lowered {
     fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError> {
         Ok(self.model()?.run(input)?)
     }
-    fn connect(self: Arc<Self>) -> Result<Box<dyn ServerSide>, BackendError> {
+    fn connect(self: Arc<Self>, _: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
         Ok(Box::new(Side { model: self, is_set_up: false }))
     }
 }
@@ -183,7 +183,7 @@ impl Lowered {
 }
 
 impl ClientModel for Lowered {
-    fn connect(self: Arc<Self>) -> Result<Box<dyn ClientSide>, BackendError> {
+    fn connect(self: Arc<Self>, _: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
         Ok(Box::new(Side { model: self, is_set_up: false }))
     }
 }

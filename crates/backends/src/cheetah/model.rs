@@ -17,7 +17,7 @@ use super::options::{self, NAME, Options};
 use super::plan::{self, Plan};
 use super::{ClientMaterial, ClientParty, ServerMaterial, ServerParty};
 use crate::ring::{self, RingGraph, Weights, bound, lowering, reference};
-use crate::seam;
+use crate::seam::{self, Aids};
 use crate::{
     Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, MaterialPart, Numerics,
     Preparation, ServerModel, ServerSide, Setup, Strain, Trust,
@@ -104,7 +104,7 @@ impl Backend for Cheetah {
         let price = |graph: &RingGraph| cost::online_bytes(graph, &options).map(|bytes| bytes as f64);
         let check = |graph: &RingGraph| plan::compile(graph.clone(), options).map(drop);
         let target = ring::Target { price: &price, check: &check };
-        let lowered = ring::lower_for(model, &ring_options, target, watch).map_err(named)?;
+        let lowered = ring::lower_for(model, &ring_options, target, watch).map_err(|e| e.of_backend(NAME))?;
         let compiled = Compiled::new(lowered.graph, &options)?;
         Ok(Arc::new(Server { compiled, weights: Arc::new(lowered.weights), report: Some(lowered.report) }))
     }
@@ -189,24 +189,14 @@ impl ServerModel for Server {
         Ok(lowering::strain(graph, &self.weights, &reference::quantize_input(graph, input)?)?)
     }
 
-    fn connect(self: Arc<Self>) -> Result<Box<dyn ServerSide>, BackendError> {
+    fn connect(self: Arc<Self>, _: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
         Ok(Box::new(ServerParty::new(self.compiled.plan.clone(), self.weights.clone(), randomness()?)))
     }
 }
 
 impl ClientModel for Client {
-    fn connect(self: Arc<Self>) -> Result<Box<dyn ClientSide>, BackendError> {
+    fn connect(self: Arc<Self>, _: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
         Ok(Box::new(ClientParty::new(self.compiled.plan.clone(), randomness()?)))
-    }
-}
-
-/// An option that the ring level refuses is one of this back end.
-fn named(error: BackendError) -> BackendError {
-    match error {
-        BackendError::Ring(ring::RingError::Option { name, what }) => {
-            BackendError::Option { backend: NAME, key: name.into(), what: what.into() }
-        }
-        other => other,
     }
 }
 

@@ -8,7 +8,7 @@ use tacit_mpc::gate::Leaves;
 
 use crate::BackendError;
 use crate::ring::RingOptions;
-use crate::seam::{self, Reader};
+use crate::seam;
 
 /// Name of the back end.
 pub(super) const NAME: &str = "cheetah";
@@ -44,7 +44,7 @@ impl Options {
             ("relu_drop", self.relu_drop, RELU_DROP),
             ("linear_error", self.linear_error, LINEAR_ERROR),
         ] {
-            within(key, value, &allowed)?;
+            seam::within(NAME, key, value, &allowed)?;
         }
         Ok(())
     }
@@ -76,55 +76,15 @@ impl FromStr for LeavesText {
 /// [`BackendError::Option`].
 pub(super) fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
     let mut reader = text.reader(NAME);
-    let (default, ring) = (Options::default(), RingOptions::default());
+    let default = Options::default();
     let options = Options {
         leaves: reader.get::<LeavesText>("leaves")?.map_or(default.leaves, |leaves| leaves.0),
-        relu_drop: in_range(&mut reader, "relu_drop", RELU_DROP)?.unwrap_or(default.relu_drop),
-        linear_error: in_range(&mut reader, "linear_error", LINEAR_ERROR)?.unwrap_or(default.linear_error),
+        relu_drop: reader.in_range("relu_drop", RELU_DROP)?.unwrap_or(default.relu_drop),
+        linear_error: reader.in_range("linear_error", LINEAR_ERROR)?.unwrap_or(default.linear_error),
     };
-    let frac_bits = in_range(&mut reader, "frac_bits", 0..=47)?;
-    let ring = RingOptions {
-        frac_bits,
-        weight_bits: in_range(&mut reader, "weight_bits", 0..=47)?,
-        max_frac_bits: in_range(&mut reader, "max_frac_bits", 0..=47)?.unwrap_or(ring.max_frac_bits),
-        guard_bits: positive(&mut reader, "guard_bits", 38.0)?.unwrap_or(ring.guard_bits),
-        error_bound: positive(&mut reader, "error_bound", 1.0)?.unwrap_or(ring.error_bound),
-        agreement: positive(&mut reader, "agreement", 1.0)?.unwrap_or(ring.agreement),
-        seed: reader.get("seed")?.unwrap_or(ring.seed),
-        round_facts: in_range(&mut reader, "round_facts", 1..=31)?.unwrap_or(ring.round_facts),
-        clamp: reader.get("clamp")?.unwrap_or(ring.clamp),
-        linear_error: options.linear_error,
-    };
+    let ring = RingOptions { linear_error: options.linear_error, ..RingOptions::read(&mut reader)? };
     reader.end()?;
     Ok((options, ring))
-}
-
-fn in_range(
-    reader: &mut Reader<'_>,
-    key: &'static str,
-    allowed: RangeInclusive<u32>,
-) -> Result<Option<u32>, BackendError> {
-    reader.get(key)?.map(|value| within(key, value, &allowed)).transpose()
-}
-
-fn within(key: &str, value: u32, allowed: &RangeInclusive<u32>) -> Result<u32, BackendError> {
-    match allowed.contains(&value) {
-        true => Ok(value),
-        false => Err(out_of_range(key, format!("{value}: {} to {} are allowed", allowed.start(), allowed.end()))),
-    }
-}
-
-fn positive(reader: &mut Reader<'_>, key: &'static str, most: f64) -> Result<Option<f64>, BackendError> {
-    match reader.get::<f64>(key)? {
-        Some(value) if !(value >= 0.0 && value <= most) => {
-            Err(out_of_range(key, format!("{value}: 0 to {most} are allowed")))
-        }
-        value => Ok(value),
-    }
-}
-
-fn out_of_range(key: &str, what: String) -> BackendError {
-    BackendError::Option { backend: NAME, key: key.into(), what }
 }
 
 #[cfg(test)]

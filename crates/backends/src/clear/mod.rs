@@ -12,7 +12,7 @@ use tacit_graph::{Interface, Model, Watch, file};
 use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
 
-use crate::seam::digest;
+use crate::seam::{Aids, digest};
 use crate::{
     Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, Numerics, Options, PhaseCost,
     Plan, Preparation, ServerModel, ServerSide, Setup, Trust,
@@ -181,13 +181,13 @@ impl ServerModel for Server {
         Ok(self.model.run(input)?)
     }
 
-    fn connect(self: Arc<Self>) -> Result<Box<dyn ServerSide>, BackendError> {
+    fn connect(self: Arc<Self>, _: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
         Ok(Box::new(Serving(self)))
     }
 }
 
 impl ClientModel for Client {
-    fn connect(self: Arc<Self>) -> Result<Box<dyn ClientSide>, BackendError> {
+    fn connect(self: Arc<Self>, _: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
         Ok(Box::new(Asking(self)))
     }
 }

@@ -13,6 +13,7 @@ pub mod fixed;
 mod graph;
 pub mod lowering;
 pub mod op;
+mod options;
 pub mod reference;
 pub(crate) mod share;
 

@@ -15,8 +15,11 @@ use models::{Case, cases};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
+use tacit_arith::prg::Prg;
+use tacit_backends::dealer::{Dealings, Nearby};
 use tacit_backends::{
-    Backend, BackendError, ClientModel, Material, Options, PhaseCost, Plan, Preparation, Registry, ServerModel, Setup,
+    Aids, Backend, BackendError, ClientModel, Material, Options, PhaseCost, Plan, Preparation, Registry, ServerModel,
+    Setup,
 };
 use tacit_graph::rng::SplitMix;
 use tacit_mpc::run_pair;
@@ -64,13 +67,12 @@ macro_rules! phases {
         }
         channel.set_phase(Phase::Offline);
         let (material, size) = match $plan.preparation() {
-            Preparation::TwoParty => {
+            Preparation::TwoParty | Preparation::Dealt => {
                 let made = side.offline(channel)?;
                 channel.flush()?;
                 stored(&made, |bytes| side.read_material(bytes))?
             }
             Preparation::Nothing => (Material::nothing(), 0),
-            Preparation::Dealt => panic!("the suite has no dealer yet"),
         };
         channel.set_phase(Phase::Online);
         let result = $online(side, channel, material)?;
@@ -79,15 +81,22 @@ macro_rules! phases {
     }};
 }
 
+/// What each party may use beside the channel: a dealer.
+fn aids() -> [Aids; 2] {
+    let dealings = Arc::new(Dealings::new(registry(), Prg::from_os().expect("randomness"), 1));
+    [1, 2].map(|party| Aids { dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))), keep: None })
+}
+
 fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, input: &[f32]) -> (Vec<f64>, [Seen; 2]) {
+    let [ours, theirs] = aids();
     let (client_result, server_result) = run_pair(
         |channel| {
-            let mut side = client.clone().connect()?;
+            let mut side = client.clone().connect(&ours)?;
             phases!(client, side, channel, |side: &mut Box<dyn tacit_backends::ClientSide>, channel, material| side
                 .online(channel, material, input))
         },
         |channel| {
-            let mut side = server.clone().connect()?;
+            let mut side = server.clone().connect(&theirs)?;
             phases!(server, side, channel, |side: &mut Box<dyn tacit_backends::ServerSide>, channel, material| side
                 .online(channel, material))
         },
@@ -185,7 +194,8 @@ fn an_input_that_does_not_fit_is_an_error_before_anything_is_sent() {
         for bad in [vec![0.0; n + 1], vec![f32::NAN; n], vec![1e9; n]] {
             let (result, sent) = run_pair(
                 |channel| {
-                    let result = client.clone().connect().unwrap().online(channel, Material::nothing(), &bad);
+                    let result =
+                        client.clone().connect(&Aids::default()).unwrap().online(channel, Material::nothing(), &bad);
                     (result.map(|_| ()), channel.total_traffic().sent)
                 },
                 |_| (),

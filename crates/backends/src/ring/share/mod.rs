@@ -14,7 +14,7 @@ mod server;
 mod steps;
 mod truncate;
 
-pub(crate) use client::{At, ClientPhase, ClientWalk, GateShares};
+pub(crate) use client::{At, ClientPhase, ClientWalk, GateShares, chosen, stream};
 pub(crate) use linear::linear_online;
 pub(crate) use reduce::Level;
 pub(crate) use server::{ServerPhase, ServerShares, ServerWalk};

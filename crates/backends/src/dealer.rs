@@ -1,0 +1,236 @@
+//! The dealer: makes material for both parties and gives each its half, once.
+//!
+//! A server orders material for a model that it has registered; the dealer keeps nothing of a dealing but its
+//! number until the client has fetched its half: both halves follow from the number and a secret that is drawn
+//! when the dealer starts. Numbers never repeat, also over restarts ([`Dealings::new`] is told where to begin).
+//!
+//! [`Dealings`] is the dealer without its network. Whoever runs it knows the masks of every inference: neither
+//! party may.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tacit_arith::prg::{Prg, Seed};
+use zeroize::Zeroizing;
+
+use crate::seam::{Dealer, DealerModel, Order, Ticket};
+use crate::{BackendError, Registry};
+
+/// Who asks: the fingerprint of a certificate.
+pub type Party = [u8; 32];
+
+/// Materials whose client half nobody has fetched yet, of one server, at most.
+const MAX_OPEN: usize = 4096;
+/// Models that are registered at a time.
+const MAX_MODELS: usize = 256;
+
+/// All that a dealer knows.
+pub struct Dealings {
+    registry: Registry,
+    /// Seeds of dealings, by number.
+    secret: Prg,
+    state: Mutex<State>,
+}
+
+struct State {
+    next: u64,
+    models: HashMap<[u8; 32], Registered>,
+    open: HashMap<u64, Open>,
+}
+
+struct Registered {
+    model: Arc<dyn DealerModel>,
+    /// Digest of the dealer's part: a server that knows it knows the model.
+    part: [u8; 32],
+    server: Party,
+    used: u64,
+}
+
+/// A dealing whose client half was not fetched.
+struct Open {
+    model: Arc<dyn DealerModel>,
+    server: Party,
+    /// Digest of the ticket's secret.
+    secret: [u8; 32],
+}
+
+/// A dealing under way: the server's half is still to be sent.
+pub struct Started {
+    /// The material's number.
+    pub number: u64,
+    /// For the client.
+    pub ticket: Ticket,
+    model: Arc<dyn DealerModel>,
+    seed: Seed,
+}
+
+impl Started {
+    /// Length of the server's half.
+    #[must_use]
+    pub fn server_bytes(&self) -> u64 {
+        self.model.server_bytes()
+    }
+
+    /// The server's half, in pieces. The same each time.
+    ///
+    /// # Errors
+    /// Those of `sink`.
+    pub fn server_half(&self, sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>) -> Result<(), BackendError> {
+        self.model.server_half(&self.seed, sink)
+    }
+}
+
+fn refused<T>(what: impl Into<String>) -> Result<T, BackendError> {
+    Err(BackendError::Dealer { what: what.into() })
+}
+
+fn fingerprint(secret: &[u8]) -> [u8; 32] {
+    crate::seam::digest("tacit 2026-11 dealer ticket", &[secret])
+}
+
+impl Dealings {
+    /// A dealer whose first material has the number `first`: above all that were ever given out.
+    #[must_use]
+    pub fn new(registry: Registry, secret: Prg, first: u64) -> Self {
+        let state = State { next: first, models: HashMap::new(), open: HashMap::new() };
+        Self { registry, secret, state: Mutex::new(state) }
+    }
+
+    /// Nothing that happens under the lock leaves the state half changed.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether `server` has registered the model.
+    #[must_use]
+    pub fn knows(&self, server: Party, digest: [u8; 32]) -> bool {
+        self.state().models.get(&digest).is_some_and(|known| known.server == server)
+    }
+
+    /// Takes a server's model.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`] if another server has registered the same plan, or this one other keys under it;
+    /// as [`Backend::dealing`](crate::Backend::dealing).
+    pub fn register(&self, server: Party, backend: &str, public: &[u8], part: &[u8]) -> Result<[u8; 32], BackendError> {
+        let model = self.registry.get(backend)?.dealing(public, part)?;
+        let (digest, part) = (model.digest(), fingerprint(part));
+        let mut state = self.state();
+        let used = state.next;
+        if let Some(known) = state.models.get(&digest)
+            && (known.server != server || known.part != part)
+        {
+            return refused("this model is registered already, by another server or with other keys");
+        }
+        if state.models.len() >= MAX_MODELS && !state.models.contains_key(&digest) {
+            let oldest = state.models.iter().min_by_key(|(_, known)| known.used).map(|(digest, _)| *digest);
+            state.models.remove(&oldest.expect("there are many"));
+        }
+        state.models.insert(digest, Registered { model, part, server, used });
+        Ok(digest)
+    }
+
+    /// Starts a dealing for a model of `server`'s.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`]: it has not registered the model, or has too many materials that no client has
+    /// fetched its half of.
+    pub fn start(&self, server: Party, digest: [u8; 32]) -> Result<Started, BackendError> {
+        let mut state = self.state();
+        let number = state.next;
+        let Some(known) = state.models.get_mut(&digest).filter(|known| known.server == server) else {
+            return refused("register the model first");
+        };
+        known.used = number;
+        let model = Arc::clone(&known.model);
+        let open = state.open.values().filter(|open| open.server == server).count();
+        if open >= MAX_OPEN {
+            return refused(format!("{open} materials wait for a client: no more before some are fetched or given up"));
+        }
+        state.next += 1;
+        let dealing = self.secret.fork(number);
+        let (seed, secret) = (dealing.fork(0).seed().clone(), dealing.fork(1).seed().clone());
+        let mut ticket = [0; size_of::<Ticket>()];
+        ticket[..8].copy_from_slice(&number.to_le_bytes());
+        ticket[8..].copy_from_slice(&secret.0);
+        state.open.insert(number, Open { model: Arc::clone(&model), server, secret: fingerprint(&secret.0) });
+        Ok(Started { number, ticket, model, seed })
+    }
+
+    /// The client's half of a material; not again once it is [`taken`](Self::taken).
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`]: there is no such ticket (any more), or the server itself asks.
+    pub fn fetch(&self, client: Party, ticket: &Ticket) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        let (number, secret) = ticket.split_first_chunk().expect("a ticket has more than eight bytes");
+        let number = u64::from_le_bytes(*number);
+        let state = self.state();
+        let Some(open) = state.open.get(&number).filter(|open| open.secret == fingerprint(secret)) else {
+            return refused("there is no such material: it was fetched before, given up, or the dealer was restarted");
+        };
+        if open.server == client {
+            return refused("both halves of a material never go to one certificate");
+        }
+        Ok(open.model.client_half(self.secret.fork(number).fork(0).seed()))
+    }
+
+    /// The client has its half: burns it.
+    pub fn taken(&self, ticket: &Ticket) {
+        let (number, secret) = ticket.split_first_chunk().expect("a ticket has more than eight bytes");
+        let number = u64::from_le_bytes(*number);
+        let mut state = self.state();
+        if state.open.get(&number).is_some_and(|open| open.secret == fingerprint(secret)) {
+            state.open.remove(&number);
+        }
+    }
+
+    /// A server gives up material that it will not use.
+    pub fn give_up(&self, server: Party, number: u64) {
+        let mut state = self.state();
+        if state.open.get(&number).is_some_and(|open| open.server == server) {
+            state.open.remove(&number);
+        }
+    }
+
+    /// Number of the next material.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.state().next
+    }
+}
+
+/// A dealer in the process of a party: for tests and benchmarks, where nothing is secret from anybody.
+pub struct Nearby {
+    dealings: Arc<Dealings>,
+    party: Party,
+}
+
+impl Nearby {
+    /// The same dealer as `party` reaches it.
+    #[must_use]
+    pub fn new(dealings: Arc<Dealings>, party: Party) -> Self {
+        Self { dealings, party }
+    }
+}
+
+impl Dealer for Nearby {
+    fn deal(&self, order: &Order<'_>) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError> {
+        let dealings = &self.dealings;
+        if !dealings.knows(self.party, order.digest) {
+            dealings.register(self.party, order.backend, order.public, order.part)?;
+        }
+        let started = dealings.start(self.party, order.digest)?;
+        let mut half = Zeroizing::new(Vec::with_capacity(order.server_bytes as usize));
+        started.server_half(&mut |bytes| {
+            half.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        Ok((started.ticket, half))
+    }
+
+    fn fetch(&self, ticket: &Ticket) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        let half = self.dealings.fetch(self.party, ticket)?;
+        self.dealings.taken(ticket);
+        Ok(half)
+    }
+}

@@ -1,0 +1,137 @@
+//! The client's phases. Offline it computes `E r` and sends what moves its shares; online it needs its seed alone.
+
+use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::ring::ConvSpec;
+use tacit_graph::{GraphError, NodeId, walk};
+use tacit_mpc::dealt::{ClientShares, DealtGate, client_online, client_widen};
+use tacit_mpc::gate::WrapSpec;
+use tacit_mpc::wire::PackedMessages;
+use tacit_mpc::{Role, Session};
+use tacit_net::{Channel, Tag};
+
+use super::dealer::{GATE, mask, moved};
+use super::plan::{Parts, Plan};
+use super::statics::Statics;
+use crate::BackendError;
+use crate::ring::Node;
+use crate::ring::fixed::{ring_mask, to_signed};
+use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, Tap, stream};
+
+/// Message: the client's masked input.
+pub(super) const INPUT: Tag = Tag::new(0x0420, "masked input");
+/// Message: the server's share of the result.
+pub(super) const RESULT: Tag = Tag::new(0x0421, "share of the result");
+/// Message, offline: by how much the client's share of a tensor moves.
+pub(super) const MOVE: Tag = Tag::new(0x0422, "moved share");
+
+/// The offline phase with the half `seed`.
+pub(super) fn offline(plan: &Plan, statics: &Statics, seed: &Seed, channel: &mut Channel) -> Result<(), BackendError> {
+    let [walked, own] = [seed.clone(), seed.clone()].map(Prg::from_seed);
+    let phase = Offline { plan, statics, next: 0, seed: own, channel };
+    let mut tap = |_: NodeId, _: &[u64]| {};
+    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: walked, phase, tap: &mut tap };
+    walk(&plan.graph, &mut shares)?;
+    let Offline { channel, .. } = shares.phase;
+    Ok(channel.flush()?)
+}
+
+/// The online phase: the integers of the output node for those of the input node; `tap` is shown the client's
+/// shares (of tensors before they are moved: nothing).
+pub(super) fn online(
+    plan: &Plan,
+    seed: &Seed,
+    input: &[i64],
+    (channel, prg): (&mut Channel, &mut Prg),
+    tap: &mut Tap<'_>,
+) -> Result<Vec<i64>, BackendError> {
+    let needed = plan.graph.input().elements();
+    if input.len() != needed {
+        let what = format!("{} integers, the model takes {needed}", input.len());
+        return Err(BackendError::Graph(GraphError::Input { what }));
+    }
+    let mut session = Session { role: Role::Client, channel, prg };
+    let [walked, own] = [seed.clone(), seed.clone()].map(Prg::from_seed);
+    let phase = Online { plan, input, seed: own, session: &mut session };
+    let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
+    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: walked, phase, tap: &mut tap };
+    let mine = walk(&plan.graph, &mut shares)?;
+    let width = plan.graph.output().fixed.width;
+    let theirs = session.channel.recv_packed(RESULT, mine.len(), width)?;
+    Ok(mine.iter().zip(theirs).map(|(a, b)| to_signed(a.wrapping_add(b), width)).collect())
+}
+
+struct Offline<'a> {
+    plan: &'a Plan,
+    statics: &'a Statics,
+    /// The next linear layer.
+    next: usize,
+    seed: Prg,
+    channel: &'a mut Channel,
+}
+
+impl ClientPhase<Parts> for Offline<'_> {
+    fn input(&mut self, _: &[u64], _: u32) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
+        let width = self.plan.graph.nodes()[id].fixed.width;
+        let mut share = self.statics.layer(self.next).apply(conv, r)?;
+        self.next += 1;
+        let masks = mask(&self.seed, id, share.len(), width);
+        share.iter_mut().zip(masks).for_each(|(c, t)| *c = c.wrapping_add(t) & ring_mask(width));
+        Ok(share)
+    }
+
+    fn gate(&mut self, _: At, _: &DealtGate, _: &GateShares<'_>) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn widen(&mut self, _: NodeId, _: &WrapSpec, _: &[u64], _: &[u64]) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
+        if !self.plan.moves(id) {
+            return Ok(share);
+        }
+        let target = moved(&self.seed, id, node);
+        let difference: Vec<u64> = share.iter().zip(&target).map(|(c, r)| c.wrapping_sub(*r)).collect();
+        self.channel.send_packed(MOVE, &difference, node.fixed.width)?;
+        Ok(target)
+    }
+}
+
+struct Online<'a, 's> {
+    plan: &'a Plan,
+    input: &'a [i64],
+    seed: Prg,
+    session: &'a mut Session<'s>,
+}
+
+impl ClientPhase<Parts> for Online<'_, '_> {
+    fn input(&mut self, share: &[u64], width: u32) -> Result<(), BackendError> {
+        let masked: Vec<u64> = self.input.iter().zip(share).map(|(&x, r)| (x as u64).wrapping_sub(*r)).collect();
+        Ok(self.session.channel.send_packed(INPUT, &masked, width)?)
+    }
+
+    /// Nothing reads this share before it is moved.
+    fn linear(&mut self, conv: &ConvSpec, _: NodeId, _: &[u64]) -> Result<Vec<u64>, BackendError> {
+        Ok(vec![0; conv.out_len()])
+    }
+
+    fn gate(&mut self, at: At, gate: &DealtGate, shares: &GateShares<'_>) -> Result<(), BackendError> {
+        let GateShares { tested, values, bases, targets } = *shares;
+        let shares = ClientShares { tested, values, bases, targets };
+        Ok(client_online(gate, shares, &stream(&self.seed, at, GATE), self.session)?)
+    }
+
+    fn widen(&mut self, id: NodeId, spec: &WrapSpec, c: &[u64], target: &[u64]) -> Result<(), BackendError> {
+        let stream = stream(&self.seed, At { node: id, level: 0 }, GATE);
+        Ok(client_widen(spec, c, target, &stream, self.session)?)
+    }
+
+    fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
+        Ok(if self.plan.moves(id) { moved(&self.seed, id, node) } else { share })
+    }
+}

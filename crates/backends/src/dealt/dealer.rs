@@ -1,0 +1,103 @@
+//! What the dealer does: the client's walk over masks alone. It knows the client's seed, so every share that the
+//! client chose; what it does not know (shares of linear outputs) it never needs, and takes as zero.
+
+use tacit_arith::prg::{Prg, Seed};
+use tacit_graph::{NodeId, walk};
+use tacit_mpc::codec::{Packed, Writer};
+use tacit_mpc::dealt::{DealtGate, deal, deal_widen};
+use tacit_mpc::gate::WrapSpec;
+use zeroize::Zeroizing;
+
+use super::plan::{Parts, Plan};
+use super::statics;
+use crate::BackendError;
+use crate::ring::Node;
+use crate::ring::fixed::ring_mask;
+use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, chosen, stream};
+use tacit_arith::ring::ConvSpec;
+
+/// Parts of the client's seed beside the shares that it chooses (`share::chosen`): what a batch of gates draws,
+/// the mask `t` of a linear layer, the share that a tensor is moved to.
+pub(super) const GATE: u8 = 0xf0;
+pub(super) const LINEAR: u8 = 0xf1;
+pub(super) const MOVED: u8 = 0xf2;
+
+/// Length of a party's seed, in bytes.
+pub(super) const SEED_BYTES: usize = 16;
+
+/// The seeds of both parties that follow from that of a dealing.
+pub(super) fn seeds(dealing: &Seed) -> [Seed; 2] {
+    let prg = Prg::from_seed(dealing.clone());
+    [1, 2].map(|party| prg.fork(party).seed().clone())
+}
+
+/// The share that a moved tensor ends on.
+pub(super) fn moved(seed: &Prg, id: NodeId, node: &Node) -> Vec<u64> {
+    chosen(seed, At { node: id, level: 0 }, MOVED, node.elements(), node.fixed.width)
+}
+
+/// The client's mask `t` of a linear layer's result.
+pub(super) fn mask(seed: &Prg, id: NodeId, elements: usize, width: u32) -> Vec<u64> {
+    chosen(seed, At { node: id, level: 0 }, LINEAR, elements, width)
+}
+
+/// A dealer's keys of the linear layers, in node order.
+pub(super) struct Keys(pub(super) Vec<Seed>);
+
+/// Gives the server's half in pieces, in the order of the walk.
+pub(super) fn server_half(
+    plan: &Plan,
+    keys: &Keys,
+    dealing: &Seed,
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+) -> Result<(), BackendError> {
+    let [client, server] = seeds(dealing);
+    sink(&server.0)?;
+    let [client, again] = [client.clone(), client].map(Prg::from_seed);
+    let phase = Dealing { plan, keys: keys.0.iter(), client: again, server: Prg::from_seed(server), sink };
+    let mut tap = |_: NodeId, _: &[u64]| {};
+    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: client, phase, tap: &mut tap };
+    walk(&plan.graph, &mut shares).map(drop)
+}
+
+struct Dealing<'a> {
+    plan: &'a Plan,
+    keys: std::slice::Iter<'a, Seed>,
+    client: Prg,
+    server: Prg,
+    sink: &'a mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+}
+
+impl ClientPhase<Parts> for Dealing<'_> {
+    fn input(&mut self, _: &[u64], _: u32) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    /// The server gets `A r - t`.
+    fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
+        let width = self.plan.graph.nodes()[id].fixed.width;
+        let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
+        let mut known = statics::random(key, conv.weight_len(), width).apply(conv, r)?;
+        let masks = mask(&self.client, id, known.len(), width);
+        known.iter_mut().zip(masks).for_each(|(k, t)| *k = k.wrapping_sub(t) & ring_mask(width));
+        let mut out = Writer::default();
+        out.packed(&Packed::new(&known, width));
+        let out: Zeroizing<Vec<u8>> = out.finish();
+        (self.sink)(&out)?;
+        Ok(vec![0; known.len()])
+    }
+
+    fn gate(&mut self, at: At, gate: &DealtGate, shares: &GateShares<'_>) -> Result<(), BackendError> {
+        let streams = [&self.client, &self.server].map(|seed| stream(seed, at, GATE));
+        (self.sink)(&deal(gate, shares.tested, shares.values, &streams[0], &streams[1]))
+    }
+
+    fn widen(&mut self, id: NodeId, spec: &WrapSpec, c: &[u64], _: &[u64]) -> Result<(), BackendError> {
+        let streams = [&self.client, &self.server].map(|seed| stream(seed, At { node: id, level: 0 }, GATE));
+        (self.sink)(&deal_widen(spec, c, &streams[0], &streams[1]))
+    }
+
+    fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
+        Ok(if self.plan.moves(id) { moved(&self.client, id, node) } else { share })
+    }
+}

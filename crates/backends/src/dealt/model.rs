@@ -1,0 +1,468 @@
+//! The seam: a float model lowered to a ring and compiled to a plan.
+//!
+//! The public part is `postcard(("dealt", version, Options, digest of E))`, then that of the ring level. The
+//! private part is a secret of 32 bytes, from which the keys of `A` follow, then that of the ring level. The
+//! dealer's part is the keys of `A`, 16 bytes for each linear layer.
+
+use std::sync::{Arc, OnceLock};
+
+use serde_json::json;
+use tacit_arith::prg::{Prg, Seed};
+use tacit_graph::{Interface, Model, Watch};
+use tacit_net::{Channel, Tag};
+use zeroize::Zeroizing;
+
+use super::cost;
+use super::dealer::{self, Keys, SEED_BYTES};
+use super::options::{self, NAME, Options};
+use super::plan::{self, Plan};
+use super::server::{self, ServerMaterial};
+use super::statics::{self, Statics};
+use crate::ring::{self, RingGraph, Weights, bound, lowering, reference};
+use crate::seam::{self, Aids, DealerModel, Order, Ticket};
+use crate::{
+    Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, MaterialPart, Numerics,
+    Preparation, ServerModel, ServerSide, Setup, Strain, Trust,
+};
+
+/// Version of the public part and of the protocol that follows from it.
+const VERSION: u32 = 1;
+
+/// Setup: whether the client wants `E`.
+const WANTED: Tag = Tag::new(0x0423, "whether masked weights are wanted");
+/// Setup: a piece of `E`.
+const STATICS: Tag = Tag::new(0x0424, "masked weights");
+/// Offline: which material.
+const TICKET: Tag = Tag::new(0x0425, "ticket for the dealer");
+/// Bytes of `E` in one message.
+const PIECE: usize = 4 << 20;
+
+/// The back end.
+pub struct Dealt;
+
+/// What both parties have.
+struct Compiled {
+    public: Vec<u8>,
+    plan: Plan,
+    /// Digest of `E`.
+    statics: [u8; 32],
+}
+
+struct Server {
+    compiled: Compiled,
+    weights: Weights,
+    secret: Zeroizing<[u8; 32]>,
+    keys: Vec<Seed>,
+    part: Zeroizing<Vec<u8>>,
+    report: Option<ring::RingReport>,
+}
+
+struct Client {
+    compiled: Compiled,
+    /// `E`, once a connection of this process has it.
+    statics: OnceLock<Arc<Statics>>,
+}
+
+/// A model at the dealer.
+struct Dealing {
+    compiled: Compiled,
+    keys: Keys,
+}
+
+impl Compiled {
+    fn new(graph: RingGraph, options: Options, statics: [u8; 32]) -> Result<Self, BackendError> {
+        let head = postcard::to_stdvec(&(NAME, VERSION, options, statics)).map_err(|e| public_error(e.to_string()))?;
+        let public = [head, ring::public_bytes(&graph)?].concat();
+        Ok(Self { public, plan: plan::compile(graph, options)?, statics })
+    }
+
+    fn read(public: &[u8]) -> Result<Self, BackendError> {
+        let ((name, version, options, statics), rest) =
+            postcard::take_from_bytes::<(&str, u32, Options, [u8; 32])>(public)
+                .map_err(|e| public_error(format!("it is not one of {NAME}: {e}")))?;
+        if name != NAME || version != VERSION {
+            let name: String = name.chars().take(80).collect();
+            return Err(public_error(format!(
+                "it is for `{name}`, version {version}, not for {NAME}, version {VERSION}"
+            )));
+        }
+        options.check()?;
+        let plan = plan::compile(ring::read_public(rest)?, options)?;
+        Ok(Self { public: public.to_vec(), plan, statics })
+    }
+
+    /// Over the plan and `E`: material is bound to both.
+    fn digest(&self) -> [u8; 32] {
+        seam::digest("tacit 2026-11 dealt", &[&self.plan.digest(), &self.statics])
+    }
+
+    fn error_bound(&self, weights: Option<&Weights>) -> f64 {
+        let graph = self.plan.graph();
+        bound::worst_case(graph, weights, &self.plan.numerics()) * graph.output_unit()
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        let graph = self.plan.graph();
+        json!({ "nodes": graph.describe(), "options": self.plan.options(), "output": graph.spec().output })
+    }
+}
+
+fn public_error(what: String) -> BackendError {
+    BackendError::Public { what }
+}
+
+impl Server {
+    fn new(
+        (graph, weights): (RingGraph, Weights),
+        options: Options,
+        secret: Zeroizing<[u8; 32]>,
+        report: Option<ring::RingReport>,
+    ) -> Result<Self, BackendError> {
+        let plan = plan::compile(graph.clone(), options)?;
+        let keys = statics::keys(&plan, &weights, &secret);
+        let mut hasher = blake3::Hasher::new_derive_key("tacit 2026-11 dealt masked weights");
+        statics::write(&plan, &weights, &keys, &mut |bytes| {
+            hasher.update(bytes);
+            Ok(())
+        })?;
+        let compiled = Compiled::new(graph, options, *hasher.finalize().as_bytes())?;
+        let part = Zeroizing::new(keys.iter().flat_map(|key| key.0).collect());
+        Ok(Self { compiled, weights, secret, keys, part, report })
+    }
+}
+
+impl Backend for Dealt {
+    fn id(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "a dealer, who works with neither party, makes the material: no lattices, no OT, one exchange a layer"
+    }
+
+    fn trust(&self) -> Trust {
+        Trust::Dealer
+    }
+
+    fn lower_watched(
+        &self,
+        model: &Model,
+        text: &seam::Options,
+        watch: &Watch,
+    ) -> Result<Arc<dyn ServerModel>, BackendError> {
+        let (options, ring_options) = options::parse(text)?;
+        let price = |graph: &RingGraph| cost::price(graph, &options);
+        let check = |graph: &RingGraph| plan::compile(graph.clone(), options).map(drop);
+        let target = ring::Target { price: &price, check: &check };
+        let lowered = ring::lower_for(model, &ring_options, target, watch).map_err(|e| e.of_backend(NAME))?;
+        let mut secret = Zeroizing::new([0; 32]);
+        randomness()?.fill_bytes(&mut *secret);
+        Ok(Arc::new(Server::new((lowered.graph, lowered.weights), options, secret, Some(lowered.report))?))
+    }
+
+    fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
+        let compiled = Compiled::read(public)?;
+        let wrong = |what: &str| BackendError::Private { what: what.into() };
+        let (secret, rest) = private.split_at_checked(32).ok_or_else(|| wrong("it has no secret"))?;
+        let secret = Zeroizing::new(*secret.first_chunk().expect("it was cut at 32 bytes"));
+        let weights = ring::read_weights(rest, compiled.plan.graph())?;
+        let options = *compiled.plan.options();
+        let server = Server::new((compiled.plan.graph().clone(), weights), options, secret, None)?;
+        if server.compiled.public != public {
+            return Err(wrong("it belongs to another public part"));
+        }
+        Ok(Arc::new(server))
+    }
+
+    fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError> {
+        Ok(Arc::new(Client { compiled: Compiled::read(public)?, statics: OnceLock::new() }))
+    }
+
+    fn dealing(&self, public: &[u8], part: &[u8]) -> Result<Arc<dyn DealerModel>, BackendError> {
+        let compiled = Compiled::read(public)?;
+        let layers = statics::layers(&compiled.plan).count();
+        let (keys, rest) = part.as_chunks::<SEED_BYTES>();
+        if keys.len() != layers || !rest.is_empty() {
+            let what = format!("{} bytes of keys for {layers} linear layers", part.len());
+            return Err(BackendError::Private { what });
+        }
+        Ok(Arc::new(Dealing { compiled, keys: Keys(keys.iter().map(|key| Seed(*key)).collect()) }))
+    }
+}
+
+macro_rules! plan {
+    ($party:ty, |$self:ident| $weights:expr) => {
+        impl seam::Plan for $party {
+            fn interface(&self) -> &Interface {
+                &self.compiled.plan.graph().spec().interface
+            }
+
+            fn digest(&self) -> [u8; 32] {
+                self.compiled.digest()
+            }
+
+            fn costs(&self) -> Costs {
+                cost::costs(&self.compiled.plan)
+            }
+
+            fn numerics(&self) -> Numerics {
+                self.compiled.plan.numerics()
+            }
+
+            fn error_bound(&$self, _: &[f64]) -> f64 {
+                $self.compiled.error_bound($weights)
+            }
+
+            fn preparation(&self) -> Preparation {
+                Preparation::Dealt
+            }
+
+            fn setup(&self) -> Setup {
+                Setup::BeforeOffline
+            }
+
+            fn output_unit(&self) -> Option<f64> {
+                Some(self.compiled.plan.graph().output_unit())
+            }
+
+            fn describe(&self) -> serde_json::Value {
+                self.compiled.describe()
+            }
+        }
+    };
+}
+
+plan!(Server, |self| Some(&self.weights));
+plan!(Client, |self| None);
+
+impl ServerModel for Server {
+    fn public_bytes(&self) -> &[u8] {
+        &self.compiled.public
+    }
+
+    fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        let weights = ring::weights_to_bytes(&self.weights);
+        let mut out = Zeroizing::new(Vec::with_capacity(32 + weights.len()));
+        out.extend_from_slice(&*self.secret);
+        out.extend_from_slice(&weights);
+        Ok(out)
+    }
+
+    fn report(&self) -> Option<&dyn LoweringReport> {
+        self.report.as_ref().map(|report| report as &dyn LoweringReport)
+    }
+
+    fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+        let graph = self.compiled.plan.graph();
+        let integers = reference::run(graph, &self.weights, &reference::quantize_input(graph, input)?)?;
+        Ok(reference::dequantize_output(graph, &integers))
+    }
+
+    fn strain(&self, input: &[f32]) -> Result<Vec<Strain>, BackendError> {
+        let graph = self.compiled.plan.graph();
+        Ok(lowering::strain(graph, &self.weights, &reference::quantize_input(graph, input)?)?)
+    }
+
+    fn order(&self) -> Option<Order<'_>> {
+        Some(Order {
+            backend: NAME,
+            digest: self.compiled.digest(),
+            public: &self.compiled.public,
+            part: &self.part,
+            server_bytes: server::half_bytes(&self.compiled.plan) as u64,
+        })
+    }
+
+    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
+        Ok(Box::new(Serving { model: self, aids: aids.clone(), prg: randomness()? }))
+    }
+}
+
+impl ClientModel for Client {
+    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
+        Ok(Box::new(Asking { model: self, aids: aids.clone(), prg: randomness()? }))
+    }
+}
+
+impl DealerModel for Dealing {
+    fn digest(&self) -> [u8; 32] {
+        self.compiled.digest()
+    }
+
+    fn client_half(&self, dealing: &Seed) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new(dealer::seeds(dealing)[0].0.to_vec())
+    }
+
+    fn server_bytes(&self) -> u64 {
+        server::half_bytes(&self.compiled.plan) as u64
+    }
+
+    fn server_half(
+        &self,
+        dealing: &Seed,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        dealer::server_half(&self.compiled.plan, &self.keys, dealing, sink)
+    }
+}
+
+fn randomness() -> Result<Prg, BackendError> {
+    Prg::from_os().map_err(|e| BackendError::Random(e.to_string()))
+}
+
+/// A connection at the server.
+struct Serving {
+    model: Arc<Server>,
+    aids: Aids,
+    prg: Prg,
+}
+
+/// A connection at the client.
+struct Asking {
+    model: Arc<Client>,
+    aids: Aids,
+    prg: Prg,
+}
+
+/// The client's half.
+struct ClientMaterial {
+    plan: [u8; 32],
+    seed: Seed,
+}
+
+impl MaterialPart for ClientMaterial {
+    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new(self.seed.0.to_vec())
+    }
+}
+
+impl MaterialPart for ServerMaterial {
+    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        self.bytes.clone()
+    }
+}
+
+impl ServerSide for Serving {
+    /// Sends `E`, if the client has not kept it.
+    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+        if channel.recv(WANTED, 1)?[0] != 1 {
+            return Ok(());
+        }
+        let mut buffer = Vec::with_capacity(PIECE);
+        let Server { compiled, weights, keys, .. } = &*self.model;
+        statics::write(&compiled.plan, weights, keys, &mut |mut bytes| {
+            while !bytes.is_empty() {
+                let (now, later) = bytes.split_at(bytes.len().min(PIECE - buffer.len()));
+                buffer.extend_from_slice(now);
+                bytes = later;
+                if buffer.len() == PIECE {
+                    channel.send(STATICS, &buffer)?;
+                    buffer.clear();
+                }
+            }
+            Ok(())
+        })?;
+        if !buffer.is_empty() {
+            channel.send(STATICS, &buffer)?;
+        }
+        Ok(channel.flush()?)
+    }
+
+    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
+        let order = self.model.order().expect("a dealt model can be ordered");
+        let (ticket, half) = self.aids.dealer()?.deal(&order)?;
+        channel.send(TICKET, &ticket)?;
+        channel.flush()?;
+        Ok(Material::new(server::offline(&self.model.compiled.plan, half, channel)?))
+    }
+
+    fn online(&mut self, channel: &mut Channel, material: Material) -> Result<(), BackendError> {
+        let Server { compiled, weights, .. } = &*self.model;
+        let material = material.take()?;
+        server::online(&compiled.plan, weights, &material, (channel, &mut self.prg), &mut |_, _| {})
+    }
+
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
+        Ok(Material::new(server::read(&self.model.compiled.plan, bytes)?))
+    }
+}
+
+impl Asking {
+    fn statics(&self) -> Result<&Arc<Statics>, BackendError> {
+        self.model.statics.get().ok_or(BackendError::Misuse("the setup comes first"))
+    }
+
+    /// Reads `E` and checks that it is what the public part says.
+    fn take(&self, bytes: &[u8]) -> Result<Arc<Statics>, BackendError> {
+        let compiled = &self.model.compiled;
+        let mut hasher = blake3::Hasher::new_derive_key("tacit 2026-11 dealt masked weights");
+        if *hasher.update(bytes).finalize().as_bytes() != compiled.statics {
+            return Err(public_error("the masked weights are others than it says".into()));
+        }
+        Ok(Arc::new(Statics::read(&compiled.plan, bytes)?))
+    }
+}
+
+impl ClientSide for Asking {
+    /// Gets `E`, unless this process or its folder has it.
+    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+        let key = self.model.compiled.statics;
+        // What was kept and does not fit any more is asked for anew.
+        let kept = self.aids.keep.as_ref().and_then(|keep| keep.load(key));
+        let kept = self.model.statics.get().cloned().or_else(|| self.take(&kept?).ok());
+        channel.send(WANTED, &[u8::from(kept.is_none())])?;
+        channel.flush()?;
+        let statics = match kept {
+            Some(statics) => statics,
+            None => {
+                let mut left = statics::bytes(&self.model.compiled.plan) as usize;
+                let mut bytes = Vec::new();
+                while left > 0 {
+                    let piece = channel.recv(STATICS, left.min(PIECE))?;
+                    left -= piece.len();
+                    bytes.extend_from_slice(&piece);
+                }
+                let statics = self.take(&bytes)?;
+                if let Some(keep) = &self.aids.keep {
+                    keep.save(key, &bytes);
+                }
+                statics
+            }
+        };
+        // Another connection may have been faster: it has the same.
+        let _ = self.model.statics.set(statics);
+        Ok(())
+    }
+
+    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
+        let statics = self.statics()?.clone();
+        let ticket: Ticket = *channel.recv(TICKET, size_of::<Ticket>())?.first_chunk().expect("that many bytes came");
+        let half = self.aids.dealer()?.fetch(&ticket)?;
+        let material = self.read(&half)?;
+        super::client::offline(&self.model.compiled.plan, &statics, &material.seed, channel)?;
+        Ok(Material::new(material))
+    }
+
+    fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+        let plan = &self.model.compiled.plan;
+        let integers = reference::quantize_input(plan.graph(), input)?;
+        let ClientMaterial { plan: made_for, seed } = material.take()?;
+        if made_for != plan.digest() {
+            return Err(BackendError::Misuse("the material belongs to another plan"));
+        }
+        let answer = super::client::online(plan, &seed, &integers, (channel, &mut self.prg), &mut |_, _| {})?;
+        Ok(reference::dequantize_output(plan.graph(), &answer))
+    }
+
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
+        Ok(Material::new(self.read(bytes)?))
+    }
+}
+
+impl Asking {
+    fn read(&self, bytes: &[u8]) -> Result<ClientMaterial, BackendError> {
+        let seed = <[u8; SEED_BYTES]>::try_from(bytes);
+        let seed = seed.map_err(|_| BackendError::Material { what: format!("{} bytes are no seed", bytes.len()) })?;
+        Ok(ClientMaterial { plan: self.model.compiled.plan.digest(), seed: Seed(seed) })
+    }
+}

@@ -1,0 +1,168 @@
+//! From the graph to a plan: which tensors the client moves its share of, which gates take one exchange.
+
+use tacit_arith::ring::ConvSpec;
+use tacit_graph::NodeId;
+use tacit_mpc::dealt::{DealtGate, Exchanges, Value};
+use tacit_mpc::gate::WrapSpec;
+
+use super::Options;
+use super::options::Choice;
+use crate::ring::RingGraph;
+use crate::ring::share::{self, Batch, Compile, Kind, conv_spec};
+use crate::{BackendError, Numerics, seam};
+
+/// The steps of this back end.
+pub(super) struct Parts;
+
+impl Kind for Parts {
+    type Linear = ConvSpec;
+    type Gate = DealtGate;
+    type Widen = WrapSpec;
+}
+
+impl Batch for DealtGate {
+    fn n(&self) -> usize {
+        self.n()
+    }
+}
+
+pub(super) type Step = share::Step<Parts>;
+
+/// A compiled model.
+pub struct Plan {
+    pub(super) graph: RingGraph,
+    pub(super) steps: Vec<Step>,
+    /// For each node, whether the client moves its share of the tensor.
+    moves: Vec<bool>,
+    options: Options,
+    digest: [u8; 32],
+}
+
+impl Plan {
+    /// The graph it was compiled from.
+    #[must_use]
+    pub fn graph(&self) -> &RingGraph {
+        &self.graph
+    }
+
+    /// The public choices it was compiled with.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Digest of all that the parties and the dealer must have alike.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        self.digest
+    }
+
+    /// Whether the client moves its share of a node's tensor to one that the dealer knows.
+    #[must_use]
+    pub fn moves(&self, node: NodeId) -> bool {
+        self.moves[node]
+    }
+
+    /// How results relate to the reference: truncations of both shares are off by one unit at most.
+    #[must_use]
+    pub fn numerics(&self) -> Numerics {
+        Numerics::UlpPerTruncation { below: 1, above: 1, linear: 0, relu_drop: self.options.relu_drop }
+    }
+}
+
+/// Compiles a graph.
+///
+/// # Errors
+/// `Unsupported` names the first node that cannot be compiled.
+pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError> {
+    let steps = steps(&graph, &options)?;
+    let moves = moves(&graph, &steps);
+    let digest = digest(&graph, &options, &steps);
+    Ok(Plan { graph, steps, moves, options, digest })
+}
+
+/// How each node is evaluated.
+pub(super) fn steps(graph: &RingGraph, options: &Options) -> Result<Vec<Step>, BackendError> {
+    share::steps(graph, &mut Maker { graph, options })
+}
+
+/// The tensors whose client share the dealer does not know, but must: those that follow from a linear layer by
+/// local steps alone, and that a gate or a linear layer reads, or that are the result (so that the client
+/// keeps nothing but its seed).
+pub(super) fn moves(graph: &RingGraph, steps: &[Step]) -> Vec<bool> {
+    let mut needed = vec![false; steps.len()];
+    needed[graph.spec().output] = true;
+    for (step, node) in steps.iter().zip(graph.nodes()) {
+        if !matches!(step, Step::Local) {
+            node.inputs.iter().for_each(|&i| needed[i] = true);
+        }
+    }
+    // One walk is enough: whether a tensor is moved depends on earlier ones alone.
+    let (mut moves, mut unknown) = (vec![false; steps.len()], vec![false; steps.len()]);
+    for (id, (step, node)) in steps.iter().zip(graph.nodes()).enumerate() {
+        let made = match step {
+            Step::Linear(_) => true,
+            Step::Local => node.inputs.iter().any(|&i| unknown[i]),
+            _ => false,
+        };
+        moves[id] = made && needed[id];
+        unknown[id] = made && !needed[id];
+    }
+    moves
+}
+
+fn digest(graph: &RingGraph, options: &Options, steps: &[Step]) -> [u8; 32] {
+    let gate = |gate: &DealtGate| {
+        let cost = gate.cost();
+        (gate.n(), cost.up, cost.down, cost.material)
+    };
+    let steps: Vec<_> = steps.iter().map(|s| (s.number(), s.gates().map(gate).collect::<Vec<_>>())).collect();
+    let canonical = postcard::to_stdvec(&(graph.spec(), options, steps));
+    let canonical = canonical.expect("plain data in memory can be encoded");
+    seam::digest("tacit 2026-11 dealt plan", &[&canonical])
+}
+
+/// Makes steps.
+struct Maker<'a> {
+    graph: &'a RingGraph,
+    options: &'a Options,
+}
+
+impl Maker<'_> {
+    fn gate(&self, n: usize, width: u32, drop: u32, values: &[Value]) -> DealtGate {
+        let [one, two] = [Exchanges::One, Exchanges::Two].map(|e| DealtGate::new(n, width, drop, values.to_vec(), e));
+        match self.options.exchanges {
+            Choice::One => one,
+            Choice::Two => two,
+            Choice::Auto => {
+                // Microseconds: a bit takes 1 / Mbit.
+                let sent = |gate: &DealtGate| 8.0 * gate.cost().material as f64 / f64::from(self.options.dealer_mbit);
+                let wait = 1000.0 * f64::from(self.options.rtt_ms);
+                if sent(&one) <= sent(&two) + wait { one } else { two }
+            }
+        }
+    }
+}
+
+impl Compile<Parts> for Maker<'_> {
+    fn linear(&mut self, tensor: NodeId, id: NodeId) -> ConvSpec {
+        conv_spec(self.graph, tensor, id)
+    }
+
+    fn relu(&mut self, n: usize, width: u32, wide: u32) -> Result<DealtGate, String> {
+        Ok(self.gate(n, width, self.options.relu_drop.min(width - 4), &[Value::Tested { wide }]))
+    }
+
+    fn maximum(&mut self, n: usize, width: u32, index: Option<u32>) -> DealtGate {
+        let values = std::iter::once(Value::Tested { wide: width }).chain(index.map(|width| Value::Other { width }));
+        self.gate(n, width, 0, &values.collect::<Vec<_>>())
+    }
+
+    fn carry(&mut self, n: usize, bits: u32, width: u32) -> DealtGate {
+        self.gate(n, bits + 1, 0, &[Value::MinusOne { width }])
+    }
+
+    fn widen(&mut self, n: usize, width: u32, extra: u32) -> WrapSpec {
+        WrapSpec { n, width, extra }
+    }
+}

@@ -1,0 +1,183 @@
+//! The random matrices `A` and what the client gets instead of the weights: `E = W - A` modulo the layer's ring.
+//!
+//! `A` is the stream of a key that is bound to the layer's integers, its ring and its shape, under a secret of the
+//! owner's: two sets of weights never share an `A` (which would reveal their difference). `E` alone is uniform.
+//! **`A`'s key together with `E` is `W`**: it stays with server and dealer.
+
+use rayon::prelude::*;
+use tacit_arith::pack;
+use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::ring::{ConvSpec, conv2d};
+use zeroize::Zeroizing;
+
+use super::plan::{Plan, Step};
+use crate::ring::fixed::ring_mask;
+use crate::ring::{LayerWeights, Weights};
+use crate::{BackendError, seam};
+
+/// Weights that are drawn from one stream: rows are generated in parallel.
+const PIECE: usize = 1 << 16;
+
+/// A matrix with entries modulo `2^width`, up to 2^40: `low + 2^32 high`.
+pub(super) struct Matrix {
+    low: Vec<i32>,
+    /// Empty for rings of up to 32 bits.
+    high: Vec<i32>,
+    width: u32,
+}
+
+impl Matrix {
+    fn new(words: impl Iterator<Item = u64>, width: u32) -> Self {
+        let (mut low, mut high) = (Vec::new(), Vec::new());
+        for word in words {
+            low.push(word as u32 as i32);
+            if width > 32 {
+                // `low` counts as signed.
+                high.push((word.wrapping_sub(i64::from(word as u32 as i32) as u64) >> 32) as i32);
+            }
+        }
+        Self { low, high, width }
+    }
+
+    /// `M x` modulo `2^width`.
+    pub(super) fn apply(&self, conv: &ConvSpec, x: &[u64]) -> Result<Vec<u64>, BackendError> {
+        let fail = |_| BackendError::Misuse("a matrix belongs to another layer");
+        let mut out = conv2d(conv, &self.low, x, self.width).map_err(fail)?;
+        if !self.high.is_empty() {
+            let high = conv2d(conv, &self.high, x, self.width - 32).map_err(fail)?;
+            out.iter_mut().zip(high).for_each(|(o, h)| *o = o.wrapping_add(h << 32));
+        }
+        out.iter_mut().for_each(|o| *o &= ring_mask(self.width));
+        Ok(out)
+    }
+}
+
+/// Entries `range` of a layer's `A`.
+fn entries(key: &Prg, piece: usize, count: usize, width: u32) -> Vec<u64> {
+    let mut prg = key.fork(piece as u64);
+    let mask = ring_mask(width);
+    if width > 32 {
+        let mut words = vec![0u64; count];
+        prg.fill_u64(&mut words);
+        words.iter_mut().for_each(|w| *w &= mask);
+        return words;
+    }
+    let mut pairs = vec![0u64; count.div_ceil(2)];
+    prg.fill_u64(&mut pairs);
+    pairs.into_iter().flat_map(|w| [w & mask, w >> 32 & mask]).take(count).collect()
+}
+
+/// A layer's `A` of `count` entries.
+pub(super) fn random(key: &Seed, count: usize, width: u32) -> Matrix {
+    let key = Prg::from_seed(key.clone());
+    let pieces = (0..count.div_ceil(PIECE)).into_par_iter().map(|piece| {
+        let words = entries(&key, piece, PIECE.min(count - piece * PIECE), width);
+        Matrix::new(words.into_iter(), width)
+    });
+    let mut out = Matrix { low: Vec::with_capacity(count), high: Vec::new(), width };
+    for piece in pieces.collect::<Vec<_>>() {
+        out.low.extend(piece.low);
+        out.high.extend(piece.high);
+    }
+    out
+}
+
+/// The linear nodes of a plan: index, shape, ring.
+pub(super) fn layers(plan: &Plan) -> impl Iterator<Item = (usize, &ConvSpec, u32)> {
+    let nodes = plan.graph.nodes().iter().zip(&plan.steps).enumerate();
+    nodes.filter_map(|(id, (node, step))| match step {
+        Step::Linear(conv) => Some((id, conv, node.fixed.width)),
+        _ => None,
+    })
+}
+
+/// Bytes of `E`, all layers.
+pub(super) fn bytes(plan: &Plan) -> u64 {
+    layers(plan).map(|(_, conv, width)| (conv.weight_len() as u64 * u64::from(width)).div_ceil(8)).sum()
+}
+
+/// The keys of all layers, in node order.
+pub(super) fn keys(plan: &Plan, weights: &Weights, secret: &[u8; 32]) -> Vec<Seed> {
+    let key = |(id, conv, width): (usize, &ConvSpec, u32)| {
+        let layer = weights.get(id).expect("weights are checked against the graph when they are read or made");
+        let ints: Zeroizing<Vec<u8>> = Zeroizing::new(layer.weights.iter().flat_map(|w| w.to_le_bytes()).collect());
+        let shape = postcard::to_stdvec(&(conv.in_ch, conv.out_ch, conv.kernel, conv.groups, width));
+        let shape = shape.expect("plain data in memory can be encoded");
+        let digest = seam::digest("tacit 2026-11 dealt layer", &[secret, &(id as u64).to_le_bytes(), &shape, &ints]);
+        Seed(*digest.first_chunk().expect("a digest has 32 bytes"))
+    };
+    layers(plan).map(key).collect()
+}
+
+/// Gives `E`, packed at the ring's width, in pieces and layer by layer.
+pub(super) fn write(
+    plan: &Plan,
+    weights: &Weights,
+    keys: &[Seed],
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+) -> Result<(), BackendError> {
+    for ((id, _, width), key) in layers(plan).zip(keys) {
+        let layer: &LayerWeights = weights.get(id).expect("there is a key for each layer with weights");
+        let key = Prg::from_seed(key.clone());
+        let pieces: Vec<&[i32]> = layer.weights.chunks(PIECE).collect();
+        // A few at a time: `E` of a large layer is never in memory as a whole.
+        for (group, chunk) in pieces.chunks(64).enumerate() {
+            let packed: Vec<Vec<u8>> = chunk
+                .par_iter()
+                .enumerate()
+                .map(|(i, weights)| {
+                    let random = entries(&key, group * 64 + i, weights.len(), width);
+                    let mut out = Vec::new();
+                    let words = weights.iter().zip(&random);
+                    let words: Vec<u64> =
+                        words.map(|(&w, a)| (i64::from(w) as u64).wrapping_sub(*a) & ring_mask(width)).collect();
+                    pack::pack(words.into_iter(), width, &mut out);
+                    out
+                })
+                .collect();
+            packed.iter().try_for_each(|bytes| sink(bytes))?;
+        }
+    }
+    Ok(())
+}
+
+/// The client's matrices, in node order.
+pub(super) struct Statics(Vec<Matrix>);
+
+impl Statics {
+    /// From the bytes of all layers, as [`write`] gives them.
+    pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
+        let wrong = |what: String| BackendError::Public { what };
+        if bytes.len() as u64 != self::bytes(plan) {
+            return Err(wrong(format!("{} bytes of masked weights, {} expected", bytes.len(), self::bytes(plan))));
+        }
+        let (mut rest, mut matrices) = (bytes, Vec::new());
+        for (_, conv, width) in layers(plan) {
+            let count = conv.weight_len();
+            let (taken, later) = rest.split_at((count * width as usize).div_ceil(8));
+            rest = later;
+            // Pieces begin at whole bytes: their counts are multiples of eight.
+            let step = PIECE * width as usize / 8;
+            let pieces: Result<Vec<Matrix>, BackendError> = taken
+                .par_chunks(step)
+                .enumerate()
+                .map(|(i, piece)| {
+                    let values = pack::unpack(piece, PIECE.min(count - i * PIECE), width, u64::MAX);
+                    Ok(Matrix::new(values.map_err(|e| wrong(e.to_string()))?.into_iter(), width))
+                })
+                .collect();
+            let mut matrix = Matrix { low: Vec::with_capacity(count), high: Vec::new(), width };
+            for piece in pieces? {
+                matrix.low.extend(piece.low);
+                matrix.high.extend(piece.high);
+            }
+            matrices.push(matrix);
+        }
+        Ok(Self(matrices))
+    }
+
+    /// The matrix of the `index`-th linear layer.
+    pub(super) fn layer(&self, index: usize) -> &Matrix {
+        &self.0[index]
+    }
+}

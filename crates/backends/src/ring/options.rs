@@ -1,0 +1,29 @@
+//! Options of the lowering to a ring, as every back end of this level reads them.
+
+use super::RingOptions;
+use super::fixed::MAX_FRAC_BITS;
+use super::op::MAX_MAGNITUDE_BITS;
+use crate::BackendError;
+use crate::seam::Reader;
+
+impl RingOptions {
+    /// Reads the options; what is not given is as in [`RingOptions::default`].
+    ///
+    /// # Errors
+    /// [`BackendError::Option`].
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, BackendError> {
+        let ring = Self::default();
+        Ok(Self {
+            frac_bits: reader.in_range("frac_bits", 0..=MAX_FRAC_BITS)?,
+            weight_bits: reader.in_range("weight_bits", 0..=MAX_FRAC_BITS)?,
+            max_frac_bits: reader.in_range("max_frac_bits", 0..=MAX_FRAC_BITS)?.unwrap_or(ring.max_frac_bits),
+            guard_bits: reader.up_to("guard_bits", 38.0)?.unwrap_or(ring.guard_bits),
+            error_bound: reader.up_to("error_bound", 1.0)?.unwrap_or(ring.error_bound),
+            agreement: reader.up_to("agreement", 1.0)?.unwrap_or(ring.agreement),
+            seed: reader.get("seed")?.unwrap_or(ring.seed),
+            round_facts: reader.in_range("round_facts", 1..=MAX_MAGNITUDE_BITS)?.unwrap_or(ring.round_facts),
+            clamp: reader.get("clamp")?.unwrap_or(ring.clamp),
+            linear_error: ring.linear_error,
+        })
+    }
+}
