@@ -96,6 +96,15 @@ impl Dealings {
         Self { registry, secret, state: Mutex::new(state) }
     }
 
+    /// As [`new`](Self::new), with a secret that nobody had before.
+    ///
+    /// # Errors
+    /// No randomness from the operating system.
+    pub fn fresh(registry: Registry, first: u64) -> Result<Self, BackendError> {
+        let secret = Prg::from_os().map_err(|e| BackendError::Random(e.to_string()))?;
+        Ok(Self::new(registry, secret, first))
+    }
+
     /// Nothing that happens under the lock leaves the state half changed.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -232,5 +241,22 @@ impl Dealer for Nearby {
         let half = self.dealings.fetch(self.party, ticket)?;
         self.dealings.taken(ticket);
         Ok(half)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_dealt_for_strangers_and_a_full_dealer_says_so() {
+        let dealings = Dealings::fresh(Registry::standard(), 5).unwrap();
+        assert!(dealings.start([1; 32], [9; 32]).is_err(), "not registered");
+        assert!(dealings.register([1; 32], "cheetah", &[], &[]).is_err(), "nobody deals for cheetah");
+        assert!(dealings.register([1; 32], "dealt", &[1, 2, 3], &[]).is_err());
+        assert!(dealings.fetch([2; 32], &[0; 24]).is_err());
+        dealings.taken(&[0; 24]);
+        dealings.give_up([1; 32], 5);
+        assert_eq!(dealings.next(), 5, "a refused dealing takes no number");
     }
 }

@@ -119,6 +119,14 @@ impl Aids {
     }
 }
 
+/// The seed of a dealing that nobody has made yet.
+///
+/// # Errors
+/// No randomness from the operating system.
+pub fn fresh_seed() -> Result<Seed, BackendError> {
+    Seed::from_os().map_err(|e| BackendError::Random(e.to_string()))
+}
+
 /// A model as the dealer has it. Dealing is a function of the dealing's seed.
 pub trait DealerModel: Send + Sync {
     /// The plan's digest.

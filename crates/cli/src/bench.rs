@@ -8,11 +8,12 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::Instant;
 use tacit_backends::{Backend, Options, Registry, ServerModel, Trust};
 use tacit_client::bench::{ClientRun, Report, Run, client_runs, judge, machine};
 use tacit_client::input::{self, Fit};
-use tacit_client::{ClientConfig, Lobby, MAX_THREADS, process_cpu_s};
+use tacit_client::{ClientConfig, DealerConfig, Lobby, MAX_THREADS, RemoteDealer, process_cpu_s};
 use tacit_graph::{Interface, Model, Units};
 use tacit_store::keys;
 
@@ -63,6 +64,8 @@ pub struct ClientArgs {
     input: PathBuf,
     #[arg(long)]
     threads: usize,
+    #[arg(long)]
+    dealer: Option<String>,
     #[command(flatten)]
     seal: SealArgs,
 }
@@ -73,6 +76,15 @@ struct Local {
     wall_s: f64,
     cpu_s: f64,
     peak_rss_bytes: u64,
+}
+
+/// Material for one input, dealt in this process: what the dealer alone does.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Dealing {
+    wall_s: f64,
+    cpu_s: f64,
+    client_bytes: u64,
+    server_bytes: u64,
 }
 
 /// What no private inference can beat.
@@ -86,6 +98,9 @@ struct LowerBounds {
 struct Whole {
     #[serde(flatten)]
     report: Report,
+    /// Of back ends whose material comes from a dealer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dealing: Option<Dealing>,
     lower_bounds: LowerBounds,
 }
 
@@ -105,8 +120,9 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let scratch = tempfile::tempdir().context("making a scratch folder")?;
     let bench = Bench::new(&args, scratch.path())?;
     let bar = print::bar(args.runs + 2, "measuring");
-    let runs = bench.two_parties(&**backend, &args.lowering.options()?, args.runs, &bar)?;
-    let clear = bench.two_parties(&**clear, &Options::default(), 1, &bar)?.pop().context("one run was asked for")?;
+    let (runs, dealing) = bench.two_parties(&**backend, &args.lowering.options()?, args.runs, &bar)?;
+    let (mut cleared, _) = bench.two_parties(&**clear, &Options::default(), 1, &bar)?;
+    let clear = cleared.pop().context("one run was asked for")?;
     let local: Local = serde_json::from_str(&bench.client(None, "local")?)?;
     bar.finish_and_clear();
     let report = Report {
@@ -117,7 +133,7 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         machine: machine(),
         runs,
     };
-    let whole = Whole { report, lower_bounds: LowerBounds { clear, local } };
+    let whole = Whole { report, dealing, lower_bounds: LowerBounds { clear, local } };
     if let Some(path) = &args.output {
         fs::write(path, serde_json::to_vec_pretty(&whole)?).with_context(|| format!("writing {}", path.display()))?;
     }
@@ -136,6 +152,12 @@ fn show(whole: &Whole) -> anyhow::Result<()> {
     for (i, run) in report.runs.iter().enumerate() {
         print::line(&format!("run {i}"))?;
         show_run(run)?;
+    }
+    if let Some(Dealing { wall_s, cpu_s, client_bytes, server_bytes }) = whole.dealing {
+        let [client, server] = [client_bytes, server_bytes].map(print::bytes);
+        print::line(&format!(
+            "dealing one input's material, alone: {wall_s:.3} s  CPU {cpu_s:.3} s  {client} to the client, {server} to the server"
+        ))?;
     }
     print::line("lower bounds, not private")?;
     print::line("clear: the server computes on the plain input")?;
@@ -186,24 +208,58 @@ impl<'a> Bench<'a> {
         options: &Options,
         runs: usize,
         bar: &indicatif::ProgressBar,
-    ) -> anyhow::Result<Vec<Run>> {
+    ) -> anyhow::Result<(Vec<Run>, Option<Dealing>)> {
         let lowered = backend.lower(&self.model, options)?;
         self.args.lowering.seal.write_lowered(&self.path, &self.model, (backend, options), &*lowered)?;
-        let (_server, address) = self.start_server(backend, options)?;
+        let dealing = self.deal(backend, &*lowered)?;
+        let dealer = dealing.map(|_| self.start_dealer()).transpose()?;
+        let dealer = dealer.as_ref().map(|(_, address)| address.as_str());
+        let (_server, address) = self.start_server(backend, options, dealer)?;
         let mut judged = Vec::new();
         for _ in 0..runs {
-            judged.push(self.one(&address, backend, &*lowered)?);
+            let run = self.client(Some((&address, dealer)), backend.id())?;
+            let run: ClientRun = serde_json::from_str(&run)?;
+            judged.push(judge(&run, &*lowered, &self.input)?);
             bar.inc(1);
         }
-        Ok(judged)
+        Ok((judged, dealing))
     }
 
-    fn one(&self, address: &str, backend: &dyn Backend, lowered: &dyn ServerModel) -> anyhow::Result<Run> {
-        let run: ClientRun = serde_json::from_str(&self.client(Some(address), backend.id())?)?;
-        Ok(judge(&run, lowered, &self.input)?)
+    /// Deals once, if the back end has its material dealt.
+    fn deal(&self, backend: &dyn Backend, lowered: &dyn ServerModel) -> anyhow::Result<Option<Dealing>> {
+        let Some(order) = lowered.order() else { return Ok(None) };
+        let model = backend.dealing(order.public, order.part)?;
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.args.threads).build()?;
+        let mut server_bytes = 0;
+        let (start, cpu) = (Instant::now(), process_cpu_s());
+        let seed = tacit_backends::seam::fresh_seed()?;
+        pool.install(|| {
+            model.server_half(&seed, &mut |bytes| {
+                server_bytes += bytes.len() as u64;
+                Ok(())
+            })
+        })?;
+        let client_bytes = model.client_half(&seed).len() as u64;
+        let (wall_s, cpu_s) = (start.elapsed().as_secs_f64(), process_cpu_s() - cpu);
+        Ok(Some(Dealing { wall_s, cpu_s, client_bytes, server_bytes }))
     }
 
-    fn start_server(&self, backend: &dyn Backend, options: &Options) -> anyhow::Result<(Killed, String)> {
+    fn start_dealer(&self) -> anyhow::Result<(Killed, String)> {
+        let keys = self.scratch.join("keys");
+        if !keys.join("dealer.pem").exists() {
+            keys::add_dealer(&keys, &[])?;
+        }
+        let mut command = Command::new(crate::serve::beside("tacit-dealer")?);
+        command.args(["--listen", "127.0.0.1:0", "--threads", &self.args.threads.to_string()]).arg("--keys").arg(keys);
+        started(command.arg("--numbers").arg(self.scratch.join("dealer.sqlite")), "dealer")
+    }
+
+    fn start_server(
+        &self,
+        backend: &dyn Backend,
+        options: &Options,
+        dealer: Option<&str>,
+    ) -> anyhow::Result<(Killed, String)> {
         let mut command = Command::new(crate::serve::program()?);
         command.arg(&self.path).args(["--listen", "127.0.0.1:0", "--stall", "600", "--backend", backend.id()]);
         command.arg("--keys").arg(self.scratch.join("keys")).args(["--threads", &self.args.threads.to_string()]);
@@ -215,23 +271,21 @@ impl<'a> Bench<'a> {
         if backend.trust() == Trust::ServerSeesInput {
             command.arg("--allow-clear");
         }
-        let mut child =
-            Killed(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("starting the server")?);
-        let stdout: ChildStdout = child.0.stdout.take().context("the server's output")?;
-        let mut line = String::new();
-        BufReader::new(stdout).read_line(&mut line)?;
-        let address = line.strip_prefix("listening on ").and_then(|l| l.split_whitespace().next());
-        Ok((child, address.context("the server did not start; its message is above")?.to_owned()))
+        if let Some(dealer) = dealer {
+            let pin = keys::dealer_pin(&self.scratch.join("keys"))?.to_string();
+            command.args(["--dealer", dealer, "--dealer-pin", &pin]);
+        }
+        started(&mut command, "server")
     }
 
-    /// What a client process prints.
-    fn client(&self, server: Option<&str>, backend: &str) -> anyhow::Result<String> {
+    /// What a client process prints; it is told of a server, and of a dealer.
+    fn client(&self, server: Option<(&str, Option<&str>)>, backend: &str) -> anyhow::Result<String> {
         let mut command = Command::new(std::env::current_exe().context("finding this program")?);
         command.args(["bench-client", "--backend", backend, "--threads", &self.args.threads.to_string()]);
         command.arg("--keys").arg(self.scratch.join("keys")).arg("--input").arg(self.scratch.join("input.json"));
         command.arg("--model").arg(&self.path).args(self.args.lowering.seal.arguments());
-        if let Some(server) = server {
-            command.args(["--server", server]);
+        if let Some((server, dealer)) = server {
+            command.args(["--server", server]).args(dealer.iter().flat_map(|dealer| ["--dealer", dealer]));
         }
         let output = command.stderr(Stdio::inherit()).output()?;
         if !output.status.success() {
@@ -239,6 +293,18 @@ impl<'a> Bench<'a> {
         }
         Ok(String::from_utf8(output.stdout)?)
     }
+}
+
+/// A program that says where it listens.
+fn started(command: &mut Command, what: &str) -> anyhow::Result<(Killed, String)> {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut child = Killed(child.with_context(|| format!("starting the {what}"))?);
+    let stdout: ChildStdout = child.0.stdout.take().context("a child's output")?;
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line)?;
+    let address = line.strip_prefix("listening on ").and_then(|l| l.split_whitespace().next());
+    let address = address.with_context(|| format!("the {what} did not start; its message is above"))?.to_owned();
+    Ok((child, address))
 }
 
 /// The owner's model, imported with defaults from an ONNX file.
@@ -281,12 +347,17 @@ pub fn run_client(args: ClientArgs) -> anyhow::Result<()> {
     let Some(server) = &args.server else {
         return print::line(&serde_json::to_string(&run_local(&args, &input)?)?);
     };
-    let config = ClientConfig {
+    let identity = keys::load_client(&args.keys, "client")?;
+    let mut config = ClientConfig {
         threads: args.threads,
         store: Some(args.keys.with_file_name("client-material")),
         seal: args.seal.key().cloned(),
-        ..ClientConfig::new(server, keys::load_client(&args.keys, "client")?)
+        ..ClientConfig::new(server, identity.clone())
     };
+    if let Some(dealer) = &args.dealer {
+        let dealer = DealerConfig::new(dealer, keys::dealer_pin(&args.keys)?, identity);
+        config.aids.dealer = Some(Arc::new(RemoteDealer::new(dealer)?));
+    }
     let registry = Registry::standard();
     let model = Lobby::connect(registry.clone(), config.clone())?.models()?;
     let name = &model.first().context("the server has no model")?.name;

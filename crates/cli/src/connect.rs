@@ -5,10 +5,15 @@ use clap::ValueEnum;
 use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_backends::Registry;
+use tacit_backends::seam::Keep;
 use tacit_client::wire::LinkClass;
-use tacit_client::{Client, ClientConfig, Lobby, MAX_THREADS, Reconciled, process_cpu_s};
+use tacit_client::{
+    Client, ClientConfig, DealerConfig, KeepFolder, Lobby, MAX_THREADS, Reconciled, RemoteDealer, process_cpu_s,
+};
+use tacit_ids::ClientId;
 use tacit_net::Rate;
 use tacit_store::{SealKey, keys};
 
@@ -36,6 +41,12 @@ pub struct Connect {
     /// Folder for material made ahead of time (see `tacit prepare`, `tacit material`)
     #[arg(long, global = true, value_name = "DIR", default_value = "material")]
     material: PathBuf,
+    /// Dealer that this client trusts, host:port, for models whose material comes from one (`--backend dealt`)
+    #[arg(long, global = true, value_name = "HOST:PORT", requires = "dealer_pin")]
+    dealer: Option<String>,
+    /// Fingerprint of the dealer's certificate, as the dealer tells it
+    #[arg(long, global = true, value_name = "PIN", requires = "dealer")]
+    dealer_pin: Option<ClientId>,
     #[command(flatten)]
     seal: SealArgs,
     /// Threads for arithmetic
@@ -95,9 +106,13 @@ impl Connect {
     /// Connects. The material folder is used if it is there or must be made.
     pub fn lobby(&self, make_store: bool) -> anyhow::Result<Lobby> {
         let identity = keys::load_client(&self.keys, &self.client)?;
-        let mut config = ClientConfig::new(&self.server, identity);
+        let mut config = ClientConfig::new(&self.server, identity.clone());
+        if let (Some(address), Some(pin)) = (&self.dealer, self.dealer_pin) {
+            config.aids.dealer = Some(Arc::new(RemoteDealer::new(DealerConfig::new(address, pin, identity))?));
+        }
         config.server_name.clone_from(&self.server_name);
         config.store = (make_store || self.material.exists()).then(|| self.material.clone());
+        config.aids.keep = config.store.as_ref().map(|dir| Arc::new(KeepFolder::new(dir)) as Arc<dyn Keep>);
         config.seal = self.seal.key().cloned();
         config.pace = self.pace;
         config.threads = self.threads;

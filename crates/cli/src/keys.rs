@@ -39,6 +39,19 @@ enum Command {
         #[arg(long)]
         operator: bool,
     },
+    /// Make certificates for a dealer, and for the server as its customer
+    ///
+    /// The dealer gets ca.pem, dealer.pem and dealer.key, the server orders.pem and orders.key; everybody else
+    /// the fingerprint that is printed, to pin.
+    ///
+    /// Example: tacit keys add-dealer keys --host dealer.example
+    AddDealer {
+        /// Folder with the CA
+        dir: PathBuf,
+        /// Name or address that the dealer is reached by (localhost and 127.0.0.1 are always in)
+        #[arg(long = "host", value_name = "HOST")]
+        hosts: Vec<String>,
+    },
     /// Show the fingerprint by which the server knows a client
     ///
     /// Example: tacit keys fingerprint keys alice
@@ -70,6 +83,14 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
             let add = if operator { keys::add_operator } else { keys::add_client };
             add(&dir, &name)?;
             show(&dir, &name, as_json)
+        }
+        Command::AddDealer { dir, hosts } => {
+            keys::add_dealer(&dir, &hosts)?;
+            let pin = keys::dealer_pin(&dir)?.to_string();
+            match as_json {
+                true => print::json(&json!({"dealer": pin})),
+                false => print::line(&format!("dealer: {pin}")),
+            }
         }
         Command::Fingerprint { dir, name } => show(&dir, &name, as_json),
     }

@@ -4,6 +4,7 @@
 mod bench;
 mod check;
 mod connect;
+mod dealer;
 mod health;
 mod infer;
 mod keys;
@@ -56,6 +57,7 @@ enum Command {
     /// Import an ONNX network, or show what is in a model file
     Model(model::Args),
     Serve(serve::Args),
+    Dealer(dealer::Args),
     Status(status::Args),
     Top(top::Args),
     Health(health::Args),
@@ -129,6 +131,7 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
         Command::Keys(args) => keys::run(args, json),
         Command::Model(args) => model::run(args, json),
         Command::Serve(args) => serve::run(args, json),
+        Command::Dealer(args) => dealer::run(args, json),
         Command::Status(args) => status::run(&args, json),
         Command::Top(args) => top::run(&args, json),
         Command::Health(args) => health::run(&args, json),

@@ -22,7 +22,8 @@ pub fn program() -> anyhow::Result<PathBuf> {
     beside("tacit-server")
 }
 
-fn beside(name: &str) -> anyhow::Result<PathBuf> {
+/// A program of ours beside this one.
+pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
     let this = std::env::current_exe().context("finding this program")?;
     let beside = this.with_file_name(name);
     anyhow::ensure!(

@@ -80,7 +80,7 @@ impl Client {
             registry,
             channel,
             closer,
-            side: Arc::clone(&model).connect()?,
+            side: Arc::clone(&model).connect(&config.aids)?,
             names: names.map(str::to_owned),
             binding: Binding { client: config.identity.fingerprint, model: public, plan: model.digest() },
             is_set_up: false,
@@ -220,6 +220,7 @@ impl Client {
         match self.model.preparation() {
             Preparation::TwoParty => Ok(true),
             Preparation::Nothing => Ok(false),
+            Preparation::Dealt if self.config.aids.dealer.is_some() => Ok(true),
             Preparation::Dealt => Err(ClientError::NoDealer { backend: self.names[1].clone() }),
         }
     }

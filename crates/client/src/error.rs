@@ -73,7 +73,10 @@ pub enum ClientError {
         offered: String,
     },
     /// The back end's material comes from a dealer.
-    #[error("the back end {backend} takes its material from a dealer, and there is no dealer in this version")]
+    #[error(
+        "the back end {backend} takes its material from a dealer, and none was named: give its address and the fingerprint of its \
+         certificate (--dealer, --dealer-pin)"
+    )]
     NoDealer {
         /// The back end.
         backend: String,

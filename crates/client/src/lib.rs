@@ -33,6 +33,8 @@
 //!   destroys halves whose other half is lost ([`Lobby::reconciled`]). [`Client::setup`] and whatever
 //!   material needs happen by themselves where the back end's plan says so.
 //! * [`Client::model`]: plan, costs, numerics; [`Client::interface`]: shapes, ranges, what is revealed.
+//! * [`RemoteDealer`], [`KeepFolder`]: what back ends with a dealer need beside the server
+//!   ([`ClientConfig::aids`]).
 //! * [`input`]: images and arrays; [`bench`]: what both parties' figures look like; [`measure`]: taking them;
 //!   [`wire`]: messages.
 //!
@@ -44,9 +46,11 @@ mod announced;
 mod ask;
 pub mod bench;
 mod client;
+pub mod dealer;
 mod error;
 pub mod input;
 pub mod jpeg;
+mod keep;
 mod lobby;
 pub mod measure;
 mod pipeline;
@@ -58,7 +62,9 @@ pub const MAX_THREADS: usize = 1024;
 
 pub use announced::Announced;
 pub use client::{Answer, Client, Prepared};
+pub use dealer::{DealerConfig, RemoteDealer};
 pub use error::ClientError;
+pub use keep::KeepFolder;
 pub use lobby::{ClientConfig, Closer, Lobby};
 pub use measure::{Figures, PhaseReport, process_cpu_s};
 pub use pipeline::infer_many;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tacit_backends::{ClientModel, Registry, Trust};
+use tacit_backends::{Aids, ClientModel, Registry, Trust};
 use tacit_ids::MaterialId;
 use tacit_net::{Channel, Hello, NetError, PacedTransport, Rate, TcpTransport, Transport, handshake, split_address};
 use tacit_store::keys::ClientIdentity;
@@ -36,6 +36,8 @@ pub struct ClientConfig {
     pub pace: Option<Rate>,
     /// Threads for arithmetic, 1 to [`MAX_THREADS`].
     pub threads: usize,
+    /// The dealer that this client trusts, and where it keeps what it gets once.
+    pub aids: Aids,
     /// What the server is told of the link, for its estimates.
     pub link: LinkClass,
     /// How long connecting may take in all, until the server has said welcome.
@@ -58,6 +60,7 @@ impl ClientConfig {
             expire: EXPIRE,
             pace: None,
             threads: 1,
+            aids: Aids::default(),
             link: LinkClass::default(),
             connect_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(300),

@@ -340,7 +340,7 @@ pub fn send<T: Serialize>(channel: &mut Channel, tag: Tag, message: &T) -> Resul
     channel.flush()
 }
 
-fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8], what: &'static str) -> Result<T, WireError> {
+pub(crate) fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8], what: &'static str) -> Result<T, WireError> {
     match postcard::take_from_bytes(bytes) {
         Ok((message, [])) => Ok(message),
         Ok((_, rest)) => Err(WireError::Unexpected { what, detail: format!("{} bytes left over", rest.len()) }),

@@ -224,6 +224,14 @@ fn server_name(name: &str) -> Result<ServerName<'static>, NetError> {
         .map_err(|e| NetError::Tls(format!("`{name}` is neither a DNS name nor an IP address: {e}")))
 }
 
+/// The first certificate of a PEM text (DER).
+///
+/// # Errors
+/// [`NetError::Tls`]: there is none.
+pub fn certificate(pem: &[u8]) -> Result<Vec<u8>, NetError> {
+    Ok(certificates(pem, "certificate")?[0].to_vec())
+}
+
 /// Whether a certificate is made for servers, or for anything: not for clients alone. PEM texts: its chain
 /// and the CA. Says nothing about whether it is valid otherwise.
 ///

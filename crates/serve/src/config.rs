@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
+use tacit_backends::Aids;
 use tacit_net::{Rate, ServerTls};
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::{Resources, Span};
@@ -29,6 +30,8 @@ pub struct ServerConfig {
     pub seal: Option<SealKey>,
     /// Threads of each job's arithmetic, 1 to [`MAX_THREADS`](tacit_client::MAX_THREADS).
     pub threads: usize,
+    /// The dealer that makes this server's material, where models need one.
+    pub aids: Aids,
     /// Which jobs start when.
     pub policy: PolicySpec,
     /// Cores that jobs may take together.
@@ -88,6 +91,7 @@ impl ServerConfig {
             audit_days: 90,
             seal: None,
             threads: 1,
+            aids: Aids::default(),
             policy: PolicySpec::Adaptive(Default::default()),
             cores: thread::available_parallelism().map_or(1, NonZero::get),
             strict_cores: false,

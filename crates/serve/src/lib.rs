@@ -19,6 +19,8 @@
 //! * The **driver** alone owns what connections share, and carries out what the scheduler (`tacit-sched`)
 //!   decides: which phase of which input starts when, on how many threads.
 //!
+//! [`DealerServer`] is another program: it makes material for servers and clients, and works with neither.
+//!
 //! [`Server`] binds a [`Catalog`]; [`ServerHandle`] stops it. What one client does wrong ends its own
 //! connection only.
 #![forbid(unsafe_code)]
@@ -27,6 +29,7 @@ mod access;
 mod catalog;
 mod config;
 mod control;
+mod dealer;
 mod door;
 mod driver;
 mod edge;
@@ -53,5 +56,6 @@ mod worker;
 pub use catalog::Catalog;
 pub use config::ServerConfig;
 pub use control::{MAX_BODY_BYTES, read_policy};
+pub use dealer::{DealerConfig, DealerServer};
 pub use error::ServeError;
 pub use server::{Server, ServerHandle};

@@ -201,7 +201,7 @@ impl<'a> Job<'a> {
         channel.send(PUBLIC, public)?;
         handshake(channel, &Hello::opened(offered.plan, offered.public))?;
         self.connection.open = Some(Opened {
-            side: Arc::clone(&offered.model).connect()?,
+            side: Arc::clone(&offered.model).connect(&shared.config.aids)?,
             binding: Binding { client: self.connection.client, model: offered.public, plan: offered.plan },
             offered,
             device,
@@ -224,9 +224,8 @@ impl<'a> Job<'a> {
         let open = self.opened()?;
         let (binding, bytes, backend) = (open.binding, open.offered.material_bytes, open.offered.backend);
         match open.offered.model.preparation() {
-            Preparation::TwoParty => {}
+            Preparation::TwoParty | Preparation::Dealt => {}
             Preparation::Nothing => return refuse("this back end has nothing to prepare"),
-            Preparation::Dealt => return refuse("there is no dealer in this version"),
         }
         if open.offered.model.setup() == Setup::BeforeOffline && !open.is_set_up {
             return refuse("the setup comes first");

@@ -5,7 +5,7 @@
 //! another user's or links. What is made together is written whole or not at all: everything is made in
 //! memory first, and `ca.key` is written last. A machine needs `ca.pem` and its own pair; `ca.key` belongs
 //! where certificates are made and nowhere else.
-use crate::role::{OPERATOR, Role};
+use crate::role::{OPERATOR, Role, SERVER};
 use crate::seal::sync_folder;
 use crate::{StoreError, private};
 use rcgen::{
@@ -75,13 +75,7 @@ fn make(dir: &Path, hosts: &[String], clients: &[String], keep_ca_key: bool) -> 
     let ca = File { name: "ca.pem".into(), content: Zeroizing::new(params.self_signed(&key)?.pem()), mode: 0o644 };
     let ca_key = File { name: "ca.key".into(), content: Zeroizing::new(key.serialize_pem()), mode: private::FILE_MODE };
     let issuer = Issuer::new(params, key);
-    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(String::from).to_vec();
-    for host in hosts {
-        if !names.contains(host) {
-            names.push(host.clone());
-        }
-    }
-    let mut files = Vec::from(issue(&issuer, "server", names, Usage::Server)?);
+    let mut files = Vec::from(issue(&issuer, "server", host_names(hosts), Usage::Server)?);
     for name in clients {
         files.extend(issue(&issuer, name, vec![], Usage::Client(Role::Client))?);
     }
@@ -116,10 +110,44 @@ pub fn add_operator(dir: &Path, name: &str) -> Result<(), StoreError> {
 fn add(dir: &Path, name: &str, role: Role) -> Result<(), StoreError> {
     check_name(name)?;
     let dir = private::folder(dir)?;
+    write_all(&dir, &issue(&issuer(&dir)?, name, vec![], Usage::Client(role))?)
+}
+
+/// The CA of a folder.
+fn issuer(dir: &Path) -> Result<Issuer<'static, KeyPair>, StoreError> {
     let pem = private::read(&dir.join("ca.key"), "reading")?;
     let ca_key = KeyPair::from_pem(str::from_utf8(&pem).map_err(|_| rcgen::Error::CouldNotParseKeyPair)?)?;
-    let issuer = Issuer::new(ca_params(&ca_key)?, ca_key);
-    write_all(&dir, &issue(&issuer, name, vec![], Usage::Client(role))?)
+    Ok(Issuer::new(ca_params(&ca_key)?, ca_key))
+}
+
+/// Name of the dealer's certificate in a key folder.
+pub const DEALER: &str = "dealer";
+/// Name of the certificate that a server shows its dealer.
+pub const ORDERS: &str = "orders";
+
+/// Makes a certificate for a dealer (`dealer`, for `localhost`, `127.0.0.1`, `::1` and `hosts`), and one that
+/// the server shows it (`orders`).
+///
+/// # Errors
+/// As [`add_client`]; a host is unusable.
+pub fn add_dealer(dir: &Path, hosts: &[String]) -> Result<(), StoreError> {
+    hosts.iter().try_for_each(|host| check_host(host))?;
+    let dir = private::folder(dir)?;
+    let issuer = issuer(&dir)?;
+    let mut files = Vec::from(issue(&issuer, DEALER, host_names(hosts), Usage::Server)?);
+    files.extend(issue(&issuer, ORDERS, vec![], Usage::Client(Role::Server))?);
+    write_all(&dir, &files)
+}
+
+/// The hosts of a serving certificate, this machine's own names first.
+fn host_names(hosts: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(String::from).to_vec();
+    for host in hosts {
+        if !names.contains(host) {
+            names.push(host.clone());
+        }
+    }
+    names
 }
 
 /// The server's TLS identity from `server.pem`, `server.key` and `ca.pem`.
@@ -127,11 +155,33 @@ fn add(dir: &Path, name: &str, role: Role) -> Result<(), StoreError> {
 /// # Errors
 /// A file is missing or unusable; [`StoreError::NotServer`]: the certificate is made for something else.
 pub fn load_server(dir: &Path) -> Result<ServerTls, StoreError> {
-    let (cert, key, ca) = read_pair(dir, "server")?;
-    let identity = ServerTls::from_pem(&cert, &key, &ca).map_err(|source| unusable(dir, "server", source))?;
+    load_serving(dir, "server")
+}
+
+/// The dealer's TLS identity from `dealer.pem`, `dealer.key` and `ca.pem`.
+///
+/// # Errors
+/// As [`load_server`].
+pub fn load_dealer(dir: &Path) -> Result<ServerTls, StoreError> {
+    load_serving(dir, DEALER)
+}
+
+/// What the dealer of a key folder is known by.
+///
+/// # Errors
+/// There is no such certificate, or it is none.
+pub fn dealer_pin(dir: &Path) -> Result<ClientId, StoreError> {
+    let path = dir.join(DEALER).with_extension("pem");
+    let pem = fs::read(&path).map_err(StoreError::file("reading", &path))?;
+    Ok(fingerprint(&tls::certificate(&pem).map_err(|source| unusable(dir, DEALER, source))?))
+}
+
+fn load_serving(dir: &Path, name: &str) -> Result<ServerTls, StoreError> {
+    let (cert, key, ca) = read_pair(dir, name)?;
+    let identity = ServerTls::from_pem(&cert, &key, &ca).map_err(|source| unusable(dir, name, source))?;
     // Clients would refuse it, one by one.
-    if !tls::is_for_servers(&cert, &ca).map_err(|source| unusable(dir, "server", source))? {
-        return Err(StoreError::NotServer(dir.join("server.pem")));
+    if !tls::is_for_servers(&cert, &ca).map_err(|source| unusable(dir, name, source))? {
+        return Err(StoreError::NotServer(dir.join(name).with_extension("pem")));
     }
     Ok(identity)
 }
@@ -169,8 +219,10 @@ fn issue(issuer: &Issuer<'_, KeyPair>, name: &str, hosts: Vec<String>, usage: Us
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new(hosts)?;
     params.distinguished_name.push(DnType::CommonName, name);
-    if usage == Usage::Client(Role::Operator) {
-        params.distinguished_name.push(DnType::OrganizationalUnitName, OPERATOR);
+    match usage {
+        Usage::Client(Role::Operator) => params.distinguished_name.push(DnType::OrganizationalUnitName, OPERATOR),
+        Usage::Client(Role::Server) => params.distinguished_name.push(DnType::OrganizationalUnitName, SERVER),
+        Usage::Server | Usage::Client(Role::Client) => {}
     }
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -214,7 +266,7 @@ fn check_host(host: &str) -> Result<(), StoreError> {
 
 fn check_name(name: &str) -> Result<(), StoreError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if name.is_empty() || name.len() > 64 || !name.chars().all(allowed) || ["ca", "server"].contains(&name) {
+    if name.is_empty() || name.len() > 64 || !name.chars().all(allowed) || ["ca", "server", DEALER].contains(&name) {
         return Err(StoreError::ClientName(name.into()));
     }
     Ok(())

@@ -5,6 +5,8 @@ use std::fmt;
 
 /// Organisational unit of operators.
 pub(crate) const OPERATOR: &str = "tacit-operator";
+/// Organisational unit of servers as a dealer's clients.
+pub(crate) const SERVER: &str = "tacit-server";
 /// Content of the object identifier of organisational units.
 const UNIT: &[u8] = &[0x55, 0x04, 0x0b];
 
@@ -13,6 +15,8 @@ const UNIT: &[u8] = &[0x55, 0x04, 0x0b];
 pub enum Role {
     /// Ask for inferences, and see what is its own.
     Client,
+    /// Order material from a dealer, as a server.
+    Server,
     /// What clients may; see everything of a server but inputs and results; change its policy.
     Operator,
 }
@@ -22,8 +26,12 @@ impl Role {
     /// cannot be read.
     #[must_use]
     pub fn of(certificate: &[u8]) -> Self {
-        let is_operator = units(certificate).is_some_and(|units| units.contains(&OPERATOR.as_bytes()));
-        if is_operator { Self::Operator } else { Self::Client }
+        let units = units(certificate).unwrap_or_default();
+        match units.as_slice() {
+            units if units.contains(&OPERATOR.as_bytes()) => Self::Operator,
+            units if units.contains(&SERVER.as_bytes()) => Self::Server,
+            _ => Self::Client,
+        }
     }
 }
 
@@ -31,6 +39,7 @@ impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Client => "client",
+            Self::Server => "server",
             Self::Operator => "operator",
         })
     }

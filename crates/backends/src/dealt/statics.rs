@@ -181,3 +181,67 @@ impl Statics {
         &self.0[index]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dealt::{Options, compile};
+    use crate::ring::reference::tests::spec;
+    use crate::ring::{FixedPoint, Linear, Node, Op, RingGraph, WeightFacts};
+
+    /// One fully connected layer of 30 inputs and 20 outputs in a ring of `width` bits.
+    fn plan(width: u32) -> Plan {
+        let node = |op, inputs, n| Node {
+            name: "n".into(),
+            op,
+            inputs,
+            shape: vec![n],
+            fixed: FixedPoint { width, frac_bits: 4 },
+        };
+        let facts = WeightFacts { frac_bits: 0, magnitude_bits: 8, norm_bits: 11 };
+        let dense = Op::Linear(Linear { out_features: 20, weights: facts });
+        let graph = RingGraph::new(spec(vec![node(Op::Input, vec![], 30), node(dense, vec![0], 20)]));
+        compile(graph.expect("a valid graph"), Options::default()).expect("a plan")
+    }
+
+    fn weights(first: i32) -> Weights {
+        let weights = (0..600).map(|i| if i == 0 { first } else { (i * 37) % 255 - 127 }).collect();
+        Weights { layers: vec![LayerWeights { node: 1, weights, bias: vec![0; 20] }] }
+    }
+
+    #[test]
+    fn masked_weights_and_masks_add_up_to_the_weights() {
+        for width in [13, 25, 32, 33, 40] {
+            let (plan, weights) = (plan(width), weights(-100));
+            let keys = keys(&plan, &weights, &[7; 32]);
+            let mut masked = Vec::new();
+            write(&plan, &weights, &keys, &mut |bytes| {
+                masked.extend_from_slice(bytes);
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(masked.len() as u64, bytes(&plan));
+            let statics = Statics::read(&plan, &masked).unwrap();
+            assert!(Statics::read(&plan, &masked[1..]).is_err());
+            let x: Vec<u64> = (0..30u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & ring_mask(width)).collect();
+            let (_, conv, _) = layers(&plan).next().unwrap();
+            let masked = statics.layer(0).apply(conv, &x).unwrap();
+            let mask = random(&keys[0], conv.weight_len(), width).apply(conv, &x).unwrap();
+            let plain = conv2d(conv, &weights.layers[0].weights, &x, width).unwrap();
+            for ((e, a), w) in masked.iter().zip(&mask).zip(&plain) {
+                assert_eq!(e.wrapping_add(*a) & ring_mask(width), w & ring_mask(width), "{width} bits");
+            }
+        }
+    }
+
+    #[test]
+    fn other_weights_rings_or_owners_have_other_masks() {
+        let mut seen = Vec::new();
+        for (width, first, secret) in [(25, 1, 7), (25, 2, 7), (26, 1, 7), (25, 1, 8)] {
+            seen.push(keys(&plan(width), &weights(first), &[secret; 32])[0].0);
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 4, "two sets of weights under one mask reveal their difference");
+    }
+}

@@ -11,9 +11,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
-use tacit_backends::{DEFAULT, Registry};
-use tacit_client::MAX_THREADS;
+use tacit_backends::{DEFAULT, Preparation, Registry};
+use tacit_client::{DealerConfig, MAX_THREADS, RemoteDealer};
+use tacit_ids::ClientId;
 use tacit_net::Rate;
 use tacit_sched::policy::PolicySpec;
 use tacit_serve::{Catalog, Server, ServerConfig};
@@ -45,6 +47,13 @@ struct Args {
     /// lowerings are taken as they are
     #[arg(short = 'O', long = "option", value_name = "[BACKEND.]KEY=VALUE,...")]
     options: Vec<String>,
+    /// Dealer, host:port: makes the material of back ends that take it from a third party (`dealt`); this server
+    /// shows it the certificate `orders` of the key folder
+    #[arg(long, value_name = "HOST:PORT", requires = "dealer_pin")]
+    dealer: Option<String>,
+    /// Fingerprint of the dealer's certificate, as the dealer tells it
+    #[arg(long, value_name = "PIN", requires = "dealer")]
+    dealer_pin: Option<ClientId>,
     /// Allow back ends that show this server every input: no private inference, for measurements
     #[arg(long)]
     allow_clear: bool,
@@ -133,6 +142,11 @@ impl Args {
         config.access.clone_from(&self.access);
         config.audit_days = self.audit_days;
         config.seal.clone_from(&self.seal);
+        if let (Some(address), Some(pin)) = (&self.dealer, self.dealer_pin) {
+            let identity = keys::load_client(&self.keys, keys::ORDERS)?;
+            let dealer = RemoteDealer::new(DealerConfig::new(address, pin, identity))?;
+            config.aids.dealer = Some(Arc::new(dealer));
+        }
         config.pace = self.pace;
         config.threads = self.threads;
         config.policy = self.policy.clone();
@@ -159,6 +173,11 @@ impl Args {
         for path in &self.models {
             let name = path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy());
             for ((backend, _), model) in chosen.iter().zip(load::load(path, &chosen, self.seal.as_ref())?) {
+                anyhow::ensure!(
+                    model.preparation() != Preparation::Dealt || self.dealer.is_some(),
+                    "the back end {} takes its material from a dealer: name it with --dealer and --dealer-pin",
+                    backend.id()
+                );
                 catalog.offer(&name, &**backend, model)?;
             }
         }

@@ -1,0 +1,18 @@
+//! `tacit dealer`: runs `tacit-dealer`, the program beside this one.
+use crate::serve::become_program;
+use std::ffi::OsString;
+
+/// Makes material for servers and their clients, as a third party: runs the program tacit-dealer with these
+/// arguments (`tacit dealer --help` shows them)
+///
+/// Example: tacit dealer --keys keys --listen 0.0.0.0:7879
+#[derive(clap::Args)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
+pub struct Args {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    arguments: Vec<OsString>,
+}
+
+pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
+    become_program("tacit-dealer", args.arguments, as_json)
+}

@@ -1,0 +1,177 @@
+//! A dealer over the network, as either party reaches it: TLS 1.3 with both certificates, and the dealer's own
+//! certificate pinned. The CA alone would not do: it is the model owner's, who could make himself a dealer.
+use crate::ClientError;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tacit_backends::BackendError;
+use tacit_backends::seam::{Dealer, Order, Ticket};
+use tacit_ids::ClientId;
+use tacit_net::{Channel, Hello, NetError, TcpTransport, Transport, handshake, split_address};
+use tacit_store::keys::{self, ClientIdentity};
+use zeroize::Zeroizing;
+
+pub mod wire;
+
+use wire::{Answer, Ask, BYTES, MAX_CLIENT_HALF, PIECE};
+
+/// How a party reaches its dealer.
+#[derive(Clone)]
+pub struct DealerConfig {
+    /// `host:port`.
+    pub address: String,
+    /// Fingerprint of the dealer's certificate, from the dealer itself (`tacit keys add-dealer` prints it).
+    pub pin: ClientId,
+    /// Who asks.
+    pub identity: ClientIdentity,
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// How long the dealer may make no progress.
+    pub stall_timeout: Duration,
+}
+
+impl DealerConfig {
+    /// 10 seconds to connect, 5 minutes stall timeout.
+    #[must_use]
+    pub fn new(address: &str, pin: ClientId, identity: ClientIdentity) -> Self {
+        Self {
+            address: address.into(),
+            pin,
+            identity,
+            connect_timeout: Duration::from_secs(10),
+            stall_timeout: Duration::from_secs(300),
+        }
+    }
+}
+
+/// A dealer over the network. Connects when it is first needed, and again when the connection is gone.
+pub struct RemoteDealer {
+    config: DealerConfig,
+    /// Idle connections.
+    idle: Mutex<Vec<Channel>>,
+}
+
+impl RemoteDealer {
+    /// Says nothing to the dealer yet.
+    ///
+    /// # Errors
+    /// The address is none.
+    pub fn new(config: DealerConfig) -> Result<Self, ClientError> {
+        split_address(&config.address)?;
+        Ok(Self { config, idle: Mutex::default() })
+    }
+
+    fn wrong(&self, what: impl std::fmt::Display) -> BackendError {
+        BackendError::Dealer { what: format!("the one at {}: {what}", self.config.address) }
+    }
+
+    fn connect(&self) -> Result<Channel, NetError> {
+        let config = &self.config;
+        let end = Instant::now() + config.connect_timeout;
+        let (host, _) = split_address(&config.address)?;
+        let mut tcp = TcpTransport::connect(&config.address, config.connect_timeout)?;
+        tcp.set_stall_timeout(config.stall_timeout).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
+        tcp.set_deadline(Some(end));
+        let tls = config.identity.tls.connect(tcp, host)?;
+        let found = tls.peer_certificate().map(keys::fingerprint);
+        if found != Some(config.pin) {
+            let found = found.map_or_else(|| "none".to_owned(), |found| found.to_string());
+            return Err(NetError::Tls(format!(
+                "its certificate is {found}, and {} was expected: is this the dealer that you agreed on?",
+                config.pin
+            )));
+        }
+        let mut channel = Channel::new(Box::new(tls));
+        channel.set_deadline(Some(end));
+        handshake(&mut channel, &Hello::opening())?;
+        channel.set_deadline(None);
+        Ok(channel)
+    }
+
+    /// Runs an exchange that may be repeated; over an idle connection, which may have been closed, and then
+    /// over a new one.
+    fn exchange<T>(&self, run: impl Fn(&mut Channel) -> Result<T, BackendError>) -> Result<T, BackendError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(mut channel) = idle {
+            match run(&mut channel) {
+                Err(BackendError::Net(error)) if error.is_gone() => {}
+                other => return self.keep(channel, other),
+            }
+        }
+        let mut channel = self.connect().map_err(|e| self.wrong(e))?;
+        let done = run(&mut channel).map_err(|e| match e {
+            BackendError::Net(error) => self.wrong(error),
+            other => other,
+        });
+        self.keep(channel, done)
+    }
+
+    /// A connection on which an exchange ended well serves the next one.
+    fn keep<T>(&self, channel: Channel, done: Result<T, BackendError>) -> Result<T, BackendError> {
+        if done.is_ok() {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(channel);
+        }
+        done
+    }
+
+    /// An answer that does not belong here.
+    fn refused(&self, answer: Answer) -> BackendError {
+        match answer {
+            Answer::Refused { reason } => self.wrong(reason),
+            other => self.wrong(format!("it answered {other:?}")),
+        }
+    }
+
+    fn ask(&self, channel: &mut Channel, request: &Ask, parts: &[&[u8]]) -> Result<Answer, BackendError> {
+        wire::ask(channel, request, parts).map_err(|e| match e {
+            crate::wire::WireError::Net(error) => BackendError::Net(error),
+            other => self.wrong(other),
+        })
+    }
+
+    fn dealt(&self, channel: &mut Channel, order: &Order<'_>) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError> {
+        let deal = Ask::Deal { digest: order.digest };
+        let mut answer = self.ask(channel, &deal, &[])?;
+        if answer == Answer::Unknown {
+            let (public, part) = (order.public.len() as u64, order.part.len() as u64);
+            let register = Ask::Register { backend: order.backend.into(), public, part };
+            match self.ask(channel, &register, &[order.public, order.part])? {
+                Answer::Done => {}
+                other => return Err(self.refused(other)),
+            }
+            answer = self.ask(channel, &deal, &[])?;
+        }
+        let Answer::Dealt { ticket, bytes } = answer else { return Err(self.refused(answer)) };
+        if bytes != order.server_bytes {
+            return Err(self.wrong(format!("its half has {bytes} bytes, {} were ordered", order.server_bytes)));
+        }
+        let mut half = Zeroizing::new(Vec::with_capacity(bytes as usize));
+        while (half.len() as u64) < bytes {
+            let piece = channel.recv(BYTES, PIECE.min((bytes - half.len() as u64) as usize))?;
+            half.extend_from_slice(&piece);
+        }
+        Ok((ticket, half))
+    }
+
+    fn fetched(&self, channel: &mut Channel, ticket: &Ticket) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        let bytes = match self.ask(channel, &Ask::Fetch { ticket: *ticket }, &[])? {
+            Answer::Half { bytes } if bytes <= MAX_CLIENT_HALF => bytes as usize,
+            other => return Err(self.refused(other)),
+        };
+        Ok(Zeroizing::new(channel.recv_max(BYTES, bytes)?))
+    }
+}
+
+impl Dealer for RemoteDealer {
+    fn deal(&self, order: &Order<'_>) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError> {
+        self.exchange(|channel| self.dealt(channel, order))
+    }
+
+    fn fetch(&self, ticket: &Ticket) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        self.exchange(|channel| {
+            let half = self.fetched(channel, ticket)?;
+            // Until the dealer hears of it, nobody else can fetch it but the holder of this ticket: us.
+            let _ = crate::wire::send(channel, wire::ASK, &Ask::Taken { ticket: *ticket });
+            Ok(half)
+        })
+    }
+}

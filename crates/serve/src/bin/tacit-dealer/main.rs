@@ -1,0 +1,63 @@
+//! `tacit-dealer`: makes material for servers and their clients. `tacit dealer` starts it.
+#![forbid(unsafe_code)]
+
+use clap::Parser;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tacit_backends::Registry;
+use tacit_client::MAX_THREADS;
+use tacit_serve::{DealerConfig, DealerServer};
+use tacit_store::keys;
+
+/// Makes the material of back ends with a dealer (`dealt`), for servers and their clients.
+///
+/// Whoever runs it must work with neither of them: together with a server it learns the inputs, together with a
+/// client the weights. Servers and clients pin its certificate; nothing of what it deals is written to disk.
+///
+/// Examples: tacit keys add-dealer keys --host dealer.example
+///           tacit dealer --keys keys --listen 0.0.0.0:7879 --numbers dealer.sqlite
+#[derive(Parser)]
+#[command(version, name = "tacit dealer", verbatim_doc_comment)]
+struct Args {
+    /// Folder with ca.pem, dealer.pem and dealer.key
+    #[arg(long, value_name = "DIR", default_value = "keys")]
+    keys: PathBuf,
+    /// Address to listen on; port 0 takes a free one and prints it
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7879")]
+    listen: SocketAddr,
+    /// File of the numbers that materials have had: never delete it while a server has material
+    #[arg(long, value_name = "FILE", default_value = "dealer.sqlite")]
+    numbers: PathBuf,
+    /// Threads that dealing takes
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MAX_THREADS as u64))]
+    threads: u64,
+    /// Connections at the same time
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    max_connections: u64,
+    /// Print the line that tells the address as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    let config = DealerConfig {
+        max_connections: args.max_connections as usize,
+        ..DealerConfig::new(args.listen, keys::load_dealer(&args.keys)?, args.numbers.clone())
+    };
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(args.threads as usize).build_global();
+    threads.map_err(|e| anyhow::anyhow!("cannot start {} threads: {e}", args.threads))?;
+    let pin = keys::dealer_pin(&args.keys)?;
+    let dealer = DealerServer::bind(Registry::standard(), config)?;
+    tacit_log::announce(match args.json {
+        true => serde_json::json!({"listening": dealer.address(), "pin": pin.to_string()}).to_string(),
+        false => format!("listening on {} (pin {pin})", dealer.address()),
+    })?;
+    dealer.run();
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    tacit_log::run(|| run(&args))
+}

@@ -1,0 +1,254 @@
+//! The dealer as a server: a thread for each connection, which are few and short, and nothing on disk but the
+//! numbers of materials.
+//!
+//! Everybody shows a certificate of the CA; only one with the role of a server may register models and order
+//! material, and both halves of a material never go to one certificate (`tacit_backends::dealer`).
+mod numbers;
+
+use crate::ServeError;
+use numbers::Numbers;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use tacit_backends::dealer::{Dealings, Party};
+use tacit_backends::{BackendError, Registry};
+use tacit_client::dealer::wire::{ASK, Answer, Ask, BYTES, MAX_BYTES, MAX_PART, MAX_PUBLIC, PIECE, answer};
+use tacit_net::{Channel, Hello, NetError, ServerTls, TcpTransport, Transport, handshake};
+use tacit_store::Role;
+use tacit_store::keys::fingerprint;
+
+/// How a dealer behaves.
+#[derive(Clone)]
+pub struct DealerConfig {
+    /// Address to listen on; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// TLS identity, and the CA whose parties are served.
+    pub tls: ServerTls,
+    /// File of the numbers.
+    pub numbers: PathBuf,
+    /// Connections at a time.
+    pub max_connections: usize,
+    /// How long a peer may make no progress.
+    pub stall_timeout: Duration,
+    /// How long a connection may be without a request.
+    pub idle_timeout: Duration,
+}
+
+impl DealerConfig {
+    /// 256 connections, 2 minutes stall, 10 minutes idle.
+    #[must_use]
+    pub fn new(listen: SocketAddr, tls: ServerTls, numbers: PathBuf) -> Self {
+        let (stall_timeout, idle_timeout) = (Duration::from_secs(120), Duration::from_secs(600));
+        Self { listen, tls, numbers, max_connections: 256, stall_timeout, idle_timeout }
+    }
+}
+
+/// A dealer that listens.
+pub struct DealerServer {
+    listener: TcpListener,
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    config: DealerConfig,
+    dealings: Dealings,
+    numbers: Numbers,
+    connections: AtomicUsize,
+}
+
+/// How long a peer may take to introduce itself.
+const GREETING: Duration = Duration::from_secs(10);
+
+impl DealerServer {
+    /// Listens, with a secret that no earlier dealer had.
+    ///
+    /// # Errors
+    /// The address or the file is in use or unusable; no randomness.
+    pub fn bind(registry: Registry, config: DealerConfig) -> Result<Self, ServeError> {
+        let (numbers, first) = Numbers::open(&config.numbers)?;
+        let dealings = Dealings::fresh(registry, first)?;
+        let failed = |e: std::io::Error| NetError::from_io(format!("listening on {}", config.listen), &e);
+        let listener = TcpListener::bind(config.listen).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let shared = Shared { config, dealings, numbers, connections: AtomicUsize::new(0) };
+        Ok(Self { listener, address, shared: Arc::new(shared) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until the process ends.
+    pub fn run(self) {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, from)) => take(&self.shared, stream, from),
+                Err(error) => {
+                    tracing::error!("accepting a connection: {error}");
+                    thread::sleep(Duration::from_millis(100));
+                }
+            }
+        }
+    }
+}
+
+/// A place among the connections.
+struct Place(Arc<Shared>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn take(shared: &Arc<Shared>, stream: TcpStream, from: SocketAddr) {
+    let others = shared.connections.fetch_add(1, Ordering::AcqRel);
+    let place = Place(Arc::clone(shared));
+    if others >= shared.config.max_connections {
+        tracing::warn!("{from}: refused, {others} are connected already (--max-connections)");
+        return;
+    }
+    let serving = thread::Builder::new().name("tacit-dealer".into()).spawn(move || {
+        match serve(&place.0, stream) {
+            // Whoever leaves between two requests is done.
+            Ok(()) => {}
+            Err(error) => tracing::info!("{from}: {error}"),
+        }
+    });
+    if let Err(error) = serving {
+        tracing::error!("starting a thread: {error}");
+    }
+}
+
+fn serve(shared: &Shared, stream: TcpStream) -> Result<(), ServeError> {
+    let mut tcp = TcpTransport::new(stream)?;
+    tcp.set_stall_timeout(GREETING).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
+    tcp.set_deadline(Some(Instant::now() + GREETING));
+    let tls = shared.config.tls.accept(tcp)?;
+    let certificate = tls.peer_certificate().ok_or(NetError::Tls("a peer without a certificate".into()))?;
+    let (party, role) = (fingerprint(certificate).0, Role::of(certificate));
+    let mut channel = Channel::new(Box::new(tls));
+    handshake(&mut channel, &Hello::opening())?;
+    channel.set_deadline(None);
+    loop {
+        channel.set_stall_timeout(shared.config.idle_timeout)?;
+        let request = match channel.recv_max(ASK, MAX_BYTES) {
+            Err(error) if error.is_gone() => return Ok(()),
+            other => Ask::from_bytes(&other?)?,
+        };
+        channel.set_stall_timeout(shared.config.stall_timeout)?;
+        answered(shared, &mut channel, (party, role), request)?;
+    }
+}
+
+/// Answers one request. What is not granted is an answer, and the connection goes on.
+fn answered(shared: &Shared, channel: &mut Channel, (party, role): (Party, Role), ask: Ask) -> Result<(), ServeError> {
+    let orders = matches!(ask, Ask::Register { .. } | Ask::Deal { .. } | Ask::GiveUp { .. });
+    if orders && role != Role::Server {
+        let reason = "only a server may order material: its certificate is that of `tacit keys add-dealer` (orders)";
+        // What was announced is not taken: the connection ends.
+        answer(channel, &Answer::Refused { reason: reason.into() })?;
+        return Err(ServeError::NotGranted(reason.into()));
+    }
+    let done = match ask {
+        Ask::Register { backend, public, part } => register(shared, channel, party, (&backend, public, part))?,
+        Ask::Deal { digest } => return deal(shared, channel, party, digest),
+        Ask::GiveUp { number } => {
+            shared.dealings.give_up(party, number);
+            Ok(())
+        }
+        Ask::Fetch { ticket } => match shared.dealings.fetch(party, &ticket) {
+            Ok(half) => {
+                answer(channel, &Answer::Half { bytes: half.len() as u64 })?;
+                channel.send(BYTES, &half)?;
+                return Ok(channel.flush()?);
+            }
+            Err(error) => Err(error),
+        },
+        Ask::Taken { ticket } => {
+            shared.dealings.taken(&ticket);
+            return Ok(());
+        }
+    };
+    let reply = match done {
+        Ok(()) => Answer::Done,
+        Err(error) => refusal(error),
+    };
+    Ok(answer(channel, &reply)?)
+}
+
+/// What a peer is told of an error: at most a line.
+fn refusal(error: BackendError) -> Answer {
+    let what = match error {
+        BackendError::Dealer { what } => what,
+        other => other.to_string(),
+    };
+    Answer::Refused { reason: what.chars().take(1000).collect() }
+}
+
+fn register(
+    shared: &Shared,
+    channel: &mut Channel,
+    party: Party,
+    (backend, public, part): (&str, u64, u64),
+) -> Result<Result<(), BackendError>, ServeError> {
+    if public > MAX_PUBLIC || part > MAX_PART {
+        let reason = format!("a model of {public} and {part} bytes: {MAX_PUBLIC} and {MAX_PART} are taken at most");
+        answer(channel, &Answer::Refused { reason: reason.clone() })?;
+        return Err(ServeError::NotGranted(reason));
+    }
+    let public = channel.recv_max(BYTES, public as usize)?;
+    let part = zeroize::Zeroizing::new(channel.recv_max(BYTES, part as usize)?);
+    let registered = shared.dealings.register(party, backend, &public, &part);
+    if registered.is_ok() {
+        tracing::info!("a model of {} bytes for {backend} was registered", public.len());
+    }
+    Ok(registered.map(drop))
+}
+
+fn deal(shared: &Shared, channel: &mut Channel, party: Party, digest: [u8; 32]) -> Result<(), ServeError> {
+    if !shared.dealings.knows(party, digest) {
+        return Ok(answer(channel, &Answer::Unknown)?);
+    }
+    let started = match shared.dealings.start(party, digest) {
+        Ok(started) => started,
+        Err(error) => return Ok(answer(channel, &refusal(error))?),
+    };
+    if let Err(error) = shared.numbers.cover(started.number) {
+        shared.dealings.give_up(party, started.number);
+        tracing::error!("{}: {error}", shared.config.numbers.display());
+        let reason = "the dealer cannot write its numbers down, and deals nothing without: its log says more";
+        return Ok(answer(channel, &Answer::Refused { reason: reason.into() })?);
+    }
+    answer(channel, &Answer::Dealt { ticket: started.ticket, bytes: started.server_bytes() })?;
+    let mut sent = || {
+        let mut buffer = zeroize::Zeroizing::new(Vec::with_capacity(PIECE));
+        started.server_half(&mut |mut bytes| {
+            while !bytes.is_empty() {
+                let (now, later) = bytes.split_at(bytes.len().min(PIECE - buffer.len()));
+                buffer.extend_from_slice(now);
+                bytes = later;
+                if buffer.len() == PIECE {
+                    channel.send(BYTES, &buffer)?;
+                    buffer.clear();
+                }
+            }
+            Ok(())
+        })?;
+        if !buffer.is_empty() {
+            channel.send(BYTES, &buffer)?;
+        }
+        Ok::<_, BackendError>(channel.flush()?)
+    };
+    sent().map_err(|error| {
+        // A server that did not get its half cannot use the client's.
+        shared.dealings.give_up(party, started.number);
+        error.into()
+    })
+}

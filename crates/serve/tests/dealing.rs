@@ -1,0 +1,217 @@
+//! A dealer, a server and clients, each with its own certificate, over TLS: who gets what, and who does not.
+mod common;
+use common::*;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use tacit_backends::dealt::Dealt;
+use tacit_backends::seam::{Aids, Dealer, Keep, Order};
+use tacit_backends::{Backend, BackendError, Registry, ServerModel};
+use tacit_client::{ClientConfig, ClientError, DealerConfig, KeepFolder, Lobby, RemoteDealer};
+use tacit_ids::ClientId;
+use tacit_serve::{Catalog, DealerServer};
+use tacit_store::keys;
+
+const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
+
+fn registry() -> Registry {
+    Registry::new(vec![Arc::new(Dealt)])
+}
+
+fn lowered(salt: u8) -> Arc<dyn ServerModel> {
+    let mut model = model(salt);
+    // What the toy does not care about: how large values get.
+    model.calibration.max_abs.fill(1000.0);
+    model.calibration.extreme.fill(1000.0);
+    Dealt.lower(&model, &"frac_bits=8".parse().unwrap()).unwrap()
+}
+
+/// A dealer that runs until the test ends, with keys for everybody in `dir/keys`.
+fn dealer(dir: &Path) -> SocketAddr {
+    let folder = dir.join("keys");
+    if !folder.exists() {
+        keys::init(&folder, &[], &["alice".into(), "bob".into()]).unwrap();
+        keys::add_operator(&folder, "ops").unwrap();
+        keys::add_dealer(&folder, &[]).unwrap();
+    }
+    let numbers = dir.join(format!("numbers-{:?}.sqlite", thread::current().id()));
+    let config =
+        tacit_serve::DealerConfig::new("127.0.0.1:0".parse().unwrap(), keys::load_dealer(&folder).unwrap(), numbers);
+    let server = DealerServer::bind(registry(), config).unwrap();
+    let address = server.address();
+    thread::spawn(move || server.run());
+    address
+}
+
+fn pin(dir: &Path) -> ClientId {
+    keys::dealer_pin(&dir.join("keys")).unwrap()
+}
+
+/// The dealer as `who` reaches it.
+fn reached(dir: &Path, address: SocketAddr, who: &str) -> RemoteDealer {
+    let identity = keys::load_client(&dir.join("keys"), who).unwrap();
+    RemoteDealer::new(DealerConfig::new(&address.to_string(), pin(dir), identity)).unwrap()
+}
+
+fn aids(dir: &Path, address: SocketAddr, who: &str) -> Aids {
+    Aids { dealer: Some(Arc::new(reached(dir, address, who))), keep: None }
+}
+
+/// A server of `model(1)` and its dealer.
+fn serving(dir: &Path) -> (Running, SocketAddr) {
+    let dealer = dealer(dir);
+    let mut catalog = Catalog::new(false);
+    catalog.offer("one", &Dealt, lowered(1)).unwrap();
+    let server = Running::with(dir, catalog, |config| config.aids = aids(dir, dealer, keys::ORDERS));
+    (server, dealer)
+}
+
+fn config(server: &Running, dir: &Path, who: &str, dealer: SocketAddr) -> ClientConfig {
+    ClientConfig { aids: aids(dir, dealer, who), ..server.config(dir, who) }
+}
+
+fn close(got: &[f64], wanted: &[f64]) {
+    assert!(got.iter().zip(wanted).all(|(g, w)| (g - w).abs() < 0.1), "{got:?} instead of {wanted:?}");
+}
+
+#[test]
+fn material_from_a_dealer_answers_at_once_and_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, dealer) = serving(dir.path());
+    let config = config(&server, dir.path(), "alice", dealer);
+    let mut client = Lobby::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
+    close(&client.infer(&X).unwrap().values, &expected(1, &X));
+    let prepared = client.prepare().unwrap();
+    assert_eq!(prepared.bytes[0], 16, "the client keeps a seed");
+    client.close().unwrap();
+    let mut client = Lobby::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
+    let answer = client.infer(&X).unwrap();
+    close(&answer.values, &expected(1, &X));
+    assert!(answer.prepared.is_none(), "stored material was there");
+    close(&client.infer(&X).unwrap().values, &expected(1, &X));
+}
+
+/// Counts what is kept and found.
+struct Counted(KeepFolder, std::sync::Mutex<[usize; 2]>);
+
+impl Keep for Counted {
+    fn load(&self, key: [u8; 32]) -> Option<Vec<u8>> {
+        let found = self.0.load(key);
+        self.1.lock().unwrap()[0] += usize::from(found.is_some());
+        found
+    }
+
+    fn save(&self, key: [u8; 32], bytes: &[u8]) {
+        self.1.lock().unwrap()[1] += 1;
+        self.0.save(key, bytes);
+    }
+}
+
+#[test]
+fn masked_weights_come_once_and_are_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, dealer) = serving(dir.path());
+    let kept = dir.path().join("kept");
+    let keep = Arc::new(Counted(KeepFolder::new(&kept), Default::default()));
+    let mut config = config(&server, dir.path(), "alice", dealer);
+    config.aids.keep = Some(keep.clone());
+    let ask = || {
+        let mut client = Lobby::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
+        close(&client.infer(&X).unwrap().values, &expected(1, &X));
+    };
+    ask();
+    assert_eq!(*keep.1.lock().unwrap(), [0, 1]);
+    ask();
+    assert_eq!(*keep.1.lock().unwrap(), [1, 1]);
+    // What was changed on the disk is asked for anew.
+    for file in std::fs::read_dir(&kept).unwrap() {
+        std::fs::write(file.unwrap().path(), b"something else").unwrap();
+    }
+    ask();
+    assert_eq!(*keep.1.lock().unwrap(), [2, 2]);
+}
+
+#[test]
+fn without_a_dealer_or_with_another_one_nothing_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, dealer) = serving(dir.path());
+    let ask = |aids: Aids| -> ClientError {
+        let config = ClientConfig { aids, ..server.config(dir.path(), "alice") };
+        let lobby = Lobby::connect(registry(), config).unwrap();
+        lobby.open("one", Some("dealt")).unwrap().infer(&X).unwrap_err()
+    };
+    assert!(matches!(ask(Aids::default()), ClientError::NoDealer { .. }));
+    // Of the same CA, and not the one that was agreed on.
+    let identity = keys::load_client(&dir.path().join("keys"), "alice").unwrap();
+    let other = DealerConfig::new(&dealer.to_string(), ClientId([7; 32]), identity.clone());
+    let error = ask(Aids { dealer: Some(Arc::new(RemoteDealer::new(other).unwrap())), keep: None }).to_string();
+    assert!(error.contains("is this the dealer that you agreed on?"), "{error}");
+    // A dealer that has not dealt this.
+    let stranger = self::dealer_apart(dir.path());
+    let error = ask(aids(dir.path(), stranger, "alice")).to_string();
+    assert!(error.contains("there is no such material"), "{error}");
+    // No back end that trusts a dealer is chosen unasked.
+    let lobby = Lobby::connect(registry(), server.config(dir.path(), "alice")).unwrap();
+    let error = lobby.open("one", None).err().unwrap().to_string();
+    assert!(error.contains("trusts a dealer"), "{error}");
+}
+
+/// A second dealer with the same certificate: one that was restarted.
+fn dealer_apart(dir: &Path) -> SocketAddr {
+    let dir = dir.to_owned();
+    thread::spawn(move || dealer(&dir)).join().unwrap()
+}
+
+#[test]
+fn halves_go_to_one_certificate_each_and_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = dealer(dir.path());
+    let model = lowered(3);
+    let order = model.order().unwrap();
+    let [orders, alice, bob] = [keys::ORDERS, "alice", "bob"].map(|who| reached(dir.path(), address, who));
+    let refusal = |error: BackendError| error.to_string();
+    // Clients order nothing.
+    let error = refusal(alice.deal(&order).err().unwrap());
+    assert!(error.contains("only a server may order material"), "{error}");
+    let (ticket, half) = orders.deal(&order).unwrap();
+    assert_eq!(half.len() as u64, order.server_bytes);
+    let error = refusal(orders.fetch(&ticket).err().unwrap());
+    assert!(error.contains("both halves"), "{error}");
+    assert_eq!(alice.fetch(&ticket).unwrap().len(), 16);
+    // Burnt once the client said that it has it; the next request shows that this was heard.
+    let error = refusal(alice.fetch(&ticket).err().unwrap());
+    assert!(error.contains("fetched before"), "{error}");
+    assert!(bob.fetch(&ticket).is_err());
+    let (other, _) = orders.deal(&order).unwrap();
+    let mut guessed = other;
+    guessed[20] ^= 1;
+    assert!(bob.fetch(&guessed).is_err(), "a number alone fetches nothing");
+    assert!(bob.fetch(&other).is_ok());
+    // Another material, other masks.
+    let (_, second) = orders.deal(&order).unwrap();
+    assert!(*second != *half);
+}
+
+#[test]
+fn a_model_under_other_keys_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = dealer(dir.path());
+    let model = lowered(3);
+    let order = model.order().unwrap();
+    let orders = reached(dir.path(), address, keys::ORDERS);
+    orders.deal(&order).unwrap();
+    let part: Vec<u8> = order.part.iter().map(|b| b ^ 1).collect();
+    // The plan is known, so the keys are not asked for; a dealer that was told others would say so.
+    let public = [order.public, &[0]].concat();
+    for (bad, why) in [
+        (Order { digest: [1; 32], part: &part, ..order }, "registered already"),
+        (Order { digest: [2; 32], part: &part[1..], ..order }, "bytes of keys"),
+        (Order { digest: [3; 32], public: &public, ..order }, "public"),
+        (Order { digest: [4; 32], backend: "clear", ..order }, "there is no back end"),
+    ] {
+        let error = orders.deal(&bad).err().unwrap().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    assert!(orders.deal(&order).is_ok(), "the connection and the model go on");
+}
