@@ -1,11 +1,12 @@
 //! The dealer: makes material for both parties and gives each its half, once.
 //!
-//! A server orders material for a model that it has registered; the dealer keeps nothing of a dealing but its
-//! number until the client has fetched its half: both halves follow from the number and a secret that is drawn
-//! when the dealer starts. Numbers never repeat, also over restarts ([`Dealings::new`] is told where to begin).
+//! A server orders material for a model that it has registered; the dealer keeps nothing of a dealing but
+//! its number until the client has fetched its half: both halves follow from the number and a secret that is
+//! drawn when the dealer starts. Numbers never repeat, also over restarts ([`Dealings::new`] is told where
+//! to begin).
 //!
-//! [`Dealings`] is the dealer without its network. Whoever runs it knows the masks of every inference: neither
-//! party may.
+//! [`Dealings`] is the dealer without its network. Whoever runs it knows the masks of every inference:
+//! neither party may.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,7 +37,12 @@ struct State {
     next: u64,
     models: HashMap<[u8; 32], Registered>,
     open: HashMap<u64, Open>,
+    /// Whose weights each random matrix hides: digests of plans by fingerprints of keys.
+    masks: HashMap<[u8; 32], [u8; 32]>,
 }
+
+/// A random matrix's fingerprint, and the digest of the plan whose weights it hides.
+pub type Hidden = ([u8; 32], [u8; 32]);
 
 struct Registered {
     model: Arc<dyn DealerModel>,
@@ -92,7 +98,7 @@ impl Dealings {
     /// A dealer whose first material has the number `first`: above all that were ever given out.
     #[must_use]
     pub fn new(registry: Registry, secret: Prg, first: u64) -> Self {
-        let state = State { next: first, models: HashMap::new(), open: HashMap::new() };
+        let state = State { next: first, models: HashMap::new(), open: HashMap::new(), masks: HashMap::new() };
         Self { registry, secret, state: Mutex::new(state) }
     }
 
@@ -116,15 +122,35 @@ impl Dealings {
         self.state().models.get(&digest).is_some_and(|known| known.server == server)
     }
 
-    /// Takes a server's model.
+    /// What earlier runs have seen ([`register`](Self::register)).
+    pub fn remember(&self, hidden: impl IntoIterator<Item = Hidden>) {
+        self.state().masks.extend(hidden);
+    }
+
+    /// Takes a server's model. `note` is given what every later run must [`remember`](Self::remember); if it
+    /// fails, the model is not taken.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`] if another server has registered the same plan, or this one other keys under it;
-    /// as [`Backend::dealing`](crate::Backend::dealing).
-    pub fn register(&self, server: Party, backend: &str, public: &[u8], part: &[u8]) -> Result<[u8; 32], BackendError> {
+    /// [`BackendError::Dealer`] if another server has registered the same plan, this one has other keys under
+    /// it, or a key hides the weights of another plan already (both together would show their difference); as
+    /// [`Backend::dealing`](crate::Backend::dealing); those of `note`.
+    pub fn register(
+        &self,
+        server: Party,
+        backend: &str,
+        (public, part): (&[u8], &[u8]),
+        note: impl FnOnce(&[Hidden]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
         let model = self.registry.get(backend)?.dealing(public, part)?;
         let (digest, part) = (model.digest(), fingerprint(part));
+        let hidden: Vec<Hidden> = model.masks().into_iter().map(|mask| (mask, digest)).collect();
         let mut state = self.state();
+        if hidden.iter().any(|(mask, _)| state.masks.get(mask).is_some_and(|known| *known != digest)) {
+            return refused(
+                "a key of this model hides the weights of another one already, and clients of both would learn \
+                 how they differ: lower the model anew",
+            );
+        }
         let used = state.next;
         if let Some(known) = state.models.get(&digest)
             && (known.server != server || known.part != part)
@@ -135,15 +161,16 @@ impl Dealings {
             let oldest = state.models.iter().min_by_key(|(_, known)| known.used).map(|(digest, _)| *digest);
             state.models.remove(&oldest.expect("there are many"));
         }
+        note(&hidden)?;
         state.models.insert(digest, Registered { model, part, server, used });
-        Ok(digest)
+        state.masks.extend(hidden);
+        Ok(())
     }
 
     /// Starts a dealing for a model of `server`'s.
     ///
-    /// # Errors
-    /// [`BackendError::Dealer`]: it has not registered the model, or has too many materials that no client has
-    /// fetched its half of.
+    /// # Errors [`BackendError::Dealer`]: it has not registered the model, or has too many materials that no
+    /// client has fetched its half of.
     pub fn start(&self, server: Party, digest: [u8; 32]) -> Result<Started, BackendError> {
         let mut state = self.state();
         let number = state.next;
@@ -226,7 +253,7 @@ impl Dealer for Nearby {
     fn deal(&self, order: &Order<'_>) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError> {
         let dealings = &self.dealings;
         if !dealings.knows(self.party, order.digest) {
-            dealings.register(self.party, order.backend, order.public, order.part)?;
+            dealings.register(self.party, order.backend, (order.public, order.part), |_| Ok(()))?;
         }
         let started = dealings.start(self.party, order.digest)?;
         let mut half = Zeroizing::new(Vec::with_capacity(order.server_bytes as usize));
@@ -252,8 +279,8 @@ mod tests {
     fn nothing_is_dealt_for_strangers_and_a_full_dealer_says_so() {
         let dealings = Dealings::fresh(Registry::standard(), 5).unwrap();
         assert!(dealings.start([1; 32], [9; 32]).is_err(), "not registered");
-        assert!(dealings.register([1; 32], "cheetah", &[], &[]).is_err(), "nobody deals for cheetah");
-        assert!(dealings.register([1; 32], "dealt", &[1, 2, 3], &[]).is_err());
+        assert!(dealings.register([1; 32], "cheetah", (&[], &[]), |_| Ok(())).is_err(), "nobody deals for cheetah");
+        assert!(dealings.register([1; 32], "dealt", (&[1, 2, 3], &[]), |_| Ok(())).is_err());
         assert!(dealings.fetch([2; 32], &[0; 24]).is_err());
         dealings.taken(&[0; 24]);
         dealings.give_up([1; 32], 5);

@@ -6,17 +6,19 @@
 //! ([`ServerSide`], [`ClientSide`]), which runs the phases on a channel that it is given: `setup` once,
 //! `offline` per input without knowing it, `online` with it. Nobody outside of a back end names a protocol.
 
+mod dealing;
+mod options;
+
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::RangeInclusive;
-use std::str::FromStr;
 use std::sync::Arc;
 
-use tacit_arith::prg::Seed;
 use tacit_graph::{Interface, Model, Watch};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
+
+pub use dealing::{Aids, Dealer, DealerModel, Keep, Order, Ticket, fresh_seed};
+pub use options::{Options, Reader, within};
 
 use crate::{BackendError, Costs, Numerics};
 
@@ -55,98 +57,6 @@ pub enum Setup {
     BeforeOffline,
     /// Keys before the first online phase (their size is that of the setup's upload, see [`Costs`]).
     BeforeOnline,
-}
-
-/// Who holds it may fetch the client's half of one material from the dealer: a number that the dealer never gives
-/// out again, and a secret.
-pub type Ticket = [u8; 24];
-
-/// A model for which a server orders material.
-#[derive(Clone, Copy)]
-pub struct Order<'a> {
-    /// Id of the back end.
-    pub backend: &'static str,
-    /// The plan's digest.
-    pub digest: [u8; 32],
-    /// The public part.
-    pub public: &'a [u8],
-    /// What else the dealer must know, and a client must not.
-    pub part: &'a [u8],
-    /// Length of the server's half.
-    pub server_bytes: u64,
-}
-
-/// The dealer, as a party reaches it.
-pub trait Dealer: Send + Sync {
-    /// At the server: has new material dealt. Gives the server's half, and the ticket for the client's.
-    ///
-    /// # Errors
-    /// [`BackendError::Dealer`].
-    fn deal(&self, order: &Order<'_>) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError>;
-
-    /// At the client: its half, once.
-    ///
-    /// # Errors
-    /// [`BackendError::Dealer`].
-    fn fetch(&self, ticket: &Ticket) -> Result<Zeroizing<Vec<u8>>, BackendError>;
-}
-
-/// Where a client keeps what a model's clients get once. Whatever comes back is checked.
-pub trait Keep: Send + Sync {
-    /// What was kept under `key`, if it is still there.
-    fn load(&self, key: [u8; 32]) -> Option<Vec<u8>>;
-    /// Keeps bytes, if there is room.
-    fn save(&self, key: [u8; 32], bytes: &[u8]);
-}
-
-/// What a connection may use beside its channel.
-#[derive(Clone, Default)]
-pub struct Aids {
-    /// The dealer that this party has chosen.
-    pub dealer: Option<Arc<dyn Dealer>>,
-    /// Where it keeps what is the same for every connection.
-    pub keep: Option<Arc<dyn Keep>>,
-}
-
-impl Aids {
-    /// The dealer.
-    ///
-    /// # Errors
-    /// [`BackendError::Dealer`] without one.
-    pub fn dealer(&self) -> Result<&dyn Dealer, BackendError> {
-        let none = || BackendError::Dealer { what: "this party was told of none".into() };
-        self.dealer.as_deref().ok_or_else(none)
-    }
-}
-
-/// The seed of a dealing that nobody has made yet.
-///
-/// # Errors
-/// No randomness from the operating system.
-pub fn fresh_seed() -> Result<Seed, BackendError> {
-    Seed::from_os().map_err(|e| BackendError::Random(e.to_string()))
-}
-
-/// A model as the dealer has it. Dealing is a function of the dealing's seed.
-pub trait DealerModel: Send + Sync {
-    /// The plan's digest.
-    fn digest(&self) -> [u8; 32];
-
-    /// The client's half.
-    fn client_half(&self, dealing: &Seed) -> Zeroizing<Vec<u8>>;
-
-    /// Length of the server's half.
-    fn server_bytes(&self) -> u64;
-
-    /// The server's half, in pieces.
-    ///
-    /// # Errors
-    /// Those of `sink`.
-    fn server_half(
-        &self,
-        dealing: &Seed,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError>;
 }
 
 /// A cryptographic back end. Object-safe: [`crate::Registry`] holds them all.
@@ -410,132 +320,6 @@ impl Material {
     }
 }
 
-/// A back end's options as text: from the command line (`-O key=value`), a file or Python. Sorted, so that
-/// equal options are equal bytes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Options(BTreeMap<String, String>);
-
-impl Options {
-    /// Sets an option; the last value counts.
-    pub fn set(&mut self, key: &str, value: impl fmt::Display) {
-        self.0.insert(key.to_owned(), value.to_string());
-    }
-
-    /// All keys and values, by key.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
-    }
-
-    /// Starts reading; [`Reader::end`] refuses what no one asked for.
-    #[must_use]
-    pub fn reader(&self, backend: &'static str) -> Reader<'_> {
-        Reader { options: self, backend, known: Vec::new() }
-    }
-}
-
-impl FromStr for Options {
-    type Err = BackendError;
-
-    /// `key=value`, comma separated.
-    fn from_str(text: &str) -> Result<Self, BackendError> {
-        let mut options = Self::default();
-        for pair in text.split(',').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or_else(|| BackendError::Option {
-                backend: "any",
-                key: pair.to_owned(),
-                what: "options are written key=value".to_owned(),
-            })?;
-            options.set(key.trim(), value.trim());
-        }
-        Ok(options)
-    }
-}
-
-/// Reads options and remembers which there are.
-pub struct Reader<'a> {
-    options: &'a Options,
-    backend: &'static str,
-    known: Vec<&'static str>,
-}
-
-impl Reader<'_> {
-    /// The value of `key`, if it is given.
-    ///
-    /// # Errors
-    /// [`BackendError::Option`]: it does not parse.
-    pub fn get<T: FromStr>(&mut self, key: &'static str) -> Result<Option<T>, BackendError>
-    where
-        T::Err: fmt::Display,
-    {
-        self.known.push(key);
-        let Some(text) = self.options.0.get(key) else { return Ok(None) };
-        let parsed = text.parse().map_err(|e| BackendError::Option {
-            backend: self.backend,
-            key: key.to_owned(),
-            what: format!("`{text}`: {e}"),
-        });
-        parsed.map(Some)
-    }
-
-    /// A number, if it is given.
-    ///
-    /// # Errors
-    /// [`BackendError::Option`]: it does not parse, or is out of range.
-    pub fn in_range(&mut self, key: &'static str, allowed: RangeInclusive<u32>) -> Result<Option<u32>, BackendError> {
-        self.get(key)?.map(|value| within(self.backend, key, value, &allowed)).transpose()
-    }
-
-    /// A real number from 0 to `most`, if it is given.
-    ///
-    /// # Errors
-    /// [`BackendError::Option`]: it does not parse, or is out of range.
-    pub fn up_to(&mut self, key: &'static str, most: f64) -> Result<Option<f64>, BackendError> {
-        match self.get::<f64>(key)? {
-            Some(value) if !(value >= 0.0 && value <= most) => {
-                Err(out_of_range(self.backend, key, format!("{value}: 0 to {most} are allowed")))
-            }
-            value => Ok(value),
-        }
-    }
-
-    /// Ends reading.
-    ///
-    /// # Errors
-    /// [`BackendError::Option`] names a key that was not asked for, and those that were.
-    pub fn end(self) -> Result<(), BackendError> {
-        match self.options.0.keys().find(|key| !self.known.contains(&key.as_str())) {
-            None => Ok(()),
-            Some(key) => Err(BackendError::Option {
-                backend: self.backend,
-                key: key.clone(),
-                what: format!("there is no such option; there are: {}", self.known.join(", ")),
-            }),
-        }
-    }
-}
-
-/// A back end's option, if it is in its range.
-///
-/// # Errors
-/// [`BackendError::Option`].
-pub fn within(
-    backend: &'static str,
-    key: &str,
-    value: u32,
-    allowed: &RangeInclusive<u32>,
-) -> Result<u32, BackendError> {
-    match allowed.contains(&value) {
-        true => Ok(value),
-        false => {
-            Err(out_of_range(backend, key, format!("{value}: {} to {} are allowed", allowed.start(), allowed.end())))
-        }
-    }
-}
-
-fn out_of_range(backend: &'static str, key: &str, what: String) -> BackendError {
-    BackendError::Option { backend, key: key.into(), what }
-}
-
 /// Digest of canonical bytes: each part with its length in front, under a domain of its own.
 #[must_use]
 pub fn digest(domain: &str, parts: &[&[u8]]) -> [u8; 32] {
@@ -549,21 +333,6 @@ pub fn digest(domain: &str, parts: &[&[u8]]) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn unknown_options_name_the_known_ones() {
-        let options: Options = "width=3, depth=x".parse().unwrap();
-        let mut reader = options.reader("toy");
-        assert_eq!(reader.get::<u32>("width").unwrap(), Some(3));
-        let error = reader.get::<u32>("depth").unwrap_err().to_string();
-        assert!(error.contains("toy") && error.contains("depth") && error.contains("`x`"), "{error}");
-        let mut reader = options.reader("toy");
-        reader.get::<u32>("width").unwrap();
-        let error = reader.end().unwrap_err().to_string();
-        assert!(error.contains("depth") && error.contains("width"), "{error}");
-        assert!("nonsense".parse::<Options>().is_err());
-        assert_eq!("".parse::<Options>().unwrap(), Options::default());
-    }
 
     #[test]
     fn material_of_another_back_end_is_refused() {

@@ -41,7 +41,8 @@ pub struct Connect {
     /// Folder for material made ahead of time (see `tacit prepare`, `tacit material`)
     #[arg(long, global = true, value_name = "DIR", default_value = "material")]
     material: PathBuf,
-    /// Dealer that this client trusts, host:port, for models whose material comes from one (`--backend dealt`)
+    /// Dealer that this client trusts, host:port, for models whose material comes from one (`--backend
+    /// dealt`)
     #[arg(long, global = true, value_name = "HOST:PORT", requires = "dealer_pin")]
     dealer: Option<String>,
     /// Fingerprint of the dealer's certificate, as the dealer tells it

@@ -41,8 +41,8 @@ enum Command {
     },
     /// Make certificates for a dealer, and for the server as its customer
     ///
-    /// The dealer gets ca.pem, dealer.pem and dealer.key, the server orders.pem and orders.key; everybody else
-    /// the fingerprint that is printed, to pin.
+    /// The dealer gets ca.pem, dealer.pem and dealer.key, the server orders.pem and orders.key; everybody
+    /// else the fingerprint that is printed, to pin.
     ///
     /// Example: tacit keys add-dealer keys --host dealer.example
     AddDealer {

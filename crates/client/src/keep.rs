@@ -1,5 +1,5 @@
-//! What the clients of a model get once, kept in the folder of stored material: not secret on its own (see the back
-//! ends), and checked whenever it is used.
+//! What the clients of a model get once, kept in the folder of stored material: not secret on its own (see
+//! the back ends), and checked whenever it is used.
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! The client's phases. Offline it computes `E r` and sends what moves its shares; online it needs its seed alone.
+//! The client's phases. Offline it computes `E r` and sends what moves its shares; online it needs its seed
+//! alone.
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::ring::ConvSpec;

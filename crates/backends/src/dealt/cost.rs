@@ -1,4 +1,5 @@
-//! What one input costs, from the plan alone. Payload bytes: frame headers come on top. Memory is an estimate.
+//! What one input costs, from the plan alone. Payload bytes: frame headers come on top. Memory is an
+//! estimate.
 
 use tacit_mpc::codec::Packed;
 
@@ -10,8 +11,8 @@ use crate::ring::{Node, RingGraph};
 use crate::seam::Ticket;
 use crate::{BackendError, Costs, DealingCost, PhaseCost, Work};
 
-/// What of a server's material counts beside bytes between the parties when scales are searched: it comes over
-/// a link that is some ten times faster.
+/// What of a server's material counts beside bytes between the parties when scales are searched: it comes
+/// over a link that is some ten times faster.
 const MATERIAL_WORTH: f64 = 0.1;
 
 fn packed(node: &Node) -> u64 {

@@ -1,5 +1,5 @@
-//! What the dealer does: the client's walk over masks alone. It knows the client's seed, so every share that the
-//! client chose; what it does not know (shares of linear outputs) it never needs, and takes as zero.
+//! What the dealer does: the client's walk over masks alone. It knows the client's seed, so every share that
+//! the client chose; what it does not know (shares of linear outputs) it never needs, and takes as zero.
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_graph::{NodeId, walk};
@@ -16,8 +16,8 @@ use crate::ring::fixed::ring_mask;
 use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, chosen, stream};
 use tacit_arith::ring::ConvSpec;
 
-/// Parts of the client's seed beside the shares that it chooses (`share::chosen`): what a batch of gates draws,
-/// the mask `t` of a linear layer, the share that a tensor is moved to.
+/// Parts of the client's seed beside the shares that it chooses (`share::chosen`): what a batch of gates
+/// draws, the mask `t` of a linear layer, the share that a tensor is moved to.
 pub(super) const GATE: u8 = 0xf0;
 pub(super) const LINEAR: u8 = 0xf1;
 pub(super) const MOVED: u8 = 0xf2;

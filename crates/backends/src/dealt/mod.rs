@@ -1,18 +1,21 @@
-//! The `dealt` back end: a third party that knows neither input nor weights makes the offline material, so that
-//! the parties need no homomorphic encryption and no oblivious transfer.
+//! The `dealt` back end: a third party that knows neither input nor weights makes the offline material, so
+//! that the parties need no homomorphic encryption and no oblivious transfer.
 //!
-//! As in every back end on shares the client knows its share of every tensor before its input. All of them come
-//! from one seed, the client's whole half, but for those of linear layers and what follows from them by local
-//! steps. Before such a tensor is compared or goes into the next linear layer, the client moves its share of it
-//! to one from the seed, offline ([`plan::Plan::moves`]): it sends the difference, which is uniform. So
+//! As in every back end on shares the client knows its share of every tensor before its input. All of them
+//! come from one seed, the client's whole half, but for those of linear layers and what follows from them by
+//! local steps. Before such a tensor is compared or goes into the next linear layer, the client moves its
+//! share of it to one from the seed, offline ([`plan::Plan::moves`]): it sends the difference, which is
+//! uniform. So
 //! * the dealer, who gave out the seed, knows the client's share of everything that a gate or a linear layer
 //!   reads, and deals tables for it (`tacit_mpc::dealt`);
-//! * linear layers are `W x = W u + E r + A r`: `u = x - r` is the server's share, `A` is random, known to server
-//!   and dealer as a key; `E = W - A` goes to each client once. The dealer gives the server `A r - t` for a `t`
-//!   from the client's seed, the client's share is `E r + t`. The dealer never knows `W`, the client never `A`.
+//! * linear layers are `W x = W u + E r + A r`: `u = x - r` is the server's share, `A` is random, known to
+//!   server and dealer as a key; `E = W - A` goes to each client once. The dealer gives the server `A r - t`
+//!   for a `t` from the client's seed, the client's share is `E r + t`. The dealer never knows `W`, the
+//!   client never `A`.
 //!
-//! Who must not work together, and what each pair would learn: `docs/threat-model.md`. `plan` the compilation,
-//! `statics` A and E, `dealer` what the dealer does, `client` and `server` the parties' phases, `model` the seam.
+//! Who must not work together, and what each pair would learn: `docs/threat-model.md`. `plan` the
+//! compilation, `statics` A and E, `dealer` what the dealer does, `client` and `server` the parties' phases,
+//! `model` the seam.
 
 mod client;
 mod cost;

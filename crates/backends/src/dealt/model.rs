@@ -289,6 +289,10 @@ impl DealerModel for Dealing {
         self.compiled.digest()
     }
 
+    fn masks(&self) -> Vec<[u8; 32]> {
+        self.keys.0.iter().map(|key| seam::digest("tacit 2026-11 dealt mask", &[&key.0])).collect()
+    }
+
     fn client_half(&self, dealing: &Seed) -> Zeroizing<Vec<u8>> {
         Zeroizing::new(dealer::seeds(dealing)[0].0.to_vec())
     }

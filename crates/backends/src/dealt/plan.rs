@@ -86,8 +86,8 @@ pub(super) fn steps(graph: &RingGraph, options: &Options) -> Result<Vec<Step>, B
     share::steps(graph, &mut Maker { graph, options })
 }
 
-/// The tensors whose client share the dealer does not know, but must: those that follow from a linear layer by
-/// local steps alone, and that a gate or a linear layer reads, or that are the result (so that the client
+/// The tensors whose client share the dealer does not know, but must: those that follow from a linear layer
+/// by local steps alone, and that a gate or a linear layer reads, or that are the result (so that the client
 /// keeps nothing but its seed).
 pub(super) fn moves(graph: &RingGraph, steps: &[Step]) -> Vec<bool> {
     let mut needed = vec![false; steps.len()];

@@ -1,8 +1,9 @@
-//! The random matrices `A` and what the client gets instead of the weights: `E = W - A` modulo the layer's ring.
+//! The random matrices `A` and what the client gets instead of the weights: `E = W - A` modulo the layer's
+//! ring.
 //!
-//! `A` is the stream of a key that is bound to the layer's integers, its ring and its shape, under a secret of the
-//! owner's: two sets of weights never share an `A` (which would reveal their difference). `E` alone is uniform.
-//! **`A`'s key together with `E` is `W`**: it stays with server and dealer.
+//! `A` is the stream of a key that is bound to the layer's integers, its ring and its shape, under a secret
+//! of the owner's: two sets of weights never share an `A` (which would reveal their difference). `E` alone
+//! is uniform. **`A`'s key together with `E` is `W`**: it stays with server and dealer.
 
 use rayon::prelude::*;
 use tacit_arith::pack;

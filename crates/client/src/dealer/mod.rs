@@ -1,5 +1,6 @@
-//! A dealer over the network, as either party reaches it: TLS 1.3 with both certificates, and the dealer's own
-//! certificate pinned. The CA alone would not do: it is the model owner's, who could make himself a dealer.
+//! A dealer over the network, as either party reaches it: TLS 1.3 with both certificates, and the dealer's
+//! own certificate pinned. The CA alone would not do: it is the model owner's, who could make himself a
+//! dealer.
 use crate::ClientError;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -49,9 +49,9 @@ fn others<'a>(gate: &'a DealtGate, values: &'a [&'a [u64]]) -> impl Iterator<Ite
     pairs.filter(|(value, _)| matches!(value, Value::Other { .. })).map(|(_, share)| *share)
 }
 
-/// What the server gets for a batch of gates whose tested value the client shares as `tested` and whose other
-/// values as `values` (see [`ClientShares`]): the difference between what the gates need and what both parties
-/// draw from their streams. Deterministic.
+/// What the server gets for a batch of gates whose tested value the client shares as `tested` and whose
+/// other values as `values` (see [`ClientShares`]): the difference between what the gates need and what both
+/// parties draw from their streams. Deterministic.
 #[must_use]
 pub fn deal(gate: &DealtGate, tested: &[u64], values: &[&[u64]], client: &Prg, server: &Prg) -> Vec<u8> {
     let blocks: Vec<Vec<u8>> = (0..block::count(gate.n))
@@ -231,8 +231,8 @@ impl Evaluation<'_> {
         sign
     }
 
-    /// The party's shares of `d X` for each value, from what was opened last: all digits' bits (one exchange),
-    /// or the sign (two).
+    /// The party's shares of `d X` for each value, from what was opened last: all digits' bits (one
+    /// exchange), or the sign (two).
     fn multiply(&self, opened: &[u64]) -> Vec<Vec<u64>> {
         let (len, words) = (self.opened[0].len(), self.words());
         let (addend, factors) = match self.gate.exchanges {

@@ -1,16 +1,16 @@
 //! Gates whose material a dealer made: one-time truth tables at a public, masked value.
 //!
 //! The dealer knows the client's share `c` of every tested value (the client chose it from a seed that the
-//! dealer gave out) and a mask `rho` that it gave to the server. The server opens `xh = s + rho = y + R` with
-//! `R = rho - c`: the client cannot tell `y` from it without `rho`, the server not without `c`. The `N = n - 1`
-//! low bits of `xh` and `R` are cut into digits; for each digit `z` of `R` both parties hold XOR shares of the
-//! table `[u < z]`, `u = 0 .. 2^m - 2`, and look it up at the public digit of `xh`:
+//! dealer gave out) and a mask `rho` that it gave to the server. The server opens `xh = s + rho = y + R`
+//! with `R = rho - c`: the client cannot tell `y` from it without `rho`, the server not without `c`. The `N
+//! = n - 1` low bits of `xh` and `R` are cut into digits; for each digit `z` of `R` both parties hold XOR
+//! shares of the table `[u < z]`, `u = 0 .. 2^m - 2`, and look it up at the public digit of `xh`:
 //! ```text
 //! msb(y) = msb(xh) ^ msb(R) ^ [xh_low < R_low]              eq(u) = [u - 1 < z] ^ [u < z]
 //! ```
-//! * [`Exchanges::One`] (TT1): the parties open the digits' bits under masks that the dealer knows and have dealt
-//!   shares of all products of these masks, and of these times `R`, so that sign test and multiplexer are one
-//!   linear combination (`terms`).
+//! * [`Exchanges::One`] (TT1): the parties open the digits' bits under masks that the dealer knows and have
+//!   dealt shares of all products of these masks, and of these times `R`, so that sign test and multiplexer
+//!   are one linear combination (`terms`).
 //! * [`Exchanges::Two`] (TT2): a second opening, of the sign itself, between them: fewer bytes of material.
 //!
 //! The client's half is a seed; the server's half a seed and the differences to the client's. Everything is

@@ -1,12 +1,10 @@
 //! What the opened bits are combined with: products of the masks that the dealer drew.
 //!
-//! With digits `0 .. D` (the highest last), masks `a_j` of `eq_j` (`j >= 1`), `b_i` of `lt_i` (`i < D - 1`) and
-//! opened `e_j = eq_j ^ a_j`, `l_i = lt_i ^ b_i`, the lower digits decide
-//! ```text
-//! H = sum_{i < D-1} lt_i prod_{j > i} eq_j,      eq_j = e_j + (1 - 2 e_j) a_j,      lt_i = l_i + (1 - 2 l_i) b_i
-//! ```
-//! which is 0 or 1, since at most one of its terms is. Multiplied out it is `k_0 + sum_M k_M M` over monomials
-//! `M = prod_{j in S} a_j` or `b_i prod_{j in S} a_j`, with public `k`.
+//! With digits `0 .. D` (the highest last), masks `a_j` of `eq_j` (`j >= 1`), `b_i` of `lt_i` (`i < D - 1`)
+//! and opened `e_j = eq_j ^ a_j`, `l_i = lt_i ^ b_i`, the lower digits decide ```text H = sum_{i < D-1} lt_i
+//! prod_{j > i} eq_j,      eq_j = e_j + (1 - 2 e_j) a_j,      lt_i = l_i + (1 - 2 l_i) b_i ``` which is 0 or
+//! 1, since at most one of its terms is. Multiplied out it is `k_0 + sum_M k_M M` over monomials `M =
+//! prod_{j in S} a_j` or `b_i prod_{j in S} a_j`, with public `k`.
 //!
 //! * One exchange: with the top digit's bit and all signs opened as `q` under a mask `beta`, the result is
 //!   `d = q ^ beta ^ H = q + (1 - 2 q)(beta + (1 - 2 beta) H)`: a public combination of the terms `beta` and

@@ -71,6 +71,9 @@ impl DealerServer {
     pub fn bind(registry: Registry, config: DealerConfig) -> Result<Self, ServeError> {
         let (numbers, first) = Numbers::open(&config.numbers)?;
         let dealings = Dealings::fresh(registry, first)?;
+        let hidden = numbers.hidden();
+        let unreadable = |e: rusqlite::Error| ServeError::State { path: config.numbers.clone(), what: e.to_string() };
+        dealings.remember(hidden.map_err(unreadable)?);
         let failed = |e: std::io::Error| NetError::from_io(format!("listening on {}", config.listen), &e);
         let listener = TcpListener::bind(config.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -205,11 +208,17 @@ fn register(
     }
     let public = channel.recv_max(BYTES, public as usize)?;
     let part = zeroize::Zeroizing::new(channel.recv_max(BYTES, part as usize)?);
-    let registered = shared.dealings.register(party, backend, &public, &part);
+    let registered = shared.dealings.register(party, backend, (&public, &part), |hidden| {
+        shared.numbers.hide(hidden).map_err(|error| {
+            tracing::error!("{}: {error}", shared.config.numbers.display());
+            let what = "the dealer cannot write down what it must remember: its log says more";
+            BackendError::Dealer { what: what.into() }
+        })
+    });
     if registered.is_ok() {
         tracing::info!("a model of {} bytes for {backend} was registered", public.len());
     }
-    Ok(registered.map(drop))
+    Ok(registered)
 }
 
 fn deal(shared: &Shared, channel: &mut Channel, party: Party, digest: [u8; 32]) -> Result<(), ServeError> {

@@ -1,8 +1,10 @@
-//! Numbers of materials, on disk: none is given out twice, whatever happens to the process.
+//! What a dealer must not forget, on disk: the numbers of materials, none of which is given out twice, and which
+//! weights each random matrix hides. Nothing of what is dealt.
 use crate::ServeError;
 use rusqlite::{Connection, params};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use tacit_backends::dealer::Hidden;
 
 /// Numbers that are set aside at a time: a crash loses as many.
 const AHEAD: u64 = 4096;
@@ -20,12 +22,31 @@ impl Numbers {
         db.execute_batch(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA locking_mode = EXCLUSIVE;
              CREATE TABLE IF NOT EXISTS numbers (one INTEGER PRIMARY KEY CHECK (one = 1), next INTEGER NOT NULL);
+             CREATE TABLE IF NOT EXISTS hidden (mask BLOB PRIMARY KEY, digest BLOB NOT NULL) WITHOUT ROWID;
              INSERT OR IGNORE INTO numbers VALUES (1, 1);",
         )
         .map_err(failed)?;
         let first: i64 = db.query_row("SELECT next FROM numbers", [], |row| row.get(0)).map_err(failed)?;
         let first = first.cast_unsigned();
         Ok((Self { ledger: Mutex::new((db, first)) }, first))
+    }
+
+    /// The random matrices that earlier runs have seen.
+    pub(crate) fn hidden(&self) -> Result<Vec<Hidden>, rusqlite::Error> {
+        let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rows = ledger.0.prepare("SELECT mask, digest FROM hidden")?;
+        let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        rows.collect()
+    }
+
+    /// Notes random matrices down.
+    pub(crate) fn hide(&self, hidden: &[Hidden]) -> Result<(), rusqlite::Error> {
+        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = ledger.0.transaction()?;
+        for (mask, digest) in hidden {
+            all.execute("INSERT OR IGNORE INTO hidden VALUES (?1, ?2)", params![mask, digest])?;
+        }
+        all.commit()
     }
 
     /// Makes sure that the numbers below `next + 1` are never given out again.
@@ -59,7 +80,10 @@ mod tests {
             }
         }
         // One dealer at a time.
-        let (_numbers, _) = Numbers::open(&path).unwrap();
+        let (numbers, _) = Numbers::open(&path).unwrap();
+        numbers.hide(&[([1; 32], [2; 32]), ([3; 32], [4; 32])]).unwrap();
         assert!(Numbers::open(&path).is_err());
+        drop(numbers);
+        assert_eq!(Numbers::open(&path).unwrap().0.hidden().unwrap().len(), 2);
     }
 }

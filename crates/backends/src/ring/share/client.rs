@@ -1,5 +1,5 @@
-//! The walk over the client's shares, which are the same in all phases: offline it prepares for them, online it
-//! uses what was prepared. A dealer walks the same way, over what it knows of them.
+//! The walk over the client's shares, which are the same in all phases: offline it prepares for them, online
+//! it uses what was prepared. A dealer walks the same way, over what it knows of them.
 
 use tacit_arith::prg::Prg;
 use tacit_graph::{Interpreter, NodeId};

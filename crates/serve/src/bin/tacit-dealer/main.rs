@@ -12,8 +12,9 @@ use tacit_store::keys;
 
 /// Makes the material of back ends with a dealer (`dealt`), for servers and their clients.
 ///
-/// Whoever runs it must work with neither of them: together with a server it learns the inputs, together with a
-/// client the weights. Servers and clients pin its certificate; nothing of what it deals is written to disk.
+/// Whoever runs it must work with neither of them: together with a server it learns the inputs, together
+/// with a client the weights. Servers and clients pin its certificate; nothing of what it deals is written
+/// to disk.
 ///
 /// Examples: tacit keys add-dealer keys --host dealer.example
 ///           tacit dealer --keys keys --listen 0.0.0.0:7879 --numbers dealer.sqlite

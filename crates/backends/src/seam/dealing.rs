@@ -1,0 +1,104 @@
+//! What back ends with a dealer need beside a channel: the dealer as a party reaches it, and a place for
+//! what a client gets once.
+
+use std::sync::Arc;
+
+use tacit_arith::prg::Seed;
+use zeroize::Zeroizing;
+
+use crate::BackendError;
+
+/// Who holds it may fetch the client's half of one material from the dealer: a number that the dealer never
+/// gives out again, and a secret.
+pub type Ticket = [u8; 24];
+
+/// A model for which a server orders material.
+#[derive(Clone, Copy)]
+pub struct Order<'a> {
+    /// Id of the back end.
+    pub backend: &'static str,
+    /// The plan's digest.
+    pub digest: [u8; 32],
+    /// The public part.
+    pub public: &'a [u8],
+    /// What else the dealer must know, and a client must not.
+    pub part: &'a [u8],
+    /// Length of the server's half.
+    pub server_bytes: u64,
+}
+
+/// The dealer, as a party reaches it.
+pub trait Dealer: Send + Sync {
+    /// At the server: has new material dealt. Gives the server's half, and the ticket for the client's.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`].
+    fn deal(&self, order: &Order<'_>) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError>;
+
+    /// At the client: its half, once.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`].
+    fn fetch(&self, ticket: &Ticket) -> Result<Zeroizing<Vec<u8>>, BackendError>;
+}
+
+/// Where a client keeps what a model's clients get once. Whatever comes back is checked.
+pub trait Keep: Send + Sync {
+    /// What was kept under `key`, if it is still there.
+    fn load(&self, key: [u8; 32]) -> Option<Vec<u8>>;
+    /// Keeps bytes, if there is room.
+    fn save(&self, key: [u8; 32], bytes: &[u8]);
+}
+
+/// What a connection may use beside its channel.
+#[derive(Clone, Default)]
+pub struct Aids {
+    /// The dealer that this party has chosen.
+    pub dealer: Option<Arc<dyn Dealer>>,
+    /// Where it keeps what is the same for every connection.
+    pub keep: Option<Arc<dyn Keep>>,
+}
+
+impl Aids {
+    /// The dealer.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`] without one.
+    pub fn dealer(&self) -> Result<&dyn Dealer, BackendError> {
+        let none = || BackendError::Dealer { what: "this party was told of none".into() };
+        self.dealer.as_deref().ok_or_else(none)
+    }
+}
+
+/// The seed of a dealing that nobody has made yet.
+///
+/// # Errors
+/// No randomness from the operating system.
+pub fn fresh_seed() -> Result<Seed, BackendError> {
+    Seed::from_os().map_err(|e| BackendError::Random(e.to_string()))
+}
+
+/// A model as the dealer has it. Dealing is a function of the dealing's seed.
+pub trait DealerModel: Send + Sync {
+    /// The plan's digest.
+    fn digest(&self) -> [u8; 32];
+
+    /// Fingerprints of the keys of random matrices that hide weights from clients: one must never hide two sets.
+    fn masks(&self) -> Vec<[u8; 32]>;
+
+    /// The client's half.
+    fn client_half(&self, dealing: &Seed) -> Zeroizing<Vec<u8>>;
+
+    /// Length of the server's half.
+    fn server_bytes(&self) -> u64;
+
+    /// The server's half, in pieces.
+    ///
+    /// # Errors
+    /// Those of `sink`.
+    fn server_half(
+        &self,
+        dealing: &Seed,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError>;
+}

@@ -1,0 +1,154 @@
+//! A back end's options, as text and read.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use crate::BackendError;
+
+/// A back end's options as text: from the command line (`-O key=value`), a file or Python. Sorted, so that
+/// equal options are equal bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Options(BTreeMap<String, String>);
+
+impl Options {
+    /// Sets an option; the last value counts.
+    pub fn set(&mut self, key: &str, value: impl fmt::Display) {
+        self.0.insert(key.to_owned(), value.to_string());
+    }
+
+    /// All keys and values, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// Starts reading; [`Reader::end`] refuses what no one asked for.
+    #[must_use]
+    pub fn reader(&self, backend: &'static str) -> Reader<'_> {
+        Reader { options: self, backend, known: Vec::new() }
+    }
+}
+
+impl FromStr for Options {
+    type Err = BackendError;
+
+    /// `key=value`, comma separated.
+    fn from_str(text: &str) -> Result<Self, BackendError> {
+        let mut options = Self::default();
+        for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').ok_or_else(|| BackendError::Option {
+                backend: "any",
+                key: pair.to_owned(),
+                what: "options are written key=value".to_owned(),
+            })?;
+            options.set(key.trim(), value.trim());
+        }
+        Ok(options)
+    }
+}
+
+/// Reads options and remembers which there are.
+pub struct Reader<'a> {
+    options: &'a Options,
+    backend: &'static str,
+    known: Vec<&'static str>,
+}
+
+impl Reader<'_> {
+    /// The value of `key`, if it is given.
+    ///
+    /// # Errors
+    /// [`BackendError::Option`]: it does not parse.
+    pub fn get<T: FromStr>(&mut self, key: &'static str) -> Result<Option<T>, BackendError>
+    where
+        T::Err: fmt::Display,
+    {
+        self.known.push(key);
+        let Some(text) = self.options.0.get(key) else { return Ok(None) };
+        let parsed = text.parse().map_err(|e| BackendError::Option {
+            backend: self.backend,
+            key: key.to_owned(),
+            what: format!("`{text}`: {e}"),
+        });
+        parsed.map(Some)
+    }
+
+    /// A number, if it is given.
+    ///
+    /// # Errors
+    /// [`BackendError::Option`]: it does not parse, or is out of range.
+    pub fn in_range(&mut self, key: &'static str, allowed: RangeInclusive<u32>) -> Result<Option<u32>, BackendError> {
+        self.get(key)?.map(|value| within(self.backend, key, value, &allowed)).transpose()
+    }
+
+    /// A real number from 0 to `most`, if it is given.
+    ///
+    /// # Errors
+    /// [`BackendError::Option`]: it does not parse, or is out of range.
+    pub fn up_to(&mut self, key: &'static str, most: f64) -> Result<Option<f64>, BackendError> {
+        match self.get::<f64>(key)? {
+            Some(value) if !(value >= 0.0 && value <= most) => {
+                Err(out_of_range(self.backend, key, format!("{value}: 0 to {most} are allowed")))
+            }
+            value => Ok(value),
+        }
+    }
+
+    /// Ends reading.
+    ///
+    /// # Errors
+    /// [`BackendError::Option`] names a key that was not asked for, and those that were.
+    pub fn end(self) -> Result<(), BackendError> {
+        match self.options.0.keys().find(|key| !self.known.contains(&key.as_str())) {
+            None => Ok(()),
+            Some(key) => Err(BackendError::Option {
+                backend: self.backend,
+                key: key.clone(),
+                what: format!("there is no such option; there are: {}", self.known.join(", ")),
+            }),
+        }
+    }
+}
+
+/// A back end's option, if it is in its range.
+///
+/// # Errors
+/// [`BackendError::Option`].
+pub fn within(
+    backend: &'static str,
+    key: &str,
+    value: u32,
+    allowed: &RangeInclusive<u32>,
+) -> Result<u32, BackendError> {
+    match allowed.contains(&value) {
+        true => Ok(value),
+        false => {
+            Err(out_of_range(backend, key, format!("{value}: {} to {} are allowed", allowed.start(), allowed.end())))
+        }
+    }
+}
+
+fn out_of_range(backend: &'static str, key: &str, what: String) -> BackendError {
+    BackendError::Option { backend, key: key.into(), what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_options_name_the_known_ones() {
+        let options: Options = "width=3, depth=x".parse().unwrap();
+        let mut reader = options.reader("toy");
+        assert_eq!(reader.get::<u32>("width").unwrap(), Some(3));
+        let error = reader.get::<u32>("depth").unwrap_err().to_string();
+        assert!(error.contains("toy") && error.contains("depth") && error.contains("`x`"), "{error}");
+        let mut reader = options.reader("toy");
+        reader.get::<u32>("width").unwrap();
+        let error = reader.end().unwrap_err().to_string();
+        assert!(error.contains("depth") && error.contains("width"), "{error}");
+        assert!("nonsense".parse::<Options>().is_err());
+        assert_eq!("".parse::<Options>().unwrap(), Options::default());
+    }
+}
