@@ -89,7 +89,7 @@ impl ClientPhase<Parts> for Dealing<'_> {
 
     fn gate(&mut self, at: At, gate: &DealtGate, shares: &GateShares<'_>) -> Result<(), BackendError> {
         let streams = [&self.client, &self.server].map(|seed| stream(seed, at, GATE));
-        (self.sink)(&deal(gate, shares.tested, shares.values, &streams[0], &streams[1]))
+        deal(gate, (shares.tested, shares.values), [&streams[0], &streams[1]], self.sink)
     }
 
     fn widen(&mut self, id: NodeId, spec: &WrapSpec, c: &[u64], _: &[u64]) -> Result<(), BackendError> {

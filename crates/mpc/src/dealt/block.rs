@@ -1,9 +1,11 @@
-//! The parts of one block: what each party draws from its own stream, and what the dealer gives the server.
+//! The parts of one block: what each party draws from its own streams, and what the dealer gives the server.
+//! Planes and arithmetic columns have streams of their own, so that neither is kept for the other.
 
 use tacit_arith::pack;
 use tacit_arith::prg::Prg;
 use zeroize::Zeroize;
 
+use super::lane::Lane;
 use super::{BLOCK, DealtGate};
 use crate::{MpcError, low_mask};
 
@@ -28,21 +30,22 @@ pub(super) fn bytes(gate: &DealtGate, len: usize) -> usize {
     8 * gate.planes() * words(len) + columns
 }
 
-/// The client's random shares: all of its half.
-pub(super) struct ClientDraw {
+/// A party's stream of planes (or masks) for a block.
+pub(super) fn plane_stream(prg: &Prg, index: usize) -> Prg {
+    prg.fork(2 * index as u64)
+}
+
+/// The client's stream of columns for a block.
+pub(super) fn column_stream(prg: &Prg, index: usize) -> Prg {
+    prg.fork(2 * index as u64 + 1)
+}
+
+/// One party's shares of a block's bits.
+pub(super) struct Planes {
     pub(super) table: Vec<u64>,
     pub(super) sign: Vec<u64>,
     pub(super) masks: Vec<u64>,
     pub(super) products: Vec<u64>,
-    /// Arithmetic columns, each to be taken modulo its ring.
-    pub(super) columns: Vec<Vec<u64>>,
-}
-
-/// The server's masks.
-pub(super) struct ServerDraw {
-    /// One list for each value that is opened, in its ring.
-    pub(super) rho: Vec<Vec<u64>>,
-    pub(super) masks: Vec<u64>,
 }
 
 fn draw(prg: &mut Prg, count: usize) -> Vec<u64> {
@@ -51,17 +54,41 @@ fn draw(prg: &mut Prg, count: usize) -> Vec<u64> {
     out
 }
 
-impl ClientDraw {
-    pub(super) fn new(gate: &DealtGate, len: usize, prg: &mut Prg) -> Self {
+impl Planes {
+    /// The client's: all random.
+    pub(super) fn drawn(gate: &DealtGate, len: usize, prg: &mut Prg) -> Self {
         let words = words(len);
         Self {
             table: draw(prg, gate.table_planes() * words),
             sign: draw(prg, words),
-            masks: draw(prg, (2 * gate.digits.len() - 1) * words),
+            masks: draw(prg, gate.masks() * words),
             products: draw(prg, gate.terms.planes().len() * words),
-            columns: gate.all_columns().iter().map(|_| draw(prg, len)).collect(),
         }
     }
+
+    /// The server's, from what it was given for the block and its own masks.
+    pub(super) fn given(gate: &DealtGate, len: usize, from: &[u8], masks: Vec<u64>) -> Self {
+        let words = words(len);
+        let mut planes = from.as_chunks::<8>().0.iter().map(|c| u64::from_le_bytes(*c));
+        let mut take = |count: usize| planes.by_ref().take(count * words).collect::<Vec<u64>>();
+        let (table, sign, products) = (take(gate.table_planes()), take(1), take(gate.terms.planes().len()));
+        Self { table, sign, masks, products }
+    }
+}
+
+impl Drop for Planes {
+    fn drop(&mut self) {
+        for part in [&mut self.table, &mut self.sign, &mut self.masks, &mut self.products] {
+            part.zeroize();
+        }
+    }
+}
+
+/// The server's masks for a block.
+pub(super) struct ServerDraw {
+    /// One list for each value that is opened, in its ring.
+    pub(super) rho: Vec<Vec<u64>>,
+    pub(super) masks: Vec<u64>,
 }
 
 impl ServerDraw {
@@ -72,16 +99,7 @@ impl ServerDraw {
             rho
         });
         let rho = rho.collect();
-        Self { rho, masks: draw(prg, (2 * gate.digits.len() - 1) * words(len)) }
-    }
-}
-
-impl Drop for ClientDraw {
-    fn drop(&mut self) {
-        for part in [&mut self.table, &mut self.sign, &mut self.masks, &mut self.products] {
-            part.zeroize();
-        }
-        self.columns.zeroize();
+        Self { rho, masks: draw(prg, gate.masks() * words(len)) }
     }
 }
 
@@ -92,37 +110,32 @@ impl Drop for ServerDraw {
     }
 }
 
-/// What the server is given for one block, read.
-pub(super) struct Given {
-    pub(super) table: Vec<u64>,
-    pub(super) sign: Vec<u64>,
-    pub(super) products: Vec<u64>,
-    pub(super) columns: Vec<Vec<u64>>,
+/// A party's shares of a block's columns, one after the other.
+pub(super) enum Columns<'a> {
+    /// The client's, to be taken modulo their rings.
+    Drawn(Prg),
+    /// The server's.
+    Given(&'a [u8]),
 }
 
-/// Writes what the server is given: planes, then columns.
-pub(super) fn write(gate: &DealtGate, planes: &[u64], columns: &[Vec<u64>], out: &mut Vec<u8>) {
-    for word in planes {
-        out.extend_from_slice(&word.to_le_bytes());
+impl<'a> Columns<'a> {
+    /// The server's, of what it was given for a block.
+    pub(super) fn given(gate: &DealtGate, len: usize, from: &'a [u8]) -> Self {
+        Self::Given(&from[8 * gate.planes() * words(len)..])
     }
-    for (column, width) in columns.iter().zip(gate.all_columns()) {
-        pack::pack(column.iter().copied(), width, out);
-    }
-}
 
-/// Reads what [`write`] wrote: `bytes(gate, len)` bytes.
-pub(super) fn read(gate: &DealtGate, len: usize, from: &[u8]) -> Result<Given, MpcError> {
-    let words = words(len);
-    let (planes, mut rest) = from.split_at(8 * gate.planes() * words);
-    let mut planes = planes.as_chunks::<8>().0.iter().map(|c| u64::from_le_bytes(*c));
-    let mut take = |count: usize| planes.by_ref().take(count * words).collect::<Vec<u64>>();
-    let (table, sign, products) = (take(gate.table_planes()), take(1), take(gate.terms.planes().len()));
-    let mut columns = Vec::new();
-    for width in gate.all_columns() {
-        let (column, next) = rest.split_at((len * width as usize).div_ceil(8));
-        let values = pack::unpack(column, len, width, u64::MAX);
-        columns.push(values.map_err(|e| MpcError::Material { what: e.to_string() })?);
-        rest = next;
+    /// The next column, of `width` bits.
+    pub(super) fn next<W: Lane>(&mut self, width: u32, out: &mut [W]) -> Result<(), MpcError> {
+        match self {
+            Self::Drawn(prg) => W::draw(prg, out),
+            Self::Given(rest) => {
+                let (column, later) = rest.split_at((out.len() * width as usize).div_ceil(8));
+                *rest = later;
+                let values = pack::unpack(column, out.len(), width, u64::MAX);
+                let values = values.map_err(|e| MpcError::Material { what: e.to_string() })?;
+                out.iter_mut().zip(values).for_each(|(o, v)| *o = W::of(v));
+            }
+        }
+        Ok(())
     }
-    Ok(Given { table, sign, products, columns })
 }

@@ -33,12 +33,14 @@ impl DealtGate {
             exchanges: if self.exchanges == Exchanges::Two { 2 } else { 1 },
             ..DealtCost::default()
         };
-        let masks = 2 * self.digits.len() - 1;
+        let masks = self.masks();
+        let per_word = if self.is_narrow() { 2 } else { 1 };
         for index in 0..block::count(self.n) {
             let len = block::range(self.n, index).len();
             let words = block::words(len);
             cost.material += block::bytes(self, len);
-            cost.client_aes += ((self.planes() + masks) * words + self.all_columns().len() * len).div_ceil(2);
+            cost.client_aes +=
+                ((self.planes() + masks) * words + self.all_columns().len() * len.div_ceil(per_word)).div_ceil(2);
             cost.server_aes += (masks * words + self.opened().len() * len).div_ceil(2);
         }
         cost

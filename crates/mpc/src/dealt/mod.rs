@@ -21,7 +21,9 @@
 
 mod block;
 mod cost;
+mod deal;
 mod gate;
+mod lane;
 mod spec;
 mod table;
 mod terms;
@@ -30,7 +32,8 @@ mod tests;
 mod widen;
 
 pub use cost::DealtCost;
-pub use gate::{ClientShares, client_online, deal, server_online};
+pub use deal::deal;
+pub use gate::{ClientShares, client_online, server_online};
 pub use spec::{DealtGate, Exchanges, Value};
 pub use widen::{client_widen, deal_widen, server_widen, widen_bytes};
 

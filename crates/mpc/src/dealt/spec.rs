@@ -102,6 +102,22 @@ impl DealtGate {
         self.exchanges
     }
 
+    /// Shares of the values other than the tested one, of those of all values.
+    pub(super) fn others<'a>(&'a self, values: &'a [&'a [u64]]) -> impl Iterator<Item = &'a [u64]> + 'a {
+        let pairs = self.values.iter().zip(values);
+        pairs.filter(|(value, _)| matches!(value, Value::Other { .. })).map(|(_, share)| *share)
+    }
+
+    /// Whether all arithmetic fits words of 32 bits.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.all_columns().into_iter().all(|width| width <= u32::BITS)
+    }
+
+    /// Planes of masks that each party draws.
+    pub(super) fn masks(&self) -> usize {
+        2 * self.digits.len() - 1
+    }
+
     /// Low bits that are compared.
     pub(super) fn low_bits(&self) -> u32 {
         self.width - 1

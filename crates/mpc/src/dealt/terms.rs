@@ -78,45 +78,49 @@ impl Terms {
         out
     }
 
-    /// One exchange: for each element the public addend of `d`, and the coefficient of each term. `opened`
-    /// holds the planes `e_1 .., l_0 .., q`.
-    pub(super) fn coefficients(&self, opened: &[u64], words: usize, len: usize) -> (Vec<u64>, Vec<Vec<u64>>) {
-        let bit = |plane: usize, i: usize| opened[plane * words + i / 64] >> (i % 64) & 1;
+    /// For each element the public addend of `d`, and the coefficient of each term. `opened` holds, with one
+    /// exchange, the planes `e_1 .., l_0 .., q`; with two, the masked bit.
+    pub(super) fn coefficients(&self, opened: &[u64], words: usize, len: usize) -> (Vec<i8>, Vec<Vec<i8>>) {
         let d = self.digits;
-        let (mut addend, mut of_terms) = (vec![0; len], vec![vec![0u64; len]; self.count()]);
-        // For each product over a set of digits, the factor that it gets from `e`.
-        let (mut signs, mut tops) = ([0u64; 8], [[0u64; 8]; 8]);
-        for i in 0..len {
-            let e: [u64; 3] = std::array::from_fn(|j| if j + 1 < d { bit(j, i) } else { 0 });
-            let q = bit(2 * d - 2, i);
-            let flip = 1u64.wrapping_sub(2 * q);
-            for set in 0..1usize << (d - 1) {
-                signs[set] = product(&e, set, |e| 1u64.wrapping_sub(2 * e));
-            }
-            let mut k0 = 0u64;
-            for low in 0..d - 1 {
-                let j = above(low, d);
-                for set in subsets(j) {
-                    tops[low][set] = product(&e, j & !set, |e| e).wrapping_mul(signs[set]);
-                }
-                k0 = k0.wrapping_add(tops[low][0] * bit(d - 1 + low, i));
-            }
-            addend[i] = q.wrapping_add(flip.wrapping_mul(k0));
-            of_terms[0][i] = flip.wrapping_mul(1u64.wrapping_sub(2u64.wrapping_mul(k0)));
-            for (term, monomial) in of_terms[1..].iter_mut().zip(&self.monomials) {
-                let k = match monomial.low {
-                    Some(low) => tops[low][monomial.set].wrapping_mul(1u64.wrapping_sub(2 * bit(d - 1 + low, i))),
-                    None => {
-                        let lows = (0..d - 1).filter(|&low| monomial.set & !above(low, d) == 0);
-                        lows.fold(0u64, |k, low| {
-                            k.wrapping_add(tops[low][monomial.set].wrapping_mul(bit(d - 1 + low, i)))
-                        })
-                    }
-                };
-                term[i] = flip.wrapping_mul(k);
+        let bits: Vec<Vec<i8>> = opened.chunks(words).map(|plane| expand(plane, len)).collect();
+        if self.exchanges == Exchanges::Two {
+            let signs = sign(&bits[0]);
+            return (bits.into_iter().next().expect("one plane was opened"), vec![signs]);
+        }
+        let (e, rest) = bits.split_at(d - 1);
+        let (l, q) = rest.split_at(d - 1);
+        let flip = sign(&q[0]);
+        let (e_signs, l_signs): (Vec<Vec<i8>>, Vec<Vec<i8>>) =
+            (e.iter().map(|e| sign(e)).collect(), l.iter().map(|l| sign(l)).collect());
+        // The product over the digits above `low`: of the signs of those in `set`, of the others themselves.
+        let above_low = |low: usize, set: usize| {
+            let members = (0..d - 1).filter(|j| above(low, d) >> j & 1 == 1);
+            let factors = members.map(|j| if set >> j & 1 == 1 { &e_signs[j] } else { &e[j] });
+            factors.fold(flip.clone(), |product, factor| times(product, factor))
+        };
+        let (mut k0, mut of_sets) = (vec![0i8; len], vec![vec![0i8; len]; 1 << (d - 1)]);
+        let mut of_pairs = Vec::with_capacity(self.monomials.len());
+        for low in 0..d - 1 {
+            for set in subsets(above(low, d)) {
+                let product = above_low(low, set);
+                let sum = if set == 0 { &mut k0 } else { &mut of_sets[set] };
+                sum.iter_mut().zip(&product).zip(&l[low]).for_each(|((s, p), l)| *s += p * l);
+                of_pairs.push((Monomial { set, low: Some(low) }, times(product, &l_signs[low])));
             }
         }
-        (addend, of_terms)
+        // All of these carry the sign of `q` already: d = q + k0 + (flip - 2 k0) beta + ...
+        let addend = q[0].iter().zip(&k0).map(|(q, k)| q + k).collect();
+        let mut factors = vec![flip.iter().zip(&k0).map(|(f, k)| f - 2 * k).collect()];
+        for monomial in &self.monomials {
+            factors.push(match monomial.low {
+                None => std::mem::take(&mut of_sets[monomial.set]),
+                Some(_) => {
+                    let found = of_pairs.iter_mut().find(|(known, _)| known == monomial);
+                    std::mem::take(&mut found.expect("every pair was multiplied out").1)
+                }
+            });
+        }
+        (addend, factors)
     }
 
     /// Two exchanges: a party's share of `H`. `opened` as for [`coefficients`](Self::coefficients) without
@@ -161,10 +165,39 @@ impl Terms {
     }
 }
 
-/// The product of `f(e_j)` over a set.
-fn product(e: &[u64; 3], set: usize, f: impl Fn(u64) -> u64) -> u64 {
-    let members = e.iter().enumerate().filter(|(j, _)| set >> j & 1 == 1);
-    members.fold(1u64, |product, (_, &e)| product.wrapping_mul(f(e)))
+/// `1 - 2 b` for each bit.
+fn sign(bits: &[i8]) -> Vec<i8> {
+    bits.iter().map(|b| 1 - 2 * b).collect()
+}
+
+fn times(mut product: Vec<i8>, factor: &[i8]) -> Vec<i8> {
+    product.iter_mut().zip(factor).for_each(|(p, f)| *p *= f);
+    product
+}
+
+/// The bits of a byte, lowest first.
+const BYTES: [[i8; 8]; 256] = {
+    let mut table = [[0; 8]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut bit = 0;
+        while bit < 8 {
+            table[byte][bit] = (byte >> bit & 1) as i8;
+            bit += 1;
+        }
+        byte += 1;
+    }
+    table
+};
+
+/// The first `len` bits of a plane of public bits, 0 or 1 each.
+fn expand(plane: &[u64], len: usize) -> Vec<i8> {
+    let mut out = Vec::with_capacity(64 * plane.len());
+    for byte in plane.iter().flat_map(|word| word.to_le_bytes()) {
+        out.extend_from_slice(&BYTES[byte as usize]);
+    }
+    out.truncate(len);
+    out
 }
 
 #[cfg(test)]

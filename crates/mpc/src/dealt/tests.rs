@@ -15,6 +15,15 @@ fn signed(value: u64, width: u32) -> i64 {
     ((value << (64 - width)) as i64) >> (64 - width)
 }
 
+fn dealt(gate: &DealtGate, c: &[u64], values: &[&[u64]], streams: [&Prg; 2]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let Ok(()) = deal(gate, (c, values), streams, &mut |bytes| {
+        out.extend_from_slice(bytes);
+        Ok::<_, std::convert::Infallible>(())
+    });
+    out
+}
+
 /// Runs a gate on `y` shared with `c`; gives the results in the clear.
 fn run(gate: &DealtGate, y: &[u64], c: &[u64], others: &[(Vec<u64>, Vec<u64>)], base: (u64, u64)) -> Vec<Vec<u64>> {
     let n = gate.n();
@@ -35,9 +44,9 @@ fn run(gate: &DealtGate, y: &[u64], c: &[u64], others: &[(Vec<u64>, Vec<u64>)], 
     }
     let (client, server) = (prg(3), prg(4));
     let (mine, theirs): (Vec<&[u64]>, Vec<&[u64]>) = (crate::gate::slices(&mine), crate::gate::slices(&theirs));
-    let material = deal(gate, c, &mine, &client, &server);
+    let material = dealt(gate, c, &mine, [&client, &server]);
     assert_eq!(material.len(), gate.cost().material);
-    assert_eq!(material, deal(gate, c, &mine, &client, &server), "dealing is deterministic");
+    assert_eq!(material, dealt(gate, c, &mine, [&client, &server]), "dealing is deterministic");
     let targets: Vec<Vec<u64>> = gate
         .values()
         .iter()
@@ -207,7 +216,7 @@ fn ones(gate: &DealtGate, c: u64, dealings: usize) -> Vec<f64> {
     let mut seeds = Prg::from_seed(Seed([9; 16]));
     for _ in 0..dealings {
         let (client, server) = (Prg::from_seed(seeds.next_seed()), prg(8));
-        let given = deal(gate, &vec![c; gate.n()], &[], &client, &server);
+        let given = dealt(gate, &vec![c; gate.n()], &[], [&client, &server]);
         counts.resize(8 * given.len(), 0);
         for (i, byte) in given.iter().enumerate() {
             (0..8).for_each(|b| counts[8 * i + b] += u32::from(byte >> b & 1));

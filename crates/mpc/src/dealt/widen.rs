@@ -10,7 +10,7 @@ use tacit_arith::bits::Bits;
 use tacit_arith::prg::Prg;
 use tacit_net::Tag;
 
-use super::gate::wrap;
+use super::deal::wrap;
 use crate::codec::Packed;
 use crate::gate::WrapSpec;
 use crate::planes::{self, bit_plane};

@@ -1,0 +1,158 @@
+//! What the dealer does: the difference between what gates need and what both parties draw.
+
+use rayon::prelude::*;
+use tacit_arith::bits::{Bits, transpose};
+use tacit_arith::pack;
+use tacit_arith::prg::Prg;
+
+use super::block::{self, Planes, ServerDraw};
+use super::lane::Lane;
+use super::table::thermometer;
+use super::{DealtGate, Value};
+use crate::low_mask;
+
+/// Blocks that are dealt before they are handed over.
+const AT_ONCE: usize = 64;
+
+/// What the server gets for a batch of gates whose tested value the client shares as `tested` and whose other
+/// values as `values` (see [`ClientShares`](super::ClientShares)), in pieces: the difference between what the
+/// gates need and what both parties draw from their streams. Deterministic.
+///
+/// # Errors
+/// Those of `sink`.
+pub fn deal<E>(
+    gate: &DealtGate,
+    (tested, values): (&[u64], &[&[u64]]),
+    [client, server]: [&Prg; 2],
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let shares: Vec<&[u64]> = std::iter::once(tested).chain(gate.others(values)).collect();
+    let one = |index: usize| {
+        let range = block::range(gate.n, index);
+        let shares: Vec<&[u64]> = shares.iter().map(|s| &s[range.clone()]).collect();
+        match gate.is_narrow() {
+            true => dealt::<u32>(gate, &shares, (client, server, index)),
+            false => dealt::<u64>(gate, &shares, (client, server, index)),
+        }
+    };
+    for first in (0..block::count(gate.n)).step_by(AT_ONCE) {
+        let last = (first + AT_ONCE).min(block::count(gate.n));
+        let blocks: Vec<Vec<u8>> = (first..last).into_par_iter().map(one).collect();
+        blocks.iter().try_for_each(|block| sink(block))?;
+    }
+    Ok(())
+}
+
+fn dealt<W: Lane>(gate: &DealtGate, shares: &[&[u64]], (client, server, index): (&Prg, &Prg, usize)) -> Vec<u8> {
+    let len = shares[0].len();
+    let words = block::words(len);
+    let ours = Planes::drawn(gate, len, &mut block::plane_stream(client, index));
+    let theirs = ServerDraw::new(gate, len, &mut block::plane_stream(server, index));
+    let secrets: Vec<Vec<u64>> = shares
+        .iter()
+        .zip(&theirs.rho)
+        .zip(gate.opened())
+        .map(|((c, rho), width)| c.iter().zip(rho).map(|(c, r)| r.wrapping_sub(*c) & low_mask(width)).collect())
+        .collect();
+    let bits = transpose::planes(&secrets[0], gate.width as usize);
+    let masks: Vec<u64> = ours.masks.iter().zip(&theirs.masks).map(|(a, b)| a ^ b).collect();
+    let mut out = Vec::with_capacity(block::bytes(gate, len));
+    for (plane, share) in planes(gate, &bits, &masks, words).iter().zip(drawn(&ours)) {
+        out.extend_from_slice(&(plane ^ share).to_le_bytes());
+    }
+    let sign: Vec<u64> = (0..len).map(|i| bit(bits[gate.low_bits() as usize].words(), i)).collect();
+    let beta = &masks[(gate.masks() - 1) * words..];
+    let stream = block::column_stream(client, index);
+    let mut columns = Writer::<W> { stream, share: vec![W::default(); len], difference: Vec::new(), out };
+    // The first term is beta itself, the others are (1 - 2 beta) M.
+    columns.term(gate, &secrets, &sign, &(0..len).map(|i| bit(beta, i) as i8).collect::<Vec<_>>());
+    for &monomial in gate.terms.arithmetic() {
+        let product = gate.terms.product(monomial, &masks, words);
+        let signed = (0..len).map(|i| bit(&product, i) as i8 * (1 - 2 * bit(beta, i) as i8));
+        columns.term(gate, &secrets, &sign, &signed.collect::<Vec<_>>());
+    }
+    if gate.extra() > 0 {
+        let (rho, c) = (&theirs.rho[0], shares[0]);
+        columns.push(gate.extra(), |i| wrap(rho[i], c[i], secrets[0][i], gate.width));
+        columns.push(gate.extra(), |i| sign[i]);
+    }
+    std::mem::take(&mut columns.out)
+}
+
+/// What the client has drawn of the bits, in the order in which the server is given the differences.
+fn drawn(planes: &Planes) -> impl Iterator<Item = &u64> {
+    planes.table.iter().chain(&planes.sign).chain(&planes.products)
+}
+
+/// The bits themselves: tables of the digits of `R`, its sign, products of masks.
+fn planes(gate: &DealtGate, bits: &[Bits], masks: &[u64], words: usize) -> Vec<u64> {
+    let mut planes = Vec::with_capacity(gate.planes() * words);
+    let mut from = gate.drop as usize;
+    for &m in &gate.digits {
+        let digit: Vec<&[u64]> = bits[from..from + m as usize].iter().map(Bits::words).collect();
+        planes.extend(thermometer(&digit, words));
+        from += m as usize;
+    }
+    planes.extend_from_slice(bits[gate.low_bits() as usize].words());
+    for &monomial in gate.terms.planes() {
+        planes.extend(gate.terms.product(monomial, masks, words));
+    }
+    planes
+}
+
+fn bit(plane: &[u64], i: usize) -> u64 {
+    plane[i / 64] >> (i % 64) & 1
+}
+
+/// Writes the server's columns, in the order in which the client draws its own.
+struct Writer<W> {
+    stream: Prg,
+    share: Vec<W>,
+    difference: Vec<u64>,
+    out: Vec<u8>,
+}
+
+impl<W: Lane> Writer<W> {
+    fn push(&mut self, width: u32, value: impl Fn(usize) -> u64) {
+        W::draw(&mut self.stream, &mut self.share);
+        let ring = low_mask(width);
+        self.difference.clear();
+        let shares = self.share.iter().enumerate();
+        self.difference.extend(shares.map(|(i, share)| value(i).wrapping_sub(share.wide()) & ring));
+        pack::pack(self.difference.iter().copied(), width, &mut self.out);
+    }
+
+    /// The columns of one term, which is -1, 0 or 1.
+    fn term(&mut self, gate: &DealtGate, secrets: &[Vec<u64>], sign: &[u64], term: &[i8]) {
+        let times = |i: usize, value: u64| u64::small(term[i]).wrapping_mul(value);
+        let mut other = 1;
+        self.push(gate.bit_width(), |i| times(i, 1));
+        for value in &gate.values {
+            match *value {
+                Value::Tested { wide } => {
+                    self.push(wide, |i| times(i, secrets[0][i]));
+                    if wide > gate.width {
+                        self.push(wide - gate.width, |i| times(i, sign[i]));
+                    }
+                }
+                Value::Other { width } => {
+                    self.push(width, |i| times(i, secrets[other][i]));
+                    other += 1;
+                }
+                Value::MinusOne { .. } => {}
+            }
+        }
+    }
+}
+
+impl<W> Drop for Writer<W> {
+    fn drop(&mut self) {
+        zeroize::Zeroize::zeroize(&mut self.difference);
+    }
+}
+
+/// `(R - rho - (-c mod 2^n)) / 2^n`: 0 or -1.
+pub(super) fn wrap(rho: u64, c: u64, secret: u64, width: u32) -> u64 {
+    let sum = rho + (c.wrapping_neg() & low_mask(width));
+    ((sum ^ secret) >> width & 1).wrapping_neg()
+}

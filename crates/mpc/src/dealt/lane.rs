@@ -1,0 +1,87 @@
+//! Words that arithmetic shares are computed in: 32 bits where all of a gate's rings fit, else 64.
+
+use tacit_arith::prg::Prg;
+use zeroize::Zeroize;
+
+/// A wrapping word.
+pub(super) trait Lane: Copy + Default + Send + Sync + Zeroize {
+    fn of(value: u64) -> Self;
+    fn small(value: i8) -> Self;
+    fn wide(self) -> u64;
+    fn plus(self, other: Self) -> Self;
+    fn minus(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
+    fn shl(self, bits: u32) -> Self;
+    /// The next column of a stream.
+    fn draw(prg: &mut Prg, out: &mut [Self]);
+}
+
+macro_rules! lane {
+    ($word:ty, $signed:ty, $draw:expr) => {
+        impl Lane for $word {
+            #[inline(always)]
+            fn of(value: u64) -> Self {
+                value as Self
+            }
+
+            #[inline(always)]
+            fn small(value: i8) -> Self {
+                <$signed>::from(value) as Self
+            }
+
+            #[inline(always)]
+            fn wide(self) -> u64 {
+                self.into()
+            }
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+
+            #[inline(always)]
+            fn shl(self, bits: u32) -> Self {
+                self << bits
+            }
+
+            fn draw(prg: &mut Prg, out: &mut [Self]) {
+                let draw: fn(&mut Prg, &mut [Self]) = $draw;
+                draw(prg, out);
+            }
+        }
+    };
+}
+
+lane!(u64, i64, |prg, out| prg.fill_u64(out));
+lane!(u32, i32, |prg, out| {
+    // Two to a word of the stream.
+    let mut words = [0u64; 64];
+    for part in out.chunks_mut(128) {
+        let words = &mut words[..part.len().div_ceil(2)];
+        prg.fill_u64(words);
+        for (pair, word) in part.chunks_mut(2).zip(words.iter()) {
+            pair[0] = *word as u32;
+            if let Some(second) = pair.get_mut(1) {
+                *second = (*word >> 32) as u32;
+            }
+        }
+    }
+    words.zeroize();
+});
+
+/// `sum += factor * column`.
+pub(super) fn accumulate<W: Lane>(sum: &mut [W], factor: &[i8], column: &[W]) {
+    for ((s, f), c) in sum.iter_mut().zip(factor).zip(column) {
+        *s = s.plus(W::small(*f).times(*c));
+    }
+}
