@@ -38,4 +38,4 @@ pub use spec::{DealtGate, Exchanges, Value};
 pub use widen::{client_widen, deal_widen, server_widen, widen_bytes};
 
 /// Elements of a block: whole words of planes, and tables that stay in a second-level cache.
-pub const BLOCK: usize = 2048;
+pub const BLOCK: usize = 1024;
