@@ -3,6 +3,7 @@
 
 pub mod codec;
 mod error;
+pub mod fss;
 pub mod gate;
 pub mod ot;
 mod pair;
