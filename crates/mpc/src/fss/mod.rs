@@ -23,4 +23,8 @@ pub mod tree_hash;
 pub use group::{Bound, GROUP};
 
 #[cfg(test)]
+mod check_tests;
+#[cfg(test)]
+mod leak_tests;
+#[cfg(test)]
 mod tests;

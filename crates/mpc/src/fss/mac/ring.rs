@@ -341,3 +341,48 @@ pub fn open(
     }
     Err(MpcError::Misbehaviour { step: STEP, what: "what is shown is not what was committed to" })
 }
+
+/// The check with so few bits and subsets that a cheater often passes.
+#[cfg(test)]
+pub(in crate::fss) mod small {
+    use super::*;
+    use tacit_arith::prg::Seed;
+
+    /// Two of three values are opened wrong by half of the ring, in the first `rows` subsets. Where a subset
+    /// has both or neither, the errors add up to what the answer can make up for; for the others the cheater
+    /// guesses the key.
+    pub(in crate::fss) fn cheat_passes(rows: usize, sigma: u32, trial: u64) -> bool {
+        let ring = Ring { width: 5, sigma };
+        let [mut dealer, mut seeded, mut again] = [1, 2, 2].map(|i| Prg::from_seed(Seed([i; 16])).fork(trial));
+        let key = Key { shares: [0; 2].map(|_| dealer.next_u64() & ring.high_mask()) };
+        let values = [0; 3].map(|_| dealer.next_block().0 & ring.mask());
+        let other = key.deal(ring, &values, &mut seeded);
+        let masks = key.deal_masks(ring, &mut dealer, &mut seeded);
+        let own = draw_shares(ring, 3, &mut again);
+        let mut opened: Vec<u128> =
+            own.iter().zip(&other).map(|(a, b)| ring.opened(ring.low(a), ring.low(b)).unwrap()).collect();
+        opened[0] += 16;
+        opened[2] += 16;
+        let toss = PublicSeed::from_bytes(dealer.next_seed().0);
+        let keys = key.shares.map(KeyShare);
+        let client = Check::new(ring, &keys[0], toss, &own, &opened, draw_masks(ring, &mut again));
+        let server = Check::new(ring, &keys[1], toss, &other, &opened, masks);
+        let guess = u128::from(key.shares[0] + (dealer.next_u64() & ring.high_mask()));
+        let mut coefficients = toss.stream();
+        let [first, _, third] = [0; 3].map(|_| coefficients.next_u64());
+        let mut sent = client.highs();
+        for (k, h) in sent.iter_mut().enumerate() {
+            *h = h.wrapping_sub((first & third) >> k & 1);
+        }
+        let error = |k: usize| u128::from(((first ^ third) >> k & 1) << 4);
+        let z_server = server.residues(&sent);
+        // Its own high parts, as it sent them, are part of both sums.
+        let shift: Vec<u64> =
+            server.highs().iter().enumerate().map(|(k, h)| h.wrapping_sub((first & third) >> k & 1)).collect();
+        let z_client = client.residues(&shift);
+        (0..rows).all(|k| {
+            let sum = z_client[k].wrapping_add(guess.wrapping_mul(error(k))).wrapping_add(z_server[k]);
+            sum & ring.mask() == 0
+        })
+    }
+}
