@@ -23,9 +23,9 @@ type View = Vec<Vec<Block>>;
 /// The bytes of a column, or of the sum of two.
 fn histogram(view: &View, a: usize, b: Option<usize>, byte: usize) -> [u32; 256] {
     let mut bins = [0; 256];
-    for i in 0..SAMPLES {
-        let block = view[a][i].0 ^ b.map_or(0, |b| view[b][i].0);
-        bins[(block >> (8 * byte)) as usize & 255] += 1;
+    for (i, block) in view[a].iter().enumerate() {
+        let sum = block.0 ^ b.map_or(0, |b| view[b][i].0);
+        bins[(sum >> (8 * byte)) as usize & 255] += 1;
     }
     bins
 }

@@ -71,7 +71,7 @@ fn edges(bits: u32, seed: u8, n: usize) -> (Vec<u64>, Vec<u64>) {
             0 => random,
             1 => random & !127,
             2 => random | 127,
-            _ => 1u64.checked_shl(i as u32 / 4 % (bits + 1)).unwrap_or(0).wrapping_sub(i as u64 / 4 & 1) & mask,
+            _ => 1u64.checked_shl(i as u32 / 4 % (bits + 1)).unwrap_or(0).wrapping_sub((i as u64 / 4) & 1) & mask,
         };
         for x in [alpha, alpha.wrapping_add(1) & mask, alpha.wrapping_sub(1) & mask, prg.next_u64() & mask, 0, mask] {
             out.push((alpha, x));
@@ -213,7 +213,7 @@ fn early_ended_comparisons_are_exact() {
 #[test]
 fn a_key_serves_many_thresholds() {
     let (bits, mask) = (12, 4095u64);
-    let alphas: Vec<u64> = (0..300).map(|i| i * 1237 & mask).collect();
+    let alphas: Vec<u64> = (0..300).map(|i| (i * 1237) & mask).collect();
     let keys = deal_dpf(dpf::Shape::new(bits).unwrap(), &alphas);
     for threshold in [0, 1, 127, 128, 129, 2048, 4095] {
         let points: Vec<u64> = alphas.iter().map(|a| a.wrapping_add(77).wrapping_sub(threshold) & mask).collect();
