@@ -53,10 +53,10 @@ impl Shape {
     /// # Errors
     /// `OutOfRange` for other numbers of bits.
     pub fn new(bits: u32) -> Result<Self, MpcError> {
-        if bits == 0 {
-            return Err(MpcError::OutOfRange { what: "64 minus the compared bits", max: 63, got: 64 });
+        if !(1..=64).contains(&bits) {
+            let what = "the number of compared bits, which is at least 1,";
+            return Err(MpcError::OutOfRange { what, max: 64, got: bits as usize });
         }
-        at_most("the compared bits", bits, 64)?;
         Ok(Self { bits, low: 0, top: bits.min(2) })
     }
 

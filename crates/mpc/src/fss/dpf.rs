@@ -261,7 +261,11 @@ impl Keys {
         assert_eq!(points.len(), self.len(), "points for {} keys", self.len());
         if self.shape.bits != table.bits() {
             let got = self.shape.bits.abs_diff(table.bits()) as usize;
-            return Err(MpcError::OutOfRange { what: "bits between a table and its keys", max: 0, got });
+            return Err(MpcError::OutOfRange {
+                what: "the difference in bits between a table and its keys",
+                max: 0,
+                got,
+            });
         }
         let mut out = vec![0; points.len()];
         self.one_hot(hash, place, |i, leaves| {

@@ -48,7 +48,11 @@ impl Table {
             return range("the bits of a table's results", out_bits as usize, 64);
         }
         if entries.len() != 1 << bits {
-            return range("the places without an entry in a table", (1usize << bits).abs_diff(entries.len()), 0);
+            return range(
+                "the difference between a table's entries and its places",
+                (1usize << bits).abs_diff(entries.len()),
+                0,
+            );
         }
         let mask = crate::low_mask(out_bits);
         match entries.iter().find(|&&v| v > mask) {
@@ -137,7 +141,7 @@ pub fn look_up(
     let (bits, out_bits) = (keys.shape().bits(), table.out_bits as usize);
     if bits != table.bits {
         return Err(MpcError::OutOfRange {
-            what: "bits between a table and its keys",
+            what: "the difference in bits between a table and its keys",
             max: 0,
             got: bits.abs_diff(table.bits) as usize,
         });

@@ -80,7 +80,11 @@ impl Ring {
     /// `OutOfRange` for other widths.
     pub fn new(width: u32) -> Result<Self, MpcError> {
         if !(1..=64).contains(&width) {
-            return Err(MpcError::OutOfRange { what: "the width of a checked ring", max: 64, got: width as usize });
+            return Err(MpcError::OutOfRange {
+                what: "the width of a checked ring, which is at least 1,",
+                max: 64,
+                got: width as usize,
+            });
         }
         Ok(Self { width, sigma: SIGMA })
     }
