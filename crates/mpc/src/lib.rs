@@ -4,6 +4,7 @@
 pub mod codec;
 pub mod dealt;
 mod error;
+pub mod fss;
 pub mod gate;
 pub mod ot;
 mod pair;

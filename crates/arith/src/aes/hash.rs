@@ -38,4 +38,32 @@ impl CcrHash {
     pub fn double(&self, nodes: &mut [Block]) -> Block {
         self.0.double(nodes)
     }
+
+    /// One level down in many half-trees with correction words (eprint 2022/1431), a node of each. Node `x`
+    /// has the children `left = H(x) ^ lsb(x) * correction` and `right = left ^ x`; it is replaced by the
+    /// child on the side that bit `i` of `sides` says (1: right) for node `i`. Where that is the left one,
+    /// the right one is added to `sums[i]`.
+    ///
+    /// # Panics
+    /// If the slices differ in length, or `sides` has fewer bits.
+    pub fn descend(&self, nodes: &mut [Block], corrections: &[Block], sides: &[u64], sums: &mut [Block]) {
+        assert!(corrections.len() == nodes.len() && sums.len() == nodes.len(), "a correction and a sum for every node");
+        assert!(sides.len() >= nodes.len().div_ceil(64), "{} words of sides for {} nodes", sides.len(), nodes.len());
+        self.0.descend(nodes, corrections, sides, sums);
+    }
+
+    /// The corrections with which [`Self::descend`] keeps two parties' nodes `x` and `x ^ delta` apart by
+    /// `delta` on the side of bit `i` of `sides`, and makes them equal on the other:
+    /// `H(x) ^ H(x ^ delta) ^ (1 - side) * delta`. Replaces `x` by the child on that side.
+    ///
+    /// # Panics
+    /// If the slices differ in length, or `sides` has fewer bits.
+    pub fn correct(&self, nodes: &mut [Block], deltas: &[Block], sides: &[u64], corrections: &mut [Block]) {
+        assert!(
+            corrections.len() == nodes.len() && deltas.len() == nodes.len(),
+            "a correction and a delta for every node"
+        );
+        assert!(sides.len() >= nodes.len().div_ceil(64), "{} words of sides for {} nodes", sides.len(), nodes.len());
+        self.0.correct(nodes, deltas, sides, corrections);
+    }
 }

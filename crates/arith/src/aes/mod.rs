@@ -75,6 +75,24 @@ impl Aes128 {
         }
     }
 
+    /// See [`CcrHash::descend`].
+    fn descend(&self, nodes: &mut [Block], corrections: &[Block], sides: &[u64], sums: &mut [Block]) {
+        match &self.keys {
+            Keys::Portable(c) => portable::descend(c, nodes, corrections, sides, sums),
+            #[cfg(target_arch = "x86_64")]
+            Keys::X86(k) => k.descend(nodes, corrections, sides, sums),
+        }
+    }
+
+    /// See [`CcrHash::correct`].
+    fn correct(&self, nodes: &mut [Block], deltas: &[Block], sides: &[u64], corrections: &mut [Block]) {
+        match &self.keys {
+            Keys::Portable(c) => portable::correct(c, nodes, deltas, sides, corrections),
+            #[cfg(target_arch = "x86_64")]
+            Keys::X86(k) => k.correct(nodes, deltas, sides, corrections),
+        }
+    }
+
     /// See [`CcrHash::double`].
     fn double(&self, nodes: &mut [Block]) -> Block {
         let half = nodes.len() / 2;

@@ -53,3 +53,44 @@ pub(super) fn double(cipher: &Cipher, left: &mut [Block], right: &mut [Block]) -
     }
     sum
 }
+
+/// Bit `i`, as a mask.
+fn side(sides: &[u64], i: usize) -> Block {
+    Block::mask(sides[i / 64] >> (i % 64) & 1)
+}
+
+pub(super) fn descend(cipher: &Cipher, nodes: &mut [Block], corrections: &[Block], sides: &[u64], sums: &mut [Block]) {
+    let mut hashes = [Block::ZERO; BATCH];
+    for first in (0..nodes.len()).step_by(BATCH) {
+        let n = BATCH.min(nodes.len() - first);
+        hash(cipher, &nodes[first..first + n], Block::ZERO, &mut hashes);
+        for (i, h) in (first..).zip(&hashes[..n]) {
+            let (parent, side) = (nodes[i], side(sides, i));
+            let left = *h ^ (corrections[i] & Block::mask(parent.lsb()));
+            nodes[i] = left ^ (parent & side);
+            sums[i] ^= (left ^ parent) & (side ^ Block(u128::MAX));
+        }
+    }
+}
+
+pub(super) fn correct(
+    cipher: &Cipher,
+    nodes: &mut [Block],
+    deltas: &[Block],
+    sides: &[u64],
+    corrections: &mut [Block],
+) {
+    let (mut hashes, mut others) = ([Block::ZERO; BATCH], [Block::ZERO; BATCH]);
+    for first in (0..nodes.len()).step_by(BATCH) {
+        let n = BATCH.min(nodes.len() - first);
+        hash(cipher, &nodes[first..first + n], Block::ZERO, &mut hashes);
+        let shifted: [Block; BATCH] =
+            std::array::from_fn(|i| if i < n { nodes[first + i] ^ deltas[first + i] } else { Block::ZERO });
+        hash(cipher, &shifted[..n], Block::ZERO, &mut others);
+        for (j, i) in (first..first + n).enumerate() {
+            let (parent, side) = (nodes[i], side(sides, i));
+            corrections[i] = hashes[j] ^ others[j] ^ (deltas[i] & (side ^ Block(u128::MAX)));
+            nodes[i] = hashes[j] ^ (corrections[i] & Block::mask(parent.lsb())) ^ (parent & side);
+        }
+    }
+}

@@ -1,6 +1,7 @@
 use super::*;
 use crate::block::Block;
 use crate::cpu::Cpu;
+use crate::prg::{Prg, Seed};
 use proptest::prelude::*;
 
 fn hex(s: &str) -> Block {
@@ -72,5 +73,32 @@ proptest! {
         let (hx, hy) = (eval(Block(x)), eval(Block(y)));
         prop_assert_eq!(nodes, [hx, hy, hx ^ Block(x), hy ^ Block(y)]);
         prop_assert_eq!(sum, hx ^ hy);
+    }
+
+    #[test]
+    fn levels_of_half_trees_follow_their_definition_on_every_kernel(key: u128, seed: u8, n in 0usize..140) {
+        let mut prg = Prg::from_seed(Seed([seed; 16]));
+        let mut draw = || { let mut b = vec![Block::ZERO; n]; prg.fill_blocks(&mut b); b };
+        let (nodes, deltas, sums) = (draw(), draw(), draw());
+        let sides: Vec<u64> = draw().iter().map(|b| b.0 as u64).take(n.div_ceil(64)).collect();
+        let side = |i: usize| Block::mask(sides[i / 64] >> (i % 64) & 1);
+        let not = |b: Block| b ^ Block(u128::MAX);
+        let reference = CcrHash::with_cpu(Cpu::portable(), Block(key));
+        let hash = |x: &[Block], mask| { let mut out = vec![Block::ZERO; n]; reference.hash(x, mask, &mut out); out };
+        let shifted: Vec<Block> = nodes.iter().zip(&deltas).map(|(x, d)| *x ^ *d).collect();
+        let (h, other) = (hash(&nodes, Block::ZERO), hash(&shifted, Block::ZERO));
+        let want: Vec<Block> = (0..n).map(|i| h[i] ^ other[i] ^ (deltas[i] & not(side(i)))).collect();
+        let left: Vec<Block> = (0..n).map(|i| h[i] ^ (want[i] & Block::mask(nodes[i].lsb()))).collect();
+        let next: Vec<Block> = (0..n).map(|i| left[i] ^ (nodes[i] & side(i))).collect();
+        let total: Vec<Block> = (0..n).map(|i| sums[i] ^ ((left[i] ^ nodes[i]) & not(side(i)))).collect();
+        for cpu in Cpu::available() {
+            let ccr = CcrHash::with_cpu(cpu, Block(key));
+            let (mut x, mut c) = (nodes.clone(), vec![Block::ZERO; n]);
+            ccr.correct(&mut x, &deltas, &sides, &mut c);
+            prop_assert_eq!((&x, &c), (&next, &want), "{:?}", cpu);
+            let (mut x, mut sum) = (nodes.clone(), sums.clone());
+            ccr.descend(&mut x, &want, &sides, &mut sum);
+            prop_assert_eq!((&x, &sum), (&next, &total), "{:?}", cpu);
+        }
     }
 }

@@ -42,6 +42,28 @@ impl Keys {
         }
     }
 
+    pub(super) fn descend(&self, nodes: &mut [Block], corrections: &[Block], sides: &[u64], sums: &mut [Block]) {
+        // SAFETY: as in `encrypt`.
+        unsafe {
+            if self.wide {
+                wide::descend(&self.round, nodes, corrections, sides, sums)
+            } else {
+                narrow::descend(&self.round, nodes, corrections, sides, sums)
+            }
+        }
+    }
+
+    pub(super) fn correct(&self, nodes: &mut [Block], deltas: &[Block], sides: &[u64], corrections: &mut [Block]) {
+        // SAFETY: as in `encrypt`.
+        unsafe {
+            if self.wide {
+                wide::correct(&self.round, nodes, deltas, sides, corrections)
+            } else {
+                narrow::correct(&self.round, nodes, deltas, sides, corrections)
+            }
+        }
+    }
+
     pub(super) fn wipe(&mut self) {
         zeroize::Zeroize::zeroize(&mut self.round);
     }
@@ -74,7 +96,7 @@ fn expand(key: Block) -> [Block; 11] {
 /// which covers the latency of the AES unit. What does not fill eight vectors goes through a padded buffer.
 macro_rules! kernels {
     ($name:ident, $features:literal, $vec:ty, $lanes:literal, $load:ident, $store:ident, $xor:ident, $and:ident,
-     $swap:expr, $enc:ident, $last:ident, $set:ident) => {
+     $swap:expr, $enc:ident, $last:ident, $set:ident, $low:expr, $shl:expr, $sra:expr, $andnot:ident, $side:ident) => {
         mod $name {
             use super::*;
             const CHUNK: usize = 8 * $lanes;
@@ -198,8 +220,99 @@ macro_rules! kernels {
                 }
                 sum
             }
+
+            /// Ones in every block whose bit 0 is set.
+            #[inline]
+            #[target_feature(enable = $features)]
+            fn marks(x: $vec) -> $vec {
+                $sra($shl($low(x)))
+            }
+
+            /// The children on the chosen sides, and the sums with the right siblings of the left ones.
+            #[inline]
+            #[target_feature(enable = $features)]
+            fn down(k: &[$vec; 11], x: [$vec; 8], c: [$vec; 8], sum: [$vec; 8], sides: u64) -> [[$vec; 8]; 2] {
+                let h = mmo(k, x);
+                let left: [$vec; 8] = std::array::from_fn(|i| $xor(h[i], $and(marks(x[i]), c[i])));
+                let right: [$vec; 8] = std::array::from_fn(|i| $xor(left[i], x[i]));
+                let side: [$vec; 8] = std::array::from_fn(|i| $side(sides >> (i * $lanes)));
+                let next = std::array::from_fn(|i| $xor(left[i], $and(side[i], x[i])));
+                [next, std::array::from_fn(|i| $xor(sum[i], $andnot(side[i], right[i])))]
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) fn descend(
+                keys: &[Block; 11],
+                nodes: &mut [Block],
+                corrections: &[Block],
+                sides: &[u64],
+                sums: &mut [Block],
+            ) {
+                let k = broadcast(keys);
+                let (nodes, nodes_rest) = nodes.as_chunks_mut::<CHUNK>();
+                let (corrections, corrections_rest) = corrections.as_chunks::<CHUNK>();
+                let (sums, sums_rest) = sums.as_chunks_mut::<CHUNK>();
+                for (i, ((x, c), sum)) in nodes.iter_mut().zip(corrections).zip(sums.iter_mut()).enumerate() {
+                    let [next, total] = down(&k, load(x), load(c), load(sum), window(sides, i * CHUNK));
+                    store(next, x);
+                    store(total, sum);
+                }
+                if !nodes_rest.is_empty() {
+                    let (mut x, c, mut sum) = (padded(nodes_rest), padded(corrections_rest), padded(sums_rest));
+                    let [next, total] = down(&k, load(&x), load(&c), load(&sum), window(sides, nodes.len() * CHUNK));
+                    store(next, &mut x);
+                    store(total, &mut sum);
+                    nodes_rest.copy_from_slice(&x[..nodes_rest.len()]);
+                    sums_rest.copy_from_slice(&sum[..sums_rest.len()]);
+                }
+            }
+
+            /// The corrections of one level, and the first party's nodes on the next.
+            #[inline]
+            #[target_feature(enable = $features)]
+            fn fit(k: &[$vec; 11], x: [$vec; 8], d: [$vec; 8], sides: u64) -> [[$vec; 8]; 2] {
+                let h = mmo(k, x);
+                let other = mmo(k, std::array::from_fn(|i| $xor(x[i], d[i])));
+                let side: [$vec; 8] = std::array::from_fn(|i| $side(sides >> (i * $lanes)));
+                let c: [$vec; 8] = std::array::from_fn(|i| $xor($xor(h[i], other[i]), $andnot(side[i], d[i])));
+                let left: [$vec; 8] = std::array::from_fn(|i| $xor(h[i], $and(marks(x[i]), c[i])));
+                [c, std::array::from_fn(|i| $xor(left[i], $and(side[i], x[i])))]
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) fn correct(
+                keys: &[Block; 11],
+                nodes: &mut [Block],
+                deltas: &[Block],
+                sides: &[u64],
+                corrections: &mut [Block],
+            ) {
+                let k = broadcast(keys);
+                let (nodes, nodes_rest) = nodes.as_chunks_mut::<CHUNK>();
+                let (deltas, deltas_rest) = deltas.as_chunks::<CHUNK>();
+                let (corrections, corrections_rest) = corrections.as_chunks_mut::<CHUNK>();
+                for (i, ((x, d), out)) in nodes.iter_mut().zip(deltas).zip(corrections).enumerate() {
+                    let [c, next] = fit(&k, load(x), load(d), window(sides, i * CHUNK));
+                    store(c, out);
+                    store(next, x);
+                }
+                if !nodes_rest.is_empty() {
+                    let (mut x, mut d) = (padded(nodes_rest), padded(deltas_rest));
+                    let [c, next] = fit(&k, load(&x), load(&d), window(sides, nodes.len() * CHUNK));
+                    store(next, &mut x);
+                    store(c, &mut d);
+                    nodes_rest.copy_from_slice(&x[..nodes_rest.len()]);
+                    corrections_rest.copy_from_slice(&d[..corrections_rest.len()]);
+                }
+            }
         }
     };
+}
+
+/// Bits `at ..` of a bit vector; `at` is a multiple of the blocks in a chunk, which divide a word.
+#[inline]
+fn window(words: &[u64], at: usize) -> u64 {
+    words[at / 64] >> (at % 64)
 }
 
 #[inline]
@@ -220,6 +333,20 @@ fn set512(b: Block) -> __m512i {
     _mm512_broadcast_i32x4(set128(b))
 }
 
+/// Ones in the block if bit 0 is set.
+#[inline]
+fn side128(bits: u64) -> __m128i {
+    set128(Block::mask(bits & 1))
+}
+
+/// Ones in block `i` if bit `i` is set, of bits 0 to 3.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn side512(bits: u64) -> __m512i {
+    let apart = bits & 1 | (bits & 2) << 1 | (bits & 4) << 2 | (bits & 8) << 3;
+    _mm512_maskz_set1_epi64((3 * apart) as u8, -1)
+}
+
 kernels!(
     narrow,
     "aes,sse2",
@@ -232,7 +359,12 @@ kernels!(
     _mm_shuffle_epi32::<0x4e>,
     _mm_aesenc_si128,
     _mm_aesenclast_si128,
-    set128
+    set128,
+    _mm_shuffle_epi32::<0>,
+    _mm_slli_epi32::<31>,
+    _mm_srai_epi32::<31>,
+    _mm_andnot_si128,
+    side128
 );
 kernels!(
     wide,
@@ -246,5 +378,10 @@ kernels!(
     _mm512_shuffle_epi32::<0x4e>,
     _mm512_aesenc_epi128,
     _mm512_aesenclast_epi128,
-    set512
+    set512,
+    _mm512_shuffle_epi32::<0>,
+    _mm512_slli_epi32::<31>,
+    _mm512_srai_epi32::<31>,
+    _mm512_andnot_si512,
+    side512
 );

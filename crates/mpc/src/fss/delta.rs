@@ -1,0 +1,108 @@
+//! The MAC key of bits. `Delta` has 127 random bits, and bit 0 is 1: the least significant bits of two blocks
+//! that add up to `b * Delta` are shares of `b`, and the blocks are the shares of its tag. The dealer draws
+//! one for each material; **neither party ever holds it**, at any level of security: with it and its own key
+//! a party has the other's key.
+
+use tacit_arith::bits::Bits;
+use tacit_arith::block::Block;
+use tacit_arith::prg::Prg;
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+/// The MAC key, at the dealer only. Wiped on drop.
+#[derive(Zeroize, ZeroizeOnDrop)]
+pub struct Delta(Block);
+
+/// A party's share of the MAC key. The two shares add up to it. Wiped on drop.
+#[derive(Zeroize, ZeroizeOnDrop)]
+pub struct DeltaShare(Block);
+
+impl Delta {
+    /// A fresh key, from randomness of the dealer that no party's seed leads to.
+    pub fn draw(dealer: &mut Prg) -> Self {
+        Self(Block(dealer.next_block().0 | 1))
+    }
+
+    /// The share of the party that does not draw its own from the seed of `seeded`, 16 bytes.
+    pub fn split(&self, seeded: &mut Prg) -> DeltaShare {
+        DeltaShare(seeded.next_block() ^ self.0)
+    }
+
+    /// The other party's tags of bits: 16 bytes each. They add up to `b * Delta` with the blocks that the
+    /// seeded party draws. Further calls draw further blocks.
+    pub fn deal_bits(&self, bits: &Bits, seeded: &mut Prg) -> Vec<Block> {
+        let mut tags = vec![Block::ZERO; bits.len()];
+        seeded.fill_blocks(&mut tags);
+        for (i, tag) in tags.iter_mut().enumerate() {
+            *tag ^= self.times(bits.words()[i / 64] >> (i % 64) & 1);
+        }
+        tags
+    }
+
+    /// `bit * Delta`, without a branch.
+    pub(super) fn times(&self, bit: u64) -> Block {
+        self.0 & Block::mask(bit)
+    }
+
+    pub(super) fn block(&self) -> Block {
+        self.0
+    }
+
+    #[cfg(test)]
+    pub(super) fn fixed(block: u128) -> Self {
+        Self(Block(block | 1))
+    }
+}
+
+impl DeltaShare {
+    /// The seeded party's share: it is uniform.
+    pub fn draw(seeded: &mut Prg) -> Self {
+        Self(seeded.next_block())
+    }
+
+    /// The share that the dealer sent.
+    pub fn from_block(block: Block) -> Self {
+        Self(block)
+    }
+
+    /// To be sent to its owner.
+    pub fn to_block(&self) -> Block {
+        self.0
+    }
+}
+
+/// A party's shares of bits: the least significant bits of its tags.
+pub fn bits(tags: &[Block]) -> Bits {
+    let mut words = vec![0; tags.len().div_ceil(64)];
+    for (word, tags) in words.iter_mut().zip(tags.chunks(64)) {
+        *word = tags.iter().rev().fold(0, |word, tag| word << 1 | tag.lsb());
+    }
+    Bits::from_words(tags.len(), words).expect("a word for every 64 tags")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tacit_arith::prg::Seed;
+
+    fn prg(seed: u8) -> Prg {
+        Prg::from_seed(Seed([seed; 16]))
+    }
+
+    #[test]
+    fn shares_add_up_and_lowest_bits_are_shares_of_the_bits() {
+        for n in [0, 1, 63, 64, 65, 200] {
+            let delta = Delta::draw(&mut prg(n as u8));
+            assert_eq!(delta.block().lsb(), 1);
+            let other = delta.split(&mut prg(7));
+            assert!(DeltaShare::draw(&mut prg(7)).to_block() ^ other.to_block() == delta.block());
+            let values = Bits::random(&mut prg(3), n);
+            let theirs = delta.deal_bits(&values, &mut prg(9));
+            let mut mine = vec![Block::ZERO; n];
+            prg(9).fill_blocks(&mut mine);
+            assert!(bits(&mine).xor(&bits(&theirs)) == values);
+            for (i, bit) in values.iter().enumerate() {
+                assert!(mine[i] ^ theirs[i] == delta.times(u64::from(bit)));
+            }
+        }
+    }
+}

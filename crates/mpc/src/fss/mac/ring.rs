@@ -1,0 +1,392 @@
+//! The check of opened ring elements, in the line of SPDZ2k ([CDESX18], eprint 2018/482): shares carry more
+//! bits than values, online only the low bits of a value travel, and a batch is checked at once.
+//!
+//! A value `x` of w bits is shared with s more: `x_0 + x_1 = X mod 2^(w + s)`, `X = x mod 2^w`, with tags
+//! `m_0 + m_1 = k X mod 2^(w + s)`. The key `k` is the sum, over the integers, of two shares of s random
+//! bits: to each party, s bits of it are unknown. Opening sends the low w bits of the shares; both hold their
+//! sum `o_i` over the integers, carry included. Then a coin toss draws [`ROWS`] random subsets of the batch,
+//! and for each subset S, with a dealt random mask R of s bits:
+//!
+//! 1. each party sends `h = sum over S of (the high s bits of its share) + (its share of R) mod 2^s`;
+//! 2. both compute `y = sum over S of o_i + 2^w (h_0 + h_1)`, which is
+//!    `sum over S of X_i + 2^w R mod 2^(w + s)`;
+//! 3. each computes `z = sum over S of its m_i + 2^w (its tag of R) - y (its share of k)`: `z_0 + z_1 = 0`.
+//!
+//! The parties compare digests of all `z_0` and all `-z_1`, and commit to them first: whoever has seen the
+//! other's can find k in 2^s hashes and answer with what is wanted. Where only one party checks, the other
+//! just sends.
+//!
+//! **Why subsets and not one sum with random coefficients of s bits.** The high parts are combined after the
+//! coefficients are known, and nothing binds a party to its own. Who has opened a value that is wrong by
+//! `2^(w - 1)` shifts its `h` by half of that value's coefficient, whenever this is even: the two errors
+//! cancel, and the check passes, with probability **1/2**. A subset holds the wrong value or not; what is
+//! wrong in the low w bits cannot be cancelled from above.
+//!
+//! Soundness: a wrong opening passes with probability at most `2^-ROWS + 2^-s` = 2^-40.98. Of two subsets
+//! that differ in one wrong value at most one has a sum of errors that is 0 modulo 2^w: so all of them do
+//! with at most `2^-ROWS`. If one does not, `k` times an error with fewer than w trailing zeros has to be
+//! known modulo 2^(w + s): that is s bits of k. **After a failed check a cheater may know k**: every value
+//! under it is retired.
+//!
+//! Per check: `ROWS s` bits (`h`), a commitment and its opening (32 + 64 bytes) each way, in three exchanges
+//! after the coin toss; `2 ROWS s` bits of material at the party without the seed. Per opened value: w bits
+//! each way, six additions; `2 (w + s)` bits of material at the party without the seed.
+
+use tacit_arith::prg::{Prg, PublicSeed};
+use zeroize::{DefaultIsZeroes, Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use crate::{MpcError, Role};
+
+/// Bits by which shares are wider than values, and unknown bits of the key.
+pub const SIGMA: u32 = 41;
+
+/// Random subsets of a check, in whole bytes of coefficients.
+pub const ROWS: usize = 8 * BYTES;
+
+/// Bytes of coefficients of a value.
+const BYTES: usize = 6;
+
+/// The rings of a batch: values of `width` bits, shares of `width + SIGMA`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ring {
+    width: u32,
+    sigma: u32,
+}
+
+/// The MAC key, at the dealer only. Wiped on drop.
+#[derive(Zeroize, ZeroizeOnDrop)]
+pub struct Key {
+    shares: [u64; 2],
+}
+
+/// A party's share of the MAC key. Wiped on drop.
+#[derive(Zeroize, ZeroizeOnDrop)]
+pub struct KeyShare(u64);
+
+/// A party's share of a value and of its tag, both modulo `2^(width + SIGMA)`; of a mask, both modulo
+/// `2^SIGMA`. Wiped on drop.
+#[derive(Clone, Default, Zeroize, ZeroizeOnDrop)]
+pub struct Share {
+    /// Of the value.
+    pub value: u128,
+    /// Of the key times the value.
+    pub tag: u128,
+}
+
+impl Ring {
+    /// Values of `width` bits, 1 to 64.
+    ///
+    /// # Errors
+    /// `OutOfRange` for other widths.
+    pub fn new(width: u32) -> Result<Self, MpcError> {
+        if !(1..=64).contains(&width) {
+            return Err(MpcError::OutOfRange {
+                what: "the width of a checked ring, which is at least 1,",
+                max: 64,
+                got: width as usize,
+            });
+        }
+        Ok(Self { width, sigma: SIGMA })
+    }
+
+    /// Bits of a share or a tag.
+    pub fn share_bits(self) -> u32 {
+        self.width + self.sigma
+    }
+
+    /// Bytes of a value's shares in material: share and tag, each in whole bytes.
+    pub fn share_bytes(self) -> usize {
+        2 * self.share_bits().div_ceil(8) as usize
+    }
+
+    /// What a party sends to open a value.
+    pub fn low(self, share: &Share) -> u64 {
+        share.value as u64 & crate::low_mask(self.width)
+    }
+
+    /// An opened value, from what the two parties sent: with its carry, as the check needs it.
+    ///
+    /// # Errors
+    /// `Misbehaviour` if the peer's part has more than `width` bits.
+    pub fn opened(self, own: u64, received: u64) -> Result<u128, MpcError> {
+        if received > crate::low_mask(self.width) {
+            return Err(MpcError::Misbehaviour {
+                step: "the opening of a value",
+                what: "a part is wider than the ring",
+            });
+        }
+        Ok(u128::from(own) + u128::from(received))
+    }
+
+    fn mask(self) -> u128 {
+        u128::MAX >> (128 - self.share_bits())
+    }
+
+    fn high_mask(self) -> u64 {
+        crate::low_mask(self.sigma)
+    }
+}
+
+impl Key {
+    /// A fresh key. The seeded party draws its share from the stream `seeded`, as [`KeyShare::draw`].
+    pub fn draw(dealer: &mut Prg, seeded: &mut Prg) -> Self {
+        Self { shares: [KeyShare::draw(seeded).0, KeyShare::draw(dealer).0] }
+    }
+
+    /// The share of the party without the seed.
+    pub fn other(&self) -> KeyShare {
+        KeyShare(self.shares[1])
+    }
+
+    /// The shares of the party without the seed, of values modulo `2^(width + SIGMA)`. The seeded party's
+    /// come from its stream, as [`draw_shares`].
+    pub fn deal(&self, ring: Ring, values: &[u128], seeded: &mut Prg) -> Vec<Share> {
+        self.deal_in(ring.mask(), values, seeded)
+    }
+
+    /// The shares, of the party without the seed, of the random masks for one check; the seeded party's come
+    /// from its stream, as [`draw_masks`].
+    pub fn deal_masks(&self, ring: Ring, dealer: &mut Prg, seeded: &mut Prg) -> Masks {
+        let values = Zeroizing::new([(); ROWS].map(|()| u128::from(dealer.next_u64())));
+        Zeroizing::new(self.deal_in(u128::from(ring.high_mask()), &values[..], seeded))
+    }
+
+    fn deal_in(&self, mask: u128, values: &[u128], seeded: &mut Prg) -> Vec<Share> {
+        let key = u128::from(self.shares[0]) + u128::from(self.shares[1]);
+        let other = |(value, theirs): (&u128, Share)| Share {
+            value: value.wrapping_sub(theirs.value) & mask,
+            tag: key.wrapping_mul(*value).wrapping_sub(theirs.tag) & mask,
+        };
+        values.iter().zip(draw(mask, values.len(), seeded)).map(other).collect()
+    }
+}
+
+impl KeyShare {
+    /// The seeded party's share.
+    pub fn draw(seeded: &mut Prg) -> Self {
+        Self(seeded.next_u64() & crate::low_mask(SIGMA))
+    }
+
+    /// The share that the dealer sent.
+    ///
+    /// # Errors
+    /// `Material` if it has more than [`SIGMA`] bits.
+    pub fn new(share: u64) -> Result<Self, MpcError> {
+        if share > crate::low_mask(SIGMA) {
+            return Err(MpcError::Material { what: format!("a key share of more than {SIGMA} bits") });
+        }
+        Ok(Self(share))
+    }
+
+    /// To be sent to its owner: [`SIGMA`] bits.
+    pub fn to_u64(&self) -> u64 {
+        self.0
+    }
+}
+
+fn draw(mask: u128, n: usize, seeded: &mut Prg) -> Vec<Share> {
+    let mut next = || seeded.next_block().0 & mask;
+    (0..n).map(|_| Share { value: next(), tag: next() }).collect()
+}
+
+/// The seeded party's shares of `n` values.
+pub fn draw_shares(ring: Ring, n: usize, seeded: &mut Prg) -> Vec<Share> {
+    draw(ring.mask(), n, seeded)
+}
+
+/// The seeded party's shares of the masks of one check.
+pub fn draw_masks(ring: Ring, seeded: &mut Prg) -> Masks {
+    Zeroizing::new(draw(u128::from(ring.high_mask()), ROWS, seeded))
+}
+
+/// The masks of one check, one for each subset.
+pub type Masks = Zeroizing<Vec<Share>>;
+
+/// Sums over part of a batch. Wiped with the rest of a [`Check`].
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    opened: u128,
+    tags: u128,
+    high: u64,
+}
+
+impl Sums {
+    fn add(&mut self, other: &Self) {
+        self.opened = self.opened.wrapping_add(other.opened);
+        self.tags = self.tags.wrapping_add(other.tags);
+        self.high = self.high.wrapping_add(other.high);
+    }
+}
+
+impl DefaultIsZeroes for Sums {}
+
+/// The check of a batch, at one party.
+pub struct Check<'a> {
+    ring: Ring,
+    key: &'a KeyShare,
+    masks: Masks,
+    rows: Zeroizing<Vec<Sums>>,
+}
+
+impl<'a> Check<'a> {
+    /// Takes in a batch of opened values: this party's shares, and what they were opened to
+    /// ([`Ring::opened`]). The seed of the subsets is a coin toss of both parties, or the choice of the one
+    /// that checks, made **after** all of the batch was opened. The masks serve this check alone.
+    ///
+    /// # Panics
+    /// If there is not one opened value for every share, and one mask for every subset.
+    pub fn new(
+        ring: Ring,
+        key: &'a KeyShare,
+        subsets: PublicSeed,
+        shares: &[Share],
+        opened: &[u128],
+        masks: Masks,
+    ) -> Self {
+        assert_eq!(shares.len(), opened.len(), "shares of opened values");
+        assert_eq!(masks.len(), ROWS, "masks of a check");
+        // A value belongs to subsets as the bits of its coefficients say: it is added once for each byte of
+        // them, to the sum of the values with the same byte.
+        let mut buckets = Zeroizing::new(vec![Sums::default(); 256 * BYTES]);
+        let mut stream = subsets.stream();
+        for (share, opened) in shares.iter().zip(opened) {
+            let value = Sums { opened: *opened, tags: share.tag, high: (share.value >> ring.width) as u64 };
+            let coefficients = stream.next_u64().to_le_bytes();
+            for (byte, buckets) in coefficients.iter().zip(buckets.chunks_exact_mut(256)) {
+                buckets[usize::from(*byte)].add(&value);
+            }
+        }
+        let mut rows = Zeroizing::new(vec![Sums::default(); ROWS]);
+        for (k, row) in rows.iter_mut().enumerate() {
+            let of_byte = buckets[256 * (k / 8)..][..256].iter().enumerate();
+            of_byte.filter(|(byte, _)| byte >> (k % 8) & 1 == 1).for_each(|(_, sums)| row.add(sums));
+        }
+        Self { ring, key, masks, rows }
+    }
+
+    /// What this party sends first: its part of the combined high bits of each subset, [`SIGMA`] bits each,
+    /// masked.
+    pub fn highs(&self) -> Vec<u64> {
+        let masked = |(row, mask): (&Sums, &Share)| row.high.wrapping_add(mask.value as u64) & self.ring.high_mask();
+        self.rows.iter().zip(self.masks.iter()).map(masked).collect()
+    }
+
+    /// What this party commits to and then shows; an honest peer's is the same. `received` is the peer's
+    /// [`Self::highs`].
+    ///
+    /// # Errors
+    /// `Misbehaviour` if there is not one number for every subset.
+    pub fn digest(self, role: Role, session: &[u8; 32], received: &[u64]) -> Result<[u8; 32], MpcError> {
+        if received.len() != ROWS {
+            return Err(MpcError::Misbehaviour { step: STEP, what: "another number of subsets" });
+        }
+        let mut hash = blake3::Hasher::new_derive_key("tacit fss check of opened values 1");
+        hash.update(session);
+        for z in self.residues(received).iter() {
+            let signed = if role == Role::Client { *z } else { z.wrapping_neg() & self.ring.mask() };
+            hash.update(&signed.to_le_bytes());
+        }
+        let digest = *hash.finalize().as_bytes();
+        hash.zeroize();
+        Ok(digest)
+    }
+
+    fn residues(&self, received: &[u64]) -> Zeroizing<Vec<u128>> {
+        let (ring, key) = (self.ring, u128::from(self.key.0));
+        let rows = self.rows.iter().zip(self.masks.iter()).zip(self.highs().into_iter().zip(received));
+        let residue = |((row, mask), (own, received)): ((&Sums, &Share), (u64, &u64))| {
+            let high = u128::from(own.wrapping_add(*received) & ring.high_mask());
+            let y = row.opened.wrapping_add(high << ring.width);
+            let tags = row.tags.wrapping_add(mask.tag << ring.width);
+            tags.wrapping_sub(y.wrapping_mul(key)) & ring.mask()
+        };
+        Zeroizing::new(rows.map(residue).collect())
+    }
+}
+
+const STEP: &str = "the check of opened values";
+
+/// Compares the two parties' digests.
+///
+/// # Errors
+/// `Misbehaviour` if they differ: an opened value or a tag is not as dealt. The inference ends, and all
+/// material under this key is retired.
+pub fn accept(own: &[u8; 32], received: &[u8; 32]) -> Result<(), MpcError> {
+    // Digests are public once both are shown: the time of this comparison tells nothing.
+    if own == received {
+        return Ok(());
+    }
+    Err(MpcError::Misbehaviour { step: STEP, what: "an opened value or its tag is not as dealt" })
+}
+
+/// The commitment of `role` to its digest, with 32 fresh random bytes.
+pub fn commit(role: Role, session: &[u8; 32], digest: &[u8; 32], nonce: &[u8; 32]) -> [u8; 32] {
+    let mut hash = blake3::Hasher::new_derive_key("tacit fss commitment to a check 1");
+    hash.update(session);
+    hash.update(&[u8::from(role == Role::Server)]);
+    hash.update(digest);
+    hash.update(nonce);
+    *hash.finalize().as_bytes()
+}
+
+/// Compares what a peer of that role shows with its commitment.
+///
+/// # Errors
+/// `Misbehaviour` if it is not what it committed to.
+pub fn open(
+    role: Role,
+    session: &[u8; 32],
+    commitment: &[u8; 32],
+    digest: &[u8; 32],
+    nonce: &[u8; 32],
+) -> Result<(), MpcError> {
+    if commit(role, session, digest, nonce) == *commitment {
+        return Ok(());
+    }
+    Err(MpcError::Misbehaviour { step: STEP, what: "what is shown is not what was committed to" })
+}
+
+/// The check with so few bits and subsets that a cheater often passes.
+#[cfg(test)]
+pub(in crate::fss) mod small {
+    use super::*;
+    use tacit_arith::prg::Seed;
+
+    /// Two of three values are opened wrong by half of the ring, in the first `rows` subsets. Where a subset
+    /// has both or neither, the errors add up to what the answer can make up for; for the others the cheater
+    /// guesses the key.
+    pub(in crate::fss) fn cheat_passes(rows: usize, sigma: u32, trial: u64) -> bool {
+        let ring = Ring { width: 5, sigma };
+        let [mut dealer, mut seeded, mut again] = [1, 2, 2].map(|i| Prg::from_seed(Seed([i; 16])).fork(trial));
+        let key = Key { shares: [0; 2].map(|_| dealer.next_u64() & ring.high_mask()) };
+        let values = [0; 3].map(|_| dealer.next_block().0 & ring.mask());
+        let other = key.deal(ring, &values, &mut seeded);
+        let masks = key.deal_masks(ring, &mut dealer, &mut seeded);
+        let own = draw_shares(ring, 3, &mut again);
+        let mut opened: Vec<u128> =
+            own.iter().zip(&other).map(|(a, b)| ring.opened(ring.low(a), ring.low(b)).unwrap()).collect();
+        opened[0] += 16;
+        opened[2] += 16;
+        let toss = PublicSeed::from_bytes(dealer.next_seed().0);
+        let keys = key.shares.map(KeyShare);
+        let client = Check::new(ring, &keys[0], toss, &own, &opened, draw_masks(ring, &mut again));
+        let server = Check::new(ring, &keys[1], toss, &other, &opened, masks);
+        let guess = u128::from(key.shares[0] + (dealer.next_u64() & ring.high_mask()));
+        let mut coefficients = toss.stream();
+        let [first, _, third] = [0; 3].map(|_| coefficients.next_u64());
+        let mut sent = client.highs();
+        for (k, h) in sent.iter_mut().enumerate() {
+            *h = h.wrapping_sub((first & third) >> k & 1);
+        }
+        let error = |k: usize| u128::from(((first ^ third) >> k & 1) << 4);
+        let z_server = server.residues(&sent);
+        // Its own high parts, as it sent them, are part of both sums.
+        let shift: Vec<u64> =
+            server.highs().iter().enumerate().map(|(k, h)| h.wrapping_sub((first & third) >> k & 1)).collect();
+        let z_client = client.residues(&shift);
+        (0..rows).all(|k| {
+            let sum = z_client[k].wrapping_add(guess.wrapping_mul(error(k))).wrapping_add(z_server[k]);
+            sum & ring.mask() == 0
+        })
+    }
+}
