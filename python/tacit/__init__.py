@@ -16,6 +16,7 @@ raises `TacitError` with a message that says what and where.
 
 from tacit._bench import bench
 from tacit._client import Client, Figures, Notice, PhaseCost
+from tacit._dealer import Dealer, dealer
 from tacit._lowered import Backend, Lowered, backends
 from tacit._model import Model, import_onnx
 from tacit._server import Server, make_keys, serve
@@ -24,6 +25,7 @@ from tacit._tacit import TacitError
 __all__ = [
     "Backend",
     "Client",
+    "Dealer",
     "Figures",
     "Lowered",
     "Model",
@@ -33,6 +35,7 @@ __all__ = [
     "TacitError",
     "backends",
     "bench",
+    "dealer",
     "import_onnx",
     "make_keys",
     "serve",

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -73,20 +73,30 @@ def _folder(inputs: NDArray[np.float32]) -> Iterator[Path]:
 
 
 def _measure(lowered: Lowered, inputs: NDArray[np.float32], runs: int, threads: int) -> list[dict[str, Any]]:
-    """Starts both parties; what the client measured, compared with the reference."""
-    with _folder(inputs) as folder:
+    """Starts the parties, a dealer if there must be one; what the client measured, compared with the reference."""
+    with _folder(inputs) as folder, ExitStack() as parties:
         file, keys = folder / "model.lowered", str(folder / "keys")
         lowered.save(file)
-        with _process("server", str(file), keys, str(threads)) as process:
-            assert process.stdout is not None
-            address = process.stdout.readline().strip()
-            if not address:
-                raise TacitError("bench: the server process did not start")
-            wanted = [address, keys, lowered.backend, str(folder / "input.npy"), str(threads), str(runs)]
-            made: list[dict[str, Any]] = _output("client", *wanted)
-            # The end of its input is the server's sign to stop.
-            process.communicate("")
+        pinned: list[str] = []
+        if lowered.trust == "dealer":
+            dealer = parties.enter_context(_process("dealer", keys))
+            parties.callback(dealer.communicate, "")
+            pinned = [_line("dealer", dealer), _line("dealer", dealer)]
+        server = parties.enter_context(_process("server", str(file), keys, str(threads), *pinned))
+        # The end of its input is a party's sign to stop.
+        parties.callback(server.communicate, "")
+        wanted = [_line("server", server), keys, lowered.backend, str(folder / "input.npy"), str(threads), str(runs)]
+        made: list[dict[str, Any]] = _output("client", *wanted, *pinned)
     return [json.loads(_tacit.bench_judge(lowered._native, json.dumps(run), inputs)) for run in made]
+
+
+def _line(role: str, process: subprocess.Popen[str]) -> str:
+    """The next line that a party says."""
+    assert process.stdout is not None
+    line = process.stdout.readline().strip()
+    if not line:
+        raise TacitError(f"bench: the {role} process did not start")
+    return line
 
 
 def _local(model: Model, inputs: NDArray[np.float32]) -> dict[str, Any]:
@@ -101,7 +111,7 @@ def _local(model: Model, inputs: NDArray[np.float32]) -> dict[str, Any]:
 def _process(role: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A party's process, which an error ends. In a session of its own: Ctrl-C is for this process, which ends the parties."""
     command, pipe = [*PARTY, role, *arguments], subprocess.PIPE
-    errors = None if role == "server" else pipe
+    errors = None if role in ("server", "dealer") else pipe
     with subprocess.Popen(
         command, stdin=pipe, stdout=pipe, stderr=errors, text=True, start_new_session=True
     ) as process:

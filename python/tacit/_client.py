@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit import _tacit
 from tacit._arrays import each_input, integer_unit, to_integers
+from tacit._dealer import Dealer, pinned
 from tacit._errors import one_error
 from tacit._plan import Planned
 from tacit._tacit import TacitError
@@ -93,6 +94,7 @@ class Client(Planned):
         backend: str | None = None,
         store: str | PathLike[str] | None = None,
         seal: str | None = None,
+        dealer: Dealer | tuple[str, str] | None = None,
         threads: int = 1,
         timeout_s: float = 300.0,
     ) -> None:
@@ -102,14 +104,16 @@ class Client(Planned):
         server's certificate if it differs from the host; `model` may be left out where the server offers only one. Without a
         `backend` the client takes the first on offer that it knows and whose server does not see the input; one that shows the
         input to the server ("clear") must be named. Prepared material is kept in the folder `store`, encrypted if `seal` names a
-        key (a file, `env:VARIABLE` or `cmd:COMMAND`), or without a folder until the client is closed. `timeout_s` bounds how long
+        key (a file, `env:VARIABLE` or `cmd:COMMAND`), or without a folder until the client is closed. `dealer` is whom this client trusts
+        to make material where a back end takes it from a third party ("dealt"): address and fingerprint of its certificate, or one of
+        this process. `timeout_s` bounds how long
         the server may make no progress.
         """
         check_threads(threads)
         folder, self._scratch = _store(store)
         try:
             self._native = _tacit.Client.connect(
-                address, fspath(keys), identity, server_name, model, backend, folder, seal, threads, timeout_s
+                address, fspath(keys), identity, server_name, model, backend, folder, seal, pinned(dealer), threads, timeout_s
             )
         except BaseException:
             self._clean()

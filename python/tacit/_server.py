@@ -10,6 +10,7 @@ from typing import Any, Self
 from tacit import _tacit
 from tacit._arrays import Options
 from tacit._client import Client, check_threads
+from tacit._dealer import Dealer, pinned
 from tacit._errors import one_error
 from tacit._lowered import Lowered
 from tacit._model import Model
@@ -32,10 +33,17 @@ def make_keys(folder: str | PathLike[str], *, hosts: Iterable[str] = (), clients
 class Server:
     """A running server; made by `serve`. Use it in a `with` block, or call `stop`."""
 
-    def __init__(self, native: _tacit.Server, keys: Path, scratch: TemporaryDirectory[str]) -> None:
+    def __init__(
+        self,
+        native: _tacit.Server,
+        keys: Path,
+        scratch: TemporaryDirectory[str],
+        dealer: Dealer | tuple[str, str] | None,
+    ) -> None:
         self._native = native
         self._keys = keys
         self._scratch = scratch
+        self._dealer = dealer
 
     @property
     def address(self) -> str:
@@ -60,7 +68,7 @@ class Server:
     @one_error
     def client(self, **options: Any) -> Client:
         """A client of this server, over mutual TLS on this machine; options as for `Client`."""
-        return Client(self.address, **({"keys": self.keys} | options))
+        return Client(self.address, **({"keys": self.keys, "dealer": self._dealer} | options))
 
     @one_error
     def stop(self, grace_s: float = 5.0) -> None:
@@ -88,6 +96,7 @@ def serve(
     keys: str | PathLike[str] | None = None,
     store: str | PathLike[str] | None = None,
     seal: str | None = None,
+    dealer: Dealer | tuple[str, str] | None = None,
     threads: int = 1,
 ) -> Server:
     """Starts a server for one model, or for several by name, on threads of this process.
@@ -97,8 +106,9 @@ def serve(
     clients' inputs ("clear") are refused without `allow_clear`.
 
     Without `keys` it makes its own, for a client called "client", and removes them when it stops; the same goes for `store`,
-    the folder of prepared material, which is encrypted if `seal` names a key (a file, `env:VARIABLE` or `cmd:COMMAND`). The server
-    listens when this returns.
+    the folder of prepared material, which is encrypted if `seal` names a key (a file, `env:VARIABLE` or `cmd:COMMAND`). `dealer` makes
+    the material of back ends that take it from a third party ("dealt"): address and fingerprint of its certificate, or one of this
+    process; `keys` must then hold the certificate "orders". The server listens when this returns.
     """
     check_threads(threads)
     if not isinstance(models, Mapping | Model | Lowered):
@@ -114,11 +124,11 @@ def serve(
         if keys is None:
             make_keys(folder)
         material = Path(scratch.name) / "store" if store is None else Path(store)
-        native = _tacit.Server.start(offers, listen, fspath(folder), fspath(material), seal, threads, allow_clear)
+        native = _tacit.Server.start(offers, listen, fspath(folder), fspath(material), seal, pinned(dealer), threads, allow_clear)
     except BaseException:
         scratch.cleanup()
         raise
-    return Server(native, folder, scratch)
+    return Server(native, folder, scratch, dealer)
 
 
 def _name(model: Model | Lowered) -> str:

@@ -64,6 +64,7 @@ class Client:
         backend: str | None,
         store: str | None,
         seal: str | None,
+        dealer: tuple[str, str] | None,
         threads: int,
         timeout_s: float,
     ) -> Client: ...
@@ -95,15 +96,30 @@ class Server:
         keys: str,
         store: str | None,
         seal: str | None,
+        dealer: tuple[str, str] | None,
         threads: int,
         allow_clear: bool,
     ) -> Server: ...
     def stop(self, grace_s: float) -> None: ...
 
+class Dealer:
+    address: str
+    pin: str
+    @staticmethod
+    def start(listen: str, keys: str, numbers: str, make_keys: bool) -> Dealer: ...
+    def stop(self) -> None: ...
+
 def backends_json() -> str: ...
 def make_keys(folder: str, hosts: list[str], clients: list[str]) -> None: ...
 def bench_client(
-    address: str, keys: str, model: str, backend: str, input: NDArray[np.float32], threads: int, runs: int
+    address: str,
+    keys: str,
+    model: str,
+    backend: str,
+    input: NDArray[np.float32],
+    threads: int,
+    runs: int,
+    dealer: tuple[str, str] | None,
 ) -> list[str]: ...
 def bench_judge(lowered: Lowered, run: str, input: NDArray[np.float32]) -> str: ...
 def bench_local(model: Model, input: NDArray[np.float32]) -> str: ...

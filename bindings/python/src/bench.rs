@@ -15,6 +15,7 @@ use tacit_graph::Units;
 use tacit_meter::usage::high_water_bytes;
 use tacit_store::keys;
 
+use crate::dealer::{Pinned, pin};
 use crate::error::to_python;
 use crate::interrupt::brief;
 use crate::lowered::Lowered;
@@ -32,10 +33,12 @@ pub fn bench_client(
     input: PyReadonlyArray1<'_, f32>,
     threads: usize,
     runs: usize,
+    dealer: Pinned,
 ) -> PyResult<Vec<String>> {
     let identity = keys::load_client(&keys, "client").map_err(to_python)?;
     let store = Some(keys.with_file_name("client-material"));
-    let config = ClientConfig { threads, store, ..ClientConfig::new(&address, identity) };
+    let aids = tacit_client::aids(pin(&dealer)?, &identity, None).map_err(to_python)?;
+    let config = ClientConfig { threads, store, aids, ..ClientConfig::new(&address, identity) };
     let input = input.as_slice()?.to_vec();
     let (model, backend) = (model.to_owned(), backend.to_owned());
     brief(py, move || {

@@ -13,6 +13,7 @@ use tacit_client::{Announced, Answer, ClientConfig, ClientError, Closer, Lobby, 
 use tacit_graph::Units;
 use tacit_store::keys;
 
+use crate::dealer::{Pinned, pin};
 use crate::error::{TacitError, to_python};
 use crate::interrupt::{Stop, interruptible};
 use crate::{files, hex, lowered};
@@ -80,7 +81,7 @@ impl Client {
     /// Connects and opens a model, the only one on offer if `model` is none; with a back end that keeps the
     /// input private if `backend` is none. Material is sealed with the key that `seal` names.
     #[staticmethod]
-    #[pyo3(signature = (address, keys, identity, server_name, model, backend, store, seal, threads, timeout_s))]
+    #[pyo3(signature = (address, keys, identity, server_name, model, backend, store, seal, dealer, threads, timeout_s))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
     fn connect(
         py: Python<'_>,
@@ -92,6 +93,7 @@ impl Client {
         backend: Option<String>,
         store: Option<PathBuf>,
         seal: Option<String>,
+        dealer: Pinned,
         threads: usize,
         timeout_s: f64,
     ) -> PyResult<Self> {
@@ -103,7 +105,9 @@ impl Client {
             py,
             || stop.set(),
             move || {
+                let aids = tacit_client::aids(pin(&dealer)?, &identity, store.as_deref()).map_err(to_python)?;
                 let config = ClientConfig {
+                    aids,
                     server_name,
                     store,
                     seal: files::key(seal.as_deref())?,

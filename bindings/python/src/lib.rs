@@ -4,6 +4,7 @@
 
 mod bench;
 mod client;
+mod dealer;
 mod error;
 mod files;
 mod interrupt;
@@ -20,6 +21,8 @@ mod _tacit {
     use crate::bench::{bench_client, bench_judge, bench_local, machine};
     #[pymodule_export]
     use crate::client::{Client, Notice};
+    #[pymodule_export]
+    use crate::dealer::Dealer;
     #[pymodule_export]
     use crate::error::TacitError;
     #[pymodule_export]

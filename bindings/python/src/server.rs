@@ -11,6 +11,7 @@ use tacit_backends::Registry;
 use tacit_serve::{Catalog, ServerConfig, ServerHandle};
 use tacit_store::keys;
 
+use crate::dealer::{Pinned, pin};
 use crate::error::{TacitError, to_python};
 use crate::files;
 use crate::interrupt::brief;
@@ -30,7 +31,7 @@ impl Server {
     /// folder `keys`. Material is sealed with the key that `seal` names. Back ends that show the server the
     /// input need `allow_clear`.
     #[staticmethod]
-    #[pyo3(signature = (models, listen, keys, store, seal, threads, allow_clear))]
+    #[pyo3(signature = (models, listen, keys, store, seal, dealer, threads, allow_clear))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
     fn start(
         py: Python<'_>,
@@ -39,6 +40,7 @@ impl Server {
         keys: PathBuf,
         store: Option<PathBuf>,
         seal: Option<String>,
+        dealer: Pinned,
         threads: usize,
         allow_clear: bool,
     ) -> PyResult<Self> {
@@ -56,7 +58,11 @@ impl Server {
         }
         let server = brief(py, move || {
             let seal = files::key(seal.as_deref())?;
-            let config = ServerConfig { store, seal, threads, ..ServerConfig::new(listen, tls) };
+            let mut config = ServerConfig { store, seal, threads, ..ServerConfig::new(listen, tls) };
+            if let Some(dealer) = pin(&dealer)? {
+                let identity = keys::load_client(&keys, keys::ORDERS).map_err(to_python)?;
+                config.aids = tacit_client::aids(Some(dealer), &identity, None).map_err(to_python)?;
+            }
             tacit_serve::Server::bind(catalog, config).map_err(to_python)
         })?;
         let (address, handle) = (server.address(), server.handle());

@@ -8,12 +8,11 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::Arc;
 use std::time::Instant;
 use tacit_backends::{Backend, Options, Registry, ServerModel, Trust};
 use tacit_client::bench::{ClientRun, Report, Run, client_runs, judge, machine};
 use tacit_client::input::{self, Fit};
-use tacit_client::{ClientConfig, DealerConfig, Lobby, MAX_THREADS, RemoteDealer, process_cpu_s};
+use tacit_client::{ClientConfig, Lobby, MAX_THREADS, process_cpu_s};
 use tacit_graph::{Interface, Model, Units};
 use tacit_store::keys;
 
@@ -354,10 +353,8 @@ pub fn run_client(args: ClientArgs) -> anyhow::Result<()> {
         seal: args.seal.key().cloned(),
         ..ClientConfig::new(server, identity.clone())
     };
-    if let Some(dealer) = &args.dealer {
-        let dealer = DealerConfig::new(dealer, keys::dealer_pin(&args.keys)?, identity);
-        config.aids.dealer = Some(Arc::new(RemoteDealer::new(dealer)?));
-    }
+    let pin = args.dealer.as_ref().map(|_| keys::dealer_pin(&args.keys)).transpose()?;
+    config.aids = tacit_client::aids(args.dealer.as_deref().zip(pin), &identity, None)?;
     let registry = Registry::standard();
     let model = Lobby::connect(registry.clone(), config.clone())?.models()?;
     let name = &model.first().context("the server has no model")?.name;

@@ -5,14 +5,10 @@ use clap::ValueEnum;
 use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_backends::Registry;
-use tacit_backends::seam::Keep;
 use tacit_client::wire::LinkClass;
-use tacit_client::{
-    Client, ClientConfig, DealerConfig, KeepFolder, Lobby, MAX_THREADS, Reconciled, RemoteDealer, process_cpu_s,
-};
+use tacit_client::{Client, ClientConfig, Lobby, MAX_THREADS, Reconciled, process_cpu_s};
 use tacit_ids::ClientId;
 use tacit_net::Rate;
 use tacit_store::{SealKey, keys};
@@ -108,12 +104,10 @@ impl Connect {
     pub fn lobby(&self, make_store: bool) -> anyhow::Result<Lobby> {
         let identity = keys::load_client(&self.keys, &self.client)?;
         let mut config = ClientConfig::new(&self.server, identity.clone());
-        if let (Some(address), Some(pin)) = (&self.dealer, self.dealer_pin) {
-            config.aids.dealer = Some(Arc::new(RemoteDealer::new(DealerConfig::new(address, pin, identity))?));
-        }
         config.server_name.clone_from(&self.server_name);
         config.store = (make_store || self.material.exists()).then(|| self.material.clone());
-        config.aids.keep = config.store.as_ref().map(|dir| Arc::new(KeepFolder::new(dir)) as Arc<dyn Keep>);
+        let dealer = self.dealer.as_deref().zip(self.dealer_pin);
+        config.aids = tacit_client::aids(dealer, &identity, config.store.as_deref())?;
         config.seal = self.seal.key().cloned();
         config.pace = self.pace;
         config.threads = self.threads;

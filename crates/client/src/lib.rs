@@ -62,7 +62,7 @@ pub const MAX_THREADS: usize = 1024;
 
 pub use announced::Announced;
 pub use client::{Answer, Client, Prepared};
-pub use dealer::{DealerConfig, RemoteDealer};
+pub use dealer::{DealerConfig, RemoteDealer, aids};
 pub use error::ClientError;
 pub use keep::KeepFolder;
 pub use lobby::{ClientConfig, Closer, Lobby};

@@ -56,6 +56,6 @@ mod worker;
 pub use catalog::Catalog;
 pub use config::ServerConfig;
 pub use control::{MAX_BODY_BYTES, read_policy};
-pub use dealer::{DealerConfig, DealerServer};
+pub use dealer::{DealerConfig, DealerHandle, DealerServer};
 pub use error::ServeError;
 pub use server::{Server, ServerHandle};

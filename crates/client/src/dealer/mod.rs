@@ -1,11 +1,12 @@
 //! A dealer over the network, as either party reaches it: TLS 1.3 with both certificates, and the dealer's
 //! own certificate pinned. The CA alone would not do: it is the model owner's, who could make himself a
 //! dealer.
-use crate::ClientError;
-use std::sync::{Mutex, PoisonError};
+use crate::{ClientError, KeepFolder};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tacit_backends::BackendError;
-use tacit_backends::seam::{Dealer, Order, Ticket};
+use tacit_backends::seam::{Aids, Dealer, Keep, Order, Ticket};
 use tacit_ids::ClientId;
 use tacit_net::{Channel, Hello, NetError, TcpTransport, Transport, handshake, split_address};
 use tacit_store::keys::{self, ClientIdentity};
@@ -42,6 +43,24 @@ impl DealerConfig {
             stall_timeout: Duration::from_secs(300),
         }
     }
+}
+
+/// What a party uses beside its channels: the dealer at an address, known by its fingerprint, if there is one; and
+/// a folder for what it gets once.
+///
+/// # Errors
+/// The address is none.
+pub fn aids(
+    dealer: Option<(&str, ClientId)>,
+    identity: &ClientIdentity,
+    keep: Option<&Path>,
+) -> Result<Aids, ClientError> {
+    let remote = |(address, pin)| RemoteDealer::new(DealerConfig::new(address, pin, identity.clone()));
+    let dealer = dealer.map(remote).transpose()?;
+    Ok(Aids {
+        dealer: dealer.map(|dealer| Arc::new(dealer) as Arc<dyn Dealer>),
+        keep: keep.map(|dir| Arc::new(KeepFolder::new(dir)) as Arc<dyn Keep>),
+    })
 }
 
 /// A dealer over the network. Connects when it is first needed, and again when the connection is gone.

@@ -9,8 +9,8 @@ use crate::ServeError;
 use numbers::Numbers;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::dealer::{Dealings, Party};
@@ -58,6 +58,24 @@ struct Shared {
     dealings: Dealings,
     numbers: Numbers,
     connections: AtomicUsize,
+    stopped: AtomicBool,
+}
+
+/// Stops a dealer.
+#[derive(Clone)]
+pub struct DealerHandle {
+    address: SocketAddr,
+    shared: Weak<Shared>,
+}
+
+impl DealerHandle {
+    /// Ends it: no further connection is taken, and those there are end with their next request.
+    pub fn stop(&self) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        shared.stopped.store(true, Ordering::Release);
+        // It waits for a connection. One that cannot be made finds nobody waiting.
+        let _ = TcpStream::connect_timeout(&self.address, GREETING);
+    }
 }
 
 /// How long a peer may take to introduce itself.
@@ -77,7 +95,8 @@ impl DealerServer {
         let failed = |e: std::io::Error| NetError::from_io(format!("listening on {}", config.listen), &e);
         let listener = TcpListener::bind(config.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let shared = Shared { config, dealings, numbers, connections: AtomicUsize::new(0) };
+        let shared =
+            Shared { config, dealings, numbers, connections: AtomicUsize::new(0), stopped: AtomicBool::new(false) };
         Ok(Self { listener, address, shared: Arc::new(shared) })
     }
 
@@ -87,9 +106,15 @@ impl DealerServer {
         self.address
     }
 
-    /// Serves until the process ends.
+    /// What stops it.
+    #[must_use]
+    pub fn handle(&self) -> DealerHandle {
+        DealerHandle { address: self.address, shared: Arc::downgrade(&self.shared) }
+    }
+
+    /// Serves until it is stopped.
     pub fn run(self) {
-        loop {
+        while !self.shared.stopped.load(Ordering::Acquire) {
             match self.listener.accept() {
                 Ok((stream, from)) => take(&self.shared, stream, from),
                 Err(error) => {
@@ -145,6 +170,9 @@ fn serve(shared: &Shared, stream: TcpStream) -> Result<(), ServeError> {
             Err(error) if error.is_gone() => return Ok(()),
             other => Ask::from_bytes(&other?)?,
         };
+        if shared.stopped.load(Ordering::Acquire) {
+            return Ok(());
+        }
         channel.set_stall_timeout(shared.config.stall_timeout)?;
         answered(shared, &mut channel, (party, role), request)?;
     }

@@ -11,10 +11,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 use tacit_backends::{DEFAULT, Preparation, Registry};
-use tacit_client::{DealerConfig, MAX_THREADS, RemoteDealer};
+use tacit_client::MAX_THREADS;
 use tacit_ids::ClientId;
 use tacit_net::Rate;
 use tacit_sched::policy::PolicySpec;
@@ -142,10 +141,8 @@ impl Args {
         config.access.clone_from(&self.access);
         config.audit_days = self.audit_days;
         config.seal.clone_from(&self.seal);
-        if let (Some(address), Some(pin)) = (&self.dealer, self.dealer_pin) {
-            let identity = keys::load_client(&self.keys, keys::ORDERS)?;
-            let dealer = RemoteDealer::new(DealerConfig::new(address, pin, identity))?;
-            config.aids.dealer = Some(Arc::new(dealer));
+        if let Some(dealer) = self.dealer.as_deref().zip(self.dealer_pin) {
+            config.aids = tacit_client::aids(Some(dealer), &keys::load_client(&self.keys, keys::ORDERS)?, None)?;
         }
         config.pace = self.pace;
         config.threads = self.threads;

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tacit_backends::Registry;
 use tacit_client::{ClientConfig, MAX_THREADS};
+use tacit_ids::ClientId;
 use tacit_sidecar::access::{Access, Token};
 use tacit_sidecar::fleet::{Fleet, FleetConfig};
 use tacit_sidecar::server::{self, Listener};
@@ -42,6 +43,12 @@ struct Args {
     /// Name in the server's certificate, if it is not the host of --server
     #[arg(long, value_name = "NAME")]
     server_name: Option<String>,
+    /// Dealer that this client trusts, host:port, for models whose material comes from one (`--model NAME=dealt`)
+    #[arg(long, value_name = "HOST:PORT", requires = "dealer_pin")]
+    dealer: Option<String>,
+    /// Fingerprint of the dealer's certificate, as the dealer tells it
+    #[arg(long, value_name = "PIN", requires = "dealer")]
+    dealer_pin: Option<ClientId>,
     /// Folder for material made ahead of time; without it, material is made when it is needed
     #[arg(long, value_name = "DIR")]
     material: Option<PathBuf>,
@@ -95,7 +102,10 @@ fn count(most: u64) -> RangedU64ValueParser<usize> {
 impl Args {
     fn fleet(&self) -> anyhow::Result<FleetConfig> {
         ensure!(self.ready == 0 || self.material.is_some(), "--ready needs --material, the folder that it is kept in");
-        let mut client = ClientConfig::new(&self.server, keys::load_client(&self.keys, &self.client)?);
+        let identity = keys::load_client(&self.keys, &self.client)?;
+        let dealer = self.dealer.as_deref().zip(self.dealer_pin);
+        let aids = tacit_client::aids(dealer, &identity, self.material.as_deref())?;
+        let mut client = ClientConfig { aids, ..ClientConfig::new(&self.server, identity) };
         client.server_name.clone_from(&self.server_name);
         client.store.clone_from(&self.material);
         client.seal.clone_from(&self.seal);
