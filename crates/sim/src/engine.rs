@@ -290,9 +290,7 @@ impl Engine<'_> {
             Action::Start(start) => {
                 let spread = self.scenario.spread;
                 let noise = if spread == 1.0 { 1.0 } else { spread.powf(2.0 * self.noise.f64() - 1.0) };
-                let truth = self.truth(&start);
-                let time = truth.first.time.scaled(truth.speedup.factor(start.threads));
-                let end = now + time.scaled(noise);
+                let end = now + self.time_of(&start).scaled(noise);
                 self.due.push(Reverse((end, Due::JobEnd(start.job))));
                 let request = match start.work {
                     Work::Request(input) => Some(input.request),
@@ -334,6 +332,20 @@ impl Engine<'_> {
             }
             self.unsent += 1;
         }
+    }
+
+    /// How long a job takes: as it was recorded, or by its model.
+    fn time_of(&self, start: &Start) -> Span {
+        let request = match start.work {
+            Work::Request(input) => Some(input.request.0),
+            Work::Notice(notice) => Some(notice.0),
+            Work::Pool => None,
+        };
+        let recorded = self.scenario.job_times.as_ref().zip(request).and_then(|(times, of)| times.get(of as usize));
+        recorded.and_then(|times| times[usize::from(start.phase == JobPhase::On)]).unwrap_or_else(|| {
+            let truth = self.truth(start);
+            truth.first.time.scaled(truth.speedup.factor(start.threads))
+        })
     }
 
     /// The truth about a job's phase.

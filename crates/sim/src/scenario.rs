@@ -6,7 +6,7 @@ use crate::workload::{Arrival, Workload};
 use serde::Serialize;
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::profile::Speedup;
-use tacit_sched::{BoundTo, Config, ModelSpec, PoolConfig, Resources};
+use tacit_sched::{BoundTo, Config, ModelSpec, PoolConfig, Resources, Span};
 
 /// Stock of ready material.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -43,6 +43,8 @@ pub struct Scenario {
     pub bias: Vec<f64>,
     /// Probability that a job fails (at the end of its time).
     pub failures: f64,
+    /// True times of the jobs of each request, T_pre then T_on, in place of the models' (a recorded run).
+    pub job_times: Option<Vec<[Option<Span>; 2]>>,
     /// Keep job records and queue samples (for the picture).
     pub timeline: bool,
 }
@@ -63,9 +65,14 @@ impl Scenario {
         if policy == PolicySpec::Sequential {
             config.on_threads = vec![cores];
         }
-        Ok(Self {
+        Ok(Self::of(config, models.collect::<Result<_, _>>()?, policy, workload))
+    }
+
+    /// Any machine, without pools or noise. Models come in the order of the workload's mix.
+    pub fn of(config: Config, models: Vec<ModelSpec>, policy: PolicySpec, workload: Workload) -> Self {
+        Self {
             config,
-            models: models.collect::<Result<_, _>>()?,
+            models,
             policy,
             workload,
             trace: None,
@@ -73,8 +80,9 @@ impl Scenario {
             spread: 1.0,
             bias: Vec::new(),
             failures: 0.0,
+            job_times: None,
             timeline: false,
-        })
+        }
     }
 
     /// With these pools; with any, material is not bound to its client.
