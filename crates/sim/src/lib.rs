@@ -21,12 +21,12 @@ mod scenario;
 mod workload;
 
 pub use cell::Cell;
-pub use compared::{Comparison, Simulated, TOLERANCE, ratio};
+pub use compared::{Comparison, TOLERANCE, ratio};
 pub use engine::{JobRecord, QueueSample, Run};
 pub use error::SimError;
 pub use metrics::{Interval, Metrics, Summary};
 pub use output::RunFile;
 pub use profile::ProfileFile;
 pub use recorded::{RecordedInput, RecordedJob, Recording};
-pub use scenario::{Scenario, Stock};
+pub use scenario::{RequestTimes, Scenario, Stock};
 pub use workload::{Arrival, Arrivals, Batches, Mix, Workload, parse_trace};

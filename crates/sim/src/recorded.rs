@@ -2,7 +2,7 @@
 //! same figures and pictures as from a simulated run, and the scenarios that play it again.
 
 use crate::engine::{JobRecord, QueueSample, Run};
-use crate::scenario::Scenario;
+use crate::scenario::{RequestTimes, Scenario};
 use crate::workload::{Arrival, Workload};
 use serde::Serialize;
 use tacit_sched::policy::PolicySpec;
@@ -11,6 +11,9 @@ use tacit_sched::{
     Cause, ClientId, Config, InputId, InputReport, JobPhase, ModelId, ModelSpec, Outcome, RequestId, Resources, Source,
     Span, Stamp, Time,
 };
+
+/// Seconds after which a client comes at the soonest: never in the moment in which a job ends.
+const SOON: f64 = 1e-6;
 
 /// A job as a server tells of it; seconds since the recording began.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -39,6 +42,15 @@ pub struct RecordedInput {
     pub pre: Option<RecordedJob>,
     /// T_on, where it ended well.
     pub on: Option<RecordedJob>,
+}
+
+impl RecordedInput {
+    /// Seconds from the end of T_pre until the client came for T_on, or until the request came, if that was
+    /// later.
+    pub fn gap(&self) -> Option<f64> {
+        let (pre, on) = (self.pre?, self.on?);
+        Some((on.queued - pre.to.max(self.arrived)).max(0.0))
+    }
 }
 
 /// A run of a real server. Requests are of one input each.
@@ -105,11 +117,16 @@ impl Recording {
         scenario
     }
 
-    /// As [`scenario`](Self::scenario), but every job as long as it was in the recording.
-    pub fn replay(&self, cores: u32) -> Scenario {
+    /// As [`scenario`](Self::scenario), but every job as long as it was in the recording. With `handover`,
+    /// clients come for T_on as long after T_pre as they did, too; without, they are there at once.
+    pub fn replay(&self, cores: u32, handover: bool) -> Scenario {
         let length = |job: Option<RecordedJob>| job.map(|job| Span::from_secs(job.length()));
-        let times = self.inputs.iter().map(|input| [length(input.pre), length(input.on)]);
-        Scenario { job_times: Some(times.collect()), ..self.scenario(cores) }
+        let times = self.inputs.iter().map(|input| RequestTimes {
+            pre: length(input.pre),
+            on: length(input.on),
+            gap: input.gap().filter(|_| handover).map(|gap| Span::from_secs(gap.max(SOON))),
+        });
+        Scenario { recorded: Some(times.collect()), ..self.scenario(cores) }
     }
 
     /// The recording as a run, for the same figures and pictures as a simulated one.

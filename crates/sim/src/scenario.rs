@@ -20,6 +20,18 @@ pub enum Stock {
     Full,
 }
 
+/// True times of one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestTimes {
+    /// T_pre; without it, what the model says. So for T_on.
+    pub pre: Option<Span>,
+    /// T_on.
+    pub on: Option<Span>,
+    /// From the end of T_pre until its client comes for T_on, if the request is there by then: it holds no
+    /// place in the queue in between. Without it, the client is there at once.
+    pub gap: Option<Span>,
+}
+
 /// One simulated situation. `models` is the truth; what the scheduler believes at first is `models` times
 /// `bias`.
 #[derive(Clone, Debug)]
@@ -43,8 +55,8 @@ pub struct Scenario {
     pub bias: Vec<f64>,
     /// Probability that a job fails (at the end of its time).
     pub failures: f64,
-    /// True times of the jobs of each request, T_pre then T_on, in place of the models' (a recorded run).
-    pub job_times: Option<Vec<[Option<Span>; 2]>>,
+    /// True times of each request, in place of its model's (a recorded run).
+    pub recorded: Option<Vec<RequestTimes>>,
     /// Keep job records and queue samples (for the picture).
     pub timeline: bool,
 }
@@ -80,7 +92,7 @@ impl Scenario {
             spread: 1.0,
             bias: Vec::new(),
             failures: 0.0,
-            job_times: None,
+            recorded: None,
             timeline: false,
         }
     }

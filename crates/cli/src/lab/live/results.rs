@@ -20,17 +20,20 @@ pub struct Row {
 
 /// A comparison as figures of a run.
 pub fn compared(comparison: &Comparison) -> Vec<(&'static str, f64)> {
-    let Comparison { live, simulated, ratio, replayed, replayed_ratio, job_ratio, side_by_side, gap } = comparison;
+    let c = comparison;
     let mut figures = vec![
-        ("recorded.delay_s", *live),
-        ("simulated.delay_s", *simulated),
-        ("simulated.ratio", *ratio),
-        ("replayed.delay_s", *replayed),
-        ("replayed.ratio", *replayed_ratio),
-        ("jobs.over_profile", *job_ratio),
-        ("jobs.gap_s", *gap),
+        ("recorded.delay_s", c.live),
+        ("simulated.delay_s", c.simulated),
+        ("simulated.ratio", c.ratio),
+        ("replayed.delay_s", c.replayed),
+        ("replayed.ratio", c.replayed_ratio),
+        ("handed.delay_s", c.handed),
+        ("handed.ratio", c.handed_ratio),
+        ("jobs.over_profile", c.job_ratio),
+        ("jobs.gap_s", c.gap),
+        ("jobs.passed", c.passed),
     ];
-    figures.extend(side_by_side.map(|times| ("jobs.side_by_side", times)));
+    figures.extend(c.side_by_side.map(|times| ("jobs.side_by_side", times)));
     figures
 }
 
@@ -42,9 +45,12 @@ fn comparison(results: &BTreeMap<String, f64>) -> Option<Comparison> {
         ratio: of("simulated.ratio")?,
         replayed: of("replayed.delay_s")?,
         replayed_ratio: of("replayed.ratio")?,
+        handed: of("handed.delay_s")?,
+        handed_ratio: of("handed.ratio")?,
         job_ratio: of("jobs.over_profile")?,
         side_by_side: of("jobs.side_by_side"),
         gap: of("jobs.gap_s")?,
+        passed: of("jobs.passed")?,
     })
 }
 
@@ -166,9 +172,12 @@ mod tests {
             ratio: 0.5,
             replayed: 1.9,
             replayed_ratio: 0.95,
+            handed: 1.95,
+            handed_ratio: 0.975,
             job_ratio: 1.4,
             side_by_side: Some(1.8),
             gap: 0.01,
+            passed: 0.25,
         };
         let cell = cell(0, "fcfs");
         let runs = [run(&cell, &compared(&comparison))];
@@ -176,7 +185,7 @@ mod tests {
         assert_eq!(rows[0].reason, comparison.reason());
         let table = table(&rows, 8);
         assert!(
-            table.contains("off: light, 0 % notices, fcfs: simulated D is 0.50 of live: job times explain it"),
+            table.contains("off: light, 0 % notices, fcfs: simulated D is 0.50 of live: the job times do it"),
             "{table}"
         );
         assert_eq!(rows[0].json()["off_because"], json!(comparison.reason()));

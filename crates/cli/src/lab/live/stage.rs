@@ -192,9 +192,9 @@ impl Stage<'_> {
     /// Works the figures out, and writes down what they come from.
     fn note(&self, run: &mut Run, stem: &str, recording: &Recording, played: &Played) -> anyhow::Result<()> {
         let (comparison, simulated) = Comparison::of(recording)?;
-        let (live, slots) = (recording.run(), recording.replay(self.settings.slots));
+        let (live, slots) = (recording.run(), recording.replay(self.settings.slots, true));
         let slots = slots.run(0).map(|run| (slots, run))?;
-        let summary = Summary::of(&live, &simulated.profile.0);
+        let summary = Summary::of(&live, &simulated.0);
         let on_slots = Summary::of(&slots.1, &slots.0);
         run.duration_s = summary.makespan;
         run.parties = [("server".to_owned(), played.server)].into();
@@ -217,7 +217,7 @@ impl Stage<'_> {
             file.policy = format!("{}, {what}", file.policy);
             serde_json::to_value(file)
         };
-        let (scenario, simulated) = &simulated.profile;
+        let (scenario, simulated) = &simulated;
         let on_slots = format!("simulated on {} slots", self.settings.slots);
         let timelines = [
             named(scenario, &live, "live")?,
