@@ -60,6 +60,39 @@ fn arrived(run: &Value) -> Vec<f64> {
     inputs.into_iter().map(|input| number(&input["arrived"])).collect()
 }
 
+/// All that must hold of a cell; the requests that were to come.
+fn check(dir: &Path, i: usize, run: &Value) -> Value {
+    let results = &run["results"];
+    assert_eq!(run["failure"], Value::Null);
+    assert_eq!((number(&results["requests"]), number(&results["answered"])), (6.0, 6.0));
+    assert_eq!(number(&results["net.tiny-mlp.answered"]), 6.0, "the server's own count");
+    let is_announced = run["cell"]["notices"] == "25 %";
+    assert_eq!(number(&results["announced"]) > 0.0, is_announced, "{run}");
+    assert!(number(&results["delay_s"]) > number(&results["waiting_s"]) && number(&results["makespan_s"]) > 0.0);
+    assert!(number(&run["parties"]["server"]["user_s"]) >= 0.0 && number(&results["slots.delay_s"]) > 0.0);
+    let cell = read(&dir.join(format!("cells/c{i:03}.json")));
+    assert_eq!(cell["cell"], run["cell"]);
+    assert!(cell["server"].as_array().unwrap().iter().all(|input| input["pre"].is_object() && input["on"].is_object()));
+    let planned: Vec<f64> = cell["arrivals"].as_array().unwrap().iter().map(|a| number(&a["at_s"])).collect();
+    let timelines = read(&dir.join(format!("timelines/c{i:03}.json")));
+    let [live, simulated, slots] = &timelines.as_array().unwrap()[..] else { panic!("{timelines}") };
+    assert_eq!(
+        (live["jobs"].as_array().unwrap().len(), simulated["cores"].as_u64(), slots["cores"].as_u64()),
+        (12, Some(2), Some(8))
+    );
+    for simulated in [simulated, slots] {
+        let seen = arrived(simulated);
+        assert!(
+            seen.iter().zip(&planned).all(|(a, b)| (a - b).abs() < 1e-6) && seen.len() == 6,
+            "{seen:?} {planned:?}"
+        );
+        assert!(simulated["policy"].as_str().unwrap().contains("simulated"));
+    }
+    let asked = cell["clients"].as_array().unwrap().iter().map(|told| number(&told["asked_s"]));
+    assert!(asked.zip(&planned).all(|(asked, planned)| asked >= *planned), "no request comes before its time");
+    cell["arrivals"].clone()
+}
+
 #[test]
 fn two_policies_answer_the_same_requests_and_the_simulator_sees_them_too() {
     let scratch = tempfile::tempdir().unwrap();
@@ -67,40 +100,7 @@ fn two_policies_answer_the_same_requests_and_the_simulator_sees_them_too() {
     let told = good(dir, &["--policies", "sequential,fcfs", "-o", "a"]);
     let (all, runs) = told.split_last().unwrap();
     assert_eq!((runs.len(), &all["done"], &all["left"], &all["failed"]), (4, &4.into(), &0.into(), &0.into()));
-    let mut arrivals: Vec<Value> = Vec::new();
-    for (i, run) in runs.iter().enumerate() {
-        let results = &run["results"];
-        assert_eq!(run["failure"], Value::Null);
-        assert_eq!((number(&results["requests"]), number(&results["answered"])), (6.0, 6.0));
-        assert_eq!(number(&results["net.tiny-mlp.answered"]), 6.0, "the server's own count");
-        let is_announced = run["cell"]["notices"] == "25 %";
-        assert_eq!(number(&results["announced"]) > 0.0, is_announced, "{run}");
-        assert!(number(&results["delay_s"]) > number(&results["waiting_s"]) && number(&results["makespan_s"]) > 0.0);
-        assert!(number(&run["parties"]["server"]["user_s"]) >= 0.0 && number(&results["slots.delay_s"]) > 0.0);
-        let cell = read(&dir.join(format!("a/cells/c{i:03}.json")));
-        assert_eq!(cell["cell"], run["cell"]);
-        assert!(
-            cell["server"].as_array().unwrap().iter().all(|input| input["pre"].is_object() && input["on"].is_object())
-        );
-        let planned: Vec<f64> = cell["arrivals"].as_array().unwrap().iter().map(|a| number(&a["at_s"])).collect();
-        let timelines = read(&dir.join(format!("a/timelines/c{i:03}.json")));
-        let [live, simulated, slots] = &timelines.as_array().unwrap()[..] else { panic!("{timelines}") };
-        assert_eq!(
-            (live["jobs"].as_array().unwrap().len(), simulated["cores"].as_u64(), slots["cores"].as_u64()),
-            (12, Some(2), Some(8))
-        );
-        for simulated in [simulated, slots] {
-            let seen = arrived(simulated);
-            assert!(
-                seen.iter().zip(&planned).all(|(a, b)| (a - b).abs() < 1e-6) && seen.len() == 6,
-                "{seen:?} {planned:?}"
-            );
-            assert!(simulated["policy"].as_str().unwrap().contains("simulated"));
-        }
-        let asked = cell["clients"].as_array().unwrap().iter().map(|told| number(&told["asked_s"]));
-        assert!(asked.zip(&planned).all(|(asked, planned)| asked >= *planned), "no request comes before its time");
-        arrivals.push(cell["arrivals"].clone());
-    }
+    let arrivals: Vec<Value> = runs.iter().enumerate().map(|(i, run)| check(&dir.join("a"), i, run)).collect();
     assert_eq!(arrivals[0], arrivals[1], "the same for every policy");
     assert_eq!(arrivals[2], arrivals[3]);
     assert_ne!(arrivals[0], arrivals[2], "some are announced");

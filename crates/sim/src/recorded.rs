@@ -132,7 +132,8 @@ impl Recording {
     /// The recording as a run, for the same figures and pictures as a simulated one.
     pub fn run(&self) -> Run {
         let reports: Vec<InputReport> = (0..self.inputs.len()).map(|i| self.report(i)).collect();
-        let jobs = self.jobs().map(|(i, phase, job)| JobRecord {
+        let placed = self.placed();
+        let jobs = placed.iter().map(|&(i, phase, job)| JobRecord {
             model: ModelId(self.arrivals[i].model),
             phase,
             request: Some(RequestId(i as u64)),
@@ -143,7 +144,7 @@ impl Recording {
         Run {
             core_seconds: self.jobs().map(|(_, _, job)| job.length()).sum(),
             jobs: jobs.collect(),
-            samples: self.samples(),
+            samples: self.samples(&placed),
             first: reports.iter().map(|r| r.arrived).min().unwrap_or(Time::ZERO),
             last: reports.iter().filter(|r| r.outcome == Outcome::Done).map(|r| r.ended).max().unwrap_or(Time::ZERO),
             reports,
@@ -174,19 +175,34 @@ impl Recording {
         }
     }
 
+    /// The jobs in the order of their starts, no more at a time than there are cores: a server notes the end
+    /// of a job when its client has been told, a moment after the scheduler has given its core away.
+    fn placed(&self) -> Vec<(usize, JobPhase, RecordedJob)> {
+        let mut jobs: Vec<_> = self.jobs().collect();
+        jobs.sort_by(|a, b| a.2.from.total_cmp(&b.2.from));
+        let mut running: Vec<usize> = Vec::new();
+        for at in 0..jobs.len() {
+            let from = jobs[at].2.from;
+            running.retain(|&other| jobs[other].2.to > from);
+            running.sort_by(|&a, &b| jobs[b].2.to.total_cmp(&jobs[a].2.to));
+            while running.len() >= self.cores.max(1) as usize {
+                let first = running.pop().expect("there is at least one");
+                jobs[first].2.to = from;
+            }
+            running.push(at);
+        }
+        jobs
+    }
+
     /// What waited and what ran after every change.
-    fn samples(&self) -> Vec<QueueSample> {
+    fn samples(&self, placed: &[(usize, JobPhase, RecordedJob)]) -> Vec<QueueSample> {
         // When, which of (Q_pre, Q_transit, Q_ready, cores), and by how many.
         let mut changes: Vec<(f64, usize, i64)> = Vec::new();
-        for input in &self.inputs {
-            if let Some(pre) = input.pre {
-                changes.extend([(pre.queued, 0, 1), (pre.from, 0, -1), (pre.from, 3, 1), (pre.to, 3, -1)]);
-            }
-            if let Some(on) = input.on {
-                changes.extend([(on.queued, 2, 1), (on.from, 2, -1), (on.from, 3, 1), (on.to, 3, -1)]);
-            }
-            if let (Some(pre), Some(on)) = (input.pre, input.on) {
-                changes.extend([(pre.to, 1, 1), (on.queued.max(pre.to), 1, -1)]);
+        for &(i, phase, job) in placed {
+            let queue = if phase == JobPhase::On { 2 } else { 0 };
+            changes.extend([(job.queued, queue, 1), (job.from, queue, -1), (job.from, 3, 1), (job.to, 3, -1)]);
+            if let (JobPhase::Pre, Some(on)) = (phase, self.inputs[i].on) {
+                changes.extend([(job.to, 1, 1), (on.queued.max(job.to), 1, -1)]);
             }
         }
         // At the same moment, what ends goes first: no core is held twice.

@@ -192,6 +192,21 @@ fn more_slots_make_nobody_wait_longer_and_unanswered_requests_end() {
 }
 
 #[test]
+fn a_core_is_never_shown_twice() {
+    let mut recording = recording("fcfs", 1, vec![arrival(0.0, 0, 0), arrival(0.1, 1, 0)], 0.0);
+    // The server noted the first job's end when its client had been told.
+    recording.inputs = vec![
+        RecordedInput { arrived: 0.0, pre: job(0.0, 0.0, 1.002), on: job(1.003, 2.0, 2.5) },
+        RecordedInput { arrived: 0.1, pre: job(0.1, 1.0, 2.001), on: job(2.002, 2.5, 3.0) },
+    ];
+    let run = recording.run();
+    let ends: Vec<f64> = run.jobs.iter().map(|job| job.to).collect();
+    assert_eq!(ends, [1.0, 2.0, 2.5, 3.0]);
+    assert!(run.samples.iter().all(|sample| sample.cores <= 1 && sample.pre <= 1));
+    assert!(close(Summary::of(&run, &recording.scenario(1)).all.input_delay, (2.5 + 2.9) / 2.0));
+}
+
+#[test]
 fn nothing_over_nothing_is_no_difference() {
     assert_eq!((ratio(0.0, 0.0), ratio(1.0, 2.0)), (1.0, 0.5));
     assert!(ratio(1.0, 0.0).is_infinite());

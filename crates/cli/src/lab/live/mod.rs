@@ -45,14 +45,15 @@ const QUICK: usize = 16;
 ///
 /// Examples: tacit lab run ss26-live -o ss26
 ///           tacit lab run ss26-live --quick -o try
-///           tacit lab run ss26-live --policies fcfs,adaptive+fair --workloads light --requests 60 -o mine
+///           tacit lab run ss26-live --policies fcfs,srt --workloads light --requests 60 -o mine
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
     /// Folder of the campaign: made, or continued
     #[arg(short, long, value_name = "DIR", visible_alias = "out")]
     output: PathBuf,
-    /// Policies of the server (see `tacit serve --help`); speed-up is over `sequential`
+    /// Policies of the server (see `tacit serve --help`); speed-up is over `sequential`. Every request comes from
+    /// a client of its own, so `+fair` changes nothing
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "sequential,fcfs,priority:0.1,adaptive")]
     policies: Vec<String>,
     /// Workloads of the paper: mixed, light
