@@ -1,4 +1,4 @@
-"""The section of live policies (crates/cli/src/lab/live): D and W of each beside the simulator's, and who held which core when."""
+"""The sections of live policies (crates/cli/src/lab/live): D and W beside the simulator's, and who held which core when."""
 
 import os
 import re

@@ -52,8 +52,8 @@ pub struct Args {
     /// Folder of the campaign: made, or continued
     #[arg(short, long, value_name = "DIR", visible_alias = "out")]
     output: PathBuf,
-    /// Policies of the server (see `tacit serve --help`); speed-up is over `sequential`. Every request comes from
-    /// a client of its own, so `+fair` changes nothing
+    /// Policies of the server (see `tacit serve --help`); speed-up is over `sequential`. Every request comes
+    /// from a client of its own, so `+fair` changes nothing
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "sequential,fcfs,priority:0.1,adaptive")]
     policies: Vec<String>,
     /// Workloads of the paper: mixed, light
