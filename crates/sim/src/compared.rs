@@ -28,7 +28,7 @@ pub struct Comparison {
     pub replayed: f64,
     /// `replayed` over `live`.
     pub replayed_ratio: f64,
-    /// D where, besides, clients come for T_on as long after T_pre as they did.
+    /// D where, besides, requests come when they came, and clients for T_on as long after T_pre as they did.
     pub handed: f64,
     /// `handed` over `live`.
     pub handed_ratio: f64,
@@ -66,7 +66,7 @@ impl Comparison {
         let played = |scenario: Scenario| scenario.run(0).map(|run| (scenario, run));
         let profile = played(recording.scenario(recording.cores))?;
         let replay = played(recording.replay(recording.cores, false))?;
-        let handed = played(recording.replay(recording.cores, true))?;
+        let handed = played(recording.replay_as_came())?;
         let delay = |(scenario, run): &(Scenario, Run)| Summary::of(run, scenario).all.input_delay;
         let live = Summary::of(&recording.run(), &profile.0).all.input_delay;
         let [simulated, replayed, handed] = [&profile, &replay, &handed].map(delay);
@@ -134,13 +134,13 @@ fn job_ratio(recording: &Recording) -> f64 {
     ratio(took, said)
 }
 
-/// Share of a job's time in which another one ran.
+/// Share of a job's time in which another one ran. One's end may be noted after the other's start.
 fn overlap(job: &RecordedJob, at: usize, jobs: &[RecordedJob]) -> f64 {
     let mut parts: Vec<(f64, f64)> = jobs
         .iter()
         .enumerate()
         .filter(|(other, _)| *other != at)
-        .map(|(_, other)| (other.from.max(job.from), other.to.min(job.to)))
+        .map(|(_, other)| (other.from.max(job.from), (other.to - CLOCK).min(job.to)))
         .filter(|(from, to)| from < to)
         .collect();
     parts.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -129,6 +129,16 @@ impl Recording {
         Scenario { recorded: Some(times.collect()), ..self.scenario(cores) }
     }
 
+    /// As [`replay`](Self::replay) with `handover` at its own number of cores, and requests come when they
+    /// came, not when they should have: on a busy machine two that are close may change places.
+    pub fn replay_as_came(&self) -> Scenario {
+        let mut arrivals = self.arrivals.clone();
+        for (arrival, input) in arrivals.iter_mut().zip(&self.inputs) {
+            arrival.at = Time::from_secs(input.arrived);
+        }
+        Scenario { trace: Some(arrivals), ..self.replay(self.cores, true) }
+    }
+
     /// The recording as a run, for the same figures and pictures as a simulated one.
     pub fn run(&self) -> Run {
         let reports: Vec<InputReport> = (0..self.inputs.len()).map(|i| self.report(i)).collect();
