@@ -99,10 +99,14 @@ impl Comparison {
             let Self { replayed_ratio, handed_ratio, gap, passed, .. } = self;
             parts.push(format!(
                 "clients that have to come for T_on do it: with the run's job times D is {replayed_ratio:.2} of live, and {handed_ratio:.2} \
-                 where clients come {gap:.4} s after T_pre, as they did; in that time another job started for {:.0} % of the requests, \
-                 so that T_on waited",
-                100.0 * passed
+                 where clients come as they did, {gap:.4} s after T_pre",
             ));
+            if *passed > 0.0 {
+                let percent = 100.0 * passed;
+                parts.push(format!(
+                    "in that time another job started for {percent:.0} % of the requests, so that T_on waited"
+                ));
+            }
         } else {
             parts.push(format!(
                 "not explained: with the run's job times D is {:.2} of live, and {:.2} with clients that come as they did",
@@ -181,7 +185,8 @@ fn side_by_side(recording: &Recording) -> Option<f64> {
 
 fn gap(recording: &Recording) -> f64 {
     let gaps: Vec<f64> = recording.inputs.iter().filter_map(RecordedInput::gap).collect();
-    gaps.iter().sum::<f64>() / gaps.len().max(1) as f64
+    // The sum of nothing is -0.
+    gaps.iter().sum::<f64>().max(0.0) / gaps.len().max(1) as f64
 }
 
 fn passed(recording: &Recording) -> f64 {
