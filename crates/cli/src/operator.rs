@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tacit_net::{ClientTls, NetError, TcpTransport, TlsTransport, Transport as _, split_address};
 use tacit_store::keys;
@@ -40,17 +40,7 @@ pub struct Operator {
 impl Operator {
     /// Ready to ask; nothing is connected yet.
     pub fn interface(&self) -> anyhow::Result<Interface> {
-        let (host, _) = split_address(&self.server)?;
-        let tls = keys::load_client(&self.keys, &self.client)?.tls.for_http();
-        let secure = Secure { tls, name: self.server_name.clone().unwrap_or_else(|| host.to_owned()) };
-        let config = Config::builder()
-            .timeout_global(Some(Duration::from_secs(self.timeout)))
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .proxy(None)
-            .build();
-        let agent = Agent::with_parts(config, secure, DefaultResolver::default());
-        Ok(Interface { agent, server: self.server.clone() })
+        Interface::of(&self.server, (&self.keys, &self.client), self.server_name.as_deref(), self.timeout)
     }
 }
 
@@ -61,6 +51,22 @@ pub struct Interface {
 }
 
 impl Interface {
+    /// Of a server, for a name in a key folder; nothing is connected yet. `name` is that in the server's
+    /// certificate, if it is not the host.
+    pub fn of(server: &str, (keys, client): (&Path, &str), name: Option<&str>, timeout_s: u64) -> anyhow::Result<Self> {
+        let (host, _) = split_address(server)?;
+        let tls = keys::load_client(keys, client)?.tls.for_http();
+        let secure = Secure { tls, name: name.unwrap_or(host).to_owned() };
+        let config = Config::builder()
+            .timeout_global(Some(Duration::from_secs(timeout_s)))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .build();
+        let agent = Agent::with_parts(config, secure, DefaultResolver::default());
+        Ok(Self { agent, server: server.to_owned() })
+    }
+
     /// What a path answers.
     pub fn get(&self, path: &str) -> anyhow::Result<Value> {
         let asking = || format!("asking {} for {path}", self.server);
@@ -206,7 +212,7 @@ pub struct Queues {
     pub running_on: u64,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Job {
     pub id: u64,

@@ -51,7 +51,21 @@ impl Client {
     /// [`ClientError::Refused`] where too much is under way, and as [`again`](Self::again).
     pub fn announce(&self, expected: Option<Duration>) -> Result<Announced, ClientError> {
         self.check_prepares()?;
-        let (name, mut maker) = (Name::random()?, self.again()?);
+        self.announce_over(self.again()?, expected)
+    }
+
+    /// As [`announce`](Self::announce), over a connection that is there already ([`again`](Self::again), and
+    /// perhaps [`setup`](Self::setup)), so that the notice costs no connection when it is given.
+    ///
+    /// # Errors
+    /// As there; [`ClientError::Usage`] if the connection is of another client, model or back end.
+    pub fn announce_over(&self, mut maker: Self, expected: Option<Duration>) -> Result<Announced, ClientError> {
+        self.check_prepares()?;
+        if maker.binding() != self.binding() {
+            let text = "the connection that makes an announced input's material is of another client or model";
+            return Err(ClientError::Usage(text.into()));
+        }
+        let name = Name::random()?;
         let expected_ms = expected.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         let request = Request::Announce(Announce { name, expected_ms, ttl_ms: None });
         match ask(maker.channel_mut(), &request)? {

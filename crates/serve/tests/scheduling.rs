@@ -202,6 +202,14 @@ fn announced_inputs_are_answered_with_what_was_made_for_them() {
     drop(unused);
     wait_until("the unused one is withdrawn", || server.handle.connections() == 1);
     assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+    // Over a connection that was there before; not over one that has another model open.
+    let mut there = client.again().unwrap();
+    there.setup().unwrap();
+    let over = client.announce_over(there, None).unwrap();
+    assert_eq!(client.infer_announced(over, Units::Network, &X).unwrap().values, expected(1, &X));
+    let other = server.client(dir.path(), "alice", "two");
+    let why = client.announce_over(other, None).err().expect("its material is another model's").to_string();
+    assert!(why.contains("another client or model"), "{why}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The virtual-time engine: the server's loop with a heap in place of a machine.
 
 use crate::error::SimError;
-use crate::scenario::{Scenario, Stock};
+use crate::scenario::{RequestTimes, Scenario, Stock};
 use crate::workload::{Arrival, Arrivals, exponential, streams};
 use fastrand::Rng;
 use serde::Serialize;
@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::{
-    Action, AdvanceNotice, ClientId, Event, InputReport, JobId, JobPhase, MaterialId, ModelId, NoticeId, PhaseSpec,
-    Rejected, Request, RequestId, Scheduler, Span, Start, Time, Usage, Work,
+    Action, AdvanceNotice, ClientId, Event, InputReport, JobId, JobPhase, MaterialId, ModelId, NoticeId, Owner,
+    PhaseSpec, Rejected, Request, RequestId, Scheduler, Span, Start, Time, Usage, Work,
 };
 
 /// One job as it ran; times in seconds since the start of the simulation.
@@ -84,6 +84,8 @@ enum Due {
     Leave(u64),
     Notice(usize),
     Request(usize),
+    /// A request's client comes for its T_on.
+    Comes(usize),
 }
 
 struct Engine<'a> {
@@ -215,12 +217,17 @@ impl Engine<'_> {
                 let Some((start, from, _)) = self.running.get(&job).cloned() else { return };
                 let failed = self.scenario.failures > 0.0 && self.noise.f64() < self.scenario.failures;
                 self.account(job, now);
+                self.leave_queue(now, &start);
                 let usage = Usage { time: now.since(from), peak_memory: self.truth(&start).first.memory };
                 if failed {
                     return self.send(now, Event::JobFailed { job });
                 }
                 let material = (start.phase == JobPhase::Pre).then(|| self.new_material());
                 self.send(now, Event::JobFinished { job, usage, material });
+            }
+            Due::Comes(request) => {
+                let of = Owner::Request(RequestId(request as u64));
+                self.send(now, Event::Lanes { of, lanes: 1 });
             }
             Due::Leave(client) => self.send(now, Event::ClientRevoked { client: ClientId::numbered(client) }),
             Due::Notice(i) => {
@@ -290,9 +297,7 @@ impl Engine<'_> {
             Action::Start(start) => {
                 let spread = self.scenario.spread;
                 let noise = if spread == 1.0 { 1.0 } else { spread.powf(2.0 * self.noise.f64() - 1.0) };
-                let truth = self.truth(&start);
-                let time = truth.first.time.scaled(truth.speedup.factor(start.threads));
-                let end = now + time.scaled(noise);
+                let end = now + self.time_of(&start).scaled(noise);
                 self.due.push(Reverse((end, Due::JobEnd(start.job))));
                 let request = match start.work {
                     Work::Request(input) => Some(input.request),
@@ -333,6 +338,39 @@ impl Engine<'_> {
                 self.due.push(Reverse((Time(at.0.saturating_sub(lead.0)).max(now), Due::Notice(self.unsent))));
             }
             self.unsent += 1;
+        }
+    }
+
+    /// What was recorded of the request that a job works for, and which it is.
+    fn recorded(&self, start: &Start) -> Option<(usize, RequestTimes)> {
+        let request = match start.work {
+            Work::Request(input) => input.request.0,
+            Work::Notice(notice) => notice.0,
+            Work::Pool => return None,
+        } as usize;
+        self.scenario.recorded.as_ref()?.get(request).map(|times| (request, *times))
+    }
+
+    /// How long a job takes: as it was recorded, or by its model.
+    fn time_of(&self, start: &Start) -> Span {
+        let recorded = self.recorded(start).and_then(|(_, times)| match start.phase {
+            JobPhase::Pre => times.pre,
+            JobPhase::On => times.on,
+        });
+        recorded.unwrap_or_else(|| {
+            let truth = self.truth(start);
+            truth.first.time.scaled(truth.speedup.factor(start.threads))
+        })
+    }
+
+    /// After a T_pre, a recorded client has to come before its T_on has a place in the queue.
+    fn leave_queue(&mut self, now: Time, start: &Start) {
+        let recorded = self.recorded(start).filter(|_| start.phase == JobPhase::Pre);
+        let Some((request, RequestTimes { gap: Some(gap), .. })) = recorded else { return };
+        // An announced request that is still to come finds its material ready.
+        if self.run.arrivals[request].at <= now {
+            self.send(now, Event::Lanes { of: Owner::Request(RequestId(request as u64)), lanes: 0 });
+            self.due.push(Reverse((now + gap, Due::Comes(request))));
         }
     }
 

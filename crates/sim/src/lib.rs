@@ -2,26 +2,31 @@
 //!
 //! A [`Scenario`] (machine, models, policy, [`Workload`]) and a seed give a [`Run`]. [`Summary`] has its
 //! figures, [`RunFile`] is all of it as JSON. [`Cell`] has the figures over many seeds, [`grids`] and
-//! [`table2`] compare cells. Same seed, same numbers, on every machine.
+//! [`table2`] compare cells. Same seed, same numbers, on every machine. A [`Recording`] is a run of a real
+//! server, a [`Comparison`] what the simulator makes of it.
 #![forbid(unsafe_code)]
 
 pub mod grids;
 pub mod table2;
 
 mod cell;
+mod compared;
 mod engine;
 mod error;
 mod metrics;
 mod output;
 mod profile;
+mod recorded;
 mod scenario;
 mod workload;
 
 pub use cell::Cell;
+pub use compared::{Comparison, TOLERANCE, ratio};
 pub use engine::{JobRecord, QueueSample, Run};
 pub use error::SimError;
 pub use metrics::{Interval, Metrics, Summary};
 pub use output::RunFile;
 pub use profile::ProfileFile;
-pub use scenario::{Scenario, Stock};
+pub use recorded::{RecordedInput, RecordedJob, Recording};
+pub use scenario::{RequestTimes, Scenario, Stock};
 pub use workload::{Arrival, Arrivals, Batches, Mix, Workload, parse_trace};

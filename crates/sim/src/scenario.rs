@@ -6,7 +6,7 @@ use crate::workload::{Arrival, Workload};
 use serde::Serialize;
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::profile::Speedup;
-use tacit_sched::{BoundTo, Config, ModelSpec, PoolConfig, Resources};
+use tacit_sched::{BoundTo, Config, ModelSpec, PoolConfig, Resources, Span};
 
 /// Stock of ready material.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -18,6 +18,18 @@ pub enum Stock {
     Cold,
     /// A pool that starts with the stock for the mean rate, as after a restart.
     Full,
+}
+
+/// True times of one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestTimes {
+    /// T_pre; without it, what the model says. So for T_on.
+    pub pre: Option<Span>,
+    /// T_on.
+    pub on: Option<Span>,
+    /// From the end of T_pre until its client comes for T_on, if the request is there by then: it holds no
+    /// place in the queue in between. Without it, the client is there at once.
+    pub gap: Option<Span>,
 }
 
 /// One simulated situation. `models` is the truth; what the scheduler believes at first is `models` times
@@ -43,6 +55,8 @@ pub struct Scenario {
     pub bias: Vec<f64>,
     /// Probability that a job fails (at the end of its time).
     pub failures: f64,
+    /// True times of each request, in place of its model's (a recorded run).
+    pub recorded: Option<Vec<RequestTimes>>,
     /// Keep job records and queue samples (for the picture).
     pub timeline: bool,
 }
@@ -63,9 +77,14 @@ impl Scenario {
         if policy == PolicySpec::Sequential {
             config.on_threads = vec![cores];
         }
-        Ok(Self {
+        Ok(Self::of(config, models.collect::<Result<_, _>>()?, policy, workload))
+    }
+
+    /// Any machine, without pools or noise. Models come in the order of the workload's mix.
+    pub fn of(config: Config, models: Vec<ModelSpec>, policy: PolicySpec, workload: Workload) -> Self {
+        Self {
             config,
-            models: models.collect::<Result<_, _>>()?,
+            models,
             policy,
             workload,
             trace: None,
@@ -73,8 +92,9 @@ impl Scenario {
             spread: 1.0,
             bias: Vec::new(),
             failures: 0.0,
+            recorded: None,
             timeline: false,
-        })
+        }
     }
 
     /// With these pools; with any, material is not bound to its client.

@@ -1,13 +1,9 @@
-"""From the folder to the page: load, tables and figures, files."""
+"""From the folder to the page: load, tables and figures."""
 
-import os
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
-from tacit._tacit import TacitError
 from tacit.report import _load
 from tacit.report._cells import Grid, grid
 from tacit.report._energy import NO_JOULES
@@ -15,10 +11,11 @@ from tacit.report._idle import idle
 from tacit.report._load import Campaign
 from tacit.report._overtime import over_time
 from tacit.report._page import page
+from tacit.report._policies import policies, timelines
 from tacit.report._sections import Item, Section, links, results
-from tacit.report._style import render
 from tacit.report._sweep import sweep
 from tacit.report._transports import transports
+from tacit.report._write import write
 
 
 def build(folder: Path, output: Path) -> Path:
@@ -30,16 +27,6 @@ def build(folder: Path, output: Path) -> Path:
     return write(sections, folder / "plots", output, lambda plots: page(campaign, cells, sections, plots, warnings))
 
 
-def write(sections: list[Section], plots: Path, output: Path, page: Callable[[dict[str, bytes]], str]) -> Path:
-    """Writes the plots into the folder `plots`, then the page that is made of them."""
-    try:
-        text = page(_write_plots(sections, plots))
-        _replace(output, text.encode("utf-8"))
-    except OSError as error:
-        raise TacitError(f"{error.filename or output}: {error.strerror or error}: the report cannot be written") from None
-    return output
-
-
 def make_sections(campaign: Campaign, cells: Grid, warnings: list[str]) -> list[Section]:
     """Whatever the data allow."""
     made = [
@@ -49,6 +36,8 @@ def make_sections(campaign: Campaign, cells: Grid, warnings: list[str]) -> list[
         idle(campaign.folder, warnings),
         sweep(cells),
         transports(cells),
+        policies(cells),
+        timelines(campaign.folder, warnings),
         over_time(cells, campaign.folder, warnings),
     ]
     return _with_unique_names([section for section in made if section])
@@ -74,35 +63,3 @@ def _with_unique_names(sections: list[Section]) -> list[Section]:
         return replace(item, name=name)
 
     return [replace(section, items=tuple(unique(item) for item in section.items)) for section in sections]
-
-
-def _write_plots(sections: list[Section], folder: Path) -> dict[str, bytes]:
-    """Two files for each figure; returns the SVGs by name."""
-    # Plots of an earlier report are removed, and only those: a folder that came from elsewhere must not lead us outside.
-    if folder.is_symlink():
-        raise TacitError(f"{folder}: is a link, and plots are written into a folder of their own only; remove it")
-    folder.mkdir(exist_ok=True)
-    for old in [*folder.glob("*.svg"), *folder.glob("*.png")]:
-        old.unlink()
-    made: dict[str, bytes] = {}
-    for section in sections:
-        for item in section.items:
-            if item.figure is None:
-                continue
-            svg, png = render(item.figure)
-            (folder / f"{item.name}.svg").write_bytes(svg)
-            (folder / f"{item.name}.png").write_bytes(png)
-            made[item.name] = svg
-    return made
-
-
-def _replace(path: Path, content: bytes) -> None:
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            file.write(content)
-            file.flush()
-            os.fchmod(file.fileno(), 0o644)
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise

@@ -11,12 +11,12 @@ import numpy as np
 from tacit._tacit import TacitError
 from tacit.report import _fields as f
 from tacit.report import _gantt as gantt
-from tacit.report._build import write
 from tacit.report._format import Table, plain
 from tacit.report._gantt import Job
 from tacit.report._merge import Floats
 from tacit.report._page import simulation_page
 from tacit.report._sections import Item, Section
+from tacit.report._write import write
 
 FORMAT, VERSION = "tacit-simulation", 1
 QUEUES = {"pre": "Q_pre", "waiting": "Q_waiting", "transit": "Q_transit", "ready": "Q_ready", "stock": "stock"}
@@ -103,7 +103,7 @@ def build(path: Path, output: Path) -> Path:
     if not runs:
         raise TacitError(f"{path}: an empty list of runs")
     end = max((job.end for run in runs for job in run.jobs), default=0.0)
-    shown = [_item(i, run, end) for i, run in enumerate(runs) if run.jobs]
+    shown = [item(f"timeline-{i + 1}", run, end, run.policy) for i, run in enumerate(runs) if run.jobs]
     intro = "One lane per core; pale is T_pre (offline), full is T_on (online). Queue lengths are in inputs."
     sections = [_figures(runs), Section("Timelines", intro, tuple(shown))]
     first = runs[0]
@@ -155,7 +155,8 @@ def _figures(runs: Sequence[Run]) -> Section:
     return Section("Figures", "Over the inputs that were done.", (item,))
 
 
-def _item(index: int, run: Run, end: float) -> Item:
+def item(name: str, run: Run, end: float, group: str) -> Item:
+    """A run's timeline until `end`, in a group that folds."""
     lengths = {label: run.samples[key] for key, label in QUEUES.items()}
     use = {
         "cores": run.samples["cores"] / run.cores * 100,
@@ -163,4 +164,4 @@ def _item(index: int, run: Run, end: float) -> Item:
     }
     figure = gantt.timeline(run.jobs, run.models, run.cores, run.samples["at"], lengths, use, end)
     caption = f"The first {gantt.MAX_JOBS} jobs are drawn." if len(run.jobs) > gantt.MAX_JOBS else ""
-    return Item("", f"timeline-{index + 1}", caption, (), figure, run.policy)
+    return Item("", name, caption, (), figure, group)

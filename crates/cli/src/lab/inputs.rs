@@ -56,7 +56,8 @@ pub fn prepare(dir: &Path, model: Option<&Path>, input: Option<&Path>) -> anyhow
     write(&folder.join(SOURCE), source.to_string().as_bytes())
 }
 
-fn digits() -> anyhow::Result<Model> {
+/// The demo's network, calibrated.
+pub(super) fn digits() -> anyhow::Result<Model> {
     let options = ImportOptions { calibration: Some(npy::read(SAMPLES)?), ..ImportOptions::default() };
     Ok(import(DIGITS, &options)?.model)
 }

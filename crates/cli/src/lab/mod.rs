@@ -3,6 +3,7 @@ mod calibrate;
 mod compare;
 mod inputs;
 mod link;
+mod live;
 mod mark;
 mod measure;
 pub mod report;

@@ -1,5 +1,5 @@
 //! `tacit lab run`
-use super::inputs;
+use super::{inputs, live};
 use crate::print;
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -24,9 +24,13 @@ use tacit_lab::experiment::{BUILT_IN, BuiltIn, Event, Experiment, ExperimentSpec
 ///           sudo tacit lab run pm24-inference --model squeezenet.tacit --input photo.npy -o squeezenet
 ///           tacit lab run idle --seconds 60 -o idle
 ///           tacit lab run pm24-bandwidth --show > mine.toml; sudo tacit lab run mine.toml -o mine
+///           tacit lab run ss26-live -o ss26
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(disable_help_subcommand = true)]
 pub struct Args {
+    #[command(subcommand)]
+    of_its_own: Option<OfItsOwn>,
     /// A TOML file or the name of a built-in experiment (--list)
     #[arg(required_unless_present = "list")]
     experiment: Option<String>,
@@ -84,7 +88,16 @@ pub struct Args {
     dry_run: bool,
 }
 
+/// Experiments that are no matrix of links and commands: each has its own options.
+#[derive(clap::Subcommand)]
+enum OfItsOwn {
+    Ss26Live(Box<live::Args>),
+}
+
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some(OfItsOwn::Ss26Live(args)) = &args.of_its_own {
+        return live::run(args);
+    }
     if args.list {
         return list();
     }
@@ -134,7 +147,7 @@ fn list() -> anyhow::Result<()> {
         let time = plan::total(&experiment, &plan::remaining(&experiment, &[]));
         print::line(&format!("{:<16} about {:<7} {}", built_in.name, span(time), experiment.spec().description))?;
     }
-    Ok(())
+    print::line(&format!("{:<16} about {:<7} {} (options of its own)", "ss26-live", "30 min", live::ABOUT))
 }
 
 /// The experiment with the command line's options applied.

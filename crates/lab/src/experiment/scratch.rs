@@ -21,7 +21,7 @@ const KEEPER: &str = "trap '' HUP INT TERM; groups=; while read -r now; do group
     for group in $groups; do kill -s KILL -- \"-$group\"; done; rm -rf -- \"$1\" || { sleep 1; rm -rf -- \"$1\"; }";
 
 /// The folder; only its owner may look into it.
-pub(super) struct Scratch {
+pub struct Scratch {
     dir: Option<TempDir>,
     keeper: Child,
     wards: Wards,
@@ -32,7 +32,7 @@ impl Scratch {
     ///
     /// # Errors
     /// [`LabError::Io`] if the folder cannot be made, [`LabError::Failed`] if there is no shell.
-    pub(super) fn new() -> Result<Self, LabError> {
+    pub fn new() -> Result<Self, LabError> {
         let made = tempfile::Builder::new().prefix("tacit-run-").permissions(Permissions::from_mode(0o700)).tempdir();
         let dir = made.map_err(LabError::io(std::env::temp_dir()))?;
         let failed = |detail: String| LabError::Failed { step: "starting the keeper of a run's folder".into(), detail };
@@ -51,12 +51,15 @@ impl Scratch {
         Ok(Self { dir: Some(dir), keeper, wards })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         self.dir.as_ref().map_or(Path::new("/"), TempDir::path)
     }
 
     /// For the programs of the run.
-    pub(super) fn wards(&self) -> &Wards {
+    #[must_use]
+    pub fn wards(&self) -> &Wards {
         &self.wards
     }
 }
@@ -72,11 +75,12 @@ impl Drop for Scratch {
 
 /// The process groups that the keeper kills if we are gone.
 #[derive(Clone)]
-pub(super) struct Wards(Arc<Mutex<(ChildStdin, BTreeSet<u32>)>>);
+pub struct Wards(Arc<Mutex<(ChildStdin, BTreeSet<u32>)>>);
 
 impl Wards {
     /// Adds a group, for as long as the result lives.
-    pub(super) fn add(&self, group: u32) -> Ward {
+    #[must_use]
+    pub fn add(&self, group: u32) -> Ward {
         self.change(|groups| groups.insert(group));
         Ward { wards: self.clone(), group }
     }
@@ -92,7 +96,7 @@ impl Wards {
 }
 
 /// A program that the keeper knows of.
-pub(super) struct Ward {
+pub struct Ward {
     wards: Wards,
     group: u32,
 }

@@ -1,0 +1,192 @@
+//! The networks of a campaign, kept in its folder with their lowerings: made once, served in every cell.
+use crate::lab::inputs;
+use crate::lowering::Lowering;
+use crate::print;
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tacit_backends::Registry;
+use tacit_graph::import::{ImportOptions, import};
+use tacit_graph::{Model, zoo};
+use tacit_lab::campaign;
+
+/// The roles of the paper's smaller networks, where none are named.
+pub const SMALL: [&str; 4] = ["digits", "lenet", "m2", "resnet32"];
+/// The role of the largest, where it is there.
+const LARGE: &str = "models/squeezenet1.1_fp32.onnx";
+
+/// Where a network comes from.
+enum Origin {
+    Digits,
+    Zoo,
+    File(PathBuf),
+}
+
+/// A network by name.
+pub struct Net {
+    pub name: String,
+    origin: Origin,
+}
+
+impl Net {
+    /// `digits`, a name of the zoo, or a file.
+    fn named(text: &str) -> anyhow::Result<Self> {
+        if text == "digits" {
+            return Ok(Self { name: text.into(), origin: Origin::Digits });
+        }
+        if zoo::NAMES.iter().any(|(name, _)| *name == text) {
+            return Ok(Self { name: text.into(), origin: Origin::Zoo });
+        }
+        let path = Path::new(text);
+        match path.extension().and_then(|e| e.to_str()) {
+            Some("onnx" | "tacit") => Self::file(path),
+            _ => {
+                let names: Vec<&str> = zoo::NAMES.iter().map(|(name, _)| *name).collect();
+                bail!("no network {text:?}: name digits, one of {}, or a file (.onnx, .tacit)", names.join(", "))
+            }
+        }
+    }
+
+    fn file(path: &Path) -> anyhow::Result<Self> {
+        let stem = path.file_stem().and_then(|s| s.to_str()).filter(|s| !s.is_empty());
+        let name = stem.with_context(|| format!("{}: has no name", path.display()))?.to_owned();
+        Ok(Self { name, origin: Origin::File(path.to_owned()) })
+    }
+
+    /// What its bytes are known by, in the campaign's folder.
+    fn source(&self) -> anyhow::Result<Value> {
+        let from = match &self.origin {
+            Origin::Digits => "built in".to_owned(),
+            Origin::Zoo => "zoo, seed 1".to_owned(),
+            Origin::File(path) => {
+                let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+                blake3::hash(&bytes).to_hex().to_string()
+            }
+        };
+        Ok(json!({"name": self.name, "from": from}))
+    }
+
+    fn model(&self, lowering: &Lowering) -> anyhow::Result<Model> {
+        match &self.origin {
+            Origin::Digits => inputs::digits(),
+            // Its weights are random as well: what its ranges come from is no news.
+            Origin::Zoo => Ok(import(&zoo::build(&self.name, 1)?, &ImportOptions::default())?.model),
+            Origin::File(path) if path.extension().is_some_and(|e| e == "onnx") => {
+                let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+                crate::model::import_with_defaults(path, &bytes)
+            }
+            Origin::File(path) => lowering.seal.read_model(path),
+        }
+    }
+}
+
+/// The networks of a campaign, from the smallest: those that are named, and a large one: the file that is
+/// named (`none` for none), or else SqueezeNet of the shared data where that is. A note where it is not.
+pub fn choose(named: &[String], model: Option<&str>, is_quick: bool) -> anyhow::Result<(Vec<Net>, Option<String>)> {
+    let small: Vec<&str> = match named {
+        [] => SMALL.to_vec(),
+        named => named.iter().map(String::as_str).collect(),
+    };
+    let mut nets = small.into_iter().map(Net::named).collect::<anyhow::Result<Vec<_>>>()?;
+    let note = match model {
+        Some("none") => None,
+        Some(file) => {
+            nets.push(Net::named(file)?);
+            None
+        }
+        // What is named is meant, and what is quick has no room for a large one.
+        None if !named.is_empty() || is_quick => None,
+        None => match shared() {
+            Some(path) => {
+                nets.push(Net { name: "squeezenet".into(), ..Net::file(&path)? });
+                None
+            }
+            None => Some(format!(
+                "no network of SqueezeNet's size: ../shared/data/{LARGE} is not there, so {} has its share; `tacit zoo squeezenet1.1 \
+                 -o squeezenet.onnx` makes one for --model squeezenet.onnx",
+                SMALL[3]
+            )),
+        },
+    };
+    Ok((nets, note))
+}
+
+/// SqueezeNet among the shared data, in `TACIT_DATA` or beside the repository around the current folder.
+fn shared() -> Option<PathBuf> {
+    let here = env::current_dir().ok()?;
+    let around = here.ancestors().map(|folder| folder.join("shared/data"));
+    let folders = env::var_os("TACIT_DATA").map(PathBuf::from).into_iter().chain(around);
+    folders.map(|folder| folder.join(LARGE)).find(|path| path.is_file())
+}
+
+/// Writes `DIR/inputs/NAME.tacit` and its lowering for each network; the paths. A campaign that is continued
+/// keeps what it has, and refuses other networks.
+pub fn prepare(dir: &Path, nets: &[Net], lowering: &Lowering) -> anyhow::Result<Vec<PathBuf>> {
+    let folder = dir.join("inputs");
+    campaign::own_folder(&folder)?;
+    let paths: Vec<PathBuf> = nets.iter().map(|net| folder.join(format!("{}.tacit", net.name))).collect();
+    let (registry, options) = (Registry::standard(), lowering.options()?);
+    let backend = registry.get(&lowering.backend)?;
+    let sources = nets.iter().map(Net::source).collect::<anyhow::Result<Vec<Value>>>()?;
+    let source = json!({"nets": sources, "backend": backend.id(), "options": options});
+    let path = folder.join("source.json");
+    match fs::read(&path) {
+        Ok(there) if serde_json::from_slice::<Value>(&there).is_ok_and(|there| there == source) => return Ok(paths),
+        Ok(_) => bail!("{} has other networks than were named now; choose another folder with -o", folder.display()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
+    }
+    for (net, path) in nets.iter().zip(&paths) {
+        print::note(&format!("{}: importing, and lowering for {}", net.name, backend.id()));
+        let model = net.model(lowering).with_context(|| net.name.clone())?;
+        let (watch, shown) = print::watch();
+        let lowered = backend.lower_watched(&model, &options, &watch).with_context(|| net.name.clone())?;
+        shown.finish_and_clear();
+        lowering.seal.write_model(path, &tacit_graph::file::write(&model)?)?;
+        lowering.seal.write_lowered(path, &model, (&**backend, &options), &*lowered)?;
+    }
+    // Last: without it, all are made again.
+    tacit_lab::campaign::remove(&path).with_context(|| format!("writing {}", path.display()))?;
+    fs::write(&path, source.to_string()).with_context(|| format!("writing {}", path.display()))?;
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_are_found_by_name_or_file_and_the_large_one_comes_last() {
+        let names = |named: &[&str], model| {
+            let named: Vec<String> = named.iter().map(|n| (*n).to_owned()).collect();
+            let (nets, note) = choose(&named, model, false).unwrap();
+            (nets.into_iter().map(|net| net.name).collect::<Vec<_>>(), note)
+        };
+        assert_eq!(names(&[], Some("none")), (SMALL.map(String::from).to_vec(), None));
+        assert_eq!(names(&["tiny-mlp"], None), (vec!["tiny-mlp".to_owned()], None));
+        assert_eq!(names(&["digits"], Some("x/big.onnx")).0, ["digits", "big"]);
+        let (nets, note) = choose(&[], None, true).unwrap();
+        assert!(nets.len() == 4 && note.is_none(), "quick goes without a large one");
+        let error = choose(&["tiny".into()], None, false).err().expect("there is no such network").to_string();
+        assert!(error.contains("tiny-mlp") && error.contains(".onnx"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_of_other_networks_is_not_touched() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("inputs")).unwrap();
+        fs::write(dir.path().join("inputs/source.json"), "{}").unwrap();
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            lowering: Lowering,
+        }
+        let Line { lowering } = clap::Parser::parse_from(["tacit"]);
+        let (nets, _) = choose(&["tiny-mlp".into()], None, false).unwrap();
+        let error = prepare(dir.path(), &nets, &lowering).unwrap_err().to_string();
+        assert!(error.contains("other networks"), "{error}");
+        assert_eq!(fs::read_dir(dir.path().join("inputs")).unwrap().count(), 1);
+    }
+}

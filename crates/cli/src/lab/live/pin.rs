@@ -1,0 +1,50 @@
+//! A core for each party: whatever a pinned thread starts, processes included, stays where it is.
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// The cores of server and clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cores {
+    pub server: usize,
+    pub clients: usize,
+}
+
+/// Two cores that this process may use; why there are none.
+pub fn cores() -> Result<Cores, String> {
+    let allowed =
+        sched_getaffinity(None).map_err(|e| format!("the system does not tell which cores there are: {e}"))?;
+    let mut usable = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
+    match (usable.next(), usable.next()) {
+        (Some(server), Some(clients)) => Ok(Cores { server, clients }),
+        _ => Err("this process may use one core only".into()),
+    }
+}
+
+/// Keeps this thread, and what it starts from now on, on one core.
+pub fn here(core: Option<usize>) -> anyhow::Result<()> {
+    let Some(core) = core else { return Ok(()) };
+    let mut only = CpuSet::new();
+    only.set(core);
+    sched_setaffinity(None, &only).map_err(|e| anyhow::anyhow!("keeping a thread on core {core}: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_pinned_thread_starts_stays_on_its_core() {
+        let Ok(Cores { server, clients }) = cores() else {
+            let all = sched_getaffinity(None).unwrap();
+            assert!(all.count() < 2, "there are two cores");
+            return;
+        };
+        assert_ne!(server, clients);
+        let inherited = std::thread::spawn(move || {
+            here(Some(clients)).unwrap();
+            std::thread::spawn(|| sched_getaffinity(None).unwrap()).join().unwrap()
+        });
+        let set = inherited.join().unwrap();
+        assert!(set.count() == 1 && set.is_set(clients));
+        assert!(sched_getaffinity(None).unwrap().count() > 1, "others are not moved");
+    }
+}

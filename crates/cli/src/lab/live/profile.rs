@@ -1,0 +1,158 @@
+//! What each network costs alone: what the server learns from it is what every cell begins with, and how many
+//! requests come how fast follows from it. Measured once, kept in the campaign's folder.
+use super::settings::{LIMIT_S, REQUESTS, Settings, affordable};
+use super::watch::{Phases, Watched};
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use tacit_lab::campaign;
+use tacit_sched::profile::{Sample, Speedup};
+use tacit_sched::{BoundTo, ModelSpec, PhaseSpec, Span, Time};
+use tacit_sim::{Arrival, RecordedJob};
+
+/// Its file in the campaign's folder.
+pub const FILE: &str = "profile.json";
+/// Runs of each network.
+const RUNS: usize = 3;
+/// What a cell takes besides its requests: keys, connections, the server's start and end, in seconds.
+const CELL_S: f64 = 15.0;
+
+/// What a network costs that runs alone, in seconds: medians.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Alone {
+    /// Its name.
+    pub net: String,
+    /// T_pre; absent where its back end has none.
+    pub pre_s: Option<f64>,
+    /// T_on.
+    pub on_s: f64,
+    /// Runs that this is from.
+    pub runs: usize,
+}
+
+/// What all cells of a campaign start from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// The networks, in the order of their roles.
+    pub nets: Vec<Alone>,
+    /// Requests of each cell.
+    pub requests: usize,
+    /// Requests a second, by workload.
+    pub rates: BTreeMap<String, f64>,
+    /// How long the cells take in all, by this, in seconds.
+    pub expected_s: f64,
+}
+
+/// The runs that are measured: all networks in turn, so that nothing but the network differs.
+pub fn runs(nets: usize) -> Vec<Arrival> {
+    let run = |i: usize| Arrival {
+        at: Time::ZERO,
+        client: i as u64,
+        model: (i % nets) as u32,
+        inputs: 1,
+        lead: None,
+        leaves: None,
+    };
+    (0..RUNS * nets).map(run).collect()
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+impl Profile {
+    /// Of what a server told after [`runs`], one after the other, by clients with these fingerprints.
+    pub fn of(settings: &Settings, watched: &Watched, clients: &[String]) -> anyhow::Result<Self> {
+        let phases = watched.phases();
+        let mut nets = Vec::new();
+        for (i, net) in settings.nets.iter().enumerate() {
+            let mine = clients.iter().skip(i).step_by(settings.nets.len());
+            let mine: Vec<Phases> = mine.filter_map(|client| phases.get(client.as_str()).copied()).collect();
+            let lengths = |of: fn(&Phases) -> Option<RecordedJob>| {
+                mine.iter().filter_map(of).map(|job| job.length()).collect::<Vec<f64>>()
+            };
+            let on = lengths(|p| p.online);
+            let runs = on.len();
+            let on_s = median(on).with_context(|| format!("{net}: the server tells of no run of it"))?;
+            nets.push(Alone { net: net.clone(), pre_s: median(lengths(|p| p.offline)), on_s, runs });
+        }
+        Self::plan(settings, nets)
+    }
+
+    /// How many requests come, and how fast.
+    fn plan(settings: &Settings, nets: Vec<Alone>) -> anyhow::Result<Self> {
+        let costs: Vec<f64> = nets.iter().map(|net| net.pre_s.unwrap_or(0.0) + net.on_s).collect();
+        let (mut rates, mut request_s) = (BTreeMap::new(), 0.0);
+        let cells = settings.cells().len() as f64;
+        for workload in &settings.workloads {
+            let mean_s = settings.mean(workload, &costs)?.max(1e-6);
+            let rate = settings.rate.unwrap_or(settings.load / mean_s);
+            // Requests come that fast, and are answered one after the other at worst.
+            request_s += mean_s.max(1.0 / rate) * cells / settings.workloads.len() as f64;
+            rates.insert(workload.clone(), rate);
+        }
+        let requests = settings.requests.unwrap_or_else(|| affordable(request_s, cells * CELL_S));
+        Ok(Self { nets, requests, rates, expected_s: request_s * requests as f64 + cells * CELL_S })
+    }
+
+    /// What to say where the number of requests was not what it should be, or the whole takes long.
+    pub fn note(&self, settings: &Settings) -> Option<String> {
+        let minutes = (self.expected_s / 60.0).ceil();
+        if self.expected_s > LIMIT_S * 1.05 {
+            return Some(format!(
+                "this takes about {minutes} minutes with {} requests a cell; fewer or smaller networks (--nets, --model none), policies or \
+                 workloads take less",
+                self.requests
+            ));
+        }
+        let fewer = settings.requests.is_none() && self.requests < REQUESTS[1];
+        fewer
+            .then(|| format!("{} requests a cell, for {} would take longer than it should", self.requests, REQUESTS[1]))
+    }
+
+    /// As the scheduler and the simulator take it.
+    pub fn models(&self, backend: &str) -> Vec<ModelSpec> {
+        let phase = |seconds: f64| PhaseSpec {
+            first: Sample { time: Span::from_secs(seconds), memory: 0 },
+            speedup: Speedup::None,
+        };
+        let model = |net: &Alone| ModelSpec {
+            name: net.net.clone(),
+            backend: backend.to_owned(),
+            link: "loopback".into(),
+            binding: BoundTo::Client,
+            material_bytes: 0,
+            pre: net.pre_s.map(phase),
+            on: phase(net.on_s),
+        };
+        self.nets.iter().map(model).collect()
+    }
+
+    /// Writes it into a campaign's folder.
+    pub fn write(&self, dir: &Path) -> anyhow::Result<()> {
+        let path = dir.join(FILE);
+        let text = serde_json::to_vec_pretty(self)?;
+        let written = campaign::remove(&path).and_then(|()| fs::write(&path, text));
+        written.with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// Reads that of a campaign's folder, if it is there.
+    pub fn read(dir: &Path) -> anyhow::Result<Option<Self>> {
+        let path = dir.join(FILE);
+        let text = match fs::read(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            read => read.with_context(|| format!("reading {}", path.display()))?,
+        };
+        let broken = || format!("{}: remove it, and the networks are measured again", path.display());
+        let read: Self = serde_json::from_slice(&text).with_context(broken)?;
+        let seconds = read.nets.iter().flat_map(|net| [net.pre_s.unwrap_or(0.0), net.on_s]);
+        let is_sound = seconds.chain([read.expected_s]).all(|s| (0.0..1e9).contains(&s))
+            && read.rates.values().all(|rate| (1e-6..1e6).contains(rate))
+            && (1..=100_000).contains(&read.requests);
+        ensure!(is_sound, "{}", broken());
+        Ok(Some(read))
+    }
+}

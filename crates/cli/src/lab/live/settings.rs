@@ -1,0 +1,302 @@
+//! What is to be run: policies, workloads, networks, and the requests that they make.
+use anyhow::{Context, bail, ensure};
+use std::collections::BTreeMap;
+use tacit_backends::Options;
+use tacit_sched::Span;
+use tacit_sched::policy::PolicySpec;
+use tacit_sim::{Arrival, Arrivals, Mix, Workload};
+
+/// Name of the experiment.
+pub const NAME: &str = "ss26-live";
+/// Fewest requests of a cell that the limit of time may lead to, and how many there are without it.
+pub const REQUESTS: [usize; 2] = [60, 100];
+/// How long the whole may take where the number of requests is ours to choose, in seconds.
+pub const LIMIT_S: f64 = 40.0 * 60.0;
+
+/// Requests by the paper's networks, from the smallest to the largest: M1, HiNet, M2, AlexNet, VGG-16
+/// ([SS26] workloads, 500 requests).
+const PAPER: [(&str, [u32; 5]); 2] = [("mixed", [200, 100, 100, 75, 25]), ("light", [330, 75, 55, 35, 5])];
+
+/// One campaign, as it was asked for.
+#[derive(Clone)]
+pub struct Settings {
+    /// Back end by name.
+    pub backend: String,
+    /// Its options.
+    pub options: Options,
+    /// Networks in the roles of the paper's, from the smallest; the last one has all roles that are left.
+    pub nets: Vec<String>,
+    /// Policies, as they were named.
+    pub policies: Vec<String>,
+    /// `mixed`, `light`.
+    pub workloads: Vec<String>,
+    /// Shares of announced requests, in percent.
+    pub notices: Vec<u32>,
+    /// How long ahead they are announced, in seconds.
+    pub lead_s: f64,
+    /// Requests of each cell; chosen by the time they take where absent.
+    pub requests: Option<usize>,
+    /// Mean work that comes in a second, in seconds of a network that runs alone.
+    pub load: f64,
+    /// Requests a second, in place of what `load` gives.
+    pub rate: Option<f64>,
+    /// Jobs that the server may run at a time.
+    pub cores: u32,
+    /// Cores of the simulated larger machine.
+    pub slots: u32,
+    /// Whether server and clients have a core each.
+    pub pinned: bool,
+    /// Decides when which requests come.
+    pub seed: u64,
+}
+
+/// One cell of the campaign.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    pub workload: String,
+    /// Percent.
+    pub notices: u32,
+    pub policy: String,
+}
+
+impl Cell {
+    /// As in `runs.jsonl`.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        let notices = format!("{} %", self.notices);
+        let of = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        [of("workload", &self.workload), of("notices", &notices), of("policy", &self.policy)].into()
+    }
+
+    /// For people.
+    pub fn name(&self) -> String {
+        format!("{}, {} % notices, {}", self.workload, self.notices, self.policy)
+    }
+}
+
+impl Settings {
+    /// Refuses what cannot be run.
+    pub fn check(&self) -> anyhow::Result<()> {
+        for policy in &self.policies {
+            policy.parse::<PolicySpec>()?;
+        }
+        for (what, all) in [("--policies", &self.policies), ("--workloads", &self.workloads), ("--nets", &self.nets)] {
+            ensure!(!all.is_empty(), "{what} names none");
+            let twice = all.iter().enumerate().find(|(i, name)| all[..*i].contains(name));
+            ensure!(twice.is_none(), "{what} names {} twice", twice.map_or("", |(_, name)| name));
+        }
+        for name in &self.workloads {
+            weights(name)?;
+        }
+        ensure!(self.nets.len() <= 5, "{} networks; there are five roles, so name five at most", self.nets.len());
+        ensure!(self.notices.iter().all(|share| *share <= 100), "--notices are percent: 0 to 100");
+        ensure!(!self.notices.is_empty(), "--notices names none");
+        ensure!((0.0..=3600.0).contains(&self.lead_s), "--lead {} is not from 0 to 3600 seconds", self.lead_s);
+        ensure!((0.01..=100.0).contains(&self.load), "--load {} is not from 0.01 to 100", self.load);
+        let rate = self.rate.unwrap_or(1.0);
+        ensure!((1e-3..=1e3).contains(&rate), "--rate {rate} is not from 0.001 to 1000 requests a second");
+        Ok(())
+    }
+
+    /// All cells, policies innermost: what is compared is measured close together.
+    pub fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for workload in &self.workloads {
+            for &notices in &self.notices {
+                let cell = |policy: &String| Cell { workload: workload.clone(), notices, policy: policy.clone() };
+                cells.extend(self.policies.iter().map(cell));
+            }
+        }
+        cells
+    }
+
+    /// As TOML, a key a line: what a campaign's folder says that it holds.
+    pub fn to_toml(&self) -> anyhow::Result<String> {
+        let options: BTreeMap<&str, &str> = self.options.iter().collect();
+        let options: Vec<String> = options.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let mut text = format!("name = \"{NAME}\"\n");
+        let mut line = |key: &str, value: serde_json::Value| {
+            // Strings, numbers and lists of them are written alike in JSON and TOML.
+            text += &format!("{key} = {value}\n");
+        };
+        line("backend", self.backend.as_str().into());
+        line("options", options.into());
+        line("nets", self.nets.clone().into());
+        line("policies", self.policies.clone().into());
+        line("workloads", self.workloads.clone().into());
+        line("notices", self.notices.clone().into());
+        line("lead_s", self.lead_s.into());
+        line("requests", self.requests.map_or_else(|| "by time".into(), Into::into));
+        line("load", self.load.into());
+        line("rate", self.rate.map_or_else(|| "by load".into(), Into::into));
+        line("cores", self.cores.into());
+        line("slots", self.slots.into());
+        line("pinned", self.pinned.into());
+        line("seed", self.seed.into());
+        Ok(text)
+    }
+
+    /// The mean of a figure of the networks over the requests of a workload.
+    pub fn mean(&self, workload: &str, of: &[f64]) -> anyhow::Result<f64> {
+        let counts = by_net(weights(workload)?, self.nets.len());
+        let total: u32 = counts.iter().sum();
+        Ok(counts.iter().zip(of).map(|(&count, value)| f64::from(count) * value).sum::<f64>() / f64::from(total))
+    }
+
+    /// A cell's requests, in order of arrival, each from a client of its own; and what they were drawn from.
+    /// They are the same for every policy, and come at the same times with and without notices.
+    pub fn draw(&self, cell: &Cell, requests: usize, rate: f64) -> anyhow::Result<(Workload, Vec<Arrival>)> {
+        let counts = scale(&by_net(weights(&cell.workload)?, self.nets.len()), requests);
+        let mix = Mix { name: cell.workload.clone(), counts: self.nets.iter().cloned().zip(counts).collect() };
+        let mut workload = Workload::new(mix, Arrivals::Poisson(rate), f64::from(cell.notices) / 100.0);
+        workload.requests = requests;
+        workload.notice_lead = Span::from_secs(self.lead_s);
+        let mut arrivals = workload.draw(self.seed);
+        arrivals.iter_mut().enumerate().for_each(|(i, arrival)| arrival.client = i as u64);
+        Ok((workload, arrivals))
+    }
+}
+
+/// Says which keys of a campaign's text another one has otherwise.
+pub fn differences(there: &str, here: &str) -> Vec<String> {
+    let read = |text: &str| -> BTreeMap<String, String> {
+        let pairs = text.lines().filter_map(|line| line.split_once(" = "));
+        pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    };
+    let (there, here) = (read(there), read(here));
+    let keys: std::collections::BTreeSet<&String> = there.keys().chain(here.keys()).collect();
+    let said = |of: Option<&String>| of.map_or("absent".to_owned(), Clone::clone);
+    keys.into_iter()
+        .filter(|key| there.get(*key) != here.get(*key))
+        .map(|key| format!("`{key}` is {} there and {} here", said(there.get(key)), said(here.get(key))))
+        .collect()
+}
+
+fn weights(workload: &str) -> anyhow::Result<[u32; 5]> {
+    let Some((_, weights)) = PAPER.iter().find(|(name, _)| *name == workload) else {
+        bail!("there is no workload {workload:?}: the paper's are mixed and light");
+    };
+    Ok(*weights)
+}
+
+/// The roles' weights by network; the last network has all roles that are left.
+fn by_net(weights: [u32; 5], nets: usize) -> Vec<u32> {
+    let nets = nets.clamp(1, weights.len());
+    let mut mine = weights[..nets].to_vec();
+    mine[nets - 1] += weights[nets..].iter().sum::<u32>();
+    mine
+}
+
+/// `n` in these shares, by largest remainders; of equals the first.
+fn scale(weights: &[u32], n: usize) -> Vec<u32> {
+    let total: u64 = weights.iter().map(|&w| u64::from(w)).sum::<u64>().max(1);
+    let share = |w: u32| u64::from(w) * n as u64;
+    let mut counts: Vec<u32> = weights.iter().map(|&w| (share(w) / total) as u32).collect();
+    let mut order: Vec<usize> = (0..weights.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(share(weights[i]) % total));
+    let left = n - counts.iter().sum::<u32>() as usize;
+    order.into_iter().take(left).for_each(|i| counts[i] += 1);
+    counts
+}
+
+/// How many requests of each cell fit into the limit, where `request_s` is what one of each cell takes in all
+/// and `cell_s` what a cell takes besides: as many as there should be, or as few as there may.
+pub fn affordable(request_s: f64, cell_s: f64) -> usize {
+    let [least, most] = REQUESTS;
+    (((LIMIT_S - cell_s).max(0.0) / request_s.max(1e-9)) as usize).clamp(least, most)
+}
+
+/// Reads a share in percent.
+pub fn percent(text: &str) -> Result<u32, String> {
+    let number = text.trim().trim_end_matches('%').trim();
+    number.parse().ok().filter(|share| *share <= 100).context("0 to 100 percent").map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        let list = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect();
+        Settings {
+            backend: "cheetah".into(),
+            options: Options::default(),
+            nets: list(&["digits", "lenet", "m2", "resnet32", "squeezenet"]),
+            policies: list(&["sequential", "fcfs", "priority:0.1", "adaptive"]),
+            workloads: list(&["mixed", "light"]),
+            notices: vec![0, 25],
+            lead_s: 10.0,
+            requests: None,
+            load: 1.2,
+            rate: None,
+            cores: 2,
+            slots: 8,
+            pinned: true,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn the_papers_mixes_are_scaled_and_their_roles_handed_out() {
+        assert_eq!(scale(&PAPER[0].1, 100), [40, 20, 20, 15, 5]);
+        assert_eq!(scale(&PAPER[1].1, 100), [66, 15, 11, 7, 1]);
+        for n in [1, 6, 60, 77, 500] {
+            assert_eq!(scale(&PAPER[1].1, n).iter().sum::<u32>() as usize, n);
+        }
+        assert_eq!(by_net(PAPER[0].1, 4), [200, 100, 100, 100]);
+        assert_eq!(by_net(PAPER[0].1, 1), [500]);
+        let mean = settings().mean("light", &[0.0, 0.0, 0.0, 0.0, 100.0]).unwrap();
+        assert!((mean - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn every_policy_gets_the_same_requests_and_notices_move_none() {
+        let settings = settings();
+        let cells = settings.cells();
+        assert_eq!(cells.len(), 16);
+        let draw = |cell: &Cell| settings.draw(cell, 60, 0.5).unwrap().1;
+        for four in cells.chunks(4) {
+            assert!(four.iter().all(|cell| draw(cell) == draw(&four[0])), "{}", four[0].name());
+        }
+        let (plain, announced) = (draw(&cells[0]), draw(&cells[4]));
+        assert_eq!((cells[0].notices, cells[4].notices), (0, 25));
+        let bare = |all: &[Arrival]| all.iter().map(|a| (a.at, a.model, a.client)).collect::<Vec<_>>();
+        assert_eq!(bare(&plain), bare(&announced));
+        assert!(plain.iter().all(|a| a.lead.is_none()) && announced.iter().any(|a| a.lead.is_some()));
+        assert_eq!(plain.iter().map(|a| a.client).collect::<Vec<_>>(), (0..60).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_campaign_is_known_by_its_text() {
+        let one = settings().to_toml().unwrap();
+        assert!(one.contains("policies = [\"sequential\",\"fcfs\"") && one.contains("requests = \"by time\""), "{one}");
+        let other = Settings { requests: Some(60), seed: 2, ..settings() }.to_toml().unwrap();
+        assert_eq!(differences(&one, &one), Vec::<String>::new());
+        let differing = ["`requests` is \"by time\" there and 60 here", "`seed` is 1 there and 2 here"];
+        assert_eq!(differences(&one, &other), differing);
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_refused_by_name() {
+        let refused = |change: fn(&mut Settings)| {
+            let mut settings = settings();
+            change(&mut settings);
+            settings.check().unwrap_err().to_string()
+        };
+        settings().check().unwrap();
+        assert!(refused(|s| s.policies = vec!["lifo".into()]).contains("lifo"));
+        assert!(refused(|s| s.workloads = vec!["heavy".into()]).contains("mixed and light"));
+        assert!(refused(|s| s.nets.push("m1".into())).contains("five at most"));
+        assert!(refused(|s| s.policies.push("fcfs".into())).contains("names fcfs twice"));
+        assert!(refused(|s| s.lead_s = f64::NAN).contains("--lead"));
+        assert!(refused(|s| s.rate = Some(0.0)).contains("--rate"));
+        assert_eq!((percent("25 %"), percent("0")), (Ok(25), Ok(0)));
+        assert!(percent("101").is_err() && percent("some").is_err());
+    }
+
+    #[test]
+    fn requests_are_as_many_as_fit_the_time() {
+        assert_eq!(affordable(5.0, 100.0), 100);
+        assert_eq!(affordable(30.0, 0.0), 80);
+        assert_eq!(affordable(1000.0, 0.0), 60, "never fewer than a figure needs");
+    }
+}

@@ -1,0 +1,298 @@
+//! A server and its clients on this machine: the networks alone, and one cell.
+use super::clients::{self, Told};
+use super::pin::{self, Cores};
+use super::profile::{self, Profile};
+use super::results;
+use super::server::{Server, Start};
+use super::settings::{Cell, Settings};
+use super::watch::{Phases, Watched, watch};
+use crate::lowering::Lowering;
+use anyhow::{Context, anyhow};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use tacit_client::process_cpu_s;
+use tacit_lab::campaign::{self, Run};
+use tacit_lab::experiment::Scratch;
+use tacit_meter::record::PartySample;
+use tacit_meter::usage::{ProcessTree, Since};
+use tacit_sim::{Arrival, Comparison, RecordedInput, Recording, RunFile, Scenario, Summary};
+use tacit_store::keys;
+
+/// What all cells share.
+pub struct Stage<'a> {
+    pub settings: &'a Settings,
+    pub lowering: &'a Lowering,
+    /// The campaign's folder.
+    pub dir: &'a Path,
+    /// The models' files, in the order of the networks.
+    pub models: &'a [PathBuf],
+    /// A core for each party, if they have one.
+    pub cores: Option<Cores>,
+    pub scratch: &'a Scratch,
+    /// Set where the user wants an end.
+    pub stop: &'a AtomicBool,
+    /// Requests of the cell that are done with.
+    pub done: &'a AtomicUsize,
+}
+
+/// A cell as it went.
+struct Played {
+    told: Vec<Told>,
+    watched: Watched,
+    /// What the server used from the first request on.
+    server: PartySample,
+    /// Processor seconds of this process, which is all the clients.
+    clients_cpu_s: f64,
+}
+
+impl Stage<'_> {
+    /// Makes keys for so many clients and an operator; their fingerprints.
+    pub fn make_keys(&self, clients: usize) -> anyhow::Result<Vec<String>> {
+        let folder = self.keys();
+        if folder.exists() {
+            fs::remove_dir_all(&folder).context("removing earlier keys")?;
+        }
+        let names: Vec<String> = (0..clients).map(clients::name).collect();
+        keys::init(&folder, &[], &names)?;
+        keys::add_operator(&folder, "ops")?;
+        names.iter().map(|name| Ok(keys::load_client(&folder, name)?.fingerprint.to_string())).collect()
+    }
+
+    fn keys(&self) -> PathBuf {
+        self.scratch.path().join("keys")
+    }
+
+    fn start(&self, policy: &str, connections: usize, learned: Option<&Path>, log: &str) -> anyhow::Result<Server> {
+        let how = Start {
+            models: self.models,
+            lowering: self.lowering,
+            policy,
+            cores: self.settings.cores,
+            // Some more, for those that have ended and not been seen to.
+            connections: connections + 16,
+            core: self.cores.map(|cores| cores.server),
+            learned,
+            log: &self.dir.join("logs").join(format!("{log}.server.err")),
+        };
+        Server::start(&how, self.scratch)
+    }
+
+    /// Work in a thread on the clients' core.
+    fn as_client<T: Send>(&self, work: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
+        let core = self.cores.map(|cores| cores.clients);
+        thread::scope(|scope| {
+            let thread = scope.spawn(move || pin::here(core).and_then(|()| work()));
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Connects clients and plays their requests against a server.
+    fn play(&self, server: &Server, arrivals: &[Arrival], in_turn: bool) -> anyhow::Result<Option<Played>> {
+        let (keys, stop) = (self.keys(), self.stop);
+        let nets = (self.settings.nets.as_slice(), self.settings.backend.as_str());
+        let interface = server.interface(&keys)?;
+        let ready = self.as_client(|| clients::connect(server.address(), &keys, nets, arrivals, stop))?;
+        let Some(ready) = ready else { return Ok(None) };
+        let mut tree = ProcessTree::new("/proc");
+        anyhow::ensure!(tree.add(server.pid(), Since::Now), "the server is gone");
+        let (cpu_s, over) = (process_cpu_s(), AtomicBool::new(false));
+        // The threads are there before the first request.
+        let start = Instant::now() + Duration::from_millis(300);
+        let (told, watched) = thread::scope(|scope| {
+            let watching = scope.spawn(|| watch(&interface, start, &over));
+            let told = self.as_client(|| match in_turn {
+                true => clients::one_by_one(ready, start, stop, self.done),
+                false => clients::drive(ready, start, stop, self.done),
+            });
+            over.store(true, Ordering::Release);
+            (told, watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let (told, watched) = (told?, watched.context("watching the server")?);
+        let server = tree.sample(true);
+        Ok(Some(Played { told, watched, server, clients_cpu_s: process_cpu_s() - cpu_s }))
+    }
+
+    /// Measures what the networks cost alone; what the server learns is kept in `learned`. None if stopped.
+    pub fn alone(&self, learned: &Path) -> anyhow::Result<Option<Profile>> {
+        let runs = profile::runs(self.settings.nets.len());
+        let clients = self.make_keys(runs.len())?;
+        let server = self.start("fcfs", runs.len(), None, "alone")?;
+        let Some(played) = self.play(&server, &runs, true)? else { return Ok(None) };
+        if let Some(failure) = played.told.iter().find_map(|told| told.failure.as_ref()) {
+            return Err(anyhow!("{failure}").context("measuring the networks alone"));
+        }
+        campaign::own_folder(learned)?;
+        server.stop(Some(learned))?;
+        Profile::of(self.settings, &played.watched, &clients).map(Some)
+    }
+
+    /// Runs a cell; its files go into the campaign's folder under this stem. None if stopped.
+    ///
+    /// # Errors
+    /// What cannot be written. What goes wrong with server or clients is a failed run.
+    pub fn cell(&self, cell: &Cell, stem: &str, profile: &Profile, learned: &Path) -> anyhow::Result<Option<Run>> {
+        let began = Instant::now();
+        let mut run = Run {
+            cell: cell.labels(),
+            repetition: 0,
+            record: String::new(),
+            failure: None,
+            duration_s: 0.0,
+            link: None,
+            energy: BTreeMap::new(),
+            parties: BTreeMap::new(),
+            results: BTreeMap::new(),
+        };
+        match self.measure(cell, stem, profile, learned) {
+            Ok(None) => return Ok(None),
+            Ok(Some((recording, played))) => self.note(&mut run, stem, &recording, &played)?,
+            // What a stop breaks off is no failure.
+            Err(_) if self.stop.load(Ordering::Relaxed) => return Ok(None),
+            Err(error) => {
+                run.failure = Some(format!("{error:#}"));
+                run.duration_s = began.elapsed().as_secs_f64();
+            }
+        }
+        Ok(Some(run))
+    }
+
+    fn measure(
+        &self,
+        cell: &Cell,
+        stem: &str,
+        profile: &Profile,
+        learned: &Path,
+    ) -> anyhow::Result<Option<(Recording, Played)>> {
+        let rate = profile.rates.get(&cell.workload).copied().context("the profile has no rate for the workload")?;
+        let (workload, arrivals) = self.settings.draw(cell, profile.requests, rate)?;
+        let clients = self.make_keys(arrivals.len())?;
+        let server = self.start(&cell.policy, 2 * arrivals.len(), Some(learned), stem)?;
+        let Some(played) = self.play(&server, &arrivals, false)? else { return Ok(None) };
+        server.stop(None)?;
+        let inputs = inputs(&arrivals, &clients, &played);
+        let recording = Recording {
+            believed: profile.models(&self.settings.backend),
+            cores: self.settings.cores,
+            policy: cell.policy.parse()?,
+            workload,
+            arrivals,
+            inputs,
+        };
+        Ok(Some((recording, played)))
+    }
+
+    /// Works the figures out, and writes down what they come from.
+    fn note(&self, run: &mut Run, stem: &str, recording: &Recording, played: &Played) -> anyhow::Result<()> {
+        let (comparison, simulated) = Comparison::of(recording)?;
+        let (live, slots) = (recording.run(), recording.replay(self.settings.slots, true));
+        let slots = slots.run(0).map(|run| (slots, run))?;
+        let summary = Summary::of(&live, &simulated.0);
+        let on_slots = Summary::of(&slots.1, &slots.0);
+        run.duration_s = summary.makespan;
+        run.parties = [("server".to_owned(), played.server)].into();
+        let mut figures = figures(recording, played, &summary);
+        figures.extend(results::compared(&comparison).into_iter().map(|(key, value)| (key.to_owned(), value)));
+        figures.extend([
+            ("slots.delay_s".into(), on_slots.all.input_delay),
+            ("slots.waiting_s".into(), on_slots.all.waiting_time),
+            ("slots.makespan_s".into(), on_slots.makespan),
+            ("slots.throughput_per_s".into(), on_slots.throughput),
+        ]);
+        run.results = figures.into_iter().filter(|(_, value)| value.is_finite()).collect();
+        let failures: Vec<&String> = played.told.iter().filter_map(|told| told.failure.as_ref()).collect();
+        run.failure = failures.first().map(|first| {
+            let (failed, all) = (failures.len(), played.told.len());
+            format!("{failed} of {all} requests were not answered; the first because of: {first}")
+        });
+        let named = |scenario: &Scenario, run: &tacit_sim::Run, what: &str| {
+            let mut file = RunFile::of(scenario, self.settings.seed, run);
+            file.policy = format!("{}, {what}", file.policy);
+            serde_json::to_value(file)
+        };
+        let (scenario, simulated) = &simulated;
+        let on_slots = format!("simulated on {} slots", self.settings.slots);
+        let timelines = [
+            named(scenario, &live, "live")?,
+            named(scenario, simulated, "simulated")?,
+            named(&slots.0, &slots.1, &on_slots)?,
+        ];
+        self.write("timelines", stem, &json!(timelines))?;
+        self.write("cells", stem, &self.raw(&run.cell, recording, played))
+    }
+
+    /// All that was planned and told of a cell.
+    fn raw(&self, cell: &campaign::Cell, recording: &Recording, played: &Played) -> Value {
+        let nets = &self.settings.nets;
+        let arrival = |a: &Arrival| {
+            let lead_s = a.lead.map(|lead| lead.secs());
+            json!({"at_s": a.at.secs(), "client": a.client, "net": nets[a.model as usize], "lead_s": lead_s})
+        };
+        json!({
+            "cell": cell,
+            "arrivals": recording.arrivals.iter().map(arrival).collect::<Vec<_>>(),
+            "clients": played.told,
+            "server": recording.inputs,
+            "learned": recording.learned(),
+        })
+    }
+
+    fn write(&self, folder: &str, stem: &str, value: &Value) -> anyhow::Result<()> {
+        let folder = self.dir.join(folder);
+        campaign::own_folder(&folder)?;
+        let path = folder.join(format!("{stem}.json"));
+        let written = campaign::remove(&path).and_then(|()| fs::write(&path, value.to_string()));
+        written.with_context(|| format!("writing {}", path.display()))
+    }
+}
+
+/// What became of each request: the server's word on its jobs, by the fingerprint of its client.
+fn inputs(arrivals: &[Arrival], clients: &[String], played: &Played) -> Vec<RecordedInput> {
+    let phases = played.watched.phases();
+    let input = |(i, arrival): (usize, &Arrival)| {
+        let Phases { offline: pre, online: on } = phases.get(clients[i].as_str()).copied().unwrap_or_default();
+        // The server has a request with its first phase; that of one that was announced may be long over.
+        let first = pre.or(on).filter(|_| arrival.lead.is_none()).map(|job| job.queued);
+        RecordedInput { arrived: first.unwrap_or(played.told[i].asked_s), pre, on }
+    };
+    arrivals.iter().enumerate().map(input).collect()
+}
+
+fn figures(recording: &Recording, played: &Played, summary: &Summary) -> BTreeMap<String, f64> {
+    let (told, last) = (&played.told, &played.watched.last);
+    let answered: Vec<&Told> = told.iter().filter(|told| told.failure.is_none()).collect();
+    let seen: f64 = answered.iter().map(|told| told.answered_s - told.asked_s).sum();
+    let late = told.iter().zip(&recording.arrivals).map(|(told, arrival)| told.asked_s - arrival.at.secs());
+    let announced = recording.arrivals.iter().filter(|arrival| arrival.lead.is_some());
+    let makespan = summary.makespan;
+    let use_of = |cpu_s: f64| if makespan > 0.0 { cpu_s / makespan } else { 0.0 };
+    let mut figures: BTreeMap<String, f64> = [
+        ("requests", told.len() as f64),
+        ("answered", answered.len() as f64),
+        ("announced", announced.count() as f64),
+        ("rate_per_s", recording.workload.arrivals.rate()),
+        ("delay_s", last.mean_delay_s),
+        ("waiting_s", last.mean_waiting_s),
+        ("throughput_per_s", use_of(answered.len() as f64)),
+        ("makespan_s", makespan),
+        ("client.delay_s", seen / answered.len().max(1) as f64),
+        ("client.late_s", late.fold(0.0, f64::max)),
+        ("client.core_use", use_of(played.clients_cpu_s)),
+        ("server.core_use", use_of(played.server.user_s + played.server.system_s)),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into();
+    for model in &last.models {
+        figures.insert(format!("net.{}.answered", model.name), model.done as f64);
+        figures.insert(format!("net.{}.delay_s", model.name), model.mean_delay_s);
+        figures.insert(format!("net.{}.waiting_s", model.name), model.mean_waiting_s);
+    }
+    figures
+}

@@ -1,0 +1,120 @@
+//! What a server's status tells over a cell: its jobs, on the clock of the cell.
+use crate::operator::{Interface, Job, Status};
+use anyhow::Context;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use tacit_sim::RecordedJob;
+
+/// How often it is asked. The status has the last 500 jobs, far more than end in this time.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What was told.
+pub struct Watched {
+    /// The last status: D, W and counts over all of the cell.
+    pub last: Status,
+    /// Every job that ended, by its number.
+    jobs: BTreeMap<u64, Job>,
+    /// The server's time, in seconds since its start, at the beginning of the cell.
+    zero_s: f64,
+    /// How long the look took that this is known from; it may be off by half of it.
+    best_s: f64,
+}
+
+/// The phases of one client's input.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Phases {
+    pub offline: Option<RecordedJob>,
+    pub online: Option<RecordedJob>,
+}
+
+impl Watched {
+    fn nothing() -> Self {
+        Self { last: Status::default(), jobs: BTreeMap::new(), zero_s: 0.0, best_s: f64::INFINITY }
+    }
+
+    /// Takes a status in that was asked for and answered at these seconds of the cell.
+    fn take(&mut self, status: Status, asked_s: f64, answered_s: f64) {
+        if answered_s - asked_s < self.best_s {
+            self.best_s = answered_s - asked_s;
+            self.zero_s = status.uptime_s - f64::midpoint(asked_s, answered_s);
+        }
+        let ended = status.jobs.iter().filter(|job| job.ended_s.is_some());
+        self.jobs.extend(ended.map(|job| (job.id, job.clone())));
+        self.last = status;
+    }
+
+    /// What each client's jobs did, by its fingerprint; of each phase the last that was done.
+    pub fn phases(&self) -> BTreeMap<&str, Phases> {
+        let mut found: BTreeMap<&str, Phases> = BTreeMap::new();
+        for job in self.jobs.values().filter(|job| job.outcome.as_deref() == Some("done")) {
+            let Some(ended_s) = job.ended_s else { continue };
+            let [queued, from, to] = [job.queued_s, job.started_s, ended_s].map(|at| at - self.zero_s);
+            let (phases, done) = (found.entry(&job.client).or_default(), Some(RecordedJob { queued, from, to }));
+            match job.phase.as_str() {
+                "offline" => phases.offline = done,
+                "online" => phases.online = done,
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// Looks again and again until `over`, and once more then. `start` is the beginning of the cell.
+pub fn watch(interface: &Interface, start: Instant, over: &AtomicBool) -> anyhow::Result<Watched> {
+    let mut watched = Watched::nothing();
+    loop {
+        let is_last = over.load(Ordering::Acquire);
+        let asked_s = seconds(start);
+        let answer = interface.get("/v1/status")?;
+        let status = serde_json::from_value(answer).context("the server's status")?;
+        watched.take(status, asked_s, seconds(start));
+        if is_last {
+            return Ok(watched);
+        }
+        let until = Instant::now() + EVERY;
+        while Instant::now() < until && !over.load(Ordering::Acquire) {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Seconds since the start, or before it.
+fn seconds(start: Instant) -> f64 {
+    let now = Instant::now();
+    match now.checked_duration_since(start) {
+        Some(after) => after.as_secs_f64(),
+        None => -start.duration_since(now).as_secs_f64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn jobs_are_put_on_the_clock_of_the_cell_by_the_fastest_look() {
+        let job = |id: u64, phase: &str, outcome: Option<&str>, ended: Option<f64>| json!({"id": id, "phase": phase, "client": "ab", "queued_s": 10.0, "started_s": 11.0, "ended_s": ended, "outcome": outcome});
+        let status = |uptime: f64, jobs: serde_json::Value| -> Status {
+            serde_json::from_value(json!({"uptime_s": uptime, "jobs": jobs})).unwrap()
+        };
+        let mut watched = Watched::nothing();
+        // The cell began at the server's second 10. The first look is slow, and tells a wrong time.
+        watched.take(
+            status(13.9, json!([job(1, "setup", Some("done"), Some(10.5)), job(2, "offline", None, None)])),
+            2.0,
+            4.0,
+        );
+        watched.take(status(15.0, json!([job(2, "offline", Some("done"), Some(12.0))])), 4.99, 5.01);
+        watched.take(status(19.5, json!([job(3, "online", Some("refused"), Some(13.0))])), 8.0, 10.0);
+        let phases = watched.phases();
+        let Phases { offline: Some(offline), online: None } = phases["ab"] else { panic!("{:?}", phases["ab"]) };
+        assert!(
+            (offline.queued - 0.0).abs() < 1e-9 && (offline.from - 1.0).abs() < 1e-9 && (offline.to - 2.0).abs() < 1e-9
+        );
+        assert_eq!((watched.jobs.len(), watched.last.uptime_s), (3, 19.5));
+    }
+}

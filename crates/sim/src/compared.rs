@@ -1,0 +1,200 @@
+//! A recorded run beside what the simulator makes of it: how far off it is, and why.
+
+use crate::engine::Run;
+use crate::error::SimError;
+use crate::metrics::Summary;
+use crate::recorded::{RecordedInput, RecordedJob, Recording};
+use crate::scenario::Scenario;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use tacit_sched::JobPhase;
+
+/// Seconds by which a server's times of one moment may differ.
+const CLOCK: f64 = 0.003;
+
+/// Simulated over live: further from 1 than this needs a reason.
+pub const TOLERANCE: f64 = 0.10;
+
+/// A recorded run beside simulated ones of the same arrivals and policy. Times in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// D of the recording.
+    pub live: f64,
+    /// D where every job takes what the learned profile says.
+    pub simulated: f64,
+    /// `simulated` over `live`; 1 where both are 0.
+    pub ratio: f64,
+    /// D where every job takes what it took in the recording.
+    pub replayed: f64,
+    /// `replayed` over `live`.
+    pub replayed_ratio: f64,
+    /// D where, besides, requests come when they came, and clients for T_on as long after T_pre as they did.
+    pub handed: f64,
+    /// `handed` over `live`.
+    pub handed_ratio: f64,
+    /// What the jobs took in all, over what the profile says that they take.
+    pub job_ratio: f64,
+    /// Mean length of jobs that ran beside another over that of jobs of the same kind that ran alone; none
+    /// where no kind did both.
+    pub side_by_side: Option<f64>,
+    /// Mean time from the end of T_pre until the client came for T_on.
+    pub gap: f64,
+    /// Share of the requests in whose gap another job started, and whose T_on then waited.
+    pub passed: f64,
+}
+
+/// `a / b`, where nothing over nothing is no difference.
+pub fn ratio(a: f64, b: f64) -> f64 {
+    match (a, b) {
+        (a, b) if b > 0.0 => a / b,
+        (a, _) if a > 0.0 => f64::INFINITY,
+        _ => 1.0,
+    }
+}
+
+fn is_off(ratio: f64) -> bool {
+    // A hair more than the tolerance, for what decimal fractions lose.
+    (ratio - 1.0).abs() > TOLERANCE + 1e-9
+}
+
+impl Comparison {
+    /// Plays the recording again at its own number of cores; with it what was played with the profile.
+    ///
+    /// # Errors
+    /// A configuration that the scheduler refuses.
+    pub fn of(recording: &Recording) -> Result<(Self, (Scenario, Run)), SimError> {
+        let played = |scenario: Scenario| scenario.run(0).map(|run| (scenario, run));
+        let profile = played(recording.scenario(recording.cores))?;
+        let replay = played(recording.replay(recording.cores, false))?;
+        let handed = played(recording.replay_as_came())?;
+        let delay = |(scenario, run): &(Scenario, Run)| Summary::of(run, scenario).all.input_delay;
+        let live = Summary::of(&recording.run(), &profile.0).all.input_delay;
+        let [simulated, replayed, handed] = [&profile, &replay, &handed].map(delay);
+        let compared = Self {
+            live,
+            simulated,
+            ratio: ratio(simulated, live),
+            replayed,
+            replayed_ratio: ratio(replayed, live),
+            handed,
+            handed_ratio: ratio(handed, live),
+            job_ratio: job_ratio(recording),
+            side_by_side: side_by_side(recording),
+            gap: gap(recording),
+            passed: passed(recording),
+        };
+        Ok((compared, profile))
+    }
+
+    /// Why the simulator is off by more than [`TOLERANCE`], in words; none where it is not. What is told are
+    /// measured figures: where none of them explains it, that is said.
+    pub fn reason(&self) -> Option<String> {
+        if !is_off(self.ratio) {
+            return None;
+        }
+        let mut parts = Vec::new();
+        if !is_off(self.replayed_ratio) {
+            parts.push(format!("the job times do it: with those of the run D is {:.2} of live", self.replayed_ratio));
+        } else if !is_off(self.handed_ratio) {
+            let Self { replayed_ratio, handed_ratio, gap, passed, .. } = self;
+            parts.push(format!(
+                "clients that have to come for T_on do it: with the run's job times D is {replayed_ratio:.2} of live, and {handed_ratio:.2} \
+                 where clients come as they did, {gap:.4} s after T_pre",
+            ));
+            if *passed > 0.0 {
+                let percent = 100.0 * passed;
+                parts.push(format!(
+                    "in that time another job started for {percent:.0} % of the requests, so that T_on waited"
+                ));
+            }
+        } else {
+            parts.push(format!(
+                "not explained: with the run's job times D is {:.2} of live, and {:.2} with clients that come as they did",
+                self.replayed_ratio, self.handed_ratio
+            ));
+        }
+        if is_off(self.job_ratio) {
+            parts.push(format!("jobs took {:.2} times what the profile says", self.job_ratio));
+        }
+        if let Some(times) = self.side_by_side.filter(|times| is_off(*times)) {
+            parts.push(format!(
+                "beside another, a job took {times:.2} times as long as alone: they share the parties' cores"
+            ));
+        }
+        Some(parts.join("; "))
+    }
+}
+
+/// What jobs took over what the learned profile says.
+fn job_ratio(recording: &Recording) -> f64 {
+    let models = recording.learned();
+    let (mut took, mut said) = (0.0, 0.0);
+    for (i, phase, job) in recording.jobs() {
+        let model = &models[recording.arrivals[i].model as usize];
+        let spec = if phase == JobPhase::On { Some(model.on) } else { model.pre };
+        took += job.length();
+        said += spec.map_or(0.0, |spec| spec.first.time.secs());
+    }
+    ratio(took, said)
+}
+
+/// Share of a job's time in which another one ran. One's end may be noted after the other's start.
+fn overlap(job: &RecordedJob, at: usize, jobs: &[RecordedJob]) -> f64 {
+    let mut parts: Vec<(f64, f64)> = jobs
+        .iter()
+        .enumerate()
+        .filter(|(other, _)| *other != at)
+        .map(|(_, other)| (other.from.max(job.from), (other.to - CLOCK).min(job.to)))
+        .filter(|(from, to)| from < to)
+        .collect();
+    parts.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut covered, mut until) = (0.0, job.from);
+    for (from, to) in parts {
+        covered += (to - from.max(until)).max(0.0);
+        until = until.max(to);
+    }
+    covered / job.length().max(1e-9)
+}
+
+/// By kind (model and phase) the mean length of jobs that mostly ran beside another over that of those that
+/// ran alone; the mean over the kinds, weighted by the time of jobs beside another.
+fn side_by_side(recording: &Recording) -> Option<f64> {
+    let jobs: Vec<_> = recording.jobs().collect();
+    let bare: Vec<RecordedJob> = jobs.iter().map(|(_, _, job)| *job).collect();
+    // Seconds and number, alone and beside another.
+    let mut kinds: BTreeMap<(u32, JobPhase), [(f64, u32); 2]> = BTreeMap::new();
+    for (at, (i, phase, job)) in jobs.iter().enumerate() {
+        let which = match overlap(job, at, &bare) {
+            share if share < 0.1 => 0,
+            share if share >= 0.5 => 1,
+            _ => continue,
+        };
+        let sum = &mut kinds.entry((recording.arrivals[*i].model, *phase)).or_default()[which];
+        *sum = (sum.0 + job.length(), sum.1 + 1);
+    }
+    let (mut weighted, mut weights) = (0.0, 0.0);
+    for [alone, beside] in kinds.values() {
+        if alone.1 > 0 && beside.1 > 0 && alone.0 > 0.0 {
+            let means = [alone, beside].map(|(seconds, n)| seconds / f64::from(*n));
+            weighted += beside.0 * means[1] / means[0];
+            weights += beside.0;
+        }
+    }
+    (weights > 0.0).then(|| weighted / weights)
+}
+
+fn gap(recording: &Recording) -> f64 {
+    let gaps: Vec<f64> = recording.inputs.iter().filter_map(RecordedInput::gap).collect();
+    // The sum of nothing is -0.
+    gaps.iter().sum::<f64>().max(0.0) / gaps.len().max(1) as f64
+}
+
+fn passed(recording: &Recording) -> f64 {
+    let starts: Vec<(usize, f64)> = recording.jobs().map(|(i, _, job)| (i, job.from)).collect();
+    let passed = recording.inputs.iter().enumerate().filter(|(i, input)| {
+        let (Some(pre), Some(on)) = (input.pre, input.on) else { return false };
+        let (from, to) = (pre.to.max(input.arrived) - CLOCK, on.queued + CLOCK);
+        on.from > to && starts.iter().any(|(other, at)| other != i && (from..=to).contains(at))
+    });
+    passed.count() as f64 / recording.inputs.len().max(1) as f64
+}

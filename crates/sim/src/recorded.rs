@@ -1,0 +1,228 @@
+//! A run of a real server, in the simulator's terms: what came when, which jobs ran when. From it come the
+//! same figures and pictures as from a simulated run, and the scenarios that play it again.
+
+use crate::engine::{JobRecord, QueueSample, Run};
+use crate::scenario::{RequestTimes, Scenario};
+use crate::workload::{Arrival, Workload};
+use serde::Serialize;
+use tacit_sched::policy::PolicySpec;
+use tacit_sched::profile::{ProfileTable, Sample};
+use tacit_sched::{
+    Cause, ClientId, Config, InputId, InputReport, JobPhase, ModelId, ModelSpec, Outcome, RequestId, Resources, Source,
+    Span, Stamp, Time,
+};
+
+/// Seconds after which a client comes at the soonest: never in the moment in which a job ends.
+const SOON: f64 = 1e-6;
+
+/// A job as a server tells of it; seconds since the recording began.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RecordedJob {
+    /// The client had come for it.
+    pub queued: f64,
+    /// It started.
+    pub from: f64,
+    /// It ended.
+    pub to: f64,
+}
+
+impl RecordedJob {
+    /// Seconds that it ran.
+    pub fn length(&self) -> f64 {
+        (self.to - self.from).max(0.0)
+    }
+}
+
+/// What became of one request; seconds since the recording began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct RecordedInput {
+    /// When the server had the request.
+    pub arrived: f64,
+    /// T_pre, where there was one that ended well.
+    pub pre: Option<RecordedJob>,
+    /// T_on, where it ended well.
+    pub on: Option<RecordedJob>,
+}
+
+impl RecordedInput {
+    /// Seconds from the end of T_pre until the client came for T_on, or until the request came, if that was
+    /// later.
+    pub fn gap(&self) -> Option<f64> {
+        let (pre, on) = (self.pre?, self.on?);
+        Some((on.queued - pre.to.max(self.arrived)).max(0.0))
+    }
+}
+
+/// A run of a real server. Requests are of one input each.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// What the server believed of each model at first.
+    pub believed: Vec<ModelSpec>,
+    /// Jobs that may run at a time, of one thread each.
+    pub cores: u32,
+    /// Which policy.
+    pub policy: PolicySpec,
+    /// What was to come.
+    pub workload: Workload,
+    /// When it was to come.
+    pub arrivals: Vec<Arrival>,
+    /// What became of it: one for each arrival.
+    pub inputs: Vec<RecordedInput>,
+}
+
+impl Recording {
+    /// Every job that ended well, with its place among the arrivals.
+    pub fn jobs(&self) -> impl Iterator<Item = (usize, JobPhase, RecordedJob)> + '_ {
+        self.inputs.iter().enumerate().flat_map(|(i, input)| {
+            let pre = input.pre.map(|job| (i, JobPhase::Pre, job));
+            pre.into_iter().chain(input.on.map(|job| (i, JobPhase::On, job)))
+        })
+    }
+
+    /// What the server's profile table says after the run: its jobs, learned in the order of their ends, with
+    /// the rule of the table itself.
+    pub fn learned(&self) -> Vec<ModelSpec> {
+        let mut table = ProfileTable::new();
+        for model in &self.believed {
+            table.add_model(model.pre.map(|pre| (pre.speedup, pre.first)), (model.on.speedup, model.on.first));
+        }
+        let mut jobs: Vec<_> = self.jobs().collect();
+        jobs.sort_by(|a, b| a.2.to.total_cmp(&b.2.to));
+        for (i, phase, job) in jobs {
+            let model = ModelId(self.arrivals[i].model);
+            let Some(estimate) = table.estimate(model, phase, 1, 1) else { continue };
+            let time = Span::from_secs(job.length());
+            table.learn(model, phase, 1, 1, Sample { time, memory: estimate.memory }, estimate.time);
+        }
+        let mut models = self.believed.clone();
+        for (id, model) in models.iter_mut().enumerate() {
+            let phases = model.pre.iter_mut().map(|pre| (JobPhase::Pre, pre)).chain([(JobPhase::On, &mut model.on)]);
+            for (phase, spec) in phases {
+                let learned = table.estimate(ModelId(id as u32), phase, 1, 1).expect("both phases were added above");
+                spec.first = Sample { time: learned.time, memory: learned.memory };
+            }
+        }
+        models
+    }
+
+    /// The same arrivals at a machine with so many cores, every job as long as the learned profile says.
+    pub fn scenario(&self, cores: u32) -> Scenario {
+        let mut config = Config::new(Resources { cores, memory: u64::MAX, disk: u64::MAX });
+        config.max_queued = u32::MAX;
+        config.max_inputs = 1 << 20;
+        config.pre_attempts = 1;
+        let mut scenario = Scenario::of(config, self.learned(), self.policy.clone(), self.workload.clone());
+        scenario.trace = Some(self.arrivals.clone());
+        scenario.timeline = true;
+        scenario
+    }
+
+    /// As [`scenario`](Self::scenario), but every job as long as it was in the recording. With `handover`,
+    /// clients come for T_on as long after T_pre as they did, too; without, they are there at once.
+    pub fn replay(&self, cores: u32, handover: bool) -> Scenario {
+        let length = |job: Option<RecordedJob>| job.map(|job| Span::from_secs(job.length()));
+        let times = self.inputs.iter().map(|input| RequestTimes {
+            pre: length(input.pre),
+            on: length(input.on),
+            gap: input.gap().filter(|_| handover).map(|gap| Span::from_secs(gap.max(SOON))),
+        });
+        Scenario { recorded: Some(times.collect()), ..self.scenario(cores) }
+    }
+
+    /// As [`replay`](Self::replay) with `handover` at its own number of cores, and requests come when they
+    /// came, not when they should have: on a busy machine two that are close may change places.
+    pub fn replay_as_came(&self) -> Scenario {
+        let mut arrivals = self.arrivals.clone();
+        for (arrival, input) in arrivals.iter_mut().zip(&self.inputs) {
+            arrival.at = Time::from_secs(input.arrived);
+        }
+        Scenario { trace: Some(arrivals), ..self.replay(self.cores, true) }
+    }
+
+    /// The recording as a run, for the same figures and pictures as a simulated one.
+    pub fn run(&self) -> Run {
+        let reports: Vec<InputReport> = (0..self.inputs.len()).map(|i| self.report(i)).collect();
+        let placed = self.placed();
+        let jobs = placed.iter().map(|&(i, phase, job)| JobRecord {
+            model: ModelId(self.arrivals[i].model),
+            phase,
+            request: Some(RequestId(i as u64)),
+            threads: 1,
+            from: job.from.max(0.0),
+            to: job.to.max(0.0),
+        });
+        Run {
+            core_seconds: self.jobs().map(|(_, _, job)| job.length()).sum(),
+            jobs: jobs.collect(),
+            samples: self.samples(&placed),
+            first: reports.iter().map(|r| r.arrived).min().unwrap_or(Time::ZERO),
+            last: reports.iter().filter(|r| r.outcome == Outcome::Done).map(|r| r.ended).max().unwrap_or(Time::ZERO),
+            reports,
+            arrivals: self.arrivals.clone(),
+            ..Run::default()
+        }
+    }
+
+    fn report(&self, i: usize) -> InputReport {
+        let (input, arrival) = (&self.inputs[i], &self.arrivals[i]);
+        let stamp = |job: Option<RecordedJob>| Stamp {
+            started: job.map(|job| Time::from_secs(job.from)),
+            finished: job.map(|job| Time::from_secs(job.to)),
+            threads: u32::from(job.is_some()),
+        };
+        let ended = input.on.or(input.pre).map_or(input.arrived, |job| job.to);
+        InputReport {
+            input: InputId { request: RequestId(i as u64), index: 0 },
+            client: ClientId::numbered(arrival.client),
+            model: ModelId(arrival.model),
+            outcome: if input.on.is_some() { Outcome::Done } else { Outcome::Cancelled(Cause::Client) },
+            source: if arrival.lead.is_some() { Source::Notice } else { Source::Own },
+            arrived: Time::from_secs(input.arrived),
+            pre: stamp(input.pre),
+            on: stamp(input.on),
+            ended: Time::from_secs(ended),
+            last: true,
+        }
+    }
+
+    /// The jobs in the order of their starts, no more at a time than there are cores: a server notes the end
+    /// of a job when its client has been told, a moment after the scheduler has given its core away.
+    fn placed(&self) -> Vec<(usize, JobPhase, RecordedJob)> {
+        let mut jobs: Vec<_> = self.jobs().collect();
+        jobs.sort_by(|a, b| a.2.from.total_cmp(&b.2.from));
+        let mut running: Vec<usize> = Vec::new();
+        for at in 0..jobs.len() {
+            let from = jobs[at].2.from;
+            running.retain(|&other| jobs[other].2.to > from);
+            running.sort_by(|&a, &b| jobs[b].2.to.total_cmp(&jobs[a].2.to));
+            while running.len() >= self.cores.max(1) as usize {
+                let first = running.pop().expect("there is at least one");
+                jobs[first].2.to = from;
+            }
+            running.push(at);
+        }
+        jobs
+    }
+
+    /// What waited and what ran after every change.
+    fn samples(&self, placed: &[(usize, JobPhase, RecordedJob)]) -> Vec<QueueSample> {
+        // When, which of (Q_pre, Q_transit, Q_ready, cores), and by how many.
+        let mut changes: Vec<(f64, usize, i64)> = Vec::new();
+        for &(i, phase, job) in placed {
+            let queue = if phase == JobPhase::On { 2 } else { 0 };
+            changes.extend([(job.queued, queue, 1), (job.from, queue, -1), (job.from, 3, 1), (job.to, 3, -1)]);
+            if let (JobPhase::Pre, Some(on)) = (phase, self.inputs[i].on) {
+                changes.extend([(job.to, 1, 1), (on.queued.max(job.to), 1, -1)]);
+            }
+        }
+        // At the same moment, what ends goes first: no core is held twice.
+        changes.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.2.cmp(&b.2)));
+        let mut now = [0i64; 4];
+        let sample = |(at, which, by): (f64, usize, i64)| {
+            now[which] += by;
+            let [pre, transit, ready, cores] = now.map(|n| n.max(0) as u32);
+            QueueSample { at: at.max(0.0), pre, waiting: 0, transit, ready, stock: 0, cores, memory: 0 }
+        };
+        changes.into_iter().map(sample).collect()
+    }
+}

@@ -1,0 +1,213 @@
+//! A recorded run beside the simulator: what is recorded of a simulated server is what the simulator gives
+//! again, and each way in which a real one differs is told by its name.
+
+use tacit_sched::profile::{Sample, Speedup};
+use tacit_sched::{BoundTo, ModelSpec, Outcome, PhaseSpec, Span, Time};
+use tacit_sim::{
+    Arrival, Arrivals, Comparison, Mix, RecordedInput, RecordedJob, Recording, RunFile, Summary, Workload, ratio,
+};
+
+fn model(name: &str, pre: f64, on: f64) -> ModelSpec {
+    let phase = |secs| PhaseSpec { first: Sample { time: Span::from_secs(secs), memory: 0 }, speedup: Speedup::None };
+    ModelSpec {
+        name: name.into(),
+        backend: "test".into(),
+        link: "loopback".into(),
+        binding: BoundTo::Client,
+        material_bytes: 0,
+        pre: Some(phase(pre)),
+        on: phase(on),
+    }
+}
+
+fn workload(notices: f64) -> Workload {
+    let mix = Mix { name: "test".into(), counts: vec![("small".into(), 3), ("large".into(), 1)] };
+    let mut workload = Workload::new(mix, Arrivals::Poisson(0.5), notices);
+    (workload.requests, workload.notice_lead) = (40, Span::from_secs(5.0));
+    workload
+}
+
+/// Of a server that has done nothing yet.
+fn recording(policy: &str, cores: u32, arrivals: Vec<Arrival>, notices: f64) -> Recording {
+    Recording {
+        believed: vec![model("small", 1.0, 0.5), model("large", 6.0, 1.0)],
+        cores,
+        policy: policy.parse().unwrap(),
+        workload: workload(notices),
+        inputs: vec![RecordedInput::default(); arrivals.len()],
+        arrivals,
+    }
+}
+
+/// As the simulator would have it, recorded.
+fn as_simulated(policy: &str, cores: u32, notices: f64) -> Recording {
+    let mut recording = recording(policy, cores, workload(notices).draw(3), notices);
+    let run = recording.scenario(cores).run(0).unwrap();
+    for report in &run.reports {
+        assert_eq!(report.outcome, Outcome::Done);
+        let job = |from: Option<Time>, to: Option<Time>, queued: Time| {
+            Some(RecordedJob { queued: queued.secs(), from: from?.secs(), to: to?.secs() })
+        };
+        let came = report.pre.finished.unwrap().max(report.arrived);
+        recording.inputs[report.input.request.0 as usize] = RecordedInput {
+            arrived: report.arrived.secs(),
+            pre: job(report.pre.started, report.pre.finished, report.arrived.min(report.pre.started.unwrap())),
+            on: job(report.on.started, report.on.finished, came),
+        };
+    }
+    recording
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-6 * b.abs().max(1.0)
+}
+
+#[test]
+fn a_server_that_is_as_simulated_is_not_off_under_any_policy() {
+    for policy in ["sequential", "fcfs", "priority:0.1", "adaptive"] {
+        for notices in [0.0, 0.25] {
+            let recording = as_simulated(policy, 2, notices);
+            let (comparison, (scenario, simulated)) = Comparison::of(&recording).unwrap();
+            assert!(close(comparison.ratio, 1.0), "{policy} {notices}: {comparison:?}");
+            assert!(close(comparison.replayed_ratio, 1.0) && close(comparison.job_ratio, 1.0), "{comparison:?}");
+            assert_eq!(comparison.reason(), None);
+            assert_eq!(simulated.arrivals, recording.arrivals, "the same requests at the same times");
+            // And its figures are those of the run that it was recorded from.
+            let (live, played) = (recording.run(), Summary::of(&simulated, &scenario));
+            let figures = Summary::of(&live, &scenario);
+            assert_eq!((figures.all.done, played.all.done), (40, 40));
+            for (a, b) in [
+                (figures.all.input_delay, played.all.input_delay),
+                (figures.all.waiting_time, played.all.waiting_time),
+                (figures.makespan, played.makespan),
+                (figures.core_use, played.core_use),
+            ] {
+                assert!(close(a, b), "{policy} {notices}: {a} {b}");
+            }
+            let file = serde_json::to_value(RunFile::of(&scenario, 0, &live)).unwrap();
+            assert_eq!((file["jobs"].as_array().unwrap().len(), file["inputs"].as_array().unwrap().len()), (80, 40));
+            assert!(live.samples.iter().all(|sample| sample.cores <= 2) && live.samples.last().unwrap().cores == 0);
+        }
+    }
+}
+
+#[test]
+fn what_the_server_learned_is_the_median_of_its_last_jobs() {
+    let mut recording = as_simulated("fcfs", 2, 0.0);
+    for input in &mut recording.inputs {
+        input.on = input.on.map(|job| RecordedJob { to: job.from + 0.7, ..job });
+    }
+    let learned = recording.learned();
+    // Ten large ones: the last nine say it. Thirty small ones as well.
+    assert!(learned.iter().all(|model| close(model.on.first.time.secs(), 0.7)));
+    assert!(close(learned[1].pre.unwrap().first.time.secs(), 6.0));
+    let few = Recording { inputs: vec![RecordedInput::default(); 40], ..recording };
+    assert_eq!(few.learned(), few.believed, "what was never measured stays");
+}
+
+fn arrival(at: f64, client: u64, model: u32) -> Arrival {
+    Arrival { at: Time::from_secs(at), client, model, inputs: 1, lead: None, leaves: None }
+}
+
+fn job(queued: f64, from: f64, to: f64) -> Option<RecordedJob> {
+    Some(RecordedJob { queued, from, to })
+}
+
+#[test]
+fn jobs_that_are_in_each_others_way_are_told() {
+    // A small one alone, then two that run beside each other and take three times as long, and so on.
+    let mut recording = recording("fcfs", 2, vec![], 0.0);
+    for i in 0..8u64 {
+        let at = 20.0 * i as f64;
+        for (k, times) in [1.0, 3.0, 3.0].into_iter().enumerate() {
+            let at = if k == 0 { at } else { at + 5.0 };
+            recording.arrivals.push(arrival(at, 3 * i + k as u64, 0));
+            let (pre, on) = (job(at, at, at + times), job(at + times, at + times, at + 1.5 * times));
+            recording.inputs.push(RecordedInput { arrived: at, pre, on });
+        }
+    }
+    // Most of the last ones ran beside another, so the profile says three times as much for all.
+    let (comparison, _) = Comparison::of(&recording).unwrap();
+    assert!(close(comparison.side_by_side.unwrap(), 3.0), "{comparison:?}");
+    assert!(close(comparison.live, (1.5 + 4.5 + 4.5) / 3.0) && close(comparison.replayed_ratio, 1.0));
+    assert!(close(comparison.job_ratio, 7.0 / 9.0), "{comparison:?}");
+    let reason = comparison.reason().unwrap();
+    for part in
+        ["the job times do it", "1.00 of live", "0.78 times what the profile says", "3.00 times as long as alone"]
+    {
+        assert!(reason.contains(part), "{part} is not in {reason}");
+    }
+}
+
+#[test]
+fn a_client_that_has_to_come_for_its_answer_is_told() {
+    // One core. The large one took the place that the first had for its T_on, since its client came a moment
+    // after its T_pre had ended.
+    let mut recording = recording("sequential", 1, vec![arrival(0.0, 0, 0), arrival(0.5, 1, 1)], 0.0);
+    recording.inputs = vec![
+        RecordedInput { arrived: 0.0, pre: job(0.0, 0.0, 1.0), on: job(1.001, 7.0, 7.5) },
+        RecordedInput { arrived: 0.5, pre: job(0.5, 1.0, 7.0), on: job(7.001, 7.5, 8.5) },
+    ];
+    let (comparison, _) = Comparison::of(&recording).unwrap();
+    assert!(close(comparison.live, (7.5 + 8.0) / 2.0));
+    assert!(
+        close(comparison.replayed, (1.5 + 8.0) / 2.0),
+        "a client that is there is answered at once: {comparison:?}"
+    );
+    assert!(close(comparison.handed_ratio, 1.0), "{comparison:?}");
+    assert_eq!(comparison.passed, 1.0, "the first one's T_on passed the second in turn");
+    let reason = comparison.reason().unwrap();
+    for part in ["clients that have to come for T_on do it", "0.61 of live", "and 1.00 ", "100 % of the requests"] {
+        assert!(reason.contains(part), "{part} is not in {reason}");
+    }
+}
+
+#[test]
+fn what_nothing_explains_is_said() {
+    let mut recording = recording("fcfs", 2, vec![arrival(0.0, 0, 0)], 0.0);
+    // It waited two seconds for nothing.
+    recording.inputs = vec![RecordedInput { arrived: 0.0, pre: job(0.0, 2.0, 3.0), on: job(3.0, 3.0, 3.5) }];
+    let reason = Comparison::of(&recording).unwrap().0.reason().unwrap();
+    assert!(reason.starts_with("not explained"), "{reason}");
+}
+
+#[test]
+fn more_slots_make_nobody_wait_longer_and_unanswered_requests_end() {
+    let recording = as_simulated("sequential", 1, 0.25);
+    let delay = |cores| {
+        let scenario = recording.replay(cores, true);
+        Summary::of(&scenario.run(0).unwrap(), &scenario).all.input_delay
+    };
+    assert!(close(delay(8), delay(1)), "one at a time leaves the others idle");
+    let mut all = as_simulated("fcfs", 1, 0.25);
+    let delay = |recording: &Recording, cores| {
+        let scenario = recording.replay(cores, true);
+        Summary::of(&scenario.run(0).unwrap(), &scenario).all.input_delay
+    };
+    assert!(delay(&all, 8) < delay(&all, 1));
+    all.inputs[0] = RecordedInput { arrived: 1.0, pre: None, on: None };
+    let (run, scenario) = (all.run(), all.scenario(1));
+    let figures = Summary::of(&run, &scenario);
+    assert_eq!((figures.all.done, run.reports.len()), (39, 40));
+}
+
+#[test]
+fn a_core_is_never_shown_twice() {
+    let mut recording = recording("fcfs", 1, vec![arrival(0.0, 0, 0), arrival(0.1, 1, 0)], 0.0);
+    // The server noted the first job's end when its client had been told.
+    recording.inputs = vec![
+        RecordedInput { arrived: 0.0, pre: job(0.0, 0.0, 1.002), on: job(1.003, 2.0, 2.5) },
+        RecordedInput { arrived: 0.1, pre: job(0.1, 1.0, 2.001), on: job(2.002, 2.5, 3.0) },
+    ];
+    let run = recording.run();
+    let ends: Vec<f64> = run.jobs.iter().map(|job| job.to).collect();
+    assert_eq!(ends, [1.0, 2.0, 2.5, 3.0]);
+    assert!(run.samples.iter().all(|sample| sample.cores <= 1 && sample.pre <= 1));
+    assert!(close(Summary::of(&run, &recording.scenario(1)).all.input_delay, (2.5 + 2.9) / 2.0));
+}
+
+#[test]
+fn nothing_over_nothing_is_no_difference() {
+    assert_eq!((ratio(0.0, 0.0), ratio(1.0, 2.0)), (1.0, 0.5));
+    assert!(ratio(1.0, 0.0).is_infinite());
+}
