@@ -15,6 +15,7 @@ mod operator;
 mod owner;
 mod prepare;
 mod print;
+mod reload;
 mod serve;
 mod sidecar;
 mod simulate;
@@ -58,6 +59,7 @@ enum Command {
     Serve(serve::Args),
     Status(status::Args),
     Top(top::Args),
+    Reload(reload::Args),
     Health(health::Args),
     Sidecar(sidecar::Args),
     Infer(infer::Args),
@@ -131,6 +133,7 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
         Command::Serve(args) => serve::run(args, json),
         Command::Status(args) => status::run(&args, json),
         Command::Top(args) => top::run(&args, json),
+        Command::Reload(args) => reload::run(&args, json),
         Command::Health(args) => health::run(&args, json),
         Command::Sidecar(args) => sidecar::run(args, json),
         Command::Infer(args) => infer::run(args, json),

@@ -330,13 +330,21 @@ pub fn public_digest(public: &[u8]) -> [u8; 32] {
     digest("tacit 2026-11 public part", &[public])
 }
 
+/// Sends a message with the next one.
+///
+/// # Errors
+/// Of the channel.
+pub(crate) fn gather<T: Serialize>(channel: &mut Channel, tag: Tag, message: &T) -> Result<(), NetError> {
+    let bytes = postcard::to_stdvec(message).expect("plain data is always encoded into a growing buffer");
+    channel.send(tag, &bytes)
+}
+
 /// Sends a message now.
 ///
 /// # Errors
 /// Of the channel.
 pub fn send<T: Serialize>(channel: &mut Channel, tag: Tag, message: &T) -> Result<(), NetError> {
-    let bytes = postcard::to_stdvec(message).expect("plain data is always encoded into a growing buffer");
-    channel.send(tag, &bytes)?;
+    gather(channel, tag, message)?;
     channel.flush()
 }
 

@@ -1,6 +1,7 @@
 //! The models that a server offers.
 use crate::ServeError;
-use std::collections::BTreeMap;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tacit_backends::{Backend, ServerModel, Trust};
 use tacit_client::wire::{MAX_PUBLIC_BYTES, ModelInfo, Offer, public_digest};
@@ -17,6 +18,39 @@ pub(crate) struct Offered {
     pub(crate) plan: [u8; 32],
     /// Size of the server's half of a material.
     pub(crate) material_bytes: u64,
+}
+
+impl Offered {
+    /// As people write it: `digits=cheetah`.
+    fn label(&self) -> String {
+        format!("{}={}", self.name, self.backend)
+    }
+
+    /// What material is bound to, and so what makes it the same model.
+    pub(crate) fn identity(&self) -> ([u8; 32], [u8; 32]) {
+        (self.public, self.plan)
+    }
+}
+
+/// Models, each as `MODEL=BACKEND`, by what became of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Changes {
+    /// On offer from now on.
+    pub added: Vec<String>,
+    /// Another model under the same name.
+    pub replaced: Vec<String>,
+    /// No longer on offer.
+    pub withdrawn: Vec<String>,
+    /// As they were.
+    pub kept: Vec<String>,
+}
+
+/// A catalog that takes the place of another.
+pub(crate) struct Succession {
+    pub(crate) catalog: Catalog,
+    pub(crate) changes: Changes,
+    /// What is not on offer any more.
+    pub(crate) gone: Vec<Arc<Offered>>,
 }
 
 /// Models by name, each with the back ends it is offered with: lowered, one copy of the weights however many
@@ -79,6 +113,52 @@ impl Catalog {
     /// Every model with each of its back ends.
     pub(crate) fn offers(&self) -> impl Iterator<Item = (&str, &Offered)> {
         self.models.iter().flat_map(|(name, offers)| offers.iter().map(move |offered| (name.as_str(), &**offered)))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.models.is_empty()
+    }
+
+    /// Whether this very model is on offer: not another one that has its name now.
+    pub(crate) fn is_offered(&self, offered: &Arc<Offered>) -> bool {
+        self.models.get(&offered.name).is_some_and(|offers| offers.iter().any(|o| Arc::ptr_eq(o, offered)))
+    }
+
+    /// This catalog in the place of another: what is the same stays the very same, so that nobody who uses it
+    /// notices.
+    pub(crate) fn after(mut self, before: &Self) -> Succession {
+        let mut changes = Changes::default();
+        let mut gone = Vec::new();
+        for offered in self.models.values_mut().flatten() {
+            let (name, is_same) = (offered.label(), |o: &&Arc<Offered>| offered.identity() == o.identity());
+            match before.find(offered) {
+                None => changes.added.push(name),
+                old @ Some(_) => match old.filter(is_same) {
+                    Some(old) => {
+                        *offered = Arc::clone(old);
+                        changes.kept.push(name);
+                    }
+                    None => changes.replaced.push(name),
+                },
+            }
+        }
+        for old in before.models.values().flatten().filter(|old| !self.is_offered(old)) {
+            if self.find(old).is_none() {
+                changes.withdrawn.push(old.label());
+            }
+            gone.push(Arc::clone(old));
+        }
+        Succession { catalog: self, changes, gone }
+    }
+
+    /// What is offered under the name and with the back end of another model.
+    pub(crate) fn find(&self, other: &Offered) -> Option<&Arc<Offered>> {
+        self.models.get(&other.name)?.iter().find(|o| o.backend == other.backend)
+    }
+
+    /// What material may be bound to.
+    pub(crate) fn plans(&self) -> BTreeSet<[u8; 32]> {
+        self.models.values().flatten().map(|o| o.plan).collect()
     }
 
     /// Whether material with this binding could be used.

@@ -1,6 +1,7 @@
 //! What the driver is told, and what it answers.
 use crate::ServeError;
 use crate::access::Rules;
+use crate::catalog::{Catalog, Changes};
 use crate::door::{Number, Ticket};
 use crate::monitor::Load;
 use crate::queue::{JobEnd, Whose};
@@ -46,6 +47,8 @@ pub(crate) enum Event {
     SetPolicy { policy: PolicySpec, reply: oneshot::Sender<()> },
     /// These rules hold from now on.
     Access(Arc<Rules>),
+    /// These models are on offer from now on.
+    Models { catalog: Box<Catalog>, reply: oneshot::Sender<Changes> },
     /// A connection has ended, and its job if it had one.
     Gone { number: Number },
     /// Take no more requests; jobs have `grace` to end, then they are cut.

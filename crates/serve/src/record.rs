@@ -110,23 +110,30 @@ pub(crate) struct Record {
 impl Record {
     /// Of a server that starts, with who keeps what is to outlive it.
     pub(crate) fn new(catalog: &Catalog, metrics: Arc<Metrics>, keeper: Keeper) -> Self {
-        let (mut names, mut models) = (HashMap::new(), BTreeMap::<String, Sums>::new());
-        for (name, offered) in catalog.offers() {
-            names.insert((offered.public, offered.plan), (name.to_owned(), offered.backend.to_owned()));
-            models.entry(name.to_owned()).or_default().backends.push(offered.backend.to_owned());
-        }
-        Self {
+        let mut new = Self {
             start: Instant::now(),
-            names,
+            names: HashMap::new(),
             jobs: 0,
             live: BTreeMap::new(),
             ended: VecDeque::new(),
             clients: BTreeMap::new(),
-            models,
+            models: BTreeMap::new(),
             recent: Recent::default(),
             refusals: 0,
             metrics,
             keeper,
+        };
+        new.offer(catalog);
+        new
+    }
+
+    /// This is on offer from now on. What a model has done that is not stays in the sums.
+    pub(crate) fn offer(&mut self, catalog: &Catalog) {
+        self.names.clear();
+        self.models.values_mut().for_each(|sums| sums.backends.clear());
+        for (name, offered) in catalog.offers() {
+            self.names.insert(offered.identity(), (name.to_owned(), offered.backend.to_owned()));
+            self.models.entry(name.to_owned()).or_default().backends.push(offered.backend.to_owned());
         }
     }
 
@@ -295,7 +302,8 @@ impl Record {
         let running = self.live.values().filter_map(|live| self.row(live));
         let jobs: Vec<JobRow> = running.take(RUNNING).chain(self.ended.iter().cloned()).collect();
         let mean = |sum: f64, n: u64| if n == 0 { 0.0 } else { sum / n as f64 };
-        let models = self.models.iter().map(|(name, sums)| ModelRow {
+        let offered = self.models.iter().filter(|(_, sums)| !sums.backends.is_empty());
+        let models = offered.map(|(name, sums)| ModelRow {
             name: name.clone(),
             backends: sums.backends.clone(),
             done: sums.done,

@@ -135,6 +135,8 @@ fn what_is_missing_is_named() {
     let error = error_of(server().args(["none.tacit", "-O", "key"]).arg("--keys").arg(&key_dir));
     assert!(error.contains("key=value"), "{error}");
     // A key that is none is named as the file that it is in.
+    let error = error_of(server().arg(&key_dir).arg("--keys").arg(&key_dir));
+    assert!(error.contains("keys: there is no .tacit file in this folder"), "{error}");
     fs::write(key_dir.join("server.key"), "nonsense").unwrap();
     let error = error_of(server().arg("none.tacit").arg("--keys").arg(&key_dir));
     assert!(error.contains("server.key"), "{error}");
@@ -277,6 +279,68 @@ fn a_hangup_reads_the_rules_again_and_wrong_ones_change_nothing() {
     let error = Lobby::connect(registry(), program.config(dir.path())).err().unwrap().to_string();
     assert!(error.contains("access was revoked"), "{error}");
     assert!(client.infer(&X).is_err());
+    program.signal(Signal::TERM);
+    assert_eq!(program.end().code(), Some(0));
+}
+
+#[test]
+fn a_folder_is_looked_at_again_on_a_hangup() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let file = File::create(&log).unwrap();
+    let folder = dir.path().join("models");
+    fs::create_dir(&folder).unwrap();
+    keys::init(&dir.path().join("keys"), &[], &["alice".into()]).unwrap();
+    let put = |name: &str, salt: u8| {
+        fs::write(folder.join(name), tacit_graph::file::write(&model(salt)).unwrap()).unwrap();
+    };
+    put("two.tacit", 2);
+    let mut program = Program::start(dir.path(), |c| {
+        c.arg("models").stdout(Stdio::null()).stderr(file).env("TACIT_LOG", "info");
+    });
+    // One named file, and the folder.
+    let told = |n: usize| {
+        let lines = || {
+            let text = fs::read_to_string(&log).unwrap();
+            let is_told = |line: &&str| line.contains("were looked at again") || line.contains("stay as they were");
+            text.lines().filter(is_told).map(str::to_owned).collect::<Vec<String>>()
+        };
+        wait_until("it has looked", || lines().len() == n);
+        lines().pop().unwrap()
+    };
+    let offered = || {
+        let models = Lobby::connect(registry(), program.config(dir.path())).unwrap().models().unwrap();
+        models.into_iter().map(|model| model.name).collect::<Vec<_>>()
+    };
+    assert_eq!(offered(), ["one", "two"]);
+    let mut one = program.client(dir.path());
+    put("three.tacit", 3);
+    fs::remove_file(folder.join("two.tacit")).unwrap();
+    program.signal(Signal::HUP);
+    let line = told(1);
+    assert!(
+        line.contains("added=three=toy") && line.contains("withdrawn=two=toy") && line.contains("kept=1"),
+        "{line}"
+    );
+    assert_eq!(offered(), ["one", "three"]);
+    fs::write(folder.join("four.tacit"), b"half of it").unwrap();
+    program.signal(Signal::HUP);
+    let line = told(2);
+    assert!(
+        line.contains("ERROR") && line.contains("the models stay as they were") && line.contains("four.tacit"),
+        "{line}"
+    );
+    assert_eq!(offered(), ["one", "three"]);
+    // A file that is written anew is another model; one that was named and is gone is withdrawn.
+    fs::remove_file(folder.join("four.tacit")).unwrap();
+    put("three.tacit", 4);
+    assert_eq!(one.infer(&X).unwrap().values, expected(1, &X));
+    fs::remove_file(dir.path().join("one.tacit")).unwrap();
+    program.signal(Signal::HUP);
+    let line = told(3);
+    assert!(line.contains("replaced=three=toy") && line.contains("withdrawn=one=toy"), "{line}");
+    assert_eq!(offered(), ["three"]);
+    assert!(one.infer(&X).unwrap_err().to_string().contains("connect again"));
     program.signal(Signal::TERM);
     assert_eq!(program.end().code(), Some(0));
 }

@@ -1,11 +1,13 @@
 //! `tacit-server`: serves models until it is stopped. `tacit serve` starts it.
 #![forbid(unsafe_code)]
 
+mod files;
 mod load;
 
 use anyhow::Context;
 use clap::Parser;
 use clap::builder::RangedU64ValueParser;
+use files::Files;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,21 +18,22 @@ use tacit_backends::{DEFAULT, Registry};
 use tacit_client::MAX_THREADS;
 use tacit_net::Rate;
 use tacit_sched::policy::PolicySpec;
-use tacit_serve::{Catalog, Server, ServerConfig};
+use tacit_serve::{Server, ServerConfig};
 use tacit_store::{SealKey, keys};
 
 /// How long running jobs may take after an interrupt.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// Serves `.tacit` files, each under its file name, until it is interrupted: running jobs then have 30 s, a
-/// second interrupt cuts them off.
+/// second interrupt cuts them off. Models and certificates may change while it runs (docs/serving.md).
 ///
 /// Example: tacit serve digits.tacit squeezenet.tacit --keys keys --listen 0.0.0.0:7878
 #[derive(Parser)]
 #[command(version, name = "tacit serve")]
 struct Args {
-    /// Model files; their weights stay in this process
-    #[arg(required = true, value_name = "FILE.tacit")]
+    /// Model files, or folders of them; their weights stay in this process. Looked at again on SIGHUP and by
+    /// `tacit reload`, as keys and --access are
+    #[arg(required = true, value_name = "FILE.tacit|DIR")]
     models: Vec<PathBuf>,
     /// Folder with ca.pem, server.pem and server.key
     #[arg(long, value_name = "DIR", default_value = "keys")]
@@ -51,7 +54,7 @@ struct Args {
     /// Folder for the server's half of material made ahead of time; without it, clients cannot prepare
     #[arg(long, value_name = "DIR")]
     material: Option<PathBuf>,
-    /// Who may use what, and how often (docs/serving.md); read again on SIGHUP
+    /// Who may use what, and how often (docs/serving.md); read again with the models
     #[arg(long, value_name = "FILE.toml")]
     access: Option<PathBuf>,
     /// Days that the record of ended phases is kept, in the folder of stored material
@@ -153,24 +156,18 @@ impl Args {
         Ok(config)
     }
 
-    fn catalog(&self, registry: &Registry) -> anyhow::Result<Catalog> {
+    fn files(&self, registry: &Registry) -> anyhow::Result<Files> {
         let chosen = load::choose(registry, &self.backends, &self.options)?;
-        let mut catalog = Catalog::new(self.allow_clear);
-        for path in &self.models {
-            let name = path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy());
-            for ((backend, _), model) in chosen.iter().zip(load::load(path, &chosen, self.seal.as_ref())?) {
-                catalog.offer(&name, &**backend, model)?;
-            }
-        }
-        Ok(catalog)
+        Ok(Files::new(self.models.clone(), chosen, self.allow_clear, self.seal.clone(), self.keys.clone()))
     }
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
     let config = args.config()?;
-    let catalog = args.catalog(&Registry::standard())?;
+    let mut files = args.files(&Registry::standard())?;
+    let catalog = files.load(false)?;
     let names: Vec<String> = catalog.list().into_iter().map(|m| m.name).collect();
-    let server = Server::bind(catalog, config)?;
+    let server = Server::bind(catalog, config)?.reloading(files);
     server.stop_on_signals(GRACE)?;
     server.reload_on_hangup()?;
     let line = match args.json {
