@@ -176,7 +176,9 @@ async fn greet(shared: &Shared, stream: TcpStream, address: SocketAddr) -> Resul
     let session = stream.get_ref().1;
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
     let certificate = certificate.ok_or_else(|| NetError::Tls("the client has no certificate".into()))?;
-    let (client, role) = (keys::fingerprint(certificate), Role::of(certificate));
+    let client = keys::fingerprint(certificate);
+    let client = client.ok_or_else(|| NetError::Tls("the client's certificate cannot be read".into()))?;
+    let role = Role::of(certificate);
     match session.alpn_protocol() {
         Some(HTTP_1 | HTTP_2) => Ok(Arrival::Visitor(Visitor { stream, address, client, role }.into())),
         _ => introduce(shared, stream, client, end).await.map(|greeted| Arrival::Client(greeted.into())),

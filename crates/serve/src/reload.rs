@@ -5,18 +5,21 @@ use crate::ServeError;
 use crate::access::Rules;
 use crate::catalog::{Catalog, Changes};
 use crate::event::Event;
-use crate::shared::Shared;
+use crate::shared::{Handshakes, Shared};
 use crate::source::{AskReload, Reloaded, Source, Unusable};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use tacit_net::ServerTls;
+use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{oneshot, watch};
-use tokio_rustls::rustls;
+use tokio::time::{Instant, interval_at};
 
 /// Reloads that wait for the one that runs: what they would find, one more finds as well.
 pub(crate) const WAITING: usize = 1;
+
+/// How often the end of the server's certificate is looked for.
+const LOOKS: Duration = Duration::from_secs(3600);
 
 /// The rules of access, if there is a file. Models that it names and nobody offers may be another server's.
 pub(crate) fn read_rules(access: Option<&Path>, catalog: &Catalog) -> Result<Rules, ServeError> {
@@ -41,11 +44,6 @@ pub(crate) fn access(shared: &Shared) -> Result<bool, ServeError> {
     Ok(true)
 }
 
-/// What handshakes go by.
-pub(crate) fn handshakes(identity: &ServerTls, max_control: usize) -> Arc<rustls::ServerConfig> {
-    if max_control > 0 { identity.with_http() } else { identity.without_http() }
-}
-
 /// Answers those who ask for a reload, one after the other, until the server stops.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
@@ -53,9 +51,14 @@ pub(crate) async fn serve(
     mut asked: Receiver<AskReload>,
     mut stop: watch::Receiver<bool>,
 ) {
+    let mut looks = interval_at(Instant::now() + LOOKS, LOOKS);
     loop {
         let reply = tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
+            _ = looks.tick() => {
+                advise(&shared);
+                continue;
+            }
             reply = asked.recv() => match reply {
                 Some(reply) => reply,
                 None => return,
@@ -67,6 +70,16 @@ pub(crate) async fn serve(
         }
         // Whoever asked may be gone.
         let _ = reply.send(told);
+    }
+}
+
+/// Says in the log what is to be done about the certificate that is in use.
+fn advise(shared: &Shared) {
+    let validity = shared.tls.borrow().validity;
+    // A clock before 1970 is not this log line's to tell.
+    let advice = validity.and_then(|validity| validity.advice("server").ok().flatten());
+    if let Some(advice) = advice {
+        tracing::warn!("{advice}; then `tacit reload`");
     }
 }
 
@@ -88,7 +101,7 @@ async fn reload(shared: &Arc<Shared>, source: &mut Option<Box<dyn Source>>) -> R
         let Some((mut from, identity)) = read.await else { return Err(broken(wrong)) };
         match identity {
             Ok(identity) => {
-                shared.tls.send_replace(handshakes(&identity, shared.config.max_control));
+                shared.tls.send_replace(Handshakes::new(&identity, shared.config.max_control));
                 done.certificates = true;
             }
             Err(e) => wrong.push(format!("the certificates stay as they were: {e}")),

@@ -10,7 +10,7 @@ use crate::monitor;
 use crate::published::Published;
 use crate::record::Record;
 use crate::reload;
-use crate::shared::Shared;
+use crate::shared::{Handshakes, Shared};
 use crate::source::{AskReload, Reloaded, Source};
 use crate::state::State;
 use crate::{Catalog, ServeError, ServerConfig};
@@ -167,7 +167,7 @@ impl Server {
         let (catalog_sender, catalog) = watch::channel(Arc::new(catalog));
         let gate = Gate::new(rules_sender, catalog_sender, quotas);
         let driver = Driver::new(&config, store.clone(), places, gate, record, published.clone(), stopper)?;
-        let tls = watch::Sender::new(reload::handshakes(&config.tls, config.max_control));
+        let tls = watch::Sender::new(Handshakes::new(&config.tls, config.max_control));
         let marks = Marks::from_env("server");
         let (reloads, asked) = channel(reload::WAITING);
         let shared =

@@ -10,10 +10,26 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tacit_client::measure::Marks;
 use tacit_ids::ClientId;
+use tacit_net::ServerTls;
 use tacit_store::Store;
+use tacit_store::keys::Validity;
 use tokio::sync::mpsc::{Sender, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 use tokio_rustls::rustls;
+
+/// What new connections are greeted with.
+pub(crate) struct Handshakes {
+    pub(crate) config: Arc<rustls::ServerConfig>,
+    /// When the certificate in it is valid, where that can be read.
+    pub(crate) validity: Option<Validity>,
+}
+
+impl Handshakes {
+    pub(crate) fn new(identity: &ServerTls, max_control: usize) -> Self {
+        let config = if max_control > 0 { identity.with_http() } else { identity.without_http() };
+        Self { config, validity: Validity::of(identity.certificate()) }
+    }
+}
 
 /// What all connections use.
 pub(crate) struct Shared {
@@ -27,7 +43,7 @@ pub(crate) struct Shared {
     /// Answers that count; without a folder they are counted by the driver alone.
     pub(crate) usage: Option<Usage>,
     /// What is offered in TLS handshakes; only a reload changes it.
-    pub(crate) tls: watch::Sender<Arc<rustls::ServerConfig>>,
+    pub(crate) tls: watch::Sender<Handshakes>,
     /// To whoever looks at files again.
     pub(crate) reloads: Sender<AskReload>,
     pub(crate) metrics: Arc<Metrics>,
@@ -48,7 +64,7 @@ impl Shared {
 
     /// What TLS handshakes go by that begin now.
     pub(crate) fn tls(&self) -> Arc<rustls::ServerConfig> {
-        Arc::clone(&self.tls.borrow())
+        Arc::clone(&self.tls.borrow().config)
     }
 
     /// Asks the driver; `None` if it has ended.

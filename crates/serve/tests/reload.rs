@@ -11,7 +11,7 @@ use tacit_client::wire::{Ask, Name, REQUEST, Reply, Request, Terms, recv_reply, 
 use tacit_ids::{FolderId, MaterialId};
 use tacit_net::{Channel, ServerTls, Tag};
 use tacit_serve::{Catalog, Changes, Source, Unusable};
-use tacit_store::keys;
+use tacit_store::keys::{self, Validity};
 
 const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 const PAD: Tag = Tag::new(0xf101, "toy pad");
@@ -224,4 +224,32 @@ fn new_connections_use_new_certificates_and_old_ones_go_on() {
     assert!(error.contains("not signed by our CA"), "{error}");
     fs::remove_dir_all(dir.path().join("alice-material")).unwrap();
     assert_eq!(server.client(dir.path(), "alice", "one").infer(&X).unwrap().values, expected(1, &X));
+}
+
+#[test]
+fn a_renewed_client_is_the_same_client_and_an_expired_one_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, _) = start(dir.path(), vec![("one", 1)]);
+    let mut client = server.client(dir.path(), "alice", "one");
+    client.prepare().unwrap();
+    drop(client);
+    let folder = dir.path().join("keys");
+    let ended = Validity { from: 1_700_000_000, until: 1_700_000_100 };
+    keys::renew(&folder, "alice", Some(ended)).unwrap();
+    let error = tacit_client::Lobby::connect(registry(), server.config(dir.path(), "alice")).err().unwrap().to_string();
+    assert!(
+        error.contains("our certificate") && error.contains("has expired") && error.contains("keys renew"),
+        "{error}"
+    );
+    keys::renew(&folder, "alice", Some(Validity::days(1).unwrap())).unwrap();
+    let mut client = server.client(dir.path(), "alice", "one");
+    assert!(client.infer(&X).unwrap().prepared.is_none(), "its material is still its own");
+    // The other way round.
+    keys::renew(&folder, "server", Some(ended)).unwrap();
+    assert!(server.handle.reload().unwrap().certificates);
+    let error = tacit_client::Lobby::connect(registry(), server.config(dir.path(), "bob")).err().unwrap().to_string();
+    assert!(error.contains("the peer's certificate has expired") && error.contains("keys renew"), "{error}");
+    keys::renew(&folder, "server", None).unwrap();
+    server.handle.reload().unwrap();
+    assert!(server.client(dir.path(), "bob", "one").infer(&X).is_ok());
 }

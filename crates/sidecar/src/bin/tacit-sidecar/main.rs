@@ -113,6 +113,7 @@ impl Args {
         Ok(FleetConfig {
             registry: Registry::standard(),
             client,
+            keys: Some((self.keys.clone(), self.client.clone())),
             models: models.collect(),
             labels,
             workers: self.workers,
