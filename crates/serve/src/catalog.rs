@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tacit_backends::{Backend, ServerModel, Trust};
 use tacit_client::wire::{MAX_PUBLIC_BYTES, ModelInfo, Offer, public_digest};
+use tacit_graph::OutputMode;
 use tacit_store::Binding;
 
 /// A model with one of its back ends.
@@ -24,6 +25,11 @@ impl Offered {
     /// As people write it: `digits=cheetah`.
     fn label(&self) -> String {
         format!("{}={}", self.name, self.backend)
+    }
+
+    /// Whether clients learn the class of an input and nothing else.
+    pub(crate) fn reveals_class_alone(&self) -> bool {
+        self.model.interface().output_mode == OutputMode::Top1
     }
 
     /// What material is bound to, and so what makes it the same model.
@@ -108,6 +114,11 @@ impl Catalog {
             backends: offers.iter().map(offer).collect(),
         };
         self.models.iter().map(info).collect()
+    }
+
+    /// Whether clients learn of a model the class alone, with each of its back ends.
+    pub(crate) fn reveals_class_alone(&self, name: &str) -> bool {
+        self.models.get(name).is_some_and(|offers| offers.iter().all(|offered| offered.reveals_class_alone()))
     }
 
     /// Every model with each of its back ends.

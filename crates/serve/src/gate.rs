@@ -72,7 +72,7 @@ impl Gate {
             return Err(ServeError::NotGranted(WITHDRAWN.into()));
         }
         let model = offered.name.as_str();
-        if !rule.allows(model) {
+        if !rule.allows(model, offered.reveals_class_alone()) {
             return Err(ServeError::NotGranted(format!("model `{model}` is no longer offered to you")));
         }
         // Said here, a client keeps the material that it would claim next.

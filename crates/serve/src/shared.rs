@@ -54,7 +54,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// Whether a client may use a model.
     pub(crate) fn allows(&self, client: ClientId, model: &str) -> bool {
-        self.rules.borrow().of(client).allows(model)
+        self.rules.borrow().of(client).allows(model, self.catalog().reveals_class_alone(model))
     }
 
     /// What is on offer now.
