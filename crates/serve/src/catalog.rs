@@ -64,13 +64,15 @@ pub(crate) struct Succession {
 pub struct Catalog {
     models: BTreeMap<String, Vec<Arc<Offered>>>,
     allow_clear: bool,
+    /// Back ends whose models are warmed up, by name.
+    warm_up: BTreeMap<&'static str, Arc<dyn Backend>>,
 }
 
 impl Catalog {
     /// An empty catalog. Only with `allow_clear` it takes models whose back end shows the server the input.
     #[must_use]
     pub fn new(allow_clear: bool) -> Self {
-        Self { models: BTreeMap::new(), allow_clear }
+        Self { models: BTreeMap::new(), allow_clear, warm_up: BTreeMap::new() }
     }
 
     /// Offers a model, lowered by `backend`, under a name. What is offered first is what clients prefer.
@@ -103,6 +105,21 @@ impl Catalog {
             model,
         }));
         Ok(())
+    }
+
+    /// Models of this back end of which it is not known how long they take are given one made-up input, in
+    /// the process of the server and beside its service, so that the scheduler need not guess.
+    pub fn warm_up(&mut self, backend: &Arc<dyn Backend>) {
+        self.warm_up.insert(backend.id(), Arc::clone(backend));
+    }
+
+    /// A back end whose models are to be warmed up.
+    pub(crate) fn warms_up(&self, id: &str) -> Option<Arc<dyn Backend>> {
+        self.warm_up.get(id).cloned()
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Offered>> {
+        self.models.values().flatten()
     }
 
     /// What is on offer, by name.

@@ -216,6 +216,8 @@ impl Driver {
             }
             Event::Access(rules) => self.set_rules(rules),
             Event::Models { catalog, reply } => drop(reply.send(self.set_models(*catalog))),
+            Event::Cold { reply } => drop(reply.send(self.cold())),
+            Event::Warmed(learned) => self.warmed(learned),
             Event::Gone { number } => self.leave(number),
             Event::Stop { grace } => self.stop(grace),
         }

@@ -50,6 +50,7 @@ mod snapshot;
 mod source;
 mod state;
 mod stock;
+mod warm;
 mod worker;
 
 pub use catalog::{Catalog, Changes};

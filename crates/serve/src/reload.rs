@@ -137,7 +137,7 @@ fn broken(mut wrong: Vec<String>) -> String {
 }
 
 /// Runs in a thread of its own what may take long; `None` if there is none, or it panics.
-async fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub(crate) async fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (reply, done) = oneshot::channel();
     let thread = thread::Builder::new().name("tacit-reload".into());
     let started = thread.spawn(move || drop(reply.send(work())));

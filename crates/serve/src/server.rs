@@ -13,6 +13,7 @@ use crate::reload;
 use crate::shared::{Handshakes, Shared};
 use crate::source::{AskReload, Reloaded, Source};
 use crate::state::State;
+use crate::warm;
 use crate::{Catalog, ServeError, ServerConfig};
 use rustix::process::{Resource, getrlimit};
 use std::io;
@@ -252,6 +253,7 @@ impl Server {
             self.runtime.spawn(monitor::watch(tell, self.stop.clone()));
         }
         self.runtime.spawn(reload::serve(self.shared.clone(), self.source, self.asked, self.stop.clone()));
+        self.runtime.spawn(warm::watch(self.shared.clone(), self.stop.clone()));
         self.runtime.spawn(edge::accept(self.shared, self.listener, self.stop));
         self.runtime.block_on(self.driver.run(self.events));
         // A worker that even a cut connection does not end is left behind.

@@ -124,6 +124,11 @@ impl Usage {
 pub(crate) struct Known(HashMap<([u8; 32], String), Vec<Learned>>);
 
 impl Known {
+    /// Takes in what is known of a phase from now on.
+    pub(crate) fn add(&mut self, row: Learned) {
+        self.0.entry((row.plan, row.device.clone())).or_default().push(row);
+    }
+
     /// What is known of a phase: with so many threads, or else what was learned last.
     pub(crate) fn of(&self, plan: [u8; 32], device: &str, phase: &str, threads: u32) -> Option<&Learned> {
         let mut rows = self.0.get(&(plan, device.to_owned()))?.iter().filter(|row| row.phase == phase);
@@ -176,8 +181,7 @@ fn read(db: &Connection) -> rusqlite::Result<(Known, Quotas)> {
     };
     let sql = "SELECT plan, device, phase, threads, seconds, memory FROM profile ORDER BY updated DESC LIMIT ?";
     for row in db.prepare(sql)?.query_map([MOST_CLASSES], learned)? {
-        let row = row?;
-        known.0.entry((row.plan, row.device.clone())).or_default().push(row);
+        known.add(row?);
     }
     // The latest day counts, whatever the clock says.
     let latest: Option<i64> = db.query_row("SELECT max(day) FROM usage", [], |row| row.get(0))?;

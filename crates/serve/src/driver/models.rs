@@ -1,14 +1,28 @@
 //! Models that come and go while the server runs.
 use super::Driver;
 use crate::ServeError;
-use crate::catalog::{Catalog, Changes, Succession};
+use crate::catalog::{Catalog, Changes, Offered, Succession};
 use crate::door::Number;
 use crate::gate::{WITHDRAWN, burn_bound};
+use crate::state::{Learned, Row};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 impl Driver {
+    /// Models on offer of which it is not known how long they take.
+    pub(super) fn cold(&self) -> Vec<Arc<Offered>> {
+        self.gate.catalog().all().filter(|offered| self.queue.is_cold(offered)).cloned().collect()
+    }
+
+    /// A warm-up run has taught something.
+    pub(super) fn warmed(&mut self, learned: Vec<Learned>) {
+        for row in learned {
+            self.queue.expect(row.clone());
+            self.record.keep(Row::Learned(row));
+        }
+    }
+
     /// These models are on offer from now on. Jobs that run go on with what they have; connections that have
     /// another model open are ended by the edge when they ask nothing.
     pub(super) fn set_models(&mut self, catalog: Catalog) -> Changes {

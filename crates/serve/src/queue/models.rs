@@ -1,8 +1,10 @@
 //! Models that come and go, and what their jobs teach.
 use super::{Effect, Job, Kind, Queue, Refused, Whose};
+use crate::catalog::Offered;
 use crate::estimates;
 use crate::state::Learned;
 use std::collections::BTreeSet;
+use tacit_backends::Preparation;
 use tacit_sched::{Event, ModelId};
 
 impl Queue {
@@ -21,6 +23,20 @@ impl Queue {
         let (name, backend) = (whose.offered.name.as_str().into(), whose.offered.backend);
         self.kinds.push(Kind { name, backend, plan: whose.offered.plan, device });
         Ok(model)
+    }
+
+    /// Whether nothing is known of how long one of a model's phases takes, with a client on a machine like
+    /// this one.
+    pub(crate) fn is_cold(&self, offered: &Offered) -> bool {
+        let device = estimates::class_name(estimates::HERE);
+        let knows = |phase| self.known.of(offered.plan, &device, phase, self.threads).is_some();
+        let has_offline = offered.model.preparation() != Preparation::Nothing;
+        !knows("online") || has_offline && !knows("offline")
+    }
+
+    /// What a phase is expected to take, until a job of it has run.
+    pub(crate) fn expect(&mut self, learned: Learned) {
+        self.known.add(learned);
     }
 
     /// These plans are served no longer: what waits ends, what runs goes on, what lies ready is burnt.

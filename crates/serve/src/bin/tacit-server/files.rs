@@ -24,28 +24,21 @@ pub(crate) struct Files {
     pub(crate) models: Vec<PathBuf>,
     pub(crate) chosen: Chosen,
     pub(crate) allow_clear: bool,
+    /// Whether models are warmed up.
+    pub(crate) warm_up: bool,
     pub(crate) seal: Option<SealKey>,
     /// Folder of keys.
     pub(crate) keys: PathBuf,
     /// What was read last.
-    loaded: BTreeMap<PathBuf, (Stamp, Vec<Arc<dyn ServerModel>>)>,
+    pub(crate) loaded: BTreeMap<PathBuf, (Stamp, Vec<Arc<dyn ServerModel>>)>,
 }
 
 impl Files {
-    pub(crate) fn new(
-        models: Vec<PathBuf>,
-        chosen: Chosen,
-        allow_clear: bool,
-        seal: Option<SealKey>,
-        keys: PathBuf,
-    ) -> Self {
-        Self { models, chosen, allow_clear, seal, keys, loaded: BTreeMap::new() }
-    }
-
     /// The models of all files there are. `again`: of those that were named, one that is gone is withdrawn;
     /// at the start it is missing.
     pub(crate) fn load(&mut self, again: bool) -> anyhow::Result<Catalog> {
         let mut catalog = Catalog::new(self.allow_clear);
+        self.chosen.iter().filter(|_| self.warm_up).for_each(|(backend, _)| catalog.warm_up(backend));
         let mut loaded = BTreeMap::new();
         for path in self.found(again)? {
             let stamp = self.stamp(&path)?;

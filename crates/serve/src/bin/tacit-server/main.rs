@@ -9,6 +9,7 @@ use clap::Parser;
 use clap::builder::RangedU64ValueParser;
 use files::Files;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -70,6 +71,9 @@ struct Args {
     /// +fair[:STRENGTH] against clients that ask for more than others
     #[arg(long, value_name = "NAME", default_value = "adaptive", value_parser = PolicySpec::from_str)]
     policy: PolicySpec,
+    /// Do not run one made-up input through models of which it is not known how long they take
+    #[arg(long)]
+    no_warm_up: bool,
     /// Cores that jobs may take together [default: all of this machine]
     #[arg(long, value_name = "COUNT", value_parser = count(MAX_THREADS as u64))]
     cores: Option<usize>,
@@ -158,7 +162,15 @@ impl Args {
 
     fn files(&self, registry: &Registry) -> anyhow::Result<Files> {
         let chosen = load::choose(registry, &self.backends, &self.options)?;
-        Ok(Files::new(self.models.clone(), chosen, self.allow_clear, self.seal.clone(), self.keys.clone()))
+        Ok(Files {
+            models: self.models.clone(),
+            chosen,
+            allow_clear: self.allow_clear,
+            warm_up: !self.no_warm_up,
+            seal: self.seal.clone(),
+            keys: self.keys.clone(),
+            loaded: BTreeMap::new(),
+        })
     }
 }
 
