@@ -170,6 +170,15 @@ fn certificates_are_shown_renewed_and_read_again_with_the_models() {
     let done: serde_json::Value = serde_json::from_str(&good(dir, &[&reload[..], &["--json"]].concat())).unwrap();
     assert_eq!(done["models"]["replaced"][0], "digits=cheetah", "{done}");
     assert_eq!(good(dir, &["infer", "two.npy", "--server", at, "--json"]).lines().count(), 2);
+    // What an input is called is in the answer and in the log, if there is one.
+    let infer = ["infer", "two.npy", "--server", at, "--json"];
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_tacit")).current_dir(dir).args(infer).env("TACIT_LOG", "info").output();
+    let [out, log] = output.map(|o| [o.stdout, o.stderr].map(|text| String::from_utf8(text).unwrap())).unwrap();
+    for line in out.lines() {
+        let id = serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].as_str().unwrap().to_owned();
+        assert_eq!(log.matches(&format!("input={id}")).count(), 2, "offline and online: {log}");
+    }
     std::fs::write(dir.join("digits.tacit"), "half a file").unwrap();
     let error = bad(dir, &reload);
     assert!(error.contains("422") && error.contains("stay as they were") && error.contains("digits.tacit"), "{error}");

@@ -8,6 +8,7 @@
 //! server reports its figures with [`Reply::Done`].
 use crate::measure::Figures;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use tacit_backends::seam::digest;
 use tacit_ids::{FolderId, MaterialId, NoRandomness};
 #[cfg(doc)]
@@ -60,6 +61,13 @@ impl Name {
         let MaterialId(bytes) = MaterialId::random()?;
         let (half, _) = bytes.split_first_chunk().expect("an id has sixteen bytes");
         Ok(Self(u64::from_le_bytes(*half)))
+    }
+}
+
+impl fmt::Display for Name {
+    /// Sixteen hexadecimal digits: what logs and records of both parties have in common of an input.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
     }
 }
 
@@ -220,6 +228,18 @@ impl Request {
             Self::Stored | Self::Reconcile { .. } | Self::Halves { .. } => "the list of material",
             Self::Discard { .. } => "to destroy material",
             Self::Bye => "the goodbye",
+        }
+    }
+
+    /// The input that it is about, by its name; none where it is about none, or about stock.
+    #[must_use]
+    pub fn input(&self) -> Option<Name> {
+        match self {
+            Self::Ask(ask) => Some(ask.name),
+            Self::Announce(announce) => Some(announce.name),
+            Self::Cancel { name } => Some(*name),
+            Self::Prepare { of, .. } | Self::Infer { of, .. } => *of,
+            _ => None,
         }
     }
 

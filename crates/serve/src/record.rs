@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Instant;
 use tacit_client::measure::Figures;
-use tacit_client::wire::Request;
+use tacit_client::wire::{Name, Request};
 use tacit_ids::ClientId;
 use tacit_net::Phase;
 use tacit_store::Binding;
@@ -42,9 +42,23 @@ struct Live {
     phase: Phase,
     of: Of,
     client: ClientId,
+    /// What its client calls the input.
+    input: Option<Name>,
     queued: Instant,
     /// With its threads.
     started: Option<(Instant, usize)>,
+}
+
+impl Live {
+    /// A line for whoever looks for an input: its name stands in the log of its client, too.
+    fn log(&self, outcome: &str, now: Instant) {
+        let input = self.input.map_or_else(|| "none".to_owned(), |name| name.to_string());
+        let Of { phase, model, backend } = &self.of;
+        let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
+        let (client, started) = (self.client, self.started.map_or(now, |(at, _)| at));
+        let (queued, ran) = (since(self.queued, started), since(started, now));
+        tracing::info!(%input, %client, %model, %backend, "{phase} {outcome}: queued {queued:.3} s, ran {ran:.3} s");
+    }
 }
 
 #[derive(Default)]
@@ -179,7 +193,8 @@ impl Record {
             return self.client(client).refused += 1;
         };
         let of = Of { phase: phase.name(), model: names.0.clone(), backend: names.1.clone() };
-        let live = Live { id: self.jobs, phase, of, client, queued: Instant::now(), started: None };
+        let input = request.input();
+        let live = Live { id: self.jobs, phase, of, client, input, queued: Instant::now(), started: None };
         self.live.insert(number, live);
         self.client(client).queued += 1;
     }
@@ -238,6 +253,7 @@ impl Record {
             row.queued = row.queued.saturating_sub(1);
         }
         if is_kept {
+            live.log(outcome, now);
             self.keep_ended(&live, measured, outcome, now);
         }
         if let Some(mut job) = self.row(&live) {
@@ -253,6 +269,7 @@ impl Record {
         let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
         self.keep(Row::Ended(Ended {
             client: live.client,
+            input: live.input,
             model: live.of.model.clone(),
             backend: live.of.backend.clone(),
             phase: live.of.phase,
@@ -282,6 +299,7 @@ impl Record {
             model: live.of.model.clone(),
             backend: live.of.backend.clone(),
             client: live.client,
+            input: live.input.map(|name| name.to_string()),
             threads,
             memory: 0,
             queued_s: self.secs(live.queued),

@@ -364,7 +364,7 @@ fn a_bad_file_is_an_error_at_the_start_and_changes_nothing_later() {
 fn ended_phases_are_written_down_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |_| {});
-    infer(&mut server.client(dir.path(), "alice", "one")).unwrap();
+    let name = server.client(dir.path(), "alice", "one").infer(&X).unwrap().name;
     let mut broken = server.opened(dir.path(), "bob", "two");
     set_up(&mut broken);
     let [done, never] = [1, 2].map(MaterialId::numbered);
@@ -378,6 +378,12 @@ fn ended_phases_are_written_down_and_nothing_else() {
     }
     drop(refused);
     drop(server);
+    // Both phases of an input are found by the name that its client knows, and nothing else has it.
+    assert_eq!(
+        count(dir.path(), &format!("SELECT count(*) FROM audit WHERE input = '{name}' AND outcome = 'done'")),
+        2
+    );
+    assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE input IS NOT NULL"), 2);
     let path = dir.path().join("server-material/server.sqlite");
     assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
     let rows = |name: &str, what: &str| {

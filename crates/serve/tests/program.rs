@@ -237,7 +237,7 @@ fn the_log_names_client_and_address_and_sums_up_refusals() {
     });
     drop(strangers(&program.address));
     let client = keys::load_client(&dir.path().join("keys"), "alice").unwrap().fingerprint.to_string();
-    program.client(dir.path()).infer(&X).unwrap();
+    let input = program.client(dir.path()).infer(&X).unwrap().name;
     // Every stranger was counted before it is asked to stop.
     wait_until("the client is done", || fs::read_to_string(&log).unwrap().contains("client done"));
     program.signal(Signal::TERM);
@@ -246,6 +246,10 @@ fn the_log_names_client_and_address_and_sums_up_refusals() {
     assert!(!text.contains('\x1b'), "{text}");
     let connected = text.lines().find(|line| line.contains("client connected")).unwrap();
     assert!(connected.contains(&client) && connected.contains("address=127.0.0.1:"), "{connected}");
+    for phase in ["offline done", "online done"] {
+        let of_input = text.lines().find(|line| line.contains(&format!("input={input}")) && line.contains(phase));
+        assert!(of_input.unwrap().contains(&client), "{text}");
+    }
     let refusals: Vec<&str> = text.lines().filter(|line| line.contains("refused")).collect();
     assert!((1..=3).contains(&refusals.len()), "{refusals:#?}");
     assert!(refusals[0].contains("127.0.0.1:"), "{refusals:#?}");

@@ -154,6 +154,8 @@ fn answer_all(pool: &Pool, mut client: Client) -> Ended {
         let error = match answer {
             Ok(answer) => {
                 let (queued, worked) = (begun - job.asked, begun.elapsed());
+                let (input, waited) = (answer.name, queued.as_secs_f64());
+                tracing::info!(%input, model = pool.name(), "answered in {:.3} s, after {waited:.3} s", worked.as_secs_f64());
                 // Whoever asked may be gone.
                 let _ = job.reply.send(Ok(Done { answer, queued, worked }));
                 ended = Ended::Useful;
