@@ -349,6 +349,40 @@ fn a_folder_is_looked_at_again_on_a_hangup() {
     assert_eq!(program.end().code(), Some(0));
 }
 
+/// Bytes of a process that are resident.
+fn resident(child: &Child) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn an_idle_client_takes_little_memory() {
+    const CLIENTS: u64 = 300;
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::start(dir.path(), |c| {
+        c.args(["--max-connections", "400", "--max-control", "0"]).stdout(Stdio::null()).stderr(Stdio::null());
+    });
+    let identity = keys::load_client(&dir.path().join("keys"), "alice").unwrap();
+    let open = |_| {
+        let tcp = TcpTransport::connect(&program.address, Duration::from_secs(60)).unwrap();
+        let mut channel = Channel::new(Box::new(identity.tls.connect(tcp, "127.0.0.1").unwrap()));
+        handshake(&mut channel, &Hello::opening()).unwrap();
+        assert_eq!(tacit_client::wire::recv_reply(&mut channel).unwrap(), Reply::Welcome);
+        let public = public_part(&mut channel, "one");
+        let plan = Toy::default().open(&public).unwrap().digest();
+        handshake(&mut channel, &Hello::opened(plan, public_digest(&public))).unwrap();
+        channel
+    };
+    // What the first ones need for all is no client's own.
+    let first: Vec<Channel> = (0..10).map(open).collect();
+    let before = resident(&program.child);
+    let clients: Vec<Channel> = (0..CLIENTS).map(open).collect();
+    let each = resident(&program.child).saturating_sub(before) / CLIENTS;
+    assert!(each <= 48 << 10, "{each} bytes");
+    drop((first, clients));
+}
+
 #[test]
 fn a_second_signal_ends_the_grace() {
     let dir = tempfile::tempdir().unwrap();
