@@ -5,6 +5,7 @@ use crate::estimates;
 use crate::state::Learned;
 use std::collections::BTreeSet;
 use tacit_backends::Preparation;
+use tacit_client::wire::Device;
 use tacit_sched::{Event, ModelId};
 
 impl Queue {
@@ -41,8 +42,10 @@ impl Queue {
 
     /// These plans are served no longer: what waits ends, what runs goes on, what lies ready is burnt.
     pub(crate) fn withdraw(&mut self, plans: &BTreeSet<[u8; 32]>) {
-        let gone: Vec<_> = self.models.extract_if(.., |(plan, _), _| plans.contains(plan)).collect();
-        for (_, model) in gone {
+        let is_gone = |(plan, _): &([u8; 32], Device)| plans.contains(plan);
+        let gone: Vec<ModelId> = self.models.iter().filter(|(key, _)| is_gone(key)).map(|(_, &model)| model).collect();
+        self.models.retain(|key, _| !is_gone(key));
+        for model in gone {
             self.note(Event::ModelRemoved { model });
         }
     }
