@@ -99,7 +99,7 @@ fn seconds((tag, content): (u8, &[u8])) -> Option<u64> {
     };
     let part = |i: usize| number(&rest[2 * i..2 * i + 2]);
     let [month, day, hour, minute, second] = [0, 1, 2, 3, 4].map(part);
-    let fits = (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24 && minute < 60 && second < 61;
+    let fits = (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24 && minute < 60 && second < 60;
     let days = days(year, month, day).filter(|_| fits)?;
     Some(days * 86_400 + hour * 3600 + minute * 60 + second)
 }
