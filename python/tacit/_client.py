@@ -105,7 +105,7 @@ class Client(Planned):
         `backend` the client takes the first on offer that it knows and whose server does not see the input; one that shows the
         input to the server ("clear") must be named. Prepared material is kept in the folder `store`, encrypted if `seal` names a
         key (a file, `env:VARIABLE` or `cmd:COMMAND`), or without a folder until the client is closed. `dealer` is whom this client trusts
-        to make material where a back end takes it from a third party ("dealt"): address and fingerprint of its certificate, or one of
+        to make material where a back end takes it from a third party ("dealt"): address and fingerprint of its key, or one of
         this process. `timeout_s` bounds how long
         the server may make no progress.
         """

@@ -25,7 +25,7 @@ class Dealer:
 
     @property
     def pin(self) -> str:
-        """Fingerprint of its certificate, by which servers and clients know it."""
+        """Fingerprint of its key, by which servers and clients know it."""
         return self._native.pin
 
     @property

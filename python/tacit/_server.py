@@ -107,7 +107,7 @@ def serve(
 
     Without `keys` it makes its own, for a client called "client", and removes them when it stops; the same goes for `store`,
     the folder of prepared material, which is encrypted if `seal` names a key (a file, `env:VARIABLE` or `cmd:COMMAND`). `dealer` makes
-    the material of back ends that take it from a third party ("dealt"): address and fingerprint of its certificate, or one of this
+    the material of back ends that take it from a third party ("dealt"): address and fingerprint of its key, or one of this
     process; `keys` must then hold the certificate "orders". The server listens when this returns.
     """
     check_threads(threads)

@@ -37,8 +37,8 @@ pub struct Dealer {
 
 #[pymethods]
 impl Dealer {
-    /// Deals on `listen`, with the keys in the folder `keys`, which is made if `make_keys` asks for it, and its
-    /// numbers in the file `numbers`.
+    /// Deals on `listen`, with the keys in the folder `keys`, which is made if `make_keys` asks for it, and
+    /// its numbers in the file `numbers`.
     #[staticmethod]
     #[pyo3(signature = (listen, keys, numbers, make_keys))]
     fn start(py: Python<'_>, listen: &str, keys: PathBuf, numbers: PathBuf, make_keys: bool) -> PyResult<Self> {

@@ -263,7 +263,7 @@ impl<'a> Bench<'a> {
         command.arg(&self.path).args(["--listen", "127.0.0.1:0", "--stall", "600", "--backend", backend.id()]);
         command.arg("--keys").arg(self.scratch.join("keys")).args(["--threads", &self.args.threads.to_string()]);
         command.arg("--material").arg(self.scratch.join("server-material"));
-        command.args(self.args.lowering.seal.arguments());
+        command.arg("--no-warm-up").args(self.args.lowering.seal.arguments());
         for (key, value) in options.iter() {
             command.arg("-O").arg(format!("{key}={value}"));
         }

@@ -41,7 +41,7 @@ pub struct Connect {
     /// dealt`)
     #[arg(long, global = true, value_name = "HOST:PORT", requires = "dealer_pin")]
     dealer: Option<String>,
-    /// Fingerprint of the dealer's certificate, as the dealer tells it
+    /// Fingerprint of the dealer's key, as the dealer tells it
     #[arg(long, global = true, value_name = "PIN", requires = "dealer")]
     dealer_pin: Option<ClientId>,
     #[command(flatten)]

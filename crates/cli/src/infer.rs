@@ -190,7 +190,7 @@ impl Printer<'_> {
                 .collect();
             let phases: serde_json::Map<_, _> =
                 self.phases(answer).into_iter().map(|(n, r)| (n.to_owned(), json!(printed(r)))).collect();
-            let mut answer = json!({"input": self.names[index], "class": answer.class,
+            let mut answer = json!({"input": self.names[index], "id": answer.name.to_string(), "class": answer.class,
                 "label": self.labels.get(answer.class), "top": top, "values": answer.values, "phases": phases});
             if index == 0 {
                 answer["startup"] = json!(self.startup);

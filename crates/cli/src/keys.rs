@@ -1,9 +1,11 @@
 //! `tacit keys`
 use crate::print;
 use clap::Subcommand;
+use clap::builder::RangedI64ValueParser;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use tacit_store::keys;
+use tacit_store::Role;
+use tacit_store::keys::{self, Shown, Validity};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -28,7 +30,7 @@ enum Command {
     },
     /// Make a certificate for a further client, or for an operator
     ///
-    /// Example: tacit keys add-client keys carol, or tacit keys add-client keys ops --operator
+    /// Example: tacit keys add-client keys carol --days 30, or tacit keys add-client keys ops --operator
     AddClient {
         /// Folder with the CA
         dir: PathBuf,
@@ -38,6 +40,34 @@ enum Command {
         /// (`tacit status`, `tacit top`)
         #[arg(long)]
         operator: bool,
+        /// Days that the certificate is valid [default: ten years]
+        #[arg(long, value_name = "DAYS", value_parser = days())]
+        days: Option<u32>,
+    },
+    /// Make a new certificate for the key that a client, or `server`, has
+    ///
+    /// Its fingerprint stays, and with it rules of access, quotas and stored material. Only NAME.pem has to
+    /// reach the machine that uses it; a server reads it on `tacit reload`, a sidecar by itself. If somebody
+    /// else may have the key, revoke the client (docs/serving.md) and add another.
+    ///
+    /// Example: tacit keys renew keys alice --days 7
+    Renew {
+        /// Folder with the CA and the certificate
+        dir: PathBuf,
+        /// Name of the client, or `server`
+        name: String,
+        /// Days that the certificate is valid [default: ten years]
+        #[arg(long, value_name = "DAYS", value_parser = days())]
+        days: Option<u32>,
+    },
+    /// Show the certificates of a folder: for what, whose, until when
+    ///
+    /// Example: tacit keys show keys, or tacit keys show keys alice --json
+    Show {
+        /// Folder with certificates; no private key is read
+        dir: PathBuf,
+        /// Only this one
+        name: Option<String>,
     },
     /// Make certificates for a dealer, and for the server as its customer
     ///
@@ -79,10 +109,10 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
                 "ca.key signs clients: keep it where certificates are made. A client needs ca.pem and its own two files.",
             )
         }
-        Command::AddClient { dir, name, operator } => {
-            let add = if operator { keys::add_operator } else { keys::add_client };
-            add(&dir, &name)?;
-            show(&dir, &name, as_json)
+        Command::AddClient { dir, name, operator, days } => {
+            let role = if operator { Role::Operator } else { Role::Client };
+            keys::add(&dir, &name, role, days.map(Validity::days).transpose()?)?;
+            print_one(&dir, &name, as_json)
         }
         Command::AddDealer { dir, hosts } => {
             keys::add_dealer(&dir, &hosts)?;
@@ -92,8 +122,50 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
                 false => print::line(&format!("dealer: {pin}")),
             }
         }
-        Command::Fingerprint { dir, name } => show(&dir, &name, as_json),
+        Command::Renew { dir, name, days } => {
+            keys::renew(&dir, &name, days.map(Validity::days).transpose()?)?;
+            show(&dir, Some(&name), as_json)
+        }
+        Command::Show { dir, name } => show(&dir, name.as_deref(), as_json),
+        Command::Fingerprint { dir, name } => print_one(&dir, &name, as_json),
     }
+}
+
+/// Takes days from 1 to ten years.
+fn days() -> RangedI64ValueParser<u32> {
+    RangedI64ValueParser::new().range(1..=3650)
+}
+
+fn show(dir: &Path, name: Option<&str>, as_json: bool) -> anyhow::Result<()> {
+    let shown = keys::show(dir, name)?;
+    if as_json {
+        let rows: Vec<Value> = shown.iter().map(row).collect();
+        return print::json(&json!({ "certificates": rows }));
+    }
+    for one in &shown {
+        let hosts = if one.hosts.is_empty() { String::new() } else { format!("  for {}", one.hosts.join(", ")) };
+        let advice = one.validity.advice(&one.name)?.map(|advice| format!("\n  note: {advice}"));
+        print::line(&format!(
+            "{:<12} {:<9} until {}  {}{hosts}{}",
+            one.name,
+            one.purpose,
+            one.validity.until_utc(),
+            one.fingerprint,
+            advice.unwrap_or_default()
+        ))?;
+    }
+    Ok(())
+}
+
+fn row(one: &Shown) -> Value {
+    json!({
+        "name": one.name,
+        "purpose": one.purpose.to_string(),
+        "fingerprint": one.fingerprint.to_string(),
+        "valid_from": one.validity.from,
+        "valid_until": one.validity.until,
+        "hosts": one.hosts,
+    })
 }
 
 /// A client's name, and the fingerprint of its certificate.
@@ -101,7 +173,7 @@ fn fingerprint(dir: &Path, name: &str) -> anyhow::Result<(String, String)> {
     Ok((name.to_owned(), keys::load_client(dir, name)?.fingerprint.to_string()))
 }
 
-fn show(dir: &Path, name: &str, as_json: bool) -> anyhow::Result<()> {
+fn print_one(dir: &Path, name: &str, as_json: bool) -> anyhow::Result<()> {
     let (name, fingerprint) = fingerprint(dir, name)?;
     match as_json {
         true => print::json(&json!({"client": name, "fingerprint": fingerprint})),

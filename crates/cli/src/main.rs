@@ -16,6 +16,7 @@ mod operator;
 mod owner;
 mod prepare;
 mod print;
+mod reload;
 mod serve;
 mod sidecar;
 mod simulate;
@@ -60,6 +61,7 @@ enum Command {
     Dealer(dealer::Args),
     Status(status::Args),
     Top(top::Args),
+    Reload(reload::Args),
     Health(health::Args),
     Sidecar(sidecar::Args),
     Infer(infer::Args),
@@ -134,6 +136,7 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
         Command::Dealer(args) => dealer::run(args, json),
         Command::Status(args) => status::run(&args, json),
         Command::Top(args) => top::run(&args, json),
+        Command::Reload(args) => reload::run(&args, json),
         Command::Health(args) => health::run(&args, json),
         Command::Sidecar(args) => sidecar::run(args, json),
         Command::Infer(args) => infer::run(args, json),

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use tacit_net::{ClientTls, NetError, TcpTransport, TlsTransport, Transport as _, split_address};
 use tacit_store::keys;
 use ureq::config::Config;
+use ureq::http::Response;
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport};
-use ureq::{Agent, Error};
+use ureq::{Agent, Body, Error};
 
 /// Largest answer, in bytes.
 const MAX_ANSWER_BYTES: u64 = 16 << 20;
@@ -70,12 +71,27 @@ impl Interface {
     /// What a path answers.
     pub fn get(&self, path: &str) -> anyhow::Result<Value> {
         let asking = || format!("asking {} for {path}", self.server);
-        let mut response = self.agent.get(format!("https://{}{path}", self.server)).call().with_context(asking)?;
-        let text = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string().with_context(asking)?;
+        self.answer(self.agent.get(self.url(path)).call().with_context(asking)?, &asking())
+    }
+
+    /// Has something done, and what that answers.
+    pub fn post(&self, path: &str) -> anyhow::Result<Value> {
+        let asking = || format!("asking {} for {path}", self.server);
+        let request = self.agent.post(self.url(path)).content_type("application/json");
+        self.answer(request.send("{}").with_context(asking)?, &asking())
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("https://{}{path}", self.server)
+    }
+
+    fn answer(&self, mut response: Response<Body>, asking: &str) -> anyhow::Result<Value> {
+        let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES);
+        let text = body.read_to_string().with_context(|| asking.to_owned())?;
         let status = response.status();
         let value: Value = match serde_json::from_str(&text) {
             Ok(value) => value,
-            Err(e) => anyhow::bail!("{}: the answer ({status}) is not JSON: {e}", asking()),
+            Err(e) => anyhow::bail!("{asking}: the answer ({status}) is not JSON: {e}"),
         };
         let why = || value["error"].as_str().unwrap_or("no reason given").to_owned();
         anyhow::ensure!(status.is_success(), "{} refuses ({}): {}", self.server, status.as_u16(), why());

@@ -135,6 +135,57 @@ fn keys_import_serve_prepare_and_infer() {
 }
 
 #[test]
+fn certificates_are_shown_renewed_and_read_again_with_the_models() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepared(dir);
+    good(dir, &["keys", "add-client", "keys", "ops", "--operator", "--days", "3"]);
+    let server = Server::start(dir);
+    let at = server.1.as_str();
+    let show = |args: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&good(dir, &[&["keys", "show", "keys", "--json"], args].concat())).unwrap()
+    };
+    let days = |one: &serde_json::Value| {
+        let [from, until] = ["valid_from", "valid_until"].map(|key| one[key].as_u64().unwrap());
+        (until - from) / 86_400
+    };
+    let before = show(&["ops"])["certificates"][0].clone();
+    assert!(before["purpose"] == "operator" && days(&before) == 3, "{before}");
+    let renewed = good(dir, &["keys", "renew", "keys", "ops", "--days", "9", "--json"]);
+    let renewed: serde_json::Value = serde_json::from_str(&renewed).unwrap();
+    let after = &renewed["certificates"][0];
+    assert!(days(after) == 9 && after["fingerprint"] == before["fingerprint"], "{after}");
+    let all = good(dir, &["keys", "show", "keys"]);
+    let names: Vec<&str> = all.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(names, ["ca", "server", "client", "ops"], "{all}");
+    assert!(all.contains("UTC") && all.contains("localhost") && !all.contains("note:"), "{all}");
+    assert!(bad(dir, &["keys", "renew", "keys", "ops", "--days", "0"]).contains("1..=3650"));
+    assert!(bad(dir, &["keys", "renew", "keys", "nobody"]).contains("nobody.pem"));
+    // Whoever may reload is told what has changed; the file that was named is another model now.
+    assert!(bad(dir, &["reload", "--server", at]).contains("operator"));
+    let reload = ["reload", "--server", at, "--client", "ops"];
+    assert_eq!(good(dir, &reload), "certificates read; as before: digits=cheetah\n");
+    let onnx = format!("{MODELS}/digits.onnx");
+    good(dir, &["model", "import", &onnx, "--range", "0,16", "-o", "digits.tacit"]);
+    let done: serde_json::Value = serde_json::from_str(&good(dir, &[&reload[..], &["--json"]].concat())).unwrap();
+    assert_eq!(done["models"]["replaced"][0], "digits=cheetah", "{done}");
+    assert_eq!(good(dir, &["infer", "two.npy", "--server", at, "--json"]).lines().count(), 2);
+    // What an input is called is in the answer and in the log, if there is one.
+    let infer = ["infer", "two.npy", "--server", at, "--json"];
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_tacit")).current_dir(dir).args(infer).env("TACIT_LOG", "info").output();
+    let [out, log] = output.map(|o| [o.stdout, o.stderr].map(|text| String::from_utf8(text).unwrap())).unwrap();
+    for line in out.lines() {
+        let id = serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].as_str().unwrap().to_owned();
+        assert_eq!(log.matches(&format!("input={id}")).count(), 2, "offline and online: {log}");
+    }
+    std::fs::write(dir.join("digits.tacit"), "half a file").unwrap();
+    let error = bad(dir, &reload);
+    assert!(error.contains("422") && error.contains("stay as they were") && error.contains("digits.tacit"), "{error}");
+    assert_eq!(good(dir, &["infer", "two.npy", "--server", at, "--json"]).lines().count(), 2);
+}
+
+#[test]
 fn material_is_listed_and_destroyed_by_digest_age_and_use() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

@@ -101,6 +101,7 @@ impl Client {
             Reply::Noted { notice_ignored } => notice_ignored,
             other => return Err(misplaced(request.name(), &other).into()),
         };
+        tracing::info!(input = %name, "was announced as input {}", announced.name);
         if let Some(why) = ignored {
             tracing::warn!("the input is treated as one that was not announced: {why}");
             drop(announced);

@@ -1,7 +1,7 @@
 //! A request and its answer.
 use crate::ClientError;
 use crate::error::server_of;
-use crate::wire::{REQUEST, Reply, Request, misplaced, recv_reply, send};
+use crate::wire::{REQUEST, Reply, Request, gather, misplaced, recv_reply, send};
 use tacit_net::Channel;
 
 /// Asks and waits for the answer; a refusal is an error.
@@ -25,11 +25,9 @@ pub(crate) fn answered(channel: &mut Channel, request: &'static str) -> Result<R
 /// Asks for `first`, of which only a refusal matters, and for `second` without waiting in between; the answer
 /// to the second.
 pub(crate) fn ask_both(channel: &mut Channel, first: &Request, second: &Request) -> Result<Reply, ClientError> {
-    let mut say = |request: &Request| {
-        send(channel, REQUEST, request).map_err(|e| ClientError::from(e).of(channel, request.name()))
-    };
-    say(first)?;
-    say(second)?;
+    // In one write: after a goodbye that has crossed it, a second one would fail before that is heard.
+    let said = gather(channel, REQUEST, first).and_then(|()| send(channel, REQUEST, second));
+    said.map_err(|e| ClientError::from(e).of(channel, first.name()))?;
     match answered(channel, first.name()) {
         Ok(Reply::Noted { .. }) => answered(channel, second.name()),
         Ok(other) => Err(misplaced(first.name(), &other).into()),

@@ -29,6 +29,8 @@ pub struct Prepared {
 /// The answer to one input.
 #[derive(Clone, Debug)]
 pub struct Answer {
+    /// What the input is called in the logs of both parties, and in the server's records.
+    pub name: Name,
     /// The network's real outputs (`interface().output_shape`), a final softmax applied; for a top-1 model
     /// the class index alone.
     pub values: Vec<f64>,
@@ -385,7 +387,7 @@ impl Client {
         };
         let values = self.interface().finish(&revealed);
         let request_to_answer_s = began.elapsed().as_secs_f64();
-        Ok(Answer { values, revealed, class, online, setup, request_to_answer_s, prepared: None })
+        Ok(Answer { name, values, revealed, class, online, setup, request_to_answer_s, prepared: None })
     }
 
     /// Tells the server that nothing more comes.
@@ -399,6 +401,27 @@ impl Client {
     /// Asks for a phase, behind what is asked first, runs it in this client's threads and takes both parties'
     /// figures; last the size of what the server keeps.
     fn phase<T: Send>(
+        &mut self,
+        phase: Phase,
+        first: Option<&Request>,
+        request: &Request,
+        work: impl FnOnce(&mut dyn ClientSide, &mut Channel) -> Result<T, BackendError> + Send,
+    ) -> Result<(T, PhaseReport, u64), ClientError> {
+        let done = self.run_phase(phase, first, request, work);
+        // The same name stands in the server's log and records.
+        let input = request.input().map_or_else(|| "none".to_owned(), |name| name.to_string());
+        let [model, backend] = &self.names;
+        match &done {
+            Ok((_, report, _)) => {
+                let seconds = report.client.wall_s;
+                tracing::info!(%input, %model, %backend, "{} done in {seconds:.3} s", phase.name());
+            }
+            Err(e) => tracing::info!(%input, %model, %backend, "{} failed: {e}", phase.name()),
+        }
+        done
+    }
+
+    fn run_phase<T: Send>(
         &mut self,
         phase: Phase,
         first: Option<&Request>,

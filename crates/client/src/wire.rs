@@ -8,6 +8,7 @@
 //! server reports its figures with [`Reply::Done`].
 use crate::measure::Figures;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use tacit_backends::seam::digest;
 use tacit_ids::{FolderId, MaterialId, NoRandomness};
 #[cfg(doc)]
@@ -60,6 +61,13 @@ impl Name {
         let MaterialId(bytes) = MaterialId::random()?;
         let (half, _) = bytes.split_first_chunk().expect("an id has sixteen bytes");
         Ok(Self(u64::from_le_bytes(*half)))
+    }
+}
+
+impl fmt::Display for Name {
+    /// Sixteen hexadecimal digits: what logs and records of both parties have in common of an input.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
     }
 }
 
@@ -223,6 +231,18 @@ impl Request {
         }
     }
 
+    /// The input that it is about, by its name; none where it is about none, or about stock.
+    #[must_use]
+    pub fn input(&self) -> Option<Name> {
+        match self {
+            Self::Ask(ask) => Some(ask.name),
+            Self::Announce(announce) => Some(announce.name),
+            Self::Cancel { name } => Some(*name),
+            Self::Prepare { of, .. } | Self::Infer { of, .. } => *of,
+            _ => None,
+        }
+    }
+
     /// A request from the payload of a [`REQUEST`] message.
     ///
     /// # Errors
@@ -330,13 +350,21 @@ pub fn public_digest(public: &[u8]) -> [u8; 32] {
     digest("tacit 2026-11 public part", &[public])
 }
 
+/// Sends a message with the next one.
+///
+/// # Errors
+/// Of the channel.
+pub(crate) fn gather<T: Serialize>(channel: &mut Channel, tag: Tag, message: &T) -> Result<(), NetError> {
+    let bytes = postcard::to_stdvec(message).expect("plain data is always encoded into a growing buffer");
+    channel.send(tag, &bytes)
+}
+
 /// Sends a message now.
 ///
 /// # Errors
 /// Of the channel.
 pub fn send<T: Serialize>(channel: &mut Channel, tag: Tag, message: &T) -> Result<(), NetError> {
-    let bytes = postcard::to_stdvec(message).expect("plain data is always encoded into a growing buffer");
-    channel.send(tag, &bytes)?;
+    gather(channel, tag, message)?;
     channel.flush()
 }
 

@@ -4,8 +4,9 @@
 //! little endian: `tag u16 | length u32 (bit 31: more frames follow) | crc32 u32`, the checksum over the
 //! frame's number on this direction of the connection (u64, not sent), tag, length and payload. Tag and
 //! length are judged before anything is allocated.
+use crate::buffered::Buffered;
 use crate::{NetError, Phase, Tag, Traffic, Transport};
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ const GATHER: usize = 64 << 10;
 /// when the channel is dropped, or on [`flush`](Self::flush): call that before a long computation that the
 /// peer should not wait for. After any error the channel refuses further use: drop it.
 pub struct Channel {
-    transport: BufReader<Box<dyn Transport>>,
+    transport: Buffered,
     out: Vec<u8>,
     scratch: Vec<u8>,
     /// What has come of a message that [`try_recv`](Self::try_recv) waits for, header included.
@@ -52,7 +53,7 @@ impl Channel {
     #[must_use]
     pub fn new(transport: Box<dyn Transport>) -> Self {
         Self {
-            transport: BufReader::with_capacity(GATHER, transport),
+            transport: Buffered::new(transport),
             out: Vec::with_capacity(GATHER),
             scratch: Vec::new(),
             partial: Vec::new(),
@@ -171,6 +172,7 @@ impl Channel {
             channel.push_out()?;
             // Whoever settles may be silent for long, and so may thousands of others.
             (channel.out, channel.scratch) = (Vec::new(), Vec::new());
+            channel.transport.rest();
             let settled = channel.transport.get_mut().settle();
             settled.map_err(|e| NetError::from_io("waiting for sent messages to leave", &e))
         })
@@ -366,7 +368,7 @@ impl Channel {
         let mut piece = [0u8; 4096];
         let room = (want - self.partial.len()).min(piece.len());
         let piece = &mut piece[..room];
-        let got = match self.transport.buffer().is_empty() {
+        let got = match self.transport.is_empty() {
             false => self.transport.read(piece),
             true => self.transport.get_mut().try_read(piece),
         };

@@ -14,6 +14,7 @@
 //! This crate uses no other crate of the project.
 #![forbid(unsafe_code)]
 
+mod buffered;
 mod channel;
 mod error;
 mod handshake;

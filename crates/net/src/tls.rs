@@ -25,7 +25,10 @@ pub const HTTP_1: &[u8] = b"http/1.1";
 
 /// A server's TLS identity and the CA whose clients it accepts.
 #[derive(Clone)]
-pub struct ServerTls(Arc<ServerConfig>);
+pub struct ServerTls {
+    config: Arc<ServerConfig>,
+    certificate: CertificateDer<'static>,
+}
 
 /// A client's TLS identity and the CA whose servers it accepts.
 #[derive(Clone)]
@@ -65,6 +68,14 @@ fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, 
     Ok(parsed)
 }
 
+/// The first certificate (DER) of a PEM text.
+///
+/// # Errors
+/// [`NetError::Tls`]: there is none.
+pub fn first_certificate(pem: &[u8]) -> Result<Vec<u8>, NetError> {
+    Ok(certificates(pem, "certificate")?[0].to_vec())
+}
+
 /// What a TLS error says about the peer, or about us, and what to do.
 pub(crate) fn explain(error: &rustls::Error) -> String {
     use rustls::AlertDescription as Alert;
@@ -78,7 +89,7 @@ pub(crate) fn explain(error: &rustls::Error) -> String {
             "the peer's certificate is not valid yet by the clock of this machine: set the clock"
         }
         InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
-            "the peer's certificate has expired by the clock of this machine: set the clock, or make new keys with `tacit keys`"
+            "the peer's certificate has expired by the clock of this machine: have it renewed (`tacit keys renew`), or set the clock"
         }
         InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
             "the server's certificate is for other names: connect by one of them, name one (--server-name), or make keys for this \
@@ -91,7 +102,8 @@ pub(crate) fn explain(error: &rustls::Error) -> String {
             "the peer rejects our certificate: it is not signed by the peer's CA; both parties need keys of one `tacit keys init`"
         }
         AlertReceived(Alert::CertificateExpired) => {
-            "the peer rejects our certificate: it has expired, or is not valid yet, by the peer's clock; compare both clocks"
+            "the peer rejects our certificate: it has expired, or is not valid yet, by the peer's clock; renew it (`tacit keys renew`), or \
+             compare both clocks (`tacit keys show`)"
         }
         AlertReceived(Alert::UnsupportedCertificate) => {
             "the peer rejects our certificate: it is for something else; a server needs server.pem, a client its own"
@@ -120,6 +132,7 @@ impl ServerTls {
     pub fn from_pem(chain: &[u8], key: &[u8], client_ca: &[u8]) -> Result<Self, NetError> {
         let identity = Identity::from_pem(chain, key, client_ca)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let certificate = identity.chain[0].clone();
         let verifier = WebPkiClientVerifier::builder_with_provider(identity.roots.into(), provider.clone())
             .build()
             .map_err(|e| NetError::Tls(format!("client CA: {e}")))?;
@@ -131,7 +144,13 @@ impl ServerTls {
             .map_err(named("server certificate"))?;
         config.send_tls13_tickets = 0;
         config.alpn_protocols = vec![ALPN.to_vec()];
-        Ok(Self(config.into()))
+        Ok(Self { config: config.into(), certificate })
+    }
+
+    /// The server's own certificate (DER).
+    #[must_use]
+    pub fn certificate(&self) -> &[u8] {
+        self.certificate.as_ref()
     }
 
     /// Accepts a TLS client on a connected transport; the client has proved its certificate when this
@@ -141,7 +160,7 @@ impl ServerTls {
     /// [`NetError::Tls`] if the peer is not a TLS 1.3 client that speaks [`ALPN`], with a certificate of our
     /// CA; [`NetError::Stalled`] if it does nothing.
     pub fn accept(&self, tcp: TcpTransport) -> Result<TlsTransport, NetError> {
-        let session = ServerConnection::new(self.0.clone()).map_err(named("server session"))?;
+        let session = ServerConnection::new(self.config.clone()).map_err(named("server session"))?;
         TlsTransport::handshake(session.into(), tcp, ALPN)
     }
 
@@ -149,7 +168,7 @@ impl ServerTls {
     /// [`ALPN`] or HTTP. Sessions of [`ALPN`] become transports by [`TlsTransport::accepted`].
     #[must_use]
     pub fn with_http(&self) -> Arc<ServerConfig> {
-        let mut config = (*self.0).clone();
+        let mut config = (*self.config).clone();
         config.alpn_protocols = [ALPN, HTTP_2, HTTP_1].map(Vec::from).into();
         config.into()
     }
@@ -157,7 +176,7 @@ impl ServerTls {
     /// As [`with_http`](Self::with_http), for clients that speak [`ALPN`] only.
     #[must_use]
     pub fn without_http(&self) -> Arc<ServerConfig> {
-        self.0.clone()
+        self.config.clone()
     }
 }
 
@@ -222,14 +241,6 @@ pub fn check_host(name: &str) -> Result<(), NetError> {
 fn server_name(name: &str) -> Result<ServerName<'static>, NetError> {
     ServerName::try_from(name.to_owned())
         .map_err(|e| NetError::Tls(format!("`{name}` is neither a DNS name nor an IP address: {e}")))
-}
-
-/// The first certificate of a PEM text (DER).
-///
-/// # Errors
-/// [`NetError::Tls`]: there is none.
-pub fn certificate(pem: &[u8]) -> Result<Vec<u8>, NetError> {
-    Ok(certificates(pem, "certificate")?[0].to_vec())
 }
 
 /// Whether a certificate is made for servers, or for anything: not for clients alone. PEM texts: its chain

@@ -30,9 +30,22 @@ struct Written {
 #[serde(deny_unknown_fields)]
 struct Entry {
     models: Option<BTreeSet<String>>,
+    answers: Option<Answers>,
     queries_per_day: Option<u32>,
     rate_per_minute: Option<NonZeroU32>,
     revoked: Option<bool>,
+}
+
+/// What answers may say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+enum Answers {
+    /// Whatever the model reveals.
+    #[default]
+    #[serde(rename = "all")]
+    All,
+    /// The class alone: models that reveal more do not exist for this client.
+    #[serde(rename = "top-1")]
+    Top1,
 }
 
 /// A client as `tacit keys fingerprint` prints it.
@@ -51,6 +64,7 @@ impl<'de> Deserialize<'de> for Fingerprint {
 pub(crate) struct Rule {
     /// Names of the models that it may use; all of them without.
     models: Option<Arc<BTreeSet<String>>>,
+    answers: Answers,
     /// Answers that it may have of each model in a day.
     pub(crate) per_day: Option<u32>,
     /// Requests that it may make in a minute.
@@ -60,8 +74,10 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    pub(crate) fn allows(&self, model: &str) -> bool {
-        self.models.as_ref().is_none_or(|models| models.contains(model))
+    /// Whether it may use a model, which reveals the class alone or more.
+    pub(crate) fn allows(&self, model: &str, is_top_1: bool) -> bool {
+        let is_listed = self.models.as_ref().is_none_or(|models| models.contains(model));
+        is_listed && (is_top_1 || self.answers == Answers::All)
     }
 }
 
@@ -84,6 +100,7 @@ impl Rules {
         let Written { default, client } = toml::from_str(text).map_err(|e| located(text, &e))?;
         let rule = |entry: Entry| Rule {
             models: entry.models.map(Arc::new),
+            answers: entry.answers.unwrap_or_default(),
             per_day: entry.queries_per_day,
             per_minute: entry.rate_per_minute,
             revoked: entry.revoked.unwrap_or(false),
@@ -93,6 +110,7 @@ impl Rules {
             let default = default.clone();
             rule(Entry {
                 models: entry.models.or(default.models),
+                answers: entry.answers.or(default.answers),
                 queries_per_day: entry.queries_per_day.or(default.queries_per_day),
                 rate_per_minute: entry.rate_per_minute.or(default.rate_per_minute),
                 revoked: entry.revoked.or(default.revoked),
@@ -156,20 +174,33 @@ mod tests {
         );
         let rules = Rules::parse(&text).unwrap();
         let (alice, bob, other) = (rules.of(ALICE), rules.of(BOB), rules.of(ClientId([2; 32])));
-        assert!(alice.allows("digits") && !alice.allows("faces") && !alice.revoked);
+        assert!(alice.allows("digits", false) && !alice.allows("faces", false) && !alice.revoked);
         assert_eq!((alice.per_day, alice.per_minute.map(NonZeroU32::get)), (Some(0), Some(60)));
-        assert!(bob.allows("faces") && bob.revoked);
+        assert!(bob.allows("faces", false) && bob.revoked);
         assert_eq!((bob.per_day, bob.per_minute), (Some(5), None));
-        assert!(other.allows("digits") && !other.allows("faces"));
+        assert!(other.allows("digits", false) && !other.allows("faces", false));
         assert_eq!(rules.models(), BTreeSet::from(["digits", "faces"]));
         assert!(rules.have_quotas());
+    }
+
+    #[test]
+    fn who_may_have_the_class_alone_gets_no_model_that_says_more() {
+        let text = format!(
+            "[default]\nanswers = 'top-1'\n[client.{ALICE}]\nanswers = 'all'\n[client.{BOB}]\nmodels = ['a']\n"
+        );
+        let rules = Rules::parse(&text).unwrap();
+        let allowed =
+            |client| ["a", "b"].map(|name| [true, false].map(|is_top_1| rules.of(client).allows(name, is_top_1)));
+        assert_eq!(allowed(ALICE), [[true, true], [true, true]]);
+        assert_eq!(allowed(BOB), [[true, false], [false, false]]);
+        assert_eq!(allowed(ClientId([2; 32])), [[true, false], [true, false]]);
     }
 
     #[test]
     fn no_rules_allow_everything() {
         let rules = Rules::parse("").unwrap();
         assert_eq!(rules, Rules::default());
-        assert!(rules.of(ALICE).allows("anything") && !rules.of(ALICE).revoked && !rules.have_quotas());
+        assert!(rules.of(ALICE).allows("anything", false) && !rules.of(ALICE).revoked && !rules.have_quotas());
     }
 
     #[test]
@@ -190,6 +221,7 @@ mod tests {
             ("[clients]\n", 1, ["clients", "unknown field"]),
             (short, 1, ["abcd", "64 hexadecimal digits"]),
             ("[default]\nmodels = 'digits'\n", 2, ["models", "invalid type"]),
+            ("[default]\nanswers = 'top1'\n", 2, ["top1", "`all` or `top-1`"]),
             ("[default\n", 1, ["[default", "unclosed"]),
         ] {
             let error = Rules::parse(text).unwrap_err();

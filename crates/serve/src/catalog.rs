@@ -1,9 +1,11 @@
 //! The models that a server offers.
 use crate::ServeError;
-use std::collections::BTreeMap;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tacit_backends::{Backend, ServerModel, Trust};
 use tacit_client::wire::{MAX_PUBLIC_BYTES, ModelInfo, Offer, public_digest};
+use tacit_graph::OutputMode;
 use tacit_store::Binding;
 
 /// A model with one of its back ends.
@@ -19,18 +21,58 @@ pub(crate) struct Offered {
     pub(crate) material_bytes: u64,
 }
 
+impl Offered {
+    /// As people write it: `digits=cheetah`.
+    fn label(&self) -> String {
+        format!("{}={}", self.name, self.backend)
+    }
+
+    /// Whether clients learn the class of an input and nothing else.
+    pub(crate) fn reveals_class_alone(&self) -> bool {
+        self.model.interface().output_mode == OutputMode::Top1
+    }
+
+    /// What material is bound to, and so what makes it the same model.
+    pub(crate) fn identity(&self) -> ([u8; 32], [u8; 32]) {
+        (self.public, self.plan)
+    }
+}
+
+/// Models, each as `MODEL=BACKEND`, by what became of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Changes {
+    /// On offer from now on.
+    pub added: Vec<String>,
+    /// Another model under the same name.
+    pub replaced: Vec<String>,
+    /// No longer on offer.
+    pub withdrawn: Vec<String>,
+    /// As they were.
+    pub kept: Vec<String>,
+}
+
+/// A catalog that takes the place of another.
+pub(crate) struct Succession {
+    pub(crate) catalog: Catalog,
+    pub(crate) changes: Changes,
+    /// What is not on offer any more.
+    pub(crate) gone: Vec<Arc<Offered>>,
+}
+
 /// Models by name, each with the back ends it is offered with: lowered, one copy of the weights however many
 /// clients there are.
 pub struct Catalog {
     models: BTreeMap<String, Vec<Arc<Offered>>>,
     allow_clear: bool,
+    /// Back ends whose models are warmed up, by name.
+    warm_up: BTreeMap<&'static str, Arc<dyn Backend>>,
 }
 
 impl Catalog {
     /// An empty catalog. Only with `allow_clear` it takes models whose back end shows the server the input.
     #[must_use]
     pub fn new(allow_clear: bool) -> Self {
-        Self { models: BTreeMap::new(), allow_clear }
+        Self { models: BTreeMap::new(), allow_clear, warm_up: BTreeMap::new() }
     }
 
     /// Offers a model, lowered by `backend`, under a name. What is offered first is what clients prefer.
@@ -65,6 +107,21 @@ impl Catalog {
         Ok(())
     }
 
+    /// Models of this back end of which it is not known how long they take are given one made-up input, in
+    /// the process of the server and beside its service, so that the scheduler need not guess.
+    pub fn warm_up(&mut self, backend: &Arc<dyn Backend>) {
+        self.warm_up.insert(backend.id(), Arc::clone(backend));
+    }
+
+    /// A back end whose models are to be warmed up.
+    pub(crate) fn warms_up(&self, id: &str) -> Option<Arc<dyn Backend>> {
+        self.warm_up.get(id).cloned()
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Offered>> {
+        self.models.values().flatten()
+    }
+
     /// What is on offer, by name.
     #[must_use]
     pub fn list(&self) -> Vec<ModelInfo> {
@@ -76,9 +133,60 @@ impl Catalog {
         self.models.iter().map(info).collect()
     }
 
+    /// Whether clients learn of a model the class alone, with each of its back ends.
+    pub(crate) fn reveals_class_alone(&self, name: &str) -> bool {
+        self.models.get(name).is_some_and(|offers| offers.iter().all(|offered| offered.reveals_class_alone()))
+    }
+
     /// Every model with each of its back ends.
     pub(crate) fn offers(&self) -> impl Iterator<Item = (&str, &Offered)> {
         self.models.iter().flat_map(|(name, offers)| offers.iter().map(move |offered| (name.as_str(), &**offered)))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.models.is_empty()
+    }
+
+    /// Whether this very model is on offer: not another one that has its name now.
+    pub(crate) fn is_offered(&self, offered: &Arc<Offered>) -> bool {
+        self.models.get(&offered.name).is_some_and(|offers| offers.iter().any(|o| Arc::ptr_eq(o, offered)))
+    }
+
+    /// This catalog in the place of another: what is the same stays the very same, so that nobody who uses it
+    /// notices.
+    pub(crate) fn after(mut self, before: &Self) -> Succession {
+        let mut changes = Changes::default();
+        let mut gone = Vec::new();
+        for offered in self.models.values_mut().flatten() {
+            let (name, is_same) = (offered.label(), |o: &&Arc<Offered>| offered.identity() == o.identity());
+            match before.find(offered) {
+                None => changes.added.push(name),
+                old @ Some(_) => match old.filter(is_same) {
+                    Some(old) => {
+                        *offered = Arc::clone(old);
+                        changes.kept.push(name);
+                    }
+                    None => changes.replaced.push(name),
+                },
+            }
+        }
+        for old in before.models.values().flatten().filter(|old| !self.is_offered(old)) {
+            if self.find(old).is_none() {
+                changes.withdrawn.push(old.label());
+            }
+            gone.push(Arc::clone(old));
+        }
+        Succession { catalog: self, changes, gone }
+    }
+
+    /// What is offered under the name and with the back end of another model.
+    pub(crate) fn find(&self, other: &Offered) -> Option<&Arc<Offered>> {
+        self.models.get(&other.name)?.iter().find(|o| o.backend == other.backend)
+    }
+
+    /// What material may be bound to.
+    pub(crate) fn plans(&self) -> BTreeSet<[u8; 32]> {
+        self.models.values().flatten().map(|o| o.plan).collect()
     }
 
     /// Whether material with this binding could be used.

@@ -1,7 +1,9 @@
 //! The one owner of everything that connections share: who is connected, which jobs there are, material in
 //! memory, limits, counters and whether the server stops. Events come in one at a time; what follows from
 //! each is carried out here and nowhere else.
+mod models;
 mod rules;
+mod stop;
 
 use crate::control::places::Places;
 use crate::door::{Door, Newcomer, Number};
@@ -30,22 +32,12 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout_at;
 
-/// How long connections that were cut have to end.
-const AFTER_CUT: Duration = Duration::from_secs(5);
-
 /// A connection whose client is known.
 struct Connection {
     closer: TcpStream,
     client: ClientId,
     /// The client's folder of material that it uses.
     folder: Option<FolderId>,
-}
-
-/// When a stopping server cuts what still runs, and when it no longer waits even for that.
-#[derive(Clone, Copy)]
-struct Stopping {
-    cut_at: Instant,
-    is_cut: bool,
 }
 
 pub(crate) struct Driver {
@@ -68,7 +60,7 @@ pub(crate) struct Driver {
     memory: InMemory,
     refusals: Refusals,
     served: u64,
-    stopping: Option<Stopping>,
+    stopping: Option<stop::Stopping>,
     given_up: bool,
     published: Arc<Published>,
     stop: watch::Sender<bool>,
@@ -145,15 +137,6 @@ impl Driver {
         self.published.set(Status { connections, served: self.served, ended });
     }
 
-    fn has_ended(&self) -> bool {
-        let all_gone = self.connections.is_empty() && self.door.len() == 0 && self.controls.len() == 0;
-        self.given_up || (self.stopping.is_some() && all_gone)
-    }
-
-    fn stopping_alarm(&self) -> Option<Instant> {
-        self.stopping.map(|s| if s.is_cut { s.cut_at + AFTER_CUT } else { s.cut_at })
-    }
-
     /// When something is to be done though nothing happens.
     fn alarm(&self) -> Option<Instant> {
         let waited = self.waiting.iter().filter_map(|number| self.jobs.get(number)?.waits_until()).min();
@@ -170,16 +153,7 @@ impl Driver {
         }
         self.let_in(now);
         self.go_on();
-        if self.stopping_alarm().is_some_and(|at| at <= now) {
-            match &mut self.stopping {
-                Some(stopping) if !stopping.is_cut => {
-                    stopping.is_cut = true;
-                    // Closed already is as good.
-                    self.connections.values().for_each(|c| drop(c.closer.shutdown(Shutdown::Both)));
-                }
-                _ => self.given_up = true,
-            }
-        }
+        self.cut_when_due(now);
     }
 
     /// Lets in who waits at the door, if there is room for it or somebody gives way.
@@ -241,6 +215,9 @@ impl Driver {
                 let _ = reply.send(());
             }
             Event::Access(rules) => self.set_rules(rules),
+            Event::Models { catalog, reply } => drop(reply.send(self.set_models(*catalog))),
+            Event::Cold { reply } => drop(reply.send(self.cold())),
+            Event::Warmed(learned) => self.warmed(learned),
             Event::Gone { number } => self.leave(number),
             Event::Stop { grace } => self.stop(grace),
         }
@@ -255,8 +232,8 @@ impl Driver {
         if let Some(connection) = self.connections.get(&number) {
             let binding = ask.open.as_ref().map(|open| open.binding);
             self.record.asked(number, connection.client, &ask.request, binding);
-            let model = ask.open.as_ref().map(|open| open.whose.offered.name.as_str());
-            if let Err(e) = self.gate.pass(connection.client, &ask.request, model, Instant::now()) {
+            let offered = ask.open.as_ref().map(|open| &open.whose.offered);
+            if let Err(e) = self.gate.pass(connection.client, &ask.request, offered, Instant::now()) {
                 return self.refuse_job(number, ask, e);
             }
         }
@@ -379,7 +356,7 @@ impl Driver {
             Effect::Learned(learned) => self.record.keep(Row::Learned(learned)),
             Effect::Answered { of, delay, waiting } => {
                 self.served += 1;
-                self.record.served(&of.name, of.backend, delay.secs(), waiting.secs());
+                self.record.served(&of.0, of.1, delay.secs(), waiting.secs());
             }
         }
     }
@@ -476,24 +453,6 @@ impl Driver {
             greetings: self.door.len(),
             greeting_places: self.door.places(),
             ..self.record.snapshot()
-        }
-    }
-
-    fn stop(&mut self, grace: Duration) {
-        let cut_at = Instant::now() + grace;
-        // Asked again, it only becomes more urgent.
-        if self.stopping.is_none_or(|s| !s.is_cut && cut_at < s.cut_at) {
-            self.stopping = Some(Stopping { cut_at, is_cut: false });
-        }
-        self.door.close();
-        self.stop.send_replace(true);
-        // What waits begins no more.
-        let waiting: Vec<Number> =
-            self.jobs.iter().filter(|(_, job)| !matches!(job, Job::Runs { .. })).map(|(&number, _)| number).collect();
-        for number in waiting {
-            if let Some(ask) = self.end_job(number) {
-                let _ = ask.reply.send(Decision::Close);
-            }
         }
     }
 }

@@ -1,11 +1,14 @@
 //! Sockets without threads: accepting, TLS, greeting, and waiting for requests.
-use crate::ServeError;
+use crate::catalog::Offered;
 use crate::control::{Control, Visitor};
 use crate::door::{Number, Ticket};
 use crate::event::{Decision, Event, TurnedAway};
+use crate::gate::WITHDRAWN;
 use crate::refusals::Kind;
 use crate::shared::Shared;
 use crate::worker::{self, Connection};
+use crate::{Catalog, ServeError};
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -167,13 +170,15 @@ async fn greet(shared: &Shared, stream: TcpStream, address: SocketAddr) -> Resul
     let first = timeout_at(end.into(), stream.peek(&mut [0])).await.map_err(|_| stalled("the TLS handshake"))?;
     first.map_err(ServeError::system(WATCHING))?;
     stream.set_nodelay(true).map_err(ServeError::system(WATCHING))?;
-    let accepted = timeout_at(end.into(), TlsAcceptor::from(shared.tls.clone()).accept(stream)).await;
+    let accepted = timeout_at(end.into(), TlsAcceptor::from(shared.tls()).accept(stream)).await;
     let stream = accepted.map_err(|_| stalled("the TLS handshake"))?;
     let stream = stream.map_err(|e| handshake_failed(&format!("tcp {address}"), &e))?;
     let session = stream.get_ref().1;
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
     let certificate = certificate.ok_or_else(|| NetError::Tls("the client has no certificate".into()))?;
-    let (client, role) = (keys::fingerprint(certificate), Role::of(certificate));
+    let client = keys::fingerprint(certificate);
+    let client = client.ok_or_else(|| NetError::Tls("the client's certificate cannot be read".into()))?;
+    let role = Role::of(certificate);
     match session.alpn_protocol() {
         Some(HTTP_1 | HTTP_2) => Ok(Arrival::Visitor(Visitor { stream, address, client, role }.into())),
         _ => introduce(shared, stream, client, end).await.map(|greeted| Arrival::Client(greeted.into())),
@@ -280,11 +285,14 @@ async fn serve(
     stop: &mut watch::Receiver<bool>,
 ) -> Result<(), ServeError> {
     let (shared, number) = (&gone.shared, gone.number);
+    let mut catalog = shared.catalog.clone();
     let goodbye = |reason: &str| Some(Reply::Goodbye { reason: reason.into() });
     let (last, result) = loop {
+        let offered = connection.offered().cloned();
         let request = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => break (goodbye(STOPS), Ok(())),
+            () = withdrawn(&mut catalog, offered) => break (goodbye(WITHDRAWN), Ok(())),
             request = next_request(shared, &mut connection.channel, &watched) => request,
         };
         let request = match request {
@@ -302,33 +310,60 @@ async fn serve(
         (connection, watched) = (waited.connection, waited.watched);
         let decision = match waited.decision {
             Ok(None | Some(Decision::Close)) => break (goodbye(STOPS), Ok(())),
+            // It is refused because its model is gone, and so would be all that it asks next.
+            Ok(Some(Decision::Refuse(_))) if is_withdrawn(shared, &connection) => break (goodbye(WITHDRAWN), Ok(())),
             Ok(Some(decision)) => decision,
             Err(e) => break (None, Err(e)),
         };
-        let copy = match unwatch(watched) {
-            Ok(copy) => copy,
-            Err(e) => break (None, Err(e)),
-        };
-        let shared_with_job = shared.clone();
-        let job = spawn_blocking(move || {
-            let result = worker::run(&shared_with_job, number, &mut connection, decision);
-            (connection, result)
-        });
-        // A job that panics takes the connection down with it.
-        let (back, result) = job.await.map_err(|_| ServeError::Panicked)?;
+        let (back, result) = work(gone, connection, watched, decision).await?;
         connection = back;
-        watched = match result.and_then(|()| watch(copy)) {
-            Ok(watched) => {
-                // A driver that is gone needs no news.
-                let measured = connection.measured.take();
-                let _ = shared.events.send(Event::Finished { number, measured });
-                watched
-            }
+        watched = match result {
+            Ok(watched) => watched,
             Err(e) => break (None, Err(e)),
         };
     };
     end(connection, last).await;
     result
+}
+
+/// Has a worker carry out a decision; the connection comes back from it, and its socket if there is more to
+/// come. A job that panics takes the connection down with it.
+async fn work(
+    gone: &Gone,
+    mut connection: Connection,
+    watched: TcpStream,
+    decision: Decision,
+) -> Result<(Connection, Result<TcpStream, ServeError>), ServeError> {
+    let (shared, number) = (gone.shared.clone(), gone.number);
+    let copy = match unwatch(watched) {
+        Ok(copy) => copy,
+        Err(e) => return Ok((connection, Err(e))),
+    };
+    let job = spawn_blocking(move || {
+        let result = worker::run(&shared, number, &mut connection, decision);
+        (connection, result)
+    });
+    let (mut connection, result) = job.await.map_err(|_| ServeError::Panicked)?;
+    let watched = result.and_then(|()| watch(copy));
+    if watched.is_ok() {
+        // A driver that is gone needs no news.
+        let measured = connection.measured.take();
+        let _ = gone.shared.events.send(Event::Finished { number, measured });
+    }
+    Ok((connection, watched))
+}
+
+/// Waits until a model is no longer on offer; for ever if there is none.
+async fn withdrawn(catalog: &mut watch::Receiver<Arc<Catalog>>, offered: Option<Arc<Offered>>) {
+    let Some(offered) = offered else { return pending().await };
+    // A driver that is gone changes nothing more.
+    if catalog.wait_for(|catalog| !catalog.is_offered(&offered)).await.is_err() {
+        pending().await
+    }
+}
+
+fn is_withdrawn(shared: &Shared, connection: &Connection) -> bool {
+    connection.offered().is_some_and(|offered| !shared.catalog.borrow().is_offered(offered))
 }
 
 /// A connection after it has waited for its turn.

@@ -54,6 +54,9 @@ pub enum ServeError {
         /// What is wrong with it.
         what: String,
     },
+    /// Files that were looked at again are unusable.
+    #[error("{0}")]
+    Reload(String),
     /// The catalog or the configuration makes no sense.
     #[error("{0}")]
     Usage(String),

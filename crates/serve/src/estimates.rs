@@ -12,6 +12,9 @@ const SECONDS: [f64; 5] = [10e-6, 60e-9, 2e-9, 1e-9, 5e-3];
 /// Share of a phase's work that more threads make faster.
 const PARALLEL: f64 = 0.8;
 
+/// The client of a warm-up run: on this machine, with one thread.
+pub(crate) const HERE: Device = Device { threads: 1, link: LinkClass::Lan };
+
 /// Bytes per second and seconds of a round trip of a link.
 fn link(class: LinkClass) -> [f64; 2] {
     match class {

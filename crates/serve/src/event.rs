@@ -1,6 +1,7 @@
 //! What the driver is told, and what it answers.
 use crate::ServeError;
 use crate::access::Rules;
+use crate::catalog::{Catalog, Changes, Offered};
 use crate::door::{Number, Ticket};
 use crate::monitor::Load;
 use crate::queue::{JobEnd, Whose};
@@ -8,6 +9,7 @@ use crate::quota::Charge;
 use crate::record::Measured;
 use crate::refusals::Kind;
 use crate::snapshot::Snapshot;
+use crate::state::Learned;
 use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +48,12 @@ pub(crate) enum Event {
     SetPolicy { policy: PolicySpec, reply: oneshot::Sender<()> },
     /// These rules hold from now on.
     Access(Arc<Rules>),
+    /// These models are on offer from now on.
+    Models { catalog: Box<Catalog>, reply: oneshot::Sender<Changes> },
+    /// Of which models on offer is not known how long they take?
+    Cold { reply: oneshot::Sender<Vec<Arc<Offered>>> },
+    /// How long phases took of models that nobody had asked for.
+    Warmed(Vec<Learned>),
     /// A connection has ended, and its job if it had one.
     Gone { number: Number },
     /// Take no more requests; jobs have `grace` to end, then they are cut.

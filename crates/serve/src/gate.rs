@@ -1,18 +1,21 @@
 //! The rules of access at work: what the driver asks before a request goes on.
-use crate::ServeError;
 use crate::access::Rules;
+use crate::catalog::Offered;
 use crate::quota::{Bucket, Charge, Quotas, unix_now};
+use crate::{Catalog, ServeError};
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Instant;
 use tacit_client::wire::Request;
 use tacit_ids::{ClientId, MaterialId};
-use tacit_store::{Store, StoreError};
+use tacit_store::{Binding, Store, StoreError};
 use tokio::sync::watch;
 
 /// Why a client is not served that was one.
 pub(crate) const REVOKED: &str = "this client's access was revoked; ask whoever runs this server";
+/// Why a model is of no further use to a client that has it open.
+pub(crate) const WITHDRAWN: &str = "the model that is open here was replaced or withdrawn by whoever runs this server; connect again for what it offers now";
 /// Clients whose rates are looked after, beyond which those are forgotten that have all they may have.
 const MOST_BUCKETS: usize = 1024;
 
@@ -20,17 +23,27 @@ const MOST_BUCKETS: usize = 1024;
 pub(crate) struct Gate {
     /// For all to see; only the driver changes them.
     rules: watch::Sender<Arc<Rules>>,
+    /// What there is to be used, in the same way.
+    catalog: watch::Sender<Arc<Catalog>>,
     buckets: HashMap<ClientId, Bucket>,
     quotas: Quotas,
 }
 
 impl Gate {
-    pub(crate) fn new(rules: watch::Sender<Arc<Rules>>, quotas: Quotas) -> Self {
-        Self { rules, buckets: HashMap::new(), quotas }
+    pub(crate) fn new(rules: watch::Sender<Arc<Rules>>, catalog: watch::Sender<Arc<Catalog>>, quotas: Quotas) -> Self {
+        Self { rules, catalog, buckets: HashMap::new(), quotas }
     }
 
     pub(crate) fn set(&mut self, rules: Arc<Rules>) {
         self.rules.send_replace(rules);
+    }
+
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.borrow())
+    }
+
+    pub(crate) fn offer(&mut self, catalog: Arc<Catalog>) {
+        self.catalog.send_replace(catalog);
     }
 
     pub(crate) fn is_revoked(&self, client: ClientId) -> bool {
@@ -42,7 +55,7 @@ impl Gate {
         &mut self,
         client: ClientId,
         request: &Request,
-        model: Option<&str>,
+        offered: Option<&Arc<Offered>>,
         now: Instant,
     ) -> Result<(), ServeError> {
         let rule = self.rules.borrow().of(client).clone();
@@ -54,8 +67,12 @@ impl Gate {
             self.pace(client, per_minute, now)?;
         }
         let is_of_model = is_paced || matches!(request, Request::Setup | Request::Announce(_));
-        let Some(model) = model.filter(|_| is_of_model) else { return Ok(()) };
-        if !rule.allows(model) {
+        let Some(offered) = offered.filter(|_| is_of_model) else { return Ok(()) };
+        if !self.catalog.borrow().is_offered(offered) {
+            return Err(ServeError::NotGranted(WITHDRAWN.into()));
+        }
+        let model = offered.name.as_str();
+        if !rule.allows(model, offered.reveals_class_alone()) {
             return Err(ServeError::NotGranted(format!("model `{model}` is no longer offered to you")));
         }
         // Said here, a client keeps the material that it would claim next.
@@ -97,14 +114,17 @@ impl Gate {
 
 /// Destroys stored material of clients that are revoked; how much that was.
 pub(crate) fn burn_revoked(store: &Store, rules: &Rules) -> Result<usize, StoreError> {
-    let mut revoked = BTreeMap::<ClientId, Vec<MaterialId>>::new();
-    for entry in store.list(None)? {
-        if rules.of(entry.binding.client).revoked {
-            revoked.entry(entry.binding.client).or_default().push(entry.id);
-        }
+    burn_bound(store, |binding| rules.of(binding.client).revoked)
+}
+
+/// Destroys stored material by what it is bound to; how much that was.
+pub(crate) fn burn_bound(store: &Store, is_burnt: impl Fn(&Binding) -> bool) -> Result<usize, StoreError> {
+    let mut found = BTreeMap::<ClientId, Vec<MaterialId>>::new();
+    for entry in store.list(None)?.into_iter().filter(|entry| is_burnt(&entry.binding)) {
+        found.entry(entry.binding.client).or_default().push(entry.id);
     }
     let mut burnt = 0;
-    for (client, ids) in revoked {
+    for (client, ids) in found {
         burnt += store.discard(&ids, Some(client))?.len();
     }
     Ok(burnt)

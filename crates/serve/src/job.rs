@@ -53,6 +53,14 @@ impl Job {
         }
     }
 
+    /// The model that is open, of what has not started.
+    pub(crate) fn open(&self) -> Option<&Open> {
+        match self {
+            Self::Waits { ask, .. } | Self::Queued { ask, .. } => ask.open.as_ref(),
+            Self::Runs { .. } => None,
+        }
+    }
+
     /// What has not started, to be told what becomes of it.
     pub(crate) fn pending(self) -> Option<Asked> {
         match self {

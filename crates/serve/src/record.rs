@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Instant;
 use tacit_client::measure::Figures;
-use tacit_client::wire::Request;
+use tacit_client::wire::{Name, Request};
 use tacit_ids::ClientId;
 use tacit_net::Phase;
 use tacit_store::Binding;
@@ -42,9 +42,23 @@ struct Live {
     phase: Phase,
     of: Of,
     client: ClientId,
+    /// What its client calls the input.
+    input: Option<Name>,
     queued: Instant,
     /// With its threads.
     started: Option<(Instant, usize)>,
+}
+
+impl Live {
+    /// A line for whoever looks for an input: its name stands in the log of its client, too.
+    fn log(&self, outcome: &str, now: Instant) {
+        let input = self.input.map_or_else(|| "none".to_owned(), |name| name.to_string());
+        let Of { phase, model, backend } = &self.of;
+        let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
+        let (client, started) = (self.client, self.started.map_or(now, |(at, _)| at));
+        let (queued, ran) = (since(self.queued, started), since(started, now));
+        tracing::info!(%input, %client, %model, %backend, "{phase} {outcome}: queued {queued:.3} s, ran {ran:.3} s");
+    }
 }
 
 #[derive(Default)]
@@ -110,23 +124,30 @@ pub(crate) struct Record {
 impl Record {
     /// Of a server that starts, with who keeps what is to outlive it.
     pub(crate) fn new(catalog: &Catalog, metrics: Arc<Metrics>, keeper: Keeper) -> Self {
-        let (mut names, mut models) = (HashMap::new(), BTreeMap::<String, Sums>::new());
-        for (name, offered) in catalog.offers() {
-            names.insert((offered.public, offered.plan), (name.to_owned(), offered.backend.to_owned()));
-            models.entry(name.to_owned()).or_default().backends.push(offered.backend.to_owned());
-        }
-        Self {
+        let mut new = Self {
             start: Instant::now(),
-            names,
+            names: HashMap::new(),
             jobs: 0,
             live: BTreeMap::new(),
             ended: VecDeque::new(),
             clients: BTreeMap::new(),
-            models,
+            models: BTreeMap::new(),
             recent: Recent::default(),
             refusals: 0,
             metrics,
             keeper,
+        };
+        new.offer(catalog);
+        new
+    }
+
+    /// This is on offer from now on. What a model has done that is not stays in the sums.
+    pub(crate) fn offer(&mut self, catalog: &Catalog) {
+        self.names.clear();
+        self.models.values_mut().for_each(|sums| sums.backends.clear());
+        for (name, offered) in catalog.offers() {
+            self.names.insert(offered.identity(), (name.to_owned(), offered.backend.to_owned()));
+            self.models.entry(name.to_owned()).or_default().backends.push(offered.backend.to_owned());
         }
     }
 
@@ -172,7 +193,8 @@ impl Record {
             return self.client(client).refused += 1;
         };
         let of = Of { phase: phase.name(), model: names.0.clone(), backend: names.1.clone() };
-        let live = Live { id: self.jobs, phase, of, client, queued: Instant::now(), started: None };
+        let input = request.input();
+        let live = Live { id: self.jobs, phase, of, client, input, queued: Instant::now(), started: None };
         self.live.insert(number, live);
         self.client(client).queued += 1;
     }
@@ -231,6 +253,7 @@ impl Record {
             row.queued = row.queued.saturating_sub(1);
         }
         if is_kept {
+            live.log(outcome, now);
             self.keep_ended(&live, measured, outcome, now);
         }
         if let Some(mut job) = self.row(&live) {
@@ -246,6 +269,7 @@ impl Record {
         let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
         self.keep(Row::Ended(Ended {
             client: live.client,
+            input: live.input,
             model: live.of.model.clone(),
             backend: live.of.backend.clone(),
             phase: live.of.phase,
@@ -275,6 +299,7 @@ impl Record {
             model: live.of.model.clone(),
             backend: live.of.backend.clone(),
             client: live.client,
+            input: live.input.map(|name| name.to_string()),
             threads,
             memory: 0,
             queued_s: self.secs(live.queued),
@@ -295,7 +320,8 @@ impl Record {
         let running = self.live.values().filter_map(|live| self.row(live));
         let jobs: Vec<JobRow> = running.take(RUNNING).chain(self.ended.iter().cloned()).collect();
         let mean = |sum: f64, n: u64| if n == 0 { 0.0 } else { sum / n as f64 };
-        let models = self.models.iter().map(|(name, sums)| ModelRow {
+        let offered = self.models.iter().filter(|(_, sums)| !sums.backends.is_empty());
+        let models = offered.map(|(name, sums)| ModelRow {
             name: name.clone(),
             backends: sums.backends.clone(),
             done: sums.done,

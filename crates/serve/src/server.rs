@@ -9,8 +9,11 @@ use crate::metrics::Metrics;
 use crate::monitor;
 use crate::published::Published;
 use crate::record::Record;
-use crate::shared::Shared;
+use crate::reload;
+use crate::shared::{Handshakes, Shared};
+use crate::source::{AskReload, Reloaded, Source};
 use crate::state::State;
+use crate::warm;
 use crate::{Catalog, ServeError, ServerConfig};
 use rustix::process::{Resource, getrlimit};
 use std::io;
@@ -24,9 +27,8 @@ use tacit_store::{Party, Store};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::watch;
-use tokio::task::spawn_blocking;
+use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
+use tokio::sync::{oneshot, watch};
 
 /// Threads of the edge.
 const EDGE_THREADS: usize = 2;
@@ -76,17 +78,6 @@ fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// The rules of access, if there is a file. Models that it names and nobody offers may be another server's.
-fn read_rules(config: &ServerConfig, catalog: &Catalog) -> Result<Rules, ServeError> {
-    let Some(path) = &config.access else { return Ok(Rules::default()) };
-    let rules = Rules::read(path)?;
-    let offered: Vec<&str> = catalog.offers().map(|(name, _)| name).collect();
-    for name in rules.models().into_iter().filter(|name| !offered.contains(name)) {
-        tracing::warn!("access file {}: there is no model `{name}`", path.display());
-    }
-    Ok(rules)
-}
-
 /// What earlier runs have left, and where this one leaves it.
 fn open_state(config: &ServerConfig, rules: &Rules) -> Result<State, ServeError> {
     let Some(dir) = &config.store else {
@@ -116,6 +107,9 @@ pub struct Server {
     shared: Arc<Shared>,
     driver: Driver,
     events: UnboundedReceiver<Event>,
+    /// What is looked at again, and who asks for that.
+    source: Option<Box<dyn Source>>,
+    asked: Receiver<AskReload>,
     stop: watch::Receiver<bool>,
     published: Arc<Published>,
 }
@@ -164,19 +158,22 @@ impl Server {
         let (stopper, stop) = watch::channel(false);
         let published = Arc::new(Published::default());
         let metrics = Arc::new(Metrics::new());
-        let rules = read_rules(&config, &catalog)?;
+        let rules = reload::read_rules(config.access.as_deref(), &catalog)?;
         if let Some(store) = &store {
             burn_revoked(store, &rules)?;
         }
         let State { keeper, usage, known, quotas } = open_state(&config, &rules)?;
         let record = (Record::new(&catalog, metrics.clone(), keeper), known);
         let (rules_sender, rules) = watch::channel(Arc::new(rules));
-        let gate = Gate::new(rules_sender, quotas);
+        let (catalog_sender, catalog) = watch::channel(Arc::new(catalog));
+        let gate = Gate::new(rules_sender, catalog_sender, quotas);
         let driver = Driver::new(&config, store.clone(), places, gate, record, published.clone(), stopper)?;
-        let tls = if config.max_control > 0 { config.tls.with_http() } else { config.tls.without_http() };
+        let tls = watch::Sender::new(Handshakes::new(&config.tls, config.max_control));
         let marks = Marks::from_env("server");
-        let shared = Shared { config, catalog, store, marks, rules, usage, tls, metrics, events: sender };
-        Ok(Self { runtime, listener, address, shared: Arc::new(shared), driver, events, stop, published })
+        let (reloads, asked) = channel(reload::WAITING);
+        let shared =
+            Arc::new(Shared { config, catalog, store, marks, rules, usage, tls, reloads, metrics, events: sender });
+        Ok(Self { runtime, listener, address, shared, driver, events, source: None, asked, stop, published })
     }
 
     /// The address it listens on.
@@ -221,23 +218,27 @@ impl Server {
         Ok(())
     }
 
-    /// Reads the access file again on SIGHUP, if there is one; a file that is wrong changes nothing.
+    /// Where models and certificates come from, for when they are looked at again. Without it, a reload is of
+    /// the rules of access alone.
+    #[must_use]
+    pub fn reloading(mut self, source: impl Source + 'static) -> Self {
+        self.source = Some(Box::new(source));
+        self
+    }
+
+    /// Looks at files again on SIGHUP, as [`ServerHandle::reload`] does.
     ///
     /// # Errors
     /// The signal cannot be caught.
     pub fn reload_on_hangup(&self) -> Result<(), ServeError> {
-        if self.shared.config.access.is_none() {
-            return Ok(());
-        }
         let _runtime = self.runtime.enter();
         let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::system("catching signals"))?;
-        let handle = self.handle();
+        let reloads = self.shared.reloads.clone();
         self.runtime.spawn(async move {
             while hangup.recv().await.is_some() {
-                let handle = handle.clone();
-                let read = spawn_blocking(move || handle.reload_access());
-                if let Ok(Err(e)) = read.await {
-                    tracing::error!("the rules of access stay as they were: {e}");
+                // Nobody waits for the answer: the log has it.
+                if reloads.send(oneshot::channel().0).await.is_err() {
+                    return;
                 }
             }
         });
@@ -251,6 +252,8 @@ impl Server {
             let tell = move |load| events.send(Event::Load(load)).is_ok();
             self.runtime.spawn(monitor::watch(tell, self.stop.clone()));
         }
+        self.runtime.spawn(reload::serve(self.shared.clone(), self.source, self.asked, self.stop.clone()));
+        self.runtime.spawn(warm::watch(self.shared.clone(), self.stop.clone()));
         self.runtime.spawn(edge::accept(self.shared, self.listener, self.stop));
         self.runtime.block_on(self.driver.run(self.events));
         // A worker that even a cut connection does not end is left behind.
@@ -265,16 +268,22 @@ impl ServerHandle {
     /// # Errors
     /// [`ServeError::Access`]; the rules stay as they were.
     pub fn reload_access(&self) -> Result<(), ServeError> {
-        let Some(shared) = self.shared.upgrade() else { return Ok(()) };
-        if shared.config.access.is_some() {
-            let rules = read_rules(&shared.config, &shared.catalog)?;
-            if rules.have_quotas() && shared.usage.is_none() {
-                tracing::warn!("quotas begin anew with each start: no records are kept");
-            }
-            // A driver that is gone serves nobody.
-            let _ = self.events.send(Event::Access(Arc::new(rules)));
-        }
-        Ok(())
+        self.shared.upgrade().map_or(Ok(false), |shared| reload::access(&shared)).map(drop)
+    }
+
+    /// Looks at the access file, certificates and models again, and waits until what has changed holds: new
+    /// models are on offer, those that are gone are not, running jobs go on. Not to be called from
+    /// asynchronous code.
+    ///
+    /// # Errors
+    /// [`ServeError::Reload`]: what is wrong, which stays as it was; all else holds.
+    pub fn reload(&self) -> Result<Reloaded, ServeError> {
+        let stopped = || ServeError::Reload("the server is being stopped".into());
+        let reloads = self.shared.upgrade().map(|shared| shared.reloads.clone()).ok_or_else(stopped)?;
+        let (reply, answer) = oneshot::channel();
+        reloads.blocking_send(reply).map_err(|_| stopped())?;
+        drop(reloads);
+        answer.blocking_recv().map_err(|_| stopped())?.map_err(ServeError::Reload)
     }
 
     /// Stops accepting, ends idle connections, lets jobs go on for up to `grace`, then cuts them. Waits for

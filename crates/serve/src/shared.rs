@@ -3,29 +3,49 @@ use crate::access::Rules;
 use crate::event::Event;
 use crate::metrics::Metrics;
 use crate::refusals::Kind;
+use crate::source::AskReload;
 use crate::state::Usage;
 use crate::{Catalog, ServerConfig};
 use std::net::IpAddr;
 use std::sync::Arc;
 use tacit_client::measure::Marks;
 use tacit_ids::ClientId;
+use tacit_net::ServerTls;
 use tacit_store::Store;
-use tokio::sync::mpsc::UnboundedSender;
+use tacit_store::keys::Validity;
+use tokio::sync::mpsc::{Sender, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 use tokio_rustls::rustls;
 
-/// What all connections use, and none changes.
+/// What new connections are greeted with.
+pub(crate) struct Handshakes {
+    pub(crate) config: Arc<rustls::ServerConfig>,
+    /// When the certificate in it is valid, where that can be read.
+    pub(crate) validity: Option<Validity>,
+}
+
+impl Handshakes {
+    pub(crate) fn new(identity: &ServerTls, max_control: usize) -> Self {
+        let config = if max_control > 0 { identity.with_http() } else { identity.without_http() };
+        Self { config, validity: Validity::of(identity.certificate()) }
+    }
+}
+
+/// What all connections use.
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
-    pub(crate) catalog: Catalog,
+    /// What is on offer; only the driver changes it.
+    pub(crate) catalog: watch::Receiver<Arc<Catalog>>,
     pub(crate) store: Option<Arc<Store>>,
     pub(crate) marks: Marks,
     /// Who may use what; only the driver changes it.
     pub(crate) rules: watch::Receiver<Arc<Rules>>,
     /// Answers that count; without a folder they are counted by the driver alone.
     pub(crate) usage: Option<Usage>,
-    /// What is offered in TLS handshakes.
-    pub(crate) tls: Arc<rustls::ServerConfig>,
+    /// What is offered in TLS handshakes; only a reload changes it.
+    pub(crate) tls: watch::Sender<Handshakes>,
+    /// To whoever looks at files again.
+    pub(crate) reloads: Sender<AskReload>,
     pub(crate) metrics: Arc<Metrics>,
     /// To the driver.
     pub(crate) events: UnboundedSender<Event>,
@@ -34,7 +54,17 @@ pub(crate) struct Shared {
 impl Shared {
     /// Whether a client may use a model.
     pub(crate) fn allows(&self, client: ClientId, model: &str) -> bool {
-        self.rules.borrow().of(client).allows(model)
+        self.rules.borrow().of(client).allows(model, self.catalog().reveals_class_alone(model))
+    }
+
+    /// What is on offer now.
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.borrow())
+    }
+
+    /// What TLS handshakes go by that begin now.
+    pub(crate) fn tls(&self) -> Arc<rustls::ServerConfig> {
+        Arc::clone(&self.tls.borrow().config)
     }
 
     /// Asks the driver; `None` if it has ended.

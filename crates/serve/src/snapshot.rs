@@ -103,6 +103,9 @@ pub struct JobRow {
     /// Whose.
     #[serde(serialize_with = "as_text")]
     pub client: ClientId,
+    /// What its client calls the input, as its log does; none for stock and setups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
     /// Threads.
     pub threads: usize,
     /// Bytes of memory: what is expected while it runs, then the most that the whole process held. 0 is

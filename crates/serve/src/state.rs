@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use tacit_client::wire::Name;
 use tacit_ids::ClientId;
 
 /// Rows that wait to be written.
@@ -47,6 +48,8 @@ pub(crate) struct Learned {
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) client: ClientId,
+    /// What its client calls the input; none for stock and setups.
+    pub(crate) input: Option<Name>,
     pub(crate) model: String,
     pub(crate) backend: String,
     pub(crate) phase: &'static str,
@@ -124,6 +127,11 @@ impl Usage {
 pub(crate) struct Known(HashMap<([u8; 32], String), Vec<Learned>>);
 
 impl Known {
+    /// Takes in what is known of a phase from now on.
+    pub(crate) fn add(&mut self, row: Learned) {
+        self.0.entry((row.plan, row.device.clone())).or_default().push(row);
+    }
+
     /// What is known of a phase: with so many threads, or else what was learned last.
     pub(crate) fn of(&self, plan: [u8; 32], device: &str, phase: &str, threads: u32) -> Option<&Learned> {
         let mut rows = self.0.get(&(plan, device.to_owned()))?.iter().filter(|row| row.phase == phase);
@@ -176,8 +184,7 @@ fn read(db: &Connection) -> rusqlite::Result<(Known, Quotas)> {
     };
     let sql = "SELECT plan, device, phase, threads, seconds, memory FROM profile ORDER BY updated DESC LIMIT ?";
     for row in db.prepare(sql)?.query_map([MOST_CLASSES], learned)? {
-        let row = row?;
-        known.0.entry((row.plan, row.device.clone())).or_default().push(row);
+        known.add(row?);
     }
     // The latest day counts, whatever the clock says.
     let latest: Option<i64> = db.query_row("SELECT max(day) FROM usage", [], |row| row.get(0))?;
@@ -290,13 +297,14 @@ fn insert(tx: &Transaction<'_>, row: &Row, now: i64) -> rusqlite::Result<()> {
             .prepare_cached("REPLACE INTO profile (plan, device, phase, threads, seconds, memory, updated) VALUES (?, ?, ?, ?, ?, ?, ?)")?
             .execute(params![l.plan, l.device, l.phase, l.threads, l.seconds, signed(l.memory), now])?,
         Row::Ended(e) => {
+            let input = e.input.map(|name| name.to_string());
             let [sent, received] = [0, 1].map(|i| e.traffic.map(|traffic| signed(traffic[i])));
             tx.prepare_cached(
-                "INSERT INTO audit (at, client, model, backend, phase, outcome, queued_s, run_s, sent, received)
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO audit (at, client, input, model, backend, phase, outcome, queued_s, run_s, sent, received)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?
             .execute(params![
-                now, e.client.0, e.model, e.backend, e.phase, e.outcome, e.queued_s, e.run_s, sent, received
+                now, e.client.0, input, e.model, e.backend, e.phase, e.outcome, e.queued_s, e.run_s, sent, received
             ])?
         }
     };

@@ -71,6 +71,6 @@ impl Job<'_> {
     }
 
     fn is_offered(&self, entry: &Entry) -> bool {
-        self.shared.catalog.has(&entry.binding)
+        self.shared.catalog.borrow().has(&entry.binding)
     }
 }

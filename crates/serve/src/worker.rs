@@ -43,6 +43,11 @@ impl Connection {
         Self { client, channel, open: None, measured: None }
     }
 
+    /// The model that is open, as it was offered.
+    pub(crate) fn offered(&self) -> Option<&Arc<Offered>> {
+        self.open.as_ref().map(|open| &open.offered)
+    }
+
     /// The model that is open.
     pub(crate) fn open(&self) -> Option<Open> {
         let Opened { offered, binding, device, .. } = self.open.as_ref()?;
@@ -185,7 +190,7 @@ impl<'a> Job<'a> {
 
     /// What the client may use.
     fn models(&self) -> Reply {
-        let mut models = self.shared.catalog.list();
+        let mut models = self.shared.catalog().list();
         models.retain(|model| self.shared.allows(self.client(), &model.name));
         Reply::Models(models)
     }
@@ -195,7 +200,7 @@ impl<'a> Job<'a> {
             return refuse("a model is open already: connect again");
         }
         let (shared, client) = (self.shared, self.client());
-        let offered = shared.catalog.get(model, backend, |name| shared.allows(client, name))?;
+        let offered = shared.catalog().get(model, backend, |name| shared.allows(client, name))?;
         let (channel, public) = (&mut self.connection.channel, offered.model.public_bytes());
         send(channel, REPLY, &Reply::Model { bytes: public.len() as u64 })?;
         channel.send(PUBLIC, public)?;

@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tacit_backends::Backend;
 use tacit_client::wire::{REQUEST, Reply, Request, recv_reply, send};
 use tacit_client::{Client, ClientError};
 use tacit_ids::{ClientId, MaterialId};
@@ -90,6 +91,44 @@ fn models_that_are_not_on_the_list_do_not_exist() {
     server.handle.reload_access().unwrap();
     assert!(refused(infer(&mut alice)).contains("no longer offered"));
     infer(&mut bob).unwrap();
+}
+
+/// A model that says the class and nothing else.
+fn class_alone(salt: u8) -> tacit_graph::Model {
+    let mut model = model(salt);
+    model.interface.output_mode = tacit_graph::OutputMode::Top1;
+    model.interface.output_shape = vec![1];
+    model
+}
+
+#[test]
+fn the_same_network_twice_and_who_may_have_more_than_the_class() {
+    let dir = tempfile::tempdir().unwrap();
+    let access = rules(dir.path(), "answers = 'top-1'", "answers = 'all'");
+    let mut catalog = catalog();
+    let toy = Toy::default();
+    catalog.offer("one-class", &toy, toy.lower(&class_alone(1), &"".parse().unwrap()).unwrap()).unwrap();
+    let server = Running::with(dir.path(), catalog, |config| config.access = Some(access.clone()));
+    let names = |name: &str| {
+        let models = server.lobby(dir.path(), name).models().unwrap();
+        models.into_iter().map(|model| model.name).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (names("alice"), names("bob")),
+        (vec!["one".into(), "one-class".into(), "two".into()], vec!["one-class".to_owned()])
+    );
+    let best = |values: &[f64]| if values[1] > values[0] { 1.0 } else { 0.0 };
+    assert_eq!(server.client(dir.path(), "bob", "one-class").infer(&X).unwrap().values, [best(&expected(1, &X))]);
+    let mut alice = server.client(dir.path(), "alice", "one");
+    infer(&mut alice).unwrap();
+    let mut channel = server.greeted(dir.path(), "bob");
+    let open = Request::Open { model: "one".into(), backend: "toy".into(), device: DEVICE };
+    let Reply::Refused { reason } = ask(&mut channel, &open) else { panic!("opened") };
+    assert!(reason.contains("no model `one`; there are: one-class"), "{reason}");
+    // One that is open already is of no further use when less is allowed.
+    rules(dir.path(), "answers = 'top-1'", "rate_per_minute = 1000");
+    server.handle.reload_access().unwrap();
+    assert!(refused(infer(&mut alice)).contains("no longer offered"));
 }
 
 #[test]
@@ -325,7 +364,7 @@ fn a_bad_file_is_an_error_at_the_start_and_changes_nothing_later() {
 fn ended_phases_are_written_down_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |_| {});
-    infer(&mut server.client(dir.path(), "alice", "one")).unwrap();
+    let name = server.client(dir.path(), "alice", "one").infer(&X).unwrap().name;
     let mut broken = server.opened(dir.path(), "bob", "two");
     set_up(&mut broken);
     let [done, never] = [1, 2].map(MaterialId::numbered);
@@ -339,6 +378,12 @@ fn ended_phases_are_written_down_and_nothing_else() {
     }
     drop(refused);
     drop(server);
+    // Both phases of an input are found by the name that its client knows, and nothing else has it.
+    assert_eq!(
+        count(dir.path(), &format!("SELECT count(*) FROM audit WHERE input = '{name}' AND outcome = 'done'")),
+        2
+    );
+    assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE input IS NOT NULL"), 2);
     let path = dir.path().join("server-material/server.sqlite");
     assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
     let rows = |name: &str, what: &str| {

@@ -149,6 +149,35 @@ fn an_operator_changes_the_policy_and_a_bad_one_is_refused() {
 }
 
 #[test]
+fn an_operator_has_files_looked_at_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let access = dir.path().join("access.toml");
+    fs::write(&access, "").unwrap();
+    let server = Running::start(dir.path(), |config| config.access = Some(access.clone()));
+    let (mut ops, mut alice) = (server.http(dir.path(), "ops"), server.http(dir.path(), "alice"));
+    let post = |stream: &mut TlsTransport, kind: &str, body: &str| {
+        request(stream, "POST", "/v1/reload", &format!("content-type: {kind}\r\n"), body);
+        answer(stream)
+    };
+    let json_type = "application/json";
+    assert_eq!(post(&mut alice, json_type, "{}").status, 403);
+    assert_eq!(post(&mut ops, "text/plain", "{}").status, 415);
+    for body in ["", "[]", r#"{"models": true}"#, "[[[["] {
+        assert_eq!(post(&mut ops, json_type, body).status, 400, "{body}");
+    }
+    let done = post(&mut ops, json_type, "{}");
+    assert_eq!((done.status, &done.json()["access"]), (200, &json!(true)), "{}", done.body);
+    // What a library's server has no files for is as it was.
+    let none = json!({"added": [], "replaced": [], "withdrawn": [], "kept": []});
+    assert_eq!((&done.json()["certificates"], &done.json()["models"]), (&json!(false), &none));
+    fs::write(&access, "[default]\nrevokd = true\n").unwrap();
+    let wrong = post(&mut ops, json_type, "{}");
+    let why = wrong.json()["error"].as_str().unwrap().to_owned();
+    assert!(wrong.status == 422 && why.contains("the rules of access stay as they were"), "{}", wrong.body);
+    assert!(why.contains("line 2") && server.client(dir.path(), "alice", "one").infer(&X).is_ok(), "{why}");
+}
+
+#[test]
 fn events_come_until_the_server_stops() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |_| {});

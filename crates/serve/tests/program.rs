@@ -135,6 +135,8 @@ fn what_is_missing_is_named() {
     let error = error_of(server().args(["none.tacit", "-O", "key"]).arg("--keys").arg(&key_dir));
     assert!(error.contains("key=value"), "{error}");
     // A key that is none is named as the file that it is in.
+    let error = error_of(server().arg(&key_dir).arg("--keys").arg(&key_dir));
+    assert!(error.contains("keys: there is no .tacit file in this folder"), "{error}");
     fs::write(key_dir.join("server.key"), "nonsense").unwrap();
     let error = error_of(server().arg("none.tacit").arg("--keys").arg(&key_dir));
     assert!(error.contains("server.key"), "{error}");
@@ -235,7 +237,7 @@ fn the_log_names_client_and_address_and_sums_up_refusals() {
     });
     drop(strangers(&program.address));
     let client = keys::load_client(&dir.path().join("keys"), "alice").unwrap().fingerprint.to_string();
-    program.client(dir.path()).infer(&X).unwrap();
+    let input = program.client(dir.path()).infer(&X).unwrap().name;
     // Every stranger was counted before it is asked to stop.
     wait_until("the client is done", || fs::read_to_string(&log).unwrap().contains("client done"));
     program.signal(Signal::TERM);
@@ -244,6 +246,10 @@ fn the_log_names_client_and_address_and_sums_up_refusals() {
     assert!(!text.contains('\x1b'), "{text}");
     let connected = text.lines().find(|line| line.contains("client connected")).unwrap();
     assert!(connected.contains(&client) && connected.contains("address=127.0.0.1:"), "{connected}");
+    for phase in ["offline done", "online done"] {
+        let of_input = text.lines().find(|line| line.contains(&format!("input={input}")) && line.contains(phase));
+        assert!(of_input.unwrap().contains(&client), "{text}");
+    }
     let refusals: Vec<&str> = text.lines().filter(|line| line.contains("refused")).collect();
     assert!((1..=3).contains(&refusals.len()), "{refusals:#?}");
     assert!(refusals[0].contains("127.0.0.1:"), "{refusals:#?}");
@@ -279,6 +285,102 @@ fn a_hangup_reads_the_rules_again_and_wrong_ones_change_nothing() {
     assert!(client.infer(&X).is_err());
     program.signal(Signal::TERM);
     assert_eq!(program.end().code(), Some(0));
+}
+
+#[test]
+fn a_folder_is_looked_at_again_on_a_hangup() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let file = File::create(&log).unwrap();
+    let folder = dir.path().join("models");
+    fs::create_dir(&folder).unwrap();
+    keys::init(&dir.path().join("keys"), &[], &["alice".into()]).unwrap();
+    let put = |name: &str, salt: u8| {
+        fs::write(folder.join(name), tacit_graph::file::write(&model(salt)).unwrap()).unwrap();
+    };
+    put("two.tacit", 2);
+    let mut program = Program::start(dir.path(), |c| {
+        c.arg("models").stdout(Stdio::null()).stderr(file).env("TACIT_LOG", "info");
+    });
+    // One named file, and the folder.
+    let told = |n: usize| {
+        let lines = || {
+            let text = fs::read_to_string(&log).unwrap();
+            let is_told = |line: &&str| line.contains("were looked at again") || line.contains("stay as they were");
+            text.lines().filter(is_told).map(str::to_owned).collect::<Vec<String>>()
+        };
+        wait_until("it has looked", || lines().len() == n);
+        lines().pop().unwrap()
+    };
+    let offered = || {
+        let models = Lobby::connect(registry(), program.config(dir.path())).unwrap().models().unwrap();
+        models.into_iter().map(|model| model.name).collect::<Vec<_>>()
+    };
+    assert_eq!(offered(), ["one", "two"]);
+    let mut one = program.client(dir.path());
+    put("three.tacit", 3);
+    fs::remove_file(folder.join("two.tacit")).unwrap();
+    program.signal(Signal::HUP);
+    let line = told(1);
+    assert!(
+        line.contains("added=three=toy") && line.contains("withdrawn=two=toy") && line.contains("kept=1"),
+        "{line}"
+    );
+    assert_eq!(offered(), ["one", "three"]);
+    fs::write(folder.join("four.tacit"), b"half of it").unwrap();
+    program.signal(Signal::HUP);
+    let line = told(2);
+    assert!(
+        line.contains("ERROR") && line.contains("the models stay as they were") && line.contains("four.tacit"),
+        "{line}"
+    );
+    assert_eq!(offered(), ["one", "three"]);
+    // A file that is written anew is another model; one that was named and is gone is withdrawn.
+    fs::remove_file(folder.join("four.tacit")).unwrap();
+    put("three.tacit", 4);
+    assert_eq!(one.infer(&X).unwrap().values, expected(1, &X));
+    fs::remove_file(dir.path().join("one.tacit")).unwrap();
+    program.signal(Signal::HUP);
+    let line = told(3);
+    assert!(line.contains("replaced=three=toy") && line.contains("withdrawn=one=toy"), "{line}");
+    assert_eq!(offered(), ["three"]);
+    assert!(one.infer(&X).unwrap_err().to_string().contains("connect again"));
+    program.signal(Signal::TERM);
+    assert_eq!(program.end().code(), Some(0));
+}
+
+/// Bytes of a process that are resident.
+fn resident(child: &Child) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn an_idle_client_takes_little_memory() {
+    const CLIENTS: u64 = 300;
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::start(dir.path(), |c| {
+        c.args(["--max-connections", "400", "--max-control", "0"]).stdout(Stdio::null()).stderr(Stdio::null());
+    });
+    let identity = keys::load_client(&dir.path().join("keys"), "alice").unwrap();
+    let open = |_| {
+        let tcp = TcpTransport::connect(&program.address, Duration::from_secs(60)).unwrap();
+        let mut channel = Channel::new(Box::new(identity.tls.connect(tcp, "127.0.0.1").unwrap()));
+        handshake(&mut channel, &Hello::opening()).unwrap();
+        assert_eq!(tacit_client::wire::recv_reply(&mut channel).unwrap(), Reply::Welcome);
+        let public = public_part(&mut channel, "one");
+        let plan = Toy::default().open(&public).unwrap().digest();
+        handshake(&mut channel, &Hello::opened(plan, public_digest(&public))).unwrap();
+        channel
+    };
+    // What the first ones need for all is no client's own.
+    let first: Vec<Channel> = (0..10).map(open).collect();
+    let before = resident(&program.child);
+    let clients: Vec<Channel> = (0..CLIENTS).map(open).collect();
+    let each = resident(&program.child).saturating_sub(before) / CLIENTS;
+    assert!(each <= 48 << 10, "{each} bytes");
+    drop((first, clients));
 }
 
 #[test]

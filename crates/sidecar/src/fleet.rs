@@ -7,6 +7,7 @@ use crate::tensor::{Tensor, short};
 use crate::worker::{self, Backoff, Connector};
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,6 +24,9 @@ pub struct FleetConfig {
     pub registry: Registry,
     /// How the server is reached.
     pub client: ClientConfig,
+    /// Folder and name of the client's certificate, which is read anew for each connection; without, the one
+    /// that is there already is used for ever.
+    pub keys: Option<(PathBuf, String)>,
     /// Models with the back end of each; empty for all that the server has.
     pub models: Vec<(String, Option<String>)>,
     /// Names of classes by model.
@@ -86,7 +90,8 @@ impl Fleet {
     }
 
     fn connector(&self) -> Connector {
-        Connector { registry: self.config.registry.clone(), config: self.config.client.clone() }
+        let FleetConfig { registry, client, keys, .. } = &self.config;
+        Connector { registry: registry.clone(), config: client.clone(), keys: keys.clone() }
     }
 
     fn open(&self, models: Vec<(String, Option<String>)>) -> io::Result<()> {

@@ -5,12 +5,14 @@ use crate::facts::Facts;
 use crate::pool::{Done, Next, Pool};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::{Preparation, Registry};
 use tacit_client::{Client, ClientConfig, ClientError, Lobby};
 use tacit_graph::Units;
+use tacit_store::keys;
 
 /// How long a connection that nobody needs is left alone. Servers end those that are silent for long, and a
 /// server that is gone should be noticed before it is needed.
@@ -23,11 +25,21 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1
 pub(crate) struct Connector {
     pub registry: Registry,
     pub config: ClientConfig,
+    /// Where the client's certificate comes from: folder and name.
+    pub keys: Option<(PathBuf, String)>,
 }
 
 impl Connector {
     pub(crate) fn lobby(&self) -> Result<Lobby, ClientError> {
-        Lobby::connect(self.registry.clone(), self.config.clone())
+        let mut config = self.config.clone();
+        // It may have been renewed since; a process that runs for months must not need a restart for that.
+        if let Some((folder, name)) = &self.keys {
+            match keys::load_client(folder, name) {
+                Ok(identity) => config.identity = identity,
+                Err(e) => tracing::warn!("the certificate is used that was read before: {e}"),
+            }
+        }
+        Lobby::connect(self.registry.clone(), config)
     }
 
     fn open(&self, pool: &Pool, labels: &[String]) -> Result<(Client, Facts), ClientError> {
@@ -142,6 +154,8 @@ fn answer_all(pool: &Pool, mut client: Client) -> Ended {
         let error = match answer {
             Ok(answer) => {
                 let (queued, worked) = (begun - job.asked, begun.elapsed());
+                let (input, waited) = (answer.name, queued.as_secs_f64());
+                tracing::info!(%input, model = pool.name(), "answered in {:.3} s, after {waited:.3} s", worked.as_secs_f64());
                 // Whoever asked may be gone.
                 let _ = job.reply.send(Ok(Done { answer, queued, worked }));
                 ended = Ended::Useful;

@@ -4,8 +4,11 @@
 //! has mode 0700, private keys have 0600: both are narrowed whenever they are used, and refused if they are
 //! another user's or links. What is made together is written whole or not at all: everything is made in
 //! memory first, and `ca.key` is written last. A machine needs `ca.pem` and its own pair; `ca.key` belongs
-//! where certificates are made and nowhere else.
-use crate::role::{OPERATOR, Role, SERVER};
+//! where certificates are made and nowhere else. Who has a certificate is known by its key, so that a new
+//! certificate for the same key ([`renew`]) changes nothing but the time.
+use crate::certificate;
+pub use crate::certificate::{Purpose, Shown, Standing, Validity, fingerprint};
+use crate::role::{CUSTOMER, OPERATOR, Role};
 use crate::seal::sync_folder;
 use crate::{StoreError, private};
 use rcgen::{
@@ -17,13 +20,18 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tacit_ids::ClientId;
 use tacit_net::{ClientTls, NetError, ServerTls, tls};
 use zeroize::Zeroizing;
 
-/// Years that certificates are valid.
+/// Years that certificates are valid of which nothing else is said.
 const YEARS: i32 = 10;
+
+/// Name of the server's files.
+const SERVER: &str = "server";
+/// What is attempted with files that may be missing.
+const MADE_BY: &str = "reading (made by `tacit keys init`)";
 
 /// What a certificate may be used for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,6 +47,8 @@ pub struct ClientIdentity {
     pub tls: ClientTls,
     /// What the server knows the client by, and material is bound to.
     pub fingerprint: ClientId,
+    /// When its certificate is valid.
+    pub validity: Validity,
 }
 
 /// Makes a CA, a server certificate for `localhost`, `127.0.0.1`, `::1` and `hosts`, and a certificate for
@@ -75,9 +85,9 @@ fn make(dir: &Path, hosts: &[String], clients: &[String], keep_ca_key: bool) -> 
     let ca = File { name: "ca.pem".into(), content: Zeroizing::new(params.self_signed(&key)?.pem()), mode: 0o644 };
     let ca_key = File { name: "ca.key".into(), content: Zeroizing::new(key.serialize_pem()), mode: private::FILE_MODE };
     let issuer = Issuer::new(params, key);
-    let mut files = Vec::from(issue(&issuer, "server", host_names(hosts), Usage::Server)?);
+    let mut files = Vec::from(pair(&issuer, "server", host_names(hosts), Usage::Server, None)?);
     for name in clients {
-        files.extend(issue(&issuer, name, vec![], Usage::Client(Role::Client))?);
+        files.extend(pair(&issuer, name, vec![], Usage::Client(Role::Client), None)?);
     }
     files.push(ca);
     files.extend(keep_ca_key.then_some(ca_key));
@@ -96,7 +106,7 @@ fn make(dir: &Path, hosts: &[String], clients: &[String], keep_ca_key: bool) -> 
 /// # Errors
 /// The folder has no CA, the name is unusable or taken, or a file cannot be written.
 pub fn add_client(dir: &Path, name: &str) -> Result<(), StoreError> {
-    add(dir, name, Role::Client)
+    add(dir, name, Role::Client, None)
 }
 
 /// Makes a certificate for an operator: a client that may also see and steer the server.
@@ -104,20 +114,90 @@ pub fn add_client(dir: &Path, name: &str) -> Result<(), StoreError> {
 /// # Errors
 /// As [`add_client`].
 pub fn add_operator(dir: &Path, name: &str) -> Result<(), StoreError> {
-    add(dir, name, Role::Operator)
+    add(dir, name, Role::Operator, None)
 }
 
-fn add(dir: &Path, name: &str, role: Role) -> Result<(), StoreError> {
+/// Makes a key and its certificate for a further client of a role, valid as said or for years.
+///
+/// # Errors
+/// As [`add_client`].
+pub fn add(dir: &Path, name: &str, role: Role, validity: Option<Validity>) -> Result<(), StoreError> {
     check_name(name)?;
     let dir = private::folder(dir)?;
-    write_all(&dir, &issue(&issuer(&dir)?, name, vec![], Usage::Client(role))?)
+    write_all(&dir, &pair(&issuer(&dir)?, name, vec![], Usage::Client(role), validity)?)
 }
 
-/// The CA of a folder.
+/// Makes a new certificate for the key of a client, or of `server`, in the place of the old one, expired or
+/// not: same key, name, role and hosts. It is the same key so that whoever has it stays who it is: what a
+/// server knows clients by, and material and rules are bound to, is their key. Only the new `NAME.pem` has to
+/// reach the machine that uses it.
+///
+/// # Errors
+/// The folder lacks the CA or the certificate, or the file cannot be written.
+pub fn renew(dir: &Path, name: &str, validity: Option<Validity>) -> Result<(), StoreError> {
+    if ![SERVER, DEALER].contains(&name) {
+        check_name(name)?;
+    }
+    let old = read_certificate(dir, name)?;
+    let Shown { purpose, hosts, .. } = Shown::of(name, &old).ok_or_else(|| not_ours(dir, name))?;
+    let dir = private::folder(dir)?;
+    let key = key_pair(&dir, name)?;
+    let usage = match purpose {
+        Purpose::Client(role) => Usage::Client(role),
+        Purpose::Server | Purpose::Ca => Usage::Server,
+    };
+    let content = Zeroizing::new(certify(&issuer(&dir)?, name, hosts, usage, validity, &key)?);
+    // The certificate must be this key's: another one would be of no use with it.
+    if fingerprint(&old) != tls::first_certificate(content.as_bytes()).ok().and_then(|new| fingerprint(&new)) {
+        return Err(not_ours(&dir, name));
+    }
+    let (path, beside) = (dir.join(format!("{name}.pem")), dir.join(format!("{name}.pem.new")));
+    let file = File { name: String::new(), content, mode: 0o644 };
+    // What a renewal left behind that was interrupted.
+    let _ = fs::remove_file(&beside);
+    let written = write(&beside, &file).and_then(|()| fs::rename(&beside, &path));
+    written.map_err(StoreError::file("writing", &path))?;
+    sync_folder(&dir)
+}
+
+/// The certificates of a folder, `ca` first, then by name; or one of them.
+///
+/// # Errors
+/// The folder or a file cannot be read, or is no certificate.
+pub fn show(dir: &Path, name: Option<&str>) -> Result<Vec<Shown>, StoreError> {
+    let mut names: Vec<String> = match name {
+        Some(name) => vec![name.to_owned()],
+        None => {
+            let found = fs::read_dir(dir).map_err(StoreError::file(MADE_BY, dir))?;
+            let names =
+                found.filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".pem")?.to_owned()));
+            names.collect()
+        }
+    };
+    names.sort_by_key(|name| (name != "ca", name != SERVER, name.clone()));
+    let one = |name: &String| Shown::of(name, &read_certificate(dir, name)?).ok_or_else(|| not_ours(dir, name));
+    names.iter().map(one).collect()
+}
+
 fn issuer(dir: &Path) -> Result<Issuer<'static, KeyPair>, StoreError> {
-    let pem = private::read(&dir.join("ca.key"), "reading")?;
-    let ca_key = KeyPair::from_pem(str::from_utf8(&pem).map_err(|_| rcgen::Error::CouldNotParseKeyPair)?)?;
-    Ok(Issuer::new(ca_params(&ca_key)?, ca_key))
+    let key = key_pair(dir, "ca")?;
+    Ok(Issuer::new(ca_params(&key)?, key))
+}
+
+fn key_pair(dir: &Path, name: &str) -> Result<KeyPair, StoreError> {
+    let pem = private::read(&dir.join(format!("{name}.key")), "reading")?;
+    Ok(KeyPair::from_pem(str::from_utf8(&pem).map_err(|_| rcgen::Error::CouldNotParseKeyPair)?)?)
+}
+
+fn read_certificate(dir: &Path, name: &str) -> Result<Vec<u8>, StoreError> {
+    let path = dir.join(format!("{name}.pem"));
+    let pem = fs::read(&path).map_err(StoreError::file(MADE_BY, &path))?;
+    tls::first_certificate(&pem).map_err(|source| unusable(dir, name, source))
+}
+
+fn not_ours(dir: &Path, name: &str) -> StoreError {
+    let what = "the certificate is not one that `tacit keys` makes, or not of the key beside it";
+    unusable(dir, name, NetError::Tls(what.into()))
 }
 
 /// Name of the dealer's certificate in a key folder.
@@ -134,8 +214,8 @@ pub fn add_dealer(dir: &Path, hosts: &[String]) -> Result<(), StoreError> {
     hosts.iter().try_for_each(|host| check_host(host))?;
     let dir = private::folder(dir)?;
     let issuer = issuer(&dir)?;
-    let mut files = Vec::from(issue(&issuer, DEALER, host_names(hosts), Usage::Server)?);
-    files.extend(issue(&issuer, ORDERS, vec![], Usage::Client(Role::Server))?);
+    let mut files = Vec::from(pair(&issuer, DEALER, host_names(hosts), Usage::Server, None)?);
+    files.extend(pair(&issuer, ORDERS, vec![], Usage::Client(Role::Server), None)?);
     write_all(&dir, &files)
 }
 
@@ -155,7 +235,7 @@ fn host_names(hosts: &[String]) -> Vec<String> {
 /// # Errors
 /// A file is missing or unusable; [`StoreError::NotServer`]: the certificate is made for something else.
 pub fn load_server(dir: &Path) -> Result<ServerTls, StoreError> {
-    load_serving(dir, "server")
+    load_serving(dir, SERVER)
 }
 
 /// The dealer's TLS identity from `dealer.pem`, `dealer.key` and `ca.pem`.
@@ -171,9 +251,7 @@ pub fn load_dealer(dir: &Path) -> Result<ServerTls, StoreError> {
 /// # Errors
 /// There is no such certificate, or it is none.
 pub fn dealer_pin(dir: &Path) -> Result<ClientId, StoreError> {
-    let path = dir.join(DEALER).with_extension("pem");
-    let pem = fs::read(&path).map_err(StoreError::file("reading", &path))?;
-    Ok(fingerprint(&tls::certificate(&pem).map_err(|source| unusable(dir, DEALER, source))?))
+    fingerprint(&read_certificate(dir, DEALER)?).ok_or_else(|| not_ours(dir, DEALER))
 }
 
 fn load_serving(dir: &Path, name: &str) -> Result<ServerTls, StoreError> {
@@ -183,6 +261,8 @@ fn load_serving(dir: &Path, name: &str) -> Result<ServerTls, StoreError> {
     if !tls::is_for_servers(&cert, &ca).map_err(|source| unusable(dir, name, source))? {
         return Err(StoreError::NotServer(dir.join(name).with_extension("pem")));
     }
+    let validity = Validity::of(identity.certificate()).ok_or_else(|| not_ours(dir, name))?;
+    advise(validity, name)?;
     Ok(identity)
 }
 
@@ -194,17 +274,22 @@ pub fn load_client(dir: &Path, name: &str) -> Result<ClientIdentity, StoreError>
     check_name(name)?;
     let (cert, key, ca) = read_pair(dir, name)?;
     let tls = ClientTls::from_pem(&cert, &key, &ca).map_err(|source| unusable(dir, name, source))?;
-    Ok(ClientIdentity { fingerprint: fingerprint(tls.certificate()), tls })
+    let known = fingerprint(tls.certificate()).zip(Validity::of(tls.certificate()));
+    let (fingerprint, validity) = known.ok_or_else(|| not_ours(dir, name))?;
+    advise(validity, name)?;
+    Ok(ClientIdentity { fingerprint, validity, tls })
+}
+
+/// Says in the log what its owner should know of a certificate.
+fn advise(validity: Validity, name: &str) -> Result<(), StoreError> {
+    if let Some(advice) = validity.advice(name)? {
+        tracing::warn!("{advice}");
+    }
+    Ok(())
 }
 
 fn unusable(dir: &Path, name: &str, source: NetError) -> StoreError {
     StoreError::Unusable { dir: dir.to_owned(), name: name.to_owned(), source }
-}
-
-/// What a certificate (DER) is known by: its BLAKE3 digest.
-#[must_use]
-pub fn fingerprint(certificate: &[u8]) -> ClientId {
-    ClientId(*blake3::hash(certificate).as_bytes())
 }
 
 /// A file to be written.
@@ -215,13 +300,35 @@ struct File {
 }
 
 /// A new key and its certificate.
-fn issue(issuer: &Issuer<'_, KeyPair>, name: &str, hosts: Vec<String>, usage: Usage) -> Result<[File; 2], StoreError> {
+fn pair(
+    issuer: &Issuer<'_, KeyPair>,
+    name: &str,
+    hosts: Vec<String>,
+    usage: Usage,
+    validity: Option<Validity>,
+) -> Result<[File; 2], StoreError> {
     let key = KeyPair::generate()?;
+    let certificate = certify(issuer, name, hosts, usage, validity, &key)?;
+    Ok([
+        File { name: format!("{name}.pem"), content: Zeroizing::new(certificate), mode: 0o644 },
+        File { name: format!("{name}.key"), content: Zeroizing::new(key.serialize_pem()), mode: private::FILE_MODE },
+    ])
+}
+
+/// A certificate for a key.
+fn certify(
+    issuer: &Issuer<'_, KeyPair>,
+    name: &str,
+    hosts: Vec<String>,
+    usage: Usage,
+    validity: Option<Validity>,
+    key: &KeyPair,
+) -> Result<String, StoreError> {
     let mut params = CertificateParams::new(hosts)?;
     params.distinguished_name.push(DnType::CommonName, name);
     match usage {
         Usage::Client(Role::Operator) => params.distinguished_name.push(DnType::OrganizationalUnitName, OPERATOR),
-        Usage::Client(Role::Server) => params.distinguished_name.push(DnType::OrganizationalUnitName, SERVER),
+        Usage::Client(Role::Server) => params.distinguished_name.push(DnType::OrganizationalUnitName, CUSTOMER),
         Usage::Server | Usage::Client(Role::Client) => {}
     }
     params.use_authority_key_identifier_extension = true;
@@ -230,12 +337,8 @@ fn issue(issuer: &Issuer<'_, KeyPair>, name: &str, hosts: Vec<String>, usage: Us
         Usage::Server => ExtendedKeyUsagePurpose::ServerAuth,
         Usage::Client(_) => ExtendedKeyUsagePurpose::ClientAuth,
     }];
-    limit(&mut params)?;
-    let certificate = params.signed_by(&key, issuer)?.pem();
-    Ok([
-        File { name: format!("{name}.pem"), content: Zeroizing::new(certificate), mode: 0o644 },
-        File { name: format!("{name}.key"), content: Zeroizing::new(key.serialize_pem()), mode: private::FILE_MODE },
-    ])
+    limit(&mut params, validity)?;
+    Ok(params.signed_by(key, issuer)?.pem())
 }
 
 /// The CA's own parameters; its name follows from its key, so that they can be made again to sign further
@@ -246,13 +349,17 @@ fn ca_params(key: &KeyPair) -> Result<CertificateParams, StoreError> {
     params.distinguished_name.push(DnType::CommonName, format!("tacit CA {}", &id[..16]));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    limit(&mut params)?;
+    limit(&mut params, None)?;
     Ok(params)
 }
 
-fn limit(params: &mut CertificateParams) -> Result<(), StoreError> {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|_| StoreError::Clock)?.as_secs();
-    let year = 1970 + (seconds / 31_556_952) as i32;
+fn limit(params: &mut CertificateParams, validity: Option<Validity>) -> Result<(), StoreError> {
+    if let Some(Validity { from, until }) = validity {
+        let at = |seconds| date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds);
+        (params.not_before, params.not_after) = (at(from), at(until));
+        return Ok(());
+    }
+    let year = 1970 + (certificate::now()? / 31_556_952) as i32;
     params.not_before = date_time_ymd(year - 1, 1, 1);
     params.not_after = date_time_ymd(year + YEARS, 1, 1);
     Ok(())
@@ -266,7 +373,7 @@ fn check_host(host: &str) -> Result<(), StoreError> {
 
 fn check_name(name: &str) -> Result<(), StoreError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if name.is_empty() || name.len() > 64 || !name.chars().all(allowed) || ["ca", "server", DEALER].contains(&name) {
+    if name.is_empty() || name.len() > 64 || !name.chars().all(allowed) || ["ca", SERVER, DEALER].contains(&name) {
         return Err(StoreError::ClientName(name.into()));
     }
     Ok(())
@@ -275,14 +382,13 @@ fn check_name(name: &str) -> Result<(), StoreError> {
 type Pems = (Vec<u8>, Zeroizing<Vec<u8>>, Vec<u8>);
 
 fn read_pair(dir: &Path, name: &str) -> Result<Pems, StoreError> {
-    const DOING: &str = "reading (made by `tacit keys init`)";
     let read = |file: String| {
         let path = dir.join(file);
-        fs::read(&path).map_err(StoreError::file(DOING, &path))
+        fs::read(&path).map_err(StoreError::file(MADE_BY, &path))
     };
     let (cert, ca) = (read(format!("{name}.pem"))?, read("ca.pem".into())?);
     let dir = private::folder(dir)?;
-    Ok((cert, private::read(&dir.join(format!("{name}.key")), DOING)?, ca))
+    Ok((cert, private::read(&dir.join(format!("{name}.key")), MADE_BY)?, ca))
 }
 
 /// Writes new files into a folder: all of them, durably, or none.

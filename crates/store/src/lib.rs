@@ -8,6 +8,8 @@
 //! Folders and files with secrets are closed to other users when they are opened.
 #![forbid(unsafe_code)]
 
+mod certificate;
+mod der;
 mod error;
 pub mod keys;
 mod ledger;

@@ -1,7 +1,7 @@
-//! What a server's control interface reads: the body of a changed policy, and the role in a certificate.
+//! What a server's control interface reads: the body of a changed policy, and what a certificate says.
 
 use tacit_serve::{MAX_BODY_BYTES, read_policy};
-use tacit_store::Role;
+use tacit_store::{Role, keys};
 
 /// A body as it comes, no larger than bodies are read.
 pub(crate) fn policy_body(data: &[u8]) {
@@ -23,6 +23,14 @@ pub(crate) fn certificate_role(data: &[u8]) {
     if Role::of(data) == Role::Operator {
         let name = b"tacit-operator";
         assert!(data.windows(name.len()).any(|window| window == name), "an operator is called so");
+    }
+    // Whose, and until when: a second at the end of a year that has four digits at most.
+    let known = keys::fingerprint(data);
+    if let Some(validity) = keys::Validity::of(data) {
+        assert!(
+            known.is_some() && validity.until < 253_402_300_800 && validity.until_utc().len() == 20,
+            "{validity:?}"
+        );
     }
 }
 

@@ -40,6 +40,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "public_model", run: lowered::public_model, seeds: lowered::public_model_seeds },
     Target { name: "private_model", run: lowered::private_model, seeds: lowered::private_model_seeds },
     Target { name: "lowered_parts", run: lowered::parts, seeds: lowered::parts_seeds },
+    Target { name: "dealer_model", run: lowered::registered, seeds: lowered::registered_seeds },
+    Target { name: "dealer_request", run: lowered::dealer_request, seeds: lowered::dealer_request_seeds },
     Target { name: "lowered_file", run: lowered::file, seeds: lowered::file_seeds },
     Target { name: "onnx", run: import::onnx, seeds: import::onnx_seeds },
     Target { name: "npy", run: import::npy, seeds: import::npy_seeds },

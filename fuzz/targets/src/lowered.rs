@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use tacit_arith::prg::Seed;
 use tacit_backends::cheetah::{self, compile, costs};
 use tacit_backends::lowered::{self, Origin};
 use tacit_backends::ring::{
@@ -10,6 +11,7 @@ use tacit_backends::ring::{
     read_public, read_weights, reference, weights_to_bytes,
 };
 use tacit_backends::{Backend, Options, Plan, Registry, ServerModel};
+use tacit_client::dealer::wire::Ask;
 use tacit_graph::geometry::{ConvGeometry, Window};
 use tacit_graph::{ImportOptions, InputSpec, Interface, OutputMode, SortedGraph, import};
 
@@ -72,6 +74,54 @@ pub(crate) fn parts(data: &[u8]) {
             assert_eq!(server.digest(), model.digest(), "both parties plan alike");
         }
     }
+}
+
+/// `public length u16, public, part`: a model that a server registers with its dealer.
+pub(crate) fn registered(data: &[u8]) {
+    let Some((length, rest)) = data.split_first_chunk::<2>() else {
+        return;
+    };
+    let (public, part) = rest.split_at(rest.len().min(usize::from(u16::from_le_bytes(*length))));
+    for (backend, _) in &*SMALL {
+        // Refusing is fine.
+        let Ok(model) = backend.dealing(public, part) else { continue };
+        let client = backend.open(public).expect("what a dealer takes a client opens");
+        assert_eq!(client.digest(), model.digest(), "the dealer plans like the parties");
+        assert_eq!(client.costs().dealing.server_bytes, model.server_bytes());
+        if model.server_bytes() < MAX_WORK as u64 {
+            let (seed, mut dealt) = (Seed([3; 16]), 0);
+            let sink = &mut |bytes: &[u8]| {
+                dealt += bytes.len() as u64;
+                Ok(())
+            };
+            model.server_half(&seed, sink).expect("a sink that takes everything");
+            assert_eq!(dealt, model.server_bytes());
+        }
+    }
+}
+
+pub(crate) fn registered_seeds() -> Vec<Vec<u8>> {
+    let orders = SMALL.iter().filter_map(|(_, model)| model.order());
+    orders.map(|order| [&(order.public.len() as u16).to_le_bytes(), order.public, order.part].concat()).collect()
+}
+
+/// What a party asks its dealer.
+pub(crate) fn dealer_request(data: &[u8]) {
+    if let Ok(request) = Ask::from_bytes(data) {
+        let again = postcard::to_stdvec(&request).expect("plain data can be written");
+        assert_eq!(Ask::from_bytes(&again).expect("what was written can be read"), request);
+    }
+}
+
+pub(crate) fn dealer_request_seeds() -> Vec<Vec<u8>> {
+    let asks = [
+        Ask::Register { backend: "dealt".into(), public: 1000, part: 32 },
+        Ask::Deal { digest: [7; 32] },
+        Ask::GiveUp { number: 3 },
+        Ask::Fetch { ticket: [9; 24] },
+        Ask::Taken { ticket: [9; 24] },
+    ];
+    asks.iter().map(|ask| postcard::to_stdvec(ask).expect("plain data can be written")).collect()
 }
 
 /// What a client asks an opened model before it says anything.

@@ -83,7 +83,8 @@ pub trait DealerModel: Send + Sync {
     /// The plan's digest.
     fn digest(&self) -> [u8; 32];
 
-    /// Fingerprints of the keys of random matrices that hide weights from clients: one must never hide two sets.
+    /// Fingerprints of the keys of random matrices that hide weights from clients: one must never hide two
+    /// sets.
     fn masks(&self) -> Vec<[u8; 32]>;
 
     /// The client's half.

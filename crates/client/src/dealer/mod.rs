@@ -21,7 +21,7 @@ use wire::{Answer, Ask, BYTES, MAX_CLIENT_HALF, PIECE};
 pub struct DealerConfig {
     /// `host:port`.
     pub address: String,
-    /// Fingerprint of the dealer's certificate, from the dealer itself (`tacit keys add-dealer` prints it).
+    /// Fingerprint of the dealer's key, from the dealer itself (`tacit keys add-dealer` prints it).
     pub pin: ClientId,
     /// Who asks.
     pub identity: ClientIdentity,
@@ -45,8 +45,8 @@ impl DealerConfig {
     }
 }
 
-/// What a party uses beside its channels: the dealer at an address, known by its fingerprint, if there is one; and
-/// a folder for what it gets once.
+/// What a party uses beside its channels: the dealer at an address, known by its fingerprint, if there is
+/// one; and a folder for what it gets once.
 ///
 /// # Errors
 /// The address is none.
@@ -92,11 +92,11 @@ impl RemoteDealer {
         tcp.set_stall_timeout(config.stall_timeout).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
         tcp.set_deadline(Some(end));
         let tls = config.identity.tls.connect(tcp, host)?;
-        let found = tls.peer_certificate().map(keys::fingerprint);
+        let found = tls.peer_certificate().and_then(keys::fingerprint);
         if found != Some(config.pin) {
             let found = found.map_or_else(|| "none".to_owned(), |found| found.to_string());
             return Err(NetError::Tls(format!(
-                "its certificate is {found}, and {} was expected: is this the dealer that you agreed on?",
+                "the fingerprint of its key is {found}, and {} was expected: is this the dealer that you agreed on?",
                 config.pin
             )));
         }

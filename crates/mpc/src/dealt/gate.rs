@@ -138,8 +138,8 @@ impl Evaluation<'_> {
         sign
     }
 
-    /// The party's shares of `d X` for each value, from what was opened last: all digits' bits (one exchange),
-    /// or the sign (two).
+    /// The party's shares of `d X` for each value, from what was opened last: all digits' bits (one
+    /// exchange), or the sign (two).
     fn multiply<W: Lane>(&self, index: usize, opened: &[u64]) -> Result<Vec<Vec<u64>>, MpcError> {
         let (gate, range) = (self.gate, block::range(self.gate.n, index));
         let len = range.len();
@@ -254,7 +254,8 @@ impl Evaluation<'_> {
     }
 }
 
-/// A batch's first planes as the messages have them, from those of its blocks, whose planes have so many words.
+/// A batch's first planes as the messages have them, from those of its blocks, whose planes have so many
+/// words.
 fn joined<B>(count: usize, n: usize, blocks: &[B], planes: impl Fn(&B) -> (&Vec<u64>, usize)) -> Vec<Bits> {
     let plane = |p: usize| {
         let words = blocks.iter().map(&planes).flat_map(|(all, words)| all[p * words..][..words].iter().copied());

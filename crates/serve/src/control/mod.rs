@@ -110,6 +110,7 @@ impl Control {
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             beating.beat();
             request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(beating.clone());
             let (router, pulse) = (router.clone(), beating.clone());
             async move {
                 let Ok(answer) = router.oneshot(request.map(Body::new)).await;

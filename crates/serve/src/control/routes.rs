@@ -1,20 +1,21 @@
 //! What can be asked. `openapi.json` beside this file describes it.
 use super::answer::{Answer, Peer, Refusal, finish, json, typed};
+use super::pulse::Pulse;
 use super::state::State;
 use super::{MAX_BODY_BYTES, events, read_policy};
 use crate::event::Event;
 use crate::shared::Shared;
 use crate::snapshot::ClientRow;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Extension, State as Shares};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::map_response;
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Router, response::Response};
 use serde_json::json as object;
 use std::sync::Arc;
-use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{sleep, timeout};
 
 const PAGE: &str = include_str!("dashboard.html");
 const OPENAPI: &str = include_str!("openapi.json");
@@ -33,6 +34,7 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
         ("/v1/models", get(models)),
         ("/v1/openapi.json", get(openapi)),
         ("/v1/policy", get(policy).put(set_policy)),
+        ("/v1/reload", post(reload)),
         ("/v1/status", get(status)),
     ]
 }
@@ -102,6 +104,15 @@ async fn policy(state: Shares_, Extension(peer): By) -> Answer {
 
 async fn set_policy(state: Shares_, Extension(peer): By, headers: HeaderMap, body: Body) -> Answer {
     peer.operator()?;
+    let body = json_body(&state, &headers, body).await?;
+    let policy = read_policy(&body).map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error))?;
+    state.shared.ask(|reply| Event::SetPolicy { policy, reply }).await.ok_or_else(Refusal::stopping)?;
+    state.forget().await;
+    Ok(json(&object!({ "policy": state.now().await?.policy })))
+}
+
+/// The body of a request that changes something.
+async fn json_body(state: &State, headers: &HeaderMap, body: Body) -> Result<Bytes, Refusal> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     // A page of another origin cannot send this type without asking first, and is not answered.
     if !kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json")) {
@@ -109,14 +120,38 @@ async fn set_policy(state: Shares_, Extension(peer): By, headers: HeaderMap, bod
     }
     let body = timeout(state.shared.config.greeting_timeout, to_bytes(body, MAX_BODY_BYTES)).await;
     let body = body.map_err(|_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"))?;
-    let body = body.map_err(|_| {
+    body.map_err(|_| {
         let error = format!("the body broke off, or has more than {MAX_BODY_BYTES} bytes");
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error)
+    })
+}
+
+/// Has files looked at again, and waits for what comes of it, which may take long.
+async fn reload(
+    state: Shares_,
+    Extension(peer): By,
+    Extension(pulse): Extension<Arc<Pulse>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    peer.operator()?;
+    let body = json_body(&state, &headers, body).await?;
+    if !matches!(serde_json::from_slice(&body), Ok(serde_json::Value::Object(nothing)) if nothing.is_empty()) {
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, "the body must be {}"));
+    }
+    let (reply, mut told) = oneshot::channel();
+    state.shared.reloads.try_send(reply).map_err(|_| {
+        Refusal::new(StatusCode::CONFLICT, "files are being looked at again already; ask again when that is over")
     })?;
-    let policy = read_policy(&body).map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error))?;
-    state.shared.ask(|reply| Event::SetPolicy { policy, reply }).await.ok_or_else(Refusal::stopping)?;
+    let told = loop {
+        tokio::select! {
+            told = &mut told => break told.map_err(|_| Refusal::stopping())?,
+            // Whoever waits for it is not idle.
+            () = sleep(state.shared.config.control_idle / 4) => pulse.beat(),
+        }
+    };
     state.forget().await;
-    Ok(json(&object!({ "policy": state.now().await?.policy })))
+    told.map(|done| json(&done)).map_err(|error| Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, error))
 }
 
 async fn watch_events(state: Shares_, Extension(peer): By) -> Answer {

@@ -160,7 +160,8 @@ fn serve(shared: &Shared, stream: TcpStream) -> Result<(), ServeError> {
     tcp.set_deadline(Some(Instant::now() + GREETING));
     let tls = shared.config.tls.accept(tcp)?;
     let certificate = tls.peer_certificate().ok_or(NetError::Tls("a peer without a certificate".into()))?;
-    let (party, role) = (fingerprint(certificate).0, Role::of(certificate));
+    let unreadable = || NetError::Tls("a certificate that cannot be read".into());
+    let (party, role) = (fingerprint(certificate).ok_or_else(unreadable)?.0, Role::of(certificate));
     let mut channel = Channel::new(Box::new(tls));
     handshake(&mut channel, &Hello::opening())?;
     channel.set_deadline(None);

@@ -1,5 +1,5 @@
-//! What a dealer must not forget, on disk: the numbers of materials, none of which is given out twice, and which
-//! weights each random matrix hides. Nothing of what is dealt.
+//! What a dealer must not forget, on disk: the numbers of materials, none of which is given out twice, and
+//! which weights each random matrix hides. Nothing of what is dealt.
 use crate::ServeError;
 use rusqlite::{Connection, params};
 use std::path::Path;

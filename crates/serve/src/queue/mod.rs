@@ -2,10 +2,11 @@
 //! through the scheduler. One input is one group of the scheduler's: it has a lane while a connection stands
 //! ready for its next phase, and none otherwise, so nothing waits for a client that is busy elsewhere.
 mod arrivals;
+mod models;
 
 use crate::catalog::Offered;
 use crate::door::Number;
-use crate::estimates;
+use crate::gate::WITHDRAWN;
 use crate::state::{Known, Learned};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -48,7 +49,8 @@ pub(crate) enum Effect {
     Learned(Learned),
     /// An input was answered.
     Answered {
-        of: Arc<Offered>,
+        /// Name of its model, and the back end.
+        of: (Arc<str>, &'static str),
         /// From its arrival to its end.
         delay: Span,
         /// From its arrival to the start of its online phase.
@@ -104,8 +106,8 @@ pub(crate) struct Queue {
     epoch: Instant,
     /// By digest of the plan and class of device.
     models: BTreeMap<([u8; 32], Device), ModelId>,
-    /// What a model of the scheduler's is, for which class of devices.
-    offered: Vec<(Arc<Offered>, Device)>,
+    /// What a model of the scheduler's is; those that are gone included.
+    kinds: Vec<Kind>,
     /// Threads of a job.
     threads: u32,
     /// Estimates of an earlier run.
@@ -118,6 +120,14 @@ pub(crate) struct Queue {
     /// Who named or made the material that the scheduler knows.
     materials: HashMap<MaterialId, ClientId>,
     effects: Vec<Effect>,
+}
+
+/// A model of the scheduler's: one of a server's for a class of devices.
+struct Kind {
+    name: Arc<str>,
+    backend: &'static str,
+    plan: [u8; 32],
+    device: Device,
 }
 
 /// Why something was not taken, for the client.
@@ -133,7 +143,7 @@ impl Queue {
             scheduler: Scheduler::new(config, vec![], policy)?,
             epoch: Instant::now(),
             models: BTreeMap::new(),
-            offered: Vec::new(),
+            kinds: Vec::new(),
             last: 0,
             names: HashMap::new(),
             live: HashMap::new(),
@@ -162,20 +172,6 @@ impl Queue {
     fn next(&mut self) -> u64 {
         self.last += 1;
         self.last
-    }
-
-    fn model(&mut self, whose: &Whose) -> Result<ModelId, Refused> {
-        let device = estimates::class(whose.device);
-        let key = (whose.offered.plan, device);
-        if let Some(&model) = self.models.get(&key) {
-            return Ok(model);
-        }
-        let model = ModelId(self.models.len() as u32);
-        let spec = estimates::spec(&whose.offered, device, &self.known, self.threads);
-        self.tell(Event::ModelAdded(spec)).map_err(|e| e.to_string())?;
-        self.models.insert(key, model);
-        self.offered.push((Arc::clone(&whose.offered), device));
-        Ok(model)
     }
 
     fn named(&self, client: ClientId, name: Name) -> Result<Owner, Refused> {
@@ -292,8 +288,10 @@ impl Queue {
                 self.learned(&job);
                 match made {
                     None => {}
-                    // It ended in the moment in which nobody wanted it any more.
-                    Some(material) if !is_taken => self.effects.push(Effect::Burn { material, client }),
+                    // It ended in the moment in which nobody wanted it any more, or after its model.
+                    Some(material) if !is_taken || !self.is_served(job.model) => {
+                        self.effects.push(Effect::Burn { material, client })
+                    }
                     // The ledger knows stock from here on.
                     Some(material) if keep => self.forget(material),
                     Some(material) => drop(self.materials.insert(material, client)),
@@ -301,20 +299,6 @@ impl Queue {
             }
             JobEnd::Failed => self.note(Event::JobFailed { job: id }),
         }
-    }
-
-    /// A job has taught something: a later run is to know it.
-    fn learned(&mut self, job: &Job) {
-        let estimate = self.scheduler.profile().estimate(job.model, job.phase, 1, job.threads);
-        let Some((estimate, (offered, device))) = estimate.zip(self.offered.get(job.model.0 as usize)) else { return };
-        self.effects.push(Effect::Learned(Learned {
-            plan: offered.plan,
-            device: estimates::class_name(*device),
-            phase: estimates::phase_name(job.phase),
-            threads: job.threads,
-            seconds: estimate.time.secs(),
-            memory: estimate.memory,
-        }));
     }
 
     /// Clients that have inputs or material here.
@@ -442,7 +426,8 @@ impl Queue {
 
     fn answered(&mut self, report: &InputReport) {
         if report.outcome == Outcome::Done {
-            let of = Arc::clone(&self.offered[report.model.0 as usize].0);
+            let kind = &self.kinds[report.model.0 as usize];
+            let of = (Arc::clone(&kind.name), kind.backend);
             let since = |at: Time| at.since(report.arrived);
             let (delay, waiting) = (since(report.ended), report.on.started.map_or(Span::ZERO, since));
             self.effects.push(Effect::Answered { of, delay, waiting });
@@ -482,6 +467,7 @@ fn reason(outcome: Outcome) -> &'static str {
         Outcome::Failed => "one of its phases failed",
         Outcome::TimedOut => "the time for its answer is over",
         Outcome::Cancelled(Cause::CannotFit) => "it needs more than this machine has",
+        Outcome::Cancelled(Cause::ModelGone) => WITHDRAWN,
         Outcome::Cancelled(Cause::Shutdown) => "the server is being stopped",
         Outcome::Cancelled(_) => "it was taken back",
     }

@@ -55,6 +55,10 @@ const MIGRATIONS: &[&str] = &["
         answers INTEGER NOT NULL,
         PRIMARY KEY (day, client, model)
     ) STRICT, WITHOUT ROWID;
+", "
+    -- What the client calls the input, in hexadecimal: the same stands in its log.
+    ALTER TABLE audit ADD COLUMN input TEXT;
+    CREATE INDEX audit_by_input ON audit (input) WHERE input IS NOT NULL;
 "];
 
 /// How surely what was written is on the disk after a loss of power.

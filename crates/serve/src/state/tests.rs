@@ -11,6 +11,7 @@ fn learned(device: &str, phase: &'static str, threads: u32, seconds: f64) -> Row
 fn ended(outcome: &'static str) -> Row {
     Row::Ended(Ended {
         client: ALICE,
+        input: (outcome == "done").then_some(Name(0xab)),
         model: "m".into(),
         backend: "toy".into(),
         phase: "online",
@@ -83,7 +84,7 @@ fn old_rows_go_and_the_latest_day_stays() {
     let db = Connection::open(dir.path().join(NAME)).unwrap();
     let old = now - 92 * 24 * 3600;
     db.execute(
-        "INSERT INTO audit SELECT NULL, ?, client, model, backend, phase, outcome, 0, 0, 0, 0 FROM audit",
+        "INSERT INTO audit SELECT NULL, ?, client, model, backend, phase, outcome, 0, 0, 0, 0, NULL FROM audit",
         [old],
     )
     .unwrap();
@@ -94,6 +95,20 @@ fn old_rows_go_and_the_latest_day_stays() {
     assert_eq!(count(dir.path(), "SELECT count(*) FROM audit"), 1);
     assert_eq!(count(dir.path(), "SELECT max(day) - min(day) FROM usage"), 0);
     assert_eq!(count(dir.path(), "SELECT max(day) FROM usage"), today - 100);
+}
+
+#[test]
+fn a_file_of_the_first_version_is_brought_up_to_date() {
+    let dir = tempfile::tempdir().unwrap();
+    State::open(dir.path(), 90).unwrap().keeper.close();
+    let db = Connection::open(dir.path().join(NAME)).unwrap();
+    db.execute_batch("DROP INDEX audit_by_input; ALTER TABLE audit DROP COLUMN input; PRAGMA user_version = 1")
+        .unwrap();
+    drop(db);
+    let mut state = State::open(dir.path(), 90).unwrap();
+    state.keeper.keep(ended("done"));
+    state.keeper.close();
+    assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE input = '00000000000000ab'"), 1);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use tacit_backends::{Backend, Registry, Trust};
 use tacit_client::wire::{self, Device, LinkClass, PUBLIC, REQUEST, Reply, Request};
 use tacit_client::{Client, ClientConfig, Lobby};
 use tacit_net::{Channel, HEADER_BYTES, Hello, MemTransport, Tag, TcpTransport, TlsTransport, Transport, handshake};
-use tacit_serve::{Catalog, Server, ServerConfig, ServerHandle};
+use tacit_serve::{Catalog, Server, ServerConfig, ServerHandle, Source};
 use tacit_store::keys;
 
 /// How long a server waits for those who do nothing here: long enough for those who do something on a busy
@@ -72,6 +72,25 @@ impl Running {
     }
 
     pub fn with(dir: &Path, catalog: Catalog, tune: impl FnOnce(&mut ServerConfig)) -> Self {
+        Self::built(dir, catalog, tune, |server| server)
+    }
+
+    /// That looks at `source` again when it is asked to.
+    pub fn reloading(
+        dir: &Path,
+        catalog: Catalog,
+        source: impl Source + 'static,
+        tune: impl FnOnce(&mut ServerConfig),
+    ) -> Self {
+        Self::built(dir, catalog, tune, |server| server.reloading(source))
+    }
+
+    fn built(
+        dir: &Path,
+        catalog: Catalog,
+        tune: impl FnOnce(&mut ServerConfig),
+        finish: impl FnOnce(Server) -> Server,
+    ) -> Self {
         let key_dir = dir.join("keys");
         if !key_dir.exists() {
             keys::init(&key_dir, &[], &["alice".into(), "bob".into()]).unwrap();
@@ -83,7 +102,7 @@ impl Running {
         config.cores = 64;
         config.strict_cores = true;
         tune(&mut config);
-        let server = Server::bind(catalog, config).unwrap();
+        let server = finish(Server::bind(catalog, config).unwrap());
         let (handle, address) = (server.handle(), server.address().to_string());
         let thread = Some(thread::spawn(move || server.run()));
         Self { handle, address, thread }

@@ -19,6 +19,7 @@ fn facts(mode: OutputMode, outputs: &[(&str, usize)]) -> Facts {
 
 fn answer(values: &[f64], class: usize) -> Answer {
     Answer {
+        name: tacit_client::wire::Name(7),
         values: values.to_vec(),
         revealed: values.to_vec(),
         class,

@@ -43,6 +43,7 @@ impl Sidecar {
         let mut client = server.config(dir, "alice");
         client.store = None;
         let mut config = FleetConfig {
+            keys: None,
             registry: registry(),
             client,
             models: vec![],

@@ -130,7 +130,17 @@ impl Start<'_> {
         let Lowering { backend, seal, .. } = self.lowering;
         let mut arguments: Vec<OsString> = self.models.iter().map(Into::into).collect();
         let mut say = |words: &[&str]| arguments.extend(words.iter().map(Into::into));
-        say(&["--json", "--listen", "127.0.0.1:0", "--strict-cores", "--threads", "1", "--stall", "600"]);
+        say(&[
+            "--json",
+            "--listen",
+            "127.0.0.1:0",
+            "--strict-cores",
+            "--no-warm-up",
+            "--threads",
+            "1",
+            "--stall",
+            "600",
+        ]);
         // Connections stand ready before the first request, and some wait long for theirs.
         say(&["--idle", "86400", "--notice-ttl", "86400", "--max-connections", &self.connections.to_string()]);
         say(&["--policy", self.policy, "--cores", &self.cores.to_string(), "--backend", backend]);

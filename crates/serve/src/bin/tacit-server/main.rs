@@ -1,37 +1,41 @@
 //! `tacit-server`: serves models until it is stopped. `tacit serve` starts it.
 #![forbid(unsafe_code)]
 
+mod files;
 mod load;
 
 use anyhow::Context;
 use clap::Parser;
 use clap::builder::RangedU64ValueParser;
+use files::Files;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
-use tacit_backends::{DEFAULT, Preparation, Registry};
+use tacit_backends::{DEFAULT, Registry};
 use tacit_client::MAX_THREADS;
 use tacit_ids::ClientId;
 use tacit_net::Rate;
 use tacit_sched::policy::PolicySpec;
-use tacit_serve::{Catalog, Server, ServerConfig};
+use tacit_serve::{Server, ServerConfig};
 use tacit_store::{SealKey, keys};
 
 /// How long running jobs may take after an interrupt.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// Serves `.tacit` files, each under its file name, until it is interrupted: running jobs then have 30 s, a
-/// second interrupt cuts them off.
+/// second interrupt cuts them off. Models and certificates may change while it runs (docs/serving.md).
 ///
 /// Example: tacit serve digits.tacit squeezenet.tacit --keys keys --listen 0.0.0.0:7878
 #[derive(Parser)]
 #[command(version, name = "tacit serve")]
 struct Args {
-    /// Model files; their weights stay in this process
-    #[arg(required = true, value_name = "FILE.tacit")]
+    /// Model files, or folders of them; their weights stay in this process. Looked at again on SIGHUP and by
+    /// `tacit reload`, as keys and --access are
+    #[arg(required = true, value_name = "FILE.tacit|DIR")]
     models: Vec<PathBuf>,
     /// Folder with ca.pem, server.pem and server.key
     #[arg(long, value_name = "DIR", default_value = "keys")]
@@ -50,7 +54,7 @@ struct Args {
     /// server shows it the certificate `orders` of the key folder
     #[arg(long, value_name = "HOST:PORT", requires = "dealer_pin")]
     dealer: Option<String>,
-    /// Fingerprint of the dealer's certificate, as the dealer tells it
+    /// Fingerprint of the dealer's key, as the dealer tells it
     #[arg(long, value_name = "PIN", requires = "dealer")]
     dealer_pin: Option<ClientId>,
     /// Allow back ends that show this server every input: no private inference, for measurements
@@ -59,7 +63,7 @@ struct Args {
     /// Folder for the server's half of material made ahead of time; without it, clients cannot prepare
     #[arg(long, value_name = "DIR")]
     material: Option<PathBuf>,
-    /// Who may use what, and how often (docs/serving.md); read again on SIGHUP
+    /// Who may use what, and how often (docs/serving.md); read again with the models
     #[arg(long, value_name = "FILE.toml")]
     access: Option<PathBuf>,
     /// Days that the record of ended phases is kept, in the folder of stored material
@@ -75,6 +79,9 @@ struct Args {
     /// +fair[:STRENGTH] against clients that ask for more than others
     #[arg(long, value_name = "NAME", default_value = "adaptive", value_parser = PolicySpec::from_str)]
     policy: PolicySpec,
+    /// Do not run one made-up input through models of which it is not known how long they take
+    #[arg(long)]
+    no_warm_up: bool,
     /// Cores that jobs may take together [default: all of this machine]
     #[arg(long, value_name = "COUNT", value_parser = count(MAX_THREADS as u64))]
     cores: Option<usize>,
@@ -164,29 +171,27 @@ impl Args {
         Ok(config)
     }
 
-    fn catalog(&self, registry: &Registry) -> anyhow::Result<Catalog> {
+    fn files(&self, registry: &Registry) -> anyhow::Result<Files> {
         let chosen = load::choose(registry, &self.backends, &self.options)?;
-        let mut catalog = Catalog::new(self.allow_clear);
-        for path in &self.models {
-            let name = path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy());
-            for ((backend, _), model) in chosen.iter().zip(load::load(path, &chosen, self.seal.as_ref())?) {
-                anyhow::ensure!(
-                    model.preparation() != Preparation::Dealt || self.dealer.is_some(),
-                    "the back end {} takes its material from a dealer: name it with --dealer and --dealer-pin",
-                    backend.id()
-                );
-                catalog.offer(&name, &**backend, model)?;
-            }
-        }
-        Ok(catalog)
+        Ok(Files {
+            models: self.models.clone(),
+            chosen,
+            allow_clear: self.allow_clear,
+            has_dealer: self.dealer.is_some(),
+            warm_up: !self.no_warm_up,
+            seal: self.seal.clone(),
+            keys: self.keys.clone(),
+            loaded: BTreeMap::new(),
+        })
     }
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
     let config = args.config()?;
-    let catalog = args.catalog(&Registry::standard())?;
+    let mut files = args.files(&Registry::standard())?;
+    let catalog = files.load(false)?;
     let names: Vec<String> = catalog.list().into_iter().map(|m| m.name).collect();
-    let server = Server::bind(catalog, config)?;
+    let server = Server::bind(catalog, config)?.reloading(files);
     server.stop_on_signals(GRACE)?;
     server.reload_on_hangup()?;
     let line = match args.json {

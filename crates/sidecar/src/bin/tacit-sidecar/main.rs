@@ -43,10 +43,11 @@ struct Args {
     /// Name in the server's certificate, if it is not the host of --server
     #[arg(long, value_name = "NAME")]
     server_name: Option<String>,
-    /// Dealer that this client trusts, host:port, for models whose material comes from one (`--model NAME=dealt`)
+    /// Dealer that this client trusts, host:port, for models whose material comes from one (`--model
+    /// NAME=dealt`)
     #[arg(long, value_name = "HOST:PORT", requires = "dealer_pin")]
     dealer: Option<String>,
-    /// Fingerprint of the dealer's certificate, as the dealer tells it
+    /// Fingerprint of the dealer's key, as the dealer tells it
     #[arg(long, value_name = "PIN", requires = "dealer")]
     dealer_pin: Option<ClientId>,
     /// Folder for material made ahead of time; without it, material is made when it is needed
@@ -123,6 +124,7 @@ impl Args {
         Ok(FleetConfig {
             registry: Registry::standard(),
             client,
+            keys: Some((self.keys.clone(), self.client.clone())),
             models: models.collect(),
             labels,
             workers: self.workers,

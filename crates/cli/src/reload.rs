@@ -1,0 +1,67 @@
+//! `tacit reload`
+use crate::operator::Operator;
+use crate::print;
+use serde::Deserialize;
+
+/// Have a server look again at its models, certificates and rules of access, without stopping it
+///
+/// What is wrong stays as it was, and is said. Model files are lowered where no lowering lies beside them,
+/// which takes its time: this command waits for it.
+///
+/// Example: tacit reload --server server.example:7878 --keys keys --client ops
+#[derive(clap::Args)]
+#[command(mut_arg("timeout", |arg| arg.default_value("600")))]
+pub struct Args {
+    #[command(flatten)]
+    operator: Operator,
+}
+
+/// What a server says that it has done; what it does not tell is none.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Reloaded {
+    access: bool,
+    certificates: bool,
+    models: Changes,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Changes {
+    added: Vec<String>,
+    replaced: Vec<String>,
+    withdrawn: Vec<String>,
+    kept: Vec<String>,
+}
+
+pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
+    let answer = args.operator.interface()?.post("/v1/reload")?;
+    if as_json {
+        return print::json(&answer);
+    }
+    print::line(&shown(&serde_json::from_value(answer)?))
+}
+
+fn shown(done: &Reloaded) -> String {
+    let Changes { added, replaced, withdrawn, kept } = &done.models;
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend(done.access.then(|| "rules of access read".to_owned()));
+    parts.extend(done.certificates.then(|| "certificates read".to_owned()));
+    for (what, models) in [("added", added), ("replaced", replaced), ("withdrawn", withdrawn), ("as before", kept)] {
+        if !models.is_empty() {
+            parts.push(format!("{what}: {}", models.join(" ")));
+        }
+    }
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_changed_is_one_line() {
+        let text = r#"{"certificates": true, "models": {"added": ["a=x"], "kept": ["b=x", "c=x"]}}"#;
+        assert_eq!(shown(&serde_json::from_str(text).unwrap()), "certificates read; added: a=x; as before: b=x c=x");
+    }
+}

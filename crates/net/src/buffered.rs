@@ -1,0 +1,88 @@
+//! Reading ahead, as `std::io::BufReader` does, in memory that is given back when nothing is read.
+use crate::Transport;
+use std::io::{self, Read};
+
+/// A transport that is read in pieces of [`Buffered::BYTES`].
+pub(crate) struct Buffered {
+    transport: Box<dyn Transport>,
+    /// Empty, or of the full length: what was read ahead lies in `taken..filled`.
+    buffer: Vec<u8>,
+    taken: usize,
+    filled: usize,
+}
+
+impl Buffered {
+    /// Bytes that are read ahead at most.
+    pub(crate) const BYTES: usize = 64 << 10;
+
+    pub(crate) fn new(transport: Box<dyn Transport>) -> Self {
+        Self { transport, buffer: Vec::new(), taken: 0, filled: 0 }
+    }
+
+    pub(crate) fn get_ref(&self) -> &dyn Transport {
+        &*self.transport
+    }
+
+    /// What was read ahead is not to be read from it again.
+    pub(crate) fn get_mut(&mut self) -> &mut dyn Transport {
+        &mut *self.transport
+    }
+
+    /// Whether nothing was read ahead.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.taken == self.filled
+    }
+
+    /// Gives memory back that holds nothing.
+    pub(crate) fn rest(&mut self) {
+        if self.is_empty() {
+            (self.buffer, self.taken, self.filled) = (Vec::new(), 0, 0);
+        }
+    }
+}
+
+impl Read for Buffered {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.is_empty() {
+            if out.len() >= Self::BYTES {
+                return self.transport.read(out);
+            }
+            self.buffer.resize(Self::BYTES, 0);
+            (self.taken, self.filled) = (0, 0);
+            self.filled = self.transport.read(&mut self.buffer)?;
+        }
+        let n = out.len().min(self.filled - self.taken);
+        out[..n].copy_from_slice(&self.buffer[self.taken..self.taken + n]);
+        self.taken += n;
+        Ok(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemTransport;
+    use std::io::Write;
+
+    #[test]
+    fn what_was_read_ahead_comes_before_the_rest_and_nothing_is_kept_when_it_is_gone() {
+        let (mut there, here) = MemTransport::pair();
+        let bytes: Vec<u8> = (0..200_000u32).map(|i| i as u8 ^ (i >> 8) as u8).collect();
+        there.write_all(&bytes).unwrap();
+        drop(there);
+        let mut buffered = Buffered::new(Box::new(here));
+        let (mut got, mut size) = (Vec::new(), 1);
+        while got.len() < bytes.len() {
+            let mut piece = vec![0; size];
+            let n = buffered.read(&mut piece).unwrap();
+            assert!(n > 0, "{} bytes", got.len());
+            got.extend_from_slice(&piece[..n]);
+            buffered.rest();
+            assert_eq!(buffered.buffer.is_empty(), buffered.is_empty());
+            // Past the size of the buffer, too.
+            size = size * 3 % 100_003 + 1;
+        }
+        assert!(got == bytes);
+        assert_eq!(buffered.read(&mut [0]).unwrap(), 0);
+    }
+}

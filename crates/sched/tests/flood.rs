@@ -1,0 +1,110 @@
+//! One client asks for hundreds of inputs at once. What that costs others is counted in jobs of the flood
+//! that start while they wait: no time of a machine is in it.
+
+mod support;
+
+use std::collections::BTreeMap;
+use support::driver::Driver;
+use support::{Setup, header};
+use tacit_sched::{Action, ClientId, Event, InputReport, ModelId, Request, RequestId, Resources, Start, Time, Work};
+
+/// Inputs of the flood.
+const FLOOD: u64 = 500;
+const CORES: u32 = 2;
+/// Others, and what each asks, one after the other.
+const OTHERS: u64 = 3;
+const EACH: u64 = 5;
+/// Its requests are named from here on, those of the flood before.
+const FIRST: u64 = 10_000;
+
+fn request(id: u64, client: u64, model: u32) -> Event {
+    Event::Request(Request {
+        id: RequestId(id),
+        client: ClientId::numbered(client),
+        model: ModelId(model),
+        inputs: 1,
+        notice: None,
+        timeout: None,
+        deadline: Default::default(),
+        materials: Vec::new(),
+        lanes: None,
+    })
+}
+
+/// What a policy made of it.
+struct Seen {
+    driver: Driver,
+    /// When each input of the others was asked for.
+    asked: BTreeMap<u64, Time>,
+}
+
+/// The flood comes first; each of the others asks for its next input when it has its answer. Every job takes
+/// its estimate.
+fn play(policy: &str) -> Seen {
+    let mut header = header(&Setup { policy: policy.parse().unwrap(), pool: false, moldable: false, batch_share: 1.0 });
+    header.config.capacity = Resources { cores: CORES, memory: 1 << 20, disk: 1 << 20 };
+    header.config.max_queued = 1000;
+    let mut driver = Driver::new(header);
+    let mut asked = BTreeMap::new();
+    (0..FLOOD).for_each(|i| driver.send(request(i, 1, 1)).unwrap());
+    for other in 0..OTHERS {
+        ask(&mut driver, &mut asked, FIRST * (other + 1));
+    }
+    while let Some((job, at)) = driver
+        .monitor
+        .running
+        .iter()
+        .map(|(job, (s, from))| (*job, *from + s.estimate))
+        .min_by_key(|(job, at)| (*at, *job))
+    {
+        driver.advance(at.since(driver.now));
+        let before = driver.monitor.reports.len();
+        driver.finish(job, 100);
+        let ended: Vec<u64> = driver.monitor.reports[before..].iter().map(|r| r.input.request.0).collect();
+        for id in ended.into_iter().filter(|id| *id >= FIRST && id % FIRST + 1 < EACH) {
+            ask(&mut driver, &mut asked, id + 1);
+        }
+    }
+    Seen { driver, asked }
+}
+
+fn ask(driver: &mut Driver, asked: &mut BTreeMap<u64, Time>, id: u64) {
+    asked.insert(id, driver.now);
+    driver.send(request(id, 1 + id / FIRST, 1)).unwrap();
+}
+
+impl Seen {
+    fn report(&self, id: u64) -> &InputReport {
+        self.driver.monitor.reports.iter().find(|r| r.input.request == RequestId(id)).expect("every input ends")
+    }
+
+    /// For each input of the others: jobs of the flood that start between its arrival and its end.
+    fn passed_by(&self) -> Vec<usize> {
+        let of_flood = |action: &Action| matches!(action, Action::Start(Start { work: Work::Request(input), .. }) if input.request.0 < FLOOD);
+        let one = |(&id, &from): (&u64, &Time)| {
+            let until = self.report(id).ended;
+            let actions = self.driver.actions.iter().filter(|(at, _)| *at >= from && *at < until);
+            actions.filter(|(_, action)| of_flood(action)).count()
+        };
+        self.asked.iter().map(one).collect()
+    }
+}
+
+#[test]
+fn a_flood_queues_behind_itself() {
+    // A job of the flood is let pass on each core that is free when it comes, and none after that.
+    for policy in ["adaptive+fair", "priority+fair"] {
+        let seen = play(policy);
+        let passed = seen.passed_by();
+        assert_eq!(passed.len() as u64, OTHERS * EACH);
+        assert!(passed.iter().all(|n| *n <= CORES as usize), "{policy}: {passed:?}");
+    }
+    // By arrival, what others have done counts against them in the same way: some pass, never the flood.
+    let passed = play("fcfs+fair").passed_by();
+    assert!(passed.iter().all(|n| *n <= 8), "{passed:?}");
+    // Without it the first input of each waits for all of the flood: the test can tell the difference.
+    for policy in ["adaptive", "fcfs"] {
+        let passed = play(policy).passed_by();
+        assert_eq!(passed.iter().filter(|n| **n as u64 == 2 * FLOOD).count() as u64, OTHERS, "{policy}: {passed:?}");
+    }
+}

@@ -1,0 +1,121 @@
+//! The files that are served, and what of them has changed when they are looked at again.
+use crate::load::{self, Chosen};
+use anyhow::{Context, ensure};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tacit_backends::{Preparation, ServerModel, lowered};
+use tacit_net::ServerTls;
+use tacit_serve::{Catalog, Source, Unusable};
+use tacit_store::seal::{self, Kind};
+use tacit_store::{SealKey, keys};
+
+/// Bytes at the start of a file that hold a digest of all of it.
+const HEAD: u64 = 512;
+
+/// The starts of a model's file and of the lowerings beside it: they change with the files.
+type Stamp = Vec<Option<Vec<u8>>>;
+
+/// What is served, as the command line says.
+pub(crate) struct Files {
+    /// Model files, and folders of such.
+    pub(crate) models: Vec<PathBuf>,
+    pub(crate) chosen: Chosen,
+    pub(crate) allow_clear: bool,
+    /// Whether this server was told of a dealer.
+    pub(crate) has_dealer: bool,
+    /// Whether models are warmed up.
+    pub(crate) warm_up: bool,
+    pub(crate) seal: Option<SealKey>,
+    /// Folder of keys.
+    pub(crate) keys: PathBuf,
+    /// What was read last.
+    pub(crate) loaded: BTreeMap<PathBuf, (Stamp, Vec<Arc<dyn ServerModel>>)>,
+}
+
+impl Files {
+    /// The models of all files there are. `again`: of those that were named, one that is gone is withdrawn;
+    /// at the start it is missing.
+    pub(crate) fn load(&mut self, again: bool) -> anyhow::Result<Catalog> {
+        let mut catalog = Catalog::new(self.allow_clear);
+        self.chosen.iter().filter(|_| self.warm_up).for_each(|(backend, _)| catalog.warm_up(backend));
+        let mut loaded = BTreeMap::new();
+        for path in self.found(again)? {
+            let stamp = self.stamp(&path)?;
+            let models = match self.loaded.get(&path) {
+                Some((before, models)) if *before == stamp => models.clone(),
+                _ => load::load(&path, &self.chosen, self.seal.as_ref())?,
+            };
+            let name = path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy());
+            for ((backend, _), model) in self.chosen.iter().zip(&models) {
+                ensure!(
+                    model.preparation() != Preparation::Dealt || self.has_dealer,
+                    "the back end {} takes its material from a dealer: name it with --dealer and --dealer-pin",
+                    backend.id()
+                );
+                catalog.offer(&name, &**backend, Arc::clone(model))?;
+            }
+            loaded.insert(path, (stamp, models));
+        }
+        self.loaded = loaded;
+        Ok(catalog)
+    }
+
+    fn found(&self, again: bool) -> anyhow::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for named in &self.models {
+            match named.is_dir() {
+                true => {
+                    let inside = models_in(named).with_context(|| named.display().to_string())?;
+                    ensure!(again || !inside.is_empty(), "{}: there is no .tacit file in this folder", named.display());
+                    found.extend(inside);
+                }
+                false if again && !named.exists() => {}
+                false => found.push(named.clone()),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Taken before the files are read: what is written meanwhile is read again next time.
+    fn stamp(&self, path: &Path) -> anyhow::Result<Stamp> {
+        ensure!(path.exists(), "{}: there is no such file", path.display());
+        let beside = self.chosen.iter().map(|(backend, _)| lowered::path_beside(path, backend.id()));
+        let head = |path: PathBuf| {
+            if !path.exists() {
+                return Ok(None);
+            }
+            let (content, _) = seal::open_file(&path, Kind::of_owner_file(&path), self.seal.as_ref())?;
+            let mut head = Vec::new();
+            content.take(HEAD).read_to_end(&mut head).with_context(|| path.display().to_string())?;
+            Ok(Some(head))
+        };
+        [path.to_owned()].into_iter().chain(beside).map(head).collect()
+    }
+}
+
+/// The `.tacit` files of a folder, by name.
+fn models_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "tacit") && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+impl Source for Files {
+    fn catalog(&mut self) -> Result<Catalog, Unusable> {
+        // Causes and all: it goes into a log line and an answer.
+        self.load(true).map_err(|e| format!("{e:#}").into())
+    }
+
+    fn identity(&mut self) -> Result<ServerTls, Unusable> {
+        Ok(keys::load_server(&self.keys)?)
+    }
+}

@@ -1,0 +1,63 @@
+//! Models that come and go while the server runs.
+use super::Driver;
+use crate::ServeError;
+use crate::catalog::{Catalog, Changes, Offered, Succession};
+use crate::door::Number;
+use crate::gate::{WITHDRAWN, burn_bound};
+use crate::state::{Learned, Row};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tokio::task::spawn_blocking;
+
+impl Driver {
+    /// Models on offer of which it is not known how long they take.
+    pub(super) fn cold(&self) -> Vec<Arc<Offered>> {
+        self.gate.catalog().all().filter(|offered| self.queue.is_cold(offered)).cloned().collect()
+    }
+
+    /// A warm-up run has taught something.
+    pub(super) fn warmed(&mut self, learned: Vec<Learned>) {
+        for row in learned {
+            self.queue.expect(row.clone());
+            self.record.keep(Row::Learned(row));
+        }
+    }
+
+    /// These models are on offer from now on. Jobs that run go on with what they have; connections that have
+    /// another model open are ended by the edge when they ask nothing.
+    pub(super) fn set_models(&mut self, catalog: Catalog) -> Changes {
+        let Succession { catalog, changes, gone } = catalog.after(&self.gate.catalog());
+        let catalog = Arc::new(catalog);
+        self.record.offer(&catalog);
+        self.gate.offer(Arc::clone(&catalog));
+        // Nothing of a model that is gone joins the queue again.
+        let is_gone = |number: &Number| {
+            let open = self.jobs.get(number).and_then(|job| job.open());
+            open.is_some_and(|open| !catalog.is_offered(&open.whose.offered))
+        };
+        let waiting: Vec<Number> = self.waiting.iter().copied().filter(is_gone).collect();
+        for number in waiting {
+            if let Some(ask) = self.end_job(number) {
+                self.refuse_job(number, ask, ServeError::NotGranted(WITHDRAWN.into()));
+            }
+        }
+        let (plans, kept) = (gone.iter().map(|o| o.plan).collect::<BTreeSet<_>>(), catalog.plans());
+        self.queue.withdraw(&plans.difference(&kept).copied().collect());
+        // A model that was withdrawn may come back as it was; one that was replaced does not.
+        let replaced: BTreeSet<_> = gone
+            .iter()
+            .filter(|o| catalog.find(o).is_some() && !kept.contains(&o.plan))
+            .map(|o| o.identity())
+            .collect();
+        if let Some(store) = self.store.clone().filter(|_| !replaced.is_empty()) {
+            spawn_blocking(move || match burn_bound(&store, |b| replaced.contains(&(b.model, b.plan))) {
+                Ok(burnt) => tracing::info!("{burnt} stored materials of models that were replaced are destroyed"),
+                Err(e) => tracing::error!("material of models that were replaced cannot be destroyed: {e}"),
+            });
+        }
+        let Changes { added, replaced, withdrawn, kept } = &changes;
+        let (added, replaced, withdrawn) = (added.join(" "), replaced.join(" "), withdrawn.join(" "));
+        tracing::info!(%added, %replaced, %withdrawn, kept = kept.len(), "the models on offer were looked at again");
+        changes
+    }
+}

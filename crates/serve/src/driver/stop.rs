@@ -1,0 +1,60 @@
+//! Stopping: what is let go on for a while, and what is cut then.
+use super::Driver;
+use crate::door::Number;
+use crate::event::Decision;
+use crate::job::Job;
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
+/// How long connections that were cut have to end.
+const AFTER_CUT: Duration = Duration::from_secs(5);
+
+/// When a stopping server cuts what still runs, and when it no longer waits even for that.
+#[derive(Clone, Copy)]
+pub(super) struct Stopping {
+    cut_at: Instant,
+    is_cut: bool,
+}
+
+impl Driver {
+    pub(super) fn has_ended(&self) -> bool {
+        let all_gone = self.connections.is_empty() && self.door.len() == 0 && self.controls.len() == 0;
+        self.given_up || (self.stopping.is_some() && all_gone)
+    }
+
+    pub(super) fn stopping_alarm(&self) -> Option<Instant> {
+        self.stopping.map(|s| if s.is_cut { s.cut_at + AFTER_CUT } else { s.cut_at })
+    }
+
+    /// Cuts what a stopping server has left to itself for long enough.
+    pub(super) fn cut_when_due(&mut self, now: Instant) {
+        if self.stopping_alarm().is_some_and(|at| at <= now) {
+            match &mut self.stopping {
+                Some(stopping) if !stopping.is_cut => {
+                    stopping.is_cut = true;
+                    // Closed already is as good.
+                    self.connections.values().for_each(|c| drop(c.closer.shutdown(Shutdown::Both)));
+                }
+                _ => self.given_up = true,
+            }
+        }
+    }
+
+    pub(super) fn stop(&mut self, grace: Duration) {
+        let cut_at = Instant::now() + grace;
+        // Asked again, it only becomes more urgent.
+        if self.stopping.is_none_or(|s| !s.is_cut && cut_at < s.cut_at) {
+            self.stopping = Some(Stopping { cut_at, is_cut: false });
+        }
+        self.door.close();
+        self.stop.send_replace(true);
+        // What waits begins no more.
+        let waiting: Vec<Number> =
+            self.jobs.iter().filter(|(_, job)| !matches!(job, Job::Runs { .. })).map(|(&number, _)| number).collect();
+        for number in waiting {
+            if let Some(ask) = self.end_job(number) {
+                let _ = ask.reply.send(Decision::Close);
+            }
+        }
+    }
+}

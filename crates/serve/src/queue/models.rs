@@ -1,0 +1,72 @@
+//! Models that come and go, and what their jobs teach.
+use super::{Effect, Job, Kind, Queue, Refused, Whose};
+use crate::catalog::Offered;
+use crate::estimates;
+use crate::state::Learned;
+use std::collections::BTreeSet;
+use tacit_backends::Preparation;
+use tacit_client::wire::Device;
+use tacit_sched::{Event, ModelId};
+
+impl Queue {
+    /// The scheduler's name of a model.
+    pub(super) fn model(&mut self, whose: &Whose) -> Result<ModelId, Refused> {
+        let device = estimates::class(whose.device);
+        let key = (whose.offered.plan, device);
+        if let Some(&model) = self.models.get(&key) {
+            return Ok(model);
+        }
+        let model = ModelId(self.kinds.len() as u32);
+        let spec = estimates::spec(&whose.offered, device, &self.known, self.threads);
+        self.tell(Event::ModelAdded(spec)).map_err(|e| e.to_string())?;
+        self.models.insert(key, model);
+        // Not the model itself: one that is gone is not to stay in memory.
+        let (name, backend) = (whose.offered.name.as_str().into(), whose.offered.backend);
+        self.kinds.push(Kind { name, backend, plan: whose.offered.plan, device });
+        Ok(model)
+    }
+
+    /// Whether nothing is known of how long one of a model's phases takes, with a client on a machine like
+    /// this one.
+    pub(crate) fn is_cold(&self, offered: &Offered) -> bool {
+        let device = estimates::class_name(estimates::HERE);
+        let knows = |phase| self.known.of(offered.plan, &device, phase, self.threads).is_some();
+        let has_offline = offered.model.preparation() != Preparation::Nothing;
+        !knows("online") || has_offline && !knows("offline")
+    }
+
+    /// What a phase is expected to take, until a job of it has run.
+    pub(crate) fn expect(&mut self, learned: Learned) {
+        self.known.add(learned);
+    }
+
+    /// These plans are served no longer: what waits ends, what runs goes on, what lies ready is burnt.
+    pub(crate) fn withdraw(&mut self, plans: &BTreeSet<[u8; 32]>) {
+        let is_gone = |(plan, _): &([u8; 32], Device)| plans.contains(plan);
+        let gone: Vec<ModelId> = self.models.iter().filter(|(key, _)| is_gone(key)).map(|(_, &model)| model).collect();
+        self.models.retain(|key, _| !is_gone(key));
+        for model in gone {
+            self.note(Event::ModelRemoved { model });
+        }
+    }
+
+    /// Whether a model of the scheduler's is on offer.
+    pub(super) fn is_served(&self, model: ModelId) -> bool {
+        let kind = &self.kinds[model.0 as usize];
+        self.models.get(&(kind.plan, kind.device)) == Some(&model)
+    }
+
+    /// A job has taught something: a later run is to know it.
+    pub(super) fn learned(&mut self, job: &Job) {
+        let estimate = self.scheduler.profile().estimate(job.model, job.phase, 1, job.threads);
+        let Some((estimate, kind)) = estimate.zip(self.kinds.get(job.model.0 as usize)) else { return };
+        self.effects.push(Effect::Learned(Learned {
+            plan: kind.plan,
+            device: estimates::class_name(kind.device),
+            phase: estimates::phase_name(job.phase),
+            threads: job.threads,
+            seconds: estimate.time.secs(),
+            memory: estimate.memory,
+        }));
+    }
+}

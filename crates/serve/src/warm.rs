@@ -1,0 +1,158 @@
+//! One made-up input for each model that nothing is known of yet, answered in this process with a client of
+//! our own, so that the first client's jobs are expected to take what they take. It runs beside the service,
+//! one model after the other.
+use crate::catalog::Offered;
+use crate::estimates;
+use crate::event::Event;
+use crate::reload::in_thread;
+use crate::shared::Shared;
+use crate::state::Learned;
+use rayon::ThreadPoolBuilder;
+use std::fs;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+use tacit_backends::{Aids, Backend, BackendError, Material, PhaseCost, Preparation, Setup};
+use tacit_net::{Channel, Phase, mem_pair};
+use tacit_sched::JobPhase;
+use tokio::sync::watch;
+
+/// Warms up what is on offer, and what is offered later, until the server stops.
+pub(crate) async fn watch(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
+    let mut catalog = shared.catalog.clone();
+    loop {
+        // Those that come meanwhile are seen by the next look.
+        catalog.borrow_and_update();
+        let cold = shared.ask(|reply| Event::Cold { reply }).await.unwrap_or_default();
+        for offered in cold {
+            let Some(backend) = shared.catalog().warms_up(offered.backend) else { continue };
+            tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => return,
+                () = warm_up(&shared, offered, backend) => {}
+            }
+        }
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            changed = catalog.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+async fn warm_up(shared: &Shared, offered: Arc<Offered>, backend: Arc<dyn Backend>) {
+    let (threads, most) = (shared.config.threads, shared.config.job_memory.min(shared.config.resident));
+    let (of, started) = (offered.clone(), Instant::now());
+    let run = in_thread(move || {
+        let (needs, most) = (needs(&of), available().unwrap_or(0).min(most) / 2);
+        if needs > most {
+            return Err(format!("it may need {} MiB, and {} may be used for that", needs >> 20, most >> 20));
+        }
+        run(&of, &*backend, threads)
+    });
+    let (model, backend) = (&offered.name, offered.backend);
+    match run.await {
+        Some(Ok(learned)) => {
+            let seconds = started.elapsed().as_secs_f64();
+            tracing::info!(%model, %backend, "warmed up in {seconds:.1} s");
+            // A driver that is gone needs no news.
+            let _ = shared.events.send(Event::Warmed(learned));
+        }
+        Some(Err(why)) => {
+            tracing::warn!(%model, %backend, "not warmed up, its first jobs are estimated from counts: {why}")
+        }
+        None => tracing::error!(%model, %backend, "not warmed up: the run broke down, which is a bug in tacit"),
+    }
+}
+
+/// Bytes of memory that both parties may take together.
+fn needs(offered: &Offered) -> u64 {
+    let costs = offered.model.costs();
+    let phases = [costs.setup, costs.offline, costs.online];
+    let both = phases.iter().map(|p| p.server.peak_memory_bytes.saturating_add(p.client.peak_memory_bytes));
+    both.max().unwrap_or(0)
+}
+
+/// Bytes of memory that this machine has left; `None` where the system does not tell.
+fn available() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// One input through all phases; what the server's take.
+fn run(offered: &Offered, backend: &dyn Backend, threads: usize) -> Result<Vec<Learned>, String> {
+    if offered.model.preparation() == Preparation::Dealt {
+        return Err("its material comes from a dealer".into());
+    }
+    let (mut ours, mut theirs) = mem_pair();
+    let pool = |threads| ThreadPoolBuilder::new().num_threads(threads).build().map_err(|e| e.to_string());
+    let (pool, one) = (pool(threads)?, pool(1)?);
+    let took = thread::scope(|scope| {
+        let client = scope.spawn(move || one.install(|| as_client(offered, backend, &mut theirs)));
+        let took = pool.install(|| as_server(offered, &mut ours));
+        // Else a client whose server has failed waits.
+        drop(ours);
+        match (took, client.join().map_err(|_| "the client's part panicked".to_owned())?) {
+            (Ok(took), Ok(())) => Ok(took),
+            // The other one has only lost its peer.
+            (Err(BackendError::Net(_)), Err(e)) | (Err(e), _) | (Ok(_), Err(e)) => Err(e.to_string()),
+        }
+    })?;
+    let costs = offered.model.costs();
+    let phases = [(JobPhase::Pre, costs.offline), (JobPhase::On, costs.online)];
+    let row = |((phase, cost), took): ((JobPhase, PhaseCost), Option<Duration>)| {
+        Some(Learned {
+            plan: offered.plan,
+            device: estimates::class_name(estimates::HERE),
+            phase: estimates::phase_name(phase),
+            threads: threads as u32,
+            seconds: took?.as_secs_f64(),
+            memory: cost.server.peak_memory_bytes,
+        })
+    };
+    Ok(phases.into_iter().zip(took).filter_map(row).collect())
+}
+
+/// The client's part, with an input that says nothing.
+fn as_client(offered: &Offered, backend: &dyn Backend, channel: &mut Channel) -> Result<(), BackendError> {
+    let model = backend.open(offered.model.public_bytes())?;
+    let interface = model.interface();
+    let [low, high] = interface.input.range;
+    let input = vec![0f32.max(low).min(high); interface.input_len()];
+    let mut side = Arc::clone(&model).connect(&Aids::default())?;
+    if model.setup() != Setup::Nothing {
+        channel.set_phase(Phase::Setup);
+        side.setup(channel)?;
+    }
+    let mut material = Material::nothing();
+    if model.preparation() != Preparation::Nothing {
+        channel.set_phase(Phase::Offline);
+        material = side.offline(channel)?;
+        channel.flush()?;
+    }
+    channel.set_phase(Phase::Online);
+    side.online(channel, material, &input).map(drop)
+}
+
+/// The server's part; what its offline and online phases take.
+fn as_server(offered: &Offered, channel: &mut Channel) -> Result<[Option<Duration>; 2], BackendError> {
+    let model = &offered.model;
+    let mut side = Arc::clone(model).connect(&Aids::default())?;
+    if model.setup() != Setup::Nothing {
+        channel.set_phase(Phase::Setup);
+        side.setup(channel)?;
+        channel.flush()?;
+    }
+    let (mut material, mut offline) = (Material::nothing(), None);
+    if model.preparation() != Preparation::Nothing {
+        channel.set_phase(Phase::Offline);
+        let began = Instant::now();
+        material = side.offline(channel)?;
+        channel.flush()?;
+        offline = Some(began.elapsed());
+    }
+    channel.set_phase(Phase::Online);
+    let began = Instant::now();
+    side.online(channel, material)?;
+    channel.flush()?;
+    Ok([offline, Some(began.elapsed())])
+}

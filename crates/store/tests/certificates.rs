@@ -1,0 +1,85 @@
+//! Certificates that end: what they say, and renewing them.
+use std::fs;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tacit_store::keys::{self, Purpose, Shown, Validity};
+use tacit_store::{Role, StoreError};
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+fn one(dir: &Path, name: &str) -> Shown {
+    keys::show(dir, Some(name)).unwrap().remove(0)
+}
+
+#[test]
+fn a_folder_tells_what_is_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    keys::init(dir.path(), &["server.example".into()], &["alice".into()]).unwrap();
+    keys::add_operator(dir.path(), "ops").unwrap();
+    let shown = keys::show(dir.path(), None).unwrap();
+    let told: Vec<_> = shown.iter().map(|one| (one.name.as_str(), one.purpose, one.hosts.len())).collect();
+    let client = |role| Purpose::Client(role);
+    let want = [
+        ("ca", Purpose::Ca, 0),
+        ("server", Purpose::Server, 4),
+        ("alice", client(Role::Client), 0),
+        ("ops", client(Role::Operator), 0),
+    ];
+    assert_eq!(told, want);
+    assert_eq!(shown[2].fingerprint, keys::load_client(dir.path(), "alice").unwrap().fingerprint);
+    assert!(shown.iter().all(|one| one.validity.until > now() + 8 * 365 * 86_400));
+    // Without private keys, as on another machine.
+    for file in ["ca.key", "alice.key"] {
+        fs::remove_file(dir.path().join(file)).unwrap();
+    }
+    assert_eq!(keys::show(dir.path(), None).unwrap(), shown);
+    fs::write(dir.path().join("bob.pem"), "nonsense").unwrap();
+    assert!(keys::show(dir.path(), None).unwrap_err().to_string().contains("bob"));
+    assert!(keys::show(dir.path(), Some("carol")).unwrap_err().to_string().contains("carol.pem"));
+}
+
+#[test]
+fn a_renewed_certificate_is_the_same_ones_for_another_time() {
+    let dir = tempfile::tempdir().unwrap();
+    keys::init(dir.path(), &["server.example".into(), "192.0.2.7".into()], &["alice".into()]).unwrap();
+    let expired = Validity { from: now() - 2000, until: now() - 1000 };
+    keys::add(dir.path(), "ops", Role::Operator, Some(expired)).unwrap();
+    assert_eq!(one(dir.path(), "ops").validity, expired);
+    let advice = expired.advice("ops").unwrap().unwrap();
+    assert!(advice.contains("`ops` has expired 16 minutes ago") && advice.contains("tacit keys renew"), "{advice}");
+    for name in ["ops", "alice", "server"] {
+        let (before, key) = (one(dir.path(), name), fs::read(dir.path().join(format!("{name}.key"))).unwrap());
+        keys::renew(dir.path(), name, Some(Validity::days(7).unwrap())).unwrap();
+        let after = one(dir.path(), name);
+        let week = now() + 7 * 86_400;
+        assert!((week - 60..=week).contains(&after.validity.until), "{name}: {after:?}");
+        assert_eq!(after, Shown { validity: after.validity, ..before }, "all else is as it was");
+        assert_eq!(fs::read(dir.path().join(format!("{name}.key"))).unwrap(), key);
+        assert!(after.validity.advice(name).unwrap().is_none());
+    }
+    assert_eq!(one(dir.path(), "server").hosts, ["localhost", "127.0.0.1", "::1", "server.example", "192.0.2.7"]);
+    keys::load_server(dir.path()).unwrap();
+    keys::load_client(dir.path(), "alice").unwrap();
+    // For years again, where nothing is said.
+    keys::renew(dir.path(), "alice", None).unwrap();
+    assert!(one(dir.path(), "alice").validity.until > now() + 8 * 365 * 86_400);
+    assert!(!dir.path().join("alice.pem.new").exists());
+}
+
+#[test]
+fn what_cannot_be_renewed_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    keys::init(dir.path(), &[], &["alice".into(), "bob".into()]).unwrap();
+    let renew = |name: &str| keys::renew(dir.path(), name, None).unwrap_err();
+    assert!(matches!(renew("ca"), StoreError::ClientName(_)));
+    assert!(renew("carol").to_string().contains("carol.pem"));
+    // Another one's key: the certificate that is there is not this key's.
+    let alice = fs::read(dir.path().join("alice.pem")).unwrap();
+    fs::copy(dir.path().join("bob.key"), dir.path().join("alice.key")).unwrap();
+    assert!(renew("alice").to_string().contains("not of the key beside it"));
+    fs::remove_file(dir.path().join("ca.key")).unwrap();
+    assert!(renew("bob").to_string().contains("ca.key"));
+    assert_eq!(fs::read(dir.path().join("alice.pem")).unwrap(), alice);
+}
