@@ -20,7 +20,7 @@ use crate::{BackendError, Registry};
 /// Who asks: the fingerprint of a certificate.
 pub type Party = [u8; 32];
 
-/// Materials whose client half nobody has fetched yet, of one server, at most.
+/// Materials whose client half nobody has fetched yet, of one server, at most: the oldest are given up.
 const MAX_OPEN: usize = 4096;
 /// Models that are registered at a time.
 const MAX_MODELS: usize = 256;
@@ -179,9 +179,12 @@ impl Dealings {
         };
         known.used = number;
         let model = Arc::clone(&known.model);
-        let open = state.open.values().filter(|open| open.server == server).count();
-        if open >= MAX_OPEN {
-            return refused(format!("{open} materials wait for a client: no more before some are fetched or given up"));
+        let open = state.open.iter().filter(|(_, open)| open.server == server).map(|(number, _)| *number);
+        let open: Vec<u64> = open.collect();
+        if open.len() >= MAX_OPEN {
+            // Nobody has come for it for thousands of materials: its client is gone.
+            let oldest = open.iter().min().expect("there are many");
+            state.open.remove(oldest);
         }
         state.next += 1;
         let dealing = self.secret.fork(number);

@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(parse(&seam::Options::default()).unwrap().0, Options::default());
         for bad in ["relu_drop=99", "exchanges=3", "dealer_mbit=0", "rtt_ms=-1", "leaves=masked"] {
             let key = bad.split('=').next().unwrap();
-            let error = parse(&bad.parse().unwrap()).err().expect("nonsense").to_string();
+            let error = parse(&bad.parse().unwrap()).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");
         }
         assert!(Options { rtt_ms: 99_999, ..Options::default() }.check().is_err());

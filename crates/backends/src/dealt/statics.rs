@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use tacit_arith::pack;
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::ring::{ConvSpec, conv2d};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use super::plan::{Plan, Step};
 use crate::ring::fixed::ring_mask;
@@ -27,7 +27,24 @@ pub(super) struct Matrix {
     width: u32,
 }
 
+impl Drop for Matrix {
+    fn drop(&mut self) {
+        self.low.zeroize();
+        self.high.zeroize();
+    }
+}
+
 impl Matrix {
+    /// One of `count` entries, from its pieces.
+    fn joined(pieces: Vec<Self>, count: usize, width: u32) -> Self {
+        let mut out = Self { low: Vec::with_capacity(count), high: Vec::new(), width };
+        for piece in pieces {
+            out.low.extend_from_slice(&piece.low);
+            out.high.extend_from_slice(&piece.high);
+        }
+        out
+    }
+
     fn new(words: impl Iterator<Item = u64>, width: u32) -> Self {
         let (mut low, mut high) = (Vec::new(), Vec::new());
         for word in words {
@@ -75,12 +92,7 @@ pub(super) fn random(key: &Seed, count: usize, width: u32) -> Matrix {
         let words = entries(&key, piece, PIECE.min(count - piece * PIECE), width);
         Matrix::new(words.into_iter(), width)
     });
-    let mut out = Matrix { low: Vec::with_capacity(count), high: Vec::new(), width };
-    for piece in pieces.collect::<Vec<_>>() {
-        out.low.extend(piece.low);
-        out.high.extend(piece.high);
-    }
-    out
+    Matrix::joined(pieces.collect(), count, width)
 }
 
 /// The linear nodes of a plan: index, shape, ring.
@@ -167,12 +179,7 @@ impl Statics {
                     Ok(Matrix::new(values.map_err(|e| wrong(e.to_string()))?.into_iter(), width))
                 })
                 .collect();
-            let mut matrix = Matrix { low: Vec::with_capacity(count), high: Vec::new(), width };
-            for piece in pieces? {
-                matrix.low.extend(piece.low);
-                matrix.high.extend(piece.high);
-            }
-            matrices.push(matrix);
+            matrices.push(Matrix::joined(pieces?, count, width));
         }
         Ok(Self(matrices))
     }

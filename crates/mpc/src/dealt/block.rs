@@ -113,7 +113,7 @@ impl Drop for ServerDraw {
 /// A party's shares of a block's columns, one after the other.
 pub(super) enum Columns<'a> {
     /// The client's, to be taken modulo their rings.
-    Drawn(Prg),
+    Drawn(Box<Prg>),
     /// The server's.
     Given(&'a [u8]),
 }

@@ -89,7 +89,7 @@ impl Evaluation<'_> {
 
     fn columns(&self, index: usize, len: usize) -> Columns<'_> {
         match self.half {
-            Half::Client { prg } => Columns::Drawn(block::column_stream(prg, index)),
+            Half::Client { prg } => Columns::Drawn(Box::new(block::column_stream(prg, index))),
             Half::Server { given, .. } => Columns::given(self.gate, len, self.given(given, index, len)),
         }
     }
@@ -195,11 +195,11 @@ impl Evaluation<'_> {
     ) -> Vec<W> {
         let (xh, part) = (&self.opened[index][range.clone()], &self.parts[index][range]);
         let public = self.public();
-        let one = |((((x, r), a), t), tr): ((((&u64, &u64), &i8), &W), &W)| {
-            let own = W::of(x & public).minus(W::of(*r)).times(W::small(*a));
-            own.plus(W::of(*x).times(*t)).minus(*tr)
+        let one = |i: usize| {
+            let own = W::of(xh[i] & public).minus(W::of(part[i])).times(W::small(addend[i]));
+            own.plus(W::of(xh[i]).times(t[i])).minus(tr[i])
         };
-        xh.iter().zip(part).zip(addend).zip(t).zip(tr).map(one).collect()
+        (0..xh.len()).map(one).collect()
     }
 
     /// Widening: adds `2^n d ((1 - msb xh) msb R - wrap)`.

@@ -169,7 +169,7 @@ proptest! {
         for i in 0..n {
             let positive = signed(y[i], width) >= 0;
             let pick = |v: u64| if positive { v } else { 0 };
-            prop_assert_eq!(got[0][i], pick(y[i]) + 1 & low_mask(width));
+            prop_assert_eq!(got[0][i], (pick(y[i]) + 1) & low_mask(width));
             prop_assert_eq!(got[1][i], pick(x[i]));
             prop_assert_eq!(got[2][i], pick(0x1ff));
         }
@@ -193,7 +193,7 @@ fn widening_is_exact_for_every_value_and_share() {
             let given = deal_widen(&spec, &c, &client, &server);
             assert_eq!(given.len(), widen_bytes(&spec));
             let target: Vec<u64> =
-                c.iter().enumerate().map(|(i, c)| c | (i as u64 * 5 & low_mask(extra)) << width).collect();
+                c.iter().enumerate().map(|(i, c)| c | ((i as u64 * 5) & low_mask(extra)) << width).collect();
             let ((), share) = run_sessions(
                 2,
                 |session, _| {

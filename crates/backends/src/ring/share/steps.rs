@@ -56,11 +56,11 @@ pub(crate) enum Step<K: Kind> {
 impl<K: Kind> Step<K> {
     /// Its batches of gates, in order, the empty ones included.
     pub(crate) fn gates(&self) -> impl Iterator<Item = &K::Gate> {
-        let (one, many): (Option<&K::Gate>, &[(Level, K::Gate)]) = match self {
-            Self::Relu(gate) | Self::TruncateExact { gate, .. } => (Some(gate), &[]),
-            Self::Reduce { levels, .. } => (None, levels),
-            Self::Input | Self::Linear(_) | Self::Local | Self::Widen(_) => (None, &[]),
+        let one = match self {
+            Self::Relu(gate) | Self::TruncateExact { gate, .. } => Some(gate),
+            _ => None,
         };
+        let many = if let Self::Reduce { levels, .. } = self { levels.as_slice() } else { &[] };
         one.into_iter().chain(many.iter().map(|(_, gate)| gate))
     }
 
