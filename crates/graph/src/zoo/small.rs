@@ -1,8 +1,8 @@
 //! Small networks for MNIST and CIFAR-10, and tiny ones for tests.
 //!
 //! `m1`, `m2`, `hinet` have the kinds and numbers of layers that [SS26] states, and its parameter memory at
-//! four bytes a number (1.6, 4, 2.4 MB). Widths and kernels are ours: we know none of theirs. What the public
-//! code of [Shark25] runs under these names has other layers: `minionn-mnist`, `minionn-cifar`, `shark-hinet`.
+//! four bytes a number (1.6, 4, 2.4 MB). Widths and kernels are ours: we know none of theirs. The public
+//! code of [Shark25] runs others under these names: `minionn-mnist`, `minionn-cifar`, `shark-hinet`.
 
 use super::builder::Builder;
 
