@@ -2,7 +2,7 @@
 //!
 //! `m1`, `m2`, `hinet` have the kinds and numbers of layers that [SS26] states, and its parameter memory at
 //! four bytes a number (1.6, 4, 2.4 MB). Widths and kernels are ours: we know none of theirs. The public
-//! code of [Shark25] runs others under these names: `minionn-mnist`, `minionn-cifar`, `shark-hinet`.
+//! code of [Shark25] has others in their place: `minionn-mnist`, `minionn-cifar`, `shark-hinet`.
 
 use super::builder::Builder;
 
@@ -61,8 +61,8 @@ pub(super) fn minionn_mlp(b: &mut Builder) {
     b.dense(&x, 10, 1.0);
 }
 
-/// MiniONN's convolutional MNIST network (Liu et al. 2017, figure 12); M1 of the public code of [Shark25],
-/// which also puts a ReLU behind the last layer.
+/// MiniONN's convolutional MNIST network (Liu et al. 2017, figure 12); `simc1` in the public code of
+/// [Shark25], which also puts a ReLU behind the last layer.
 pub(super) fn minionn_mnist(b: &mut Builder) {
     let mut x = b.input();
     for _ in 0..2 {
@@ -74,7 +74,7 @@ pub(super) fn minionn_mnist(b: &mut Builder) {
     b.dense(&x, 10, 1.0);
 }
 
-/// MiniONN's CIFAR-10 network (Liu et al. 2017, figure 13); M2 of the public code of [Shark25].
+/// MiniONN's CIFAR-10 network (Liu et al. 2017, figure 13); `simc2` in the public code of [Shark25].
 pub(super) fn minionn_cifar(b: &mut Builder) {
     let x = b.input();
     let mut x = b.conv_relu(&x, 64, 3, 1, 1);
