@@ -37,7 +37,7 @@ def mnist(data: Path, part: str, count: int) -> tuple[NDArray[np.float32], NDArr
 
 
 def cifar10(data: Path, part: str, count: int) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-    """The first images `[count, 3, 32, 32]` in 0..255 and labels of `part`: "test_batch" or "data_batch_1"."""
+    """The first images `[count, 3, 32, 32]` in 0..255 and labels of `part`: "test_batch", "data_batch_1" or "train_rest_20k"."""
     with gzip.open(data / "cifar10" / f"{part}.bin.gz") as file:
         records = np.frombuffer(file.read(3073 * count), np.uint8).reshape(-1, 3073)
     return records[:, 1:].reshape(-1, 3, 32, 32).astype(np.float32), records[:, 0]

@@ -1,5 +1,7 @@
 """`tacit zoo`: the architectures are valid ONNX, import, and follow onnxruntime."""
 
+import json
+
 import numpy as np
 import onnx
 import pytest
@@ -7,7 +9,8 @@ import pytest
 import tacit
 
 SMALL = {"tiny-mlp": (1, 8, 8), "tiny-cnn": (1, 8, 8), "lenet": (1, 28, 28), "m1": (1, 28, 28), "m2": (3, 32, 32),
-         "resnet32": (3, 32, 32)}  # fmt: skip
+         "hinet": (3, 32, 32), "hinet-mnist": (1, 28, 28), "shark-hinet": (3, 32, 32), "minionn-mlp": (1, 28, 28),
+         "minionn-mnist": (1, 28, 28), "minionn-cifar": (3, 32, 32), "resnet32": (3, 32, 32)}  # fmt: skip
 LARGE = {"squeezenet1.1": (3, 224, 224), "resnet18": (3, 224, 224), "densenet121": (3, 224, 224)}
 
 
@@ -48,6 +51,18 @@ def test_large_networks_are_valid_and_run_in_onnxruntime(zoo, float_answers, nam
     answers = float_answers(path, inputs(LARGE[name], 1))
     assert answers.shape == (1, 1000)
     assert np.isfinite(answers).all()
+
+
+def test_the_list_says_what_the_files_hold(zoo, cli, tmp_path):
+    nets = {net["name"]: net for net in json.loads(cli("zoo", "--list", "--json", cwd=tmp_path).stdout)}
+    assert set(SMALL) | set(LARGE) < set(nets)
+    for name in ("m2", "minionn-mnist"):
+        graph = onnx.load(zoo(name)).graph
+        assert [layer["op"] for layer in nets[name]["layers"]] == [node.op_type for node in graph.node]
+        assert nets[name]["parameters"] == sum(int(np.prod(tensor.dims)) for tensor in graph.initializer)
+        assert nets[name]["input"] == list(SMALL[name])
+    line = cli("zoo", "vgg16", "--list", cwd=tmp_path).stdout.splitlines()[1]
+    assert " 138357544 " in line and "13 conv, 3 dense" in line
 
 
 def test_an_unknown_name_is_answered_with_those_there_are(cli, tmp_path):

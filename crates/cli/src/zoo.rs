@@ -1,32 +1,74 @@
 //! `tacit zoo`
 use anyhow::Context;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
+use tacit_graph::zoo;
 
 /// Writes a well-known architecture with random (seeded) weights, to measure on.
 ///
-/// Names: squeezenet1.1, resnet50, resnet18, resnet32, vgg16, alexnet, densenet121, and small ones (any other
-/// name lists all).
+/// `tacit zoo --list` says which there are, with their layers, parameters and multiplications.
 ///
 /// Example: tacit zoo squeezenet1.1 -o squeezenet1.1.onnx
 #[derive(clap::Args)]
 pub struct Args {
     /// Architecture
-    name: String,
+    #[arg(required_unless_present = "list")]
+    name: Option<String>,
     /// ONNX file to write
-    #[arg(short, long, value_name = "FILE.onnx")]
-    output: PathBuf,
+    #[arg(short, long, value_name = "FILE.onnx", required_unless_present = "list")]
+    output: Option<PathBuf>,
     /// Seed of the weights
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Write nothing: list all architectures, or the one named
+    #[arg(long, conflicts_with = "output")]
+    list: bool,
 }
 
 pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
-    let bytes = tacit_graph::zoo::build(&args.name, args.seed)?;
-    fs::write(&args.output, &bytes).with_context(|| format!("writing {}", args.output.display()))?;
+    // Required where nothing is to be listed.
+    let (Some(name), Some(output)) = (&args.name, &args.output) else { return list(args.name.as_deref(), as_json) };
+    let bytes = zoo::build(name, args.seed)?;
+    fs::write(output, &bytes).with_context(|| format!("writing {}", output.display()))?;
     if as_json {
-        crate::print::json(&json!({"name": args.name, "output": args.output, "bytes": bytes.len()}))?;
+        crate::print::json(&json!({"name": name, "output": output, "bytes": bytes.len()}))?;
     }
     Ok(())
+}
+
+fn list(only: Option<&str>, as_json: bool) -> anyhow::Result<()> {
+    let names = zoo::NAMES.iter().map(|(name, _)| *name);
+    let names: Vec<&str> = only.map_or_else(|| names.collect(), |one| vec![one]);
+    let outlines = names.into_iter().map(zoo::outline).collect::<Result<Vec<_>, _>>()?;
+    if as_json {
+        return crate::print::json(&Value::Array(outlines.iter().map(described).collect()));
+    }
+    crate::print::line(&format!("{:16}{:>14}{:>14}{:>17}  layers", "name", "input", "parameters", "multiplications"))?;
+    for net in &outlines {
+        let input: Vec<String> = net.input.iter().map(usize::to_string).collect();
+        let kinds =
+            [("Conv", "conv"), ("Gemm", "dense"), ("Relu", "ReLU"), ("MaxPool", "max"), ("AveragePool", "average")];
+        let counts = kinds.map(|(op, word)| (net.count(op), word));
+        let layers: Vec<String> =
+            counts.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
+        crate::print::line(&format!(
+            "{:16}{:>14}{:>14}{:>17}  {}",
+            net.name,
+            input.join(" x "),
+            net.parameters(),
+            net.macs(),
+            layers.join(", ")
+        ))?;
+    }
+    Ok(())
+}
+
+fn described(net: &zoo::Outline) -> Value {
+    let layers = net
+        .layers
+        .iter()
+        .map(|l| json!({"op": l.op, "kernel": l.kernel, "shape": l.shape, "parameters": l.parameters, "macs": l.macs}));
+    json!({"name": net.name, "input": net.input, "parameters": net.parameters(), "macs": net.macs(),
+           "layers": layers.collect::<Vec<_>>()})
 }

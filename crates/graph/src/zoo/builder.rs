@@ -13,6 +13,49 @@ pub(super) struct Tensor {
     pub shape: Vec<usize>,
 }
 
+/// What a network has, without its weights.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outline {
+    /// Name in the zoo.
+    pub name: String,
+    /// Shape of the input, `[C, H, W]`.
+    pub input: Vec<usize>,
+    /// Nodes in the order of the file.
+    pub layers: Vec<Layer>,
+}
+
+/// One node of the file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layer {
+    /// ONNX operator.
+    pub op: String,
+    /// Side of the kernel or pooling window; 0 where there is none.
+    pub kernel: usize,
+    /// Shape of the result without the batch.
+    pub shape: Vec<usize>,
+    /// Numbers in its constants (a batch normalisation has four a channel).
+    pub parameters: u64,
+    /// Multiplications of weights with activations for one input.
+    pub macs: u64,
+}
+
+impl Outline {
+    /// Numbers in all constants.
+    pub fn parameters(&self) -> u64 {
+        self.layers.iter().map(|l| l.parameters).sum()
+    }
+
+    /// Multiplications of weights with activations for one input; pooling has none.
+    pub fn macs(&self) -> u64 {
+        self.layers.iter().map(|l| l.macs).sum()
+    }
+
+    /// How many nodes have this operator.
+    pub fn count(&self, op: &str) -> usize {
+        self.layers.iter().filter(|l| l.op == op).count()
+    }
+}
+
 /// Builds one graph.
 pub(super) struct Builder {
     name: String,
@@ -20,11 +63,16 @@ pub(super) struct Builder {
     last: Tensor,
     nodes: Vec<NodeProto>,
     tensors: Vec<TensorProto>,
-    rng: SplitMix,
+    layers: Vec<Layer>,
+    /// Constants since the last node, which belong to the next.
+    parameters: u64,
+    /// Without it constants stay empty: only the outline is wanted.
+    rng: Option<SplitMix>,
 }
 
 impl Builder {
-    pub fn new(name: &str, shape: &[usize], seed: u64) -> Self {
+    /// A graph with weights from `seed`; without one, only its outline.
+    pub fn new(name: &str, shape: &[usize], seed: Option<u64>) -> Self {
         let input = Tensor { name: "input".into(), shape: shape.to_vec() };
         Self {
             name: name.into(),
@@ -32,7 +80,9 @@ impl Builder {
             input,
             nodes: Vec::new(),
             tensors: Vec::new(),
-            rng: SplitMix::new(seed),
+            layers: Vec::new(),
+            parameters: 0,
+            rng: seed.map(SplitMix::new),
         }
     }
 
@@ -41,6 +91,9 @@ impl Builder {
     }
 
     fn node(&mut self, op: &str, inputs: Vec<String>, shape: Vec<usize>, attribute: Vec<AttributeProto>) -> Tensor {
+        let kernel = attribute.iter().find(|a| a.name == "kernel_shape").map_or(0, |a| a.ints[0] as usize);
+        let parameters = std::mem::take(&mut self.parameters);
+        self.layers.push(Layer { op: op.into(), kernel, shape: shape.clone(), parameters, macs: 0 });
         let name = format!("{}_{}", op.to_lowercase(), self.nodes.len());
         self.nodes.push(NodeProto {
             input: inputs,
@@ -54,14 +107,26 @@ impl Builder {
         self.last.clone()
     }
 
+    /// Multiplications of the last node: each element of its result takes so many.
+    fn multiplies(&mut self, each: usize) {
+        let layer = self.layers.last_mut().expect("called after the node is there");
+        layer.macs = layer.shape.iter().product::<usize>() as u64 * each as u64;
+    }
+
     /// Adds a constant and returns its name.
-    fn tensor(&mut self, shape: &[usize], values: impl Iterator<Item = f32>) -> String {
+    fn tensor(&mut self, shape: &[usize], mut value: impl FnMut(&mut SplitMix) -> f32) -> String {
+        let n: usize = shape.iter().product();
+        self.parameters += n as u64;
+        // One generator for each constant, so that a change of one changes no other.
+        let values = self.rng.as_mut().map(|rng| SplitMix::new(rng.next_u64()));
+        let raw_data =
+            values.map_or(Vec::new(), |mut rng| (0..n).flat_map(|_| value(&mut rng).to_le_bytes()).collect());
         let name = format!("w{}", self.tensors.len());
         self.tensors.push(TensorProto {
             dims: shape.iter().map(|&d| d as i64).collect(),
             data_type: 1,
             name: name.clone(),
-            raw_data: values.flat_map(f32::to_le_bytes).collect(),
+            raw_data,
             ..TensorProto::default()
         });
         name
@@ -70,15 +135,12 @@ impl Builder {
     /// Normal weights with variance `gain / fan_in`.
     fn weights(&mut self, shape: &[usize], gain: f64) -> String {
         let fan_in: usize = shape[1..].iter().product();
-        let n: usize = shape.iter().product();
         let deviation = (gain / fan_in as f64).sqrt();
-        let mut rng = SplitMix::new(self.rng.next_u64());
-        self.tensor(shape, (0..n).map(move |_| (rng.normal() * deviation) as f32))
+        self.tensor(shape, |rng| (rng.normal() * deviation) as f32)
     }
 
     fn uniform(&mut self, n: usize, low: f64, high: f64) -> String {
-        let mut rng = SplitMix::new(self.rng.next_u64());
-        self.tensor(&[n], (0..n).map(move |_| rng.range(low, high) as f32))
+        self.tensor(&[n], |rng| rng.range(low, high) as f32)
     }
 
     /// Convolution with a square kernel, `gain` 2 in front of a ReLU.
@@ -90,7 +152,9 @@ impl Builder {
         }
         let side = |n: usize| (n + 2 * pad - k) / stride + 1;
         let shape = vec![out, side(x.shape[1]), side(x.shape[2])];
-        self.node("Conv", inputs, shape, window(k, stride, pad))
+        let conv = self.node("Conv", inputs, shape, window(k, stride, pad));
+        self.multiplies(x.shape[0] * k * k);
+        conv
     }
 
     /// Batch normalisation; `gain` scales gamma (small at the end of a residual branch keeps sums from
@@ -158,12 +222,19 @@ impl Builder {
     pub fn dense(&mut self, x: &Tensor, out: usize, gain: f64) -> Tensor {
         let weights = self.weights(&[out, x.shape[0]], gain);
         let bias = self.uniform(out, -0.1, 0.1);
-        self.node("Gemm", vec![x.name.clone(), weights, bias], vec![out], vec![int("transB", 1)])
+        let dense = self.node("Gemm", vec![x.name.clone(), weights, bias], vec![out], vec![int("transB", 1)]);
+        self.multiplies(x.shape[0]);
+        dense
     }
 
     pub fn dense_relu(&mut self, x: &Tensor, out: usize) -> Tensor {
         let d = self.dense(x, out, 2.0);
         self.relu(&d)
+    }
+
+    /// What has been built, without weights.
+    pub fn outline(self) -> Outline {
+        Outline { name: self.name, input: self.input.shape, layers: self.layers }
     }
 
     /// The file; the last node makes the output.

@@ -6,6 +6,7 @@
 
 mod builder;
 mod nets;
+mod small;
 
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use prost::Message;
 
 use crate::GraphError;
 use builder::Builder;
+pub use builder::{Layer, Outline};
 
 /// Names of all networks, with their input shapes.
 pub const NAMES: &[(&str, [usize; 3])] = &[
@@ -27,6 +29,12 @@ pub const NAMES: &[(&str, [usize; 3])] = &[
     ("lenet", [1, 28, 28]),
     ("m1", [1, 28, 28]),
     ("m2", [3, 32, 32]),
+    ("hinet", [3, 32, 32]),
+    ("hinet-mnist", [1, 28, 28]),
+    ("shark-hinet", [3, 32, 32]),
+    ("minionn-mlp", [1, 28, 28]),
+    ("minionn-mnist", [1, 28, 28]),
+    ("minionn-cifar", [3, 32, 32]),
     ("tiny-mlp", [1, 8, 8]),
     ("tiny-cnn", [1, 8, 8]),
 ];
@@ -36,24 +44,48 @@ pub const NAMES: &[(&str, [usize; 3])] = &[
 /// # Errors
 /// No network has that name; the error lists those there are.
 pub fn build(name: &str, seed: u64) -> Result<Vec<u8>, GraphError> {
-    let Some((_, shape)) = NAMES.iter().find(|(n, _)| *n == name) else {
-        let names: Vec<&str> = NAMES.iter().map(|(n, _)| *n).collect();
-        return Err(GraphError::OnnxFile { what: format!("no network `{name}`; there are {}", names.join(", ")) });
-    };
-    let mut b = Builder::new(name, shape, seed);
-    match name {
-        "squeezenet1.1" => nets::squeezenet(&mut b),
-        "resnet18" => nets::resnet_imagenet(&mut b, [2, 2, 2, 2], false),
-        "resnet50" => nets::resnet_imagenet(&mut b, [3, 4, 6, 3], true),
-        "resnet32" => nets::resnet_cifar(&mut b, 5),
-        "vgg16" => nets::vgg16(&mut b),
-        "alexnet" => nets::alexnet(&mut b),
-        "densenet121" => nets::densenet121(&mut b),
-        "lenet" => nets::lenet(&mut b),
-        "m1" => nets::minionn_mnist(&mut b),
-        "m2" => nets::minionn_cifar(&mut b),
-        "tiny-mlp" => nets::tiny_mlp(&mut b),
-        _ => nets::tiny_cnn(&mut b),
-    }
+    let mut b = Builder::new(name, shape_of(name)?, Some(seed));
+    layers(name, &mut b);
     Ok(b.finish().encode_to_vec())
+}
+
+/// The layers of a network by name, without making its weights.
+///
+/// # Errors
+/// As [`build`].
+pub fn outline(name: &str) -> Result<Outline, GraphError> {
+    let mut b = Builder::new(name, shape_of(name)?, None);
+    layers(name, &mut b);
+    Ok(b.outline())
+}
+
+fn shape_of(name: &str) -> Result<&'static [usize], GraphError> {
+    let found = NAMES.iter().find(|(n, _)| *n == name);
+    found.map(|(_, shape)| shape.as_slice()).ok_or_else(|| {
+        let names: Vec<&str> = NAMES.iter().map(|(n, _)| *n).collect();
+        GraphError::OnnxFile { what: format!("no network `{name}`; there are {}", names.join(", ")) }
+    })
+}
+
+/// Adds the layers of one of [`NAMES`].
+fn layers(name: &str, b: &mut Builder) {
+    match name {
+        "squeezenet1.1" => nets::squeezenet(b),
+        "resnet18" => nets::resnet_imagenet(b, [2, 2, 2, 2], false),
+        "resnet50" => nets::resnet_imagenet(b, [3, 4, 6, 3], true),
+        "resnet32" => nets::resnet_cifar(b, 5),
+        "vgg16" => nets::vgg16(b),
+        "alexnet" => nets::alexnet(b),
+        "densenet121" => nets::densenet121(b),
+        "lenet" => nets::lenet(b),
+        "m1" => small::m1(b),
+        "m2" => small::m2(b),
+        "hinet" | "hinet-mnist" => small::hinet(b),
+        "shark-hinet" => small::shark_hinet(b),
+        "minionn-mlp" => small::minionn_mlp(b),
+        "minionn-mnist" => small::minionn_mnist(b),
+        "minionn-cifar" => small::minionn_cifar(b),
+        "tiny-mlp" => small::tiny_mlp(b),
+        _ => small::tiny_cnn(b),
+    }
 }
