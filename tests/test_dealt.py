@@ -51,7 +51,9 @@ def test_the_command_line_with_three_programs(cli, binary, digits, tmp_path):
     cli("model", "import", MODELS / "digits.onnx", "--calibrate", MODELS / "digits_samples.npy", "-o", "digits.tacit", cwd=tmp_path)
     cli("model", "lower", "digits.tacit", "--backend", "dealt", cwd=tmp_path)
     cli("keys", "init", "keys", "--client", "alice", cwd=tmp_path)
-    pin = json.loads(cli("keys", "add-dealer", "keys", "--json", cwd=tmp_path).stdout)["dealer"]
+    # The dealer has a CA of its own.
+    cli("keys", "init", "dealing", "--client", "alice", cwd=tmp_path)
+    pin = json.loads(cli("keys", "add-dealer", "dealing", "--json", cwd=tmp_path).stdout)["dealer"]
 
     with ExitStack() as programs:
 
@@ -64,11 +66,11 @@ def test_the_command_line_with_three_programs(cli, binary, digits, tmp_path):
             assert process.stdout is not None
             return json.loads(process.stdout.readline())["listening"]
 
-        dealing = start("dealer", "--keys", "keys")
+        dealing = start("dealer", "--keys", "dealing")
         serve = ["serve", "digits.tacit", "--keys", "keys", "--material", "server-material", "--backend", "dealt"]
-        serving = start(*serve, "--dealer", dealing, "--dealer-pin", pin)
+        serving = start(*serve, "--dealer", dealing, "--dealer-pin", pin, "--dealer-keys", "dealing")
         ask = ["--keys", "keys", "--client", "alice", "--backend", "dealt", "--server", serving]
-        trusting = [*ask, "--dealer", dealing, "--dealer-pin", pin]
+        trusting = [*ask, "--dealer", dealing, "--dealer-pin", pin, "--dealer-keys", "dealing"]
         cli("prepare", "--count", 1, *trusting, cwd=tmp_path)
         # Stored material is there, but whom the client trusts is asked first.
         again = cli("infer", MODELS / "digit.npy", *ask, cwd=tmp_path, ok=False)

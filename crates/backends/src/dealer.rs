@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tacit_arith::prg::{Prg, Seed};
 use zeroize::Zeroizing;
 
-use crate::seam::{Dealer, DealerModel, Order, Ticket};
+use crate::seam::{Claim, Dealer, DealerModel, Order, Seal, Ticket};
 use crate::{BackendError, Registry};
 
 /// Who asks: the fingerprint of a certificate.
@@ -58,6 +58,8 @@ struct Open {
     server: Party,
     /// Digest of the ticket's secret.
     secret: [u8; 32],
+    /// Whom it is for.
+    seal: Seal,
 }
 
 /// A dealing under way: the server's half is still to be sent.
@@ -167,11 +169,12 @@ impl Dealings {
         Ok(())
     }
 
-    /// Starts a dealing for a model of `server`'s.
+    /// Starts a dealing for a model of `server`'s, for whoever can show what `seal` was made of. Of too many
+    /// materials that no client has fetched its half of, the oldest is given up.
     ///
-    /// # Errors [`BackendError::Dealer`]: it has not registered the model, or has too many materials that no
-    /// client has fetched its half of.
-    pub fn start(&self, server: Party, digest: [u8; 32]) -> Result<Started, BackendError> {
+    /// # Errors
+    /// [`BackendError::Dealer`]: it has not registered the model.
+    pub fn start(&self, server: Party, digest: [u8; 32], seal: Seal) -> Result<Started, BackendError> {
         let mut state = self.state();
         let number = state.next;
         let Some(known) = state.models.get_mut(&digest).filter(|known| known.server == server) else {
@@ -192,21 +195,26 @@ impl Dealings {
         let mut ticket = [0; size_of::<Ticket>()];
         ticket[..8].copy_from_slice(&number.to_le_bytes());
         ticket[8..].copy_from_slice(&secret.0);
-        state.open.insert(number, Open { model: Arc::clone(&model), server, secret: fingerprint(&secret.0) });
+        state.open.insert(number, Open { model: Arc::clone(&model), server, secret: fingerprint(&secret.0), seal });
         Ok(Started { number, ticket, model, seed })
     }
 
-    /// The client's half of a material; not again once it is [`taken`](Self::taken).
+    /// The client's half of a material, for the claim that it was dealt for; not again once it is
+    /// [`taken`](Self::taken).
     ///
     /// # Errors
-    /// [`BackendError::Dealer`]: there is no such ticket (any more), or the server itself asks.
-    pub fn fetch(&self, client: Party, ticket: &Ticket) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+    /// [`BackendError::Dealer`]: there is no such ticket (any more), the claim is another one, or the server
+    /// itself asks.
+    pub fn fetch(&self, client: Party, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, BackendError> {
         let (number, secret) = ticket.split_first_chunk().expect("a ticket has more than eight bytes");
         let number = u64::from_le_bytes(*number);
         let state = self.state();
         let Some(open) = state.open.get(&number).filter(|open| open.secret == fingerprint(secret)) else {
             return refused("there is no such material: it was fetched before, given up, or the dealer was restarted");
         };
+        if open.seal != claim.seal() || open.model.digest() != claim.digest {
+            return refused("it was not dealt for this client's claim");
+        }
         if open.server == client {
             return refused("both halves of a material never go to one certificate");
         }
@@ -253,12 +261,12 @@ impl Nearby {
 }
 
 impl Dealer for Nearby {
-    fn deal(&self, order: &Order<'_>) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError> {
+    fn deal(&self, order: &Order<'_>, seal: &Seal) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError> {
         let dealings = &self.dealings;
         if !dealings.knows(self.party, order.digest) {
             dealings.register(self.party, order.backend, (order.public, order.part), |_| Ok(()))?;
         }
-        let started = dealings.start(self.party, order.digest)?;
+        let started = dealings.start(self.party, order.digest, *seal)?;
         let mut half = Zeroizing::new(Vec::with_capacity(order.server_bytes as usize));
         started.server_half(&mut |bytes| {
             half.extend_from_slice(bytes);
@@ -267,8 +275,8 @@ impl Dealer for Nearby {
         Ok((started.ticket, half))
     }
 
-    fn fetch(&self, ticket: &Ticket) -> Result<Zeroizing<Vec<u8>>, BackendError> {
-        let half = self.dealings.fetch(self.party, ticket)?;
+    fn fetch(&self, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        let half = self.dealings.fetch(self.party, ticket, claim)?;
         self.dealings.taken(ticket);
         Ok(half)
     }
@@ -279,12 +287,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_dealt_for_strangers_and_a_full_dealer_says_so() {
+    fn nothing_is_dealt_for_strangers() {
         let dealings = Dealings::fresh(Registry::standard(), 5).unwrap();
-        assert!(dealings.start([1; 32], [9; 32]).is_err(), "not registered");
+        assert!(dealings.start([1; 32], [9; 32], [0; 32]).is_err(), "not registered");
         assert!(dealings.register([1; 32], "cheetah", (&[], &[]), |_| Ok(())).is_err(), "nobody deals for cheetah");
         assert!(dealings.register([1; 32], "dealt", (&[1, 2, 3], &[]), |_| Ok(())).is_err());
-        assert!(dealings.fetch([2; 32], &[0; 24]).is_err());
+        assert!(dealings.fetch([2; 32], &[0; 24], &Claim { nonce: [1; 32], digest: [9; 32] }).is_err());
         dealings.taken(&[0; 24]);
         dealings.give_up([1; 32], 5);
         assert_eq!(dealings.next(), 5, "a refused dealing takes no number");

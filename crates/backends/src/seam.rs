@@ -17,7 +17,7 @@ use tacit_graph::{Interface, Model, Watch};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
-pub use dealing::{Aids, Dealer, DealerModel, Keep, Order, Ticket, fresh_seed};
+pub use dealing::{Aids, Claim, Dealer, DealerModel, Keep, Order, Seal, Ticket, fresh_seed};
 pub use options::{Options, Reader, within};
 
 use crate::{BackendError, Costs, Numerics};

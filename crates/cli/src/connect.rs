@@ -44,6 +44,10 @@ pub struct Connect {
     /// Fingerprint of the dealer's key, as the dealer tells it
     #[arg(long, global = true, value_name = "PIN", requires = "dealer")]
     dealer_pin: Option<ClientId>,
+    /// Folder with ca.pem and this client's certificate for the dealer, where that has a CA of its own
+    /// [default: that of --keys]
+    #[arg(long, global = true, value_name = "DIR", requires = "dealer")]
+    dealer_keys: Option<PathBuf>,
     #[command(flatten)]
     seal: SealArgs,
     /// Threads for arithmetic
@@ -107,7 +111,11 @@ impl Connect {
         config.server_name.clone_from(&self.server_name);
         config.store = (make_store || self.material.exists()).then(|| self.material.clone());
         let dealer = self.dealer.as_deref().zip(self.dealer_pin);
-        config.aids = tacit_client::aids(dealer, &identity, config.store.as_deref())?;
+        let for_dealer = match &self.dealer_keys {
+            Some(folder) => keys::load_client(folder, &self.client)?,
+            None => identity,
+        };
+        config.aids = tacit_client::aids(dealer, &for_dealer, config.store.as_deref())?;
         config.seal = self.seal.key().cloned();
         config.pace = self.pace;
         config.threads = self.threads;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use tacit_backends::dealt::Dealt;
-use tacit_backends::seam::{Aids, Dealer, Keep, Order};
+use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order};
 use tacit_backends::{Backend, BackendError, Registry, ServerModel};
 use tacit_client::{ClientConfig, ClientError, DealerConfig, KeepFolder, Lobby, RemoteDealer};
 use tacit_ids::ClientId;
@@ -171,25 +171,30 @@ fn halves_go_to_one_certificate_each_and_once() {
     let order = model.order().unwrap();
     let [orders, alice, bob] = [keys::ORDERS, "alice", "bob"].map(|who| reached(dir.path(), address, who));
     let refusal = |error: BackendError| error.to_string();
+    let claim = |nonce: u8| Claim { nonce: [nonce; 32], digest: order.digest };
     // Clients order nothing.
-    let error = refusal(alice.deal(&order).err().unwrap());
+    let error = refusal(alice.deal(&order, &claim(1).seal()).err().unwrap());
     assert!(error.contains("only a server may order material"), "{error}");
-    let (ticket, half) = orders.deal(&order).unwrap();
+    let (ticket, half) = orders.deal(&order, &claim(1).seal()).unwrap();
     assert_eq!(half.len() as u64, order.server_bytes);
-    let error = refusal(orders.fetch(&ticket).err().unwrap());
+    let error = refusal(orders.fetch(&ticket, &claim(1)).err().unwrap());
     assert!(error.contains("both halves"), "{error}");
-    assert_eq!(alice.fetch(&ticket).unwrap().len(), 16);
+    // The ticket alone, which the server has too, fetches nothing, and no half of another plan.
+    for wrong in [claim(2), Claim { digest: [9; 32], ..claim(1) }] {
+        let error = refusal(bob.fetch(&ticket, &wrong).err().unwrap());
+        assert!(error.contains("not dealt for this client's claim"), "{error}");
+    }
+    assert_eq!(alice.fetch(&ticket, &claim(1)).unwrap().len(), 16);
     // Burnt once the client said that it has it; the next request shows that this was heard.
-    let error = refusal(alice.fetch(&ticket).err().unwrap());
+    let error = refusal(alice.fetch(&ticket, &claim(1)).err().unwrap());
     assert!(error.contains("fetched before"), "{error}");
-    assert!(bob.fetch(&ticket).is_err());
-    let (other, _) = orders.deal(&order).unwrap();
+    let (other, _) = orders.deal(&order, &claim(3).seal()).unwrap();
     let mut guessed = other;
     guessed[20] ^= 1;
-    assert!(bob.fetch(&guessed).is_err(), "a number alone fetches nothing");
-    assert!(bob.fetch(&other).is_ok());
+    assert!(bob.fetch(&guessed, &claim(3)).is_err(), "a number alone fetches nothing");
+    assert!(bob.fetch(&other, &claim(3)).is_ok());
     // Another material, other masks.
-    let (_, second) = orders.deal(&order).unwrap();
+    let (_, second) = orders.deal(&order, &claim(1).seal()).unwrap();
     assert!(*second != *half);
 }
 
@@ -200,7 +205,7 @@ fn a_model_under_other_keys_is_refused() {
     let model = lowered(3);
     let order = model.order().unwrap();
     let orders = reached(dir.path(), address, keys::ORDERS);
-    orders.deal(&order).unwrap();
+    orders.deal(&order, &[0; 32]).unwrap();
     let part: Vec<u8> = order.part.iter().map(|b| b ^ 1).collect();
     // The plan is known, so the keys are not asked for; a dealer that was told others would say so.
     let public = [order.public, &[0]].concat();
@@ -210,8 +215,8 @@ fn a_model_under_other_keys_is_refused() {
         (Order { digest: [3; 32], public: &public, ..order }, "public"),
         (Order { digest: [4; 32], backend: "clear", ..order }, "there is no back end"),
     ] {
-        let error = orders.deal(&bad).err().unwrap().to_string();
+        let error = orders.deal(&bad, &[0; 32]).err().unwrap().to_string();
         assert!(error.contains(why), "{error}");
     }
-    assert!(orders.deal(&order).is_ok(), "the connection and the model go on");
+    assert!(orders.deal(&order, &[0; 32]).is_ok(), "the connection and the model go on");
 }

@@ -10,6 +10,7 @@ use tacit_backends::ring::{
     Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingGraph, RingSpec, WeightFacts, Weights, public_bytes,
     read_public, read_weights, reference, weights_to_bytes,
 };
+use tacit_backends::seam::Claim;
 use tacit_backends::{Backend, Options, Plan, Registry, ServerModel};
 use tacit_client::dealer::wire::Ask;
 use tacit_graph::geometry::{ConvGeometry, Window};
@@ -116,9 +117,9 @@ pub(crate) fn dealer_request(data: &[u8]) {
 pub(crate) fn dealer_request_seeds() -> Vec<Vec<u8>> {
     let asks = [
         Ask::Register { backend: "dealt".into(), public: 1000, part: 32 },
-        Ask::Deal { digest: [7; 32] },
+        Ask::Deal { digest: [7; 32], seal: [8; 32] },
         Ask::GiveUp { number: 3 },
-        Ask::Fetch { ticket: [9; 24] },
+        Ask::Fetch { ticket: [9; 24], claim: Claim { nonce: [1; 32], digest: [2; 32] } },
         Ask::Taken { ticket: [9; 24] },
     ];
     asks.iter().map(|ask| postcard::to_stdvec(ask).expect("plain data can be written")).collect()

@@ -8,7 +8,7 @@ use super::options::Options;
 use super::plan::{self, Plan, Step};
 use super::{server, statics};
 use crate::ring::{Node, RingGraph};
-use crate::seam::Ticket;
+use crate::seam::{Seal, Ticket};
 use crate::{BackendError, Costs, DealingCost, PhaseCost, Work};
 
 /// What of a server's material counts beside bytes between the parties when scales are searched: it comes
@@ -27,7 +27,7 @@ pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, Backend
     for ((step, node), moved) in steps.iter().zip(graph.nodes()).zip(moves) {
         total += online(step, node).bytes() as f64;
         total += if moved { packed(node) as f64 } else { 0.0 };
-        total += MATERIAL_WORTH * server::dealt_bytes(step, node) as f64;
+        total += MATERIAL_WORTH * plan::dealt_bytes(step, node) as f64;
     }
     Ok(total)
 }
@@ -79,8 +79,12 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     costs.setup.client.stored_bytes = matrices;
     costs.setup.client.peak_memory_bytes = matrices + statics;
     costs.setup.server.peak_memory_bytes = 64 << 20;
-    costs.offline =
-        PhaseCost { up_bytes: moved, down_bytes: size_of::<Ticket>() as u64, exchanges: 1, ..PhaseCost::default() };
+    costs.offline = PhaseCost {
+        up_bytes: moved + size_of::<Seal>() as u64,
+        down_bytes: size_of::<Ticket>() as u64,
+        exchanges: 1,
+        ..PhaseCost::default()
+    };
     costs.offline.client.work = Work { macs, ..Work::default() };
     costs.offline.client.stored_bytes = SEED_BYTES as u64;
     costs.offline.server.stored_bytes = half + moved;

@@ -19,7 +19,7 @@ use super::plan::{self, Plan};
 use super::server::{self, ServerMaterial};
 use super::statics::{self, Statics};
 use crate::ring::{self, RingGraph, Weights, bound, lowering, reference};
-use crate::seam::{self, Aids, DealerModel, Order, Ticket};
+use crate::seam::{self, Aids, Claim, DealerModel, Order, Seal, Ticket};
 use crate::{
     Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, MaterialPart, Numerics,
     Preparation, ServerModel, ServerSide, Setup, Strain, Trust,
@@ -34,6 +34,8 @@ const WANTED: Tag = Tag::new(0x0423, "whether masked weights are wanted");
 const STATICS: Tag = Tag::new(0x0424, "masked weights");
 /// Offline: which material.
 const TICKET: Tag = Tag::new(0x0425, "ticket for the dealer");
+/// Offline: for whom material is to be dealt.
+const SEAL: Tag = Tag::new(0x0426, "seal of a claim to material");
 /// Bytes of `E` in one message.
 const PIECE: usize = 4 << 20;
 
@@ -374,7 +376,8 @@ impl ServerSide for Serving {
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
         let order = self.model.order().expect("a dealt model can be ordered");
-        let (ticket, half) = self.aids.dealer()?.deal(&order)?;
+        let seal: Seal = *channel.recv(SEAL, size_of::<Seal>())?.first_chunk().expect("that many bytes came");
+        let (ticket, half) = self.aids.dealer()?.deal(&order, &seal)?;
         channel.send(TICKET, &ticket)?;
         channel.flush()?;
         Ok(Material::new(server::offline(&self.model.compiled.plan, half, channel)?))
@@ -412,8 +415,8 @@ impl ClientSide for Asking {
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let key = self.model.compiled.statics;
         // What was kept and does not fit any more is asked for anew.
-        let kept = self.aids.keep.as_ref().and_then(|keep| keep.load(key));
-        let kept = self.model.statics.get().cloned().or_else(|| self.take(&kept?).ok());
+        let load = || self.take(&self.aids.keep.as_ref()?.load(key)?).ok();
+        let kept = self.model.statics.get().cloned().or_else(load);
         channel.send(WANTED, &[u8::from(kept.is_none())])?;
         channel.flush()?;
         let statics = match kept {
@@ -440,8 +443,12 @@ impl ClientSide for Asking {
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
         let statics = self.statics()?.clone();
+        let mut claim = Claim { nonce: [0; 32], digest: self.model.compiled.digest() };
+        self.prg.fill_bytes(&mut claim.nonce);
+        channel.send(SEAL, &claim.seal())?;
+        channel.flush()?;
         let ticket: Ticket = *channel.recv(TICKET, size_of::<Ticket>())?.first_chunk().expect("that many bytes came");
-        let half = self.aids.dealer()?.fetch(&ticket)?;
+        let half = self.aids.dealer()?.fetch(&ticket, &claim)?;
         let material = self.read(&half)?;
         super::client::offline(&self.model.compiled.plan, &statics, &material.seed, channel)?;
         Ok(Material::new(material))

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::client::{INPUT, MOVE, RESULT};
 use super::dealer::{GATE, SEED_BYTES};
-use super::plan::{Parts, Plan, Step};
+use super::plan::{Parts, Plan, dealt_bytes};
 use crate::BackendError;
 use crate::ring::fixed::ring_mask;
 use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, linear_online, stream};
@@ -26,15 +26,6 @@ pub(super) struct ServerMaterial {
     pub(super) plan: [u8; 32],
     /// What the dealer gave, then what the client moved its shares by: packed, in node order.
     pub(super) bytes: Zeroizing<Vec<u8>>,
-}
-
-/// Bytes that the dealer gives the server for a step.
-pub(super) fn dealt_bytes(step: &Step, node: &Node) -> usize {
-    match step {
-        Step::Linear(_) => Packed::len_bytes(node.elements(), node.fixed.width),
-        Step::Widen(spec) => widen_bytes(spec),
-        _ => step.gates().map(|gate| gate.cost().material).sum(),
-    }
 }
 
 /// Bytes of the server's half.
@@ -139,7 +130,7 @@ impl ServerPhase<Parts> for Online<'_, '_> {
     }
 }
 
-/// Reads stored material: its length, and that packed values have no stray bits.
+/// Reads stored material. What stands in it shows when it is used.
 pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<ServerMaterial, BackendError> {
     let needed = half_bytes(plan) + moved_bytes(plan);
     if bytes.len() != needed {

@@ -12,6 +12,27 @@ use crate::BackendError;
 /// gives out again, and a secret.
 pub type Ticket = [u8; 24];
 
+/// What a [`Claim`]'s nonce is known by before it is shown.
+pub type Seal = [u8; 32];
+
+/// What a client shows the dealer: a nonce of its own, which the server has never seen, so that nobody else
+/// gets this half, and this client no half that was dealt for anything else; and the plan that it is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Claim {
+    /// Drawn for this material.
+    pub nonce: [u8; 32],
+    /// The plan's digest.
+    pub digest: [u8; 32],
+}
+
+impl Claim {
+    /// What the server is told of it.
+    #[must_use]
+    pub fn seal(&self) -> Seal {
+        super::digest("tacit 2026-11 dealer claim", &[&self.nonce, &self.digest])
+    }
+}
+
 /// A model for which a server orders material.
 #[derive(Clone, Copy)]
 pub struct Order<'a> {
@@ -29,17 +50,18 @@ pub struct Order<'a> {
 
 /// The dealer, as a party reaches it.
 pub trait Dealer: Send + Sync {
-    /// At the server: has new material dealt. Gives the server's half, and the ticket for the client's.
+    /// At the server: has new material dealt, for the client that can show what `seal` was made of. Gives the
+    /// server's half, and the ticket for the client's.
     ///
     /// # Errors
     /// [`BackendError::Dealer`].
-    fn deal(&self, order: &Order<'_>) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError>;
+    fn deal(&self, order: &Order<'_>, seal: &Seal) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError>;
 
-    /// At the client: its half, once.
+    /// At the client: its half.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`].
-    fn fetch(&self, ticket: &Ticket) -> Result<Zeroizing<Vec<u8>>, BackendError>;
+    /// [`BackendError::Dealer`]: there is no such material, or it was not dealt for this claim.
+    fn fetch(&self, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, BackendError>;
 }
 
 /// Where a client keeps what a model's clients get once. Whatever comes back is checked.

@@ -179,6 +179,80 @@ fn every_back_end_conforms_on_every_operation() {
     assert_eq!(refused, UNSUPPORTED.iter().copied().collect::<BTreeSet<_>>(), "what is refused must be listed here");
 }
 
+/// Both halves of one input's material, as bytes.
+fn halves(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, aids: &[Aids; 2]) -> [Vec<u8>; 2] {
+    macro_rules! made {
+        ($model:expr, $aids:expr) => {
+            |channel| {
+                let mut side = $model.clone().connect($aids).expect("a connection");
+                if $model.setup() != Setup::Nothing {
+                    side.setup(channel).expect("the setup");
+                    channel.flush().expect("the peer is there");
+                }
+                let made = side.offline(channel).expect("the offline phase");
+                channel.flush().expect("the peer is there");
+                made.to_bytes().to_vec()
+            }
+        };
+    }
+    let (ours, theirs) = run_pair(made!(client, &aids[0]), made!(server, &aids[1]));
+    [ours, theirs]
+}
+
+/// Whatever stands in stored material of the right length: an error or a wrong answer, and nobody waits.
+#[test]
+fn damaged_material_neither_panics_nor_hangs() {
+    let mut rng = SplitMix::new(11);
+    let tree = cases().new_tree(&mut TestRunner::deterministic()).expect("a strategy without filters");
+    let (_, model) =
+        tree.current().into_iter().max_by_key(|(_, model)| model.graph.nodes.len()).expect("there are cases");
+    for backend in registry().iter() {
+        let server = backend.lower(&model, &Options::default()).expect("every back end takes it");
+        let client = backend.open(server.public_bytes()).expect("what was lowered");
+        if server.preparation() == Preparation::Nothing {
+            continue;
+        }
+        let (aids, input) = (aids(), vec![0.1; model.interface.input_len()]);
+        for round in 0..24 {
+            let mut halves = halves(&server, &client, &aids);
+            let which = usize::from(round % 3 > 0);
+            let damaged = &mut halves[which];
+            let at = (rng.next_u64() % damaged.len() as u64) as usize;
+            damaged[at] ^= 1 << (round % 8);
+            let (answer, _) = run_pair(
+                |channel| {
+                    let mut side = client.clone().connect(&aids[0])?;
+                    if client.setup() == Setup::BeforeOnline {
+                        side.setup(channel)?;
+                    }
+                    let material = side.read_material(&halves[0])?;
+                    side.online(channel, material, &input)
+                },
+                |channel| {
+                    let mut side = server.clone().connect(&aids[1])?;
+                    if server.setup() == Setup::BeforeOnline {
+                        side.setup(channel)?;
+                    }
+                    let material = side.read_material(&halves[1])?;
+                    side.online(channel, material)?;
+                    Ok::<_, BackendError>(channel.flush()?)
+                },
+            );
+            assert!(answer.is_err() || answer.is_ok_and(|answer| answer.len() == model.interface.output_len()));
+        }
+        let [ours, theirs] = halves(&server, &client, &aids);
+        for (bytes, reader) in [(&ours, 0), (&theirs, 1)] {
+            for cut in [0, 1, bytes.len() - 1] {
+                let read = match reader {
+                    0 => client.clone().connect(&aids[0]).unwrap().read_material(&bytes[..cut]).is_err(),
+                    _ => server.clone().connect(&aids[1]).unwrap().read_material(&bytes[..cut]).is_err(),
+                };
+                assert!(read, "{}: {cut} of {} bytes are taken", backend.id(), bytes.len());
+            }
+        }
+    }
+}
+
 fn first_case() -> Case {
     let tree = cases().new_tree(&mut TestRunner::deterministic()).expect("a strategy without filters");
     tree.current().swap_remove(0)

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tacit_backends::BackendError;
-use tacit_backends::seam::{Aids, Dealer, Keep, Order, Ticket};
+use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order, Seal, Ticket};
 use tacit_ids::ClientId;
 use tacit_net::{Channel, Hello, NetError, TcpTransport, Transport, handshake, split_address};
 use tacit_store::keys::{self, ClientIdentity};
@@ -114,6 +114,7 @@ impl RemoteDealer {
         if let Some(mut channel) = idle {
             match run(&mut channel) {
                 Err(BackendError::Net(error)) if error.is_gone() => {}
+                Err(BackendError::Net(error)) => return Err(self.wrong(error)),
                 other => return self.keep(channel, other),
             }
         }
@@ -148,8 +149,13 @@ impl RemoteDealer {
         })
     }
 
-    fn dealt(&self, channel: &mut Channel, order: &Order<'_>) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError> {
-        let deal = Ask::Deal { digest: order.digest };
+    fn dealt(
+        &self,
+        channel: &mut Channel,
+        order: &Order<'_>,
+        seal: Seal,
+    ) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError> {
+        let deal = Ask::Deal { digest: order.digest, seal };
         let mut answer = self.ask(channel, &deal, &[])?;
         if answer == Answer::Unknown {
             let (public, part) = (order.public.len() as u64, order.part.len() as u64);
@@ -172,8 +178,13 @@ impl RemoteDealer {
         Ok((ticket, half))
     }
 
-    fn fetched(&self, channel: &mut Channel, ticket: &Ticket) -> Result<Zeroizing<Vec<u8>>, BackendError> {
-        let bytes = match self.ask(channel, &Ask::Fetch { ticket: *ticket }, &[])? {
+    fn fetched(
+        &self,
+        channel: &mut Channel,
+        ticket: &Ticket,
+        claim: &Claim,
+    ) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        let bytes = match self.ask(channel, &Ask::Fetch { ticket: *ticket, claim: *claim }, &[])? {
             Answer::Half { bytes } if bytes <= MAX_CLIENT_HALF => bytes as usize,
             other => return Err(self.refused(other)),
         };
@@ -182,14 +193,14 @@ impl RemoteDealer {
 }
 
 impl Dealer for RemoteDealer {
-    fn deal(&self, order: &Order<'_>) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError> {
-        self.exchange(|channel| self.dealt(channel, order))
+    fn deal(&self, order: &Order<'_>, seal: &Seal) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError> {
+        self.exchange(|channel| self.dealt(channel, order, *seal))
     }
 
-    fn fetch(&self, ticket: &Ticket) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+    fn fetch(&self, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, BackendError> {
         self.exchange(|channel| {
-            let half = self.fetched(channel, ticket)?;
-            // Until the dealer hears of it, nobody else can fetch it but the holder of this ticket: us.
+            let half = self.fetched(channel, ticket, claim)?;
+            // Should the dealer not hear of it: nobody else can show this claim, and we never show it again.
             let _ = crate::wire::send(channel, wire::ASK, &Ask::Taken { ticket: *ticket });
             Ok(half)
         })

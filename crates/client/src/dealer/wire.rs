@@ -2,7 +2,7 @@
 //! length follow some of them.
 use crate::wire::{WireError, decode, send};
 use serde::{Deserialize, Serialize};
-use tacit_backends::seam::Ticket;
+use tacit_backends::seam::{Claim, Seal, Ticket};
 use tacit_net::{Channel, NetError, Tag};
 
 /// A request to the dealer.
@@ -18,8 +18,8 @@ pub const MAX_BYTES: usize = 4096;
 pub const MAX_PUBLIC: u64 = 64 << 20;
 /// Largest dealer's part of a model.
 pub const MAX_PART: u64 = 1 << 20;
-/// Largest client's half.
-pub const MAX_CLIENT_HALF: u64 = 4 << 30;
+/// Largest client's half: a seed.
+pub const MAX_CLIENT_HALF: u64 = 1024;
 /// Piece of a server's half.
 pub const PIECE: usize = 1 << 20;
 
@@ -39,6 +39,8 @@ pub enum Ask {
     Deal {
         /// The plan's digest.
         digest: [u8; 32],
+        /// Whom it is for.
+        seal: Seal,
     },
     /// Material of this server's that it does not use.
     GiveUp {
@@ -49,6 +51,8 @@ pub enum Ask {
     Fetch {
         /// Which.
         ticket: Ticket,
+        /// That it is for this client.
+        claim: Claim,
     },
     /// The client has its half. Not answered.
     Taken {
@@ -118,7 +122,7 @@ mod tests {
 
     #[test]
     fn requests_are_read_whole_or_not_at_all() {
-        let request = Ask::Fetch { ticket: [7; 24] };
+        let request = Ask::Fetch { ticket: [7; 24], claim: Claim { nonce: [1; 32], digest: [2; 32] } };
         let mut bytes = postcard::to_stdvec(&request).unwrap();
         assert_eq!(Ask::from_bytes(&bytes).unwrap(), request);
         assert!(Ask::from_bytes(&bytes[..9]).is_err());

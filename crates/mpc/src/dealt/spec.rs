@@ -62,9 +62,9 @@ const MAX_DIGITS: [u32; 2] = [4, 8];
 pub const MIN_WIDTH: u32 = 2;
 
 impl DealtGate {
-    /// `n` gates on a value in a ring of `width` bits (2 to 63), whose `drop` lowest bits are left out of the
-    /// test: results of `0 <= y < 2^drop` may then count as negative, never the other way round. The digits
-    /// are those with the least material.
+    /// `n` gates on a value in a ring of `width` bits (2 to 63), whose `drop` lowest bits are left out of
+    /// the test: results of `0 <= y < 2^drop` may then count as negative, and the lowest `2^drop` values of
+    /// the ring as positive. The digits are those with the least material.
     ///
     /// # Panics
     /// For a width out of range, or without a compared bit: a plan checks its widths.

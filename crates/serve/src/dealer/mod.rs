@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::dealer::{Dealings, Party};
+use tacit_backends::seam::Seal;
 use tacit_backends::{BackendError, Registry};
 use tacit_client::dealer::wire::{ASK, Answer, Ask, BYTES, MAX_BYTES, MAX_PART, MAX_PUBLIC, PIECE, answer};
 use tacit_net::{Channel, Hello, NetError, ServerTls, TcpTransport, Transport, handshake};
@@ -190,12 +191,12 @@ fn answered(shared: &Shared, channel: &mut Channel, (party, role): (Party, Role)
     }
     let done = match ask {
         Ask::Register { backend, public, part } => register(shared, channel, party, (&backend, public, part))?,
-        Ask::Deal { digest } => return deal(shared, channel, party, digest),
+        Ask::Deal { digest, seal } => return deal(shared, channel, party, (digest, seal)),
         Ask::GiveUp { number } => {
             shared.dealings.give_up(party, number);
             Ok(())
         }
-        Ask::Fetch { ticket } => match shared.dealings.fetch(party, &ticket) {
+        Ask::Fetch { ticket, claim } => match shared.dealings.fetch(party, &ticket, &claim) {
             Ok(half) => {
                 answer(channel, &Answer::Half { bytes: half.len() as u64 })?;
                 channel.send(BYTES, &half)?;
@@ -250,11 +251,16 @@ fn register(
     Ok(registered)
 }
 
-fn deal(shared: &Shared, channel: &mut Channel, party: Party, digest: [u8; 32]) -> Result<(), ServeError> {
+fn deal(
+    shared: &Shared,
+    channel: &mut Channel,
+    party: Party,
+    (digest, seal): ([u8; 32], Seal),
+) -> Result<(), ServeError> {
     if !shared.dealings.knows(party, digest) {
         return Ok(answer(channel, &Answer::Unknown)?);
     }
-    let started = match shared.dealings.start(party, digest) {
+    let started = match shared.dealings.start(party, digest, seal) {
         Ok(started) => started,
         Err(error) => return Ok(answer(channel, &refusal(error))?),
     };

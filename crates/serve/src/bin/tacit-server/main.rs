@@ -57,6 +57,10 @@ struct Args {
     /// Fingerprint of the dealer's key, as the dealer tells it
     #[arg(long, value_name = "PIN", requires = "dealer")]
     dealer_pin: Option<ClientId>,
+    /// Folder with ca.pem, orders.pem and orders.key, where the dealer has a CA of its own [default: that of
+    /// --keys]
+    #[arg(long, value_name = "DIR", requires = "dealer")]
+    dealer_keys: Option<PathBuf>,
     /// Allow back ends that show this server every input: no private inference, for measurements
     #[arg(long)]
     allow_clear: bool,
@@ -149,7 +153,10 @@ impl Args {
         config.audit_days = self.audit_days;
         config.seal.clone_from(&self.seal);
         if let Some(dealer) = self.dealer.as_deref().zip(self.dealer_pin) {
-            config.aids = tacit_client::aids(Some(dealer), &keys::load_client(&self.keys, keys::ORDERS)?, None)?;
+            config.aids = {
+                let folder = self.dealer_keys.as_ref().unwrap_or(&self.keys);
+                tacit_client::aids(Some(dealer), &keys::load_client(folder, keys::ORDERS)?, None)?
+            };
         }
         config.pace = self.pace;
         config.threads = self.threads;

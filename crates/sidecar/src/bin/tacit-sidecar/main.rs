@@ -50,6 +50,10 @@ struct Args {
     /// Fingerprint of the dealer's key, as the dealer tells it
     #[arg(long, value_name = "PIN", requires = "dealer")]
     dealer_pin: Option<ClientId>,
+    /// Folder with ca.pem and this client's certificate for the dealer, where that has a CA of its own
+    /// [default: that of --keys]
+    #[arg(long, value_name = "DIR", requires = "dealer")]
+    dealer_keys: Option<PathBuf>,
     /// Folder for material made ahead of time; without it, material is made when it is needed
     #[arg(long, value_name = "DIR")]
     material: Option<PathBuf>,
@@ -105,7 +109,11 @@ impl Args {
         ensure!(self.ready == 0 || self.material.is_some(), "--ready needs --material, the folder that it is kept in");
         let identity = keys::load_client(&self.keys, &self.client)?;
         let dealer = self.dealer.as_deref().zip(self.dealer_pin);
-        let aids = tacit_client::aids(dealer, &identity, self.material.as_deref())?;
+        let for_dealer = match &self.dealer_keys {
+            Some(folder) => keys::load_client(folder, &self.client)?,
+            None => identity.clone(),
+        };
+        let aids = tacit_client::aids(dealer, &for_dealer, self.material.as_deref())?;
         let mut client = ClientConfig { aids, ..ClientConfig::new(&self.server, identity) };
         client.server_name.clone_from(&self.server_name);
         client.store.clone_from(&self.material);
