@@ -189,6 +189,7 @@ fn halves(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, aids: &[
                     side.setup(channel).expect("the setup");
                     channel.flush().expect("the peer is there");
                 }
+                channel.set_phase(Phase::Offline);
                 let made = side.offline(channel).expect("the offline phase");
                 channel.flush().expect("the peer is there");
                 made.to_bytes().to_vec()
