@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
 use tacit_arith::prg::Prg;
 use tacit_graph::{Interface, Model, Watch};
 use tacit_net::Channel;
@@ -16,7 +15,7 @@ use super::cost;
 use super::options::{self, NAME, Options};
 use super::plan::{self, Plan};
 use super::{ClientMaterial, ClientParty, ServerMaterial, ServerParty};
-use crate::ring::{self, RingGraph, Weights, bound, lowering, reference};
+use crate::ring::{self, RingGraph, Weights, public, reference};
 use crate::seam::{self, Aids};
 use crate::{
     Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, MaterialPart, Numerics,
@@ -46,39 +45,17 @@ struct Client {
 }
 
 impl Compiled {
-    fn new(graph: RingGraph, options: &Options) -> Result<Self, BackendError> {
-        let mut public = postcard::to_stdvec(&(NAME, VERSION, options)).map_err(|e| public_error(e.to_string()))?;
-        public.extend(ring::public_bytes(&graph)?);
-        Ok(Self { public, plan: Arc::new(plan::compile(graph, *options)?) })
+    fn new(graph: RingGraph, options: Options) -> Result<Self, BackendError> {
+        let public = public::write((NAME, VERSION), &options, &graph)?;
+        Ok(Self { public, plan: Arc::new(plan::compile(graph, options)?) })
     }
 
-    fn read(public: &[u8]) -> Result<Self, BackendError> {
-        let ((name, version, options), rest) = postcard::take_from_bytes::<(&str, u32, Options)>(public)
-            .map_err(|e| public_error(format!("it is not one of {NAME}: {e}")))?;
-        if name != NAME || version != VERSION {
-            let name: String = name.chars().take(80).collect();
-            return Err(public_error(format!(
-                "it is for `{name}`, version {version}, not for {NAME}, version {VERSION}"
-            )));
-        }
+    fn read(bytes: &[u8]) -> Result<Self, BackendError> {
+        let (options, rest): (Options, _) = public::read((NAME, VERSION), bytes)?;
         options.check()?;
         let graph = ring::read_public(rest)?;
-        Ok(Self { public: public.to_vec(), plan: Arc::new(plan::compile(graph, options)?) })
+        Ok(Self { public: bytes.to_vec(), plan: Arc::new(plan::compile(graph, options)?) })
     }
-
-    fn error_bound(&self, weights: Option<&Weights>) -> f64 {
-        let graph = self.plan.graph();
-        bound::worst_case(graph, weights, &self.plan.numerics()) * graph.output_unit()
-    }
-
-    fn describe(&self) -> serde_json::Value {
-        let graph = self.plan.graph();
-        json!({ "nodes": graph.describe(), "options": self.plan.options(), "output": graph.spec().output })
-    }
-}
-
-fn public_error(what: String) -> BackendError {
-    BackendError::Public { what }
 }
 
 impl Backend for Cheetah {
@@ -105,7 +82,7 @@ impl Backend for Cheetah {
         let check = |graph: &RingGraph| plan::compile(graph.clone(), options).map(drop);
         let target = ring::Target { price: &price, check: &check };
         let lowered = ring::lower_for(model, &ring_options, target, watch).map_err(|e| e.of_backend(NAME))?;
-        let compiled = Compiled::new(lowered.graph, &options)?;
+        let compiled = Compiled::new(lowered.graph, options)?;
         Ok(Arc::new(Server { compiled, weights: Arc::new(lowered.weights), report: Some(lowered.report) }))
     }
 
@@ -140,7 +117,8 @@ macro_rules! plan {
             }
 
             fn error_bound(&$self, _: &[f64]) -> f64 {
-                $self.compiled.error_bound($weights)
+                let plan = &$self.compiled.plan;
+                public::error_bound(plan.graph(), $weights, &plan.numerics())
             }
 
             fn preparation(&self) -> Preparation {
@@ -156,7 +134,7 @@ macro_rules! plan {
             }
 
             fn describe(&self) -> serde_json::Value {
-                self.compiled.describe()
+                public::describe(self.compiled.plan.graph(), self.compiled.plan.options())
             }
         }
     };
@@ -179,14 +157,11 @@ impl ServerModel for Server {
     }
 
     fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError> {
-        let graph = self.compiled.plan.graph();
-        let integers = reference::run(graph, &self.weights, &reference::quantize_input(graph, input)?)?;
-        Ok(reference::dequantize_output(graph, &integers))
+        public::reference(self.compiled.plan.graph(), &self.weights, input)
     }
 
     fn strain(&self, input: &[f32]) -> Result<Vec<Strain>, BackendError> {
-        let graph = self.compiled.plan.graph();
-        Ok(lowering::strain(graph, &self.weights, &reference::quantize_input(graph, input)?)?)
+        public::strain(self.compiled.plan.graph(), &self.weights, input)
     }
 
     fn connect(self: Arc<Self>, _: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {

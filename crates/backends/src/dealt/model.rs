@@ -6,7 +6,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use serde_json::json;
 use tacit_arith::prg::{Prg, Seed};
 use tacit_graph::{Interface, Model, Watch};
 use tacit_net::{Channel, Tag};
@@ -18,7 +17,7 @@ use super::options::{self, NAME, Options};
 use super::plan::{self, Plan};
 use super::server::{self, ServerMaterial};
 use super::statics::{self, Statics};
-use crate::ring::{self, RingGraph, Weights, bound, lowering, reference};
+use crate::ring::{self, RingGraph, Weights, public, reference};
 use crate::seam::{self, Aids, Claim, DealerModel, Order, Seal, Ticket};
 use crate::{
     Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, MaterialPart, Numerics,
@@ -72,64 +71,39 @@ struct Dealing {
 }
 
 impl Compiled {
-    fn new(graph: RingGraph, options: Options, statics: [u8; 32]) -> Result<Self, BackendError> {
-        let head = postcard::to_stdvec(&(NAME, VERSION, options, statics)).map_err(|e| public_error(e.to_string()))?;
-        let public = [head, ring::public_bytes(&graph)?].concat();
-        Ok(Self { public, plan: plan::compile(graph, options)?, statics })
-    }
-
-    fn read(public: &[u8]) -> Result<Self, BackendError> {
-        let ((name, version, options, statics), rest) =
-            postcard::take_from_bytes::<(&str, u32, Options, [u8; 32])>(public)
-                .map_err(|e| public_error(format!("it is not one of {NAME}: {e}")))?;
-        if name != NAME || version != VERSION {
-            let name: String = name.chars().take(80).collect();
-            return Err(public_error(format!(
-                "it is for `{name}`, version {version}, not for {NAME}, version {VERSION}"
-            )));
-        }
+    fn read(bytes: &[u8]) -> Result<Self, BackendError> {
+        let ((options, statics), rest): ((Options, [u8; 32]), _) = public::read((NAME, VERSION), bytes)?;
         options.check()?;
         let plan = plan::compile(ring::read_public(rest)?, options)?;
-        Ok(Self { public: public.to_vec(), plan, statics })
+        Ok(Self { public: bytes.to_vec(), plan, statics })
     }
 
     /// Over the plan and `E`: material is bound to both.
     fn digest(&self) -> [u8; 32] {
         seam::digest("tacit 2026-11 dealt", &[&self.plan.digest(), &self.statics])
     }
-
-    fn error_bound(&self, weights: Option<&Weights>) -> f64 {
-        let graph = self.plan.graph();
-        bound::worst_case(graph, weights, &self.plan.numerics()) * graph.output_unit()
-    }
-
-    fn describe(&self) -> serde_json::Value {
-        let graph = self.plan.graph();
-        json!({ "nodes": graph.describe(), "options": self.plan.options(), "output": graph.spec().output })
-    }
 }
 
-fn public_error(what: String) -> BackendError {
-    BackendError::Public { what }
+fn hasher() -> blake3::Hasher {
+    blake3::Hasher::new_derive_key("tacit 2026-11 dealt masked weights")
 }
 
 impl Server {
     fn new(
-        (graph, weights): (RingGraph, Weights),
-        options: Options,
+        (plan, weights): (Plan, Weights),
         secret: Zeroizing<[u8; 32]>,
         report: Option<ring::RingReport>,
     ) -> Result<Self, BackendError> {
-        let plan = plan::compile(graph.clone(), options)?;
         let keys = statics::keys(&plan, &weights, &secret);
-        let mut hasher = blake3::Hasher::new_derive_key("tacit 2026-11 dealt masked weights");
+        let mut hasher = hasher();
         statics::write(&plan, &weights, &keys, &mut |bytes| {
             hasher.update(bytes);
             Ok(())
         })?;
-        let compiled = Compiled::new(graph, options, *hasher.finalize().as_bytes())?;
+        let statics = *hasher.finalize().as_bytes();
+        let public = public::write((NAME, VERSION), &(plan.options(), statics), plan.graph())?;
         let part = Zeroizing::new(keys.iter().flat_map(|key| key.0).collect());
-        Ok(Self { compiled, weights, secret, keys, part, report })
+        Ok(Self { compiled: Compiled { public, plan, statics }, weights, secret, keys, part, report })
     }
 }
 
@@ -159,7 +133,8 @@ impl Backend for Dealt {
         let lowered = ring::lower_for(model, &ring_options, target, watch).map_err(|e| e.of_backend(NAME))?;
         let mut secret = Zeroizing::new([0; 32]);
         randomness()?.fill_bytes(&mut *secret);
-        Ok(Arc::new(Server::new((lowered.graph, lowered.weights), options, secret, Some(lowered.report))?))
+        let plan = plan::compile(lowered.graph, options)?;
+        Ok(Arc::new(Server::new((plan, lowered.weights), secret, Some(lowered.report))?))
     }
 
     fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
@@ -168,8 +143,7 @@ impl Backend for Dealt {
         let (secret, rest) = private.split_at_checked(32).ok_or_else(|| wrong("it has no secret"))?;
         let secret = Zeroizing::new(*secret.first_chunk().expect("it was cut at 32 bytes"));
         let weights = ring::read_weights(rest, compiled.plan.graph())?;
-        let options = *compiled.plan.options();
-        let server = Server::new((compiled.plan.graph().clone(), weights), options, secret, None)?;
+        let server = Server::new((compiled.plan, weights), secret, None)?;
         if server.compiled.public != public {
             return Err(wrong("it belongs to another public part"));
         }
@@ -212,7 +186,8 @@ macro_rules! plan {
             }
 
             fn error_bound(&$self, _: &[f64]) -> f64 {
-                $self.compiled.error_bound($weights)
+                let plan = &$self.compiled.plan;
+                public::error_bound(plan.graph(), $weights, &plan.numerics())
             }
 
             fn preparation(&self) -> Preparation {
@@ -228,7 +203,7 @@ macro_rules! plan {
             }
 
             fn describe(&self) -> serde_json::Value {
-                self.compiled.describe()
+                public::describe(self.compiled.plan.graph(), self.compiled.plan.options())
             }
         }
     };
@@ -255,14 +230,11 @@ impl ServerModel for Server {
     }
 
     fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError> {
-        let graph = self.compiled.plan.graph();
-        let integers = reference::run(graph, &self.weights, &reference::quantize_input(graph, input)?)?;
-        Ok(reference::dequantize_output(graph, &integers))
+        public::reference(self.compiled.plan.graph(), &self.weights, input)
     }
 
     fn strain(&self, input: &[f32]) -> Result<Vec<Strain>, BackendError> {
-        let graph = self.compiled.plan.graph();
-        Ok(lowering::strain(graph, &self.weights, &reference::quantize_input(graph, input)?)?)
+        public::strain(self.compiled.plan.graph(), &self.weights, input)
     }
 
     fn order(&self) -> Option<Order<'_>> {
@@ -402,9 +374,9 @@ impl Asking {
     /// Reads `E` and checks that it is what the public part says.
     fn take(&self, bytes: &[u8]) -> Result<Arc<Statics>, BackendError> {
         let compiled = &self.model.compiled;
-        let mut hasher = blake3::Hasher::new_derive_key("tacit 2026-11 dealt masked weights");
-        if *hasher.update(bytes).finalize().as_bytes() != compiled.statics {
-            return Err(public_error("the masked weights are others than it says".into()));
+        if *hasher().update(bytes).finalize().as_bytes() != compiled.statics {
+            let what = "the masked weights are others than it says".into();
+            return Err(BackendError::Public { what });
         }
         Ok(Arc::new(Statics::read(&compiled.plan, bytes)?))
     }

@@ -14,6 +14,7 @@ mod graph;
 pub mod lowering;
 pub mod op;
 mod options;
+pub(crate) mod public;
 pub mod reference;
 pub(crate) mod share;
 

@@ -1,0 +1,71 @@
+//! What the models of all back ends of this level have in common at the seam: how a public part begins, and what
+//! graph and weights alone answer.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::{RingGraph, Weights, bound, lowering, public_bytes, reference};
+use crate::{BackendError, Numerics, Strain};
+
+fn wrong(what: String) -> BackendError {
+    BackendError::Public { what }
+}
+
+/// A public part: the back end's name and version, what it says itself, and the graph.
+///
+/// # Errors
+/// It would be too long.
+pub(crate) fn write<T: Serialize>(
+    (name, version): (&str, u32),
+    own: &T,
+    graph: &RingGraph,
+) -> Result<Vec<u8>, BackendError> {
+    let mut public = postcard::to_stdvec(&(name, version, own)).map_err(|e| wrong(e.to_string()))?;
+    public.extend(public_bytes(graph)?);
+    Ok(public)
+}
+
+/// What a back end says itself, and the bytes of the graph behind it.
+///
+/// # Errors
+/// [`BackendError::Public`]: the part is of another back end or version, or damaged.
+pub(crate) fn read<'a, T: DeserializeOwned>(
+    (name, version): (&str, u32),
+    public: &'a [u8],
+) -> Result<(T, &'a [u8]), BackendError> {
+    let foreign = |e: postcard::Error| wrong(format!("it is not one of {name}: {e}"));
+    let ((of, at), rest) = postcard::take_from_bytes::<(&str, u32)>(public).map_err(foreign)?;
+    if of != name || at != version {
+        let of: String = of.chars().take(80).collect();
+        return Err(wrong(format!("it is for `{of}`, version {at}, not for {name}, version {version}")));
+    }
+    postcard::take_from_bytes(rest).map_err(foreign)
+}
+
+/// The public part for people and scripts.
+pub(crate) fn describe<T: Serialize>(graph: &RingGraph, options: &T) -> serde_json::Value {
+    json!({ "nodes": graph.describe(), "options": options, "output": graph.spec().output })
+}
+
+/// Largest distance of an honest answer from the reference, in real units.
+pub(crate) fn error_bound(graph: &RingGraph, weights: Option<&Weights>, numerics: &Numerics) -> f64 {
+    bound::worst_case(graph, weights, numerics) * graph.output_unit()
+}
+
+/// The answer that a run should give.
+///
+/// # Errors
+/// The input does not fit the model.
+pub(crate) fn reference(graph: &RingGraph, weights: &Weights, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+    let integers = reference::run(graph, weights, &reference::quantize_input(graph, input)?)?;
+    Ok(reference::dequantize_output(graph, &integers))
+}
+
+/// How near each tensor comes to its ring's limit.
+///
+/// # Errors
+/// The input does not fit the model.
+pub(crate) fn strain(graph: &RingGraph, weights: &Weights, input: &[f32]) -> Result<Vec<Strain>, BackendError> {
+    Ok(lowering::strain(graph, weights, &reference::quantize_input(graph, input)?)?)
+}
