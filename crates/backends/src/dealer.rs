@@ -231,7 +231,7 @@ impl Dealings {
         }
     }
 
-    /// A server gives up material that it will not use.
+    /// Material of which the server did not get its half: nobody can use it.
     pub fn give_up(&self, server: Party, number: u64) {
         let mut state = self.state();
         if state.open.get(&number).is_some_and(|open| open.server == server) {

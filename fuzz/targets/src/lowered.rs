@@ -118,7 +118,6 @@ pub(crate) fn dealer_request_seeds() -> Vec<Vec<u8>> {
     let asks = [
         Ask::Register { backend: "dealt".into(), public: 1000, part: 32 },
         Ask::Deal { digest: [7; 32], seal: [8; 32] },
-        Ask::GiveUp { number: 3 },
         Ask::Fetch { ticket: [9; 24], claim: Claim { nonce: [1; 32], digest: [2; 32] } },
         Ask::Taken { ticket: [9; 24] },
     ];

@@ -1,5 +1,5 @@
-//! What the models of all back ends of this level have in common at the seam: how a public part begins, and what
-//! graph and weights alone answer.
+//! What the models of all back ends of this level have in common at the seam: how a public part begins, and
+//! what graph and weights alone answer.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -42,11 +42,6 @@ pub enum Ask {
         /// Whom it is for.
         seal: Seal,
     },
-    /// Material of this server's that it does not use.
-    GiveUp {
-        /// Its number.
-        number: u64,
-    },
     /// The client's half.
     Fetch {
         /// Which.

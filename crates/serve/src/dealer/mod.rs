@@ -182,7 +182,7 @@ fn serve(shared: &Shared, stream: TcpStream) -> Result<(), ServeError> {
 
 /// Answers one request. What is not granted is an answer, and the connection goes on.
 fn answered(shared: &Shared, channel: &mut Channel, (party, role): (Party, Role), ask: Ask) -> Result<(), ServeError> {
-    let orders = matches!(ask, Ask::Register { .. } | Ask::Deal { .. } | Ask::GiveUp { .. });
+    let orders = matches!(ask, Ask::Register { .. } | Ask::Deal { .. });
     if orders && role != Role::Server {
         let reason = "only a server may order material: its certificate is that of `tacit keys add-dealer` (orders)";
         // What was announced is not taken: the connection ends.
@@ -192,10 +192,6 @@ fn answered(shared: &Shared, channel: &mut Channel, (party, role): (Party, Role)
     let done = match ask {
         Ask::Register { backend, public, part } => register(shared, channel, party, (&backend, public, part))?,
         Ask::Deal { digest, seal } => return deal(shared, channel, party, (digest, seal)),
-        Ask::GiveUp { number } => {
-            shared.dealings.give_up(party, number);
-            Ok(())
-        }
         Ask::Fetch { ticket, claim } => match shared.dealings.fetch(party, &ticket, &claim) {
             Ok(half) => {
                 answer(channel, &Answer::Half { bytes: half.len() as u64 })?;
