@@ -81,6 +81,7 @@
 //! - [`Action::Stop`]: stop the job's threads, then say [`Event::JobStopped`]. The job keeps its cores,
 //!   memory and disk until then. If it ended first, the end that is reported means the same; material that it
 //!   names is refused as [`Rejected::JobNotRunning`], and the caller destroys it.
+//! - [`Event::JobNotStarted`] for a job whose client is not there after all: see [`Event::Lanes`].
 //! - [`Event::Lanes`] where jobs need a connection of the client: until it has one, a request without a
 //!   timeout waits, and a drain with it.
 //! - A T_pre that was started for [`Work::Notice`] or [`Work::Pool`] may be claimed by a request later;

@@ -116,6 +116,12 @@ pub enum Event {
         /// Which job.
         job: JobId,
     },
+    /// A job that was to start did not: whom it needs is not there. Its input is queued again with the age
+    /// that it had, and nothing has failed or been used. Take its lane away first, or it starts again.
+    JobNotStarted {
+        /// Which job.
+        job: JobId,
+    },
     /// So many of the client's connections stand ready for jobs of this owner, those of its running jobs
     /// included. Fewer than its running jobs stops nothing.
     Lanes {

@@ -5,8 +5,8 @@ mod support;
 use support::driver::Driver;
 use support::{Setup, announce, header};
 use tacit_sched::{
-    Action, Cause, ClientId, Event, JobId, JobPhase, MaterialId, ModelId, NoticeId, NoticeProblem, Outcome, Rejected,
-    Request, RequestId, Shutdown, Source, Span, Usage,
+    Action, Cause, ClientId, Event, JobId, JobPhase, MaterialId, ModelId, NoticeId, NoticeProblem, Outcome, Owner,
+    Rejected, Request, RequestId, Resources, Shutdown, Source, Span, Usage,
 };
 
 const BOUND: ModelId = ModelId(1);
@@ -50,6 +50,10 @@ fn finish_all(driver: &mut Driver) {
     while let Some(&job) = driver.monitor.running.keys().next() {
         driver.finish(job, 100);
     }
+}
+
+fn running(driver: &Driver, phase: JobPhase) -> Vec<JobId> {
+    driver.monitor.running.iter().filter(|(_, (start, _))| start.phase == phase).map(|(job, _)| *job).collect()
 }
 
 fn ignored(driver: &Driver) -> Option<NoticeProblem> {
@@ -286,4 +290,30 @@ fn found_material_is_taken_over_once_and_only_before_this_run_makes_its_own() {
     let pre = d.monitor.running.iter().find(|(_, (start, _))| start.phase == JobPhase::Pre).map(|(job, _)| *job);
     d.finish(pre.expect("the large model's pool is refilled"), 100);
     assert_eq!(d.send(found(4)), bad(4));
+}
+
+#[test]
+fn a_job_that_did_not_start_is_queued_as_if_it_had_never_left() {
+    let mut d = driver(false);
+    d.send(Event::Capacity(Resources { cores: 1, memory: 100, disk: 200 })).unwrap();
+    d.send(request(5, 1, BOUND, 1, false)).unwrap();
+    let pre = running(&d, JobPhase::Pre)[0];
+    d.finish(pre, 100);
+    d.send(request(6, 2, BOUND, 1, false)).unwrap();
+    let of = Owner::Request(RequestId(5));
+    for _ in 0..3 {
+        let job = running(&d, JobPhase::On)[0];
+        d.send(Event::Lanes { of, lanes: 0 }).unwrap();
+        d.send(Event::JobNotStarted { job }).unwrap();
+        // The other one may use the core meanwhile; nothing is burnt, nothing has failed.
+        assert_eq!((running(&d, JobPhase::Pre).len(), running(&d, JobPhase::On).len()), (1, 0));
+        assert_eq!(d.send(Event::JobNotStarted { job }), Err(Rejected::JobNotRunning(job)));
+        let other = running(&d, JobPhase::Pre)[0];
+        d.send(Event::Lanes { of, lanes: 1 }).unwrap();
+        d.send(Event::JobNotStarted { job: other }).unwrap();
+    }
+    assert_eq!((burns(&d), outcomes(&d)), (0, vec![]));
+    let job = running(&d, JobPhase::On)[0];
+    d.finish(job, 100);
+    assert_eq!(outcomes(&d), vec![Outcome::Done]);
 }

@@ -67,6 +67,9 @@ pub struct ServerConfig {
     pub memory_per_client: usize,
     /// How long a client that has its share of memory waits for a place, until it is refused.
     pub memory_wait: Duration,
+    /// How long an input keeps its place in the queue while its client is on the way from its offline to its
+    /// online phase. A core may be idle for so long, if it is the input's turn.
+    pub on_the_way: Duration,
     /// Materials that one client may have on disk.
     pub stored_per_client: usize,
     /// How long stored material is kept whose client does not come back with the other half, or whose model
@@ -109,6 +112,7 @@ impl ServerConfig {
             sign_of_life: Duration::from_secs(20),
             memory_per_client: 4,
             memory_wait: Duration::from_secs(240),
+            on_the_way: Duration::from_millis(20),
             stored_per_client: 256,
             expire: EXPIRE,
         }

@@ -78,7 +78,7 @@ impl Driver {
         published: Arc<Published>,
         stop: watch::Sender<bool>,
     ) -> Result<Self, ServeError> {
-        let queue = Queue::new(config.scheduling(), config.policy.clone(), known);
+        let queue = Queue::new(config.scheduling(), config.policy.clone(), known, config.on_the_way);
         Ok(Self {
             max_connections: config.max_connections,
             threads: config.threads,

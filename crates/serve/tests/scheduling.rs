@@ -153,6 +153,60 @@ fn a_request_ends_with_its_time_and_its_material_with_it() {
     assert!(refused(ask(&mut late, &Request::Infer { id, of: None })).contains("does not exist"));
 }
 
+/// Alice has made her material, Bob waits behind her for the one core.
+fn one_made_and_one_waits(server: &Running, dir: &Path) -> [Channel; 2] {
+    let [mut alice, mut bob] = ["alice", "bob"].map(|who| ready(server, dir, who));
+    assert_eq!(noted(ask(&mut alice, &asking(1, None))), None);
+    assert_eq!(turn_of(&mut alice, &prepare(1, Some(1))), Reply::Go);
+    assert_eq!(noted(ask(&mut bob, &asking(2, None))), None);
+    send(&mut bob, REQUEST, &prepare(2, Some(2))).unwrap();
+    assert!(matches!(recv_reply(&mut bob).unwrap(), Reply::Waiting { .. }));
+    finish_offline(&mut alice);
+    [alice, bob]
+}
+
+#[test]
+fn a_core_is_kept_for_a_client_between_its_phases() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |config| {
+        one_core("fcfs")(config);
+        config.on_the_way = Duration::from_secs(100);
+    });
+    let [mut alice, mut bob] = one_made_and_one_waits(&server, dir.path());
+    // First come, first served: the core is idle until she has come.
+    still_waits(&mut bob);
+    let infer = Request::Infer { id: Some(MaterialId::numbered(1)), of: Some(Name(1)) };
+    assert_eq!(turn_of(&mut alice, &infer), Reply::Go);
+    still_waits(&mut bob);
+    drop(alice);
+    assert_eq!(turn(&mut bob), Reply::Go);
+    finish_offline(&mut bob);
+    // One that leaves instead of coming takes its place along.
+    let mut third = ready(&server, dir.path(), "alice");
+    assert_eq!(noted(ask(&mut third, &asking(3, None))), None);
+    send(&mut third, REQUEST, &prepare(3, Some(3))).unwrap();
+    assert!(matches!(recv_reply(&mut third).unwrap(), Reply::Waiting { .. }));
+    drop(bob);
+    assert_eq!(turn(&mut third), Reply::Go);
+}
+
+#[test]
+fn a_core_is_not_kept_for_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |config| {
+        one_core("fcfs")(config);
+        config.on_the_way = Duration::from_millis(1);
+    });
+    let [mut alice, mut bob] = one_made_and_one_waits(&server, dir.path());
+    assert_eq!(turn(&mut bob), Reply::Go);
+    // Her material is as good as it was.
+    let infer = Request::Infer { id: Some(MaterialId::numbered(1)), of: Some(Name(1)) };
+    send(&mut alice, REQUEST, &infer).unwrap();
+    still_waits(&mut alice);
+    finish_offline(&mut bob);
+    assert_eq!(turn(&mut alice), Reply::Go);
+}
+
 fn turn_of(channel: &mut Channel, request: &Request) -> Reply {
     send(channel, REQUEST, request).unwrap();
     turn(channel)

@@ -24,6 +24,8 @@ enum Verdict {
     Blocked,
     /// Would fit if stock were burnt to free disk.
     NeedsDisk,
+    /// Lacks nothing but disk, and may not have any burnt for it.
+    LacksDisk,
     /// Its group holds its share of the cores.
     AtShare,
     /// Needs more than there will ever be.
@@ -37,6 +39,7 @@ enum Pick {
     Evict(u64),
     Unfit(InputKey, Rejected),
     Reserve(InputKey),
+    Unreserve(InputKey),
     Refill(PoolKey, ThreadOption),
     Nothing,
 }
@@ -56,6 +59,7 @@ impl<P: Policy> Scheduler<P> {
                 Pick::Evict(disk) => self.evict(disk),
                 Pick::Unfit(key, reason) => return self.reject_unfit(key, reason),
                 Pick::Reserve(key) => self.reserve(key),
+                Pick::Unreserve(key) => drop(self.machine.unreserve(key)),
                 Pick::Refill(pool, option) => return self.start_refill(pool, option),
                 Pick::Nothing => self.out.settle(),
             }
@@ -94,6 +98,9 @@ impl<P: Policy> Scheduler<P> {
                     declined = true;
                 }
                 Verdict::Blocked => blocked.push(key),
+                // It may wait for disk for long: nothing is kept for it from those who can go on.
+                Verdict::LacksDisk if self.machine.holder() == Some(key) => return Pick::Unreserve(key),
+                Verdict::LacksDisk => {}
                 Verdict::NeedsDisk => return Pick::Evict(facts.disk),
                 Verdict::AtShare => return Pick::Park(key),
                 Verdict::Unfit(need) => {
@@ -116,6 +123,7 @@ impl<P: Policy> Scheduler<P> {
             return Verdict::Unfit(need);
         }
         let (free, now) = (self.machine.free(), self.clock.now());
+        let owner = self.work.input(key).group;
         let group = self.work.group_of(key);
         let window = self.window();
         let share = (window / group.active.max(1)).max(1);
@@ -142,6 +150,7 @@ impl<P: Policy> Scheduler<P> {
         match (options.is_empty(), short_of_disk) {
             (false, _) => Verdict::Fits,
             (true, true) if self.could_evict(disk, key) => Verdict::NeedsDisk,
+            (true, true) if matches!(owner, Owner::Notice(_)) => Verdict::LacksDisk,
             (true, _) => Verdict::Blocked,
         }
     }

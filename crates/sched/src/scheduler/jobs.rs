@@ -3,7 +3,7 @@
 use super::Scheduler;
 use super::machine::{Job, Task};
 use super::state::{Lifecycle, Stage};
-use crate::ids::{JobId, MaterialId, Owner};
+use crate::ids::{JobId, JobPhase, MaterialId, Owner};
 use crate::message::{Action, Cause, NoticeProblem, Outcome, Rejected, Usage};
 use crate::policy::Policy;
 use crate::pool::PoolKey;
@@ -130,6 +130,37 @@ impl<P: Policy> Scheduler<P> {
                 }
                 self.remove_input(owner, Outcome::Failed);
             }
+        }
+        Ok(())
+    }
+
+    /// Back into its queue, as if it had never left it.
+    pub(super) fn job_not_started(&mut self, id: JobId) -> Result<(), Rejected> {
+        if self.has_stopped(id) {
+            return Ok(());
+        }
+        let job = self.take_job(id)?;
+        let (owner, stage) = match job.task {
+            Task::Pre(owner) => (owner, Stage::WaitPre),
+            Task::On(owner, material) => (owner, Stage::WaitOn(material)),
+            Task::Refill(pool) => {
+                self.stock.pause(pool);
+                return Ok(());
+            }
+        };
+        self.work.edit(owner, |input| {
+            let stamp = if job.task.phase() == JobPhase::Pre { &mut input.pre } else { &mut input.on };
+            *stamp = Default::default();
+            input.stage = stage;
+        });
+        let id = self.work.input(owner).group;
+        if self.catalog.removed(job.model) {
+            job.task.material().into_iter().for_each(|material| self.burn(material));
+            self.remove_input(owner, Outcome::Cancelled(Cause::ModelGone));
+            self.notice_over(id, NoticeProblem::ModelGone);
+        } else {
+            self.enqueue(owner);
+            self.unpark(id);
         }
         Ok(())
     }

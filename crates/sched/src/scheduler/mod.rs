@@ -136,6 +136,7 @@ impl<P: Policy> Scheduler<P> {
             Event::JobFinished { job, usage, material } => self.job_finished(job, usage, material),
             Event::JobFailed { job } => self.job_failed(job),
             Event::JobStopped { job } => self.job_stopped(job),
+            Event::JobNotStarted { job } => self.job_not_started(job),
             Event::Lanes { of, lanes } => self.set_lanes(of, lanes),
             Event::ClientGone { client } => self.client_gone(client),
             Event::ClientRevoked { client } => self.client_revoked(client),

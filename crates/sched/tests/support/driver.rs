@@ -184,6 +184,13 @@ impl Driver {
                     self.finish(job, percent);
                 }
             }
+            Op::NotStarted { pick, lanes } => {
+                let Some(job) = self.picked(pick) else { return };
+                if let Some(input) = self.sched.job_input(job).filter(|_| lanes == 0) {
+                    self.send(Event::Lanes { of: Owner::Request(input.request), lanes }).expect("a request that lives");
+                }
+                self.send(Event::JobNotStarted { job }).expect("a running job may turn out not to have started");
+            }
             Op::Fail { pick } => {
                 if let Some(job) = self.picked(pick) {
                     self.send(Event::JobFailed { job }).expect("the failure of a running job is accepted");
@@ -302,7 +309,9 @@ impl Driver {
     pub fn play(&mut self, op: &Op) {
         match *op {
             Op::Request { .. } | Op::Notice { .. } => self.play_arrival(op),
-            Op::Finish { .. } | Op::Fail { .. } | Op::Stopped { .. } | Op::StaleEnd { .. } => self.play_job(op),
+            Op::Finish { .. } | Op::Fail { .. } | Op::NotStarted { .. } | Op::Stopped { .. } | Op::StaleEnd { .. } => {
+                self.play_job(op)
+            }
             Op::Gone { .. } | Op::Revoke { .. } | Op::Cancel { .. } | Op::Lanes { .. } => self.play_client(op),
             Op::Found { .. } | Op::Lose { .. } => self.play_material(op),
             Op::AddModel { .. } | Op::RemoveModel { .. } => self.play_model(op),

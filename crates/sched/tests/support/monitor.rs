@@ -114,10 +114,21 @@ impl Monitor {
             Event::JobStopped { job } => {
                 self.stopping.remove(job).expect("accepted the stop of a job that was not told to");
             }
-            Event::JobFinished { job, .. } | Event::JobFailed { job } if self.stopping.contains_key(job) => {
+            Event::JobFinished { job, .. } | Event::JobFailed { job } | Event::JobNotStarted { job }
+                if self.stopping.contains_key(job) =>
+            {
                 self.stopping.remove(job);
             }
             Event::JobFinished { job, material, .. } => self.finished(*job, *material),
+            Event::JobNotStarted { job } => {
+                let (start, _) = self.running.remove(job).expect("accepted that a job did not start that does not run");
+                if start.phase == JobPhase::On {
+                    assert!(self.on_started.remove(&on_input(&start)));
+                }
+                if let Some(material) = start.material {
+                    self.materials.get_mut(&material).expect("it started with it").0 = Material::Ready;
+                }
+            }
             Event::JobFailed { job } => {
                 self.running.remove(job).expect("accepted the end of a job that does not run");
             }

@@ -32,6 +32,11 @@ pub enum Op {
     Fail {
         pick: usize,
     },
+    /// A job that was to start could not; its request has so many lanes then, if none.
+    NotStarted {
+        pick: usize,
+        lanes: u32,
+    },
     /// A job that was told to stop stops, ends well or fails.
     Stopped {
         pick: usize,
@@ -116,6 +121,7 @@ fn op() -> impl Strategy<Value = Op> {
         24 => arrival(),
         28 => (0..64usize, 50..200u64).prop_map(|(pick, percent)| Op::Finish { pick, percent }),
         4 => (0..64usize).prop_map(|pick| Op::Fail { pick }),
+        3 => (0..64usize, 0..2u32).prop_map(|(pick, lanes)| Op::NotStarted { pick, lanes }),
         6 => (0..64usize, 0..3u8).prop_map(|(pick, how)| Op::Stopped { pick, how }),
         6 => (any::<bool>(), 0..64usize, 0..4u32).prop_map(|(request, pick, lanes)| Op::Lanes { request, pick, lanes }),
         2 => (0..5u64).prop_map(|client| Op::Gone { client }),

@@ -2,6 +2,7 @@
 //! through the scheduler. One input is one group of the scheduler's: it has a lane while a connection stands
 //! ready for its next phase, and none otherwise, so nothing waits for a client that is busy elsewhere.
 mod arrivals;
+mod handover;
 mod models;
 
 use crate::catalog::Offered;
@@ -70,6 +71,8 @@ struct Live {
     waits: Option<Number>,
     /// Its job that runs.
     job: Option<JobId>,
+    /// Its client is on the way from its offline to its online phase.
+    comes: Option<handover::Comes>,
     /// What it makes is stock.
     keep: bool,
     /// It outlives its connections: a notice whose material is on disk.
@@ -117,6 +120,10 @@ pub(crate) struct Queue {
     live: HashMap<Owner, Live>,
     stations: HashMap<Number, Station>,
     jobs: HashMap<JobId, Job>,
+    /// How long a lane is kept for a client between two phases.
+    on_the_way: Duration,
+    /// Inputs whose turn has come while their client was on the way, and until when it has time.
+    due: BTreeSet<(Instant, Owner)>,
     /// Who named or made the material that the scheduler knows.
     materials: HashMap<MaterialId, ClientId>,
     effects: Vec<Effect>,
@@ -134,7 +141,12 @@ struct Kind {
 type Refused = String;
 
 impl Queue {
-    pub(crate) fn new(config: tacit_sched::Config, policy: PolicySpec, known: Known) -> Result<Self, SchedError> {
+    pub(crate) fn new(
+        config: tacit_sched::Config,
+        policy: PolicySpec,
+        known: Known,
+        on_the_way: Duration,
+    ) -> Result<Self, SchedError> {
         let threads = config.on_threads.first().copied().unwrap_or(1);
         Ok(Self {
             threads,
@@ -149,6 +161,8 @@ impl Queue {
             live: HashMap::new(),
             stations: HashMap::new(),
             jobs: HashMap::new(),
+            on_the_way,
+            due: BTreeSet::new(),
             materials: HashMap::new(),
             effects: Vec::new(),
         })
@@ -184,8 +198,18 @@ impl Queue {
             self.names.insert((whose.client, name), owner);
         }
         let (client, names, homes) = (whose.client, name.into_iter().collect(), BTreeSet::new());
-        let live =
-            Live { client, model, names, homes, waits: None, job: None, keep: false, lasts: false, ignored: None };
+        let live = Live {
+            client,
+            model,
+            names,
+            homes,
+            waits: None,
+            job: None,
+            comes: None,
+            keep: false,
+            lasts: false,
+            ignored: None,
+        };
         self.live.insert(owner, live);
         self.house(owner, number);
     }
@@ -250,22 +274,6 @@ impl Queue {
         self.stand_ready(number, whose, owner, false)
     }
 
-    fn stand_ready(&mut self, number: Number, whose: &Whose, owner: Owner, on_disk: bool) -> Result<(), Refused> {
-        let model = self.model(whose)?;
-        let live = self.live.get_mut(&owner).ok_or("it has ended")?;
-        if live.model != model {
-            return Err("it was asked for with another model".into());
-        }
-        if live.waits.is_some() || live.job.is_some() {
-            return Err("another connection comes for it".into());
-        }
-        live.waits = Some(number);
-        live.lasts |= on_disk && !live.keep && matches!(owner, Owner::Notice(_));
-        self.house(owner, number);
-        self.note(Event::Lanes { of: owner, lanes: 1 });
-        Ok(())
-    }
-
     /// A connection's job is over, if the scheduler started it.
     pub(crate) fn finished(&mut self, number: Number, end: JobEnd) {
         let Some(id) = self.stations.get_mut(&number).and_then(|station| station.job.take()) else { return };
@@ -277,7 +285,10 @@ impl Queue {
             keep = live.keep;
         }
         // Its connection has to come again for what follows.
-        self.note(Event::Lanes { of: owner, lanes: 0 });
+        match (&end, job.phase) {
+            (JobEnd::Done { .. }, JobPhase::Pre) if !keep => self.keep_lane(owner),
+            _ => self.note(Event::Lanes { of: owner, lanes: 0 }),
+        }
         match end {
             JobEnd::Done { took, made } => {
                 let usage = Usage { time: Span::from_secs(took.as_secs_f64()), peak_memory: memory };
@@ -329,13 +340,16 @@ impl Queue {
 
     /// What is to be done now.
     pub(crate) fn poll(&mut self) -> Vec<Effect> {
+        self.give_up_waiting();
         self.pump();
         std::mem::take(&mut self.effects)
     }
 
     /// When to poll again though nothing happens.
     pub(crate) fn alarm(&self) -> Option<Instant> {
-        self.scheduler.next_wakeup().map(|at| self.epoch + Duration::from_nanos(at.0) + Duration::from_millis(1))
+        let wakeup = self.scheduler.next_wakeup();
+        let wakeup = wakeup.map(|at| self.epoch + Duration::from_nanos(at.0) + Duration::from_millis(1));
+        wakeup.into_iter().chain(self.due.first().map(|(until, _)| *until)).min()
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -420,7 +434,7 @@ impl Queue {
                 let &Start { phase, threads, material, .. } = start;
                 self.effects.push(Effect::Start { number, phase, threads, material });
             }
-            None => self.note(Event::JobFailed { job }),
+            None => self.put_off(owner, start),
         }
     }
 

@@ -1,0 +1,87 @@
+//! From an input's offline phase to its online phase. Its client hears that the first is over and asks for
+//! the second: half a millisecond on a fast link, a round trip on a slow one. Without its lane meanwhile, the
+//! core would go to another job, and a short online phase would wait for a long offline phase. So the lane
+//! stays for a moment; if the input's turn comes before its client does, the core stays idle, not for long.
+use super::{Owner, Queue, Refused, Whose};
+use crate::door::Number;
+use std::time::Instant;
+use tacit_sched::{Event, Start};
+
+/// A client on its way to its online phase.
+pub(super) struct Comes {
+    /// When it is no longer expected.
+    until: Instant,
+    /// What starts when it is there.
+    due: Option<Start>,
+}
+
+impl Queue {
+    /// A connection comes for the next phase of an input.
+    pub(super) fn stand_ready(
+        &mut self,
+        number: Number,
+        whose: &Whose,
+        owner: Owner,
+        on_disk: bool,
+    ) -> Result<(), Refused> {
+        let model = self.model(whose)?;
+        let live = self.live.get_mut(&owner).ok_or("it has ended")?;
+        if live.model != model {
+            return Err("it was asked for with another model".into());
+        }
+        if live.waits.is_some() || live.job.is_some() {
+            return Err("another connection comes for it".into());
+        }
+        live.waits = Some(number);
+        live.lasts |= on_disk && !live.keep && matches!(owner, Owner::Notice(_));
+        let due = live.comes.take().and_then(|comes| comes.due);
+        self.house(owner, number);
+        self.note(Event::Lanes { of: owner, lanes: 1 });
+        if let Some(start) = due {
+            self.start(&start);
+        }
+        Ok(())
+    }
+
+    /// An offline phase has ended well: whose it was may come for the online phase at once.
+    pub(super) fn keep_lane(&mut self, owner: Owner) {
+        let until = Instant::now() + self.on_the_way;
+        match self.live.get_mut(&owner) {
+            // Of a notice no online phase follows.
+            Some(live) if matches!(owner, Owner::Request(_)) => {
+                live.comes = Some(Comes { until, due: None });
+            }
+            _ => self.note(Event::Lanes { of: owner, lanes: 0 }),
+        }
+    }
+
+    /// A job is to start whose connection is not there.
+    pub(super) fn put_off(&mut self, owner: Owner, start: &Start) {
+        let comes = self.live.get_mut(&owner).and_then(|live| live.comes.as_mut());
+        match comes.filter(|comes| comes.until > Instant::now()) {
+            Some(comes) => {
+                comes.due = Some(start.clone());
+                self.due.insert((comes.until, owner));
+            }
+            None => self.give_back(owner, start),
+        }
+    }
+
+    /// What no client has come for in time goes back into the scheduler's queue, until one comes.
+    pub(super) fn give_up_waiting(&mut self) {
+        let now = Instant::now();
+        while let Some(&(until, owner)) = self.due.first().filter(|(until, _)| *until <= now) {
+            self.due.remove(&(until, owner));
+            // Its client may have come, or it has ended.
+            let comes = self.live.get_mut(&owner).and_then(|live| live.comes.take_if(|comes| comes.until == until));
+            if let Some(start) = comes.and_then(|comes| comes.due) {
+                self.give_back(owner, &start);
+            }
+        }
+    }
+
+    fn give_back(&mut self, owner: Owner, start: &Start) {
+        self.note(Event::Lanes { of: owner, lanes: 0 });
+        self.note(Event::JobNotStarted { job: start.job });
+    }
+}
