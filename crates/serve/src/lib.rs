@@ -27,6 +27,7 @@
 
 mod access;
 mod catalog;
+mod closer;
 mod config;
 mod control;
 mod dealer;
@@ -58,7 +59,7 @@ mod worker;
 
 pub use catalog::{Catalog, Changes};
 pub use config::ServerConfig;
-pub use control::{MAX_BODY_BYTES, read_policy};
+pub use control::{MAX_BODY_BYTES, NoticeBody, read_notice, read_policy};
 pub use dealer::{DealerConfig, DealerHandle, DealerServer};
 pub use error::ServeError;
 pub use server::{Server, ServerHandle};

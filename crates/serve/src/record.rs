@@ -34,6 +34,8 @@ pub(crate) struct Measured {
     pub(crate) phase: Phase,
     /// What it cost.
     pub(crate) figures: Figures,
+    /// The most bytes that its threads held, where that was counted.
+    pub(crate) memory: Option<u64>,
 }
 
 /// A job between its request and its end.
@@ -181,7 +183,7 @@ impl Record {
     pub(crate) fn asked(&mut self, number: Number, client: ClientId, request: &Request, binding: Option<Binding>) {
         let phase = match request {
             Request::Setup => Phase::Setup,
-            Request::Prepare { .. } => Phase::Offline,
+            Request::Prepare { .. } | Request::Refill { .. } => Phase::Offline,
             Request::Infer { .. } => Phase::Online,
             _ => return,
         };
@@ -257,7 +259,7 @@ impl Record {
             self.keep_ended(&live, measured, outcome, now);
         }
         if let Some(mut job) = self.row(&live) {
-            job.memory = measured.map_or(0, |m| m.figures.peak_rss_bytes);
+            job.memory = measured.and_then(|m| m.memory).unwrap_or(0);
             (job.ended_s, job.outcome) = (Some(self.secs(Instant::now())), Some(outcome));
             self.ended.truncate(ENDED - 1);
             self.ended.push_front(job);

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
+use tacit_arith::heap::Counting;
 use tacit_backends::{DEFAULT, Registry};
 use tacit_client::MAX_THREADS;
 use tacit_ids::ClientId;
@@ -22,6 +23,10 @@ use tacit_net::Rate;
 use tacit_sched::policy::PolicySpec;
 use tacit_serve::{Server, ServerConfig};
 use tacit_store::{SealKey, keys};
+
+/// The scheduler learns from it what jobs take.
+#[global_allocator]
+static HEAP: Counting = Counting;
 
 /// How long running jobs may take after an interrupt.
 const GRACE: Duration = Duration::from_secs(30);
