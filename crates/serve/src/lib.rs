@@ -54,6 +54,7 @@ mod snapshot;
 mod source;
 mod state;
 mod stock;
+mod traces;
 mod warm;
 mod worker;
 
@@ -64,3 +65,4 @@ pub use dealer::{DealerConfig, DealerHandle, DealerServer};
 pub use error::ServeError;
 pub use server::{Server, ServerHandle};
 pub use source::{Reloaded, Source, Unusable};
+pub use traces::Collector;

@@ -6,6 +6,7 @@ use crate::metrics::{Metrics, Of};
 use crate::quota::Bucket;
 use crate::snapshot::{ClientRow, JobRow, ModelRow, Snapshot};
 use crate::state::{Ended, Keeper, Row};
+use crate::traces::{self, Traces};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -60,6 +61,27 @@ impl Live {
         let (client, started) = (self.client, self.started.map_or(now, |(at, _)| at));
         let (queued, ran) = (since(self.queued, started), since(started, now));
         tracing::info!(%input, %client, %model, %backend, "{phase} {outcome}: queued {queued:.3} s, ran {ran:.3} s");
+    }
+}
+
+impl Live {
+    /// As a span.
+    fn traced(&self, measured: Option<&Measured>, outcome: &'static str, now: Instant) -> traces::Phase {
+        let ago = |at: Instant| now.saturating_duration_since(at);
+        let Of { phase, model, backend } = self.of.clone();
+        traces::Phase {
+            job: self.id,
+            client: self.client,
+            input: self.input,
+            phase,
+            model,
+            backend,
+            outcome,
+            queued: ago(self.queued),
+            started: self.started.map(|(at, threads)| (ago(at), threads)),
+            traffic: measured.map(|m| [m.figures.sent_bytes, m.figures.received_bytes]),
+            memory: measured.and_then(|m| m.memory),
+        }
     }
 }
 
@@ -121,11 +143,12 @@ pub(crate) struct Record {
     refusals: u64,
     metrics: Arc<Metrics>,
     keeper: Keeper,
+    traces: Traces,
 }
 
 impl Record {
-    /// Of a server that starts, with who keeps what is to outlive it.
-    pub(crate) fn new(catalog: &Catalog, metrics: Arc<Metrics>, keeper: Keeper) -> Self {
+    /// Of a server that starts, with who keeps what is to outlive it, and who is told of phases.
+    pub(crate) fn new(catalog: &Catalog, metrics: Arc<Metrics>, (keeper, traces): (Keeper, Traces)) -> Self {
         let mut new = Self {
             start: Instant::now(),
             names: HashMap::new(),
@@ -138,6 +161,7 @@ impl Record {
             refusals: 0,
             metrics,
             keeper,
+            traces,
         };
         new.offer(catalog);
         new
@@ -257,6 +281,7 @@ impl Record {
         if is_kept {
             live.log(outcome, now);
             self.keep_ended(&live, measured, outcome, now);
+            self.traces.tell(|| live.traced(measured, outcome, now));
         }
         if let Some(mut job) = self.row(&live) {
             job.memory = measured.and_then(|m| m.memory).unwrap_or(0);
@@ -289,6 +314,7 @@ impl Record {
 
     /// Nothing more comes; waits until what came is on the disk.
     pub(crate) fn close(&mut self) {
+        self.traces.close();
         self.keeper.close();
     }
 
