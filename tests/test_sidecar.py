@@ -62,7 +62,7 @@ def workplace(tmp_path_factory, cli, digit_images):
 def sidecar(workplace, binary):
     """Addresses for HTTP and gRPC, and what makes the headers that both want: the client changes what it is given."""
     addresses = ["--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--token-file", "token", "--new-token"]
-    stored = ["--material", "material", "--seal", "seal.key", "--ready", 1]
+    stored = ["--material", "material", "--seal", "seal.key", "--ready", 1, "--device", "raspberry-pi-4b"]
     with (
         serving(binary, workplace, "--material", "server-material") as server,
         beside(binary, workplace, server, *addresses, *stored) as told,
@@ -202,6 +202,10 @@ def test_the_page_asks_for_a_picture(sidecar, workplace, digit_images, floats):
         told = json.load(answer)
     assert told["top"][0]["class"] == floats[0].argmax() and told["phases"][-1]["name"] == "online"
     assert told["private"] and "could not see the picture" in told["server_sees"]
+    # 0.925 W for a busy core of a Raspberry Pi 4B, so no more than four cores of it for as long as the phases took.
+    assert told["energy"]["provenance"] == "modelled" and "Raspberry Pi 4" in told["energy"]["device"]
+    spent = sum(phase["modelled_j"] for phase in told["phases"])
+    assert 0 < spent < 0.925 * 4 * told["all_s"] + 1e-8 * sum(p["sent_bytes"] + p["received_bytes"] for p in told["phases"])
     ask.add_header("Origin", "http://evil.example")
     with pytest.raises(urllib.error.HTTPError, match="403"):
         urllib.request.urlopen(ask)

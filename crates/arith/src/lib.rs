@@ -1,5 +1,6 @@
 //! Arithmetic kernels: modular and ring arithmetic, NTT, polynomials, samplers, AES-based PRG and hash, bit
-//! matrices. The only crate with `unsafe` code (SIMD kernels with a portable twin each).
+//! matrices; and an allocator that counts. The only crate with `unsafe` code (SIMD kernels with a portable
+//! twin each).
 
 pub mod aes;
 pub mod bits;
@@ -7,6 +8,7 @@ pub mod block;
 pub mod block_code;
 pub mod block_select;
 pub mod cpu;
+pub mod heap;
 mod lattice_error;
 pub mod modulus;
 pub mod ntt;

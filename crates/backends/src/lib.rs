@@ -127,6 +127,9 @@ pub enum BackendError {
         /// What is wrong, and what to do.
         what: String,
     },
+    /// Who runs the phase has ended it.
+    #[error("stopped between two layers")]
+    Stopped,
     /// A fixed-point model, or the lowering to it.
     #[error(transparent)]
     Ring(#[from] ring::RingError),

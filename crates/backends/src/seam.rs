@@ -8,6 +8,7 @@
 
 mod dealing;
 mod options;
+mod stop;
 
 use std::any::Any;
 use std::fmt;
@@ -19,6 +20,7 @@ use zeroize::Zeroizing;
 
 pub use dealing::{Aids, Claim, Dealer, DealerModel, Keep, Order, Seal, Ticket, fresh_seed};
 pub use options::{Options, Reader, within};
+pub use stop::Stop;
 
 use crate::{BackendError, Costs, Numerics};
 

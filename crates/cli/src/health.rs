@@ -1,8 +1,11 @@
 //! `tacit health`
 use crate::operator::Operator;
 use crate::print;
+use crate::status::plain;
 
 /// Ask a server whether it takes requests: exit code 0 if it does, 1 if not; for probes
+///
+/// What its operator is to do soon, such as renewing a certificate, is said on stderr.
 ///
 /// Example: tacit health --server 127.0.0.1:7878 --keys keys --client probe
 #[derive(clap::Args)]
@@ -17,6 +20,10 @@ pub struct Args {
 pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     let path = if args.live { "/v1/health/live" } else { "/v1/health/ready" };
     let answer = args.operator.interface()?.get(path)?;
+    let warnings = answer["warnings"].as_array().into_iter().flatten();
+    for warning in warnings.filter_map(|warning| warning.as_str()) {
+        print::note(&format!("warning: {}", plain(warning)));
+    }
     match as_json {
         true => print::json(&answer),
         false => print::line(answer["status"].as_str().unwrap_or("?")),

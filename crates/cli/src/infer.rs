@@ -191,7 +191,8 @@ impl Printer<'_> {
             let phases: serde_json::Map<_, _> =
                 self.phases(answer).into_iter().map(|(n, r)| (n.to_owned(), json!(printed(r)))).collect();
             let mut answer = json!({"input": self.names[index], "id": answer.name.to_string(), "class": answer.class,
-                "label": self.labels.get(answer.class), "top": top, "values": answer.values, "phases": phases});
+                "label": self.labels.get(answer.class), "top": top, "values": answer.values,
+                "request_to_answer_s": answer.request_to_answer_s, "phases": phases});
             if index == 0 {
                 answer["startup"] = json!(self.startup);
             }

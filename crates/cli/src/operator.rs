@@ -205,8 +205,15 @@ pub struct Status {
     pub greetings: usize,
     pub greeting_places: usize,
     pub refusals: u64,
+    pub certificates: Vec<Certificate>,
     /// What a client is shown: its own row, and nothing of the above but version and time.
     pub client: Option<Client>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Certificate {
+    pub advice: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

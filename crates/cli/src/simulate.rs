@@ -146,7 +146,8 @@ struct RunArgs {
     /// Assumed parallel share of T_pre, for `--moldable`.
     #[arg(long, default_value_t = 0.95)]
     pre_parallel: f64,
-    /// Keep stock: `cold` (empty at the start) or `full`.
+    /// Keep stock: `own` (of each client, from its rate), or, where material fits any client, `cold` (empty
+    /// at the start) or `full`.
     #[arg(long)]
     pool: Option<String>,
     /// Largest share of the cores for one request.
@@ -302,9 +303,10 @@ fn scenario(args: &RunArgs, profile: &ProfileFile, policy: &str) -> Result<Scena
     }
     scenario = scenario.with_stock(match args.pool.as_deref() {
         None => Stock::None,
+        Some("own") => Stock::Own,
         Some("cold") => Stock::Cold,
         Some("full") => Stock::Full,
-        Some(other) => bail!("--pool {other:?}: expected cold or full"),
+        Some(other) => bail!("--pool {other:?}: expected own, cold or full"),
     });
     scenario.spread = args.spread;
     scenario.config.batch_share = args.batch_share;

@@ -70,6 +70,9 @@ pub fn shown(status: &Status, most: usize) -> String {
             status.connections, status.control_connections, status.greetings, status.greeting_places, status.refusals
         ),
     );
+    for advice in status.certificates.iter().filter_map(|certificate| certificate.advice.as_deref()) {
+        line(&mut out, format_args!("WARNING: {}", plain(advice)));
+    }
     models(&mut out, status, most);
     clients(&mut out, &status.clients, most);
     jobs(&mut out, status, most);
@@ -138,7 +141,7 @@ fn more(out: &mut String, all: usize, most: usize) {
 }
 
 /// What a server says, without what a terminal would obey.
-fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }
 
@@ -168,11 +171,20 @@ mod tests {
             .collect();
         let status = json!({"version": "1", "uptime_s": 3.0, "policy": "adaptive", "mean_delay_s": 0.25,
             "capacity": {"cores": 8}, "used": {"cores": 3}, "queues": {"pre": 7}, "jobs": jobs, "surprise": 1,
+            "certificates": [{"name": "server", "advice": "the certificate of `server` expires in 2 hours"}, {"name": "ca"}],
             "models": [{"name": "digits", "backends": ["cheetah"], "done": 2}], "clients": [{"client": "ab12", "requests": 9}]});
         let text = shown(&serde_json::from_value(status).unwrap(), 3);
-        for part in
-            ["policy adaptive", "D 250 ms", "pre 7", "cores 3 of 8", "digits", "ab12", "running", "... and 2 more"]
-        {
+        for part in [
+            "policy adaptive",
+            "D 250 ms",
+            "WARNING: the certificate of `server`",
+            "pre 7",
+            "cores 3 of 8",
+            "digits",
+            "ab12",
+            "running",
+            "... and 2 more",
+        ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
         assert!(!text.contains('\u{1b}') && text.contains("m[2J"));

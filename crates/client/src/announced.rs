@@ -60,11 +60,7 @@ impl Client {
     /// # Errors
     /// As there; [`ClientError::Usage`] if the connection is of another client, model or back end.
     pub fn announce_over(&self, mut maker: Self, expected: Option<Duration>) -> Result<Announced, ClientError> {
-        self.check_prepares()?;
-        if maker.binding() != self.binding() {
-            let text = "the connection that makes an announced input's material is of another client or model";
-            return Err(ClientError::Usage(text.into()));
-        }
+        self.check_makes(&maker)?;
         let name = Name::random()?;
         let expected_ms = expected.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         let request = Request::Announce(Announce { name, expected_ms, ttl_ms: None });
@@ -72,6 +68,30 @@ impl Client {
             Reply::Noted { .. } => {}
             other => return Err(misplaced(request.name(), &other).into()),
         }
+        Self::making(maker, name)
+    }
+
+    /// An input of this client's that was announced in another way, such as over HTTP, under a name that the
+    /// server gave: its offline phase runs on `maker`, when its turn has come.
+    ///
+    /// # Errors
+    /// As [`announce_over`](Self::announce_over); that the server no longer knows the name shows when the
+    /// material is waited for.
+    pub fn take_up(&self, maker: Self, name: Name) -> Result<Announced, ClientError> {
+        self.check_makes(&maker)?;
+        Self::making(maker, name)
+    }
+
+    fn check_makes(&self, maker: &Self) -> Result<(), ClientError> {
+        self.check_prepares()?;
+        if maker.binding() != self.binding() {
+            let text = "the connection that makes an announced input's material is of another client or model";
+            return Err(ClientError::Usage(text.into()));
+        }
+        Ok(())
+    }
+
+    fn making(mut maker: Self, name: Name) -> Result<Announced, ClientError> {
         let closer = maker.closer();
         let making = thread::Builder::new().name("tacit-announced".into()).spawn(move || {
             let setup = maker.setup_before(Phase::Offline)?;

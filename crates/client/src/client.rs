@@ -81,8 +81,8 @@ impl Client {
         Ok(Self {
             registry,
             channel,
+            side: Arc::clone(&model).connect(&config.aids.stopped_by(&closer.stop))?,
             closer,
-            side: Arc::clone(&model).connect(&config.aids)?,
             names: names.map(str::to_owned),
             binding: Binding { client: config.identity.fingerprint, model: public, plan: model.digest() },
             is_set_up: false,
@@ -184,15 +184,32 @@ impl Client {
     /// [`ClientError::NoDealer`], [`ClientError::Refused`] if the server has no room, and as
     /// [`setup`](Self::setup).
     pub fn prepare(&mut self) -> Result<Prepared, ClientError> {
+        self.check_stores()?;
+        Ok(self.make(true, None, None)?.0)
+    }
+
+    /// As [`prepare`](Self::prepare), but when the server has nothing else to do and expects that this client
+    /// will need it: it goes by how often the client has asked, and fills its stock of this model, which may
+    /// hold `most`, to that measure. Until then this waits, for ever if need be;
+    /// [`closer`](Self::closer) ends it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn refill(&mut self, most: u32) -> Result<Prepared, ClientError> {
+        self.check_stores()?;
+        let held = u32::try_from(self.stored()?.len()).unwrap_or(u32::MAX);
+        Ok(self.make(true, None, Some([held, most]))?.0)
+    }
+
+    fn check_stores(&self) -> Result<(), ClientError> {
         match &self.stock {
-            None => return Err(ClientError::Usage("storing material needs a folder for it".into())),
+            None => Err(ClientError::Usage("storing material needs a folder for it".into())),
             Some(stock) if stock.peer().is_none() => {
                 let text = "this server stores no material (it was started without --material)";
-                return Err(ClientError::Usage(text.into()));
+                Err(ClientError::Usage(text.into()))
             }
-            Some(_) => {}
+            Some(_) => Ok(()),
         }
-        Ok(self.make(true, None)?.0)
     }
 
     /// Makes the material of an input that is asked for with `first`, or was before; it lives in memory, here
@@ -202,7 +219,7 @@ impl Client {
         name: Name,
         first: Option<&Request>,
     ) -> Result<(Prepared, Material), ClientError> {
-        self.make(false, Some((name, first)))
+        self.make(false, Some((name, first)), None)
     }
 
     pub(crate) fn channel_mut(&mut self) -> &mut Channel {
@@ -240,6 +257,7 @@ impl Client {
         &mut self,
         on_disk: bool,
         of: Option<(Name, Option<&Request>)>,
+        refill: Option<[u32; 2]>,
     ) -> Result<(Prepared, Material), ClientError> {
         self.check_prepares()?;
         self.setup_before(Phase::Offline)?;
@@ -254,7 +272,10 @@ impl Client {
             }
         };
         let folder = place.as_ref().map(|(store, _)| store.folder());
-        let request = Request::Prepare { id, folder, of: of.map(|(name, _)| name) };
+        let request = match (refill, folder) {
+            (Some([held, most]), Some(folder)) => Request::Refill { id, folder, held, most },
+            _ => Request::Prepare { id, folder, of: of.map(|(name, _)| name) },
+        };
         let (material, offline, at_server) =
             self.phase(Phase::Offline, of.and_then(|(_, first)| first), &request, |side, channel| {
                 side.offline(channel)

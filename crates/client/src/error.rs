@@ -121,6 +121,11 @@ impl ClientError {
     pub(crate) fn of(self, channel: &Channel, during: &'static str) -> Self {
         let lost = |error: &NetError| error.is_gone() || matches!(error, NetError::Stalled { .. });
         match self {
+            // Its connection was closed from here, and so is lost.
+            Self::Backend(BackendError::Stopped) => {
+                let error = NetError::from_io("stopping", &std::io::ErrorKind::ConnectionAborted.into());
+                Self::Lost { server: server_of(channel), during, error }
+            }
             Self::Net(error) | Self::Backend(BackendError::Net(error)) if lost(&error) => {
                 Self::Lost { server: server_of(channel), during, error }
             }

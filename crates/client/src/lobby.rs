@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tacit_backends::seam::Stop;
 use tacit_backends::{Aids, ClientModel, Registry, Trust};
 use tacit_ids::MaterialId;
 use tacit_net::{Channel, Hello, NetError, PacedTransport, Rate, TcpTransport, Transport, handshake, split_address};
@@ -90,16 +91,19 @@ impl ClientConfig {
     }
 }
 
-/// Ends a connection from another thread: a call that waits on it fails at once.
+/// Ends a connection from another thread: a call that waits on it fails at once, one that computes before its
+/// next layer.
 pub struct Closer {
     stream: TcpStream,
     closed: AtomicBool,
+    pub(crate) stop: Stop,
 }
 
 impl Closer {
     /// Ends the connection. The client of it is useless afterwards.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
+        self.stop.raise();
         // One that the peer has ended is as good.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
@@ -148,7 +152,7 @@ impl Lobby {
         let mut tcp = TcpTransport::connect(&config.address, config.connect_timeout)?;
         tcp.set_stall_timeout(config.stall_timeout).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
         tcp.set_deadline(Some(end));
-        let closer = Arc::new(Closer { stream: tcp.closer()?, closed: AtomicBool::new(false) });
+        let closer = Arc::new(Closer { stream: tcp.closer()?, closed: AtomicBool::new(false), stop: Stop::default() });
         let tls = config.identity.tls.connect(tcp, config.server_name.as_deref().unwrap_or(host))?;
         let transport: Box<dyn Transport> = match config.pace {
             Some(rate) => Box::new(PacedTransport::new(tls, rate)),

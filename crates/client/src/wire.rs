@@ -211,9 +211,28 @@ pub enum Request {
     },
     /// Nothing more.
     Bye,
+    /// Make material for this client's stock, on disk, when the server has nothing else to do and only while
+    /// the stock is below what the client's own rate asks for. The answer may be long in coming
+    /// ([`Reply::Waiting`]).
+    Refill {
+        /// A fresh id.
+        id: MaterialId,
+        /// The client's folder that gets the other half.
+        folder: FolderId,
+        /// How many materials of this model the stock holds.
+        held: u32,
+        /// How many it may hold.
+        most: u32,
+    },
 }
 
 impl Request {
+    /// Whether a phase of an input runs for it, when its turn has come.
+    #[must_use]
+    pub const fn is_phase(&self) -> bool {
+        matches!(self, Self::Prepare { .. } | Self::Refill { .. } | Self::Infer { .. })
+    }
+
     /// What is asked, to be put after "refused".
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -224,7 +243,7 @@ impl Request {
             Self::Ask(_) | Self::Infer { .. } => "the inference",
             Self::Announce(_) => "the notice",
             Self::Cancel { .. } => "to take back what was asked",
-            Self::Prepare { .. } => "to prepare material",
+            Self::Prepare { .. } | Self::Refill { .. } => "to prepare material",
             Self::Stored | Self::Reconcile { .. } | Self::Halves { .. } => "the list of material",
             Self::Discard { .. } => "to destroy material",
             Self::Bye => "the goodbye",

@@ -28,6 +28,7 @@ pub const HTTP_1: &[u8] = b"http/1.1";
 pub struct ServerTls {
     config: Arc<ServerConfig>,
     certificate: CertificateDer<'static>,
+    authority: CertificateDer<'static>,
 }
 
 /// A client's TLS identity and the CA whose servers it accepts.
@@ -133,6 +134,7 @@ impl ServerTls {
         let identity = Identity::from_pem(chain, key, client_ca)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let certificate = identity.chain[0].clone();
+        let authority = certificates(client_ca, "CA certificate")?.swap_remove(0);
         let verifier = WebPkiClientVerifier::builder_with_provider(identity.roots.into(), provider.clone())
             .build()
             .map_err(|e| NetError::Tls(format!("client CA: {e}")))?;
@@ -144,13 +146,19 @@ impl ServerTls {
             .map_err(named("server certificate"))?;
         config.send_tls13_tickets = 0;
         config.alpn_protocols = vec![ALPN.to_vec()];
-        Ok(Self { config: config.into(), certificate })
+        Ok(Self { config: config.into(), certificate, authority })
     }
 
     /// The server's own certificate (DER).
     #[must_use]
     pub fn certificate(&self) -> &[u8] {
         self.certificate.as_ref()
+    }
+
+    /// The certificate of the CA that signs clients (DER): the first, where there are several.
+    #[must_use]
+    pub fn authority(&self) -> &[u8] {
+        self.authority.as_ref()
     }
 
     /// Accepts a TLS client on a connected transport; the client has proved its certificate when this

@@ -46,6 +46,9 @@ pub struct PoolConfig {
     pub rate_window: Span,
     /// Also keep stock for each client of a model whose material is bound to it, from that client's own rate.
     pub per_client: bool,
+    /// Stock covers arrivals during this time at least, where one T_pre takes less.
+    #[serde(default)]
+    pub horizon: Span,
 }
 
 impl Default for PoolConfig {
@@ -58,6 +61,7 @@ impl Default for PoolConfig {
             disk_share: 0.9,
             rate_window: Span::from_millis(600_000),
             per_client: false,
+            horizon: Span::ZERO,
         }
     }
 }

@@ -104,6 +104,7 @@ pub mod profile;
 pub mod replay;
 
 mod config;
+pub mod demand;
 mod error;
 mod ids;
 mod message;

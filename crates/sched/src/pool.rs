@@ -12,6 +12,12 @@ pub(crate) struct PoolKey {
     pub client: Option<ClientId>,
 }
 
+/// Stock for so many inputs, expected within the time that is to be covered: as many, and two standard
+/// deviations (Poisson).
+pub(crate) fn stock_for(inputs: f64) -> u32 {
+    (inputs + 2.0 * inputs.sqrt()).ceil() as u32
+}
+
 /// Events per second, forgetting exponentially, without bias at the start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ArrivalRate {
@@ -91,15 +97,16 @@ impl Pools {
 
     /// `inputs` arrived at this pool; `t_pre` is what one refill takes.
     pub fn arrival(&mut self, key: PoolKey, now: Time, inputs: u32, t_pre: Span) {
-        let (window, cover, origin) = (self.config.rate_window, self.config.cover, self.origin);
+        let PoolConfig { rate_window: window, cover, horizon, .. } = self.config;
+        let origin = self.origin;
         let floor = if key.client.is_none() { self.config.min_stock } else { 0 };
         self.change(key, |pool| {
             if inputs > 0 {
                 pool.rate.add(now, f64::from(inputs), window);
                 pool.paused = false;
             }
-            let demand = pool.rate.per_second(now, origin, window) * t_pre.secs() * cover;
-            pool.target = floor.max((demand + 2.0 * demand.sqrt()).ceil() as u32);
+            let covered = t_pre.max(horizon);
+            pool.target = floor.max(stock_for(pool.rate.per_second(now, origin, window) * covered.secs() * cover));
         });
     }
 

@@ -1,5 +1,6 @@
 //! How a server behaves.
 use crate::monitor::Limits;
+use crate::traces::Collector;
 use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -26,6 +27,8 @@ pub struct ServerConfig {
     pub access: Option<PathBuf>,
     /// Days that the record of ended phases is kept, in the folder of stored material.
     pub audit_days: u32,
+    /// Who is told of each phase that ends; nobody without one.
+    pub traces: Option<Collector>,
     /// Key that stored material is sealed with; in the clear without one.
     pub seal: Option<SealKey>,
     /// Threads of each job's arithmetic, 1 to [`MAX_THREADS`](tacit_client::MAX_THREADS).
@@ -92,6 +95,7 @@ impl ServerConfig {
             store: None,
             access: None,
             audit_days: 90,
+            traces: None,
             seal: None,
             threads: 1,
             aids: Aids::default(),

@@ -1,13 +1,15 @@
 //! The one owner of everything that connections share: who is connected, which jobs there are, material in
 //! memory, limits, counters and whether the server stops. Events come in one at a time; what follows from
 //! each is carried out here and nowhere else.
+mod inputs;
 mod models;
 mod rules;
 mod stop;
 
+use crate::closer::Closer;
 use crate::control::places::Places;
 use crate::door::{Door, Newcomer, Number};
-use crate::event::{Decision, Event, Grant};
+use crate::event::{Decision, Event, Grant, Turn};
 use crate::gate::Gate;
 use crate::job::{Admitted, Asked, Held, Job};
 use crate::memory::InMemory;
@@ -20,7 +22,7 @@ use crate::snapshot::Snapshot;
 use crate::state::{Known, Row};
 use crate::{ServeError, ServerConfig};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::{IpAddr, Shutdown, TcpStream};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_client::wire::Request;
@@ -34,7 +36,7 @@ use tokio::time::timeout_at;
 
 /// A connection whose client is known.
 struct Connection {
-    closer: TcpStream,
+    closer: Closer,
     client: ClientId,
     /// The client's folder of material that it uses.
     folder: Option<FolderId>,
@@ -209,6 +211,9 @@ impl Driver {
                 let _ = reply.send(self.controls.enter(number, client));
             }
             Event::Snapshot { reply } => drop(reply.send(self.snapshot())),
+            Event::Announced { whose, announce, reply } => drop(reply.send(self.announced(&whose, announce))),
+            Event::Standing { client, name, reply } => drop(reply.send(self.queue.standing(client, name))),
+            Event::TakenBack { client, name, reply } => drop(reply.send(self.queue.cancel(client, name).is_ok())),
             Event::SetPolicy { policy, reply } => {
                 self.queue.set_policy(policy);
                 tracing::info!("the policy is {} from now on", self.queue.policy());
@@ -280,8 +285,8 @@ impl Driver {
             Ok(Admitted::Now { destroyed, notice_ignored }) => {
                 self.jobs.insert(number, Job::Runs { place: None });
                 self.record.started(number, self.threads);
-                let (request, threads) = (ask.request, self.threads);
-                let grant = Grant { request, threads, material: None, charge: None, destroyed, notice_ignored };
+                let (request, turn) = (ask.request, Turn::now(self.threads));
+                let grant = Grant { request, turn, material: None, charge: None, destroyed, notice_ignored };
                 let _ = ask.reply.send(Decision::Start(grant));
             }
             Err(e) => self.refuse_job(number, ask, e),
@@ -304,6 +309,11 @@ impl Driver {
                     return Err(refused(reason));
                 }
                 return Ok(Admitted::Queued(Held { place, charge: None }));
+            }
+            (Request::Refill { held, most, .. }, Some(open)) => {
+                let most = self.gate.stock(open.whose.client, &open.whose.offered.name, *most);
+                self.queue.refill(number, &open.whose, *held, most).map_err(refused)?;
+                return Ok(Admitted::Queued(Held::default()));
             }
             (Request::Infer { id, of }, Some(open)) => {
                 let charge = self.gate.charge(open.whose.client, &open.whose.offered.name)?;
@@ -349,8 +359,7 @@ impl Driver {
                 }
             }
             Effect::Cut { number } => {
-                // Closed already is as good.
-                self.connections.get(&number).into_iter().for_each(|c| drop(c.closer.shutdown(Shutdown::Both)));
+                self.connections.get(&number).into_iter().for_each(|c| c.closer.close());
             }
             Effect::Burn { material, client } => self.burn(material, client),
             Effect::Learned(learned) => self.record.keep(Row::Learned(learned)),
@@ -377,9 +386,8 @@ impl Driver {
                 refuse("this is not the material of that input")
             }
             (Request::Infer { id: Some(id), .. }, Some(open), JobPhase::On) => self.memory.take(*id, open.binding),
-            (Request::Infer { .. }, Some(_), JobPhase::On) | (Request::Prepare { .. }, Some(_), JobPhase::Pre) => {
-                Ok(None)
-            }
+            (Request::Infer { .. }, Some(_), JobPhase::On)
+            | (Request::Prepare { .. } | Request::Refill { .. }, Some(_), JobPhase::Pre) => Ok(None),
             _ => refuse("another phase of that input comes next"),
         };
         match material {
@@ -387,7 +395,8 @@ impl Driver {
                 self.jobs.insert(number, Job::Runs { place });
                 self.record.started(number, threads);
                 let (destroyed, notice_ignored) = (vec![], None);
-                let grant = Grant { request: ask.request, threads, material, charge, destroyed, notice_ignored };
+                let (request, turn) = (ask.request, Turn::now(threads));
+                let grant = Grant { request, turn, material, charge, destroyed, notice_ignored };
                 let _ = ask.reply.send(Decision::Start(grant));
             }
             Err(e) => {

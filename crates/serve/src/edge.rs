@@ -105,6 +105,7 @@ async fn connection(gone: Gone, stranger: Stranger, control: Control, mut stop: 
         Err(e) => return shared.refused(kind(&e), Some(address.ip()), format!("the connection from {address}: {e}")),
     };
     let mut connection = Connection::new(client, channel);
+    let closer = connection.closer(closer);
     let taken = shared.ask(|reply| Event::Greeted { number, client, closer, reply }).await;
     // A driver that is gone has stopped.
     if let Err(TurnedAway { kind, reason }) = taken.unwrap_or(Err(TurnedAway { kind: LATE, reason: STOPS })) {
@@ -302,7 +303,7 @@ async fn serve(
             Err(e) => break (None, Err(e)),
         };
         // Nothing is asked behind a phase before that is over; behind the rest, clients need not wait.
-        let is_phase = matches!(request, Request::Prepare { .. } | Request::Infer { .. });
+        let is_phase = request.is_phase();
         let (reply, decision) = oneshot::channel();
         // A driver that is gone drops the question, and the answer with it.
         let _ = shared.events.send(Event::Requested { number, request, open: connection.open(), reply });

@@ -2,19 +2,20 @@
 use crate::ServeError;
 use crate::access::Rules;
 use crate::catalog::{Catalog, Changes, Offered};
+use crate::closer::Closer;
 use crate::door::{Number, Ticket};
 use crate::monitor::Load;
-use crate::queue::{JobEnd, Whose};
+use crate::queue::{JobEnd, Standing, Whose};
 use crate::quota::Charge;
 use crate::record::Measured;
 use crate::refusals::Kind;
 use crate::snapshot::Snapshot;
 use crate::state::Learned;
-use std::net::{IpAddr, TcpStream};
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tacit_backends::Material;
-use tacit_client::wire::Request;
+use tacit_client::wire::{Announce, Name, Request};
 use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::policy::PolicySpec;
 use tacit_store::Binding;
@@ -25,7 +26,7 @@ pub(crate) enum Event {
     /// Somebody connected; may it greet? The answer comes when it may, and never if the server stops.
     Accepted { number: Number, from: IpAddr, reply: oneshot::Sender<Option<Ticket>> },
     /// Its client is known; is it served, or else why not? `closer` ends it from here.
-    Greeted { number: Number, client: ClientId, closer: TcpStream, reply: oneshot::Sender<Result<(), TurnedAway>> },
+    Greeted { number: Number, client: ClientId, closer: Closer, reply: oneshot::Sender<Result<(), TurnedAway>> },
     /// Somebody was not served, or not granted something: for the log.
     Refused { kind: Kind, from: Option<IpAddr>, detail: String },
     /// A client asks, with the model that it has open.
@@ -44,6 +45,12 @@ pub(crate) enum Event {
     Visited { number: Number, client: ClientId, reply: oneshot::Sender<Result<(), &'static str>> },
     /// What is there to be seen?
     Snapshot { reply: oneshot::Sender<Snapshot> },
+    /// An input will come; this is said without a connection that comes for its phases.
+    Announced { whose: Whose, announce: Announce, reply: oneshot::Sender<Result<Standing, ServeError>> },
+    /// How does a client's input stand? `None` if it has none of this name.
+    Standing { client: ClientId, name: Name, reply: oneshot::Sender<Option<Standing>> },
+    /// A client takes an input back; whether there was one.
+    TakenBack { client: ClientId, name: Name, reply: oneshot::Sender<bool> },
     /// Jobs are to start by this policy.
     SetPolicy { policy: PolicySpec, reply: oneshot::Sender<()> },
     /// These rules hold from now on.
@@ -83,12 +90,26 @@ pub(crate) enum Decision {
     Close,
 }
 
+/// That a job starts now.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    /// Threads for its arithmetic.
+    pub(crate) threads: usize,
+    /// When it was decided.
+    pub(crate) decided: Instant,
+}
+
+impl Turn {
+    pub(crate) fn now(threads: usize) -> Self {
+        Self { threads, decided: Instant::now() }
+    }
+}
+
 /// A job that may run.
 pub(crate) struct Grant {
     /// What was asked.
     pub(crate) request: Request,
-    /// Threads for its arithmetic.
-    pub(crate) threads: usize,
+    pub(crate) turn: Turn,
     /// Material from memory; for an inference without, the store is asked.
     pub(crate) material: Option<Material>,
     /// What is to be written down before the online phase begins.

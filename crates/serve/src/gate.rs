@@ -62,7 +62,7 @@ impl Gate {
         if rule.revoked {
             return Err(ServeError::NotGranted(REVOKED.into()));
         }
-        let is_paced = matches!(request, Request::Ask(_) | Request::Prepare { .. } | Request::Infer { .. });
+        let is_paced = matches!(request, Request::Ask(_)) || request.is_phase();
         if is_paced && let Some(per_minute) = rule.per_minute {
             self.pace(client, per_minute, now)?;
         }
@@ -104,6 +104,12 @@ impl Gate {
         let most = self.rules.borrow().of(client).per_day;
         let take = |most| self.quotas.take(unix_now(), client, model, most).map_err(ServeError::over_quota);
         most.map(take).transpose()
+    }
+
+    /// How much stock is of use to a client that wants `most`: no more than it may have answers today.
+    pub(crate) fn stock(&mut self, client: ClientId, model: &str, most: u32) -> u32 {
+        let per_day = self.rules.borrow().of(client).per_day;
+        per_day.map_or(most, |day| most.min(self.quotas.left(unix_now(), client, model, day)))
     }
 
     /// An answer that was set aside is not given.

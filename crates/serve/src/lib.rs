@@ -27,6 +27,7 @@
 
 mod access;
 mod catalog;
+mod closer;
 mod config;
 mod control;
 mod dealer;
@@ -53,13 +54,15 @@ mod snapshot;
 mod source;
 mod state;
 mod stock;
+mod traces;
 mod warm;
 mod worker;
 
 pub use catalog::{Catalog, Changes};
 pub use config::ServerConfig;
-pub use control::{MAX_BODY_BYTES, read_policy};
+pub use control::{MAX_BODY_BYTES, NoticeBody, read_notice, read_policy};
 pub use dealer::{DealerConfig, DealerHandle, DealerServer};
 pub use error::ServeError;
 pub use server::{Server, ServerHandle};
 pub use source::{Reloaded, Source, Unusable};
+pub use traces::Collector;

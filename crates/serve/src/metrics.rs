@@ -9,6 +9,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 use tacit_client::measure::Figures;
 
 /// A phase of a model with a back end.
@@ -43,6 +44,7 @@ pub(crate) struct Metrics {
     delay: Family<Input, Histogram, fn() -> Histogram>,
     waiting: Family<Input, Histogram, fn() -> Histogram>,
     phases: Family<Of, Histogram, fn() -> Histogram>,
+    dispatch: Histogram,
     failed: Family<Of, Counter>,
     refused: Family<Named, Counter>,
     sent: Family<Of, Counter>,
@@ -54,6 +56,7 @@ pub(crate) struct Metrics {
     memory: Family<Named, Gauge>,
     disk: Family<Named, Gauge>,
     uptime: Real,
+    expiry: Family<Named, Gauge>,
 }
 
 /// From a millisecond to nine minutes.
@@ -69,6 +72,8 @@ impl Metrics {
             delay: Family::new_with_constructor(times as fn() -> Histogram),
             waiting: Family::new_with_constructor(times as fn() -> Histogram),
             phases: Family::new_with_constructor(times as fn() -> Histogram),
+            // From ten microseconds to a second.
+            dispatch: Histogram::new(exponential_buckets(0.000_01, 2.0, 18)),
             failed: Family::default(),
             refused: Family::default(),
             sent: Family::default(),
@@ -80,6 +85,7 @@ impl Metrics {
             memory: Family::default(),
             disk: Family::default(),
             uptime: Real::default(),
+            expiry: Family::default(),
         };
         new.name();
         new
@@ -100,6 +106,10 @@ impl Metrics {
         registry.register_with_unit("delay", "From an input's arrival to its answer (D)", s.clone(), delay);
         registry.register_with_unit("waiting", "From an input's arrival to its online phase (W)", s.clone(), waiting);
         registry.register_with_unit("phase", "Wall time of phases", s.clone(), self.phases.clone());
+        let dispatch = "From the decision that a phase starts to its first byte to the client";
+        registry.register_with_unit("dispatch", dispatch, s.clone(), self.dispatch.clone());
+        let expiry = "Last second of the certificates in use, since 1970";
+        registry.register_with_unit("certificate_expiry_timestamp", expiry, s.clone(), self.expiry.clone());
         registry.register_with_unit("uptime", "Time since the start", s, self.uptime.clone());
         let (sent, received, b) = (self.sent.clone(), self.received.clone(), Unit::Bytes);
         registry.register_with_unit("link_sent", "What clients were sent, before TLS", b.clone(), sent);
@@ -113,6 +123,11 @@ impl Metrics {
         self.phases.get_or_create(of).observe(figures.wall_s);
         self.sent.get_or_create(of).inc_by(figures.sent_bytes);
         self.received.get_or_create(of).inc_by(figures.received_bytes);
+    }
+
+    /// So long after it was decided that a phase starts, its client has been told.
+    pub(crate) fn dispatched(&self, after: Duration) {
+        self.dispatch.observe(after.as_secs_f64());
     }
 
     /// An input was answered.
@@ -157,6 +172,7 @@ impl Metrics {
             set(&self.memory, name, memory);
             set(&self.disk, name, disk);
         }
+        now.certificates.iter().for_each(|row| set(&self.expiry, row.name, row.expires_s));
         self.uptime.set(now.uptime_s);
         let mut out = String::new();
         text::encode(&mut out, &self.registry).expect("a String takes everything");

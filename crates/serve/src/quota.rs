@@ -61,11 +61,21 @@ impl Quotas {
         Ok(charge)
     }
 
-    /// What [`take`](Self::take) would say.
-    pub(crate) fn look(&mut self, now: i64, client: ClientId, model: &str, most: u32) -> Result<Charge, String> {
+    /// How many answers a day has left.
+    pub(crate) fn left(&mut self, now: i64, client: ClientId, model: &str, most: u32) -> u32 {
+        self.see(now);
+        most.saturating_sub(self.used.get(&(client, model.to_owned())).copied().unwrap_or(0))
+    }
+
+    fn see(&mut self, now: i64) {
         if day_of(now) > self.day {
             (self.day, self.used) = (day_of(now), HashMap::new());
         }
+    }
+
+    /// What [`take`](Self::take) would say.
+    pub(crate) fn look(&mut self, now: i64, client: ClientId, model: &str, most: u32) -> Result<Charge, String> {
+        self.see(now);
         let key = (client, model.to_owned());
         let used = self.used.get(&key).copied().unwrap_or(0);
         let charge = Charge { client, model: key.1, day: self.day, most };

@@ -6,6 +6,7 @@ use crate::metrics::{Metrics, Of};
 use crate::quota::Bucket;
 use crate::snapshot::{ClientRow, JobRow, ModelRow, Snapshot};
 use crate::state::{Ended, Keeper, Row};
+use crate::traces::{self, Traces};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub(crate) struct Measured {
     pub(crate) phase: Phase,
     /// What it cost.
     pub(crate) figures: Figures,
+    /// The most bytes that its threads held, where that was counted.
+    pub(crate) memory: Option<u64>,
 }
 
 /// A job between its request and its end.
@@ -58,6 +61,27 @@ impl Live {
         let (client, started) = (self.client, self.started.map_or(now, |(at, _)| at));
         let (queued, ran) = (since(self.queued, started), since(started, now));
         tracing::info!(%input, %client, %model, %backend, "{phase} {outcome}: queued {queued:.3} s, ran {ran:.3} s");
+    }
+}
+
+impl Live {
+    /// As a span.
+    fn traced(&self, measured: Option<&Measured>, outcome: &'static str, now: Instant) -> traces::Phase {
+        let ago = |at: Instant| now.saturating_duration_since(at);
+        let Of { phase, model, backend } = self.of.clone();
+        traces::Phase {
+            job: self.id,
+            client: self.client,
+            input: self.input,
+            phase,
+            model,
+            backend,
+            outcome,
+            queued: ago(self.queued),
+            started: self.started.map(|(at, threads)| (ago(at), threads)),
+            traffic: measured.map(|m| [m.figures.sent_bytes, m.figures.received_bytes]),
+            memory: measured.and_then(|m| m.memory),
+        }
     }
 }
 
@@ -119,11 +143,12 @@ pub(crate) struct Record {
     refusals: u64,
     metrics: Arc<Metrics>,
     keeper: Keeper,
+    traces: Traces,
 }
 
 impl Record {
-    /// Of a server that starts, with who keeps what is to outlive it.
-    pub(crate) fn new(catalog: &Catalog, metrics: Arc<Metrics>, keeper: Keeper) -> Self {
+    /// Of a server that starts, with who keeps what is to outlive it, and who is told of phases.
+    pub(crate) fn new(catalog: &Catalog, metrics: Arc<Metrics>, (keeper, traces): (Keeper, Traces)) -> Self {
         let mut new = Self {
             start: Instant::now(),
             names: HashMap::new(),
@@ -136,6 +161,7 @@ impl Record {
             refusals: 0,
             metrics,
             keeper,
+            traces,
         };
         new.offer(catalog);
         new
@@ -181,7 +207,7 @@ impl Record {
     pub(crate) fn asked(&mut self, number: Number, client: ClientId, request: &Request, binding: Option<Binding>) {
         let phase = match request {
             Request::Setup => Phase::Setup,
-            Request::Prepare { .. } => Phase::Offline,
+            Request::Prepare { .. } | Request::Refill { .. } => Phase::Offline,
             Request::Infer { .. } => Phase::Online,
             _ => return,
         };
@@ -255,9 +281,10 @@ impl Record {
         if is_kept {
             live.log(outcome, now);
             self.keep_ended(&live, measured, outcome, now);
+            self.traces.tell(|| live.traced(measured, outcome, now));
         }
         if let Some(mut job) = self.row(&live) {
-            job.memory = measured.map_or(0, |m| m.figures.peak_rss_bytes);
+            job.memory = measured.and_then(|m| m.memory).unwrap_or(0);
             (job.ended_s, job.outcome) = (Some(self.secs(Instant::now())), Some(outcome));
             self.ended.truncate(ENDED - 1);
             self.ended.push_front(job);
@@ -287,6 +314,7 @@ impl Record {
 
     /// Nothing more comes; waits until what came is on the disk.
     pub(crate) fn close(&mut self) {
+        self.traces.close();
         self.keeper.close();
     }
 

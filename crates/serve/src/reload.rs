@@ -18,7 +18,7 @@ use tokio::time::{Instant, interval_at};
 /// Reloads that wait for the one that runs: what they would find, one more finds as well.
 pub(crate) const WAITING: usize = 1;
 
-/// How often the end of the server's certificate is looked for.
+/// How often the end of the server's certificates is looked for.
 const LOOKS: Duration = Duration::from_secs(3600);
 
 /// The rules of access, if there is a file. Models that it names and nobody offers may be another server's.
@@ -73,12 +73,10 @@ pub(crate) async fn serve(
     }
 }
 
-/// Says in the log what is to be done about the certificate that is in use.
+/// Says in the log what is to be done about the certificates that are in use.
 fn advise(shared: &Shared) {
-    let validity = shared.tls.borrow().validity;
-    // A clock before 1970 is not this log line's to tell.
-    let advice = validity.and_then(|validity| validity.advice("server").ok().flatten());
-    if let Some(advice) = advice {
+    let certificates = shared.tls.borrow().certificates();
+    for advice in certificates.into_iter().filter_map(|row| row.advice) {
         tracing::warn!("{advice}; then `tacit reload`");
     }
 }

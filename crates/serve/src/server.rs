@@ -13,6 +13,7 @@ use crate::reload;
 use crate::shared::{Handshakes, Shared};
 use crate::source::{AskReload, Reloaded, Source};
 use crate::state::State;
+use crate::traces::Traces;
 use crate::warm;
 use crate::{Catalog, ServeError, ServerConfig};
 use rustix::process::{Resource, getrlimit};
@@ -163,7 +164,8 @@ impl Server {
             burn_revoked(store, &rules)?;
         }
         let State { keeper, usage, known, quotas } = open_state(&config, &rules)?;
-        let record = (Record::new(&catalog, metrics.clone(), keeper), known);
+        let traces = config.traces.clone().map_or_else(|| Ok(Traces::default()), Traces::start)?;
+        let record = (Record::new(&catalog, metrics.clone(), (keeper, traces)), known);
         let (rules_sender, rules) = watch::channel(Arc::new(rules));
         let (catalog_sender, catalog) = watch::channel(Arc::new(catalog));
         let gate = Gate::new(rules_sender, catalog_sender, quotas);

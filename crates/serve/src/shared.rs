@@ -3,6 +3,7 @@ use crate::access::Rules;
 use crate::event::Event;
 use crate::metrics::Metrics;
 use crate::refusals::Kind;
+use crate::snapshot::CertificateRow;
 use crate::source::AskReload;
 use crate::state::Usage;
 use crate::{Catalog, ServerConfig};
@@ -20,14 +21,28 @@ use tokio_rustls::rustls;
 /// What new connections are greeted with.
 pub(crate) struct Handshakes {
     pub(crate) config: Arc<rustls::ServerConfig>,
-    /// When the certificate in it is valid, where that can be read.
-    pub(crate) validity: Option<Validity>,
+    /// When the certificates in it are valid, by the names of their files, where that can be read.
+    validity: Vec<(&'static str, Validity)>,
 }
 
 impl Handshakes {
     pub(crate) fn new(identity: &ServerTls, max_control: usize) -> Self {
         let config = if max_control > 0 { identity.with_http() } else { identity.without_http() };
-        Self { config, validity: Validity::of(identity.certificate()) }
+        let certificates = [("server", identity.certificate()), ("ca", identity.authority())];
+        let validity = certificates.into_iter().filter_map(|(name, der)| Some((name, Validity::of(der)?)));
+        Self { config, validity: validity.collect() }
+    }
+
+    /// Until when its certificates are good, and what is to be done about them now.
+    pub(crate) fn certificates(&self) -> Vec<CertificateRow> {
+        // A clock before 1970 is not theirs to tell.
+        let advice = |name, validity: Validity| validity.advice(name).ok().flatten();
+        let row = |&(name, validity): &(&'static str, Validity)| CertificateRow {
+            name,
+            expires_s: validity.until,
+            advice: advice(name, validity),
+        };
+        self.validity.iter().map(row).collect()
     }
 }
 

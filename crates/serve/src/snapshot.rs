@@ -43,6 +43,20 @@ pub struct Snapshot {
     pub greeting_places: usize,
     /// Connections and requests that were refused since the start.
     pub refusals: u64,
+    /// The certificates that TLS goes by.
+    pub certificates: Vec<CertificateRow>,
+}
+
+/// A certificate that the server uses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CertificateRow {
+    /// `server`: its own; `ca`: that of who signs clients.
+    pub name: &'static str,
+    /// Its last second, in seconds since 1970.
+    pub expires_s: u64,
+    /// What is to be done about it; none if it is good for some time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
 }
 
 /// Amounts of what jobs share; 0 is no limit, or none.
@@ -108,8 +122,7 @@ pub struct JobRow {
     pub input: Option<String>,
     /// Threads.
     pub threads: usize,
-    /// Bytes of memory: what is expected while it runs, then the most that the whole process held. 0 is
-    /// unknown.
+    /// The most bytes that its threads held, once it has ended; 0 is unknown.
     pub memory: u64,
     /// When it was asked for.
     pub queued_s: f64,

@@ -2,16 +2,20 @@
 //! job meanwhile.
 use crate::ServeError;
 use crate::catalog::Offered;
+use crate::closer::Closer;
 use crate::door::Number;
-use crate::event::{Decision, Event, Grant, Open};
+use crate::event::{Decision, Event, Grant, Open, Turn};
 use crate::queue::{JobEnd, Whose};
 use crate::quota::Charge;
 use crate::record::Measured;
 use crate::refusals::Kind;
 use crate::shared::Shared;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
+use tacit_arith::heap::Account;
+use tacit_backends::seam::Stop;
 use tacit_backends::{BackendError, Material, Preparation, ServerSide, Setup};
 use tacit_client::measure::Meter;
 use tacit_client::wire::{Device, PUBLIC, REPLY, Reply, Request, send};
@@ -24,6 +28,8 @@ pub(crate) struct Connection {
     client: ClientId,
     pub(crate) channel: Channel,
     open: Option<Opened>,
+    /// What ends its phases.
+    stop: Stop,
     /// What the last job has run; whoever takes note of it takes it out.
     pub(crate) measured: Option<Measured>,
 }
@@ -40,7 +46,12 @@ pub(crate) struct Opened {
 impl Connection {
     /// A connection that has no model open.
     pub(crate) fn new(client: ClientId, channel: Channel) -> Self {
-        Self { client, channel, open: None, measured: None }
+        Self { client, channel, open: None, stop: Stop::default(), measured: None }
+    }
+
+    /// Ends it, and what runs on it; `stream` is its socket.
+    pub(crate) fn closer(&self, stream: TcpStream) -> Closer {
+        Closer::new(stream, self.stop.clone())
     }
 
     /// The model that is open, as it was offered.
@@ -70,10 +81,15 @@ pub(crate) fn run(
     let mut end = None;
     let (name, done) = match decision {
         Decision::Start(grant) => {
-            if matches!(grant.request, Request::Prepare { .. } | Request::Infer { .. }) {
+            if grant.request.is_phase() {
                 end = Some(JobEnd::Failed);
             }
-            (grant.request.name(), Job { shared, connection }.answer(grant))
+            let account = Account::open().map(Arc::new);
+            let visit = account.as_deref().map(Account::visit);
+            let name = grant.request.name();
+            let done = Job { shared, connection, account: account.clone() }.answer(grant);
+            drop(visit);
+            (name, done)
         }
         Decision::Refuse(why) => ("a request", Err(why)),
         Decision::Close => return Ok(()),
@@ -152,22 +168,25 @@ enum Done {
 pub(crate) struct Job<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) connection: &'a mut Connection,
+    /// Where its memory is counted, if there was a place.
+    account: Option<Arc<Account>>,
 }
 
 impl<'a> Job<'a> {
     fn answer(&mut self, grant: Grant) -> Result<Done, ServeError> {
-        let Grant { request, threads, material, charge, destroyed, notice_ignored } = grant;
+        let Grant { request, turn, material, charge, destroyed, notice_ignored } = grant;
         let reply = match request {
             Request::List => self.models(),
             Request::Open { model, backend, device } => return self.open(&model, &backend, device),
-            Request::Setup => self.set_up(threads)?,
+            Request::Setup => self.set_up(turn)?,
             Request::Ask(_) | Request::Announce(_) | Request::Cancel { .. } => {
                 // The driver has noted it.
                 self.opened()?;
                 Reply::Noted { notice_ignored }
             }
-            Request::Prepare { id, folder, .. } => return self.prepare(id, folder, threads),
-            Request::Infer { id, .. } => return self.infer(id, material, charge, threads),
+            Request::Prepare { id, folder, .. } => return self.prepare(id, folder, turn),
+            Request::Refill { id, folder, .. } => return self.prepare(id, Some(folder), turn),
+            Request::Infer { id, .. } => return self.infer(id, material, charge, turn),
             Request::Stored => self.stored()?,
             Request::Reconcile { folder, after } => self.reconcile(folder, after)?,
             Request::Halves { after } => self.halves(after)?,
@@ -206,7 +225,7 @@ impl<'a> Job<'a> {
         channel.send(PUBLIC, public)?;
         handshake(channel, &Hello::opened(offered.plan, offered.public))?;
         self.connection.open = Some(Opened {
-            side: Arc::clone(&offered.model).connect(&shared.config.aids)?,
+            side: Arc::clone(&offered.model).connect(&shared.config.aids.stopped_by(&self.connection.stop))?,
             binding: Binding { client: self.connection.client, model: offered.public, plan: offered.plan },
             offered,
             device,
@@ -215,17 +234,17 @@ impl<'a> Job<'a> {
         Ok(Done::Said)
     }
 
-    fn set_up(&mut self, threads: usize) -> Result<Reply, ServeError> {
+    fn set_up(&mut self, turn: Turn) -> Result<Reply, ServeError> {
         let open = self.opened()?;
         if open.is_set_up || open.offered.model.setup() == Setup::Nothing {
             return refuse("there is nothing to set up");
         }
-        let ((), meter) = self.phase(Phase::Setup, threads, |side, channel| side.setup(channel))?;
+        let ((), meter) = self.phase(Phase::Setup, turn, |side, channel| side.setup(channel))?;
         self.opened()?.is_set_up = true;
         Ok(self.done(meter, 0)?.0)
     }
 
-    fn prepare(&mut self, id: MaterialId, folder: Option<FolderId>, threads: usize) -> Result<Done, ServeError> {
+    fn prepare(&mut self, id: MaterialId, folder: Option<FolderId>, turn: Turn) -> Result<Done, ServeError> {
         let open = self.opened()?;
         let (binding, bytes, backend) = (open.binding, open.offered.material_bytes, open.offered.backend);
         match open.offered.model.preparation() {
@@ -236,14 +255,15 @@ impl<'a> Job<'a> {
             return refuse("the setup comes first");
         }
         let place = folder.map(|peer| self.reserve(id, binding, Origin { backend, peer })).transpose()?;
-        let (material, meter) = self.phase(Phase::Offline, threads, |side, channel| side.offline(channel))?;
+        let (material, meter) = self.phase(Phase::Offline, turn, |side, channel| side.offline(channel))?;
         match place {
             Some(place) => place.put(&material.to_bytes())?,
             // Known to the driver before the client knows of it. A driver that is gone needs no material.
             None => drop(self.shared.events.send(Event::Made { id, binding, material })),
         }
         let (reply, took) = self.done(meter, bytes)?;
-        Ok(Done::Phase(reply, JobEnd::Done { took, made: Some(id) }))
+        let memory = self.held();
+        Ok(Done::Phase(reply, JobEnd::Done { took, made: Some(id), memory }))
     }
 
     /// A place on disk, if the client has not its share of it: taken before the material is made, so that no
@@ -263,7 +283,7 @@ impl<'a> Job<'a> {
         id: Option<MaterialId>,
         in_memory: Option<Material>,
         charge: Option<Charge>,
-        threads: usize,
+        turn: Turn,
     ) -> Result<Done, ServeError> {
         let open = self.opened()?;
         if open.offered.model.setup() == Setup::BeforeOnline && !open.is_set_up {
@@ -283,9 +303,10 @@ impl<'a> Job<'a> {
             (Some(_), Some(material)) => material,
             (Some(id), None) => self.claim(id)?,
         };
-        let ((), meter) = self.phase(Phase::Online, threads, |side, channel| side.online(channel, material))?;
+        let ((), meter) = self.phase(Phase::Online, turn, |side, channel| side.online(channel, material))?;
         let (reply, took) = self.done(meter, 0)?;
-        Ok(Done::Phase(reply, JobEnd::Done { took, made: None }))
+        let memory = self.held();
+        Ok(Done::Phase(reply, JobEnd::Done { took, made: None, memory }))
     }
 
     /// Material from disk: claimed and burnt, durably, when this returns, which is before the first byte of
@@ -302,31 +323,40 @@ impl<'a> Job<'a> {
     fn phase<T: Send>(
         &mut self,
         phase: Phase,
-        threads: usize,
+        turn: Turn,
         work: impl FnOnce(&mut dyn ServerSide, &mut Channel) -> Result<T, BackendError> + Send,
     ) -> Result<(T, Meter), ServeError> {
-        let pool = pool(threads)?;
+        let pool = pool(turn.threads, self.account.clone())?;
         let Connection { channel, open: Some(open), .. } = &mut *self.connection else {
             return refuse("no model is open: open one first");
         };
         send(channel, REPLY, &Reply::Go)?;
+        self.shared.metrics.dispatched(turn.decided.elapsed());
         let meter = Meter::start(channel, phase, &self.shared.marks);
         let side = &mut *open.side;
         let done = pool.install(|| work(side, channel))?;
         Ok((done, meter))
     }
 
+    /// The most bytes that the job has held, where that is counted.
+    fn held(&self) -> Option<u64> {
+        self.account.as_ref()?.peak()
+    }
+
     fn done(&mut self, meter: Meter, material_bytes: u64) -> Result<(Reply, Duration), ServeError> {
+        let memory = self.held();
         let Connection { channel, measured, .. } = &mut *self.connection;
         // The phase may end with this party's own message.
         channel.flush()?;
         let (phase, figures) = (meter.phase(), meter.stop(channel));
-        *measured = Some(Measured { phase, figures });
+        *measured = Some(Measured { phase, figures, memory });
         Ok((Reply::Done { figures, material_bytes }, Duration::from_secs_f64(figures.wall_s)))
     }
 }
 
-fn pool(threads: usize) -> Result<ThreadPool, ServeError> {
-    let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("tacit-job-{i}")).build();
-    pool.map_err(|e| ServeError::Usage(format!("cannot start {threads} threads: {e}")))
+/// Threads of a job, whose memory counts as the job's. They keep the account until the last has ended.
+fn pool(threads: usize, account: Option<Arc<Account>>) -> Result<ThreadPool, ServeError> {
+    let builder = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("tacit-job-{i}"));
+    let builder = builder.start_handler(move |_| account.iter().for_each(|account| account.enter()));
+    builder.build().map_err(|e| ServeError::Usage(format!("cannot start {threads} threads: {e}")))
 }

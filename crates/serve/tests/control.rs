@@ -13,7 +13,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tacit_client::wire::{Reply, Request};
 use tacit_net::TlsTransport;
 use tacit_store::keys;
@@ -119,9 +119,9 @@ fn the_document_lists_exactly_the_methods() {
     let mut ops = server.http(dir.path(), "ops");
     let document = get(&mut ops, "/v1/openapi.json").json();
     for (path, item) in document["paths"].as_object().unwrap() {
-        request(&mut ops, "DELETE", path, "", "");
+        request(&mut ops, "PATCH", path, "", "");
         let refused = answer(&mut ops);
-        assert!(refused.status == 405 && refused.json()["error"].as_str().unwrap().contains("DELETE"), "{path}");
+        assert!(refused.status == 405 && refused.json()["error"].as_str().unwrap().contains("PATCH"), "{path}");
         let allowed = refused.head.lines().find_map(|line| line.strip_prefix("allow: ")).unwrap();
         let allowed: BTreeSet<&str> = allowed.split(',').filter(|method| *method != "head").collect();
         assert_eq!(allowed, item.as_object().unwrap().keys().map(String::as_str).collect(), "{path}");
@@ -178,6 +178,85 @@ fn an_operator_has_files_looked_at_again() {
 }
 
 #[test]
+fn who_looks_is_told_of_a_certificate_that_ends() {
+    const DAY: u64 = 24 * 3600;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let mut ops = server.http(dir.path(), "ops");
+    let all = get(&mut ops, "/v1/status").json();
+    let names: Vec<&str> =
+        all["certificates"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+    assert!(names == ["server", "ca"] && all["certificates"][0].get("advice").is_none(), "{all}");
+    drop((ops, server));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let short = keys::Validity { from: now - 10 * DAY, until: now + DAY / 2 - 60 };
+    keys::renew(&dir.path().join("keys"), "server", Some(short)).unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let mut ops = server.http(dir.path(), "ops");
+    let ready = get(&mut server.http(dir.path(), "alice"), "/v1/health/ready");
+    let warning = ready.json()["warnings"][0].as_str().unwrap().to_owned();
+    assert!(ready.status == 200 && warning.contains("`server` expires in 11 hours"), "{}", ready.body);
+    let row = get(&mut ops, "/v1/status").json()["certificates"][0].clone();
+    assert_eq!(row, json!({"name": "server", "expires_s": short.until, "advice": warning}));
+    let metrics = get(&mut ops, "/metrics").body;
+    let line = format!("tacit_certificate_expiry_timestamp_seconds{{name=\"server\"}} {}\n", short.until);
+    assert!(metrics.contains(&line) && metrics.contains("_expiry_timestamp_seconds{name=\"ca\"}"), "{metrics}");
+}
+
+/// Announces an input over HTTP; its name.
+fn announce(stream: &mut TlsTransport, body: &str) -> Answer {
+    request(stream, "POST", "/v1/inputs", "content-type: application/json\r\n", body);
+    answer(stream)
+}
+
+#[test]
+fn an_input_is_announced_waited_for_and_taken_back_without_a_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |config| config.cores = 1);
+    let (mut alice, mut bob) = (server.http(dir.path(), "alice"), server.http(dir.path(), "bob"));
+    for (body, status) in [
+        ("{}", 400),
+        (r#"{"model": "one", "backend": "toy", "threads": 0}"#, 400),
+        (r#"{"model": "none", "backend": "toy"}"#, 404),
+        (r#"{"model": "one", "backend": "none"}"#, 404),
+    ] {
+        let refused = announce(&mut alice, body);
+        assert!(refused.status == status && refused.json()["error"].is_string(), "{body}: {}", refused.body);
+    }
+    let noted = announce(&mut alice, r#"{"model": "one", "backend": "toy", "expected_s": 5}"#);
+    let name = noted.json()["name"].as_str().unwrap().to_owned();
+    assert_eq!((noted.status, noted.json()), (201, json!({"name": name, "state": "announced", "turn": true})));
+    let path = format!("/v1/inputs/{name}");
+    assert_eq!(get(&mut bob, &path).status, 404, "it is another client's");
+    assert_eq!(get(&mut alice, &format!("{path}?wait_s=61")).status, 400);
+    // While the one core is taken its turn does not come; then it does.
+    let mut busy = server.opened(dir.path(), "bob", "one");
+    set_up(&mut busy);
+    let id = tacit_ids::MaterialId::numbered(1);
+    assert_eq!(ask(&mut busy, &Request::Prepare { id, folder: None, of: None }), Reply::Go);
+    assert_eq!(get(&mut alice, &path).json()["turn"], false);
+    request(&mut alice, "GET", &format!("{path}?wait_s=60"), "", "");
+    drop(busy);
+    assert_eq!(answer(&mut alice).json(), json!({"name": name, "state": "announced", "turn": true}));
+    // Its phases come over the protocol, under its name.
+    let mut client = server.client(dir.path(), "alice", "one");
+    let name = tacit_client::wire::Name(u64::from_str_radix(&name, 16).unwrap());
+    let taken = client.take_up(client.again().unwrap(), name).unwrap();
+    wait_until("its material is made", || get(&mut alice, &path).json()["state"] == "ready");
+    let answered = client.infer_announced(taken, tacit_graph::Units::Network, &X).unwrap();
+    assert!(answered.values == expected(1, &X) && answered.prepared.is_some());
+    assert_eq!(get(&mut alice, &path).status, 404, "it has ended");
+    // Taken back, by its client alone, once.
+    let second = announce(&mut alice, r#"{"model": "one", "backend": "toy"}"#).json();
+    let path = format!("/v1/inputs/{}", second["name"].as_str().unwrap());
+    for (is_hers, status) in [(false, 404), (true, 204), (true, 404)] {
+        let stream = if is_hers { &mut alice } else { &mut bob };
+        request(stream, "DELETE", &path, "", "");
+        assert_eq!(answer(stream).status, status);
+    }
+}
+
+#[test]
 fn events_come_until_the_server_stops() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |_| {});
@@ -229,6 +308,8 @@ fn metrics_are_what_the_example_and_the_manual_say() {
     assert!(answer.head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{}", answer.head);
     assert!(answer.body.contains("tacit_served_inputs_total{model=\"one\",backend=\"toy\"} 1"), "{}", answer.body);
     assert!(answer.body.contains("tacit_connections{name=\"control\"} 1"), "{}", answer.body);
+    // Setup, offline, online; and the setup that was broken off.
+    assert!(answer.body.contains("tacit_dispatch_seconds_count 4\n"), "{}", answer.body);
     let told = names_told(&answer.body);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let grafana: Value =

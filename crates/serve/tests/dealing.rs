@@ -55,7 +55,7 @@ fn reached(dir: &Path, address: SocketAddr, who: &str) -> RemoteDealer {
 }
 
 fn aids(dir: &Path, address: SocketAddr, who: &str) -> Aids {
-    Aids { dealer: Some(Arc::new(reached(dir, address, who))), keep: None }
+    Aids { dealer: Some(Arc::new(reached(dir, address, who))), ..Aids::default() }
 }
 
 /// A server of `model(1)` and its dealer.
@@ -145,7 +145,7 @@ fn without_a_dealer_or_with_another_one_nothing_is_made() {
     // Of the same CA, and not the one that was agreed on.
     let identity = keys::load_client(&dir.path().join("keys"), "alice").unwrap();
     let other = DealerConfig::new(&dealer.to_string(), ClientId([7; 32]), identity.clone());
-    let error = ask(Aids { dealer: Some(Arc::new(RemoteDealer::new(other).unwrap())), keep: None }).to_string();
+    let error = ask(Aids { dealer: Some(Arc::new(RemoteDealer::new(other).unwrap())), ..Aids::default() }).to_string();
     assert!(error.contains("is this the dealer that you agreed on?"), "{error}");
     // A dealer that has not dealt this.
     let stranger = self::dealer_apart(dir.path());

@@ -342,3 +342,43 @@ fn a_client_has_so_many_inputs_under_way_and_no_more() {
     assert_eq!(noted(ask(&mut again, &asking(1, None))), None);
     assert_eq!(noted(ask(&mut again, &asking(2, None))), None);
 }
+
+fn refill(id: u64, held: u32, most: u32) -> Request {
+    Request::Refill { id: MaterialId::numbered(id), folder: FolderId([1; 16]), held, most }
+}
+
+#[test]
+fn stock_is_filled_when_nobody_waits_and_as_its_client_asks() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), one_core("fcfs"));
+    let [mut first, mut second, mut other, mut asks] =
+        ["alice", "bob", "bob", "alice"].map(|who| ready(&server, dir.path(), who));
+    // One for a client of whom nothing is known.
+    assert_eq!(ask(&mut first, &refill(1, 0, 8)), Reply::Go);
+    // The core is taken; and whoever waits for an input comes before stock, though it came later.
+    send(&mut second, REQUEST, &refill(2, 0, 8)).unwrap();
+    assert_eq!(recv_reply(&mut second).unwrap(), Reply::Waiting { queued: 0 });
+    send(&mut other, REQUEST, &prepare(3, None)).unwrap();
+    assert_eq!(recv_reply(&mut other).unwrap(), Reply::Waiting { queued: 1 });
+    finish_offline(&mut first);
+    assert_eq!(turn(&mut other), Reply::Go);
+    still_waits(&mut second);
+    finish_offline(&mut other);
+    assert_eq!(turn(&mut second), Reply::Go);
+    finish_offline(&mut second);
+    // It has what such a client needs, until it asks.
+    send(&mut first, REQUEST, &refill(4, 1, 2)).unwrap();
+    still_waits(&mut first);
+    assert_eq!(noted(ask(&mut asks, &asking(1, None))), None);
+    assert_eq!(turn(&mut first), Reply::Go);
+    finish_offline(&mut first);
+    // No more than it may hold, however often it asks.
+    send(&mut first, REQUEST, &refill(5, 2, 2)).unwrap();
+    for name in 2..9 {
+        assert_eq!(noted(ask(&mut asks, &asking(name, None))), None);
+    }
+    still_waits(&mut first);
+    // Who leaves while it stands ready leaves nothing.
+    drop((first, asks));
+    assert_eq!(ask(&mut other, &prepare(6, None)), Reply::Go);
+}

@@ -1,5 +1,6 @@
 //! All models of the sidecar, and the way from a request to its answer.
 use crate::ApiError;
+use crate::energy::EnergyModel;
 use crate::facts::{FRAME_BYTES, Facts, Wanted};
 use crate::pool::{Asked, Done, Pool, Ticket};
 use crate::stats::{Counts, Times};
@@ -35,8 +36,10 @@ pub struct FleetConfig {
     pub workers: usize,
     /// Inputs that may wait for each model, and the largest batch.
     pub queue: usize,
-    /// Inputs that material is kept ready for, for each model.
+    /// Most inputs that material is kept ready for, for each model.
     pub ready: usize,
+    /// What tells joules from processor time and bytes; without, none are told.
+    pub energy: Option<EnergyModel>,
 }
 
 /// An inference, whichever way it came.
@@ -87,6 +90,11 @@ impl Fleet {
             fleet.open(named)?;
         }
         Ok(fleet)
+    }
+
+    /// What tells joules, if there is anything.
+    pub(crate) fn energy(&self) -> Option<&EnergyModel> {
+        self.config.energy.as_ref()
     }
 
     fn connector(&self) -> Connector {

@@ -11,6 +11,7 @@
 
 pub mod access;
 mod codec;
+pub mod energy;
 mod error;
 pub mod facts;
 pub mod fleet;

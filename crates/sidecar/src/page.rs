@@ -2,6 +2,7 @@
 //! page loads nothing from elsewhere; what it asks for needs the token, which it takes from its address
 //! behind `#`, the part that browsers send nobody.
 use crate::ApiError;
+use crate::energy::EnergyModel;
 use crate::facts::{Facts, largest};
 use crate::fleet::{self, Fleet};
 use crate::rest::body;
@@ -113,7 +114,8 @@ async fn classify(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>, r
     };
     Ok(told(&json!({
         "top": top(&facts, answer),
-        "phases": phases(answer),
+        "phases": phases(answer, fleet.energy()),
+        "energy": fleet.energy().map(EnergyModel::told),
         "material": match (facts.prepares, &answer.prepared) {
             (false, _) => "none",
             (true, None) => "ahead",
@@ -137,11 +139,13 @@ fn top(facts: &Facts, answer: &Answer) -> Vec<Value> {
     }
 }
 
-fn phases(answer: &Answer) -> Vec<Value> {
+/// Phases with this machine's figures; joules are modelled, and null where no device was named.
+fn phases(answer: &Answer, energy: Option<&EnergyModel>) -> Vec<Value> {
     let one = |name: &str, report: &PhaseReport| {
         let PhaseReport { client, server } = report;
         json!({ "name": name, "wall_s": client.wall_s, "sent_bytes": client.sent_bytes,
-            "received_bytes": client.received_bytes, "rounds": client.rounds.max(server.rounds) })
+            "received_bytes": client.received_bytes, "rounds": client.rounds.max(server.rounds),
+            "modelled_j": energy.map(|model| model.joules(client)) })
     };
     let setup = answer.setup.as_ref().map(|r| one("setup", r));
     let offline = answer.prepared.as_ref().map(|p| one("offline", &p.offline));

@@ -236,10 +236,9 @@ impl Pool {
         state.stopping
     }
 
-    /// Whether nothing waits and nothing runs.
-    pub(crate) fn is_idle(&self) -> bool {
-        let state = self.lock();
-        state.waiting.is_empty() && state.running.is_empty() && !state.stopping
+    /// Whether this is the end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.lock().stopping
     }
 
     /// Whoever keeps material ready looks again.

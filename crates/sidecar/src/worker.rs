@@ -181,7 +181,8 @@ fn is_refusal(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused { .. } | ClientError::Graph(_))
 }
 
-/// Keeps material for `wanted` inputs, made on a connection of its own while nobody asks anything.
+/// Keeps material ready, for `wanted` inputs at most, made on a connection of its own. When, and how much of
+/// it, is the server's to say: it knows how often this client asks, and when its cores are idle.
 fn keep_ready(pool: &Pool, connector: &Connector, wanted: usize) {
     let (mut backoff, mut client, mut said) = (Backoff::new(), None, String::new());
     while !pool.idle_after_use() {
@@ -221,13 +222,11 @@ fn fill(pool: &Pool, connector: &Connector, client: &mut Option<Client>, wanted:
         *client = Some(open);
         return Ok(());
     }
-    while stored < wanted && pool.is_idle() {
-        open.prepare()?;
+    let most = u32::try_from(wanted).unwrap_or(u32::MAX);
+    while stored < wanted && !pool.is_stopping() {
+        open.refill(most)?;
         stored += 1;
     }
     *client = Some(open);
-    if stored < wanted {
-        pool.look_again();
-    }
     Ok(())
 }

@@ -4,6 +4,7 @@ use crate::error::SimError;
 use crate::profile::ProfileFile;
 use crate::workload::{Arrival, Workload};
 use serde::Serialize;
+use tacit_sched::demand::HORIZON;
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::profile::Speedup;
 use tacit_sched::{BoundTo, Config, ModelSpec, PoolConfig, Resources, Span};
@@ -14,6 +15,8 @@ use tacit_sched::{BoundTo, Config, ModelSpec, PoolConfig, Resources, Span};
 pub enum Stock {
     /// No pool.
     None,
+    /// Stock of each client's own, filled from its rate on idle cores: material stays bound to its client.
+    Own,
     /// A pool that is empty at the start and knows no rates.
     Cold,
     /// A pool that starts with the stock for the mean rate, as after a restart.
@@ -97,11 +100,17 @@ impl Scenario {
         }
     }
 
-    /// With these pools; with any, material is not bound to its client.
+    /// With these pools; with any but [`Stock::Own`], material is not bound to its client.
     pub fn with_stock(mut self, stock: Stock) -> Self {
-        let binding = if stock == Stock::None { BoundTo::Client } else { BoundTo::Unbound };
+        let is_bound = matches!(stock, Stock::None | Stock::Own);
+        let binding = if is_bound { BoundTo::Client } else { BoundTo::Unbound };
         self.models.iter_mut().for_each(|model| model.binding = binding);
-        self.config.pool = (stock != Stock::None).then(PoolConfig::default);
+        let own = PoolConfig { per_client: true, horizon: HORIZON, ..PoolConfig::default() };
+        self.config.pool = match stock {
+            Stock::None => None,
+            Stock::Own => Some(own),
+            Stock::Cold | Stock::Full => Some(PoolConfig::default()),
+        };
         self.stock = stock;
         self
     }

@@ -78,26 +78,34 @@ impl Validity {
         }
     }
 
-    /// What its owner is to be told now; `None` if it is good for some time.
+    /// What its owner is to be told now; `None` if it is good for some time. `name` is that of its file.
     ///
     /// # Errors
     /// [`StoreError::Clock`].
     pub fn advice(self, name: &str) -> Result<Option<String>, StoreError> {
-        let now = now()?;
-        Ok(match self.at(now) {
+        Ok(self.advice_at(name, now()?))
+    }
+
+    fn advice_at(self, name: &str, now: u64) -> Option<String> {
+        let renewal = match name {
+            "ca" => {
+                "nothing that it has signed is taken after that; make another (`tacit keys init`) and new keys for all"
+            }
+            _ => "renew it where ca.key is (`tacit keys renew`)",
+        };
+        match self.at(now) {
             Standing::Good => None,
             Standing::Early => {
                 Some(format!("the certificate of `{name}` is not valid yet, by this machine's clock: set the clock"))
             }
             Standing::Expired => Some(format!(
-                "the certificate of `{name}` has expired {} ago, and nobody takes it: renew it where ca.key is (`tacit keys renew`)",
+                "the certificate of `{name}` has expired {} ago, and nobody takes it: {renewal}",
                 Duration(now - self.until)
             )),
-            Standing::Ends => Some(format!(
-                "the certificate of `{name}` expires in {}: renew it where ca.key is (`tacit keys renew`)",
-                Duration(self.until - now)
-            )),
-        })
+            Standing::Ends => {
+                Some(format!("the certificate of `{name}` expires in {}: {renewal}", Duration(self.until - now)))
+            }
+        }
     }
 }
 
@@ -192,6 +200,9 @@ mod tests {
         assert_eq!(Validity { from: 0, until: 20_779 * DAY + 74_389 }.until_utc(), "2026-11-22 20:39 UTC");
         let short = Validity { from: 100, until: 200 };
         assert_eq!([99, 201].map(|now| short.at(now)), [Standing::Early, Standing::Expired]);
+        let advice = |name| short.advice_at(name, 200).unwrap();
+        assert!(advice("server").contains("`server` expires in 0 minutes") && advice("server").contains("keys renew"));
+        assert!(advice("ca").contains("new keys for all") && short.advice_at("ca", 120).is_none());
         assert_eq!([90, 7200, 2 * DAY].map(|s| Duration(s).to_string()), ["1 minutes", "2 hours", "2 days"]);
     }
 }

@@ -1,7 +1,30 @@
-//! What a server's control interface reads: the body of a changed policy, and what a certificate says.
+//! What a server's control interface reads: bodies of a changed policy and of a notice, and what a
+//! certificate says.
 
-use tacit_serve::{MAX_BODY_BYTES, read_policy};
+use tacit_serve::{MAX_BODY_BYTES, read_notice, read_policy};
 use tacit_store::{Role, keys};
+
+/// A body as it comes, no larger than bodies are read.
+pub(crate) fn notice_body(data: &[u8]) {
+    let body = &data[..data.len().min(MAX_BODY_BYTES)];
+    match read_notice(body) {
+        Ok(notice) => {
+            assert!(notice.model.len() <= 256 && notice.backend.len() <= 256 && notice.device.threads > 0);
+            assert!([notice.expected_ms, notice.ttl_ms].into_iter().flatten().all(|ms| ms <= 604_800_000));
+        }
+        Err(why) => assert!(!why.is_empty() && why.len() < 1000, "a refusal says why, in short: {} bytes", why.len()),
+    }
+}
+
+pub(crate) fn notice_seeds() -> Vec<Vec<u8>> {
+    [
+        r#"{"model": "digits", "backend": "cheetah"}"#,
+        r#"{"model": "m", "backend": "b", "threads": 4, "link": "broadband", "expected_s": 1.5, "ttl_s": 600}"#,
+        r#"{"backend": "\u0062", "model": "m", "ttl_s": null}"#,
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .into()
+}
 
 /// A body as it comes, no larger than bodies are read.
 pub(crate) fn policy_body(data: &[u8]) {

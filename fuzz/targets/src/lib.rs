@@ -61,6 +61,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "device_profile", run: meter::device_profile, seeds: meter::profile_seeds },
     Target { name: "record_line", run: record::record_line, seeds: record::record_line_seeds },
     Target { name: "mark_line", run: record::mark_line, seeds: record::mark_line_seeds },
+    Target { name: "notice_body", run: control::notice_body, seeds: control::notice_seeds },
     Target { name: "policy_body", run: control::policy_body, seeds: control::policy_seeds },
     Target { name: "certificate_role", run: control::certificate_role, seeds: control::certificate_seeds },
     Target { name: "oip_request", run: sidecar::request, seeds: sidecar::request_seeds },

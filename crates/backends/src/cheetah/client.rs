@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tacit_arith::prg::Prg;
-use tacit_graph::{GraphError, NodeId, walk};
+use tacit_graph::{GraphError, NodeId};
 use tacit_he::coeff::Context;
 use tacit_mpc::codec::Packed;
 use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, WrapSpec};
@@ -21,6 +21,7 @@ use crate::BackendError;
 use crate::ring::Node;
 use crate::ring::fixed::{ring_mask, to_signed};
 use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, Tap};
+use crate::seam::Stop;
 
 /// Message: the client's masked input.
 pub(super) const INPUT: Tag = Tag::new(0x0410, "masked input");
@@ -46,6 +47,7 @@ pub(super) fn offline(
     plan: &Plan,
     keys: &mut ClientKeys,
     session: &mut Session<'_>,
+    stop: &Stop,
 ) -> Result<ClientMaterial, BackendError> {
     let (client, server) = cost::rots(plan);
     keys.ots.reserve(Role::Client, client, server);
@@ -61,7 +63,7 @@ pub(super) fn offline(
     let mut tap = |_: NodeId, _: &[u64]| {};
     let seeded = Prg::from_seed(seed.clone());
     let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: seeded, phase, tap: &mut tap };
-    walk(&plan.graph, &mut shares)?;
+    stop.walk(&plan.graph, &mut shares)?;
     let Offline { linear, pieces, .. } = shares.phase;
     Ok(ClientMaterial { plan: plan.digest(), seed, linear, pieces })
 }
@@ -77,6 +79,7 @@ pub fn online_traced(
     input: &[i64],
     session: &mut Session<'_>,
     tap: &mut Tap<'_>,
+    stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
     let needed = plan.graph.input().elements();
     if input.len() != needed {
@@ -90,7 +93,7 @@ pub fn online_traced(
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let seed = Prg::from_seed(seed);
     let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed, phase, tap: &mut tap };
-    let mine = walk(&plan.graph, &mut shares)?;
+    let mine = stop.walk(&plan.graph, &mut shares)?;
     let width = plan.graph.output().fixed.width;
     let theirs = session.channel.recv_packed(RESULT, mine.len(), width)?;
     Ok(mine.iter().zip(theirs).map(|(a, b)| to_signed(a.wrapping_add(b), width)).collect())

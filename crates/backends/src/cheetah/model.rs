@@ -164,14 +164,15 @@ impl ServerModel for Server {
         public::strain(self.compiled.plan.graph(), &self.weights, input)
     }
 
-    fn connect(self: Arc<Self>, _: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
-        Ok(Box::new(ServerParty::new(self.compiled.plan.clone(), self.weights.clone(), randomness()?)))
+    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
+        let party = ServerParty::new(self.compiled.plan.clone(), self.weights.clone(), randomness()?);
+        Ok(Box::new(party.stopped_by(&aids.stop)))
     }
 }
 
 impl ClientModel for Client {
-    fn connect(self: Arc<Self>, _: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
-        Ok(Box::new(ClientParty::new(self.compiled.plan.clone(), randomness()?)))
+    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
+        Ok(Box::new(ClientParty::new(self.compiled.plan.clone(), randomness()?).stopped_by(&aids.stop)))
     }
 }
 

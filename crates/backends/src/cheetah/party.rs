@@ -14,6 +14,7 @@ use super::server::{self, ServerKeys};
 use crate::BackendError;
 use crate::ring::Weights;
 use crate::ring::share::Tap;
+use crate::seam::Stop;
 
 const NO_SETUP: BackendError = BackendError::Misuse("the setup comes first");
 
@@ -21,6 +22,7 @@ const NO_SETUP: BackendError = BackendError::Misuse("the setup comes first");
 pub struct ClientParty {
     plan: Arc<Plan>,
     prg: Prg,
+    stop: Stop,
     keys: Option<ClientKeys>,
 }
 
@@ -29,6 +31,7 @@ pub struct ServerParty {
     plan: Arc<Plan>,
     weights: Arc<Weights>,
     prg: Prg,
+    stop: Stop,
     keys: Option<ServerKeys>,
 }
 
@@ -40,7 +43,14 @@ impl ClientParty {
     /// A fresh connection; all its randomness is drawn from `prg`.
     #[must_use]
     pub fn new(plan: Arc<Plan>, prg: Prg) -> Self {
-        Self { plan, prg, keys: None }
+        Self { plan, prg, stop: Stop::default(), keys: None }
+    }
+
+    /// Its phases are ended by `stop`.
+    #[must_use]
+    pub fn stopped_by(mut self, stop: &Stop) -> Self {
+        self.stop = stop.clone();
+        self
     }
 
     /// The plan that it runs.
@@ -73,7 +83,7 @@ impl ClientParty {
     /// As [`setup`](Self::setup); [`BackendError::Misuse`] before it.
     pub fn offline(&mut self, channel: &mut Channel) -> Result<ClientMaterial, BackendError> {
         let keys = self.keys.as_mut().ok_or(NO_SETUP)?;
-        client::offline(&self.plan, keys, &mut session(Role::Client, channel, &mut self.prg))
+        client::offline(&self.plan, keys, &mut session(Role::Client, channel, &mut self.prg), &self.stop)
     }
 
     /// The integers of the output node for those of the input node.
@@ -87,7 +97,8 @@ impl ClientParty {
         input: &[i64],
         tap: &mut Tap<'_>,
     ) -> Result<Vec<i64>, BackendError> {
-        client::online_traced(&self.plan, material, input, &mut session(Role::Client, channel, &mut self.prg), tap)
+        let session = &mut session(Role::Client, channel, &mut self.prg);
+        client::online_traced(&self.plan, material, input, session, tap, &self.stop)
     }
 }
 
@@ -95,7 +106,14 @@ impl ServerParty {
     /// A fresh connection; all its randomness is drawn from `prg`.
     #[must_use]
     pub fn new(plan: Arc<Plan>, weights: Arc<Weights>, prg: Prg) -> Self {
-        Self { plan, weights, prg, keys: None }
+        Self { plan, weights, prg, stop: Stop::default(), keys: None }
+    }
+
+    /// Its phases are ended by `stop`.
+    #[must_use]
+    pub fn stopped_by(mut self, stop: &Stop) -> Self {
+        self.stop = stop.clone();
+        self
     }
 
     /// The plan that it runs.
@@ -128,7 +146,8 @@ impl ServerParty {
     /// As there.
     pub fn offline(&mut self, channel: &mut Channel) -> Result<ServerMaterial, BackendError> {
         let keys = self.keys.as_mut().ok_or(NO_SETUP)?;
-        server::offline(&self.plan, keys, &self.weights, &mut session(Role::Server, channel, &mut self.prg))
+        let session = &mut session(Role::Server, channel, &mut self.prg);
+        server::offline(&self.plan, keys, &self.weights, session, &self.stop)
     }
 
     /// The server's part of an inference.
@@ -141,12 +160,7 @@ impl ServerParty {
         material: ServerMaterial,
         tap: &mut Tap<'_>,
     ) -> Result<(), BackendError> {
-        server::online_traced(
-            &self.plan,
-            material,
-            &self.weights,
-            &mut session(Role::Server, channel, &mut self.prg),
-            tap,
-        )
+        let session = &mut session(Role::Server, channel, &mut self.prg);
+        server::online_traced(&self.plan, material, &self.weights, session, tap, &self.stop)
     }
 }

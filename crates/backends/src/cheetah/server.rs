@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tacit_graph::{NodeId, walk};
+use tacit_graph::NodeId;
 use tacit_he::coeff::Context;
 use tacit_he::core::PublicKey;
 use tacit_mpc::codec::Packed;
@@ -20,6 +20,7 @@ use crate::BackendError;
 use crate::ring::fixed::ring_mask;
 use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, linear_online};
 use crate::ring::{Node, Weights};
+use crate::seam::Stop;
 
 /// What the server keeps of a connection's setup: the client's public key and the random OTs.
 pub struct ServerKeys {
@@ -41,11 +42,13 @@ pub(super) fn offline(
     keys: &mut ServerKeys,
     weights: &Weights,
     session: &mut Session<'_>,
+    stop: &Stop,
 ) -> Result<ServerMaterial, BackendError> {
     let (client, server) = cost::rots(plan);
     keys.ots.reserve(Role::Server, client, server);
     let (mut linear, mut pieces) = (vec![None; plan.graph.nodes().len()], Vec::new());
     for step in &plan.steps {
+        stop.begin()?;
         match step {
             Step::Linear((group, 0)) => {
                 let group = &plan.groups[*group];
@@ -87,6 +90,7 @@ pub fn online_traced(
     weights: &Weights,
     session: &mut Session<'_>,
     tap: &mut Tap<'_>,
+    stop: &Stop,
 ) -> Result<(), BackendError> {
     let ServerMaterial { plan: made_for, linear, pieces } = material;
     check_plan(plan, made_for)?;
@@ -94,7 +98,7 @@ pub fn online_traced(
     let phase = Online { plan, weights, session: &mut *session, linear, pieces };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let mut shares = ServerWalk { graph: &plan.graph, steps: &plan.steps, phase, tap: &mut tap };
-    let share = walk(&plan.graph, &mut shares)?;
+    let share = stop.walk(&plan.graph, &mut shares)?;
     session.channel.send_packed(RESULT, &share, plan.graph.output().fixed.width)?;
     Ok(session.channel.flush()?)
 }

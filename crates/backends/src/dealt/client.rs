@@ -3,7 +3,7 @@
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::ring::ConvSpec;
-use tacit_graph::{GraphError, NodeId, walk};
+use tacit_graph::{GraphError, NodeId};
 use tacit_mpc::dealt::{ClientShares, DealtGate, client_online, client_widen};
 use tacit_mpc::gate::WrapSpec;
 use tacit_mpc::wire::PackedMessages;
@@ -17,6 +17,7 @@ use crate::BackendError;
 use crate::ring::Node;
 use crate::ring::fixed::{ring_mask, to_signed};
 use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, Tap, stream};
+use crate::seam::Stop;
 
 /// Message: the client's masked input.
 pub(super) const INPUT: Tag = Tag::new(0x0420, "masked input");
@@ -26,12 +27,18 @@ pub(super) const RESULT: Tag = Tag::new(0x0421, "share of the result");
 pub(super) const MOVE: Tag = Tag::new(0x0422, "moved share");
 
 /// The offline phase with the half `seed`.
-pub(super) fn offline(plan: &Plan, statics: &Statics, seed: &Seed, channel: &mut Channel) -> Result<(), BackendError> {
+pub(super) fn offline(
+    plan: &Plan,
+    statics: &Statics,
+    seed: &Seed,
+    channel: &mut Channel,
+    stop: &Stop,
+) -> Result<(), BackendError> {
     let [walked, own] = [seed.clone(), seed.clone()].map(Prg::from_seed);
     let phase = Offline { plan, statics, next: 0, seed: own, channel };
     let mut tap = |_: NodeId, _: &[u64]| {};
     let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: walked, phase, tap: &mut tap };
-    walk(&plan.graph, &mut shares)?;
+    stop.walk(&plan.graph, &mut shares)?;
     let Offline { channel, .. } = shares.phase;
     Ok(channel.flush()?)
 }
@@ -44,6 +51,7 @@ pub(super) fn online(
     input: &[i64],
     (channel, prg): (&mut Channel, &mut Prg),
     tap: &mut Tap<'_>,
+    stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
     let needed = plan.graph.input().elements();
     if input.len() != needed {
@@ -55,7 +63,7 @@ pub(super) fn online(
     let phase = Online { plan, input, seed: own, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: walked, phase, tap: &mut tap };
-    let mine = walk(&plan.graph, &mut shares)?;
+    let mine = stop.walk(&plan.graph, &mut shares)?;
     let width = plan.graph.output().fixed.width;
     let theirs = session.channel.recv_packed(RESULT, mine.len(), width)?;
     Ok(mine.iter().zip(theirs).map(|(a, b)| to_signed(a.wrapping_add(b), width)).collect())

@@ -352,13 +352,13 @@ impl ServerSide for Serving {
         let (ticket, half) = self.aids.dealer()?.deal(&order, &seal)?;
         channel.send(TICKET, &ticket)?;
         channel.flush()?;
-        Ok(Material::new(server::offline(&self.model.compiled.plan, half, channel)?))
+        Ok(Material::new(server::offline(&self.model.compiled.plan, half, channel, &self.aids.stop)?))
     }
 
     fn online(&mut self, channel: &mut Channel, material: Material) -> Result<(), BackendError> {
         let Server { compiled, weights, .. } = &*self.model;
         let material = material.take()?;
-        server::online(&compiled.plan, weights, &material, (channel, &mut self.prg), &mut |_, _| {})
+        server::online(&compiled.plan, weights, &material, (channel, &mut self.prg), &mut |_, _| {}, &self.aids.stop)
     }
 
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
@@ -422,7 +422,7 @@ impl ClientSide for Asking {
         let ticket: Ticket = *channel.recv(TICKET, size_of::<Ticket>())?.first_chunk().expect("that many bytes came");
         let half = self.aids.dealer()?.fetch(&ticket, &claim)?;
         let material = self.read(&half)?;
-        super::client::offline(&self.model.compiled.plan, &statics, &material.seed, channel)?;
+        super::client::offline(&self.model.compiled.plan, &statics, &material.seed, channel, &self.aids.stop)?;
         Ok(Material::new(material))
     }
 
@@ -433,7 +433,8 @@ impl ClientSide for Asking {
         if made_for != plan.digest() {
             return Err(BackendError::Misuse("the material belongs to another plan"));
         }
-        let answer = super::client::online(plan, &seed, &integers, (channel, &mut self.prg), &mut |_, _| {})?;
+        let answer =
+            super::client::online(plan, &seed, &integers, (channel, &mut self.prg), &mut |_, _| {}, &self.aids.stop)?;
         Ok(reference::dequantize_output(plan.graph(), &answer))
     }
 

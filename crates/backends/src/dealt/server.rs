@@ -3,7 +3,7 @@
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::ring::ConvSpec;
-use tacit_graph::{NodeId, walk};
+use tacit_graph::NodeId;
 use tacit_mpc::codec::{Packed, Reader};
 use tacit_mpc::dealt::{DealtGate, server_online, server_widen, widen_bytes};
 use tacit_mpc::gate::WrapSpec;
@@ -19,6 +19,7 @@ use crate::BackendError;
 use crate::ring::fixed::ring_mask;
 use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, linear_online, stream};
 use crate::ring::{Node, Weights};
+use crate::seam::Stop;
 
 /// The server's material for one input.
 pub(super) struct ServerMaterial {
@@ -49,6 +50,7 @@ pub(super) fn offline(
     plan: &Plan,
     mut half: Zeroizing<Vec<u8>>,
     channel: &mut Channel,
+    stop: &Stop,
 ) -> Result<ServerMaterial, BackendError> {
     if half.len() != half_bytes(plan) {
         let what = format!("the dealer's half has {} bytes, {} expected", half.len(), half_bytes(plan));
@@ -56,6 +58,7 @@ pub(super) fn offline(
     }
     half.reserve_exact(moved_bytes(plan));
     for node in moved_nodes(plan) {
+        stop.begin()?;
         let values = channel.recv_packed(MOVE, node.elements(), node.fixed.width)?;
         let mut out = tacit_mpc::codec::Writer::default();
         out.packed(&Packed::new(&values, node.fixed.width));
@@ -71,6 +74,7 @@ pub(super) fn online(
     material: &ServerMaterial,
     (channel, prg): (&mut Channel, &mut Prg),
     tap: &mut Tap<'_>,
+    stop: &Stop,
 ) -> Result<(), BackendError> {
     if material.plan != plan.digest() {
         return Err(BackendError::Misuse("the material belongs to another plan"));
@@ -83,7 +87,7 @@ pub(super) fn online(
     let phase = Online { plan, weights, seed: Prg::from_seed(seed), dealt, moved, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let mut shares = ServerWalk { graph: &plan.graph, steps: &plan.steps, phase, tap: &mut tap };
-    let share = walk(&plan.graph, &mut shares)?;
+    let share = stop.walk(&plan.graph, &mut shares)?;
     session.channel.send_packed(RESULT, &share, plan.graph.output().fixed.width)?;
     Ok(session.channel.flush()?)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tacit_arith::prg::Seed;
 use zeroize::Zeroizing;
 
+use super::Stop;
 use crate::BackendError;
 
 /// Who holds it may fetch the client's half of one material from the dealer: a number that the dealer never
@@ -79,9 +80,17 @@ pub struct Aids {
     pub dealer: Option<Arc<dyn Dealer>>,
     /// Where it keeps what is the same for every connection.
     pub keep: Option<Arc<dyn Keep>>,
+    /// What ends its phases before their time.
+    pub stop: Stop,
 }
 
 impl Aids {
+    /// The same, with what ends the phases of one connection.
+    #[must_use]
+    pub fn stopped_by(&self, stop: &Stop) -> Self {
+        Self { stop: stop.clone(), ..self.clone() }
+    }
+
     /// The dealer.
     ///
     /// # Errors

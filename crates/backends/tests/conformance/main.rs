@@ -84,7 +84,10 @@ macro_rules! phases {
 /// What each party may use beside the channel: a dealer.
 fn aids() -> [Aids; 2] {
     let dealings = Arc::new(Dealings::new(registry(), Prg::from_os().expect("randomness"), 1));
-    [1, 2].map(|party| Aids { dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))), keep: None })
+    [1, 2].map(|party| Aids {
+        dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))),
+        ..Aids::default()
+    })
 }
 
 fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, input: &[f32]) -> (Vec<f64>, [Seen; 2]) {

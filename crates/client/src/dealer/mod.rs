@@ -60,6 +60,7 @@ pub fn aids(
     Ok(Aids {
         dealer: dealer.map(|dealer| Arc::new(dealer) as Arc<dyn Dealer>),
         keep: keep.map(|dir| Arc::new(KeepFolder::new(dir)) as Arc<dyn Keep>),
+        ..Aids::default()
     })
 }
 

@@ -3,13 +3,16 @@
 //! driver for.
 
 mod answer;
+mod body;
 mod events;
+mod inputs;
 pub(crate) mod places;
 mod policy;
 mod pulse;
 mod routes;
 mod state;
 
+pub use inputs::{NoticeBody, read_notice};
 pub use policy::read_policy;
 
 use crate::door::Number;

@@ -1,12 +1,13 @@
 //! What can be asked. `openapi.json` beside this file describes it.
 use super::answer::{Answer, Peer, Refusal, finish, json, typed};
+use super::body::json_body;
 use super::pulse::Pulse;
 use super::state::State;
-use super::{MAX_BODY_BYTES, events, read_policy};
+use super::{events, inputs, read_policy};
 use crate::event::Event;
 use crate::shared::Shared;
 use crate::snapshot::ClientRow;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::Body;
 use axum::extract::{Extension, State as Shares};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::map_response;
@@ -15,7 +16,7 @@ use axum::{Router, response::Response};
 use serde_json::json as object;
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 const PAGE: &str = include_str!("dashboard.html");
 const OPENAPI: &str = include_str!("openapi.json");
@@ -31,6 +32,8 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
         ("/v1/events", get(watch_events)),
         ("/v1/health/live", get(live)),
         ("/v1/health/ready", get(is_ready)),
+        ("/v1/inputs", post(inputs::announce)),
+        ("/v1/inputs/{name}", get(inputs::look).delete(inputs::cancel)),
         ("/v1/models", get(models)),
         ("/v1/openapi.json", get(openapi)),
         ("/v1/policy", get(policy).put(set_policy)),
@@ -63,10 +66,15 @@ async fn live() -> Response {
 }
 
 async fn is_ready(state: Shares_) -> Answer {
-    if state.now().await?.stopping {
+    let now = state.now().await?;
+    if now.stopping {
         return Err(Refusal::stopping());
     }
-    Ok(json(&object!({ "status": "ready" })))
+    let warnings: Vec<&str> = now.certificates.iter().filter_map(|row| row.advice.as_deref()).collect();
+    Ok(json(&match warnings[..] {
+        [] => object!({ "status": "ready" }),
+        _ => object!({ "status": "ready", "warnings": warnings }),
+    }))
 }
 
 async fn status(state: Shares_, Extension(peer): By) -> Answer {
@@ -109,21 +117,6 @@ async fn set_policy(state: Shares_, Extension(peer): By, headers: HeaderMap, bod
     state.shared.ask(|reply| Event::SetPolicy { policy, reply }).await.ok_or_else(Refusal::stopping)?;
     state.forget().await;
     Ok(json(&object!({ "policy": state.now().await?.policy })))
-}
-
-/// The body of a request that changes something.
-async fn json_body(state: &State, headers: &HeaderMap, body: Body) -> Result<Bytes, Refusal> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    // A page of another origin cannot send this type without asking first, and is not answered.
-    if !kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json")) {
-        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be of type application/json"));
-    }
-    let body = timeout(state.shared.config.greeting_timeout, to_bytes(body, MAX_BODY_BYTES)).await;
-    let body = body.map_err(|_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"))?;
-    body.map_err(|_| {
-        let error = format!("the body broke off, or has more than {MAX_BODY_BYTES} bytes");
-        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error)
-    })
 }
 
 /// Has files looked at again, and waits for what comes of it, which may take long.

@@ -33,7 +33,9 @@ impl State {
         {
             return Some(snapshot.clone());
         }
-        let snapshot = Arc::new(self.shared.ask(|reply| Event::Snapshot { reply }).await?);
+        let mut snapshot = self.shared.ask(|reply| Event::Snapshot { reply }).await?;
+        snapshot.certificates = self.shared.tls.borrow().certificates();
+        let snapshot = Arc::new(snapshot);
         *latest = Some((Instant::now(), snapshot.clone()));
         Some(snapshot)
     }

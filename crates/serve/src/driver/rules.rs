@@ -1,17 +1,17 @@
 //! Rules of access that change while the server runs, and clients that are none any more.
 use super::{Connection, Driver};
 use crate::access::Rules;
+use crate::closer::Closer;
 use crate::event::TurnedAway;
 use crate::gate::{REVOKED, burn_revoked};
 use std::collections::BTreeSet;
-use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use tacit_ids::{ClientId, MaterialId};
 use tokio::task::spawn_blocking;
 
 impl Driver {
     /// Takes a client in, or says why not.
-    pub(super) fn greet(&mut self, number: u64, client: ClientId, closer: TcpStream) -> Result<(), TurnedAway> {
+    pub(super) fn greet(&mut self, number: u64, client: ClientId, closer: Closer) -> Result<(), TurnedAway> {
         if self.gate.is_revoked(client) {
             return Err(TurnedAway { kind: "of clients that were revoked", reason: REVOKED });
         }
@@ -35,8 +35,7 @@ impl Driver {
             self.queue.revoked(client);
             self.memory.forget(client);
             for connection in self.connections.values().filter(|c| c.client == client) {
-                // Closed already is as good.
-                let _ = connection.closer.shutdown(Shutdown::Both);
+                connection.closer.close();
             }
         }
         if let Some(store) = self.store.clone() {

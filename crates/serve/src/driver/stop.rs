@@ -3,7 +3,6 @@ use super::Driver;
 use crate::door::Number;
 use crate::event::Decision;
 use crate::job::Job;
-use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 /// How long connections that were cut have to end.
@@ -32,8 +31,7 @@ impl Driver {
             match &mut self.stopping {
                 Some(stopping) if !stopping.is_cut => {
                     stopping.is_cut = true;
-                    // Closed already is as good.
-                    self.connections.values().for_each(|c| drop(c.closer.shutdown(Shutdown::Both)));
+                    self.connections.values().for_each(|c| c.closer.close());
                 }
                 _ => self.given_up = true,
             }

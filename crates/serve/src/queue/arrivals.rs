@@ -1,9 +1,9 @@
 //! Requests and notices on their way in.
-use super::{Queue, Refused, Whose};
+use super::{Queue, Refused, Standing, Whose};
 use crate::door::Number;
 use tacit_client::wire::{Announce, Ask, Deadline, Name, Terms};
-use tacit_ids::MaterialId;
-use tacit_sched::{AdvanceNotice, DeadlineClass, Event, NoticeId, Owner, RequestId, Span};
+use tacit_ids::{ClientId, MaterialId};
+use tacit_sched::{AdvanceNotice, DeadlineClass, Event, JobPhase, NoticeId, Owner, RequestId, Span};
 
 impl Queue {
     /// Takes an input in; why the notice that it names does not help, if it does not.
@@ -47,11 +47,15 @@ impl Queue {
             lanes: Some(0),
         };
         let owner = Owner::Request(id);
-        self.open(owner, number, whose, name, model);
+        self.open(owner, Some(number), whose, name, model);
         if let Err(e) = self.tell(Event::Request(request)) {
             self.close(owner);
             material.into_iter().for_each(|material| self.forget(material));
             return Err(e.to_string());
+        }
+        self.demand.asked(whose.client, model, self.now());
+        if material.is_some() {
+            self.offers.used(whose.client, model);
         }
         self.pump();
         if let Some(Ok(notice @ Owner::Notice(_))) = announced
@@ -84,12 +88,39 @@ impl Queue {
     pub(crate) fn announce(&mut self, number: Number, whose: &Whose, announce: &Announce) -> Result<(), Refused> {
         self.is_free(whose.client, announce.name)?;
         let [expected, ttl] = [announce.expected_ms, announce.ttl_ms].map(|ms| ms.map(Span::from_millis));
-        self.notice(number, whose, Some(announce.name), (expected, ttl), false).map(drop)
+        self.notice(Some(number), whose, Some(announce.name), (expected, ttl), false).map(drop)
+    }
+
+    /// Takes a notice in that no connection stands for: it lasts as long as it says, or until it is taken
+    /// back.
+    pub(crate) fn announce_alone(&mut self, whose: &Whose, announce: &Announce) -> Result<(), Refused> {
+        self.is_free(whose.client, announce.name)?;
+        let [expected, ttl] = [announce.expected_ms, announce.ttl_ms].map(|ms| ms.map(Span::from_millis));
+        let owner = self.notice(None, whose, Some(announce.name), (expected, ttl), false)?;
+        if let Some(live) = self.live.get_mut(&owner) {
+            live.lasts = true;
+        }
+        Ok(())
+    }
+
+    /// How a client's input stands; `None` if there is none of this name.
+    pub(crate) fn standing(&self, client: ClientId, name: Name) -> Option<Standing> {
+        let live = self.live.get(self.names.get(&(client, name))?)?;
+        let phase = live.job.and_then(|job| self.jobs.get(&job)).map(|job| job.phase);
+        let state = match phase {
+            Some(JobPhase::Pre) => "offline",
+            Some(JobPhase::On) => "online",
+            None if live.made => "ready",
+            None => "announced",
+        };
+        let (have, used) = (self.scheduler.capacity(), self.scheduler.used());
+        let is_idle = have.cores.saturating_sub(used.cores) >= self.threads;
+        Some(Standing { state, turn: phase.is_none() && is_idle && self.scheduler.queued_jobs() == 0 })
     }
 
     pub(super) fn notice(
         &mut self,
-        number: Number,
+        number: Option<Number>,
         whose: &Whose,
         name: Option<Name>,
         (expected, ttl): (Option<Span>, Option<Span>),

@@ -4,20 +4,24 @@
 mod arrivals;
 mod handover;
 mod models;
+mod refill;
+mod settings;
 
 use crate::catalog::Offered;
 use crate::door::Number;
 use crate::gate::WITHDRAWN;
 use crate::state::{Known, Learned};
+use refill::Offers;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_client::wire::{Device, Name, Terms};
 use tacit_ids::{ClientId, MaterialId};
+use tacit_sched::demand::Demand;
 use tacit_sched::policy::{Policy, PolicySpec};
 use tacit_sched::{
-    Action, Cause, Counts, Event, InputReport, JobId, JobPhase, ModelId, Outcome, Owner, Rejected, Resources,
-    SchedError, Scheduler, Span, Start, Time, Usage, Work,
+    Action, Cause, Event, InputReport, JobId, JobPhase, ModelId, Outcome, Owner, Rejected, SchedError, Scheduler, Span,
+    Start, Time, Usage, Work,
 };
 
 /// Whose input, of which model.
@@ -28,10 +32,19 @@ pub(crate) struct Whose {
     pub(crate) device: Device,
 }
 
+/// How an input stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Standing {
+    /// `announced`, `offline` (its material is being made), `ready` (it is made), or `online`.
+    pub(crate) state: &'static str,
+    /// Who came for its next phase now would start at once.
+    pub(crate) turn: bool,
+}
+
 /// How a job ended that the scheduler started.
 pub(crate) enum JobEnd {
-    /// Well, in this time; with what it made.
-    Done { took: Duration, made: Option<MaterialId> },
+    /// Well, in this time; with what it made, and the most memory that it held, where that was counted.
+    Done { took: Duration, made: Option<MaterialId>, memory: Option<u64> },
     /// With nothing to show.
     Failed,
 }
@@ -77,6 +90,8 @@ struct Live {
     keep: bool,
     /// It outlives its connections: a notice whose material is on disk.
     lasts: bool,
+    /// Its material is there.
+    made: bool,
     /// What it announced does not help.
     ignored: Option<String>,
 }
@@ -127,6 +142,9 @@ pub(crate) struct Queue {
     /// Who named or made the material that the scheduler knows.
     materials: HashMap<MaterialId, ClientId>,
     effects: Vec<Effect>,
+    /// How often clients ask.
+    demand: Demand,
+    offers: Offers,
 }
 
 /// A model of the scheduler's: one of a server's for a class of devices.
@@ -165,6 +183,8 @@ impl Queue {
             due: BTreeSet::new(),
             materials: HashMap::new(),
             effects: Vec::new(),
+            demand: Demand::default(),
+            offers: Offers::default(),
         })
     }
 
@@ -193,7 +213,7 @@ impl Queue {
         self.names.get(&(client, name)).copied().ok_or_else(unknown)
     }
 
-    fn open(&mut self, owner: Owner, number: Number, whose: &Whose, name: Option<Name>, model: ModelId) {
+    fn open(&mut self, owner: Owner, number: Option<Number>, whose: &Whose, name: Option<Name>, model: ModelId) {
         if let Some(name) = name {
             self.names.insert((whose.client, name), owner);
         }
@@ -208,10 +228,11 @@ impl Queue {
             comes: None,
             keep: false,
             lasts: false,
+            made: false,
             ignored: None,
         };
         self.live.insert(owner, live);
-        self.house(owner, number);
+        number.into_iter().for_each(|number| self.house(owner, number));
     }
 
     /// A connection has to do with an input.
@@ -253,9 +274,13 @@ impl Queue {
         on_disk: bool,
     ) -> Result<(), Refused> {
         let owner = match of {
-            None => self.notice(number, whose, None, (None, None), true)?,
+            None => self.notice(Some(number), whose, None, (None, None), true)?,
             Some(name) => self.named(whose.client, name)?,
         };
+        if let Some(live) = self.live.get_mut(&owner).filter(|_| !on_disk) {
+            // What is made in memory is gone with those who came for it.
+            live.lasts = false;
+        }
         self.stand_ready(number, whose, owner, on_disk)
     }
 
@@ -283,6 +308,7 @@ impl Queue {
         if let Some(live) = self.live.get_mut(&owner) {
             live.job = None;
             keep = live.keep;
+            live.made |= matches!(end, JobEnd::Done { made: Some(_), .. });
         }
         // Its connection has to come again for what follows.
         match (&end, job.phase) {
@@ -290,8 +316,10 @@ impl Queue {
             _ => self.note(Event::Lanes { of: owner, lanes: 0 }),
         }
         match end {
-            JobEnd::Done { took, made } => {
-                let usage = Usage { time: Span::from_secs(took.as_secs_f64()), peak_memory: memory };
+            JobEnd::Done { took, made, memory: counted } => {
+                // Not counted: as much as was expected.
+                let peak_memory = counted.unwrap_or(memory);
+                let usage = Usage { time: Span::from_secs(took.as_secs_f64()), peak_memory };
                 if let Some(used) = used {
                     self.materials.remove(&used);
                 }
@@ -342,44 +370,10 @@ impl Queue {
     pub(crate) fn poll(&mut self) -> Vec<Effect> {
         self.give_up_waiting();
         self.pump();
-        std::mem::take(&mut self.effects)
-    }
-
-    /// When to poll again though nothing happens.
-    pub(crate) fn alarm(&self) -> Option<Instant> {
-        let wakeup = self.scheduler.next_wakeup();
-        let wakeup = wakeup.map(|at| self.epoch + Duration::from_nanos(at.0) + Duration::from_millis(1));
-        wakeup.into_iter().chain(self.due.first().map(|(until, _)| *until)).min()
-    }
-
-    pub(crate) fn counts(&self) -> Counts {
-        self.scheduler.counts()
-    }
-
-    pub(crate) fn used(&self) -> Resources {
-        self.scheduler.used()
-    }
-
-    pub(crate) fn capacity(&self) -> Resources {
-        self.scheduler.capacity()
-    }
-
-    /// Jobs start by this policy from now on.
-    pub(crate) fn set_policy(&mut self, policy: PolicySpec) {
-        self.policy = policy.name();
-        self.scheduler.set_policy(policy);
-    }
-
-    pub(crate) fn policy(&self) -> String {
-        self.policy.clone()
-    }
-
-    /// The machine has so many cores for jobs now.
-    pub(crate) fn set_cores(&mut self, cores: u32) {
-        let capacity = self.scheduler.capacity();
-        if capacity.cores != cores {
-            self.note(Event::Capacity(Resources { cores, ..capacity }));
+        while self.fill() {
+            self.pump();
         }
+        std::mem::take(&mut self.effects)
     }
 
     fn pump(&mut self) {
@@ -461,6 +455,7 @@ impl Queue {
     }
 
     fn close(&mut self, owner: Owner) -> Option<Live> {
+        self.offers.forget(owner);
         let live = self.live.remove(&owner)?;
         for &name in &live.names {
             self.names.remove(&(live.client, name));

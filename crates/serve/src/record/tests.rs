@@ -5,7 +5,8 @@ use tacit_ids::MaterialId;
 const BINDING: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
 
 fn record() -> Record {
-    let mut record = Record::new(&Catalog::new(false), Arc::new(Metrics::new()), Keeper::default());
+    let mut record =
+        Record::new(&Catalog::new(false), Arc::new(Metrics::new()), (Keeper::default(), Traces::default()));
     record.names.insert(([2; 32], [3; 32]), ("m".into(), "toy".into()));
     record.models.insert("m".into(), Sums { backends: vec!["toy".into()], ..Sums::default() });
     record
@@ -16,7 +17,8 @@ fn infer() -> Request {
 }
 
 fn measured(phase: Phase) -> Measured {
-    Measured { phase, figures: Figures { wall_s: 0.25, sent_bytes: 10, received_bytes: 20, ..Figures::default() } }
+    let figures = Figures { wall_s: 0.25, sent_bytes: 10, received_bytes: 20, ..Figures::default() };
+    Measured { phase, figures, memory: None }
 }
 
 #[test]

@@ -15,13 +15,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
+use tacit_arith::heap::Counting;
 use tacit_backends::{DEFAULT, Registry};
 use tacit_client::MAX_THREADS;
 use tacit_ids::ClientId;
 use tacit_net::Rate;
 use tacit_sched::policy::PolicySpec;
-use tacit_serve::{Server, ServerConfig};
+use tacit_serve::{Collector, Server, ServerConfig};
 use tacit_store::{SealKey, keys};
+
+/// The scheduler learns from it what jobs take.
+#[global_allocator]
+static HEAP: Counting = Counting;
 
 /// How long running jobs may take after an interrupt.
 const GRACE: Duration = Duration::from_secs(30);
@@ -135,6 +140,9 @@ struct Args {
     /// clients wait for a server (300); 0 refuses at once
     #[arg(long, value_name = "SECONDS", default_value_t = 240, value_parser = clap::value_parser!(u64).range(0..=3600))]
     memory_wait: u64,
+    /// Collector of traces, http://HOST:PORT: is told of each phase that ends (OTLP over HTTP, JSON)
+    #[arg(long, value_name = "URL")]
+    otlp: Option<Collector>,
     /// Print the line that tells the address as JSON
     #[arg(long)]
     json: bool,
@@ -151,6 +159,7 @@ impl Args {
         config.store.clone_from(&self.material);
         config.access.clone_from(&self.access);
         config.audit_days = self.audit_days;
+        config.traces.clone_from(&self.otlp);
         config.seal.clone_from(&self.seal);
         if let Some(dealer) = self.dealer.as_deref().zip(self.dealer_pin) {
             config.aids = {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::snapshot::{Amounts, JobRow, ModelRow, Queues, Snapshot};
+use crate::snapshot::{Amounts, CertificateRow, JobRow, ModelRow, Queues, Snapshot};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use tacit_ids::ClientId;
@@ -72,6 +72,10 @@ fn the_document_describes_snapshots_as_they_are() {
         jobs: vec![job(None), job(Some("done")), job(Some("failed"))],
         clients: vec![ClientRow { client, connections: 1, requests: 1, done: 1, failed: 0, refused: 0, queued: 0 }],
         models: vec![ModelRow { name: "m".into(), backends: vec!["b".into()], ..ModelRow::default() }],
+        certificates: vec![
+            CertificateRow { name: "server", expires_s: 5, advice: Some("renew it".into()) },
+            CertificateRow { name: "ca", expires_s: 6, advice: None },
+        ],
         ..Snapshot::default()
     };
     let document = openapi_document();

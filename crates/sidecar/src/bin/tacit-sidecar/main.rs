@@ -15,6 +15,7 @@ use tacit_backends::Registry;
 use tacit_client::{ClientConfig, MAX_THREADS};
 use tacit_ids::ClientId;
 use tacit_sidecar::access::{Access, Token};
+use tacit_sidecar::energy::EnergyModel;
 use tacit_sidecar::fleet::{Fleet, FleetConfig};
 use tacit_sidecar::server::{self, Listener};
 use tacit_store::{SealKey, keys};
@@ -60,7 +61,8 @@ struct Args {
     /// Encrypt stored material: KEY is a file's name, env:VARIABLE or cmd:COMMAND
     #[arg(long, value_name = "KEY", value_parser = SealKey::from_text, requires = "material")]
     seal: Option<SealKey>,
-    /// Inputs that material is kept ready for, for each model, while nobody asks
+    /// Most inputs of each model that material is kept ready for; how many, the server says, by how often
+    /// they come
     #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     ready: u64,
     /// Model to offer, with a back end if not the one that is chosen unasked; may be given several times.
@@ -94,6 +96,10 @@ struct Args {
     /// Threads for arithmetic of each connection
     #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64))]
     threads: usize,
+    /// Profile of this machine (docs/lab.md), with /MODE if it is not the default one: the page then tells
+    /// joules, modelled from processor time and bytes
+    #[arg(long, value_name = "PROFILE[/MODE]")]
+    device: Option<String>,
     /// Print the line that tells the addresses as JSON
     #[arg(long)]
     json: bool,
@@ -138,6 +144,7 @@ impl Args {
             workers: self.workers,
             queue: self.queue,
             ready: usize::try_from(self.ready)?,
+            energy: self.device.as_deref().map(EnergyModel::load).transpose()?,
         })
     }
 

@@ -1,0 +1,145 @@
+//! The counting allocator, against a model that adds up sizes.
+use proptest::prelude::*;
+use std::hint::black_box;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use tacit_arith::heap::{Account, Counting, MOST_ACCOUNTS};
+
+#[global_allocator]
+static HEAP: Counting = Counting;
+
+const MIB: usize = 1 << 20;
+/// What a thread itself may take, or free of what others have allocated.
+const NOISE: u64 = 64 << 10;
+
+/// One test of this process at a time: the last takes all accounts.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The peak of what runs in a thread of an account of its own.
+fn peak_of(work: impl FnOnce() + Send) -> u64 {
+    let account = Account::open().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            account.enter();
+            work();
+        });
+    });
+    account.peak().unwrap_or(0)
+}
+
+fn near(peak: u64, bytes: usize) -> bool {
+    peak.abs_diff(bytes as u64) < NOISE
+}
+
+#[test]
+fn the_most_that_was_held_at_one_time_counts() {
+    let _alone = alone();
+    let both = peak_of(|| {
+        drop(black_box(vec![1u8; 3 * MIB]));
+        black_box((vec![0u8; MIB], vec![2u8; MIB]));
+    });
+    assert!(near(both, 3 * MIB), "{both}");
+    let grown = peak_of(|| {
+        let mut values = vec![1u8; MIB];
+        values.reserve_exact(MIB);
+        values.shrink_to(MIB);
+        black_box(&values);
+        drop(black_box(vec![1u8; MIB / 2]));
+    });
+    assert!(near(grown, 2 * MIB), "{grown}");
+}
+
+#[test]
+fn threads_of_a_job_are_counted_together_and_others_not() {
+    let _alone = alone();
+    let account = Arc::new(Account::open().unwrap());
+    let work = |joins: bool| {
+        let account = account.clone();
+        move || {
+            if joins {
+                account.enter();
+            }
+            black_box(vec![1u8; MIB])
+        }
+    };
+    let kept: Vec<Vec<u8>> =
+        [true, true, false].map(|joins| thread::spawn(work(joins)).join().unwrap()).into_iter().collect();
+    let peak = account.peak().unwrap();
+    assert!(near(peak, 2 * MIB), "{peak} for {} vectors", kept.len());
+}
+
+#[test]
+fn an_account_begins_at_zero_and_there_are_so_many() {
+    let _alone = alone();
+    drop(black_box(vec![1u8; MIB]));
+    let first = Account::open().unwrap();
+    assert_eq!(first.peak(), None);
+    let more: Vec<Account> = std::iter::from_fn(Account::open).collect();
+    assert_eq!(more.len(), MOST_ACCOUNTS - 1);
+    drop(more);
+    assert!(Account::open().is_some());
+}
+
+/// Does to some blocks what a step says.
+fn step(block: &mut Vec<u8>, what: u8, size: usize) {
+    match what {
+        // In place, by `realloc`.
+        3 => {
+            block.clear();
+            block.shrink_to(size);
+            block.reserve_exact(size);
+        }
+        // Freed before the new one comes.
+        _ => {
+            *block = Vec::new();
+            *block = match what {
+                0 => Vec::new(),
+                1 => vec![0; size],
+                _ => vec![1; size],
+            };
+        }
+    }
+}
+
+#[test]
+fn a_visit_ends() {
+    let _alone = alone();
+    let (outer, inner) = (Account::open().unwrap(), Account::open().unwrap());
+    let (visit, before) = (outer.visit(), black_box(vec![1u8; MIB]));
+    let kept = {
+        let _visit = inner.visit();
+        black_box(vec![1u8; 3 * MIB])
+    };
+    let more = black_box(vec![1u8; MIB]);
+    drop(visit);
+    let after = black_box(vec![1u8; 8 * MIB]);
+    let [outer, inner] = [outer, inner].map(|account| account.peak().unwrap());
+    assert!(near(outer, 2 * MIB) && near(inner, 3 * MIB), "{outer} {inner}");
+    drop((before, kept, more, after));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Blocks that come, grow, shrink and go: the peak is what a sum says.
+    #[test]
+    fn the_peak_is_that_of_a_model(steps in prop::collection::vec((0..4u8, 0..8usize, 1..512usize), 1..60)) {
+        let _alone = alone();
+        let (mut sizes, mut live, mut most) = ([0usize; 8], 0, 0);
+        for &(what, which, kib) in &steps {
+            let new = if what == 0 { 0 } else { kib << 10 };
+            live = live + new - std::mem::replace(&mut sizes[which], new);
+            most = most.max(live);
+        }
+        let peak = peak_of(move || {
+            let mut blocks: [Vec<u8>; 8] = Default::default();
+            for (what, which, kib) in steps {
+                step(&mut blocks[which], what, kib << 10);
+                black_box(&blocks);
+            }
+        });
+        prop_assert!(near(peak, most), "{} for {}", peak, most);
+    }
+}

@@ -1,0 +1,87 @@
+//! How much stock a client is worth, from the rate at which it asks.
+
+use crate::ids::{ClientId, ModelId};
+use crate::pool::{ArrivalRate, stock_for};
+use crate::time::{Span, Time};
+use std::collections::BTreeMap;
+
+/// Time constant of the rates.
+const WINDOW: Span = Span::from_millis(600_000);
+/// Stock covers what comes in this long, or during one T_pre where that takes longer: cores are idle for a
+/// while, and then they are not.
+pub const HORIZON: Span = Span::from_millis(30_000);
+/// Clients and models that are remembered.
+const MOST: usize = 4096;
+
+#[derive(Clone, Debug)]
+struct Seen {
+    first: Time,
+    last: Time,
+    rate: ArrivalRate,
+}
+
+/// The rates at which clients ask, each by model.
+#[derive(Clone, Debug, Default)]
+pub struct Demand(BTreeMap<(ClientId, ModelId), Seen>);
+
+impl Demand {
+    /// A client asks for one input.
+    pub fn asked(&mut self, client: ClientId, model: ModelId, now: Time) {
+        if self.0.len() >= MOST && !self.0.contains_key(&(client, model)) {
+            let oldest = self.0.iter().min_by_key(|(_, seen)| seen.last).map(|(&key, _)| key);
+            oldest.and_then(|key| self.0.remove(&key));
+        }
+        let new = Seen { first: now, last: now, rate: ArrivalRate::default() };
+        let seen = self.0.entry((client, model)).or_insert(new);
+        seen.last = now;
+        seen.rate.add(now, 1.0, WINDOW);
+    }
+
+    /// Materials that should lie ready for it: what is expected to come within [`HORIZON`], or within one
+    /// T_pre if that takes longer, plus two standard deviations; one for a client of whom nothing is known.
+    #[must_use]
+    pub fn stock(&self, client: ClientId, model: ModelId, now: Time, t_pre: Span) -> u32 {
+        let rate = |seen: &Seen| seen.rate.per_second(now, seen.first, WINDOW);
+        let rate = self.0.get(&(client, model)).map_or(0.0, rate);
+        stock_for(rate * t_pre.max(HORIZON).secs()).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODEL: ModelId = ModelId(0);
+
+    fn stock(every: f64, times: u32, later: f64, t_pre: f64) -> u32 {
+        let (client, mut demand) = (ClientId::numbered(1), Demand::default());
+        for i in 0..times {
+            demand.asked(client, MODEL, Time::from_secs(f64::from(i) * every));
+        }
+        let now = Time::from_secs(f64::from(times) * every + later);
+        assert_eq!(demand.stock(ClientId::numbered(2), MODEL, now, Span::from_secs(t_pre)), 1);
+        demand.stock(client, MODEL, now, Span::from_secs(t_pre))
+    }
+
+    #[test]
+    fn stock_follows_the_clients_own_rate() {
+        // One in two seconds: 15 in half a minute, and 2 * sqrt(15) more.
+        assert!((21..=24).contains(&stock(2.0, 600, 0.0, 1.0)), "{}", stock(2.0, 600, 0.0, 1.0));
+        // One in a minute: half of one, and 2 * sqrt(0.5).
+        assert_eq!(stock(60.0, 100, 0.0, 1.0), 2);
+        // A T_pre of five minutes: five, and 2 * sqrt(5).
+        assert!((9..=11).contains(&stock(60.0, 100, 0.0, 300.0)));
+        // Who has asked nothing for two hours is worth one.
+        assert_eq!(stock(2.0, 600, 7200.0, 1.0), 1);
+    }
+
+    #[test]
+    fn few_are_remembered() {
+        let mut demand = Demand::default();
+        for i in 0..2 * MOST as u64 {
+            demand.asked(ClientId::numbered(i), MODEL, Time::from_secs(i as f64));
+        }
+        assert_eq!(demand.0.len(), MOST);
+        assert!(demand.0.contains_key(&(ClientId::numbered(2 * MOST as u64 - 1), MODEL)));
+    }
+}

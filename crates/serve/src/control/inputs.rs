@@ -1,0 +1,213 @@
+//! Notices over HTTP, for clients that hold no connection of the protocol: announce an input, wait for its
+//! turn, take it back. The phases themselves are run over the protocol, under the name that a notice got.
+use super::answer::{Answer, Peer, Refusal, json};
+use super::body::json_body;
+use super::pulse::Pulse;
+use super::state::State;
+use crate::event::Event;
+use crate::queue::{Standing, Whose};
+use axum::body::Body;
+use axum::extract::{Extension, Path, State as Shares};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::json as object;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tacit_client::MAX_THREADS;
+use tacit_client::wire::{Announce, Device, LinkClass, Name};
+use tokio::time::sleep;
+
+type Shares_ = Shares<Arc<State>>;
+type By = Extension<Peer>;
+
+/// Longest name of a model or back end, in bytes.
+const MAX_NAME: usize = 256;
+/// Longest time until a request, and longest time to live, in seconds: a week.
+const MAX_SECONDS: f64 = 604_800.0;
+/// Longest wait for a turn, in seconds.
+pub(super) const MAX_WAIT_S: u64 = 60;
+/// How often it is looked whether the turn has come.
+const LOOK: Duration = Duration::from_millis(500);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Notice<'a> {
+    #[serde(borrow)]
+    model: Cow<'a, str>,
+    #[serde(borrow)]
+    backend: Cow<'a, str>,
+    threads: Option<u16>,
+    link: Option<LinkClass>,
+    expected_s: Option<f64>,
+    ttl_s: Option<f64>,
+}
+
+/// What a body of `POST /v1/inputs` announces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoticeBody {
+    /// The model.
+    pub model: String,
+    /// The back end.
+    pub backend: String,
+    /// The client's machine.
+    pub device: Device,
+    /// In how many milliseconds the request is expected.
+    pub expected_ms: Option<u64>,
+    /// Milliseconds after that in which it is forgotten.
+    pub ttl_ms: Option<u64>,
+}
+
+/// Reads a body of `POST /v1/inputs`: `{"model": "digits", "backend": "cheetah"}`, with `threads` (1 to the
+/// most that a client may have), `link` (`lan`, `broadband`, `slow`), `expected_s` and `ttl_s` if they are
+/// known.
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub fn read_notice(body: &[u8]) -> Result<NoticeBody, String> {
+    let wrong = |e| format!("the body is not {{\"model\": \"NAME\", \"backend\": \"ID\", ..}}: {e}");
+    let Notice { model, backend, threads, link, expected_s, ttl_s } = serde_json::from_slice(body).map_err(wrong)?;
+    for (what, name) in [("model", &model), ("backend", &backend)] {
+        if name.is_empty() || name.len() > MAX_NAME {
+            return Err(format!("`{what}` has {} bytes, not 1 to {MAX_NAME}", name.len()));
+        }
+    }
+    let threads = threads.unwrap_or(1);
+    if !(1..=MAX_THREADS).contains(&usize::from(threads)) {
+        return Err(format!("`threads` is {threads}, not from 1 to {MAX_THREADS}"));
+    }
+    let millis = |what: &str, seconds: Option<f64>| match seconds {
+        None => Ok(None),
+        Some(s) if (0.0..=MAX_SECONDS).contains(&s) => Ok(Some((s * 1000.0) as u64)),
+        Some(s) => Err(format!("`{what}` is {s}, not from 0 to {MAX_SECONDS}")),
+    };
+    Ok(NoticeBody {
+        model: model.into_owned(),
+        backend: backend.into_owned(),
+        device: Device { threads, link: link.unwrap_or_default() },
+        expected_ms: millis("expected_s", expected_s)?,
+        ttl_ms: millis("ttl_s", ttl_s)?,
+    })
+}
+
+fn no_such_input() -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, "nothing of yours is announced or asked for under this name, or it has ended")
+}
+
+/// Sixteen hexadecimal digits, as answers give them.
+fn read_name(text: &str) -> Result<Name, Refusal> {
+    let is_name = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let name = u64::from_str_radix(text, 16).ok().filter(|_| is_name);
+    name.map(Name).ok_or_else(no_such_input)
+}
+
+/// Seconds to wait, of a query.
+fn read_wait(query: &str) -> Option<u64> {
+    let text = query.strip_prefix("wait_s=").filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
+    text.parse().ok().filter(|seconds| *seconds <= MAX_WAIT_S)
+}
+
+fn shown(name: Name, standing: &Standing) -> serde_json::Value {
+    object!({ "name": name.to_string(), "state": standing.state, "turn": standing.turn })
+}
+
+/// Announces an input.
+pub(super) async fn announce(state: Shares_, Extension(peer): By, headers: HeaderMap, body: Body) -> Answer {
+    let body = json_body(&state, &headers, body).await?;
+    let notice = read_notice(&body).map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error))?;
+    let (shared, client) = (&state.shared, peer.client);
+    let offered = shared.catalog().get(&notice.model, &notice.backend, |name| shared.allows(client, name));
+    let offered = offered.map_err(|e| Refusal::new(StatusCode::NOT_FOUND, e.to_string()))?;
+    let random = |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "no randomness from the operating system");
+    let name = Name::random().map_err(random)?;
+    let announce = Announce { name, expected_ms: notice.expected_ms, ttl_ms: notice.ttl_ms };
+    let whose = Whose { client, offered, device: notice.device };
+    let noted = shared.ask(|reply| Event::Announced { whose, announce, reply }).await;
+    let standing = noted.ok_or_else(Refusal::stopping)?;
+    let standing = standing.map_err(|e| Refusal::new(StatusCode::TOO_MANY_REQUESTS, e.to_string()))?;
+    let mut response = json(&shown(name, &standing));
+    *response.status_mut() = StatusCode::CREATED;
+    Ok(response)
+}
+
+async fn standing(state: &State, peer: Peer, name: Name) -> Result<Standing, Refusal> {
+    let told = state.shared.ask(|reply| Event::Standing { client: peer.client, name, reply }).await;
+    told.ok_or_else(Refusal::stopping)?.ok_or_else(no_such_input)
+}
+
+/// How an input stands; with `wait_s`, when its turn has come or its state has changed, or after so long.
+pub(super) async fn look(
+    state: Shares_,
+    Extension(peer): By,
+    Extension(pulse): Extension<Arc<Pulse>>,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Answer {
+    let name = read_name(&name)?;
+    let bad = || {
+        let error = format!("the query takes `wait_s`, whole seconds up to {MAX_WAIT_S}, and nothing else");
+        Refusal::new(StatusCode::BAD_REQUEST, error)
+    };
+    let seconds = match uri.query().unwrap_or_default() {
+        "" => 0,
+        query => read_wait(query).ok_or_else(bad)?,
+    };
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let first = standing(&state, peer, name).await?;
+    let mut now = first;
+    while !now.turn && now.state == first.state && Instant::now() < until {
+        sleep(LOOK.min(until.saturating_duration_since(Instant::now()))).await;
+        // Whoever waits for it is not idle.
+        pulse.beat();
+        now = standing(&state, peer, name).await?;
+    }
+    Ok(json(&shown(name, &now)))
+}
+
+/// Takes an input back.
+pub(super) async fn cancel(state: Shares_, Extension(peer): By, Path(name): Path<String>) -> Result<Response, Refusal> {
+    let name = read_name(&name)?;
+    let done = state.shared.ask(|reply| Event::TakenBack { client: peer.client, name, reply }).await;
+    match done.ok_or_else(Refusal::stopping)? {
+        true => Ok(StatusCode::NO_CONTENT.into_response()),
+        false => Err(no_such_input()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_says_what_it_is_for() {
+        let read = |body: &str| read_notice(body.as_bytes());
+        let full =
+            read(r#"{"model": "m", "backend": "b", "threads": 4, "link": "slow", "expected_s": 1.5, "ttl_s": 2}"#);
+        let device = Device { threads: 4, link: LinkClass::Slow };
+        let (model, backend) = ("m".to_owned(), "b".to_owned());
+        let wanted = NoticeBody { model, backend, device, expected_ms: Some(1500), ttl_ms: Some(2000) };
+        assert_eq!(full.unwrap(), wanted);
+        let least = read(r#"{"model": "\u006d", "backend": "b"}"#).unwrap();
+        assert_eq!((least.device, least.expected_ms), (Device { threads: 1, link: LinkClass::Lan }, None));
+        let long = "x".repeat(300);
+        for (more, said) in [
+            (r#""threads": 0"#.to_owned(), "threads"),
+            (r#""threads": 65535"#.to_owned(), "threads"),
+            (r#""link": "moon""#.to_owned(), "moon"),
+            (r#""expected_s": -1"#.to_owned(), "expected_s"),
+            (r#""ttl_s": 1e300"#.to_owned(), "ttl_s"),
+            (r#""ttl_s": null, "x": 1"#.to_owned(), "unknown field"),
+            (format!(r#""model": "{long}""#), "duplicate"),
+        ] {
+            let why = read(&format!(r#"{{"model": "m", "backend": "b", {more}}}"#)).unwrap_err();
+            assert!(why.contains(said) && why.len() < 400, "{more}: {why}");
+        }
+        assert!(read(&format!(r#"{{"model": "{long}", "backend": "b"}}"#)).unwrap_err().contains("300 bytes"));
+        assert!(read("").is_err() && read_notice(&[b'['; 60_000]).is_err());
+        let names = ["0123456789abcdef", "0123456789abcdeg", "+123456789abcdef", "0", ""];
+        assert_eq!(names.map(|name| read_name(name).is_ok()), [true, false, false, false, false]);
+        let waits = ["wait_s=0", "wait_s=60", "wait_s=61", "wait_s=+1", "wait_s=", "wait_s=1&x=2", "x"];
+        assert_eq!(waits.map(read_wait), [Some(0), Some(60), None, None, None, None, None]);
+    }
+}

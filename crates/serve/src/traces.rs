@@ -1,0 +1,255 @@
+//! Traces for a collector: each phase is a span, by OTLP over HTTP with JSON. A thread of its own sends them,
+//! and nobody waits for it: what the collector does not take in time is dropped and counted.
+use crate::ServeError;
+use serde_json::{Value, json};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tacit_client::wire::Name;
+use tacit_ids::ClientId;
+use ureq::Agent;
+
+/// Spans that wait to be sent.
+const WAITING: usize = 4096;
+/// Spans of one request.
+const AT_ONCE: usize = 256;
+/// How long a span waits for others.
+const GATHER: Duration = Duration::from_millis(500);
+/// How long the collector may take for a request.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a server that stops waits for the last of them.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// How often the log hears of what was lost.
+const COMPLAIN: Duration = Duration::from_secs(60);
+
+/// Where traces go: `http://HOST:PORT` of a collector, with a path before `/v1/traces` if it has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collector(String);
+
+impl FromStr for Collector {
+    type Err = ServeError;
+
+    fn from_str(text: &str) -> Result<Self, ServeError> {
+        let wrong = |what: &str| Err(ServeError::Usage(format!("collector of traces {text:?}: {what}")));
+        let Some(rest) = text.strip_prefix("http://") else {
+            return wrong("it begins with http://; one that is elsewhere is reached by a collector on this machine");
+        };
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let is_plain = |part: &str| part.bytes().all(|b| b.is_ascii_graphic() && !b"?#@\\\"<>".contains(&b));
+        if host.is_empty() || !is_plain(host) || !is_plain(path) || text.len() > 1024 {
+            return wrong("it is not http://HOST:PORT or http://HOST:PORT/PATH");
+        }
+        Ok(Self(format!("{}/v1/traces", text.trim_end_matches('/'))))
+    }
+}
+
+/// A phase that has ended.
+pub(crate) struct Phase {
+    /// Number of the job since the start.
+    pub(crate) job: u64,
+    pub(crate) client: ClientId,
+    /// What its client calls the input; none for setups and stock.
+    pub(crate) input: Option<Name>,
+    pub(crate) phase: &'static str,
+    pub(crate) model: String,
+    pub(crate) backend: String,
+    pub(crate) outcome: &'static str,
+    /// How long ago it was asked for, got its threads (if it did), and ended.
+    pub(crate) queued: Duration,
+    pub(crate) started: Option<(Duration, usize)>,
+    /// Bytes sent and received.
+    pub(crate) traffic: Option<[u64; 2]>,
+    pub(crate) memory: Option<u64>,
+}
+
+fn hex(parts: &[&[u8]]) -> String {
+    parts.iter().flat_map(|part| part.iter()).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn attribute(key: &str, value: Value) -> Value {
+    json!({ "key": key, "value": value })
+}
+
+fn text(key: &str, value: impl Into<String>) -> Value {
+    attribute(key, json!({ "stringValue": value.into() }))
+}
+
+fn number(key: &str, value: u64) -> Value {
+    // As text: JSON's numbers are not whole ones everywhere.
+    attribute(key, json!({ "intValue": value.to_string() }))
+}
+
+impl Phase {
+    /// The span of the phase, and one for its time in the queue; `now` is its end. Phases of one input are of
+    /// one trace, whose number says whose and which: the first half of the client's fingerprint, the input.
+    fn spans(&self, now: SystemTime) -> [Value; 2] {
+        let at = |ago: Duration| {
+            let at = now.checked_sub(ago).and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+            at.as_nanos().to_string()
+        };
+        let input = self.input.map_or(self.job, |Name(name)| name);
+        let trace = hex(&[&self.client.0[..8], &input.to_be_bytes()]);
+        let span = |part: u64| hex(&[&(2 * self.job + part).to_be_bytes()]);
+        let mut attributes = vec![
+            text("tacit.client", self.client.to_string()),
+            text("tacit.model", &*self.model),
+            text("tacit.backend", &*self.backend),
+            text("tacit.outcome", self.outcome),
+        ];
+        attributes.extend(self.input.map(|name| text("tacit.input", name.to_string())));
+        attributes.extend(self.started.map(|(_, threads)| number("tacit.threads", threads as u64)));
+        attributes.extend(self.memory.map(|bytes| number("tacit.memory_bytes", bytes)));
+        for (key, bytes) in
+            self.traffic.into_iter().flat_map(|t| ["tacit.sent_bytes", "tacit.received_bytes"].into_iter().zip(t))
+        {
+            attributes.push(number(key, bytes));
+        }
+        // 1 is good, 2 an error; a server's span is of kind 2, one inside it of kind 1.
+        let code = if self.outcome == "done" { 1 } else { 2 };
+        let ran = json!({
+            "traceId": trace, "spanId": span(0), "name": self.phase, "kind": 2,
+            "startTimeUnixNano": at(self.queued), "endTimeUnixNano": at(Duration::ZERO),
+            "attributes": attributes, "status": { "code": code },
+        });
+        let waited = json!({
+            "traceId": trace, "spanId": span(1), "parentSpanId": span(0), "name": "queued", "kind": 1,
+            "startTimeUnixNano": at(self.queued), "endTimeUnixNano": at(self.started.map_or(Duration::ZERO, |s| s.0)),
+            "attributes": [], "status": {},
+        });
+        [ran, waited]
+    }
+}
+
+/// The way to the collector; nowhere without one.
+#[derive(Default)]
+pub(crate) struct Traces {
+    spans: Option<SyncSender<Value>>,
+    lost: Arc<AtomicU64>,
+    done: Option<Receiver<()>>,
+}
+
+impl Traces {
+    /// Starts the thread that sends.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub(crate) fn start(collector: Collector) -> Result<Self, ServeError> {
+        let (spans, waiting) = sync_channel(WAITING);
+        let (ended, done) = sync_channel(1);
+        let lost = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&lost);
+        let thread = thread::Builder::new().name("tacit-traces".into());
+        let started = thread.spawn(move || {
+            send(&collector, &waiting, &counted);
+            // A server that did not wait is gone.
+            let _ = ended.send(());
+        });
+        started.map_err(ServeError::system("starting the thread of traces"))?;
+        Ok(Self { spans: Some(spans), lost, done: Some(done) })
+    }
+
+    /// A phase has ended just now.
+    pub(crate) fn tell(&self, phase: impl FnOnce() -> Phase) {
+        let Some(spans) = &self.spans else { return };
+        for span in phase().spans(SystemTime::now()) {
+            if spans.try_send(span).is_err() {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Nothing more comes; waits a little until what came is sent.
+    pub(crate) fn close(&mut self) {
+        self.spans = None;
+        if let Some(done) = self.done.take() {
+            // What is not sent by then is lost.
+            let _ = done.recv_timeout(FAREWELL);
+        }
+    }
+}
+
+/// Sends what comes, until nothing more does.
+fn send(collector: &Collector, waiting: &Receiver<Value>, lost: &AtomicU64) {
+    let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).max_redirects(0).proxy(None).build();
+    let (agent, mut complained) = (config.new_agent(), None::<Instant>);
+    while let Ok(first) = waiting.recv() {
+        let (mut spans, until) = (vec![first], Instant::now() + GATHER);
+        while spans.len() < AT_ONCE {
+            match waiting.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(span) => spans.push(span),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        let (count, body) = (spans.len() as u64, request(spans).to_string());
+        let sent = agent.post(&collector.0).content_type("application/json").send(&body);
+        let why = sent.err().map(|e| e.to_string());
+        lost.fetch_add(why.as_ref().map_or(0, |_| count), Ordering::Relaxed);
+        if lost.load(Ordering::Relaxed) > 0 && complained.is_none_or(|at| at.elapsed() > COMPLAIN) {
+            complained = Some(Instant::now());
+            let why = why.unwrap_or_else(|| "they come faster than the collector takes them".into());
+            tracing::warn!(
+                "{} spans were lost, the collector at {}: {why}",
+                lost.swap(0, Ordering::Relaxed),
+                collector.0
+            );
+        }
+    }
+}
+
+fn request(spans: Vec<Value>) -> Value {
+    let resource = [text("service.name", "tacit-server"), text("service.version", env!("CARGO_PKG_VERSION"))];
+    json!({ "resourceSpans": [{
+        "resource": { "attributes": resource },
+        "scopeSpans": [{ "scope": { "name": "tacit-serve" }, "spans": spans }],
+    }] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collector_is_an_address_in_the_clear() {
+        let read = |text: &str| text.parse::<Collector>().map(|c| c.0);
+        assert_eq!(read("http://127.0.0.1:4318").unwrap(), "http://127.0.0.1:4318/v1/traces");
+        assert_eq!(read("http://[::1]:4318/otlp/").unwrap(), "http://[::1]:4318/otlp/v1/traces");
+        for bad in
+            ["https://c:4318", "127.0.0.1:4318", "http://", "http:///x", "http://a b", "http://u@h", "http://h/?x"]
+        {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn spans_of_an_input_are_of_one_trace_and_begin_before_they_end() {
+        let phase = |job, phase, input| Phase {
+            job,
+            client: ClientId([0xab; 32]),
+            input,
+            phase,
+            model: "m".into(),
+            backend: "b".into(),
+            outcome: "done",
+            queued: Duration::from_secs(3),
+            started: Some((Duration::from_secs(2), 4)),
+            traffic: Some([5, 6]),
+            memory: None,
+        };
+        let now = UNIX_EPOCH + Duration::from_secs(100);
+        let [ran, waited] = phase(7, "offline", Some(Name(0x11))).spans(now);
+        let [other, _] = phase(8, "online", Some(Name(0x11))).spans(now);
+        assert_eq!(ran["traceId"], "abababababababab0000000000000011");
+        assert_eq!((&ran["traceId"], &waited["parentSpanId"]), (&other["traceId"], &ran["spanId"]));
+        assert!(ran["spanId"] != other["spanId"] && ran["spanId"] != waited["spanId"]);
+        let times =
+            |span: &Value| ["startTimeUnixNano", "endTimeUnixNano"].map(|key| span[key].as_str().unwrap().to_owned());
+        assert_eq!(times(&ran), ["97000000000", "100000000000"]);
+        assert_eq!(times(&waited), ["97000000000", "98000000000"]);
+        assert!(ran["attributes"].to_string().contains(r#"{"key":"tacit.sent_bytes","value":{"intValue":"5"}}"#));
+        let [stock, _] = phase(9, "offline", None).spans(now);
+        assert_ne!(stock["traceId"], ran["traceId"]);
+    }
+}

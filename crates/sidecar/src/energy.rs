@@ -1,0 +1,61 @@
+//! What answers cost this machine, modelled: nobody measures here.
+use serde_json::{Value, json};
+use tacit_client::measure::Figures;
+use tacit_meter::MeterError;
+use tacit_meter::device::{Coefficient, DeviceProfile};
+
+/// A device in one power mode, as its profile describes it.
+#[derive(Clone, Debug)]
+pub struct EnergyModel {
+    device: String,
+    w_per_core: Coefficient,
+    j_per_byte: Coefficient,
+}
+
+impl EnergyModel {
+    /// From a device profile: a name of those built in or a file, with `/MODE` if it is not the default one.
+    ///
+    /// # Errors
+    /// There is no such profile or mode, or the file is wrong.
+    pub fn load(text: &str) -> Result<Self, MeterError> {
+        let (profile, mode) = DeviceProfile::load_with_mode(text)?;
+        let mode = profile.mode(mode)?;
+        let device = format!("{} ({})", profile.description(), mode.name);
+        Ok(Self { device, w_per_core: mode.w_per_core.clone(), j_per_byte: mode.j_per_byte.clone() })
+    }
+
+    /// Joules above idle that a phase has cost this machine: processor seconds and bytes both ways, each
+    /// times its coefficient.
+    #[must_use]
+    pub fn joules(&self, figures: &Figures) -> f64 {
+        let bytes = figures.sent_bytes.saturating_add(figures.received_bytes);
+        self.w_per_core.value * figures.cpu_s + self.j_per_byte.value * bytes as f64
+    }
+
+    /// What the figures rest on, for people.
+    pub(crate) fn told(&self) -> Value {
+        let of = |what: &str, unit: &str, c: &Coefficient| json!({ "what": what, "value": c.value, "unit": unit, "source": c.source, "assumed": c.assumed() });
+        json!({
+            "provenance": "modelled",
+            "device": self.device,
+            "coefficients": [of("a busy core", "W", &self.w_per_core), of("a byte", "J", &self.j_per_byte)],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joules_are_processor_seconds_and_bytes_by_their_coefficients() {
+        let model = EnergyModel::load("raspberry-pi-4b").unwrap();
+        let figures = Figures { cpu_s: 2.0, sent_bytes: 6_000_000, received_bytes: 4_000_000, ..Figures::default() };
+        assert!((model.joules(&figures) - (2.0 * 0.925 + 1e7 * 1e-8)).abs() < 1e-12);
+        assert_eq!(model.joules(&Figures::default()), 0.0);
+        let told = model.told();
+        assert_eq!((&told["provenance"], &told["coefficients"][1]["assumed"]), (&json!("modelled"), &json!(true)));
+        assert!(EnergyModel::load("jetson-nano/5w").is_ok() && EnergyModel::load("abacus").is_err());
+        assert!(EnergyModel::load("raspberry-pi-4b/ludicrous").is_err());
+    }
+}
