@@ -1,5 +1,5 @@
-//! The client's phases. Offline it sends its part of the linear layers, online a masked input and what gates need;
-//! all but the input has tags, and each phase ends with the answer to the server's check.
+//! The client's phases. Offline it sends its part of the linear layers, online a masked input and what
+//! gates need; all but the input has tags, and each phase ends with the answer to the server's check.
 
 use tacit_arith::prg::{Prg, PublicSeed, Seed};
 use tacit_arith::ring::ConvSpec;
@@ -15,8 +15,8 @@ use zeroize::Zeroizing;
 
 use super::dealer::{GATE, tags_and_masks, target};
 use super::half::{self, DELTA, SEED, When, client_masks, read_seed};
-use super::plan::{Parts, Plan, ring};
-use super::wide;
+use super::plan::{Parts, Plan};
+use super::wide::{self, ring};
 use crate::BackendError;
 use crate::dealt::statics::Statics;
 use crate::ring::Node;

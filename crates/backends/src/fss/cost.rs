@@ -12,8 +12,8 @@ use crate::ring::{Node, RingGraph};
 use crate::seam::{Seal, Ticket};
 use crate::{BackendError, Costs, DealingCost, PhaseCost, Work};
 
-/// What material counts beside bytes between the parties when scales are searched: it comes over a link that is
-/// some ten times faster.
+/// What material counts beside bytes between the parties when scales are searched: it comes over a link
+/// that is some ten times faster.
 const MATERIAL_WORTH: f64 = 0.1;
 
 fn packed(node: &Node) -> u64 {

@@ -1,5 +1,5 @@
-//! What the dealer does: the client's walk over masks, once for each half. It knows the client's share of every
-//! tensor.
+//! What the dealer does: the client's walk over masks, once for each half. It knows the client's share of
+//! every tensor.
 
 use tacit_arith::prg::{Prg, PublicSeed, Seed};
 use tacit_arith::ring::ConvSpec;
@@ -13,16 +13,17 @@ use tacit_mpc::fss::mac::ring::{Key, Share, draw_shares};
 use zeroize::Zeroizing;
 
 use super::half::{self, DELTA, Digesting, SEED, When, mask_stream};
-use super::plan::{Parts, Plan, ring};
-use super::wide;
+use super::plan::{Parts, Plan};
+use super::wide::{self, ring};
 use crate::BackendError;
 use crate::dealt::statics;
 use crate::ring::Node;
 use crate::ring::fixed::ring_mask;
 use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, chosen, stream};
 
-/// Parts of the client's seed beside the shares that it chooses (`share::chosen`): what a batch of gates draws,
-/// the share that a linear layer's result ends on, tags of the layer's input, its mask tau with tags.
+/// Parts of the client's seed beside the shares that it chooses (`share::chosen`): what a batch of gates
+/// draws, the share that a linear layer's result ends on, tags of the layer's input, its mask tau with
+/// tags.
 pub(super) const GATE: u8 = 0xf0;
 pub(super) const TARGET: u8 = 0xf1;
 pub(super) const TAGS: u8 = 0xf2;
@@ -49,7 +50,8 @@ pub(super) fn target(seed: &Prg, id: NodeId, elements: usize, width: u32) -> Vec
     chosen(seed, At { node: id, level: 0 }, TARGET, elements, width)
 }
 
-/// The client's tags of its share of a layer's input (the values drawn with them are not used), and its masks.
+/// The client's tags of its share of a layer's input (the values drawn with them are not used), and its
+/// masks.
 pub(super) fn tags_and_masks(seed: &Prg, id: NodeId, conv: &ConvSpec, width: u32) -> [Zeroizing<Vec<Share>>; 2] {
     let draw = |part, n| draw_shares(ring(width), n, &mut stream(seed, At { node: id, level: 0 }, part));
     [Zeroizing::new(draw(TAGS, conv.in_len())), Zeroizing::new(draw(TAU, conv.out_len()))]

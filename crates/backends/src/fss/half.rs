@@ -4,11 +4,11 @@
 //! client: seed 16 | seed of the hash keys 16 | correction words of all batches                          | digest 32
 //! server: seed 16 | seed of the hash keys 16 | share of Delta 16 | key 8 | masks | pieces of all steps  | digest 32
 //! ```
-//! Masks: for each width of words offline, then online, those of one check. Steps in node order: of a linear
-//! layer `A r - t` (packed), then what its tags are checked with; of a batch of gates what was dealt for it. The
-//! digest is of all before it and of whose half it is. It finds damage and halves of the other party; it is no
-//! tag, and nothing rests on it. Stored at the server, the results of the linear layers' offline phase, packed, are
-//! between the steps and the digest.
+//! Masks: for each width of words offline, then online, those of one check. Steps in node order: of a
+//! linear layer `A r - t` (packed), then what its tags are checked with; of a batch of gates what was dealt
+//! for it. The digest is of all before it and of whose half it is. It finds damage and halves of the other
+//! party; it is no tag, and nothing rests on it. Stored at the server, the results of the linear layers'
+//! offline phase, packed, are between the steps and the digest.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,8 @@ use tacit_mpc::fss::mac::ring::{KeyShare, Masks, ROWS, Share, draw_masks};
 use tacit_mpc::{MpcError, Role};
 use zeroize::Zeroizing;
 
-use super::plan::{Plan, Step, linear_bytes, ring};
+use super::plan::{Plan, Step, linear_bytes};
+use super::wide::ring;
 use crate::{BackendError, seam};
 
 /// Bytes of a seed and of a block.

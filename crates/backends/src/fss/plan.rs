@@ -6,7 +6,6 @@ use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
 use tacit_mpc::dealt::Value;
 use tacit_mpc::fss::gate::{FssGate, FssWiden};
-use tacit_mpc::fss::mac::ring::Ring;
 
 use super::Options;
 use super::wide;
@@ -94,11 +93,6 @@ impl Masked for Plan {
     }
 }
 
-/// The ring of words of `width` bits with their spare bits.
-pub(super) fn ring(width: u32) -> Ring {
-    Ring::new(width).expect("a checked graph's rings have 2 to 40 bits")
-}
-
 /// Compiles a graph.
 ///
 /// # Errors
@@ -126,7 +120,7 @@ pub(super) fn linear_bytes(step: &Step, node: &Node) -> Option<[usize; 2]> {
     let Step::Linear(conv) = step else { return None };
     let width = node.fixed.width;
     let words = tacit_mpc::codec::Packed::len_bytes(node.elements(), width);
-    Some([words, (conv.in_len() + node.elements()) * wide::word_bytes(ring(width))])
+    Some([words, (conv.in_len() + node.elements()) * wide::word_bytes(wide::ring(width))])
 }
 
 /// How each node is evaluated.

@@ -15,8 +15,8 @@ use zeroize::Zeroizing;
 use super::client::{INPUT, LINEAR, RESULT};
 use super::dealer::GATE;
 use super::half::{self, ServerHead, When};
-use super::plan::{Parts, Plan, Step, linear_bytes, ring};
-use super::wide;
+use super::plan::{Parts, Plan, Step, linear_bytes};
+use super::wide::{self, ring};
 use crate::BackendError;
 use crate::dealt::statics;
 use crate::ring::fixed::ring_mask;
@@ -40,8 +40,8 @@ impl ServerMaterial {
     }
 }
 
-/// Appends to the dealer's half `A r - t + V` of each linear layer, once the client's V are checked. `keys`: of the
-/// linear layers, in node order.
+/// Appends to the dealer's half `A r - t + V` of each linear layer, once the client's V are checked.
+/// `keys`: of the linear layers, in node order.
 pub(super) fn offline(
     plan: &Plan,
     (weights, keys): (&Weights, &[Seed]),

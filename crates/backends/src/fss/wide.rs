@@ -1,7 +1,8 @@
 //! Masked weights times words with spare bits: rings of up to 81 bits.
 //!
-//! With entries `l + 2^32 h` and words cut as `x = x_0 + 2^d x_1` at `d = bits - 64`, sums of `l x_0` are exact in 64
-//! bits, those of `l x_1` and `h x` are needed modulo 2^64 only: two or three products in words of 64 bits.
+//! With entries `l + 2^32 h` and words cut as `x = x_0 + 2^d x_1` at `d = bits - 64`, sums of `l x_0` are
+//! exact in 64 bits, those of `l x_1` and `h x` are needed modulo 2^64 only: two or three products in words
+//! of 64 bits.
 
 use tacit_arith::ring::{ConvSpec, ShapeError, conv2d};
 use tacit_mpc::MpcError;
@@ -9,9 +10,13 @@ use tacit_mpc::codec::{Reader, Writer};
 use tacit_mpc::fss::mac::ring::Ring;
 use zeroize::Zeroizing;
 
-use super::plan::ring;
 use crate::BackendError;
 use crate::dealt::statics::Matrix;
+
+/// The ring of words of `width` bits with their spare bits.
+pub(super) fn ring(width: u32) -> Ring {
+    Ring::new(width).expect("a checked graph's rings have 2 to 40 bits")
+}
 
 /// Bytes of a word.
 pub(super) fn word_bytes(ring: Ring) -> usize {
@@ -108,7 +113,7 @@ mod tests {
         for width in [2, 23, 24, 40] {
             let (ring, mut out) = (ring(width), Writer::default());
             let words: Vec<u128> =
-                (0..9u128).map(|i| (u128::MAX / 7 * i) & (u128::MAX >> (128 - ring.share_bits()))).collect();
+                (0..9u128).map(|i| (u128::MAX / 10 * i) & (u128::MAX >> (128 - ring.share_bits()))).collect();
             write(words.iter().copied(), ring, &mut out);
             let bytes = out.finish();
             assert_eq!(*read(&mut Reader::new(&bytes), ring, 9).unwrap(), words);

@@ -70,8 +70,9 @@ pub(crate) fn strain(graph: &RingGraph, weights: &Weights, input: &[f32]) -> Res
     Ok(lowering::strain(graph, weights, &reference::quantize_input(graph, input)?)?)
 }
 
-/// The seam's plan of a party's model that has a field `compiled` with `plan`, `digest()` and `costs()`. Named are
-/// where its material comes from ([`Preparation`](crate::Preparation)), and the weights, where the party has them.
+/// The seam's plan of a party's model that has a field `compiled` with `plan`, `digest()` and `costs()`.
+/// Named are where its material comes from ([`Preparation`](crate::Preparation)), and the weights, where
+/// the party has them.
 macro_rules! seam_plan {
     ($party:ty, $preparation:ident, |$self:ident| $weights:expr) => {
         impl $crate::seam::Plan for $party {

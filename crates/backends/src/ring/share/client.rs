@@ -69,8 +69,8 @@ pub(crate) fn check_input(graph: &RingGraph, input: &[i64]) -> Result<(), Backen
     Err(BackendError::Graph(GraphError::Input { what }))
 }
 
-/// The end of the client's online phase: the server's share of the result comes, in the message `tag`, and makes
-/// the result of the client's.
+/// The end of the client's online phase: the server's share of the result comes, in the message `tag`, and
+/// makes the result of the client's.
 ///
 /// # Errors
 /// Of the channel.

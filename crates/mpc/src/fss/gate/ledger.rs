@@ -49,7 +49,8 @@ impl Ledger {
     }
 
     /// Values of `width` bits (1 to 64) that the client sent, `opened`, in the order in which both parties
-    /// enter them: at the client with the words and their tags, at the server with 0 and the tags' keys, negated.
+    /// enter them: at the client with the words and their tags, at the server with 0 and the tags' keys,
+    /// negated.
     pub fn values(&mut self, width: u32, shares: impl Iterator<Item = Share>, opened: impl Iterator<Item = u64>) {
         let list = self.values.entry(width).or_default();
         list.shares.extend(shares);

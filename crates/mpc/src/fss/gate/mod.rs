@@ -12,9 +12,9 @@
 //! ```text
 //! [y >= 0] X = (1 - 2q) lambda P + q P - (q ^ lambda) Q_m
 //! ```
-//! The client draws `a` (its share of lambda) and a `C` for each (q, m), and sends `V = (1 - 2q) a P + C`, the
-//! low w bits of it. The server has the differences to what is needed, so that it ends on its share; the
-//! client ends on one that the dealer knows (`target`).
+//! The client draws `a` (its share of lambda) and a `C` for each (q, m), and sends `V = (1 - 2q) a P + C`,
+//! the low w bits of it. The server has the differences to what is needed, so that it ends on its share;
+//! the client ends on one that the dealer knows (`target`).
 //!
 //! **What is checked.** The client's bit: all blocks of both go into [`BitCheck`]. V: a and C have w + 41
 //! bits and tags `m = k a + b`, with k and b at the server alone; V's tag and b follow like V, and

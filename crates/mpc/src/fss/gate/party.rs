@@ -143,8 +143,8 @@ pub fn client_online(
     Ok(())
 }
 
-/// The server's online part: its shares of the results, one `[n]` for each value. `prg` is the server's stream
-/// that the batch was dealt with, `given` what was dealt.
+/// The server's online part: its shares of the results, one `[n]` for each value. `prg` is the server's
+/// stream that the batch was dealt with, `given` what was dealt.
 ///
 /// # Errors
 /// Channel errors; `Material` if `given` is not of this gate.
@@ -158,18 +158,7 @@ pub fn server_online(
 ) -> Result<Vec<Vec<u64>>, MpcError> {
     let (n, shape) = (gate.n(), gate.comparison().0);
     fits(given, gate.cost().server_material)?;
-    let count = n.div_ceil(PIECE);
-    let draws: Vec<Zeroizing<Vec<Vec<u64>>>> = (0..count).into_par_iter().map(|i| rho(gate, prg, i)).collect();
-    let mut opened = Vec::new();
-    let own = std::iter::once(tested).chain(gate.others(values));
-    for (index, (share, width)) in own.zip(gate.opened()).enumerate() {
-        let rho = draws.iter().flat_map(|rho| rho[index].iter());
-        let masked: Vec<u64> = share.iter().zip(rho).map(|(s, r)| s.wrapping_add(*r) & low_mask(width)).collect();
-        session.channel.send_packed(OPENED, &masked, width)?;
-        opened.push(masked);
-    }
-    // The client begins while this party evaluates.
-    session.channel.flush()?;
+    let opened = open(gate, (tested, values), prg, session)?;
     let piece = |index: usize, len: usize| &given[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)];
     let keys = |index: usize, len: usize| {
         let (corrections, rest) = piece(index, len).split_at(shape.corrections_bytes(len));
@@ -188,22 +177,69 @@ pub fn server_online(
     for value in gate.values() {
         received.push(session.channel.recv_packed(WORDS, n, value.width())?);
     }
+    let public = Public { gate, opened, bits };
     let one = |index: usize| {
-        let range = range(n, index);
+        let len = range(n, index).len();
+        let given = &piece(index, len)[gate.server_bytes(len) - gate.column_bytes(len)..];
+        public.server_words(index, given, &received, bases)
+    };
+    let pieces: Vec<Vec<Made>> = (0..n.div_ceil(PIECE)).into_par_iter().map(one).collect();
+    for (k, value) in gate.values().iter().enumerate() {
+        let shares = pieces.iter().flat_map(|piece| piece[k].1.iter().cloned());
+        ledger.values(value.width(), shares, received[k].iter().copied());
+    }
+    let joined = |k: usize| pieces.iter().flat_map(|piece| piece[k].0.iter().copied()).collect();
+    Ok((0..gate.values().len()).map(joined).collect())
+}
+
+/// Masks and sends what the server opens; gives it as both parties know it.
+fn open(
+    gate: &FssGate,
+    (tested, values): (&[u64], &[&[u64]]),
+    prg: &Prg,
+    session: &mut Session<'_>,
+) -> Result<Vec<Vec<u64>>, MpcError> {
+    let count = gate.n().div_ceil(PIECE);
+    let draws: Vec<Zeroizing<Vec<Vec<u64>>>> = (0..count).into_par_iter().map(|i| rho(gate, prg, i)).collect();
+    let mut opened = Vec::new();
+    let own = std::iter::once(tested).chain(gate.others(values));
+    for (index, (share, width)) in own.zip(gate.opened()).enumerate() {
+        let rho = draws.iter().flat_map(|rho| rho[index].iter());
+        let masked: Vec<u64> = share.iter().zip(rho).map(|(s, r)| s.wrapping_add(*r) & low_mask(width)).collect();
+        session.channel.send_packed(OPENED, &masked, width)?;
+        opened.push(masked);
+    }
+    // The client begins while this party evaluates.
+    session.channel.flush()?;
+    Ok(opened)
+}
+
+/// The server's shares of a value's results in a piece, and what the client's words are checked with.
+type Made = (Vec<u64>, Zeroizing<Vec<Share>>);
+
+/// What both parties know of a batch.
+struct Public<'a> {
+    gate: &'a FssGate,
+    opened: Vec<Vec<u64>>,
+    bits: Bits,
+}
+
+impl Public<'_> {
+    /// The server's part of a piece, value by value: `given` are its words, `received` the client's.
+    fn server_words(&self, index: usize, given: &[u8], received: &[Vec<u64>], bases: &[&[u64]]) -> Vec<Made> {
+        let Self { gate, opened, bits } = self;
+        let (range, mut rest) = (range(gate.n(), index), given);
         let len = range.len();
-        let mut rest = &piece(index, len)[gate.server_bytes(len) - gate.column_bytes(len)..];
         let slope = Given::take(&mut rest, gate.slope(), len);
-        let constants: Vec<Vec<Given<'_>>> = gate
-            .values()
-            .iter()
-            .map(|&v| (0..gate.branches(v)).map(|_| Given::take(&mut rest, ring(v.width()), len)).collect())
-            .collect();
+        let mut take = |v: &Value| Given::take(&mut rest, ring(v.width()), len);
+        let constants: Vec<Vec<Given<'_>>> =
+            gate.values().iter().map(|v| (0..gate.branches(*v)).map(|_| take(v)).collect()).collect();
         let mut made = vec![(Vec::with_capacity(len), Zeroizing::new(Vec::with_capacity(len))); gate.values().len()];
         for (at, i) in range.enumerate() {
             let (share, key) = slope.get(at);
-            for (k, p) in public(gate.values(), &opened, i).enumerate() {
+            for (k, p) in public(gate.values(), opened, i).enumerate() {
                 let value = gate.values()[k];
-                let (q, branch) = branch(gate, value, &bits, opened[0][i], i);
+                let (q, branch) = branch(gate, value, bits, opened[0][i], i);
                 let ((known, of_known), wide) = (constants[k][branch].get(at), extended(p, value));
                 let own = signed(u128::from(share).wrapping_mul(wide), q) as u64;
                 let own = own.wrapping_add(if q { p } else { 0 }).wrapping_add(known).wrapping_add(received[k][i]);
@@ -214,15 +250,7 @@ pub fn server_online(
             }
         }
         made
-    };
-    type Made = (Vec<u64>, Zeroizing<Vec<Share>>);
-    let pieces: Vec<Vec<Made>> = (0..count).into_par_iter().map(one).collect();
-    for (k, value) in gate.values().iter().enumerate() {
-        let shares = pieces.iter().flat_map(|piece| piece[k].1.iter().cloned());
-        ledger.values(value.width(), shares, received[k].iter().copied());
     }
-    let joined = |k: usize| pieces.iter().flat_map(|piece| piece[k].0.iter().copied()).collect();
-    Ok((0..gate.values().len()).map(joined).collect())
 }
 
 /// Checks the length of material.

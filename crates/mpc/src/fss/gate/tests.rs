@@ -284,8 +284,8 @@ fn values_that_were_not_dealt_are_found() {
     assert!(KeyShare::new(1 << 41).is_err());
 }
 
-/// How often each bit of a party's half (0: the client's) is set over many dealings, for one share and one MAC
-/// key, with the streams `fixed` the same in all of them.
+/// How often each bit of a party's half (0: the client's) is set over many dealings, for one share and one
+/// MAC key, with the streams `fixed` the same in all of them.
 fn ones(gate: &FssGate, party: usize, fixed: &[usize], c: u64, dealings: u32) -> Vec<f64> {
     let (mut counts, mut seeds): (Vec<u32>, Prg) = (Vec::new(), prg(9));
     let delta = Delta::draw(&mut prg(50));

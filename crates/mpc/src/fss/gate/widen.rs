@@ -1,5 +1,5 @@
-//! Signed widening without a comparison: `y + 2^(n-2) = xh - R + 2^n (1 - m) msb(R)`, m the top bit of xh, for
-//! `|y| < 2^(n-2)`. The server opens m; the client sends its constant for that m.
+//! Signed widening without a comparison: `y + 2^(n-2) = xh - R + 2^n (1 - m) msb(R)`, m the top bit of xh,
+//! for `|y| < 2^(n-2)`. The server opens m; the client sends its constant for that m.
 
 use tacit_arith::prg::Prg;
 use tacit_net::Tag;

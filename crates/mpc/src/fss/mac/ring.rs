@@ -139,8 +139,8 @@ impl Key {
         Self { shares: [KeyShare::draw(seeded).0, KeyShare::draw(dealer).0] }
     }
 
-    /// A fresh key that the party without the seed holds whole, its peer's share being 0: where only this party
-    /// checks, and follows the protocol.
+    /// A fresh key that the party without the seed holds whole, its peer's share being 0: where only this
+    /// party checks, and follows the protocol.
     pub fn held(dealer: &mut Prg) -> Self {
         Self { shares: [0, KeyShare::draw(dealer).0] }
     }
