@@ -1,4 +1,4 @@
-"""The back end with a dealer, as its users meet it: Python, the benchmark, and three programs."""
+"""The back ends with a dealer, as their users meet them: Python, the benchmark, and three programs."""
 
 import json
 import subprocess
@@ -12,13 +12,14 @@ from conftest import MODELS
 from test_bench import check_report
 
 
-def test_a_dealer_a_server_and_a_client_in_one_process(digits, digit_images):
+@pytest.mark.parametrize("backend", ["dealt", "fss"])
+def test_a_dealer_a_server_and_a_client_in_one_process(digits, digit_images, backend):
     with (
         tacit.dealer() as dealer,
-        tacit.serve(digits, backend="dealt", keys=dealer.keys, dealer=dealer) as server,
-        server.client(backend="dealt") as client,
+        tacit.serve(digits, backend=backend, keys=dealer.keys, dealer=dealer) as server,
+        server.client(backend=backend) as client,
     ):
-        reference = digits.lower("dealt").reference
+        reference = digits.lower(backend).reference
         client.prepare(2)
         for image in digit_images[:3]:
             assert client.infer(image).argmax() == reference(image).argmax()
@@ -40,10 +41,13 @@ def test_a_dealer_is_never_taken_unasked_or_unpinned(digits, digit_images):
             client.infer(digit_images[0])
 
 
-def test_the_benchmark_starts_a_dealer(digits, digit_images):
-    report = tacit.bench(digits, digit_images[0], backend="dealt")
-    check_report(report, 1, backend="dealt")
-    assert report["runs"][0]["material_bytes"]["client"] == 16
+@pytest.mark.parametrize("backend", ["dealt", "fss"])
+def test_the_benchmark_starts_a_dealer(digits, digit_images, backend):
+    report = tacit.bench(digits, digit_images[0], backend=backend)
+    check_report(report, 1, backend=backend)
+    # A seed, or correction words too.
+    client = report["runs"][0]["material_bytes"]["client"]
+    assert client == 16 if backend == "dealt" else client > 1000
 
 
 def test_the_command_line_with_three_programs(cli, binary, digits, tmp_path):

@@ -218,7 +218,10 @@ impl Dealings {
         if open.server == client {
             return refused("both halves of a material never go to one certificate");
         }
-        Ok(open.model.client_half(self.secret.fork(number).fork(0).seed()))
+        let model = Arc::clone(&open.model);
+        // Others need not wait while it is made.
+        drop(state);
+        model.client_half(self.secret.fork(number).fork(0).seed())
     }
 
     /// The client has its half: burns it.

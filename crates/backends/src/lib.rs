@@ -1,10 +1,10 @@
 //! Back ends of private inference behind one seam.
 //!
 //! [`seam`] says what a back end is to everybody else, [`Registry`] holds them all. [`ring`] lowers float
-//! models to fixed point, for the back ends that compute on shares. [`cheetah`] is the two-party back end of
-//! lattice-based linear layers and oblivious transfer; [`dealt`] takes its material from a third party
-//! ([`dealer`]); [`clear`] is none: the server sees the input, a lower
-//! bound to compare with. [`lowered`] keeps lowerings in files.
+//! models to fixed point, for the back ends that compute on shares. [`cheetah`] is the two-party back end
+//! of lattice-based linear layers and oblivious transfer; [`dealt`] and [`fss`] take their material from a
+//! third party ([`dealer`]), the latter with tags that find a client that deviates; [`clear`] is none: the
+//! server sees the input, a lower bound to compare with. [`lowered`] keeps lowerings in files.
 #![forbid(unsafe_code)]
 
 // The toy back end of the tests is written as one of another crate.
@@ -18,6 +18,7 @@ pub mod clear;
 mod cost;
 pub mod dealer;
 pub mod dealt;
+pub mod fss;
 pub mod lowered;
 mod numerics;
 mod registry;

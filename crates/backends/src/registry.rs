@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::cheetah::Cheetah;
 use crate::clear::Clear;
 use crate::dealt::Dealt;
+use crate::fss::Fss;
 use crate::{Backend, BackendError};
 
 /// The back end that is used where none is named.
@@ -21,6 +22,7 @@ impl Registry {
         Self::new(vec![
             Arc::new(Cheetah),
             Arc::new(Dealt),
+            Arc::new(Fss),
             Arc::new(Clear),
             #[cfg(feature = "test-util")]
             Arc::new(crate::toy::Toy { trust: crate::Trust::ServerSeesInput, ..crate::toy::Toy::default() }),

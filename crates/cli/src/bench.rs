@@ -232,13 +232,13 @@ impl<'a> Bench<'a> {
         let mut server_bytes = 0;
         let (start, cpu) = (Instant::now(), process_cpu_s());
         let seed = tacit_backends::seam::fresh_seed()?;
-        pool.install(|| {
+        let client_bytes = pool.install(|| {
             model.server_half(&seed, &mut |bytes| {
                 server_bytes += bytes.len() as u64;
                 Ok(())
-            })
+            })?;
+            model.client_half(&seed).map(|half| half.len() as u64)
         })?;
-        let client_bytes = model.client_half(&seed).len() as u64;
         let (wall_s, cpu_s) = (start.elapsed().as_secs_f64(), process_cpu_s() - cpu);
         Ok(Some(Dealing { wall_s, cpu_s, client_bytes, server_bytes }))
     }

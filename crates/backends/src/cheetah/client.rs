@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tacit_arith::prg::Prg;
-use tacit_graph::{GraphError, NodeId};
+use tacit_graph::NodeId;
 use tacit_he::coeff::Context;
 use tacit_mpc::codec::Packed;
 use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, WrapSpec};
@@ -19,8 +19,8 @@ use super::material::{ClientMaterial, MADE, Piece, check_plan};
 use super::plan::{Parts, Plan};
 use crate::BackendError;
 use crate::ring::Node;
-use crate::ring::fixed::{ring_mask, to_signed};
-use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, Tap};
+use crate::ring::fixed::ring_mask;
+use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, Tap, check_input, revealed};
 use crate::seam::Stop;
 
 /// Message: the client's masked input.
@@ -81,12 +81,7 @@ pub fn online_traced(
     tap: &mut Tap<'_>,
     stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
-    let needed = plan.graph.input().elements();
-    if input.len() != needed {
-        return Err(BackendError::Graph(GraphError::Input {
-            what: format!("{} integers, the model takes {needed}", input.len()),
-        }));
-    }
+    check_input(&plan.graph, input)?;
     let ClientMaterial { plan: made_for, seed, linear, pieces } = material;
     check_plan(plan, made_for)?;
     let phase = Online { input, linear: linear.into_iter(), pieces: pieces.into_iter(), session: &mut *session };
@@ -94,9 +89,7 @@ pub fn online_traced(
     let seed = Prg::from_seed(seed);
     let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed, phase, tap: &mut tap };
     let mine = stop.walk(&plan.graph, &mut shares)?;
-    let width = plan.graph.output().fixed.width;
-    let theirs = session.channel.recv_packed(RESULT, mine.len(), width)?;
-    Ok(mine.iter().zip(theirs).map(|(a, b)| to_signed(a.wrapping_add(b), width)).collect())
+    revealed(&plan.graph, &mine, RESULT, session.channel)
 }
 
 struct Offline<'a, 's> {

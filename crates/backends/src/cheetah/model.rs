@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use tacit_arith::prg::Prg;
-use tacit_graph::{Interface, Model, Watch};
+use tacit_graph::{Model, Watch};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
@@ -18,8 +18,8 @@ use super::{ClientMaterial, ClientParty, ServerMaterial, ServerParty};
 use crate::ring::{self, RingGraph, Weights, public, reference};
 use crate::seam::{self, Aids};
 use crate::{
-    Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, MaterialPart, Numerics,
-    Preparation, ServerModel, ServerSide, Setup, Strain, Trust,
+    Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, MaterialPart, ServerModel,
+    ServerSide, Strain, Trust,
 };
 
 /// Version of the public part and of the protocol that follows from it.
@@ -55,6 +55,14 @@ impl Compiled {
         options.check()?;
         let graph = ring::read_public(rest)?;
         Ok(Self { public: bytes.to_vec(), plan: Arc::new(plan::compile(graph, options)?) })
+    }
+
+    fn costs(&self) -> Costs {
+        cost::costs(&self.plan)
+    }
+
+    fn digest(&self) -> [u8; 32] {
+        self.plan.digest()
     }
 }
 
@@ -97,51 +105,8 @@ impl Backend for Cheetah {
     }
 }
 
-macro_rules! plan {
-    ($party:ty, |$self:ident| $weights:expr) => {
-        impl seam::Plan for $party {
-            fn interface(&self) -> &Interface {
-                &self.compiled.plan.graph().spec().interface
-            }
-
-            fn digest(&self) -> [u8; 32] {
-                self.compiled.plan.digest()
-            }
-
-            fn costs(&self) -> Costs {
-                cost::costs(&self.compiled.plan)
-            }
-
-            fn numerics(&self) -> Numerics {
-                self.compiled.plan.numerics()
-            }
-
-            fn error_bound(&$self, _: &[f64]) -> f64 {
-                let plan = &$self.compiled.plan;
-                public::error_bound(plan.graph(), $weights, &plan.numerics())
-            }
-
-            fn preparation(&self) -> Preparation {
-                Preparation::TwoParty
-            }
-
-            fn setup(&self) -> Setup {
-                Setup::BeforeOffline
-            }
-
-            fn output_unit(&self) -> Option<f64> {
-                Some(self.compiled.plan.graph().output_unit())
-            }
-
-            fn describe(&self) -> serde_json::Value {
-                public::describe(self.compiled.plan.graph(), self.compiled.plan.options())
-            }
-        }
-    };
-}
-
-plan!(Server, |self| Some(&*self.weights));
-plan!(Client, |self| None);
+public::seam_plan!(Server, TwoParty, |self| Some(&*self.weights));
+public::seam_plan!(Client, TwoParty, |self| None);
 
 impl ServerModel for Server {
     fn public_bytes(&self) -> &[u8] {

@@ -3,7 +3,7 @@
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::ring::ConvSpec;
-use tacit_graph::{GraphError, NodeId};
+use tacit_graph::NodeId;
 use tacit_mpc::dealt::{ClientShares, DealtGate, client_online, client_widen};
 use tacit_mpc::gate::WrapSpec;
 use tacit_mpc::wire::PackedMessages;
@@ -15,8 +15,8 @@ use super::plan::{Parts, Plan};
 use super::statics::Statics;
 use crate::BackendError;
 use crate::ring::Node;
-use crate::ring::fixed::{ring_mask, to_signed};
-use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, Tap, stream};
+use crate::ring::fixed::ring_mask;
+use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, Tap, check_input, revealed, stream};
 use crate::seam::Stop;
 
 /// Message: the client's masked input.
@@ -53,20 +53,14 @@ pub(super) fn online(
     tap: &mut Tap<'_>,
     stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
-    let needed = plan.graph.input().elements();
-    if input.len() != needed {
-        let what = format!("{} integers, the model takes {needed}", input.len());
-        return Err(BackendError::Graph(GraphError::Input { what }));
-    }
+    check_input(&plan.graph, input)?;
     let mut session = Session { role: Role::Client, channel, prg };
     let [walked, own] = [seed.clone(), seed.clone()].map(Prg::from_seed);
     let phase = Online { plan, input, seed: own, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: walked, phase, tap: &mut tap };
     let mine = stop.walk(&plan.graph, &mut shares)?;
-    let width = plan.graph.output().fixed.width;
-    let theirs = session.channel.recv_packed(RESULT, mine.len(), width)?;
-    Ok(mine.iter().zip(theirs).map(|(a, b)| to_signed(a.wrapping_add(b), width)).collect())
+    revealed(&plan.graph, &mine, RESULT, session.channel)
 }
 
 struct Offline<'a> {

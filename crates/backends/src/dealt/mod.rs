@@ -24,7 +24,7 @@ mod model;
 mod options;
 mod plan;
 mod server;
-mod statics;
+pub(crate) mod statics;
 
 pub use model::Dealt;
 pub use options::{Choice, Options};

@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 use tacit_arith::prg::{Prg, Seed};
-use tacit_graph::{Interface, Model, Watch};
+use tacit_graph::{Model, Watch};
 use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
 
@@ -20,8 +20,8 @@ use super::statics::{self, Statics};
 use crate::ring::{self, RingGraph, Weights, public, reference};
 use crate::seam::{self, Aids, Claim, DealerModel, Order, Seal, Ticket};
 use crate::{
-    Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, MaterialPart, Numerics,
-    Preparation, ServerModel, ServerSide, Setup, Strain, Trust,
+    Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, MaterialPart, ServerModel,
+    ServerSide, Strain, Trust,
 };
 
 /// Version of the public part and of the protocol that follows from it.
@@ -76,6 +76,10 @@ impl Compiled {
         options.check()?;
         let plan = plan::compile(ring::read_public(rest)?, options)?;
         Ok(Self { public: bytes.to_vec(), plan, statics })
+    }
+
+    fn costs(&self) -> Costs {
+        cost::costs(&self.plan)
     }
 
     /// Over the plan and `E`: material is bound to both.
@@ -166,51 +170,8 @@ impl Backend for Dealt {
     }
 }
 
-macro_rules! plan {
-    ($party:ty, |$self:ident| $weights:expr) => {
-        impl seam::Plan for $party {
-            fn interface(&self) -> &Interface {
-                &self.compiled.plan.graph().spec().interface
-            }
-
-            fn digest(&self) -> [u8; 32] {
-                self.compiled.digest()
-            }
-
-            fn costs(&self) -> Costs {
-                cost::costs(&self.compiled.plan)
-            }
-
-            fn numerics(&self) -> Numerics {
-                self.compiled.plan.numerics()
-            }
-
-            fn error_bound(&$self, _: &[f64]) -> f64 {
-                let plan = &$self.compiled.plan;
-                public::error_bound(plan.graph(), $weights, &plan.numerics())
-            }
-
-            fn preparation(&self) -> Preparation {
-                Preparation::Dealt
-            }
-
-            fn setup(&self) -> Setup {
-                Setup::BeforeOffline
-            }
-
-            fn output_unit(&self) -> Option<f64> {
-                Some(self.compiled.plan.graph().output_unit())
-            }
-
-            fn describe(&self) -> serde_json::Value {
-                public::describe(self.compiled.plan.graph(), self.compiled.plan.options())
-            }
-        }
-    };
-}
-
-plan!(Server, |self| Some(&self.weights));
-plan!(Client, |self| None);
+public::seam_plan!(Server, Dealt, |self| Some(&self.weights));
+public::seam_plan!(Client, Dealt, |self| None);
 
 impl ServerModel for Server {
     fn public_bytes(&self) -> &[u8] {
@@ -267,8 +228,8 @@ impl DealerModel for Dealing {
         self.keys.0.iter().map(|key| seam::digest("tacit 2026-11 dealt mask", &[&key.0])).collect()
     }
 
-    fn client_half(&self, dealing: &Seed) -> Zeroizing<Vec<u8>> {
-        Zeroizing::new(dealer::seeds(dealing)[0].0.to_vec())
+    fn client_half(&self, dealing: &Seed) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        Ok(Zeroizing::new(dealer::seeds(dealing)[0].0.to_vec()))
     }
 
     fn server_bytes(&self) -> u64 {

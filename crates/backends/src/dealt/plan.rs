@@ -8,12 +8,13 @@ use tacit_mpc::gate::WrapSpec;
 
 use super::Options;
 use super::options::Choice;
+use super::statics::Masked;
 use crate::ring::share::{self, Batch, Compile, Kind, conv_spec};
 use crate::ring::{Node, RingGraph};
 use crate::{BackendError, Numerics, seam};
 
 /// The steps of this back end.
-pub(super) struct Parts;
+pub(crate) struct Parts;
 
 impl Kind for Parts {
     type Linear = ConvSpec;
@@ -27,7 +28,7 @@ impl Batch for DealtGate {
     }
 }
 
-pub(super) type Step = share::Step<Parts>;
+pub(crate) type Step = share::Step<Parts>;
 
 /// A compiled model.
 pub struct Plan {
@@ -71,13 +72,25 @@ impl Plan {
     }
 }
 
+impl Masked for Plan {
+    type Parts = Parts;
+
+    fn graph(&self) -> &RingGraph {
+        &self.graph
+    }
+
+    fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+}
+
 /// Compiles a graph.
 ///
 /// # Errors
 /// `Unsupported` names the first node that cannot be compiled.
 pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError> {
     let steps = steps(&graph, &options)?;
-    check_sizes(&graph, &steps)?;
+    share::check_sizes(&graph, &steps, |step, node| dealt_bytes(step, node) as u128)?;
     let moves = moves(&graph, &steps);
     let digest = digest(&graph, &options, &steps);
     Ok(Plan { graph, steps, moves, options, digest })
@@ -90,42 +103,6 @@ pub(super) fn dealt_bytes(step: &Step, node: &Node) -> usize {
         Step::Widen(spec) => widen_bytes(spec),
         _ => step.gates().map(|gate| gate.cost().material).sum(),
     }
-}
-
-/// Entries of all matrices, multiplications, and bytes of dealt material that a model may have: what a
-/// dealer and a client allocate and compute follows from the public part alone.
-const MOST_WEIGHTS: u128 = 1 << 28;
-const MOST_MACS: u128 = 1 << 36;
-const MOST_MATERIAL: u128 = 8 << 30;
-
-/// Refuses models of which a few bytes of graph would ask for more than that.
-fn check_sizes(graph: &RingGraph, steps: &[Step]) -> Result<(), BackendError> {
-    let (mut weights, mut macs, mut material) = (0u128, 0u128, 0u128);
-    for (id, (step, node)) in steps.iter().zip(graph.nodes()).enumerate() {
-        let refuse = |what: String| {
-            Err(BackendError::Unsupported { node: id, name: node.name.clone(), op: node.op.name(), what })
-        };
-        if let Step::Linear(conv) = step {
-            if let Err(error) = conv.check() {
-                return refuse(error.to_string());
-            }
-            let row = [conv.in_ch / conv.groups, conv.kernel.0, conv.kernel.1].map(|n| n as u128);
-            let entries = conv.out_ch as u128 * row[0] * row[1] * row[2];
-            weights += entries;
-            macs += row[0] * row[1] * row[2] * node.elements() as u128;
-        }
-        material += dealt_bytes(step, node) as u128;
-        for (what, got, most) in [
-            ("weights", weights, MOST_WEIGHTS),
-            ("multiplications", macs, MOST_MACS),
-            ("bytes of material", material, MOST_MATERIAL),
-        ] {
-            if got > most {
-                return refuse(format!("up to here the model takes {got} {what}, and {most} are allowed"));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// How each node is evaluated.

@@ -11,16 +11,16 @@ use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::ring::{ConvSpec, conv2d};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::plan::{Plan, Step};
 use crate::ring::fixed::ring_mask;
-use crate::ring::{LayerWeights, Weights};
+use crate::ring::share::{Kind, Step};
+use crate::ring::{LayerWeights, RingGraph, Weights};
 use crate::{BackendError, seam};
 
 /// Weights that are drawn from one stream: rows are generated in parallel.
 const PIECE: usize = 1 << 16;
 
 /// A matrix with entries modulo `2^width`, up to 2^40: `low + 2^32 high`.
-pub(super) struct Matrix {
+pub(crate) struct Matrix {
     low: Vec<i32>,
     /// Empty for rings of up to 32 bits.
     high: Vec<i32>,
@@ -57,8 +57,13 @@ impl Matrix {
         Self { low, high, width }
     }
 
+    /// Entries as integers: `low + 2^32 high`, where there is no `high` for rings of up to 32 bits.
+    pub(crate) fn parts(&self) -> (&[i32], &[i32]) {
+        (&self.low, &self.high)
+    }
+
     /// `M x` modulo `2^width`.
-    pub(super) fn apply(&self, conv: &ConvSpec, x: &[u64]) -> Result<Vec<u64>, BackendError> {
+    pub(crate) fn apply(&self, conv: &ConvSpec, x: &[u64]) -> Result<Vec<u64>, BackendError> {
         let fail = |_| BackendError::Misuse("a matrix belongs to another layer");
         let mut out = conv2d(conv, &self.low, x, self.width).map_err(fail)?;
         if !self.high.is_empty() {
@@ -86,7 +91,7 @@ fn entries(key: &Prg, piece: usize, count: usize, width: u32) -> Vec<u64> {
 }
 
 /// A layer's `A` of `count` entries.
-pub(super) fn random(key: &Seed, count: usize, width: u32) -> Matrix {
+pub(crate) fn random(key: &Seed, count: usize, width: u32) -> Matrix {
     let key = Prg::from_seed(key.clone());
     let pieces = (0..count.div_ceil(PIECE)).into_par_iter().map(|piece| {
         let words = entries(&key, piece, PIECE.min(count - piece * PIECE), width);
@@ -95,9 +100,17 @@ pub(super) fn random(key: &Seed, count: usize, width: u32) -> Matrix {
     Matrix::joined(pieces.collect(), count, width)
 }
 
+/// A plan whose linear layers are masked.
+pub(crate) trait Masked {
+    /// Its steps.
+    type Parts: Kind<Linear = ConvSpec>;
+    fn graph(&self) -> &RingGraph;
+    fn steps(&self) -> &[Step<Self::Parts>];
+}
+
 /// The linear nodes of a plan: index, shape, ring.
-pub(super) fn layers(plan: &Plan) -> impl Iterator<Item = (usize, &ConvSpec, u32)> {
-    let nodes = plan.graph.nodes().iter().zip(&plan.steps).enumerate();
+pub(crate) fn layers<P: Masked>(plan: &P) -> impl Iterator<Item = (usize, &ConvSpec, u32)> {
+    let nodes = plan.graph().nodes().iter().zip(plan.steps()).enumerate();
     nodes.filter_map(|(id, (node, step))| match step {
         Step::Linear(conv) => Some((id, conv, node.fixed.width)),
         _ => None,
@@ -105,12 +118,12 @@ pub(super) fn layers(plan: &Plan) -> impl Iterator<Item = (usize, &ConvSpec, u32
 }
 
 /// Bytes of `E`, all layers.
-pub(super) fn bytes(plan: &Plan) -> u64 {
+pub(crate) fn bytes(plan: &impl Masked) -> u64 {
     layers(plan).map(|(_, conv, width)| (conv.weight_len() as u64 * u64::from(width)).div_ceil(8)).sum()
 }
 
 /// The keys of all layers, in node order.
-pub(super) fn keys(plan: &Plan, weights: &Weights, secret: &[u8; 32]) -> Vec<Seed> {
+pub(crate) fn keys(plan: &impl Masked, weights: &Weights, secret: &[u8; 32]) -> Vec<Seed> {
     let key = |(id, conv, width): (usize, &ConvSpec, u32)| {
         let layer = weights.get(id).expect("weights are checked against the graph when they are read or made");
         let ints: Zeroizing<Vec<u8>> = Zeroizing::new(layer.weights.iter().flat_map(|w| w.to_le_bytes()).collect());
@@ -123,8 +136,8 @@ pub(super) fn keys(plan: &Plan, weights: &Weights, secret: &[u8; 32]) -> Vec<See
 }
 
 /// Gives `E`, packed at the ring's width, in pieces and layer by layer.
-pub(super) fn write(
-    plan: &Plan,
+pub(crate) fn write(
+    plan: &impl Masked,
     weights: &Weights,
     keys: &[Seed],
     sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
@@ -154,12 +167,24 @@ pub(super) fn write(
     Ok(())
 }
 
+/// A layer's `E`, at the server.
+pub(crate) fn masked(layer: &LayerWeights, key: &Seed, width: u32) -> Matrix {
+    let key = Prg::from_seed(key.clone());
+    let pieces = layer.weights.par_chunks(PIECE).enumerate().map(|(piece, weights)| {
+        let random = entries(&key, piece, weights.len(), width);
+        let words =
+            weights.iter().zip(&random).map(|(&w, a)| (i64::from(w) as u64).wrapping_sub(*a) & ring_mask(width));
+        Matrix::new(words, width)
+    });
+    Matrix::joined(pieces.collect(), layer.weights.len(), width)
+}
+
 /// The client's matrices, in node order.
-pub(super) struct Statics(Vec<Matrix>);
+pub(crate) struct Statics(Vec<Matrix>);
 
 impl Statics {
     /// From the bytes of all layers, as [`write`] gives them.
-    pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
+    pub(crate) fn read(plan: &impl Masked, bytes: &[u8]) -> Result<Self, BackendError> {
         let wrong = |what: String| BackendError::Public { what };
         if bytes.len() as u64 != self::bytes(plan) {
             return Err(wrong(format!("{} bytes of masked weights, {} expected", bytes.len(), self::bytes(plan))));
@@ -185,7 +210,7 @@ impl Statics {
     }
 
     /// The matrix of the `index`-th linear layer.
-    pub(super) fn layer(&self, index: usize) -> &Matrix {
+    pub(crate) fn layer(&self, index: usize) -> &Matrix {
         &self.0[index]
     }
 }
@@ -193,7 +218,7 @@ impl Statics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dealt::{Options, compile};
+    use crate::dealt::{Options, Plan, compile};
     use crate::ring::reference::tests::spec;
     use crate::ring::{FixedPoint, Linear, Node, Op, RingGraph, WeightFacts};
 

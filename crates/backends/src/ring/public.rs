@@ -69,3 +69,51 @@ pub(crate) fn reference(graph: &RingGraph, weights: &Weights, input: &[f32]) -> 
 pub(crate) fn strain(graph: &RingGraph, weights: &Weights, input: &[f32]) -> Result<Vec<Strain>, BackendError> {
     Ok(lowering::strain(graph, weights, &reference::quantize_input(graph, input)?)?)
 }
+
+/// The seam's plan of a party's model that has a field `compiled` with `plan`, `digest()` and `costs()`.
+/// Named are where its material comes from ([`Preparation`](crate::Preparation)), and the weights, where
+/// the party has them.
+macro_rules! seam_plan {
+    ($party:ty, $preparation:ident, |$self:ident| $weights:expr) => {
+        impl $crate::seam::Plan for $party {
+            fn interface(&self) -> &tacit_graph::Interface {
+                &self.compiled.plan.graph().spec().interface
+            }
+
+            fn digest(&self) -> [u8; 32] {
+                self.compiled.digest()
+            }
+
+            fn costs(&self) -> $crate::Costs {
+                self.compiled.costs()
+            }
+
+            fn numerics(&self) -> $crate::Numerics {
+                self.compiled.plan.numerics()
+            }
+
+            fn error_bound(&$self, _: &[f64]) -> f64 {
+                let plan = &$self.compiled.plan;
+                $crate::ring::public::error_bound(plan.graph(), $weights, &plan.numerics())
+            }
+
+            fn preparation(&self) -> $crate::Preparation {
+                $crate::Preparation::$preparation
+            }
+
+            fn setup(&self) -> $crate::Setup {
+                $crate::Setup::BeforeOffline
+            }
+
+            fn output_unit(&self) -> Option<f64> {
+                Some(self.compiled.plan.graph().output_unit())
+            }
+
+            fn describe(&self) -> serde_json::Value {
+                $crate::ring::public::describe(self.compiled.plan.graph(), self.compiled.plan.options())
+            }
+        }
+    };
+}
+
+pub(crate) use seam_plan;

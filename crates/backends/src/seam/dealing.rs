@@ -119,7 +119,10 @@ pub trait DealerModel: Send + Sync {
     fn masks(&self) -> Vec<[u8; 32]>;
 
     /// The client's half.
-    fn client_half(&self, dealing: &Seed) -> Zeroizing<Vec<u8>>;
+    ///
+    /// # Errors
+    /// It cannot be made.
+    fn client_half(&self, dealing: &Seed) -> Result<Zeroizing<Vec<u8>>, BackendError>;
 
     /// Length of the server's half.
     fn server_bytes(&self) -> u64;

@@ -6,6 +6,7 @@
 //! - [`table`]: the same keys, evaluated everywhere: one-hot vectors times Delta, for look-ups with tags.
 //! - [`dpf`]: semi-honest, trees that end at leaves of 128 bits: comparisons with many thresholds, and
 //!   tables.
+//! - [`gate`]: sign tests, multiplexers and widening for a server that checks its client.
 //! - [`delta`]: the MAC key of bits, its shares, and dealt bits.
 //! - [`mac`]: the checks of opened bits and opened ring elements.
 //!
@@ -15,6 +16,7 @@ pub mod compare;
 pub mod delta;
 pub mod dpf;
 mod expand;
+pub mod gate;
 mod group;
 pub mod mac;
 pub mod table;

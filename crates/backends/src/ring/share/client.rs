@@ -2,16 +2,18 @@
 //! it uses what was prepared. A dealer walks the same way, over what it knows of them.
 
 use tacit_arith::prg::Prg;
-use tacit_graph::{Interpreter, NodeId};
+use tacit_graph::{GraphError, Interpreter, NodeId};
 use tacit_mpc::Role;
 use tacit_mpc::gate::slices;
+use tacit_mpc::wire::PackedMessages;
+use tacit_net::{Channel, Tag};
 
 use super::local::{apply, gather};
 use super::reduce::difference;
 use super::truncate;
 use super::{Batch, Kind, Level, Step, Tap};
 use crate::BackendError;
-use crate::ring::fixed::ring_mask;
+use crate::ring::fixed::{ring_mask, to_signed};
 use crate::ring::{Node, RingGraph};
 
 /// Where in the graph a batch of gates stands.
@@ -52,6 +54,35 @@ pub(crate) struct ClientWalk<'a, K: Kind, P> {
     pub(crate) seed: Prg,
     pub(crate) phase: P,
     pub(crate) tap: &'a mut Tap<'a>,
+}
+
+/// Checks an input before anything of it is sent.
+///
+/// # Errors
+/// Its length.
+pub(crate) fn check_input(graph: &RingGraph, input: &[i64]) -> Result<(), BackendError> {
+    let needed = graph.input().elements();
+    if input.len() == needed {
+        return Ok(());
+    }
+    let what = format!("{} integers, the model takes {needed}", input.len());
+    Err(BackendError::Graph(GraphError::Input { what }))
+}
+
+/// The end of the client's online phase: the server's share of the result comes, in the message `tag`, and
+/// makes the result of the client's.
+///
+/// # Errors
+/// Of the channel.
+pub(crate) fn revealed(
+    graph: &RingGraph,
+    mine: &[u64],
+    tag: Tag,
+    channel: &mut Channel,
+) -> Result<Vec<i64>, BackendError> {
+    let width = graph.output().fixed.width;
+    let theirs = channel.recv_packed(tag, mine.len(), width)?;
+    Ok(mine.iter().zip(theirs).map(|(a, b)| to_signed(a.wrapping_add(b), width)).collect())
 }
 
 /// The share that the client chooses for result `part` of round `level` of a node: `n` elements of `width`

@@ -11,13 +11,15 @@ mod linear;
 mod local;
 mod reduce;
 mod server;
+mod size;
 mod steps;
 mod truncate;
 
-pub(crate) use client::{At, ClientPhase, ClientWalk, GateShares, chosen, stream};
+pub(crate) use client::{At, ClientPhase, ClientWalk, GateShares, check_input, chosen, revealed, stream};
 pub(crate) use linear::linear_online;
 pub(crate) use reduce::Level;
 pub(crate) use server::{ServerPhase, ServerShares, ServerWalk};
+pub(crate) use size::check_sizes;
 pub(crate) use steps::{Batch, Compile, Kind, Step, conv_spec, steps};
 
 /// Sees a party's share of each node's tensor (`[elements]`, in the node's ring).

@@ -89,6 +89,11 @@ impl Ring {
         Ok(Self { width, sigma: SIGMA })
     }
 
+    /// Bits of a value.
+    pub fn width(self) -> u32 {
+        self.width
+    }
+
     /// Bits of a share or a tag.
     pub fn share_bits(self) -> u32 {
         self.width + self.sigma
@@ -118,7 +123,8 @@ impl Ring {
         Ok(u128::from(own) + u128::from(received))
     }
 
-    fn mask(self) -> u128 {
+    /// All bits of a share.
+    pub(in crate::fss) fn mask(self) -> u128 {
         u128::MAX >> (128 - self.share_bits())
     }
 
@@ -131,6 +137,22 @@ impl Key {
     /// A fresh key. The seeded party draws its share from the stream `seeded`, as [`KeyShare::draw`].
     pub fn draw(dealer: &mut Prg, seeded: &mut Prg) -> Self {
         Self { shares: [KeyShare::draw(seeded).0, KeyShare::draw(dealer).0] }
+    }
+
+    /// A fresh key that the party without the seed holds whole, its peer's share being 0: where only this
+    /// party checks, and follows the protocol.
+    pub fn held(dealer: &mut Prg) -> Self {
+        Self { shares: [0, KeyShare::draw(dealer).0] }
+    }
+
+    /// Of a word that one party holds with its tag, what a tag has beside the key times the word: the holder
+    /// of the key keeps it.
+    pub fn key_of(&self, ring: Ring, held: &Share) -> u128 {
+        held.tag.wrapping_sub(self.whole().wrapping_mul(held.value)) & ring.mask()
+    }
+
+    fn whole(&self) -> u128 {
+        u128::from(self.shares[0]) + u128::from(self.shares[1])
     }
 
     /// The share of the party without the seed.
@@ -152,7 +174,7 @@ impl Key {
     }
 
     fn deal_in(&self, mask: u128, values: &[u128], seeded: &mut Prg) -> Vec<Share> {
-        let key = u128::from(self.shares[0]) + u128::from(self.shares[1]);
+        let key = self.whole();
         let other = |(value, theirs): (&u128, Share)| Share {
             value: value.wrapping_sub(theirs.value) & mask,
             tag: key.wrapping_mul(*value).wrapping_sub(theirs.tag) & mask,

@@ -10,7 +10,7 @@ use tacit_client::MAX_THREADS;
 use tacit_serve::{DealerConfig, DealerServer};
 use tacit_store::keys;
 
-/// Makes the material of back ends with a dealer (`dealt`), for servers and their clients.
+/// Makes the material of back ends with a dealer (`dealt`, `fss`), for servers and their clients.
 ///
 /// Whoever runs it must work with neither of them: together with a server it learns the inputs, together
 /// with a client the weights. Servers and clients pin its certificate; nothing of what it deals is written

@@ -55,8 +55,8 @@ struct Args {
     /// lowerings are taken as they are
     #[arg(short = 'O', long = "option", value_name = "[BACKEND.]KEY=VALUE,...")]
     options: Vec<String>,
-    /// Dealer, host:port: makes the material of back ends that take it from a third party (`dealt`); this
-    /// server shows it the certificate `orders` of the key folder
+    /// Dealer, host:port: makes the material of back ends that take it from a third party (`dealt`, `fss`);
+    /// this server shows it the certificate `orders` of the key folder
     #[arg(long, value_name = "HOST:PORT", requires = "dealer_pin")]
     dealer: Option<String>,
     /// Fingerprint of the dealer's key, as the dealer tells it

@@ -1,0 +1,193 @@
+//! The client's phases. Offline it sends its part of the linear layers, online a masked input and what
+//! gates need; all but the input has tags, and each phase ends with the answer to the server's check.
+
+use tacit_arith::prg::{Prg, PublicSeed, Seed};
+use tacit_arith::ring::ConvSpec;
+use tacit_graph::NodeId;
+use tacit_mpc::codec::Reader;
+use tacit_mpc::fss::delta::DeltaShare;
+use tacit_mpc::fss::gate::{FssGate, FssWiden, Ledger, client_online, client_widen};
+use tacit_mpc::fss::mac::ring::Share;
+use tacit_mpc::wire::PackedMessages;
+use tacit_mpc::{Role, Session};
+use tacit_net::{Channel, Tag};
+use zeroize::Zeroizing;
+
+use super::dealer::{GATE, tags_and_masks, target};
+use super::half::{self, DELTA, SEED, When, client_masks, read_seed};
+use super::plan::{Parts, Plan};
+use super::wide::{self, ring};
+use crate::BackendError;
+use crate::dealt::statics::Statics;
+use crate::ring::Node;
+use crate::ring::fixed::ring_mask;
+use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, Tap, check_input, revealed, stream};
+use crate::seam::Stop;
+
+/// Message: the client's masked input.
+pub(super) const INPUT: Tag = Tag::new(0x0430, "masked input");
+/// Message: the server's share of the result.
+pub(super) const RESULT: Tag = Tag::new(0x0431, "share of the result");
+/// Message, offline: the client's part of a linear layer.
+pub(super) const LINEAR: Tag = Tag::new(0x0432, "checked words of a linear layer");
+
+/// The client's half.
+pub(super) struct ClientMaterial {
+    /// Digest of the plan that it was read for.
+    pub(super) plan: [u8; 32],
+    /// Without its digest.
+    pub(super) bytes: Zeroizing<Vec<u8>>,
+}
+
+impl ClientMaterial {
+    pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
+        let content = half::checked(Role::Client, bytes, half::client_bytes(plan))?;
+        Ok(Self { plan: plan.digest(), bytes: Zeroizing::new(content.to_vec()) })
+    }
+
+    /// Its two seeds.
+    fn head(&self) -> Result<(Seed, PublicSeed), BackendError> {
+        let mut from = Reader::new(&self.bytes);
+        Ok((Seed(read_seed(&mut from)?), PublicSeed::from_bytes(read_seed(&mut from)?)))
+    }
+}
+
+fn ledger(plan: &Plan, seed: &Prg, hash: PublicSeed, when: When) -> Ledger {
+    let delta = DeltaShare::draw(&mut seed.fork(DELTA));
+    Ledger::new(Role::Client, &half::session(plan, hash, when), &delta)
+}
+
+/// The offline phase.
+pub(super) fn offline(
+    plan: &Plan,
+    statics: &Statics,
+    material: &ClientMaterial,
+    channel: &mut Channel,
+    stop: &Stop,
+) -> Result<(), BackendError> {
+    let (seed, hash) = material.head()?;
+    let [walked, own] = [seed.clone(), seed].map(Prg::from_seed);
+    let masks = client_masks(&own, When::Offline, &plan.widths()[When::Offline as usize]);
+    let phase = Offline { plan, statics, next: 0, ledger: ledger(plan, &own, hash, When::Offline), seed: own, channel };
+    let mut tap = |_: NodeId, _: &[u64]| {};
+    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: walked, phase, tap: &mut tap };
+    stop.walk(&plan.graph, &mut shares)?;
+    let Offline { channel, ledger, .. } = shares.phase;
+    Ok(ledger.answer(masks, channel)?)
+}
+
+/// The online phase: the integers of the output node for those of the input node; `tap` is shown the client's
+/// shares.
+pub(super) fn online(
+    plan: &Plan,
+    material: &ClientMaterial,
+    input: &[i64],
+    (channel, prg): (&mut Channel, &mut Prg),
+    tap: &mut Tap<'_>,
+    stop: &Stop,
+) -> Result<Vec<i64>, BackendError> {
+    check_input(&plan.graph, input)?;
+    if material.plan != plan.digest() {
+        return Err(BackendError::Misuse("the material belongs to another plan"));
+    }
+    let (seed, hash) = material.head()?;
+    let [walked, own] = [seed.clone(), seed].map(Prg::from_seed);
+    let masks = client_masks(&own, When::Online, &plan.widths()[When::Online as usize]);
+    let mut session = Session { role: Role::Client, channel, prg };
+    let ledger = ledger(plan, &own, hash, When::Online);
+    let corrections = Reader::new(&material.bytes[2 * SEED..]);
+    let phase = Online { plan, input, seed: own, hash, batch: 0, corrections, ledger, session: &mut session };
+    let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
+    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: walked, phase, tap: &mut tap };
+    let mine = stop.walk(&plan.graph, &mut shares)?;
+    let Online { ledger, .. } = shares.phase;
+    ledger.answer(masks, session.channel)?;
+    revealed(&plan.graph, &mine, RESULT, session.channel)
+}
+
+struct Offline<'a> {
+    plan: &'a Plan,
+    statics: &'a Statics,
+    /// The next linear layer.
+    next: usize,
+    ledger: Ledger,
+    seed: Prg,
+    channel: &'a mut Channel,
+}
+
+impl ClientPhase<Parts> for Offline<'_> {
+    fn input(&mut self, _: &[u64], _: u32) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
+        let (width, matrix) = (self.plan.graph.nodes()[id].fixed.width, self.statics.layer(self.next));
+        self.next += 1;
+        let (ring, [tags, tau]) = (ring(width), tags_and_masks(&self.seed, id, conv, width));
+        let times = |x: Zeroizing<Vec<u128>>| wide::apply(matrix, conv, &x, ring.share_bits());
+        let values = times(Zeroizing::new(r.iter().map(|r| u128::from(*r)).collect()))?;
+        let tags = times(Zeroizing::new(tags.iter().map(|share| share.tag).collect()))?;
+        let mask = u128::MAX >> (128 - ring.share_bits());
+        let words = values.iter().zip(tags.iter()).zip(tau.iter()).map(|((value, tag), tau)| Share {
+            value: value.wrapping_add(tau.value) & mask,
+            tag: tag.wrapping_add(tau.tag) & mask,
+        });
+        let words: Zeroizing<Vec<Share>> = Zeroizing::new(words.collect());
+        let low: Vec<u64> = words.iter().map(|word| word.value as u64 & ring_mask(width)).collect();
+        self.channel.send_packed(LINEAR, &low, width)?;
+        self.ledger.values(width, words.iter().cloned(), low.iter().copied());
+        Ok(target(&self.seed, id, low.len(), width))
+    }
+
+    fn gate(&mut self, _: At, _: &FssGate, _: &GateShares<'_>) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn widen(&mut self, _: NodeId, _: &FssWiden, _: &[u64], _: &[u64]) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn settle(&mut self, _: NodeId, _: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
+        Ok(share)
+    }
+}
+
+struct Online<'a, 's> {
+    plan: &'a Plan,
+    input: &'a [i64],
+    seed: Prg,
+    hash: PublicSeed,
+    /// Number of the next batch.
+    batch: u32,
+    corrections: Reader<'a>,
+    ledger: Ledger,
+    session: &'a mut Session<'s>,
+}
+
+impl ClientPhase<Parts> for Online<'_, '_> {
+    fn input(&mut self, share: &[u64], width: u32) -> Result<(), BackendError> {
+        let masked: Vec<u64> = self.input.iter().zip(share).map(|(&x, r)| (x as u64).wrapping_sub(*r)).collect();
+        Ok(self.session.channel.send_packed(INPUT, &masked, width)?)
+    }
+
+    fn linear(&mut self, conv: &ConvSpec, id: NodeId, _: &[u64]) -> Result<Vec<u64>, BackendError> {
+        Ok(target(&self.seed, id, conv.out_len(), self.plan.graph.nodes()[id].fixed.width))
+    }
+
+    /// Its shares are in what was dealt.
+    fn gate(&mut self, at: At, gate: &FssGate, _: &GateShares<'_>) -> Result<(), BackendError> {
+        let corrections = self.corrections.bytes(gate.cost().client_material)?;
+        let (place, prg) = ((self.hash, self.batch), stream(&self.seed, at, GATE));
+        self.batch += 1;
+        Ok(client_online(gate, place, (&prg, corrections), self.session, &mut self.ledger)?)
+    }
+
+    fn widen(&mut self, id: NodeId, spec: &FssWiden, _: &[u64], _: &[u64]) -> Result<(), BackendError> {
+        let prg = stream(&self.seed, At { node: id, level: 0 }, GATE);
+        Ok(client_widen(spec, &prg, self.session, &mut self.ledger)?)
+    }
+
+    fn settle(&mut self, _: NodeId, _: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
+        Ok(share)
+    }
+}

@@ -1,0 +1,123 @@
+//! What one input costs, from the plan alone. Payload bytes: frame headers come on top. Memory is an
+//! estimate.
+
+use tacit_mpc::codec::Packed;
+use tacit_mpc::fss::gate::{FssCost, Ledger};
+
+use super::half;
+use super::options::Options;
+use super::plan::{self, Plan, Step};
+use crate::dealt::statics;
+use crate::ring::{Node, RingGraph};
+use crate::seam::{Seal, Ticket};
+use crate::{BackendError, Costs, DealingCost, PhaseCost, Work};
+
+/// What material counts beside bytes between the parties when scales are searched: it comes over a link
+/// that is some ten times faster.
+const MATERIAL_WORTH: f64 = 0.1;
+
+fn packed(node: &Node) -> u64 {
+    Packed::len_bytes(node.elements(), node.fixed.width) as u64
+}
+
+fn batches(step: &Step) -> impl Iterator<Item = FssCost> {
+    let widen = if let Step::Widen(spec) = step { Some(spec.cost()) } else { None };
+    step.gates().filter(|gate| gate.n() > 0).map(|gate| gate.cost()).chain(widen)
+}
+
+/// The price that the search for scales goes by.
+pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, BackendError> {
+    let steps = plan::steps(graph, options)?;
+    let mut total = result(graph).bytes() as f64;
+    for (step, node) in steps.iter().zip(graph.nodes()) {
+        total += online(step, node).bytes() as f64;
+        let mut dealt: usize = batches(step).map(|cost| cost.client_material + cost.server_material).sum();
+        if let Some([words, tags]) = plan::linear_bytes(step, node) {
+            // The words go up once more.
+            total += words as f64;
+            dealt += words + tags;
+        }
+        total += MATERIAL_WORTH * dealt as f64;
+    }
+    Ok(total)
+}
+
+fn result(graph: &RingGraph) -> PhaseCost {
+    PhaseCost { down_bytes: packed(graph.output()), exchanges: 1, ..PhaseCost::default() }
+}
+
+/// The check at the end of a phase.
+fn check(widths: usize) -> PhaseCost {
+    let [up, down] = Ledger::bytes(widths).map(|bytes| bytes as u64);
+    PhaseCost { up_bytes: up, down_bytes: down, exchanges: 1, ..PhaseCost::default() }
+}
+
+fn online(step: &Step, node: &Node) -> PhaseCost {
+    let mut cost = PhaseCost::default();
+    if matches!(step, Step::Input) {
+        cost.up_bytes = packed(node);
+    }
+    for one in batches(step) {
+        cost.up_bytes += one.up as u64;
+        cost.down_bytes += one.down as u64;
+        cost.exchanges += one.exchanges as u64;
+        cost.client.work.aes_blocks += one.client_aes + one.hashes;
+        cost.server.work.aes_blocks += one.server_aes + one.hashes;
+    }
+    cost
+}
+
+/// Costs of one input, of the setup, and of dealing.
+pub(super) fn costs(plan: &Plan) -> Costs {
+    let (statics, macs) = (statics::bytes(plan), plan.graph.macs());
+    let [offline, online_widths] = plan.widths().map(|widths| widths.len());
+    let mut costs = Costs { online: result(&plan.graph), ..Costs::default() };
+    costs.online += check(online_widths);
+    let mut words = 0;
+    for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
+        costs.online += online(step, node);
+        costs.comparisons += step.gates().map(|g| g.n() as u64).sum::<u64>();
+        words += plan::linear_bytes(step, node).map_or(0, |[words, _]| words as u64);
+    }
+    costs.online.server.work.macs = macs;
+    let client = half::with_digest(half::client_bytes(plan));
+    let [half, stored] = half::server_bytes(plan).map(half::with_digest);
+    let largest = plan.graph.nodes().iter().map(|n| 8 * n.elements() as u64).max().expect("a graph has nodes");
+    // What was opened: 48 bytes a word, as a share with its tag.
+    let ledger = 48 * (costs.comparisons + plan.graph.nodes().iter().map(|n| n.elements() as u64).max().unwrap_or(0));
+    // A matrix entry is kept as 4 bytes, or 8 in rings beyond 32 bits.
+    let matrix = |(_, conv, width): (usize, &tacit_arith::ring::ConvSpec, u32)| {
+        conv.weight_len() as u64 * if width > 32 { 8 } else { 4 }
+    };
+    let matrices: u64 = statics::layers(plan).map(matrix).sum();
+    let layer = statics::layers(plan).map(matrix).max().unwrap_or(0);
+    costs.setup = PhaseCost { up_bytes: 1, down_bytes: statics, exchanges: 1, ..PhaseCost::default() };
+    costs.setup.client.stored_bytes = matrices;
+    costs.setup.client.peak_memory_bytes = matrices + statics;
+    costs.setup.server.peak_memory_bytes = 64 << 20;
+    costs.offline = check(offline);
+    costs.offline += PhaseCost {
+        up_bytes: words + size_of::<Seal>() as u64,
+        down_bytes: size_of::<Ticket>() as u64,
+        exchanges: 1,
+        ..PhaseCost::default()
+    };
+    // Values and tags, in rings of more than 64 bits.
+    costs.offline.client.work = Work { macs: 4 * macs, ..Work::default() };
+    costs.offline.server.work = Work { macs: 2 * macs, ..Work::default() };
+    costs.offline.client.stored_bytes = client;
+    costs.offline.server.stored_bytes = stored;
+    costs.offline.client.peak_memory_bytes = matrices + 2 * client + 16 * largest;
+    costs.offline.server.peak_memory_bytes = half + stored + layer + 16 * largest;
+    costs.online.client.peak_memory_bytes = client + ledger + 16 * largest;
+    costs.online.server.peak_memory_bytes = stored + ledger + 16 * largest;
+    let gates = costs.online.client.work.aes_blocks + costs.online.server.work.aes_blocks;
+    costs.dealing = DealingCost {
+        client_bytes: client,
+        server_bytes: half,
+        // Each half is dealt on its own, with two hashes a level.
+        work: Work { macs, aes_blocks: 2 * gates + matrices / 16, ..Work::default() },
+        peak_memory_bytes: client + 2 * layer + 16 * largest + (32 << 20),
+    };
+    costs
+}

@@ -1,0 +1,37 @@
+//! The `fss` back end: material from a dealer as in [`dealt`](crate::dealt), with function secret sharing
+//! and tags on all that a client sends. A client that deviates is found before the server releases anything
+//! that depends on the deviation; the server is trusted to follow the protocol (level `l1`).
+//!
+//! The client knows its share of every tensor before its input, and so does the dealer: they
+//! come from the client's seed. What a client sends is
+//! * offline, for each linear layer `W x = W u + E r + A r`, the word `V = E r + tau`, where r is its share
+//!   of the layer's input and tau a mask from its seed. The server ends on `W u + (A r - t) + V`, that is
+//!   `W x - target`, with a `t = tau + target` from the dealer. r and tau have tags under a key of the
+//!   server's; E is public, so V's tag is `E (tag of r) + (tag of tau)`, and what the server needs to check it
+//!   follows in the same way ([`wide`]);
+//! * online its masked input, which is its own choice, and for each gate a bit and a word with tags
+//!   (`tacit_mpc::fss::gate`).
+//!
+//! All of it goes into a ledger at both parties; the server checks the words of the offline phase before it
+//! keeps the material, and everything that was opened online before it sends its share of the result.
+//!
+//! What a check rests on and what a failed one costs: `docs/notes/fss.md`. `plan` the compilation, `half`
+//! what the halves begin and end with, `dealer` what the dealer does, `client` and `server` the parties'
+//! phases, `model` the seam.
+
+mod client;
+mod cost;
+mod dealer;
+mod half;
+mod model;
+mod options;
+mod plan;
+mod server;
+mod wide;
+
+pub use model::Fss;
+pub use options::{Level, Options};
+pub use plan::{Plan, compile};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Public choices of the back end.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::BackendError;
+use crate::ring::RingOptions;
+use crate::seam;
+
+/// Name of the back end.
+pub(super) const NAME: &str = "fss";
+
+/// Whose deviations are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Level {
+    /// The client's; the server follows the protocol.
+    L1,
+}
+
+impl FromStr for Level {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "l1" => Ok(Self::L1),
+            "l2" => Err("a server that deviates is not found by this version: `l1` finds a client that does".into()),
+            _ => Err("`l1`".into()),
+        }
+    }
+}
+
+/// Public choices of the protocol; both parties and the dealer must use the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options {
+    /// Whose deviations are found.
+    pub level: Level,
+    /// Low bits that ReLU's sign test leaves out: results below `2^relu_drop` units may become 0.
+    pub relu_drop: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { level: Level::L1, relu_drop: 0 }
+    }
+}
+
+const DROP: std::ops::RangeInclusive<u32> = 0..=30;
+
+impl Options {
+    /// Checks options that came from elsewhere.
+    ///
+    /// # Errors
+    /// [`BackendError::Option`] names the one that is out of its range.
+    pub fn check(&self) -> Result<(), BackendError> {
+        seam::within(NAME, "relu_drop", self.relu_drop, &DROP).map(drop)
+    }
+}
+
+/// Reads the options of the protocol and of the lowering to a ring.
+///
+/// # Errors
+/// [`BackendError::Option`].
+pub(super) fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
+    let mut reader = text.reader(NAME);
+    let default = Options::default();
+    let options = Options {
+        level: reader.get("level")?.unwrap_or(default.level),
+        relu_drop: reader.in_range("relu_drop", DROP)?.unwrap_or(default.relu_drop),
+    };
+    // Linear layers are exact.
+    let ring = RingOptions { linear_error: 0, ..RingOptions::read(&mut reader)? };
+    reader.end()?;
+    Ok((options, ring))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_nonsense_is_named() {
+        let (options, ring) = parse(&"level=l1,relu_drop=2,frac_bits=12".parse().unwrap()).unwrap();
+        assert_eq!((options.level, options.relu_drop, ring.frac_bits), (Level::L1, 2, Some(12)));
+        assert_eq!(parse(&seam::Options::default()).unwrap().0, Options::default());
+        for bad in ["relu_drop=99", "level=l2", "level=3", "exchanges=1"] {
+            let key = bad.split('=').next().unwrap();
+            let error = parse(&bad.parse().unwrap()).unwrap_err().to_string();
+            assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");
+        }
+        assert!(Options { relu_drop: 99, ..Options::default() }.check().is_err());
+    }
+}

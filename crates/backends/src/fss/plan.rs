@@ -1,0 +1,169 @@
+//! From the graph to a plan.
+
+use std::collections::BTreeSet;
+
+use tacit_arith::ring::ConvSpec;
+use tacit_graph::NodeId;
+use tacit_mpc::dealt::Value;
+use tacit_mpc::fss::gate::{FssGate, FssWiden};
+
+use super::Options;
+use super::wide;
+use crate::dealt::statics::Masked;
+use crate::ring::share::{self, Batch, Compile, Kind, conv_spec};
+use crate::ring::{Node, RingGraph};
+use crate::{BackendError, Numerics, seam};
+
+/// The steps of this back end.
+pub(crate) struct Parts;
+
+impl Kind for Parts {
+    type Linear = ConvSpec;
+    type Gate = FssGate;
+    type Widen = FssWiden;
+}
+
+impl Batch for FssGate {
+    fn n(&self) -> usize {
+        self.n()
+    }
+}
+
+pub(crate) type Step = share::Step<Parts>;
+
+/// A compiled model.
+pub struct Plan {
+    pub(super) graph: RingGraph,
+    pub(super) steps: Vec<Step>,
+    options: Options,
+    digest: [u8; 32],
+}
+
+impl Plan {
+    /// The graph it was compiled from.
+    #[must_use]
+    pub fn graph(&self) -> &RingGraph {
+        &self.graph
+    }
+
+    /// The public choices it was compiled with.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Digest of all that the parties and the dealer must have alike.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        self.digest
+    }
+
+    /// How results relate to the reference: truncations of both shares are off by one unit at most.
+    #[must_use]
+    pub fn numerics(&self) -> Numerics {
+        Numerics::UlpPerTruncation { below: 1, above: 1, linear: 0, relu_drop: self.options.relu_drop }
+    }
+
+    /// Widths of the words that the client sends offline, and online.
+    pub(super) fn widths(&self) -> [BTreeSet<u32>; 2] {
+        let (mut offline, mut online) = (BTreeSet::new(), BTreeSet::new());
+        for (step, node) in self.steps.iter().zip(self.graph.nodes()) {
+            match step {
+                Step::Linear(_) => drop(offline.insert(node.fixed.width)),
+                Step::Widen(_) => drop(online.insert(node.fixed.width)),
+                _ => {
+                    let gates = step.gates().filter(|gate| gate.n() > 0);
+                    online.extend(gates.flat_map(|gate| gate.values().iter().map(|v| v.width())));
+                }
+            }
+        }
+        [offline, online]
+    }
+}
+
+impl Masked for Plan {
+    type Parts = Parts;
+
+    fn graph(&self) -> &RingGraph {
+        &self.graph
+    }
+
+    fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+}
+
+/// Compiles a graph.
+///
+/// # Errors
+/// `Unsupported` names the first node that cannot be compiled.
+pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError> {
+    let steps = steps(&graph, &options)?;
+    let most = |step: &Step, node: &Node| {
+        let of_gates = step.gates().map(|gate| gate.cost().server_material as u128).sum::<u128>();
+        of_gates + linear_bytes(step, node).map_or(0, |[words, tags]| (words + tags) as u128)
+    };
+    share::check_sizes(&graph, &steps, most)?;
+    for (id, (step, node)) in steps.iter().zip(graph.nodes()).enumerate() {
+        if let Step::Linear(conv) = step
+            && let Err(what) = wide::check(conv, node.fixed.width)
+        {
+            return Err(BackendError::Unsupported { node: id, name: node.name.clone(), op: node.op.name(), what });
+        }
+    }
+    let digest = digest(&graph, &options, &steps);
+    Ok(Plan { graph, steps, options, digest })
+}
+
+/// Of a linear layer, bytes of the server's words `A r - t`, and of what it checks tags with.
+pub(super) fn linear_bytes(step: &Step, node: &Node) -> Option<[usize; 2]> {
+    let Step::Linear(conv) = step else { return None };
+    let width = node.fixed.width;
+    let words = tacit_mpc::codec::Packed::len_bytes(node.elements(), width);
+    Some([words, (conv.in_len() + node.elements()) * wide::word_bytes(wide::ring(width))])
+}
+
+/// How each node is evaluated.
+pub(super) fn steps(graph: &RingGraph, options: &Options) -> Result<Vec<Step>, BackendError> {
+    share::steps(graph, &mut Maker { graph, options })
+}
+
+fn digest(graph: &RingGraph, options: &Options, steps: &[Step]) -> [u8; 32] {
+    let gate = |gate: &FssGate| {
+        let cost = gate.cost();
+        (gate.n(), cost.up, cost.down, cost.client_material, cost.server_material)
+    };
+    let steps: Vec<_> = steps.iter().map(|s| (s.number(), s.gates().map(gate).collect::<Vec<_>>())).collect();
+    let canonical = postcard::to_stdvec(&(graph.spec(), options, steps));
+    let canonical = canonical.expect("plain data in memory can be encoded");
+    seam::digest("tacit 2026-11 fss plan", &[&canonical])
+}
+
+/// Makes steps.
+struct Maker<'a> {
+    graph: &'a RingGraph,
+    options: &'a Options,
+}
+
+impl Compile<Parts> for Maker<'_> {
+    fn linear(&mut self, tensor: NodeId, id: NodeId) -> ConvSpec {
+        conv_spec(self.graph, tensor, id)
+    }
+
+    fn relu(&mut self, n: usize, width: u32, wide: u32) -> Result<FssGate, String> {
+        Ok(FssGate::new(n, width, self.options.relu_drop.min(width - 4), vec![Value::Tested { wide }]))
+    }
+
+    fn maximum(&mut self, n: usize, width: u32, index: Option<u32>) -> FssGate {
+        let values = std::iter::once(Value::Tested { wide: width }).chain(index.map(|width| Value::Other { width }));
+        FssGate::new(n, width, 0, values.collect())
+    }
+
+    fn carry(&mut self, n: usize, bits: u32, width: u32) -> FssGate {
+        FssGate::new(n, bits + 1, 0, vec![Value::MinusOne { width }])
+    }
+
+    fn widen(&mut self, n: usize, width: u32, extra: u32) -> FssWiden {
+        FssWiden { n, width, extra }
+    }
+}

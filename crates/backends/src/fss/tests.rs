@@ -1,0 +1,333 @@
+//! Both parties over a line on which somebody changes one bit of one message, or with halves in which a bit
+//! was changed: the server ends with an error before it sends its share of the result, or nothing came of
+//! it.
+
+use std::io::{self, Read, Write};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tacit_arith::prg::{Prg, Seed};
+use tacit_graph::geometry::Window;
+use tacit_mpc::Role;
+use tacit_net::{Channel, MemTransport, Transport};
+use zeroize::Zeroizing;
+
+use super::client::{self, ClientMaterial, RESULT};
+use super::server::{self, ServerMaterial};
+use super::{Options, Plan, compile, dealer, half};
+use crate::BackendError;
+use crate::dealt::statics::{self, Statics};
+use crate::ring::reference::{self, tests::spec};
+use crate::ring::{FixedPoint, LayerWeights, Linear, Node, Op, RingGraph, WeightFacts, Weights};
+use crate::seam::Stop;
+
+const HEADER: usize = 10;
+/// Tag of the combined high bits.
+const HIGHS: u16 = 0x364;
+
+/// Changes one bit of the payload of one frame, with a checksum that fits, and notes all frames.
+struct Flipping {
+    inner: MemTransport,
+    pending: Vec<u8>,
+    frame: u64,
+    /// Frame and bit.
+    target: Option<(u64, usize)>,
+    /// Tags and lengths of the frames so far.
+    seen: Arc<Mutex<Vec<(u16, usize)>>>,
+}
+
+impl Read for Flipping {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.inner.read(buf)
+    }
+}
+
+impl Write for Flipping {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.pending.extend_from_slice(buf);
+        while self.pending.len() >= HEADER {
+            let word = u32::from_le_bytes(*self.pending[2..].first_chunk().unwrap());
+            let end = HEADER + (word & 0x7fff_ffff) as usize;
+            if self.pending.len() < end {
+                break;
+            }
+            let rest = self.pending.split_off(end);
+            let mut frame = std::mem::replace(&mut self.pending, rest);
+            let tag = u16::from_le_bytes([frame[0], frame[1]]);
+            self.seen.lock().unwrap().push((tag, frame.len() - HEADER));
+            if let Some((target, bit)) = self.target
+                && target == self.frame
+            {
+                frame[HEADER + bit / 8] ^= 1 << (bit % 8);
+                let mut crc = crc32fast::Hasher::new();
+                [&self.frame.to_le_bytes()[..], &frame[..6], &frame[HEADER..]].iter().for_each(|part| crc.update(part));
+                frame[6..10].copy_from_slice(&crc.finalize().to_le_bytes());
+            }
+            self.frame += 1;
+            self.inner.write_all(&frame)?;
+        }
+        Ok(buf.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl Transport for Flipping {
+    fn peer(&self) -> String {
+        "a changed line".into()
+    }
+
+    fn set_stall_timeout(&mut self, timeout: Duration) -> io::Result<()> {
+        self.inner.set_stall_timeout(timeout)
+    }
+
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.inner.set_deadline(deadline);
+    }
+}
+
+/// A model at all three.
+struct Case {
+    plan: Plan,
+    weights: Weights,
+    keys: Vec<Seed>,
+    statics: Statics,
+    input: Vec<i64>,
+    halves: [Vec<u8>; 2],
+}
+
+/// What happened.
+struct Seen {
+    /// Frames by sender, client first.
+    frames: [Vec<(u16, usize)>; 2],
+    answer: Result<Vec<i64>, BackendError>,
+    server: Result<(), BackendError>,
+}
+
+impl Case {
+    fn new(nodes: Vec<Node>) -> Self {
+        let graph = RingGraph::new(spec(nodes)).expect("a valid graph");
+        let mut random = Prg::from_seed(Seed([1; 16]));
+        let mut layers = Vec::new();
+        for (node, Node { op, shape, inputs, .. }) in graph.nodes().iter().enumerate() {
+            if let Op::Linear(_) = op {
+                let count = shape[0] * graph.nodes()[inputs[0]].elements();
+                let weights = (0..count).map(|_| (random.next_u64() % 15) as i32 - 7).collect();
+                layers.push(LayerWeights { node, weights, bias: vec![3; shape[0]] });
+            }
+        }
+        let input = (0..graph.input().elements()).map(|_| (random.next_u64() % 61) as i64 - 30).collect();
+        let (plan, weights) = (compile(graph, Options::default()).expect("a plan"), Weights { layers });
+        let keys = statics::keys(&plan, &weights, &[7; 32]);
+        let mut masked = Vec::new();
+        let mut push = |bytes: &[u8]| {
+            masked.extend_from_slice(bytes);
+            Ok(())
+        };
+        statics::write(&plan, &weights, &keys, &mut push).unwrap();
+        let statics = Statics::read(&plan, &masked).unwrap();
+        let halves = [Role::Client, Role::Server].map(|role| {
+            let mut half = Vec::new();
+            let mut push = |bytes: &[u8]| {
+                half.extend_from_slice(bytes);
+                Ok(())
+            };
+            dealer::deal(role, &plan, &keys, &Seed([5; 16]), &mut push).expect("a half");
+            half
+        });
+        Self { plan, weights, keys, statics, input, halves }
+    }
+
+    /// All phases, the client with `material`, and a bit of what the parties send (client first) changed.
+    fn run(&self, material: &[u8], flip: [Option<(u64, usize)>; 2]) -> Seen {
+        let ends = MemTransport::pair();
+        let seen = [(); 2].map(|()| Arc::new(Mutex::new(Vec::new())));
+        let end = |inner, party: usize| {
+            let seen = Arc::clone(&seen[party]);
+            Channel::new(Box::new(Flipping { inner, pending: Vec::new(), frame: 0, target: flip[party], seen }))
+        };
+        let (mut ours, mut theirs) = (end(ends.0, 0), end(ends.1, 1));
+        let Self { plan, weights, keys, statics, input, halves } = self;
+        let material = ClientMaterial { plan: plan.digest(), bytes: Zeroizing::new(material.to_vec()) };
+        let mut prgs = [8, 9].map(|seed| Prg::from_seed(Seed([seed; 16])));
+        let [our_prg, their_prg] = &mut prgs;
+        let (answer, server) = std::thread::scope(|scope| {
+            let server = scope.spawn(move || {
+                let made =
+                    server::offline(plan, (weights, keys), &halves[1], (&mut theirs, their_prg), &Stop::default())?;
+                server::online(plan, weights, &made, (&mut theirs, their_prg), &mut |_, _| {}, &Stop::default())
+            });
+            let mut client = move || {
+                client::offline(plan, statics, &material, &mut ours, &Stop::default())?;
+                client::online(plan, &material, input, (&mut ours, our_prg), &mut |_, _| {}, &Stop::default())
+            };
+            (client(), server.join().expect("no panic"))
+        });
+        Seen { frames: seen.map(|seen| seen.lock().unwrap().clone()), answer, server }
+    }
+
+    fn material(&self) -> &[u8] {
+        &self.halves[0][..half::client_bytes(&self.plan)]
+    }
+
+    /// What honest parties do; the answer is that of the reference but for local truncations.
+    fn honest(&self, exact: bool) -> Seen {
+        let seen = self.run(self.material(), [None; 2]);
+        let reference = reference::run(self.plan.graph(), &self.weights, &self.input).unwrap();
+        let answer = seen.answer.as_ref().expect("honest parties");
+        assert!(seen.server.is_ok() && answer.len() == reference.len());
+        let most = if exact { 0 } else { 20 };
+        assert!(answer.iter().zip(&reference).all(|(a, b)| a.abs_diff(*b) <= most), "{answer:?}, {reference:?}");
+        seen
+    }
+}
+
+fn node(op: Op, inputs: Vec<usize>, shape: &[usize], width: u32) -> Node {
+    Node { name: op.name().into(), op, inputs, shape: shape.to_vec(), fixed: FixedPoint { width, frac_bits: 4 } }
+}
+
+fn dense(out_features: usize) -> Op {
+    Op::Linear(Linear { out_features, weights: WeightFacts { frac_bits: 0, magnitude_bits: 4, norm_bits: 8 } })
+}
+
+/// Everything that has a protocol of its own.
+fn cases() -> Vec<Case> {
+    let cut = |mut node: Node| {
+        node.fixed.frac_bits = 1;
+        node
+    };
+    let window = Window { kernel: [2, 2], stride: [1, 1], pads: [0; 4] };
+    let mut index = node(Op::ArgMax, vec![1], &[1], 6);
+    index.fixed.frac_bits = 0;
+    vec![
+        Case::new(vec![
+            node(Op::Input, vec![], &[5], 13),
+            node(dense(4), vec![0], &[4], 13),
+            node(Op::Relu, vec![1], &[4], 25),
+            node(dense(2), vec![2], &[2], 25),
+            cut(node(Op::Truncate { bits: 3 }, vec![3], &[2], 22)),
+        ]),
+        Case::new(vec![
+            node(Op::Input, vec![], &[4], 14),
+            node(dense(3), vec![0], &[3], 14),
+            node(Op::Widen, vec![1], &[3], 24),
+        ]),
+        Case::new(vec![node(Op::Input, vec![], &[1, 3, 3], 10), node(Op::MaxPool(window), vec![0], &[1, 2, 2], 10)]),
+        Case::new(vec![node(Op::Input, vec![], &[4], 14), node(dense(3), vec![0], &[3], 14), index]),
+    ]
+}
+
+/// The tags of messages that stay unchecked: the input is the client's choice, and the server is honest.
+fn is_checked(tag: u16) -> bool {
+    ![client::INPUT, RESULT].iter().any(|free| free.id() == tag)
+}
+
+#[test]
+fn every_changed_bit_of_every_message_is_found() {
+    for (number, case) in cases().iter().enumerate() {
+        let honest = case.honest(number != 3);
+        for (party, frames) in honest.frames.iter().enumerate() {
+            for (frame, &(tag, len)) in frames.iter().enumerate().filter(|(_, (tag, _))| is_checked(*tag)) {
+                // The combined high bits and digests are long: not every bit of them.
+                let step = if len > 100 { 61 } else { 1 };
+                for bit in (0..8 * len).step_by(step) {
+                    let mut flip = [None; 2];
+                    flip[party] = Some((frame as u64, bit));
+                    let seen = case.run(case.material(), flip);
+                    // A sum of high bits is no value, but what the check takes off: wrong by `2^40` it is
+                    // as good, if the key of the words is even.
+                    if tag == HIGHS
+                        && seen.answer.as_ref().is_ok_and(|answer| answer == honest.answer.as_ref().unwrap())
+                    {
+                        assert_eq!(bit % 41, 40, "net {number}, bit {bit}");
+                        continue;
+                    }
+                    assert!(seen.server.is_err(), "net {number}, party {party}, tag {tag:#x}, bit {bit}");
+                    let sent = seen.frames[1].iter().any(|(tag, _)| *tag == RESULT.id());
+                    assert!(!sent && seen.answer.is_err(), "the server has sent its share");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_with_changed_material_is_found_or_nothing_came_of_it() {
+    for (number, case) in cases().iter().enumerate() {
+        let answer = case.honest(number != 3).answer.unwrap();
+        let (mut material, mut found) = (case.material().to_vec(), 0);
+        let bits = 8 * material.len();
+        for bit in (0..bits).filter(|bit| *bit < 256 || bit % 13 == 0) {
+            material[bit / 8] ^= 1 << (bit % 8);
+            let seen = case.run(&material, [None; 2]);
+            material[bit / 8] ^= 1 << (bit % 8);
+            match seen.server {
+                Err(_) => {
+                    assert!(!seen.frames[1].iter().any(|(tag, _)| *tag == RESULT.id()), "net {number}, bit {bit}");
+                    found += 1;
+                }
+                // A correction word that is not used.
+                Ok(()) => assert_eq!(seen.answer.unwrap(), answer, "net {number}, bit {bit}"),
+            }
+        }
+        // The two seeds, and about every second word.
+        assert!(found >= if number == 1 { 128 } else { 256 }, "{found} of {bits}");
+    }
+}
+
+#[test]
+fn every_changed_byte_of_a_half_is_found_before_it_is_used() {
+    let case = &cases()[0];
+    let stored = {
+        // What the server stores has the results of the offline phase, too.
+        let len = half::server_bytes(&case.plan)[1];
+        half::sealed(Role::Server, &vec![7; len])
+    };
+    for byte in 0..case.halves[0].len() {
+        let mut half = case.halves[0].clone();
+        half[byte] ^= 1 << (byte % 8);
+        assert!(ClientMaterial::read(&case.plan, &half).is_err(), "byte {byte}");
+    }
+    for byte in 0..stored.len() {
+        let mut half = stored.to_vec();
+        half[byte] ^= 1 << (byte % 8);
+        assert!(ServerMaterial::read(&case.plan, &half).is_err(), "byte {byte}");
+    }
+    assert!(ServerMaterial::read(&case.plan, &stored).is_ok());
+}
+
+#[test]
+fn halves_of_others_are_refused() {
+    let cases = cases();
+    let case = &cases[0];
+    let [ours, theirs] = &case.halves;
+    assert!(ClientMaterial::read(&case.plan, ours).is_ok());
+    assert!(ClientMaterial::read(&case.plan, theirs).is_err());
+    assert!(ServerMaterial::read(&case.plan, theirs).is_err(), "nothing came from a client yet");
+    // The right length under the wrong role.
+    let content = &ours[..half::client_bytes(&case.plan)];
+    assert!(ClientMaterial::read(&case.plan, &half::sealed(Role::Server, content)).is_err());
+    assert!(ClientMaterial::read(&cases[1].plan, ours).is_err());
+    // Material of one plan is not used for another.
+    let (mut channel, _peer) = tacit_net::mem_pair();
+    let foreign = ClientMaterial { plan: cases[1].plan.digest(), bytes: Zeroizing::new(content.to_vec()) };
+    let mut prg = Prg::from_seed(Seed([1; 16]));
+    let used =
+        client::online(&case.plan, &foreign, &case.input, (&mut channel, &mut prg), &mut |_, _| {}, &Stop::default());
+    assert!(matches!(used, Err(BackendError::Misuse(_))));
+}
+
+#[test]
+fn a_client_of_another_dealing_is_found() {
+    let case = &cases()[0];
+    let mut other = Vec::new();
+    let mut push = |bytes: &[u8]| {
+        other.extend_from_slice(bytes);
+        Ok(())
+    };
+    dealer::deal(Role::Client, &case.plan, &case.keys, &Seed([6; 16]), &mut push).unwrap();
+    let seen = case.run(&other[..half::client_bytes(&case.plan)], [None; 2]);
+    assert!(matches!(seen.server, Err(BackendError::Protocol(_))) && seen.answer.is_err());
+}

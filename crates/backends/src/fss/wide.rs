@@ -1,0 +1,123 @@
+//! Masked weights times words with spare bits: rings of up to 81 bits.
+//!
+//! With entries `l + 2^32 h` and words cut as `x = x_0 + 2^d x_1` at `d = bits - 64`, sums of `l x_0` are
+//! exact in 64 bits, those of `l x_1` and `h x` are needed modulo 2^64 only: two or three products in words
+//! of 64 bits.
+
+use tacit_arith::ring::{ConvSpec, ShapeError, conv2d};
+use tacit_mpc::MpcError;
+use tacit_mpc::codec::{Reader, Writer};
+use tacit_mpc::fss::mac::ring::Ring;
+use zeroize::Zeroizing;
+
+use crate::BackendError;
+use crate::dealt::statics::Matrix;
+
+/// The ring of words of `width` bits with their spare bits.
+pub(super) fn ring(width: u32) -> Ring {
+    Ring::new(width).expect("a checked graph's rings have 2 to 40 bits")
+}
+
+/// Bytes of a word.
+pub(super) fn word_bytes(ring: Ring) -> usize {
+    ring.share_bits().div_ceil(8) as usize
+}
+
+/// Says why a layer's sums would not fit, if they do not.
+pub(super) fn check(conv: &ConvSpec, width: u32) -> Result<(), String> {
+    let row = conv.weight_len() / conv.out_ch.max(1);
+    let low = ring(width).share_bits().saturating_sub(64);
+    match (row as u64).checked_mul(1 << (31 + low)).is_some_and(|sum| sum < 1 << 63) {
+        true => Ok(()),
+        false => Err(format!("{row} weights an output in a ring of {width} bits: their tags do not fit 128 bits")),
+    }
+}
+
+/// `M x` modulo `2^bits` for words of `bits` (42 to 81) bits, with the entries of M as integers.
+pub(super) fn apply(
+    matrix: &Matrix,
+    conv: &ConvSpec,
+    x: &[u128],
+    bits: u32,
+) -> Result<Zeroizing<Vec<u128>>, BackendError> {
+    let fail = |_: ShapeError| BackendError::Misuse("a matrix belongs to another layer");
+    let (low, high) = matrix.parts();
+    let split = bits.saturating_sub(64);
+    let words = |f: &dyn Fn(u128) -> u64| Zeroizing::new(x.iter().map(|x| f(*x)).collect::<Vec<u64>>());
+    let product = |entries: &[i32], x: &[u64]| conv2d(conv, entries, x, 64).map(Zeroizing::new).map_err(fail);
+    let upper = product(low, &words(&|x| (x >> split) as u64))?;
+    let mut out: Vec<u128> = upper.iter().map(|v| u128::from(*v) << split).collect();
+    if split > 0 {
+        let lower = product(low, &words(&|x| x as u64 & ((1 << split) - 1)))?;
+        // Exact, with a sign.
+        out.iter_mut().zip(lower.iter()).for_each(|(o, v)| *o = o.wrapping_add(*v as i64 as u128));
+    }
+    if !high.is_empty() {
+        let more = product(high, &words(&|x| x as u64))?;
+        out.iter_mut().zip(more.iter()).for_each(|(o, v)| *o = o.wrapping_add(u128::from(*v) << 32));
+    }
+    let mask = u128::MAX >> (128 - bits);
+    out.iter_mut().for_each(|o| *o &= mask);
+    Ok(Zeroizing::new(out))
+}
+
+/// Words as bytes.
+pub(super) fn write(words: impl Iterator<Item = u128>, ring: Ring, out: &mut Writer) {
+    words.for_each(|word| out.bytes(&word.to_le_bytes()[..word_bytes(ring)]));
+}
+
+/// The next `count` words.
+pub(super) fn read(from: &mut Reader<'_>, ring: Ring, count: usize) -> Result<Zeroizing<Vec<u128>>, MpcError> {
+    let each = word_bytes(ring);
+    let word = |bytes: &[u8]| {
+        let mut word = [0; 16];
+        word[..each].copy_from_slice(bytes);
+        u128::from_le_bytes(word) & (u128::MAX >> (128 - ring.share_bits()))
+    };
+    Ok(Zeroizing::new(from.bytes(count * each)?.chunks_exact(each).map(word).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dealt::statics;
+    use tacit_arith::prg::{Prg, Seed};
+
+    #[test]
+    fn products_are_those_of_integers() {
+        let conv = ConvSpec::linear(300, 5);
+        let mut random = Prg::from_seed(Seed([4; 16]));
+        for width in [2, 13, 23, 24, 25, 31, 32, 33, 40] {
+            let bits = ring(width).share_bits();
+            let matrix = statics::random(&Seed([9; 16]), 1500, width);
+            let (low, high) = matrix.parts();
+            // Every bit of the words set, too: the sums are largest.
+            for full in [false, true] {
+                let mask = u128::MAX >> (128 - bits);
+                let x: Vec<u128> = (0..300).map(|_| if full { mask } else { random.next_block().0 & mask }).collect();
+                let got = apply(&matrix, &conv, &x, bits).unwrap();
+                for (o, got) in got.iter().enumerate() {
+                    let entry = |i: usize| i128::from(low[i]) + (i128::from(*high.get(i).unwrap_or(&0)) << 32);
+                    let want = (0..300)
+                        .fold(0u128, |sum, i| sum.wrapping_add((entry(300 * o + i) as u128).wrapping_mul(x[i])));
+                    assert_eq!(*got, want & mask, "{width} bits");
+                }
+            }
+        }
+        assert!(check(&conv, 40).is_ok());
+        assert!(check(&ConvSpec::linear(1 << 15, 2), 40).is_err() && check(&ConvSpec::linear(1 << 15, 2), 32).is_ok());
+    }
+
+    #[test]
+    fn words_are_read_as_written() {
+        for width in [2, 23, 24, 40] {
+            let (ring, mut out) = (ring(width), Writer::default());
+            let words: Vec<u128> =
+                (0..9u128).map(|i| (u128::MAX / 10 * i) & (u128::MAX >> (128 - ring.share_bits()))).collect();
+            write(words.iter().copied(), ring, &mut out);
+            let bytes = out.finish();
+            assert_eq!(*read(&mut Reader::new(&bytes), ring, 9).unwrap(), words);
+            assert!(read(&mut Reader::new(&bytes), ring, 10).is_err());
+        }
+    }
+}

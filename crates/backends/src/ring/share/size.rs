@@ -1,0 +1,51 @@
+//! Limits of models whose weights a dealer's matrices mask: what a dealer and a client allocate and compute
+//! follows from the public part alone.
+
+use tacit_arith::ring::ConvSpec;
+
+use super::{Kind, Step};
+use crate::BackendError;
+use crate::ring::{Node, RingGraph};
+
+/// Entries of all matrices, multiplications, and bytes of dealt material that a model may have.
+const MOST_WEIGHTS: u128 = 1 << 28;
+const MOST_MACS: u128 = 1 << 36;
+const MOST_MATERIAL: u128 = 8 << 30;
+
+/// Refuses models of which a few bytes of graph would ask for more than that. `dealt`: bytes of a step's
+/// material at the party with more of it.
+///
+/// # Errors
+/// `Unsupported` names the node with which it gets too much.
+pub(crate) fn check_sizes<K: Kind<Linear = ConvSpec>>(
+    graph: &RingGraph,
+    steps: &[Step<K>],
+    dealt: impl Fn(&Step<K>, &Node) -> u128,
+) -> Result<(), BackendError> {
+    let (mut weights, mut macs, mut material) = (0u128, 0u128, 0u128);
+    for (id, (step, node)) in steps.iter().zip(graph.nodes()).enumerate() {
+        let refuse = |what: String| {
+            Err(BackendError::Unsupported { node: id, name: node.name.clone(), op: node.op.name(), what })
+        };
+        if let Step::Linear(conv) = step {
+            if let Err(error) = conv.check() {
+                return refuse(error.to_string());
+            }
+            let row = [conv.in_ch / conv.groups, conv.kernel.0, conv.kernel.1].map(|n| n as u128);
+            let entries = conv.out_ch as u128 * row[0] * row[1] * row[2];
+            weights += entries;
+            macs += row[0] * row[1] * row[2] * node.elements() as u128;
+        }
+        material += dealt(step, node);
+        for (what, got, most) in [
+            ("weights", weights, MOST_WEIGHTS),
+            ("multiplications", macs, MOST_MACS),
+            ("bytes of material", material, MOST_MATERIAL),
+        ] {
+            if got > most {
+                return refuse(format!("up to here the model takes {got} {what}, and {most} are allowed"));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! Words of rings with spare bits: what the client draws, and what the server is given for it.
+
+use tacit_arith::block::Block;
+use tacit_arith::prg::Prg;
+use zeroize::Zeroizing;
+
+use super::super::mac::ring::{Key, Ring, Share};
+use super::spec::word_bytes;
+use crate::low_mask;
+
+/// The client's constants of one kind, with their tags.
+pub(super) struct Constants {
+    blocks: Zeroizing<Vec<Block>>,
+    ring: Ring,
+}
+
+impl Constants {
+    /// Draws `n` of them.
+    pub(super) fn draw(prg: &mut Prg, ring: Ring, n: usize) -> Self {
+        let mut blocks = Zeroizing::new(vec![Block::ZERO; 2 * n]);
+        prg.fill_blocks(&mut blocks);
+        Self { blocks, ring }
+    }
+
+    pub(super) fn get(&self, i: usize) -> Share {
+        let mask = self.ring.mask();
+        Share { value: self.blocks[2 * i].0 & mask, tag: self.blocks[2 * i + 1].0 & mask }
+    }
+}
+
+/// Appends the low bytes of a word.
+fn put(word: u128, bytes: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(&word.to_le_bytes()[..bytes]);
+}
+
+/// Writes what the server gets for constants: for each the difference to the word that is needed (`width`
+/// bits), and the key `b` of the tag.
+pub(super) fn write(constants: &Constants, key: &Key, needed: impl Fn(usize) -> u64, out: &mut Vec<u8>) {
+    let ring = constants.ring;
+    let width = ring.width();
+    for i in 0..constants.blocks.len() / 2 {
+        let own = constants.get(i);
+        let share = needed(i).wrapping_sub(own.value as u64) & low_mask(width);
+        put(u128::from(share), width.div_ceil(8) as usize, out);
+        put(key.key_of(ring, &own), word_bytes(ring), out);
+    }
+}
+
+/// The server's words for constants of one kind.
+pub(super) struct Given<'a> {
+    bytes: &'a [u8],
+    each: usize,
+    share: usize,
+    ring: Ring,
+}
+
+fn word(bytes: &[u8]) -> u128 {
+    let mut word = [0; 16];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u128::from_le_bytes(word)
+}
+
+impl<'a> Given<'a> {
+    /// Cuts the words for `n` constants off `rest`, which has them.
+    pub(super) fn take(rest: &mut &'a [u8], ring: Ring, n: usize) -> Self {
+        let share = ring.width().div_ceil(8) as usize;
+        let each = share + word_bytes(ring);
+        let (bytes, later) = rest.split_at(n * each);
+        *rest = later;
+        Self { bytes, each, share, ring }
+    }
+
+    /// The share, and the key of the client's tag.
+    pub(super) fn get(&self, i: usize) -> (u64, u128) {
+        let (share, key) = self.bytes[i * self.each..][..self.each].split_at(self.share);
+        (word(share) as u64, word(key) & self.ring.mask())
+    }
+}

@@ -1,0 +1,210 @@
+//! What the dealer does: masks from what it knows of both parties, keys for them, and the differences between
+//! what the gates need and what the client draws.
+
+use rayon::prelude::*;
+use tacit_arith::block;
+use tacit_arith::prg::{Prg, PublicSeed};
+use zeroize::Zeroizing;
+
+use super::super::compare;
+use super::super::delta::Delta;
+use super::super::group::GROUP;
+use super::super::mac::ring::Key;
+use super::super::tree_hash::{Place, TreeHash};
+use super::columns::{self, Constants};
+use super::spec::ring;
+use super::{FssGate, PIECE};
+use crate::dealt::{ClientShares, Value};
+use crate::low_mask;
+use crate::planes::bit_plane;
+
+/// Pieces that are dealt before they are handed over.
+const AT_ONCE: usize = 8;
+
+/// The streams of one batch.
+#[derive(Clone, Copy)]
+pub struct DealerStreams<'a> {
+    /// From the client's seed.
+    pub client: &'a Prg,
+    /// From the server's seed.
+    pub server: &'a Prg,
+    /// From what neither party has.
+    pub dealer: &'a Prg,
+}
+
+/// What is the same for all batches of a material, and the number of this one.
+#[derive(Clone, Copy)]
+pub struct Sides<'a> {
+    /// Of the trees' hash keys; public.
+    pub hash: PublicSeed,
+    /// Number of the batch: no two under one `hash` share it.
+    pub batch: u32,
+    /// MAC key of bits.
+    pub delta: &'a Delta,
+    /// MAC key of ring elements.
+    pub key: &'a Key,
+}
+
+/// Where a piece's trees stand.
+pub(super) fn place(batch: u32, index: usize) -> Place {
+    let group = u32::try_from(index * (PIECE / GROUP)).expect("a batch has fewer than 2^40 gates");
+    Place { batch, group }
+}
+
+/// Elements of piece `index`.
+pub(super) fn range(n: usize, index: usize) -> std::ops::Range<usize> {
+    index * PIECE..((index + 1) * PIECE).min(n)
+}
+
+/// The parts of a client's stream for a piece: tables of trees, tags of bits, constants.
+pub(super) fn client_streams(client: &Prg, index: usize) -> [Prg; 3] {
+    [0, 1, 2].map(|part| client.fork(4 * index as u64 + part))
+}
+
+/// The server's masks of what it opens in a piece, one list for each value.
+pub(super) fn rho(gate: &FssGate, server: &Prg, index: usize) -> Zeroizing<Vec<Vec<u64>>> {
+    let (len, mut prg) = (range(gate.n(), index).len(), server.fork(index as u64));
+    let lists = gate.opened().into_iter().map(|width| {
+        let mut rho = vec![0; len];
+        prg.fill_u64(&mut rho);
+        rho.iter_mut().for_each(|v| *v &= low_mask(width));
+        rho
+    });
+    Zeroizing::new(lists.collect())
+}
+
+/// What the dealer knows of a piece: the masks `R` of what is opened, and its keys.
+struct Piece {
+    secrets: Zeroizing<Vec<Vec<u64>>>,
+    keys: compare::Dealt,
+}
+
+fn piece(
+    gate: &FssGate,
+    sides: &Sides<'_>,
+    streams: &DealerStreams<'_>,
+    shares: &ClientShares<'_>,
+    index: usize,
+) -> Piece {
+    let own = std::iter::once(shares.tested).chain(gate.others(shares.values));
+    let mut secrets = rho(gate, streams.server, index);
+    for ((rho, c), width) in secrets.iter_mut().zip(own).zip(gate.opened()) {
+        let c = &c[range(gate.n(), index)];
+        rho.iter_mut().zip(c).for_each(|(r, c)| *r = r.wrapping_sub(*c) & low_mask(width));
+    }
+    let [mut tops, ..] = client_streams(streams.client, index);
+    let mut hash = TreeHash::new(sides.hash);
+    let keys =
+        compare::deal(&mut hash, place(sides.batch, index), gate.comparison().0, sides.delta, &secrets[0], &mut tops);
+    Piece { secrets, keys }
+}
+
+/// Hands over what `one` makes of each piece, in order.
+fn pieces<E>(
+    gate: &FssGate,
+    one: impl Fn(usize) -> Zeroizing<Vec<u8>> + Sync,
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let count = gate.n().div_ceil(PIECE);
+    for first in (0..count).step_by(AT_ONCE) {
+        let last = (first + AT_ONCE).min(count);
+        let made: Vec<Zeroizing<Vec<u8>>> = (first..last).into_par_iter().map(&one).collect();
+        made.iter().try_for_each(|bytes| sink(bytes))?;
+    }
+    Ok(())
+}
+
+/// What the client gets for a batch: correction words. `shares` are those that the client has or will have.
+///
+/// # Errors
+/// Those of `sink`.
+pub fn deal_client<E>(
+    gate: &FssGate,
+    sides: &Sides<'_>,
+    streams: &DealerStreams<'_>,
+    shares: &ClientShares<'_>,
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let one = |index| Zeroizing::new(block::to_bytes(&piece(gate, sides, streams, shares, index).keys.corrections));
+    pieces(gate, one, sink)
+}
+
+/// What the server gets for a batch, in pieces: correction words, tables, tags of the dealt bits, words.
+///
+/// # Errors
+/// Those of `sink`.
+pub fn deal_server<E>(
+    gate: &FssGate,
+    sides: &Sides<'_>,
+    streams: &DealerStreams<'_>,
+    shares: &ClientShares<'_>,
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let one = |index| {
+        let piece = piece(gate, sides, streams, shares, index);
+        let len = piece.secrets[0].len();
+        let mut lambda = Zeroizing::new(vec![0u64; len]);
+        streams.dealer.fork(index as u64).fill_u64(&mut lambda);
+        lambda.iter_mut().for_each(|l| *l &= 1);
+        let [_, mut tags, constants] = client_streams(streams.client, index);
+        let signs = piece.secrets[0].iter().zip(lambda.iter()).map(|(r, l)| r >> (gate.width() - 1) ^ l);
+        let signs: Zeroizing<Vec<u64>> = Zeroizing::new(signs.collect());
+        let tags = Zeroizing::new(sides.delta.deal_bits(&bit_plane(&signs, 0), &mut tags));
+        let mut out = Zeroizing::new(Vec::with_capacity(gate.server_bytes(len)));
+        out.extend_from_slice(&block::to_bytes(&piece.keys.corrections));
+        for blocks in [&*piece.keys.tops, &*tags] {
+            out.extend_from_slice(&Zeroizing::new(block::to_bytes(blocks)));
+        }
+        let words = Words { gate, sides, shares, index, piece: &piece, lambda: &lambda };
+        words.write(constants, &mut out);
+        out
+    };
+    pieces(gate, one, sink)
+}
+
+/// The server's words of a piece.
+struct Words<'a> {
+    gate: &'a FssGate,
+    sides: &'a Sides<'a>,
+    shares: &'a ClientShares<'a>,
+    index: usize,
+    piece: &'a Piece,
+    lambda: &'a [u64],
+}
+
+impl Words<'_> {
+    fn write(&self, mut stream: Prg, out: &mut Vec<u8>) {
+        let (gate, key, len) = (self.gate, self.sides.key, self.lambda.len());
+        let slope = Constants::draw(&mut stream, gate.slope(), len);
+        columns::write(&slope, key, |i| self.lambda[i], out);
+        let (mut other, none) = (0, vec![0; len]);
+        for (k, &value) in gate.values().iter().enumerate() {
+            let secrets: &[u64] = match value {
+                Value::Tested { .. } => &self.piece.secrets[0],
+                Value::Other { .. } => {
+                    other += 1;
+                    &self.piece.secrets[other]
+                }
+                Value::MinusOne { .. } => &none,
+            };
+            let range = range(gate.n(), self.index);
+            let (base, target) = (self.shares.bases.get(k).map(|b| &b[range.clone()]), &self.shares.targets[k][range]);
+            for branch in 0..gate.branches(value) {
+                let constants = Constants::draw(&mut stream, ring(value.width()), len);
+                let needed = |i: usize| {
+                    let wrapped = wrapped(secrets[i], gate.width(), gate.branches(value) == 4 && branch < 2);
+                    let bit = branch as u64 & 1 ^ self.lambda[i];
+                    let base = base.map_or(0, |base| base[i]);
+                    base.wrapping_sub(target[i]).wrapping_sub(bit.wrapping_neg() & wrapped)
+                };
+                columns::write(&constants, key, needed, out);
+            }
+        }
+    }
+}
+
+/// `R`, less `2^width` if its top bit is set and `below` (the top bit of xh is not): then `xh - R` is the value
+/// as a signed number.
+pub(super) fn wrapped(secret: u64, width: u32, below: bool) -> u64 {
+    secret.wrapping_sub((u64::from(below) & secret >> (width - 1)) << width)
+}

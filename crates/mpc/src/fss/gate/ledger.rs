@@ -1,0 +1,131 @@
+//! What a session opened, and its check at the end: the server draws the subsets after all was opened, the
+//! client answers, and the server compares before it says anything more.
+
+use std::collections::BTreeMap;
+
+use tacit_arith::bits::Bits;
+use tacit_arith::block::Block;
+use tacit_arith::prg::{Prg, PublicSeed};
+use tacit_net::{Channel, Tag};
+use zeroize::Zeroizing;
+
+use super::super::delta::DeltaShare;
+use super::super::mac::bits::{BitCheck, DIGEST};
+use super::super::mac::ring::{self, Check, KeyShare, Masks, ROWS, SIGMA, Share};
+use super::spec;
+use crate::codec::Packed;
+use crate::wire::PackedMessages;
+use crate::{MpcError, Role};
+
+const SUBSETS: Tag = Tag::new(0x0363, "subsets of a check");
+const HIGHS: Tag = Tag::new(0x0364, "combined high bits");
+const DIGESTS: Tag = Tag::new(0x0365, "digests of a check");
+
+/// The values of one ring: shares with tags, and what was opened.
+#[derive(Default)]
+struct Opened {
+    shares: Zeroizing<Vec<Share>>,
+    opened: Vec<u128>,
+}
+
+/// All that one session opened, at one party.
+pub struct Ledger {
+    role: Role,
+    session: [u8; 32],
+    bits: BitCheck,
+    values: BTreeMap<u32, Opened>,
+}
+
+impl Ledger {
+    /// For a session that both parties name alike and that no other has.
+    #[must_use]
+    pub fn new(role: Role, session: &[u8; 32], delta: &DeltaShare) -> Self {
+        Self { role, session: *session, bits: BitCheck::new(role, session, delta), values: BTreeMap::new() }
+    }
+
+    /// Opened bits with this party's tags.
+    pub(super) fn bits(&mut self, tags: &[Block], opened: &Bits) {
+        self.bits.absorb(tags, opened);
+    }
+
+    /// Values of `width` bits (1 to 64) that the client sent, `opened`, in the order in which both parties
+    /// enter them: at the client with the words and their tags, at the server with 0 and the tags' keys,
+    /// negated.
+    pub fn values(&mut self, width: u32, shares: impl Iterator<Item = Share>, opened: impl Iterator<Item = u64>) {
+        let list = self.values.entry(width).or_default();
+        list.shares.extend(shares);
+        list.opened.extend(opened.map(u128::from));
+    }
+
+    /// Bytes that the client sends for a check of values in rings of so many different widths, and those that
+    /// the server sends.
+    #[must_use]
+    pub fn bytes(widths: usize) -> [usize; 2] {
+        [widths * (Packed::len_bytes(ROWS, SIGMA) + DIGEST) + DIGEST, 16]
+    }
+
+    /// The client's part of the check, with the masks for the rings of each width.
+    ///
+    /// # Errors
+    /// Channel errors.
+    pub fn answer(self, masks: Vec<(u32, Masks)>, channel: &mut Channel) -> Result<(), MpcError> {
+        let seed = channel.recv(SUBSETS, 16)?;
+        let seed = PublicSeed::from_bytes(*seed.first_chunk().expect("that many bytes came"));
+        let key = KeyShare::new(0).expect("0 is a short number");
+        let mut digests = Vec::new();
+        let Self { role, session, bits, mut values } = self;
+        for (width, masks) in masks {
+            let (check, session) = check(&key, &session, seed, (width, values.remove(&width), masks));
+            channel.send_packed(HIGHS, &check.highs(), SIGMA)?;
+            // The server's high bits count times this party's share of the key, which is 0.
+            digests.extend(check.digest(role, &session, &[0; ROWS])?);
+        }
+        digests.extend(bits.finish().own);
+        channel.send(DIGESTS, &digests)?;
+        Ok(channel.flush()?)
+    }
+
+    /// The server's part of the check: draws the subsets from `prg`, now that all was opened.
+    ///
+    /// # Errors
+    /// Channel errors; `Misbehaviour` if anything that the client sent is not as dealt.
+    pub fn verify(
+        self,
+        key: &KeyShare,
+        masks: Vec<(u32, Masks)>,
+        (channel, prg): (&mut Channel, &mut Prg),
+    ) -> Result<(), MpcError> {
+        let mut seed = [0; 16];
+        prg.fill_bytes(&mut seed);
+        channel.send(SUBSETS, &seed)?;
+        let seed = PublicSeed::from_bytes(seed);
+        let count = masks.len();
+        let Self { role, session, bits, mut values } = self;
+        let mut digests = Vec::with_capacity(count);
+        for (width, masks) in masks {
+            let (check, session) = check(key, &session, seed, (width, values.remove(&width), masks));
+            let highs = channel.recv_packed(HIGHS, ROWS, SIGMA)?;
+            digests.push(check.digest(role, &session, &highs)?);
+        }
+        let received = channel.recv(DIGESTS, (count + 1) * DIGEST)?;
+        let (received, _) = received.as_chunks::<DIGEST>();
+        for (own, received) in digests.iter().zip(received) {
+            ring::accept(own, received)?;
+        }
+        bits.finish().accept(received.last().expect("that many bytes came"))
+    }
+}
+
+/// The check of the values of one width, and the name of its session.
+fn check<'a>(
+    key: &'a KeyShare,
+    session: &[u8; 32],
+    subsets: PublicSeed,
+    (width, values, masks): (u32, Option<Opened>, Masks),
+) -> (Check<'a>, [u8; 32]) {
+    let Opened { shares, opened } = values.unwrap_or_default();
+    let subsets = subsets.fork(u64::from(width));
+    let mut name = blake3::Hasher::new_derive_key("tacit fss check of one width 1");
+    name.update(session).update(&width.to_le_bytes());
+    (Check::new(spec::ring(width), key, subsets, &shares, &opened, masks), *name.finalize().as_bytes())
+}

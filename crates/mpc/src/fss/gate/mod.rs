@@ -1,0 +1,47 @@
+//! Gates whose material a dealer made, for a server that checks all that its client sends: `z_k = base_k + [y
+//! >= 0] X_k` and signed widening, with authenticated comparison keys and tags on every word.
+//!
+//! The dealer knows the client's share `c` of every tested value and gave the server a mask `rho`. The server
+//! opens `xh = s + rho = y + R` with `R = rho - c`. With the N low bits of both,
+//! ```text
+//! d = msb(R) ^ [xh_low < R_low] ^ lambda,      q = not msb(xh) ^ d = [y >= 0] ^ lambda
+//! ```
+//! `lambda` a random bit. The bracket comes from a key of [`compare`](super::compare), `msb(R) ^ lambda` as a
+//! dealt bit with a tag; both parties send the lowest bit of their blocks, so q is public. With `X = P - Q_m`
+//! (P public, such as xh; Q such as R, where m is the top bit of xh if the result's ring is wider)
+//! ```text
+//! [y >= 0] X = (1 - 2q) lambda P + q P - (q ^ lambda) Q_m
+//! ```
+//! The client draws `a` (its share of lambda) and a `C` for each (q, m), and sends `V = (1 - 2q) a P + C`,
+//! the low w bits of it. The server has the differences to what is needed, so that it ends on its share;
+//! the client ends on one that the dealer knows (`target`).
+//!
+//! **What is checked.** The client's bit: all blocks of both go into [`BitCheck`]. V: a and C have w + 41
+//! bits and tags `m = k a + b`, with k and b at the server alone; V's tag and b follow like V, and
+//! [`ring::Check`] holds them against each other. Nothing else comes from the client. No step depends on
+//! whether a check will fail, and all that the server sends is masked by rho or lambda, once.
+//!
+//! Everything is done in pieces of [`PIECE`] elements, in parallel, each with streams of its own. Exact for
+//! `|y| < 2^(n-1)` (gates) and `|y| < 2^(n-2)` (widening). Costs: [`FssGate::cost`], [`FssWiden::cost`].
+//! Argument: `docs/notes/fss.md`.
+
+mod columns;
+mod deal;
+mod ledger;
+mod party;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod widen;
+
+pub use deal::{DealerStreams, Sides, deal_client, deal_server};
+pub use ledger::Ledger;
+pub use party::{Shares, client_online, server_online};
+pub use spec::{FssCost, FssGate, FssWiden};
+pub use widen::{client_widen, deal_widen, server_widen};
+
+#[cfg(doc)]
+use super::mac::{bits::BitCheck, ring};
+
+/// Elements of a piece: whole groups of trees.
+pub const PIECE: usize = 16 * super::GROUP;

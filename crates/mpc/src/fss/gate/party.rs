@@ -1,0 +1,262 @@
+//! The gate, evaluated by either party.
+
+use rayon::prelude::*;
+use tacit_arith::bits::Bits;
+use tacit_arith::block::{self, Block};
+use tacit_arith::prg::{Prg, PublicSeed};
+use tacit_net::Tag;
+use zeroize::Zeroizing;
+
+use super::super::compare::Keys;
+use super::super::delta;
+use super::super::mac::ring::Share;
+use super::super::tree_hash::TreeHash;
+use super::columns::{Constants, Given};
+use super::deal::{client_streams, place, range, rho};
+use super::ledger::Ledger;
+use super::spec::ring;
+use super::{FssGate, PIECE};
+use crate::dealt::Value;
+use crate::wire::PackedMessages;
+use crate::{MpcError, Session, low_mask, planes};
+
+const OPENED: Tag = Tag::new(0x0360, "masked values");
+const BITS: Tag = Tag::new(0x0361, "masked signs");
+const WORDS: Tag = Tag::new(0x0362, "checked words");
+
+/// The server's shares around a batch of gates, each `[n]`: of the tested value, of all values (those of
+/// `Tested` and `MinusOne` are not looked at), and of what is added (may be fewer).
+pub type Shares<'a> = (&'a [u64], &'a [&'a [u64]], &'a [&'a [u64]]);
+
+/// A party's blocks of the opened bits, piece by piece.
+fn blocks(
+    gate: &FssGate,
+    (hash, batch): (PublicSeed, u32),
+    points: &[u64],
+    keys: impl Fn(usize, usize) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> + Sync,
+) -> Result<Zeroizing<Vec<Block>>, MpcError> {
+    let (bound, mut out) = (gate.comparison().1, Zeroizing::new(vec![Block::ZERO; gate.n()]));
+    let one = |(index, out): (usize, &mut [Block])| {
+        let (keys, tags) = keys(index, out.len())?;
+        let points = &points[range(gate.n(), index)];
+        keys.eval(&mut TreeHash::new(hash), place(batch, index), points, bound, out);
+        out.iter_mut().zip(tags.iter()).for_each(|(out, tag)| *out ^= *tag);
+        Ok::<_, MpcError>(())
+    };
+    out.par_chunks_mut(PIECE).enumerate().try_for_each(one)?;
+    Ok(out)
+}
+
+/// q of element `i`, and its branch among a value's constants.
+fn branch(gate: &FssGate, value: Value, opened: &Bits, xh: u64, i: usize) -> (bool, usize) {
+    let top = xh >> (gate.width() - 1) & 1;
+    let bit = opened.words()[i / 64] >> (i % 64) & 1;
+    let q = 1 ^ top ^ bit;
+    (q == 1, (q + if gate.branches(value) == 4 { 2 * top } else { 0 }) as usize)
+}
+
+/// The public `P` of each value, for element `i`.
+fn public(values: &[Value], opened: &[Vec<u64>], i: usize) -> impl Iterator<Item = u64> {
+    let mut other = 0;
+    values.iter().map(move |value| match value {
+        Value::Tested { .. } => opened[0][i],
+        Value::Other { .. } => {
+            other += 1;
+            opened[other][i]
+        }
+        Value::MinusOne { .. } => u64::MAX,
+    })
+}
+
+/// Two's complement in more bits.
+fn extended(value: u64, kind: Value) -> u128 {
+    if matches!(kind, Value::MinusOne { .. }) { u128::MAX } else { u128::from(value) }
+}
+
+fn signed(word: u128, negative: bool) -> u128 {
+    if negative { word.wrapping_neg() } else { word }
+}
+
+/// The client's online part. `prg` is the client's stream that the batch was dealt with, `corrections` what
+/// was dealt, `(hash, batch)` as there. Its shares of the results are the targets of the dealing.
+///
+/// # Errors
+/// Channel errors; `Material` if `corrections` are not of this gate.
+pub fn client_online(
+    gate: &FssGate,
+    (hash, batch): (PublicSeed, u32),
+    (prg, corrections): (&Prg, &[u8]),
+    session: &mut Session<'_>,
+    ledger: &mut Ledger,
+) -> Result<(), MpcError> {
+    let (n, shape) = (gate.n(), gate.comparison().0);
+    fits(corrections, gate.cost().client_material)?;
+    let mut opened = Vec::new();
+    for width in gate.opened() {
+        opened.push(session.channel.recv_packed(OPENED, n, width)?);
+    }
+    let keys = |index: usize, len: usize| {
+        let [mut tops, mut tags, _] = client_streams(prg, index);
+        let corrections = &corrections[gate.client_bytes(PIECE) * index..][..gate.client_bytes(len)];
+        let mut dealt = Zeroizing::new(vec![Block::ZERO; len]);
+        tags.fill_blocks(&mut dealt);
+        Ok((Keys::seeded(shape, len, &mut tops, block::from_bytes(corrections))?, dealt))
+    };
+    let tags = blocks(gate, (hash, batch), &opened[0], keys)?;
+    let own = delta::bits(&tags);
+    let theirs = planes::recv(session.channel, BITS, 1, n)?;
+    planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
+    let bits = own.xor(&theirs[0]);
+    ledger.bits(&tags, &bits);
+    let one = |index: usize| {
+        let range = range(n, index);
+        let [_, _, mut stream] = client_streams(prg, index);
+        let slope = Constants::draw(&mut stream, gate.slope(), range.len());
+        let constants: Vec<Vec<Constants>> = gate
+            .values()
+            .iter()
+            .map(|&v| {
+                (0..gate.branches(v)).map(|_| Constants::draw(&mut stream, ring(v.width()), range.len())).collect()
+            })
+            .collect();
+        let mut words = vec![Zeroizing::new(Vec::with_capacity(range.len())); gate.values().len()];
+        for (at, i) in range.enumerate() {
+            let slope = slope.get(at);
+            for (k, p) in public(gate.values(), &opened, i).enumerate() {
+                let value = gate.values()[k];
+                let (q, branch) = branch(gate, value, &bits, opened[0][i], i);
+                let (p, constant, mask) =
+                    (extended(p, value), constants[k][branch].get(at), ring(value.width()).mask());
+                let word = |slope: u128, own: u128| signed(slope.wrapping_mul(p), q).wrapping_add(own) & mask;
+                words[k].push(Share { value: word(slope.value, constant.value), tag: word(slope.tag, constant.tag) });
+            }
+        }
+        words
+    };
+    let pieces: Vec<Vec<Zeroizing<Vec<Share>>>> = (0..n.div_ceil(PIECE)).into_par_iter().map(one).collect();
+    for (k, value) in gate.values().iter().enumerate() {
+        let shares = || pieces.iter().flat_map(|piece| piece[k].iter());
+        let low: Vec<u64> = shares().map(|share| share.value as u64 & low_mask(value.width())).collect();
+        session.channel.send_packed(WORDS, &low, value.width())?;
+        ledger.values(value.width(), shares().cloned(), low.iter().copied());
+    }
+    Ok(())
+}
+
+/// The server's online part: its shares of the results, one `[n]` for each value. `prg` is the server's
+/// stream that the batch was dealt with, `given` what was dealt.
+///
+/// # Errors
+/// Channel errors; `Material` if `given` is not of this gate.
+pub fn server_online(
+    gate: &FssGate,
+    (hash, batch): (PublicSeed, u32),
+    (tested, values, bases): Shares<'_>,
+    (prg, given): (&Prg, &[u8]),
+    session: &mut Session<'_>,
+    ledger: &mut Ledger,
+) -> Result<Vec<Vec<u64>>, MpcError> {
+    let (n, shape) = (gate.n(), gate.comparison().0);
+    fits(given, gate.cost().server_material)?;
+    let opened = open(gate, (tested, values), prg, session)?;
+    let piece = |index: usize, len: usize| &given[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)];
+    let keys = |index: usize, len: usize| {
+        let (corrections, rest) = piece(index, len).split_at(shape.corrections_bytes(len));
+        let (tops, rest) = rest.split_at(shape.tops_bytes(len));
+        let tops = Zeroizing::new(block::from_bytes(tops));
+        let tags = Zeroizing::new(block::from_bytes(&rest[..16 * len]));
+        Ok((Keys::new(shape, len, tops, block::from_bytes(corrections))?, tags))
+    };
+    let tags = blocks(gate, (hash, batch), &opened[0], keys)?;
+    let own = delta::bits(&tags);
+    planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
+    let theirs = planes::recv(session.channel, BITS, 1, n)?;
+    let bits = own.xor(&theirs[0]);
+    ledger.bits(&tags, &bits);
+    let mut received = Vec::new();
+    for value in gate.values() {
+        received.push(session.channel.recv_packed(WORDS, n, value.width())?);
+    }
+    let public = Public { gate, opened, bits };
+    let one = |index: usize| {
+        let len = range(n, index).len();
+        let given = &piece(index, len)[gate.server_bytes(len) - gate.column_bytes(len)..];
+        public.server_words(index, given, &received, bases)
+    };
+    let pieces: Vec<Vec<Made>> = (0..n.div_ceil(PIECE)).into_par_iter().map(one).collect();
+    for (k, value) in gate.values().iter().enumerate() {
+        let shares = pieces.iter().flat_map(|piece| piece[k].1.iter().cloned());
+        ledger.values(value.width(), shares, received[k].iter().copied());
+    }
+    let joined = |k: usize| pieces.iter().flat_map(|piece| piece[k].0.iter().copied()).collect();
+    Ok((0..gate.values().len()).map(joined).collect())
+}
+
+/// Masks and sends what the server opens; gives it as both parties know it.
+fn open(
+    gate: &FssGate,
+    (tested, values): (&[u64], &[&[u64]]),
+    prg: &Prg,
+    session: &mut Session<'_>,
+) -> Result<Vec<Vec<u64>>, MpcError> {
+    let count = gate.n().div_ceil(PIECE);
+    let draws: Vec<Zeroizing<Vec<Vec<u64>>>> = (0..count).into_par_iter().map(|i| rho(gate, prg, i)).collect();
+    let mut opened = Vec::new();
+    let own = std::iter::once(tested).chain(gate.others(values));
+    for (index, (share, width)) in own.zip(gate.opened()).enumerate() {
+        let rho = draws.iter().flat_map(|rho| rho[index].iter());
+        let masked: Vec<u64> = share.iter().zip(rho).map(|(s, r)| s.wrapping_add(*r) & low_mask(width)).collect();
+        session.channel.send_packed(OPENED, &masked, width)?;
+        opened.push(masked);
+    }
+    // The client begins while this party evaluates.
+    session.channel.flush()?;
+    Ok(opened)
+}
+
+/// The server's shares of a value's results in a piece, and what the client's words are checked with.
+type Made = (Vec<u64>, Zeroizing<Vec<Share>>);
+
+/// What both parties know of a batch.
+struct Public<'a> {
+    gate: &'a FssGate,
+    opened: Vec<Vec<u64>>,
+    bits: Bits,
+}
+
+impl Public<'_> {
+    /// The server's part of a piece, value by value: `given` are its words, `received` the client's.
+    fn server_words(&self, index: usize, given: &[u8], received: &[Vec<u64>], bases: &[&[u64]]) -> Vec<Made> {
+        let Self { gate, opened, bits } = self;
+        let (range, mut rest) = (range(gate.n(), index), given);
+        let len = range.len();
+        let slope = Given::take(&mut rest, gate.slope(), len);
+        let mut take = |v: &Value| Given::take(&mut rest, ring(v.width()), len);
+        let constants: Vec<Vec<Given<'_>>> =
+            gate.values().iter().map(|v| (0..gate.branches(*v)).map(|_| take(v)).collect()).collect();
+        let mut made = vec![(Vec::with_capacity(len), Zeroizing::new(Vec::with_capacity(len))); gate.values().len()];
+        for (at, i) in range.enumerate() {
+            let (share, key) = slope.get(at);
+            for (k, p) in public(gate.values(), opened, i).enumerate() {
+                let value = gate.values()[k];
+                let (q, branch) = branch(gate, value, bits, opened[0][i], i);
+                let ((known, of_known), wide) = (constants[k][branch].get(at), extended(p, value));
+                let own = signed(u128::from(share).wrapping_mul(wide), q) as u64;
+                let own = own.wrapping_add(if q { p } else { 0 }).wrapping_add(known).wrapping_add(received[k][i]);
+                let own = own.wrapping_add(bases.get(k).map_or(0, |base| base[i]));
+                made[k].0.push(own & low_mask(value.width()));
+                let of_word = signed(key.wrapping_mul(wide), q).wrapping_add(of_known);
+                made[k].1.push(Share { value: 0, tag: of_word.wrapping_neg() & ring(value.width()).mask() });
+            }
+        }
+        made
+    }
+}
+
+/// Checks the length of material.
+pub(super) fn fits(bytes: &[u8], expected: usize) -> Result<(), MpcError> {
+    if bytes.len() == expected {
+        return Ok(());
+    }
+    Err(MpcError::Material { what: format!("{} bytes for a batch of gates, {expected} expected", bytes.len()) })
+}

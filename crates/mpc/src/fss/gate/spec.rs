@@ -1,0 +1,185 @@
+//! Public shapes of batches, and what they cost.
+
+use super::super::Bound;
+use super::super::compare::Shape;
+use super::super::mac::ring::Ring;
+use crate::codec::Packed;
+use crate::dealt::Value;
+
+/// Public shape of a batch of gates `z_k = base_k + [y >= 0] X_k`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FssGate {
+    n: usize,
+    width: u32,
+    drop: u32,
+    values: Vec<Value>,
+}
+
+/// Public shape of a batch of signed widenings from `width` to `width + extra` bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FssWiden {
+    /// Number of values.
+    pub n: usize,
+    /// Bits of their ring, at least 3.
+    pub width: u32,
+    /// Bits that are added.
+    pub extra: u32,
+}
+
+/// Bytes and work of a batch: payload bytes without frame headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FssCost {
+    /// Client to server, online.
+    pub up: usize,
+    /// Server to client, online.
+    pub down: usize,
+    /// Times that the parties wait for each other, online.
+    pub exchanges: usize,
+    /// Material at the client, beside its seed.
+    pub client_material: usize,
+    /// Material at the server, beside its seed.
+    pub server_material: usize,
+    /// Blocks that each party hashes.
+    pub hashes: u64,
+    /// AES blocks of the client's streams.
+    pub client_aes: u64,
+    /// AES blocks of the server's streams.
+    pub server_aes: u64,
+}
+
+/// Bytes of a word of a ring with its spare bits.
+pub(super) fn word_bytes(ring: Ring) -> usize {
+    ring.share_bits().div_ceil(8) as usize
+}
+
+/// The ring of checked values of `width` bits.
+pub(super) fn ring(width: u32) -> Ring {
+    Ring::new(width).expect("widths are checked when a gate is made")
+}
+
+impl FssGate {
+    /// `n` gates on a value in a ring of `width` bits (2 to 63), whose `drop` lowest bits are left out of
+    /// the test: results of `0 <= y < 2^drop` may then count as negative, and the lowest `2^drop` values of
+    /// the ring as positive.
+    ///
+    /// # Panics
+    /// For widths out of range, without a compared bit or a value: a plan checks them.
+    #[must_use]
+    pub fn new(n: usize, width: u32, drop: u32, values: Vec<Value>) -> Self {
+        assert!((2..64).contains(&width) && drop < width - 1, "{width} bits, {drop} dropped");
+        assert!(values.iter().all(|v| (1..=64).contains(&v.width())) && !values.is_empty(), "values of a gate");
+        Self { n, width, drop, values }
+    }
+
+    /// Number of gates.
+    #[must_use]
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// What the bit is multiplied with.
+    #[must_use]
+    pub fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// Bits of the tested value's ring.
+    pub(super) fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// The comparison keys. Where bits are dropped, equality counts as less.
+    pub(super) fn comparison(&self) -> (Shape, Bound) {
+        let shape = Shape::new(self.width - 1 - self.drop).and_then(|shape| shape.above(self.drop));
+        let bound = if self.drop > 0 { Bound::AtMost } else { Bound::Below };
+        (shape.expect("the widths were checked when the gate was made"), bound)
+    }
+
+    /// The ring of the bit's own shares: the widest of the values'.
+    pub(super) fn slope(&self) -> Ring {
+        ring(self.values.iter().map(|v| v.width()).max().expect("a gate multiplies something"))
+    }
+
+    /// Constants of a value: one for each q, and for each top bit of xh where it is widened.
+    pub(super) fn branches(&self, value: Value) -> usize {
+        if matches!(value, Value::Tested { wide } if wide > self.width) { 4 } else { 2 }
+    }
+
+    /// Widths of what the server opens: the tested value, and others.
+    pub(super) fn opened(&self) -> Vec<u32> {
+        let others =
+            self.values.iter().filter_map(|v| if let Value::Other { width } = v { Some(*width) } else { None });
+        std::iter::once(self.width).chain(others).collect()
+    }
+
+    /// Shares of the values other than the tested one, of those of all values.
+    pub(super) fn others<'a>(&'a self, values: &'a [&'a [u64]]) -> impl Iterator<Item = &'a [u64]> + 'a {
+        let pairs = self.values.iter().zip(values);
+        pairs.filter(|(value, _)| matches!(value, Value::Other { .. })).map(|(_, share)| *share)
+    }
+
+    /// Bytes of the server's words of `len` gates.
+    pub(super) fn column_bytes(&self, len: usize) -> usize {
+        let one = |ring: Ring, width: u32| width.div_ceil(8) as usize + word_bytes(ring);
+        let slope = self.slope();
+        let values = self.values.iter().map(|&v| self.branches(v) * one(ring(v.width()), v.width()));
+        len * (one(slope, slope.width()) + values.sum::<usize>())
+    }
+
+    /// Bytes of the server's material for `len` gates.
+    pub(super) fn server_bytes(&self, len: usize) -> usize {
+        let (shape, _) = self.comparison();
+        shape.corrections_bytes(len) + shape.tops_bytes(len) + 16 * len + self.column_bytes(len)
+    }
+
+    /// Bytes of the client's material for `len` gates.
+    pub(super) fn client_bytes(&self, len: usize) -> usize {
+        self.comparison().0.corrections_bytes(len)
+    }
+
+    /// The cost of the whole batch.
+    #[must_use]
+    pub fn cost(&self) -> FssCost {
+        let (n, shape) = (self.n, self.comparison().0);
+        let packed = |widths: &[u32]| widths.iter().map(|&w| Packed::len_bytes(n, w)).sum::<usize>();
+        let results: Vec<u32> = self.values.iter().map(|v| v.width()).collect();
+        let constants = 1 + self.values.iter().map(|&v| self.branches(v)).sum::<usize>();
+        FssCost {
+            up: n.div_ceil(8) + packed(&results),
+            down: packed(&self.opened()) + n.div_ceil(8),
+            exchanges: 1,
+            client_material: self.client_bytes(n),
+            server_material: self.server_bytes(n),
+            hashes: shape.eval_work(n).hashes,
+            client_aes: (n * (shape.tops() + 1 + 2 * constants)) as u64,
+            server_aes: (n * self.opened().len()).div_ceil(2) as u64,
+        }
+    }
+}
+
+impl FssWiden {
+    /// The ring of the results.
+    pub(super) fn ring(&self) -> Ring {
+        ring(self.width + self.extra)
+    }
+
+    /// Bytes of the server's material.
+    pub(super) fn server_bytes(&self) -> usize {
+        let wide = self.width + self.extra;
+        2 * self.n * (wide.div_ceil(8) as usize + word_bytes(self.ring()))
+    }
+
+    /// The cost of the whole batch.
+    #[must_use]
+    pub fn cost(&self) -> FssCost {
+        FssCost {
+            up: Packed::len_bytes(self.n, self.width + self.extra),
+            down: self.n.div_ceil(8),
+            exchanges: 1,
+            server_material: self.server_bytes(),
+            client_aes: 4 * self.n as u64,
+            server_aes: self.n.div_ceil(2) as u64,
+            ..FssCost::default()
+        }
+    }
+}

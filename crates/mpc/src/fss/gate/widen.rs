@@ -1,0 +1,103 @@
+//! Signed widening without a comparison: `y + 2^(n-2) = xh - R + 2^n (1 - m) msb(R)`, m the top bit of xh,
+//! for `|y| < 2^(n-2)`. The server opens m; the client sends its constant for that m.
+
+use tacit_arith::prg::Prg;
+use tacit_net::Tag;
+use zeroize::Zeroizing;
+
+use super::super::mac::ring::{Key, Share};
+use super::FssWiden;
+use super::columns::{self, Constants, Given};
+use super::deal::wrapped;
+use super::ledger::Ledger;
+use super::party::fits;
+use crate::planes::{self, bit_plane};
+use crate::wire::PackedMessages;
+use crate::{MpcError, Session, low_mask};
+
+const TOPS: Tag = Tag::new(0x0366, "top bits of masked values");
+const WORDS: Tag = Tag::new(0x0367, "checked words of a widening");
+
+fn rho(spec: &FssWiden, server: &Prg) -> Zeroizing<Vec<u64>> {
+    let mut rho = Zeroizing::new(vec![0; spec.n]);
+    server.fork(0).fill_u64(&mut rho);
+    rho.iter_mut().for_each(|v| *v &= low_mask(spec.width));
+    rho
+}
+
+fn constants(spec: &FssWiden, client: &Prg) -> [Constants; 2] {
+    let mut stream = client.fork(0);
+    [0, 1].map(|_| Constants::draw(&mut stream, spec.ring(), spec.n))
+}
+
+/// What the server gets for values that the client shares as `c` and ends with as `target`, each `[n]`.
+#[must_use]
+pub fn deal_widen(
+    spec: &FssWiden,
+    key: &Key,
+    [client, server]: [&Prg; 2],
+    (c, target): (&[u64], &[u64]),
+) -> Zeroizing<Vec<u8>> {
+    let (rho, mut out) = (rho(spec, server), Zeroizing::new(Vec::with_capacity(spec.server_bytes())));
+    for (top, constants) in constants(spec, client).iter().enumerate() {
+        let needed = |i: usize| {
+            let secret = rho[i].wrapping_sub(c[i]) & low_mask(spec.width);
+            wrapped(secret, spec.width, top == 0).wrapping_add(target[i]).wrapping_neg()
+        };
+        columns::write(constants, key, needed, &mut out);
+    }
+    out
+}
+
+/// The client's online part; its share of the results is the target of the dealing.
+///
+/// # Errors
+/// Channel errors.
+pub fn client_widen(
+    spec: &FssWiden,
+    prg: &Prg,
+    session: &mut Session<'_>,
+    ledger: &mut Ledger,
+) -> Result<(), MpcError> {
+    let constants = constants(spec, prg);
+    let tops = planes::recv(session.channel, TOPS, 1, spec.n)?;
+    let words = tops[0].iter().enumerate().map(|(i, top)| constants[usize::from(top)].get(i));
+    let words: Zeroizing<Vec<Share>> = Zeroizing::new(words.collect());
+    let wide = spec.width + spec.extra;
+    let low: Vec<u64> = words.iter().map(|w| w.value as u64 & low_mask(wide)).collect();
+    session.channel.send_packed(WORDS, &low, wide)?;
+    ledger.values(wide, words.iter().cloned(), low.iter().copied());
+    Ok(())
+}
+
+/// The server's online part: its share (`[n]`) in the wider ring, of values that it shares as `s`.
+///
+/// # Errors
+/// Channel errors; `Material` if `given` is not of this widening.
+pub fn server_widen(
+    spec: &FssWiden,
+    s: &[u64],
+    (prg, given): (&Prg, &[u8]),
+    session: &mut Session<'_>,
+    ledger: &mut Ledger,
+) -> Result<Vec<u64>, MpcError> {
+    fits(given, spec.server_bytes())?;
+    let (mut rest, wide) = (given, spec.width + spec.extra);
+    let constants = [0, 1].map(|_| Given::take(&mut rest, spec.ring(), spec.n));
+    let offset = 1u64 << (spec.width - 2);
+    let rho = rho(spec, prg);
+    let masked = s.iter().zip(rho.iter()).map(|(s, r)| s.wrapping_add(offset).wrapping_add(*r));
+    let masked: Vec<u64> = masked.map(|xh| xh & low_mask(spec.width)).collect();
+    let tops = bit_plane(&masked, spec.width - 1);
+    planes::send(session.channel, TOPS, std::slice::from_ref(&tops))?;
+    let received = session.channel.recv_packed(WORDS, spec.n, wide)?;
+    let known: Vec<(u64, u128)> = tops.iter().enumerate().map(|(i, top)| constants[usize::from(top)].get(i)).collect();
+    let mask = spec.ring().mask();
+    let shares = known.iter().map(|(_, key)| Share { value: 0, tag: key.wrapping_neg() & mask });
+    ledger.values(wide, shares, received.iter().copied());
+    let results = masked.iter().zip(&known).zip(&received);
+    let one = |((xh, (known, _)), word): ((&u64, &(u64, u128)), &u64)| {
+        xh.wrapping_sub(offset).wrapping_add(*known).wrapping_add(*word) & low_mask(wide)
+    };
+    Ok(results.map(one).collect())
+}
