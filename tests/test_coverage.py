@@ -69,8 +69,7 @@ def test_a_final_activation_is_left_to_the_client(op):
     check(model, judged(network, x[:, None]), x)
     nodes.append(node("Relu", "y", "z"))
     read = cover.model_bytes(nodes, {"w": weights(4, 8)}, [1, 8], outputs=[("z", 1)])
-    with pytest.raises(tacit.TacitError, match=rf"z_node.*{op}.*end of the network"):
-        tacit.import_onnx(read)
+    assert tacit.import_onnx(read, calibrate=images(12, 8)).spec["final_activation"] is None
 
 
 def test_an_input_of_one_axis():
@@ -245,12 +244,12 @@ def test_a_normalizer_in_front_is_refused():
 A = {"a": np.ones((1, 4), np.float32)}
 REFUSED = {
     "attention": ([node("MatMul", "x x", "y")], "two secret tensors", (1, 4, 4)),
-    "gate": ([node("Sigmoid", "x", "s"), node("Mul", "x s", "y")], "end of the network", (1, 4)),
+    "gate": ([node("Sigmoid", "x", "s"), node("Mul", "x s", "y")], "two secret tensors", (1, 4)),
     "product": ([node("Relu", "x", "s"), node("Mul", "x s", "y")], "two secret tensors", (1, 4)),
     "quotient": ([node("Relu", "x", "s"), node("Div", "x s", "y")], "division by a secret", (1, 4)),
     "inner_softmax": ([node("Softmax", "x", "s", axis=1), node("Relu", "s", "y")], "end of the network", (1, 4)),
     "softmax_by_position": ([node("Softmax", "x", "y", axis=1)], "all classes", (1, 4, 3)),
-    "gelu": ([node("Gelu", "x", "y")], "fine-tune", (1, 4)),
+    "erf": ([node("Erf", "x", "y")], "fine-tune", (1, 4)),
     "layer_norm": ([node("LayerNormalization", "x a", "y")], "BatchNormalization", (1, 4)),
     "gru": ([node("GRU", "x a a", "y")], "convolution over time", (1, 4, 4)),
     "embedding": ([node("Gather", "a x", "y")], "embedding", (1, 4)),

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tacit_arith::prg::{Prg, Seed};
 use zeroize::Zeroizing;
 
-use crate::seam::{Claim, Dealer, DealerModel, Order, Seal, Ticket};
+use crate::seam::{Claim, Dealer, DealerModel, Order, Piece, Seal, Ticket};
 use crate::{BackendError, Registry};
 
 /// Who asks: the fingerprint of a certificate.
@@ -24,6 +24,8 @@ pub type Party = [u8; 32];
 const MAX_OPEN: usize = 4096;
 /// Models that are registered at a time.
 const MAX_MODELS: usize = 256;
+/// Random matrices that are remembered, of one server and of all: 96 bytes each, never forgotten.
+const MAX_MASKS: [usize; 2] = [1 << 16, 1 << 20];
 
 /// All that a dealer knows.
 pub struct Dealings {
@@ -35,20 +37,49 @@ pub struct Dealings {
 
 struct State {
     next: u64,
-    models: HashMap<[u8; 32], Registered>,
+    /// By who registered them, and the plan's digest: nobody can take a plan from its owner by being first.
+    models: HashMap<(Party, [u8; 32]), Registered>,
     open: HashMap<u64, Open>,
     /// Whose weights each random matrix hides: digests of plans by fingerprints of keys.
     masks: HashMap<[u8; 32], [u8; 32]>,
+    /// How many of these each server has registered.
+    mask_counts: HashMap<Party, usize>,
 }
 
-/// A random matrix's fingerprint, and the digest of the plan whose weights it hides.
-pub type Hidden = ([u8; 32], [u8; 32]);
+/// What every later run must know of a random matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hidden {
+    /// Fingerprint of its key.
+    pub mask: [u8; 32],
+    /// Digest of the plan whose weights it hides.
+    pub digest: [u8; 32],
+    /// Who registered it.
+    pub server: Party,
+}
+
+impl State {
+    fn remember(&mut self, hidden: Hidden) {
+        if self.masks.insert(hidden.mask, hidden.digest).is_none() {
+            *self.mask_counts.entry(hidden.server).or_default() += 1;
+        }
+    }
+
+    /// Makes room for one more model: the one that its server has used least of late goes, of the server that
+    /// has most.
+    fn make_room(&mut self) {
+        let mut counts: HashMap<Party, usize> = HashMap::new();
+        self.models.keys().for_each(|(server, _)| *counts.entry(*server).or_default() += 1);
+        let most = counts.values().copied().max().unwrap_or(0);
+        let oldest = self.models.iter().filter(|((server, _), _)| counts[server] == most);
+        let oldest = oldest.min_by_key(|(_, known)| known.used).map(|(name, _)| *name);
+        self.models.remove(&oldest.expect("there are many"));
+    }
+}
 
 struct Registered {
     model: Arc<dyn DealerModel>,
     /// Digest of the dealer's part: a server that knows it knows the model.
     part: [u8; 32],
-    server: Party,
     used: u64,
 }
 
@@ -100,7 +131,8 @@ impl Dealings {
     /// A dealer whose first material has the number `first`: above all that were ever given out.
     #[must_use]
     pub fn new(registry: Registry, secret: Prg, first: u64) -> Self {
-        let state = State { next: first, models: HashMap::new(), open: HashMap::new(), masks: HashMap::new() };
+        let (models, open) = (HashMap::new(), HashMap::new());
+        let state = State { next: first, models, open, masks: HashMap::new(), mask_counts: HashMap::new() };
         Self { registry, secret, state: Mutex::new(state) }
     }
 
@@ -121,21 +153,22 @@ impl Dealings {
     /// Whether `server` has registered the model.
     #[must_use]
     pub fn knows(&self, server: Party, digest: [u8; 32]) -> bool {
-        self.state().models.get(&digest).is_some_and(|known| known.server == server)
+        self.state().models.contains_key(&(server, digest))
     }
 
     /// What earlier runs have seen ([`register`](Self::register)).
     pub fn remember(&self, hidden: impl IntoIterator<Item = Hidden>) {
-        self.state().masks.extend(hidden);
+        let mut state = self.state();
+        hidden.into_iter().for_each(|hidden| state.remember(hidden));
     }
 
     /// Takes a server's model. `note` is given what every later run must [`remember`](Self::remember); if it
     /// fails, the model is not taken.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`] if another server has registered the same plan, this one has other keys under
-    /// it, or a key hides the weights of another plan already (both together would show their difference); as
-    /// [`Backend::dealing`](crate::Backend::dealing); those of `note`.
+    /// [`BackendError::Dealer`] if this server has the same plan under other keys, a key hides the weights of
+    /// another plan already (both together would show their difference), or as many random matrices are known
+    /// as may be; as [`Backend::dealing`](crate::Backend::dealing); those of `note`.
     pub fn register(
         &self,
         server: Party,
@@ -145,27 +178,30 @@ impl Dealings {
     ) -> Result<(), BackendError> {
         let model = self.registry.get(backend)?.dealing(public, part)?;
         let (digest, part) = (model.digest(), fingerprint(part));
-        let hidden: Vec<Hidden> = model.masks().into_iter().map(|mask| (mask, digest)).collect();
+        let hidden: Vec<Hidden> = model.masks().into_iter().map(|mask| Hidden { mask, digest, server }).collect();
         let mut state = self.state();
-        if hidden.iter().any(|(mask, _)| state.masks.get(mask).is_some_and(|known| *known != digest)) {
+        if hidden.iter().any(|new| state.masks.get(&new.mask).is_some_and(|known| *known != digest)) {
             return refused(
                 "a key of this model hides the weights of another one already, and clients of both would learn \
                  how they differ: lower the model anew",
             );
         }
         let used = state.next;
-        if let Some(known) = state.models.get(&digest)
-            && (known.server != server || known.part != part)
-        {
-            return refused("this model is registered already, by another server or with other keys");
+        let name = (server, digest);
+        if state.models.get(&name).is_some_and(|known| known.part != part) {
+            return refused("this model is registered already, with other keys");
         }
-        if state.models.len() >= MAX_MODELS && !state.models.contains_key(&digest) {
-            let oldest = state.models.iter().min_by_key(|(_, known)| known.used).map(|(digest, _)| *digest);
-            state.models.remove(&oldest.expect("there are many"));
+        let new = hidden.iter().filter(|new| !state.masks.contains_key(&new.mask)).count();
+        let known = [state.mask_counts.get(&server).copied().unwrap_or(0), state.masks.len()];
+        if new > 0 && known.iter().zip(MAX_MASKS).any(|(known, most)| known + new > most) {
+            return refused("it has seen as many layers as it can remember: its operator must start it anew");
         }
         note(&hidden)?;
-        state.models.insert(digest, Registered { model, part, server, used });
-        state.masks.extend(hidden);
+        if state.models.len() >= MAX_MODELS && !state.models.contains_key(&name) {
+            state.make_room();
+        }
+        state.models.insert(name, Registered { model, part, used });
+        hidden.into_iter().for_each(|hidden| state.remember(hidden));
         Ok(())
     }
 
@@ -177,7 +213,7 @@ impl Dealings {
     pub fn start(&self, server: Party, digest: [u8; 32], seal: Seal) -> Result<Started, BackendError> {
         let mut state = self.state();
         let number = state.next;
-        let Some(known) = state.models.get_mut(&digest).filter(|known| known.server == server) else {
+        let Some(known) = state.models.get_mut(&(server, digest)) else {
             return refused("register the model first");
         };
         known.used = number;
@@ -264,18 +300,19 @@ impl Nearby {
 }
 
 impl Dealer for Nearby {
-    fn deal(&self, order: &Order<'_>, seal: &Seal) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError> {
+    fn deal_into(
+        &self,
+        order: &Order<'_>,
+        seal: &Seal,
+        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
         let dealings = &self.dealings;
         if !dealings.knows(self.party, order.digest) {
             dealings.register(self.party, order.backend, (order.public, order.part), |_| Ok(()))?;
         }
         let started = dealings.start(self.party, order.digest, *seal)?;
-        let mut half = Zeroizing::new(Vec::with_capacity(order.server_bytes as usize));
-        started.server_half(&mut |bytes| {
-            half.extend_from_slice(bytes);
-            Ok(())
-        })?;
-        Ok((started.ticket, half))
+        sink(Piece::Ticket(&started.ticket))?;
+        started.server_half(&mut |bytes| sink(Piece::Half(bytes)))
     }
 
     fn fetch(&self, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, BackendError> {
@@ -299,5 +336,64 @@ mod tests {
         dealings.taken(&[0; 24]);
         dealings.give_up([1; 32], 5);
         assert_eq!(dealings.next(), 5, "a refused dealing takes no number");
+    }
+    /// A model of one layer: public part and dealer's.
+    fn model(seed: u8) -> (Vec<u8>, Vec<u8>) {
+        use crate::ring::reference::tests::spec;
+        use crate::ring::{FixedPoint, Linear, Node, Op, RingGraph, WeightFacts, public};
+        let fixed = FixedPoint { width: 20, frac_bits: 4 };
+        let node = |op, inputs| Node { name: "n".into(), op, inputs, shape: vec![3], fixed };
+        let facts = WeightFacts { frac_bits: 0, magnitude_bits: 8, norm_bits: 11 };
+        let dense = Op::Linear(Linear { out_features: 3, weights: facts });
+        let graph = RingGraph::new(spec(vec![node(Op::Input, vec![]), node(dense, vec![0])])).unwrap();
+        let options = crate::dealt::Options { rtt_ms: u32::from(seed), ..Default::default() };
+        (public::write(("dealt", 1), &(options, [seed; 32]), &graph).unwrap(), vec![seed; 16])
+    }
+
+    #[test]
+    fn nobody_takes_a_model_from_its_owner() {
+        let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
+        let (public, part) = model(7);
+        let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
+        // A client, who has the public part, is a server elsewhere, and faster.
+        dealings.register([2; 32], "dealt", (&public, &[9; 16]), |_| Ok(())).unwrap();
+        dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
+        assert!(dealings.knows([1; 32], digest) && dealings.knows([2; 32], digest));
+        assert!(dealings.start([1; 32], digest, [0; 32]).is_ok());
+        assert!(dealings.register([1; 32], "dealt", (&public, &[8; 16]), |_| Ok(())).is_err(), "other keys");
+        // What hid this model hides no other.
+        let other = model(6).0;
+        assert!(dealings.register([3; 32], "dealt", (&other, &part), |_| Ok(())).is_err());
+        // What cannot be written down is not taken.
+        let lost = |_: &[Hidden]| Err(BackendError::Dealer { what: "a full disk".into() });
+        assert!(dealings.register([3; 32], "dealt", (&other, &[6; 16]), lost).is_err());
+        assert!(
+            !dealings
+                .knows([3; 32], Registry::standard().get("dealt").unwrap().dealing(&other, &[6; 16]).unwrap().digest())
+        );
+    }
+
+    #[test]
+    fn one_server_crowds_out_itself_alone() {
+        let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
+        let (public, part) = model(200);
+        dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
+        let digest = *dealings.state().models.keys().next().map(|(_, digest)| digest).unwrap();
+        for k in 0..=255u8 {
+            let (public, _) = model(k);
+            dealings.register([2; 32], "dealt", (&public, &[k ^ 0x55; 16]), |_| Ok(())).unwrap();
+        }
+        assert_eq!(dealings.state().models.len(), MAX_MODELS);
+        assert!(dealings.knows([1; 32], digest));
+        // What it can remember of one server is bounded.
+        let hidden = (0..MAX_MASKS[0] as u64).map(|i| {
+            let mut mask = [0xab; 32];
+            mask[..8].copy_from_slice(&i.to_le_bytes());
+            Hidden { mask, digest: [0; 32], server: [4; 32] }
+        });
+        dealings.remember(hidden);
+        let (public, part) = model(99);
+        let error = dealings.register([4; 32], "dealt", (&public, &part), |_| Ok(())).unwrap_err().to_string();
+        assert!(error.contains("remember"), "{error}");
     }
 }

@@ -93,6 +93,12 @@ pub enum BackendError {
         /// What is wrong.
         what: String,
     },
+    /// Material cannot be written as it comes.
+    #[error("writing material: {what}")]
+    Spool {
+        /// Why not.
+        what: String,
+    },
     /// A caller did things in the wrong order.
     #[error("{0}")]
     Misuse(&'static str),

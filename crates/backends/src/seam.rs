@@ -12,13 +12,14 @@ mod stop;
 
 use std::any::Any;
 use std::fmt;
+use std::io::{Read, Write};
 use std::sync::Arc;
 
 use tacit_graph::{Interface, Model, Watch};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
-pub use dealing::{Aids, Claim, Dealer, DealerModel, Keep, Order, Seal, Ticket, fresh_seed};
+pub use dealing::{Aids, Claim, Dealer, DealerModel, Keep, Order, Piece, Place, Seal, Ticket, fresh_seed};
 pub use options::{Options, Reader, within};
 pub use stop::Stop;
 
@@ -183,6 +184,12 @@ pub trait ServerModel: Plan {
         None
     }
 
+    /// Bytes of material that is better written to disk as it comes than held in memory
+    /// ([`ServerSide::offline_into`]); `None` where it comes as a whole.
+    fn spooled_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// The state of a new connection. Says nothing to the peer.
     ///
     /// # Errors
@@ -231,6 +238,16 @@ pub trait ServerSide: Send {
     /// As [`setup`](Self::setup); [`BackendError::Misuse`] before it, or where there is nothing to prepare.
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError>;
 
+    /// As [`offline`](Self::offline), with the material's bytes written to `place` as they come:
+    /// [`ServerModel::spooled_bytes`] of them.
+    ///
+    /// # Errors
+    /// As there; [`BackendError::Spool`] if `place` fails.
+    fn offline_into(&mut self, channel: &mut Channel, place: &mut (dyn Write + Send)) -> Result<(), BackendError> {
+        let material = self.offline(channel)?.to_bytes()?;
+        place.write_all(&material).map_err(|e| BackendError::Spool { what: e.to_string() })
+    }
+
     /// One inference.
     ///
     /// # Errors
@@ -242,6 +259,16 @@ pub trait ServerSide: Send {
     /// # Errors
     /// [`BackendError::Material`]: the bytes do not fit the plan.
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError>;
+
+    /// Material of `bytes` bytes that was stored, and is read as it is used.
+    ///
+    /// # Errors
+    /// As [`read_material`](Self::read_material).
+    fn spooled_material(&self, bytes: u64, mut source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
+        let mut all = Zeroizing::new(vec![0; bytes as usize]);
+        source.read_exact(&mut all).map_err(|e| BackendError::Material { what: e.to_string() })?;
+        self.read_material(&all)
+    }
 }
 
 /// One connection's state at the client. After an error of a phase it is of no further use, and so is the
@@ -281,7 +308,12 @@ pub trait MaterialPart: Any + Send {
 }
 
 /// One party's half of the preprocessing for one input. Opaque, and used by value: once.
-pub struct Material(Box<dyn MaterialPart>);
+pub struct Material(Held);
+
+enum Held {
+    Memory(Box<dyn MaterialPart>),
+    Spooled(Box<dyn Any + Send>),
+}
 
 /// The material of back ends that have nothing to prepare.
 struct Nothing;
@@ -295,7 +327,12 @@ impl MaterialPart for Nothing {
 impl Material {
     /// A back end's own material.
     pub fn new(part: impl MaterialPart) -> Self {
-        Self(Box::new(part))
+        Self(Held::Memory(Box::new(part)))
+    }
+
+    /// Material of which a back end reads the bytes as it uses them.
+    pub fn spooled(part: impl Any + Send) -> Self {
+        Self(Held::Spooled(Box::new(part)))
     }
 
     /// For back ends that have nothing to prepare.
@@ -304,18 +341,32 @@ impl Material {
         Self::new(Nothing)
     }
 
-    /// As bytes, to be stored.
+    /// Whether its bytes are read as it is used.
     #[must_use]
-    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        self.0.to_bytes()
+    pub fn is_spooled(&self) -> bool {
+        matches!(self.0, Held::Spooled(_))
+    }
+
+    /// As bytes, to be stored.
+    ///
+    /// # Errors
+    /// [`BackendError::Misuse`]: it was stored, and is read as it is used.
+    pub fn to_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        match &self.0 {
+            Held::Memory(part) => Ok(part.to_bytes()),
+            Held::Spooled(_) => Err(BackendError::Misuse("this material was stored already")),
+        }
     }
 
     /// What the back end put in.
     ///
     /// # Errors
     /// [`BackendError::Misuse`]: it belongs to another back end or party.
-    pub fn take<T: MaterialPart>(self) -> Result<T, BackendError> {
-        let part: Box<dyn Any> = self.0;
+    pub fn take<T: Any>(self) -> Result<T, BackendError> {
+        let part: Box<dyn Any> = match self.0 {
+            Held::Memory(part) => part,
+            Held::Spooled(part) => part,
+        };
         part.downcast()
             .map(|part| *part)
             .map_err(|_| BackendError::Misuse("the material belongs to another back end or party"))
@@ -344,7 +395,9 @@ mod tests {
                 Zeroizing::new(vec![7])
             }
         }
-        assert_eq!(Material::new(Seven).to_bytes().as_slice(), [7]);
+        assert_eq!(Material::new(Seven).to_bytes().unwrap().as_slice(), [7]);
+        assert!(Material::spooled(Seven).to_bytes().is_err());
+        assert!(Material::spooled(Seven).take::<Seven>().is_ok());
         assert!(Material::new(Seven).take::<Seven>().is_ok());
         assert!(matches!(Material::nothing().take::<Seven>(), Err(BackendError::Misuse(_))));
     }

@@ -181,9 +181,13 @@ fn example(op: &Operator) -> Vec<u8> {
     let linear = [floats("coefficients", &[0.5; 8]), floats("intercepts", &[0.5; 2])];
     match op.name {
         "Abs" | "Cast" | "Dropout" | "Flatten" | "GlobalAveragePool" | "GlobalMaxPool" | "HardSigmoid" | "Identity"
-        | "LeakyRelu" | "Neg" | "ReduceMax" | "ReduceMean" | "ReduceMin" | "Relu" | "Sigmoid" | "Tanh"
-        | "Transpose" => one(&["x"], &[]),
+        | "Exp" | "Gelu" | "LeakyRelu" | "Neg" | "ReduceMax" | "ReduceMean" | "ReduceMin" | "Relu" | "Sigmoid"
+        | "Tanh" | "Transpose" => one(&["x"], &[]),
         "Add" | "Sub" | "Mul" | "Div" | "Max" | "Min" | "Sum" | "Mean" | "PRelu" => one(&["x", "channels"], &[]),
+        "Reciprocal" | "Sqrt" => {
+            let positive = NodeProto { output: vec!["s".into()], ..node("Sigmoid", &["x"], &[]) };
+            network(image(), [positive, node(op.name, &["s"], &[])])
+        }
         "ArgMax" => flat(&["x"], &[int("axis", 1)]),
         "Softmax" | "LogSoftmax" | "ZipMap" | "Normalizer" => flat(&["x"], &[]),
         "AveragePool" | "MaxPool" => one(&["x"], &pool),

@@ -281,7 +281,7 @@ impl Client {
                 side.offline(channel)
             })?;
         if let Some(reserved) = reserved
-            && let Err(e) = reserved.put(&material.to_bytes())
+            && let Err(e) = reserved.put(&material.to_bytes()?)
         {
             // The server has its half, durably. If this fails too, the next connection destroys it.
             let _ = self.discard(&[id]);

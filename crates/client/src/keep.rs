@@ -1,9 +1,10 @@
 //! What the clients of a model get once, kept in the folder of stored material: not secret on its own (see
 //! the back ends), and checked whenever it is used.
-use std::fs;
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use tacit_backends::seam::Keep;
+use tacit_backends::seam::{Keep, Place};
+use tacit_ids::MaterialId;
 
 /// Files in a folder, named by what they must hash to.
 pub struct KeepFolder {
@@ -13,6 +14,8 @@ pub struct KeepFolder {
 /// Most bytes kept in a folder; the oldest go first.
 const MOST: u64 = 4 << 30;
 const ENDING: &str = "kept";
+/// Of files that are being written; whoever writes one has it locked.
+const UNFINISHED: &str = "part";
 
 impl KeepFolder {
     /// Keeps files in `dir`, which need not exist yet.
@@ -26,14 +29,20 @@ impl KeepFolder {
         self.dir.join(name).with_extension(ENDING)
     }
 
-    /// Makes room for so many bytes.
+    /// Makes room for so many bytes, and removes what an interruption has left.
     fn make_room(&self, bytes: u64) -> io::Result<()> {
         let mut kept = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
             let path = entry?.path();
-            if path.extension().is_some_and(|ending| ending == ENDING) {
-                let meta = path.metadata()?;
-                kept.push((meta.modified()?, meta.len(), path));
+            match path.extension().and_then(|ending| ending.to_str()) {
+                Some(ENDING) => {
+                    let meta = path.metadata()?;
+                    kept.push((meta.modified()?, meta.len(), path));
+                }
+                Some(UNFINISHED) if File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) => {
+                    fs::remove_file(path)?;
+                }
+                _ => {}
             }
         }
         kept.sort();
@@ -48,24 +57,70 @@ impl KeepFolder {
         Ok(())
     }
 
-    fn write(&self, key: [u8; 32], bytes: &[u8]) -> io::Result<()> {
+    fn begin(&self, key: [u8; 32], bytes: u64) -> io::Result<KeepPlace> {
         fs::create_dir_all(&self.dir)?;
-        self.make_room(bytes.len() as u64)?;
-        let (path, unfinished) = (self.path(key), self.path(key).with_extension(format!("{}", std::process::id())));
-        fs::write(&unfinished, bytes)?;
-        fs::rename(unfinished, path)
+        self.make_room(bytes)?;
+        let path = self.path(key);
+        let name = MaterialId::random().map_err(io::Error::other)?;
+        let unfinished = self.dir.join(name.to_string()).with_extension(UNFINISHED);
+        let file = OpenOptions::new().write(true).create_new(true).open(&unfinished)?;
+        let place = KeepPlace { file, unfinished, path, left: bytes };
+        place.file.lock()?;
+        Ok(place)
+    }
+}
+
+/// A file that is being written.
+struct KeepPlace {
+    file: File,
+    unfinished: PathBuf,
+    path: PathBuf,
+    left: u64,
+}
+
+impl Write for KeepPlace {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.left = self.left.checked_sub(written as u64).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Place for KeepPlace {
+    fn keep(self: Box<Self>) {
+        // What is damaged in a crash is found when it is used.
+        if self.left == 0
+            && let Err(error) = fs::rename(&self.unfinished, &self.path)
+        {
+            tracing::warn!("{}: it is not kept: {error}", self.path.display());
+        }
+    }
+}
+
+impl Drop for KeepPlace {
+    fn drop(&mut self) {
+        // There is none where it was kept.
+        let _ = fs::remove_file(&self.unfinished);
     }
 }
 
 impl Keep for KeepFolder {
-    fn load(&self, key: [u8; 32]) -> Option<Vec<u8>> {
+    fn load(&self, key: [u8; 32]) -> Option<Box<dyn Read>> {
         // What cannot be read is asked for again.
-        fs::read(self.path(key)).ok()
+        Some(Box::new(File::open(self.path(key)).ok()?))
     }
 
-    fn save(&self, key: [u8; 32], bytes: &[u8]) {
-        if let Err(error) = self.write(key, bytes) {
-            tracing::warn!("{}: nothing is kept there: {error}", self.dir.display());
+    fn place(&self, key: [u8; 32], bytes: u64) -> Option<Box<dyn Place>> {
+        match self.begin(key, bytes) {
+            Ok(place) => Some(Box::new(place)),
+            Err(error) => {
+                tracing::warn!("{}: nothing is kept there: {error}", self.dir.display());
+                None
+            }
         }
     }
 }
@@ -74,18 +129,51 @@ impl Keep for KeepFolder {
 mod tests {
     use super::*;
 
+    fn save(keep: &KeepFolder, key: [u8; 32], bytes: &[u8]) {
+        let mut place = keep.place(key, bytes.len() as u64).unwrap();
+        place.write_all(bytes).unwrap();
+        place.keep();
+    }
+
+    fn loaded(keep: &KeepFolder, key: [u8; 32]) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        keep.load(key)?.read_to_end(&mut bytes).unwrap();
+        Some(bytes)
+    }
+
     #[test]
     fn what_was_saved_is_there_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
-        let keep = KeepFolder::new(&dir.path().join("new"));
-        assert_eq!(keep.load([1; 32]), None);
-        keep.save([1; 32], b"one");
-        keep.save([2; 32], b"two");
-        keep.save([1; 32], b"uno");
-        assert_eq!((keep.load([1; 32]), keep.load([2; 32])), (Some(b"uno".to_vec()), Some(b"two".to_vec())));
-        assert_eq!(fs::read_dir(dir.path().join("new")).unwrap().count(), 2);
+        let folder = dir.path().join("new");
+        let keep = KeepFolder::new(&folder);
+        assert_eq!(loaded(&keep, [1; 32]), None);
+        save(&keep, [1; 32], b"one");
+        save(&keep, [2; 32], b"two");
+        save(&keep, [1; 32], b"uno");
+        assert_eq!((loaded(&keep, [1; 32]), loaded(&keep, [2; 32])), (Some(b"uno".to_vec()), Some(b"two".to_vec())));
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
         // A folder that cannot be is no reason to fail.
         fs::write(dir.path().join("file"), b"").unwrap();
-        KeepFolder::new(&dir.path().join("file")).save([3; 32], b"three");
+        assert!(KeepFolder::new(&dir.path().join("file")).place([3; 32], 5).is_none());
+    }
+
+    #[test]
+    fn what_was_not_finished_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let keep = KeepFolder::new(dir.path());
+        let files = || fs::read_dir(dir.path()).unwrap().count();
+        // Given up, too short, too long.
+        keep.place([1; 32], 3).unwrap().write_all(b"one").unwrap();
+        keep.place([1; 32], 3).unwrap().keep();
+        assert!(keep.place([1; 32], 3).unwrap().write_all(b"four").is_err());
+        assert_eq!(files(), 0);
+        // Killed: the file stays, and nobody has it locked.
+        fs::write(dir.path().join("dead.part"), b"something").unwrap();
+        let alive = keep.place([1; 32], 3).unwrap();
+        assert_eq!(files(), 1, "the next one to write removes it");
+        save(&keep, [2; 32], b"two");
+        assert_eq!(files(), 2, "and leaves what is being written");
+        drop(alive);
+        assert_eq!(files(), 1);
     }
 }

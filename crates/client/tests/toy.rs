@@ -26,7 +26,7 @@ fn run(options: &str) -> (Vec<f64>, [[u64; 2]; 3]) {
         side.setup(&mut theirs)?;
         theirs.set_phase(Phase::Offline);
         let material = if prepares { side.offline(&mut theirs)? } else { Material::nothing() };
-        let bytes = material.to_bytes();
+        let bytes = material.to_bytes().unwrap();
         let material = if prepares { side.read_material(&bytes)? } else { material };
         theirs.set_phase(Phase::Online);
         side.online(&mut theirs, material)?;

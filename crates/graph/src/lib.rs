@@ -6,6 +6,7 @@
 
 pub mod file;
 pub mod float;
+mod function;
 pub mod geometry;
 pub mod import;
 mod interface;
@@ -22,6 +23,7 @@ mod watch;
 pub mod zoo;
 
 pub use float::FloatGraph;
+pub use function::Function;
 pub use import::{ImportOptions, Imported, import, import_network};
 pub use interface::{ChannelAffine, FinalActivation, InputSpec, Interface, OutputMode, OutputTensor, Units};
 pub use model::{Calibration, FEWEST_SAMPLES, Model};

@@ -21,7 +21,10 @@ use tacit_client::measure::Meter;
 use tacit_client::wire::{Device, PUBLIC, REPLY, Reply, Request, send};
 use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_net::{Channel, Hello, Phase, handshake};
-use tacit_store::{Binding, Origin, Reserved, StoreError};
+use tacit_store::{Binding, Claimed, Origin, Reserved, StoreError};
+
+/// Material of more bytes is read from disk as it is used.
+const IN_MEMORY: u64 = 64 << 20;
 
 /// One client's connection.
 pub(crate) struct Connection {
@@ -255,15 +258,51 @@ impl<'a> Job<'a> {
             return refuse("the setup comes first");
         }
         let place = folder.map(|peer| self.reserve(id, binding, Origin { backend, peer })).transpose()?;
-        let (material, meter) = self.phase(Phase::Offline, turn, |side, channel| side.offline(channel))?;
-        match place {
-            Some(place) => place.put(&material.to_bytes())?,
+        let (material, meter) = match place {
+            Some(place) => (None, self.prepare_in(place, turn)?),
+            None => {
+                let (material, meter) = self.prepare_here(id, turn)?;
+                (Some(material), meter)
+            }
+        };
+        if let Some(material) = material {
             // Known to the driver before the client knows of it. A driver that is gone needs no material.
-            None => drop(self.shared.events.send(Event::Made { id, binding, material })),
+            drop(self.shared.events.send(Event::Made { id, binding, material }));
         }
         let (reply, took) = self.done(meter, bytes)?;
         let memory = self.held();
         Ok(Done::Phase(reply, JobEnd::Done { took, made: Some(id), memory }))
+    }
+
+    /// Makes material that is kept on disk, and written there as it comes where the back end can do that.
+    fn prepare_in(&mut self, place: Reserved<'_>, turn: Turn) -> Result<Meter, ServeError> {
+        match self.opened()?.offered.model.spooled_bytes() {
+            None => {
+                let (material, meter) = self.phase(Phase::Offline, turn, |side, channel| side.offline(channel))?;
+                place.put(&material.to_bytes()?)?;
+                Ok(meter)
+            }
+            Some(bytes) => {
+                let mut placing = place.place(bytes)?;
+                let run = |side: &mut dyn ServerSide, channel: &mut Channel| side.offline_into(channel, &mut placing);
+                let ((), meter) = self.phase(Phase::Offline, turn, run)?;
+                placing.finish()?;
+                Ok(meter)
+            }
+        }
+    }
+
+    /// Makes material that goes with this process; large material lies on disk meanwhile, if there is a
+    /// folder.
+    fn prepare_here(&mut self, id: MaterialId, turn: Turn) -> Result<(Material, Meter), ServeError> {
+        let bytes = self.opened()?.offered.model.spooled_bytes().filter(|bytes| *bytes > IN_MEMORY);
+        let (Some(bytes), Some(store)) = (bytes, &self.shared.store) else {
+            return self.phase(Phase::Offline, turn, |side, channel| side.offline(channel));
+        };
+        let mut spool = store.spool(id, bytes)?;
+        let run = |side: &mut dyn ServerSide, channel: &mut Channel| side.offline_into(channel, &mut spool);
+        let ((), meter) = self.phase(Phase::Offline, turn, run)?;
+        Ok((self.opened()?.side.spooled_material(bytes, spool.finish()?)?, meter))
     }
 
     /// A place on disk, if the client has not its share of it: taken before the material is made, so that no
@@ -314,8 +353,10 @@ impl<'a> Job<'a> {
     fn claim(&mut self, id: MaterialId) -> Result<Material, ServeError> {
         let store = self.shared.store.as_ref().ok_or(StoreError::NoMaterial(id))?;
         let open = self.opened()?;
-        let bytes = store.claim(id, open.binding)?;
-        let material = open.side.read_material(&bytes);
+        let material = match store.claim_within(id, open.binding, IN_MEMORY)? {
+            Claimed::Memory(bytes) => open.side.read_material(&bytes),
+            Claimed::Spooled(bytes, source) => open.side.spooled_material(bytes, source),
+        };
         Ok(material.map_err(|e| StoreError::Damaged { id, what: e.to_string() })?)
     }
 

@@ -1,12 +1,13 @@
 //! A dealer, a server and clients, each with its own certificate, over TLS: who gets what, and who does not.
 mod common;
 use common::*;
+use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use tacit_backends::dealt::Dealt;
-use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order};
+use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order, Place};
 use tacit_backends::{Backend, BackendError, Registry, ServerModel};
 use tacit_client::{ClientConfig, ClientError, DealerConfig, KeepFolder, Lobby, RemoteDealer};
 use tacit_ids::ClientId;
@@ -96,15 +97,15 @@ fn material_from_a_dealer_answers_at_once_and_later() {
 struct Counted(KeepFolder, std::sync::Mutex<[usize; 2]>);
 
 impl Keep for Counted {
-    fn load(&self, key: [u8; 32]) -> Option<Vec<u8>> {
+    fn load(&self, key: [u8; 32]) -> Option<Box<dyn Read>> {
         let found = self.0.load(key);
         self.1.lock().unwrap()[0] += usize::from(found.is_some());
         found
     }
 
-    fn save(&self, key: [u8; 32], bytes: &[u8]) {
+    fn place(&self, key: [u8; 32], bytes: u64) -> Option<Box<dyn Place>> {
         self.1.lock().unwrap()[1] += 1;
-        self.0.save(key, bytes);
+        self.0.place(key, bytes)
     }
 }
 

@@ -72,6 +72,9 @@ pub enum StoreError {
         /// The operating system's answer.
         source: std::io::Error,
     },
+    /// Material that no file has the name of cannot be written or read.
+    #[error("material in a file without a name: {0}")]
+    Spool(std::io::Error),
     /// A file or folder that is not this user's alone, and cannot be made so.
     #[error("{path} cannot hold secrets: {what}")]
     NotPrivate {

@@ -11,7 +11,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-use crate::store::{Binding, Entry, Origin, Party};
+use crate::entry::{Binding, Entry, Origin, Party};
 use crate::{SealKey, StoreError, private};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, named_params, params};

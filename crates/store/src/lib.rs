@@ -10,6 +10,7 @@
 
 mod certificate;
 mod der;
+mod entry;
 mod error;
 pub mod keys;
 mod ledger;
@@ -17,12 +18,15 @@ mod private;
 mod reserve;
 mod role;
 pub mod seal;
+mod spool;
 mod step;
 mod store;
 
+pub use entry::{Binding, Entry, Origin, Party};
 pub use error::StoreError;
 pub use role::Role;
 pub use seal::SealKey;
+pub use spool::{Claimed, Spool};
 #[cfg(any(test, feature = "test-util"))]
 pub use step::Step;
-pub use store::{Binding, EXPIRE, Entry, MAX_MATERIAL_BYTES, Origin, Party, Reserved, Store};
+pub use store::{EXPIRE, MAX_MATERIAL_BYTES, Placing, Reserved, Store};

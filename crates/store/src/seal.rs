@@ -24,7 +24,7 @@ mod key;
 mod stream;
 
 pub use file::{open_file, read_file, write_file};
-pub(crate) use file::{read_sealed, sync_folder, write_content};
+pub(crate) use file::{read_sealed, sync_folder};
 pub use key::SealKey;
 pub use stream::{Reader, Writer};
 

@@ -27,9 +27,12 @@
 //! Each party's row names the folder of the other that has the other half ([`Store::folder`]), so that when
 //! they meet each can destroy what the other has lost, and only that: a client may have several folders, and
 //! a folder material of several servers.
+use crate::entry::{Binding, Entry, Origin, Party};
 use crate::ledger::{Ledger, State, Stored, Which, now};
 use crate::reserve::Reserve;
-use crate::seal::{Kind, Reader, SealFault, SealKey, read_sealed, sealed_bytes, sync_folder, write_content};
+
+use crate::seal::{Kind, Reader, SealFault, SealKey, read_sealed, sealed_bytes, sync_folder};
+use crate::spool::{self, Claimed, Digesting, Filling, Spool};
 use crate::step::{Step, Steps};
 use crate::{StoreError, private};
 use std::collections::BTreeSet;
@@ -45,70 +48,6 @@ use zeroize::Zeroizing;
 pub const EXPIRE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Largest material accepted, in bytes.
 pub const MAX_MATERIAL_BYTES: u64 = 8 << 30;
-
-/// What material is bound to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Binding {
-    /// The client that it was made with.
-    pub client: ClientId,
-    /// Digest of the model's public part.
-    pub model: [u8; 32],
-    /// Digest of the compiled plan, options and back end included.
-    pub plan: [u8; 32],
-}
-
-impl Binding {
-    /// What differs first in another binding: `client`, `model` or `plan`, as an error says it.
-    #[must_use]
-    pub fn other(&self, wanted: &Self) -> Option<&'static str> {
-        if self.client != wanted.client {
-            Some("client")
-        } else if self.model != wanted.model {
-            Some("model")
-        } else if self.plan != wanted.plan {
-            Some("plan (another version or other options of this program)")
-        } else {
-            None
-        }
-    }
-}
-
-/// Whose halves a folder holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Party {
-    /// The client's.
-    Client,
-    /// The server's.
-    Server,
-}
-
-/// How material comes about.
-#[derive(Clone, Copy, Debug)]
-pub struct Origin<'a> {
-    /// The back end that makes it.
-    pub backend: &'a str,
-    /// The folder that gets the other half.
-    pub peer: FolderId,
-}
-
-/// Ready material, as listed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
-    /// Its name.
-    pub id: MaterialId,
-    /// What it is bound to.
-    pub binding: Binding,
-    /// The folder that has the other half.
-    pub peer: FolderId,
-    /// The back end that made it.
-    pub backend: String,
-    /// When it was made, seconds since 1970.
-    pub created: u64,
-    /// When it was last known to be of use ([`Store::still_wanted`]), seconds since 1970.
-    pub wanted: u64,
-    /// Bytes of the material; a sealed file has some more.
-    pub bytes: u64,
-}
 
 /// A folder of material. Threads may share it.
 pub struct Store {
@@ -231,12 +170,49 @@ impl Store {
     /// (the material stays ready), [`StoreError::Damaged`] (it is burnt), [`StoreError::File`],
     /// [`StoreError::Ledger`].
     pub fn claim(&self, id: MaterialId, binding: Binding) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+        self.claimed(id, binding, |stored| self.read(id, stored))
+    }
+
+    /// As [`claim`](Self::claim), for material that is read as it is used where it has more than
+    /// `in_memory` bytes.
+    ///
+    /// # Errors
+    /// As [`claim`](Self::claim).
+    pub fn claim_within(&self, id: MaterialId, binding: Binding, in_memory: u64) -> Result<Claimed, StoreError> {
+        self.claimed(id, binding, |stored| {
+            if stored.bytes <= in_memory {
+                return Ok(Claimed::Memory(self.read(id, stored)?));
+            }
+            Ok(Claimed::Spooled(stored.bytes, self.open_claimed(id, stored)?))
+        })
+    }
+
+    fn claimed<T>(
+        &self,
+        id: MaterialId,
+        binding: Binding,
+        read: impl FnOnce(&Stored) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let stored = self.roomy(|| self.ledger.claim(id, binding))?;
         self.steps.done(Step::Claimed);
         // It is used, whatever comes of reading it.
-        let material = self.read(id, stored);
+        let material = read(&stored);
         self.burn(&[id])?;
         material
+    }
+
+    /// A place on this folder's disk for material that nobody keeps: no ledger knows it, no file has its
+    /// name, and it is gone with the process.
+    ///
+    /// # Errors
+    /// [`StoreError::File`].
+    pub fn spool(&self, id: MaterialId, bytes: u64) -> Result<Spool, StoreError> {
+        let path = self.path(id);
+        let spool = new_file(&path).and_then(|file| {
+            fs::remove_file(&path)?;
+            Spool::new(file, self.key.as_ref(), Kind::Material(id), bytes)
+        });
+        spool.map_err(StoreError::file("writing material", &path))
     }
 
     /// Ready material of a binding, oldest first; of all bindings without one.
@@ -305,18 +281,8 @@ impl Store {
         self.dir.join(format!("{id}.material"))
     }
 
-    /// Writes a new file and syncs it and its name. Returns the digest of what is in it.
-    fn fill(&self, file: File, id: MaterialId, material: &[u8]) -> Result<[u8; 32], StoreError> {
-        let mut out = Digesting { inner: file, hasher: blake3::Hasher::new() };
-        let written = write_content(&mut out, Kind::Material(id), self.key.as_ref(), material);
-        self.steps.done(Step::Written);
-        let written = written.and_then(|()| out.inner.sync_all());
-        written.map_err(StoreError::file("writing material", &self.path(id)))?;
-        sync_folder(&self.dir)?;
-        Ok(*out.hasher.finalize().as_bytes())
-    }
-
-    fn read(&self, id: MaterialId, stored: Stored) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+    /// The file of claimed material, if it has the length that it should.
+    fn claimed_file(&self, id: MaterialId, stored: &Stored) -> Result<File, StoreError> {
         let path = self.path(id);
         let damaged = |what: String| StoreError::Damaged { id, what };
         let file = match File::open(&path) {
@@ -329,23 +295,39 @@ impl Store {
         if found != wanted {
             return Err(damaged(format!("{found} bytes in the file, {wanted} expected")));
         }
+        Ok(file)
+    }
+
+    fn read(&self, id: MaterialId, stored: &Stored) -> Result<Zeroizing<Vec<u8>>, StoreError> {
+        let file = self.claimed_file(id, stored)?;
         let mut source = Digesting { inner: file, hasher: blake3::Hasher::new() };
         let read = match &self.key {
             None => {
                 let mut material = Zeroizing::new(vec![0; stored.bytes as usize]);
                 source.read_exact(&mut material).map(|()| material).map_err(SealFault::Io)
             }
-            Some(key) => Reader::new(&mut source, key, Kind::Material(id)).and_then(|r| read_sealed(r, found)),
+            Some(key) => Reader::new(&mut source, key, Kind::Material(id))
+                .and_then(|reader| read_sealed(reader, sealed_bytes(stored.bytes))),
         };
-        let material = match read {
-            Err(SealFault::Io(e)) => return Err(StoreError::file("reading material", &path)(e)),
-            Err(fault) => return Err(damaged(fault.to_string())),
-            Ok(material) => material,
-        };
-        if source.hasher.finalize() != stored.digest {
-            return Err(damaged("the content fails its checksum".into()));
-        }
+        let material = read.map_err(|fault| self.unread(id, fault))?;
+        check_digest(id, source.hasher.finalize(), stored)?;
         Ok(material)
+    }
+
+    /// Reads the file through once, so that what is damaged shows before it is used.
+    fn open_claimed(&self, id: MaterialId, stored: &Stored) -> Result<Box<dyn Read + Send>, StoreError> {
+        let mut file = self.claimed_file(id, stored)?;
+        let digest = spool::digest(&mut file).map_err(|e| self.unread(id, SealFault::Io(e)))?;
+        check_digest(id, digest, stored)?;
+        spool::contents(file, self.key.as_ref(), Kind::Material(id)).map_err(|fault| self.unread(id, fault))
+    }
+
+    /// Why a file of material does not open.
+    fn unread(&self, id: MaterialId, fault: SealFault) -> StoreError {
+        match fault {
+            SealFault::Io(e) => StoreError::file("reading material", &self.path(id))(e),
+            fault => StoreError::Damaged { id, what: fault.to_string() },
+        }
     }
 
     /// Removes what was claimed, then says so in the ledger.
@@ -406,29 +388,104 @@ pub struct Reserved<'a> {
     finished: bool,
 }
 
-impl Reserved<'_> {
+impl<'a> Reserved<'a> {
     /// Stores the material; it is ready, durably, when this returns.
     ///
     /// # Errors
     /// [`StoreError::TooLarge`]; [`StoreError::File`] and [`StoreError::Ledger`] if the disk refuses.
-    pub fn put(mut self, material: &[u8]) -> Result<(), StoreError> {
-        let (store, id, bytes) = (self.store, self.id, material.len() as u64);
+    pub fn put(self, material: &[u8]) -> Result<(), StoreError> {
+        let path = self.store.path(self.id);
+        let mut placing = self.place(material.len() as u64)?;
+        placing.write_all(material).map_err(StoreError::file("writing material", &path))?;
+        placing.finish()
+    }
+
+    /// A place for material of `bytes` bytes, which is written as it comes.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`]; [`StoreError::File`] if the disk refuses.
+    pub fn place(self, bytes: u64) -> Result<Placing<'a>, StoreError> {
+        let (store, id) = (self.store, self.id);
         if bytes > MAX_MATERIAL_BYTES {
             return Err(StoreError::TooLarge { id, bytes });
         }
         let path = store.path(id);
-        let opened = OpenOptions::new().write(true).create_new(true).mode(private::FILE_MODE).open(&path);
-        let file = opened.map_err(StoreError::file("writing material", &path))?;
-        let digest = store.fill(file, id, material).inspect_err(|_| {
-            // A file that is cut short is no use to anybody; recovery removes it if this fails too.
-            let _ = fs::remove_file(&path);
-        })?;
+        let failed = StoreError::file("writing material", &path);
+        let file = match new_file(&path) {
+            Ok(file) => file,
+            Err(error) => return Err(failed(error)),
+        };
+        let unfinished = Unfinished { path: path.clone(), finished: false };
+        let filling = Filling::new(file, store.key.as_ref(), Kind::Material(id), bytes).map_err(failed)?;
+        Ok(Placing { filling, unfinished, bytes, reserved: self })
+    }
+}
+
+/// A file that goes unless it is finished: one that is cut short is no use to anybody. Recovery removes it if
+/// this fails too.
+struct Unfinished {
+    path: PathBuf,
+    finished: bool,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.finished {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Material that is being written. Dropped before its end it is gone, and its id given back.
+pub struct Placing<'a> {
+    filling: Filling,
+    unfinished: Unfinished,
+    bytes: u64,
+    reserved: Reserved<'a>,
+}
+
+impl Placing<'_> {
+    /// All bytes are written: the material is ready, durably, when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError::File`]: fewer bytes were written than announced, or the disk refuses;
+    /// [`StoreError::Ledger`].
+    pub fn finish(mut self) -> Result<(), StoreError> {
+        let Reserved { store, id, .. } = self.reserved;
+        let written = self.filling.finish();
+        store.steps.done(Step::Written);
+        let written = written.and_then(|(file, digest)| file.sync_all().map(|()| digest));
+        let digest = written.map_err(StoreError::file("writing material", &self.unfinished.path))?;
+        sync_folder(&store.dir)?;
         store.steps.done(Step::Synced);
-        store.ledger.finish(id, Stored { bytes, digest })?;
-        self.finished = true;
+        store.ledger.finish(id, Stored { bytes: self.bytes, digest })?;
+        self.reserved.finished = true;
+        self.unfinished.finished = true;
         store.steps.done(Step::Ready);
         Ok(())
     }
+}
+
+impl Write for Placing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.filling.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.filling.flush()
+    }
+}
+
+fn check_digest(id: MaterialId, found: blake3::Hash, stored: &Stored) -> Result<(), StoreError> {
+    if found != stored.digest {
+        return Err(StoreError::Damaged { id, what: "the content fails its checksum".into() });
+    }
+    Ok(())
+}
+
+/// Makes a file for material.
+fn new_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(private::FILE_MODE).open(path)
 }
 
 impl Drop for Reserved<'_> {
@@ -437,31 +494,5 @@ impl Drop for Reserved<'_> {
             // So that the caller may try again; recovery does it if this fails.
             let _ = self.store.ledger.release(self.id);
         }
-    }
-}
-
-/// Digests what goes through it.
-struct Digesting<T> {
-    inner: T,
-    hasher: blake3::Hasher,
-}
-
-impl<T: Read> Read for Digesting<T> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let n = self.inner.read(out)?;
-        self.hasher.update(&out[..n]);
-        Ok(n)
-    }
-}
-
-impl<T: Write> Write for Digesting<T> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let n = self.inner.write(bytes)?;
-        self.hasher.update(&bytes[..n]);
-        Ok(n)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
     }
 }

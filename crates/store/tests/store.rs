@@ -1,10 +1,11 @@
 //! The life of stored material: one use, crashes, bindings, damage.
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread;
 use tacit_ids::{ClientId, FolderId, MaterialId};
-use tacit_store::{Binding, Origin, Party, Step, Store, StoreError};
+use tacit_store::{Binding, Claimed, Origin, Party, SealKey, Step, Store, StoreError};
 
 const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
 const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]) };
@@ -272,5 +273,59 @@ fn empty_material_and_material_of_several_chunks_come_back() {
         let material: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
         let id = put(&store, &material);
         assert_eq!(*store.claim(id, OWNER).unwrap(), material);
+    }
+}
+
+/// Large material is written as it comes and read as it is used, sealed or not: the same bytes, once.
+#[test]
+fn material_in_pieces_is_the_same_material() {
+    let key = SealKey::from_bytes(&[7; 32]).unwrap();
+    let material: Vec<u8> = (0..200_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
+    for key in [None, Some(key)] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Party::Client, key.clone()).unwrap();
+        let reserved = || {
+            let id = MaterialId::random().unwrap();
+            (id, store.reserve(id, OWNER, TOY, None).unwrap())
+        };
+        let (id, place) = reserved();
+        let mut place = place.place(material.len() as u64).unwrap();
+        material.chunks(777).for_each(|piece| place.write_all(piece).unwrap());
+        assert!(place.write_all(&[0]).is_err(), "more than announced");
+        place.finish().unwrap();
+        let Claimed::Spooled(bytes, mut source) = store.claim_within(id, OWNER, 1000).unwrap() else {
+            panic!("it is larger than what may be in memory")
+        };
+        assert!(names(dir.path()).is_empty(), "its file has no name any more");
+        let mut read = Vec::new();
+        source.read_to_end(&mut read).unwrap();
+        assert!(read == material && bytes == material.len() as u64);
+        assert!(matches!(store.claim_within(id, OWNER, 1000), Err(StoreError::Burnt(_))));
+        // Small material is there at once.
+        let id = put(&store, b"small");
+        assert!(matches!(store.claim_within(id, OWNER, 5).unwrap(), Claimed::Memory(bytes) if *bytes == *b"small"));
+        // Damage shows before anything is given out.
+        let id = put(&store, &material);
+        let path = dir.path().join(name(id));
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[150_000] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        assert!(matches!(store.claim_within(id, OWNER, 1000), Err(StoreError::Damaged { .. })));
+        // What is given up, or too short, leaves nothing, and the id may be taken again.
+        let (id, place) = reserved();
+        let mut place = place.place(10).unwrap();
+        place.write_all(b"nine byte").unwrap();
+        assert_eq!(names(dir.path()).len(), 1);
+        assert!(place.finish().is_err());
+        drop(store.reserve(id, OWNER, TOY, None).unwrap().place(10).unwrap());
+        assert!(names(dir.path()).is_empty() && store.list(None).unwrap().is_empty());
+        // Without a name from the beginning.
+        let mut spool = store.spool(id, material.len() as u64).unwrap();
+        assert!(names(dir.path()).is_empty());
+        spool.write_all(&material).unwrap();
+        let mut read = Vec::new();
+        spool.finish().unwrap().read_to_end(&mut read).unwrap();
+        assert!(read == material);
+        assert!(store.spool(id, 3).unwrap().finish().is_err(), "not all was written");
     }
 }

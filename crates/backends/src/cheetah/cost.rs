@@ -82,7 +82,8 @@ fn of_step(step: &Step, node: &Node) -> Costs {
             keeps(&mut costs, extra, 2 * extra);
         }
         Step::Linear(_) => keeps(&mut costs, elements, elements),
-        Step::Local => {}
+        // No plan of this back end has look-ups.
+        Step::Local | Step::LookUp(_) => {}
         Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
             for gate in step.gates().filter(|g| g.n() > 0) {
                 let one = gate.cost();

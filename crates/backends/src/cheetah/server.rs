@@ -72,7 +72,8 @@ pub(super) fn offline(
                 }
             }
             Step::Widen(spec) => pieces.push(Piece::Wrap(ServerWrap::offline(spec, session, &mut keys.ots)?)),
-            Step::Linear(_) | Step::Input | Step::Local => {}
+            // No plan of this back end has look-ups.
+            Step::Linear(_) | Step::Input | Step::Local | Step::LookUp(_) => {}
         }
     }
     session.channel.flush()?;

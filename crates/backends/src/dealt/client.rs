@@ -4,7 +4,7 @@
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
-use tacit_mpc::dealt::{ClientShares, DealtGate, client_online, client_widen};
+use tacit_mpc::dealt::{ClientShares, DealtGate, LookUp, client_look_up, client_online, client_widen};
 use tacit_mpc::gate::WrapSpec;
 use tacit_mpc::wire::PackedMessages;
 use tacit_mpc::{Role, Session};
@@ -94,6 +94,10 @@ impl ClientPhase<Parts> for Offline<'_> {
         Ok(())
     }
 
+    fn look_up(&mut self, _: NodeId, _: &LookUp, _: &[u64], _: &[u64]) -> Result<(), BackendError> {
+        Ok(())
+    }
+
     fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
         if !self.plan.moves(id) {
             return Ok(share);
@@ -132,6 +136,11 @@ impl ClientPhase<Parts> for Online<'_, '_> {
     fn widen(&mut self, id: NodeId, spec: &WrapSpec, c: &[u64], target: &[u64]) -> Result<(), BackendError> {
         let stream = stream(&self.seed, At { node: id, level: 0 }, GATE);
         Ok(client_widen(spec, c, target, &stream, self.session)?)
+    }
+
+    fn look_up(&mut self, id: NodeId, table: &LookUp, _: &[u64], target: &[u64]) -> Result<(), BackendError> {
+        let stream = stream(&self.seed, At { node: id, level: 0 }, GATE);
+        Ok(client_look_up(table, target, &stream, self.session)?)
     }
 
     fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {

@@ -2,6 +2,7 @@
 //! estimate.
 
 use tacit_mpc::codec::Packed;
+use tacit_mpc::dealt::DealtCost;
 
 use super::dealer::SEED_BYTES;
 use super::options::Options;
@@ -36,6 +37,14 @@ fn result(graph: &RingGraph) -> PhaseCost {
     PhaseCost { down_bytes: packed(graph.output()), exchanges: 1, ..PhaseCost::default() }
 }
 
+fn add(cost: &mut PhaseCost, one: &DealtCost) {
+    cost.up_bytes += one.up as u64;
+    cost.down_bytes += one.down as u64;
+    cost.exchanges += one.exchanges as u64;
+    cost.client.work.aes_blocks += one.client_aes as u64;
+    cost.server.work.aes_blocks += one.server_aes as u64;
+}
+
 fn online(step: &Step, node: &Node) -> PhaseCost {
     let mut cost = PhaseCost::default();
     match step {
@@ -45,15 +54,11 @@ fn online(step: &Step, node: &Node) -> PhaseCost {
             cost.down_bytes = spec.n.div_ceil(8) as u64;
             cost.exchanges = 1;
         }
+        Step::LookUp(table) => add(&mut cost, &table.cost()),
         Step::Linear(_) | Step::Local => {}
         Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
             for gate in step.gates().filter(|g| g.n() > 0) {
-                let one = gate.cost();
-                cost.up_bytes += one.up as u64;
-                cost.down_bytes += one.down as u64;
-                cost.exchanges += one.exchanges as u64;
-                cost.client.work.aes_blocks += one.client_aes as u64;
-                cost.server.work.aes_blocks += one.server_aes as u64;
+                add(&mut cost, &gate.cost());
             }
         }
     }
@@ -77,7 +82,8 @@ pub(super) fn costs(plan: &Plan) -> Costs {
         statics::layers(plan).map(|(_, c, width)| c.weight_len() as u64 * if width > 32 { 8 } else { 4 }).sum();
     costs.setup = PhaseCost { up_bytes: 1, down_bytes: statics, exchanges: 1, ..PhaseCost::default() };
     costs.setup.client.stored_bytes = matrices;
-    costs.setup.client.peak_memory_bytes = matrices + statics;
+    // Taken as it comes.
+    costs.setup.client.peak_memory_bytes = matrices + (64 << 20);
     costs.setup.server.peak_memory_bytes = 64 << 20;
     costs.offline = PhaseCost {
         up_bytes: moved + size_of::<Seal>() as u64,
@@ -89,7 +95,8 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     costs.offline.client.stored_bytes = SEED_BYTES as u64;
     costs.offline.server.stored_bytes = half + moved;
     costs.offline.client.peak_memory_bytes = matrices + 4 * largest;
-    costs.offline.server.peak_memory_bytes = 2 * half + moved + 2 * largest;
+    // A server with a folder for material holds little of it in memory.
+    costs.offline.server.peak_memory_bytes = half + moved + 2 * largest;
     costs.online.client.peak_memory_bytes = 6 * largest;
     costs.online.server.peak_memory_bytes = half + moved + 6 * largest;
     let gates = costs.online.client.work.aes_blocks + costs.online.server.work.aes_blocks;
@@ -98,7 +105,7 @@ pub(super) fn costs(plan: &Plan) -> Costs {
         client_bytes: SEED_BYTES as u64,
         server_bytes: half,
         work: Work { macs, aes_blocks: gates + matrices / 16, ..Work::default() },
-        peak_memory_bytes: 2 * layer + 8 * largest,
+        peak_memory_bytes: 2 * layer.min(statics::AT_ONCE_BYTES) + 8 * largest,
     };
     costs
 }

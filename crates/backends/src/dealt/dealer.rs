@@ -4,7 +4,7 @@
 use tacit_arith::prg::{Prg, Seed};
 use tacit_graph::{NodeId, walk};
 use tacit_mpc::codec::{Packed, Writer};
-use tacit_mpc::dealt::{DealtGate, deal, deal_widen};
+use tacit_mpc::dealt::{DealtGate, LookUp, deal, deal_look_up, deal_widen};
 use tacit_mpc::gate::WrapSpec;
 use zeroize::Zeroizing;
 
@@ -77,7 +77,7 @@ impl ClientPhase<Parts> for Dealing<'_> {
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
         let width = self.plan.graph.nodes()[id].fixed.width;
         let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
-        let mut known = statics::random(key, conv.weight_len(), width).apply(conv, r)?;
+        let mut known = Zeroizing::new(statics::apply_random(key, conv, r, width)?);
         let masks = mask(&self.client, id, known.len(), width);
         known.iter_mut().zip(masks).for_each(|(k, t)| *k = k.wrapping_sub(t) & ring_mask(width));
         let mut out = Writer::default();
@@ -95,6 +95,11 @@ impl ClientPhase<Parts> for Dealing<'_> {
     fn widen(&mut self, id: NodeId, spec: &WrapSpec, c: &[u64], _: &[u64]) -> Result<(), BackendError> {
         let streams = [&self.client, &self.server].map(|seed| stream(seed, At { node: id, level: 0 }, GATE));
         (self.sink)(&deal_widen(spec, c, &streams[0], &streams[1]))
+    }
+
+    fn look_up(&mut self, id: NodeId, table: &LookUp, c: &[u64], _: &[u64]) -> Result<(), BackendError> {
+        let streams = [&self.client, &self.server].map(|seed| stream(seed, At { node: id, level: 0 }, GATE));
+        deal_look_up(table, c, [&streams[0], &streams[1]], self.sink)
     }
 
     fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {

@@ -15,15 +15,19 @@
 //!
 //! Who must not work together, and what each pair would learn: `docs/threat-model.md`. `plan` the
 //! compilation, `statics` A and E, `dealer` what the dealer does, `client` and `server` the parties' phases,
-//! `model` the seam.
+//! `model` the seam, over `compiled`; `asking` and `serving` a connection at either party.
 
+mod asking;
 mod client;
+mod compiled;
 mod cost;
 mod dealer;
 mod model;
 mod options;
 mod plan;
 mod server;
+mod serving;
+pub(crate) mod setup;
 pub(crate) mod statics;
 
 pub use model::Dealt;

@@ -8,107 +8,28 @@ use std::sync::{Arc, OnceLock};
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_graph::{Model, Watch};
-use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
 
+use super::asking::Asking;
+use super::compiled::{Client, Compiled, Server};
 use super::cost;
 use super::dealer::{self, Keys, SEED_BYTES};
-use super::options::{self, NAME, Options};
-use super::plan::{self, Plan};
-use super::server::{self, ServerMaterial};
-use super::statics::{self, Statics};
-use crate::ring::{self, RingGraph, Weights, public, reference};
-use crate::seam::{self, Aids, Claim, DealerModel, Order, Seal, Ticket};
-use crate::{
-    Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, MaterialPart, ServerModel,
-    ServerSide, Strain, Trust,
-};
-
-/// Version of the public part and of the protocol that follows from it.
-const VERSION: u32 = 1;
-
-/// Setup: whether the client wants `E`.
-const WANTED: Tag = Tag::new(0x0423, "whether masked weights are wanted");
-/// Setup: a piece of `E`.
-const STATICS: Tag = Tag::new(0x0424, "masked weights");
-/// Offline: which material.
-const TICKET: Tag = Tag::new(0x0425, "ticket for the dealer");
-/// Offline: for whom material is to be dealt.
-const SEAL: Tag = Tag::new(0x0426, "seal of a claim to material");
-/// Bytes of `E` in one message.
-const PIECE: usize = 4 << 20;
+use super::options::{self, NAME};
+use super::plan;
+use super::server;
+use super::serving::Serving;
+use super::statics;
+use crate::ring::{self, RingGraph, public};
+use crate::seam::{self, Aids, DealerModel, Order};
+use crate::{Backend, BackendError, ClientModel, ClientSide, LoweringReport, ServerModel, ServerSide, Strain, Trust};
 
 /// The back end.
 pub struct Dealt;
-
-/// What both parties have.
-struct Compiled {
-    public: Vec<u8>,
-    plan: Plan,
-    /// Digest of `E`.
-    statics: [u8; 32],
-}
-
-struct Server {
-    compiled: Compiled,
-    weights: Weights,
-    secret: Zeroizing<[u8; 32]>,
-    keys: Vec<Seed>,
-    part: Zeroizing<Vec<u8>>,
-    report: Option<ring::RingReport>,
-}
-
-struct Client {
-    compiled: Compiled,
-    /// `E`, once a connection of this process has it.
-    statics: OnceLock<Arc<Statics>>,
-}
 
 /// A model at the dealer.
 struct Dealing {
     compiled: Compiled,
     keys: Keys,
-}
-
-impl Compiled {
-    fn read(bytes: &[u8]) -> Result<Self, BackendError> {
-        let ((options, statics), rest): ((Options, [u8; 32]), _) = public::read((NAME, VERSION), bytes)?;
-        options.check()?;
-        let plan = plan::compile(ring::read_public(rest)?, options)?;
-        Ok(Self { public: bytes.to_vec(), plan, statics })
-    }
-
-    fn costs(&self) -> Costs {
-        cost::costs(&self.plan)
-    }
-
-    /// Over the plan and `E`: material is bound to both.
-    fn digest(&self) -> [u8; 32] {
-        seam::digest("tacit 2026-11 dealt", &[&self.plan.digest(), &self.statics])
-    }
-}
-
-fn hasher() -> blake3::Hasher {
-    blake3::Hasher::new_derive_key("tacit 2026-11 dealt masked weights")
-}
-
-impl Server {
-    fn new(
-        (plan, weights): (Plan, Weights),
-        secret: Zeroizing<[u8; 32]>,
-        report: Option<ring::RingReport>,
-    ) -> Result<Self, BackendError> {
-        let keys = statics::keys(&plan, &weights, &secret);
-        let mut hasher = hasher();
-        statics::write(&plan, &weights, &keys, &mut |bytes| {
-            hasher.update(bytes);
-            Ok(())
-        })?;
-        let statics = *hasher.finalize().as_bytes();
-        let public = public::write((NAME, VERSION), &(plan.options(), statics), plan.graph())?;
-        let part = Zeroizing::new(keys.iter().flat_map(|key| key.0).collect());
-        Ok(Self { compiled: Compiled { public, plan, statics }, weights, secret, keys, part, report })
-    }
 }
 
 impl Backend for Dealt {
@@ -208,14 +129,18 @@ impl ServerModel for Server {
         })
     }
 
+    fn spooled_bytes(&self) -> Option<u64> {
+        Some(server::material_bytes(&self.compiled.plan) as u64)
+    }
+
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
-        Ok(Box::new(Serving { model: self, aids: aids.clone(), prg: randomness()? }))
+        Ok(Box::new(Serving::new(self, aids.clone(), randomness()?)))
     }
 }
 
 impl ClientModel for Client {
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
-        Ok(Box::new(Asking { model: self, aids: aids.clone(), prg: randomness()? }))
+        Ok(Box::new(Asking::new(self, aids.clone(), randomness()?)))
     }
 }
 
@@ -247,167 +172,4 @@ impl DealerModel for Dealing {
 
 fn randomness() -> Result<Prg, BackendError> {
     Prg::from_os().map_err(|e| BackendError::Random(e.to_string()))
-}
-
-/// A connection at the server.
-struct Serving {
-    model: Arc<Server>,
-    aids: Aids,
-    prg: Prg,
-}
-
-/// A connection at the client.
-struct Asking {
-    model: Arc<Client>,
-    aids: Aids,
-    prg: Prg,
-}
-
-/// The client's half.
-struct ClientMaterial {
-    plan: [u8; 32],
-    seed: Seed,
-}
-
-impl MaterialPart for ClientMaterial {
-    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        Zeroizing::new(self.seed.0.to_vec())
-    }
-}
-
-impl MaterialPart for ServerMaterial {
-    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        self.bytes.clone()
-    }
-}
-
-impl ServerSide for Serving {
-    /// Sends `E`, if the client has not kept it.
-    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
-        if channel.recv(WANTED, 1)?[0] != 1 {
-            return Ok(());
-        }
-        let mut buffer = Vec::with_capacity(PIECE);
-        let Server { compiled, weights, keys, .. } = &*self.model;
-        statics::write(&compiled.plan, weights, keys, &mut |mut bytes| {
-            while !bytes.is_empty() {
-                let (now, later) = bytes.split_at(bytes.len().min(PIECE - buffer.len()));
-                buffer.extend_from_slice(now);
-                bytes = later;
-                if buffer.len() == PIECE {
-                    channel.send(STATICS, &buffer)?;
-                    buffer.clear();
-                }
-            }
-            Ok(())
-        })?;
-        if !buffer.is_empty() {
-            channel.send(STATICS, &buffer)?;
-        }
-        Ok(channel.flush()?)
-    }
-
-    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
-        let order = self.model.order().expect("a dealt model can be ordered");
-        let seal: Seal = *channel.recv(SEAL, size_of::<Seal>())?.first_chunk().expect("that many bytes came");
-        let (ticket, half) = self.aids.dealer()?.deal(&order, &seal)?;
-        channel.send(TICKET, &ticket)?;
-        channel.flush()?;
-        Ok(Material::new(server::offline(&self.model.compiled.plan, half, channel, &self.aids.stop)?))
-    }
-
-    fn online(&mut self, channel: &mut Channel, material: Material) -> Result<(), BackendError> {
-        let Server { compiled, weights, .. } = &*self.model;
-        let material = material.take()?;
-        server::online(&compiled.plan, weights, &material, (channel, &mut self.prg), &mut |_, _| {}, &self.aids.stop)
-    }
-
-    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
-        Ok(Material::new(server::read(&self.model.compiled.plan, bytes)?))
-    }
-}
-
-impl Asking {
-    fn statics(&self) -> Result<&Arc<Statics>, BackendError> {
-        self.model.statics.get().ok_or(BackendError::Misuse("the setup comes first"))
-    }
-
-    /// Reads `E` and checks that it is what the public part says.
-    fn take(&self, bytes: &[u8]) -> Result<Arc<Statics>, BackendError> {
-        let compiled = &self.model.compiled;
-        if *hasher().update(bytes).finalize().as_bytes() != compiled.statics {
-            let what = "the masked weights are others than it says".into();
-            return Err(BackendError::Public { what });
-        }
-        Ok(Arc::new(Statics::read(&compiled.plan, bytes)?))
-    }
-}
-
-impl ClientSide for Asking {
-    /// Gets `E`, unless this process or its folder has it.
-    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
-        let key = self.model.compiled.statics;
-        // What was kept and does not fit any more is asked for anew.
-        let load = || self.take(&self.aids.keep.as_ref()?.load(key)?).ok();
-        let kept = self.model.statics.get().cloned().or_else(load);
-        channel.send(WANTED, &[u8::from(kept.is_none())])?;
-        channel.flush()?;
-        let statics = match kept {
-            Some(statics) => statics,
-            None => {
-                let mut left = statics::bytes(&self.model.compiled.plan) as usize;
-                let mut bytes = Vec::new();
-                while left > 0 {
-                    let piece = channel.recv(STATICS, left.min(PIECE))?;
-                    left -= piece.len();
-                    bytes.extend_from_slice(&piece);
-                }
-                let statics = self.take(&bytes)?;
-                if let Some(keep) = &self.aids.keep {
-                    keep.save(key, &bytes);
-                }
-                statics
-            }
-        };
-        // Another connection may have been faster: it has the same.
-        let _ = self.model.statics.set(statics);
-        Ok(())
-    }
-
-    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
-        let statics = self.statics()?.clone();
-        let mut claim = Claim { nonce: [0; 32], digest: self.model.compiled.digest() };
-        self.prg.fill_bytes(&mut claim.nonce);
-        channel.send(SEAL, &claim.seal())?;
-        channel.flush()?;
-        let ticket: Ticket = *channel.recv(TICKET, size_of::<Ticket>())?.first_chunk().expect("that many bytes came");
-        let half = self.aids.dealer()?.fetch(&ticket, &claim)?;
-        let material = self.read(&half)?;
-        super::client::offline(&self.model.compiled.plan, &statics, &material.seed, channel, &self.aids.stop)?;
-        Ok(Material::new(material))
-    }
-
-    fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {
-        let plan = &self.model.compiled.plan;
-        let integers = reference::quantize_input(plan.graph(), input)?;
-        let ClientMaterial { plan: made_for, seed } = material.take()?;
-        if made_for != plan.digest() {
-            return Err(BackendError::Misuse("the material belongs to another plan"));
-        }
-        let answer =
-            super::client::online(plan, &seed, &integers, (channel, &mut self.prg), &mut |_, _| {}, &self.aids.stop)?;
-        Ok(reference::dequantize_output(plan.graph(), &answer))
-    }
-
-    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
-        Ok(Material::new(self.read(bytes)?))
-    }
-}
-
-impl Asking {
-    fn read(&self, bytes: &[u8]) -> Result<ClientMaterial, BackendError> {
-        let seed = <[u8; SEED_BYTES]>::try_from(bytes);
-        let seed = seed.map_err(|_| BackendError::Material { what: format!("{} bytes are no seed", bytes.len()) })?;
-        Ok(ClientMaterial { plan: self.model.compiled.plan.digest(), seed: Seed(seed) })
-    }
 }

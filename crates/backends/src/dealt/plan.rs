@@ -3,14 +3,14 @@
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
 use tacit_mpc::codec::Packed;
-use tacit_mpc::dealt::{DealtGate, Exchanges, Value, widen_bytes};
+use tacit_mpc::dealt::{DealtGate, Exchanges, LookUp, Value, widen_bytes};
 use tacit_mpc::gate::WrapSpec;
 
 use super::Options;
 use super::options::Choice;
 use super::statics::Masked;
 use crate::ring::share::{self, Batch, Compile, Kind, conv_spec};
-use crate::ring::{Node, RingGraph};
+use crate::ring::{Node, RingGraph, Table};
 use crate::{BackendError, Numerics, seam};
 
 /// The steps of this back end.
@@ -101,6 +101,7 @@ pub(super) fn dealt_bytes(step: &Step, node: &Node) -> usize {
     match step {
         Step::Linear(_) => Packed::len_bytes(node.elements(), node.fixed.width),
         Step::Widen(spec) => widen_bytes(spec),
+        Step::LookUp(table) => table.material(),
         _ => step.gates().map(|gate| gate.cost().material).sum(),
     }
 }
@@ -184,6 +185,10 @@ impl Compile<Parts> for Maker<'_> {
 
     fn carry(&mut self, n: usize, bits: u32, width: u32) -> DealtGate {
         self.gate(n, bits + 1, 0, &[Value::MinusOne { width }])
+    }
+
+    fn look_up(&mut self, n: usize, width: u32, table: &Table) -> Result<LookUp, String> {
+        LookUp::new(n, width, &table.entries).map_err(|e| e.to_string())
     }
 
     fn widen(&mut self, n: usize, width: u32, extra: u32) -> WrapSpec {

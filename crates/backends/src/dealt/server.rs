@@ -1,11 +1,14 @@
 //! The server's phases. Offline it takes its half from the dealer and what moves the client's shares from the
 //! client; online it walks over its shares, piece by piece through both.
 
+use std::io::Read;
+use std::ops::Deref;
+
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
 use tacit_mpc::codec::{Packed, Reader};
-use tacit_mpc::dealt::{DealtGate, server_online, server_widen, widen_bytes};
+use tacit_mpc::dealt::{DealtGate, LookUp, server_look_up, server_online, server_widen, widen_bytes};
 use tacit_mpc::gate::WrapSpec;
 use tacit_mpc::wire::PackedMessages;
 use tacit_mpc::{MpcError, Role, Session};
@@ -21,12 +24,19 @@ use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, linear_
 use crate::ring::{Node, Weights};
 use crate::seam::Stop;
 
-/// The server's material for one input.
+/// The server's material for one input: what the dealer gave, and what the client moved its shares by, in the
+/// order in which the online phase reads it.
 pub(super) struct ServerMaterial {
     /// Digest of the plan that it was read for.
     pub(super) plan: [u8; 32],
-    /// What the dealer gave, then what the client moved its shares by: packed, in node order.
     pub(super) bytes: Zeroizing<Vec<u8>>,
+}
+
+/// The same, on disk.
+pub(super) struct SpooledMaterial {
+    /// Digest of the plan that it was read for.
+    pub(super) plan: [u8; 32],
+    pub(super) source: Box<dyn Read + Send>,
 }
 
 /// Bytes of the server's half.
@@ -35,56 +45,134 @@ pub(super) fn half_bytes(plan: &Plan) -> usize {
     SEED_BYTES + steps.map(|(step, node)| dealt_bytes(step, node)).sum::<usize>()
 }
 
-/// Nodes whose tensors the client moves its share of.
-pub(super) fn moved_nodes(plan: &Plan) -> impl Iterator<Item = &Node> {
-    plan.graph.nodes().iter().enumerate().filter(|(id, _)| plan.moves(*id)).map(|(_, node)| node)
-}
-
 /// Bytes of what the client moves its shares by.
 pub(super) fn moved_bytes(plan: &Plan) -> usize {
-    moved_nodes(plan).map(|node| Packed::len_bytes(node.elements(), node.fixed.width)).sum()
+    let nodes = plan.graph.nodes().iter().enumerate().filter(|(id, _)| plan.moves(*id));
+    nodes.map(|(_, node)| Packed::len_bytes(node.elements(), node.fixed.width)).sum()
 }
 
-/// Appends what the client moves its shares by to the dealer's half.
-pub(super) fn offline(
-    plan: &Plan,
-    mut half: Zeroizing<Vec<u8>>,
-    channel: &mut Channel,
-    stop: &Stop,
-) -> Result<ServerMaterial, BackendError> {
-    if half.len() != half_bytes(plan) {
-        let what = format!("the dealer's half has {} bytes, {} expected", half.len(), half_bytes(plan));
-        return Err(BackendError::Material { what });
-    }
-    half.reserve_exact(moved_bytes(plan));
-    for node in moved_nodes(plan) {
-        stop.begin()?;
-        let values = channel.recv_packed(MOVE, node.elements(), node.fixed.width)?;
-        let mut out = tacit_mpc::codec::Writer::default();
-        out.packed(&Packed::new(&values, node.fixed.width));
-        half.extend_from_slice(&out.finish());
-    }
-    Ok(ServerMaterial { plan: plan.digest(), bytes: half })
+/// Bytes of all that the server keeps.
+pub(super) fn material_bytes(plan: &Plan) -> usize {
+    half_bytes(plan) + moved_bytes(plan)
 }
 
-/// The online phase; `tap` is shown the server's shares.
+/// Puts the two together as they come: of the half in pieces of any size, and of what the client sends as
+/// far as it is needed.
+pub(super) struct Intake<'a> {
+    /// How much of the half comes next, and the node that the client moves its share of behind that.
+    parts: Box<dyn Iterator<Item = (usize, Option<&'a Node>)> + 'a>,
+    left: usize,
+    moved: Option<&'a Node>,
+    sink: &'a mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    stop: &'a Stop,
+}
+
+impl<'a> Intake<'a> {
+    /// Gives the material to `sink`.
+    pub(super) fn new(
+        plan: &'a Plan,
+        sink: &'a mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+        stop: &'a Stop,
+    ) -> Self {
+        let nodes = plan.steps.iter().zip(plan.graph.nodes()).enumerate();
+        let parts = nodes.map(|(id, (step, node))| (dealt_bytes(step, node), plan.moves(id).then_some(node)));
+        Self { parts: Box::new(std::iter::once((SEED_BYTES, None)).chain(parts)), left: 0, moved: None, sink, stop }
+    }
+
+    /// The next bytes of the dealer's half.
+    pub(super) fn half(&mut self, mut bytes: &[u8], channel: &mut Channel) -> Result<(), BackendError> {
+        loop {
+            while self.left == 0 {
+                if let Some(node) = self.moved.take() {
+                    let values = channel.recv_packed(MOVE, node.elements(), node.fixed.width)?;
+                    let mut out = tacit_mpc::codec::Writer::default();
+                    out.packed(&Packed::new(&values, node.fixed.width));
+                    (self.sink)(&out.finish())?;
+                }
+                self.stop.begin()?;
+                match self.parts.next() {
+                    Some((left, moved)) => (self.left, self.moved) = (left, moved),
+                    None if bytes.is_empty() => return Ok(()),
+                    None => return Err(length("more")),
+                }
+            }
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(self.left));
+            (self.sink)(now)?;
+            self.left -= now.len();
+            bytes = later;
+        }
+    }
+
+    /// Nothing more comes from the dealer.
+    pub(super) fn finish(mut self, channel: &mut Channel) -> Result<(), BackendError> {
+        self.half(&[], channel)?;
+        if self.left > 0 { Err(length("fewer")) } else { Ok(()) }
+    }
+}
+
+fn length(what: &str) -> BackendError {
+    BackendError::Material { what: format!("{what} bytes from the dealer than its half has") }
+}
+
+/// Where the online phase reads the server's material, from its beginning.
+pub(super) enum Source<'a> {
+    Memory(Reader<'a>),
+    Spooled(Box<dyn Read + Send>),
+}
+
+/// The next bytes of a [`Source`].
+enum Bytes<'a> {
+    Memory(&'a [u8]),
+    Spooled(Zeroizing<Vec<u8>>),
+}
+
+impl Deref for Bytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Memory(bytes) => bytes,
+            Self::Spooled(bytes) => bytes,
+        }
+    }
+}
+
+impl<'a> Source<'a> {
+    fn bytes(&mut self, len: usize) -> Result<Bytes<'a>, BackendError> {
+        match self {
+            Self::Memory(reader) => Ok(Bytes::Memory(reader.bytes(len)?)),
+            Self::Spooled(source) => {
+                let mut bytes = Zeroizing::new(vec![0; len]);
+                source.read_exact(&mut bytes).map_err(|e| BackendError::Material { what: e.to_string() })?;
+                Ok(Bytes::Spooled(bytes))
+            }
+        }
+    }
+
+    /// Ring elements of a node's tensor.
+    fn packed(&mut self, node: &Node) -> Result<Vec<u64>, BackendError> {
+        let (n, width) = (node.elements(), node.fixed.width);
+        let bytes = self.bytes(Packed::len_bytes(n, width))?;
+        Ok(Reader::new(&bytes).packed(n, width)?.values())
+    }
+}
+
+/// The online phase with material of this plan; `tap` is shown the server's shares.
 pub(super) fn online(
     plan: &Plan,
     weights: &Weights,
-    material: &ServerMaterial,
+    mut source: Source<'_>,
     (channel, prg): (&mut Channel, &mut Prg),
     tap: &mut Tap<'_>,
     stop: &Stop,
 ) -> Result<(), BackendError> {
-    if material.plan != plan.digest() {
-        return Err(BackendError::Misuse("the material belongs to another plan"));
-    }
     let mut session = Session { role: Role::Server, channel, prg };
-    let (dealt, moved) = material.bytes.split_at(half_bytes(plan));
-    let (mut dealt, moved) = (Reader::new(dealt), Reader::new(moved));
     let mut seed = Seed([0; SEED_BYTES]);
-    seed.0.copy_from_slice(dealt.bytes(SEED_BYTES)?);
-    let phase = Online { plan, weights, seed: Prg::from_seed(seed), dealt, moved, session: &mut session };
+    seed.0.copy_from_slice(&source.bytes(SEED_BYTES)?);
+    let phase = Online { plan, weights, seed: Prg::from_seed(seed), source, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let mut shares = ServerWalk { graph: &plan.graph, steps: &plan.steps, phase, tap: &mut tap };
     let share = stop.walk(&plan.graph, &mut shares)?;
@@ -96,8 +184,7 @@ struct Online<'a, 's> {
     plan: &'a Plan,
     weights: &'a Weights,
     seed: Prg,
-    dealt: Reader<'a>,
-    moved: Reader<'a>,
+    source: Source<'a>,
     session: &'a mut Session<'s>,
 }
 
@@ -108,25 +195,31 @@ impl ServerPhase<Parts> for Online<'_, '_> {
 
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError> {
         let layer = self.weights.get(id).ok_or(BackendError::Misuse("the weights belong to another model"))?;
-        let known = self.dealt.packed(node.elements(), node.fixed.width)?.values();
+        let known = Zeroizing::new(self.source.packed(node)?);
         linear_online(conv, layer, x, &known, node.fixed.width)
     }
 
     fn gate(&mut self, at: At, gate: &DealtGate, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>, BackendError> {
-        let given = self.dealt.bytes(gate.cost().material)?;
-        let half = (&stream(&self.seed, at, GATE), given);
+        let given = self.source.bytes(gate.cost().material)?;
+        let half = (&stream(&self.seed, at, GATE), &*given);
         Ok(server_online(gate, (shares.tested, shares.values, shares.bases), half, self.session)?)
     }
 
     fn widen(&mut self, id: NodeId, spec: &WrapSpec, _: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let given = self.dealt.bytes(widen_bytes(spec))?;
+        let given = self.source.bytes(widen_bytes(spec))?;
         let stream = stream(&self.seed, At { node: id, level: 0 }, GATE);
-        Ok(server_widen(spec, x, (&stream, given), self.session)?)
+        Ok(server_widen(spec, x, (&stream, &*given), self.session)?)
+    }
+
+    fn look_up(&mut self, id: NodeId, table: &LookUp, x: &[u64]) -> Result<Vec<u64>, BackendError> {
+        let given = self.source.bytes(table.material())?;
+        let stream = stream(&self.seed, At { node: id, level: 0 }, GATE);
+        Ok(server_look_up(table, x, (&stream, &*given), self.session)?)
     }
 
     fn settle(&mut self, id: NodeId, node: &Node, mut share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
         if self.plan.moves(id) {
-            let moved = self.moved.packed(node.elements(), node.fixed.width)?.values();
+            let moved = self.source.packed(node)?;
             let mask = ring_mask(node.fixed.width);
             share.iter_mut().zip(moved).for_each(|(s, d)| *s = s.wrapping_add(d) & mask);
         }
@@ -134,11 +227,11 @@ impl ServerPhase<Parts> for Online<'_, '_> {
     }
 }
 
-/// Reads stored material. What stands in it shows when it is used.
-pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<ServerMaterial, BackendError> {
-    let needed = half_bytes(plan) + moved_bytes(plan);
-    if bytes.len() != needed {
-        return Err(MpcError::Material { what: format!("{} bytes, {needed} expected", bytes.len()) }.into());
+/// Refuses stored material of another length. What stands in it shows when it is used.
+pub(super) fn check_length(plan: &Plan, bytes: u64) -> Result<(), BackendError> {
+    let needed = material_bytes(plan);
+    if bytes != needed as u64 {
+        return Err(MpcError::Material { what: format!("{bytes} bytes, {needed} expected") }.into());
     }
-    Ok(ServerMaterial { plan: plan.digest(), bytes: Zeroizing::new(bytes.to_vec()) })
+    Ok(())
 }

@@ -5,6 +5,8 @@
 //! of the owner's: two sets of weights never share an `A` (which would reveal their difference). `E` alone
 //! is uniform. **`A`'s key together with `E` is `W`**: it stays with server and dealer.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use tacit_arith::pack;
 use tacit_arith::prg::{Prg, Seed};
@@ -18,6 +20,8 @@ use crate::{BackendError, seam};
 
 /// Weights that are drawn from one stream: rows are generated in parallel.
 const PIECE: usize = 1 << 16;
+/// Pieces that are masked, or unpacked, before the next ones.
+const GROUP: usize = 64;
 
 /// A matrix with entries modulo `2^width`, up to 2^40: `low + 2^32 high`.
 pub(crate) struct Matrix {
@@ -35,26 +39,30 @@ impl Drop for Matrix {
 }
 
 impl Matrix {
-    /// One of `count` entries, from its pieces.
-    fn joined(pieces: Vec<Self>, count: usize, width: u32) -> Self {
-        let mut out = Self { low: Vec::with_capacity(count), high: Vec::new(), width };
-        for piece in pieces {
-            out.low.extend_from_slice(&piece.low);
-            out.high.extend_from_slice(&piece.high);
-        }
-        out
+    /// An empty one, for `count` entries.
+    fn empty(count: usize, width: u32) -> Self {
+        let high = if width > 32 { count } else { 0 };
+        Self { low: Vec::with_capacity(count), high: Vec::with_capacity(high), width }
     }
 
-    fn new(words: impl Iterator<Item = u64>, width: u32) -> Self {
-        let (mut low, mut high) = (Vec::new(), Vec::new());
-        for word in words {
-            low.push(word as u32 as i32);
+    /// Appends pieces.
+    fn extend(&mut self, pieces: &[Self]) {
+        for piece in pieces {
+            self.low.extend_from_slice(&piece.low);
+            self.high.extend_from_slice(&piece.high);
+        }
+    }
+
+    fn new(words: &[u64], width: u32) -> Self {
+        let mut out = Self::empty(words.len(), width);
+        for &word in words {
+            out.low.push(word as u32 as i32);
             if width > 32 {
                 // `low` counts as signed.
-                high.push((word.wrapping_sub(i64::from(word as u32 as i32) as u64) >> 32) as i32);
+                out.high.push((word.wrapping_sub(i64::from(word as u32 as i32) as u64) >> 32) as i32);
             }
         }
-        Self { low, high, width }
+        out
     }
 
     /// Entries as integers: `low + 2^32 high`, where there is no `high` for rings of up to 32 bits.
@@ -75,29 +83,61 @@ impl Matrix {
     }
 }
 
-/// Entries `range` of a layer's `A`.
-fn entries(key: &Prg, piece: usize, count: usize, width: u32) -> Vec<u64> {
+/// Entries of one piece of a layer's `A`.
+fn entries(key: &Prg, piece: usize, count: usize, width: u32) -> Zeroizing<Vec<u64>> {
     let mut prg = key.fork(piece as u64);
     let mask = ring_mask(width);
     if width > 32 {
-        let mut words = vec![0u64; count];
+        let mut words = Zeroizing::new(vec![0u64; count]);
         prg.fill_u64(&mut words);
         words.iter_mut().for_each(|w| *w &= mask);
         return words;
     }
-    let mut pairs = vec![0u64; count.div_ceil(2)];
+    let mut pairs = Zeroizing::new(vec![0u64; count.div_ceil(2)]);
     prg.fill_u64(&mut pairs);
-    pairs.into_iter().flat_map(|w| [w & mask, w >> 32 & mask]).take(count).collect()
+    Zeroizing::new(pairs.iter().flat_map(|w| [w & mask, w >> 32 & mask]).take(count).collect())
 }
 
-/// A layer's `A` of `count` entries.
-pub(crate) fn random(key: &Seed, count: usize, width: u32) -> Matrix {
-    let key = Prg::from_seed(key.clone());
-    let pieces = (0..count.div_ceil(PIECE)).into_par_iter().map(|piece| {
-        let words = entries(&key, piece, PIECE.min(count - piece * PIECE), width);
-        Matrix::new(words.into_iter(), width)
+/// Entries `range` of a layer's `A`, which has `count` of them.
+pub(crate) fn random(key: &Prg, range: Range<usize>, count: usize, width: u32) -> Matrix {
+    let pieces = (range.start / PIECE..range.end.div_ceil(PIECE)).into_par_iter().map(|piece| {
+        let first = piece * PIECE;
+        let words = entries(key, piece, PIECE.min(count - first), width);
+        let (from, to) = (range.start.max(first) - first, range.end.min(first + words.len()) - first);
+        Matrix::new(&words[from..to], width)
     });
-    Matrix::joined(pieces.collect(), count, width)
+    let mut out = Matrix::empty(range.len(), width);
+    out.extend(&pieces.collect::<Vec<_>>());
+    out
+}
+
+/// Entries of `A` that are in memory at a time, or one row: 16 MB.
+const AT_ONCE: usize = 1 << 22;
+/// Bytes of these.
+pub(super) const AT_ONCE_BYTES: u64 = 8 * AT_ONCE as u64;
+
+/// `A x` modulo `2^width` for a layer's `A`, by groups of rows: a large `A` is never there as a whole.
+pub(crate) fn apply_random(key: &Seed, conv: &ConvSpec, x: &[u64], width: u32) -> Result<Vec<u64>, BackendError> {
+    apply_by(AT_ONCE, key, conv, x, width)
+}
+
+fn apply_by(at_once: usize, key: &Seed, conv: &ConvSpec, x: &[u64], width: u32) -> Result<Vec<u64>, BackendError> {
+    let (key, count) = (Prg::from_seed(key.clone()), conv.weight_len());
+    if count <= at_once {
+        return random(&key, 0..count, count, width).apply(conv, x);
+    }
+    let row = conv.group_in() * conv.kernel.0 * conv.kernel.1;
+    let (rows, inputs) = ((at_once / row).max(1), conv.group_in() * conv.in_h * conv.in_w);
+    let mut out = Vec::with_capacity(conv.out_len());
+    for (group, x) in x.chunks_exact(inputs).enumerate() {
+        for first in (0..conv.group_out()).step_by(rows) {
+            let out_ch = rows.min(conv.group_out() - first);
+            let part = ConvSpec { in_ch: conv.group_in(), out_ch, groups: 1, ..*conv };
+            let from = (group * conv.group_out() + first) * row;
+            out.extend(random(&key, from..from + out_ch * row, count, width).apply(&part, x)?);
+        }
+    }
+    Ok(out)
 }
 
 /// A plan whose linear layers are masked.
@@ -147,14 +187,14 @@ pub(crate) fn write(
         let key = Prg::from_seed(key.clone());
         let pieces: Vec<&[i32]> = layer.weights.chunks(PIECE).collect();
         // A few at a time: `E` of a large layer is never in memory as a whole.
-        for (group, chunk) in pieces.chunks(64).enumerate() {
+        for (group, chunk) in pieces.chunks(GROUP).enumerate() {
             let packed: Vec<Vec<u8>> = chunk
                 .par_iter()
                 .enumerate()
                 .map(|(i, weights)| {
-                    let random = entries(&key, group * 64 + i, weights.len(), width);
+                    let random = entries(&key, group * GROUP + i, weights.len(), width);
                     let mut out = Vec::new();
-                    let words = weights.iter().zip(&random);
+                    let words = weights.iter().zip(random.iter());
                     let words: Vec<u64> =
                         words.map(|(&w, a)| (i64::from(w) as u64).wrapping_sub(*a) & ring_mask(width)).collect();
                     pack::pack(words.into_iter(), width, &mut out);
@@ -172,47 +212,99 @@ pub(crate) fn masked(layer: &LayerWeights, key: &Seed, width: u32) -> Matrix {
     let key = Prg::from_seed(key.clone());
     let pieces = layer.weights.par_chunks(PIECE).enumerate().map(|(piece, weights)| {
         let random = entries(&key, piece, weights.len(), width);
-        let words =
-            weights.iter().zip(&random).map(|(&w, a)| (i64::from(w) as u64).wrapping_sub(*a) & ring_mask(width));
-        Matrix::new(words, width)
+        let words = weights.iter().zip(random.iter());
+        let words: Vec<u64> = words.map(|(&w, a)| (i64::from(w) as u64).wrapping_sub(*a) & ring_mask(width)).collect();
+        Matrix::new(&words, width)
     });
-    Matrix::joined(pieces.collect(), layer.weights.len(), width)
+    let mut out = Matrix::empty(layer.weights.len(), width);
+    out.extend(&pieces.collect::<Vec<_>>());
+    out
 }
 
 /// The client's matrices, in node order.
 pub(crate) struct Statics(Vec<Matrix>);
 
 impl Statics {
-    /// From the bytes of all layers, as [`write`] gives them.
-    pub(crate) fn read(plan: &impl Masked, bytes: &[u8]) -> Result<Self, BackendError> {
-        let wrong = |what: String| BackendError::Public { what };
-        if bytes.len() as u64 != self::bytes(plan) {
-            return Err(wrong(format!("{} bytes of masked weights, {} expected", bytes.len(), self::bytes(plan))));
-        }
-        let (mut rest, mut matrices) = (bytes, Vec::new());
-        for (_, conv, width) in layers(plan) {
-            let count = conv.weight_len();
-            let (taken, later) = rest.split_at((count * width as usize).div_ceil(8));
-            rest = later;
-            // Pieces begin at whole bytes: their counts are multiples of eight.
-            let step = PIECE * width as usize / 8;
-            let pieces: Result<Vec<Matrix>, BackendError> = taken
-                .par_chunks(step)
-                .enumerate()
-                .map(|(i, piece)| {
-                    let values = pack::unpack(piece, PIECE.min(count - i * PIECE), width, u64::MAX);
-                    Ok(Matrix::new(values.map_err(|e| wrong(e.to_string()))?.into_iter(), width))
-                })
-                .collect();
-            matrices.push(Matrix::joined(pieces?, count, width));
-        }
-        Ok(Self(matrices))
-    }
-
     /// The matrix of the `index`-th linear layer.
     pub(crate) fn layer(&self, index: usize) -> &Matrix {
         &self.0[index]
     }
+}
+
+/// Takes `E` as it comes, in the order of [`write`]: beside the matrices a few megabytes are in memory.
+pub(crate) struct Gathering<'a> {
+    /// Entries and ring of the layers that were not begun.
+    layers: Box<dyn Iterator<Item = (usize, u32)> + 'a>,
+    matrices: Vec<Matrix>,
+    /// Entries of the last matrix that are still to come.
+    left: usize,
+    /// Bytes of whole pieces, as far as they came.
+    buffer: Vec<u8>,
+    hasher: blake3::Hasher,
+}
+
+/// Digests `E`: what the public part says of it.
+pub(super) fn hasher() -> blake3::Hasher {
+    blake3::Hasher::new_derive_key("tacit 2026-11 dealt masked weights")
+}
+
+impl<'a> Gathering<'a> {
+    /// `hasher` begins what the public part says of `E`.
+    pub(crate) fn new(plan: &'a impl Masked, hasher: blake3::Hasher) -> Self {
+        let layers = Box::new(layers(plan).map(|(_, conv, width)| (conv.weight_len(), width)));
+        Self { layers, matrices: Vec::new(), left: 0, buffer: Vec::new(), hasher }
+    }
+
+    /// The next bytes.
+    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<(), BackendError> {
+        self.hasher.update(bytes);
+        while !bytes.is_empty() {
+            if self.left == 0 {
+                let Some((count, width)) = self.layers.next() else {
+                    return Err(wrong("more bytes of masked weights than it has".into()));
+                };
+                self.matrices.push(Matrix::empty(count, width));
+                self.left = count;
+            }
+            let matrix = self.matrices.last_mut().expect("there is one with entries to come");
+            // Pieces begin at whole bytes: their counts are multiples of eight.
+            let count = self.left.min(GROUP * PIECE);
+            let needed = (count * matrix.width as usize).div_ceil(8);
+            let (now, later) = bytes.split_at(bytes.len().min(needed - self.buffer.len()));
+            self.buffer.extend_from_slice(now);
+            bytes = later;
+            if self.buffer.len() == needed {
+                matrix.extend(&unpacked(&self.buffer, count, matrix.width)?);
+                self.left -= count;
+                self.buffer.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// All matrices, if they came and are those with this digest.
+    pub(crate) fn finish(mut self, digest: &[u8; 32]) -> Result<Statics, BackendError> {
+        if self.left > 0 || self.layers.next().is_some() {
+            return Err(wrong("fewer bytes of masked weights than it has".into()));
+        }
+        if self.hasher.finalize().as_bytes() != digest {
+            return Err(wrong("the masked weights are others than it says".into()));
+        }
+        Ok(Statics(self.matrices))
+    }
+}
+
+fn wrong(what: String) -> BackendError {
+    BackendError::Public { what }
+}
+
+/// The entries of whole pieces of one layer.
+fn unpacked(bytes: &[u8], count: usize, width: u32) -> Result<Vec<Matrix>, BackendError> {
+    let pieces = bytes.par_chunks(PIECE * width as usize / 8).enumerate().map(|(i, piece)| {
+        let values = pack::unpack(piece, PIECE.min(count - i * PIECE), width, u64::MAX);
+        Ok(Matrix::new(&values.map_err(|e| wrong(e.to_string()))?, width))
+    });
+    pieces.collect()
 }
 
 #[cfg(test)]
@@ -254,15 +346,53 @@ mod tests {
             })
             .unwrap();
             assert_eq!(masked.len() as u64, bytes(&plan));
-            let statics = Statics::read(&plan, &masked).unwrap();
-            assert!(Statics::read(&plan, &masked[1..]).is_err());
+            let digest = *hasher().update(&masked).finalize().as_bytes();
+            // In pieces of any size.
+            let read = |bytes: &[u8], piece: usize| {
+                let mut gathering = Gathering::new(&plan, hasher());
+                bytes.chunks(piece).try_for_each(|bytes| gathering.push(bytes))?;
+                gathering.finish(&digest)
+            };
+            let statics = read(&masked, 7).unwrap();
+            assert!(read(&masked, 1 << 20).is_ok());
+            assert!(read(&masked[1..], 64).is_err() && read(&[&masked[..], &[0]].concat(), 64).is_err());
+            let mut other = masked.clone();
+            other[5] ^= 1;
+            assert!(read(&other, 64).is_err());
             let x: Vec<u64> = (0..30u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & ring_mask(width)).collect();
             let (_, conv, _) = layers(&plan).next().unwrap();
             let masked = statics.layer(0).apply(conv, &x).unwrap();
-            let mask = random(&keys[0], conv.weight_len(), width).apply(conv, &x).unwrap();
+            let mask = apply_random(&keys[0], conv, &x, width).unwrap();
             let plain = conv2d(conv, &weights.layers[0].weights, &x, width).unwrap();
             for ((e, a), w) in masked.iter().zip(&mask).zip(&plain) {
                 assert_eq!(e.wrapping_add(*a) & ring_mask(width), w & ring_mask(width), "{width} bits");
+            }
+        }
+    }
+
+    #[test]
+    fn a_random_matrix_is_the_same_by_groups_of_rows() {
+        let conv = |in_ch, out_ch, size, kernel, groups| ConvSpec {
+            in_ch,
+            out_ch,
+            in_h: size,
+            in_w: size,
+            kernel: (kernel, kernel),
+            pads: [1, 0, 1, 0],
+            groups,
+            ..ConvSpec::linear(1, 1)
+        };
+        let dense = ConvSpec::linear(3000, 50);
+        for conv in [conv(6, 10, 5, 3, 1), conv(6, 10, 5, 3, 2), conv(8, 8, 4, 2, 8), conv(12, 12, 3, 1, 3), dense] {
+            for width in [13, 40] {
+                let x: Vec<u64> = (0..conv.in_len() as u64).map(|i| (i * 0x9e37_79b9) & ring_mask(width)).collect();
+                let by = |at_once| apply_by(at_once, &Seed([3; 16]), &conv, &x, width).unwrap();
+                let whole = by(1 << 30);
+                assert_eq!(whole.len(), conv.out_len());
+                // Rows that begin and end inside of pieces of the stream.
+                for at_once in [1, 100, 70_000] {
+                    assert!(by(at_once) == whole, "{conv:?}, {at_once} at once");
+                }
             }
         }
     }

@@ -133,7 +133,7 @@ impl ClientPhase<Parts> for Dealing<'_> {
         let (ring, macs) = (ring(width), &self.sides.2);
         let [tags, tau] = tags_and_masks(&self.client, id, conv, width);
         let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
-        let mut known = Zeroizing::new(statics::random(key, conv.weight_len(), width).apply(conv, r)?);
+        let mut known = Zeroizing::new(statics::apply_random(key, conv, r, width)?);
         for ((known, tau), target) in known.iter_mut().zip(tau.iter()).zip(&target) {
             *known = known.wrapping_sub(tau.value as u64).wrapping_sub(*target) & ring_mask(width);
         }

@@ -18,6 +18,7 @@ use super::options::{self, NAME, Options};
 use super::plan::{self, Plan};
 use super::server::{self, ServerMaterial};
 use super::{cost, dealer};
+use crate::dealt::setup::{self, Expected};
 use crate::dealt::statics::{self, Statics};
 use crate::ring::{self, RingGraph, Weights, public, reference};
 use crate::seam::{self, Aids, Claim, DealerModel, Order, Seal, Ticket};
@@ -29,17 +30,10 @@ use crate::{
 /// Version of the public part and of the protocol that follows from it.
 const VERSION: u32 = 1;
 
-/// Setup: whether the client wants `E`.
-const WANTED: Tag = Tag::new(0x0433, "whether masked weights are wanted");
-/// Setup: a piece of `E`.
-const STATICS: Tag = Tag::new(0x0434, "masked weights");
 /// Offline: which material.
 const TICKET: Tag = Tag::new(0x0435, "ticket for the dealer");
 /// Offline: for whom material is to be dealt.
 const SEAL: Tag = Tag::new(0x0436, "seal of a claim to material");
-/// Bytes of `E` in one message.
-const PIECE: usize = 4 << 20;
-
 /// The back end.
 pub struct Fss;
 
@@ -286,27 +280,8 @@ impl MaterialPart for ServerMaterial {
 impl ServerSide for Serving {
     /// Sends `E`, if the client has not kept it.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
-        if channel.recv(WANTED, 1)?[0] != 1 {
-            return Ok(());
-        }
-        let mut buffer = Vec::with_capacity(PIECE);
         let Server { compiled, weights, keys, .. } = &*self.model;
-        statics::write(&compiled.plan, weights, keys, &mut |mut bytes| {
-            while !bytes.is_empty() {
-                let (now, later) = bytes.split_at(bytes.len().min(PIECE - buffer.len()));
-                buffer.extend_from_slice(now);
-                bytes = later;
-                if buffer.len() == PIECE {
-                    channel.send(STATICS, &buffer)?;
-                    buffer.clear();
-                }
-            }
-            Ok(())
-        })?;
-        if !buffer.is_empty() {
-            channel.send(STATICS, &buffer)?;
-        }
-        Ok(channel.flush()?)
+        setup::give(&compiled.plan, weights, keys, channel)
     }
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
@@ -335,47 +310,13 @@ impl Asking {
     fn statics(&self) -> Result<&Arc<Statics>, BackendError> {
         self.model.statics.get().ok_or(BackendError::Misuse("the setup comes first"))
     }
-
-    /// Reads `E` and checks that it is what the public part says.
-    fn take(&self, bytes: &[u8]) -> Result<Arc<Statics>, BackendError> {
-        let compiled = &self.model.compiled;
-        if *hasher().update(bytes).finalize().as_bytes() != compiled.statics {
-            let what = "the masked weights are others than it says".into();
-            return Err(BackendError::Public { what });
-        }
-        Ok(Arc::new(Statics::read(&compiled.plan, bytes)?))
-    }
 }
 
 impl ClientSide for Asking {
     /// Gets `E`, unless this process or its folder has it.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
-        let key = self.model.compiled.statics;
-        // What was kept and does not fit any more is asked for anew.
-        let load = || self.take(&self.aids.keep.as_ref()?.load(key)?).ok();
-        let kept = self.model.statics.get().cloned().or_else(load);
-        channel.send(WANTED, &[u8::from(kept.is_none())])?;
-        channel.flush()?;
-        let statics = match kept {
-            Some(statics) => statics,
-            None => {
-                let mut left = statics::bytes(&self.model.compiled.plan) as usize;
-                let mut bytes = Vec::new();
-                while left > 0 {
-                    let piece = channel.recv(STATICS, left.min(PIECE))?;
-                    left -= piece.len();
-                    bytes.extend_from_slice(&piece);
-                }
-                let statics = self.take(&bytes)?;
-                if let Some(keep) = &self.aids.keep {
-                    keep.save(key, &bytes);
-                }
-                statics
-            }
-        };
-        // Another connection may have been faster: it has the same.
-        let _ = self.model.statics.set(statics);
-        Ok(())
+        let Client { compiled, statics } = &*self.model;
+        Expected { plan: &compiled.plan, digest: compiled.statics, hasher }.take(statics, &self.aids, channel)
     }
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {

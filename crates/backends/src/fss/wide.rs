@@ -89,7 +89,7 @@ mod tests {
         let mut random = Prg::from_seed(Seed([4; 16]));
         for width in [2, 13, 23, 24, 25, 31, 32, 33, 40] {
             let bits = ring(width).share_bits();
-            let matrix = statics::random(&Seed([9; 16]), 1500, width);
+            let matrix = statics::random(&Prg::from_seed(Seed([9; 16])), 0..1500, 1500, width);
             let (low, high) = matrix.parts();
             // Every bit of the words set, too: the sums are largest.
             for full in [false, true] {

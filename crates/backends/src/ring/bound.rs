@@ -77,6 +77,11 @@ impl Interpreter for Bound<'_> {
             }
             (Op::Linear(l), Some(input)) => times(self.row_norm(id, input.elements(), l.weights)) + self.errors.linear,
             (Op::Relu, _) => worst + self.errors.dropped,
+            // Never farther apart than two entries.
+            (Op::LookUp(table), _) => {
+                let [low, high] = table.range();
+                times(table.steepest() as f64).min(low.abs_diff(high) as f64)
+            }
             (Op::Truncate { bits }, _) => (worst * (-f64::from(*bits)).exp2()).ceil() + self.errors.truncation,
             (Op::SumPool(w), _) => worst * (w.kernel[0] * w.kernel[1]) as f64,
             (Op::Add | Op::Sub, _) => inputs.iter().map(|e| **e).sum(),

@@ -6,7 +6,7 @@ use tacit_graph::geometry::{check_size, check_window};
 use tacit_graph::{Interface, MAX_NODES, MAX_TOTAL_ELEMENTS, NodeId, OutputMode, SortedGraph};
 
 use super::RingError;
-use super::fixed::{FixedPoint, MAX_FRAC_BITS};
+use super::fixed::{FixedPoint, MAX_FRAC_BITS, to_signed};
 use super::op::{Conv2d, MAX_MAGNITUDE_BITS, MAX_NORM_BITS, Op, infer_shape};
 
 /// One node: an operation and the tensor it makes.
@@ -313,6 +313,10 @@ fn check_fixed(nodes: &[Node], node: &Node) -> Result<(), String> {
         Op::Relu | Op::Widen => (width >= first.width, first.frac_bits),
         Op::MaxPool(_) => (width == first.width, first.frac_bits),
         Op::ArgMax => (true, 0),
+        Op::LookUp(table) => {
+            let [low, high] = table.range().map(|end| to_signed(end as u64, width) == end);
+            (first.width == table.bits() && low && high, table.frac_bits)
+        }
         _ => (width <= narrowest, first.frac_bits),
     };
     if !width_ok {

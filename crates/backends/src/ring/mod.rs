@@ -24,4 +24,4 @@ pub use fixed::FixedPoint;
 pub use graph::{LayerWeights, Node, RingGraph, RingSpec, Weights};
 pub use lowering::report::RingReport;
 pub use lowering::{Agreement, Price, RingModel, RingOptions, Target, agreement, lower, lower_for};
-pub use op::{Conv2d, Linear, Op, WeightFacts};
+pub use op::{Conv2d, Linear, Op, Table, WeightFacts};

@@ -2,6 +2,7 @@
 //! or `[F]`.
 
 use serde::{Deserialize, Serialize};
+use tacit_graph::Function;
 use tacit_graph::geometry::{self, ConvGeometry, Slice, Window};
 
 /// A two-dimensional convolution with private weights `[out_channels, in_channels / groups, kh, kw]` and a
@@ -39,6 +40,55 @@ pub struct WeightFacts {
     pub magnitude_bits: u32,
     /// Every output's weight row has Euclidean norm below `2^norm_bits`.
     pub norm_bits: u32,
+}
+
+/// A public function of small integers: every index of its ring has an entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    /// What it stands for.
+    pub function: Function,
+    /// Result for the index `j` (`0 <= j < 2^k`), which stands for `j - 2^k` from `2^(k-1)` on.
+    pub entries: Vec<i64>,
+    /// Bits behind the binary point of the results.
+    pub frac_bits: u32,
+    /// Largest difference to the function where an index stands for all numbers that round to it, in units of
+    /// the results' last place, rounded up.
+    pub error: u32,
+}
+
+/// Widest index of a table, in bits.
+pub const MAX_TABLE_BITS: u32 = 16;
+
+impl Table {
+    /// Bits of its index.
+    pub fn bits(&self) -> u32 {
+        self.entries.len().max(1).ilog2()
+    }
+
+    /// The entry for a signed integer, reduced into the index's ring.
+    pub fn at(&self, x: i64) -> i64 {
+        self.entries[(x as usize) & (self.entries.len() - 1)]
+    }
+
+    /// Smallest and largest entry.
+    pub fn range(&self) -> [i64; 2] {
+        let (low, high) = (self.entries.iter().min(), self.entries.iter().max());
+        [low, high].map(|end| *end.expect("a checked table has entries"))
+    }
+
+    /// Largest difference between the entries of neighbours.
+    pub fn steepest(&self) -> u64 {
+        let half = (self.entries.len() / 2) as i64;
+        (-half..half - 1).map(|x| self.at(x).abs_diff(self.at(x + 1))).max().unwrap_or(0)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let count = self.entries.len();
+        if !count.is_power_of_two() || !(2..=1 << MAX_TABLE_BITS).contains(&count) {
+            return Err(format!("a table of {count} entries is not supported"));
+        }
+        Ok(())
+    }
 }
 
 /// One operation. Values are integers; the real number behind them follows from the node's `FixedPoint`.
@@ -109,6 +159,8 @@ pub enum Op {
     /// Index of the largest element of an `[F]` tensor; the lowest index wins ties. Output shape `[1]`, scale
     /// 0.
     ArgMax,
+    /// A public function of each element, whose ring is that of the table's index.
+    LookUp(Table),
 }
 
 impl Op {
@@ -133,6 +185,7 @@ impl Op {
             Self::Pad { .. } => "Pad",
             Self::Reshape => "Reshape",
             Self::Transpose { .. } => "Transpose",
+            Self::LookUp(table) => table.function.name(),
             Self::ArgMax => "ArgMax",
         }
     }
@@ -169,6 +222,7 @@ pub fn infer_shape(op: &Op, inputs: &[&[usize]], declared: &[usize]) -> Result<V
         Op::Conv2d(c) => geometry::conv_shape(&c.geometry, first),
         Op::Linear(l) => geometry::dense_shape(l.out_features, first),
         Op::MaxPool(w) | Op::SumPool(w) => geometry::pool_shape(w, first),
+        Op::LookUp(table) => table.check().map(|()| first.to_vec()),
         Op::Relu | Op::AddConst { .. } | Op::Truncate { .. } | Op::ShiftLeft { .. } | Op::Widen => Ok(first.to_vec()),
         Op::MulConst { factors, .. } => {
             let spatial: usize = first.get(1..).unwrap_or(&[]).iter().product();

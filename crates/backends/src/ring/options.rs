@@ -2,7 +2,7 @@
 
 use super::RingOptions;
 use super::fixed::MAX_FRAC_BITS;
-use super::op::MAX_MAGNITUDE_BITS;
+use super::op::{MAX_MAGNITUDE_BITS, MAX_TABLE_BITS};
 use crate::BackendError;
 use crate::seam::Reader;
 
@@ -23,6 +23,7 @@ impl RingOptions {
             seed: reader.get("seed")?.unwrap_or(ring.seed),
             round_facts: reader.in_range("round_facts", 1..=MAX_MAGNITUDE_BITS)?.unwrap_or(ring.round_facts),
             clamp: reader.get("clamp")?.unwrap_or(ring.clamp),
+            table_bits: reader.in_range("table_bits", 4..=MAX_TABLE_BITS)?.unwrap_or(ring.table_bits),
             linear_error: ring.linear_error,
         })
     }

@@ -1,6 +1,7 @@
 //! What back ends with a dealer need beside a channel: the dealer as a party reaches it, and a place for
 //! what a client gets once.
 
+use std::io::{Read, Write};
 use std::sync::Arc;
 
 use tacit_arith::prg::Seed;
@@ -49,14 +50,45 @@ pub struct Order<'a> {
     pub server_bytes: u64,
 }
 
+/// What a server gets of a dealing: first the ticket, then its half in pieces.
+pub enum Piece<'a> {
+    /// For the client.
+    Ticket(&'a Ticket),
+    /// The next bytes of the server's half.
+    Half(&'a [u8]),
+}
+
 /// The dealer, as a party reaches it.
 pub trait Dealer: Send + Sync {
-    /// At the server: has new material dealt, for the client that can show what `seal` was made of. Gives the
-    /// server's half, and the ticket for the client's.
+    /// At the server: has new material dealt, for the client that can show what `seal` was made of. `sink` is
+    /// given the ticket, then all of the server's half as it comes.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`]; those of `sink`.
+    fn deal_into(
+        &self,
+        order: &Order<'_>,
+        seal: &Seal,
+        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError>;
+
+    /// As [`deal_into`](Self::deal_into), with all of the half in memory.
     ///
     /// # Errors
     /// [`BackendError::Dealer`].
-    fn deal(&self, order: &Order<'_>, seal: &Seal) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError>;
+    fn deal(&self, order: &Order<'_>, seal: &Seal) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError> {
+        let mut got = None;
+        let mut half = Zeroizing::new(Vec::with_capacity(order.server_bytes as usize));
+        self.deal_into(order, seal, &mut |piece| {
+            match piece {
+                Piece::Ticket(ticket) => got = Some(*ticket),
+                Piece::Half(bytes) => half.extend_from_slice(bytes),
+            }
+            Ok(())
+        })?;
+        let ticket = got.ok_or(BackendError::Misuse("a dealer gives the ticket first"))?;
+        Ok((ticket, half))
+    }
 
     /// At the client: its half.
     ///
@@ -68,9 +100,15 @@ pub trait Dealer: Send + Sync {
 /// Where a client keeps what a model's clients get once. Whatever comes back is checked.
 pub trait Keep: Send + Sync {
     /// What was kept under `key`, if it is still there.
-    fn load(&self, key: [u8; 32]) -> Option<Vec<u8>>;
-    /// Keeps bytes, if there is room.
-    fn save(&self, key: [u8; 32], bytes: &[u8]);
+    fn load(&self, key: [u8; 32]) -> Option<Box<dyn Read>>;
+    /// A place for so many bytes under `key`, if there is room.
+    fn place(&self, key: [u8; 32], bytes: u64) -> Option<Box<dyn Place>>;
+}
+
+/// Takes the bytes that are kept. Nothing is kept of one that is dropped.
+pub trait Place: Write {
+    /// All bytes are written, and are what they should be.
+    fn keep(self: Box<Self>);
 }
 
 /// What a connection may use beside its channel.

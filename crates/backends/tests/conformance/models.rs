@@ -7,7 +7,7 @@ use tacit_graph::import::{ImportOptions, import_network};
 use tacit_graph::npy::Npy;
 use tacit_graph::onnx::Network;
 use tacit_graph::rng::SplitMix;
-use tacit_graph::{Model, OutputMode};
+use tacit_graph::{Function, Model, OutputMode};
 
 /// A model under construction; a failed push is a test that is wrong.
 pub struct Net {
@@ -114,6 +114,7 @@ pub fn cases() -> impl Strategy<Value = Vec<Case>> {
             let mut all = linear_cases(&[c * groups, h, w], k, stride, groups, seed);
             all.extend(pool_cases(&[c, h, w], &window, seed));
             all.extend(shape_cases(&[c, h, w], stride, seed));
+            all.extend(function_cases(&[c, h, w], seed));
             all.extend(network_cases(&[c, h, w], seed));
             all
         },
@@ -192,6 +193,42 @@ fn shape_cases(shape: &[usize], step: usize, seed: u64) -> Vec<Case> {
             let a = n.pointwise(0, 2);
             n.flatten(a)
         }),
+    ]
+}
+
+/// Functions of each element; those of positive numbers on what a sigmoid gives.
+fn function_cases(shape: &[usize], seed: u64) -> Vec<Case> {
+    let of = |name: &'static str, function: Function| {
+        one(name, shape, seed, |n| {
+            let mut x = n.pointwise(0, 3);
+            if function.is_positive() {
+                x = n.push(FloatOp::Function(Function::Sigmoid), &[x], &[]);
+            }
+            n.push(FloatOp::Function(function), &[x], &[])
+        })
+    };
+    let between = one("functions", shape, seed, |n| {
+        let mut x = n.conv(0, geometry(4, 3, 1, 1, [1; 4], 1));
+        // Clipped: far beyond where it settles.
+        let channels = n.shape(x)[0];
+        x = n.push(FloatOp::Affine { scale: vec![16.0; channels], shift: vec![0.5; channels] }, &[x], &[]);
+        x = n.push(FloatOp::Function(Function::Tanh), &[x], &[]);
+        x = n.conv(x, geometry(3, 3, 1, 1, [1; 4], 1));
+        let (positive, gap) = (FloatOp::Relu, FloatOp::Function(Function::GeluTanhGap));
+        let [positive, gap] = [positive, gap].map(|op| n.push(op, &[x], &[]));
+        x = n.push(FloatOp::Sub, &[positive, gap], &[]);
+        let flat = n.flatten(x);
+        n.dense(flat, 4)
+    });
+    vec![
+        of("sigmoid", Function::Sigmoid),
+        of("tanh", Function::Tanh),
+        of("gelu gap", Function::GeluGap),
+        of("exp", Function::Exp),
+        of("reciprocal", Function::Reciprocal),
+        of("sqrt", Function::Sqrt),
+        of("rsqrt", Function::Rsqrt),
+        between,
     ]
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tacit_backends::BackendError;
-use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order, Seal, Ticket};
+use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order, Piece, Seal, Ticket};
 use tacit_ids::ClientId;
 use tacit_net::{Channel, Hello, NetError, TcpTransport, Transport, handshake, split_address};
 use tacit_store::keys::{self, ClientIdentity};
@@ -108,23 +108,26 @@ impl RemoteDealer {
         Ok(channel)
     }
 
-    /// Runs an exchange that may be repeated; over an idle connection, which may have been closed, and then
-    /// over a new one.
-    fn exchange<T>(&self, run: impl Fn(&mut Channel) -> Result<T, BackendError>) -> Result<T, BackendError> {
+    /// Runs an exchange over an idle connection, which may have been closed, and then over a new one if
+    /// nothing came of it.
+    fn exchange<T>(&self, mut run: impl FnMut(&mut Channel) -> Result<T, Failure>) -> Result<T, BackendError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(mut channel) = idle {
             match run(&mut channel) {
-                Err(BackendError::Net(error)) if error.is_gone() => {}
-                Err(BackendError::Net(error)) => return Err(self.wrong(error)),
-                other => return self.keep(channel, other),
+                Err(Failure::Before(error)) if error.is_gone() => {}
+                other => return self.keep(channel, other.map_err(|failure| self.failed(failure))),
             }
         }
         let mut channel = self.connect().map_err(|e| self.wrong(e))?;
-        let done = run(&mut channel).map_err(|e| match e {
-            BackendError::Net(error) => self.wrong(error),
-            other => other,
-        });
+        let done = run(&mut channel).map_err(|failure| self.failed(failure));
         self.keep(channel, done)
+    }
+
+    fn failed(&self, failure: Failure) -> BackendError {
+        match failure {
+            Failure::Before(error) | Failure::After(error) => self.wrong(error),
+            Failure::Other(error) => error,
+        }
     }
 
     /// A connection on which an exchange ended well serves the next one.
@@ -143,19 +146,19 @@ impl RemoteDealer {
         }
     }
 
-    fn ask(&self, channel: &mut Channel, request: &Ask, parts: &[&[u8]]) -> Result<Answer, BackendError> {
+    fn ask(&self, channel: &mut Channel, request: &Ask, parts: &[&[u8]]) -> Result<Answer, Failure> {
         wire::ask(channel, request, parts).map_err(|e| match e {
-            crate::wire::WireError::Net(error) => BackendError::Net(error),
-            other => self.wrong(other),
+            crate::wire::WireError::Net(error) => Failure::Before(error),
+            other => Failure::Other(self.wrong(other)),
         })
     }
 
     fn dealt(
         &self,
         channel: &mut Channel,
-        order: &Order<'_>,
-        seal: Seal,
-    ) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError> {
+        (order, seal): (&Order<'_>, Seal),
+        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
+    ) -> Result<(), Failure> {
         let deal = Ask::Deal { digest: order.digest, seal };
         let mut answer = self.ask(channel, &deal, &[])?;
         if answer == Answer::Unknown {
@@ -163,39 +166,53 @@ impl RemoteDealer {
             let register = Ask::Register { backend: order.backend.into(), public, part };
             match self.ask(channel, &register, &[order.public, order.part])? {
                 Answer::Done => {}
-                other => return Err(self.refused(other)),
+                other => return Err(Failure::Other(self.refused(other))),
             }
             answer = self.ask(channel, &deal, &[])?;
         }
-        let Answer::Dealt { ticket, bytes } = answer else { return Err(self.refused(answer)) };
+        let Answer::Dealt { ticket, bytes } = answer else { return Err(Failure::Other(self.refused(answer))) };
         if bytes != order.server_bytes {
-            return Err(self.wrong(format!("its half has {bytes} bytes, {} were ordered", order.server_bytes)));
+            let what = format!("its half has {bytes} bytes, {} were ordered", order.server_bytes);
+            return Err(Failure::Other(self.wrong(what)));
         }
-        let mut half = Zeroizing::new(Vec::with_capacity(bytes as usize));
-        while (half.len() as u64) < bytes {
-            let piece = channel.recv(BYTES, PIECE.min((bytes - half.len() as u64) as usize))?;
-            half.extend_from_slice(&piece);
+        sink(Piece::Ticket(&ticket)).map_err(Failure::Other)?;
+        let mut left = bytes;
+        while left > 0 {
+            let piece = channel.recv(BYTES, PIECE.min(left as usize)).map_err(Failure::After)?;
+            let piece = Zeroizing::new(piece);
+            left -= piece.len() as u64;
+            sink(Piece::Half(&piece)).map_err(Failure::Other)?;
         }
-        Ok((ticket, half))
+        Ok(())
     }
 
-    fn fetched(
-        &self,
-        channel: &mut Channel,
-        ticket: &Ticket,
-        claim: &Claim,
-    ) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+    fn fetched(&self, channel: &mut Channel, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, Failure> {
         let bytes = match self.ask(channel, &Ask::Fetch { ticket: *ticket, claim: *claim }, &[])? {
             Answer::Half { bytes } if bytes <= MAX_CLIENT_HALF => bytes as usize,
-            other => return Err(self.refused(other)),
+            other => return Err(Failure::Other(self.refused(other))),
         };
-        Ok(Zeroizing::new(channel.recv_max(BYTES, bytes)?))
+        // A half may be fetched again.
+        Ok(Zeroizing::new(channel.recv_max(BYTES, bytes).map_err(Failure::Before)?))
     }
 }
 
+/// Why an exchange failed.
+enum Failure {
+    /// The dealer's connection, while the exchange could be repeated.
+    Before(NetError),
+    /// The dealer's connection, later.
+    After(NetError),
+    Other(BackendError),
+}
+
 impl Dealer for RemoteDealer {
-    fn deal(&self, order: &Order<'_>, seal: &Seal) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError> {
-        self.exchange(|channel| self.dealt(channel, order, *seal))
+    fn deal_into(
+        &self,
+        order: &Order<'_>,
+        seal: &Seal,
+        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        self.exchange(|channel| self.dealt(channel, (order, *seal), sink))
     }
 
     fn fetch(&self, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, BackendError> {

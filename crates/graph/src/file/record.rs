@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 
 use crate::float::{FloatGraph, FloatNode, FloatOp};
+use crate::function::Function;
 use crate::geometry::{ConvGeometry, Slice, Window, checked_elements};
 use crate::{Calibration, GraphError, Interface, Model};
 
@@ -49,6 +50,7 @@ enum Kind {
     Pad { before: Vec<usize>, after: Vec<usize> },
     Reshape,
     Transpose(Vec<usize>),
+    Function(Function),
 }
 
 impl Structure {
@@ -86,6 +88,7 @@ impl Kind {
             FloatOp::Affine { .. } => Self::Affine,
             FloatOp::PositionScale(_) => Self::PositionScale,
             FloatOp::Relu => Self::Relu,
+            FloatOp::Function(f) => Self::Function(*f),
             FloatOp::MaxPool(w) => Self::MaxPool(w.clone()),
             FloatOp::SumPool(w) => Self::SumPool(w.clone()),
             FloatOp::Add => Self::Add,
@@ -123,6 +126,7 @@ impl Kind {
                 FloatOp::PositionScale(numbers.floats(count(first.get(1..).and_then(checked_elements))?)?)
             }
             Self::Relu => FloatOp::Relu,
+            Self::Function(f) => FloatOp::Function(f),
             Self::MaxPool(w) => FloatOp::MaxPool(w),
             Self::SumPool(w) => FloatOp::SumPool(w),
             Self::Add => FloatOp::Add,

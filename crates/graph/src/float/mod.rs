@@ -3,6 +3,7 @@
 
 pub mod run;
 
+use crate::function::Function;
 use crate::geometry::{self, ConvGeometry, Slice, Window};
 use crate::{GraphError, MAX_NODES};
 
@@ -45,6 +46,8 @@ pub enum FloatOp {
     PositionScale(Vec<f32>),
     /// `max(x, 0)`.
     Relu,
+    /// A function of each element.
+    Function(Function),
     /// Maximum over windows.
     MaxPool(Window),
     /// Sum over windows.
@@ -87,6 +90,7 @@ impl FloatOp {
             Self::Affine { .. } => "Affine",
             Self::PositionScale(_) => "PositionScale",
             Self::Relu => "Relu",
+            Self::Function(function) => function.name(),
             Self::MaxPool(_) => "MaxPool",
             Self::SumPool(_) => "SumPool",
             Self::Add => "Add",
@@ -127,7 +131,7 @@ impl FloatOp {
             Self::Input => Ok(declared.to_vec()),
             Self::Conv { geometry, .. } => geometry::conv_shape(geometry, first),
             Self::Dense { bias, .. } => geometry::dense_shape(bias.len(), first),
-            Self::Affine { .. } | Self::PositionScale(_) | Self::Relu => Ok(first.to_vec()),
+            Self::Affine { .. } | Self::PositionScale(_) | Self::Relu | Self::Function(_) => Ok(first.to_vec()),
             Self::MaxPool(w) | Self::SumPool(w) => geometry::pool_shape(w, first),
             Self::Add | Self::Sub => geometry::pair_shape(inputs),
             Self::Concat => geometry::concat_shape(inputs),

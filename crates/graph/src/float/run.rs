@@ -76,6 +76,7 @@ fn compute(graph: &FloatGraph, node: &FloatNode, inputs: &[&Vec<f32>], input: &[
         }
         FloatOp::PositionScale(f) => kernel::scale_positions(x, f, |v, f| v * f),
         FloatOp::Relu => x.iter().map(|v| v.max(0.0)).collect(),
+        FloatOp::Function(f) => x.iter().map(|v| f.value(f64::from(*v)) as f32).collect(),
         FloatOp::MaxPool(w) => kernel::pool(w, x, shape(0), &node.shape, kernel::larger),
         FloatOp::SumPool(w) => kernel::pool(w, x, shape(0), &node.shape, |a, b| a + b),
         FloatOp::Add => x.iter().zip(inputs[1]).map(|(a, b)| a + b).collect(),

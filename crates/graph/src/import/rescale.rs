@@ -68,13 +68,16 @@ fn times(values: &mut [f32], factor: f64) {
 fn exponents(graph: &FloatGraph, mean_square: &[f64]) -> Vec<i32> {
     let group = graph.groups(|op| !op.is_linear());
     let mut largest = vec![0f64; graph.nodes.len()];
+    let mut kept = vec![false; graph.nodes.len()];
     for (id, &root) in group.iter().enumerate() {
         largest[root] = largest[root].max(mean_square[id]);
+        // A function does not commute with a factor.
+        kept[root] |= matches!(graph.nodes[id].op, FloatOp::Function(_));
     }
     let exponent = |root: usize| {
         let size = 0.5 * largest[root].log2();
         let usual = largest[root] == 0.0 || (f64::from(-SMALL)..=f64::from(LARGE)).contains(&size);
-        if usual { 0 } else { (-size.round() as i32).clamp(-MOST, MOST) }
+        if usual || kept[root] { 0 } else { (-size.round() as i32).clamp(-MOST, MOST) }
     };
     group.into_iter().map(exponent).collect()
 }

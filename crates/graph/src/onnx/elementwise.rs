@@ -3,8 +3,8 @@
 use super::proto::NodeProto;
 use super::view::Tensor;
 use super::{Reader, Value, axis, fail, float, int, unsupported};
-use crate::float::FloatOp;
-use crate::{FinalActivation, GraphError};
+use crate::float::{FloatNode, FloatOp};
+use crate::{FinalActivation, Function, GraphError};
 
 impl Reader<'_> {
     /// Multiplies every element by one number.
@@ -194,6 +194,48 @@ impl Reader<'_> {
         }
         let left = if n.op_type == "LogSoftmax" { FinalActivation::LogSoftmax } else { FinalActivation::Softmax };
         Ok(Value::Activated(x, left))
+    }
+
+    /// A Sigmoid or Tanh that was left to the client so far, and that `n` reads as its input `k`, becomes a
+    /// function of the network.
+    pub(super) fn compute_activated(&mut self, n: &NodeProto, k: usize) -> Result<(), GraphError> {
+        let Some((name, Value::Activated(x, left))) = n.input.get(k).and_then(|i| self.values.get_key_value(i)) else {
+            return Ok(());
+        };
+        let function = match left {
+            FinalActivation::Sigmoid => Function::Sigmoid,
+            FinalActivation::Tanh => Function::Tanh,
+            _ => return Ok(()),
+        };
+        let (name, x) = (name.clone(), x.clone());
+        let made = self.push(n, FloatOp::Function(function), &[x.node], &[])?;
+        self.values.insert(name, Value::Wire(x.with_node(made)));
+        Ok(())
+    }
+
+    /// `gelu(x) = relu(x) - gap(x)`: the gap is even and small, so a table of it may be coarse and short.
+    pub(super) fn gelu(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        let x = self.real(n, 0)?;
+        let gap = match super::attribute(n, "approximate").map(|a| a.s.as_slice()) {
+            None | Some(b"none") => Function::GeluGap,
+            Some(b"tanh") => Function::GeluTanhGap,
+            Some(_) => return Err(fail(n, "its approximation is neither none nor tanh")),
+        };
+        let positive = self.relu(n, &x)?;
+        let below = x.with_node(self.push(n, FloatOp::Function(gap), &[x.node], &[])?);
+        self.pair(n, FloatOp::Sub, &positive, &below)
+    }
+
+    /// `1 / x`; of a square root one function of its input.
+    pub(super) fn reciprocal(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        let x = self.real(n, 0)?;
+        let made = self.graph.nodes.get(x.node);
+        let (function, from) = match made {
+            Some(FloatNode { op: FloatOp::Function(Function::Sqrt), inputs, .. }) => (Function::Rsqrt, inputs[0]),
+            _ => (Function::Reciprocal, x.node),
+        };
+        let made = self.push(n, FloatOp::Function(function), &[from], &[])?;
+        Ok(x.with_node(made))
     }
 
     /// Sigmoid and Tanh, which the client applies if nothing reads them.

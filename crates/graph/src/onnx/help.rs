@@ -23,6 +23,8 @@ const fn classical(name: &'static str, about: &'static str) -> Operator {
 
 const MOVED: &str = "moves elements, costs nothing";
 const CLIENT: &str = "at the end of the network: the client applies it";
+const EITHER: &str = "at the end of the network the client applies it; elsewhere a table, which cheetah has not";
+const TABLE: &str = "a table";
 
 /// Operators on secret tensors, by name. What depends on constants and shapes alone is folded, and may use
 /// more.
@@ -40,9 +42,11 @@ pub const OPERATORS: &[Operator] = &[
     op("DepthToSpace", MOVED),
     op("Div", "by constants"),
     op("Dropout", "does nothing"),
+    op("Exp", TABLE),
     op("Expand", "copies elements"),
     op("Flatten", MOVED),
     op("Gather", "with constant indices"),
+    op("Gelu", "a ReLU and a table of what is between them"),
     op("Gemm", "with a constant matrix"),
     op("GlobalAveragePool", "any number of spatial axes"),
     op("GlobalMaxPool", "any number of spatial axes"),
@@ -60,6 +64,7 @@ pub const OPERATORS: &[Operator] = &[
     op("Neg", "a public factor"),
     op("PRelu", "one ReLU; slopes that differ are private: a layer"),
     op("Pad", "constant (any value), edge, reflect, wrap; negative padding cuts"),
+    op("Reciprocal", "of positive numbers: a table; of a Sqrt one table for both"),
     op("ReduceMax", "over any axes"),
     op("ReduceMean", "over any axes"),
     op("ReduceMin", "over any axes"),
@@ -67,15 +72,16 @@ pub const OPERATORS: &[Operator] = &[
     op("Relu", "a comparison for each element"),
     op("Reshape", MOVED),
     op("Resize", "nearest: copies elements; linear: a fixed layer for each axis"),
-    op("Sigmoid", CLIENT),
+    op("Sigmoid", EITHER),
     op("Slice", MOVED),
     op("Softmax", "over all outputs, at the end of the network: the client applies it"),
     op("SpaceToDepth", MOVED),
     op("Split", MOVED),
+    op("Sqrt", TABLE),
     op("Squeeze", MOVED),
     op("Sub", "of two tensors (broadcast), or of one and constants"),
     op("Sum", "as Add"),
-    op("Tanh", CLIENT),
+    op("Tanh", EITHER),
     op("Tile", "copies elements"),
     op("Transpose", MOVED),
     op("Unsqueeze", MOVED),
@@ -94,9 +100,7 @@ pub const REFUSED: &[&str] = &[
     "Einsum",
     "Elu",
     "Erf",
-    "Exp",
     "GRU",
-    "Gelu",
     "GroupNormalization",
     "HardSwish",
     "If",
@@ -115,7 +119,6 @@ pub const REFUSED: &[&str] = &[
     "ScatterND",
     "Selu",
     "Softplus",
-    "Sqrt",
     "TopK",
     "Where",
 ];
@@ -124,9 +127,8 @@ pub const REFUSED: &[&str] = &[
 #[must_use]
 pub fn advice(op: &str) -> &'static str {
     match op {
-        "HardSwish" | "Gelu" | "Erf" | "Elu" | "Selu" | "Celu" | "Softplus" | "Softsign" | "Mish" | "Swish" | "Exp"
-        | "QuickGelu" => {
-            "no back end computes this function of a secret; replace it by Relu, LeakyRelu, HardSigmoid or Relu6 (Clip) and fine-tune"
+        "HardSwish" | "Erf" | "Elu" | "Selu" | "Celu" | "Softplus" | "Softsign" | "Mish" | "Swish" | "QuickGelu" => {
+            "no back end computes this function of a secret; export GELU as one node (operator set 20), or replace it by Relu, LeakyRelu, HardSigmoid or Relu6 (Clip) and fine-tune"
         }
         "LRN" => "it divides by secret values; train without local response normalisation, or with BatchNormalization",
         "InstanceNormalization"
@@ -138,8 +140,7 @@ pub fn advice(op: &str) -> &'static str {
         | "RMSNormalization" => {
             "its statistics depend on the secret input, which it divides by; use BatchNormalization"
         }
-        "Pow" | "Sqrt" | "Reciprocal" | "Log" | "ReduceL2" | "ReduceL1" | "ReduceSumSquare" | "ReduceLogSumExp"
-        | "ReduceProd" => {
+        "Pow" | "Log" | "ReduceL2" | "ReduceL1" | "ReduceSumSquare" | "ReduceLogSumExp" | "ReduceProd" => {
             "products, roots and quotients of secret values are not supported; use layers with constant weights and BatchNormalization"
         }
         "LSTM" | "GRU" | "RNN" => "its gates are products of secret values; use a convolution over time",

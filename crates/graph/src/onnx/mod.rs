@@ -33,7 +33,7 @@ use std::rc::Rc;
 use prost::Message;
 
 use crate::float::{FloatGraph, FloatOp};
-use crate::{FinalActivation, GraphError, OutputTensor};
+use crate::{FinalActivation, Function, GraphError, OutputTensor};
 use input::{Batch, input_rank, input_type};
 use order::needed_nodes;
 use proto::{AttributeProto, GraphProto, ModelProto, NodeProto};
@@ -233,6 +233,10 @@ impl Reader<'_> {
             "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" => self.reduce(n)?,
             "Add" | "Sub" | "Mul" | "Div" | "Sum" | "Mean" => self.arithmetic(n)?,
             "Neg" => self.negate(n)?,
+            "Gelu" => self.gelu(n)?,
+            "Exp" => self.unary(n, FloatOp::Function(Function::Exp))?,
+            "Sqrt" => self.unary(n, FloatOp::Function(Function::Sqrt))?,
+            "Reciprocal" => self.reciprocal(n)?,
             "Concat" => self.concat(n)?,
             "Slice" => self.slice(n)?,
             "Gather" => self.gather(n)?,
@@ -274,7 +278,8 @@ impl Reader<'_> {
     }
 
     /// The tensor that is input `k`; an error where it is constant, absent, or left to the client.
-    fn tensor(&self, n: &NodeProto, k: usize) -> Result<Tensor, GraphError> {
+    fn tensor(&mut self, n: &NodeProto, k: usize) -> Result<Tensor, GraphError> {
+        self.compute_activated(n, k)?;
         match n.input.get(k).and_then(|name| self.values.get(name)) {
             Some(Value::Wire(x)) => Ok(x.clone()),
             Some(Value::Activated(_, left)) => Err(unsupported(
@@ -293,7 +298,7 @@ impl Reader<'_> {
     }
 
     /// As [`Reader::tensor`], of real numbers: arithmetic on integers would wrap.
-    fn real(&self, n: &NodeProto, k: usize) -> Result<Tensor, GraphError> {
+    fn real(&mut self, n: &NodeProto, k: usize) -> Result<Tensor, GraphError> {
         let x = self.tensor(n, k)?;
         if x.integer {
             return Err(unsupported(n, "it computes with 8-bit integers; put a Cast to float in front".into()));

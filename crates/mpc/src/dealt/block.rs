@@ -9,6 +9,9 @@ use super::lane::Lane;
 use super::{BLOCK, DealtGate};
 use crate::{MpcError, low_mask};
 
+/// Blocks that are dealt before they are handed over.
+pub(super) const AT_ONCE: usize = 64;
+
 /// Number of blocks of `n` elements.
 pub(super) fn count(n: usize) -> usize {
     n.div_ceil(BLOCK)

@@ -11,9 +11,6 @@ use super::table::thermometer;
 use super::{DealtGate, Value};
 use crate::low_mask;
 
-/// Blocks that are dealt before they are handed over.
-const AT_ONCE: usize = 64;
-
 /// What the server gets for a batch of gates whose tested value the client shares as `tested` and whose other
 /// values as `values` (see [`ClientShares`](super::ClientShares)), in pieces: the difference between what the
 /// gates need and what both parties draw from their streams. Deterministic.
@@ -35,8 +32,8 @@ pub fn deal<E>(
             false => dealt::<u64>(gate, &shares, (client, server, index)),
         }
     };
-    for first in (0..block::count(gate.n)).step_by(AT_ONCE) {
-        let last = (first + AT_ONCE).min(block::count(gate.n));
+    for first in (0..block::count(gate.n)).step_by(block::AT_ONCE) {
+        let last = (first + block::AT_ONCE).min(block::count(gate.n));
         let blocks: Vec<Vec<u8>> = (first..last).into_par_iter().map(one).collect();
         blocks.iter().try_for_each(|block| sink(block))?;
     }

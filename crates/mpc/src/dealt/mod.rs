@@ -24,6 +24,9 @@ mod cost;
 mod deal;
 mod gate;
 mod lane;
+mod lookup;
+#[cfg(test)]
+mod lookup_tests;
 mod spec;
 mod table;
 mod terms;
@@ -34,6 +37,7 @@ mod widen;
 pub use cost::DealtCost;
 pub use deal::deal;
 pub use gate::{ClientShares, client_online, server_online};
+pub use lookup::{LookUp, MAX_INDEX_BITS, ONE_HOT_BITS, client_look_up, deal_look_up, server_look_up};
 pub use spec::{DealtGate, Exchanges, Value};
 pub use widen::{client_widen, deal_widen, server_widen, widen_bytes};
 

@@ -7,10 +7,11 @@ mod numbers;
 
 use crate::ServeError;
 use numbers::Numbers;
+use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::dealer::{Dealings, Party};
@@ -32,6 +33,10 @@ pub struct DealerConfig {
     pub numbers: PathBuf,
     /// Connections at a time.
     pub max_connections: usize,
+    /// Connections at a time of one certificate.
+    pub max_per_party: usize,
+    /// How long one request may take.
+    pub request_timeout: Duration,
     /// How long a peer may make no progress.
     pub stall_timeout: Duration,
     /// How long a connection may be without a request.
@@ -39,11 +44,12 @@ pub struct DealerConfig {
 }
 
 impl DealerConfig {
-    /// 256 connections, 2 minutes stall, 10 minutes idle.
+    /// 256 connections, 64 of one party, 15 minutes a request, 2 minutes stall, 10 minutes idle.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls, numbers: PathBuf) -> Self {
         let (stall_timeout, idle_timeout) = (Duration::from_secs(120), Duration::from_secs(600));
-        Self { listen, tls, numbers, max_connections: 256, stall_timeout, idle_timeout }
+        let (max_connections, max_per_party, request_timeout) = (256, 64, Duration::from_secs(900));
+        Self { listen, tls, numbers, max_connections, max_per_party, request_timeout, stall_timeout, idle_timeout }
     }
 }
 
@@ -59,7 +65,39 @@ struct Shared {
     dealings: Dealings,
     numbers: Numbers,
     connections: AtomicUsize,
+    /// Connections of each party that has any.
+    parties: Mutex<HashMap<Party, usize>>,
     stopped: AtomicBool,
+}
+
+/// A place among a party's connections.
+struct Seat<'a> {
+    shared: &'a Shared,
+    party: Party,
+}
+
+impl<'a> Seat<'a> {
+    fn take(shared: &'a Shared, party: Party) -> Result<Self, ServeError> {
+        let mut parties = shared.parties.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = parties.entry(party).or_default();
+        if *taken >= shared.config.max_per_party {
+            return Err(ServeError::NotGranted(format!("this party has {taken} connections already")));
+        }
+        *taken += 1;
+        Ok(Self { shared, party })
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        let mut parties = self.shared.parties.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(taken) = parties.get_mut(&self.party) {
+            *taken -= 1;
+            if *taken == 0 {
+                parties.remove(&self.party);
+            }
+        }
+    }
 }
 
 /// Stops a dealer.
@@ -96,8 +134,15 @@ impl DealerServer {
         let failed = |e: std::io::Error| NetError::from_io(format!("listening on {}", config.listen), &e);
         let listener = TcpListener::bind(config.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let shared =
-            Shared { config, dealings, numbers, connections: AtomicUsize::new(0), stopped: AtomicBool::new(false) };
+        let connections = AtomicUsize::new(0);
+        let shared = Shared {
+            config,
+            dealings,
+            numbers,
+            connections,
+            parties: Mutex::default(),
+            stopped: AtomicBool::new(false),
+        };
         Ok(Self { listener, address, shared: Arc::new(shared) })
     }
 
@@ -163,6 +208,7 @@ fn serve(shared: &Shared, stream: TcpStream) -> Result<(), ServeError> {
     let certificate = tls.peer_certificate().ok_or(NetError::Tls("a peer without a certificate".into()))?;
     let unreadable = || NetError::Tls("a certificate that cannot be read".into());
     let (party, role) = (fingerprint(certificate).ok_or_else(unreadable)?.0, Role::of(certificate));
+    let _seat = Seat::take(shared, party)?;
     let mut channel = Channel::new(Box::new(tls));
     handshake(&mut channel, &Hello::opening())?;
     channel.set_deadline(None);
@@ -176,7 +222,9 @@ fn serve(shared: &Shared, stream: TcpStream) -> Result<(), ServeError> {
             return Ok(());
         }
         channel.set_stall_timeout(shared.config.stall_timeout)?;
+        channel.set_deadline(Some(Instant::now() + shared.config.request_timeout));
         answered(shared, &mut channel, (party, role), request)?;
+        channel.set_deadline(None);
     }
 }
 

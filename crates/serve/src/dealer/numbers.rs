@@ -22,7 +22,8 @@ impl Numbers {
         db.execute_batch(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA locking_mode = EXCLUSIVE;
              CREATE TABLE IF NOT EXISTS numbers (one INTEGER PRIMARY KEY CHECK (one = 1), next INTEGER NOT NULL);
-             CREATE TABLE IF NOT EXISTS hidden (mask BLOB PRIMARY KEY, digest BLOB NOT NULL) WITHOUT ROWID;
+             CREATE TABLE IF NOT EXISTS masks
+                 (mask BLOB PRIMARY KEY, digest BLOB NOT NULL, server BLOB NOT NULL) WITHOUT ROWID;
              INSERT OR IGNORE INTO numbers VALUES (1, 1);",
         )
         .map_err(failed)?;
@@ -34,8 +35,9 @@ impl Numbers {
     /// The random matrices that earlier runs have seen.
     pub(crate) fn hidden(&self) -> Result<Vec<Hidden>, rusqlite::Error> {
         let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut rows = ledger.0.prepare("SELECT mask, digest FROM hidden")?;
-        let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let mut rows = ledger.0.prepare("SELECT mask, digest, server FROM masks")?;
+        let rows =
+            rows.query_map([], |row| Ok(Hidden { mask: row.get(0)?, digest: row.get(1)?, server: row.get(2)? }))?;
         rows.collect()
     }
 
@@ -43,8 +45,8 @@ impl Numbers {
     pub(crate) fn hide(&self, hidden: &[Hidden]) -> Result<(), rusqlite::Error> {
         let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
         let all = ledger.0.transaction()?;
-        for (mask, digest) in hidden {
-            all.execute("INSERT OR IGNORE INTO hidden VALUES (?1, ?2)", params![mask, digest])?;
+        for Hidden { mask, digest, server } in hidden {
+            all.execute("INSERT OR IGNORE INTO masks VALUES (?1, ?2, ?3)", params![mask, digest, server])?;
         }
         all.commit()
     }
@@ -81,9 +83,10 @@ mod tests {
         }
         // One dealer at a time.
         let (numbers, _) = Numbers::open(&path).unwrap();
-        numbers.hide(&[([1; 32], [2; 32]), ([3; 32], [4; 32])]).unwrap();
+        let hidden = [1, 3].map(|k| Hidden { mask: [k; 32], digest: [k + 1; 32], server: [9; 32] });
+        numbers.hide(&hidden).unwrap();
         assert!(Numbers::open(&path).is_err());
         drop(numbers);
-        assert_eq!(Numbers::open(&path).unwrap().0.hidden().unwrap().len(), 2);
+        assert_eq!(Numbers::open(&path).unwrap().0.hidden().unwrap(), hidden);
     }
 }

@@ -1,6 +1,6 @@
 //! What a ledger file is: tables, version, whose halves the folder holds, and the key that it was made with.
 use super::failed;
-use crate::store::Party;
+use crate::entry::Party;
 use crate::{SealKey, StoreError};
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};

@@ -51,7 +51,7 @@ fn write_part(part: &Path, kind: Kind, key: Option<&SealKey>, content: &[u8]) ->
 }
 
 /// Writes content as it is, or sealed.
-pub(crate) fn write_content(mut out: impl Write, kind: Kind, key: Option<&SealKey>, content: &[u8]) -> io::Result<()> {
+fn write_content(mut out: impl Write, kind: Kind, key: Option<&SealKey>, content: &[u8]) -> io::Result<()> {
     match key {
         None => out.write_all(content),
         Some(key) => {

@@ -9,7 +9,8 @@
 use tacit_graph::float::FloatOp;
 use tacit_graph::{Model, Watch};
 
-use super::emit::{self, Emitted, Scheme};
+use super::emit::{self, Emitted};
+use super::scheme::Scheme;
 use super::{Problem, RingOptions, Target, range};
 use crate::BackendError;
 use crate::ring::{Op, RingError};

@@ -9,56 +9,16 @@ use std::collections::HashMap;
 
 use tacit_graph::float::{FloatNode, FloatOp};
 use tacit_graph::geometry::ConvGeometry;
-use tacit_graph::{Calibration, FloatGraph, NodeId, OutputMode};
+use tacit_graph::{Calibration, FloatGraph, Function, NodeId, OutputMode};
 
-use super::{Problem, range, width};
+use super::integers::{factor_bits, facts, half, quantise};
+use super::scheme::Scheme;
+use super::{Problem, range, table, width};
 use crate::ring::fixed::MAX_FRAC_BITS;
-use crate::ring::op::{MAX_MAGNITUDE_BITS, MAX_NORM_BITS};
-use crate::ring::{
-    Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingError, RingGraph, RingSpec, WeightFacts, Weights,
-};
-
-/// Significant bits of public factors (averages, leaky slopes).
-const FACTOR_BITS: i32 = 10;
+use crate::ring::{Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingError, RingGraph, RingSpec, Weights};
 
 /// Room above the extreme inputs that the importer tried: there are others.
 pub(super) const EXTREME_MARGIN: f64 = 1.5;
-
-/// Scales to use.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Scheme {
-    /// The same for all tensors and for all weights.
-    Fixed { frac: u32, weight: u32 },
-    /// Relative precisions, see the module `lowering`.
-    Relative { activations: i32, weights: i32, most: u32 },
-}
-
-impl Scheme {
-    pub(super) fn fixed(frac: u32, weight: u32) -> Self {
-        Self::Fixed { frac, weight }
-    }
-
-    fn tensor(&self, mean_square: f64) -> u32 {
-        match *self {
-            Self::Fixed { frac, .. } => frac,
-            Self::Relative { activations, most, .. } => {
-                let size = if mean_square > 0.0 { 0.5 * mean_square.log2() } else { 0.0 };
-                (f64::from(activations) - size).round().clamp(0.0, f64::from(most)) as u32
-            }
-        }
-    }
-
-    /// `gain`: how much larger a layer's input is than its output, fan-in included. Weights of magnitude
-    /// `largest` must fit.
-    fn layer(&self, gain: f64, largest: f64) -> u32 {
-        let wanted = match *self {
-            Self::Fixed { weight, .. } => weight,
-            Self::Relative { weights, .. } => (f64::from(weights) + gain.log2()).round().clamp(0.0, 24.0) as u32,
-        };
-        let room = if largest > 0.0 { 29.0 - largest.log2().ceil() } else { 29.0 };
-        wanted.min(room.clamp(0.0, 47.0) as u32)
-    }
-}
 
 /// A model under one scheme.
 pub(super) struct Emitted {
@@ -89,6 +49,18 @@ struct Emitter<'a> {
     origin: Vec<usize>,
     wires: Vec<Wire>,
     truncated: HashMap<(usize, u32), Wire>,
+    /// Nodes whose size does not follow from their float node's.
+    sized: HashMap<NodeId, Size>,
+    guard: f64,
+    table_bits: u32,
+}
+
+/// What is known of a node's values.
+enum Size {
+    /// They fit this ring exactly.
+    Ring(u32),
+    /// Largest magnitude that is likely, and on extreme inputs, in units.
+    Units([f64; 2]),
 }
 
 /// Builds the model; with `top1`, an arg max is appended.
@@ -109,6 +81,9 @@ pub(super) fn emit(problem: &Problem, scheme: &Scheme, top1: bool) -> Result<Emi
         origin: Vec::new(),
         wires: Vec::new(),
         truncated: HashMap::new(),
+        sized: HashMap::new(),
+        guard: problem.options.guard_bits.exp2(),
+        table_bits: problem.options.table_bits,
     };
     for (id, node) in graph.nodes.iter().enumerate() {
         let wire = e.float_node(id, node)?;
@@ -131,7 +106,7 @@ fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Resu
     let place = |weights: &mut Weights, moved: &[NodeId]| {
         weights.layers.iter_mut().zip(&layers).for_each(|(layer, &node)| layer.node = moved[node]);
     };
-    let (likely, extreme) = needs(problem, &e);
+    let (likely, extreme) = needs(&e);
     // Inputs that hardly come must not cost a network its rings: without room for them it is said that they
     // may overflow.
     let both = likely.iter().zip(extreme).map(|(a, b)| *a.max(&b)).collect();
@@ -186,32 +161,36 @@ impl Rings {
 /// The narrowest rings for bounds that no input exceeds.
 fn certain(e: &Emitter, bounds: &[f64]) -> Vec<u32> {
     let quartered = width::quartered(&e.nodes);
-    let one = |(id, node): (usize, &Node)| match index_width(e, node) {
-        Some(index) => index,
+    let one = |(id, node): (usize, &Node)| match known_width(e, id, node) {
+        Some(width) => width,
         None => width::least_width(bounds[id] + 1.0, quartered[id]),
     };
     e.nodes.iter().enumerate().map(one).collect()
 }
 
-/// Bits that hold the index of an arg max.
-fn index_width(e: &Emitter, node: &Node) -> Option<u32> {
+/// The ring of an index: of a table, or that of an arg max.
+fn known_width(e: &Emitter, id: NodeId, node: &Node) -> Option<u32> {
+    if let Some(Size::Ring(width)) = e.sized.get(&id) {
+        return Some(*width);
+    }
     let from = *node.inputs.first()?;
     let classes: usize = e.nodes[from].shape.iter().product();
     matches!(node.op, Op::ArgMax).then(|| 2 + classes.ilog2() + 1)
 }
 
 /// The narrowest rings for calibrated magnitudes and the guard, and for extreme inputs.
-fn needs(problem: &Problem, e: &Emitter) -> (Vec<u32>, Vec<u32>) {
-    let guard = problem.options.guard_bits.exp2();
+fn needs(e: &Emitter) -> (Vec<u32>, Vec<u32>) {
     let quartered = width::quartered(&e.nodes);
     let one = |(id, node): (usize, &Node)| {
-        let from = e.origin[id];
-        if let Some(index) = index_width(e, node) {
-            return (index, index);
+        if let Some(width) = known_width(e, id, node) {
+            return (width, width);
         }
         // One unit more: rounding.
         let units = |size: f64| size * f64::from(node.fixed.frac_bits).exp2() + 1.0;
-        let (likely, extreme) = (units(e.stats.max_abs[from] * guard), units(e.stats.extreme[from] * EXTREME_MARGIN));
+        let [likely, extreme] = match e.sized.get(&id) {
+            Some(Size::Units(units)) => *units,
+            _ => e.sizes(e.origin[id]).map(units),
+        };
         (width::needed_width(likely), width::least_width(extreme, quartered[id]))
     };
     e.nodes.iter().enumerate().map(one).unzip()
@@ -335,6 +314,7 @@ impl Emitter<'_> {
                 let x = self.narrow(first);
                 self.add(id, name, Op::Relu, &[x.id], x.frac)
             }
+            FloatOp::Function(function) => self.function(id, name, first, *function)?,
             FloatOp::MaxPool(w) => {
                 let x = self.narrow(first);
                 self.add(id, name, Op::MaxPool(w.clone()), &[x.id], x.frac)
@@ -404,6 +384,50 @@ impl Emitter<'_> {
         Ok(made)
     }
 
+    /// A table of the function, in front of which the input is clipped where it may leave the table.
+    fn function(&mut self, id: usize, name: &str, source: usize, function: Function) -> Result<Wire, RingError> {
+        let scales = table::Scales {
+            input: self.sizes(source),
+            finest: self.wires[source].frac,
+            result: self.sizes(id)[0],
+            frac_bits: self.target[id],
+            most_bits: self.table_bits,
+        };
+        let fail = |what| RingError::NoRing { what: format!("node `{name}` ({}): {what}", function.name()) };
+        let table::Tabulated { table, frac, centre, clipped } = table::tabulate(function, &scales).map_err(fail)?;
+        let mut x = self.at_most(source, frac);
+        let (bits, half) = (table.bits(), 1i64 << (table.bits() - 1));
+        let most = scales.input.map(|size| size * f64::from(frac).exp2() + 2.0 * half as f64 + 1.0);
+        let mut offset = -centre;
+        if clipped {
+            let frac = x.frac;
+            let step = |e: &mut Self, part: &str, op: Op, inputs: &[NodeId]| {
+                let made = e.add(id, &format!("{name}.{part}"), op, inputs, frac);
+                e.sized.insert(made.id, Size::Units(most));
+                made
+            };
+            // min(max(x - centre, 1 - half), half - 1) + half - 1
+            let low = step(self, "low", Op::AddConst { value: half - 1 - centre }, &[x.id]);
+            let above = step(self, "above", Op::Relu, &[low.id]);
+            let high = step(self, "high", Op::AddConst { value: 2 - 2 * half }, &[above.id]);
+            let over = step(self, "over", Op::Relu, &[high.id]);
+            x = step(self, "clipped", Op::Sub, &[above.id, over.id]);
+            offset = 1 - half;
+        }
+        let index = self.add(id, &format!("{name}.index"), Op::AddConst { value: offset }, &[x.id], x.frac);
+        self.sized.insert(index.id, Size::Ring(bits));
+        let (range, frac) = (table.range(), table.frac_bits);
+        let made = self.add(id, name, Op::LookUp(table), &[index.id], frac);
+        let largest = range.map(i64::unsigned_abs).into_iter().max().unwrap_or(0) as f64;
+        self.sized.insert(made.id, Size::Units([largest; 2]));
+        Ok(made)
+    }
+
+    /// Largest magnitude of a float node's tensor that is likely, and on extreme inputs.
+    fn sizes(&self, from: usize) -> [f64; 2] {
+        [self.stats.max_abs[from] * self.guard, self.stats.extreme[from] * EXTREME_MARGIN]
+    }
+
     /// Public factor and addend, the same for all elements.
     fn uniform(&mut self, id: usize, node: &FloatNode, scale: f64, shift: f64) -> Wire {
         let source = node.inputs[0];
@@ -457,36 +481,5 @@ impl Emitter<'_> {
             self.nodes[x.id].shape = vec![n];
         }
         self.add(source, &format!("{name}.argmax"), Op::ArgMax, &[x.id], 0).id
-    }
-}
-
-/// Half a unit of what a truncation by `bits` leaves. (Longer shifts than fit are refused with the whole
-/// scheme.)
-fn half(bits: u32) -> i64 {
-    1 << (bits - 1).min(62)
-}
-
-fn quantise(x: f64, bits: u32) -> i64 {
-    (x * f64::from(bits).exp2()).round() as i64
-}
-
-/// Fraction bits that give a factor [`FACTOR_BITS`] significant bits.
-fn factor_bits(factor: f64) -> u32 {
-    if factor == 0.0 { 0 } else { (FACTOR_BITS - factor.log2().floor() as i32).clamp(0, MAX_FRAC_BITS as i32) as u32 }
-}
-
-/// The public facts about integer weights: the smallest that hold, rounded up to multiples of `round`.
-fn facts(weights: &[i32], row: usize, frac_bits: u32, round: u32) -> WeightFacts {
-    let largest = weights.iter().map(|w| w.unsigned_abs()).max().unwrap_or(0);
-    let norm2 = weights
-        .chunks(row.max(1))
-        .map(|r| r.iter().map(|&w| f64::from(w) * f64::from(w)).sum::<f64>())
-        .fold(0.0, f64::max);
-    let norm_bits = if norm2 <= 1.0 { 0 } else { norm2.sqrt().log2().ceil() as u32 };
-    let rounded = |bits: u32, most: u32| bits.next_multiple_of(round).min(most);
-    WeightFacts {
-        frac_bits,
-        magnitude_bits: rounded(32 - largest.leading_zeros(), MAX_MAGNITUDE_BITS),
-        norm_bits: rounded(norm_bits, MAX_NORM_BITS),
     }
 }

@@ -11,9 +11,12 @@
 mod agreement;
 mod clamp;
 mod emit;
+mod integers;
 mod range;
 pub mod report;
+mod scheme;
 mod search;
+mod table;
 mod text;
 mod width;
 
@@ -27,6 +30,7 @@ use tacit_graph::float::FloatOp;
 use tacit_graph::{Model, OutputMode, Watch};
 
 use super::fixed::MAX_FRAC_BITS;
+use super::op::MAX_TABLE_BITS;
 use super::{RingError, RingGraph, Weights};
 use crate::BackendError;
 use crate::classes::spread;
@@ -77,6 +81,8 @@ pub struct RingOptions {
     /// Clamp tensors and choose rings by bounds, so that no accepted input overflows; else that is only
     /// unlikely.
     pub clamp: bool,
+    /// Bits of the widest index of a table; 4 to 16.
+    pub table_bits: u32,
     /// Units of the last place that a layer's result may be off by in the back end at hand.
     pub linear_error: u32,
 }
@@ -93,6 +99,7 @@ impl Default for RingOptions {
             seed: 1,
             round_facts: 1,
             clamp: false,
+            table_bits: 12,
             linear_error: 1,
         }
     }
@@ -121,6 +128,9 @@ impl RingOptions {
         }
         if !(0.0..=1.0).contains(&self.agreement) {
             return fail("agreement", "must be 0 to 1");
+        }
+        if !(4..=MAX_TABLE_BITS).contains(&self.table_bits) {
+            return fail("table_bits", "must be 4 to 16");
         }
         if !(1..=31).contains(&self.round_facts) {
             return fail("round_facts", "must be 1 to 31");
@@ -195,7 +205,7 @@ pub fn lower_for(
     let problem = Problem::new(clamped.as_ref().unwrap_or(model), options, watch);
     let found = match options.frac_bits {
         Some(f) => {
-            let scheme = emit::Scheme::fixed(f, options.weight_bits.unwrap_or(f));
+            let scheme = scheme::Scheme::fixed(f, options.weight_bits.unwrap_or(f));
             let quality = search::judge(&problem, &scheme)?;
             search::Found { scheme, quality, choices: Vec::new() }
         }

@@ -6,7 +6,8 @@ use tacit_graph::FEWEST_SAMPLES;
 use tacit_graph::float::FloatOp;
 use tacit_graph::float::run::run_tapped;
 
-use super::emit::{Emitted, Scheme};
+use super::emit::Emitted;
+use super::scheme::Scheme;
 pub use super::search::Choice;
 use super::search::Found;
 use super::{Problem, range, width};
@@ -281,7 +282,12 @@ fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingE
         // A factor whose addend is still to come is no tensor of the float network.
         let half_done = |id: usize, node: &Node| {
             let float = &model.graph.nodes[emitted.origin[id]].op;
-            matches!((&node.op, float), (Op::MulConst { .. }, FloatOp::Affine { shift, .. }) if shift[0] != 0.0)
+            match (&node.op, float) {
+                (Op::MulConst { .. }, FloatOp::Affine { shift, .. }) => shift[0] != 0.0,
+                // What prepares the index of a table.
+                (op, FloatOp::Function(_)) => !matches!(op, Op::LookUp(_)),
+                _ => false,
+            }
         };
         let mut tap = |id: usize, node: &Node, values: &[i64]| {
             if !matches!(node.op, Op::ArgMax) && !half_done(id, node) {

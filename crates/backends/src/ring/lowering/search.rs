@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::emit::{Emitted, Scheme, emit};
+use super::emit::{Emitted, emit};
+use super::scheme::Scheme;
 use super::{Problem, Target};
 use crate::BackendError;
 use crate::classes::{class, flip_probability, relative_error};

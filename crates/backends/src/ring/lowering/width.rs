@@ -108,7 +108,7 @@ fn solve(nodes: &[Node], needs: &[u32]) -> Vec<u32> {
             let demand = match node.op {
                 Op::Truncate { bits } => width[id] + bits,
                 Op::Relu => (2 * width[id]).saturating_sub(MAX_WIDENING),
-                Op::Widen | Op::ArgMax => 0,
+                Op::Widen | Op::ArgMax | Op::LookUp(_) => 0,
                 _ => width[id],
             };
             width[i] = width[i].max(demand);

@@ -54,7 +54,7 @@ pub struct OutOfRange {
     pub name: String,
     /// Largest magnitude seen.
     pub max_abs: u64,
-    /// Smallest magnitude that is not allowed: `2^(width-2)`.
+    /// Smallest magnitude that is not allowed: `2^(width-2)`, or `2^(width-1)` for the index of a table.
     pub limit: u64,
 }
 
@@ -115,14 +115,19 @@ pub fn magnitudes(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result
     Ok(found)
 }
 
-/// Computes without wrapping and names every node with a value outside `|x| < 2^(width-2)`.
+/// Computes without wrapping and names every node with a value outside `|x| < 2^(width-2)`, or of the ring
+/// where it is the index of a table.
 ///
 /// # Errors
 /// As [`run`].
 pub fn range_check(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<OutOfRange>, RingError> {
     let found = magnitudes(graph, weights, input)?;
+    let mut indices = vec![false; graph.nodes().len()];
+    let tables = graph.nodes().iter().filter(|n| matches!(n.op, Op::LookUp(_)));
+    tables.for_each(|n| indices[n.inputs[0]] = true);
     let one = |(node, (n, max_abs)): (NodeId, (&Node, u64))| {
-        let limit = 1u64 << (n.fixed.width - 2);
+        // An index uses all of its ring.
+        let limit = 1u64 << (n.fixed.width - if indices[node] { 1 } else { 2 });
         (max_abs >= limit).then(|| OutOfRange { node, name: n.name.clone(), max_abs, limit })
     };
     Ok(graph.nodes().iter().zip(found).enumerate().filter_map(one).collect())
@@ -214,6 +219,7 @@ impl<'a> Reference<'a> {
             Op::Concat => inputs.concat(),
             Op::Slice(s) => kernel::slice(s, first, &before(0).shape),
             Op::Pad { before: front, .. } => kernel::pad(front, first, &before(0).shape, &node.shape),
+            Op::LookUp(table) => first.iter().map(|&x| table.at(x)).collect(),
             Op::ArgMax => vec![kernel::arg_max(first) as i64],
         })
     }

@@ -4,6 +4,7 @@
 use tacit_arith::prg::Prg;
 use tacit_graph::{GraphError, Interpreter, NodeId};
 use tacit_mpc::Role;
+use tacit_mpc::dealt::LookUp;
 use tacit_mpc::gate::slices;
 use tacit_mpc::wire::PackedMessages;
 use tacit_net::{Channel, Tag};
@@ -32,6 +33,9 @@ pub(crate) struct GateShares<'a> {
     pub(crate) targets: &'a [&'a [u64]],
 }
 
+/// A back end that plans no look-ups meets none.
+pub(super) const NO_TABLES: BackendError = BackendError::Misuse("this back end plans no look-ups");
+
 /// What a phase does where the client does not simply compute.
 pub(crate) trait ClientPhase<K: Kind> {
     /// The input is masked with `share`.
@@ -42,6 +46,10 @@ pub(crate) trait ClientPhase<K: Kind> {
     fn gate(&mut self, at: At, gate: &K::Gate, shares: &GateShares<'_>) -> Result<(), BackendError>;
     /// The client's share goes from `c` to `to` in the wider ring.
     fn widen(&mut self, id: NodeId, widen: &K::Widen, c: &[u64], to: &[u64]) -> Result<(), BackendError>;
+    /// Look-ups: the client's share of the index is `c`, that of the results ends as `to`.
+    fn look_up(&mut self, _id: NodeId, _table: &LookUp, _c: &[u64], _to: &[u64]) -> Result<(), BackendError> {
+        Err(NO_TABLES)
+    }
     /// What becomes of the share of a node's tensor.
     fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError>;
 }
@@ -127,6 +135,11 @@ impl<K: Kind, P: ClientPhase<K>> Interpreter for ClientWalk<'_, K, P> {
                 let high = chosen(&self.seed, node.elements(), to - from);
                 let target: Vec<u64> = inputs[0].iter().zip(high).map(|(c, h)| c | h << from).collect();
                 self.phase.widen(id, widen, inputs[0], &target)?;
+                target
+            }
+            Step::LookUp(table) => {
+                let target = chosen(&self.seed, node.elements(), node.fixed.width);
+                self.phase.look_up(id, table, inputs[0], &target)?;
                 target
             }
             Step::TruncateExact { bits, gate } => {

@@ -37,7 +37,7 @@ pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[u
         Op::Transpose { perm } => transpose_index(perm, shape).into_iter().map(|i| first[i] & mask).collect(),
         Op::Pad { before, .. } => pad(first, shape, before, &node.shape, mask),
         Op::SumPool(w) => sum_pool(first, shape, w, &node.shape, mask),
-        Op::Input | Op::Conv2d(_) | Op::Linear(_) | Op::Relu | Op::MaxPool(_) | Op::ArgMax => {
+        Op::Input | Op::Conv2d(_) | Op::Linear(_) | Op::Relu | Op::MaxPool(_) | Op::LookUp(_) | Op::ArgMax => {
             unreachable!("the plan has a step of its own for {}", node.op.name())
         }
     }

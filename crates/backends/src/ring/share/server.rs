@@ -2,8 +2,10 @@
 
 use tacit_graph::{Interpreter, NodeId};
 use tacit_mpc::Role;
+use tacit_mpc::dealt::LookUp;
 use tacit_mpc::gate::slices;
 
+use super::client::NO_TABLES;
 use super::local::{apply, gather};
 use super::reduce::difference;
 use super::truncate;
@@ -29,6 +31,10 @@ pub(crate) trait ServerPhase<K: Kind> {
     fn gate(&mut self, at: At, gate: &K::Gate, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>, BackendError>;
     /// The share in the wider ring.
     fn widen(&mut self, id: NodeId, widen: &K::Widen, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError>;
+    /// Look-ups: the shares of the results for those of the indices.
+    fn look_up(&mut self, _id: NodeId, _table: &LookUp, _x: &[u64]) -> Result<Vec<u64>, BackendError> {
+        Err(NO_TABLES)
+    }
     /// What becomes of the share of a node's tensor.
     fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError>;
 }
@@ -57,6 +63,7 @@ impl<K: Kind, P: ServerPhase<K>> Interpreter for ServerWalk<'_, K, P> {
             }
             Step::Reduce { levels, indexed } => self.reduce(id, node, levels, *indexed, inputs[0])?,
             Step::Widen(widen) => self.phase.widen(id, widen, node, inputs[0])?,
+            Step::LookUp(table) => self.phase.look_up(id, table, inputs[0])?,
             Step::TruncateExact { bits, gate } => {
                 let parts = truncate::parts(Role::Server, inputs[0], *bits);
                 let shares = ServerShares { tested: &parts.tested, values: &[&parts.value], bases: &[&parts.base] };

@@ -5,7 +5,7 @@ use tacit_arith::ring::ConvSpec;
 
 use super::{Kind, Step};
 use crate::BackendError;
-use crate::ring::{Node, RingGraph};
+use crate::ring::{Node, Op, RingGraph};
 
 /// Entries of all matrices, multiplications, and bytes of dealt material that a model may have.
 const MOST_WEIGHTS: u128 = 1 << 28;
@@ -35,6 +35,10 @@ pub(crate) fn check_sizes<K: Kind<Linear = ConvSpec>>(
             let entries = conv.out_ch as u128 * row[0] * row[1] * row[2];
             weights += entries;
             macs += row[0] * row[1] * row[2] * node.elements() as u128;
+        }
+        if let Op::LookUp(table) = &node.op {
+            // A look-up goes through all entries.
+            macs += node.elements() as u128 * table.entries.len() as u128;
         }
         material += dealt(step, node);
         for (what, got, most) in [

@@ -2,12 +2,13 @@
 
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
+use tacit_mpc::dealt::LookUp;
 
 use super::reduce::{Level, max_pool, tournament};
 use super::truncate;
 use crate::BackendError;
 use crate::ring::fixed::MIN_COMPARED_WIDTH;
-use crate::ring::{Node, Op, RingGraph};
+use crate::ring::{Node, Op, RingGraph, Table};
 
 /// What a back end's steps are made of.
 pub(crate) trait Kind {
@@ -44,6 +45,8 @@ pub(crate) enum Step<K: Kind> {
     },
     /// Signed widening.
     Widen(K::Widen),
+    /// Look-ups in a public table.
+    LookUp(LookUp),
     /// Truncation without an error, where its carry would show in the result.
     TruncateExact {
         /// Bits dropped.
@@ -74,6 +77,7 @@ impl<K: Kind> Step<K> {
             Self::Reduce { indexed, .. } => 4 + u8::from(*indexed),
             Self::Widen(_) => 6,
             Self::TruncateExact { .. } => 7,
+            Self::LookUp(_) => 8,
         }
     }
 }
@@ -88,6 +92,11 @@ pub(crate) trait Compile<K: Kind> {
     fn maximum(&mut self, n: usize, width: u32, index: Option<u32>) -> K::Gate;
     /// Carry tests of a truncation of `n` values by `bits` to a ring of `width` bits.
     fn carry(&mut self, n: usize, bits: u32, width: u32) -> K::Gate;
+    /// `n` look-ups, into a ring of `width` bits.
+    fn look_up(&mut self, _n: usize, _width: u32, table: &Table) -> Result<LookUp, String> {
+        let name = table.function.name();
+        Err(format!("this back end has no look-up tables, which {name} needs here; `dealt` has"))
+    }
     /// Widening of `n` signed values.
     fn widen(&mut self, n: usize, width: u32, extra: u32) -> K::Widen;
 }
@@ -130,6 +139,7 @@ fn nonlinear<K: Kind>(graph: &RingGraph, node: &Node, make: &mut impl Compile<K>
     };
     Ok(match &node.op {
         Op::Relu => Step::Relu(make.relu(n, width, wide)?),
+        Op::LookUp(table) => Step::LookUp(make.look_up(n, wide, table)?),
         Op::MaxPool(w) => Step::Reduce { levels: levels(max_pool(&input.shape, w, &node.shape), None), indexed: false },
         Op::ArgMax => {
             if n as u64 >= 1 << (wide - 1).min(63) || width + wide > 64 {

@@ -1,0 +1,92 @@
+//! A connection at the client: masked weights once, then a seed for each material.
+
+use std::sync::Arc;
+
+use tacit_arith::prg::{Prg, Seed};
+use tacit_net::{Channel, Tag};
+use zeroize::Zeroizing;
+
+use super::compiled::Client;
+use super::dealer::SEED_BYTES;
+use super::setup::Expected;
+use super::statics::{self, Statics};
+use crate::ring::reference;
+use crate::seam::{Aids, Claim, Ticket};
+use crate::{BackendError, ClientSide, Material, MaterialPart};
+
+/// Offline: which material.
+pub(super) const TICKET: Tag = Tag::new(0x0425, "ticket for the dealer");
+/// Offline: for whom material is to be dealt.
+pub(super) const SEAL: Tag = Tag::new(0x0426, "seal of a claim to material");
+/// The connection.
+pub(super) struct Asking {
+    model: Arc<Client>,
+    aids: Aids,
+    prg: Prg,
+}
+
+/// The client's half.
+struct ClientMaterial {
+    plan: [u8; 32],
+    seed: Seed,
+}
+
+impl MaterialPart for ClientMaterial {
+    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new(self.seed.0.to_vec())
+    }
+}
+
+impl Asking {
+    pub(super) fn new(model: Arc<Client>, aids: Aids, prg: Prg) -> Self {
+        Self { model, aids, prg }
+    }
+
+    fn statics(&self) -> Result<&Arc<Statics>, BackendError> {
+        self.model.statics.get().ok_or(BackendError::Misuse("the setup comes first"))
+    }
+
+    fn read(&self, bytes: &[u8]) -> Result<ClientMaterial, BackendError> {
+        let seed = <[u8; SEED_BYTES]>::try_from(bytes);
+        let seed = seed.map_err(|_| BackendError::Material { what: format!("{} bytes are no seed", bytes.len()) })?;
+        Ok(ClientMaterial { plan: self.model.compiled.plan.digest(), seed: Seed(seed) })
+    }
+}
+
+impl ClientSide for Asking {
+    /// Gets `E`, unless this process or its folder has it.
+    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+        let Client { compiled, statics } = &*self.model;
+        let expected = Expected { plan: &compiled.plan, digest: compiled.statics, hasher: statics::hasher };
+        expected.take(statics, &self.aids, channel)
+    }
+
+    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
+        let statics = self.statics()?.clone();
+        let mut claim = Claim { nonce: [0; 32], digest: self.model.compiled.digest() };
+        self.prg.fill_bytes(&mut claim.nonce);
+        channel.send(SEAL, &claim.seal())?;
+        channel.flush()?;
+        let ticket: Ticket = *channel.recv(TICKET, size_of::<Ticket>())?.first_chunk().expect("that many bytes came");
+        let half = self.aids.dealer()?.fetch(&ticket, &claim)?;
+        let material = self.read(&half)?;
+        super::client::offline(&self.model.compiled.plan, &statics, &material.seed, channel, &self.aids.stop)?;
+        Ok(Material::new(material))
+    }
+
+    fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+        let plan = &self.model.compiled.plan;
+        let integers = reference::quantize_input(plan.graph(), input)?;
+        let ClientMaterial { plan: made_for, seed } = material.take()?;
+        if made_for != plan.digest() {
+            return Err(BackendError::Misuse("the material belongs to another plan"));
+        }
+        let answer =
+            super::client::online(plan, &seed, &integers, (channel, &mut self.prg), &mut |_, _| {}, &self.aids.stop)?;
+        Ok(reference::dequantize_output(plan.graph(), &answer))
+    }
+
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
+        Ok(Material::new(self.read(bytes)?))
+    }
+}

@@ -1,0 +1,105 @@
+//! A connection at the server: masked weights once, then material as it comes from the dealer and the client.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use tacit_arith::prg::Prg;
+use tacit_net::Channel;
+use zeroize::Zeroizing;
+
+use super::asking::{SEAL, TICKET};
+use super::compiled::Server;
+use super::server::{self, Intake, ServerMaterial, Source, SpooledMaterial};
+use super::setup;
+use crate::seam::{Aids, Piece, Seal};
+use crate::{BackendError, Material, MaterialPart, ServerModel, ServerSide};
+use tacit_mpc::codec::Reader;
+
+/// The connection.
+pub(super) struct Serving {
+    model: Arc<Server>,
+    aids: Aids,
+    prg: Prg,
+}
+
+impl Serving {
+    pub(super) fn new(model: Arc<Server>, aids: Aids, prg: Prg) -> Self {
+        Self { model, aids, prg }
+    }
+
+    /// Orders material, lets the client fetch its half of it, and gives `sink` the server's as it comes.
+    fn make(
+        &self,
+        channel: &mut Channel,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        let order = self.model.order().expect("a dealt model can be ordered");
+        let seal: Seal = *channel.recv(SEAL, size_of::<Seal>())?.first_chunk().expect("that many bytes came");
+        let mut intake = Intake::new(&self.model.compiled.plan, sink, &self.aids.stop);
+        self.aids.dealer()?.deal_into(&order, &seal, &mut |piece| match piece {
+            // The client works while the dealer does.
+            Piece::Ticket(ticket) => {
+                channel.send(TICKET, ticket)?;
+                Ok(channel.flush()?)
+            }
+            Piece::Half(bytes) => intake.half(bytes, channel),
+        })?;
+        intake.finish(channel)
+    }
+}
+
+impl MaterialPart for ServerMaterial {
+    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        self.bytes.clone()
+    }
+}
+
+impl ServerSide for Serving {
+    /// Sends `E`, if the client has not kept it.
+    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+        let Server { compiled, weights, keys, .. } = &*self.model;
+        setup::give(&compiled.plan, weights, keys, channel)
+    }
+
+    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
+        let plan = &self.model.compiled.plan;
+        let mut bytes = Zeroizing::new(Vec::with_capacity(server::material_bytes(plan)));
+        self.make(channel, &mut |piece| {
+            bytes.extend_from_slice(piece);
+            Ok(())
+        })?;
+        Ok(Material::new(ServerMaterial { plan: plan.digest(), bytes }))
+    }
+
+    fn offline_into(&mut self, channel: &mut Channel, place: &mut (dyn Write + Send)) -> Result<(), BackendError> {
+        self.make(channel, &mut |piece| place.write_all(piece).map_err(|e| BackendError::Spool { what: e.to_string() }))
+    }
+
+    fn online(&mut self, channel: &mut Channel, material: Material) -> Result<(), BackendError> {
+        let Server { compiled, weights, .. } = &*self.model;
+        let (memory, spooled);
+        let (plan, source) = if material.is_spooled() {
+            spooled = material.take::<SpooledMaterial>()?;
+            (spooled.plan, Source::Spooled(spooled.source))
+        } else {
+            memory = material.take::<ServerMaterial>()?;
+            (memory.plan, Source::Memory(Reader::new(&memory.bytes)))
+        };
+        if plan != compiled.plan.digest() {
+            return Err(BackendError::Misuse("the material belongs to another plan"));
+        }
+        server::online(&compiled.plan, weights, source, (channel, &mut self.prg), &mut |_, _| {}, &self.aids.stop)
+    }
+
+    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
+        let plan = &self.model.compiled.plan;
+        server::check_length(plan, bytes.len() as u64)?;
+        Ok(Material::new(ServerMaterial { plan: plan.digest(), bytes: Zeroizing::new(bytes.to_vec()) }))
+    }
+
+    fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
+        let plan = &self.model.compiled.plan;
+        server::check_length(plan, bytes)?;
+        Ok(Material::spooled(SpooledMaterial { plan: plan.digest(), source }))
+    }
+}

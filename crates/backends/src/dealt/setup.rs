@@ -1,0 +1,108 @@
+//! Setup: the client gets the masked weights, unless its process or its folder has them.
+
+use std::io::{Read, Write};
+use std::sync::{Arc, OnceLock};
+
+use tacit_arith::prg::Seed;
+use tacit_net::{Channel, Tag};
+
+use super::statics::{self, Gathering, Masked, Statics};
+use crate::BackendError;
+use crate::ring::Weights;
+use crate::seam::{Aids, Place};
+
+/// Whether the client wants `E`.
+const WANTED: Tag = Tag::new(0x0423, "whether masked weights are wanted");
+/// A piece of `E`.
+const STATICS: Tag = Tag::new(0x0424, "masked weights");
+/// Bytes of `E` in one message.
+const PIECE: usize = 4 << 20;
+
+/// The server's part: sends `E`, if it is wanted.
+pub(crate) fn give(
+    plan: &impl Masked,
+    weights: &Weights,
+    keys: &[Seed],
+    channel: &mut Channel,
+) -> Result<(), BackendError> {
+    if channel.recv(WANTED, 1)?[0] != 1 {
+        return Ok(());
+    }
+    let mut buffer = Vec::with_capacity(PIECE);
+    statics::write(plan, weights, keys, &mut |mut bytes| {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(PIECE - buffer.len()));
+            buffer.extend_from_slice(now);
+            bytes = later;
+            if buffer.len() == PIECE {
+                channel.send(STATICS, &buffer)?;
+                buffer.clear();
+            }
+        }
+        Ok(())
+    })?;
+    if !buffer.is_empty() {
+        channel.send(STATICS, &buffer)?;
+    }
+    Ok(channel.flush()?)
+}
+
+/// The `E` of a plan, by what the public part says of it.
+pub(crate) struct Expected<'a, P> {
+    pub(crate) plan: &'a P,
+    pub(crate) digest: [u8; 32],
+    /// Begins the digest.
+    pub(crate) hasher: fn() -> blake3::Hasher,
+}
+
+impl<P: Masked> Expected<'_, P> {
+    /// The client's part. Afterwards `own`, which all connections of a process share, has it.
+    pub(crate) fn take(
+        &self,
+        own: &OnceLock<Arc<Statics>>,
+        aids: &Aids,
+        channel: &mut Channel,
+    ) -> Result<(), BackendError> {
+        let kept = own.get().cloned().or_else(|| self.kept(aids));
+        channel.send(WANTED, &[u8::from(kept.is_none())])?;
+        channel.flush()?;
+        let statics = match kept {
+            Some(statics) => statics,
+            None => self.received(aids, channel)?,
+        };
+        // Another connection may have been faster: it has the same.
+        let _ = own.set(statics);
+        Ok(())
+    }
+
+    /// What the folder has, if it is what the public part says.
+    fn kept(&self, aids: &Aids) -> Option<Arc<Statics>> {
+        let mut source = aids.keep.as_ref()?.load(self.digest)?;
+        let (mut gathering, mut piece) = (Gathering::new(self.plan, (self.hasher)()), vec![0; PIECE]);
+        loop {
+            // What was kept and does not fit any more is asked for anew.
+            match source.read(&mut piece).ok()? {
+                0 => return gathering.finish(&self.digest).ok().map(Arc::new),
+                n => gathering.push(&piece[..n]).ok()?,
+            }
+        }
+    }
+
+    /// What the server sends; kept if there is a place for it.
+    fn received(&self, aids: &Aids, channel: &mut Channel) -> Result<Arc<Statics>, BackendError> {
+        let total = statics::bytes(self.plan);
+        let mut gathering = Gathering::new(self.plan, (self.hasher)());
+        let mut place = aids.keep.as_ref().and_then(|keep| keep.place(self.digest, total));
+        let mut left = total as usize;
+        while left > 0 {
+            let piece = channel.recv(STATICS, left.min(PIECE))?;
+            left -= piece.len();
+            gathering.push(&piece)?;
+            // A folder that is full is no reason to fail.
+            place = place.and_then(|mut place| place.write_all(&piece).is_ok().then_some(place));
+        }
+        let statics = gathering.finish(&self.digest)?;
+        place.into_iter().for_each(Place::keep);
+        Ok(Arc::new(statics))
+    }
+}

@@ -1,0 +1,155 @@
+//! Tables of functions: which numbers an index stands for, and how fine it is.
+//!
+//! An index of k bits at f fraction bits stands for the numbers that round to it, over a span of `2^(k-f)`
+//! around zero, or from zero for functions of positive numbers. The span is that of calibration with its
+//! guard, but no wider than where the function settles; what may lie outside is clipped. The index is as fine
+//! as the result's scale asks for: the error is one unit of it, if the widest table and the input's own scale
+//! allow.
+
+use tacit_graph::Function;
+
+use super::integers::quantise;
+use crate::ring::Table;
+
+/// What a table is made for.
+pub(super) struct Scales {
+    /// Largest magnitude of the input that is likely, and on extreme inputs.
+    pub input: [f64; 2],
+    /// Most fraction bits that the input has.
+    pub finest: u32,
+    /// Largest magnitude of a result that is likely: larger ones are cut.
+    pub result: f64,
+    /// Fraction bits of the results.
+    pub frac_bits: u32,
+    /// Bits of the widest index.
+    pub most_bits: u32,
+}
+
+/// A table and what its index stands for.
+pub(super) struct Tabulated {
+    pub table: Table,
+    /// Fraction bits of the index.
+    pub frac: u32,
+    /// The number that index 0 stands for, at that scale.
+    pub centre: i64,
+    /// The input may lie outside.
+    pub clipped: bool,
+}
+
+/// The coarsest table that is as exact as its results' scale, or the finest there can be.
+///
+/// # Errors
+/// A sentence: the input is too large for any.
+pub(super) fn tabulate(function: Function, scales: &Scales) -> Result<Tabulated, String> {
+    let [likely, extreme] = scales.input;
+    let reach = match function.settles() {
+        Some(end) => likely.max(extreme).min(end),
+        None => likely,
+    };
+    let half_span = if reach > 0.0 { reach.log2().ceil().max(-40.0) as i32 } else { 0 };
+    let span = if function.is_positive() { half_span } else { half_span + 1 };
+    let most_bits = scales.most_bits as i32;
+    // Two bits of index at least.
+    let (coarsest, finest) = ((2 - span).max(0), (most_bits - span).min(scales.finest as i32));
+    if finest < coarsest {
+        return Err(format!(
+            "values of up to {likely:.3} need a table of more than {most_bits} bits (`table_bits`), or more fraction bits than they have"
+        ));
+    }
+    let mut frac = coarsest;
+    loop {
+        let made = at(function, scales, (span + frac) as u32, frac as u32);
+        if frac == finest || made.table.error <= 1 {
+            return Ok(made);
+        }
+        frac += 1;
+    }
+}
+
+fn at(function: Function, scales: &Scales, bits: u32, frac: u32) -> Tabulated {
+    let half = 1i64 << (bits - 1);
+    let centre = if function.is_positive() { half } else { 0 };
+    let unit = (-f64::from(frac)).exp2();
+    let most = if scales.result > 0.0 { scales.result } else { 1.0 };
+    let value = |x: f64| {
+        let value = function.value(x);
+        if value.is_nan() { most } else { value.clamp(-most, most) }
+    };
+    let (mut entries, mut error) = (vec![0; 1 << bits], 0f64);
+    for index in -half..half {
+        let x = (index + centre) as f64;
+        let entry = quantise(value(x * unit), scales.frac_bits);
+        entries[(index & (2 * half - 1)) as usize] = entry;
+        // All functions here rise or fall between two indices.
+        for end in [x - 0.5, x + 0.5].map(|x| if function.is_positive() { x.max(0.0) } else { x }) {
+            error = error.max((value(end * unit) * f64::from(scales.frac_bits).exp2() - entry as f64).abs());
+        }
+    }
+    let [likely, extreme] = scales.input.map(|size| size * f64::from(frac).exp2() + 2.0);
+    // What rounds below zero must not become the largest number.
+    let clipped = function.is_positive() || likely.max(extreme) >= half as f64;
+    // A cast saturates. Half a unit is what rounding takes.
+    let error = (error - 0.5).max(0.0).ceil() as u32;
+    Tabulated {
+        table: Table { function, entries, frac_bits: scales.frac_bits, error: error.max(1) },
+        frac,
+        centre,
+        clipped,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scales(input: [f64; 2], result: f64) -> Scales {
+        Scales { input, finest: 14, result, frac_bits: 8, most_bits: 12 }
+    }
+
+    #[test]
+    fn tables_are_as_exact_as_they_say() {
+        for (function, input, result) in [
+            (Function::Sigmoid, [3.0, 5.0], 1.0),
+            (Function::Sigmoid, [30.0, 50.0], 1.0),
+            (Function::Tanh, [2.0, 2.0], 1.0),
+            (Function::GeluGap, [9.0, 20.0], 0.2),
+            (Function::Exp, [2.0, 3.0], 8.0),
+            (Function::Reciprocal, [4.0, 5.0], 16.0),
+            (Function::Sqrt, [4.0, 5.0], 3.0),
+            (Function::Rsqrt, [4.0, 5.0], 8.0),
+        ] {
+            let Tabulated { table, frac, centre, clipped } = tabulate(function, &scales(input, result)).unwrap();
+            let half = 1i64 << (table.bits() - 1);
+            assert!(clipped || input[1] * f64::from(frac).exp2() < half as f64, "{function:?}");
+            assert_eq!(
+                clipped,
+                function.is_positive()
+                    || function.settles().is_some_and(|end| input[1] > end)
+                    || input[1] > input[0].log2().ceil().exp2(),
+                "{function:?}"
+            );
+            let mut worst = 0f64;
+            for step in -4000..4000i64 {
+                // Within the table, between indices too.
+                let x = (step as f64 / 4000.0) * (half as f64 - 1.0) + centre as f64;
+                if function.is_positive() && x < 0.0 {
+                    continue;
+                }
+                let wanted = function.value(x * (-f64::from(frac)).exp2()).clamp(-result, result);
+                let got = table.at(x.round() as i64 - centre) as f64 / 256.0;
+                worst = worst.max((wanted - got).abs() * 256.0);
+            }
+            assert!(worst <= f64::from(table.error) + 0.51, "{function:?}: {worst} units, {} stated", table.error);
+        }
+        // What settles slowly gets no more than it can use.
+        assert!(tabulate(Function::Sigmoid, &scales([3.0, 3.0], 1.0)).unwrap().table.bits() <= 10);
+    }
+
+    #[test]
+    fn what_fits_no_table_is_refused() {
+        let what = tabulate(Function::Exp, &scales([1e5, 1e5], 1.0)).err().unwrap();
+        assert!(what.contains("table_bits"), "{what}");
+        assert!(tabulate(Function::Sigmoid, &scales([1e5, 1e5], 1.0)).is_ok(), "it settles");
+        assert!(tabulate(Function::Sqrt, &scales([0.0, 0.0], 0.0)).is_ok(), "a tensor of zeros");
+    }
+}

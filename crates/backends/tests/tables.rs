@@ -1,0 +1,142 @@
+//! Functions in the middle of a network, from an ONNX file to an answer: by tables where a back end has them.
+
+use std::sync::Arc;
+
+use prost::Message;
+use tacit_arith::prg::Prg;
+use tacit_backends::dealer::{Dealings, Nearby};
+use tacit_backends::{Aids, Options, Registry, Setup};
+use tacit_graph::import::{ImportOptions, Imported, import};
+use tacit_graph::npy::Npy;
+use tacit_graph::onnx::proto::{
+    DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto,
+    TensorTypeProto, TypeProto, ValueInfoProto,
+};
+use tacit_graph::rng::SplitMix;
+use tacit_mpc::run_pair;
+
+const FEATURES: usize = 12;
+
+fn node(op: &str, name: &str, inputs: &[&str]) -> NodeProto {
+    NodeProto {
+        op_type: op.into(),
+        name: name.into(),
+        input: inputs.iter().map(|s| (*s).into()).collect(),
+        output: vec![name.into()],
+        ..NodeProto::default()
+    }
+}
+
+/// 12 features, three layers of 16 with tanh, GELU and a sigmoid between them, five results.
+fn network() -> Vec<u8> {
+    let mut rng = SplitMix::new(11);
+    let mut weights = |name: &str, rows: usize, columns: usize, size: f64| TensorProto {
+        name: name.into(),
+        dims: vec![rows as i64, columns as i64],
+        data_type: 1,
+        float_data: (0..rows * columns).map(|_| rng.range(-size, size) as f32).collect(),
+        ..TensorProto::default()
+    };
+    let shape = [1, FEATURES as i64];
+    let dim = shape.iter().map(|&dim_value| DimensionProto { dim_value, ..DimensionProto::default() }).collect();
+    let kind = TypeProto { tensor_type: Some(TensorTypeProto { elem_type: 1, shape: Some(TensorShapeProto { dim }) }) };
+    let nodes = vec![
+        node("MatMul", "first", &["x", "a"]),
+        node("Tanh", "tanh", &["first"]),
+        node("MatMul", "second", &["tanh", "b"]),
+        node("Gelu", "gelu", &["second"]),
+        node("MatMul", "third", &["gelu", "c"]),
+        node("Sigmoid", "gate", &["third"]),
+        node("MatMul", "y", &["gate", "d"]),
+    ];
+    let model = ModelProto {
+        graph: Some(GraphProto {
+            node: nodes,
+            name: "functions".into(),
+            initializer: vec![
+                weights("a", FEATURES, 16, 1.5),
+                weights("b", 16, 16, 1.0),
+                weights("c", 16, 16, 1.0),
+                weights("d", 16, 5, 1.0),
+            ],
+            input: vec![ValueInfoProto { name: "x".into(), r#type: Some(kind) }],
+            output: vec![ValueInfoProto { name: "y".into(), ..ValueInfoProto::default() }],
+        }),
+        opset_import: vec![OperatorSetIdProto { domain: String::new(), version: 20 }],
+        ..ModelProto::default()
+    };
+    model.encode_to_vec()
+}
+
+fn imported() -> Imported {
+    let mut rng = SplitMix::new(3);
+    let data = (0..32 * FEATURES).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+    let calibration = Npy { shape: vec![32, FEATURES], data, is_bytes: false };
+    let options =
+        ImportOptions { calibration: Some(calibration), range: Some([-1.0, 1.0]), ..ImportOptions::default() };
+    import(&network(), &options).unwrap()
+}
+
+#[test]
+fn a_network_with_functions_runs_from_its_file_to_its_answer() {
+    let (imported, registry) = (imported(), Registry::standard());
+    let backend = registry.get("dealt").unwrap();
+    let dealings = Arc::new(Dealings::new(Registry::standard(), Prg::from_os().unwrap(), 1));
+    let aids = [1, 2]
+        .map(|party| Aids { dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))), keep: None });
+    // Small tables with one-hot vectors, and larger ones with keys.
+    let mut worst = Vec::new();
+    for (options, wide) in [("table_bits=8", false), ("", true)] {
+        let options: Options = options.parse().unwrap();
+        let server = backend.lower(&imported.model, &options).unwrap();
+        let client = backend.open(server.public_bytes()).unwrap();
+        assert_eq!(server.setup(), Setup::BeforeOffline);
+        let mut rng = SplitMix::new(8);
+        let mut error = 0f64;
+        for _ in 0..6 {
+            let input: Vec<f32> = (0..FEATURES).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+            let (answer, served) = run_pair(
+                |channel| {
+                    let mut side = client.clone().connect(&aids[0]).unwrap();
+                    side.setup(channel).unwrap();
+                    let material = side.offline(channel).unwrap();
+                    side.online(channel, material, &input).unwrap()
+                },
+                |channel| {
+                    let mut side = server.clone().connect(&aids[1]).unwrap();
+                    side.setup(channel)?;
+                    let material = side.offline(channel)?;
+                    side.online(channel, material)?;
+                    Ok::<_, tacit_backends::BackendError>(channel.flush()?)
+                },
+            );
+            served.unwrap();
+            let reference = server.reference(&input).unwrap();
+            let bound = server.error_bound(&reference);
+            let float = imported.model.run(&input).unwrap();
+            for ((got, wanted), float) in answer.iter().zip(&reference).zip(&float) {
+                assert!((got - wanted).abs() <= bound, "{got}, reference {wanted}, bound {bound}");
+                error = error.max((got - float).abs());
+            }
+        }
+        worst.push(error);
+        let tables: Vec<u32> = tables(&server.describe());
+        assert_eq!(tables.len(), 3);
+        assert_eq!(tables.iter().any(|bits| *bits > 8), wide, "{tables:?}");
+    }
+    // Results lie in about [-4, 4].
+    assert!(worst[0] < 0.25 && worst[1] < 0.06 && worst[1] < worst[0], "{worst:?}");
+}
+
+/// Index bits of a model's tables.
+fn tables(model: &serde_json::Value) -> Vec<u32> {
+    let entries = |node: &serde_json::Value| Some(node["op"]["LookUp"]["entries"].as_array()?.len().ilog2());
+    model["nodes"].as_array().expect("a list of nodes").iter().filter_map(entries).collect()
+}
+
+#[test]
+fn a_back_end_without_tables_names_the_node_and_who_has_them() {
+    let error = Registry::standard().get("cheetah").unwrap().lower(&imported().model, &Options::default());
+    let error = error.err().unwrap().to_string();
+    assert!(error.contains("tanh") && error.contains("Tanh") && error.contains("`dealt` has"), "{error}");
+}

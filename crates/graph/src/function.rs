@@ -1,0 +1,139 @@
+//! Functions of one real number that no back end computes from sums and comparisons: back ends with look-up
+//! tables do, others refuse them.
+
+use serde::{Deserialize, Serialize};
+
+/// A function, applied to each element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Function {
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
+    /// `tanh(x)`.
+    Tanh,
+    /// `relu(x) - gelu(x)` with `gelu(x) = x (1 + erf(x / sqrt 2)) / 2`: even, and nearly zero beyond 4.
+    GeluGap,
+    /// The same with the approximation of GELU by `tanh` that networks are trained with.
+    GeluTanhGap,
+    /// `exp(x)`.
+    Exp,
+    /// `1 / x` for positive x.
+    Reciprocal,
+    /// `sqrt(x)` for x of at least 0.
+    Sqrt,
+    /// `1 / sqrt(x)` for positive x.
+    Rsqrt,
+}
+
+impl Function {
+    /// All there are.
+    pub const ALL: [Self; 8] = [
+        Self::Sigmoid,
+        Self::Tanh,
+        Self::GeluGap,
+        Self::GeluTanhGap,
+        Self::Exp,
+        Self::Reciprocal,
+        Self::Sqrt,
+        Self::Rsqrt,
+    ];
+
+    /// Its value; infinite or no number where it has none.
+    #[must_use]
+    pub fn value(self, x: f64) -> f64 {
+        match self {
+            Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Self::Tanh => x.tanh(),
+            // For the magnitude: relu(-x) - gelu(-x) = relu(x) - x - gelu(x) + x.
+            Self::GeluGap => 0.5 * x.abs() * erfc(x.abs() * std::f64::consts::FRAC_1_SQRT_2),
+            Self::GeluTanhGap => {
+                let x = x.abs();
+                let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
+                x / (1.0 + (2.0 * inner).exp())
+            }
+            Self::Exp => x.exp(),
+            Self::Reciprocal => 1.0 / x,
+            Self::Sqrt => x.sqrt(),
+            Self::Rsqrt => 1.0 / x.sqrt(),
+        }
+    }
+
+    /// The magnitude beyond which it hardly changes, where there is one: there inputs may be clipped.
+    #[must_use]
+    pub fn settles(self) -> Option<f64> {
+        match self {
+            Self::Sigmoid => Some(8.0),
+            Self::Tanh | Self::GeluGap | Self::GeluTanhGap => Some(4.0),
+            Self::Exp | Self::Reciprocal | Self::Sqrt | Self::Rsqrt => None,
+        }
+    }
+
+    /// Whether it has values for positive numbers (and perhaps zero) only.
+    #[must_use]
+    pub fn is_positive(self) -> bool {
+        matches!(self, Self::Reciprocal | Self::Sqrt | Self::Rsqrt)
+    }
+
+    /// Name in reports and errors.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sigmoid => "Sigmoid",
+            Self::Tanh => "Tanh",
+            Self::GeluGap | Self::GeluTanhGap => "Gelu",
+            Self::Exp => "Exp",
+            Self::Reciprocal => "Reciprocal",
+            Self::Sqrt => "Sqrt",
+            Self::Rsqrt => "Rsqrt",
+        }
+    }
+}
+
+/// `1 - erf(x)` for x of at least 0: the series of erf below 2.5, a continued fraction above; off by 1e-12.
+fn erfc(x: f64) -> f64 {
+    if x < 2.5 {
+        let (mut term, mut sum) = (x, x);
+        for n in 1..60 {
+            term *= -x * x / f64::from(n);
+            sum += term / f64::from(2 * n + 1);
+        }
+        return 1.0 - std::f64::consts::FRAC_2_SQRT_PI * sum;
+    }
+    let fraction = (1..=60).rev().fold(x, |inner, k| x + 0.5 * f64::from(k) / inner);
+    (-x * x).exp() / (fraction * std::f64::consts::PI.sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_those_of_tables() {
+        for (x, wanted) in [
+            (0.0, 1.0),
+            (0.5, 0.479_500_122_186_953_5),
+            (1.0, 0.157_299_207_050_285_13),
+            (2.0, 0.004_677_734_981_047_266),
+            (2.6, 2.360_344_165_293_492e-4),
+            (4.0, 1.541_725_790_028_002e-8),
+        ] {
+            assert!((erfc(x) - wanted).abs() < 1e-11, "erfc({x}) = {}", erfc(x));
+        }
+        // gelu(1) = 0.8413447, gelu(-1) = -0.1586553.
+        for x in [1.0, -1.0f64] {
+            assert!(
+                (x.max(0.0) - Function::GeluGap.value(x) - x * 0.841_344_746_068_542_9_f64.abs()).abs() < 1e-9
+                    || x < 0.0
+            );
+            assert!((Function::GeluGap.value(x) - 0.158_655_253_931_457_05).abs() < 1e-9);
+            assert!((Function::GeluTanhGap.value(x) - 0.158_808_009_391_5).abs() < 1e-6);
+        }
+        assert_eq!(Function::Sigmoid.value(0.0), 0.5);
+        assert_eq!((Function::Reciprocal.value(4.0), Function::Rsqrt.value(4.0)), (0.25, 0.5));
+        for f in Function::ALL {
+            // What is said of where it settles.
+            if let Some(end) = f.settles() {
+                assert!((f.value(end) - f.value(100.0)).abs() < 2e-3, "{f:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+use tacit_arith::prg::{Prg, Seed};
+
+use super::{BLOCK, LookUp, client_look_up, deal_look_up, server_look_up};
+use crate::low_mask;
+use crate::session::run_sessions;
+
+fn prg(seed: u8) -> Prg {
+    Prg::from_seed(Seed([seed; 16]))
+}
+
+fn dealt(spec: &LookUp, c: &[u64], [client, server]: [&Prg; 2]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let Ok(()) = deal_look_up::<std::convert::Infallible>(spec, c, [client, server], &mut |bytes| {
+        out.extend_from_slice(bytes);
+        Ok(())
+    });
+    out
+}
+
+/// Looks `x` up with the client's shares `c`, and holds material and traffic to the stated cost.
+fn run(width: u32, table: &[i64], x: &[u64], c: &[u64]) -> Vec<u64> {
+    let spec = LookUp::new(x.len(), width, table).unwrap();
+    let bits = table.len().ilog2();
+    let (client, server) = (prg(3), prg(4));
+    let given = dealt(&spec, c, [&client, &server]);
+    let cost = spec.cost();
+    assert_eq!(given.len(), cost.material);
+    assert!(given == dealt(&spec, c, [&client, &server]), "dealing is deterministic");
+    let s: Vec<u64> = x.iter().zip(c).map(|(x, c)| x.wrapping_sub(*c) & low_mask(bits)).collect();
+    let target: Vec<u64> =
+        (0..x.len() as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & low_mask(width)).collect();
+    let (sent, (shares, answered)) = run_sessions(
+        1,
+        |session, _| {
+            client_look_up(&spec, &target, &client, session).expect("the client");
+            session.channel.flush().expect("flushed");
+            session.channel.total_traffic()
+        },
+        |session, _| {
+            assert!(server_look_up(&spec, &s, (&server, &given[1..]), session).is_err(), "cut off");
+            let shares = server_look_up(&spec, &s, (&server, &given), session).expect("the server");
+            (shares, session.channel.total_traffic())
+        },
+    );
+    for (sent, stated) in [(sent.sent, cost.up), (answered.sent, cost.down)] {
+        assert!((stated as u64..=stated as u64 + 8 * 16).contains(&sent), "{sent} sent, {stated} stated");
+    }
+    shares.iter().zip(&target).map(|(s, r)| s.wrapping_add(*r) & low_mask(width)).collect()
+}
+
+fn table(bits: u32, span: i64) -> Vec<i64> {
+    (0..1i64 << bits).map(|i| (i.wrapping_mul(0x5851_f42d_4c95_7f2d) >> 20).rem_euclid(span) - span / 3).collect()
+}
+
+fn check(width: u32, table: &[i64], x: &[u64], c: &[u64]) {
+    for (i, got) in run(width, table, x, c).into_iter().enumerate() {
+        assert_eq!(got, table[x[i] as usize] as u64 & low_mask(width), "entry {} with {}", x[i], c[i]);
+    }
+}
+
+#[test]
+fn every_index_and_share_of_small_tables() {
+    for bits in 1..=6u32 {
+        let size = 1u64 << bits;
+        let (x, c): (Vec<u64>, Vec<u64>) = (0..size * size).map(|i| (i / size, i % size)).unzip();
+        for (width, span) in [(2, 4), (9, 300), (40, 1 << 39)] {
+            check(width, &table(bits, span), &x, &c);
+        }
+        // A constant one, and one that fills its ring.
+        check(5, &vec![-7; 1 << bits], &x, &c);
+        check(3, &table(bits, 8), &x, &c);
+    }
+}
+
+#[test]
+fn every_index_of_tables_of_either_kind() {
+    let mut random = prg(9);
+    for bits in 7..=12u32 {
+        let x: Vec<u64> = (0..1u64 << bits).chain([0, low_mask(bits)]).collect();
+        let c: Vec<u64> = x.iter().map(|_| random.next_u64() & low_mask(bits)).collect();
+        check(17, &table(bits, 60_000), &x, &c);
+    }
+    // Several blocks, the last one cut; the widest table.
+    let x: Vec<u64> = (0..BLOCK as u64 + 77).map(|_| random.next_u64() & 0xff).collect();
+    let c: Vec<u64> = x.iter().map(|_| random.next_u64() & 0xff).collect();
+    check(20, &table(8, 60_000), &x, &c);
+    check(30, &table(16, 1 << 29), &[0, 5, 65_535, 32_768], &[9, 65_535, 1, 32_768]);
+    check(30, &table(16, 1 << 29), &[], &[]);
+}
+
+#[test]
+fn tables_that_are_none_are_errors() {
+    for entries in [vec![], vec![1], vec![1, 2, 3], vec![0; 1 << 17]] {
+        assert!(LookUp::new(1, 20, &entries).is_err(), "{} entries", entries.len());
+    }
+    for (width, entries) in [(1, [0, 1]), (64, [0, 1]), (3, [0, 8]), (20, [i64::MIN, i64::MAX])] {
+        assert!(LookUp::new(1, width, &entries).is_err(), "{entries:?} in {width} bits");
+    }
+}
+
+/// The server's half, with its own stream fixed, says nothing about the client's share.
+#[test]
+fn the_servers_half_of_a_table_is_uniform_for_every_share() {
+    let mut seeds = prg(7);
+    for bits in [6u32, 8, 9] {
+        let spec = LookUp::new(16, 12, &table(bits, 200)).unwrap();
+        for c in [0, 1, low_mask(bits), 37] {
+            let (dealings, mut counts) = (400u32, Vec::new());
+            for _ in 0..dealings {
+                let (client, server) = (Prg::from_seed(seeds.next_seed()), prg(8));
+                let given = dealt(&spec, &[c; 16], [&client, &server]);
+                counts.resize(8 * given.len(), 0u32);
+                for (i, byte) in given.iter().enumerate() {
+                    (0..8).for_each(|b| counts[8 * i + b] += u32::from(byte >> b & 1));
+                }
+            }
+            let limit = 6.0 * 0.5 / f64::from(dealings).sqrt();
+            // The public seed is the server's own.
+            for (i, count) in counts.into_iter().enumerate().skip(if bits > 8 { 128 } else { 0 }) {
+                let share = f64::from(count) / f64::from(dealings);
+                assert!((share - 0.5).abs() < limit, "bit {i} of {bits} bits with {c}: {share}");
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Material's bytes on their way to a file and back, in pieces: sealed if there is a key, and never in memory
+//! as a whole.
+use crate::StoreError;
+use crate::seal::{Kind, Reader, SealFault, SealKey, Writer};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use zeroize::Zeroizing;
+
+/// Bytes that are digested at a time.
+const PIECE: usize = 1 << 20;
+
+/// Material that was claimed.
+pub enum Claimed {
+    /// All of it.
+    Memory(Zeroizing<Vec<u8>>),
+    /// Its length, and where it is read from, once. Its file has no name any more.
+    Spooled(u64, Box<dyn Read + Send>),
+}
+
+/// Writes material of a length that is said beforehand into a file.
+pub(crate) struct Filling {
+    out: Out,
+    /// Bytes that are still to come.
+    left: u64,
+}
+
+enum Out {
+    Plain(Digesting<File>),
+    Sealed(Writer<Digesting<File>>),
+}
+
+impl Filling {
+    pub(crate) fn new(file: File, key: Option<&SealKey>, kind: Kind, bytes: u64) -> io::Result<Self> {
+        let out = Digesting { inner: file, hasher: blake3::Hasher::new() };
+        let out = match key {
+            None => Out::Plain(out),
+            Some(key) => Out::Sealed(Writer::new(out, key, kind, bytes)?),
+        };
+        Ok(Self { out, left: bytes })
+    }
+
+    /// The file, with all bytes in it, and the digest of what is in it.
+    pub(crate) fn finish(self) -> io::Result<(File, [u8; 32])> {
+        if self.left > 0 {
+            let what = format!("{} bytes fewer than announced were written", self.left);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let out = match self.out {
+            Out::Plain(out) => out,
+            Out::Sealed(writer) => writer.finish()?,
+        };
+        Ok((out.inner, *out.hasher.finalize().as_bytes()))
+    }
+}
+
+impl Write for Filling {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() as u64 > self.left {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "more bytes than announced were written"));
+        }
+        let written = match &mut self.out {
+            Out::Plain(out) => out.write(bytes)?,
+            Out::Sealed(writer) => writer.write(bytes)?,
+        };
+        self.left -= written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.out {
+            Out::Plain(out) => out.flush(),
+            Out::Sealed(writer) => writer.flush(),
+        }
+    }
+}
+
+/// What a file holds from its beginning, opened if it was sealed.
+pub(crate) fn contents(mut file: File, key: Option<&SealKey>, kind: Kind) -> Result<Box<dyn Read + Send>, SealFault> {
+    file.rewind()?;
+    Ok(match key {
+        None => Box::new(file),
+        Some(key) => Box::new(Reader::new(file, key, kind)?),
+    })
+}
+
+/// The digest of a file, as [`Filling`] gives it.
+pub(crate) fn digest(file: &mut File) -> io::Result<blake3::Hash> {
+    let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE]);
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(hasher.finalize()),
+            n => hasher.update(&piece[..n]),
+        };
+    }
+}
+
+/// Material of a process that goes when it ends: in a file without a name.
+pub struct Spool {
+    filling: Filling,
+    key: Option<SealKey>,
+    kind: Kind,
+}
+
+impl Spool {
+    pub(crate) fn new(file: File, key: Option<&SealKey>, kind: Kind, bytes: u64) -> io::Result<Self> {
+        Ok(Self { filling: Filling::new(file, key, kind, bytes)?, key: key.cloned(), kind })
+    }
+
+    /// What was written, from its beginning.
+    ///
+    /// # Errors
+    /// [`StoreError::Spool`]: it was not all written, or the disk fails.
+    pub fn finish(self) -> Result<Box<dyn Read + Send>, StoreError> {
+        let (file, _) = self.filling.finish().map_err(StoreError::Spool)?;
+        contents(file, self.key.as_ref(), self.kind).map_err(|fault| StoreError::Spool(io::Error::other(fault)))
+    }
+}
+
+impl Write for Spool {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.filling.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.filling.flush()
+    }
+}
+
+/// Digests what goes through it.
+pub(crate) struct Digesting<T> {
+    pub(crate) inner: T,
+    pub(crate) hasher: blake3::Hasher,
+}
+
+impl<T: Read> Read for Digesting<T> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(out)?;
+        self.hasher.update(&out[..n]);
+        Ok(n)
+    }
+}
+
+impl<T: Write> Write for Digesting<T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.inner.write(bytes)?;
+        self.hasher.update(&bytes[..n]);
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
