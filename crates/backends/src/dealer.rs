@@ -380,8 +380,9 @@ mod tests {
         dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
         let digest = *dealings.state().models.keys().next().map(|(_, digest)| digest).unwrap();
         for k in 0..=255u8 {
-            let (public, _) = model(k);
-            dealings.register([2; 32], "dealt", (&public, &[k ^ 0x55; 16]), |_| Ok(())).unwrap();
+            let (public, mut part) = model(k);
+            part[1..].fill(0x55);
+            dealings.register([2; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
         }
         assert_eq!(dealings.state().models.len(), MAX_MODELS);
         assert!(dealings.knows([1; 32], digest));

@@ -30,6 +30,10 @@ fn lowered(salt: u8) -> Arc<dyn ServerModel> {
 
 /// A dealer that runs until the test ends, with keys for everybody in `dir/keys`.
 fn dealer(dir: &Path) -> SocketAddr {
+    dealer_with(dir, |_| {})
+}
+
+fn dealer_with(dir: &Path, adjust: impl FnOnce(&mut tacit_serve::DealerConfig)) -> SocketAddr {
     let folder = dir.join("keys");
     if !folder.exists() {
         keys::init(&folder, &[], &["alice".into(), "bob".into()]).unwrap();
@@ -37,8 +41,9 @@ fn dealer(dir: &Path) -> SocketAddr {
         keys::add_dealer(&folder, &[]).unwrap();
     }
     let numbers = dir.join(format!("numbers-{:?}.sqlite", thread::current().id()));
-    let config =
+    let mut config =
         tacit_serve::DealerConfig::new("127.0.0.1:0".parse().unwrap(), keys::load_dealer(&folder).unwrap(), numbers);
+    adjust(&mut config);
     let server = DealerServer::bind(registry(), config).unwrap();
     let address = server.address();
     thread::spawn(move || server.run());
@@ -220,4 +225,34 @@ fn a_model_under_other_keys_is_refused() {
         assert!(error.contains(why), "{error}");
     }
     assert!(orders.deal(&order, &[0; 32]).is_ok(), "the connection and the model go on");
+}
+
+#[test]
+fn one_party_takes_its_own_places_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = dealer_with(dir.path(), |config| config.max_per_party = 2);
+    let model = lowered(3);
+    let order = model.order().unwrap();
+    let claim = Claim { nonce: [1; 32], digest: order.digest };
+    // Each keeps its connection for the next request.
+    let [first, second, third] = [(); 3].map(|()| reached(dir.path(), address, keys::ORDERS));
+    let (ticket, _) = first.deal(&order, &claim.seal()).unwrap();
+    second.deal(&order, &[0; 32]).unwrap();
+    assert!(third.deal(&order, &[0; 32]).is_err(), "this party has as many connections as it may");
+    assert!(reached(dir.path(), address, "alice").fetch(&ticket, &claim).is_ok(), "others have theirs");
+    // Given back with the connection, of which the dealer hears in its time.
+    drop(first);
+    while third.deal(&order, &[0; 32]).is_err() {
+        thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_request_has_an_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = dealer_with(dir.path(), |config| config.request_timeout = std::time::Duration::ZERO);
+    let model = lowered(3);
+    let order = model.order().unwrap();
+    let error = reached(dir.path(), address, keys::ORDERS).deal(&order, &[0; 32]).err().unwrap();
+    assert!(matches!(error, BackendError::Dealer { .. }), "{error}");
 }

@@ -13,14 +13,14 @@ static PLAN: LazyLock<Plan> =
 /// The client's half.
 pub(crate) fn client(data: &[u8]) {
     if let Ok(material) = ClientMaterial::from_bytes(&PLAN, data) {
-        assert_eq!(material.to_bytes().expect("it is in memory").len(), data.len(), "every byte was read");
+        assert_eq!(material.to_bytes().len(), data.len(), "every byte was read");
     }
 }
 
 /// The server's half.
 pub(crate) fn server(data: &[u8]) {
     if let Ok(material) = ServerMaterial::from_bytes(&PLAN, data) {
-        assert_eq!(material.to_bytes().expect("it is in memory").len(), data.len(), "every byte was read");
+        assert_eq!(material.to_bytes().len(), data.len(), "every byte was read");
     }
 }
 

@@ -9,6 +9,7 @@ use tacit_mpc::gate::WrapSpec;
 use tacit_mpc::wire::PackedMessages;
 use tacit_mpc::{Role, Session};
 use tacit_net::{Channel, Tag};
+use zeroize::Zeroizing;
 
 use super::dealer::{GATE, mask, moved};
 use super::plan::{Parts, Plan};
@@ -81,8 +82,8 @@ impl ClientPhase<Parts> for Offline<'_> {
         let width = self.plan.graph.nodes()[id].fixed.width;
         let mut share = self.statics.layer(self.next).apply(conv, r)?;
         self.next += 1;
-        let masks = mask(&self.seed, id, share.len(), width);
-        share.iter_mut().zip(masks).for_each(|(c, t)| *c = c.wrapping_add(t) & ring_mask(width));
+        let masks = Zeroizing::new(mask(&self.seed, id, share.len(), width));
+        share.iter_mut().zip(masks.iter()).for_each(|(c, t)| *c = c.wrapping_add(*t) & ring_mask(width));
         Ok(share)
     }
 
@@ -103,6 +104,7 @@ impl ClientPhase<Parts> for Offline<'_> {
             return Ok(share);
         }
         let target = moved(&self.seed, id, node);
+        let share = Zeroizing::new(share);
         let difference: Vec<u64> = share.iter().zip(&target).map(|(c, r)| c.wrapping_sub(*r)).collect();
         self.channel.send_packed(MOVE, &difference, node.fixed.width)?;
         Ok(target)

@@ -78,8 +78,8 @@ impl ClientPhase<Parts> for Dealing<'_> {
         let width = self.plan.graph.nodes()[id].fixed.width;
         let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
         let mut known = Zeroizing::new(statics::apply_random(key, conv, r, width)?);
-        let masks = mask(&self.client, id, known.len(), width);
-        known.iter_mut().zip(masks).for_each(|(k, t)| *k = k.wrapping_sub(t) & ring_mask(width));
+        let masks = Zeroizing::new(mask(&self.client, id, known.len(), width));
+        known.iter_mut().zip(masks.iter()).for_each(|(k, t)| *k = k.wrapping_sub(*t) & ring_mask(width));
         let mut out = Writer::default();
         out.packed(&Packed::new(&known, width));
         let out: Zeroizing<Vec<u8>> = out.finish();

@@ -111,8 +111,9 @@ pub(crate) fn random(key: &Prg, range: Range<usize>, count: usize, width: u32) -
     out
 }
 
-/// Entries of `A` that are in memory at a time, or one row: 16 MB.
-const AT_ONCE: usize = 1 << 22;
+/// Entries of `A` that are in memory at a time, or one row: 8 MB, and as much again while
+/// they are drawn.
+const AT_ONCE: usize = 1 << 21;
 /// Bytes of these.
 pub(super) const AT_ONCE_BYTES: u64 = 8 * AT_ONCE as u64;
 

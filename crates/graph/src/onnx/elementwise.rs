@@ -208,7 +208,9 @@ impl Reader<'_> {
             _ => return Ok(()),
         };
         let (name, x) = (name.clone(), x.clone());
-        let made = self.push(n, FloatOp::Function(function), &[x.node], &[])?;
+        // Not by the name of what reads it.
+        let named = NodeProto { name: name.clone(), op_type: function.name().into(), ..NodeProto::default() };
+        let made = self.push(&named, FloatOp::Function(function), &[x.node], &[])?;
         self.values.insert(name, Value::Wire(x.with_node(made)));
         Ok(())
     }

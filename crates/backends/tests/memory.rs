@@ -1,0 +1,129 @@
+//! Dealt material is never in memory as a whole, nor is a dealer's random matrix: peaks of this process, as
+//! Linux counts them. One test, since there is one process.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use tacit_arith::prg::{Prg, Seed};
+use tacit_backends::dealer::{Dealings, Nearby};
+use tacit_backends::{Aids, Options, Registry, ServerModel};
+use tacit_graph::float::{FloatGraph, FloatOp};
+use tacit_graph::geometry::ConvGeometry;
+use tacit_graph::import::{ImportOptions, import_network};
+use tacit_graph::onnx::Network;
+use tacit_graph::rng::SplitMix;
+use tacit_mpc::run_pair;
+
+/// A line of `/proc/self/status`, in bytes.
+fn status(name: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// By how much memory grows beyond what there is before, at most, while something runs. `None` where the
+/// peak cannot be set back.
+fn growth(run: impl FnOnce()) -> Option<u64> {
+    fs::write("/proc/self/clear_refs", "5").ok()?;
+    let before = status("VmRSS");
+    run();
+    Some(status("VmHWM").saturating_sub(before))
+}
+
+fn lowered(graph: FloatGraph, options: &str) -> Arc<dyn ServerModel> {
+    let import = ImportOptions { range: Some([-1.0, 1.0]), ..ImportOptions::default() };
+    let model = import_network(Network::new("large", graph), &import).unwrap().model;
+    let options: Options = options.parse().unwrap();
+    Registry::standard().get("dealt").unwrap().lower(&model, &options).unwrap()
+}
+
+fn values(count: usize) -> Vec<f32> {
+    let mut rng = SplitMix::new(4);
+    (0..count).map(|_| rng.range(-0.02, 0.02) as f32).collect()
+}
+
+/// 16 M weights, as a matrix of 4-byte words 64 MiB.
+fn wide_layer() -> FloatGraph {
+    let n = 4096;
+    let mut graph = FloatGraph::new("input", vec![n]).unwrap();
+    let dense = FloatOp::Dense { weights: values(n * n), bias: vec![0.0; n] };
+    graph.output = graph.push("dense", dense, &[0], &[]).unwrap();
+    graph
+}
+
+/// A million ReLUs.
+fn many_gates() -> FloatGraph {
+    let mut graph = FloatGraph::new("input", vec![1, 512, 512]).unwrap();
+    let (kernel, stride, dilation) = ([1, 1], [1, 1], [1, 1]);
+    let geometry = ConvGeometry { out_channels: 4, kernel, stride, dilation, pads: [0; 4], groups: 1 };
+    let conv = FloatOp::Conv { geometry, weights: vec![0.5, -0.25, 1.0, -0.75], bias: vec![0.0; 4] };
+    let conv = graph.push("conv", conv, &[0], &[]).unwrap();
+    graph.output = graph.push("relu", FloatOp::Relu, &[conv], &[]).unwrap();
+    graph
+}
+
+/// Counts what is written.
+struct Counter(u64);
+
+impl Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn neither_matrices_nor_material_are_held() {
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let dealing = {
+        let server = lowered(wide_layer(), "frac_bits=6");
+        let order = server.order().unwrap();
+        Registry::standard().get("dealt").unwrap().dealing(order.public, order.part).unwrap()
+    };
+    let mut bytes = 0;
+    let grown = growth(|| {
+        one.install(|| {
+            dealing.server_half(&Seed([5; 16]), &mut |piece| {
+                bytes += piece.len() as u64;
+                Ok(())
+            })
+        })
+        .unwrap();
+    });
+    assert_eq!(bytes, dealing.server_bytes());
+    assert!(grown.is_none_or(|grown| grown < 40 << 20), "dealing took {grown:?} bytes beside a matrix of 64 MiB");
+    drop(dealing);
+
+    let server = lowered(many_gates(), "frac_bits=16,exchanges=1");
+    let client = Registry::standard().get("dealt").unwrap().open(server.public_bytes()).unwrap();
+    let dealings = Arc::new(Dealings::new(Registry::standard(), Prg::from_os().unwrap(), 1));
+    let aids = [1, 2]
+        .map(|party| Aids { dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))), keep: None });
+    let material = server.spooled_bytes().unwrap();
+    assert!(material > 128 << 20, "{material}");
+    let mut place = Counter(0);
+    let grown = growth(|| {
+        run_pair(
+            |channel| {
+                let mut side = client.clone().connect(&aids[0]).unwrap();
+                side.setup(channel).unwrap();
+                side.offline(channel).unwrap();
+                channel.flush().unwrap();
+            },
+            |channel| {
+                let mut side = server.clone().connect(&aids[1]).unwrap();
+                side.setup(channel).unwrap();
+                side.offline_into(channel, &mut place).unwrap();
+            },
+        );
+    });
+    assert_eq!(place.0, material);
+    // Client, server and dealer together: some tensors, and 64 blocks of gates at a time.
+    assert!(grown.is_none_or(|grown| 2 * grown < material), "it took {grown:?} bytes for {material} of material");
+}
