@@ -104,7 +104,7 @@ fn neither_matrices_nor_material_are_held() {
     let client = Registry::standard().get("dealt").unwrap().open(server.public_bytes()).unwrap();
     let dealings = Arc::new(Dealings::new(Registry::standard(), Prg::from_os().unwrap(), 1));
     let aids = [1, 2]
-        .map(|party| Aids { dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))), keep: None });
+        .map(|party| Aids { dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))), ..Aids::default() });
     let material = server.spooled_bytes().unwrap();
     assert!(material > 128 << 20, "{material}");
     let mut place = Counter(0);

@@ -127,7 +127,9 @@ impl Case {
             Ok(())
         };
         statics::write(&plan, &weights, &keys, &mut push).unwrap();
-        let statics = Statics::read(&plan, &masked).unwrap();
+        let mut gathering = statics::Gathering::new(&plan, blake3::Hasher::new());
+        gathering.push(&masked).unwrap();
+        let statics = gathering.finish(blake3::hash(&masked).as_bytes()).unwrap();
         let halves = [Role::Client, Role::Server].map(|role| {
             let mut half = Vec::new();
             let mut push = |bytes: &[u8]| {
