@@ -234,12 +234,11 @@ fn every_changed_bit_of_every_message_is_found() {
                     let mut flip = [None; 2];
                     flip[party] = Some((frame as u64, bit));
                     let seen = case.run(case.material(), flip);
-                    // A sum of high bits is no value, but what the check takes off: wrong by `2^40` it is
-                    // as good, if the key of the words is even.
-                    if tag == HIGHS
-                        && seen.answer.as_ref().is_ok_and(|answer| answer == honest.answer.as_ref().unwrap())
-                    {
-                        assert_eq!(bit % 41, 40, "net {number}, bit {bit}");
+                    // A sum of high bits is no value, but what the check takes off: wrong by `2^j` it is as
+                    // good, if `2^(41 - j)` divides the key of the words. So it is the last bits at most.
+                    let same = seen.answer.as_ref().is_ok_and(|answer| answer == honest.answer.as_ref().unwrap());
+                    if tag == HIGHS && same {
+                        assert!(bit % 41 > 34, "net {number}, bit {bit}");
                         continue;
                     }
                     assert!(seen.server.is_err(), "net {number}, party {party}, tag {tag:#x}, bit {bit}");
