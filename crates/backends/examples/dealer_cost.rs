@@ -1,5 +1,5 @@
-//! What an inference with a dealer costs, both parties and the dealer in this process: bytes of the halves and
-//! between the parties, and times of the phases.
+//! What an inference with a dealer costs, both parties and the dealer in this process: bytes of the halves
+//! and between the parties, and times of the phases.
 //!
 //! `cargo run --release -p tacit-backends --example dealer_cost -- BACKEND NETWORK [OPTIONS]`, NETWORK one of
 //! `tacit zoo` or an ONNX file, OPTIONS as `key=value,key=value`. Samples are random: times and bytes depend
@@ -11,9 +11,9 @@ use std::time::Instant;
 
 use tacit_backends::dealer::{Dealings, Nearby};
 use tacit_backends::seam::{Aids, fresh_seed};
-use tacit_backends::{Options, Registry};
+use tacit_backends::{BackendError, ClientModel, Options, Registry, ServerModel};
 use tacit_graph::rng::SplitMix;
-use tacit_graph::{ImportOptions, import, zoo};
+use tacit_graph::{ImportOptions, Interface, import, zoo};
 use tacit_mpc::run_pair;
 use tacit_net::Phase;
 
@@ -51,11 +51,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     let all = start.elapsed().as_secs_f64();
     println!("halves {:.1} / {:.1} MB, client / server", mb(ours), mb(theirs));
     println!("dealing {first:.3} s for the client's, {:.3} s for the server's", all - first);
+    inferences(&registry, (&server, &client), &model.interface)
+}
+
+/// Three of them, each with material of its own.
+fn inferences(
+    registry: &Registry,
+    (server, client): (&Arc<dyn ServerModel>, &Arc<dyn ClientModel>),
+    interface: &Interface,
+) -> Result<(), Box<dyn Error>> {
     let dealings = Arc::new(Dealings::fresh(registry.clone(), 1)?);
     let [our_aids, their_aids] = [1, 2]
         .map(|party| Aids { dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))), keep: None });
     let mut rng = SplitMix::new(1);
-    let input: Vec<f32> = (0..model.interface.input_len()).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+    let input: Vec<f32> = (0..interface.input_len()).map(|_| rng.range(-1.0, 1.0) as f32).collect();
     let (answer, served) = run_pair(
         |channel| {
             let mut side = client.clone().connect(&our_aids)?;
@@ -76,7 +85,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     return Ok(answer);
                 }
             }
-            Err(tacit_backends::BackendError::Misuse("there are three rounds"))
+            Err(BackendError::Misuse("there are three rounds"))
         },
         |channel| {
             let mut side = server.clone().connect(&their_aids)?;
@@ -85,7 +94,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let material = side.offline(channel)?;
                 side.online(channel, material)?;
             }
-            Ok::<_, tacit_backends::BackendError>(())
+            Ok::<_, BackendError>(())
         },
     );
     served?;
