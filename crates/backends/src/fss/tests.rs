@@ -21,6 +21,8 @@ use crate::ring::reference::{self, tests::spec};
 use crate::ring::{FixedPoint, LayerWeights, Linear, Node, Op, RingGraph, WeightFacts, Weights};
 
 const HEADER: usize = 10;
+/// Tag of the seed of a check's subsets.
+const SUBSETS: u16 = 0x363;
 /// Tag of the combined high bits.
 const HIGHS: u16 = 0x364;
 
@@ -239,6 +241,11 @@ fn every_changed_bit_of_every_message_is_found() {
                     // A sum of high bits is no value, but what the check takes off: wrong by `2^j` it is as
                     // good, if `2^(41 - j)` divides the key of the words. So it is the last bits at most.
                     let same = seen.answer.as_ref().is_ok_and(|answer| answer == honest.answer.as_ref().unwrap());
+                    // Subsets of no words at all are as good as others.
+                    if tag == SUBSETS && same {
+                        assert!(case.plan.widths()[0].is_empty(), "net {number}, bit {bit}");
+                        continue;
+                    }
                     if tag == HIGHS && same {
                         assert!(bit % 41 > 34, "net {number}, bit {bit}");
                         continue;
