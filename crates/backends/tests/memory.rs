@@ -103,8 +103,10 @@ fn neither_matrices_nor_material_are_held() {
     let server = lowered(many_gates(), "frac_bits=16,exchanges=1");
     let client = Registry::standard().get("dealt").unwrap().open(server.public_bytes()).unwrap();
     let dealings = Arc::new(Dealings::new(Registry::standard(), Prg::from_os().unwrap(), 1));
-    let aids = [1, 2]
-        .map(|party| Aids { dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))), ..Aids::default() });
+    let aids = [1, 2].map(|party| Aids {
+        dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))),
+        ..Aids::default()
+    });
     let material = server.spooled_bytes().unwrap();
     assert!(material > 128 << 20, "{material}");
     let mut place = Counter(0);

@@ -7,8 +7,8 @@
 //! * offline, for each linear layer `W x = W u + E r + A r`, the word `V = E r + tau`, where r is its share
 //!   of the layer's input and tau a mask from its seed. The server ends on `W u + (A r - t) + V`, that is
 //!   `W x - target`, with a `t = tau + target` from the dealer. r and tau have tags under a key of the
-//!   server's; E is public, so V's tag is `E (tag of r) + (tag of tau)`, and what the server needs to check
-//!   it follows in the same way ([`wide`]);
+//!   server's; E is public, so V's tag is `E (tag of r) + (tag of tau)`, and what the server needs to
+//!   check it follows in the same way ([`wide`]);
 //! * online its masked input, which is its own choice, and for each gate a bit and a word with tags
 //!   (`tacit_mpc::fss::gate`).
 //!

@@ -104,9 +104,9 @@ pub fn client_online(
     };
     let tags = blocks(gate, (hash, batch), &opened[0], keys)?;
     let own = delta::bits(&tags);
-    let theirs = planes::recv(session.channel, BITS, 1, n)?;
+    let theirs = planes::recv_one(session.channel, BITS, n)?;
     planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
-    let bits = own.xor(&theirs[0]);
+    let bits = own.xor(&theirs);
     ledger.bits(&tags, &bits);
     let one = |index: usize| {
         let range = range(n, index);
@@ -170,8 +170,8 @@ pub fn server_online(
     let tags = blocks(gate, (hash, batch), &opened[0], keys)?;
     let own = delta::bits(&tags);
     planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
-    let theirs = planes::recv(session.channel, BITS, 1, n)?;
-    let bits = own.xor(&theirs[0]);
+    let theirs = planes::recv_one(session.channel, BITS, n)?;
+    let bits = own.xor(&theirs);
     ledger.bits(&tags, &bits);
     let mut received = Vec::new();
     for value in gate.values() {

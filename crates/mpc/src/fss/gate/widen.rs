@@ -60,8 +60,8 @@ pub fn client_widen(
     ledger: &mut Ledger,
 ) -> Result<(), MpcError> {
     let constants = constants(spec, prg);
-    let tops = planes::recv(session.channel, TOPS, 1, spec.n)?;
-    let words = tops[0].iter().enumerate().map(|(i, top)| constants[usize::from(top)].get(i));
+    let tops = planes::recv_one(session.channel, TOPS, spec.n)?;
+    let words = tops.iter().enumerate().map(|(i, top)| constants[usize::from(top)].get(i));
     let words: Zeroizing<Vec<Share>> = Zeroizing::new(words.collect());
     let wide = spec.width + spec.extra;
     let low: Vec<u64> = words.iter().map(|w| w.value as u64 & low_mask(wide)).collect();
