@@ -11,6 +11,7 @@ mod lattice_error;
 pub mod modulus;
 pub mod ntt;
 pub mod pack;
+pub mod pointwise;
 pub mod prg;
 pub mod ring;
 pub mod rns;

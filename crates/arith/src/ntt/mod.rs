@@ -6,12 +6,16 @@
 //! every other is tested against, bit for bit.
 
 mod fma;
+mod galois;
 mod ifma;
 mod portable;
+
+pub use galois::Galois;
 
 use crate::LatticeError;
 use crate::cpu::Cpu;
 use crate::modulus::{Modulus, Shoup};
+use crate::pointwise::Pointwise;
 
 /// Products that [`NttTable::mac`] may add up before [`NttTable::reduce_acc`]: low halves are below 2^52 and
 /// the sum must fit 64 bits.
@@ -75,6 +79,7 @@ impl Twiddles {
 pub struct NttTable {
     degree: usize,
     modulus: Modulus,
+    pointwise: Pointwise,
     kernel: Kernel,
     forward: Twiddles,
     inverse: Twiddles,
@@ -111,6 +116,7 @@ impl NttTable {
         Ok(Self {
             degree,
             modulus,
+            pointwise: Pointwise::with_cpu(cpu, modulus),
             kernel,
             forward,
             inverse,
@@ -129,6 +135,12 @@ impl NttTable {
     #[must_use]
     pub fn modulus(&self) -> &Modulus {
         &self.modulus
+    }
+
+    /// The pointwise kernels modulo the same prime.
+    #[must_use]
+    pub fn pointwise(&self) -> &Pointwise {
+        &self.pointwise
     }
 
     fn check(&self, lengths: &[usize]) {

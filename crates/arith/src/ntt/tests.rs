@@ -132,3 +132,50 @@ proptest! {
         }
     }
 }
+
+/// In either order of operations: the automorphism of the transform is the transform of the automorphism of
+/// coefficients, and two of them are the one of their product.
+#[test]
+fn automorphisms_commute_with_the_transform() {
+    let m = Modulus::new(PRIMES[2]).unwrap();
+    for n in [64, 128, 2048] {
+        let ntt = NttTable::new(n, m).unwrap();
+        let a = words(5, n, m.value());
+        let mut values = a.clone();
+        ntt.forward(&mut values);
+        let order = 2 * n as u64;
+        for g in [1, 3, 5, 25, order / 2 + 1, order - 1, order - 5] {
+            let galois = Galois::new(n, g).unwrap();
+            assert_eq!((galois.degree(), galois.element()), (n, g));
+            let (mut coefficients, mut permuted) = (vec![0; n], vec![0; n]);
+            galois.apply_coefficients(&m, &a, &mut coefficients);
+            ntt.forward(&mut coefficients);
+            galois.apply(&values, &mut permuted);
+            assert_eq!(coefficients, permuted, "degree {n}, element {g}");
+            let mut twice = vec![0; n];
+            galois.apply(&permuted, &mut twice);
+            Galois::new(n, g * g % order).unwrap().apply(&values, &mut permuted);
+            assert_eq!(twice, permuted);
+        }
+    }
+}
+
+#[test]
+fn automorphisms_of_signed_coefficients_are_those_of_residues() {
+    let m = Modulus::new(PRIMES[0]).unwrap();
+    let galois = Galois::new(64, 5).unwrap();
+    let small: Vec<i64> = (0..64).map(|i| i % 5 - 2).collect();
+    let residues: Vec<u64> = small.iter().map(|&v| m.reduce_i64(v)).collect();
+    let (mut signed, mut plain) = (vec![0; 64], vec![0; 64]);
+    galois.apply_signed(&small, &mut signed);
+    galois.apply_coefficients(&m, &residues, &mut plain);
+    assert_eq!(signed.iter().map(|&v| m.reduce_i64(v)).collect::<Vec<_>>(), plain);
+}
+
+#[test]
+fn what_is_no_automorphism_is_named() {
+    assert!(matches!(Galois::new(96, 5), Err(LatticeError::Degree { degree: 96 })));
+    for element in [0, 2, 128, 129] {
+        assert!(matches!(Galois::new(64, element), Err(LatticeError::Galois { order: 128, .. })));
+    }
+}
