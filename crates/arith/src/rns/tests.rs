@@ -136,7 +136,7 @@ proptest! {
         let digits = |j: usize| -> Vec<u64> {
             let draw = |i: usize| seed[i].wrapping_mul(2 * j as u64 + 1).rotate_left(j as u32) % sources[i];
             // The middle, where either neighbour may come out, is left out.
-            (0..k).map(|i| draw(i)).map(|d| if k > 1 && d == top / 2 { 0 } else { d }).collect()
+            (0..k).map(draw).map(|d| if k > 1 && d == top / 2 { 0 } else { d }).collect()
         };
         let values: Vec<Vec<u64>> = (0..n).map(digits).collect();
         let from: Vec<Vec<u64>> =
