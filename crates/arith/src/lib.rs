@@ -7,6 +7,7 @@ pub mod block;
 pub mod block_code;
 pub mod block_select;
 pub mod cpu;
+mod lanes;
 mod lattice_error;
 pub mod modulus;
 pub mod ntt;

@@ -5,6 +5,9 @@ use proptest::prelude::*;
 
 const PRIMES: [u64; 3] = [40961, 1_073_692_673, 1_125_899_906_826_241];
 
+/// The largest prime below 2^50 that is 1 mod 2^17.
+const LARGE: u64 = 1_125_899_903_827_969;
+
 /// Small deterministic generator for test vectors (SplitMix64).
 fn words(mut seed: u64, n: usize, p: u64) -> Vec<u64> {
     (0..n)
@@ -50,10 +53,10 @@ fn products_match_schoolbook() {
 }
 
 #[test]
-fn kernels_agree_bit_for_bit_up_to_8192() {
-    let p = PRIMES[2];
+fn kernels_agree_bit_for_bit() {
+    let p = LARGE;
     let m = Modulus::new(p).unwrap();
-    for n in [64, 128, 2048, 4096, 8192] {
+    for n in [64, 128, 256, 2048, 4096, 8192, 16_384, 32_768, 65_536] {
         let twin = NttTable::with_cpu(Cpu::portable(), n, m).unwrap();
         for cpu in Cpu::available() {
             let ntt = NttTable::with_cpu(cpu, n, m).unwrap();
