@@ -14,6 +14,7 @@ pub mod ntt;
 pub mod pack;
 pub mod pointwise;
 pub mod prg;
+mod products;
 pub mod ring;
 pub mod rns;
 pub mod sample;

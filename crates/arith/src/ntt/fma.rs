@@ -128,7 +128,7 @@ unsafe fn inverse_with<V: Lanes>(p: u64, scale: u64, t: &RealTwiddles, x: &mut [
                 inverse_block(at.add(64 * b), t.block.as_ptr().add(56 * (part * len / 64 + b)), m);
             }
             let mut groups = len / 8;
-            if len.trailing_zeros() % 2 == 0 {
+            if len.trailing_zeros().is_multiple_of(2) {
                 groups /= 2;
                 inverse_one(at, groups, factors.add((parts + part) * groups), m);
             }

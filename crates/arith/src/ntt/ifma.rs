@@ -249,7 +249,7 @@ mod x86 {
         unsafe {
             let c = lanes(ntt.modulus.value());
             let mut groups = 1;
-            if n.trailing_zeros() % 2 == 0 {
+            if n.trailing_zeros().is_multiple_of(2) {
                 radix2(data, t, 1, n / 2, false, c);
                 groups = 2;
             }

@@ -5,10 +5,12 @@
 //! at run time; the portable one is the twin that every other is tested against, bit for bit. No branch and
 //! no index depends on a value.
 
+mod fma;
 mod portable;
 
 use crate::cpu::Cpu;
 use crate::modulus::{Modulus, Shoup};
+use crate::products::Reduction;
 
 /// Products that [`Pointwise::dot_pair`] may add up in one call.
 pub const MAX_PRODUCTS: usize = 2048;
@@ -19,6 +21,9 @@ pub struct Pointwise {
     modulus: Modulus,
     /// 2^64 mod p
     radix: Shoup,
+    reduction: Reduction,
+    /// Fused multiply-add was detected: kernels on doubles.
+    fma: bool,
 }
 
 impl Pointwise {
@@ -30,9 +35,15 @@ impl Pointwise {
 
     /// As [`Pointwise::new`] on the fastest kernels of `cpu`.
     #[must_use]
-    pub fn with_cpu(_cpu: Cpu, modulus: Modulus) -> Self {
-        let radix = modulus.shoup(modulus.reduce_product(u128::from(modulus.reduce(1 << 32)).pow(2)));
-        Self { modulus, radix }
+    pub fn with_cpu(cpu: Cpu, modulus: Modulus) -> Self {
+        let radix = modulus.shoup(modulus.pow_vartime(2, 64));
+        Self { modulus, radix, reduction: Reduction::new(&modulus), fma: cpu.has_fma() }
+    }
+
+    /// The name of the kernels that run, for reports.
+    #[must_use]
+    pub fn kernel_name(&self) -> &'static str {
+        if self.fma { "fma" } else { "portable" }
     }
 
     /// The modulus.
@@ -47,7 +58,7 @@ impl Pointwise {
     /// If the lengths differ (as every function here).
     pub fn add(&self, x: &mut [u64], y: &[u64]) {
         same_length(x.len(), [y]);
-        portable::add(self, x, y);
+        if self.fma { fma::add(self, x, y) } else { portable::add(self, x, y) }
     }
 
     /// `x[i] = x[i] - y[i] mod p`.
@@ -56,12 +67,12 @@ impl Pointwise {
     /// If the lengths differ.
     pub fn sub(&self, x: &mut [u64], y: &[u64]) {
         same_length(x.len(), [y]);
-        portable::sub(self, x, y);
+        if self.fma { fma::sub(self, x, y) } else { portable::sub(self, x, y) }
     }
 
     /// `x[i] = -x[i] mod p`.
     pub fn neg(&self, x: &mut [u64]) {
-        portable::neg(self, x);
+        if self.fma { fma::neg(self, x) } else { portable::neg(self, x) }
     }
 
     /// `x[i] = x[i] * y[i] mod p`.
@@ -70,12 +81,12 @@ impl Pointwise {
     /// If the lengths differ.
     pub fn mul(&self, x: &mut [u64], y: &[u64]) {
         same_length(x.len(), [y]);
-        portable::mul(self, x, y);
+        if self.fma { fma::mul(self, x, y) } else { portable::mul(self, x, y) }
     }
 
     /// `x[i] = x[i] * w mod p` for a factor of [`Modulus::shoup`].
     pub fn scale(&self, x: &mut [u64], w: Shoup) {
-        portable::scale(self, x, w);
+        if self.fma { fma::scale(self, x, w) } else { portable::scale(self, x, w) }
     }
 
     /// `x[i] = (x[i] - y[i]) * w mod p`: the last step of a division by special primes or of a rescaling.
@@ -84,12 +95,12 @@ impl Pointwise {
     /// If the lengths differ.
     pub fn sub_scale(&self, x: &mut [u64], y: &[u64], w: Shoup) {
         same_length(x.len(), [y]);
-        portable::sub_scale(self, x, y, w);
+        if self.fma { fma::sub_scale(self, x, y, w) } else { portable::sub_scale(self, x, y, w) }
     }
 
     /// `x[i] = x[i] mod p` for any words `x[i]`: residues of another prime, for instance.
     pub fn reduce(&self, x: &mut [u64]) {
-        portable::reduce(self, x);
+        if self.fma { fma::reduce(self, x) } else { portable::reduce(self, x) }
     }
 
     /// Adds `sum_k digits[k] * pairs[k][h]` to `sums[h]`, `h` in `{0, 1}`: the inner product of key switching
@@ -104,7 +115,7 @@ impl Pointwise {
         assert_eq!(sums[1].len(), len, "both sums have one length");
         digits.iter().for_each(|digit| same_length(len, [digit]));
         pairs.iter().for_each(|&pair| same_length(len, pair));
-        portable::dot_pair(self, digits, pairs, sums);
+        if self.fma { fma::dot_pair(self, digits, pairs, sums) } else { portable::dot_pair(self, digits, pairs, sums) }
     }
 
     /// `x mod p` for any `x`.

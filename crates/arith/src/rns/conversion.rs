@@ -6,7 +6,10 @@
 //! each target prime.
 
 use crate::LatticeError;
+use crate::cpu::Cpu;
+use crate::lanes::{Lanes, RealModulus, to_real};
 use crate::modulus::{Modulus, Shoup};
+use crate::products::{Reduction, Sum, TERMS};
 use rayon::prelude::*;
 
 /// Coefficients in a task: 8 pages of a residue.
@@ -22,6 +25,8 @@ const TASK: usize = 4096;
 pub struct Conversion {
     from: Vec<Source>,
     to: Vec<Target>,
+    /// Fused multiply-add was detected: the kernel on doubles.
+    fma: bool,
 }
 
 /// A prime that is converted from.
@@ -39,18 +44,27 @@ struct Source {
 struct Target {
     modulus: Modulus,
     /// `Q / q_i mod t` for each source, then `-Q mod t`.
-    factors: Vec<u64>,
+    factors: Vec<f64>,
     /// `2^64 mod t`
     radix: Shoup,
+    reduction: Reduction,
 }
 
 impl Conversion {
-    /// From residues modulo `from` to residues modulo `to`.
+    /// From residues modulo `from` to residues modulo `to`, on the fastest kernel.
+    ///
+    /// # Errors
+    /// As [`Conversion::with_cpu`].
+    pub fn new(from: &[Modulus], to: &[Modulus]) -> Result<Self, LatticeError> {
+        Self::with_cpu(Cpu::best(), from, to)
+    }
+
+    /// As [`Conversion::new`] on the fastest kernel of `cpu`.
     ///
     /// # Errors
     /// [`LatticeError::NoPrimes`] if `from` is empty or `to` is; [`LatticeError::Repeated`] if one of them
     /// has a prime twice; [`LatticeError::Sources`] for more than 64 sources.
-    pub fn new(from: &[Modulus], to: &[Modulus]) -> Result<Self, LatticeError> {
+    pub fn with_cpu(cpu: Cpu, from: &[Modulus], to: &[Modulus]) -> Result<Self, LatticeError> {
         if from.is_empty() || to.is_empty() {
             return Err(LatticeError::NoPrimes);
         }
@@ -73,11 +87,19 @@ impl Conversion {
             reciprocal: 1.0 / m.value() as f64,
         };
         let target = |m: &Modulus| {
-            let mut factors: Vec<u64> = (0..from.len()).map(|i| product(m, i)).collect();
-            factors.push(m.neg(product(m, from.len())));
-            Target { modulus: *m, factors, radix: m.shoup(m.pow_vartime(2, 64)) }
+            let mut factors: Vec<f64> = (0..from.len()).map(|i| product(m, i) as f64).collect();
+            factors.push(m.neg(product(m, from.len())) as f64);
+            let radix = m.shoup(m.pow_vartime(2, 64));
+            Target { modulus: *m, factors, radix, reduction: Reduction::new(m) }
         };
-        Ok(Self { from: from.iter().enumerate().map(source).collect(), to: to.iter().map(target).collect() })
+        let (from, to) = (from.iter().enumerate().map(source).collect(), to.iter().map(target).collect());
+        Ok(Self { from, to, fma: cpu.has_fma() })
+    }
+
+    /// The name of the kernel that runs, for reports.
+    #[must_use]
+    pub fn kernel_name(&self) -> &'static str {
+        if self.fma { "fma" } else { "portable" }
     }
 
     /// Converts coefficients: `from[i]` are the residues in `[0, q_i)` modulo the i-th source, `to[j]` gets
@@ -100,8 +122,23 @@ impl Conversion {
     }
 
     fn task(&self, from: &[&[u64]], start: usize, to: &mut [&mut [u64]]) {
+        let whole = if self.fma { to[0].len() / BLOCK * BLOCK } else { 0 };
+        if whole > 0 {
+            let mut scaled = vec![0.0; (self.from.len() + 1) * BLOCK];
+            for at in (0..whole).step_by(BLOCK) {
+                let from = |i: usize| &from[i][start + at..][..BLOCK];
+                // SAFETY: this kernel is chosen only where the instructions were detected; `apply` checked
+                // that there is a slice for each prime.
+                unsafe { block(self, from, &mut scaled, at, to) };
+            }
+        }
+        self.one_by_one(from, start, whole, to);
+    }
+
+    /// The portable twin: coefficients `start + at` and on, to place `at` and on.
+    fn one_by_one(&self, from: &[&[u64]], start: usize, at: usize, to: &mut [&mut [u64]]) {
         let mut scaled = vec![0; self.from.len() + 1];
-        for i in 0..to[0].len() {
+        for i in at..to[0].len() {
             let mut quotient = 0.0;
             for ((y, source), x) in scaled.iter_mut().zip(&self.from).zip(from) {
                 *y = source.modulus.mul_shoup(x[start + i], source.factor);
@@ -118,7 +155,7 @@ impl Conversion {
 impl Target {
     /// The inner product with `factors`: at most 65 products below 2^100.
     fn dot(&self, scaled: &[u64]) -> u64 {
-        let products = self.factors.iter().zip(scaled).map(|(&c, &y)| u128::from(c) * u128::from(y));
+        let products = self.factors.iter().zip(scaled).map(|(&c, &y)| u128::from(c as u64) * u128::from(y));
         let (sum, m) = (products.sum::<u128>(), &self.modulus);
         m.add(m.reduce(sum as u64), m.mul_shoup(m.reduce((sum >> 64) as u64), self.radix))
     }
@@ -126,3 +163,73 @@ impl Target {
 
 /// Most primes that one conversion reads.
 pub const MAX_SOURCES: usize = 64;
+
+#[cfg(target_arch = "x86_64")]
+type Vector = std::arch::x86_64::__m256d;
+#[cfg(not(target_arch = "x86_64"))]
+type Vector = [f64; 4];
+
+/// Vectors in flight.
+const ROW: usize = 4;
+
+/// Coefficients that go through all primes together: those of 16 sources fill half of a first cache.
+const BLOCK: usize = 128;
+
+/// Coefficients `at` to `at + BLOCK` of `to`; `from` gives as many of a source.
+///
+/// # Safety
+/// The instructions of [`Vector`] are there; `from` has a slice of `BLOCK` words for each source, `to` one of
+/// at least `at + BLOCK` for each target, `scaled` `BLOCK` doubles for each source and as many more.
+#[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
+unsafe fn block<'a>(
+    conversion: &Conversion,
+    from: impl Fn(usize) -> &'a [u64],
+    scaled: &mut [f64],
+    at: usize,
+    to: &mut [&mut [u64]],
+) {
+    let sources = conversion.from.len();
+    assert!(scaled.len() == (sources + 1) * BLOCK, "a row for each source, and one for the quotients");
+    let scaled = scaled.as_mut_ptr();
+    // SAFETY: by the caller; the last row of `scaled` holds quotients.
+    unsafe {
+        let quotients = scaled.add(sources * BLOCK);
+        (0..BLOCK).for_each(|k| *quotients.add(k) = 0.0);
+        for (i, source) in conversion.from.iter().enumerate() {
+            let (x, m) = (from(i), RealModulus::<Vector>::new(source.modulus.value()));
+            assert_eq!(x.len(), BLOCK, "as many coefficients of each source");
+            let (w, reciprocal) = (Vector::splat(source.factor.value as f64), Vector::splat(source.reciprocal));
+            for k in (0..BLOCK).step_by(Vector::LEN) {
+                let y = m.mul(to_real(Vector::load_words(x.as_ptr().add(k))), w).add_if_negative(m.p);
+                y.store(scaled.add(i * BLOCK + k));
+                let sum = Vector::load(quotients.add(k)).add(y.mul(reciprocal));
+                let sum = if i + 1 == sources { sum.round() } else { sum };
+                sum.store(quotients.add(k));
+            }
+        }
+        for (target, out) in conversion.to.iter().zip(to) {
+            let out = out[at..at + BLOCK].as_mut_ptr();
+            for k in (0..BLOCK).step_by(ROW * Vector::LEN) {
+                let mut sums = [Sum::<Vector>::of(Vector::splat(0.0)); ROW];
+                let mut row = scaled.add(k);
+                for (chunk, factors) in target.factors.chunks(TERMS).enumerate() {
+                    if chunk > 0 {
+                        for sum in &mut sums {
+                            target.reduction.fold(sum);
+                        }
+                    }
+                    for &factor in factors {
+                        let w = Vector::splat(factor);
+                        for (j, sum) in sums.iter_mut().enumerate() {
+                            sum.add(Vector::load(row.add(j * Vector::LEN)), w);
+                        }
+                        row = row.add(BLOCK);
+                    }
+                }
+                for (j, &sum) in sums.iter().enumerate() {
+                    Vector::store_words(target.reduction.finish(sum), out.add(k + j * Vector::LEN));
+                }
+            }
+        }
+    }
+}

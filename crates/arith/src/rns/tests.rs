@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::LatticeError;
+use crate::cpu::Cpu;
 use crate::modulus::Modulus;
 use crate::ntt::MAX_ACCUMULATED;
 use proptest::prelude::*;
@@ -129,9 +130,8 @@ proptest! {
     /// Random integers below Q in mixed radix: below half where the highest digit is, which away from the
     /// middle says how the centred representative is.
     #[test]
-    fn conversions_are_exact_and_centred(seed: [u64; 6], k in 1usize..=5, n in 1usize..70) {
+    fn conversions_are_exact_and_centred(seed: [u64; 6], k in 1usize..=5, n in 1usize..300) {
         let (sources, targets) = (&MORE[..k], &MORE[..]);
-        let conversion = Conversion::new(&moduli(sources), &moduli(targets)).unwrap();
         let top = sources[k - 1];
         let digits = |j: usize| -> Vec<u64> {
             let draw = |i: usize| seed[i].wrapping_mul(2 * j as u64 + 1).rotate_left(j as u32) % sources[i];
@@ -141,17 +141,19 @@ proptest! {
         let values: Vec<Vec<u64>> = (0..n).map(digits).collect();
         let from: Vec<Vec<u64>> =
             sources.iter().map(|&p| values.iter().map(|d| mixed(sources, d, p)).collect()).collect();
-        let mut to = vec![vec![0; n]; targets.len()];
         let slices: Vec<&[u64]> = from.iter().map(Vec::as_slice).collect();
-        conversion.apply(&slices, &mut to.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
-        for (&p, out) in targets.iter().zip(&to) {
+        let expected = targets.iter().map(|&p| {
             let m = Modulus::new(p).unwrap();
             let product = sources.iter().fold(1, |r, &q| m.mul(r, m.reduce(q)));
-            for (j, value) in values.iter().enumerate() {
-                let low = mixed(sources, value, p);
-                let expected = if value[k - 1] > top / 2 { m.sub(low, product) } else { low };
-                prop_assert_eq!(out[j], expected, "coefficient {} mod {}", j, p);
-            }
+            let centred = |v: &Vec<u64>, low| if v[k - 1] > top / 2 { m.sub(low, product) } else { low };
+            values.iter().map(|v| centred(v, mixed(sources, v, p))).collect::<Vec<u64>>()
+        });
+        let expected: Vec<Vec<u64>> = expected.collect();
+        for cpu in Cpu::available() {
+            let conversion = Conversion::with_cpu(cpu, &moduli(sources), &moduli(targets)).unwrap();
+            let mut to = vec![vec![0; n]; targets.len()];
+            conversion.apply(&slices, &mut to.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+            prop_assert_eq!(&to, &expected, "{:?}", cpu);
         }
     }
 }
