@@ -6,6 +6,7 @@
 //! without being decrypted in one place.
 #![forbid(unsafe_code)]
 
+pub mod ckks;
 pub mod coeff;
 pub mod core;
 mod error;
