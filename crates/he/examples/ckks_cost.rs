@@ -1,5 +1,6 @@
 //! What operations of RNS-CKKS cost, by level and alpha, and bootstrapping by set and method:
-//! `cargo run --release -p tacit-he --example ckks_cost -- [ops] [B] [A]`. One line of JSON each.
+//! `cargo run --release -p tacit-he --example ckks_cost -- [ops] [B:hoisted] [B:chained]
+//! [A:hoisted] [A:chained]`. One line of JSON each.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -162,14 +163,13 @@ fn main() -> Result<(), Failure> {
         method: Method::Hoisted,
         cache_bytes: 1 << 30,
     };
-    if has("B") {
-        bootstraps("B", &b)?;
-        bootstraps("B", &BootstrapSpec { method: Method::Chained, ..b })?;
-    }
-    if has("A") {
-        let a = BootstrapSpec { slot_to_coeff: 3, message_ratio_bits: 8, arcsine: true, ..b };
-        bootstraps("A", &a)?;
-        bootstraps("A", &BootstrapSpec { method: Method::Chained, ..a })?;
+    let a = BootstrapSpec { slot_to_coeff: 3, message_ratio_bits: 8, arcsine: true, ..b };
+    for (name, spec) in [("B", b), ("A", a)] {
+        for (of_method, method) in [("hoisted", Method::Hoisted), ("chained", Method::Chained)] {
+            if has(&format!("{name}:{of_method}")) {
+                bootstraps(name, &BootstrapSpec { method, ..spec })?;
+            }
+        }
     }
     Ok(())
 }

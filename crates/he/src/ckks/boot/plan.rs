@@ -5,7 +5,6 @@ use super::super::encoder::Encoder;
 use super::super::eval::{Basis, LinearTransform, Method, Polynomial, TransformSpec, relinearisation_needs};
 use super::super::keys::{KeyId, KeyKind};
 use super::super::noise::rounding_deviation;
-use super::super::params::SPARSE_WEIGHT;
 use super::super::scale::Scale;
 use super::sine::cosine;
 use super::stages::grouped;
@@ -20,6 +19,10 @@ const RANGE: u32 = 16;
 const DOUBLINGS: u32 = 3;
 /// log2 of the probability that a multiple is not below [`RANGE`], over all coefficients ([BTH22]).
 const FAILURE_LOG2: f64 = -138.7;
+
+/// What errors of powers and doublings make of the error of one rescaling of the argument: measured on set B
+/// (docs/notes/ckks.md), where the sum of their slopes near the middle of the range is of this size.
+const POWERS: f64 = 10.0;
 
 const WHAT: &str = "bootstrapping";
 
@@ -224,21 +227,14 @@ impl Bootstrapper {
         if self.spec.arcsine { 3.0 / 40.0 * angle.powi(4) } else { angle.powi(2) / 6.0 }
     }
 
-    /// Estimated deviation of a slot's error by noise alone: that of the levels around EvalMod at their
-    /// scale, grown by the slope of the sine over the range, and that of the result's own rounding.
+    /// Deviation of a slot's error by noise alone, before anything runs: one rescaling's at the cosine's
+    /// argument, grown by the sine's slope over the range and [`POWERS`], and the result's own rounding.
     #[must_use]
     pub fn noise(&self) -> f64 {
         let parameters = self.context.parameters();
-        let degree = self.context.degree();
-        let slot = rounding_deviation(degree) * (2.0 * self.spec.slots as f64).sqrt();
+        let slot = rounding_deviation(self.context.degree()) * (2.0 * self.spec.slots as f64).sqrt();
         let at = |level: usize| slot / parameters.scale(level).to_f64();
-        // Into the cosine: the last level of CoeffToSlot, its real part; then each level of powers and
-        // doublings.
-        let input = 2.0 * PI * self.range() * at(self.context.parameters().levels() - self.spec.coeff_to_slot);
-        let doubled = 2.0 * self.doublings() as f64;
-        let powers = doubled.exp2() * at(self.level_out() + self.doublings());
-        let spread = (f64::from(SPARSE_WEIGHT as u32 + 1) / 12.0).sqrt();
-        debug_assert!(spread < self.range());
-        input.hypot(powers) / self.slope() / 2f64.sqrt() + at(self.level_out())
+        let input = 2.0 * PI * self.range() * at(parameters.levels() - self.spec.coeff_to_slot);
+        (POWERS * input / self.slope()).hypot(at(self.level_out()))
     }
 }
