@@ -32,4 +32,18 @@ pub enum LatticeError {
         /// The prime.
         value: u64,
     },
+    /// An automorphism that is none.
+    #[error("X -> X^{element} is no automorphism: exponents are odd and below {order}")]
+    Galois {
+        /// The exponent given.
+        element: u64,
+        /// Twice the degree.
+        order: u64,
+    },
+    /// Too many primes to convert from.
+    #[error("a conversion reads at most 64 primes, not {count}")]
+    Sources {
+        /// The primes given.
+        count: usize,
+    },
 }

@@ -96,6 +96,30 @@ pub fn unpack(bytes: &[u8], count: usize, width: u32, max: u64) -> Result<Vec<u6
     check_padding(bytes, count, width).map(|()| values)
 }
 
+/// Writes the low `width` bits of every value to `out`: as [`pack`], into a buffer that is there already.
+///
+/// # Panics
+/// If [`packed_len`] is `None` or not the length of `out`.
+pub fn pack_into(values: &[u64], width: u32, out: &mut [u8]) {
+    assert_eq!(out.len(), checked_len(values.len(), width), "bytes of the packed values");
+    let mut packed = Vec::new();
+    pack(values.iter().copied(), width, &mut packed);
+    out.copy_from_slice(&packed);
+}
+
+/// Reads as many values of `width` bits as `out` has, each at most `max`: as [`unpack`], into a buffer that
+/// is there already. On an error its content is unspecified.
+///
+/// # Errors
+/// As [`unpack`].
+///
+/// # Panics
+/// If [`packed_len`] is `None`.
+pub fn unpack_into(bytes: &[u8], width: u32, max: u64, out: &mut [u64]) -> Result<(), PackError> {
+    out.copy_from_slice(&unpack(bytes, out.len(), width, max)?);
+    Ok(())
+}
+
 /// Calls `value` with the `N` bytes from where each value starts (zeros after the end) and the bits before it
 /// in the first of them.
 #[inline(always)]
@@ -158,7 +182,16 @@ mod tests {
                 prop_assert_eq!(u64::from(packed[i / 8] >> (i % 8) & 1), bit);
             }
             let low: Vec<u64> = values.iter().map(|v| v << (64 - width) >> (64 - width)).collect();
-            prop_assert_eq!(unpack(packed, values.len(), width, u64::MAX), Ok(low));
+            prop_assert_eq!(unpack(packed, values.len(), width, u64::MAX), Ok(low.clone()));
+            let (mut again, mut there) = (vec![0xab; packed.len()], vec![7; values.len()]);
+            pack_into(&values, width, &mut again);
+            prop_assert_eq!(&again, packed);
+            prop_assert_eq!(unpack_into(packed, width, u64::MAX, &mut there), Ok(()));
+            prop_assert_eq!(&there, &low);
+            if let Some(max) = low.iter().max().and_then(|max| max.checked_sub(1)) {
+                let index = low.iter().position(|&v| v > max).unwrap();
+                prop_assert_eq!(unpack_into(packed, width, max, &mut there), Err(PackError::Range { index }));
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 //! `tests/smoke.rs` with mutated valid inputs on stable Rust.
 #![forbid(unsafe_code)]
 
+mod ckks;
 mod control;
 mod import;
 mod lab;
@@ -52,6 +53,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "sealed_file", run: sealed::file, seeds: sealed::seeds },
     Target { name: "public_key", run: linear::public_key, seeds: linear::public_key_seeds },
     Target { name: "ciphertext", run: linear::ciphertext, seeds: linear::ciphertext_seeds },
+    Target { name: "ckks_ciphertext", run: ckks::ciphertext, seeds: ckks::ciphertext_seeds },
     Target { name: "linear_answer", run: linear::answer, seeds: linear::answer_seeds },
     Target { name: "tegrastats", run: meter::tegrastats_log, seeds: meter::tegrastats_seeds },
     Target { name: "sensor_files", run: meter::sensor_files, seeds: meter::sensor_seeds },

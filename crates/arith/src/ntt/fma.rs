@@ -1,205 +1,407 @@
-//! Double-precision kernel for processors with fused multiply-add (AVX2, NEON): three to four times as fast
-//! as the portable one.
+//! Double-precision kernel for processors with fused multiply-add (AVX2, NEON).
 //!
-//! Coefficients are held as integers in `f64`, `|x| < 2p` between stages (`p < 2^50`). For `|x| <= 2.4p` and
-//! a factor `w < p` the product is `h + l` exactly, with `h` its rounding; `q = round(x (w / p))` is off by
-//! at most 0.6, so `(h - q p) + l` is `x w mod p` in `[-1.1p, 1.1p]`, and both steps are exact because every
-//! value is an integer below 2^53.
+//! Coefficients are integers in doubles between stages, at most `4p` in absolute value: a product is at most
+//! `(0.5 + 0.375 b) p` for a factor of at most `b p` (see [`RealModulus::mul`]). Forward, of two stages that follow
+//! each other at most one leaves its upper input unreduced: from `3.9p` a reducing stage leads to
+//! `(0.5 + 0.5 + 0.375 * 3.9) p < 2.5p`, and another stage from there to `(2.5 + 0.5 + 0.375 * 2.5) p < 3.9p`.
+//! Inverse, all sums are reduced but one of four: from `2p`, a first stage gives sums of at most `0.51p` and
+//! products of differences of at most `(0.5 + 0.375 * 4) p = 2p`. The second adds two of these sums (at most
+//! `1.1p`, unreduced) and multiplies their difference, reduces the sum of two products, and multiplies their
+//! difference, at most `4p`, to `(0.5 + 0.375 * 4) p = 2p`.
+//!
+//! Passes over the whole polynomial take two stages each until parts fit the first cache; each part is then
+//! finished alone.
 
-use super::{NttTable, Twiddles};
+use super::NttTable;
+use crate::lanes::{Lanes, RealModulus, to_real, to_words};
+use crate::modulus::Modulus;
+
+#[cfg(target_arch = "x86_64")]
+type Vector = std::arch::x86_64::__m256d;
+#[cfg(not(target_arch = "x86_64"))]
+type Vector = [f64; 4];
+
+/// Coefficients that are finished together: 16 KiB.
+const PART: usize = 2048;
 
 /// Twiddle factors of one direction as doubles.
 #[derive(Clone)]
 pub(super) struct RealTwiddles {
+    /// Those of the stages with up to N / 16 groups, as [`Twiddles::value`](super::Twiddles::value).
     factor: Vec<f64>,
-    /// `factor / p`
-    ratio: Vec<f64>,
-    /// As [`Twiddles::block`], with ratios in place of quotients.
+    /// Those of the other three, 56 a block: the vectors of values of
+    /// [`Twiddles::block`](super::Twiddles::block).
     block: Vec<f64>,
 }
 
 impl RealTwiddles {
-    pub(super) fn new(t: &Twiddles, p: u64) -> Self {
-        let p = p as f64;
-        let factor: Vec<f64> = t.value.iter().map(|&w| w as f64).collect();
-        let vectors = t.block.chunks_exact(16);
-        let block = vectors.flat_map(|v| {
-            let factors = v[..8].iter().map(|&w| w as f64);
-            factors.clone().chain(factors.map(|w| w / p)).collect::<Vec<f64>>()
-        });
-        Self { ratio: factor.iter().map(|w| w / p).collect(), block: block.collect(), factor }
+    pub(super) fn new(degree: usize, modulus: &Modulus, root: u64) -> Self {
+        let value = super::twiddle_values(degree, modulus, root);
+        let block = super::block_order(degree).map(|i| value[i] as f64).collect();
+        Self { factor: value[..degree / 8].iter().map(|&w| w as f64).collect(), block }
     }
 }
 
 pub(super) fn forward(ntt: &NttTable, t: &RealTwiddles, x: &mut [u64]) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: an `NttTable` with this kernel exists only where AVX2 and FMA were detected.
-    unsafe {
-        forward_avx2(t, ntt.modulus.value(), x);
+    #[target_feature(enable = "avx2,fma")]
+    fn run(p: u64, t: &RealTwiddles, x: &mut [u64]) {
+        // SAFETY: AVX2 and FMA are enabled here; lengths by the caller.
+        unsafe { forward_with::<Vector>(p, t, x) }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    forward_any(t, ntt.modulus.value(), x);
+    use forward_with as run;
+    // SAFETY: an `NttTable` with this kernel exists only where the instructions were detected;
+    // `NttTable::forward` checked that `x` has as many words as the tables are for.
+    unsafe { run(ntt.modulus.value(), t, x) }
 }
 
 pub(super) fn inverse(ntt: &NttTable, t: &RealTwiddles, x: &mut [u64]) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: as in `forward`.
-    unsafe {
-        inverse_avx2(t, ntt.modulus.value(), ntt.degree_inverse.value, x);
+    #[target_feature(enable = "avx2,fma")]
+    fn run(p: u64, scale: u64, t: &RealTwiddles, x: &mut [u64]) {
+        // SAFETY: as in `forward`.
+        unsafe { inverse_with::<Vector>(p, scale, t, x) }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    inverse_any(t, ntt.modulus.value(), ntt.degree_inverse.value, x);
+    use inverse_with as run;
+    // SAFETY: as in `forward`.
+    unsafe { run(ntt.modulus.value(), ntt.degree_inverse.value, t, x) }
+}
+
+/// How N coefficients are split: parts, each finished alone, and the groups of a part that the first passes
+/// over the whole leave.
+fn split(n: usize) -> (usize, usize) {
+    if n <= PART {
+        return (1, 4);
+    }
+    let passes = (n / PART).trailing_zeros().div_ceil(2);
+    (1 << (2 * passes), 1)
 }
 
 /// # Safety
-/// AVX2 and FMA must be present.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn forward_avx2(t: &RealTwiddles, p: u64, x: &mut [u64]) {
-    forward_any(t, p, x);
+/// As [`Lanes`] (as for every function here); `x` has a power of two of words, at least 64, for which `t` is.
+#[inline(always)]
+unsafe fn forward_with<V: Lanes>(p: u64, t: &RealTwiddles, x: &mut [u64]) {
+    let (n, data, factors) = (x.len(), x.as_mut_ptr(), t.factor.as_ptr());
+    let (parts, inner) = split(n);
+    let len = n / parts;
+    // SAFETY: parts and blocks are inside `x`, and the factors of all groups inside the tables.
+    unsafe {
+        let m = RealModulus::<V>::new(p);
+        forward_pair::<V, true>(data, n, 1, factors, 1, m);
+        let mut groups = 4;
+        while groups < parts {
+            forward_pair::<V, false>(data, n, groups, factors, groups, m);
+            groups *= 4;
+        }
+        for part in 0..parts {
+            let (at, mut inner) = (data.add(part * len), inner);
+            while len / inner >= 32 {
+                forward_pair::<V, false>(at, len, inner, factors, (parts + part) * inner, m);
+                inner *= 4;
+            }
+            if len / inner == 16 {
+                forward_one(at, inner, factors.add((parts + part) * inner), m);
+            }
+            for b in 0..len / 64 {
+                forward_block(at.add(64 * b), t.block.as_ptr().add(56 * (part * len / 64 + b)), m);
+            }
+        }
+    }
 }
 
 /// # Safety
-/// AVX2 and FMA must be present.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn inverse_avx2(t: &RealTwiddles, p: u64, scale: u64, x: &mut [u64]) {
-    inverse_any(t, p, scale, x);
-}
-
-/// The modulus and its reciprocal.
-#[derive(Clone, Copy)]
-struct Real {
-    p: f64,
-    inverse: f64,
-}
-
-impl Real {
-    fn new(p: u64) -> Self {
-        Self { p: p as f64, inverse: 1.0 / p as f64 }
-    }
-
-    /// `x mod p` in `[-p/2, p/2]`.
-    #[inline(always)]
-    fn reduce(self, x: f64) -> f64 {
-        (x * self.inverse).round_ties_even().mul_add(-self.p, x)
-    }
-
-    #[inline(always)]
-    fn mul(self, x: f64, factor: f64, ratio: f64) -> f64 {
-        let h = x * factor;
-        let l = x.mul_add(factor, -h);
-        (x * ratio).round_ties_even().mul_add(-self.p, h) + l
-    }
-
-    #[inline(always)]
-    fn forward(self, a: &mut f64, b: &mut f64, factor: f64, ratio: f64) {
-        let (s, t) = (self.reduce(*a), self.mul(*b, factor, ratio));
-        (*a, *b) = (s + t, s - t);
-    }
-
-    #[inline(always)]
-    fn inverse(self, a: &mut f64, b: &mut f64, factor: f64, ratio: f64) {
-        let (s, d) = (*a + *b, *a - *b);
-        (*a, *b) = (self.reduce(s), self.mul(d, factor, ratio));
-    }
-}
-
-const TWO52: f64 = 4_503_599_627_370_496.0;
-
-/// The same words as doubles: integers below 2^52 to the doubles of that value.
+/// As [`forward_with`].
 #[inline(always)]
-fn to_real(x: &mut [u64]) -> &mut [f64] {
-    for v in x.iter_mut() {
-        *v = (f64::from_bits(*v | TWO52.to_bits()) - TWO52).to_bits();
-    }
-    // SAFETY: u64 and f64 have the same size and alignment, and all bit patterns are valid for both.
-    unsafe { std::slice::from_raw_parts_mut(x.as_mut_ptr().cast::<f64>(), x.len()) }
-}
-
-/// Undoes [`to_real`] for `|x| < 2^52`, reduced to `[0, p)`.
-#[inline(always)]
-fn to_integers(x: &mut [u64], m: Real) {
-    for v in x {
-        let r = m.reduce(f64::from_bits(*v));
-        let r = r + if r < 0.0 { m.p } else { 0.0 };
-        *v = (r + TWO52).to_bits() & ((1 << 52) - 1);
-    }
-}
-
-#[inline(always)]
-fn forward_any(t: &RealTwiddles, p: u64, x: &mut [u64]) {
-    let (n, m) = (x.len(), Real::new(p));
-    let v = to_real(x);
-    let mut groups = 1;
-    while groups < n / 8 {
-        let half = n / (2 * groups);
-        for (i, group) in v.chunks_exact_mut(2 * half).enumerate() {
-            let (factor, ratio) = (t.factor[groups + i], t.ratio[groups + i]);
-            let (upper, lower) = group.split_at_mut(half);
-            for (a, b) in upper.iter_mut().zip(lower) {
-                m.forward(a, b, factor, ratio);
+unsafe fn inverse_with<V: Lanes>(p: u64, scale: u64, t: &RealTwiddles, x: &mut [u64]) {
+    let (n, data, factors) = (x.len(), x.as_mut_ptr(), t.factor.as_ptr());
+    let (parts, inner) = split(n);
+    let len = n / parts;
+    // SAFETY: as in `forward_with`.
+    unsafe {
+        let m = RealModulus::<V>::new(p);
+        let scale = V::splat(scale as f64);
+        for part in 0..parts {
+            let at = data.add(part * len);
+            for b in 0..len / 64 {
+                inverse_block(at.add(64 * b), t.block.as_ptr().add(56 * (part * len / 64 + b)), m);
+            }
+            let mut groups = len / 8;
+            if len.trailing_zeros().is_multiple_of(2) {
+                groups /= 2;
+                inverse_one(at, groups, factors.add((parts + part) * groups), m);
+            }
+            while groups > inner {
+                groups /= 4;
+                inverse_pair::<V, false>(at, len, groups, factors, (parts + part) * groups, scale, m);
             }
         }
-        groups *= 2;
-    }
-    for (block, w) in v.as_chunks_mut::<64>().0.iter_mut().zip(t.block.as_chunks::<112>().0) {
-        transpose(block);
-        for (vector, (low, high)) in BLOCK_STAGES.into_iter().rev().flatten() {
-            for j in 0..8 {
-                let (mut a, mut b) = (block[8 * low + j], block[8 * high + j]);
-                m.forward(&mut a, &mut b, w[16 * vector + j], w[16 * vector + 8 + j]);
-                (block[8 * low + j], block[8 * high + j]) = (a, b);
-            }
+        let mut groups = parts;
+        while groups > 4 {
+            groups /= 4;
+            inverse_pair::<V, false>(data, n, groups, factors, groups, scale, m);
         }
+        inverse_pair::<V, true>(data, n, 1, factors, 1, scale, m);
     }
-    to_integers(x, m);
 }
 
+/// `(a, b) -> (a + w b, a - w b)` for two pairs; the uppers are reduced first if `REDUCE`. Two at a time, since
+/// each is a long chain of instructions that wait for each other.
 #[inline(always)]
-fn inverse_any(t: &RealTwiddles, p: u64, scale: u64, x: &mut [u64]) {
-    let (n, m) = (x.len(), Real::new(p));
-    let v = to_real(x);
-    for (block, w) in v.as_chunks_mut::<64>().0.iter_mut().zip(t.block.as_chunks::<112>().0) {
-        for (vector, (low, high)) in BLOCK_STAGES.into_iter().flatten() {
-            for j in 0..8 {
-                let (mut a, mut b) = (block[8 * low + j], block[8 * high + j]);
-                m.inverse(&mut a, &mut b, w[16 * vector + j], w[16 * vector + 8 + j]);
-                (block[8 * low + j], block[8 * high + j]) = (a, b);
-            }
-        }
-        transpose(block);
+unsafe fn forward_two<V: Lanes, const REDUCE: bool>(
+    [a, c]: [&mut V; 2],
+    [b, d]: [&mut V; 2],
+    w: [V; 2],
+    m: RealModulus<V>,
+) {
+    // SAFETY: by the caller.
+    unsafe {
+        let [s, u] = if REDUCE { m.reduce_two([*a, *c]) } else { [*a, *c] };
+        let [t, v] = m.mul_two([*b, *d], w);
+        (*a, *c, *b, *d) = (s.add(t), u.add(v), s.sub(t), u.sub(v));
     }
-    let mut groups = n / 16;
-    while groups > 0 {
-        let half = n / (2 * groups);
-        for (i, group) in v.chunks_exact_mut(2 * half).enumerate() {
-            let (factor, ratio) = (t.factor[groups + i], t.ratio[groups + i]);
-            let (upper, lower) = group.split_at_mut(half);
-            for (a, b) in upper.iter_mut().zip(lower) {
-                m.inverse(a, b, factor, ratio);
-            }
-        }
-        groups /= 2;
-    }
-    let (factor, ratio) = (scale as f64, scale as f64 / p as f64);
-    v.iter_mut().for_each(|a| *a = m.mul(*a, factor, ratio));
-    to_integers(x, m);
 }
 
-/// The three stages inside a transposed block, narrowest first: (vector of [`Twiddles::block`], rows of the
-/// butterfly).
-const BLOCK_STAGES: [[(usize, (usize, usize)); 4]; 3] = [
-    [(3, (0, 1)), (4, (2, 3)), (5, (4, 5)), (6, (6, 7))],
-    [(1, (0, 2)), (1, (1, 3)), (2, (4, 6)), (2, (5, 7))],
-    [(0, (0, 4)), (0, (1, 5)), (0, (2, 6)), (0, (3, 7))],
-];
-
+/// `(a, b) -> (a + b, w (a - b))` for two pairs; of the sums the second is reduced, and the first if `BOTH`.
 #[inline(always)]
-fn transpose(block: &mut [f64; 64]) {
-    for i in 0..8 {
-        for j in 0..i {
-            block.swap(8 * i + j, 8 * j + i);
+unsafe fn inverse_two<V: Lanes, const BOTH: bool>(
+    [a, c]: [&mut V; 2],
+    [b, d]: [&mut V; 2],
+    w: [V; 2],
+    m: RealModulus<V>,
+) {
+    // SAFETY: by the caller.
+    unsafe {
+        let sums = [a.add(*b), c.add(*d)];
+        let [s, u] = if BOTH { m.reduce_two(sums) } else { [sums[0], m.reduce(sums[1])] };
+        let [t, v] = m.mul_two([a.sub(*b), c.sub(*d)], w);
+        (*a, *c, *b, *d) = (s, u, t, v);
+    }
+}
+
+/// Two stages of `groups` groups in `len` words; the factor of the first group in the wider stage is number
+/// `first`. If `FRESH`, the words are reduced integers, not yet doubles.
+///
+/// # Safety
+/// `data` points to `len` words, a group has at least 32, and `2 * (first + groups)` factors are there.
+#[inline(always)]
+unsafe fn forward_pair<V: Lanes, const FRESH: bool>(
+    data: *mut u64,
+    len: usize,
+    groups: usize,
+    factors: *const f64,
+    first: usize,
+    m: RealModulus<V>,
+) {
+    let quarter = len / groups / 4;
+    for group in 0..groups {
+        // SAFETY: offsets stay below `len`, and factors below `2 * (first + groups)`.
+        unsafe {
+            let i = first + group;
+            let (wide, left) = (V::splat(*factors.add(i)), V::splat(*factors.add(2 * i)));
+            let right = V::splat(*factors.add(2 * i + 1));
+            let base = data.add(4 * quarter * group);
+            for k in (0..quarter).step_by(V::LEN) {
+                let mut r = [m.p; 4];
+                for (j, v) in r.iter_mut().enumerate() {
+                    let at = base.add(j * quarter + k);
+                    *v = if FRESH { to_real(V::load_words(at)) } else { V::load(at.cast()) };
+                }
+                let [mut a, mut b, mut c, mut d] = r;
+                if FRESH {
+                    forward_two::<V, false>([&mut a, &mut b], [&mut c, &mut d], [wide; 2], m);
+                } else {
+                    forward_two::<V, true>([&mut a, &mut b], [&mut c, &mut d], [wide; 2], m);
+                }
+                forward_two::<V, false>([&mut a, &mut c], [&mut b, &mut d], [left, right], m);
+                for (j, v) in [a, b, c, d].into_iter().enumerate() {
+                    v.store(base.add(j * quarter + k).cast());
+                }
+            }
+        }
+    }
+}
+
+/// Two stages back, as [`forward_pair`]. If `LAST`, all results are multiplied by `scale` and
+/// become reduced integers.
+///
+/// # Safety
+/// As [`forward_pair`].
+#[inline(always)]
+unsafe fn inverse_pair<V: Lanes, const LAST: bool>(
+    data: *mut u64,
+    len: usize,
+    groups: usize,
+    factors: *const f64,
+    first: usize,
+    scale: V,
+    m: RealModulus<V>,
+) {
+    let quarter = len / groups / 4;
+    for group in 0..groups {
+        // SAFETY: as in `forward_pair`.
+        unsafe {
+            let i = first + group;
+            let (wide, left) = (V::splat(*factors.add(i)), V::splat(*factors.add(2 * i)));
+            let right = V::splat(*factors.add(2 * i + 1));
+            let base = data.add(4 * quarter * group);
+            for k in (0..quarter).step_by(V::LEN) {
+                let mut r = [m.p; 4];
+                for (j, v) in r.iter_mut().enumerate() {
+                    *v = V::load(base.add(j * quarter + k).cast());
+                }
+                let [mut a, mut b, mut c, mut d] = r;
+                inverse_two::<V, true>([&mut a, &mut c], [&mut b, &mut d], [left, right], m);
+                inverse_two::<V, false>([&mut a, &mut b], [&mut c, &mut d], [wide; 2], m);
+                for (j, v) in [a, b, c, d].into_iter().enumerate() {
+                    let at = base.add(j * quarter + k);
+                    if LAST {
+                        V::store_words(to_words(m.canonical(m.mul(v, scale))), at);
+                    } else {
+                        v.store(at.cast());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The stage of groups of 16 words.
+///
+/// # Safety
+/// `data` points to `16 * groups` words, `factors` to `groups`; two vectors have at most 8 doubles.
+#[inline(always)]
+unsafe fn forward_one<V: Lanes>(data: *mut u64, groups: usize, factors: *const f64, m: RealModulus<V>) {
+    for group in 0..groups {
+        // SAFETY: by the caller.
+        unsafe {
+            let (w, base) = (V::splat(*factors.add(group)), data.add(16 * group).cast::<f64>());
+            for k in (0..8).step_by(2 * V::LEN) {
+                let (mut a, mut c) = (V::load(base.add(k)), V::load(base.add(V::LEN + k)));
+                let (mut b, mut d) = (V::load(base.add(8 + k)), V::load(base.add(8 + V::LEN + k)));
+                forward_two::<V, true>([&mut a, &mut c], [&mut b, &mut d], [w; 2], m);
+                a.store(base.add(k));
+                c.store(base.add(V::LEN + k));
+                b.store(base.add(8 + k));
+                d.store(base.add(8 + V::LEN + k));
+            }
+        }
+    }
+}
+
+/// Undoes [`forward_one`].
+///
+/// # Safety
+/// As [`forward_one`].
+#[inline(always)]
+unsafe fn inverse_one<V: Lanes>(data: *mut u64, groups: usize, factors: *const f64, m: RealModulus<V>) {
+    for group in 0..groups {
+        // SAFETY: by the caller.
+        unsafe {
+            let (w, base) = (V::splat(*factors.add(group)), data.add(16 * group).cast::<f64>());
+            for k in (0..8).step_by(2 * V::LEN) {
+                let (mut a, mut c) = (V::load(base.add(k)), V::load(base.add(V::LEN + k)));
+                let (mut b, mut d) = (V::load(base.add(8 + k)), V::load(base.add(8 + V::LEN + k)));
+                inverse_two::<V, true>([&mut a, &mut c], [&mut b, &mut d], [w; 2], m);
+                a.store(base.add(k));
+                c.store(base.add(V::LEN + k));
+                b.store(base.add(8 + k));
+                d.store(base.add(8 + V::LEN + k));
+            }
+        }
+    }
+}
+
+/// The last three stages, in a block of 64, to reduced integers: butterflies between the rows of the
+/// transposed block.
+///
+/// # Safety
+/// `at` points to 64 words, `factors` to 56.
+#[inline(always)]
+unsafe fn forward_block<V: Lanes>(at: *mut u64, factors: *const f64, m: RealModulus<V>) {
+    // SAFETY: by the caller.
+    unsafe {
+        V::transpose(at.cast());
+        for k in (0..8).step_by(V::LEN) {
+            let (at, w) = (at.add(k), factors.add(k));
+            let mut r = [m.p; 8];
+            for (i, v) in r.iter_mut().enumerate() {
+                *v = V::load(at.add(8 * i).cast());
+            }
+            let [r0, r1, r2, r3, r4, r5, r6, r7] = &mut r;
+            let wide = V::load(w);
+            forward_two::<V, true>([r0, r1], [r4, r5], [wide; 2], m);
+            forward_two::<V, true>([r2, r3], [r6, r7], [wide; 2], m);
+            let (left, right) = (V::load(w.add(8)), V::load(w.add(16)));
+            forward_two::<V, false>([r0, r1], [r2, r3], [left; 2], m);
+            forward_two::<V, false>([r4, r5], [r6, r7], [right; 2], m);
+            forward_two::<V, true>([r0, r2], [r1, r3], [V::load(w.add(24)), V::load(w.add(32))], m);
+            forward_two::<V, true>([r4, r6], [r5, r7], [V::load(w.add(40)), V::load(w.add(48))], m);
+            for (i, v) in r.into_iter().enumerate() {
+                V::store_words(to_words(m.canonical(v)), at.add(8 * i));
+            }
+        }
+    }
+}
+
+/// Undoes [`forward_block`], from reduced integers.
+///
+/// # Safety
+/// As [`forward_block`].
+#[inline(always)]
+unsafe fn inverse_block<V: Lanes>(at: *mut u64, factors: *const f64, m: RealModulus<V>) {
+    // SAFETY: by the caller.
+    unsafe {
+        for k in (0..8).step_by(V::LEN) {
+            let (at, w) = (at.add(k), factors.add(k));
+            let mut r = [m.p; 8];
+            for (i, v) in r.iter_mut().enumerate() {
+                *v = to_real(V::load_words(at.add(8 * i)));
+            }
+            let [r0, r1, r2, r3, r4, r5, r6, r7] = &mut r;
+            inverse_two::<V, true>([r0, r2], [r1, r3], [V::load(w.add(24)), V::load(w.add(32))], m);
+            inverse_two::<V, true>([r4, r6], [r5, r7], [V::load(w.add(40)), V::load(w.add(48))], m);
+            let (left, right) = (V::load(w.add(8)), V::load(w.add(16)));
+            inverse_two::<V, false>([r0, r1], [r2, r3], [left; 2], m);
+            inverse_two::<V, false>([r4, r5], [r6, r7], [right; 2], m);
+            let wide = V::load(w);
+            inverse_two::<V, true>([r0, r1], [r4, r5], [wide; 2], m);
+            inverse_two::<V, true>([r2, r3], [r6, r7], [wide; 2], m);
+            for (i, v) in r.into_iter().enumerate() {
+                v.store(at.add(8 * i).cast());
+            }
+        }
+        V::transpose(at.cast());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Arrays, which NEON runs, against the kernel of this processor, at degrees on both sides of a part and
+    /// with the largest words.
+    #[test]
+    fn arrays_agree_with_vectors() {
+        let modulus = Modulus::new(1_125_899_903_827_969).unwrap();
+        let p = modulus.value();
+        for n in [64, 128, 1024, 4096, 8192] {
+            let portable = NttTable::with_cpu(crate::cpu::Cpu::portable(), n, modulus).unwrap();
+            let root = modulus.primitive_root(2 * n as u64).unwrap();
+            let [forth, back] = [root, modulus.inv(root)].map(|r| RealTwiddles::new(n, &modulus, r));
+            for a in
+                [vec![p - 1; n], (0..n as u64).map(|i| modulus.reduce(i.wrapping_mul(0x9E37_79B9_7F4A_7C15))).collect()]
+            {
+                let (mut x, mut y) = (a.clone(), a.clone());
+                portable.forward(&mut x);
+                // SAFETY: arrays need no feature, and the tables are for n.
+                unsafe { forward_with::<[f64; 4]>(p, &forth, &mut y) };
+                assert_eq!(x, y, "degree {n}");
+                // SAFETY: as above.
+                unsafe { inverse_with::<[f64; 4]>(p, portable.degree_inverse.value, &back, &mut y) };
+                assert_eq!(y, a, "degree {n}");
+            }
         }
     }
 }

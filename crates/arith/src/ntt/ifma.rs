@@ -4,22 +4,22 @@
 //! below `4p`.
 
 #[cfg(target_arch = "x86_64")]
-use super::NttTable;
+use super::{NttTable, Twiddles};
 
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) use super::portable::{forward, inverse, mac, mul_assign, reduce_acc};
 
 #[cfg(target_arch = "x86_64")]
-pub(super) fn forward(ntt: &NttTable, x: &mut [u64]) {
+pub(super) fn forward(ntt: &NttTable, t: &Twiddles, x: &mut [u64]) {
     // SAFETY: an `NttTable` with this kernel exists only where AVX-512 F, DQ and IFMA were detected;
     // `NttTable::forward` checked the length.
-    unsafe { x86::forward(ntt, x) }
+    unsafe { x86::forward(ntt, t, x) }
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) fn inverse(ntt: &NttTable, x: &mut [u64]) {
+pub(super) fn inverse(ntt: &NttTable, t: &Twiddles, x: &mut [u64]) {
     // SAFETY: as in `forward`.
-    unsafe { x86::inverse(ntt, x) }
+    unsafe { x86::inverse(ntt, t, x) }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -174,7 +174,7 @@ mod x86 {
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     unsafe fn radix2(x: *mut u64, t: &Twiddles, groups: usize, half: usize, inverse: bool, c: Lanes) {
         for i in 0..groups {
-            // SAFETY: indices stay below `groups * 2 * half`; tables hold N entries and `groups + i < N`.
+            // SAFETY: indices stay below `groups * 2 * half`; tables hold N / 8 entries and `groups` is 1.
             unsafe {
                 let w = broadcast(t, groups + i);
                 let base = x.add(2 * half * i);
@@ -201,7 +201,7 @@ mod x86 {
     unsafe fn radix4(x: *mut u64, t: &Twiddles, groups: usize, quarter: usize, inverse: bool, c: Lanes) {
         for i in 0..groups {
             // SAFETY: indices stay below `groups * 4 * quarter`; the largest table index is
-            // `4 * groups - 1 < N`.
+            // `4 * groups - 1 < N / 8`.
             unsafe {
                 let wide = broadcast(t, groups + i);
                 let left = broadcast(t, 2 * (groups + i));
@@ -242,14 +242,14 @@ mod x86 {
     /// # Safety
     /// AVX-512F, DQ and IFMA present; `x` has N elements.
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    pub(super) unsafe fn forward(ntt: &NttTable, x: &mut [u64]) {
-        let (n, t) = (x.len(), &ntt.forward);
+    pub(super) unsafe fn forward(ntt: &NttTable, t: &Twiddles, x: &mut [u64]) {
+        let n = x.len();
         let data = x.as_mut_ptr();
         // SAFETY: all passes keep to the N words of `x` and the tables, as stated at each function.
         unsafe {
             let c = lanes(ntt.modulus.value());
             let mut groups = 1;
-            if n.trailing_zeros() % 2 == 0 {
+            if n.trailing_zeros().is_multiple_of(2) {
                 radix2(data, t, 1, n / 2, false, c);
                 groups = 2;
             }
@@ -289,8 +289,8 @@ mod x86 {
     /// # Safety
     /// As [`forward`].
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    pub(super) unsafe fn inverse(ntt: &NttTable, x: &mut [u64]) {
-        let (n, t) = (x.len(), &ntt.inverse);
+    pub(super) unsafe fn inverse(ntt: &NttTable, t: &Twiddles, x: &mut [u64]) {
+        let n = x.len();
         let data = x.as_mut_ptr();
         // SAFETY: as in `forward`.
         unsafe {

@@ -6,62 +6,64 @@
 //! every other is tested against, bit for bit.
 
 mod fma;
+mod galois;
 mod ifma;
 mod portable;
+
+pub use galois::Galois;
 
 use crate::LatticeError;
 use crate::cpu::Cpu;
 use crate::modulus::{Modulus, Shoup};
+use crate::pointwise::Pointwise;
 
 /// Products that [`NttTable::mac`] may add up before [`NttTable::reduce_acc`]: low halves are below 2^52 and
 /// the sum must fit 64 bits.
 pub const MAX_ACCUMULATED: usize = 4095;
 
-/// How a transform is computed, chosen from a [`Cpu`].
+/// How a transform is computed, chosen from a [`Cpu`], with the factors of both directions.
 #[derive(Clone)]
 enum Kernel {
     /// Plain Rust, any processor.
-    Portable,
-    /// Double-precision fused multiply-add: AVX2 or NEON. Both directions as doubles.
-    Fma(Box<[fma::RealTwiddles; 2]>),
+    Portable([Twiddles; 2]),
+    /// Double-precision fused multiply-add: AVX2 or NEON.
+    Fma([fma::RealTwiddles; 2]),
     /// AVX-512 with 52-bit integer multiply-add.
-    Ifma,
+    Ifma([Twiddles; 2]),
 }
 
 /// Twiddle factors for one direction.
 #[derive(Clone)]
 struct Twiddles {
-    /// `value[m + i]`: factor of group `i` in the stage with `m` groups (`m` a power of two below N).
+    /// `value[m + i]`: factor of group `i` in the stage with `m` groups (`m` a power of two below N; where
+    /// `block` has the last three stages, below N / 8).
     value: Vec<u64>,
     /// Shoup quotients (52 bits) of `value`.
     quotient: Vec<u64>,
-    /// The factors of the three stages inside each 64-coefficient block, in the order the SIMD kernels read
-    /// them: per block 14 vectors of 8 (value, quotient alternating): stage of width 4, two of width 2, four
-    /// of width 1.
+    /// Of the SIMD kernels: factors inside each block of 64, 7 vectors of 8 values, each followed by its
+    /// quotients (see [`block_order`]).
     block: Vec<u64>,
 }
 
 impl Twiddles {
-    fn new(n: usize, modulus: &Modulus, root: u64) -> Self {
-        let log_n = n.trailing_zeros();
-        let mut value = vec![0; n];
-        let mut power = 1;
-        for k in 0..n {
-            value[k.reverse_bits() >> (usize::BITS - log_n)] = power;
-            power = modulus.mul(power, root);
+    fn whole(n: usize, modulus: &Modulus, root: u64) -> Self {
+        let value = twiddle_values(n, modulus, root);
+        let quotient = value.iter().map(|&w| modulus.shoup(w).quotient).collect();
+        Self { value, quotient, block: Vec::new() }
+    }
+
+    fn blocked(n: usize, modulus: &Modulus, root: u64) -> Self {
+        let mut all = Self::whole(n, modulus, root);
+        let order: Vec<usize> = block_order(n).collect();
+        for vector in order.chunks_exact(8) {
+            all.block.extend(vector.iter().map(|&i| all.value[i]));
+            all.block.extend(vector.iter().map(|&i| all.quotient[i]));
         }
-        let quotient: Vec<u64> = value.iter().map(|&w| modulus.shoup(w).quotient).collect();
-        let mut block = Vec::with_capacity(n / 64 * 112);
-        for b in 0..n / 64 {
-            for (log_stride, groups) in [(0, n / 8), (1, n / 4), (2, n / 2)] {
-                for h in 0..1 << log_stride {
-                    let index = |j: usize| groups + (((b * 8 + j) << log_stride) | h);
-                    block.extend((0..8).map(|j| value[index(j)]));
-                    block.extend((0..8).map(|j| quotient[index(j)]));
-                }
-            }
+        for v in [&mut all.value, &mut all.quotient] {
+            v.truncate(n / 8);
+            v.shrink_to_fit();
         }
-        Self { value, quotient, block }
+        all
     }
 
     #[inline(always)]
@@ -70,14 +72,35 @@ impl Twiddles {
     }
 }
 
+/// The powers of `root` in bit-reversed order: number `m + i` is for group `i` in the stage with `m` groups.
+fn twiddle_values(n: usize, modulus: &Modulus, root: u64) -> Vec<u64> {
+    let mut value = vec![0; n];
+    let mut power = 1;
+    for k in 0..n {
+        value[k.reverse_bits() >> (usize::BITS - n.trailing_zeros())] = power;
+        power = modulus.mul(power, root);
+    }
+    value
+}
+
+/// Numbers of the factors of the three stages inside each block of 64, in the order the SIMD kernels read
+/// them: per block 7 vectors of 8, for the stage of width 4 one, of width 2 two, of width 1 four.
+fn block_order(n: usize) -> impl Iterator<Item = usize> {
+    let stages = move |b: usize| {
+        [(0, n / 8), (1, n / 4), (2, n / 2)].into_iter().flat_map(move |(log_stride, groups)| {
+            (0..1 << log_stride).flat_map(move |h| (0..8).map(move |j| groups + (((b * 8 + j) << log_stride) | h)))
+        })
+    };
+    (0..n / 64).flat_map(stages)
+}
+
 /// Transform of one degree and modulus. Immutable and shareable between threads.
 #[derive(Clone)]
 pub struct NttTable {
     degree: usize,
     modulus: Modulus,
+    pointwise: Pointwise,
     kernel: Kernel,
-    forward: Twiddles,
-    inverse: Twiddles,
     degree_inverse: Shoup,
     /// 2^52 mod p
     radix: Shoup,
@@ -101,19 +124,17 @@ impl NttTable {
             return Err(LatticeError::Degree { degree });
         }
         let root = modulus.primitive_root(2 * degree as u64)?;
-        let [forward, inverse] = [root, modulus.inv(root)].map(|r| Twiddles::new(degree, &modulus, r));
-        let real = || Box::new([&forward, &inverse].map(|t| fma::RealTwiddles::new(t, modulus.value())));
+        let roots = [root, modulus.inv(root)];
         let kernel = match (cpu.has_ifma(), cpu.has_fma()) {
-            (true, _) => Kernel::Ifma,
-            (false, true) => Kernel::Fma(real()),
-            (false, false) => Kernel::Portable,
+            (true, _) => Kernel::Ifma(roots.map(|r| Twiddles::blocked(degree, &modulus, r))),
+            (false, true) => Kernel::Fma(roots.map(|r| fma::RealTwiddles::new(degree, &modulus, r))),
+            (false, false) => Kernel::Portable(roots.map(|r| Twiddles::whole(degree, &modulus, r))),
         };
         Ok(Self {
             degree,
             modulus,
+            pointwise: Pointwise::with_cpu(cpu, modulus),
             kernel,
-            forward,
-            inverse,
             degree_inverse: modulus.shoup(modulus.inv(degree as u64)),
             radix: modulus.shoup(modulus.reduce(1 << 52)),
         })
@@ -131,6 +152,22 @@ impl NttTable {
         &self.modulus
     }
 
+    /// The pointwise kernels modulo the same prime.
+    #[must_use]
+    pub fn pointwise(&self) -> &Pointwise {
+        &self.pointwise
+    }
+
+    /// The name of the kernel that runs, for reports.
+    #[must_use]
+    pub fn kernel_name(&self) -> &'static str {
+        match self.kernel {
+            Kernel::Portable(_) => "portable",
+            Kernel::Fma(_) => "fma",
+            Kernel::Ifma(_) => "ifma",
+        }
+    }
+
     fn check(&self, lengths: &[usize]) {
         assert!(lengths.iter().all(|&l| l == self.degree), "buffers of length {lengths:?}, degree {}", self.degree);
     }
@@ -142,9 +179,9 @@ impl NttTable {
     pub fn forward(&self, x: &mut [u64]) {
         self.check(&[x.len()]);
         match &self.kernel {
-            Kernel::Portable => portable::forward(self, x),
-            Kernel::Fma(real) => fma::forward(self, &real[0], x),
-            Kernel::Ifma => ifma::forward(self, x),
+            Kernel::Portable([t, _]) => portable::forward(self, t, x),
+            Kernel::Fma([t, _]) => fma::forward(self, t, x),
+            Kernel::Ifma([t, _]) => ifma::forward(self, t, x),
         }
     }
 
@@ -155,9 +192,9 @@ impl NttTable {
     pub fn inverse(&self, x: &mut [u64]) {
         self.check(&[x.len()]);
         match &self.kernel {
-            Kernel::Portable => portable::inverse(self, x),
-            Kernel::Fma(real) => fma::inverse(self, &real[1], x),
-            Kernel::Ifma => ifma::inverse(self, x),
+            Kernel::Portable([_, t]) => portable::inverse(self, t, x),
+            Kernel::Fma([_, t]) => fma::inverse(self, t, x),
+            Kernel::Ifma([_, t]) => ifma::inverse(self, t, x),
         }
     }
 
@@ -168,8 +205,8 @@ impl NttTable {
     pub fn mul_assign(&self, x: &mut [u64], y: &[u64]) {
         self.check(&[x.len(), y.len()]);
         match &self.kernel {
-            Kernel::Portable | Kernel::Fma(_) => portable::mul_assign(self, x, y),
-            Kernel::Ifma => ifma::mul_assign(self, x, y),
+            Kernel::Portable(_) | Kernel::Fma(_) => portable::mul_assign(self, x, y),
+            Kernel::Ifma(_) => ifma::mul_assign(self, x, y),
         }
     }
 
@@ -185,8 +222,8 @@ impl NttTable {
             self.check(&[a.len(), b.len()]);
         }
         match &self.kernel {
-            Kernel::Portable | Kernel::Fma(_) => portable::mac(low, high, pairs),
-            Kernel::Ifma => ifma::mac(low, high, pairs),
+            Kernel::Portable(_) | Kernel::Fma(_) => portable::mac(low, high, pairs),
+            Kernel::Ifma(_) => ifma::mac(low, high, pairs),
         }
     }
 
@@ -197,8 +234,8 @@ impl NttTable {
     pub fn reduce_acc(&self, low: &mut [u64], high: &mut [u64]) {
         self.check(&[low.len(), high.len()]);
         match &self.kernel {
-            Kernel::Portable | Kernel::Fma(_) => portable::reduce_acc(self, low, high),
-            Kernel::Ifma => ifma::reduce_acc(self, low, high),
+            Kernel::Portable(_) | Kernel::Fma(_) => portable::reduce_acc(self, low, high),
+            Kernel::Ifma(_) => ifma::reduce_acc(self, low, high),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Plain Rust kernels: Harvey's lazy butterflies with 52-bit Shoup quotients, the same arithmetic as the SIMD
 //! kernels.
 
-use super::NttTable;
+use super::{NttTable, Twiddles};
 
 const LOW52: u64 = (1 << 52) - 1;
 
@@ -10,18 +10,18 @@ fn fold(x: u64, p: u64) -> u64 {
     x.min(x.wrapping_sub(p))
 }
 
-pub(super) fn forward(ntt: &NttTable, x: &mut [u64]) {
+pub(super) fn forward(ntt: &NttTable, t: &Twiddles, x: &mut [u64]) {
     let (m, p) = (ntt.modulus, ntt.modulus.value());
     let mut groups = 1;
     while groups < x.len() {
         let half = x.len() / (2 * groups);
         for (i, group) in x.chunks_exact_mut(2 * half).enumerate() {
-            let w = ntt.forward.at(groups + i);
+            let w = t.at(groups + i);
             let (upper, lower) = group.split_at_mut(half);
             for (a, b) in upper.iter_mut().zip(lower) {
-                let (s, t) = (fold(*a, 2 * p), m.mul_shoup_lazy(*b, w));
-                *a = s + t;
-                *b = s + 2 * p - t;
+                let (u, v) = (fold(*a, 2 * p), m.mul_shoup_lazy(*b, w));
+                *a = u + v;
+                *b = u + 2 * p - v;
             }
         }
         groups *= 2;
@@ -32,19 +32,19 @@ pub(super) fn forward(ntt: &NttTable, x: &mut [u64]) {
     }
 }
 
-pub(super) fn inverse(ntt: &NttTable, x: &mut [u64]) {
+pub(super) fn inverse(ntt: &NttTable, t: &Twiddles, x: &mut [u64]) {
     let (m, p) = (ntt.modulus, ntt.modulus.value());
     transpose_blocks(x);
     let mut groups = x.len() / 2;
     while groups > 0 {
         let half = x.len() / (2 * groups);
         for (i, group) in x.chunks_exact_mut(2 * half).enumerate() {
-            let w = ntt.inverse.at(groups + i);
+            let w = t.at(groups + i);
             let (upper, lower) = group.split_at_mut(half);
             for (a, b) in upper.iter_mut().zip(lower) {
-                let (s, t) = (*a, *b);
-                *a = fold(s + t, 2 * p);
-                *b = m.mul_shoup_lazy(s + 2 * p - t, w);
+                let (u, v) = (*a, *b);
+                *a = fold(u + v, 2 * p);
+                *b = m.mul_shoup_lazy(u + 2 * p - v, w);
             }
         }
         groups /= 2;

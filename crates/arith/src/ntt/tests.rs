@@ -5,6 +5,9 @@ use proptest::prelude::*;
 
 const PRIMES: [u64; 3] = [40961, 1_073_692_673, 1_125_899_906_826_241];
 
+/// The largest prime below 2^50 that is 1 mod 2^17.
+const LARGE: u64 = 1_125_899_903_827_969;
+
 /// Small deterministic generator for test vectors (SplitMix64).
 fn words(mut seed: u64, n: usize, p: u64) -> Vec<u64> {
     (0..n)
@@ -50,10 +53,10 @@ fn products_match_schoolbook() {
 }
 
 #[test]
-fn kernels_agree_bit_for_bit_up_to_8192() {
-    let p = PRIMES[2];
+fn kernels_agree_bit_for_bit() {
+    let p = LARGE;
     let m = Modulus::new(p).unwrap();
-    for n in [64, 128, 2048, 4096, 8192] {
+    for n in [64, 128, 256, 2048, 4096, 8192, 16_384, 32_768, 65_536] {
         let twin = NttTable::with_cpu(Cpu::portable(), n, m).unwrap();
         for cpu in Cpu::available() {
             let ntt = NttTable::with_cpu(cpu, n, m).unwrap();
@@ -130,5 +133,52 @@ proptest! {
             ntt.reduce_acc(&mut low, &mut high);
             prop_assert_eq!(&low, &expected);
         }
+    }
+}
+
+/// In either order of operations: the automorphism of the transform is the transform of the automorphism of
+/// coefficients, and two of them are the one of their product.
+#[test]
+fn automorphisms_commute_with_the_transform() {
+    let m = Modulus::new(PRIMES[2]).unwrap();
+    for n in [64, 128, 2048] {
+        let ntt = NttTable::new(n, m).unwrap();
+        let a = words(5, n, m.value());
+        let mut values = a.clone();
+        ntt.forward(&mut values);
+        let order = 2 * n as u64;
+        for g in [1, 3, 5, 25, order / 2 + 1, order - 1, order - 5] {
+            let galois = Galois::new(n, g).unwrap();
+            assert_eq!((galois.degree(), galois.element()), (n, g));
+            let (mut coefficients, mut permuted) = (vec![0; n], vec![0; n]);
+            galois.apply_coefficients(&m, &a, &mut coefficients);
+            ntt.forward(&mut coefficients);
+            galois.apply(&values, &mut permuted);
+            assert_eq!(coefficients, permuted, "degree {n}, element {g}");
+            let mut twice = vec![0; n];
+            galois.apply(&permuted, &mut twice);
+            Galois::new(n, g * g % order).unwrap().apply(&values, &mut permuted);
+            assert_eq!(twice, permuted);
+        }
+    }
+}
+
+#[test]
+fn automorphisms_of_signed_coefficients_are_those_of_residues() {
+    let m = Modulus::new(PRIMES[0]).unwrap();
+    let galois = Galois::new(64, 5).unwrap();
+    let small: Vec<i64> = (0..64).map(|i| i % 5 - 2).collect();
+    let residues: Vec<u64> = small.iter().map(|&v| m.reduce_i64(v)).collect();
+    let (mut signed, mut plain) = (vec![0; 64], vec![0; 64]);
+    galois.apply_signed(&small, &mut signed);
+    galois.apply_coefficients(&m, &residues, &mut plain);
+    assert_eq!(signed.iter().map(|&v| m.reduce_i64(v)).collect::<Vec<_>>(), plain);
+}
+
+#[test]
+fn what_is_no_automorphism_is_named() {
+    assert!(matches!(Galois::new(96, 5), Err(LatticeError::Degree { degree: 96 })));
+    for element in [0, 2, 128, 129] {
+        assert!(matches!(Galois::new(64, element), Err(LatticeError::Galois { order: 128, .. })));
     }
 }

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::LatticeError;
+use crate::cpu::Cpu;
+use crate::modulus::Modulus;
 use crate::ntt::MAX_ACCUMULATED;
 use proptest::prelude::*;
 
@@ -108,4 +110,76 @@ fn sums_fold_before_they_overflow_and_take_lower_levels() {
 fn level_one_cannot_be_rescaled() {
     let one = basis(1);
     RnsPoly::<Coeff>::new(&one, vec![0; N]).rescale(&one);
+}
+
+/// Of 50, 16, 17, 30, 42 and 50 bits.
+const MORE: [u64; 6] = [P[0], P[1], P[2], 1_073_692_673, 4_398_052_147_201, 1_125_899_906_629_633];
+
+fn moduli(primes: &[u64]) -> Vec<Modulus> {
+    primes.iter().map(|&p| Modulus::new(p).unwrap()).collect()
+}
+
+/// `sum digits[i] * prod_(j < i) primes[j]` mod p, exactly.
+fn mixed(primes: &[u64], digits: &[u64], p: u64) -> u64 {
+    let m = Modulus::new(p).unwrap();
+    let step = |value: u64, (&q, &d): (&u64, &u64)| m.add(m.mul(value, m.reduce(q)), m.reduce(d));
+    primes.iter().zip(digits).rev().fold(0, step)
+}
+
+proptest! {
+    /// Random integers below Q in mixed radix: below half where the highest digit is, which away from the
+    /// middle says how the centred representative is.
+    #[test]
+    fn conversions_are_exact_and_centred(seed: [u64; 6], k in 1usize..=5, n in 1usize..300) {
+        let (sources, targets) = (&MORE[..k], &MORE[..]);
+        let top = sources[k - 1];
+        let digits = |j: usize| -> Vec<u64> {
+            let draw = |i: usize| seed[i].wrapping_mul(2 * j as u64 + 1).rotate_left(j as u32) % sources[i];
+            // The middle, where either neighbour may come out, is left out.
+            (0..k).map(draw).map(|d| if k > 1 && d == top / 2 { 0 } else { d }).collect()
+        };
+        let values: Vec<Vec<u64>> = (0..n).map(digits).collect();
+        let from: Vec<Vec<u64>> =
+            sources.iter().map(|&p| values.iter().map(|d| mixed(sources, d, p)).collect()).collect();
+        let slices: Vec<&[u64]> = from.iter().map(Vec::as_slice).collect();
+        let expected = targets.iter().map(|&p| {
+            let m = Modulus::new(p).unwrap();
+            let product = sources.iter().fold(1, |r, &q| m.mul(r, m.reduce(q)));
+            let centred = |v: &Vec<u64>, low| if v[k - 1] > top / 2 { m.sub(low, product) } else { low };
+            values.iter().map(|v| centred(v, mixed(sources, v, p))).collect::<Vec<u64>>()
+        });
+        let expected: Vec<Vec<u64>> = expected.collect();
+        for cpu in Cpu::available() {
+            let conversion = Conversion::with_cpu(cpu, &moduli(sources), &moduli(targets)).unwrap();
+            let mut to = vec![vec![0; n]; targets.len()];
+            conversion.apply(&slices, &mut to.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+            prop_assert_eq!(&to, &expected, "{:?}", cpu);
+        }
+    }
+}
+
+/// At one coefficient more than a task, and with the extremes of a residue.
+#[test]
+fn conversions_cover_every_coefficient() {
+    let conversion = Conversion::new(&moduli(&MORE[..1]), &moduli(&MORE[1..])).unwrap();
+    let p = MORE[0];
+    let values: Vec<u64> = (0..4097).map(|i| [0, 1, p / 2, p / 2 + 1, p - 1, i][i as usize % 6]).collect();
+    let mut to = vec![vec![0; values.len()]; 5];
+    conversion.apply(&[&values], &mut to.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+    let source = Modulus::new(p).unwrap();
+    for (m, out) in moduli(&MORE[1..]).iter().zip(&to) {
+        let expected: Vec<u64> = values.iter().map(|&v| m.reduce_i64(source.centred(v))).collect();
+        assert_eq!(out, &expected);
+    }
+}
+
+#[test]
+fn impossible_conversions_are_named() {
+    let all = moduli(&MORE);
+    assert_eq!(Conversion::new(&[], &all).err(), Some(LatticeError::NoPrimes));
+    assert_eq!(Conversion::new(&all, &[]).err(), Some(LatticeError::NoPrimes));
+    let twice = [all[0], all[1], all[0]];
+    assert_eq!(Conversion::new(&twice, &all).err(), Some(LatticeError::Repeated { value: P[0] }));
+    let many: Vec<Modulus> = (3..400).filter_map(|p| Modulus::new(p).ok()).take(65).collect();
+    assert_eq!(Conversion::new(&many, &all).err(), Some(LatticeError::Sources { count: 65 }));
 }

@@ -1,0 +1,410 @@
+//! Vectors of doubles that hold integers below 2^53: what the floating-point kernels are written in. One
+//! source of each kernel serves AVX2 with FMA, and arrays, which NEON and the tests use.
+
+/// A vector of doubles.
+///
+/// # Safety
+/// Every function needs the instructions of its implementation; pointers are to [`Lanes::LEN`] words.
+/// Functions that use them are inlined into one that has the features.
+pub(crate) trait Lanes: Copy {
+    /// The same lanes as 64-bit integers.
+    type Words: Copy;
+    /// Doubles in a vector.
+    const LEN: usize;
+    unsafe fn splat(x: f64) -> Self;
+    unsafe fn load(at: *const f64) -> Self;
+    unsafe fn store(self, at: *mut f64);
+    unsafe fn add(self, other: Self) -> Self;
+    unsafe fn sub(self, other: Self) -> Self;
+    unsafe fn mul(self, other: Self) -> Self;
+    /// `self * factor + term`, rounded once.
+    unsafe fn mul_add(self, factor: Self, term: Self) -> Self;
+    /// `self * factor - term`, rounded once.
+    unsafe fn mul_sub(self, factor: Self, term: Self) -> Self;
+    /// `term - self * factor`, rounded once.
+    unsafe fn mul_sub_from(self, factor: Self, term: Self) -> Self;
+    /// The nearest integer, ties to even.
+    unsafe fn round(self) -> Self;
+    /// `self + addend` where `self` is negative.
+    unsafe fn add_if_negative(self, addend: Self) -> Self;
+    unsafe fn bits(self) -> Self::Words;
+    unsafe fn from_bits(words: Self::Words) -> Self;
+    unsafe fn splat_words(x: u64) -> Self::Words;
+    unsafe fn load_words(at: *const u64) -> Self::Words;
+    unsafe fn store_words(words: Self::Words, at: *mut u64);
+    unsafe fn add_words(a: Self::Words, b: Self::Words) -> Self::Words;
+    unsafe fn sub_words(a: Self::Words, b: Self::Words) -> Self::Words;
+    unsafe fn and_words(a: Self::Words, b: Self::Words) -> Self::Words;
+    unsafe fn or_words(a: Self::Words, b: Self::Words) -> Self::Words;
+    unsafe fn shift_right<const BITS: i32>(a: Self::Words) -> Self::Words;
+    /// `negative` where the highest bit of `sign` is set, else `other`.
+    unsafe fn choose(sign: Self::Words, negative: Self::Words, other: Self::Words) -> Self::Words;
+    /// Transposes the 8x8 matrix of doubles at `at`.
+    unsafe fn transpose(at: *mut f64);
+}
+
+/// Doubles of this size count in ones: their low 52 bits are an integer.
+pub(crate) const TWO52: f64 = 4_503_599_627_370_496.0;
+
+/// Integers below 2^52 as doubles.
+///
+/// # Safety
+/// As [`Lanes`].
+#[inline(always)]
+pub(crate) unsafe fn to_real<V: Lanes>(words: V::Words) -> V {
+    // SAFETY: by the caller.
+    unsafe { V::from_bits(V::or_words(words, V::splat_words(TWO52.to_bits()))).sub(V::splat(TWO52)) }
+}
+
+/// Undoes [`to_real`].
+///
+/// # Safety
+/// As [`Lanes`].
+#[inline(always)]
+pub(crate) unsafe fn to_words<V: Lanes>(x: V) -> V::Words {
+    // SAFETY: by the caller.
+    unsafe { V::and_words(x.add(V::splat(TWO52)).bits(), V::splat_words((1 << 52) - 1)) }
+}
+
+/// Arithmetic modulo `p < 2^50` on integers in doubles.
+#[derive(Clone, Copy)]
+pub(crate) struct RealModulus<V> {
+    pub p: V,
+    pub inverse: V,
+}
+
+impl<V: Lanes> RealModulus<V> {
+    /// # Safety
+    /// As [`Lanes`], for all functions here.
+    #[inline(always)]
+    pub(crate) unsafe fn new(p: u64) -> Self {
+        // SAFETY: by the caller.
+        unsafe { Self { p: V::splat(p as f64), inverse: V::splat(1.0 / p as f64) } }
+    }
+
+    /// `x mod p` for `|x| <= 2^52.2 + 4p`: in `[-0.51p, 0.51p]` for `p > 2^10`, and below p in absolute value for
+    /// all. The quotient comes out of two roundings, and is off by at most `|x| / p * 2^-52`: 0.39 for p = 3.
+    #[inline(always)]
+    pub(crate) unsafe fn reduce(self, x: V) -> V {
+        // SAFETY: by the caller.
+        unsafe { x.mul(self.inverse).round().mul_sub_from(self.p, x) }
+    }
+
+    /// `x w mod p` for `|x| <= b p < 2^53` and `0 <= w < p`: at most `(0.5 + 0.375 b) p` in absolute value.
+    ///
+    /// The product is `high + low` exactly, with `high` its rounding. The quotient `high / p` before rounding
+    /// to an integer is below `2^50 b` and comes out of three roundings: off by at most
+    /// `1.5 * 2^-52 * 2^50 b`. What is then left of `high` is an integer below 2^53, so nothing more is lost.
+    #[inline(always)]
+    pub(crate) unsafe fn mul(self, x: V, w: V) -> V {
+        // SAFETY: by the caller.
+        unsafe {
+            let high = x.mul(w);
+            let low = x.mul_sub(w, high);
+            high.mul(self.inverse).round().mul_sub_from(self.p, high).add(low)
+        }
+    }
+
+    /// [`RealModulus::reduce`] twice, step by step.
+    #[inline(always)]
+    pub(crate) unsafe fn reduce_two(self, [x, y]: [V; 2]) -> [V; 2] {
+        // SAFETY: by the caller.
+        unsafe {
+            let (q, r) = (x.mul(self.inverse), y.mul(self.inverse));
+            let (q, r) = (q.round(), r.round());
+            [q.mul_sub_from(self.p, x), r.mul_sub_from(self.p, y)]
+        }
+    }
+
+    /// [`RealModulus::mul`] twice, step by step.
+    #[inline(always)]
+    pub(crate) unsafe fn mul_two(self, [x, y]: [V; 2], [w, v]: [V; 2]) -> [V; 2] {
+        // SAFETY: by the caller.
+        unsafe {
+            let (high, other) = (x.mul(w), y.mul(v));
+            let (q, r) = (high.mul(self.inverse), other.mul(self.inverse));
+            let (low, below) = (x.mul_sub(w, high), y.mul_sub(v, other));
+            let (q, r) = (q.round(), r.round());
+            let (high, other) = (q.mul_sub_from(self.p, high), r.mul_sub_from(self.p, other));
+            [high.add(low), other.add(below)]
+        }
+    }
+
+    /// `x mod p` in `[0, p)` for `|x| <= 2^52.2 + 4p`.
+    #[inline(always)]
+    pub(crate) unsafe fn canonical(self, x: V) -> V {
+        // SAFETY: by the caller.
+        unsafe { self.reduce(x).add_if_negative(self.p) }
+    }
+}
+
+/// Plain Rust: what NEON runs, and the twin that tests compare on other processors.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+mod array {
+    use super::Lanes;
+    use std::array::from_fn;
+
+    impl Lanes for [f64; 4] {
+        type Words = [u64; 4];
+        const LEN: usize = 4;
+
+        #[inline(always)]
+        unsafe fn splat(x: f64) -> Self {
+            [x; 4]
+        }
+        #[inline(always)]
+        unsafe fn load(at: *const f64) -> Self {
+            // SAFETY: `at` is readable, by the caller.
+            unsafe { at.cast::<Self>().read() }
+        }
+        #[inline(always)]
+        unsafe fn store(self, at: *mut f64) {
+            // SAFETY: `at` is writable, by the caller.
+            unsafe { at.cast::<Self>().write(self) }
+        }
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            from_fn(|i| self[i] + other[i])
+        }
+        #[inline(always)]
+        unsafe fn sub(self, other: Self) -> Self {
+            from_fn(|i| self[i] - other[i])
+        }
+        #[inline(always)]
+        unsafe fn mul(self, other: Self) -> Self {
+            from_fn(|i| self[i] * other[i])
+        }
+        #[inline(always)]
+        unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
+            from_fn(|i| self[i].mul_add(factor[i], term[i]))
+        }
+        #[inline(always)]
+        unsafe fn mul_sub(self, factor: Self, term: Self) -> Self {
+            from_fn(|i| self[i].mul_add(factor[i], -term[i]))
+        }
+        #[inline(always)]
+        unsafe fn mul_sub_from(self, factor: Self, term: Self) -> Self {
+            from_fn(|i| (-self[i]).mul_add(factor[i], term[i]))
+        }
+        #[inline(always)]
+        unsafe fn round(self) -> Self {
+            self.map(f64::round_ties_even)
+        }
+        #[inline(always)]
+        unsafe fn add_if_negative(self, addend: Self) -> Self {
+            from_fn(|i| self[i] + if self[i].is_sign_negative() { addend[i] } else { 0.0 })
+        }
+        #[inline(always)]
+        unsafe fn bits(self) -> [u64; 4] {
+            self.map(f64::to_bits)
+        }
+        #[inline(always)]
+        unsafe fn from_bits(words: [u64; 4]) -> Self {
+            words.map(f64::from_bits)
+        }
+        #[inline(always)]
+        unsafe fn splat_words(x: u64) -> [u64; 4] {
+            [x; 4]
+        }
+        #[inline(always)]
+        unsafe fn load_words(at: *const u64) -> [u64; 4] {
+            // SAFETY: `at` is readable, by the caller.
+            unsafe { at.cast::<[u64; 4]>().read() }
+        }
+        #[inline(always)]
+        unsafe fn store_words(words: [u64; 4], at: *mut u64) {
+            // SAFETY: `at` is writable, by the caller.
+            unsafe { at.cast::<[u64; 4]>().write(words) }
+        }
+        #[inline(always)]
+        unsafe fn add_words(a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
+            from_fn(|i| a[i].wrapping_add(b[i]))
+        }
+        #[inline(always)]
+        unsafe fn sub_words(a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
+            from_fn(|i| a[i].wrapping_sub(b[i]))
+        }
+        #[inline(always)]
+        unsafe fn and_words(a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
+            from_fn(|i| a[i] & b[i])
+        }
+        #[inline(always)]
+        unsafe fn or_words(a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
+            from_fn(|i| a[i] | b[i])
+        }
+        #[inline(always)]
+        unsafe fn shift_right<const BITS: i32>(a: [u64; 4]) -> [u64; 4] {
+            a.map(|x| x >> BITS)
+        }
+        #[inline(always)]
+        unsafe fn choose(sign: [u64; 4], negative: [u64; 4], other: [u64; 4]) -> [u64; 4] {
+            let mask = sign.map(|s| ((s as i64) >> 63) as u64);
+            from_fn(|i| negative[i] & mask[i] | other[i] & !mask[i])
+        }
+        #[inline(always)]
+        unsafe fn transpose(at: *mut f64) {
+            // SAFETY: the 64 words at `at` are writable, by the caller.
+            let block = unsafe { &mut *at.cast::<[f64; 64]>() };
+            (0..8).for_each(|i| (0..i).for_each(|j| block.swap(8 * i + j, 8 * j + i)));
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Lanes;
+    use std::arch::x86_64::*;
+
+    impl Lanes for __m256d {
+        type Words = __m256i;
+        const LEN: usize = 4;
+
+        #[inline(always)]
+        unsafe fn splat(x: f64) -> Self {
+            // SAFETY: AVX2 and FMA are present, by the caller (as in all functions here).
+            unsafe { _mm256_set1_pd(x) }
+        }
+        #[inline(always)]
+        unsafe fn load(at: *const f64) -> Self {
+            // SAFETY: as above, and `at` is readable.
+            unsafe { _mm256_loadu_pd(at) }
+        }
+        #[inline(always)]
+        unsafe fn store(self, at: *mut f64) {
+            // SAFETY: as above, and `at` is writable.
+            unsafe { _mm256_storeu_pd(at, self) }
+        }
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_add_pd(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn sub(self, other: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_sub_pd(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn mul(self, other: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_mul_pd(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_fmadd_pd(self, factor, term) }
+        }
+        #[inline(always)]
+        unsafe fn mul_sub(self, factor: Self, term: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_fmsub_pd(self, factor, term) }
+        }
+        #[inline(always)]
+        unsafe fn mul_sub_from(self, factor: Self, term: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_fnmadd_pd(self, factor, term) }
+        }
+        #[inline(always)]
+        unsafe fn round(self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_round_pd::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self) }
+        }
+        #[inline(always)]
+        unsafe fn add_if_negative(self, addend: Self) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_blendv_pd(self, _mm256_add_pd(self, addend), self) }
+        }
+        #[inline(always)]
+        unsafe fn bits(self) -> __m256i {
+            // SAFETY: as above.
+            unsafe { _mm256_castpd_si256(self) }
+        }
+        #[inline(always)]
+        unsafe fn from_bits(words: __m256i) -> Self {
+            // SAFETY: as above.
+            unsafe { _mm256_castsi256_pd(words) }
+        }
+        #[inline(always)]
+        unsafe fn splat_words(x: u64) -> __m256i {
+            // SAFETY: as above.
+            unsafe { _mm256_set1_epi64x(x as i64) }
+        }
+        #[inline(always)]
+        unsafe fn load_words(at: *const u64) -> __m256i {
+            // SAFETY: as above, and `at` is readable.
+            unsafe { _mm256_loadu_si256(at.cast()) }
+        }
+        #[inline(always)]
+        unsafe fn store_words(words: __m256i, at: *mut u64) {
+            // SAFETY: as above, and `at` is writable.
+            unsafe { _mm256_storeu_si256(at.cast(), words) }
+        }
+        #[inline(always)]
+        unsafe fn add_words(a: __m256i, b: __m256i) -> __m256i {
+            // SAFETY: as above.
+            unsafe { _mm256_add_epi64(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn sub_words(a: __m256i, b: __m256i) -> __m256i {
+            // SAFETY: as above.
+            unsafe { _mm256_sub_epi64(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn and_words(a: __m256i, b: __m256i) -> __m256i {
+            // SAFETY: as above.
+            unsafe { _mm256_and_si256(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn or_words(a: __m256i, b: __m256i) -> __m256i {
+            // SAFETY: as above.
+            unsafe { _mm256_or_si256(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn shift_right<const BITS: i32>(a: __m256i) -> __m256i {
+            // SAFETY: as above.
+            unsafe { _mm256_srli_epi64::<BITS>(a) }
+        }
+        #[inline(always)]
+        unsafe fn choose(sign: __m256i, negative: __m256i, other: __m256i) -> __m256i {
+            // SAFETY: as above.
+            unsafe {
+                let (negative, other) = (_mm256_castsi256_pd(negative), _mm256_castsi256_pd(other));
+                _mm256_castpd_si256(_mm256_blendv_pd(other, negative, _mm256_castsi256_pd(sign)))
+            }
+        }
+        #[inline(always)]
+        unsafe fn transpose(at: *mut f64) {
+            // SAFETY: as above; all accesses are to the 64 words at `at`.
+            unsafe {
+                for i in 0..2 {
+                    for j in 0..=i {
+                        let (up, down) = (at.add(32 * j + 4 * i), at.add(32 * i + 4 * j));
+                        let (above, below) = (transposed(up), transposed(down));
+                        for k in 0..4 {
+                            Self::store(above[k], down.add(8 * k));
+                            Self::store(below[k], up.add(8 * k));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The 4x4 matrix at `at` in rows of 8, transposed.
+    #[inline(always)]
+    unsafe fn transposed(at: *const f64) -> [__m256d; 4] {
+        // SAFETY: by the caller.
+        unsafe {
+            let (r, s): (__m256d, __m256d) = (Lanes::load(at), Lanes::load(at.add(8)));
+            let (t, u): (__m256d, __m256d) = (Lanes::load(at.add(16)), Lanes::load(at.add(24)));
+            let (a, b) = (_mm256_unpacklo_pd(r, s), _mm256_unpackhi_pd(r, s));
+            let (c, d) = (_mm256_unpacklo_pd(t, u), _mm256_unpackhi_pd(t, u));
+            [
+                _mm256_permute2f128_pd::<0x20>(a, c),
+                _mm256_permute2f128_pd::<0x20>(b, d),
+                _mm256_permute2f128_pd::<0x31>(a, c),
+                _mm256_permute2f128_pd::<0x31>(b, d),
+            ]
+        }
+    }
+}

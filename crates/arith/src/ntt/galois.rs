@@ -1,0 +1,118 @@
+//! Automorphisms `X -> X^g` of `Z_p[X]/(X^N + 1)`, in the order of the NTT domain and on coefficients.
+//!
+//! Index i of the NTT domain holds the value at `root^e` with an odd exponent `e < 2N`, and the automorphism
+//! moves the value at `root^(g e)` there. Before the transposition inside blocks, the order is bit-reversed:
+//! the 64 exponents of a block agree in their low bits, so they come from one block, and inside it the six
+//! high bits `t` of the exponent go to `g t + c mod 64` with a carry `c` of the low bits. So a table is one
+//! source and one carry for each block, and 64 permutations of 64 elements, of which a block needs one.
+
+use crate::LatticeError;
+use crate::modulus::Modulus;
+
+const BLOCK: usize = 64;
+
+/// The permutation of one automorphism at one degree. Holds for every prime. Immutable.
+#[derive(Clone)]
+pub struct Galois {
+    degree: usize,
+    element: u64,
+    /// For each block of the result: the block that it comes from, and which of `inside` applies.
+    sources: Vec<(u32, u8)>,
+    /// `inside[c][i]`: where in its source element i of a block with carry c comes from.
+    inside: Box<[[u8; BLOCK]; BLOCK]>,
+}
+
+impl Galois {
+    /// Tables for `X -> X^element` at `degree` (a power of two, 64 to 2^17).
+    ///
+    /// # Errors
+    /// [`LatticeError::Degree`]; [`LatticeError::Galois`] if `element` is even or not below `2 * degree`.
+    pub fn new(degree: usize, element: u64) -> Result<Self, LatticeError> {
+        if !degree.is_power_of_two() || !(64..=1 << 17).contains(&degree) {
+            return Err(LatticeError::Degree { degree });
+        }
+        let order = 2 * degree as u64;
+        if element.is_multiple_of(2) || element >= order {
+            return Err(LatticeError::Galois { element, order });
+        }
+        let blocks = degree / BLOCK;
+        let block_bits = blocks.trailing_zeros();
+        let reverse = |b: u64| if blocks == 1 { 0 } else { b.reverse_bits() >> (u64::BITS - block_bits) };
+        let low = order / BLOCK as u64; // exponents of a block are equal mod this
+        let sources = (0..blocks as u64).map(|b| {
+            let product = (2 * reverse(b) + 1) * element;
+            (reverse(product % low / 2) as u32, (product / low % BLOCK as u64) as u8)
+        });
+        let place = |t: u64| inside_block(t as usize);
+        let mut inside = Box::new([[0; BLOCK]; BLOCK]);
+        for (carry, row) in inside.iter_mut().enumerate() {
+            for t in 0..BLOCK as u64 {
+                row[place(t)] = place((element * t + carry as u64) % BLOCK as u64) as u8;
+            }
+        }
+        Ok(Self { degree, element, sources: sources.collect(), inside })
+    }
+
+    /// The exponent g.
+    #[must_use]
+    pub fn element(&self) -> u64 {
+        self.element
+    }
+
+    /// Number of coefficients N.
+    #[must_use]
+    pub fn degree(&self) -> usize {
+        self.degree
+    }
+
+    fn check(&self, from: usize, to: usize) {
+        assert!(from == self.degree && to == self.degree, "{from} to {to} words, degree {}", self.degree);
+    }
+
+    /// The automorphism on N values in the order of [`crate::ntt`].
+    ///
+    /// # Panics
+    /// If a buffer does not have N elements.
+    pub fn apply(&self, from: &[u64], to: &mut [u64]) {
+        self.check(from.len(), to.len());
+        let from = from.as_chunks::<BLOCK>().0;
+        for (out, &(source, carry)) in to.as_chunks_mut::<BLOCK>().0.iter_mut().zip(&self.sources) {
+            let (block, inside) = (&from[source as usize], &self.inside[usize::from(carry) % BLOCK]);
+            for (v, &i) in out.iter_mut().zip(inside) {
+                *v = block[usize::from(i) % BLOCK];
+            }
+        }
+    }
+
+    /// The automorphism on N coefficients in `[0, p)`.
+    ///
+    /// # Panics
+    /// If a buffer does not have N elements.
+    pub fn apply_coefficients(&self, modulus: &Modulus, from: &[u64], to: &mut [u64]) {
+        self.scatter(from, to, |v, negative| if negative { modulus.neg(v) } else { v });
+    }
+
+    /// The automorphism on N small signed coefficients: secrets, errors.
+    ///
+    /// # Panics
+    /// If a buffer does not have N elements.
+    pub fn apply_signed(&self, from: &[i64], to: &mut [i64]) {
+        self.scatter(from, to, |v, negative| if negative { -v } else { v });
+    }
+
+    /// Coefficient i goes to `g i mod N`, negated where `g i mod 2N >= N`: which one is public.
+    fn scatter<T: Copy>(&self, from: &[T], to: &mut [T], value: impl Fn(T, bool) -> T) {
+        self.check(from.len(), to.len());
+        let mut at = 0;
+        for &v in from {
+            to[at % self.degree] = value(v, at >= self.degree);
+            at = (at + self.element as usize) % (2 * self.degree);
+        }
+    }
+}
+
+/// Where the element with the high exponent bits `t` stands inside its block: bit-reversed, then transposed.
+fn inside_block(t: usize) -> usize {
+    let natural = (t as u8).reverse_bits() as usize >> 2;
+    (natural & 7) << 3 | natural >> 3
+}

@@ -1,0 +1,221 @@
+//! Double-precision kernels (AVX2 with FMA, NEON). What fills no vector is left to the portable twins.
+
+use super::{Pointwise, portable};
+use crate::lanes::{Lanes, RealModulus, to_real, to_words};
+use crate::modulus::Shoup;
+use crate::products::{Reduction, Sum, TERMS};
+
+#[cfg(target_arch = "x86_64")]
+type Vector = std::arch::x86_64::__m256d;
+#[cfg(not(target_arch = "x86_64"))]
+type Vector = [f64; 4];
+
+/// What happens to each word.
+trait Elementwise: Copy {
+    /// # Safety
+    /// As [`Lanes`].
+    unsafe fn at<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words;
+}
+
+/// Applies `what` to whole vectors of `x` and `y` (`x` twice, if there is no `y`); says how many words these
+/// were.
+fn apply<E: Elementwise>(what: E, x: &mut [u64], y: Option<&[u64]>) -> usize {
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
+    fn run<E: Elementwise>(what: E, x: *mut u64, y: *const u64, len: usize) {
+        for k in (0..len).step_by(Vector::LEN) {
+            // SAFETY: the instructions are enabled, and `len` words at `x` and `y` are there, by the caller.
+            unsafe {
+                let words = what.at::<Vector>(Vector::load_words(x.add(k)), Vector::load_words(y.add(k)));
+                Vector::store_words(words, x.add(k));
+            }
+        }
+    }
+    let len = y.map_or(x.len(), |y| x.len().min(y.len())) / Vector::LEN * Vector::LEN;
+    let at = x.as_mut_ptr();
+    let other = y.map_or(at.cast_const(), <[u64]>::as_ptr);
+    // SAFETY: a `Pointwise` with these kernels exists only where the instructions were detected; both
+    // pointers are to at least `len` words.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_unsafe))]
+    unsafe {
+        run(what, at, other, len);
+    }
+    len
+}
+
+#[derive(Clone, Copy)]
+struct Add(u64);
+
+impl Elementwise for Add {
+    #[inline(always)]
+    unsafe fn at<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words {
+        // SAFETY: by the caller (as in all kernels here).
+        unsafe {
+            let sum = V::add_words(x, y);
+            let less = V::sub_words(sum, V::splat_words(self.0));
+            V::choose(less, sum, less)
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Sub(u64);
+
+impl Elementwise for Sub {
+    #[inline(always)]
+    unsafe fn at<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words {
+        // SAFETY: as above.
+        unsafe {
+            let difference = V::sub_words(x, y);
+            V::choose(difference, V::add_words(difference, V::splat_words(self.0)), difference)
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Neg(u64);
+
+impl Elementwise for Neg {
+    #[inline(always)]
+    unsafe fn at<V: Lanes>(self, x: V::Words, _: V::Words) -> V::Words {
+        // SAFETY: as above.
+        unsafe { Sub(self.0).at::<V>(V::splat_words(0), x) }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Mul(u64);
+
+impl Elementwise for Mul {
+    #[inline(always)]
+    unsafe fn at<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words {
+        // SAFETY: as above. The product is at most 0.875 p, so one addition makes it canonical.
+        unsafe {
+            let m = RealModulus::<V>::new(self.0);
+            to_words(m.mul(to_real(x), to_real(y)).add_if_negative(m.p))
+        }
+    }
+}
+
+/// `(x - y) * factor`, or `x * factor` without `SUB`.
+#[derive(Clone, Copy)]
+struct Scale<const SUB: bool> {
+    p: u64,
+    factor: u64,
+}
+
+impl<const SUB: bool> Elementwise for Scale<SUB> {
+    #[inline(always)]
+    unsafe fn at<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words {
+        // SAFETY: as in `Mul`.
+        unsafe {
+            let m = RealModulus::<V>::new(self.p);
+            let x: V = to_real(x);
+            let x = if SUB { x.sub(to_real(y)) } else { x };
+            to_words(m.mul(x, V::splat(self.factor as f64)).add_if_negative(m.p))
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Reduce(Reduction);
+
+impl Elementwise for Reduce {
+    #[inline(always)]
+    unsafe fn at<V: Lanes>(self, x: V::Words, _: V::Words) -> V::Words {
+        // SAFETY: as above.
+        unsafe { self.0.reduce_words::<V>(x) }
+    }
+}
+
+pub(super) fn add(op: &Pointwise, x: &mut [u64], y: &[u64]) {
+    let done = apply(Add(op.modulus.value()), x, Some(y));
+    portable::add(op, &mut x[done..], &y[done..]);
+}
+
+pub(super) fn sub(op: &Pointwise, x: &mut [u64], y: &[u64]) {
+    let done = apply(Sub(op.modulus.value()), x, Some(y));
+    portable::sub(op, &mut x[done..], &y[done..]);
+}
+
+pub(super) fn neg(op: &Pointwise, x: &mut [u64]) {
+    let done = apply(Neg(op.modulus.value()), x, None);
+    portable::neg(op, &mut x[done..]);
+}
+
+pub(super) fn mul(op: &Pointwise, x: &mut [u64], y: &[u64]) {
+    let done = apply(Mul(op.modulus.value()), x, Some(y));
+    portable::mul(op, &mut x[done..], &y[done..]);
+}
+
+pub(super) fn scale(op: &Pointwise, x: &mut [u64], w: Shoup) {
+    let done = apply(Scale::<false> { p: op.modulus.value(), factor: w.value }, x, None);
+    portable::scale(op, &mut x[done..], w);
+}
+
+pub(super) fn sub_scale(op: &Pointwise, x: &mut [u64], y: &[u64], w: Shoup) {
+    let done = apply(Scale::<true> { p: op.modulus.value(), factor: w.value }, x, Some(y));
+    portable::sub_scale(op, &mut x[done..], &y[done..], w);
+}
+
+pub(super) fn reduce(op: &Pointwise, x: &mut [u64]) {
+    let done = apply(Reduce(op.reduction), x, None);
+    portable::reduce(op, &mut x[done..]);
+}
+
+/// The words of `slice` from `at`, as doubles.
+///
+/// # Safety
+/// As [`Lanes`]; the slice has a vector of words there.
+#[inline(always)]
+unsafe fn read<V: Lanes>(slice: &[u64], at: usize) -> V {
+    // SAFETY: by the caller.
+    unsafe { to_real(V::load_words(slice.as_ptr().add(at))) }
+}
+
+/// Words of a line of cache: what is read of each slice in turn, so that many slices at the same place of
+/// their pages do not drive each other out of the first cache before they are used.
+const LINE: usize = 2 * Vector::LEN;
+
+pub(super) fn dot_pair(op: &Pointwise, digits: &[&[u64]], pairs: &[[&[u64]; 2]], sums: [&mut [u64]; 2]) {
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
+    fn run(reduction: Reduction, digits: &[&[u64]], pairs: &[[&[u64]; 2]], sums: [*mut u64; 2], len: usize) {
+        for k in (0..len).step_by(LINE) {
+            // SAFETY: the instructions are enabled, and every slice has at least `len` words, by the caller.
+            unsafe {
+                let places =
+                    [sums[0].add(k), sums[0].add(k + Vector::LEN), sums[1].add(k), sums[1].add(k + Vector::LEN)];
+                let mut total = [Sum::of(Vector::splat(0.0)); 4];
+                for (sum, &at) in total.iter_mut().zip(&places) {
+                    *sum = Sum::of(to_real(Vector::load_words(at)));
+                }
+                for (chunk, (digits, pairs)) in digits.chunks(TERMS).zip(pairs.chunks(TERMS)).enumerate() {
+                    if chunk > 0 {
+                        for sum in &mut total {
+                            reduction.fold(sum);
+                        }
+                    }
+                    for (digit, [left, right]) in digits.iter().zip(pairs) {
+                        let (c, d): (Vector, Vector) = (read(digit, k), read(digit, k + Vector::LEN));
+                        total[0].add(c, read(left, k));
+                        total[1].add(d, read(left, k + Vector::LEN));
+                        total[2].add(c, read(right, k));
+                        total[3].add(d, read(right, k + Vector::LEN));
+                    }
+                }
+                for (&sum, &at) in total.iter().zip(&places) {
+                    Vector::store_words(reduction.finish(sum), at);
+                }
+            }
+        }
+    }
+    let [left, right] = sums;
+    let len = left.len() / LINE * LINE;
+    // SAFETY: as in `apply`; `Pointwise::dot_pair` checked that all slices have one length.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_unsafe))]
+    unsafe {
+        run(op.reduction, digits, pairs, [left.as_mut_ptr(), right.as_mut_ptr()], len);
+    }
+    let digits: Vec<&[u64]> = digits.iter().map(|d| &d[len..]).collect();
+    let pairs: Vec<[&[u64]; 2]> = pairs.iter().map(|[l, r]| [&l[len..], &r[len..]]).collect();
+    portable::dot_pair(op, &digits, &pairs, [&mut left[len..], &mut right[len..]]);
+}

@@ -1,0 +1,235 @@
+//! From one basis to another, without the integers in between: Halevi, Polyakov, Shoup, eprint 2018/117,
+//! section 2.2, with the quotient in floating point.
+//!
+//! For `Q = q_1 .. q_k` and residues `x_i` of x: with `y_i = x_i (Q / q_i)^-1 mod q_i` and
+//! `v = round(sum y_i / q_i)`, the centred representative is `sum y_i (Q / q_i) - v Q`, which is taken mod
+//! each target prime.
+
+use crate::LatticeError;
+use crate::cpu::Cpu;
+use crate::lanes::{Lanes, RealModulus, to_real};
+use crate::modulus::{Modulus, Shoup};
+use crate::products::{Reduction, Sum, TERMS};
+use rayon::prelude::*;
+
+/// Coefficients in a task: 8 pages of a residue.
+const TASK: usize = 4096;
+
+/// What converts residues modulo some primes (the sources) to residues modulo others (the targets). Works
+/// for any two sets of distinct primes; a prime may be in both. Immutable.
+///
+/// Exact and centred: the result is the residue of the representative of x in `[-Q/2, Q/2)`. Only within
+/// `Q k 2^-50` of `Q/2` and `-Q/2` (k sources) may it be that of the neighbour `x - Q` or `x + Q`, the same on
+/// every machine.
+#[derive(Clone)]
+pub struct Conversion {
+    from: Vec<Source>,
+    to: Vec<Target>,
+    /// Fused multiply-add was detected: the kernel on doubles.
+    fma: bool,
+}
+
+/// A prime that is converted from.
+#[derive(Clone)]
+struct Source {
+    modulus: Modulus,
+    /// `(Q / q_i)^-1 mod q_i`
+    factor: Shoup,
+    /// `1 / q_i`
+    reciprocal: f64,
+}
+
+/// A prime that is converted to.
+#[derive(Clone)]
+struct Target {
+    modulus: Modulus,
+    /// `Q / q_i mod t` for each source, then `-Q mod t`.
+    factors: Vec<f64>,
+    /// `2^64 mod t`
+    radix: Shoup,
+    reduction: Reduction,
+}
+
+impl Conversion {
+    /// From residues modulo `from` to residues modulo `to`, on the fastest kernel.
+    ///
+    /// # Errors
+    /// As [`Conversion::with_cpu`].
+    pub fn new(from: &[Modulus], to: &[Modulus]) -> Result<Self, LatticeError> {
+        Self::with_cpu(Cpu::best(), from, to)
+    }
+
+    /// As [`Conversion::new`] on the fastest kernel of `cpu`.
+    ///
+    /// # Errors
+    /// [`LatticeError::NoPrimes`] if `from` is empty or `to` is; [`LatticeError::Repeated`] if one of them
+    /// has a prime twice; [`LatticeError::Sources`] for more than 64 sources.
+    pub fn with_cpu(cpu: Cpu, from: &[Modulus], to: &[Modulus]) -> Result<Self, LatticeError> {
+        if from.is_empty() || to.is_empty() {
+            return Err(LatticeError::NoPrimes);
+        }
+        for set in [from, to] {
+            if let Some((_, m)) = set.iter().enumerate().find(|(i, m)| set[..*i].contains(m)) {
+                return Err(LatticeError::Repeated { value: m.value() });
+            }
+        }
+        if from.len() > MAX_SOURCES {
+            return Err(LatticeError::Sources { count: from.len() });
+        }
+        // The product of all sources but the one left out, mod m.
+        let product = |m: &Modulus, left_out: usize| {
+            let kept = from.iter().enumerate().filter(|(i, _)| *i != left_out);
+            kept.fold(1, |r, (_, q)| m.mul(r, m.reduce(q.value())))
+        };
+        let source = |(i, m): (usize, &Modulus)| Source {
+            modulus: *m,
+            factor: m.shoup(m.inv(product(m, i))),
+            reciprocal: 1.0 / m.value() as f64,
+        };
+        let target = |m: &Modulus| {
+            let mut factors: Vec<f64> = (0..from.len()).map(|i| product(m, i) as f64).collect();
+            factors.push(m.neg(product(m, from.len())) as f64);
+            let radix = m.shoup(m.pow_vartime(2, 64));
+            Target { modulus: *m, factors, radix, reduction: Reduction::new(m) }
+        };
+        let (from, to) = (from.iter().enumerate().map(source).collect(), to.iter().map(target).collect());
+        Ok(Self { from, to, fma: cpu.has_fma() })
+    }
+
+    /// The name of the kernel that runs, for reports.
+    #[must_use]
+    pub fn kernel_name(&self) -> &'static str {
+        if self.fma { "fma" } else { "portable" }
+    }
+
+    /// Converts coefficients: `from[i]` are the residues in `[0, q_i)` modulo the i-th source, `to[j]` gets
+    /// those modulo the j-th target, in `[0, t_j)`. All slices have one length, any. Runs on the threads of
+    /// the current `rayon` pool, in parts of 4096 coefficients.
+    ///
+    /// # Panics
+    /// If there are not as many slices as primes, or lengths differ.
+    pub fn apply(&self, from: &[&[u64]], to: &mut [&mut [u64]]) {
+        assert!(from.len() == self.from.len() && to.len() == self.to.len(), "one slice for each prime");
+        let len = from[0].len();
+        let equal = from.iter().all(|x| x.len() == len) && to.iter().all(|x| x.len() == len);
+        assert!(equal, "all residues are of as many coefficients");
+        let mut tasks: Vec<(usize, Vec<&mut [u64]>)> =
+            (0..len.div_ceil(TASK)).map(|i| (i * TASK, Vec::with_capacity(to.len()))).collect();
+        for residue in to {
+            tasks.iter_mut().zip(residue.chunks_mut(TASK)).for_each(|((_, parts), part)| parts.push(part));
+        }
+        tasks.into_par_iter().for_each(|(start, mut parts)| self.task(from, start, &mut parts));
+    }
+
+    fn task(&self, from: &[&[u64]], start: usize, to: &mut [&mut [u64]]) {
+        let whole = if self.fma { to[0].len() / BLOCK * BLOCK } else { 0 };
+        if whole > 0 {
+            let mut scaled = vec![0.0; (self.from.len() + 1) * BLOCK];
+            for at in (0..whole).step_by(BLOCK) {
+                let from = |i: usize| &from[i][start + at..][..BLOCK];
+                // SAFETY: this kernel is chosen only where the instructions were detected; `apply` checked
+                // that there is a slice for each prime.
+                unsafe { block(self, from, &mut scaled, at, to) };
+            }
+        }
+        self.one_by_one(from, start, whole, to);
+    }
+
+    /// The portable twin: coefficients `start + at` and on, to place `at` and on.
+    fn one_by_one(&self, from: &[&[u64]], start: usize, at: usize, to: &mut [&mut [u64]]) {
+        let mut scaled = vec![0; self.from.len() + 1];
+        for i in at..to[0].len() {
+            let mut quotient = 0.0;
+            for ((y, source), x) in scaled.iter_mut().zip(&self.from).zip(from) {
+                *y = source.modulus.mul_shoup(x[start + i], source.factor);
+                quotient += *y as f64 * source.reciprocal;
+            }
+            scaled[self.from.len()] = quotient.round_ties_even() as u64;
+            for (target, out) in self.to.iter().zip(to.iter_mut()) {
+                out[i] = target.dot(&scaled);
+            }
+        }
+    }
+}
+
+impl Target {
+    /// The inner product with `factors`: at most 65 products below 2^100.
+    fn dot(&self, scaled: &[u64]) -> u64 {
+        let products = self.factors.iter().zip(scaled).map(|(&c, &y)| u128::from(c as u64) * u128::from(y));
+        let (sum, m) = (products.sum::<u128>(), &self.modulus);
+        m.add(m.reduce(sum as u64), m.mul_shoup(m.reduce((sum >> 64) as u64), self.radix))
+    }
+}
+
+/// Most primes that one conversion reads.
+pub const MAX_SOURCES: usize = 64;
+
+#[cfg(target_arch = "x86_64")]
+type Vector = std::arch::x86_64::__m256d;
+#[cfg(not(target_arch = "x86_64"))]
+type Vector = [f64; 4];
+
+/// Vectors in flight.
+const ROW: usize = 4;
+
+/// Coefficients that go through all primes together: those of 16 sources fill half of a first cache.
+const BLOCK: usize = 128;
+
+/// Coefficients `at` to `at + BLOCK` of `to`; `from` gives as many of a source.
+///
+/// # Safety
+/// The instructions of [`Vector`] are there; `from` has a slice of `BLOCK` words for each source, `to` one of
+/// at least `at + BLOCK` for each target, `scaled` `BLOCK` doubles for each source and as many more.
+#[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
+unsafe fn block<'a>(
+    conversion: &Conversion,
+    from: impl Fn(usize) -> &'a [u64],
+    scaled: &mut [f64],
+    at: usize,
+    to: &mut [&mut [u64]],
+) {
+    let sources = conversion.from.len();
+    assert!(scaled.len() == (sources + 1) * BLOCK, "a row for each source, and one for the quotients");
+    let scaled = scaled.as_mut_ptr();
+    // SAFETY: by the caller; the last row of `scaled` holds quotients.
+    unsafe {
+        let quotients = scaled.add(sources * BLOCK);
+        (0..BLOCK).for_each(|k| *quotients.add(k) = 0.0);
+        for (i, source) in conversion.from.iter().enumerate() {
+            let (x, m) = (from(i), RealModulus::<Vector>::new(source.modulus.value()));
+            assert_eq!(x.len(), BLOCK, "as many coefficients of each source");
+            let (w, reciprocal) = (Vector::splat(source.factor.value as f64), Vector::splat(source.reciprocal));
+            for k in (0..BLOCK).step_by(Vector::LEN) {
+                let y = m.mul(to_real(Vector::load_words(x.as_ptr().add(k))), w).add_if_negative(m.p);
+                y.store(scaled.add(i * BLOCK + k));
+                let sum = Vector::load(quotients.add(k)).add(y.mul(reciprocal));
+                let sum = if i + 1 == sources { sum.round() } else { sum };
+                sum.store(quotients.add(k));
+            }
+        }
+        for (target, out) in conversion.to.iter().zip(to) {
+            let out = out[at..at + BLOCK].as_mut_ptr();
+            for k in (0..BLOCK).step_by(ROW * Vector::LEN) {
+                let mut sums = [Sum::<Vector>::of(Vector::splat(0.0)); ROW];
+                let mut row = scaled.add(k);
+                for (chunk, factors) in target.factors.chunks(TERMS).enumerate() {
+                    if chunk > 0 {
+                        for sum in &mut sums {
+                            target.reduction.fold(sum);
+                        }
+                    }
+                    for &factor in factors {
+                        let w = Vector::splat(factor);
+                        for (j, sum) in sums.iter_mut().enumerate() {
+                            sum.add(Vector::load(row.add(j * Vector::LEN)), w);
+                        }
+                        row = row.add(BLOCK);
+                    }
+                }
+                for (j, &sum) in sums.iter().enumerate() {
+                    Vector::store_words(target.reduction.finish(sum), out.add(k + j * Vector::LEN));
+                }
+            }
+        }
+    }
+}

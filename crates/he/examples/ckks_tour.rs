@@ -1,0 +1,116 @@
+//! RNS-CKKS in one walk: parameters, keys, encryption, a linear transform, a polynomial, a bootstrap,
+//! decryption.
+//! `cargo run --release -p tacit-he --example ckks_tour`; it takes about 3 GB of memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tacit_arith::prg::{Prg, SplitPrg};
+use tacit_he::ckks::{
+    Basis, BootstrapSpec, Bootstrapper, Complex, Context, Encoder, Estimate, Evaluator, KeyId, KeyKind, KeySet,
+    LinearTransform, Method, NamedSet, Parameters, Polynomial, Received, SecretKey, TransformSpec,
+};
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Largest distance of the real parts from what they should be.
+fn worst(got: &[Complex], want: impl Fn(usize) -> f64) -> f64 {
+    got.iter().enumerate().map(|(i, v)| (v.re - want(i)).abs()).fold(0.0, f64::max)
+}
+
+fn main() -> Result<(), Failure> {
+    // Parameters: set B, checked key by key against 128 bits.
+    let set = NamedSet::find("B").ok_or("there is a set B")?;
+    let parameters = Parameters::new(&set.spec())?;
+    for check in parameters.security() {
+        println!("{}: {:.1} bits of at most {}", check.what, check.modulus_log2, check.max);
+    }
+    let context = Arc::new(Context::new(&parameters)?);
+
+    // The circuit first: it says which keys it needs.
+    let slots = parameters.degree() / 2;
+    let boot = Bootstrapper::new(
+        &context,
+        &BootstrapSpec {
+            slots,
+            slot_to_coeff: 2,
+            coeff_to_slot: 3,
+            message_ratio_bits: 10,
+            arcsine: false,
+            method: Method::Chained,
+            cache_bytes: 0,
+        },
+    )?;
+    let encoder = Encoder::new(&context, slots)?;
+    let level = boot.level_out();
+    // The mean of each slot and its right neighbour.
+    let halves = vec![Complex::from(0.5); slots];
+    let diagonals = BTreeMap::from([(0, halves.clone()), (1, halves)]);
+    let prime = parameters.primes()[level - 1];
+    let scale = parameters.scale(level - 1).times_prime(prime).over(parameters.scale(level));
+    let mean = TransformSpec { diagonals: &diagonals, level, scale, method: Method::Hoisted, cache_bytes: 1 << 28 };
+    let mean = LinearTransform::new(&encoder, &mean)?;
+    let cube = Polynomial::new(Basis::Power, &[0.0, 0.5, 0.0, 0.5])?;
+    let mut needs = boot.keys();
+    needs.extend(mean.plan().keys(&context));
+    needs.push(KeyId::at(&context, KeyKind::Relinearise, level));
+    println!(
+        "bootstrap: levels {} to {}, {} keys, failure 2^{}",
+        boot.level_in(),
+        level,
+        boot.keys().len(),
+        boot.failure_log2()
+    );
+
+    // The client: keys and a ciphertext.
+    let mut prg = SplitPrg::new(Prg::from_os()?);
+    let secret = SecretKey::generate(&context, prg.secret());
+    let keys = KeySet::generate(&secret, &needs, &mut prg);
+    println!("{} keys, {:.0} MB", keys.len(), keys.memory_bytes() as f64 / 1e6);
+    let x: Vec<f64> = (0..slots).map(|i| (i as f64 * 0.37).sin()).collect();
+    let sent = secret.encrypt_seeded(&encoder.encode_real(&x, level)?, &mut prg).to_bytes(&context);
+    println!("ciphertext: {} bytes", sent.len());
+
+    let circuit =
+        Circuit { context: &context, encoder: &encoder, secret: &secret, boot: &boot, mean: &mean, cube: &cube };
+    circuit.run(&sent, &keys, &x)
+}
+
+/// What the server does; the secret is here only to show how far off each result is.
+struct Circuit<'a> {
+    context: &'a Arc<Context>,
+    encoder: &'a Encoder,
+    secret: &'a SecretKey,
+    boot: &'a Bootstrapper,
+    mean: &'a LinearTransform,
+    cube: &'a Polynomial,
+}
+
+impl Circuit<'_> {
+    /// Reads, computes, bootstraps, computes on.
+    fn run(&self, sent: &[u8], keys: &KeySet, x: &[f64]) -> Result<(), Failure> {
+        let Self { context, encoder, secret, boot, mean, cube } = *self;
+        let slots = x.len();
+        let expected = Estimate { deviation: 3.3, magnitude: 0.7 };
+        let Received::Seeded(received) = Received::from_bytes(context, sent, expected)? else {
+            return Err("it was sent with a seed".into());
+        };
+        let evaluator = Evaluator::new(context, keys);
+        let means = evaluator.transform(&received.expand(context, 0.7), mean)?;
+        let mean_of = |i: usize| (x[i] + x[(i + 1) % slots]) / 2.0;
+        println!("means: off by 2^{:.1}", worst(&encoder.decode(&secret.decrypt(&means))?, mean_of).log2());
+        let cubes = evaluator.polynomial(&means, cube)?;
+        let cube_of = |i: usize| cube.at(mean_of(i));
+        println!(
+            "polynomial: level {}, off by 2^{:.1}",
+            cubes.level(),
+            worst(&encoder.decode(&secret.decrypt(&cubes))?, cube_of).log2()
+        );
+        let fresh = boot.bootstrap(&evaluator, &cubes)?;
+        let got = encoder.decode(&secret.decrypt(&fresh))?;
+        println!("bootstrap: level {}, off by 2^{:.1} at worst", fresh.level(), worst(&got, cube_of).log2());
+        let again = evaluator.polynomial(&fresh, cube)?;
+        let got = worst(&encoder.decode(&secret.decrypt(&again))?, |i| cube.at(cube_of(i)));
+        println!("and on: level {}, off by 2^{:.1} at worst", again.level(), got.log2());
+        Ok(())
+    }
+}

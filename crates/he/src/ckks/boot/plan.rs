@@ -1,0 +1,240 @@
+//! What a bootstrap takes, needs and gives, and its tables.
+
+use super::super::context::Context;
+use super::super::encoder::Encoder;
+use super::super::eval::{Basis, LinearTransform, Method, Polynomial, TransformSpec, relinearisation_needs};
+use super::super::keys::{KeyId, KeyKind};
+use super::super::noise::rounding_deviation;
+use super::super::scale::Scale;
+use super::sine::cosine;
+use super::stages::grouped;
+use crate::HeError;
+use std::f64::consts::PI;
+use std::sync::Arc;
+
+/// Values of size 1 are `2^-MESSAGE_RATIO_BITS` of `q_0` or less: the sine is straight there.
+pub const MESSAGE_RATIO_BITS: u32 = 8;
+/// Multiples of `q_0` below this are reduced rightly.
+const RANGE: u32 = 16;
+const DOUBLINGS: u32 = 3;
+/// log2 of the probability that a multiple is not below [`RANGE`], over all coefficients ([BTH22]).
+const FAILURE_LOG2: f64 = -138.7;
+
+/// What errors of powers and doublings make of the error of one rescaling of the argument: measured on set B
+/// (docs/notes/ckks.md), where the sum of their slopes near the middle of the range is of this size.
+const POWERS: f64 = 10.0;
+
+const WHAT: &str = "bootstrapping";
+
+/// How to bootstrap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BootstrapSpec {
+    /// Number of slots n.
+    pub slots: usize,
+    /// Levels of SlotToCoeff.
+    pub slot_to_coeff: usize,
+    /// Levels of CoeffToSlot.
+    pub coeff_to_slot: usize,
+    /// `q_0` over a value of size 1, in bits: more makes the sine straighter (two bits each) and noise
+    /// larger (one bit each). At least [`MESSAGE_RATIO_BITS`].
+    pub message_ratio_bits: u32,
+    /// Whether two more levels correct the sine by the cubic term of its inverse.
+    pub arcsine: bool,
+    /// How rotations are made: a key for each, or few and chained.
+    pub method: Method,
+    /// Bytes of diagonals that may be kept transformed.
+    pub cache_bytes: usize,
+}
+
+/// Tables of one kind of bootstrap.
+pub struct Bootstrapper {
+    pub(super) context: Arc<Context>,
+    pub(super) spec: BootstrapSpec,
+    pub(super) to_coefficients: Vec<LinearTransform>,
+    pub(super) to_slots: Vec<LinearTransform>,
+    pub(super) cosine: Polynomial,
+    pub(super) arcsine: Option<Polynomial>,
+}
+
+impl Bootstrapper {
+    /// Builds the tables: diagonals and the cosine.
+    ///
+    /// # Errors
+    /// [`HeError::Circuit`] if the parameters have no sparse secret or too few levels, or the description
+    /// makes no sense; [`HeError::Slots`].
+    pub fn new(context: &Arc<Context>, spec: &BootstrapSpec) -> Result<Self, HeError> {
+        let parameters = context.parameters();
+        let refuse = |why: String| Err(HeError::Circuit { what: WHAT, why });
+        if !parameters.spec().encapsulated {
+            return refuse("the parameters have no sparse secret".to_owned());
+        }
+        let encoder = Encoder::new(context, spec.slots)?;
+        let stages = spec.slots.trailing_zeros() as usize;
+        if ![spec.slot_to_coeff, spec.coeff_to_slot].iter().all(|groups| (1..=stages).contains(groups)) {
+            return refuse(format!("transforms of {} slots take 1 to {stages} levels", spec.slots));
+        }
+        if !(MESSAGE_RATIO_BITS..=20).contains(&spec.message_ratio_bits) {
+            return refuse(format!("a ratio of {} bits is not {MESSAGE_RATIO_BITS} to 20", spec.message_ratio_bits));
+        }
+        let cosine = Polynomial::new(Basis::Chebyshev, &cosine(RANGE, DOUBLINGS))?;
+        // v + v^3 / 6, and back from the sine of an angle to the value.
+        let unit = 2f64.powi(spec.message_ratio_bits as i32) / (2.0 * PI);
+        let arcsine = spec.arcsine.then(|| Polynomial::new(Basis::Power, &[0.0, unit, 0.0, unit / 6.0])).transpose()?;
+        let depth =
+            spec.coeff_to_slot + cosine.depth() + DOUBLINGS as usize + arcsine.as_ref().map_or(0, Polynomial::depth);
+        if parameters.levels() <= depth + spec.slot_to_coeff {
+            let why = format!("{} levels, {} are needed", parameters.levels(), depth + spec.slot_to_coeff + 1);
+            return refuse(why);
+        }
+        let mut built = Self {
+            context: context.clone(),
+            spec: *spec,
+            to_coefficients: Vec::new(),
+            to_slots: Vec::new(),
+            cosine,
+            arcsine,
+        };
+        built.to_coefficients = built.down(&encoder)?;
+        built.to_slots = built.up(&encoder)?;
+        Ok(built)
+    }
+
+    /// Transforms by `parts` from `level` down, from `scale` to canonical scales.
+    fn transforms(
+        &self,
+        encoder: &Encoder,
+        parts: &[super::stages::Diagonals],
+        level: usize,
+        scale: Scale,
+    ) -> Result<Vec<LinearTransform>, HeError> {
+        let parameters = self.context.parameters();
+        let mut left = self.spec.cache_bytes;
+        let mut scale = scale;
+        let compile = |(i, diagonals)| {
+            let level: usize = level - i;
+            let goal = parameters.scale(level - 1);
+            let of_diagonals = goal.times_prime(parameters.primes()[level - 1]).over(scale);
+            scale = goal;
+            let spec =
+                TransformSpec { diagonals, level, scale: of_diagonals, method: self.spec.method, cache_bytes: left };
+            let transform = LinearTransform::new(encoder, &spec)?;
+            left = left.saturating_sub(transform.memory_bytes());
+            Ok(transform)
+        };
+        parts.iter().enumerate().map(compile).collect()
+    }
+
+    fn down(&self, encoder: &Encoder) -> Result<Vec<LinearTransform>, HeError> {
+        let parameters = self.context.parameters();
+        // What brings the scale at level 1 to the ratio asked for.
+        let ratio = 2f64.powi(-(self.spec.message_ratio_bits as i32));
+        let whole = ratio * parameters.primes()[0] as f64 / parameters.scale(1).to_f64();
+        let groups = self.spec.slot_to_coeff;
+        let parts = grouped(self.spec.slots, groups, false, whole.powf(1.0 / groups as f64));
+        self.transforms(encoder, &parts, self.level_in(), parameters.scale(self.level_in()))
+    }
+
+    fn up(&self, encoder: &Encoder) -> Result<Vec<LinearTransform>, HeError> {
+        // The sum with the conjugate is twice the real part, and the cosine takes a part of the range.
+        let whole = 1.0 / (2.0 * f64::from(RANGE));
+        let groups = self.spec.coeff_to_slot;
+        let parts = grouped(self.spec.slots, groups, true, whole.powf(1.0 / groups as f64));
+        self.transforms(encoder, &parts, self.context.parameters().levels(), self.raised_scale())
+    }
+
+    /// Scale after raising: multiples of `q_0` are integers, and the trace has multiplied by its length.
+    pub(super) fn raised_scale(&self) -> Scale {
+        let copies = self.context.degree() / (2 * self.spec.slots);
+        Scale::ONE
+            .times_prime(self.context.parameters().primes()[0])
+            .times(Scale::power_of_two(copies.trailing_zeros()))
+    }
+
+    /// Rotations of the trace to the subring.
+    pub(super) fn trace(&self) -> Vec<i64> {
+        let doubled = std::iter::successors(Some(self.spec.slots), |k| Some(2 * k));
+        doubled.take_while(|k| *k < self.context.degree() / 2).map(|k| k as i64).collect()
+    }
+
+    pub(super) fn range(&self) -> f64 {
+        f64::from(RANGE)
+    }
+
+    pub(super) fn doublings(&self) -> usize {
+        DOUBLINGS as usize
+    }
+
+    /// The sine's slope: an encrypted value of size 1 after EvalMod without arcsine.
+    pub(super) fn slope(&self) -> f64 {
+        2.0 * PI / 2f64.powi(self.spec.message_ratio_bits as i32)
+    }
+
+    /// Its description.
+    #[must_use]
+    pub fn spec(&self) -> &BootstrapSpec {
+        &self.spec
+    }
+
+    /// The lowest level that it takes; what is higher is dropped to it.
+    #[must_use]
+    pub fn level_in(&self) -> usize {
+        1 + self.spec.slot_to_coeff
+    }
+
+    /// Levels from the highest that it uses up.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        let arcsine = self.arcsine.as_ref().map_or(0, Polynomial::depth);
+        self.spec.coeff_to_slot + self.cosine.depth() + self.doublings() + arcsine
+    }
+
+    /// The level of the result.
+    #[must_use]
+    pub fn level_out(&self) -> usize {
+        self.context.parameters().levels() - self.depth()
+    }
+
+    /// The keys it needs.
+    #[must_use]
+    pub fn keys(&self) -> Vec<KeyId> {
+        let (context, top) = (&*self.context, self.context.parameters().levels());
+        let key = |kind, level| KeyId::at(context, kind, level);
+        let mut keys = vec![key(KeyKind::ToSparse, 1), key(KeyKind::FromSparse, top)];
+        keys.extend(self.to_coefficients.iter().chain(&self.to_slots).flat_map(|t| t.plan().keys(context)));
+        keys.extend(self.trace().iter().map(|&k| key(KeyKind::Galois(context.rotation_element(k)), top)));
+        let real = top - self.spec.coeff_to_slot;
+        keys.push(key(KeyKind::Galois(context.conjugation_element()), real));
+        keys.extend(relinearisation_needs(context, real, self.level_out()));
+        super::super::keys::merged(&keys)
+    }
+
+    /// Bytes of its diagonals.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.to_coefficients.iter().chain(&self.to_slots).map(LinearTransform::memory_bytes).sum()
+    }
+
+    /// log2 of the probability that a bootstrap gives a wrong slot.
+    #[must_use]
+    pub fn failure_log2(&self) -> f64 {
+        FAILURE_LOG2
+    }
+
+    /// Largest error of the sine in place of the line (or of its cubic correction), for values up to 1.
+    #[must_use]
+    pub fn approximation(&self) -> f64 {
+        let angle = self.slope();
+        if self.spec.arcsine { 3.0 / 40.0 * angle.powi(4) } else { angle.powi(2) / 6.0 }
+    }
+
+    /// Deviation of a slot's error by noise alone, before anything runs: one rescaling's at the cosine's
+    /// argument, grown by the sine's slope over the range and [`POWERS`], and the result's own rounding.
+    #[must_use]
+    pub fn noise(&self) -> f64 {
+        let parameters = self.context.parameters();
+        let slot = rounding_deviation(self.context.degree()) * (2.0 * self.spec.slots as f64).sqrt();
+        let at = |level: usize| slot / parameters.scale(level).to_f64();
+        let input = 2.0 * PI * self.range() * at(parameters.levels() - self.spec.coeff_to_slot);
+        (POWERS * input / self.slope()).hypot(at(self.level_out()))
+    }
+}

@@ -1,0 +1,101 @@
+//! The steps of a bootstrap.
+
+use super::super::cipher::{Ciphertext, same_scale, same_slots};
+use super::super::eval::Evaluator;
+use super::super::keys::KeyKind;
+use super::super::noise::Estimate;
+use super::super::params::SPARSE_WEIGHT;
+use super::super::poly::{Ntt, Poly};
+use super::super::scale::Scale;
+use super::super::shape::Shape;
+use super::plan::Bootstrapper;
+use crate::HeError;
+
+impl Bootstrapper {
+    /// Bootstraps real slots (imaginary parts are lost) of size 1 or less.
+    ///
+    /// # Errors
+    /// [`HeError::Level`] below [`Bootstrapper::level_in`]; [`HeError::Scale`] if the ciphertext has not the
+    /// canonical scale there; [`HeError::SlotCount`]; missing keys, before anything is computed.
+    pub fn bootstrap(&self, evaluator: &Evaluator<'_>, a: &Ciphertext) -> Result<Ciphertext, HeError> {
+        evaluator.keys().check(&self.keys())?;
+        same_slots("bootstrapping", self.spec.slots, a.slots())?;
+        let level = self.level_in();
+        if a.level() < level {
+            return Err(HeError::Level { what: "bootstrapping", need: level, have: a.level() });
+        }
+        let canonical = self.context.parameters().scale(level);
+        let a = if a.level() > level { evaluator.adjust(a, level, canonical)? } else { a.clone() };
+        same_scale("bootstrapping", canonical, a.scale())?;
+        let lowest = self.to_coefficients.iter().try_fold(a, |a, part| evaluator.transform(&a, part))?;
+        let raised = self.raise(evaluator, &lowest)?;
+        let slots = self.to_slots.iter().try_fold(raised, |a, part| evaluator.transform(&a, part))?;
+        let conjugate = evaluator.conjugate(&slots)?;
+        let real = evaluator.add(&slots, &conjugate)?;
+        let spread = (f64::from(SPARSE_WEIGHT as u32 + 1) / 12.0).sqrt() / self.range();
+        let real = evaluator.add_real(&real, -0.25 / self.range()).with_magnitude(spread);
+        self.eval_mod(evaluator, &real)
+    }
+
+    /// From residues mod `q_0` to integers at every prime, as seen under the client's secret.
+    fn raise(&self, evaluator: &Evaluator<'_>, a: &Ciphertext) -> Result<Ciphertext, HeError> {
+        let context = &*self.context;
+        let sparse = evaluator.switch_secret(a, KeyKind::ToSparse)?;
+        let top = Shape::level(context.parameters().levels());
+        let lift = |half: Poly<Ntt>| {
+            let shape = half.shape();
+            let half = half.into_coeff(context);
+            let modulus = context.modulus(shape, 0);
+            let integers: Vec<i64> = half.limb(0).iter().map(|&x| modulus.centred(x)).collect();
+            Poly::from_signed(context, top, &integers).into_ntt(context)
+        };
+        let scale = Scale::ONE.times_prime(context.parameters().primes()[0]);
+        let lifted = Ciphertext { c0: lift(sparse.c0), c1: lift(sparse.c1), scale, ..sparse };
+        let mut sum = evaluator.switch_secret(&lifted, KeyKind::FromSparse)?;
+        for k in self.trace() {
+            let moved = evaluator.apply(&sum, context.rotation_element(k))?;
+            sum = evaluator.add(&sum, &moved)?;
+        }
+        // Coefficients spread as sums of 33 uniform ones; every slot sums 2n of them.
+        let spread = (f64::from(SPARSE_WEIGHT as u32 + 1) / 12.0 * 2.0 * self.spec.slots as f64).sqrt();
+        sum.estimate = Estimate { magnitude: spread, ..sum.estimate };
+        sum.scale = self.raised_scale();
+        Ok(sum)
+    }
+
+    /// The value behind a multiple of `q_0`.
+    fn eval_mod(&self, evaluator: &Evaluator<'_>, x: &Ciphertext) -> Result<Ciphertext, HeError> {
+        let parameters = self.context.parameters();
+        let magnitude = 0.5f64.sqrt();
+        let powers = evaluator.powers(x, &[&self.cosine])?;
+        let start = x.level() - self.cosine.depth();
+        let end = start - self.doublings();
+        // The last doubling is to end at the scale that makes the sine's slope part of it: back from there.
+        let goal = match self.arcsine {
+            Some(_) => parameters.scale(end),
+            None => {
+                let slope = Scale::new(self.slope()).expect("the slope is a positive number");
+                parameters.scale(end).over(slope)
+            }
+        };
+        let before = |scale: Scale, level: usize| scale.times_prime(parameters.primes()[level]).sqrt();
+        let first = (end..start).fold(goal, before);
+        let mut c = evaluator.polynomial_at(&powers, &self.cosine, start, first)?.with_magnitude(magnitude);
+        for _ in 0..self.doublings() {
+            let square = evaluator.square(&c)?;
+            let doubled = evaluator.add_real(&evaluator.mul_integer(&square, 2), -1.0);
+            c = evaluator.rescale(&doubled)?.with_magnitude(magnitude);
+        }
+        let result = match &self.arcsine {
+            None => Ciphertext { scale: parameters.scale(end), ..c },
+            Some(arcsine) => {
+                let sine = Ciphertext { scale: goal, ..c }.with_magnitude(self.slope());
+                let powers = evaluator.powers(&sine, &[arcsine])?;
+                let level = end - arcsine.depth();
+                evaluator.polynomial_at(&powers, arcsine, level, parameters.scale(level))?
+            }
+        };
+        // Values of size 1 at worst; their cubes are smaller by a third on average.
+        Ok(result.with_magnitude(1.0).with_slot_error(self.approximation() / 3.0))
+    }
+}

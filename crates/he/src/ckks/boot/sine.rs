@@ -1,0 +1,59 @@
+//! The polynomial of EvalMod: a cosine that is exact where it is needed.
+//!
+//! What is to be reduced lies near integers, so the polynomial interpolates `cos(2 pi (x - 1/4) / 2^r)` at
+//! all integers of the range ([HK20]): the error at distance d of an integer is d times a product
+//! that is smallest in the middle, where nearly all values are. r doublings turn it into `sin(2 pi x)`.
+
+use super::super::double::Double;
+
+/// Chebyshev coefficients, for `y = (x - 1/4) / range`, of the polynomial of degree `2 range - 2` through
+/// `cos(2 pi (x - 1/4) / 2^doublings)` at the integers x between `-range` and `range`.
+pub(super) fn cosine(range: u32, doublings: u32) -> Vec<f64> {
+    let number = |x: f64| Double::from(x);
+    let quarter = number(0.25);
+    let nodes: Vec<Double> = (1 - i64::from(range)..i64::from(range)).map(|x| number(x as f64) - quarter).collect();
+    let angle = number(2.0) * Double::PI * Double::power_of_two(-(doublings as i32));
+    // Newton's form, in `x - 1/4`.
+    let mut divided: Vec<Double> = nodes.iter().map(|&x| (x * angle).cos()).collect();
+    for order in 1..nodes.len() {
+        for i in (order..nodes.len()).rev() {
+            divided[i] = (divided[i] - divided[i - 1]) / number(order as f64);
+        }
+    }
+    let value =
+        |x: Double| divided.iter().zip(&nodes).rev().fold(Double::ZERO, |sum, (&d, &node)| sum * (x - node) + d);
+    // To the Chebyshev basis by its values at the Chebyshev points.
+    let n = nodes.len();
+    let circle = |k: usize| (Double::PI * number((k % (4 * n)) as f64) / number(2.0 * n as f64)).cos();
+    let points: Vec<Double> = (0..n).map(|k| value(circle(2 * k + 1) * number(f64::from(range)))).collect();
+    let coefficient = |m: usize| {
+        let sum = points.iter().enumerate().fold(Double::ZERO, |sum, (k, &p)| sum + p * circle(m * (2 * k + 1)));
+        (sum * number(if m == 0 { 1.0 } else { 2.0 }) / number(n as f64)).to_f64()
+    };
+    (0..n).map(coefficient).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::eval::{Basis, Polynomial};
+    use super::*;
+    use std::f64::consts::PI;
+
+    /// After three doublings: the sine near every integer that occurs, to far below what noise leaves.
+    #[test]
+    fn it_is_the_sine_near_integers() {
+        let p = Polynomial::new(Basis::Chebyshev, &cosine(16, 3)).unwrap();
+        assert_eq!((p.degree(), p.depth()), (30, 5));
+        for integer in -14..=14i32 {
+            for offset in [-1.0, -0.3, 0.0, 0.7, 1.0] {
+                let offset = offset / 256.0;
+                let x = f64::from(integer) + offset;
+                let mut c = p.at((x - 0.25) / 16.0);
+                (0..3).for_each(|_| c = 2.0 * c * c - 1.0);
+                let error = (c - (2.0 * PI * offset).sin()).abs();
+                let bound = if integer.abs() <= 8 { 2f64.powi(-37) } else { 2f64.powi(-16) };
+                assert!(error < bound, "at {x}: 2^{}", error.log2());
+            }
+        }
+    }
+}

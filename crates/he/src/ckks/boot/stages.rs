@@ -1,0 +1,105 @@
+//! The transform between slots and coefficients as a few linear transforms ([CCS19]): stages of the
+//! FFT, several merged into one. Bit reversal is left out: what goes to coefficients and comes back is
+//! slotwise in between, so it cancels.
+
+use super::super::encoder::{Complex, SlotTransform};
+use std::collections::BTreeMap;
+
+/// Diagonals by offset mod n.
+pub(super) type Diagonals = BTreeMap<i64, Vec<Complex>>;
+
+/// The stage with half-blocks of `half`: coefficients to slots, or its inverse.
+fn stage(slots: usize, half: usize, inverse: bool) -> Diagonals {
+    let twiddles = SlotTransform::stage_twiddles(half);
+    let (n, h) = (slots as i64, half as i64);
+    let mut diagonals = Diagonals::new();
+    let mut put = |offset: i64, i: usize, value: Complex| {
+        diagonals.entry(offset.rem_euclid(n)).or_insert_with(|| vec![Complex::default(); slots])[i] = value;
+    };
+    let one = Complex::from(1.0);
+    for i in 0..slots {
+        let (j, low) = (i % half, i % (2 * half) < half);
+        let w = twiddles[j];
+        match (inverse, low) {
+            (false, true) => (put(0, i, one), put(h, i, w)),
+            (false, false) => (put(0, i, -w), put(-h, i, one)),
+            (true, true) => (put(0, i, one.scaled(0.5)), put(h, i, one.scaled(0.5))),
+            (true, false) => (put(0, i, -w.conj().scaled(0.5)), put(-h, i, w.conj().scaled(0.5))),
+        };
+    }
+    diagonals
+}
+
+/// `after` applied to what `before` gives.
+fn compose(after: &Diagonals, before: &Diagonals, slots: usize) -> Diagonals {
+    let mut product = Diagonals::new();
+    for (r, outer) in after {
+        for (s, inner) in before {
+            let sum =
+                product.entry((r + s).rem_euclid(slots as i64)).or_insert_with(|| vec![Complex::default(); slots]);
+            for (i, x) in sum.iter_mut().enumerate() {
+                *x = *x + outer[i] * inner[(i + *r as usize) % slots];
+            }
+        }
+    }
+    // Where two stages use offsets that cancel, nothing is left of some.
+    product.retain(|_, values| values.iter().any(|v| *v != Complex::default()));
+    product
+}
+
+/// The transform in `groups` parts, in the order in which they are applied, each times `factor`.
+pub(super) fn grouped(slots: usize, groups: usize, inverse: bool, factor: f64) -> Vec<Diagonals> {
+    let stages = slots.trailing_zeros() as usize;
+    let mut halves: Vec<usize> = (0..stages).map(|b| 1 << b).collect();
+    if inverse {
+        halves.reverse();
+    }
+    let mut parts = Vec::with_capacity(groups);
+    let mut rest = &halves[..];
+    for left in (1..=groups).rev() {
+        let (own, after) = rest.split_at(rest.len().div_ceil(left));
+        rest = after;
+        let stages = own.iter().map(|&half| stage(slots, half, inverse));
+        let mut merged = stages.reduce(|before, next| compose(&next, &before, slots)).expect("no group is empty");
+        merged.values_mut().flatten().for_each(|v| *v = v.scaled(factor));
+        parts.push(merged);
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apply(diagonals: &Diagonals, v: &[Complex]) -> Vec<Complex> {
+        let n = v.len();
+        let entry = |i: usize| {
+            diagonals.iter().fold(Complex::default(), |sum, (&d, values)| sum + values[i] * v[(i + d as usize) % n])
+        };
+        (0..n).map(entry).collect()
+    }
+
+    #[test]
+    fn parts_make_the_transform_and_its_inverse() {
+        let n = 32;
+        let v: Vec<Complex> = (0..n).map(|i| Complex::new((i * 7 % 5) as f64, (i * 3 % 11) as f64 - 4.0)).collect();
+        for groups in 1..=5 {
+            let forward = grouped(n, groups, false, 2.0);
+            let slots = forward.iter().fold(v.clone(), |v, part| apply(part, &v));
+            // The same, by the encoder's transform of what is in bit-reversed order.
+            let mut want: Vec<Complex> = (0..n).map(|i| v[(i.reverse_bits() >> (usize::BITS - 5)) % n]).collect();
+            SlotTransform::new(n).to_slots(&mut want);
+            let factor = 2f64.powi(groups as i32);
+            assert!(slots.iter().zip(&want).all(|(a, b)| (*a - b.scaled(factor)).abs() < 1e-10));
+            let back = grouped(n, groups, true, 1.0).iter().fold(slots, |v, part| apply(part, &v));
+            assert!(back.iter().zip(&v).all(|(a, b)| (*a - b.scaled(factor)).abs() < 1e-10));
+        }
+    }
+
+    #[test]
+    fn merged_stages_have_few_diagonals() {
+        let counts = |inverse| grouped(1 << 14, 3, inverse, 1.0).iter().map(BTreeMap::len).collect::<Vec<_>>();
+        assert_eq!(counts(false), [63, 63, 16]);
+        assert_eq!(counts(true), [32, 63, 31]);
+    }
+}

@@ -1,0 +1,114 @@
+//! Bootstraps in small rings.
+
+use super::super::eval::{Evaluator, Method};
+use super::super::tests::Bench;
+use super::super::{Complex, KeyGroup, NamedSet, ParametersSpec, Segment};
+use super::{BootstrapSpec, Bootstrapper};
+use crate::HeError;
+
+fn spec(log_degree: u32, arcsine: bool) -> ParametersSpec {
+    let levels = if arcsine { 13 } else { 11 };
+    ParametersSpec {
+        log_degree,
+        base_bits: 50,
+        segments: vec![Segment { count: 3, bits: 42 }, Segment { count: levels, bits: 50 }],
+        special_bits: 50,
+        groups: vec![KeyGroup { up_to_level: 4, alpha: 2 }, KeyGroup { up_to_level: levels + 4, alpha: 4 }],
+        encapsulated: true,
+    }
+}
+
+fn bootstrap_spec(slots: usize, arcsine: bool, method: Method) -> BootstrapSpec {
+    let cache_bytes = 1 << 20;
+    BootstrapSpec { slots, slot_to_coeff: 2, coeff_to_slot: 3, message_ratio_bits: 8, arcsine, method, cache_bytes }
+}
+
+/// Worst error and root mean square over the slots, and what was estimated along the way for the latter.
+fn errors(bench: &mut Bench, boot: &Bootstrapper) -> [f64; 3] {
+    let keys = bench.keys(&boot.keys());
+    assert_eq!(keys.len(), boot.keys().len());
+    let slots = boot.spec().slots;
+    let x: Vec<Complex> = bench.values(slots).iter().map(|v| Complex::from(v.re)).collect();
+    let a = bench.encrypt(&x, boot.level_in());
+    let context = bench.context.clone();
+    let fresh = boot.bootstrap(&Evaluator::new(&context, &keys), &a).unwrap();
+    assert_eq!(fresh.level(), boot.level_out());
+    assert!(fresh.scale().agrees(context.parameters().scale(boot.level_out())));
+    let got = bench.decrypt(&fresh);
+    let differences: Vec<f64> = got.iter().zip(&x).map(|(a, b)| (*a - *b).abs()).collect();
+    let mean = differences.iter().map(|d| d * d).sum::<f64>() / slots as f64;
+    let estimate = fresh.estimate().slot_deviation(slots, fresh.scale().to_f64());
+    [differences.into_iter().fold(0.0, f64::max), mean.sqrt(), estimate]
+}
+
+#[test]
+fn slots_come_back_at_a_high_level() {
+    for (slots, arcsine, method) in [
+        (256, false, Method::Hoisted),
+        (256, true, Method::Hoisted),
+        (256, true, Method::Chained),
+        (32, true, Method::Hoisted),
+    ] {
+        let mut bench = Bench::new(&spec(9, arcsine), 5);
+        let boot = Bootstrapper::new(&bench.context.clone(), &bootstrap_spec(slots, arcsine, method)).unwrap();
+        let [worst, mean, estimate] = errors(&mut bench, &boot);
+        assert!(worst < boot.approximation() + 4.0 * boot.noise(), "{worst}");
+        assert!((0.5..1.5).contains(&(mean / estimate)), "{mean} where {estimate} was estimated");
+    }
+}
+
+/// Set B as it is used, three keys: some minutes, so `make test-heavy` runs it.
+#[test]
+#[ignore = "heavy: make test-heavy"]
+fn set_b_keeps_sixteen_bits() {
+    let set = NamedSet::find("B").unwrap().spec();
+    for run in 0..3 {
+        let mut bench = Bench::new(&set, 60 + run);
+        let context = bench.context.clone();
+        let spec = BootstrapSpec { message_ratio_bits: 10, ..bootstrap_spec(1 << 14, false, Method::Chained) };
+        let boot = Bootstrapper::new(&context, &spec).unwrap();
+        let [worst, mean, _] = errors(&mut bench, &boot);
+        assert!(mean < 2f64.powi(-16) && worst < 2f64.powi(-12), "worst 2^{}, rms 2^{}", worst.log2(), mean.log2());
+    }
+}
+
+/// What cannot bootstrap is refused before anything runs.
+#[test]
+fn refusals_come_first() {
+    let mut bench = Bench::new(&spec(9, false), 6);
+    let context = bench.context.clone();
+    let good = bootstrap_spec(256, false, Method::Hoisted);
+    for bad in [
+        BootstrapSpec { slot_to_coeff: 0, ..good },
+        BootstrapSpec { coeff_to_slot: 9, ..good },
+        BootstrapSpec { message_ratio_bits: 7, ..good },
+        BootstrapSpec { arcsine: true, slot_to_coeff: 3, ..good },
+    ] {
+        assert!(matches!(Bootstrapper::new(&context, &bad).err(), Some(HeError::Circuit { .. })), "{bad:?}");
+    }
+    let boot = Bootstrapper::new(&context, &good).unwrap();
+    assert_eq!((boot.level_in(), boot.depth(), boot.level_out()), (3, 11, 4));
+    let mut needs = boot.keys();
+    let x = bench.values(256);
+    let a = bench.encrypt(&x, 3);
+    let dropped = needs.pop().unwrap();
+    let keys = bench.keys(&needs);
+    let before = context.counters().read();
+    let refused = boot.bootstrap(&Evaluator::new(&context, &keys), &a).err().unwrap();
+    assert!(matches!(refused, HeError::MissingKey { level, .. } if level == dropped.level), "{refused}");
+    assert_eq!(context.counters().read(), before);
+    let low = a.drop_to(2).unwrap();
+    needs.push(dropped);
+    let keys = bench.keys(&needs);
+    let refused = boot.bootstrap(&Evaluator::new(&context, &keys), &low).err();
+    assert!(matches!(refused, Some(HeError::Level { need: 3, have: 2, .. })));
+}
+
+/// Few keys for the chained variant.
+#[test]
+fn chained_bootstraps_need_few_keys() {
+    let bench = Bench::new(&spec(9, false), 7);
+    let count = |method| Bootstrapper::new(&bench.context, &bootstrap_spec(256, false, method)).unwrap().keys().len();
+    let (hoisted, chained) = (count(Method::Hoisted), count(Method::Chained));
+    assert!(chained <= 5 + 3 * 5 && hoisted > chained, "{hoisted} and {chained}");
+}

@@ -1,0 +1,226 @@
+//! Ciphertexts as they travel. All numbers are little-endian:
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 1 | version, 1 |
+//! | 1 | 0: both halves; 1: the second half is a seed |
+//! | 1 | level |
+//! | 1 | log2 of the number of slots |
+//! | 16 | scale |
+//! | | first half: per prime N words packed to the prime's width |
+//! | | second half, or 16 bytes of seed |
+//!
+//! What is known of the error does not travel: it would say something of the message, and the reader knows
+//! what to expect.
+
+use super::cipher::Ciphertext;
+use super::context::Context;
+use super::encrypt::SeededCiphertext;
+use super::noise::Estimate;
+use super::poly::{Ntt, Poly};
+use super::scale::Scale;
+use super::shape::Shape;
+use crate::HeError;
+use tacit_arith::pack;
+use tacit_arith::prg::PublicSeed;
+
+const VERSION: u8 = 1;
+const BOTH_HALVES: u8 = 0;
+const SEEDED: u8 = 1;
+const HEADER: usize = 4 + 16;
+const WHAT: &str = "ciphertext";
+
+/// What was read: which of the two forms it was.
+pub enum Received {
+    /// Both halves.
+    Full(Ciphertext),
+    /// A fresh encryption whose second half is a seed.
+    Seeded(SeededCiphertext),
+}
+
+struct Header {
+    form: u8,
+    level: usize,
+    slots: usize,
+    scale: Scale,
+}
+
+fn header(form: u8, level: usize, slots: usize, scale: Scale, out: &mut Vec<u8>) {
+    let log_slots = slots.trailing_zeros() as u8;
+    out.extend_from_slice(&[VERSION, form, u8::try_from(level).expect("there are at most 100 primes"), log_slots]);
+    out.extend_from_slice(&scale.to_bytes());
+}
+
+/// Bytes of one packed polynomial at `level`.
+fn half_bytes(context: &Context, level: usize) -> usize {
+    let shape = Shape::level(level);
+    let bits = |k| context.modulus(shape, k).bits();
+    (0..level).map(|k| pack::packed_len(context.degree(), bits(k)).expect("a residue fits one word")).sum()
+}
+
+fn write_half(context: &Context, half: &Poly<Ntt>, out: &mut Vec<u8>) {
+    let shape = half.shape();
+    for k in 0..shape.level {
+        pack::pack(half.limb(k).iter().copied(), context.modulus(shape, k).bits(), out);
+    }
+}
+
+/// Reads a polynomial at `level` from exactly [`half_bytes`] bytes.
+fn read_half(context: &Context, level: usize, bytes: &[u8]) -> Result<Poly<Ntt>, HeError> {
+    let shape = Shape::level(level);
+    let mut words = Vec::with_capacity(level * context.degree());
+    let mut rest = bytes;
+    for k in 0..level {
+        let m = context.modulus(shape, k);
+        let len = pack::packed_len(context.degree(), m.bits()).expect("a residue fits one word");
+        let (limb, after) = rest.split_at(len);
+        words.extend(pack::unpack(limb, context.degree(), m.bits(), m.value() - 1).map_err(HeError::packed(WHAT))?);
+        rest = after;
+    }
+    Ok(Poly::of(words, shape))
+}
+
+fn refuse<T>(why: String) -> Result<T, HeError> {
+    Err(HeError::Format { what: WHAT, why })
+}
+
+/// Checks the header and the length that it implies, before anything is allocated.
+fn read_header<'a>(context: &Context, bytes: &'a [u8]) -> Result<(Header, &'a [u8]), HeError> {
+    let Some((&[version, form, level, log_slots], rest)) = bytes.split_first_chunk() else {
+        return Err(HeError::Length { what: WHAT, got: bytes.len(), expected: HEADER });
+    };
+    let Some((&scale, body)) = rest.split_first_chunk() else {
+        return Err(HeError::Length { what: WHAT, got: bytes.len(), expected: HEADER });
+    };
+    if version != VERSION || form > SEEDED {
+        return refuse(format!("version {version}, form {form}: this program reads version {VERSION}, forms 0 and 1"));
+    }
+    let (level, levels) = (usize::from(level), context.parameters().levels());
+    if level == 0 || level > levels {
+        return refuse(format!("level {level}: the parameters have 1 to {levels}"));
+    }
+    let most = context.degree().trailing_zeros() - 1;
+    if !(1..=most).contains(&u32::from(log_slots)) {
+        return refuse(format!("2^{log_slots} slots: 2 to 2^{most} are possible"));
+    }
+    let Some(scale) = Scale::from_bytes(scale) else {
+        return refuse("the scale is no number from 1 to 2^1000".to_owned());
+    };
+    let half = half_bytes(context, level);
+    let expected = half + if form == SEEDED { PublicSeed::BYTES } else { half };
+    if body.len() != expected {
+        return Err(HeError::Length { what: WHAT, got: bytes.len(), expected: HEADER + expected });
+    }
+    Ok((Header { form, level, slots: 1 << log_slots, scale }, body))
+}
+
+impl Ciphertext {
+    /// Both halves, packed.
+    #[must_use]
+    pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER + 2 * half_bytes(context, self.level()) + 8);
+        header(BOTH_HALVES, self.level(), self.slots, self.scale, &mut out);
+        write_half(context, &self.c0, &mut out);
+        write_half(context, &self.c1, &mut out);
+        out
+    }
+}
+
+impl SeededCiphertext {
+    /// The first half, packed, and the seed of the second.
+    #[must_use]
+    pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
+        let mut out = Vec::with_capacity(Self::bytes_len(context, self.level()) + 8);
+        header(SEEDED, self.level(), self.slots, self.scale, &mut out);
+        write_half(context, &self.c0, &mut out);
+        out.extend_from_slice(&self.seed.to_bytes());
+        out
+    }
+
+    /// Bytes of one at `level`.
+    ///
+    /// # Panics
+    /// If the parameters have fewer primes.
+    #[must_use]
+    pub fn bytes_len(context: &Context, level: usize) -> usize {
+        HEADER + half_bytes(context, level) + PublicSeed::BYTES
+    }
+}
+
+impl Received {
+    /// Reads a peer's ciphertext in either form. `estimate` is what the reader expects of one with both
+    /// halves.
+    ///
+    /// # Errors
+    /// [`HeError::Length`], [`HeError::Format`], [`HeError::Range`], [`HeError::Padding`].
+    pub fn from_bytes(context: &Context, bytes: &[u8], estimate: Estimate) -> Result<Self, HeError> {
+        let (Header { form, level, slots, scale }, body) = read_header(context, bytes)?;
+        let (first, second) = body.split_at(half_bytes(context, level));
+        let c0 = read_half(context, level, first)?;
+        if form == SEEDED {
+            let seed = PublicSeed::from_bytes(second.try_into().expect("the length has been checked"));
+            return Ok(Self::Seeded(SeededCiphertext { seed, c0, scale, slots }));
+        }
+        Ok(Self::Full(Ciphertext { c0, c1: read_half(context, level, second)?, scale, slots, estimate }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Encoder;
+    use super::super::tests::{Bench, spec};
+    use super::*;
+
+    #[test]
+    fn ciphertexts_come_back_in_both_forms() {
+        let mut bench = Bench::new(&spec(8), 31);
+        let context = bench.context.clone();
+        let x = bench.values(16);
+        let encoder = Encoder::new(&context, 16).unwrap();
+        let plaintext = encoder.encode(&x, 2, context.parameters().scale(2)).unwrap();
+        let seeded = bench.secret.encrypt_seeded(&plaintext, &mut bench.prg);
+        let bytes = seeded.to_bytes(&context);
+        // 50 and 40 bits a coefficient.
+        assert_eq!((bytes.len(), SeededCiphertext::bytes_len(&context, 2)), (20 + 32 * 90 + 16, 20 + 32 * 90 + 16));
+        let full = seeded.expand(&context, 1.0);
+        let Ok(Received::Seeded(read)) = Received::from_bytes(&context, &bytes, full.estimate()) else {
+            panic!("the form is kept")
+        };
+        assert!(bench.decrypt(&read.expand(&context, 1.0)) == bench.decrypt(&full));
+        let bytes = full.to_bytes(&context);
+        assert_eq!(bytes.len(), 20 + 2 * 32 * 90);
+        let Ok(Received::Full(read)) = Received::from_bytes(&context, &bytes, full.estimate()) else {
+            panic!("the form is kept")
+        };
+        assert!(read.to_bytes(&context) == bytes && read.scale() == full.scale());
+    }
+
+    /// Every cut, and every byte of the header changed, is refused by name or means something else; nothing
+    /// panics.
+    #[test]
+    fn damaged_bytes_are_refused() {
+        let mut bench = Bench::new(&spec(6), 32);
+        let context = bench.context.clone();
+        let x = bench.values(4);
+        let a = bench.encrypt(&x, 2);
+        let bytes = a.to_bytes(&context);
+        let read = |bytes: &[u8]| Received::from_bytes(&context, bytes, a.estimate()).err();
+        for cut in 0..bytes.len() {
+            assert!(matches!(read(&bytes[..cut]), Some(HeError::Length { .. })), "{cut}");
+        }
+        for (at, bad) in [(0, 2), (1, 2), (2, 0), (2, 9), (3, 0), (3, 6)] {
+            let mut damaged = bytes.clone();
+            damaged[at] = bad;
+            assert!(matches!(read(&damaged), Some(HeError::Format { .. })), "byte {at}");
+        }
+        for scale in [f64::NAN, f64::INFINITY, -1.0, 0.0, 1e-9, f64::MAX] {
+            let mut damaged = bytes.clone();
+            damaged[4..12].copy_from_slice(&scale.to_le_bytes());
+            damaged[12..20].fill(0);
+            assert!(matches!(read(&damaged), Some(HeError::Format { .. })), "{scale}");
+        }
+        let mut large = bytes.clone();
+        large[20..28].fill(0xff);
+        assert!(matches!(read(&large), Some(HeError::Range { index: 0, .. })));
+    }
+}

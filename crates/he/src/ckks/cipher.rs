@@ -1,0 +1,127 @@
+//! Plaintexts and ciphertexts.
+
+use super::noise::Estimate;
+use super::poly::{Ntt, Poly};
+use super::scale::Scale;
+use crate::HeError;
+
+/// An encoded message: a polynomial in NTT form with the scale of its slots.
+#[derive(Clone)]
+pub struct Plaintext {
+    pub(super) poly: Poly<Ntt>,
+    pub(super) scale: Scale,
+    pub(super) slots: usize,
+    pub(super) estimate: Estimate,
+}
+
+impl Plaintext {
+    /// Its level.
+    #[must_use]
+    pub fn level(&self) -> usize {
+        self.poly.shape().level
+    }
+
+    /// Its scale.
+    #[must_use]
+    pub fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    /// Number of slots it was encoded with.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Rounding error and root mean square of the slots.
+    #[must_use]
+    pub fn estimate(&self) -> Estimate {
+        self.estimate
+    }
+}
+
+/// `(c0, c1)` with `c0 + c1 s = m + e`, in NTT form.
+#[derive(Clone)]
+pub struct Ciphertext {
+    pub(super) c0: Poly<Ntt>,
+    pub(super) c1: Poly<Ntt>,
+    pub(super) scale: Scale,
+    pub(super) slots: usize,
+    pub(super) estimate: Estimate,
+}
+
+impl Ciphertext {
+    /// Its level.
+    #[must_use]
+    pub fn level(&self) -> usize {
+        self.c0.shape().level
+    }
+
+    /// Its scale.
+    #[must_use]
+    pub fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    /// Number of slots.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// What is known of its error and of the size of its slots.
+    #[must_use]
+    pub fn estimate(&self) -> Estimate {
+        self.estimate
+    }
+
+    /// Bits of precision that the error leaves, for values of size 1.
+    #[must_use]
+    pub fn precision(&self) -> f64 {
+        self.estimate.precision(self.slots, self.scale.to_f64())
+    }
+
+    /// States that the slots have this root mean square: estimates of products build on it.
+    #[must_use]
+    pub fn with_magnitude(mut self, magnitude: f64) -> Self {
+        self.estimate.magnitude = magnitude;
+        self
+    }
+
+    /// Says that the slots carry another error of this deviation, of approximation rather than of noise.
+    #[must_use]
+    pub(super) fn with_slot_error(mut self, deviation: f64) -> Self {
+        let of_coefficients = deviation * self.scale.to_f64() / (2.0 * self.slots as f64).sqrt();
+        self.estimate = self.estimate.with_error(of_coefficients);
+        self
+    }
+
+    /// The same message at a lower level: primes are let go of.
+    ///
+    /// # Errors
+    /// [`HeError::Level`] if `level` is 0 or above that of the ciphertext.
+    pub fn drop_to(&self, level: usize) -> Result<Self, HeError> {
+        if level == 0 || level > self.level() {
+            return Err(HeError::Level { what: "drop to a level", need: level, have: self.level() });
+        }
+        let mut dropped = self.clone();
+        dropped.c0.truncate(level);
+        dropped.c1.truncate(level);
+        Ok(dropped)
+    }
+}
+
+/// Two operands that must agree.
+pub(super) fn same_level(what: &'static str, left: usize, right: usize) -> Result<(), HeError> {
+    if left == right { Ok(()) } else { Err(HeError::Level { what, need: left, have: right }) }
+}
+
+/// Two operands that must agree.
+pub(super) fn same_scale(what: &'static str, left: Scale, right: Scale) -> Result<(), HeError> {
+    if left.agrees(right) { Ok(()) } else { Err(HeError::Scale { what, left: left.to_f64(), right: right.to_f64() }) }
+}
+
+/// Two operands that must agree.
+pub(super) fn same_slots(what: &'static str, left: usize, right: usize) -> Result<(), HeError> {
+    if left == right { Ok(()) } else { Err(HeError::SlotCount { what, left, right }) }
+}

@@ -1,0 +1,158 @@
+//! What parameters need at run time: transforms, conversions and permutations.
+
+use super::counters::Counters;
+use super::params::Parameters;
+use super::shape::Shape;
+use crate::HeError;
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+use tacit_arith::modulus::Modulus;
+use tacit_arith::ntt::{Galois, NttTable};
+use tacit_arith::rns::{Conversion, RnsBasis};
+
+/// Tables for one set of parameters. Immutable but for caches and counters; share it in an `Arc`.
+pub struct Context {
+    parameters: Parameters,
+    basis: RnsBasis,
+    permutations: RwLock<HashMap<u32, Arc<Galois>>>,
+    raises: RwLock<HashMap<(Shape, usize, usize), Arc<Conversion>>>,
+    divisions: RwLock<HashMap<(Shape, usize), Arc<Division>>>,
+    counters: Counters,
+}
+
+/// Division by the last primes of a shape.
+pub(super) struct Division {
+    pub(super) conversion: Conversion,
+    /// Inverse of the product of the primes divided by, mod each prime that stays.
+    pub(super) inverses: Vec<u64>,
+}
+
+/// The entry for `key`, made if there is none.
+fn cached<K: std::hash::Hash + Eq, V>(cache: &RwLock<HashMap<K, Arc<V>>>, key: K, make: impl FnOnce() -> V) -> Arc<V> {
+    const WHOLE: &str = "nothing panics while it holds the cache";
+    if let Some(found) = cache.read().expect(WHOLE).get(&key) {
+        return found.clone();
+    }
+    let made = Arc::new(make());
+    cache.write().expect(WHOLE).entry(key).or_insert(made).clone()
+}
+
+fn conversion(from: &[Modulus], to: &[Modulus]) -> Conversion {
+    Conversion::new(from, to).expect("shapes have distinct primes, and fewer than 64 of them are raised or divided by")
+}
+
+impl Context {
+    /// Builds the transforms.
+    ///
+    /// # Errors
+    /// None in practice; the primes are checked again rather than trusted.
+    pub fn new(parameters: &Parameters) -> Result<Self, HeError> {
+        let primes = [parameters.primes(), parameters.special_primes()].concat();
+        let basis = RnsBasis::new(parameters.degree(), &primes)?;
+        Ok(Self {
+            parameters: parameters.clone(),
+            basis,
+            permutations: RwLock::default(),
+            raises: RwLock::default(),
+            divisions: RwLock::default(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// The parameters.
+    #[must_use]
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Ring degree N.
+    #[must_use]
+    pub fn degree(&self) -> usize {
+        self.basis.degree()
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Index in the whole chain of limb `k` of a shape.
+    pub(super) fn index(&self, shape: Shape, k: usize) -> usize {
+        if k < shape.level { k } else { self.parameters.levels() + k - shape.level }
+    }
+
+    /// The transform of limb `k` of a shape.
+    pub(super) fn table(&self, shape: Shape, k: usize) -> &NttTable {
+        self.basis.table(self.index(shape, k))
+    }
+
+    /// The modulus of limb `k` of a shape.
+    pub(super) fn modulus(&self, shape: Shape, k: usize) -> &Modulus {
+        self.basis.modulus(self.index(shape, k))
+    }
+
+    /// The permutation of `X -> X^element`.
+    pub(super) fn galois(&self, element: u32) -> Arc<Galois> {
+        cached(&self.permutations, element, || {
+            Galois::new(self.degree(), element.into()).expect("callers make odd elements below 2N")
+        })
+    }
+
+    fn moduli(&self, shape: Shape) -> Vec<Modulus> {
+        (0..shape.limbs()).map(|k| *self.modulus(shape, k)).collect()
+    }
+
+    /// The special modulus `P` of `special` primes mod limb `k`.
+    pub(super) fn special_product(&self, shape: Shape, special: usize, k: usize) -> u64 {
+        let m = self.modulus(shape, k);
+        self.parameters.special_primes()[..special].iter().fold(1, |product, &p| m.mul(product, m.reduce(p)))
+    }
+
+    /// Mod up: residues of limbs `first .. first + digit.len()`, as coefficients, become residues of the
+    /// same centred integer mod every other limb of `shape`; `out` takes them all, in coefficient form, the
+    /// digit's own limbs untouched.
+    pub(super) fn raise(&self, shape: Shape, first: usize, digit: &[&[u64]], out: &mut [u64]) {
+        let own = first..first + digit.len();
+        let make = || {
+            let moduli = self.moduli(shape);
+            let others: Vec<Modulus> = (0..moduli.len()).filter(|k| !own.contains(k)).map(|k| moduli[k]).collect();
+            conversion(&moduli[own.clone()], &others)
+        };
+        let conversion = cached(&self.raises, (shape, first, digit.len()), make);
+        let limbs = out.chunks_exact_mut(self.degree()).enumerate();
+        let mut others: Vec<&mut [u64]> = limbs.filter(|(k, _)| !own.contains(k)).map(|(_, limb)| limb).collect();
+        conversion.apply(digit, &mut others);
+    }
+
+    /// What dividing by the last `drop` primes and all special ones of `shape` needs.
+    pub(super) fn division(&self, shape: Shape, drop: usize) -> Arc<Division> {
+        cached(&self.divisions, (shape, drop), || {
+            let moduli = self.moduli(shape);
+            let (stay, go) = moduli.split_at(shape.level - drop);
+            let inverse = |m: &Modulus| m.inv(go.iter().fold(1, |product, d| m.mul(product, m.reduce(d.value()))));
+            Division { conversion: conversion(go, stay), inverses: stay.iter().map(inverse).collect() }
+        })
+    }
+
+    /// The Galois element that rotates `k` places to the left (to the right if negative).
+    #[must_use]
+    pub fn rotation_element(&self, k: i64) -> u32 {
+        let (order, mask) = (self.degree() as i64 / 2, 2 * self.degree() as u64 - 1);
+        let (mut exponent, mut base, mut element) = (k.rem_euclid(order) as u64, 5u64, 1u64);
+        while exponent > 0 {
+            if exponent & 1 == 1 {
+                element = (element * base) & mask;
+            }
+            base = (base * base) & mask;
+            exponent >>= 1;
+        }
+        element as u32
+    }
+
+    /// The Galois element of complex conjugation.
+    #[must_use]
+    pub fn conjugation_element(&self) -> u32 {
+        2 * self.degree() as u32 - 1
+    }
+}

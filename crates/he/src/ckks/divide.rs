@@ -1,0 +1,154 @@
+//! Division by the last primes of a polynomial: mod down and rescaling are one.
+
+use super::context::Context;
+use super::poly::{Ntt, Poly};
+use super::shape::Shape;
+use rayon::prelude::*;
+
+impl Context {
+    /// Mod down: `round(x / D)` with D the product of all special primes of `x` and of its last `drop`
+    /// others. One transform for each prime of `x`.
+    ///
+    /// # Panics
+    /// If that leaves no prime.
+    #[must_use]
+    pub fn divide(&self, x: &Poly<Ntt>, drop: usize) -> Poly<Ntt> {
+        let shape = x.shape();
+        assert!(drop < shape.level, "division leaves a prime");
+        let kept = shape.level - drop;
+        let division = self.division(shape, drop);
+        let degree = self.degree();
+        let mut low = Vec::with_capacity((shape.limbs() - kept) * degree);
+        (kept..shape.limbs()).for_each(|k| low.extend_from_slice(x.limb(k)));
+        self.counters().count_ntts(shape.limbs());
+        let parts = low.par_chunks_exact_mut(degree).enumerate();
+        parts.for_each(|(k, part)| self.table(shape, kept + k).inverse(part));
+        let mut result = Poly::<Ntt>::zero(self, Shape::level(kept));
+        let from: Vec<&[u64]> = low.chunks_exact(degree).collect();
+        let mut to: Vec<&mut [u64]> = result.words_mut().chunks_exact_mut(degree).collect();
+        division.conversion.apply(&from, &mut to);
+        result.limbs_mut().for_each(|(k, limb)| {
+            let m = self.modulus(shape, k);
+            self.table(shape, k).forward(limb);
+            let inverse = m.shoup(division.inverses[k]);
+            limb.iter_mut().zip(x.limb(k)).for_each(|(r, &x)| *r = m.mul_shoup(m.sub(x, *r), inverse));
+        });
+        result
+    }
+
+    /// Divides by the last prime of the level, rounded: one step of [`Context::divide`].
+    #[must_use]
+    pub fn rescaled(&self, x: &Poly<Ntt>) -> Poly<Ntt> {
+        self.divide(x, 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::poly::Coeff;
+    use super::super::tests::Bench;
+    use super::super::{KeyGroup, ParametersSpec, Segment};
+    use super::*;
+    use tacit_arith::sample;
+
+    fn bench() -> Bench {
+        let spec = ParametersSpec {
+            log_degree: 6,
+            base_bits: 30,
+            segments: vec![Segment { count: 3, bits: 30 }],
+            special_bits: 30,
+            groups: vec![KeyGroup { up_to_level: 4, alpha: 2 }],
+            encapsulated: false,
+        };
+        Bench::new(&spec, 51)
+    }
+
+    fn random(bench: &mut Bench, shape: Shape) -> Poly<Coeff> {
+        let context = bench.context.clone();
+        let mut poly = Poly::zero(&context, shape);
+        for (k, limb) in poly.words_mut().chunks_exact_mut(64).enumerate() {
+            sample::uniform(bench.prg.secret(), context.modulus(shape, k), limb);
+        }
+        poly
+    }
+
+    /// The integer in `[0, product)` with these residues, and the product; at most 127 bits.
+    fn integer(residues: &[(u64, u64)]) -> (u128, u128) {
+        let step = |(x, product): (u128, u128), &(residue, prime): &(u64, u64)| {
+            let p = u128::from(prime);
+            let power = |base: u128| {
+                let (mut r, mut b, mut e) = (1, base % p, prime - 2);
+                while e > 0 {
+                    if e & 1 == 1 {
+                        r = r * b % p;
+                    }
+                    b = b * b % p;
+                    e >>= 1;
+                }
+                r
+            };
+            let digit = (u128::from(residue) + p - x % p) % p * power(product % p) % p;
+            (x + product * digit, product * p)
+        };
+        residues.iter().fold((0, 1), step)
+    }
+
+    fn centred((x, product): (u128, u128)) -> i128 {
+        if x > product / 2 { x as i128 - product as i128 } else { x as i128 }
+    }
+
+    fn residues(context: &Context, poly: &Poly<Coeff>, limbs: std::ops::Range<usize>, i: usize) -> Vec<(u64, u64)> {
+        limbs.map(|k| (poly.limb(k)[i], context.modulus(poly.shape(), k).value())).collect()
+    }
+
+    /// Bit for bit against integers: every digit, at every level.
+    #[test]
+    fn mod_up_is_the_centred_integer() {
+        let mut bench = bench();
+        let context = bench.context.clone();
+        for level in 1..=4 {
+            let shape = Shape { level, special: 2 };
+            let x = random(&mut bench, Shape::level(level));
+            for first in (0..level).step_by(2) {
+                let own = first..(first + 2).min(level);
+                let digit: Vec<&[u64]> = own.clone().map(|k| x.limb(k)).collect();
+                let mut raised = Poly::<Coeff>::zero(&context, shape);
+                context.raise(shape, first, &digit, raised.words_mut());
+                for i in 0..64 {
+                    let value = centred(integer(&residues(&context, &x, own.clone(), i)));
+                    for k in (0..shape.limbs()).filter(|k| !own.contains(k)) {
+                        let p = context.modulus(shape, k).value();
+                        assert_eq!(
+                            i128::from(raised.limb(k)[i]),
+                            value.rem_euclid(p.into()),
+                            "level {level}, limb {k}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// Bit for bit against integers: special primes, last primes, and both at once.
+    #[test]
+    fn mod_down_is_the_rounded_quotient() {
+        let mut bench = bench();
+        let context = bench.context.clone();
+        for (level, special, drop) in [(2, 2, 0), (3, 0, 1), (4, 0, 2), (2, 1, 1), (2, 2, 1), (3, 1, 1)] {
+            let shape = Shape { level, special };
+            let x = random(&mut bench, shape);
+            let kept = level - drop;
+            let divided = context.divide(&x.clone().into_ntt(&context), drop).into_coeff(&context);
+            assert_eq!(divided.shape(), Shape::level(kept));
+            for i in 0..64 {
+                let (whole, _) = integer(&residues(&context, &x, 0..shape.limbs(), i));
+                let low = integer(&residues(&context, &x, kept..shape.limbs(), i));
+                let quotient = (whole as i128 - centred(low)) / low.1 as i128;
+                for k in 0..kept {
+                    let p = context.modulus(shape, k).value();
+                    assert_eq!(i128::from(divided.limb(k)[i]), quotient.rem_euclid(p.into()), "{shape:?} {drop}");
+                }
+            }
+        }
+    }
+}

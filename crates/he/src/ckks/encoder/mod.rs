@@ -1,0 +1,177 @@
+//! Encoding: complex or real slots to a polynomial with integer coefficients, and back ([CKKS17], in
+//! the subring of the slots where there are fewer than N/2).
+//!
+//! n slots (a power of two, 2 to N/2) use 2n of the N coefficients, those at multiples of `N / 2n`. The
+//! transform works in doubles: its error is below 2^-45 of the largest entry. Coefficients must stay below
+//! 2^62.
+
+mod fft;
+
+pub use fft::{Complex, SlotTransform};
+
+use super::cipher::Plaintext;
+use super::context::Context;
+use super::noise::Estimate;
+use super::poly::{Coeff, Ntt, Poly};
+use super::scale::Scale;
+use super::shape::Shape;
+use crate::HeError;
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// Coefficients stay below `2^MAX_COEFFICIENT_BITS`.
+pub const MAX_COEFFICIENT_BITS: u32 = 62;
+
+/// Encoder of one number of slots.
+pub struct Encoder {
+    context: Arc<Context>,
+    transform: SlotTransform,
+}
+
+/// Root mean square of complex values.
+fn magnitude(values: &[Complex]) -> f64 {
+    (values.iter().map(|v| v.re * v.re + v.im * v.im).sum::<f64>() / values.len().max(1) as f64).sqrt()
+}
+
+impl Encoder {
+    /// An encoder for `slots` slots.
+    ///
+    /// # Errors
+    /// [`HeError::Slots`] if that is not a power of two from 2 to N/2.
+    pub fn new(context: &Arc<Context>, slots: usize) -> Result<Self, HeError> {
+        let max = context.degree() / 2;
+        if !slots.is_power_of_two() || !(2..=max).contains(&slots) {
+            return Err(HeError::Slots { slots, max });
+        }
+        Ok(Self { context: context.clone(), transform: SlotTransform::new(slots) })
+    }
+
+    /// The context it encodes for.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Number of slots n.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.transform.slots()
+    }
+
+    /// Rounded coefficients `[N]` of the polynomial whose slots are `values` (zeros follow) times `scale`.
+    ///
+    /// # Errors
+    /// [`HeError::TooManyValues`]; [`HeError::TooLarge`] if a coefficient is 2^62 or more, or no number.
+    pub fn coefficients(&self, values: &[Complex], scale: Scale) -> Result<Zeroizing<Vec<i64>>, HeError> {
+        let (degree, slots) = (self.context.degree(), self.slots());
+        let mut coefficients = Zeroizing::new(vec![0i64; degree]);
+        let gap = degree / (2 * slots);
+        for (k, value) in self.small_coefficients(values, scale)?.iter().enumerate() {
+            coefficients[k * gap] = *value;
+        }
+        Ok(coefficients)
+    }
+
+    /// The same without the zeros between: 2n coefficients, of a polynomial in `X^(N/2n)`.
+    pub(super) fn small_coefficients(&self, values: &[Complex], scale: Scale) -> Result<Zeroizing<Vec<i64>>, HeError> {
+        let slots = self.slots();
+        if values.len() > slots {
+            return Err(HeError::TooManyValues { values: values.len(), slots });
+        }
+        let mut entries = vec![Complex::default(); slots];
+        entries[..values.len()].copy_from_slice(values);
+        self.transform.to_coefficients(&mut entries);
+        let factor = scale.to_f64();
+        let limit = 2f64.powi(MAX_COEFFICIENT_BITS as i32);
+        let largest = entries.iter().fold(0.0, |m: f64, v| {
+            if v.re.is_nan() || v.im.is_nan() { f64::NAN } else { m.max(v.re.abs()).max(v.im.abs()) }
+        });
+        if (largest * factor).is_nan() || largest * factor >= limit {
+            return Err(HeError::TooLarge { log2: (largest * factor).log2(), max: MAX_COEFFICIENT_BITS });
+        }
+        let parts = entries.iter().map(|v| v.re).chain(entries.iter().map(|v| v.im));
+        let rounded = parts.map(|v| (v * factor).round_ties_even() as i64).collect();
+        wipe(&mut entries);
+        Ok(Zeroizing::new(rounded))
+    }
+
+    /// Encodes at the primes of `shape` with any scale.
+    pub(super) fn encode_shape(&self, values: &[Complex], shape: Shape, scale: Scale) -> Result<Poly<Ntt>, HeError> {
+        let coefficients = self.coefficients(values, scale)?;
+        Ok(Poly::from_signed(&self.context, shape, &coefficients).into_ntt(&self.context))
+    }
+
+    /// Encodes complex values at `level` with `scale`.
+    ///
+    /// # Errors
+    /// [`HeError::TooManyValues`], [`HeError::TooLarge`], [`HeError::Level`].
+    pub fn encode(&self, values: &[Complex], level: usize, scale: Scale) -> Result<Plaintext, HeError> {
+        let levels = self.context.parameters().levels();
+        if level == 0 || level > levels {
+            return Err(HeError::Level { what: "encoding", need: level, have: levels });
+        }
+        let poly = self.encode_shape(values, Shape::level(level), scale)?;
+        // Rounding is uniform over one unit, in 2n of N coefficients.
+        let used = 2.0 * self.slots() as f64 / self.context.degree() as f64;
+        let estimate = Estimate { deviation: (used / 12.0).sqrt(), magnitude: magnitude(values) };
+        Ok(Plaintext { poly, scale, slots: self.slots(), estimate })
+    }
+
+    /// Encodes real values at `level` with the canonical scale there.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn encode_real(&self, values: &[f64], level: usize) -> Result<Plaintext, HeError> {
+        let parameters = self.context.parameters();
+        let scale = parameters.scale(level.clamp(1, parameters.levels()));
+        let mut complex: Vec<Complex> = values.iter().map(|&v| v.into()).collect();
+        let encoded = self.encode(&complex, level, scale);
+        wipe(&mut complex);
+        encoded
+    }
+
+    /// The slots of a plaintext.
+    ///
+    /// # Errors
+    /// [`HeError::SlotCount`] if it was encoded with another number of slots.
+    pub fn decode(&self, plaintext: &Plaintext) -> Result<Vec<Complex>, HeError> {
+        super::cipher::same_slots("decoding", self.slots(), plaintext.slots)?;
+        // Two primes hold any message that the lowest level can: higher ones need not be looked at.
+        let mut poly = plaintext.poly.clone();
+        poly.truncate(plaintext.level().min(2));
+        let poly = poly.into_coeff(&self.context);
+        let gap = self.context.degree() / (2 * self.slots());
+        let wide: Vec<f64> = (0..2 * self.slots()).map(|k| self.centred(&poly, k * gap)).collect();
+        let factor = 1.0 / plaintext.scale.to_f64();
+        let (re, im) = wide.split_at(self.slots());
+        let mut values: Vec<Complex> =
+            re.iter().zip(im).map(|(&re, &im)| Complex::new(re * factor, im * factor)).collect();
+        self.transform.to_slots(&mut values);
+        Ok(values)
+    }
+
+    /// Coefficient `i` as the centred integer mod the one or two primes there.
+    fn centred(&self, poly: &Poly<Coeff>, i: usize) -> f64 {
+        let shape = poly.shape();
+        let (m0, x0) = (self.context.modulus(shape, 0), poly.limb(0)[i]);
+        if shape.level == 1 {
+            return m0.centred(x0) as f64;
+        }
+        let (m1, x1) = (self.context.modulus(shape, 1), poly.limb(1)[i]);
+        let difference = m1.sub(x1, m1.reduce(x0));
+        let digit = m1.centred(m1.mul(difference, m1.inv(m1.reduce(m0.value()))));
+        (i128::from(digit) * i128::from(m0.value()) + i128::from(x0)) as f64
+    }
+}
+
+/// Overwrites what was a client's message.
+fn wipe(values: &mut [Complex]) {
+    use zeroize::Zeroize;
+    for value in values {
+        value.re.zeroize();
+        value.im.zeroize();
+    }
+}
+
+#[cfg(test)]
+mod tests;

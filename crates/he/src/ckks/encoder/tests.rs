@@ -1,0 +1,74 @@
+//! Slots come back, in every number of them.
+
+use super::*;
+use crate::ckks::{KeyGroup, Parameters, ParametersSpec, Segment};
+
+fn context(log_degree: u32) -> Arc<Context> {
+    let spec = ParametersSpec {
+        log_degree,
+        base_bits: 50,
+        segments: vec![Segment { count: 2, bits: 45 }],
+        special_bits: 50,
+        groups: vec![KeyGroup { up_to_level: 3, alpha: 1 }],
+        encapsulated: false,
+    };
+    Arc::new(Context::new(&Parameters::insecure_for_tests(&spec).unwrap()).unwrap())
+}
+
+fn values(n: usize) -> Vec<Complex> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    };
+    (0..n).map(|_| Complex::new(next(), next())).collect()
+}
+
+/// Every number of slots, at each level: the error of transform and rounding together, at a scale where the
+/// transform's would show.
+#[test]
+fn slots_come_back() {
+    for (log_degree, scale) in [(7, 58), (13, 58)] {
+        let context = context(log_degree);
+        for log_slots in [1, 2, 5, log_degree - 1] {
+            let encoder = Encoder::new(&context, 1 << log_slots).unwrap();
+            let sent = values(1 << log_slots);
+            for level in 2..=3 {
+                let plaintext = encoder.encode(&sent, level, Scale::power_of_two(scale)).unwrap();
+                let got = encoder.decode(&plaintext).unwrap();
+                let worst = got.iter().zip(&sent).map(|(a, b)| (*a - *b).abs()).fold(0.0, f64::max);
+                assert!(worst < 2f64.powi(-45), "2^{log_degree}, 2^{log_slots} slots: 2^{}", worst.log2());
+            }
+        }
+    }
+}
+
+/// Known answer: the polynomial with slots 1 is 1, with slots i it is `X^(N/2)`.
+#[test]
+fn constants_are_where_they_belong() {
+    let context = context(6);
+    let encoder = Encoder::new(&context, 32).unwrap();
+    let one = encoder.coefficients(&[Complex::from(1.0); 32], Scale::power_of_two(20)).unwrap();
+    assert!(one[0] == 1 << 20 && one[1..].iter().all(|&c| c == 0));
+    let i = encoder.coefficients(&[Complex::new(0.0, 1.0); 32], Scale::power_of_two(20)).unwrap();
+    assert!(i[32] == 1 << 20 && i.iter().enumerate().all(|(k, &c)| k == 32 || c == 0));
+}
+
+#[test]
+fn what_does_not_fit_is_named() {
+    let context = context(6);
+    for slots in [0, 1, 3, 64] {
+        assert_eq!(Encoder::new(&context, slots).err(), Some(HeError::Slots { slots, max: 32 }));
+    }
+    let encoder = Encoder::new(&context, 4).unwrap();
+    let scale = Scale::power_of_two(40);
+    let many = encoder.encode(&values(5), 1, scale).err();
+    assert_eq!(many, Some(HeError::TooManyValues { values: 5, slots: 4 }));
+    for bad in [2f64.powi(26), f64::NAN, f64::INFINITY] {
+        assert!(matches!(encoder.encode(&[bad.into()], 1, scale).err(), Some(HeError::TooLarge { .. })), "{bad}");
+    }
+    assert!(matches!(encoder.encode(&values(4), 4, scale).err(), Some(HeError::Level { need: 4, have: 3, .. })));
+    assert!(matches!(encoder.encode_real(&[1.0], 0).err(), Some(HeError::Level { need: 0, .. })));
+    let other = Encoder::new(&context, 8).unwrap().encode(&values(8), 1, scale).unwrap();
+    assert!(matches!(encoder.decode(&other).err(), Some(HeError::SlotCount { left: 4, right: 8, .. })));
+}

@@ -1,0 +1,214 @@
+//! Sums, products, rescaling. Operands agree in level, scale and slots, or it is an error that names both.
+
+use super::super::cipher::{Ciphertext, Plaintext, same_level, same_scale, same_slots};
+use super::super::keys::KeyKind;
+use super::super::noise::{Estimate, rounding_deviation};
+use super::super::scale::Scale;
+use super::Evaluator;
+use crate::HeError;
+
+/// A real number as an integer times a power of two, reduced mod a prime: exact for any double.
+pub(super) fn reduce_real(modulus: &tacit_arith::modulus::Modulus, value: f64) -> u64 {
+    let rounded = value.round_ties_even();
+    // The exponent that leaves at most 62 bits; what is below one unit has been rounded away.
+    let exponent = (rounded.abs().log2().floor() - 61.0).max(0.0) as i32;
+    let mantissa = (rounded / 2f64.powi(exponent)) as i64;
+    modulus.mul(modulus.reduce_i64(mantissa), modulus.pow_vartime(2, exponent as u64))
+}
+
+impl Evaluator<'_> {
+    fn matched(what: &'static str, a: &Ciphertext, b: &Ciphertext) -> Result<(), HeError> {
+        same_level(what, a.level(), b.level())?;
+        same_slots(what, a.slots, b.slots)
+    }
+
+    /// `a + b`.
+    ///
+    /// # Errors
+    /// [`HeError::Level`], [`HeError::Scale`], [`HeError::SlotCount`] where they differ.
+    pub fn add(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, HeError> {
+        Self::matched("addition", a, b)?;
+        same_scale("addition", a.scale, b.scale)?;
+        let mut sum = a.clone();
+        sum.c0.add_assign(&b.c0, self.context);
+        sum.c1.add_assign(&b.c1, self.context);
+        sum.estimate = a.estimate.plus(b.estimate);
+        Ok(sum)
+    }
+
+    /// `a - b`.
+    ///
+    /// # Errors
+    /// As [`Evaluator::add`].
+    pub fn sub(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, HeError> {
+        Self::matched("subtraction", a, b)?;
+        same_scale("subtraction", a.scale, b.scale)?;
+        let mut difference = a.clone();
+        difference.c0.sub_assign(&b.c0, self.context);
+        difference.c1.sub_assign(&b.c1, self.context);
+        difference.estimate = a.estimate.plus(b.estimate);
+        Ok(difference)
+    }
+
+    /// `-a`.
+    #[must_use]
+    pub fn negate(&self, a: &Ciphertext) -> Ciphertext {
+        let mut negated = a.clone();
+        negated.c0.negate(self.context);
+        negated.c1.negate(self.context);
+        negated
+    }
+
+    /// `a + p`.
+    ///
+    /// # Errors
+    /// As [`Evaluator::add`].
+    pub fn add_plain(&self, a: &Ciphertext, p: &Plaintext) -> Result<Ciphertext, HeError> {
+        const WHAT: &str = "addition of a plaintext";
+        same_level(WHAT, a.level(), p.level())?;
+        same_slots(WHAT, a.slots, p.slots)?;
+        same_scale(WHAT, a.scale, p.scale)?;
+        let mut sum = a.clone();
+        sum.c0.add_assign(&p.poly, self.context);
+        sum.estimate = a.estimate.plus(p.estimate);
+        Ok(sum)
+    }
+
+    /// `a + value` in every slot.
+    #[must_use]
+    pub fn add_real(&self, a: &Ciphertext, value: f64) -> Ciphertext {
+        let mut sum = a.clone();
+        let (shape, scaled) = (a.c0.shape(), value * a.scale.to_f64());
+        sum.c0.add_constant(self.context, |k| reduce_real(self.context.modulus(shape, k), scaled));
+        sum.estimate.magnitude = a.estimate.magnitude.hypot(value);
+        sum
+    }
+
+    /// `a p`, with the product of both scales.
+    ///
+    /// # Errors
+    /// [`HeError::Level`], [`HeError::SlotCount`] where they differ.
+    pub fn mul_plain(&self, a: &Ciphertext, p: &Plaintext) -> Result<Ciphertext, HeError> {
+        const WHAT: &str = "multiplication by a plaintext";
+        same_level(WHAT, a.level(), p.level())?;
+        same_slots(WHAT, a.slots, p.slots)?;
+        let mut product = a.clone();
+        product.c0.mul_assign(&p.poly, self.context);
+        product.c1.mul_assign(&p.poly, self.context);
+        product.scale = a.scale.times(p.scale);
+        product.estimate = a.estimate.times(a.scale.to_f64(), p.estimate, p.scale.to_f64());
+        Ok(product)
+    }
+
+    /// `a` times a real number that is rounded at `scale`; the scale grows by it.
+    #[must_use]
+    pub fn mul_real(&self, a: &Ciphertext, value: f64, scale: Scale) -> Ciphertext {
+        let mut product = a.clone();
+        let (shape, scaled) = (a.c0.shape(), value * scale.to_f64());
+        let factor = |k: usize| reduce_real(self.context.modulus(shape, k), scaled);
+        product.c0.scale_assign(self.context, factor);
+        product.c1.scale_assign(self.context, factor);
+        product.scale = a.scale.times(scale);
+        let constant = Estimate { deviation: 0.0, magnitude: value.abs() };
+        product.estimate = a.estimate.times(a.scale.to_f64(), constant, scale.to_f64());
+        product
+    }
+
+    /// `a` times a small integer: neither scale nor level change.
+    #[must_use]
+    pub fn mul_integer(&self, a: &Ciphertext, value: i64) -> Ciphertext {
+        let mut product = a.clone();
+        let shape = a.c0.shape();
+        let factor = |k: usize| self.context.modulus(shape, k).reduce_i64(value);
+        product.c0.scale_assign(self.context, factor);
+        product.c1.scale_assign(self.context, factor);
+        product.estimate = a.estimate.scaled(value as f64);
+        product
+    }
+
+    /// `a b`, relinearised, with the product of both scales.
+    ///
+    /// # Errors
+    /// [`HeError::Level`], [`HeError::SlotCount`] where they differ; a missing or too low relinearisation
+    /// key.
+    pub fn mul(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, HeError> {
+        Self::matched("multiplication", a, b)?;
+        let context = self.context;
+        let key = self.keys.get(KeyKind::Relinearise, a.level())?;
+        let [mut c0, mut c1] = [a.c0.clone(), a.c0.clone()];
+        c0.mul_assign(&b.c0, context);
+        c1.mul_assign(&b.c1, context);
+        let (mut cross, mut c2) = (a.c1.clone(), a.c1.clone());
+        cross.mul_assign(&b.c0, context);
+        c1.add_assign(&cross, context);
+        c2.mul_assign(&b.c1, context);
+        let raised = self.raise_half(&c2, key.alpha());
+        let [d0, d1] = self.switched(&raised, &key);
+        c0.add_assign(&d0, context);
+        c1.add_assign(&d1, context);
+        let estimate = a.estimate.times(a.scale.to_f64(), b.estimate, b.scale.to_f64());
+        let estimate = estimate.with_error(self.switch_error(a.level(), key.alpha()));
+        Ok(Ciphertext { c0, c1, scale: a.scale.times(b.scale), slots: a.slots, estimate })
+    }
+
+    /// `a^2`, relinearised, with the square of the scale.
+    ///
+    /// # Errors
+    /// A missing or too low relinearisation key.
+    pub fn square(&self, a: &Ciphertext) -> Result<Ciphertext, HeError> {
+        let mut square = self.mul(a, a)?;
+        // Both factors have the same error, so it comes twice instead of with its double variance.
+        let twice = 2.0 * a.estimate.deviation * a.estimate.magnitude * a.scale.to_f64();
+        let alpha = self.keys.get(KeyKind::Relinearise, a.level())?.alpha();
+        square.estimate =
+            Estimate { deviation: twice, ..square.estimate }.with_error(self.switch_error(a.level(), alpha));
+        Ok(square)
+    }
+
+    /// Divides by the last prime of the level: level and scale fall.
+    ///
+    /// # Errors
+    /// [`HeError::Level`] at level 1.
+    pub fn rescale(&self, a: &Ciphertext) -> Result<Ciphertext, HeError> {
+        let level = a.level();
+        if level < 2 {
+            return Err(HeError::Level { what: "rescaling", need: 2, have: level });
+        }
+        let prime = self.context.parameters().primes()[level - 1];
+        let estimate = Estimate { deviation: a.estimate.deviation / prime as f64, ..a.estimate };
+        Ok(Ciphertext {
+            c0: self.context.rescaled(&a.c0),
+            c1: self.context.rescaled(&a.c1),
+            scale: a.scale.over_prime(prime),
+            slots: a.slots,
+            estimate: estimate.with_error(rounding_deviation(self.context.degree())),
+        })
+    }
+
+    /// `a b`, relinearised and rescaled.
+    ///
+    /// # Errors
+    /// As [`Evaluator::mul`] and [`Evaluator::rescale`].
+    pub fn mul_rescale(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, HeError> {
+        self.rescale(&self.mul(a, b)?)
+    }
+
+    /// Brings `a` to `level` with exactly `scale`: primes above are let go of, and where the scale differs
+    /// the last step multiplies by the quotient, which takes a level.
+    ///
+    /// # Errors
+    /// [`HeError::Level`] if `a` is lower, or is at that level with another scale.
+    pub fn adjust(&self, a: &Ciphertext, level: usize, scale: Scale) -> Result<Ciphertext, HeError> {
+        if a.scale.agrees(scale) {
+            return a.drop_to(level);
+        }
+        let above = a.drop_to(level + 1)?;
+        let prime = self.context.parameters().primes()[level];
+        let factor = scale.times_prime(prime).over(a.scale);
+        // The factor is an integer up to rounding; what is rounded off would shift the value, so the scale
+        // of the result is taken from the quotient, which is as exact as scales are.
+        let mut adjusted = self.rescale(&self.mul_real(&above, 1.0, factor))?;
+        adjusted.scale = scale;
+        Ok(adjusted)
+    }
+}

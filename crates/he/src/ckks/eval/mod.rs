@@ -1,0 +1,46 @@
+//! Operations on ciphertexts, at the server.
+
+mod basic;
+mod linear;
+mod polynomial;
+mod rotate;
+mod switch;
+
+pub use linear::{LinearTransform, Method, TransformPlan, TransformSpec};
+pub(super) use polynomial::relinearisation_needs;
+pub use polynomial::{Basis, Polynomial, Powers};
+pub use switch::Raised;
+
+use super::context::Context;
+use super::keys::KeySet;
+use std::sync::Arc;
+
+/// Evaluates on ciphertexts with one client's keys.
+#[derive(Clone, Copy)]
+pub struct Evaluator<'a> {
+    context: &'a Arc<Context>,
+    keys: &'a KeySet,
+}
+
+impl<'a> Evaluator<'a> {
+    /// With the keys of `keys`.
+    #[must_use]
+    pub fn new(context: &'a Arc<Context>, keys: &'a KeySet) -> Self {
+        Self { context, keys }
+    }
+
+    /// The context.
+    #[must_use]
+    pub fn context(&self) -> &'a Arc<Context> {
+        self.context
+    }
+
+    /// The keys.
+    #[must_use]
+    pub fn keys(&self) -> &'a KeySet {
+        self.keys
+    }
+}
+
+#[cfg(test)]
+mod tests;

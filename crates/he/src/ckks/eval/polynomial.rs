@@ -1,0 +1,333 @@
+//! Polynomials of a ciphertext at the least depth, `ceil(log2(degree + 1))`: baby steps and giant steps by
+//! powers of two ([PS73]), in the power or the Chebyshev basis ([CCS19]), scales worked out from the
+//! result back to the powers ([BMTH21]), so that every sum is exact in its scale.
+
+use super::super::cipher::Ciphertext;
+use super::super::context::Context;
+use super::super::keys::{KeyId, KeyKind};
+use super::super::noise::Estimate;
+use super::super::poly::Poly;
+use super::super::scale::Scale;
+use super::Evaluator;
+use super::basic::reduce_real;
+use crate::HeError;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What coefficients are of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Basis {
+    /// `x^i`.
+    Power,
+    /// Chebyshev polynomials `T_i`, for arguments in [-1, 1].
+    Chebyshev,
+}
+
+/// A polynomial with real coefficients.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Polynomial {
+    basis: Basis,
+    coefficients: Vec<f64>,
+}
+
+/// `sum terms[i] B_i + sum q_m B_m`: how a polynomial is put together.
+struct Node {
+    terms: Vec<(usize, f64)>,
+    products: Vec<(usize, Self)>,
+}
+
+/// The powers (or Chebyshev polynomials) of one ciphertext that some polynomials need.
+pub struct Powers {
+    basis: Basis,
+    level: usize,
+    of: BTreeMap<usize, Ciphertext>,
+}
+
+const WHAT: &str = "polynomial";
+
+fn log2_ceil(n: usize) -> usize {
+    n.next_power_of_two().trailing_zeros() as usize
+}
+
+impl Polynomial {
+    /// A polynomial by its coefficients, from the constant.
+    ///
+    /// # Errors
+    /// [`HeError::Circuit`] if it is constant or has a coefficient that is no number.
+    pub fn new(basis: Basis, coefficients: &[f64]) -> Result<Self, HeError> {
+        let used = coefficients.iter().rposition(|&c| c != 0.0).unwrap_or(0);
+        if used == 0 || coefficients.iter().any(|c| !c.is_finite()) {
+            let why = "it needs a finite coefficient beyond the constant, and no other kind".to_owned();
+            return Err(HeError::Circuit { what: WHAT, why });
+        }
+        Ok(Self { basis, coefficients: coefficients[..=used].to_vec() })
+    }
+
+    /// Its basis.
+    #[must_use]
+    pub fn basis(&self) -> Basis {
+        self.basis
+    }
+
+    /// Its degree.
+    #[must_use]
+    pub fn degree(&self) -> usize {
+        self.coefficients.len() - 1
+    }
+
+    /// Levels it takes.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        log2_ceil(self.degree() + 1)
+    }
+
+    /// Its value at a real number.
+    #[must_use]
+    pub fn at(&self, x: f64) -> f64 {
+        match self.basis {
+            Basis::Power => self.coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c),
+            Basis::Chebyshev => {
+                let step = |(b1, b2): (f64, f64), c: &f64| (2.0 * x * b1 - b2 + c, b1);
+                let (b1, b2) = self.coefficients.iter().skip(1).rev().fold((0.0, 0.0), step);
+                x * b1 - b2 + self.coefficients[0]
+            }
+        }
+    }
+
+    /// Powers up to here are computed whole; products lead beyond. Half of the digits of the degree.
+    fn babies(&self) -> usize {
+        1 << self.depth().div_ceil(2)
+    }
+
+    fn node(&self) -> Node {
+        let mut rest = self.coefficients.clone();
+        node(self.basis, &mut rest, self.depth(), self.babies())
+    }
+}
+
+/// Takes the largest power of two m of the degree out, `p = q B_m + r`, until what is left is a sum of baby
+/// steps that `depth` levels allow.
+fn node(basis: Basis, rest: &mut Vec<f64>, depth: usize, babies: usize) -> Node {
+    let mut node = Node { terms: Vec::new(), products: Vec::new() };
+    loop {
+        let degree = rest.iter().rposition(|&c| c != 0.0).unwrap_or(0);
+        rest.truncate(degree + 1);
+        if degree == 0 || (degree <= babies && log2_ceil(degree) < depth) {
+            node.terms.extend(rest.iter().enumerate().filter(|(_, c)| **c != 0.0).map(|(i, &c)| (i, c)));
+            return node;
+        }
+        let m = 1 << degree.ilog2();
+        let mut quotient = rest.split_off(m);
+        if basis == Basis::Chebyshev {
+            // T_(m+i) = 2 T_m T_i - T_(m-i)
+            for i in 1..quotient.len() {
+                rest[m - i] -= quotient[i];
+                quotient[i] *= 2.0;
+            }
+        }
+        if quotient.len() == 1 {
+            node.terms.push((m, quotient[0]));
+        } else {
+            node.products.push((m, self::node(basis, &mut quotient, depth - 1, babies)));
+        }
+    }
+}
+
+impl Node {
+    fn powers(&self, into: &mut BTreeSet<usize>) {
+        into.extend(self.terms.iter().map(|&(i, _)| i).filter(|&i| i > 0));
+        for (m, quotient) in &self.products {
+            into.insert(*m);
+            quotient.powers(into);
+        }
+    }
+}
+
+/// What power `i` is the product of: the largest power of two below it, and the rest.
+fn factors(i: usize) -> (usize, usize) {
+    let m = if i.is_power_of_two() { i / 2 } else { 1 << i.ilog2() };
+    (m, i - m)
+}
+
+/// Adds to `into` what computing power `i` needs, itself included.
+fn close(basis: Basis, i: usize, into: &mut BTreeSet<usize>) {
+    if i == 0 || !into.insert(i) || i == 1 {
+        return;
+    }
+    let (a, b) = factors(i);
+    close(basis, a, into);
+    close(basis, b, into);
+    if basis == Basis::Chebyshev {
+        close(basis, a - b, into);
+    }
+}
+
+/// The powers that polynomials need, and what those are made of.
+fn needed(basis: Basis, polynomials: &[&Polynomial]) -> BTreeSet<usize> {
+    let (mut direct, mut all) = (BTreeSet::new(), BTreeSet::new());
+    polynomials.iter().for_each(|p| p.node().powers(&mut direct));
+    direct.iter().for_each(|&i| close(basis, i, &mut all));
+    all.insert(1);
+    all
+}
+
+/// Relinearisation keys for products at levels from `from` down to above `to`, each with the special primes
+/// of its levels.
+#[must_use]
+pub fn relinearisation_needs(context: &Context, from: usize, to: usize) -> Vec<KeyId> {
+    let groups = context.parameters().spec().groups.iter().map(|g| g.up_to_level.min(from)).filter(|&l| l > to);
+    groups.collect::<BTreeSet<_>>().into_iter().map(|level| KeyId::at(context, KeyKind::Relinearise, level)).collect()
+}
+
+impl Evaluator<'_> {
+    /// The powers of `x` that `polynomials`, all in one basis, need.
+    ///
+    /// # Errors
+    /// [`HeError::Circuit`] for no polynomial or several bases; [`HeError::Level`] if `x` is too low;
+    /// missing keys.
+    pub fn powers(&self, x: &Ciphertext, polynomials: &[&Polynomial]) -> Result<Powers, HeError> {
+        let bases: Vec<Basis> = polynomials.iter().map(|p| p.basis).collect();
+        let Some(&basis) = bases.first().filter(|basis| bases.iter().all(|b| b == *basis)) else {
+            let why = "powers are shared by polynomials of one basis".to_owned();
+            return Err(HeError::Circuit { what: WHAT, why });
+        };
+        let depth = polynomials.iter().map(|p| p.depth()).max().expect("there is a polynomial");
+        if x.level() <= depth {
+            return Err(HeError::Level { what: WHAT, need: depth + 1, have: x.level() });
+        }
+        let mut powers = Powers { basis, level: x.level(), of: BTreeMap::from([(1, x.clone())]) };
+        for i in needed(basis, polynomials).into_iter().filter(|&i| i > 1) {
+            let power = self.power(&powers, i)?;
+            powers.of.insert(i, power);
+        }
+        Ok(powers)
+    }
+
+    /// Power `i` from lower ones: one product, one rescaling.
+    fn power(&self, powers: &Powers, i: usize) -> Result<Ciphertext, HeError> {
+        let (a, b) = factors(i);
+        let (left, right) = (&powers.of[&a], &powers.of[&b]);
+        let level = left.level().min(right.level());
+        let mut product =
+            if a == b { self.square(left)? } else { self.mul(&left.drop_to(level)?, &right.drop_to(level)?)? };
+        if powers.basis == Basis::Chebyshev {
+            product = self.mul_integer(&product, 2);
+            product = match a - b {
+                0 => self.add_real(&product, -1.0),
+                k => {
+                    let scale = product.scale;
+                    self.add_term(product, &powers.of[&k], -1.0, scale)
+                }
+            };
+        }
+        let power = self.rescale(&product)?;
+        // Chebyshev polynomials of a value spread over [-1, 1] have a mean square of a half.
+        Ok(if powers.basis == Basis::Chebyshev { power.with_magnitude(0.5f64.sqrt()) } else { power })
+    }
+
+    /// `sum + value x`, where `x` has the level of the sum or a higher one and the sum is of `scale`.
+    fn add_term(&self, mut sum: Ciphertext, x: &Ciphertext, value: f64, scale: Scale) -> Ciphertext {
+        let shape = sum.c0.shape();
+        let scaled = value * scale.over(x.scale).to_f64();
+        let factor = |k: usize| reduce_real(self.context.modulus(shape, k), scaled);
+        sum.c0.add_scaled(&x.c0, self.context, factor);
+        sum.c1.add_scaled(&x.c1, self.context, factor);
+        let term =
+            Estimate { deviation: x.estimate.deviation * scaled.abs(), magnitude: x.estimate.magnitude * value.abs() };
+        sum.estimate = sum.estimate.plus(term);
+        sum
+    }
+
+    /// `p` of what `powers` are of, at `level` with exactly `scale`.
+    ///
+    /// # Errors
+    /// [`HeError::Level`] if `level` is not below that of the powers by at least the depth of `p`;
+    /// [`HeError::Circuit`] if the powers were not made for `p`; a missing relinearisation key.
+    pub fn polynomial_at(
+        &self,
+        powers: &Powers,
+        p: &Polynomial,
+        level: usize,
+        scale: Scale,
+    ) -> Result<Ciphertext, HeError> {
+        if level == 0 || level + p.depth() > powers.level {
+            return Err(HeError::Level { what: WHAT, need: level + p.depth(), have: powers.level });
+        }
+        let node = p.node();
+        let mut direct = BTreeSet::new();
+        node.powers(&mut direct);
+        if powers.basis != p.basis || direct.iter().any(|i| !powers.of.contains_key(i)) {
+            let why = "the powers were made for other polynomials".to_owned();
+            return Err(HeError::Circuit { what: WHAT, why });
+        }
+        self.node(powers, &node, level, scale)
+    }
+
+    fn node(&self, powers: &Powers, node: &Node, level: usize, scale: Scale) -> Result<Ciphertext, HeError> {
+        let context = self.context;
+        let prime = context.parameters().primes()[level];
+        let wide = scale.times_prime(prime);
+        let shape = super::super::shape::Shape::level(level + 1);
+        let nothing = Estimate { deviation: 0.0, magnitude: 0.0 };
+        let slots = powers.of[&1].slots;
+        let mut sum = Ciphertext {
+            c0: Poly::zero(context, shape),
+            c1: Poly::zero(context, shape),
+            scale: wide,
+            slots,
+            estimate: nothing,
+        };
+        for (m, quotient) in &node.products {
+            let power = powers.of[m].drop_to(level + 1)?;
+            let quotient = self.node(powers, quotient, level + 1, wide.over(power.scale))?;
+            let mut product = self.mul(&quotient, &power)?;
+            // Equal by construction, up to what scales lose.
+            product.scale = wide;
+            sum = self.add(&sum, &product)?;
+        }
+        let mut constant = 0.0;
+        for &(i, value) in &node.terms {
+            if i == 0 {
+                constant = value;
+            } else {
+                sum = self.add_term(sum, &powers.of[&i], value, wide);
+            }
+        }
+        if constant != 0.0 {
+            sum = self.add_real(&sum, constant);
+        }
+        let mut result = self.rescale(&sum)?;
+        result.scale = scale;
+        Ok(result)
+    }
+
+    /// `p(x)` at the least depth, with the canonical scale of its level.
+    ///
+    /// # Errors
+    /// As [`Evaluator::powers`] and [`Evaluator::polynomial_at`].
+    pub fn polynomial(&self, x: &Ciphertext, p: &Polynomial) -> Result<Ciphertext, HeError> {
+        let powers = self.powers(x, &[p])?;
+        let level = x.level() - p.depth();
+        self.polynomial_at(&powers, p, level, self.context.parameters().scale(level))
+    }
+
+    /// `p_k(.. p_1(x) ..)`: a composite approximation such as minimax sign.
+    ///
+    /// # Errors
+    /// As [`Evaluator::polynomial`].
+    pub fn composite(&self, x: &Ciphertext, stages: &[Polynomial]) -> Result<Ciphertext, HeError> {
+        stages.iter().try_fold(x.clone(), |x, p| self.polynomial(&x, p))
+    }
+
+    /// `x (1 + sign(x)) / 2` with a composite approximation of sign: one level more than its stages.
+    ///
+    /// # Errors
+    /// As [`Evaluator::polynomial`].
+    pub fn relu(&self, x: &Ciphertext, sign: &[Polynomial]) -> Result<Ciphertext, HeError> {
+        let sign = self.composite(x, sign)?;
+        let level = sign.level();
+        // Half of x at half the scale is x, read with the whole scale: halving costs nothing.
+        let x = self.adjust(x, level, sign.scale.over(Scale::power_of_two(1)))?;
+        let half = Ciphertext { scale: sign.scale, estimate: x.estimate.with_halved_magnitude(), ..x };
+        self.mul_rescale(&half, &self.add_real(&sign, 1.0))
+    }
+}

@@ -1,0 +1,197 @@
+//! Linear transforms and polynomials against plain computation, with their keys and counts.
+
+use super::super::tests::{Bench, spec};
+use super::super::{Complex, Encoder, KeyId, KeyKind, Scale};
+use super::*;
+use crate::HeError;
+use std::collections::BTreeMap;
+
+fn plain_transform(diagonals: &BTreeMap<i64, Vec<Complex>>, v: &[Complex]) -> Vec<Complex> {
+    let n = v.len() as i64;
+    let entry = |i: i64| {
+        let term = |(&d, values): (&i64, &Vec<Complex>)| values[i as usize] * v[(i + d).rem_euclid(n) as usize];
+        diagonals.iter().map(term).fold(Complex::default(), |sum, x| sum + x)
+    };
+    (0..n).map(entry).collect()
+}
+
+fn worst(got: &[Complex], want: &[Complex]) -> f64 {
+    got.iter().zip(want).map(|(a, b)| (*a - *b).abs()).fold(0.0, f64::max)
+}
+
+/// Both methods, with and without a cache, with strides, negative offsets and repeating diagonals: the
+/// value, the deviation, and exactly the keys that were stated.
+#[test]
+fn transforms_are_as_the_plain_ones() {
+    let level = 4;
+    let mut squares: BTreeMap<Method2, Vec<f64>> = BTreeMap::new();
+    for (run, offsets) in [vec![0], vec![3], vec![-7, -3, 0, 1, 2, 5, 30], (-8..8).map(|d| 4 * d).collect::<Vec<i64>>()]
+        .iter()
+        .enumerate()
+    {
+        let mut bench = Bench::new(&spec(9), run as u8 + 1);
+        let context = bench.context.clone();
+        let encoder = Encoder::new(&context, 64).unwrap();
+        let mut diagonals: BTreeMap<i64, Vec<Complex>> = offsets.iter().map(|&d| (d, bench.values(64))).collect();
+        // One that repeats lives in a subring.
+        let first = diagonals.values_mut().next().unwrap();
+        (8..64).for_each(|i| first[i] = first[i % 8]);
+        let x = bench.values(64);
+        let want = plain_transform(&diagonals, &x);
+        let a = bench.encrypt(&x, level);
+        for (method, cache_bytes) in [(Method::Hoisted, 0), (Method::Hoisted, 1 << 20), (Method::Chained, 1 << 16)] {
+            let parameters = context.parameters();
+            let scale =
+                parameters.scale(level - 1).times_prime(parameters.primes()[level - 1]).over(parameters.scale(level));
+            let spec = TransformSpec { diagonals: &diagonals, level, scale, method, cache_bytes };
+            let transform = LinearTransform::new(&encoder, &spec).unwrap();
+            assert!(transform.memory_bytes() <= cache_bytes + 8 * 128 * offsets.len());
+            let needs = transform.plan().keys(&context);
+            assert!(method == Method::Hoisted || needs.len() <= 3);
+            let keys = bench.keys(&needs);
+            let e = Evaluator::new(&context, &keys);
+            let before = context.counters().read();
+            let result = e.transform(&a, &transform).unwrap();
+            let did = context.counters().read() - before;
+            assert!(method == Method::Chained || did.key_switches >= needs.len() as u64);
+            assert!(result.scale().agrees(parameters.scale(level - 1)) && result.level() == level - 1);
+            let ratio = bench.ratio(&result, &want);
+            squares.entry(Method2(method)).or_default().push(ratio * ratio);
+            assert!(worst(&bench.decrypt(&result), &want) < 1e-6);
+            // Without any one of its keys it is refused, not garbage.
+            if let Some(missing) = needs.first() {
+                let keys = bench.keys(&needs[1..]);
+                assert!(matches!(keys.check(&needs), Err(HeError::MissingKey { .. })), "{missing:?}");
+                assert!(matches!(
+                    Evaluator::new(&context, &keys).transform(&a, &transform),
+                    Err(HeError::MissingKey { .. })
+                ));
+            }
+        }
+    }
+    for (method, squares) in squares {
+        let mean = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
+        assert!((0.5..=1.5).contains(&mean), "{:?}: {mean:.2} times the estimate", method.0);
+    }
+}
+
+/// [`Method`] with an order, for the map above.
+#[derive(PartialEq, Eq)]
+struct Method2(Method);
+
+impl Ord for Method2 {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.0 == Method::Chained).cmp(&(other.0 == Method::Chained))
+    }
+}
+
+impl PartialOrd for Method2 {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[test]
+fn transforms_that_cannot_be_are_refused() {
+    let bench = Bench::new(&spec(9), 9);
+    let encoder = Encoder::new(&bench.context, 64).unwrap();
+    let none = BTreeMap::new();
+    let short = BTreeMap::from([(1, vec![Complex::default(); 63])]);
+    let good = BTreeMap::from([(1, vec![Complex::from(1.0); 64])]);
+    let compile = |diagonals, level| {
+        let spec =
+            TransformSpec { diagonals, level, scale: Scale::power_of_two(40), method: Method::Hoisted, cache_bytes: 0 };
+        LinearTransform::new(&encoder, &spec).err()
+    };
+    assert!(matches!(compile(&none, 4), Some(HeError::Circuit { .. })));
+    assert!(matches!(compile(&short, 4), Some(HeError::Circuit { .. })));
+    assert!(matches!(compile(&good, 1), Some(HeError::Circuit { .. })));
+    assert!(matches!(compile(&good, 9), Some(HeError::Level { need: 9, have: 8, .. })));
+    assert!(compile(&good, 4).is_none());
+}
+
+fn coefficients(degree: usize) -> Vec<f64> {
+    (0..=degree).map(|i| ((i * i * 5 + 3 * i + 1) % 13) as f64 / 13.0 - 0.45).collect()
+}
+
+/// Both bases, every degree up to 31 and one of 63: value, depth, exact scale, deviation.
+#[test]
+fn polynomials_are_as_the_plain_ones() {
+    let mut bench = Bench::new(&spec(8), 21);
+    let context = bench.context.clone();
+    let top = context.parameters().levels();
+    let keys = bench.keys(&relinearisation_needs(&context, top, 1));
+    let e = Evaluator::new(&context, &keys);
+    let x: Vec<Complex> = bench.values(128).iter().map(|v| Complex::from(v.re)).collect();
+    let a = bench.encrypt(&x, top).with_magnitude(3f64.sqrt().recip());
+    let mut squares = Vec::new();
+    for basis in [Basis::Power, Basis::Chebyshev] {
+        for degree in (1..=31).chain([63]) {
+            let p = Polynomial::new(basis, &coefficients(degree)).unwrap();
+            assert_eq!(p.depth(), (degree as f64 + 1.0).log2().ceil() as usize);
+            let result = e.polynomial(&a, &p).unwrap();
+            assert_eq!(result.level(), top - p.depth());
+            assert!(result.scale().agrees(context.parameters().scale(result.level())));
+            let want: Vec<Complex> = x.iter().map(|v| Complex::from(p.at(v.re))).collect();
+            let got = bench.decrypt(&result);
+            assert!(worst(&got, &want) < 1e-6, "{basis:?} {degree}: {}", worst(&got, &want));
+            squares.push((degree, bench.ratio(&result, &want).powi(2)));
+        }
+    }
+    // Errors of powers are taken as independent, which they are less and less as the degree grows.
+    for (degrees, most) in [(1..=3, 1.5), (4..=63, 3.0)] {
+        let ratios: Vec<f64> = squares.iter().filter(|(degree, _)| degrees.contains(degree)).map(|(_, s)| *s).collect();
+        let mean = (ratios.iter().sum::<f64>() / ratios.len() as f64).sqrt();
+        assert!((0.5..=most).contains(&mean), "degrees {degrees:?}: {mean:.2} times the estimate");
+    }
+}
+
+/// Shared powers: the second polynomial costs only its own products.
+#[test]
+fn powers_are_shared_and_products_counted() {
+    let mut bench = Bench::new(&spec(8), 22);
+    let context = bench.context.clone();
+    let keys = bench.keys(&relinearisation_needs(&context, 8, 1));
+    let e = Evaluator::new(&context, &keys);
+    let x: Vec<Complex> = bench.values(128).iter().map(|v| Complex::from(v.re)).collect();
+    let a = bench.encrypt(&x, 8);
+    let polynomials = [31, 15].map(|degree| Polynomial::new(Basis::Chebyshev, &coefficients(degree)).unwrap());
+    let before = context.counters().read();
+    let powers = e.powers(&a, &[&polynomials[0], &polynomials[1]]).unwrap();
+    let shared = context.counters().read();
+    // T_2 to T_8 and T_16.
+    assert_eq!((shared - before).key_switches, 8);
+    for (p, products) in polynomials.iter().zip([5, 4]) {
+        let before = context.counters().read();
+        let result = e.polynomial_at(&powers, p, 3, context.parameters().scale(3)).unwrap();
+        assert_eq!((context.counters().read() - before).key_switches, products, "degree {}", p.degree());
+        let want: Vec<Complex> = x.iter().map(|v| Complex::from(p.at(v.re))).collect();
+        assert!(worst(&bench.decrypt(&result), &want) < 1e-6);
+    }
+    let other = Polynomial::new(Basis::Power, &[0.0, 1.0]).unwrap();
+    assert!(matches!(e.polynomial_at(&powers, &other, 3, Scale::ONE).err(), Some(HeError::Circuit { .. })));
+    let low = a.drop_to(5).unwrap();
+    assert!(matches!(e.polynomial(&low, &polynomials[0]).err(), Some(HeError::Level { need: 6, have: 5, .. })));
+    for bad in [vec![1.0], vec![], vec![0.0, f64::NAN]] {
+        assert!(matches!(Polynomial::new(Basis::Power, &bad).err(), Some(HeError::Circuit { .. })));
+    }
+}
+
+/// A composite sign, two stages of `(3 x - x^3) / 2`, and the ReLU made of it.
+#[test]
+fn composites_and_relu() {
+    let mut bench = Bench::new(&spec(8), 23);
+    let context = bench.context.clone();
+    let keys =
+        bench.keys(&[KeyId::at(&context, KeyKind::Relinearise, 3), KeyId::at(&context, KeyKind::Relinearise, 8)]);
+    let e = Evaluator::new(&context, &keys);
+    let x: Vec<Complex> = bench.values(128).iter().map(|v| Complex::from(v.re)).collect();
+    let a = bench.encrypt(&x, 8);
+    let stage = Polynomial::new(Basis::Power, &[0.0, 1.5, 0.0, -0.5]).unwrap();
+    let sign = [stage.clone(), stage.clone()];
+    let relu = e.relu(&a, &sign).unwrap();
+    assert_eq!(relu.level(), 8 - 2 - 2 - 1);
+    assert!(relu.scale().agrees(context.parameters().scale(3)));
+    let want: Vec<Complex> = x.iter().map(|v| Complex::from(v.re * (1.0 + stage.at(stage.at(v.re))) / 2.0)).collect();
+    assert!(worst(&bench.decrypt(&relu), &want) < 1e-6);
+}

@@ -1,0 +1,197 @@
+//! Key sets on disk: written key by key, read key by key, each checked against a digest that is bound to
+//! the client, the parameters and the key's place. Evaluation keys are public and not sealed.
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 8 | `TCTCKEYS` |
+//! | 2 | version, 1 |
+//! | 32 | digest of the parameters |
+//! | 32 | the client |
+//! | 2 | number of keys |
+//! | 8 each | kind, alpha, level (2 bytes), Galois element (4 bytes) |
+//! | 32 | digest of all of this |
+//! | | per key: packed, then 32 bytes of digest |
+
+use super::super::context::Context;
+use super::id::{KeyId, KeyKind};
+use super::switch::SwitchKey;
+use crate::HeError;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+const MAGIC: [u8; 8] = *b"TCTCKEYS";
+const VERSION: u16 = 1;
+const FIXED: usize = 8 + 2 + 32 + 32 + 2;
+const ENTRY: usize = 8;
+const DIGEST: usize = 32;
+/// More keys than any circuit needs; less than a hostile file could ask memory for.
+const MAX_KEYS: usize = 4096;
+const WHAT: &str = "key file";
+
+/// An open key file. Its header has been checked; a key is checked when it is loaded.
+pub struct KeyFile {
+    path: PathBuf,
+    file: File,
+    bound: [u8; DIGEST],
+    /// Each key with where it starts.
+    entries: Vec<(KeyId, u64)>,
+}
+
+fn io(path: &Path) -> impl Fn(std::io::Error) -> HeError {
+    move |error| HeError::File { file: path.display().to_string(), why: error.to_string() }
+}
+
+fn refuse<T>(why: String) -> Result<T, HeError> {
+    Err(HeError::Format { what: WHAT, why })
+}
+
+fn entry_bytes(id: &KeyId) -> [u8; ENTRY] {
+    let (kind, element) = match id.kind {
+        KeyKind::Relinearise => (0, 0),
+        KeyKind::Galois(element) => (1, element),
+        KeyKind::ToSparse => (2, 0),
+        KeyKind::FromSparse => (3, 0),
+    };
+    let [l0, l1] = (id.level as u16).to_le_bytes();
+    let [e0, e1, e2, e3] = element.to_le_bytes();
+    [kind, id.alpha as u8, l0, l1, e0, e1, e2, e3]
+}
+
+fn read_entry(context: &Context, bytes: [u8; ENTRY]) -> Result<KeyId, HeError> {
+    let [kind, alpha, l0, l1, e0, e1, e2, e3] = bytes;
+    let element = u32::from_le_bytes([e0, e1, e2, e3]);
+    let level = usize::from(u16::from_le_bytes([l0, l1]));
+    let kind = match (kind, element) {
+        (0, 0) => KeyKind::Relinearise,
+        (1, e) if e % 2 == 1 && e > 1 && (e as usize) < 2 * context.degree() => KeyKind::Galois(e),
+        (2, 0) => KeyKind::ToSparse,
+        (3, 0) => KeyKind::FromSparse,
+        _ => return refuse(format!("no key is of kind {kind} with element {element}")),
+    };
+    let (levels, special) = (context.parameters().levels(), context.parameters().special_primes().len());
+    if level == 0 || level > levels || alpha == 0 || usize::from(alpha) > special {
+        return refuse(format!(
+            "level {level} with {alpha} special primes: the parameters have {levels} and {special}"
+        ));
+    }
+    Ok(KeyId { kind, level, alpha: alpha.into() })
+}
+
+/// Digest of the header: what every key's digest is bound to.
+fn bind(header: &[u8]) -> [u8; DIGEST] {
+    blake3::derive_key("tacit ckks key file 1", header)
+}
+
+/// Digest of the key in place `index`.
+fn digest(bound: &[u8; DIGEST], index: usize, bytes: &[u8]) -> [u8; DIGEST] {
+    let mut hasher = blake3::Hasher::new_keyed(bound);
+    hasher.update(&(index as u64).to_le_bytes()).update(bytes);
+    hasher.finalize().into()
+}
+
+impl KeyFile {
+    /// Writes the keys `ids`, each as `key` gives it, so that never more than one is in memory. `client`
+    /// names whose keys they are. What is there already is never overwritten.
+    ///
+    /// # Errors
+    /// [`HeError::File`]; [`HeError::Format`] for more than 4,096 keys; what `key` fails with.
+    pub fn write(
+        path: &Path,
+        context: &Context,
+        client: &[u8; 32],
+        ids: &[KeyId],
+        mut key: impl FnMut(KeyId) -> Result<SwitchKey, HeError>,
+    ) -> Result<(), HeError> {
+        if ids.len() > MAX_KEYS {
+            return refuse(format!("{} keys: at most {MAX_KEYS} are written", ids.len()));
+        }
+        let mut header = Vec::with_capacity(FIXED + ENTRY * ids.len());
+        header.extend_from_slice(&MAGIC);
+        header.extend_from_slice(&VERSION.to_le_bytes());
+        header.extend_from_slice(&context.parameters().digest());
+        header.extend_from_slice(client);
+        header.extend_from_slice(&(ids.len() as u16).to_le_bytes());
+        ids.iter().for_each(|id| header.extend_from_slice(&entry_bytes(id)));
+        let bound = bind(&header);
+        let mut out = BufWriter::new(File::create_new(path).map_err(io(path))?);
+        out.write_all(&header).and_then(|()| out.write_all(&bound)).map_err(io(path))?;
+        let mut bytes = Vec::new();
+        for (index, &id) in ids.iter().enumerate() {
+            bytes.clear();
+            key(id)?.write(context, &mut bytes);
+            out.write_all(&bytes).and_then(|()| out.write_all(&digest(&bound, index, &bytes))).map_err(io(path))?;
+        }
+        out.into_inner().map_err(|e| io(path)(e.into_error()))?.sync_all().map_err(io(path))
+    }
+
+    /// Opens a file and checks its header and length.
+    ///
+    /// # Errors
+    /// [`HeError::File`]; [`HeError::Format`] for another format, version, client or parameters, a damaged
+    /// header; [`HeError::Length`] for a file that is cut or too long.
+    pub fn open(path: &Path, context: &Context, client: &[u8; 32]) -> Result<Self, HeError> {
+        let file = File::open(path).map_err(io(path))?;
+        let len = file.metadata().map_err(io(path))?.len();
+        let got = usize::try_from(len).unwrap_or(usize::MAX);
+        let short = |expected| Err(HeError::Length { what: WHAT, got, expected });
+        let mut header = vec![0; FIXED];
+        if got < FIXED {
+            return short(FIXED);
+        }
+        file.read_exact_at(&mut header, 0).map_err(io(path))?;
+        if header[..8] != MAGIC || header[8..10] != VERSION.to_le_bytes() {
+            return refuse("not a key file of version 1".to_owned());
+        }
+        if header[10..42] != context.parameters().digest() {
+            return refuse("made for other parameters".to_owned());
+        }
+        if header[42..74] != *client {
+            return refuse("the keys of another client".to_owned());
+        }
+        let count = usize::from(u16::from_le_bytes([header[74], header[75]]));
+        let body = FIXED + ENTRY * count + DIGEST;
+        if count > MAX_KEYS || got < body {
+            return short(body);
+        }
+        header.resize(body, 0);
+        file.read_exact_at(&mut header[FIXED..], FIXED as u64).map_err(io(path))?;
+        let (header, stored) = header.split_at(body - DIGEST);
+        let bound = bind(header);
+        if stored != bound {
+            return refuse("the header is damaged".to_owned());
+        }
+        let mut at = body as u64;
+        let mut entries = Vec::with_capacity(count);
+        for &bytes in header[FIXED..].as_chunks::<ENTRY>().0 {
+            let id = read_entry(context, bytes)?;
+            entries.push((id, at));
+            at += (SwitchKey::packed_bytes(context, id.level, id.alpha) + DIGEST) as u64;
+        }
+        if len != at {
+            return short(usize::try_from(at).unwrap_or(usize::MAX));
+        }
+        Ok(Self { path: path.to_owned(), file, bound, entries })
+    }
+
+    /// The keys in it.
+    pub fn ids(&self) -> impl Iterator<Item = KeyId> + Clone {
+        self.entries.iter().map(|(id, _)| *id)
+    }
+
+    /// Reads the key in place `index` and checks it.
+    ///
+    /// # Errors
+    /// [`HeError::File`]; [`HeError::Format`] if its digest is wrong; what reading a key may fail with.
+    pub(super) fn load(&self, context: &Context, index: usize) -> Result<SwitchKey, HeError> {
+        let (id, at) = self.entries[index];
+        let mut bytes = vec![0; SwitchKey::packed_bytes(context, id.level, id.alpha) + DIGEST];
+        self.file.read_exact_at(&mut bytes, at).map_err(io(&self.path))?;
+        let (bytes, stored) = bytes.split_at(bytes.len() - DIGEST);
+        if stored != digest(&self.bound, index, bytes) {
+            return refuse(format!("the key for {} is damaged", id.kind));
+        }
+        SwitchKey::read(context, id.level, id.alpha, bytes)
+    }
+}

@@ -1,0 +1,61 @@
+//! What a key is for.
+
+use super::super::context::Context;
+use std::collections::BTreeMap;
+
+/// What a key does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum KeyKind {
+    /// From `s^2` to `s`.
+    Relinearise,
+    /// For the automorphism `X -> X^element`.
+    Galois(u32),
+    /// From the client's secret to the sparse one.
+    ToSparse,
+    /// From the sparse secret to the client's.
+    FromSparse,
+}
+
+impl std::fmt::Display for KeyKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Relinearise => f.write_str("relinearisation"),
+            Self::Galois(element) => write!(f, "Galois element {element}"),
+            Self::ToSparse => f.write_str("switching to the sparse secret"),
+            Self::FromSparse => f.write_str("switching from the sparse secret"),
+        }
+    }
+}
+
+/// One key: what it does, up to which level, with how many special primes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct KeyId {
+    /// What it does.
+    pub kind: KeyKind,
+    /// The highest level it serves.
+    pub level: usize,
+    /// Its special primes.
+    pub alpha: usize,
+}
+
+impl KeyId {
+    /// The key for `kind` at `level`, with the special primes that the parameters give to that level.
+    #[must_use]
+    pub fn at(context: &Context, kind: KeyKind, level: usize) -> Self {
+        // The key under the sparse secret has one, whatever its level: its modulus must stay small.
+        let alpha = if kind == KeyKind::ToSparse { 1 } else { context.parameters().alpha(level) };
+        Self { kind, level, alpha }
+    }
+}
+
+/// The keys of `needs` with those left out that another of the list does the work of: the same kind and
+/// special primes at a higher level.
+#[must_use]
+pub fn merged(needs: &[KeyId]) -> Vec<KeyId> {
+    let mut highest: BTreeMap<(KeyKind, usize), usize> = BTreeMap::new();
+    for need in needs {
+        let level = highest.entry((need.kind, need.alpha)).or_default();
+        *level = need.level.max(*level);
+    }
+    highest.into_iter().map(|((kind, alpha), level)| KeyId { kind, level, alpha }).collect()
+}

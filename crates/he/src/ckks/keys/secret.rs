@@ -1,0 +1,141 @@
+//! The secret key and the public key.
+
+use super::super::context::Context;
+use super::super::params::SPARSE_WEIGHT;
+use super::super::poly::{Ntt, Poly};
+use super::super::shape::Shape;
+use std::sync::Arc;
+use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
+use tacit_arith::sample;
+use zeroize::{Zeroize, Zeroizing};
+
+/// A secret polynomial with coefficients -1, 0, 1, transformed at every prime. Wiped on drop; neither
+/// printable nor serializable.
+pub struct SecretKey {
+    context: Arc<Context>,
+    s: Zeroizing<Poly<Ntt>>,
+}
+
+impl SecretKey {
+    /// Draws a key with coefficients uniform in -1, 0, 1.
+    #[must_use]
+    pub fn generate(context: &Arc<Context>, prg: &mut Prg) -> Self {
+        Self::of(context, &sample::ternary(prg, context.degree()))
+    }
+
+    /// Draws the sparse key of bootstrapping: [`SPARSE_WEIGHT`] coefficients are 1 or -1. It is needed only
+    /// while switching keys are made and is forgotten after that.
+    #[must_use]
+    pub fn generate_sparse(context: &Arc<Context>, prg: &mut Prg) -> Self {
+        Self::of(context, &sparse(prg, context.degree(), SPARSE_WEIGHT))
+    }
+
+    fn of(context: &Arc<Context>, coefficients: &[i64]) -> Self {
+        let s = Poly::from_signed(context, whole(context), coefficients).into_ntt(context);
+        Self { context: context.clone(), s: Zeroizing::new(s) }
+    }
+
+    /// The context it belongs to.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// The polynomial at every prime.
+    pub(in super::super) fn s(&self) -> &Poly<Ntt> {
+        &self.s
+    }
+
+    /// A fresh public key at the highest level.
+    #[must_use]
+    pub fn public_key(&self, prg: &mut SplitPrg) -> PublicKey {
+        let context = &self.context;
+        let shape = Shape::level(context.parameters().levels());
+        let a = uniform(context, shape, prg.public_seed());
+        let b = zero_under(context, &self.s, &a, shape, prg.secret());
+        PublicKey { b, a }
+    }
+}
+
+/// All primes.
+pub(super) fn whole(context: &Context) -> Shape {
+    Shape { level: context.parameters().levels(), special: context.parameters().special_primes().len() }
+}
+
+/// `e - a s`: the half of an encryption of zero that goes with `a`.
+pub(in super::super) fn zero_under(
+    context: &Context,
+    s: &Poly<Ntt>,
+    a: &Poly<Ntt>,
+    shape: Shape,
+    prg: &mut Prg,
+) -> Poly<Ntt> {
+    let error = sample::error(prg, context.degree());
+    let mut b = Poly::from_signed(context, shape, &error).into_ntt(context);
+    // `a` is public, so this is as secret as the key.
+    let mut product = Zeroizing::new(a.clone());
+    product.mul_assign(s, context);
+    b.sub_assign(&product, context);
+    b
+}
+
+/// The uniform polynomial of a seed, in NTT form. Every prime of the chain has a stream of its own, so
+/// residues can be drawn in any order and for any shape.
+pub(in super::super) fn uniform(context: &Context, shape: Shape, seed: PublicSeed) -> Poly<Ntt> {
+    use rayon::prelude::*;
+    let mut a = Poly::zero(context, shape);
+    a.limbs_mut().for_each(|(k, limb)| uniform_limb(context, shape, seed, k, limb));
+    a
+}
+
+/// Limb `k` of [`uniform`].
+pub(super) fn uniform_limb(context: &Context, shape: Shape, seed: PublicSeed, k: usize, out: &mut [u64]) {
+    let mut stream = seed.fork(context.index(shape, k) as u64).stream();
+    sample::uniform(&mut stream, context.modulus(shape, k), out);
+}
+
+/// `n` coefficients of which `weight` are 1 or -1, uniform among all such, without branches or indices that
+/// depend on them: each position joins with the probability that leaves a uniform choice for the rest.
+fn sparse(prg: &mut Prg, n: usize, weight: usize) -> Zeroizing<Vec<i64>> {
+    let mut words = Zeroizing::new(vec![0u64; n]);
+    prg.fill_u64(&mut words);
+    let mut missing = weight as u64;
+    let choose = |(i, &word): (usize, &u64)| {
+        // A uniform number below the positions left: it is below `missing` with the right probability, up
+        // to 2^-47.
+        let (left, sign) = ((n - i) as u64, (word & 1) as i64);
+        let drawn = ((u128::from(word >> 1) * u128::from(left)) >> 63) as u64;
+        let chosen = drawn.wrapping_sub(missing) >> 63;
+        missing -= chosen;
+        (chosen as i64) * (1 - 2 * sign)
+    };
+    let coefficients = words.iter().enumerate().map(choose).collect();
+    missing.zeroize();
+    Zeroizing::new(coefficients)
+}
+
+/// `(b, a)` with `b + a s = e`: an encryption of zero that anybody may re-randomise.
+pub struct PublicKey {
+    pub(in super::super) b: Poly<Ntt>,
+    pub(in super::super) a: Poly<Ntt>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tacit_arith::prg::Seed;
+
+    #[test]
+    fn sparse_secrets_have_their_weight_and_are_spread() {
+        let mut prg = Prg::from_seed(Seed([1; 16]));
+        let (mut halves, mut signs) = ([0i64; 2], 0);
+        for _ in 0..200 {
+            let s = sparse(&mut prg, 1024, 32);
+            assert_eq!(s.iter().map(|v| v.abs()).sum::<i64>(), 32);
+            s.iter().enumerate().for_each(|(i, v)| halves[i / 512] += v.abs());
+            signs += s.iter().sum::<i64>();
+        }
+        // 6400 choices, deviation below 40 in a half, 80 for the sum of signs.
+        assert!((halves[0] - 3200).abs() < 250 && signs.abs() < 450, "{halves:?} {signs}");
+    }
+}

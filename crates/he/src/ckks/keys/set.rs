@@ -1,0 +1,239 @@
+//! Sets of switching keys: what a circuit needs, what is there, and who made it.
+
+use super::super::context::Context;
+use super::file::KeyFile;
+use super::id::{KeyId, KeyKind, merged};
+use super::secret::SecretKey;
+use super::switch::{KeyForm, SwitchKey};
+use crate::HeError;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use tacit_arith::prg::SplitPrg;
+use zeroize::Zeroizing;
+
+/// Where a key comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// Sent by the client.
+    Uploaded,
+    /// Made by the server from others: it has no seed, and both halves are kept.
+    Derived,
+}
+
+/// Keys of a file, of which as many as a budget allows are in memory.
+struct Paged {
+    context: Arc<Context>,
+    file: KeyFile,
+    places: BTreeMap<KeyId, usize>,
+    budget: usize,
+    /// The last used, last.
+    loaded: Mutex<VecDeque<(usize, Arc<SwitchKey>)>>,
+}
+
+/// Keys by what they do, of one client: in memory, or in a file and paged by use.
+#[derive(Default)]
+pub struct KeySet {
+    keys: BTreeMap<KeyId, (Origin, Arc<SwitchKey>)>,
+    paged: Option<Paged>,
+}
+
+/// Makes keys of one client, one at a time: the sparse secret of bootstrapping, drawn when this is made and
+/// forgotten with it, is the same for all of them.
+pub struct KeyMaker<'a> {
+    secret: &'a SecretKey,
+    sparse: SecretKey,
+    prg: &'a mut SplitPrg,
+}
+
+impl<'a> KeyMaker<'a> {
+    /// A maker of keys for `secret`.
+    #[must_use]
+    pub fn new(secret: &'a SecretKey, prg: &'a mut SplitPrg) -> Self {
+        let sparse = SecretKey::generate_sparse(secret.context(), prg.secret());
+        Self { secret, sparse, prg }
+    }
+
+    /// The key `id`, fresh.
+    ///
+    /// # Panics
+    /// If the parameters have fewer primes than it asks for.
+    #[must_use]
+    pub fn make(&mut self, id: KeyId) -> SwitchKey {
+        let (context, s, sparse) = (self.secret.context(), self.secret.s(), self.sparse.s());
+        let mut between = |from, to| SwitchKey::generate(from, to, context, id.level, id.alpha, self.prg);
+        match id.kind {
+            KeyKind::Relinearise => {
+                let mut square = Zeroizing::new(s.clone());
+                square.mul_assign(s, context);
+                between(&square, s)
+            }
+            // From s to its image under the inverse: the automorphism comes after the switch, on two
+            // polynomials instead of on every digit.
+            KeyKind::Galois(element) => {
+                let image = Zeroizing::new(s.automorphism(context, inverse_element(context, element)));
+                between(s, &image)
+            }
+            KeyKind::ToSparse => between(s, sparse),
+            KeyKind::FromSparse => between(sparse, s),
+        }
+    }
+}
+
+impl KeySet {
+    /// Makes the keys `needs` of `secret` (those that do another's work once).
+    #[must_use]
+    pub fn generate(secret: &SecretKey, needs: &[KeyId], prg: &mut SplitPrg) -> Self {
+        let mut maker = KeyMaker::new(secret, prg);
+        let mut set = Self::default();
+        merged(needs).into_iter().for_each(|id| set.insert(id.kind, Origin::Uploaded, maker.make(id)));
+        set
+    }
+
+    /// The keys of a file, of which at most `budget` bytes stay in memory between uses. A set larger than
+    /// memory works, and so does a budget of nothing.
+    #[must_use]
+    pub fn paged(context: &Arc<Context>, file: KeyFile, budget: usize) -> Self {
+        let places = file.ids().enumerate().map(|(place, id)| (id, place)).collect();
+        let loaded = Mutex::default();
+        Self { keys: BTreeMap::new(), paged: Some(Paged { context: context.clone(), file, places, budget, loaded }) }
+    }
+
+    /// Adds a key.
+    pub fn insert(&mut self, kind: KeyKind, origin: Origin, key: SwitchKey) {
+        let id = KeyId { kind, level: key.level(), alpha: key.alpha() };
+        self.keys.insert(id, (origin, Arc::new(key)));
+    }
+
+    /// The keys that are there, in memory or in the file.
+    #[must_use]
+    pub fn ids(&self) -> Vec<KeyId> {
+        self.all().collect()
+    }
+
+    fn all(&self) -> impl Iterator<Item = KeyId> {
+        self.keys.keys().chain(self.paged.iter().flat_map(|p| p.places.keys())).copied()
+    }
+
+    /// Number of keys.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.all().count()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes in memory now.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let resident: usize = self.keys.values().map(|(_, key)| key.memory_bytes()).sum();
+        resident + self.paged.as_ref().map_or(0, Paged::memory_bytes)
+    }
+
+    /// Holds every key in memory in `form` from now on (an expanded key stays so).
+    ///
+    /// # Errors
+    /// [`HeError::Range`] for a key that is none.
+    pub fn hold_as(&mut self, context: &Context, form: KeyForm) -> Result<(), HeError> {
+        if form == KeyForm::Expanded {
+            for (_, key) in self.keys.values_mut() {
+                *key = Arc::new(key.expanded(context)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Which key serves `kind` on a ciphertext at `level`: the lowest that reaches it, with `alpha` special
+    /// primes if that is asked for.
+    fn find(&self, kind: KeyKind, level: usize, alpha: Option<usize>) -> Result<KeyId, HeError> {
+        let of_kind: Vec<KeyId> = self.all().filter(|id| id.kind == kind).collect();
+        let reach = || of_kind.iter().filter(|id| id.level >= level);
+        if let Some(id) = reach().filter(|id| alpha.is_none_or(|alpha| id.alpha == alpha)).min_by_key(|id| id.level) {
+            return Ok(*id);
+        }
+        Err(match (reach().next(), of_kind.iter().map(|id| id.level).max(), alpha) {
+            (Some(other), _, Some(need)) => HeError::KeyAlpha { key: kind.to_string(), need, have: other.alpha },
+            (_, Some(have), _) => HeError::KeyTooLow { key: kind.to_string(), level, have },
+            (_, None, _) => HeError::MissingKey { key: kind.to_string(), level },
+        })
+    }
+
+    fn take(&self, id: KeyId) -> Result<Arc<SwitchKey>, HeError> {
+        match (self.keys.get(&id), &self.paged) {
+            (Some((_, key)), _) => Ok(key.clone()),
+            (None, Some(paged)) => paged.take(id),
+            (None, None) => Err(HeError::MissingKey { key: id.kind.to_string(), level: id.level }),
+        }
+    }
+
+    /// The key for `kind` on a ciphertext at `level`: the lowest that reaches it.
+    ///
+    /// # Errors
+    /// [`HeError::MissingKey`], [`HeError::KeyTooLow`]; what reading it from a file may fail with.
+    pub fn get(&self, kind: KeyKind, level: usize) -> Result<Arc<SwitchKey>, HeError> {
+        self.take(self.find(kind, level, None)?)
+    }
+
+    /// As [`KeySet::get`], with `alpha` special primes: keys of one hoisted step share their digits.
+    ///
+    /// # Errors
+    /// Those of [`KeySet::get`]; [`HeError::KeyAlpha`] if only keys with other special primes reach the
+    /// level.
+    pub fn get_with(&self, kind: KeyKind, level: usize, alpha: usize) -> Result<Arc<SwitchKey>, HeError> {
+        self.take(self.find(kind, level, Some(alpha))?)
+    }
+
+    /// Whether everything that a circuit needs is there, before it runs.
+    ///
+    /// # Errors
+    /// [`HeError::MissingKey`], [`HeError::KeyTooLow`] or [`HeError::KeyAlpha`] for the first need that is
+    /// not met.
+    pub fn check(&self, needs: &[KeyId]) -> Result<(), HeError> {
+        needs.iter().try_for_each(|need| self.find(need.kind, need.level, Some(need.alpha)).map(|_| ()))
+    }
+}
+
+impl Paged {
+    const WHOLE: &str = "nothing panics while it holds the list of keys";
+
+    fn memory_bytes(&self) -> usize {
+        self.loaded.lock().expect(Self::WHOLE).iter().map(|(_, key)| key.memory_bytes()).sum()
+    }
+
+    fn take(&self, id: KeyId) -> Result<Arc<SwitchKey>, HeError> {
+        let place =
+            *self.places.get(&id).ok_or_else(|| HeError::MissingKey { key: id.kind.to_string(), level: id.level })?;
+        {
+            let mut loaded = self.loaded.lock().expect(Self::WHOLE);
+            if let Some(found) = loaded.iter().position(|(p, _)| *p == place) {
+                let entry = loaded.remove(found).expect("it has just been found");
+                let key = entry.1.clone();
+                loaded.push_back(entry);
+                return Ok(key);
+            }
+        }
+        // Read without the lock: two threads may read one key, which costs time and nothing else.
+        let key = Arc::new(self.file.load(&self.context, place)?);
+        let mut loaded = self.loaded.lock().expect(Self::WHOLE);
+        loaded.push_back((place, key.clone()));
+        let mut bytes: usize = loaded.iter().map(|(_, key)| key.memory_bytes()).sum();
+        while bytes > self.budget {
+            let Some((_, gone)) = loaded.pop_front() else { break };
+            bytes -= gone.memory_bytes();
+        }
+        Ok(key)
+    }
+}
+
+/// The element whose automorphism undoes that of `element`.
+pub(in super::super) fn inverse_element(context: &Context, element: u32) -> u32 {
+    let mask = 2 * context.degree() as u32 - 1;
+    // Newton's iteration for the inverse of an odd number mod a power of two: 5 steps from 3 correct bits.
+    (0..5).fold(element, |x, _| x.wrapping_mul(2u32.wrapping_sub(element.wrapping_mul(x)))) & mask
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! Sets in files: paged under a budget, and refused where a byte is wrong.
+
+use super::super::super::eval::Evaluator;
+use super::super::super::tests::{Bench, spec};
+use super::*;
+use std::path::PathBuf;
+
+const CLIENT: [u8; 32] = [7; 32];
+
+/// A file that is gone when the test ends.
+struct TestFile(PathBuf);
+
+impl TestFile {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tacit-keys-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        Self(path)
+    }
+}
+
+impl Drop for TestFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn needs(bench: &Bench) -> Vec<KeyId> {
+    let kinds = [1, 2, 3, 5].map(|k| KeyKind::Galois(bench.context.rotation_element(k)));
+    kinds.into_iter().chain([KeyKind::Relinearise]).map(|kind| KeyId::at(&bench.context, kind, 3)).collect()
+}
+
+fn written(bench: &mut Bench, name: &str) -> TestFile {
+    let file = TestFile::new(name);
+    let needs = needs(bench);
+    let context = bench.context.clone();
+    let mut maker = KeyMaker::new(&bench.secret, &mut bench.prg);
+    KeyFile::write(&file.0, &context, &CLIENT, &needs, |id| Ok(maker.make(id))).unwrap();
+    file
+}
+
+/// Budgets for nothing, for two keys and for all: the same answers, and never more in memory than that.
+#[test]
+fn sets_larger_than_the_budget_work() {
+    let mut bench = Bench::new(&spec(8), 41);
+    let context = bench.context.clone();
+    let file = written(&mut bench, "paged");
+    let x = bench.values(128);
+    let a = bench.encrypt(&x, 3);
+    let one = SwitchKey::packed_bytes(&context, 3, 2);
+    assert_eq!(std::fs::metadata(&file.0).unwrap().len() as usize, 76 + 5 * 8 + 32 + 5 * (one + 32));
+    let mut answers = Vec::new();
+    for budget in [0, 2 * one, 100 * one] {
+        let opened = KeyFile::open(&file.0, &context, &CLIENT).unwrap();
+        let keys = KeySet::paged(&context, opened, budget);
+        keys.check(&needs(&bench)).unwrap();
+        assert_eq!((keys.len(), keys.memory_bytes()), (5, 0));
+        let e = Evaluator::new(&context, &keys);
+        let mut sum = e.rescale(&e.mul(&a, &a).unwrap()).unwrap();
+        for k in [1, 2, 3, 5, 1, 2] {
+            sum = e.add(&e.rotate(&sum, k).unwrap(), &sum).unwrap();
+            assert!(keys.memory_bytes() <= budget.min(5 * one));
+        }
+        answers.push(sum.to_bytes(&context));
+    }
+    assert!(answers[0] == answers[1] && answers[1] == answers[2]);
+    assert!(matches!(KeyFile::write(&file.0, &context, &CLIENT, &[], |_| unreachable!()), Err(HeError::File { .. })));
+}
+
+/// Every kind of damage is refused by name: cut, longer, a flipped bit in each region, keys swapped,
+/// another client's, other parameters'.
+#[test]
+fn damaged_and_foreign_files_are_refused() {
+    let mut bench = Bench::new(&spec(6), 42);
+    let context = bench.context.clone();
+    let file = written(&mut bench, "damaged");
+    let good = std::fs::read(&file.0).unwrap();
+    let one = SwitchKey::packed_bytes(&context, 3, 2) + 32;
+    let body = 76 + 5 * 8 + 32;
+    let attempt = |bytes: &[u8]| -> Result<(), HeError> {
+        std::fs::write(&file.0, bytes).unwrap();
+        let keys = KeySet::paged(&context, KeyFile::open(&file.0, &context, &CLIENT)?, 0);
+        keys.ids().into_iter().try_for_each(|id| keys.take(id).map(|_| ()))
+    };
+    attempt(&good).unwrap();
+    for cut in (0..good.len()).step_by(7).chain([good.len() - 1]) {
+        assert!(matches!(attempt(&good[..cut]), Err(HeError::Length { .. })), "cut at {cut}");
+    }
+    assert!(matches!(attempt(&[&good[..], &[0]].concat()), Err(HeError::Length { .. })));
+    for at in (0..good.len()).step_by(11).chain(0..body) {
+        let mut flipped = good.clone();
+        flipped[at] ^= 1 << (at % 8);
+        let refused = attempt(&flipped).err();
+        assert!(matches!(refused, Some(HeError::Format { .. } | HeError::Length { .. })), "byte {at}: {refused:?}");
+    }
+    let mut swapped = good.clone();
+    swapped[body..body + 2 * one].rotate_left(one);
+    assert!(matches!(attempt(&swapped), Err(HeError::Format { .. })));
+    std::fs::write(&file.0, &good).unwrap();
+    let other = KeyFile::open(&file.0, &context, &[8; 32]).err().unwrap();
+    assert!(other.to_string().contains("another client"), "{other}");
+    let foreign = Bench::new(&spec(7), 43);
+    let other = KeyFile::open(&file.0, &foreign.context, &CLIENT).err().unwrap();
+    assert!(other.to_string().contains("other parameters"), "{other}");
+}

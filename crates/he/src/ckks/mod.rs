@@ -1,0 +1,39 @@
+//! RNS-CKKS: approximate arithmetic on encrypted vectors of real or complex numbers ([CKKS17], [CHKKS18]).
+
+mod boot;
+mod bytes;
+mod cipher;
+mod context;
+mod counters;
+mod divide;
+mod double;
+mod encoder;
+mod encrypt;
+mod eval;
+mod keys;
+mod noise;
+mod params;
+mod poly;
+mod scale;
+mod shape;
+
+pub use boot::{BootstrapSpec, Bootstrapper, MESSAGE_RATIO_BITS};
+pub use bytes::Received;
+pub use cipher::{Ciphertext, Plaintext};
+pub use context::Context;
+pub use counters::{Counters, Counts};
+pub use encoder::{Complex, Encoder};
+pub use encrypt::SeededCiphertext;
+pub use eval::{Basis, Evaluator, LinearTransform, Method, Polynomial, Powers, Raised, TransformPlan, TransformSpec};
+pub use keys::{KeyFile, KeyForm, KeyId, KeyKind, KeyMaker, KeySet, Origin, PublicKey, SecretKey, SwitchKey};
+pub use noise::Estimate;
+pub use params::{
+    KeyGroup, NamedSet, Parameters, ParametersSpec, SETS, SPARSE_WEIGHT, Secret, SecurityCheck, Segment,
+    max_modulus_bits,
+};
+pub use poly::{Coeff, Ntt, Poly};
+pub use scale::Scale;
+pub use shape::Shape;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! What is known of the error in a ciphertext, carried along with it. The model is derived in
+//! `docs/notes/ckks.md`; its constants have the names used there.
+
+use tacit_arith::sample::ERROR_COINS;
+
+/// Variance of one coefficient of a fresh error.
+pub const ERROR_VARIANCE: f64 = ERROR_COINS as f64 / 2.0;
+
+/// An estimate of the error and of the size of what is encrypted. Errors of coefficients are taken as
+/// independent; an error of deviation d there is one of deviation `d sqrt(2n) / scale` in every one of n
+/// slots, which read 2n coefficients.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Estimate {
+    /// Deviation of one coefficient of the error.
+    pub deviation: f64,
+    /// Root mean square of the slots' values.
+    pub magnitude: f64,
+}
+
+/// Mean squared weight of a product with the ternary secret, and of 1 beside it.
+pub(super) fn rounding_deviation(degree: usize) -> f64 {
+    ((1.0 + 2.0 / 3.0 * degree as f64) / 12.0).sqrt()
+}
+
+/// Deviation of the error that the digits of a switch bring: uniform in ranges of `2^digit_log2`, times the
+/// errors of the key, divided by the special modulus of `2^special_log2`. The rounding of that division
+/// comes on top.
+pub(super) fn digits_deviation(degree: usize, digit_log2: &[f64], special_log2: f64) -> f64 {
+    let digits: f64 = digit_log2.iter().map(|bits| ((bits - special_log2) * 2.0).exp2() / 12.0).sum();
+    (digits * degree as f64 * ERROR_VARIANCE).sqrt()
+}
+
+impl Estimate {
+    /// Deviation of the error of a slot (of its real or imaginary part: less by `sqrt 2`).
+    #[must_use]
+    pub fn slot_deviation(&self, slots: usize, scale: f64) -> f64 {
+        self.deviation * (2.0 * slots as f64).sqrt() / scale
+    }
+
+    /// Bits of the slots' values, relative to 1, that the error leaves: `-log2` of the slot deviation.
+    #[must_use]
+    pub fn precision(&self, slots: usize, scale: f64) -> f64 {
+        -self.slot_deviation(slots, scale).log2()
+    }
+
+    /// With an independent error of deviation `deviation` added.
+    #[must_use]
+    pub fn with_error(self, deviation: f64) -> Self {
+        Self { deviation: self.deviation.hypot(deviation), ..self }
+    }
+
+    /// Of a sum of independent values.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { deviation: self.deviation.hypot(other.deviation), magnitude: self.magnitude.hypot(other.magnitude) }
+    }
+
+    /// Of a product with something of deviation and magnitude `other`; scales are those of the two factors.
+    #[must_use]
+    pub fn times(self, scale: f64, other: Self, other_scale: f64) -> Self {
+        let left = self.deviation * other.magnitude * other_scale;
+        let right = other.deviation * self.magnitude * scale;
+        Self { deviation: left.hypot(right), magnitude: self.magnitude * other.magnitude }
+    }
+
+    /// Of half the value by reading the same coefficients with twice the scale.
+    #[must_use]
+    pub(super) fn with_halved_magnitude(self) -> Self {
+        Self { magnitude: self.magnitude / 2.0, ..self }
+    }
+
+    /// Of the value times an exact factor that is not part of the scale.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Self {
+        Self { deviation: self.deviation * factor.abs(), magnitude: self.magnitude * factor.abs() }
+    }
+}

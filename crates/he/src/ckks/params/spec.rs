@@ -1,0 +1,185 @@
+//! From a description to checked parameters.
+
+use super::check::{Secret, SecurityCheck, max_modulus_bits};
+use super::description::ParametersSpec;
+use super::primes;
+use crate::HeError;
+use crate::ckks::scale::Scale;
+use std::ops::RangeInclusive;
+
+const LOG_DEGREES: RangeInclusive<u32> = 12..=16;
+/// Tests may go down to here: the smallest ring of the transforms.
+const LOG_DEGREES_FOR_TESTS: RangeInclusive<u32> = 6..=16;
+const PRIME_BITS: RangeInclusive<u32> = 20..=50;
+/// No set at 2^16 has more secure primes than this.
+const MAX_PRIMES: usize = 100;
+
+/// Checked parameters: primes, scales, and 128 bits of security for every key (unless made by
+/// `insecure_for_tests`).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Parameters {
+    spec: ParametersSpec,
+    q: Vec<u64>,
+    p: Vec<u64>,
+    scales: Vec<Scale>,
+}
+
+impl Parameters {
+    /// Chooses primes and checks every key at its own modulus against the secret that it is encrypted
+    /// under.
+    ///
+    /// # Errors
+    /// [`HeError::Description`] for a description out of range, [`HeError::NoPrime`] if there are too few
+    /// primes of a size, [`HeError::InsecureKey`] naming the first key that falls short of 128 bits.
+    pub fn new(spec: &ParametersSpec) -> Result<Self, HeError> {
+        let built = Self::build(spec, LOG_DEGREES)?;
+        match built.security().into_iter().find(|check| !check.holds()) {
+            Some(SecurityCheck { what, modulus_log2, max, .. }) => {
+                Err(HeError::InsecureKey { what, degree: built.degree(), modulus_log2, max })
+            }
+            None => Ok(built),
+        }
+    }
+
+    /// Parameters **without any check of security**, at degrees down to 64. For tests alone: it exists only
+    /// where the feature `test-util` is on, which nothing that serves may switch on.
+    ///
+    /// # Errors
+    /// [`HeError::Description`], [`HeError::NoPrime`].
+    #[cfg(any(test, feature = "test-util"))]
+    pub fn insecure_for_tests(spec: &ParametersSpec) -> Result<Self, HeError> {
+        Self::build(spec, LOG_DEGREES_FOR_TESTS)
+    }
+
+    fn build(spec: &ParametersSpec, degrees: RangeInclusive<u32>) -> Result<Self, HeError> {
+        debug_assert!(LOG_DEGREES_FOR_TESTS.contains(degrees.start()));
+        let refuse = |why: String| Err(HeError::Description { why });
+        if !degrees.contains(&spec.log_degree) {
+            return refuse(format!(
+                "degree 2^{} is not one of 2^{} to 2^{}",
+                spec.log_degree,
+                degrees.start(),
+                degrees.end()
+            ));
+        }
+        let sizes = spec.segments.iter().map(|s| s.bits).chain([spec.base_bits, spec.special_bits]);
+        if let Some(bits) = sizes.into_iter().find(|bits| !PRIME_BITS.contains(bits)) {
+            return refuse(format!(
+                "primes of {bits} bits: {} to {} are supported",
+                PRIME_BITS.start(),
+                PRIME_BITS.end()
+            ));
+        }
+        let counts = spec.segments.iter().map(|s| s.count);
+        let levels = counts.fold(1usize, usize::saturating_add);
+        let special = spec.groups.iter().map(|g| g.alpha).max().unwrap_or(0);
+        if levels.saturating_add(special) > MAX_PRIMES {
+            return refuse(format!("{levels} primes and {special} special ones: at most {MAX_PRIMES} are supported"));
+        }
+        let ascending = spec.groups.windows(2).all(|w| w[0].up_to_level < w[1].up_to_level);
+        let complete = spec.groups.last().is_some_and(|g| g.up_to_level == levels);
+        if !ascending || !complete || spec.groups.iter().any(|g| g.alpha == 0 || g.up_to_level == 0) {
+            return refuse(format!("key groups must ascend to level {levels}, each with a special prime"));
+        }
+        let chain = primes::choose(spec)?;
+        Ok(Self { spec: spec.clone(), q: chain.q, p: chain.p, scales: chain.scales })
+    }
+
+    /// The description.
+    #[must_use]
+    pub fn spec(&self) -> &ParametersSpec {
+        &self.spec
+    }
+
+    /// Digest of degree, primes and key groups: what two parties must share for their bytes to mean the same.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_derive_key("tacit ckks parameters 1");
+        let mut number = |n: u64| {
+            hasher.update(&n.to_le_bytes());
+        };
+        number(u64::from(self.spec.log_degree));
+        for primes in [&self.q, &self.p] {
+            number(primes.len() as u64);
+            primes.iter().for_each(|&prime| number(prime));
+        }
+        for group in &self.spec.groups {
+            number(group.up_to_level as u64);
+            number(group.alpha as u64);
+        }
+        hasher.finalize().into()
+    }
+
+    /// Ring degree N.
+    #[must_use]
+    pub fn degree(&self) -> usize {
+        1 << self.spec.log_degree
+    }
+
+    /// The highest level: the number of primes `q_i`.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        self.q.len()
+    }
+
+    /// `q_0` to `q_(L-1)`; a ciphertext at level l uses the first l.
+    #[must_use]
+    pub fn primes(&self) -> &[u64] {
+        &self.q
+    }
+
+    /// The special primes; a key with alpha of them uses the first alpha.
+    #[must_use]
+    pub fn special_primes(&self) -> &[u64] {
+        &self.p
+    }
+
+    /// The canonical scale at `level`: the product of two ciphertexts with it, rescaled, has that of the
+    /// level below, except across the border of two segments.
+    ///
+    /// # Panics
+    /// If `level` is not 1 to [`Parameters::levels`].
+    #[must_use]
+    pub fn scale(&self, level: usize) -> Scale {
+        self.scales[level - 1]
+    }
+
+    /// Special primes of keys for ciphertexts at `level`.
+    ///
+    /// # Panics
+    /// If `level` is above [`Parameters::levels`].
+    #[must_use]
+    pub fn alpha(&self, level: usize) -> usize {
+        let group = self.spec.groups.iter().find(|g| level <= g.up_to_level);
+        group.expect("the last group reaches the highest level").alpha
+    }
+
+    /// Bits of the modulus with `level` primes and `special` special ones.
+    #[must_use]
+    pub fn modulus_log2(&self, level: usize, special: usize) -> f64 {
+        self.q[..level].iter().chain(&self.p[..special]).map(|&p| (p as f64).log2()).sum()
+    }
+
+    /// What is encrypted under which secret in which modulus, at worst.
+    #[must_use]
+    pub fn security(&self) -> Vec<SecurityCheck> {
+        let check = |what: String, secret, modulus_log2| {
+            let max = max_modulus_bits(self.degree(), secret);
+            SecurityCheck { what, secret, modulus_log2, max }
+        };
+        let mut checks: Vec<SecurityCheck> = self
+            .spec
+            .groups
+            .iter()
+            .map(|g| {
+                let what = format!("keys up to level {} with {} special primes", g.up_to_level, g.alpha);
+                check(what, Secret::Ternary, self.modulus_log2(g.up_to_level, g.alpha))
+            })
+            .collect();
+        checks.push(check("ciphertexts".into(), Secret::Ternary, self.modulus_log2(self.levels(), 0)));
+        if self.spec.encapsulated {
+            checks.push(check("the key to the sparse secret".into(), Secret::Sparse, self.modulus_log2(1, 1)));
+        }
+        checks
+    }
+}

@@ -1,0 +1,74 @@
+//! Named sets are secure, and what is not secure or makes no sense is refused by name.
+
+use super::*;
+use crate::HeError;
+
+#[test]
+fn named_sets_have_128_bits() {
+    for (name, total, levels) in [("A", 1731.0, 32), ("B", 865.0, 18), ("C", 858.0, 18)] {
+        let parameters = Parameters::new(&NamedSet::find(name).unwrap().spec()).unwrap();
+        assert_eq!(parameters.levels(), levels);
+        let top = parameters.modulus_log2(levels, parameters.alpha(levels));
+        assert!((top - total).abs() < 2.5, "set {name}: {top} bits");
+        assert!(parameters.security().iter().all(SecurityCheck::holds));
+        // Deviations of scales from their powers of two do not add up.
+        for level in 1..=levels {
+            let bits = parameters.scale(level).log2();
+            assert!((bits - bits.round()).abs() < 0.01, "set {name}, level {level}: {bits}");
+        }
+    }
+    assert!(NamedSet::find("D").is_none());
+}
+
+#[test]
+fn a_rescaled_product_has_the_scale_of_the_level_below() {
+    let parameters = Parameters::new(&NamedSet::find("C").unwrap().spec()).unwrap();
+    for level in 2..=18 {
+        let product = parameters.scale(level).times(parameters.scale(level));
+        let below = product.over_prime(parameters.primes()[level - 1]);
+        assert!(below.agrees(parameters.scale(level - 1)));
+    }
+}
+
+#[test]
+fn insecure_sets_do_not_build() {
+    let spec = NamedSet::find("A").unwrap().spec();
+    let wide = ParametersSpec { groups: vec![KeyGroup { up_to_level: 32, alpha: 8 }], ..spec.clone() };
+    assert!(matches!(Parameters::new(&wide), Err(HeError::InsecureKey { degree: 65_536, max: 1747, .. })));
+    // The sparse secret has a table of its own, and none below 2^15.
+    let small = ParametersSpec {
+        log_degree: 13,
+        base_bits: 40,
+        segments: vec![Segment { count: 2, bits: 30 }],
+        special_bits: 40,
+        groups: vec![KeyGroup { up_to_level: 3, alpha: 1 }],
+        encapsulated: true,
+    };
+    let refused = Parameters::new(&small);
+    assert!(matches!(refused, Err(HeError::InsecureKey { max: 0, ref what, .. }) if what.contains("sparse")));
+    assert!(Parameters::new(&ParametersSpec { encapsulated: false, ..small.clone() }).is_ok());
+    let tiny = ParametersSpec { log_degree: 10, ..small };
+    assert!(matches!(Parameters::new(&tiny), Err(HeError::Description { .. })));
+    assert!(Parameters::insecure_for_tests(&tiny).is_ok());
+}
+
+#[test]
+fn senseless_descriptions_are_refused() {
+    let good = NamedSet::find("C").unwrap().spec();
+    let group = |up_to_level, alpha| KeyGroup { up_to_level, alpha };
+    let bad = [
+        ParametersSpec { log_degree: 17, ..good.clone() },
+        ParametersSpec { base_bits: 51, ..good.clone() },
+        ParametersSpec { special_bits: 3, ..good.clone() },
+        ParametersSpec { groups: vec![], ..good.clone() },
+        ParametersSpec { groups: vec![group(18, 0)], ..good.clone() },
+        ParametersSpec { groups: vec![group(17, 4)], ..good.clone() },
+        ParametersSpec { groups: vec![group(18, 4), group(18, 2)], ..good.clone() },
+        ParametersSpec { segments: vec![Segment { count: usize::MAX, bits: 36 }], ..good.clone() },
+    ];
+    for spec in bad {
+        assert!(matches!(Parameters::new(&spec), Err(HeError::Description { .. })), "{spec:?}");
+    }
+    let few = ParametersSpec { base_bits: 20, segments: vec![Segment { count: 17, bits: 20 }], ..good };
+    assert!(matches!(Parameters::new(&few), Err(HeError::NoPrime { .. })));
+}

@@ -1,0 +1,218 @@
+//! Every operation at a small degree: the value, and the deviation of its error against the estimate.
+
+use super::*;
+use crate::HeError;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tacit_arith::prg::{Prg, Seed, SplitPrg};
+
+/// One client and its server's context.
+pub(super) struct Bench {
+    pub context: Arc<Context>,
+    pub secret: SecretKey,
+    pub prg: SplitPrg,
+}
+
+pub(super) fn prg(n: u8) -> SplitPrg {
+    SplitPrg::new(Prg::from_seed(Seed([n; 16])))
+}
+
+/// q0 of 50 bits and seven levels of 40, alpha 2 up to level 3 and 3 above.
+pub(super) fn spec(log_degree: u32) -> ParametersSpec {
+    ParametersSpec {
+        log_degree,
+        base_bits: 50,
+        segments: vec![Segment { count: 7, bits: 40 }],
+        special_bits: 50,
+        groups: vec![KeyGroup { up_to_level: 3, alpha: 2 }, KeyGroup { up_to_level: 8, alpha: 3 }],
+        encapsulated: true,
+    }
+}
+
+impl Bench {
+    pub fn new(spec: &ParametersSpec, seed: u8) -> Self {
+        let context = Arc::new(Context::new(&Parameters::insecure_for_tests(spec).unwrap()).unwrap());
+        let mut prg = prg(seed);
+        let secret = SecretKey::generate(&context, prg.secret());
+        Self { context, secret, prg }
+    }
+
+    pub fn values(&mut self, n: usize) -> Vec<Complex> {
+        let mut next = || (self.prg.secret().next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+        (0..n).map(|_| Complex::new(next(), next())).collect()
+    }
+
+    pub fn encrypt(&mut self, values: &[Complex], level: usize) -> Ciphertext {
+        let encoder = Encoder::new(&self.context, values.len()).unwrap();
+        let plaintext = encoder.encode(values, level, self.context.parameters().scale(level)).unwrap();
+        self.secret.encrypt(&plaintext, &mut self.prg)
+    }
+
+    pub fn decrypt(&self, ciphertext: &Ciphertext) -> Vec<Complex> {
+        let encoder = Encoder::new(&self.context, ciphertext.slots()).unwrap();
+        encoder.decode(&self.secret.decrypt(ciphertext)).unwrap()
+    }
+
+    /// Deviation of the slots' error over what the estimate says.
+    pub fn ratio(&self, ciphertext: &Ciphertext, want: &[Complex]) -> f64 {
+        let got = self.decrypt(ciphertext);
+        let mean = got.iter().zip(want).map(|(a, b)| (*a - *b).abs().powi(2)).sum::<f64>() / want.len() as f64;
+        mean.sqrt() / ciphertext.estimate().slot_deviation(want.len(), ciphertext.scale().to_f64())
+    }
+
+    pub fn keys(&mut self, needs: &[KeyId]) -> KeySet {
+        KeySet::generate(&self.secret, needs, &mut self.prg)
+    }
+
+    pub fn rotation_keys(&mut self, steps: &[i64], level: usize) -> KeySet {
+        let kinds = steps.iter().map(|&k| KeyKind::Galois(self.context.rotation_element(k)));
+        let all = kinds.chain([KeyKind::Galois(self.context.conjugation_element()), KeyKind::Relinearise]);
+        let needs: Vec<KeyId> = all.map(|kind| KeyId::at(&self.context, kind, level)).collect();
+        self.keys(&needs)
+    }
+}
+
+fn zip(a: &[Complex], b: &[Complex], op: impl Fn(Complex, Complex) -> Complex) -> Vec<Complex> {
+    a.iter().zip(b).map(|(&a, &b)| op(a, b)).collect()
+}
+
+fn rotated(a: &[Complex], k: i64) -> Vec<Complex> {
+    let mut a = a.to_vec();
+    let places = k.rem_euclid(a.len() as i64) as usize;
+    a.rotate_left(places);
+    a
+}
+
+/// Root mean square of the ratios of many runs: it must lie within the bound that estimates are held to.
+struct Ratios(BTreeMap<&'static str, Vec<f64>>);
+
+impl Ratios {
+    fn note(&mut self, what: &'static str, ratio: f64) {
+        self.0.entry(what).or_default().push(ratio * ratio);
+    }
+
+    fn check(&self) {
+        for (what, squares) in &self.0 {
+            let mean = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
+            assert!((0.5..=1.5).contains(&mean), "{what}: {mean:.2} times the estimate over {} runs", squares.len());
+        }
+    }
+}
+
+/// 40 runs with 512 slots each: as many errors as 1,000 runs would give with 20.
+#[test]
+fn deviations_are_as_estimated() {
+    let mut ratios = Ratios(BTreeMap::new());
+    for run in 0..40 {
+        let mut bench = Bench::new(&spec(10), run);
+        let level = 5;
+        let (x, y) = (bench.values(512), bench.values(512));
+        let keys = bench.rotation_keys(&[1, 7], level);
+        let (a, b) = (bench.encrypt(&x, level), bench.encrypt(&y, level));
+        let context = bench.context.clone();
+        let e = Evaluator::new(&context, &keys);
+        let encoder = Encoder::new(&context, 512).unwrap();
+        ratios.note("encryption", bench.ratio(&a, &x));
+        let plaintext = encoder.encode(&y, level, context.parameters().scale(level)).unwrap();
+        let public = bench.secret.public_key(&mut bench.prg);
+        let with_public = public.encrypt(&context, &plaintext, &mut bench.prg);
+        ratios.note("public encryption", bench.ratio(&with_public, &y));
+        ratios.note("addition", bench.ratio(&e.add(&a, &b).unwrap(), &zip(&x, &y, |x, y| x + y)));
+        ratios.note("subtraction", bench.ratio(&e.sub(&a, &b).unwrap(), &zip(&x, &y, |x, y| x - y)));
+        let product = zip(&x, &y, |x, y| x * y);
+        let plain = e.mul_plain(&a, &plaintext).unwrap();
+        ratios.note("plain product", bench.ratio(&plain, &product));
+        ratios.note("plain product, rescaled", bench.ratio(&e.rescale(&plain).unwrap(), &product));
+        let full = e.mul(&a, &b).unwrap();
+        ratios.note("product", bench.ratio(&full, &product));
+        let rescaled = e.rescale(&full).unwrap();
+        ratios.note("product, rescaled", bench.ratio(&rescaled, &product));
+        assert!(rescaled.scale().agrees(context.parameters().scale(level - 1)));
+        ratios.note("rotation", bench.ratio(&e.rotate(&a, 7).unwrap(), &rotated(&x, 7)));
+        let conjugates: Vec<Complex> = x.iter().map(|v| v.conj()).collect();
+        ratios.note("conjugation", bench.ratio(&e.conjugate(&a).unwrap(), &conjugates));
+        for (got, k) in e.rotate_many(&a, &[1, 0, 7]).unwrap().iter().zip([1, 0, 7]) {
+            ratios.note("hoisted rotation", bench.ratio(got, &rotated(&x, k)));
+        }
+        let thirds: Vec<Complex> = x.iter().map(|v| v.scaled(1.0 / 3.0)).collect();
+        let scaled = e.mul_real(&a, 1.0 / 3.0, context.parameters().scale(level));
+        ratios.note("scalar product", bench.ratio(&scaled, &thirds));
+        ratios.note("adjustment", bench.ratio(&e.adjust(&a, 2, Scale::power_of_two(39)).unwrap(), &x));
+    }
+    ratios.check();
+}
+
+#[test]
+fn constants_integers_and_negation() {
+    let mut bench = Bench::new(&spec(8), 1);
+    let x = bench.values(16);
+    let a = bench.encrypt(&x, 3);
+    let keys = KeySet::default();
+    let context = bench.context.clone();
+    let e = Evaluator::new(&context, &keys);
+    let close = |c: &Ciphertext, want: Vec<Complex>| {
+        let worst = bench.decrypt(c).iter().zip(&want).map(|(a, b)| (*a - *b).abs()).fold(0.0, f64::max);
+        assert!(worst < 1e-8, "{worst}");
+    };
+    close(&e.negate(&a), x.iter().map(|&v| -v).collect());
+    close(&e.add_real(&a, -0.75), x.iter().map(|&v| v + Complex::from(-0.75)).collect());
+    close(&e.mul_integer(&a, -3), x.iter().map(|&v| v.scaled(-3.0)).collect());
+    close(&a.drop_to(1).unwrap(), x.clone());
+}
+
+#[test]
+fn what_does_not_fit_is_named() {
+    let mut bench = Bench::new(&spec(8), 2);
+    let x = bench.values(8);
+    let keys = bench.rotation_keys(&[1], 3);
+    let context = bench.context.clone();
+    let e = Evaluator::new(&context, &keys);
+    let (a, low, high) = (bench.encrypt(&x, 3), bench.encrypt(&x, 2), bench.encrypt(&x, 5));
+    assert!(matches!(e.add(&a, &low), Err(HeError::Level { need: 3, have: 2, .. })));
+    assert!(matches!(e.mul(&a, &low), Err(HeError::Level { .. })));
+    let other = e.mul_real(&a, 1.0, Scale::power_of_two(3));
+    let refused = e.add(&a, &other).err().unwrap();
+    assert!(refused.to_string().contains("2^39.99") && refused.to_string().contains("2^42.99"), "{refused}");
+    assert!(matches!(e.rescale(&a.drop_to(1).unwrap()), Err(HeError::Level { need: 2, have: 1, .. })));
+    assert!(matches!(a.drop_to(4), Err(HeError::Level { .. })) && matches!(a.drop_to(0), Err(HeError::Level { .. })));
+    assert!(matches!(e.rotate(&high, 1), Err(HeError::KeyTooLow { level: 5, have: 3, .. })));
+    assert!(matches!(e.rotate(&a, 2), Err(HeError::MissingKey { level: 3, .. })));
+    assert!(matches!(e.mul(&high, &high), Err(HeError::KeyTooLow { level: 5, have: 3, .. })));
+    let wide = bench.values(16);
+    let wide = bench.encrypt(&wide, 3);
+    assert!(matches!(e.add(&a, &wide), Err(HeError::SlotCount { left: 8, right: 16, .. })));
+    // Before anything runs: the same refusals from what a circuit says it needs.
+    let needs = [e.rotation_need(8, 3, 1).unwrap(), e.conjugation_need(3)];
+    assert_eq!(keys.check(&needs), Ok(()));
+    assert!(matches!(keys.check(&[e.rotation_need(8, 4, 1).unwrap()]), Err(HeError::KeyTooLow { .. })));
+    assert!(matches!(keys.check(&[e.rotation_need(8, 3, 3).unwrap()]), Err(HeError::MissingKey { .. })));
+    let id = KeyId { alpha: 3, ..needs[0] };
+    assert!(matches!(keys.check(&[id]), Err(HeError::KeyAlpha { need: 3, have: 2, .. })));
+}
+
+/// `(beta + 2)(L + alpha)` transforms a key switch, whatever the form of the key.
+#[test]
+fn transforms_and_key_bytes_are_counted() {
+    let mut bench = Bench::new(&spec(8), 3);
+    let (level, alpha) = (7, 3);
+    let x = bench.values(128);
+    let a = bench.encrypt(&x, level);
+    let mut keys = bench.rotation_keys(&[1, 2, 3], level);
+    let context = bench.context.clone();
+    let packed = SwitchKey::packed_bytes(&context, level, alpha);
+    assert_eq!(keys.memory_bytes(), 5 * packed);
+    for form in [KeyForm::Packed, KeyForm::Expanded] {
+        keys.hold_as(&context, form).unwrap();
+        let bytes = if form == KeyForm::Packed { packed } else { 3 * 16 * (level + alpha) * 256 };
+        let e = Evaluator::new(&context, &keys);
+        let before = context.counters().read();
+        let one = e.rotate(&a, 1).unwrap();
+        let did = context.counters().read() - before;
+        assert_eq!((did.ntts, did.key_switches, did.key_bytes), ((3 + 2) * (7 + 3), 1, bytes as u64));
+        let before = context.counters().read();
+        let many = e.rotate_many(&a, &[1, 2, 3]).unwrap();
+        let did = context.counters().read() - before;
+        assert_eq!((did.ntts, did.key_switches), (3 * 10 + 3 * 2 * 10, 3));
+        assert!(bench.decrypt(&one) == bench.decrypt(&many[0]));
+    }
+}
