@@ -21,8 +21,8 @@ type Vector = std::arch::x86_64::__m256d;
 #[cfg(not(target_arch = "x86_64"))]
 type Vector = [f64; 4];
 
-/// Coefficients that are finished together: 16 KiB.
-const PART: usize = 2048;
+/// Coefficients that are finished together: 32 KiB.
+const PART: usize = 4096;
 
 /// Twiddle factors of one direction as doubles.
 #[derive(Clone)]
