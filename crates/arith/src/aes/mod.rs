@@ -69,6 +69,7 @@ impl Aes128 {
     /// Fills `out` from the front with blocks of [`Aes128::counter`] (tweak 0), each as two words, the low
     /// one first. Fills as many as are whole vectors for the kernel, which may be none, and says how many
     /// words these were.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
     pub(crate) fn stream(&self, counter: u64, out: &mut [u64]) -> usize {
         match &self.keys {
             Keys::Portable(_) => 0,
