@@ -5,6 +5,7 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cpu {
     aes: bool,
+    double_blocks: bool,
     wide_blocks: bool,
     fma: bool,
     ifma: bool,
@@ -15,7 +16,7 @@ impl Cpu {
     /// No instructions beyond those that every processor of this architecture has: the portable kernels.
     #[must_use]
     pub const fn portable() -> Self {
-        Self { aes: false, wide_blocks: false, fma: false, ifma: false, wide_words: false }
+        Self { aes: false, double_blocks: false, wide_blocks: false, fma: false, ifma: false, wide_words: false }
     }
 
     /// All that this processor can do.
@@ -26,6 +27,7 @@ impl Cpu {
         let wide = is_x86_feature_detected!("avx512f");
         Self {
             aes,
+            double_blocks: aes && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("vaes"),
             wide_blocks: aes
                 && wide
                 && is_x86_feature_detected!("avx512bw")
@@ -50,7 +52,9 @@ impl Cpu {
     #[must_use]
     pub fn available() -> Vec<Self> {
         let best = Self::best();
-        let mut all = vec![Self::portable(), Self { aes: best.aes, fma: best.fma, ..Self::portable() }, best];
+        let first = Self { aes: best.aes, fma: best.fma, ..Self::portable() };
+        let second = Self { double_blocks: best.double_blocks, ..first };
+        let mut all = vec![Self::portable(), first, second, best];
         all.dedup();
         all
     }
@@ -59,6 +63,12 @@ impl Cpu {
     #[cfg(target_arch = "x86_64")]
     pub(crate) const fn has_aes(self) -> bool {
         self.aes
+    }
+
+    /// AVX2 and VAES, with AES-NI: two blocks in a vector (Zen 3, Alder Lake and later).
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) const fn has_double_blocks(self) -> bool {
+        self.double_blocks
     }
 
     /// The AVX-512 parts of the block kernels: F, BW, VL, VBMI and VAES, with AES-NI (Ice Lake, Zen 4 and

@@ -2,6 +2,7 @@
 //! polynomials rejects.
 
 use crate::modulus::Modulus;
+use crate::pointwise::Pointwise;
 use crate::prg::Prg;
 use zeroize::Zeroizing;
 
@@ -12,16 +13,26 @@ pub const ERROR_COINS: u32 = 21;
 /// Exactly uniform words in `[0, p)`. Rejects 64-bit words at or above the largest multiple of p (probability
 /// below `p / 2^64 <= 2^-14`); which words were rejected is independent of the result.
 pub fn uniform(prg: &mut Prg, modulus: &Modulus, out: &mut [u64]) {
-    let p = modulus.value();
+    let (p, op) = (modulus.value(), Pointwise::new(*modulus));
     let last = u64::MAX - (u64::MAX % p + 1) % p;
-    prg.fill_u64(out);
-    for x in out {
-        while *x > last {
-            *x = prg.next_u64();
+    let mut rejected = Vec::new();
+    for (i, part) in out.chunks_mut(CHUNK).enumerate() {
+        prg.fill_u64(part);
+        if op.any_above(part, last) {
+            let places = part.iter().enumerate().filter(|(_, x)| **x > last);
+            rejected.extend(places.map(|(j, _)| CHUNK * i + j));
         }
-        *x = modulus.reduce(*x);
+        op.reduce(part);
+    }
+    // All words are drawn first, then those for the rejected ones, in order.
+    for i in rejected {
+        let word = std::iter::repeat_with(|| prg.next_u64()).find(|&word| word <= last);
+        out[i] = modulus.reduce(word.expect("a generator does not end"));
     }
 }
+
+/// Words that are drawn, checked and reduced while they are in the first cache.
+const CHUNK: usize = 1024;
 
 /// `n` values of `{-1, 0, 1}`, each with probability 1/3 up to 2^-63.
 #[must_use]
@@ -77,6 +88,31 @@ mod tests {
             let mean = out.iter().map(|&v| v as f64).sum::<f64>() / 30_000.0 / (p as f64 - 1.0);
             assert!((mean - 0.5).abs() < 0.012, "{p} {mean}");
         }
+    }
+
+    /// The definition, word by word, on streams with a word to reject among them.
+    #[test]
+    fn uniform_words_are_those_of_the_definition() {
+        // 2^64 mod p is nearly p: one word in 19,000 is rejected.
+        let m = Modulus::new(1_086_130_538_722_589).unwrap();
+        let (p, mut rejections) = (m.value(), 0);
+        let last = u64::MAX - (u64::MAX % p + 1) % p;
+        for seed in 0..32 {
+            let mut words = vec![0; 5000];
+            uniform(&mut Prg::from_seed(Seed([seed; 16])), &m, &mut words);
+            let mut stream = Prg::from_seed(Seed([seed; 16]));
+            let mut expected = vec![0; 5000];
+            stream.fill_u64(&mut expected);
+            for x in &mut expected {
+                while *x > last {
+                    rejections += 1;
+                    *x = stream.next_u64();
+                }
+                *x %= p;
+            }
+            assert_eq!(words, expected);
+        }
+        assert!(rejections > 0, "no word was rejected: the test needs other seeds");
     }
 
     #[test]

@@ -82,8 +82,10 @@ fn a_network_with_functions_runs_from_its_file_to_its_answer() {
     let (imported, registry) = (imported(), Registry::standard());
     let backend = registry.get("dealt").unwrap();
     let dealings = Arc::new(Dealings::new(Registry::standard(), Prg::from_os().unwrap(), 1));
-    let aids = [1, 2]
-        .map(|party| Aids { dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))), keep: None });
+    let aids = [1, 2].map(|party| Aids {
+        dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))),
+        ..Aids::default()
+    });
     // Small tables with one-hot vectors, and larger ones with keys.
     let mut worst = Vec::new();
     for (options, wide) in [("table_bits=8", false), ("", true)] {

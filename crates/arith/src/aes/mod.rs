@@ -1,6 +1,6 @@
 //! AES-128 on slices of blocks: counter mode (the PRG) and the hash of eprint 2019/074.
 //!
-//! Three kernels compute the same function: AVX-512 with VAES (32 blocks in flight), AES-NI (8 in flight),
+//! Four kernels compute the same function: VAES with AVX-512 (32 blocks in flight) or AVX2 (16), AES-NI (8),
 //! and a portable one on the `aes` crate, which itself uses the ARMv8 cryptography extension where there is
 //! one. None branches or indexes on data.
 
@@ -64,6 +64,18 @@ impl Aes128 {
             *b = Block((tweak as u128) << 64 | counter.wrapping_add(i as u64) as u128);
         }
         self.encrypt(out);
+    }
+
+    /// Fills `out` from the front with blocks of [`Aes128::counter`] (tweak 0), each as two words, the low
+    /// one first. Fills as many as are whole vectors for the kernel, which may be none, and says how many
+    /// words these were.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+    pub(crate) fn stream(&self, counter: u64, out: &mut [u64]) -> usize {
+        match &self.keys {
+            Keys::Portable(_) => 0,
+            #[cfg(target_arch = "x86_64")]
+            Keys::X86(k) => k.stream(counter, out),
+        }
     }
 
     /// `dst[i] = AES(s) ^ s` with `s = sigma(src[i] ^ mask)`. Slices of unequal length: the shorter counts.

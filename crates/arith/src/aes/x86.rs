@@ -1,4 +1,4 @@
-//! x86-64 kernels: AES-NI, and VAES on 512-bit vectors.
+//! x86-64 kernels: AES-NI, and VAES on vectors of 256 and 512 bits.
 
 use std::arch::x86_64::*;
 
@@ -9,8 +9,29 @@ use crate::cpu::Cpu;
 #[derive(Clone)]
 pub(super) struct Keys {
     round: [Block; 11],
-    /// The AVX-512 set was detected.
-    wide: bool,
+    width: Width,
+}
+
+/// The widest kernels whose instructions were detected.
+#[derive(Clone, Copy)]
+enum Width {
+    One,
+    Two,
+    Four,
+}
+
+/// Calls the function of that name of the kernels of that width.
+macro_rules! by_width {
+    ($keys:ident, $name:ident($($argument:expr),*)) => {
+        // SAFETY: the value says that AES-NI was detected, its width that what wider kernels need was, too.
+        unsafe {
+            match $keys.width {
+                Width::One => narrow::$name(&$keys.round, $($argument),*),
+                Width::Two => double::$name(&$keys.round, $($argument),*),
+                Width::Four => wide::$name(&$keys.round, $($argument),*),
+            }
+        }
+    };
 }
 
 impl Keys {
@@ -19,49 +40,37 @@ impl Keys {
         if !cpu.has_aes() {
             return None;
         }
+        let width = match (cpu.has_wide_blocks(), cpu.has_double_blocks()) {
+            (true, _) => Width::Four,
+            (false, true) => Width::Two,
+            (false, false) => Width::One,
+        };
         // SAFETY: AES-NI was detected.
-        Some(Self { round: unsafe { expand(key) }, wide: cpu.has_wide_blocks() })
+        Some(Self { round: unsafe { expand(key) }, width })
     }
 
     pub(super) fn encrypt(&self, blocks: &mut [Block]) {
-        // SAFETY: the value says that AES-NI, and where `wide` is set also that the AVX-512 set was detected.
-        unsafe { if self.wide { wide::encrypt(&self.round, blocks) } else { narrow::encrypt(&self.round, blocks) } }
+        by_width!(self, encrypt(blocks))
+    }
+
+    pub(super) fn stream(&self, counter: u64, out: &mut [u64]) -> usize {
+        by_width!(self, stream(counter, out))
     }
 
     pub(super) fn hash(&self, src: &[Block], mask: Block, dst: &mut [Block]) {
-        // SAFETY: as in `encrypt`.
-        unsafe {
-            if self.wide { wide::hash(&self.round, src, mask, dst) } else { narrow::hash(&self.round, src, mask, dst) }
-        }
+        by_width!(self, hash(src, mask, dst))
     }
 
     pub(super) fn double(&self, left: &mut [Block], right: &mut [Block]) -> Block {
-        // SAFETY: as in `encrypt`.
-        unsafe {
-            if self.wide { wide::double(&self.round, left, right) } else { narrow::double(&self.round, left, right) }
-        }
+        by_width!(self, double(left, right))
     }
 
     pub(super) fn descend(&self, nodes: &mut [Block], corrections: &[Block], sides: &[u64], sums: &mut [Block]) {
-        // SAFETY: as in `encrypt`.
-        unsafe {
-            if self.wide {
-                wide::descend(&self.round, nodes, corrections, sides, sums)
-            } else {
-                narrow::descend(&self.round, nodes, corrections, sides, sums)
-            }
-        }
+        by_width!(self, descend(nodes, corrections, sides, sums))
     }
 
     pub(super) fn correct(&self, nodes: &mut [Block], deltas: &[Block], sides: &[u64], corrections: &mut [Block]) {
-        // SAFETY: as in `encrypt`.
-        unsafe {
-            if self.wide {
-                wide::correct(&self.round, nodes, deltas, sides, corrections)
-            } else {
-                narrow::correct(&self.round, nodes, deltas, sides, corrections)
-            }
-        }
+        by_width!(self, correct(nodes, deltas, sides, corrections))
     }
 
     pub(super) fn wipe(&mut self) {
@@ -92,11 +101,12 @@ fn expand(key: Block) -> [Block; 11] {
     [k0, k1, k2, k3, k4, k5, k6, k7, k8, k9, k10].map(unset128)
 }
 
-/// The kernels for one vector type; the two instances differ in width only. Eight vectors are in flight,
+/// The kernels for one vector type; the three instances differ in width only. Eight vectors are in flight,
 /// which covers the latency of the AES unit. What does not fill eight vectors goes through a padded buffer.
 macro_rules! kernels {
     ($name:ident, $features:literal, $vec:ty, $lanes:literal, $load:ident, $store:ident, $xor:ident, $and:ident,
-     $swap:expr, $enc:ident, $last:ident, $set:ident, $low:expr, $shl:expr, $sra:expr, $andnot:ident, $side:ident) => {
+     $swap:expr, $enc:ident, $last:ident, $set:ident, $low:expr, $shl:expr, $sra:expr, $andnot:ident, $side:ident,
+     $add:ident) => {
         mod $name {
             use super::*;
             const CHUNK: usize = 8 * $lanes;
@@ -168,6 +178,25 @@ macro_rules! kernels {
                     store(aes(&k, load(&c)), &mut c);
                     rest.copy_from_slice(&c[..rest.len()]);
                 }
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) fn stream(keys: &[Block; 11], counter: u64, out: &mut [u64]) -> usize {
+                let k = broadcast(keys);
+                let mut next = load(&std::array::from_fn(|i| Block(counter.wrapping_add(i as u64).into())));
+                let step = $set(Block(CHUNK as u128));
+                let whole = out.as_chunks_mut::<{ 2 * CHUNK }>().0;
+                for words in whole.iter_mut() {
+                    let bytes = aes(&k, next);
+                    for (i, x) in bytes.into_iter().enumerate() {
+                        // SAFETY: vector i writes LANES blocks, two words each, of 8 * LANES.
+                        unsafe { $store(words.as_mut_ptr().add(2 * i * $lanes).cast(), x) }
+                    }
+                    for x in &mut next {
+                        *x = $add(*x, step);
+                    }
+                }
+                2 * CHUNK * whole.len()
             }
 
             #[target_feature(enable = $features)]
@@ -333,6 +362,19 @@ fn set512(b: Block) -> __m512i {
     _mm512_broadcast_i32x4(set128(b))
 }
 
+#[inline]
+#[target_feature(enable = "avx2")]
+fn set256(b: Block) -> __m256i {
+    _mm256_broadcastsi128_si256(set128(b))
+}
+
+/// Ones in block `i` if bit `i` is set, of bits 0 and 1.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn side256(bits: u64) -> __m256i {
+    _mm256_set_m128i(side128(bits >> 1), side128(bits))
+}
+
 /// Ones in the block if bit 0 is set.
 #[inline]
 fn side128(bits: u64) -> __m128i {
@@ -364,7 +406,28 @@ kernels!(
     _mm_slli_epi32::<31>,
     _mm_srai_epi32::<31>,
     _mm_andnot_si128,
-    side128
+    side128,
+    _mm_add_epi64
+);
+kernels!(
+    double,
+    "avx2,vaes,aes",
+    __m256i,
+    2,
+    _mm256_loadu_si256,
+    _mm256_storeu_si256,
+    _mm256_xor_si256,
+    _mm256_and_si256,
+    _mm256_shuffle_epi32::<0x4e>,
+    _mm256_aesenc_epi128,
+    _mm256_aesenclast_epi128,
+    set256,
+    _mm256_shuffle_epi32::<0>,
+    _mm256_slli_epi32::<31>,
+    _mm256_srai_epi32::<31>,
+    _mm256_andnot_si256,
+    side256,
+    _mm256_add_epi64
 );
 kernels!(
     wide,
@@ -383,5 +446,6 @@ kernels!(
     _mm512_slli_epi32::<31>,
     _mm512_srai_epi32::<31>,
     _mm512_andnot_si512,
-    side512
+    side512,
+    _mm512_add_epi64
 );

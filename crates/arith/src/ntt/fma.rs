@@ -21,8 +21,8 @@ type Vector = std::arch::x86_64::__m256d;
 #[cfg(not(target_arch = "x86_64"))]
 type Vector = [f64; 4];
 
-/// Coefficients that are finished together: 16 KiB.
-const PART: usize = 2048;
+/// Coefficients that are finished together: 32 KiB.
+const PART: usize = 4096;
 
 /// Twiddle factors of one direction as doubles.
 #[derive(Clone)]
@@ -43,30 +43,30 @@ impl RealTwiddles {
 }
 
 pub(super) fn forward(ntt: &NttTable, t: &RealTwiddles, x: &mut [u64]) {
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,fma")]
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
     fn run(p: u64, t: &RealTwiddles, x: &mut [u64]) {
-        // SAFETY: AVX2 and FMA are enabled here; lengths by the caller.
+        // SAFETY: the instructions are enabled here; lengths by the caller.
         unsafe { forward_with::<Vector>(p, t, x) }
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    use forward_with as run;
     // SAFETY: an `NttTable` with this kernel exists only where the instructions were detected;
     // `NttTable::forward` checked that `x` has as many words as the tables are for.
-    unsafe { run(ntt.modulus.value(), t, x) }
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_unsafe))]
+    unsafe {
+        run(ntt.modulus.value(), t, x);
+    }
 }
 
 pub(super) fn inverse(ntt: &NttTable, t: &RealTwiddles, x: &mut [u64]) {
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,fma")]
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
     fn run(p: u64, scale: u64, t: &RealTwiddles, x: &mut [u64]) {
         // SAFETY: as in `forward`.
         unsafe { inverse_with::<Vector>(p, scale, t, x) }
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    use inverse_with as run;
     // SAFETY: as in `forward`.
-    unsafe { run(ntt.modulus.value(), ntt.degree_inverse.value, t, x) }
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_unsafe))]
+    unsafe {
+        run(ntt.modulus.value(), ntt.degree_inverse.value, t, x);
+    }
 }
 
 /// How N coefficients are split: parts, each finished alone, and the groups of a part that the first passes

@@ -7,7 +7,12 @@
 use super::{NttTable, Twiddles};
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) use super::portable::{forward, inverse, mac, mul_assign, reduce_acc};
+pub(super) use super::portable::{forward, inverse, mac, reduce_acc};
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn mul_assign(ntt: &super::NttTable, x: &mut [u64], y: &[u64]) {
+    ntt.pointwise.mul(x, y);
+}
 
 #[cfg(target_arch = "x86_64")]
 pub(super) fn forward(ntt: &NttTable, t: &Twiddles, x: &mut [u64]) {

@@ -205,7 +205,7 @@ impl NttTable {
     pub fn mul_assign(&self, x: &mut [u64], y: &[u64]) {
         self.check(&[x.len(), y.len()]);
         match &self.kernel {
-            Kernel::Portable(_) | Kernel::Fma(_) => portable::mul_assign(self, x, y),
+            Kernel::Portable(_) | Kernel::Fma(_) => self.pointwise.mul(x, y),
             Kernel::Ifma(_) => ifma::mul_assign(self, x, y),
         }
     }

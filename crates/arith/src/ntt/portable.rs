@@ -64,12 +64,6 @@ pub(super) fn mac(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])])
     }
 }
 
-pub(super) fn mul_assign(ntt: &NttTable, x: &mut [u64], y: &[u64]) {
-    for (a, &b) in x.iter_mut().zip(y) {
-        *a = ntt.modulus.mul(*a, b);
-    }
-}
-
 pub(super) fn reduce_acc(ntt: &NttTable, low: &mut [u64], high: &mut [u64]) {
     let m = &ntt.modulus;
     for (l, h) in low.iter_mut().zip(high) {

@@ -162,6 +162,18 @@ pub(super) fn reduce(op: &Pointwise, x: &mut [u64]) {
     portable::reduce(op, &mut x[done..]);
 }
 
+pub(super) fn any_above(x: &[u64], bound: u64) -> bool {
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
+    fn run(x: &[u64], bound: u64) -> bool {
+        portable::any_above(x, bound)
+    }
+    // SAFETY: as in `apply`.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_unsafe))]
+    unsafe {
+        run(x, bound)
+    }
+}
+
 /// The words of `slice` from `at`, as doubles.
 ///
 /// # Safety

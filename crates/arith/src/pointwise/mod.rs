@@ -103,6 +103,11 @@ impl Pointwise {
         if self.fma { fma::reduce(self, x) } else { portable::reduce(self, x) }
     }
 
+    /// Whether a word is above `bound`.
+    pub(crate) fn any_above(&self, x: &[u64], bound: u64) -> bool {
+        if self.fma { fma::any_above(x, bound) } else { portable::any_above(x, bound) }
+    }
+
     /// Adds `sum_k digits[k] * pairs[k][h]` to `sums[h]`, `h` in `{0, 1}`: the inner product of key switching
     /// (digits against both halves of a key) and of linear transforms (diagonals against both halves of
     /// ciphertexts). Each digit is read once; sums are reduced once.

@@ -39,6 +39,12 @@ pub(super) fn reduce(op: &Pointwise, x: &mut [u64]) {
     x.iter_mut().for_each(|a| *a = m.reduce(*a));
 }
 
+#[inline(always)]
+pub(super) fn any_above(x: &[u64], bound: u64) -> bool {
+    // No early end: vectors are compared faster than branches are taken.
+    x.iter().fold(false, |any, &word| any | (word > bound))
+}
+
 pub(super) fn dot_pair(op: &Pointwise, digits: &[&[u64]], pairs: &[[&[u64]; 2]], sums: [&mut [u64]; 2]) {
     let [left, right] = sums;
     for (i, (l, r)) in left.iter_mut().zip(right).enumerate() {

@@ -1,5 +1,5 @@
-//! From one basis to another, without the integers in between: Halevi, Polyakov, Shoup, eprint 2018/117,
-//! section 2.2, with the quotient in floating point.
+//! From one basis to another, without the integers in between: [HPS19], with the quotient in floating
+//! point.
 //!
 //! For `Q = q_1 .. q_k` and residues `x_i` of x: with `y_i = x_i (Q / q_i)^-1 mod q_i` and
 //! `v = round(sum y_i / q_i)`, the centred representative is `sum y_i (Q / q_i) - v Q`, which is taken mod

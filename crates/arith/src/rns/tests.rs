@@ -173,6 +173,37 @@ fn conversions_cover_every_coefficient() {
     }
 }
 
+/// From as many primes as one conversion reads, with the largest residues, zeros, what is left of half of Q
+/// (where either neighbour would do), and mixed ones: the same on every kernel.
+#[test]
+fn conversions_of_many_primes_agree_bit_for_bit() {
+    let primes = (1..).map(|k| (1u64 << 50) + 1 - (k << 17)).filter_map(|p| Modulus::new(p).ok());
+    let all: Vec<Modulus> = primes.take(MAX_SOURCES + 3).collect();
+    for count in [6, 7, 8, 13, 14, 15, MAX_SOURCES] {
+        let (from, to) = (&all[3..3 + count], &all[..5]);
+        let residue = |m: &Modulus, i: u64| match i % 4 {
+            0 => m.value() - 1,
+            1 => 0,
+            // Half of an odd Q, rounded down, is (Q - 1) / 2: -1/2 mod each prime.
+            2 => m.value() / 2,
+            _ => m.reduce((i + m.value()).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+        };
+        let x: Vec<Vec<u64>> = from.iter().map(|m| (0..300).map(|i| residue(m, i)).collect()).collect();
+        let x: Vec<&[u64]> = x.iter().map(Vec::as_slice).collect();
+        let results = Cpu::available().into_iter().map(|cpu| {
+            let mut y = vec![vec![0; 300]; to.len()];
+            let conversion = Conversion::with_cpu(cpu, from, to).unwrap();
+            conversion.apply(&x, &mut y.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+            y
+        });
+        let results: Vec<_> = results.collect();
+        assert!(results.iter().all(|y| *y == results[0]), "{count} primes");
+        // -1 mod every source is -1 mod every target, and targets 3 and 4 are sources as well.
+        assert!(to.iter().zip(&results[0]).all(|(m, y)| y[0] == m.value() - 1 && y[1] == 0));
+        assert_eq!(results[0][3..], [x[0].to_vec(), x[1].to_vec()]);
+    }
+}
+
 #[test]
 fn impossible_conversions_are_named() {
     let all = moduli(&MORE);

@@ -1,6 +1,11 @@
 //! Bit packing: values of `width` bits, least significant bit first, without gaps; the last byte is filled
 //! with zeros.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+
+use crate::cpu::Cpu;
+
 /// What is wrong with packed bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PackError {
@@ -67,6 +72,22 @@ pub fn pack(values: impl ExactSizeIterator<Item = u64>, width: u32, out: &mut Ve
     out.truncate(start + len);
 }
 
+/// Writes the low `width` bits of every value to `out`: as [`pack`], into a buffer that is there already.
+///
+/// # Panics
+/// If [`packed_len`] is `None` or not the length of `out`.
+pub fn pack_into(values: &[u64], width: u32, out: &mut [u8]) {
+    assert_eq!(out.len(), checked_len(values.len(), width), "bytes of the packed values");
+    // 64 values take a whole number of words.
+    let parts = out.chunks_mut(8 * width as usize);
+    let mut packed = Vec::with_capacity(8 * width as usize);
+    for (part, values) in parts.zip(values.chunks(64)) {
+        packed.clear();
+        pack(values.iter().copied(), width, &mut packed);
+        part.copy_from_slice(&packed);
+    }
+}
+
 /// Reads `count` values of `width` bits, each at most `max`. Time depends on values only where one is above
 /// `max`.
 ///
@@ -76,35 +97,10 @@ pub fn pack(values: impl ExactSizeIterator<Item = u64>, width: u32, out: &mut Ve
 /// # Panics
 /// If [`packed_len`] is `None`.
 pub fn unpack(bytes: &[u8], count: usize, width: u32, max: u64) -> Result<Vec<u64>, PackError> {
-    let expected = checked_len(count, width);
-    if bytes.len() != expected {
-        return Err(PackError::Length { got: bytes.len(), expected });
-    }
-    let mask = u64::MAX >> (64 - width);
-    // A value starts inside a byte and ends at most `width + 7` bits later: 8 bytes from there hold all of a
-    // narrow one, 16 any.
-    let values = if width <= 57 {
-        cut(bytes, count, width, |window, shift| u64::from_le_bytes(window) >> shift & mask)
-    } else {
-        cut(bytes, count, width, |window, shift| (u128::from_le_bytes(window) >> shift) as u64 & mask)
-    };
-    if max < mask
-        && let Some(index) = values.iter().position(|&v| v > max)
-    {
-        return Err(PackError::Range { index });
-    }
-    check_padding(bytes, count, width).map(|()| values)
-}
-
-/// Writes the low `width` bits of every value to `out`: as [`pack`], into a buffer that is there already.
-///
-/// # Panics
-/// If [`packed_len`] is `None` or not the length of `out`.
-pub fn pack_into(values: &[u64], width: u32, out: &mut [u8]) {
-    assert_eq!(out.len(), checked_len(values.len(), width), "bytes of the packed values");
-    let mut packed = Vec::new();
-    pack(values.iter().copied(), width, &mut packed);
-    out.copy_from_slice(&packed);
+    check_len(bytes, count, width)?;
+    let mut values = vec![0; count];
+    unpack_into(bytes, width, max, &mut values)?;
+    Ok(values)
 }
 
 /// Reads as many values of `width` bits as `out` has, each at most `max`: as [`unpack`], into a buffer that
@@ -116,28 +112,58 @@ pub fn pack_into(values: &[u64], width: u32, out: &mut [u8]) {
 /// # Panics
 /// If [`packed_len`] is `None`.
 pub fn unpack_into(bytes: &[u8], width: u32, max: u64, out: &mut [u64]) -> Result<(), PackError> {
-    out.copy_from_slice(&unpack(bytes, out.len(), width, max)?);
-    Ok(())
+    unpack_with(Cpu::best(), bytes, width, max, out)
 }
 
-/// Calls `value` with the `N` bytes from where each value starts (zeros after the end) and the bits before it
-/// in the first of them.
+fn unpack_with(cpu: Cpu, bytes: &[u8], width: u32, max: u64, out: &mut [u64]) -> Result<(), PackError> {
+    check_len(bytes, out.len(), width)?;
+    let mask = u64::MAX >> (64 - width);
+    let (done, mut above) = unpack_fast(cpu, bytes, width, max, out);
+    // A value starts inside a byte and ends at most `width + 7` bits later: 8 bytes from there hold all of a
+    // narrow one, 16 any.
+    if width <= 57 {
+        cut(bytes, done, width, out, |window, shift| u64::from_le_bytes(window) >> shift & mask);
+    } else {
+        cut(bytes, done, width, out, |window, shift| (u128::from_le_bytes(window) >> shift) as u64 & mask);
+    }
+    above |= max < mask && out[done..].iter().any(|&v| v > max);
+    if above && let Some(index) = out.iter().position(|&v| v > max) {
+        return Err(PackError::Range { index });
+    }
+    check_padding(bytes, out.len(), width)
+}
+
+/// Unpacks values from the front, as many as the kernel likes: how many, and whether one is above `max`.
+#[cfg(target_arch = "x86_64")]
+fn unpack_fast(cpu: Cpu, bytes: &[u8], width: u32, max: u64, out: &mut [u64]) -> (usize, bool) {
+    if !cpu.has_fma() || width > avx2::MAX_WIDTH {
+        return (0, false);
+    }
+    // SAFETY: AVX2 was detected.
+    unsafe { avx2::unpack(bytes, width, max, out) }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn unpack_fast(_: Cpu, _: &[u8], _: u32, _: u64, _: &mut [u64]) -> (usize, bool) {
+    (0, false)
+}
+
+/// From value `first` on, sets `out` to `value` of the `N` bytes from where each value starts (zeros after
+/// the end) and the bits before it in the first of them.
 #[inline(always)]
-fn cut<const N: usize>(bytes: &[u8], count: usize, width: u32, value: impl Fn([u8; N], usize) -> u64) -> Vec<u64> {
+fn cut<const N: usize>(bytes: &[u8], first: usize, width: u32, out: &mut [u64], value: impl Fn([u8; N], usize) -> u64) {
     let step = width as usize;
-    let mut values = Vec::with_capacity(count);
-    let whole = bytes.len().checked_sub(N).map_or(0, |last| (8 * last / step + 1).min(count));
-    values.extend((0..whole).map(|i| {
+    let whole = bytes.len().checked_sub(N).map_or(0, |last| (8 * last / step + 1).min(out.len())).max(first);
+    for (i, v) in out.iter_mut().enumerate().take(whole).skip(first) {
         let window = bytes[i * step / 8..].first_chunk().expect("counted so that a window follows");
-        value(*window, i * step % 8)
-    }));
-    values.extend((whole..count).map(|i| {
+        *v = value(*window, i * step % 8);
+    }
+    for (i, v) in out.iter_mut().enumerate().skip(whole) {
         let rest = &bytes[i * step / 8..];
         let (mut window, len) = ([0; N], rest.len().min(N));
         window[..len].copy_from_slice(&rest[..len]);
-        value(window, i * step % 8)
-    }));
-    values
+        *v = value(window, i * step % 8);
+    }
 }
 
 /// Checks what [`unpack`] checks where all values are allowed, without unpacking.
@@ -148,11 +174,16 @@ fn cut<const N: usize>(bytes: &[u8], count: usize, width: u32, value: impl Fn([u
 /// # Panics
 /// If [`packed_len`] is `None`.
 pub fn check(bytes: &[u8], count: usize, width: u32) -> Result<(), PackError> {
+    check_len(bytes, count, width)?;
+    check_padding(bytes, count, width)
+}
+
+fn check_len(bytes: &[u8], count: usize, width: u32) -> Result<(), PackError> {
     let expected = checked_len(count, width);
     if bytes.len() != expected {
         return Err(PackError::Length { got: bytes.len(), expected });
     }
-    check_padding(bytes, count, width)
+    Ok(())
 }
 
 fn check_padding(bytes: &[u8], count: usize, width: u32) -> Result<(), PackError> {
@@ -186,11 +217,15 @@ mod tests {
             let (mut again, mut there) = (vec![0xab; packed.len()], vec![7; values.len()]);
             pack_into(&values, width, &mut again);
             prop_assert_eq!(&again, packed);
-            prop_assert_eq!(unpack_into(packed, width, u64::MAX, &mut there), Ok(()));
-            prop_assert_eq!(&there, &low);
-            if let Some(max) = low.iter().max().and_then(|max| max.checked_sub(1)) {
-                let index = low.iter().position(|&v| v > max).unwrap();
-                prop_assert_eq!(unpack_into(packed, width, max, &mut there), Err(PackError::Range { index }));
+            for cpu in Cpu::available() {
+                there.fill(7);
+                prop_assert_eq!(unpack_with(cpu, packed, width, u64::MAX, &mut there), Ok(()));
+                prop_assert_eq!(&there, &low);
+                if let Some(max) = low.iter().max().and_then(|max| max.checked_sub(1)) {
+                    let index = low.iter().position(|&v| v > max).unwrap();
+                    let above = Err(PackError::Range { index });
+                    prop_assert_eq!(unpack_with(cpu, packed, width, max, &mut there), above);
+                }
             }
         }
     }
