@@ -61,8 +61,10 @@ fn inferences(
     interface: &Interface,
 ) -> Result<(), Box<dyn Error>> {
     let dealings = Arc::new(Dealings::fresh(registry.clone(), 1)?);
-    let [our_aids, their_aids] = [1, 2]
-        .map(|party| Aids { dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))), keep: None });
+    let [our_aids, their_aids] = [1, 2].map(|party| Aids {
+        dealer: Some(Arc::new(Nearby::new(Arc::clone(&dealings), [party; 32]))),
+        ..Aids::default()
+    });
     let mut rng = SplitMix::new(1);
     let input: Vec<f32> = (0..interface.input_len()).map(|_| rng.range(-1.0, 1.0) as f32).collect();
     let (answer, served) = run_pair(
