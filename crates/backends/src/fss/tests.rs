@@ -166,7 +166,7 @@ impl Case {
             let answer = {
                 // Gone before the server is waited for.
                 let mut ours = ours;
-                let made = client::offline(plan, statics, &material, &mut ours);
+                let made = client::offline(plan, statics, &material, &mut ours, &Stop::default());
                 made.and_then(|()| {
                     client::online(plan, &material, input, (&mut ours, our_prg), &mut |_, _| {}, &Stop::default())
                 })
