@@ -36,6 +36,14 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("cheetah", "sqrt"),
     ("cheetah", "rsqrt"),
     ("cheetah", "functions"),
+    ("fss", "sigmoid"),
+    ("fss", "tanh"),
+    ("fss", "gelu gap"),
+    ("fss", "exp"),
+    ("fss", "reciprocal"),
+    ("fss", "sqrt"),
+    ("fss", "rsqrt"),
+    ("fss", "functions"),
 ];
 
 /// All that there are, the toy of the tests included.

@@ -23,7 +23,7 @@ const fn classical(name: &'static str, about: &'static str) -> Operator {
 
 const MOVED: &str = "moves elements, costs nothing";
 const CLIENT: &str = "at the end of the network: the client applies it";
-const EITHER: &str = "at the end of the network the client applies it; elsewhere a table, which cheetah has not";
+const EITHER: &str = "at the end of the network the client applies it; elsewhere a table, which not every back end has";
 const TABLE: &str = "a table";
 
 /// Operators on secret tensors, by name. What depends on constants and shapes alone is folded, and may use
