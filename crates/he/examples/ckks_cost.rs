@@ -80,7 +80,7 @@ fn operations() -> Result<(), Failure> {
         let context = client.context.clone();
         let needs = [KeyKind::Relinearise, KeyKind::Galois(context.rotation_element(1))];
         let needs = needs.map(|kind| KeyId::at(&context, kind, 15));
-        let mut keys = KeySet::generate(&client.secret, &needs, &mut client.prg);
+        let mut keys = KeySet::generate(&client.secret, &needs, &mut client.prg).expect("keys of the plan");
         let values = client.reals(1 << 15);
         let plaintext = Encoder::new(&context, 1 << 15)?.encode(&values, 15, context.parameters().scale(15))?;
         let a = client.secret.encrypt(&plaintext, &mut client.prg);
@@ -107,7 +107,7 @@ fn bootstraps(name: &str, spec: &BootstrapSpec) -> Result<(), Failure> {
     let boot = Bootstrapper::new(&context, spec)?;
     let tables_s = start.elapsed().as_secs_f64();
     let start = Instant::now();
-    let keys = KeySet::generate(&client.secret, &boot.keys(), &mut client.prg);
+    let keys = KeySet::generate(&client.secret, &boot.keys(), &mut client.prg).expect("keys of the plan");
     let keygen_s = start.elapsed().as_secs_f64();
     let x = client.reals(spec.slots);
     let encoder = Encoder::new(&context, spec.slots)?;

@@ -64,7 +64,7 @@ fn main() -> Result<(), Failure> {
     // The client: keys and a ciphertext.
     let mut prg = SplitPrg::new(Prg::from_os()?);
     let secret = SecretKey::generate(&context, prg.secret());
-    let keys = KeySet::generate(&secret, &needs, &mut prg);
+    let keys = KeySet::generate(&secret, &needs, &mut prg)?;
     println!("{} keys, {:.0} MB", keys.len(), keys.memory_bytes() as f64 / 1e6);
     let x: Vec<f64> = (0..slots).map(|i| (i as f64 * 0.37).sin()).collect();
     let sent = secret.encrypt_seeded(&encoder.encode_real(&x, level)?, &mut prg).to_bytes(&context);

@@ -21,7 +21,8 @@ trait Elementwise: Copy {
 /// were.
 fn apply<E: Elementwise>(what: E, x: &mut [u64], y: Option<&[u64]>) -> usize {
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
-    fn run<E: Elementwise>(what: E, x: *mut u64, y: *const u64, len: usize) {
+    // SAFETY: `len` words, whole vectors, are there at `x` and at `y`; the instructions are there.
+    unsafe fn run<E: Elementwise>(what: E, x: *mut u64, y: *const u64, len: usize) {
         for k in (0..len).step_by(Vector::LEN) {
             // SAFETY: the instructions are enabled, and `len` words at `x` and `y` are there, by the caller.
             unsafe {
@@ -190,7 +191,8 @@ const LINE: usize = 2 * Vector::LEN;
 
 pub(super) fn dot_pair(op: &Pointwise, digits: &[&[u64]], pairs: &[[&[u64]; 2]], sums: [&mut [u64]; 2]) {
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
-    fn run(reduction: Reduction, digits: &[&[u64]], pairs: &[[&[u64]; 2]], sums: [*mut u64; 2], len: usize) {
+    // SAFETY: every slice and place of `sums` has `len` words, whole lines; the instructions are there.
+    unsafe fn run(reduction: Reduction, digits: &[&[u64]], pairs: &[[&[u64]; 2]], sums: [*mut u64; 2], len: usize) {
         for k in (0..len).step_by(LINE) {
             // SAFETY: the instructions are enabled, and every slice has at least `len` words, by the caller.
             unsafe {

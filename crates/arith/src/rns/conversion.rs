@@ -211,7 +211,7 @@ unsafe fn block<'a>(
             let out = out[at..at + BLOCK].as_mut_ptr();
             for k in (0..BLOCK).step_by(ROW * Vector::LEN) {
                 let mut sums = [Sum::<Vector>::of(Vector::splat(0.0)); ROW];
-                let mut row = scaled.add(k);
+                let mut row = 0;
                 for (chunk, factors) in target.factors.chunks(TERMS).enumerate() {
                     if chunk > 0 {
                         for sum in &mut sums {
@@ -221,9 +221,9 @@ unsafe fn block<'a>(
                     for &factor in factors {
                         let w = Vector::splat(factor);
                         for (j, sum) in sums.iter_mut().enumerate() {
-                            sum.add(Vector::load(row.add(j * Vector::LEN)), w);
+                            sum.add(Vector::load(scaled.add(row * BLOCK + k + j * Vector::LEN)), w);
                         }
-                        row = row.add(BLOCK);
+                        row += 1;
                     }
                 }
                 for (j, &sum) in sums.iter().enumerate() {

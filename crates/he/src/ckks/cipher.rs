@@ -4,6 +4,7 @@ use super::noise::Estimate;
 use super::poly::{Ntt, Poly};
 use super::scale::Scale;
 use crate::HeError;
+use zeroize::Zeroize;
 
 /// An encoded message: a polynomial in NTT form with the scale of its slots.
 #[derive(Clone)]
@@ -12,6 +13,13 @@ pub struct Plaintext {
     pub(super) scale: Scale,
     pub(super) slots: usize,
     pub(super) estimate: Estimate,
+}
+
+/// Wiped: with its ciphertext, a decrypted message and its error are as good as the secret key.
+impl Drop for Plaintext {
+    fn drop(&mut self) {
+        self.poly.zeroize();
+    }
 }
 
 impl Plaintext {

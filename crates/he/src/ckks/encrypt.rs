@@ -85,9 +85,10 @@ impl PublicKey {
             half.mul_assign(&u, context);
             half
         });
-        c0.add_assign(&draw(&sample::error(prg.secret(), context.degree())), context);
+        let mut error = || Zeroizing::new(draw(&sample::error(prg.secret(), context.degree())));
+        c0.add_assign(&error(), context);
         c0.add_assign(&plaintext.poly, context);
-        c1.add_assign(&draw(&sample::error(prg.secret(), context.degree())), context);
+        c1.add_assign(&error(), context);
         // e u + e0 + e1 s, with u and s ternary.
         let deviation = (ERROR_VARIANCE * (1.0 + 4.0 / 3.0 * context.degree() as f64)).sqrt();
         let estimate = plaintext.estimate.with_error(deviation);

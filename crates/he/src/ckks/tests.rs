@@ -61,7 +61,7 @@ impl Bench {
     }
 
     pub fn keys(&mut self, needs: &[KeyId]) -> KeySet {
-        KeySet::generate(&self.secret, needs, &mut self.prg)
+        KeySet::generate(&self.secret, needs, &mut self.prg).expect("keys of the plan")
     }
 
     pub fn rotation_keys(&mut self, steps: &[i64], level: usize) -> KeySet {

@@ -17,8 +17,9 @@ pub const MESSAGE_RATIO_BITS: u32 = 8;
 /// Multiples of `q_0` below this are reduced rightly.
 const RANGE: u32 = 16;
 const DOUBLINGS: u32 = 3;
-/// log2 of the probability that a multiple is not below [`RANGE`], over all coefficients ([BTH22]).
-const FAILURE_LOG2: f64 = -138.7;
+/// log2 of the probability that the multiple of one coefficient is not below [`RANGE`]: that the sum of
+/// weight + 1 = 33 uniform numbers of `[-1/2, 1/2]` is 15.5 or more, either way (Irwin and Hall).
+const FAILURE_LOG2: f64 = -121.7;
 
 /// What errors of powers and doublings make of the error of one rescaling of the argument: measured on set B
 /// (docs/notes/ckks.md), where the sum of their slopes near the middle of the range is of this size.
@@ -217,7 +218,7 @@ impl Bootstrapper {
     /// log2 of the probability that a bootstrap gives a wrong slot.
     #[must_use]
     pub fn failure_log2(&self) -> f64 {
-        FAILURE_LOG2
+        FAILURE_LOG2 + f64::from(self.context.parameters().spec().log_degree)
     }
 
     /// Largest error of the sine in place of the line (or of its cubic correction), for values up to 1.

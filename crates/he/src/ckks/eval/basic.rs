@@ -7,6 +7,9 @@ use super::super::scale::Scale;
 use super::Evaluator;
 use crate::HeError;
 
+/// Least integer that a change of scale multiplies by: rounding it is off by 2^-20.
+const LEAST_FACTOR: f64 = 524_288.0;
+
 /// A real number as an integer times a power of two, reduced mod a prime: exact for any double.
 pub(super) fn reduce_real(modulus: &tacit_arith::modulus::Modulus, value: f64) -> u64 {
     let rounded = value.round_ties_even();
@@ -205,6 +208,10 @@ impl Evaluator<'_> {
         let above = a.drop_to(level + 1)?;
         let prime = self.context.parameters().primes()[level];
         let factor = scale.times_prime(prime).over(a.scale);
+        // Rounded to an integer, a small one would be far off, and one below a half nothing at all.
+        if factor.to_f64() < LEAST_FACTOR {
+            return Err(HeError::Scale { what: "adjust", left: a.scale.to_f64(), right: scale.to_f64() });
+        }
         // The factor is an integer up to rounding; what is rounded off would shift the value, so the scale
         // of the result is taken from the quotient, which is as exact as scales are.
         let mut adjusted = self.rescale(&self.mul_real(&above, 1.0, factor))?;

@@ -76,7 +76,9 @@ fn read_entry(context: &Context, bytes: [u8; ENTRY]) -> Result<KeyId, HeError> {
             "level {level} with {alpha} special primes: the parameters have {levels} and {special}"
         ));
     }
-    Ok(KeyId { kind, level, alpha: alpha.into() })
+    let id = KeyId { kind, level, alpha: alpha.into() };
+    id.admit(context.parameters())?;
+    Ok(id)
 }
 
 /// Digest of the header: what every key's digest is bound to.

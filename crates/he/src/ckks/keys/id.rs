@@ -1,6 +1,8 @@
 //! What a key is for.
 
 use super::super::context::Context;
+use super::super::params::{Parameters, Secret};
+use crate::HeError;
 use std::collections::BTreeMap;
 
 /// What a key does.
@@ -45,6 +47,15 @@ impl KeyId {
         // The key under the sparse secret has one, whatever its level: its modulus must stay small.
         let alpha = if kind == KeyKind::ToSparse { 1 } else { context.parameters().alpha(level) };
         Self { kind, level, alpha }
+    }
+
+    /// Whether such a key may exist with these parameters.
+    ///
+    /// # Errors
+    /// [`HeError::InsecureKey`].
+    pub fn admit(&self, parameters: &Parameters) -> Result<(), HeError> {
+        let secret = if self.kind == KeyKind::ToSparse { Secret::Sparse } else { Secret::Ternary };
+        parameters.admit(&self.kind.to_string(), secret, self.level, self.alpha)
     }
 }
 

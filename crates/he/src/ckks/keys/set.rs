@@ -53,15 +53,19 @@ impl<'a> KeyMaker<'a> {
         Self { secret, sparse, prg }
     }
 
-    /// The key `id`, fresh.
+    /// The key `id`, fresh. Who names the keys that are needed may be the server: one that would have less
+    /// than 128 bits is not made.
+    ///
+    /// # Errors
+    /// [`HeError::InsecureKey`].
     ///
     /// # Panics
     /// If the parameters have fewer primes than it asks for.
-    #[must_use]
-    pub fn make(&mut self, id: KeyId) -> SwitchKey {
+    pub fn make(&mut self, id: KeyId) -> Result<SwitchKey, HeError> {
+        id.admit(self.secret.context().parameters())?;
         let (context, s, sparse) = (self.secret.context(), self.secret.s(), self.sparse.s());
         let mut between = |from, to| SwitchKey::generate(from, to, context, id.level, id.alpha, self.prg);
-        match id.kind {
+        Ok(match id.kind {
             KeyKind::Relinearise => {
                 let mut square = Zeroizing::new(s.clone());
                 square.mul_assign(s, context);
@@ -75,18 +79,22 @@ impl<'a> KeyMaker<'a> {
             }
             KeyKind::ToSparse => between(s, sparse),
             KeyKind::FromSparse => between(sparse, s),
-        }
+        })
     }
 }
 
 impl KeySet {
     /// Makes the keys `needs` of `secret` (those that do another's work once).
-    #[must_use]
-    pub fn generate(secret: &SecretKey, needs: &[KeyId], prg: &mut SplitPrg) -> Self {
+    ///
+    /// # Errors
+    /// As [`KeyMaker::make`].
+    pub fn generate(secret: &SecretKey, needs: &[KeyId], prg: &mut SplitPrg) -> Result<Self, HeError> {
         let mut maker = KeyMaker::new(secret, prg);
         let mut set = Self::default();
-        merged(needs).into_iter().for_each(|id| set.insert(id.kind, Origin::Uploaded, maker.make(id)));
-        set
+        for id in merged(needs) {
+            set.insert(id.kind, Origin::Uploaded, maker.make(id)?);
+        }
+        Ok(set)
     }
 
     /// The keys of a file, of which at most `budget` bytes stay in memory between uses. A set larger than

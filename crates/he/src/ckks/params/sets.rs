@@ -10,7 +10,7 @@ pub struct NamedSet {
     /// What it is for.
     pub purpose: &'static str,
     /// log2 of the probability that one bootstrap fails because a multiple of `q_0` passes the range of the
-    /// sine ([BTH22]: weight 32, range 16); `None` without bootstrapping.
+    /// sine (weight 32, range 16: 2^-121.7 for each coefficient); `None` without bootstrapping.
     pub failure_log2: Option<f64>,
     segments: &'static [Segment],
     groups: &'static [KeyGroup],
@@ -31,7 +31,7 @@ pub const SETS: [NamedSet; 3] = [
     NamedSet {
         name: "A",
         purpose: "networks with ReLU by composite polynomials: 15 levels between bootstraps, 2^15 slots",
-        failure_log2: Some(-138.7),
+        failure_log2: Some(-105.7),
         // SlotToCoeff 3, network 15, EvalMod 10 with the cubic correction of the sine, CoeffToSlot 3.
         // Primes of digits are a bit smaller than special ones: six of them make P 2^6 larger than any
         // digit, or errors of the digits would show.
@@ -43,7 +43,7 @@ pub const SETS: [NamedSet; 3] = [
     NamedSet {
         name: "B",
         purpose: "networks with squares: 4 levels between bootstraps, 2^14 slots",
-        failure_log2: Some(-138.7),
+        failure_log2: Some(-106.7),
         // SlotToCoeff 2, network 4, EvalMod 8, CoeffToSlot 3.
         segments: &[segment(6, 36), segment(8, 47), segment(3, 43)],
         groups: &[group(7, 4), group(18, 2)],

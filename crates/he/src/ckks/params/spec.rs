@@ -22,6 +22,8 @@ pub struct Parameters {
     q: Vec<u64>,
     p: Vec<u64>,
     scales: Vec<Scale>,
+    /// Whether keys must have 128 bits: not so for tests alone.
+    checked: bool,
 }
 
 impl Parameters {
@@ -32,7 +34,7 @@ impl Parameters {
     /// [`HeError::Description`] for a description out of range, [`HeError::NoPrime`] if there are too few
     /// primes of a size, [`HeError::InsecureKey`] naming the first key that falls short of 128 bits.
     pub fn new(spec: &ParametersSpec) -> Result<Self, HeError> {
-        let built = Self::build(spec, LOG_DEGREES)?;
+        let built = Self { checked: true, ..Self::build(spec, LOG_DEGREES)? };
         match built.security().into_iter().find(|check| !check.holds()) {
             Some(SecurityCheck { what, modulus_log2, max, .. }) => {
                 Err(HeError::InsecureKey { what, degree: built.degree(), modulus_log2, max })
@@ -82,7 +84,7 @@ impl Parameters {
             return refuse(format!("key groups must ascend to level {levels}, each with a special prime"));
         }
         let chain = primes::choose(spec)?;
-        Ok(Self { spec: spec.clone(), q: chain.q, p: chain.p, scales: chain.scales })
+        Ok(Self { spec: spec.clone(), q: chain.q, p: chain.p, scales: chain.scales, checked: false })
     }
 
     /// The description.
@@ -158,6 +160,29 @@ impl Parameters {
     #[must_use]
     pub fn modulus_log2(&self, level: usize, special: usize) -> f64 {
         self.q[..level].iter().chain(&self.p[..special]).map(|&p| (p as f64).log2()).sum()
+    }
+
+    /// Whether a key at `level` with `special` special primes may exist: whatever a circuit asks for, a key
+    /// is made, and read, only where its modulus has 128 bits of security for the secret that it is encrypted
+    /// under. The key to the sparse secret has one prime and one special prime.
+    ///
+    /// # Errors
+    /// [`HeError::InsecureKey`].
+    pub(in super::super) fn admit(
+        &self,
+        what: &str,
+        secret: Secret,
+        level: usize,
+        special: usize,
+    ) -> Result<(), HeError> {
+        let (modulus_log2, max) = (self.modulus_log2(level, special), max_modulus_bits(self.degree(), secret));
+        let is_small = !self.checked || modulus_log2 <= f64::from(max);
+        let is_meant = secret == Secret::Ternary || (self.spec.encapsulated && (level, special) == (1, 1));
+        if is_small && is_meant {
+            return Ok(());
+        }
+        let max = if is_meant { max } else { 0 };
+        Err(HeError::InsecureKey { what: what.into(), degree: self.degree(), modulus_log2, max })
     }
 
     /// What is encrypted under which secret in which modulus, at worst.

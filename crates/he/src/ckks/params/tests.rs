@@ -72,3 +72,24 @@ fn senseless_descriptions_are_refused() {
     let few = ParametersSpec { base_bits: 20, segments: vec![Segment { count: 17, bits: 20 }], ..good };
     assert!(matches!(Parameters::new(&few), Err(HeError::NoPrime { .. })));
 }
+
+/// Whoever names the keys that a circuit needs cannot have one made that gives the secret away.
+#[test]
+fn keys_below_128_bits_are_not_made() {
+    use crate::ckks::keys::{KeyId, KeyKind};
+    let set = NamedSet::find("B").expect("a named set");
+    let parameters = Parameters::new(&set.spec()).expect("it is secure");
+    let admit = |kind, level, alpha| KeyId { kind, level, alpha }.admit(&parameters);
+    let levels = parameters.levels();
+    admit(KeyKind::ToSparse, 1, 1).unwrap();
+    admit(KeyKind::FromSparse, levels, parameters.alpha(levels)).unwrap();
+    admit(KeyKind::Galois(5), levels, parameters.alpha(levels)).unwrap();
+    let refused = |kind, level, alpha| matches!(admit(kind, level, alpha), Err(HeError::InsecureKey { .. }));
+    assert!(
+        refused(KeyKind::ToSparse, levels, 1) && refused(KeyKind::ToSparse, 2, 1) && refused(KeyKind::ToSparse, 1, 2)
+    );
+    assert!(refused(KeyKind::Galois(5), levels, 4) && refused(KeyKind::Relinearise, levels, 4));
+    let without = NamedSet::find("C").map(|set| Parameters::new(&set.spec()).expect("it is secure"));
+    let sparse = KeyId { kind: KeyKind::ToSparse, level: 1, alpha: 1 };
+    assert!(sparse.admit(&without.expect("a named set")).is_err(), "there is no sparse secret");
+}

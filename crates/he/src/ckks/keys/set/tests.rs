@@ -34,7 +34,7 @@ fn written(bench: &mut Bench, name: &str) -> TestFile {
     let needs = needs(bench);
     let context = bench.context.clone();
     let mut maker = KeyMaker::new(&bench.secret, &mut bench.prg);
-    KeyFile::write(&file.0, &context, &CLIENT, &needs, |id| Ok(maker.make(id))).unwrap();
+    KeyFile::write(&file.0, &context, &CLIENT, &needs, |id| maker.make(id)).unwrap();
     file
 }
 
