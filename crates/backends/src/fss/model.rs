@@ -221,12 +221,16 @@ impl DealerModel for Dealing {
     }
 
     fn masks(&self) -> Vec<[u8; 32]> {
-        self.keys.iter().map(|key| seam::digest("tacit 2026-11 fss mask", &[&key.0])).collect()
+        self.keys.iter().map(statics::fingerprint).collect()
+    }
+
+    fn client_bytes(&self) -> u64 {
+        half::with_digest(half::client_bytes(&self.compiled.plan))
     }
 
     fn client_half(&self, dealing: &Seed) -> Result<Zeroizing<Vec<u8>>, BackendError> {
         let plan = &self.compiled.plan;
-        let mut out = Zeroizing::new(Vec::with_capacity(half::with_digest(half::client_bytes(plan)) as usize));
+        let mut out = Zeroizing::new(Vec::with_capacity(self.client_bytes() as usize));
         dealer::deal(Role::Client, plan, &self.keys, dealing, &mut |bytes| {
             out.extend_from_slice(bytes);
             Ok(())
