@@ -70,7 +70,7 @@ impl Compiled {
     fn read(bytes: &[u8]) -> Result<Self, BackendError> {
         let ((options, statics), rest): ((Options, [u8; 32]), _) = public::read((NAME, VERSION), bytes)?;
         options.check()?;
-        let plan = plan::compile(ring::read_public(rest)?, options)?;
+        let plan = plan::compile(ring::read_public(rest)?, options)?.bound_to(&statics);
         Ok(Self { public: bytes.to_vec(), plan, statics })
     }
 
@@ -80,7 +80,7 @@ impl Compiled {
 
     /// Over the plan and `E`: material is bound to both.
     fn digest(&self) -> [u8; 32] {
-        seam::digest("tacit 2026-11 fss", &[&self.plan.digest(), &self.statics])
+        self.plan.binding()
     }
 }
 
@@ -103,6 +103,7 @@ impl Server {
         let statics = *hasher.finalize().as_bytes();
         let public = public::write((NAME, VERSION), &(plan.options(), statics), plan.graph())?;
         let part = Zeroizing::new(keys.iter().flat_map(|key| key.0).collect());
+        let plan = plan.bound_to(&statics);
         Ok(Self { compiled: Compiled { public, plan, statics }, weights, secret, keys, part, report })
     }
 }
@@ -271,13 +272,13 @@ struct Asking {
 
 impl MaterialPart for ClientMaterial {
     fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        half::sealed(Role::Client, &self.bytes)
+        half::sealed(&self.plan, Role::Client, &self.bytes)
     }
 }
 
 impl MaterialPart for ServerMaterial {
     fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        half::sealed(Role::Server, &self.bytes)
+        half::sealed(&self.plan, Role::Server, &self.bytes)
     }
 }
 
