@@ -6,9 +6,9 @@
 //! ```
 //! Masks: for each width of words offline, then online, those of one check. Steps in node order: of a
 //! linear layer `A r - t` (packed), then what its tags are checked with; of a batch of gates what was dealt
-//! for it. The digest is of all before it, of the plan with `E`, and of whose half it is. It finds damage and halves of the other
-//! party; it is no tag, and nothing rests on it. Stored at the server, the results of the linear layers'
-//! offline phase, packed, are between the steps and the digest.
+//! for it. The digest is of all before it, of the plan with `E`, and of whose half it is. It finds damage and
+//! halves of the other party or of another model; it is no tag, and nothing rests on it. Stored at the
+//! server, the results of the linear layers' offline phase, packed, are between the steps and the digest.
 
 use std::collections::BTreeSet;
 

@@ -29,7 +29,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// A full list is copied to one of twice the size, and wiped: one that grows would leave its shares behind.
+    /// A full list is copied to one of twice the size, and wiped: growing would leave its shares behind.
     fn push(&mut self, share: Share) {
         if self.shares.len() == self.shares.capacity() {
             let mut wider = Zeroizing::new(Vec::with_capacity((2 * self.shares.len()).max(1024)));
@@ -110,8 +110,8 @@ impl Ledger {
     /// The server's part of the check: draws the subsets from `prg`, now that all was opened.
     ///
     /// # Errors
-    /// Channel errors; `Misbehaviour` if anything that the client sent is not as dealt; `Material` if words of
-    /// some width have no masks.
+    /// Channel errors; `Misbehaviour` if anything that the client sent is not as dealt; `Material` if words
+    /// of some width have no masks.
     pub fn verify(
         self,
         key: &KeyShare,
