@@ -8,12 +8,17 @@
 //! [`Dealings`] is the dealer without its network. Whoever runs it knows the masks of every inference:
 //! neither party may.
 
+mod room;
+
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tacit_arith::prg::{Prg, Seed};
 use zeroize::Zeroizing;
 
+use self::room::{Room, Taken};
 use crate::seam::{Claim, Dealer, DealerModel, Order, Piece, Seal, Ticket};
 use crate::{BackendError, Registry};
 
@@ -26,6 +31,12 @@ const MAX_OPEN: usize = 4096;
 const MAX_MODELS: usize = 256;
 /// Random matrices that are remembered, of one server and of all: 96 bytes each, never forgotten.
 const MAX_MASKS: [usize; 2] = [1 << 16, 1 << 20];
+/// How often a client may fetch its half: again after a connection that broke, but not for ever.
+const MAX_FETCHES: u32 = 3;
+/// Bytes of client halves that are in memory, of all clients and of one: a larger half comes alone.
+const MAX_HALVES: [u64; 2] = [1 << 30, 1 << 28];
+/// How long a request waits for that memory: less than a client waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// All that a dealer knows.
 pub struct Dealings {
@@ -33,6 +44,7 @@ pub struct Dealings {
     /// Seeds of dealings, by number.
     secret: Prg,
     state: Mutex<State>,
+    room: Room,
 }
 
 struct State {
@@ -91,6 +103,46 @@ struct Open {
     secret: [u8; 32],
     /// Whom it is for.
     seal: Seal,
+    /// A request has its half, or waits for it.
+    busy: bool,
+    /// How often the half was made.
+    fetches: u32,
+}
+
+/// A client's half. While it is there, it counts as memory that is used, and its ticket gives no other.
+pub struct Fetched<'a> {
+    half: Zeroizing<Vec<u8>>,
+    _held: (Taken<'a>, Busy<'a>),
+}
+
+impl Fetched<'_> {
+    /// The half alone.
+    #[must_use]
+    pub fn into_half(self) -> Zeroizing<Vec<u8>> {
+        self.half
+    }
+}
+
+impl Deref for Fetched<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.half
+    }
+}
+
+/// The one request that fetches with a ticket, until it is dropped.
+struct Busy<'a> {
+    dealings: &'a Dealings,
+    number: u64,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        if let Some(open) = self.dealings.state().open.get_mut(&self.number) {
+            open.busy = false;
+        }
+    }
 }
 
 /// A dealing under way: the server's half is still to be sent.
@@ -133,7 +185,7 @@ impl Dealings {
     pub fn new(registry: Registry, secret: Prg, first: u64) -> Self {
         let (models, open) = (HashMap::new(), HashMap::new());
         let state = State { next: first, models, open, masks: HashMap::new(), mask_counts: HashMap::new() };
-        Self { registry, secret, state: Mutex::new(state) }
+        Self { registry, secret, state: Mutex::new(state), room: Room::new(MAX_HALVES, PATIENCE) }
     }
 
     /// As [`new`](Self::new), with a secret that nobody had before.
@@ -231,21 +283,43 @@ impl Dealings {
         let mut ticket = [0; size_of::<Ticket>()];
         ticket[..8].copy_from_slice(&number.to_le_bytes());
         ticket[8..].copy_from_slice(&secret.0);
-        state.open.insert(number, Open { model: Arc::clone(&model), server, secret: fingerprint(&secret.0), seal });
+        let secret = fingerprint(&secret.0);
+        let open = Open { model: Arc::clone(&model), server, secret, seal, busy: false, fetches: 0 };
+        state.open.insert(number, open);
         Ok(Started { number, ticket, model, seed })
     }
 
     /// The client's half of a material, for the claim that it was dealt for; not again once it is
-    /// [`taken`](Self::taken).
+    /// [`taken`](Self::taken), by one request at a time, and three times at most: what comes then burns it.
+    /// Waits for memory that others use, for a minute at most.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`]: there is no such ticket (any more), the claim is another one, or the server
-    /// itself asks.
-    pub fn fetch(&self, client: Party, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+    /// [`BackendError::Dealer`]: there is no such ticket (any more), the claim is another one, the server
+    /// itself asks, another request fetches the same half, or others use the memory for halves.
+    pub fn fetch(&self, client: Party, ticket: &Ticket, claim: &Claim) -> Result<Fetched<'_>, BackendError> {
+        let (number, model, busy) = self.claimed(client, ticket, claim)?;
+        // Others need not wait while it is made.
+        let Some(taken) = self.room.take(client, model.client_bytes()) else {
+            return refused("it deals for too many clients at once: come again");
+        };
+        if let Some(open) = self.state().open.get_mut(&number) {
+            open.fetches += 1;
+        }
+        let half = model.client_half(self.secret.fork(number).fork(0).seed())?;
+        Ok(Fetched { half, _held: (taken, busy) })
+    }
+
+    /// The material of a ticket: its number, and the only right to fetch it.
+    fn claimed(
+        &self,
+        client: Party,
+        ticket: &Ticket,
+        claim: &Claim,
+    ) -> Result<(u64, Arc<dyn DealerModel>, Busy<'_>), BackendError> {
         let (number, secret) = ticket.split_first_chunk().expect("a ticket has more than eight bytes");
         let number = u64::from_le_bytes(*number);
-        let state = self.state();
-        let Some(open) = state.open.get(&number).filter(|open| open.secret == fingerprint(secret)) else {
+        let mut state = self.state();
+        let Some(open) = state.open.get_mut(&number).filter(|open| open.secret == fingerprint(secret)) else {
             return refused("there is no such material: it was fetched before, given up, or the dealer was restarted");
         };
         if open.seal != claim.seal() || open.model.digest() != claim.digest {
@@ -254,10 +328,15 @@ impl Dealings {
         if open.server == client {
             return refused("both halves of a material never go to one certificate");
         }
-        let model = Arc::clone(&open.model);
-        // Others need not wait while it is made.
-        drop(state);
-        model.client_half(self.secret.fork(number).fork(0).seed())
+        if open.busy {
+            return refused("another request fetches this half: come again");
+        }
+        if open.fetches >= MAX_FETCHES {
+            state.open.remove(&number);
+            return refused(format!("this half was fetched {MAX_FETCHES} times, and nobody has taken it: it is burnt"));
+        }
+        open.busy = true;
+        Ok((number, Arc::clone(&open.model), Busy { dealings: self, number }))
     }
 
     /// The client has its half: burns it.
@@ -316,85 +395,11 @@ impl Dealer for Nearby {
     }
 
     fn fetch(&self, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, BackendError> {
-        let half = self.dealings.fetch(self.party, ticket, claim)?;
+        let half = self.dealings.fetch(self.party, ticket, claim)?.into_half();
         self.dealings.taken(ticket);
         Ok(half)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_is_dealt_for_strangers() {
-        let dealings = Dealings::fresh(Registry::standard(), 5).unwrap();
-        assert!(dealings.start([1; 32], [9; 32], [0; 32]).is_err(), "not registered");
-        assert!(dealings.register([1; 32], "cheetah", (&[], &[]), |_| Ok(())).is_err(), "nobody deals for cheetah");
-        assert!(dealings.register([1; 32], "dealt", (&[1, 2, 3], &[]), |_| Ok(())).is_err());
-        assert!(dealings.fetch([2; 32], &[0; 24], &Claim { nonce: [1; 32], digest: [9; 32] }).is_err());
-        dealings.taken(&[0; 24]);
-        dealings.give_up([1; 32], 5);
-        assert_eq!(dealings.next(), 5, "a refused dealing takes no number");
-    }
-    /// A model of one layer: public part and dealer's.
-    fn model(seed: u8) -> (Vec<u8>, Vec<u8>) {
-        use crate::ring::reference::tests::spec;
-        use crate::ring::{FixedPoint, Linear, Node, Op, RingGraph, WeightFacts, public};
-        let fixed = FixedPoint { width: 20, frac_bits: 4 };
-        let node = |op, inputs| Node { name: "n".into(), op, inputs, shape: vec![3], fixed };
-        let facts = WeightFacts { frac_bits: 0, magnitude_bits: 8, norm_bits: 11 };
-        let dense = Op::Linear(Linear { out_features: 3, weights: facts });
-        let graph = RingGraph::new(spec(vec![node(Op::Input, vec![]), node(dense, vec![0])])).unwrap();
-        let options = crate::dealt::Options { rtt_ms: u32::from(seed), ..Default::default() };
-        (public::write(("dealt", 1), &(options, [seed; 32]), &graph).unwrap(), vec![seed; 16])
-    }
-
-    #[test]
-    fn nobody_takes_a_model_from_its_owner() {
-        let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
-        let (public, part) = model(7);
-        let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
-        // A client, who has the public part, is a server elsewhere, and faster.
-        dealings.register([2; 32], "dealt", (&public, &[9; 16]), |_| Ok(())).unwrap();
-        dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
-        assert!(dealings.knows([1; 32], digest) && dealings.knows([2; 32], digest));
-        assert!(dealings.start([1; 32], digest, [0; 32]).is_ok());
-        assert!(dealings.register([1; 32], "dealt", (&public, &[8; 16]), |_| Ok(())).is_err(), "other keys");
-        // What hid this model hides no other.
-        let other = model(6).0;
-        assert!(dealings.register([3; 32], "dealt", (&other, &part), |_| Ok(())).is_err());
-        // What cannot be written down is not taken.
-        let lost = |_: &[Hidden]| Err(BackendError::Dealer { what: "a full disk".into() });
-        assert!(dealings.register([3; 32], "dealt", (&other, &[6; 16]), lost).is_err());
-        assert!(
-            !dealings
-                .knows([3; 32], Registry::standard().get("dealt").unwrap().dealing(&other, &[6; 16]).unwrap().digest())
-        );
-    }
-
-    #[test]
-    fn one_server_crowds_out_itself_alone() {
-        let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
-        let (public, part) = model(200);
-        dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
-        let digest = *dealings.state().models.keys().next().map(|(_, digest)| digest).unwrap();
-        for k in 0..=255u8 {
-            let (public, mut part) = model(k);
-            part[1..].fill(0x55);
-            dealings.register([2; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
-        }
-        assert_eq!(dealings.state().models.len(), MAX_MODELS);
-        assert!(dealings.knows([1; 32], digest));
-        // What it can remember of one server is bounded.
-        let hidden = (0..MAX_MASKS[0] as u64).map(|i| {
-            let mut mask = [0xab; 32];
-            mask[..8].copy_from_slice(&i.to_le_bytes());
-            Hidden { mask, digest: [0; 32], server: [4; 32] }
-        });
-        dealings.remember(hidden);
-        let (public, part) = model(99);
-        let error = dealings.register([4; 32], "dealt", (&public, &part), |_| Ok(())).unwrap_err().to_string();
-        assert!(error.contains("remember"), "{error}");
-    }
-}
+mod tests;

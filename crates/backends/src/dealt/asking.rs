@@ -49,7 +49,7 @@ impl Asking {
     fn read(&self, bytes: &[u8]) -> Result<ClientMaterial, BackendError> {
         let seed = <[u8; SEED_BYTES]>::try_from(bytes);
         let seed = seed.map_err(|_| BackendError::Material { what: format!("{} bytes are no seed", bytes.len()) })?;
-        Ok(ClientMaterial { plan: self.model.compiled.plan.digest(), seed: Seed(seed) })
+        Ok(ClientMaterial { plan: self.model.compiled.digest(), seed: Seed(seed) })
     }
 }
 
@@ -78,7 +78,7 @@ impl ClientSide for Asking {
         let plan = &self.model.compiled.plan;
         let integers = reference::quantize_input(plan.graph(), input)?;
         let ClientMaterial { plan: made_for, seed } = material.take()?;
-        if made_for != plan.digest() {
+        if made_for != self.model.compiled.digest() {
             return Err(BackendError::Misuse("the material belongs to another plan"));
         }
         let answer =

@@ -150,7 +150,11 @@ impl DealerModel for Dealing {
     }
 
     fn masks(&self) -> Vec<[u8; 32]> {
-        self.keys.0.iter().map(|key| seam::digest("tacit 2026-11 dealt mask", &[&key.0])).collect()
+        self.keys.0.iter().map(statics::fingerprint).collect()
+    }
+
+    fn client_bytes(&self) -> u64 {
+        SEED_BYTES as u64
     }
 
     fn client_half(&self, dealing: &Seed) -> Result<Zeroizing<Vec<u8>>, BackendError> {

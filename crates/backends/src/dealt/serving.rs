@@ -68,7 +68,7 @@ impl ServerSide for Serving {
             bytes.extend_from_slice(piece);
             Ok(())
         })?;
-        Ok(Material::new(ServerMaterial { plan: plan.digest(), bytes }))
+        Ok(Material::new(ServerMaterial { plan: self.model.compiled.digest(), bytes }))
     }
 
     fn offline_into(&mut self, channel: &mut Channel, place: &mut (dyn Write + Send)) -> Result<(), BackendError> {
@@ -85,7 +85,7 @@ impl ServerSide for Serving {
             memory = material.take::<ServerMaterial>()?;
             (memory.plan, Source::Memory(Reader::new(&memory.bytes)))
         };
-        if plan != compiled.plan.digest() {
+        if plan != compiled.digest() {
             return Err(BackendError::Misuse("the material belongs to another plan"));
         }
         server::online(&compiled.plan, weights, source, (channel, &mut self.prg), &mut |_, _| {}, &self.aids.stop)
@@ -94,12 +94,12 @@ impl ServerSide for Serving {
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
         let plan = &self.model.compiled.plan;
         server::check_length(plan, bytes.len() as u64)?;
-        Ok(Material::new(ServerMaterial { plan: plan.digest(), bytes: Zeroizing::new(bytes.to_vec()) }))
+        Ok(Material::new(ServerMaterial { plan: self.model.compiled.digest(), bytes: Zeroizing::new(bytes.to_vec()) }))
     }
 
     fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
         let plan = &self.model.compiled.plan;
         server::check_length(plan, bytes)?;
-        Ok(Material::spooled(SpooledMaterial { plan: plan.digest(), source }))
+        Ok(Material::spooled(SpooledMaterial { plan: self.model.compiled.digest(), source }))
     }
 }

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::sync::{Arc, OnceLock};
 
 use tacit_arith::prg::Seed;
+use tacit_mpc::MpcError;
 use tacit_net::{Channel, Tag};
 
 use super::statics::{self, Gathering, Masked, Statics};
@@ -25,8 +26,13 @@ pub(crate) fn give(
     keys: &[Seed],
     channel: &mut Channel,
 ) -> Result<(), BackendError> {
-    if channel.recv(WANTED, 1)?[0] != 1 {
-        return Ok(());
+    match channel.recv(WANTED, 1)?[0] {
+        0 => return Ok(()),
+        1 => {}
+        _ => {
+            let (step, what) = ("the setup", "an answer that is neither yes nor no");
+            return Err(MpcError::Misbehaviour { step, what }.into());
+        }
     }
     let mut buffer = Vec::with_capacity(PIECE);
     statics::write(plan, weights, keys, &mut |mut bytes| {

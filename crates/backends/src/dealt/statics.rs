@@ -163,6 +163,12 @@ pub(crate) fn bytes(plan: &impl Masked) -> u64 {
     layers(plan).map(|(_, conv, width)| (conv.weight_len() as u64 * u64::from(width)).div_ceil(8)).sum()
 }
 
+/// What a dealer knows a key of `A` by: the same for every back end, so that no two of them hide different
+/// weights behind one `A`.
+pub(crate) fn fingerprint(key: &Seed) -> [u8; 32] {
+    seam::digest("tacit 2026-11 dealt mask", &[&key.0])
+}
+
 /// The keys of all layers, in node order.
 pub(crate) fn keys(plan: &impl Masked, weights: &Weights, secret: &[u8; 32]) -> Vec<Seed> {
     let key = |(id, conv, width): (usize, &ConvSpec, u32)| {

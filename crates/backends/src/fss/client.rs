@@ -41,8 +41,8 @@ pub(super) struct ClientMaterial {
 
 impl ClientMaterial {
     pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
-        let content = half::checked(Role::Client, bytes, half::client_bytes(plan))?;
-        Ok(Self { plan: plan.digest(), bytes: Zeroizing::new(content.to_vec()) })
+        let content = half::checked(plan, Role::Client, bytes, half::client_bytes(plan))?;
+        Ok(Self { plan: plan.binding(), bytes: Zeroizing::new(content.to_vec()) })
     }
 
     /// Its two seeds.
@@ -87,7 +87,7 @@ pub(super) fn online(
     stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
     check_input(&plan.graph, input)?;
-    if material.plan != plan.digest() {
+    if material.plan != plan.binding() {
         return Err(BackendError::Misuse("the material belongs to another plan"));
     }
     let (seed, hash) = material.head()?;

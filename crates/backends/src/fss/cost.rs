@@ -83,8 +83,9 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     let client = half::with_digest(half::client_bytes(plan));
     let [half, stored] = half::server_bytes(plan).map(half::with_digest);
     let largest = plan.graph.nodes().iter().map(|n| 8 * n.elements() as u64).max().expect("a graph has nodes");
-    // What was opened: 48 bytes a word, as a share with its tag.
-    let ledger = 48 * (costs.comparisons + plan.graph.nodes().iter().map(|n| n.elements() as u64).max().unwrap_or(0));
+    // What was opened: 48 bytes a word, as a share with its tag, in a list that doubles by copying.
+    let word = 3 * 48;
+    let ledger = word * (costs.comparisons + plan.graph.nodes().iter().map(|n| n.elements() as u64).max().unwrap_or(0));
     // A matrix entry is kept as 4 bytes, or 8 in rings beyond 32 bits.
     let matrix = |(_, conv, width): (usize, &tacit_arith::ring::ConvSpec, u32)| {
         conv.weight_len() as u64 * if width > 32 { 8 } else { 4 }
@@ -107,8 +108,9 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     costs.offline.server.work = Work { macs: 2 * macs, ..Work::default() };
     costs.offline.client.stored_bytes = client;
     costs.offline.server.stored_bytes = stored;
-    costs.offline.client.peak_memory_bytes = matrices + 2 * client + 16 * largest;
-    costs.offline.server.peak_memory_bytes = half + stored + layer + 16 * largest;
+    let linear = statics::layers(plan).map(|(_, conv, _)| conv.out_len() as u64).sum::<u64>();
+    costs.offline.client.peak_memory_bytes = matrices + 2 * client + word * linear + 16 * largest;
+    costs.offline.server.peak_memory_bytes = half + stored + layer + word * linear + 16 * largest;
     costs.online.client.peak_memory_bytes = client + ledger + 16 * largest;
     costs.online.server.peak_memory_bytes = stored + ledger + 16 * largest;
     let gates = costs.online.client.work.aes_blocks + costs.online.server.work.aes_blocks;

@@ -67,14 +67,15 @@ pub(super) fn deal(
 ) -> Result<(), BackendError> {
     let Streams { seeds: [client, server], dealer, hash } = Streams::new(dealing);
     let (delta, key) = (Delta::draw(&mut dealer.fork(0)), Key::held(&mut dealer.fork(1)));
-    let len = if role == Role::Client { half::client_bytes(plan) } else { half::server_bytes(plan)[0] };
-    let mut digesting = Digesting::new(role, len);
+    let mut digesting = Digesting::new(&plan.binding(), role);
     let mut counted = |bytes: &[u8]| {
         digesting.update(bytes);
         sink(bytes)
     };
     let [own, walked] = [client.clone(), client.clone()].map(Prg::from_seed);
-    let mut head = Zeroizing::new(Vec::with_capacity(2 * SEED));
+    // All of it at once: what grows leaves its beginning behind in memory.
+    let head_bytes = if role == Role::Client { 2 * SEED } else { half::head_bytes(plan) };
+    let mut head = Zeroizing::new(Vec::with_capacity(head_bytes));
     head.extend_from_slice(if role == Role::Client { &client.0 } else { &server.0 });
     head.extend_from_slice(&hash.to_bytes());
     if role == Role::Server {

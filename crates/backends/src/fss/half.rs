@@ -6,9 +6,9 @@
 //! ```
 //! Masks: for each width of words offline, then online, those of one check. Steps in node order: of a
 //! linear layer `A r - t` (packed), then what its tags are checked with; of a batch of gates what was dealt
-//! for it. The digest is of all before it and of whose half it is. It finds damage and halves of the other
-//! party; it is no tag, and nothing rests on it. Stored at the server, the results of the linear layers'
-//! offline phase, packed, are between the steps and the digest.
+//! for it. The digest is of all before it, of the plan with `E`, and of whose half it is. It finds damage and
+//! halves of the other party or of another model; it is no tag, and nothing rests on it. Stored at the
+//! server, the results of the linear layers' offline phase, packed, are between the steps and the digest.
 
 use std::collections::BTreeSet;
 
@@ -54,23 +54,23 @@ pub(super) fn client_masks(seed: &Prg, when: When, widths: &BTreeSet<u32>) -> Ve
 
 /// The name of a session that opens something with a material, which is used once.
 pub(super) fn session(plan: &Plan, hash: PublicSeed, when: When) -> [u8; 32] {
-    seam::digest("tacit 2026-11 fss session", &[&plan.digest(), &hash.to_bytes(), &[when as u8]])
+    seam::digest("tacit 2026-11 fss session", &[&plan.binding(), &hash.to_bytes(), &[when as u8]])
 }
 
-fn digest(role: Role, bytes: &[u8]) -> [u8; DIGEST] {
-    seam::digest("tacit 2026-11 fss half", &[&[u8::from(role == Role::Server)], bytes])
+fn digest(binding: &[u8; 32], role: Role, bytes: &[u8]) -> [u8; DIGEST] {
+    let mut digesting = Digesting::new(binding, role);
+    digesting.update(bytes);
+    digesting.finish()
 }
 
-/// The digest of a half whose bytes come in pieces, `len` in all.
+/// The digest of a half whose bytes come in pieces.
 pub(super) struct Digesting(blake3::Hasher);
 
 impl Digesting {
-    pub(super) fn new(role: Role, len: usize) -> Self {
+    pub(super) fn new(binding: &[u8; 32], role: Role) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("tacit 2026-11 fss half");
-        hasher
-            .update(&1u64.to_le_bytes())
-            .update(&[u8::from(role == Role::Server)])
-            .update(&(len as u64).to_le_bytes());
+        // Of fixed lengths: the rest is the content.
+        hasher.update(binding).update(&[u8::from(role == Role::Server)]);
         Self(hasher)
     }
 
@@ -87,23 +87,25 @@ impl Digesting {
 ///
 /// # Errors
 /// [`BackendError::Material`].
-pub(super) fn checked(role: Role, bytes: &[u8], len: usize) -> Result<&[u8], BackendError> {
+pub(super) fn checked<'a>(plan: &Plan, role: Role, bytes: &'a [u8], len: usize) -> Result<&'a [u8], BackendError> {
     if bytes.len() != len + DIGEST {
         let what = format!("{} bytes, {} expected", bytes.len(), len + DIGEST);
         return Err(BackendError::Material { what });
     }
     let (content, stated) = bytes.split_at(len);
-    if digest(role, content) != *stated {
-        return Err(BackendError::Material { what: "it is damaged, or the other party's half".into() });
+    if digest(&plan.binding(), role, content) != *stated {
+        return Err(BackendError::Material {
+            what: "it is damaged, of another model, or the other party's half".into(),
+        });
     }
     Ok(content)
 }
 
-/// Appends the digest.
-pub(super) fn sealed(role: Role, content: &[u8]) -> Zeroizing<Vec<u8>> {
+/// Appends the digest. `binding`: of the plan that the half is of.
+pub(super) fn sealed(binding: &[u8; 32], role: Role, content: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut out = Zeroizing::new(Vec::with_capacity(content.len() + DIGEST));
     out.extend_from_slice(content);
-    out.extend_from_slice(&digest(role, content));
+    out.extend_from_slice(&digest(binding, role, content));
     out
 }
 
@@ -112,10 +114,14 @@ pub(super) fn client_bytes(plan: &Plan) -> usize {
     2 * SEED + plan.steps.iter().flat_map(Step::gates).map(|gate| gate.cost().client_material).sum::<usize>()
 }
 
+/// Bytes of what the server's half begins with.
+pub(super) fn head_bytes(plan: &Plan) -> usize {
+    3 * SEED + 8 + plan.widths().iter().map(|widths| widths.len() * ROWS * 2 * MASK).sum::<usize>()
+}
+
 /// Bytes of the server's half, and of what it stores, both without their digest.
 pub(super) fn server_bytes(plan: &Plan) -> [usize; 2] {
-    let masks: usize = plan.widths().iter().map(|widths| widths.len() * ROWS * 2 * MASK).sum();
-    let (mut half, mut known) = (3 * SEED + 8 + masks, 0);
+    let (mut half, mut known) = (head_bytes(plan), 0);
     for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
         if let Some([words, tags]) = linear_bytes(step, node) {
             half += words + tags;

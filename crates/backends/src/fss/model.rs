@@ -70,7 +70,7 @@ impl Compiled {
     fn read(bytes: &[u8]) -> Result<Self, BackendError> {
         let ((options, statics), rest): ((Options, [u8; 32]), _) = public::read((NAME, VERSION), bytes)?;
         options.check()?;
-        let plan = plan::compile(ring::read_public(rest)?, options)?;
+        let plan = plan::compile(ring::read_public(rest)?, options)?.bound_to(&statics);
         Ok(Self { public: bytes.to_vec(), plan, statics })
     }
 
@@ -80,7 +80,7 @@ impl Compiled {
 
     /// Over the plan and `E`: material is bound to both.
     fn digest(&self) -> [u8; 32] {
-        seam::digest("tacit 2026-11 fss", &[&self.plan.digest(), &self.statics])
+        self.plan.binding()
     }
 }
 
@@ -103,6 +103,7 @@ impl Server {
         let statics = *hasher.finalize().as_bytes();
         let public = public::write((NAME, VERSION), &(plan.options(), statics), plan.graph())?;
         let part = Zeroizing::new(keys.iter().flat_map(|key| key.0).collect());
+        let plan = plan.bound_to(&statics);
         Ok(Self { compiled: Compiled { public, plan, statics }, weights, secret, keys, part, report })
     }
 }
@@ -221,12 +222,16 @@ impl DealerModel for Dealing {
     }
 
     fn masks(&self) -> Vec<[u8; 32]> {
-        self.keys.iter().map(|key| seam::digest("tacit 2026-11 fss mask", &[&key.0])).collect()
+        self.keys.iter().map(statics::fingerprint).collect()
+    }
+
+    fn client_bytes(&self) -> u64 {
+        half::with_digest(half::client_bytes(&self.compiled.plan))
     }
 
     fn client_half(&self, dealing: &Seed) -> Result<Zeroizing<Vec<u8>>, BackendError> {
         let plan = &self.compiled.plan;
-        let mut out = Zeroizing::new(Vec::with_capacity(half::with_digest(half::client_bytes(plan)) as usize));
+        let mut out = Zeroizing::new(Vec::with_capacity(self.client_bytes() as usize));
         dealer::deal(Role::Client, plan, &self.keys, dealing, &mut |bytes| {
             out.extend_from_slice(bytes);
             Ok(())
@@ -267,13 +272,13 @@ struct Asking {
 
 impl MaterialPart for ClientMaterial {
     fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        half::sealed(Role::Client, &self.bytes)
+        half::sealed(&self.plan, Role::Client, &self.bytes)
     }
 }
 
 impl MaterialPart for ServerMaterial {
     fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        half::sealed(Role::Server, &self.bytes)
+        half::sealed(&self.plan, Role::Server, &self.bytes)
     }
 }
 

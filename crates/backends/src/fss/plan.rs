@@ -37,6 +37,7 @@ pub struct Plan {
     pub(super) steps: Vec<Step>,
     options: Options,
     digest: [u8; 32],
+    binding: [u8; 32],
 }
 
 impl Plan {
@@ -56,6 +57,19 @@ impl Plan {
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         self.digest
+    }
+
+    /// What material is bound to: the plan, and the `E` it is [`bound_to`](Self::bound_to).
+    #[must_use]
+    pub fn binding(&self) -> [u8; 32] {
+        self.binding
+    }
+
+    /// The same plan for one model: material belongs to the model whose masked weights have this digest.
+    #[must_use]
+    pub fn bound_to(self, statics: &[u8; 32]) -> Self {
+        let binding = seam::digest("tacit 2026-11 fss", &[&self.digest, statics]);
+        Self { binding, ..self }
     }
 
     /// How results relate to the reference: truncations of both shares are off by one unit at most.
@@ -112,7 +126,7 @@ pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError>
         }
     }
     let digest = digest(&graph, &options, &steps);
-    Ok(Plan { graph, steps, options, digest })
+    Ok(Plan { graph, steps, options, digest, binding: digest })
 }
 
 /// Of a linear layer, bytes of the server's words `A r - t`, and of what it checks tags with.

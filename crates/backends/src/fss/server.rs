@@ -29,15 +29,15 @@ const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to ano
 /// The server's material for one input.
 pub(super) struct ServerMaterial {
     /// Digest of the plan that it was read for.
-    plan: [u8; 32],
+    pub(super) plan: [u8; 32],
     /// The half and the linear layers' results, without a digest.
     pub(super) bytes: Zeroizing<Vec<u8>>,
 }
 
 impl ServerMaterial {
     pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
-        let content = half::checked(Role::Server, bytes, half::server_bytes(plan)[1])?;
-        Ok(Self { plan: plan.digest(), bytes: Zeroizing::new(content.to_vec()) })
+        let content = half::checked(plan, Role::Server, bytes, half::server_bytes(plan)[1])?;
+        Ok(Self { plan: plan.binding(), bytes: Zeroizing::new(content.to_vec()) })
     }
 }
 
@@ -51,7 +51,7 @@ pub(super) fn offline(
     stop: &Stop,
 ) -> Result<ServerMaterial, BackendError> {
     let [dealt, stored] = half::server_bytes(plan);
-    let content = half::checked(Role::Server, half, dealt)?;
+    let content = half::checked(plan, Role::Server, half, dealt)?;
     let mut from = Reader::new(content);
     let head = ServerHead::read(plan, &mut from)?;
     let mut ledger = Ledger::new(Role::Server, &half::session(plan, head.hash, When::Offline), &head.delta);
@@ -81,7 +81,7 @@ pub(super) fn offline(
     }
     let [masks, _] = head.masks;
     ledger.verify(&head.key, masks, (channel, prg))?;
-    Ok(ServerMaterial { plan: plan.digest(), bytes })
+    Ok(ServerMaterial { plan: plan.binding(), bytes })
 }
 
 /// The online phase; `tap` is shown the server's shares.
@@ -93,7 +93,7 @@ pub(super) fn online(
     tap: &mut Tap<'_>,
     stop: &Stop,
 ) -> Result<(), BackendError> {
-    if material.plan != plan.digest() {
+    if material.plan != plan.binding() {
         return Err(BackendError::Misuse("the material belongs to another plan"));
     }
     let (dealt, known) = material.bytes.split_at(half::server_bytes(plan)[0]);

@@ -154,7 +154,7 @@ impl Case {
         };
         let (ours, mut theirs) = (end(ends.0, 0), end(ends.1, 1));
         let Self { plan, weights, keys, statics, input, halves } = self;
-        let material = ClientMaterial { plan: plan.digest(), bytes: Zeroizing::new(material.to_vec()) };
+        let material = ClientMaterial { plan: plan.binding(), bytes: Zeroizing::new(material.to_vec()) };
         let mut prgs = [8, 9].map(|seed| Prg::from_seed(Seed([seed; 16])));
         let [our_prg, their_prg] = &mut prgs;
         let (answer, server) = std::thread::scope(|scope| {
@@ -295,7 +295,7 @@ fn every_changed_byte_of_a_half_is_found_before_it_is_used() {
     let stored = {
         // What the server stores has the results of the offline phase, too.
         let len = half::server_bytes(&case.plan)[1];
-        half::sealed(Role::Server, &vec![7; len])
+        half::sealed(&case.plan.binding(), Role::Server, &vec![7; len])
     };
     for byte in 0..case.halves[0].len() {
         let mut half = case.halves[0].clone();
@@ -320,15 +320,42 @@ fn halves_of_others_are_refused() {
     assert!(ServerMaterial::read(&case.plan, theirs).is_err(), "nothing came from a client yet");
     // The right length under the wrong role.
     let content = &ours[..half::client_bytes(&case.plan)];
-    assert!(ClientMaterial::read(&case.plan, &half::sealed(Role::Server, content)).is_err());
+    assert!(ClientMaterial::read(&case.plan, &half::sealed(&case.plan.binding(), Role::Server, content)).is_err());
     assert!(ClientMaterial::read(&cases[1].plan, ours).is_err());
     // Material of one plan is not used for another.
     let (mut channel, _peer) = tacit_net::mem_pair();
-    let foreign = ClientMaterial { plan: cases[1].plan.digest(), bytes: Zeroizing::new(content.to_vec()) };
+    let foreign = ClientMaterial { plan: cases[1].plan.binding(), bytes: Zeroizing::new(content.to_vec()) };
     let mut prg = Prg::from_seed(Seed([1; 16]));
     let used =
         client::online(&case.plan, &foreign, &case.input, (&mut channel, &mut prg), &mut |_, _| {}, &Stop::default());
     assert!(matches!(used, Err(BackendError::Misuse(_))));
+}
+
+#[test]
+fn halves_of_another_model_of_equal_shapes_are_refused() {
+    let case = &cases()[0];
+    let [one, two] = [[1; 32], [2; 32]].map(|statics| {
+        let plan = compile(case.plan.graph().clone(), *case.plan.options()).unwrap().bound_to(&statics);
+        let half = |role| {
+            let mut half = Vec::new();
+            let mut push = |bytes: &[u8]| {
+                half.extend_from_slice(bytes);
+                Ok(())
+            };
+            dealer::deal(role, &plan, &case.keys, &Seed([5; 16]), &mut push).unwrap();
+            half
+        };
+        let halves = [Role::Client, Role::Server].map(half);
+        (plan, halves)
+    });
+    for (role, index) in [(Role::Client, 0), (Role::Server, 1)] {
+        let len = [half::client_bytes(&one.0), half::server_bytes(&one.0)[0]][index];
+        assert_eq!(one.1[index].len(), two.1[index].len());
+        assert!(half::checked(&one.0, role, &one.1[index], len).is_ok());
+        assert!(half::checked(&two.0, role, &one.1[index], len).is_err(), "another E");
+    }
+    let stored = ClientMaterial::read(&one.0, &one.1[0]).unwrap();
+    assert!(ClientMaterial::read(&one.0, &half::sealed(&stored.plan, Role::Client, &stored.bytes)).is_ok());
 }
 
 #[test]

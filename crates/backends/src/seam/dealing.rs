@@ -156,6 +156,9 @@ pub trait DealerModel: Send + Sync {
     /// sets.
     fn masks(&self) -> Vec<[u8; 32]>;
 
+    /// Length of the client's half.
+    fn client_bytes(&self) -> u64;
+
     /// The client's half.
     ///
     /// # Errors

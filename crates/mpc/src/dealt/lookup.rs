@@ -331,7 +331,7 @@ impl Half<'_> {
     }
 
     /// The party's shares of a block's results in their ring, from the opened bits.
-    fn shares(&self, spec: &LookUp, index: usize, opened: &[u64]) -> Result<Vec<u64>, MpcError> {
+    fn shares(&self, spec: &LookUp, index: usize, opened: &[u64]) -> Result<Zeroizing<Vec<u64>>, MpcError> {
         let len = opened.len();
         let (mut stream, mut rest, base) = match self {
             Self::Client { prg, .. } => {
@@ -341,7 +341,7 @@ impl Half<'_> {
             }
             Self::Server { given, .. } => (None, &spec.given(given, index)[spec.vector_bytes(len)..], Some(spec.base)),
         };
-        let mut out = vec![base.unwrap_or(0); len];
+        let mut out = Zeroizing::new(vec![base.unwrap_or(0); len]);
         for t in 0..spec.out_bits {
             let width = spec.width - t;
             let column = match &mut stream {
@@ -384,8 +384,8 @@ fn joined(parts: &[Zeroizing<Vec<u64>>]) -> Zeroizing<Vec<u64>> {
     Zeroizing::new(parts.iter().flat_map(|part| part.iter().copied()).collect())
 }
 
-fn xor(a: &[u64], b: &[u64]) -> Vec<u64> {
-    a.iter().zip(b).map(|(a, b)| a ^ b).collect()
+fn xor(a: &[u64], b: &[u64]) -> Zeroizing<Vec<u64>> {
+    Zeroizing::new(a.iter().zip(b).map(|(a, b)| a ^ b).collect())
 }
 
 /// The client's online part: its share ends as `target` (`[n]`, in the ring of the results). `prg` is the
@@ -408,7 +408,9 @@ pub fn client_look_up(spec: &LookUp, target: &[u64], prg: &Prg, session: &mut Se
     session.channel.send_packed(BITS, &mine, spec.out_bits)?;
     let opened = xor(&mine, &theirs);
     let shares = Half::all(spec, &opened, |index, opened| half.shares(spec, index, opened))?;
-    let moved: Vec<u64> = shares.iter().flatten().zip(target).map(|(y, r)| y.wrapping_sub(*r)).collect();
+    let shares = joined(&shares);
+    let moved = shares.iter().zip(target).map(|(y, r)| y.wrapping_sub(*r)).collect::<Vec<u64>>();
+    let moved = Zeroizing::new(moved);
     Ok(session.channel.send_packed(MOVE, &moved, spec.width)?)
 }
 
@@ -444,8 +446,9 @@ pub fn server_look_up(
     session.channel.send_packed(BITS, &mine, spec.out_bits)?;
     let theirs = session.channel.recv_packed(BITS, spec.n, spec.out_bits)?;
     let opened = xor(&mine, &theirs);
-    let mut shares = Half::all(spec, &opened, |index, opened| half.shares(spec, index, opened))?.concat();
-    let moved = session.channel.recv_packed(MOVE, spec.n, spec.width)?;
-    shares.iter_mut().zip(moved).for_each(|(y, d)| *y = y.wrapping_add(d) & low_mask(spec.width));
+    let parts = Half::all(spec, &opened, |index, opened| half.shares(spec, index, opened))?;
+    let mut shares = joined(&parts).to_vec();
+    let moved = Zeroizing::new(session.channel.recv_packed(MOVE, spec.n, spec.width)?);
+    shares.iter_mut().zip(moved.iter()).for_each(|(y, d)| *y = y.wrapping_add(*d) & low_mask(spec.width));
     Ok(shares)
 }

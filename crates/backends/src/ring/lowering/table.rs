@@ -70,7 +70,8 @@ fn at(function: Function, scales: &Scales, bits: u32, frac: u32) -> Tabulated {
     let half = 1i64 << (bits - 1);
     let centre = if function.is_positive() { half } else { 0 };
     let unit = (-f64::from(frac)).exp2();
-    let most = if scales.result > 0.0 { scales.result } else { 1.0 };
+    // Tables are public: where they are cut must say no more of the calibration data than a power of two.
+    let most = if scales.result > 0.0 { scales.result.log2().ceil().exp2() } else { 1.0 };
     let value = |x: f64| {
         let value = function.value(x);
         if value.is_nan() { most } else { value.clamp(-most, most) }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tacit_arith::bits::Bits;
 use tacit_arith::block::Block;
-use tacit_arith::prg::{Prg, PublicSeed};
+use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
 use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
 
@@ -26,6 +26,18 @@ const DIGESTS: Tag = Tag::new(0x0365, "digests of a check");
 struct Opened {
     shares: Zeroizing<Vec<Share>>,
     opened: Vec<u128>,
+}
+
+impl Opened {
+    /// A full list is copied to one of twice the size, and wiped: growing would leave its shares behind.
+    fn push(&mut self, share: Share) {
+        if self.shares.len() == self.shares.capacity() {
+            let mut wider = Zeroizing::new(Vec::with_capacity((2 * self.shares.len()).max(1024)));
+            wider.extend(self.shares.iter().cloned());
+            self.shares = wider;
+        }
+        self.shares.push(share);
+    }
 }
 
 /// All that one session opened, at one party.
@@ -53,7 +65,7 @@ impl Ledger {
     /// negated.
     pub fn values(&mut self, width: u32, shares: impl Iterator<Item = Share>, opened: impl Iterator<Item = u64>) {
         let list = self.values.entry(width).or_default();
-        list.shares.extend(shares);
+        shares.for_each(|share| list.push(share));
         list.opened.extend(opened.map(u128::from));
     }
 
@@ -64,11 +76,21 @@ impl Ledger {
         [widths * (Packed::len_bytes(ROWS, SIGMA) + DIGEST) + DIGEST, 16]
     }
 
+    /// There are masks for all that is to be checked.
+    fn covered(&self, masks: &[(u32, Masks)]) -> Result<(), MpcError> {
+        let masked = |width: &u32| masks.iter().any(|(masked, _)| masked == width);
+        match self.values.iter().find(|(width, values)| !values.opened.is_empty() && !masked(width)) {
+            None => Ok(()),
+            Some((width, _)) => Err(MpcError::Material { what: format!("no masks for words of {width} bits") }),
+        }
+    }
+
     /// The client's part of the check, with the masks for the rings of each width.
     ///
     /// # Errors
-    /// Channel errors.
+    /// Channel errors; `Material` if words of some width have no masks.
     pub fn answer(self, masks: Vec<(u32, Masks)>, channel: &mut Channel) -> Result<(), MpcError> {
+        self.covered(&masks)?;
         let seed = channel.recv(SUBSETS, 16)?;
         let seed = PublicSeed::from_bytes(*seed.first_chunk().expect("that many bytes came"));
         let key = KeyShare::new(0).expect("0 is a short number");
@@ -88,17 +110,17 @@ impl Ledger {
     /// The server's part of the check: draws the subsets from `prg`, now that all was opened.
     ///
     /// # Errors
-    /// Channel errors; `Misbehaviour` if anything that the client sent is not as dealt.
+    /// Channel errors; `Misbehaviour` if anything that the client sent is not as dealt; `Material` if words
+    /// of some width have no masks.
     pub fn verify(
         self,
         key: &KeyShare,
         masks: Vec<(u32, Masks)>,
         (channel, prg): (&mut Channel, &mut Prg),
     ) -> Result<(), MpcError> {
-        let mut seed = [0; 16];
-        prg.fill_bytes(&mut seed);
-        channel.send(SUBSETS, &seed)?;
-        let seed = PublicSeed::from_bytes(seed);
+        self.covered(&masks)?;
+        let seed = SplitPrg::draw(prg).public_seed();
+        channel.send(SUBSETS, &seed.to_bytes())?;
         let count = masks.len();
         let Self { role, session, bits, mut values } = self;
         let mut digests = Vec::with_capacity(count);

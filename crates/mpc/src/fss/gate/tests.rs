@@ -340,3 +340,20 @@ fn one_half_is_uniform_for_every_share() {
         assert!(stuck + far.count() > 100, "{fixed:?}");
     }
 }
+
+#[test]
+fn words_without_masks_are_an_error_at_both_parties() {
+    let share = || std::iter::once(Share { value: 1, tag: 2 });
+    let (key, delta) = (KeyShare::new(3).unwrap(), DeltaShare::draw(&mut Prg::from_seed(Seed([1; 16]))));
+    for role in [Role::Client, Role::Server] {
+        let (mut channel, _peer) = tacit_net::mem_pair();
+        let mut ledger = Ledger::new(role, &SESSION, &delta);
+        ledger.values(9, share(), std::iter::once(1));
+        let done = match role {
+            Role::Client => ledger.answer(Vec::new(), &mut channel),
+            Role::Server => ledger.verify(&key, Vec::new(), (&mut channel, &mut Prg::from_seed(Seed([2; 16])))),
+        };
+        assert!(matches!(done, Err(MpcError::Material { .. })), "{role:?}: {done:?}");
+        assert_eq!(channel.total_traffic().sent, 0, "nothing is said before");
+    }
+}

@@ -1,0 +1,115 @@
+//! Memory for client halves: each is built as a whole, so how many there are at a time is bounded, over all
+//! and of one party.
+
+use std::collections::HashMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Who asks.
+type Party = [u8; 32];
+
+/// Bytes that client halves may take.
+pub(super) struct Room {
+    /// Of all parties, and of one.
+    most: [u64; 2],
+    /// How long a request waits for others to end.
+    patience: Duration,
+    held: Mutex<Held>,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct Held {
+    all: u64,
+    parties: HashMap<Party, u64>,
+}
+
+/// Room that was taken, until it is dropped.
+pub(super) struct Taken<'a> {
+    room: &'a Room,
+    party: Party,
+    bytes: u64,
+}
+
+impl Room {
+    pub(super) fn new(most: [u64; 2], patience: Duration) -> Self {
+        Self { most, patience, held: Mutex::default(), freed: Condvar::new() }
+    }
+
+    /// Nothing that happens under the lock leaves the sums half changed.
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A half that is larger than all that there may be is built while there is no other: it can be had, but
+    /// one at a time.
+    fn fits(&self, held: &Held, party: &Party, bytes: u64) -> bool {
+        let own = held.parties.get(party).copied().unwrap_or(0);
+        let fits = |held: u64, most: u64| held == 0 || held.saturating_add(bytes) <= most;
+        fits(held.all, self.most[0]) && fits(own, self.most[1])
+    }
+
+    /// Room for so many bytes; none if others hold it for too long.
+    pub(super) fn take(&self, party: Party, bytes: u64) -> Option<Taken<'_>> {
+        let until = Instant::now() + self.patience;
+        let mut held = self.held();
+        while !self.fits(&held, &party, bytes) {
+            let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+            held = self.freed.wait_timeout(held, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        held.all = held.all.saturating_add(bytes);
+        let own = held.parties.entry(party).or_default();
+        *own = own.saturating_add(bytes);
+        Some(Taken { room: self, party, bytes })
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut held = self.room.held();
+        held.all = held.all.saturating_sub(self.bytes);
+        if let Some(own) = held.parties.get_mut(&self.party) {
+            *own = own.saturating_sub(self.bytes);
+            if *own == 0 {
+                held.parties.remove(&self.party);
+            }
+        }
+        self.room.freed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_bounded_over_all_and_for_each() {
+        let room = Room::new([100, 40], Duration::ZERO);
+        let [a, b, c] = [[1; 32], [2; 32], [3; 32]];
+        let first = room.take(a, 30).unwrap();
+        assert!(room.take(a, 20).is_none(), "more than its part");
+        let second = room.take(a, 10).unwrap();
+        let large = room.take(b, 55).expect("one half of a party is always taken, if there is room for it");
+        assert!(room.take(c, 6).is_none(), "more than there is");
+        drop((first, second));
+        let third = room.take(c, 40).unwrap();
+        assert!(room.take(a, 6).is_none());
+        drop((large, third));
+        assert!(room.held().parties.is_empty() && room.held().all == 0);
+        let huge = room.take(a, 1000).expect("alone");
+        assert!(room.take(b, 1).is_none());
+        drop(huge);
+        assert!(room.take(b, 1).is_some());
+    }
+
+    #[test]
+    fn who_waits_is_woken() {
+        let room = Room::new([10, 10], Duration::from_secs(600));
+        let first = room.take([1; 32], 10).unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| room.take([2; 32], 10).is_some());
+            drop(first);
+            assert!(waiting.join().unwrap());
+        });
+    }
+}

@@ -1,0 +1,132 @@
+use super::*;
+use crate::ring::{RingGraph, public};
+
+#[test]
+fn nothing_is_dealt_for_strangers() {
+    let dealings = Dealings::fresh(Registry::standard(), 5).unwrap();
+    assert!(dealings.start([1; 32], [9; 32], [0; 32]).is_err(), "not registered");
+    assert!(dealings.register([1; 32], "cheetah", (&[], &[]), |_| Ok(())).is_err(), "nobody deals for cheetah");
+    assert!(dealings.register([1; 32], "dealt", (&[1, 2, 3], &[]), |_| Ok(())).is_err());
+    assert!(dealings.fetch([2; 32], &[0; 24], &Claim { nonce: [1; 32], digest: [9; 32] }).is_err());
+    dealings.taken(&[0; 24]);
+    dealings.give_up([1; 32], 5);
+    assert_eq!(dealings.next(), 5, "a refused dealing takes no number");
+}
+
+/// One layer.
+fn graph() -> RingGraph {
+    use crate::ring::reference::tests::spec;
+    use crate::ring::{FixedPoint, Linear, Node, Op, WeightFacts};
+    let fixed = FixedPoint { width: 20, frac_bits: 4 };
+    let node = |op, inputs| Node { name: "n".into(), op, inputs, shape: vec![3], fixed };
+    let facts = WeightFacts { frac_bits: 0, magnitude_bits: 8, norm_bits: 11 };
+    let dense = Op::Linear(Linear { out_features: 3, weights: facts });
+    RingGraph::new(spec(vec![node(Op::Input, vec![]), node(dense, vec![0])])).unwrap()
+}
+
+/// A model of one layer: public part and dealer's.
+fn model(seed: u8) -> (Vec<u8>, Vec<u8>) {
+    let options = crate::dealt::Options { rtt_ms: u32::from(seed), ..Default::default() };
+    (public::write(("dealt", 1), &(options, [seed; 32]), &graph()).unwrap(), vec![seed; 16])
+}
+
+#[test]
+fn nobody_takes_a_model_from_its_owner() {
+    let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
+    let (public, part) = model(7);
+    let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
+    // A client, who has the public part, is a server elsewhere, and faster.
+    dealings.register([2; 32], "dealt", (&public, &[9; 16]), |_| Ok(())).unwrap();
+    dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
+    assert!(dealings.knows([1; 32], digest) && dealings.knows([2; 32], digest));
+    assert!(dealings.start([1; 32], digest, [0; 32]).is_ok());
+    assert!(dealings.register([1; 32], "dealt", (&public, &[8; 16]), |_| Ok(())).is_err(), "other keys");
+    // What hid this model hides no other.
+    let other = model(6).0;
+    assert!(dealings.register([3; 32], "dealt", (&other, &part), |_| Ok(())).is_err());
+    // What cannot be written down is not taken.
+    let lost = |_: &[Hidden]| Err(BackendError::Dealer { what: "a full disk".into() });
+    assert!(dealings.register([3; 32], "dealt", (&other, &[6; 16]), lost).is_err());
+    assert!(
+        !dealings
+            .knows([3; 32], Registry::standard().get("dealt").unwrap().dealing(&other, &[6; 16]).unwrap().digest())
+    );
+}
+
+#[test]
+fn a_ticket_is_fetched_by_one_at_a_time_and_three_times_at_most() {
+    let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
+    let (public, part) = model(7);
+    dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
+    let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
+    let claim = Claim { nonce: [5; 32], digest };
+    let ticket = dealings.start([1; 32], digest, claim.seal()).unwrap().ticket;
+    let other = dealings.start([1; 32], digest, claim.seal()).unwrap().ticket;
+    let refusal = |ticket| dealings.fetch([2; 32], ticket, &claim).err().unwrap().to_string();
+    let first = dealings.fetch([2; 32], &ticket, &claim).unwrap();
+    assert!(refusal(&ticket).contains("another request"));
+    assert!(dealings.fetch([2; 32], &other, &claim).is_ok(), "other tickets do not wait");
+    let half = first.to_vec();
+    drop(first);
+    for _ in 1..MAX_FETCHES {
+        assert_eq!(*dealings.fetch([2; 32], &ticket, &claim).unwrap(), half[..], "the same half");
+    }
+    assert!(refusal(&ticket).contains("burnt"));
+    assert!(refusal(&ticket).contains("no such material"));
+    assert_eq!(dealings.state().open.len(), 1, "the other one");
+}
+
+#[test]
+fn too_many_halves_at_once_are_refused() {
+    let mut dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
+    dealings.room = Room::new([16, 16], Duration::ZERO);
+    let (public, part) = model(7);
+    dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
+    let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
+    let claim = Claim { nonce: [5; 32], digest };
+    let [one, two] = [(); 2].map(|()| dealings.start([1; 32], digest, claim.seal()).unwrap().ticket);
+    let first = dealings.fetch([2; 32], &one, &claim).unwrap();
+    for _ in 0..=MAX_FETCHES {
+        let error = dealings.fetch([3; 32], &two, &claim).err().unwrap().to_string();
+        assert!(error.contains("come again"), "{error}");
+    }
+    drop(first);
+    assert!(dealings.fetch([3; 32], &two, &claim).is_ok(), "what was refused does not count");
+}
+
+#[test]
+fn a_key_is_one_key_to_every_back_end() {
+    let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
+    let (public, part) = model(7);
+    let options = crate::fss::Options::default();
+    let fss = public::write(("fss", 1), &(options, [7u8; 32]), &graph()).unwrap();
+    dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
+    let error = dealings.register([1; 32], "fss", (&fss, &part), |_| Ok(())).unwrap_err().to_string();
+    assert!(error.contains("hides the weights of another one"), "{error}");
+    assert!(dealings.register([1; 32], "fss", (&fss, &[9; 16]), |_| Ok(())).is_ok());
+}
+
+#[test]
+fn one_server_crowds_out_itself_alone() {
+    let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
+    let (public, part) = model(200);
+    dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
+    let digest = *dealings.state().models.keys().next().map(|(_, digest)| digest).unwrap();
+    for k in 0..=255u8 {
+        let (public, mut part) = model(k);
+        part[1..].fill(0x55);
+        dealings.register([2; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
+    }
+    assert_eq!(dealings.state().models.len(), MAX_MODELS);
+    assert!(dealings.knows([1; 32], digest));
+    // What it can remember of one server is bounded.
+    let hidden = (0..MAX_MASKS[0] as u64).map(|i| {
+        let mut mask = [0xab; 32];
+        mask[..8].copy_from_slice(&i.to_le_bytes());
+        Hidden { mask, digest: [0; 32], server: [4; 32] }
+    });
+    dealings.remember(hidden);
+    let (public, part) = model(99);
+    let error = dealings.register([4; 32], "dealt", (&public, &part), |_| Ok(())).unwrap_err().to_string();
+    assert!(error.contains("remember"), "{error}");
+}
