@@ -54,7 +54,7 @@ impl Read for MemTransport {
 impl Write for MemTransport {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         if !buf.is_empty() {
-            self.outgoing.push(buf.to_vec(), self.stall)?;
+            self.outgoing.push(buf.to_vec(), allowed_wait(self.stall, self.deadline)?)?;
         }
         Ok(buf.len())
     }

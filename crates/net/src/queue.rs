@@ -1,5 +1,5 @@
 //! A bounded queue of byte chunks between one producer and one consumer thread.
-use crate::transport::timed_out;
+use crate::transport::{allowed_wait, timed_out};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,6 +12,8 @@ pub const QUEUE_BYTES: usize = 128 << 20;
 struct State {
     chunks: VecDeque<Vec<u8>>,
     bytes: usize,
+    /// Consumed, and the producer's to free.
+    spent: Vec<Vec<u8>>,
     /// The consumer holds a chunk that it has not reported done.
     busy: bool,
     closed: bool,
@@ -87,10 +89,18 @@ impl ByteQueue {
         }
     }
 
-    /// The consumer has finished with the chunk it popped.
-    pub(crate) fn done(&self) {
-        self.lock().busy = false;
+    /// The consumer has finished with the chunk it popped, which goes back to the producer: memory is counted
+    /// by thread, and what one allocates and another frees would stay on the first one's account.
+    pub(crate) fn done(&self, chunk: Vec<u8>) {
+        let mut state = self.lock();
+        state.busy = false;
+        state.spent.push(chunk);
         self.changed.notify_all();
+    }
+
+    /// What was consumed since the last call, for the producer to free.
+    pub(crate) fn spent(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.lock().spent)
     }
 
     /// Nothing queued and nothing in the consumer's hands; an error if the consumer failed.
@@ -101,9 +111,10 @@ impl ByteQueue {
     }
 
     /// Waits until everything was consumed, as long as the consumer gets on: an error if it fails, or does
-    /// nothing for `timeout`.
-    pub(crate) fn settle(&self, timeout: Duration) -> io::Result<()> {
+    /// nothing for `stall`, or not all of it until the deadline.
+    pub(crate) fn settle(&self, stall: Duration, deadline: Option<Instant>) -> io::Result<()> {
         loop {
+            let timeout = allowed_wait(stall, deadline)?;
             let (bytes, busy) = {
                 let state = self.lock();
                 (state.bytes, state.busy)

@@ -93,7 +93,7 @@ impl TcpTransport {
             loop {
                 match queue.pop(Duration::from_secs(3600)) {
                     Ok(Some(chunk)) => match stream.write_all(&chunk) {
-                        Ok(()) => queue.done(),
+                        Ok(()) => queue.done(chunk),
                         Err(e) => return queue.fail(&e),
                     },
                     Ok(None) => return,
@@ -103,6 +103,13 @@ impl TcpTransport {
         })?;
         self.writer = Some(writer);
         Ok(())
+    }
+
+    /// Frees what the writer has written, in the thread that allocated it.
+    fn free_spent(&self) {
+        if self.writer.is_some() {
+            drop(self.queue.spent());
+        }
     }
 }
 
@@ -160,6 +167,7 @@ pub fn tcp_pair() -> Result<(Channel, Channel), NetError> {
 
 impl Read for TcpTransport {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.free_spent();
         let wait = allowed_wait(self.stall, self.deadline)?;
         if wait != self.read_timeout {
             self.stream.set_read_timeout(Some(wait))?;
@@ -179,6 +187,8 @@ impl Read for TcpTransport {
 
 impl Write for TcpTransport {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.free_spent();
+        let wait = allowed_wait(self.stall, self.deadline)?;
         if self.queue.idle()? {
             match send(&self.stream, buf, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(n) if n > 0 => return Ok(n),
@@ -188,11 +198,12 @@ impl Write for TcpTransport {
         }
         self.start_writer()?;
         let n = buf.len().min(CHUNK);
-        self.queue.push(buf[..n].to_vec(), self.stall)?;
+        self.queue.push(buf[..n].to_vec(), wait)?;
         Ok(n)
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        self.free_spent();
         self.queue.idle().map(|_| ())
     }
 }
@@ -228,7 +239,8 @@ impl Transport for TcpTransport {
         let Some(writer) = self.writer.take() else {
             return self.flush();
         };
-        let settled = self.queue.settle(self.stall);
+        let settled = self.queue.settle(self.stall, self.deadline);
+        drop(self.queue.spent());
         if settled.is_err() {
             // It writes still, or has failed and says so at the next write.
             self.writer = Some(writer);

@@ -17,8 +17,8 @@ pub trait Transport: Read + Write + Send {
     /// What the operating system says about the socket.
     fn set_stall_timeout(&mut self, timeout: Duration) -> io::Result<()>;
 
-    /// A point in time after which reads fail with [`io::ErrorKind::TimedOut`] whatever trickles in; `None`
-    /// lifts it.
+    /// A point in time after which reads fail with [`io::ErrorKind::TimedOut`] whatever trickles in, and
+    /// writes and [`settle`](Self::settle) whatever the peer takes, where they can wait; `None` lifts it.
     fn set_deadline(&mut self, deadline: Option<Instant>);
 
     /// As a read, but without waiting: [`io::ErrorKind::WouldBlock`] where nothing has come.
@@ -33,7 +33,8 @@ pub trait Transport: Read + Write + Send {
     /// Waits until everything that was written has left this process, and holds no thread afterwards.
     ///
     /// # Errors
-    /// As a write; [`io::ErrorKind::TimedOut`] if the peer takes nothing for the stall timeout.
+    /// As a write; [`io::ErrorKind::TimedOut`] if the peer takes nothing for the stall timeout, or not
+    /// everything until the deadline.
     fn settle(&mut self) -> io::Result<()> {
         self.flush()
     }
@@ -69,7 +70,8 @@ pub(crate) fn timed_out(waited: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("no progress for {:.1} s", waited.as_secs_f64()))
 }
 
-/// What a read may wait: the stall timeout, cut short by the deadline. An error if the deadline is over.
+/// What a read or a write may wait: the stall timeout, cut short by the deadline. An error if the deadline is
+/// over.
 pub(crate) fn allowed_wait(stall: Duration, deadline: Option<Instant>) -> io::Result<Duration> {
     let Some(deadline) = deadline else {
         return Ok(stall);

@@ -124,6 +124,26 @@ fn a_peer_that_reads_nothing_stalls_the_sender_once_the_queue_is_full() {
 }
 
 #[test]
+fn a_deadline_binds_writes_as_well() {
+    // The peer takes nothing, and the stall timeout is minutes: what ends these is the deadline.
+    let soon = || Some(Instant::now() + Duration::from_millis(200));
+    let (mut a, _b) = tcp_pair().unwrap();
+    a.set_deadline(soon());
+    let big = vec![0u8; 32 << 20];
+    let error = (0..8).find_map(|_| a.send(A, &big).err()).expect("the queue is bounded");
+    assert!(matches!(error, NetError::Stalled { .. }), "{error}");
+    let (mut a, _b) = tcp_pair().unwrap();
+    a.send(A, &big).unwrap();
+    a.set_deadline(soon());
+    let error = a.settle().unwrap_err();
+    assert!(matches!(error, NetError::Stalled { .. }), "{error}");
+    let (mut a, _b) = tcp_pair().unwrap();
+    a.set_deadline(Some(Instant::now()));
+    let error = a.send(A, &[1]).and_then(|()| a.flush()).unwrap_err();
+    assert!(matches!(error, NetError::Stalled { .. }), "{error}");
+}
+
+#[test]
 fn a_closed_peer_is_named() {
     let (mut a, b) = mem_pair();
     drop(b);

@@ -55,6 +55,8 @@ pub(crate) struct Driver {
     gate: Gate,
     record: Record,
     memory_wait: Duration,
+    /// Materials of one client on disk, at most.
+    stored_per_client: u32,
     connections: HashMap<Number, Connection>,
     jobs: BTreeMap<Number, Job>,
     /// Those of them that wait for a place in memory.
@@ -93,6 +95,7 @@ impl Driver {
             gate,
             record,
             memory_wait: config.memory_wait,
+            stored_per_client: u32::try_from(config.stored_per_client).unwrap_or(u32::MAX),
             connections: HashMap::new(),
             jobs: BTreeMap::new(),
             waiting: BTreeSet::new(),
@@ -312,6 +315,7 @@ impl Driver {
             }
             (Request::Refill { held, most, .. }, Some(open)) => {
                 let most = self.gate.stock(open.whose.client, &open.whose.offered.name, *most);
+                let most = most.min(self.stored_per_client);
                 self.queue.refill(number, &open.whose, *held, most).map_err(refused)?;
                 return Ok(Admitted::Queued(Held::default()));
             }

@@ -66,15 +66,16 @@ pub(crate) fn phase_name(phase: JobPhase) -> &'static str {
     }
 }
 
-/// A model over its back end, for a class of devices, with jobs of so many threads.
-pub(crate) fn spec(offered: &Offered, device: Device, known: &Known, threads: u32) -> ModelSpec {
+/// A model over its back end, for a class of devices, with jobs of so many threads. What a job was measured
+/// to hold counts up to `most` bytes, all that jobs may take: it has run, so it is not turned away.
+pub(crate) fn spec(offered: &Offered, device: Device, known: &Known, threads: u32, most: u64) -> ModelSpec {
     let costs = offered.model.costs();
     let phase = |which: JobPhase, cost: &PhaseCost| {
         let guess = phase(cost, device);
         let Some(found) = known.of(offered.plan, &class_name(device), phase_name(which), threads) else { return guess };
         // The scheduler is told of one thread, and makes the same time of it for as many as were measured.
         let time = Span::from_secs(found.seconds / guess.speedup.factor(found.threads));
-        PhaseSpec { first: Sample { time, memory: found.memory }, ..guess }
+        PhaseSpec { first: Sample { time, memory: found.memory.min(most) }, ..guess }
     };
     let needs_material = offered.model.preparation() != Preparation::Nothing;
     ModelSpec {

@@ -65,6 +65,10 @@ pub(crate) struct Phase {
     pub(crate) memory: Option<u64>,
 }
 
+/// What tells the spans of this run of the server from those of others.
+#[derive(Clone, Copy, Default)]
+struct Run([u8; 8]);
+
 fn hex(parts: &[&[u8]]) -> String {
     parts.iter().flat_map(|part| part.iter()).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -84,15 +88,17 @@ fn number(key: &str, value: u64) -> Value {
 
 impl Phase {
     /// The span of the phase, and one for its time in the queue; `now` is its end. Phases of one input are of
-    /// one trace, whose number says whose and which: the first half of the client's fingerprint, the input.
-    fn spans(&self, now: SystemTime) -> [Value; 2] {
+    /// one trace: half of its number mixes whose it is with the run, the other half is the input's name.
+    /// Jobs are counted from the start of the server, so the run's random bytes are in every number.
+    fn spans(&self, now: SystemTime, run: Run) -> [Value; 2] {
         let at = |ago: Duration| {
             let at = now.checked_sub(ago).and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
             at.as_nanos().to_string()
         };
         let input = self.input.map_or(self.job, |Name(name)| name);
-        let trace = hex(&[&self.client.0[..8], &input.to_be_bytes()]);
-        let span = |part: u64| hex(&[&(2 * self.job + part).to_be_bytes()]);
+        let whose: Vec<u8> = self.client.0.iter().zip(run.0).map(|(a, b)| a ^ b).collect();
+        let trace = hex(&[&whose, &input.to_be_bytes()]);
+        let span = |part: u64| hex(&[&(u64::from_be_bytes(run.0) ^ (2 * self.job + part)).to_be_bytes()]);
         let mut attributes = vec![
             text("tacit.client", self.client.to_string()),
             text("tacit.model", &*self.model),
@@ -127,6 +133,7 @@ impl Phase {
 #[derive(Default)]
 pub(crate) struct Traces {
     spans: Option<SyncSender<Value>>,
+    run: Run,
     lost: Arc<AtomicU64>,
     done: Option<Receiver<()>>,
 }
@@ -135,8 +142,11 @@ impl Traces {
     /// Starts the thread that sends.
     ///
     /// # Errors
-    /// There is no thread.
+    /// There is no thread, or no randomness.
     pub(crate) fn start(collector: Collector) -> Result<Self, ServeError> {
+        let mut run = Run::default();
+        getrandom::fill(&mut run.0)
+            .map_err(|e| ServeError::system("asking for randomness")(std::io::Error::other(e)))?;
         let (spans, waiting) = sync_channel(WAITING);
         let (ended, done) = sync_channel(1);
         let lost = Arc::new(AtomicU64::new(0));
@@ -148,13 +158,13 @@ impl Traces {
             let _ = ended.send(());
         });
         started.map_err(ServeError::system("starting the thread of traces"))?;
-        Ok(Self { spans: Some(spans), lost, done: Some(done) })
+        Ok(Self { spans: Some(spans), run, lost, done: Some(done) })
     }
 
     /// A phase has ended just now.
     pub(crate) fn tell(&self, phase: impl FnOnce() -> Phase) {
         let Some(spans) = &self.spans else { return };
-        for span in phase().spans(SystemTime::now()) {
+        for span in phase().spans(SystemTime::now(), self.run) {
             if spans.try_send(span).is_err() {
                 self.lost.fetch_add(1, Ordering::Relaxed);
             }
@@ -239,8 +249,9 @@ mod tests {
             memory: None,
         };
         let now = UNIX_EPOCH + Duration::from_secs(100);
-        let [ran, waited] = phase(7, "offline", Some(Name(0x11))).spans(now);
-        let [other, _] = phase(8, "online", Some(Name(0x11))).spans(now);
+        let run = Run([0; 8]);
+        let [ran, waited] = phase(7, "offline", Some(Name(0x11))).spans(now, run);
+        let [other, _] = phase(8, "online", Some(Name(0x11))).spans(now, run);
         assert_eq!(ran["traceId"], "abababababababab0000000000000011");
         assert_eq!((&ran["traceId"], &waited["parentSpanId"]), (&other["traceId"], &ran["spanId"]));
         assert!(ran["spanId"] != other["spanId"] && ran["spanId"] != waited["spanId"]);
@@ -249,7 +260,10 @@ mod tests {
         assert_eq!(times(&ran), ["97000000000", "100000000000"]);
         assert_eq!(times(&waited), ["97000000000", "98000000000"]);
         assert!(ran["attributes"].to_string().contains(r#"{"key":"tacit.sent_bytes","value":{"intValue":"5"}}"#));
-        let [stock, _] = phase(9, "offline", None).spans(now);
+        let [stock, _] = phase(9, "offline", None).spans(now, run);
         assert_ne!(stock["traceId"], ran["traceId"]);
+        // The same job of another run of the server.
+        let [again, _] = phase(7, "offline", Some(Name(0x11))).spans(now, Run([1; 8]));
+        assert!(["traceId", "spanId"].iter().all(|id| again[id] != ran[id]));
     }
 }

@@ -257,6 +257,41 @@ fn an_input_is_announced_waited_for_and_taken_back_without_a_connection() {
 }
 
 #[test]
+fn no_notice_is_kept_for_longer_than_the_server_keeps_any() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |config| config.notice_ttl = Duration::from_millis(50));
+    let mut http = server.http(dir.path(), "alice");
+    let week = r#"{"model": "one", "backend": "toy", "expected_s": 604800, "ttl_s": 604800}"#;
+    let noted = announce(&mut http, week);
+    let path = format!("/v1/inputs/{}", noted.json()["name"].as_str().unwrap());
+    wait_until("it is forgotten", || get(&mut http, &path).status == 404);
+}
+
+#[test]
+fn what_was_made_for_a_notice_is_there_for_its_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let mut http = server.http(dir.path(), "alice");
+    let noted = announce(&mut http, r#"{"model": "one", "backend": "toy"}"#);
+    let path = format!("/v1/inputs/{}", noted.json()["name"].as_str().unwrap());
+    let name = u64::from_str_radix(path.rsplit('/').next().unwrap(), 16).unwrap();
+    let mut channel = server.opened(dir.path(), "alice", "one");
+    set_up(&mut channel);
+    let of = Some(tacit_client::wire::Name(name));
+    let id = tacit_ids::MaterialId::numbered(1);
+    assert_eq!(ask(&mut channel, &Request::Prepare { id, folder: None, of }), Reply::Go);
+    channel.send(tacit_net::Tag::new(0xf101, "toy pad"), &[1; 8]).unwrap();
+    channel.flush().unwrap();
+    assert!(matches!(tacit_client::wire::recv_reply(&mut channel).unwrap(), Reply::Done { .. }));
+    assert_eq!(get(&mut http, &path).json()["state"], "ready");
+    // The notice's name tells of the request from now on.
+    let (name, terms) = (tacit_client::wire::Name(!name), Default::default());
+    let asking = tacit_client::wire::Ask { name, notice: of, material: None, terms };
+    assert_eq!(ask(&mut channel, &Request::Ask(asking)), Reply::Noted { notice_ignored: None });
+    assert_eq!(get(&mut http, &path).json()["state"], "ready");
+}
+
+#[test]
 fn events_come_until_the_server_stops() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |_| {});

@@ -4,10 +4,17 @@ use common::*;
 use serde_json::Value;
 use std::hint::black_box;
 use std::io::{Read, Write};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use tacit_arith::heap::{Account, Counting, MOST_ACCOUNTS};
+use tacit_net::{Tag, tcp_pair};
 
 #[global_allocator]
 static HEAP: Counting = Counting;
+
+/// Accounts are the process's: one test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
 
 const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 
@@ -26,6 +33,7 @@ fn jobs(server: &Running, dir: &std::path::Path) -> Vec<(String, u64)> {
 
 #[test]
 fn a_job_is_said_to_hold_what_its_threads_held_and_not_what_the_process_did() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |config| config.threads = 2);
     // As much as no job of the toy takes.
@@ -41,4 +49,48 @@ fn a_job_is_said_to_hold_what_its_threads_held_and_not_what_the_process_did() {
     wait_until("every job has given its account back, with its last thread", || {
         std::iter::from_fn(Account::open).collect::<Vec<_>>().len() == MOST_ACCOUNTS
     });
+}
+
+#[test]
+fn a_job_that_held_more_than_all_may_take_does_not_lock_its_model_out() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    // What the toy declares, and less than it is measured to hold.
+    let start = || Running::start(dir.path(), |config| config.job_memory = 1000);
+    for server in [start(), start()] {
+        let mut client = server.client(dir.path(), "alice", "one");
+        for _ in 0..3 {
+            assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+        }
+        drop(client);
+        server.settle();
+        assert!(jobs(&server, dir.path()).iter().any(|(_, memory)| *memory > 1000));
+    }
+}
+
+#[test]
+fn what_went_through_a_connection_is_not_held_any_more() {
+    const BYTES: Tag = Tag::new(0xf1f1, "test bytes");
+    const EACH: usize = 16 << 20;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let account = Account::open().unwrap();
+    let (mut ours, mut theirs) = tcp_pair().unwrap();
+    let (go, wait) = channel::<()>();
+    let reads = thread::spawn(move || {
+        for () in wait {
+            theirs.recv_max(BYTES, EACH).unwrap();
+        }
+    });
+    let visit = account.visit();
+    let bytes = vec![1; EACH];
+    for _ in 0..8 {
+        // More than the sockets hold: the rest is queued until the peer reads.
+        ours.send(BYTES, &bytes).unwrap();
+        go.send(()).unwrap();
+        ours.settle().unwrap();
+    }
+    drop((bytes, visit, go));
+    reads.join().unwrap();
+    let peak = account.peak().unwrap() as usize;
+    assert!((EACH..4 * EACH).contains(&peak), "{peak} bytes");
 }

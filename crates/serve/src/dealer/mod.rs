@@ -224,6 +224,8 @@ fn serve(shared: &Shared, stream: TcpStream) -> Result<(), ServeError> {
         channel.set_stall_timeout(shared.config.stall_timeout)?;
         channel.set_deadline(Some(Instant::now() + shared.config.request_timeout));
         answered(shared, &mut channel, (party, role), request)?;
+        // What is queued belongs to the request: nobody keeps a place by reading slowly.
+        channel.settle()?;
         channel.set_deadline(None);
     }
 }

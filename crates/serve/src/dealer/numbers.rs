@@ -9,6 +9,14 @@ use tacit_backends::dealer::Hidden;
 /// Numbers that are set aside at a time: a crash loses as many.
 const AHEAD: u64 = 4096;
 
+/// Files of earlier versions note random matrices without their server, in a table of its own: they count as
+/// nobody's, and are remembered as well.
+const TAKE_OVER: &str = "BEGIN IMMEDIATE;
+    CREATE TABLE IF NOT EXISTS hidden (mask BLOB PRIMARY KEY, digest BLOB NOT NULL) WITHOUT ROWID;
+    INSERT OR IGNORE INTO masks SELECT mask, digest, zeroblob(32) FROM hidden;
+    DROP TABLE hidden;
+    COMMIT;";
+
 /// The file.
 pub(crate) struct Numbers {
     ledger: Mutex<(Connection, u64)>,
@@ -27,6 +35,7 @@ impl Numbers {
              INSERT OR IGNORE INTO numbers VALUES (1, 1);",
         )
         .map_err(failed)?;
+        db.execute_batch(TAKE_OVER).map_err(failed)?;
         let first: i64 = db.query_row("SELECT next FROM numbers", [], |row| row.get(0)).map_err(failed)?;
         let first = first.cast_unsigned();
         Ok((Self { ledger: Mutex::new((db, first)) }, first))
@@ -88,5 +97,27 @@ mod tests {
         assert!(Numbers::open(&path).is_err());
         drop(numbers);
         assert_eq!(Numbers::open(&path).unwrap().0.hidden().unwrap(), hidden);
+    }
+
+    #[test]
+    fn what_an_earlier_version_noted_is_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("dealer.sqlite");
+        let old = Connection::open(&path).unwrap();
+        old.execute_batch(
+            "CREATE TABLE numbers (one INTEGER PRIMARY KEY CHECK (one = 1), next INTEGER NOT NULL);
+             CREATE TABLE hidden (mask BLOB PRIMARY KEY, digest BLOB NOT NULL) WITHOUT ROWID;
+             INSERT INTO numbers VALUES (1, 77);",
+        )
+        .unwrap();
+        for k in [1u8, 2] {
+            old.execute("INSERT INTO hidden VALUES (?1, ?2)", params![[k; 32], [k + 1; 32]]).unwrap();
+        }
+        drop(old);
+        let noted = [1, 2].map(|k| Hidden { mask: [k; 32], digest: [k + 1; 32], server: [0; 32] });
+        for _ in 0..2 {
+            let (numbers, first) = Numbers::open(&path).unwrap();
+            assert_eq!((first, numbers.hidden().unwrap()), (77, noted.to_vec()));
+        }
     }
 }

@@ -74,7 +74,7 @@ impl Queue {
             job.owner = request;
         }
         if let Some(live) = self.live.get_mut(&request) {
-            (live.waits, live.job) = (before.waits, before.job);
+            (live.waits, live.job, live.made) = (before.waits, before.job, before.made);
             // Who comes for the notice comes for the request, which it may not have heard of.
             self.names.extend(before.names.iter().map(|&name| ((live.client, name), request)));
             live.names.extend(before.names);
@@ -84,19 +84,26 @@ impl Queue {
         }
     }
 
+    /// When a notice's request is expected, and how long it is kept after that: the server's time to live at
+    /// most, each.
+    fn times(&self, announce: &Announce) -> (Option<Span>, Option<Span>) {
+        let limited = |ms: Option<u64>| ms.map(|ms| Span::from_millis(ms).min(self.notice_ttl));
+        (limited(announce.expected_ms), limited(announce.ttl_ms))
+    }
+
     /// Takes a notice in.
     pub(crate) fn announce(&mut self, number: Number, whose: &Whose, announce: &Announce) -> Result<(), Refused> {
         self.is_free(whose.client, announce.name)?;
-        let [expected, ttl] = [announce.expected_ms, announce.ttl_ms].map(|ms| ms.map(Span::from_millis));
-        self.notice(Some(number), whose, Some(announce.name), (expected, ttl), false).map(drop)
+        let times = self.times(announce);
+        self.notice(Some(number), whose, Some(announce.name), times, false).map(drop)
     }
 
     /// Takes a notice in that no connection stands for: it lasts as long as it says, or until it is taken
     /// back.
     pub(crate) fn announce_alone(&mut self, whose: &Whose, announce: &Announce) -> Result<(), Refused> {
         self.is_free(whose.client, announce.name)?;
-        let [expected, ttl] = [announce.expected_ms, announce.ttl_ms].map(|ms| ms.map(Span::from_millis));
-        let owner = self.notice(None, whose, Some(announce.name), (expected, ttl), false)?;
+        let times = self.times(announce);
+        let owner = self.notice(None, whose, Some(announce.name), times, false)?;
         if let Some(live) = self.live.get_mut(&owner) {
             live.lasts = true;
         }

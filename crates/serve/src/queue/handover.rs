@@ -5,7 +5,7 @@
 use super::{Owner, Queue, Refused, Whose};
 use crate::door::Number;
 use std::time::Instant;
-use tacit_sched::{Event, Start};
+use tacit_sched::{Event, JobId, Start};
 
 /// A client on its way to its online phase.
 pub(super) struct Comes {
@@ -34,13 +34,24 @@ impl Queue {
         }
         live.waits = Some(number);
         live.lasts |= on_disk && !live.keep && matches!(owner, Owner::Notice(_));
-        let due = live.comes.take().and_then(|comes| comes.due);
         self.house(owner, number);
         self.note(Event::Lanes { of: owner, lanes: 1 });
-        if let Some(start) = due {
+        // Its time may be over just now: then what was due is to stop, and does not start before that.
+        self.pump();
+        let comes = self.live.get_mut(&owner).and_then(|live| live.comes.take());
+        if let Some(start) = comes.and_then(|comes| comes.due) {
             self.start(&start);
         }
         Ok(())
+    }
+
+    /// The scheduler stops a job that has no connection yet.
+    pub(super) fn stopped_before_it_began(&mut self, job: JobId) {
+        let is_due = |comes: &&mut Comes| comes.due.as_ref().is_some_and(|start| start.job == job);
+        if let Some(comes) = self.live.values_mut().filter_map(|live| live.comes.as_mut()).find(is_due) {
+            comes.due = None;
+        }
+        self.note(Event::JobStopped { job });
     }
 
     /// An offline phase has ended well: whose it was may come for the online phase at once.

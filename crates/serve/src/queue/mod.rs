@@ -145,6 +145,8 @@ pub(crate) struct Queue {
     /// How often clients ask.
     demand: Demand,
     offers: Offers,
+    /// How long a notice may ask to be waited for, and to be kept after that.
+    notice_ttl: Span,
 }
 
 /// A model of the scheduler's: one of a server's for a class of devices.
@@ -168,6 +170,7 @@ impl Queue {
         let threads = config.on_threads.first().copied().unwrap_or(1);
         Ok(Self {
             threads,
+            notice_ttl: config.notice_ttl,
             known,
             policy: policy.name(),
             scheduler: Scheduler::new(config, vec![], policy)?,
@@ -317,14 +320,19 @@ impl Queue {
         }
         match end {
             JobEnd::Done { took, made, memory: counted } => {
-                // Not counted: as much as was expected.
-                let peak_memory = counted.unwrap_or(memory);
+                // Not counted: as much as was expected. A job that held more than all may take has run
+                // all the same: its kind has the machine for itself from now on, and is not turned away.
+                let peak_memory = counted.map_or(memory, |held| held.min(self.scheduler.capacity().memory));
                 let usage = Usage { time: Span::from_secs(took.as_secs_f64()), peak_memory };
                 if let Some(used) = used {
                     self.materials.remove(&used);
                 }
                 let is_taken = self.tell(Event::JobFinished { job: id, usage, material: made }).is_ok();
                 self.learned(&job);
+                if made.is_some() && is_taken {
+                    let now = self.now();
+                    self.offers.made(owner, now);
+                }
                 match made {
                     None => {}
                     // It ended in the moment in which nobody wanted it any more, or after its model.
@@ -383,7 +391,7 @@ impl Queue {
                 Action::Start(start) => self.start(&start),
                 Action::Stop { job } => match self.jobs.get(&job) {
                     Some(&Job { number, .. }) => self.effects.push(Effect::Cut { number }),
-                    None => self.note(Event::JobStopped { job }),
+                    None => self.stopped_before_it_began(job),
                 },
                 Action::Burn { material } => {
                     if let Some(client) = self.materials.remove(&material) {

@@ -17,7 +17,8 @@ impl Queue {
             return Ok(model);
         }
         let model = ModelId(self.kinds.len() as u32);
-        let spec = estimates::spec(&whose.offered, device, &self.known, self.threads);
+        let most = self.scheduler.capacity().memory;
+        let spec = estimates::spec(&whose.offered, device, &self.known, self.threads, most);
         self.tell(Event::ModelAdded(spec)).map_err(|e| e.to_string())?;
         self.models.insert(key, model);
         // Not the model itself: one that is gone is not to stay in memory.

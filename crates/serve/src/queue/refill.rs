@@ -1,18 +1,76 @@
 //! Stock that the server fills when it has nothing else to do: connections stand ready to make material, and
-//! one of them gets its turn when no job waits and its client's own rate says that it will be needed.
+//! one of them gets its turn when no job waits and its client's own rate says that it will be needed. What a
+//! client says that it holds is not believed below what was lately made for it, and who has had few turns
+//! lately comes first: nobody gains by saying that its stock is empty.
 use super::{Live, Queue, Refused, Whose};
 use crate::door::Number;
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use tacit_ids::ClientId;
-use tacit_sched::{Event, JobPhase, ModelId, Owner, Span};
+use tacit_sched::{Event, JobPhase, ModelId, Owner, Span, Time};
 
 /// Most of the cores, and of the memory, that such jobs take together: three of four.
 const SHARE: (u64, u64) = (3, 4);
+
+/// How long turns, and what was made in them, are remembered.
+const LATELY: Span = Span::from_millis(600_000);
+/// How many are, at most.
+const MOST: usize = 4096;
+
+/// What happened lately, counted by whose it was.
+struct Lately<K> {
+    order: VecDeque<(Time, K)>,
+    counts: HashMap<K, u32>,
+}
+
+impl<K> Default for Lately<K> {
+    fn default() -> Self {
+        Self { order: VecDeque::new(), counts: HashMap::new() }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Lately<K> {
+    fn add(&mut self, now: Time, whose: K) {
+        if self.order.len() >= MOST {
+            self.remove(0);
+        }
+        self.order.push_back((now, whose));
+        *self.counts.entry(whose).or_default() += 1;
+    }
+
+    fn forget_before(&mut self, now: Time) {
+        while self.order.front().is_some_and(|(at, _)| now.since(*at) > LATELY) {
+            self.remove(0);
+        }
+    }
+
+    /// One of them is over.
+    fn take(&mut self, whose: K) {
+        if let Some(at) = self.order.iter().position(|(_, other)| *other == whose) {
+            self.remove(at);
+        }
+    }
+
+    fn remove(&mut self, at: usize) {
+        let Some((_, whose)) = self.order.remove(at) else { return };
+        if let Some(count) = self.counts.get_mut(&whose) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&whose);
+            }
+        }
+    }
+
+    fn count(&self, whose: K) -> u32 {
+        self.counts.get(&whose).copied().unwrap_or(0)
+    }
+}
 
 /// A connection that stands ready to make material for its client's stock.
 struct Offer {
     client: ClientId,
     model: ModelId,
-    /// What the stock holds.
+    /// What the stock holds, as its client says.
     held: u32,
     /// What it may hold.
     most: u32,
@@ -27,6 +85,10 @@ pub(super) struct Offers {
     standing: std::collections::BTreeMap<Owner, Offer>,
     /// Those that have got their turn, until their job has ended.
     filling: std::collections::BTreeMap<Owner, (ClientId, ModelId)>,
+    /// Turns that clients have had.
+    turns: Lately<ClientId>,
+    /// What was made for stock and is not used yet.
+    made: Lately<(ClientId, ModelId)>,
 }
 
 impl Offers {
@@ -44,12 +106,21 @@ impl Offers {
     pub(super) fn used(&mut self, client: ClientId, model: ModelId) {
         let whose = |offer: &&mut Offer| (offer.client, offer.model) == (client, model);
         self.standing.values_mut().filter(whose).for_each(|offer| offer.held = offer.held.saturating_sub(1));
+        self.made.take((client, model));
+    }
+
+    /// A turn has ended well.
+    pub(super) fn made(&mut self, owner: Owner, now: Time) {
+        if let Some(&whose) = self.filling.get(&owner) {
+            self.made.add(now, whose);
+        }
     }
 
     /// How far an offer's stock is covered, what is being made included; `None` if it wants nothing.
     fn covered(&self, offer: &Offer, wanted: u32) -> Option<Covered> {
         let making = self.filling.values().filter(|&&whose| whose == (offer.client, offer.model)).count() as u32;
-        let (have, wanted) = (offer.held.saturating_add(making), wanted.min(offer.most));
+        let held = offer.held.max(self.made.count((offer.client, offer.model)));
+        let (have, wanted) = (held.saturating_add(making), wanted.min(offer.most));
         (have < wanted).then(|| u64::from(have) * 1000 / u64::from(wanted))
     }
 }
@@ -74,15 +145,20 @@ impl Queue {
         if self.offers.standing.is_empty() || self.scheduler.queued_jobs() > 0 {
             return false;
         }
-        let Some(owner) = self.least_covered() else { return false };
+        let now = self.now();
+        self.offers.turns.forget_before(now);
+        self.offers.made.forget_before(now);
+        let Some(owner) = self.next_to_fill() else { return false };
         let offer = self.offers.standing.remove(&owner).expect("it was found there");
+        self.offers.turns.add(now, offer.client);
         self.offers.filling.insert(owner, (offer.client, offer.model));
         self.note(Event::Lanes { of: owner, lanes: 1 });
         true
     }
 
-    /// The offer whose stock is least covered and for whose job the machine has room.
-    fn least_covered(&self) -> Option<Owner> {
+    /// Of the offers for whose job the machine has room, one of the client that had fewest turns lately, and
+    /// of those the one whose stock is least covered.
+    fn next_to_fill(&self) -> Option<Owner> {
         let (have, used) = (self.scheduler.capacity(), self.scheduler.used());
         let share = |of: u64| of / SHARE.1 * SHARE.0 + of % SHARE.1 * SHARE.0 / SHARE.1;
         let (threads, running) = (u64::from(self.threads), self.offers.filling.len() as u64);
@@ -97,8 +173,53 @@ impl Queue {
             let (t_pre, memory) = estimate.map_or((Span::ZERO, 0), |e| (e.time, e.memory));
             let fits = used.memory.saturating_add(memory) <= share(have.memory);
             let wanted = self.demand.stock(offer.client, offer.model, self.now(), t_pre);
-            Some((self.offers.covered(offer, wanted).filter(|_| fits)?, owner))
+            let covered = self.offers.covered(offer, wanted).filter(|_| fits)?;
+            Some((self.offers.turns.count(offer.client), covered, owner))
         };
-        self.offers.standing.iter().filter_map(wants).min().map(|(_, owner)| owner)
+        self.offers.standing.iter().filter_map(wants).min().map(|(_, _, owner)| owner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODEL: ModelId = ModelId(0);
+
+    fn offers(held: u32) -> (Offers, ClientId, Offer) {
+        let client = ClientId([1; 32]);
+        (Offers::default(), client, Offer { client, model: MODEL, held, most: 4 })
+    }
+
+    #[test]
+    fn what_was_made_counts_though_its_client_says_that_it_holds_nothing() {
+        let (mut offers, client, says_nothing) = offers(0);
+        let owner = Owner::Notice(tacit_sched::NoticeId(1));
+        let at = Time::from_secs;
+        for second in 0..4 {
+            assert!(offers.covered(&says_nothing, 8).is_some());
+            offers.filling.insert(owner, (client, MODEL));
+            offers.made(owner, at(f64::from(second)));
+            offers.forget(owner);
+        }
+        assert_eq!(offers.covered(&says_nothing, 8), None, "it has as many as it may hold");
+        offers.used(client, MODEL);
+        assert_eq!(offers.covered(&says_nothing, 8), Some(750));
+        // What nobody used for long may be gone at its client's.
+        offers.made.forget_before(at(700.0));
+        assert_eq!(offers.covered(&says_nothing, 8), Some(0));
+    }
+
+    #[test]
+    fn few_turns_are_remembered_and_not_for_long() {
+        let mut turns = Lately::default();
+        for i in 0..2 * MOST {
+            turns.add(Time::from_secs(i as f64), i % 2);
+        }
+        assert_eq!((turns.order.len(), turns.count(0), turns.count(1)), (MOST, MOST as u32 / 2, MOST as u32 / 2));
+        turns.take(1);
+        assert_eq!(turns.count(1), MOST as u32 / 2 - 1);
+        turns.forget_before(Time::from_secs(1e6));
+        assert_eq!((turns.order.len(), turns.counts.len()), (0, 0));
     }
 }
