@@ -3,7 +3,7 @@
 use super::*;
 use crate::dealt::{ClientShares, Value};
 use crate::fss::delta::{Delta, DeltaShare};
-use crate::fss::mac::ring::{Key, KeyShare, Masks, draw_masks};
+use crate::fss::mac::ring::{Key, KeyShare, Masks, Share, draw_masks};
 use crate::session::run_sessions;
 use crate::{MpcError, Role, low_mask};
 use proptest::prelude::*;
