@@ -83,7 +83,7 @@ pub(crate) fn recv(channel: &mut Channel, tag: Tag, count: usize, n: usize) -> R
 /// Receives one plane of `n` bits; set bits behind the last one are refused.
 pub(crate) fn recv_one(channel: &mut Channel, tag: Tag, n: usize) -> Result<Bits, MpcError> {
     let bytes = channel.recv(tag, n.div_ceil(8))?;
-    if n % 8 > 0 && bytes.last().is_some_and(|last| last >> (n % 8) != 0) {
+    if !n.is_multiple_of(8) && bytes.last().is_some_and(|last| last >> (n % 8) != 0) {
         return Err(MpcError::Misbehaviour { step: "a plane of bits", what: "a set bit behind the last one" });
     }
     Ok(get(&bytes, n))
