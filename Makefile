@@ -16,7 +16,7 @@ FUZZ_SECONDS ?= 60
 help:
 	@echo "make demo       ten handwritten digits, classified privately by two processes on this machine"
 	@echo "make test       everything the project tests: Rust, fuzz smoke, Python"
-	@echo "make test-heavy bootstrapping with real parameter sets (minutes, 3 GB)"
+	@echo "make test-heavy bootstrapping with real parameter sets, encrypted networks (many minutes, 8 GB)"
 	@echo "make accuracy   private runs on SqueezeNet, MNIST and CIFAR-10 (needs ../shared/data; takes long)"
 	@echo "make abuse      kills, floods, full disks, restored folders and damaged files against the programs (9 minutes)"
 	@echo "make bench      time, bytes and memory of one private SqueezeNet inference, as JSON"
@@ -36,6 +36,7 @@ rust-test: preflight
 # Real parameter sets: minutes and some gigabytes.
 test-heavy: preflight
 	cargo test --locked --release -p tacit-he --quiet -- --ignored
+	cargo test --locked --release -p tacit-backends --test ckks_networks --quiet -- --ignored
 
 # One build for all tests: pytest runs the programs and the Python module that `cargo test` has made, with the back end of the tests in them.
 # pytest comes last in `make test`, so that the output ends with its summary.

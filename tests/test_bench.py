@@ -80,6 +80,6 @@ def test_bench_refuses_what_it_cannot_measure(digits, digit_images):
     with pytest.raises(tacit.TacitError):
         tacit.bench(digits, np.full((1, 8, 8), np.nan))
     with pytest.raises(tacit.TacitError, match="cheetah.*clear"):
-        tacit.bench(digits, backend="ckks")
+        tacit.bench(digits, backend="gazelle")
     with pytest.raises(tacit.TacitError, match="frac_bits"):
         tacit.bench(digits, options={"frac": 12})

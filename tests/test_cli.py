@@ -218,7 +218,7 @@ def test_json_means_json_everywhere(cli, workplace, address, tmp_path):
     shown = parsed("keys", "--json", "fingerprint", tmp_path / "keys", "dora", cwd=tmp_path)
     assert shown == parsed("keys", "fingerprint", tmp_path / "keys", "dora", "--json", cwd=tmp_path)
     assert parsed("keys", "add-client", tmp_path / "keys", "emil", "--json", cwd=tmp_path)["fingerprint"]
-    assert [b["id"] for b in parsed("model", "backends", "--json", cwd=tmp_path)][:4] == ["cheetah", "dealt", "fss", "clear"]
+    assert [b["id"] for b in parsed("model", "backends", "--json", cwd=tmp_path)][:6] == ["cheetah", "sci-he", "dealt", "fss", "ckks", "clear"]
     assert parsed("zoo", "tiny-cnn", "-o", "tiny.onnx", "--json", cwd=tmp_path)["bytes"] == (tmp_path / "tiny.onnx").stat().st_size
     assert parsed("model", "import", "tiny.onnx", "-o", "tiny.tacit", "--json", cwd=tmp_path)["output_error"] >= 0
     assert parsed("--json", "model", "lower", "tiny.tacit", cwd=tmp_path)["output_error"] >= 0

@@ -244,8 +244,6 @@ def test_a_normalizer_in_front_is_refused():
 A = {"a": np.ones((1, 4), np.float32)}
 REFUSED = {
     "attention": ([node("MatMul", "x x", "y")], "two secret tensors", (1, 4, 4)),
-    "gate": ([node("Sigmoid", "x", "s"), node("Mul", "x s", "y")], "two secret tensors", (1, 4)),
-    "product": ([node("Relu", "x", "s"), node("Mul", "x s", "y")], "two secret tensors", (1, 4)),
     "quotient": ([node("Relu", "x", "s"), node("Div", "x s", "y")], "division by a secret", (1, 4)),
     "inner_softmax": ([node("Softmax", "x", "s", axis=1), node("Relu", "s", "y")], "end of the network", (1, 4)),
     "softmax_by_position": ([node("Softmax", "x", "y", axis=1)], "all classes", (1, 4, 3)),
@@ -260,6 +258,15 @@ REFUSED = {
     "volume": ([node("MaxPool", "x", "y", kernel_shape=[2, 2, 2])], "three spatial axes", (1, 2, 4, 4, 4)),
     "batch_of_matrices": ([node("MatMul", "x m", "y")], "one matrix", (1, 4, 4)),
 }
+
+
+def test_products_of_tensors_are_read_and_back_ends_on_shares_refuse_them():
+    network = cover.model_bytes([node("Relu", "x", "s"), node("Mul", "x s", "y")], {}, (1, 4))
+    model = tacit.import_onnx(network)
+    x = np.array([0.5, -0.5, 0.25, 0.0], np.float32)
+    assert np.allclose(model.run(x), x * np.maximum(x, 0))
+    with pytest.raises(tacit.TacitError, match="y_node.*Mul.*two secret tensors.*`ckks` has it"):
+        model.lower("cheetah")
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -76,7 +76,7 @@ def test_options_that_are_wrong_name_those_there_are(cli, workplace):
     done = cli(*IMPORT, "-O", "frac=12", cwd=workplace, ok=False)
     assert "frac_bits" in done.stderr
     assert "weight_bits" in done.stderr
-    assert "cheetah" in cli(*IMPORT, "--backend", "ckks", cwd=workplace, ok=False).stderr
+    assert "cheetah" in cli(*IMPORT, "--backend", "gazelle", cwd=workplace, ok=False).stderr
     assert not list(workplace.glob("digits.*")), "nothing was written"
 
 

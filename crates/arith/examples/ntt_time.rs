@@ -18,8 +18,8 @@ fn best(mut f: impl FnMut()) -> f64 {
 }
 
 fn main() -> Result<(), tacit_arith::LatticeError> {
-    let modulus = Modulus::new(1_125_899_906_826_241)?;
-    for degree in [4096, 8192] {
+    let modulus = Modulus::new(1_125_899_903_827_969)?;
+    for degree in [4096, 8192, 32_768, 65_536] {
         for cpu in Cpu::available() {
             let ntt = NttTable::with_cpu(cpu, degree, modulus)?;
             let mut x: Vec<u64> = (0..degree as u64).map(|i| i * 0x1234_5678 % modulus.value()).collect();

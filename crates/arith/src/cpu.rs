@@ -12,6 +12,28 @@ pub struct Cpu {
     wide_words: bool,
 }
 
+/// Which kernels compute modulo primes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arithmetic {
+    /// Plain Rust, any processor.
+    Portable,
+    /// Fused multiply-add on doubles: AVX2 or NEON.
+    Fma,
+    /// AVX-512 with 52-bit integer multiply-add.
+    Ifma,
+}
+
+impl Arithmetic {
+    /// Its name, for reports.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Fma => "fma",
+            Self::Ifma => "ifma",
+        }
+    }
+}
+
 impl Cpu {
     /// No instructions beyond those that every processor of this architecture has: the portable kernels.
     #[must_use]
@@ -83,9 +105,13 @@ impl Cpu {
         self.fma
     }
 
-    /// AVX-512 F, DQ and IFMA.
-    pub(crate) const fn has_ifma(self) -> bool {
-        self.ifma
+    /// The fastest kernels for arithmetic modulo primes: those of IFMA need AVX-512 F, DQ and IFMA.
+    pub(crate) const fn arithmetic(self) -> Arithmetic {
+        match (self.ifma, self.fma) {
+            (true, _) => Arithmetic::Ifma,
+            (false, true) => Arithmetic::Fma,
+            (false, false) => Arithmetic::Portable,
+        }
     }
 
     /// AVX-512 F, DQ and VL.

@@ -20,5 +20,7 @@ mod products;
 pub mod ring;
 pub mod rns;
 pub mod sample;
+#[cfg(target_arch = "x86_64")]
+mod words52;
 
 pub use lattice_error::LatticeError;

@@ -189,6 +189,13 @@ impl PublicSeed {
         Prg::from_seed(Seed(self.0))
     }
 
+    /// Its stream without the first `blocks` blocks of 16 bytes.
+    pub fn stream_from(self, blocks: u64) -> Prg {
+        let mut rest = self.stream();
+        rest.counter = blocks;
+        rest
+    }
+
     /// The child seed number `domain`; as public as this one.
     pub fn fork(self, domain: u64) -> Self {
         Self(self.stream().child(FORK, domain).0)

@@ -3,7 +3,7 @@
 
 use crate::modulus::Modulus;
 use crate::pointwise::Pointwise;
-use crate::prg::Prg;
+use crate::prg::{Prg, PublicSeed};
 use zeroize::Zeroizing;
 
 /// Coins per side of the centred binomial error: variance `ERROR_COINS / 2` = 10.5, standard deviation 3.24
@@ -13,21 +13,69 @@ pub const ERROR_COINS: u32 = 21;
 /// Exactly uniform words in `[0, p)`. Rejects 64-bit words at or above the largest multiple of p (probability
 /// below `p / 2^64 <= 2^-14`); which words were rejected is independent of the result.
 pub fn uniform(prg: &mut Prg, modulus: &Modulus, out: &mut [u64]) {
-    let (p, op) = (modulus.value(), Pointwise::new(*modulus));
-    let last = u64::MAX - (u64::MAX % p + 1) % p;
+    let (op, last) = (Pointwise::new(*modulus), last_accepted(modulus));
     let mut rejected = Vec::new();
     for (i, part) in out.chunks_mut(CHUNK).enumerate() {
         prg.fill_u64(part);
-        if op.any_above(part, last) {
-            let places = part.iter().enumerate().filter(|(_, x)| **x > last);
-            rejected.extend(places.map(|(j, _)| CHUNK * i + j));
-        }
+        rejected.extend(above(&op, part, last).into_iter().map(|j| CHUNK * i + j));
         op.reduce(part);
     }
     // All words are drawn first, then those for the rejected ones, in order.
-    for i in rejected {
-        let word = std::iter::repeat_with(|| prg.next_u64()).find(|&word| word <= last);
-        out[i] = modulus.reduce(word.expect("a generator does not end"));
+    rejected.into_iter().for_each(|i| out[i] = accepted(prg, modulus, last));
+}
+
+/// The highest 64-bit word below a multiple of p that is not below another one.
+fn last_accepted(modulus: &Modulus) -> u64 {
+    let p = modulus.value();
+    u64::MAX - (u64::MAX % p + 1) % p
+}
+
+/// Places of the words above `last`.
+fn above(op: &Pointwise, words: &[u64], last: u64) -> Vec<usize> {
+    if !op.any_above(words, last) {
+        return Vec::new();
+    }
+    words.iter().enumerate().filter(|(_, x)| **x > last).map(|(j, _)| j).collect()
+}
+
+/// The next word that is not above `last`, reduced.
+fn accepted(prg: &mut Prg, modulus: &Modulus, last: u64) -> u64 {
+    let word = std::iter::repeat_with(|| prg.next_u64()).find(|&word| word <= last);
+    modulus.reduce(word.expect("a generator does not end"))
+}
+
+/// The words that [`uniform`] makes of the stream of a seed, in parts: what is drawn may be used while it is
+/// in the first cache.
+pub struct UniformParts {
+    op: Pointwise,
+    last: u64,
+    words: Prg,
+    /// From where all words have been drawn: made when a word is first rejected.
+    spare: Option<Prg>,
+    seed: PublicSeed,
+    total: usize,
+}
+
+impl UniformParts {
+    /// `total` words of `seed` in `[0, p)` of `op`.
+    ///
+    /// # Panics
+    /// If `total` is odd.
+    #[must_use]
+    pub fn new(op: &Pointwise, seed: PublicSeed, total: usize) -> Self {
+        assert!(total.is_multiple_of(2), "words are drawn in pairs");
+        Self { op: *op, last: last_accepted(op.modulus()), words: seed.stream(), spare: None, seed, total }
+    }
+
+    /// The next `out.len()` words. After all of them, what comes is not specified.
+    pub fn next(&mut self, out: &mut [u64]) {
+        self.words.fill_u64(out);
+        let rejected = above(&self.op, out, self.last);
+        self.op.reduce(out);
+        for i in rejected {
+            let spare = self.spare.get_or_insert_with(|| self.seed.stream_from(self.total as u64 / 2));
+            out[i] = accepted(spare, self.op.modulus(), self.last);
+        }
     }
 }
 
@@ -113,6 +161,21 @@ mod tests {
             assert_eq!(words, expected);
         }
         assert!(rejections > 0, "no word was rejected: the test needs other seeds");
+    }
+
+    #[test]
+    fn parts_are_those_of_the_whole() {
+        // One word in 19,000 is rejected, as above.
+        let m = Modulus::new(1_086_130_538_722_589).unwrap();
+        for seed in 0..32 {
+            let seed = PublicSeed::from_bytes([seed; 16]);
+            let mut whole = vec![0; 5000];
+            uniform(&mut seed.stream(), &m, &mut whole);
+            let mut parts = UniformParts::new(&Pointwise::new(m), seed, whole.len());
+            let mut again = vec![0; 5000];
+            again.chunks_mut(512).for_each(|part| parts.next(part));
+            assert_eq!(again, whole);
+        }
     }
 
     #[test]

@@ -57,7 +57,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let args = Args(std::env::args().skip(1).collect());
     let (options, ring) = options(&args)?;
     let model = std::fs::read(args.0.first().ok_or("which ONNX file?")?)?;
-    let price = |graph: &RingGraph| online_bytes(graph, &cheetah::Options::default()).map(|bytes| bytes as f64);
+    let price = |graph: &RingGraph| {
+        online_bytes::<cheetah::Cheetah>(graph, &cheetah::Options::default()).map(|bytes| bytes as f64)
+    };
     let started = Instant::now();
     let imported = import(&model, &options)?;
     let (import_s, started) = (started.elapsed().as_secs_f64(), Instant::now());

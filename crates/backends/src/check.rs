@@ -105,7 +105,7 @@ impl Tally {
         input: &[f32],
         label: Option<usize>,
     ) -> Result<(), BackendError> {
-        let (wanted, got) = (model.run(input)?, lowered.reference(input)?);
+        let (wanted, got) = (model.run(input)?, lowered.simulate(input)?);
         let class = |outputs: &[f64]| match model.interface.output_mode {
             OutputMode::Top1 => outputs[0] as usize,
             OutputMode::Logits => class(outputs),

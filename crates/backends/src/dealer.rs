@@ -19,13 +19,14 @@ use tacit_arith::prg::{Prg, Seed};
 use zeroize::Zeroizing;
 
 use self::room::{Room, Taken};
-use crate::seam::{Claim, Dealer, DealerModel, Order, Piece, Seal, Ticket};
+use crate::seam::{self, Claim, Dealer, DealerModel, Order, Piece, Seal, Stop, Ticket};
 use crate::{BackendError, Registry};
 
 /// Who asks: the fingerprint of a certificate.
 pub type Party = [u8; 32];
 
-/// Materials whose client half nobody has fetched yet, of one server, at most: the oldest are given up.
+/// Materials that may be fetched or audited, of one server, at most: the oldest that were fetched are
+/// forgotten, then the oldest of the others given up.
 const MAX_OPEN: usize = 4096;
 /// Models that are registered at a time.
 const MAX_MODELS: usize = 256;
@@ -95,7 +96,7 @@ struct Registered {
     used: u64,
 }
 
-/// A dealing whose client half was not fetched.
+/// A dealing that somebody may ask for.
 struct Open {
     model: Arc<dyn DealerModel>,
     server: Party,
@@ -107,6 +108,11 @@ struct Open {
     busy: bool,
     /// How often the half was made.
     fetches: u32,
+    /// The client has its half, or has given it up: it is not given out again. What is known of the material
+    /// stays for a while, since it may be audited.
+    burnt: bool,
+    /// The client has given the material up for an audit.
+    given_up: bool,
 }
 
 /// A client's half. While it is there, it counts as memory that is used, and its ticket gives no other.
@@ -176,7 +182,30 @@ fn refused<T>(what: impl Into<String>) -> Result<T, BackendError> {
 }
 
 fn fingerprint(secret: &[u8]) -> [u8; 32] {
-    crate::seam::digest("tacit 2026-11 dealer ticket", &[secret])
+    seam::digest("tacit 2026-11 dealer ticket", &[secret])
+}
+
+const GONE: &str = "there is no such material: it was fetched before, given up, or the dealer was restarted";
+
+/// The material of a ticket.
+fn named<'a>(state: &'a mut State, ticket: &Ticket) -> Result<(u64, &'a mut Open), BackendError> {
+    let (number, secret) = ticket.split_first_chunk().expect("a ticket has more than eight bytes");
+    let number = u64::from_le_bytes(*number);
+    match state.open.get_mut(&number).filter(|open| open.secret == fingerprint(secret)) {
+        Some(open) => Ok((number, open)),
+        None => refused(GONE),
+    }
+}
+
+/// Whether a material is for who claims it.
+fn suits(open: &Open, client: Party, claim: &Claim) -> Result<(), BackendError> {
+    if open.seal != claim.seal() || open.model.digest() != claim.digest {
+        return refused("it was not dealt for this client's claim");
+    }
+    if open.server == client {
+        return refused("both halves of a material never go to one certificate");
+    }
+    Ok(())
 }
 
 impl Dealings {
@@ -193,7 +222,7 @@ impl Dealings {
     /// # Errors
     /// No randomness from the operating system.
     pub fn fresh(registry: Registry, first: u64) -> Result<Self, BackendError> {
-        let secret = Prg::from_os().map_err(|e| BackendError::Random(e.to_string()))?;
+        let secret = seam::randomness()?;
         Ok(Self::new(registry, secret, first))
     }
 
@@ -270,21 +299,22 @@ impl Dealings {
         };
         known.used = number;
         let model = Arc::clone(&known.model);
-        let open = state.open.iter().filter(|(_, open)| open.server == server).map(|(number, _)| *number);
-        let open: Vec<u64> = open.collect();
+        let open = state.open.iter().filter(|(_, open)| open.server == server);
+        let open: Vec<(bool, u64)> = open.map(|(number, open)| (!open.burnt, *number)).collect();
         if open.len() >= MAX_OPEN {
             // Nobody has come for it for thousands of materials: its client is gone.
-            let oldest = open.iter().min().expect("there are many");
+            let (_, oldest) = open.iter().min().expect("there are many");
             state.open.remove(oldest);
         }
         state.next += 1;
-        let dealing = self.secret.fork(number);
-        let (seed, secret) = (dealing.fork(0).seed().clone(), dealing.fork(1).seed().clone());
+        let seed = self.secret.fork(number).fork(0).seed().clone();
+        let commitment = seam::commitment(number, &digest, &seed);
         let mut ticket = [0; size_of::<Ticket>()];
         ticket[..8].copy_from_slice(&number.to_le_bytes());
-        ticket[8..].copy_from_slice(&secret.0);
-        let secret = fingerprint(&secret.0);
-        let open = Open { model: Arc::clone(&model), server, secret, seal, busy: false, fetches: 0 };
+        ticket[8..].copy_from_slice(&commitment);
+        let (secret, model_of) = (fingerprint(&commitment), Arc::clone(&model));
+        let (busy, fetches, burnt, given_up) = (false, 0, false, false);
+        let open = Open { model: model_of, server, secret, seal, busy, fetches, burnt, given_up };
         state.open.insert(number, open);
         Ok(Started { number, ticket, model, seed })
     }
@@ -316,18 +346,12 @@ impl Dealings {
         ticket: &Ticket,
         claim: &Claim,
     ) -> Result<(u64, Arc<dyn DealerModel>, Busy<'_>), BackendError> {
-        let (number, secret) = ticket.split_first_chunk().expect("a ticket has more than eight bytes");
-        let number = u64::from_le_bytes(*number);
         let mut state = self.state();
-        let Some(open) = state.open.get_mut(&number).filter(|open| open.secret == fingerprint(secret)) else {
-            return refused("there is no such material: it was fetched before, given up, or the dealer was restarted");
-        };
-        if open.seal != claim.seal() || open.model.digest() != claim.digest {
-            return refused("it was not dealt for this client's claim");
+        let (number, open) = named(&mut state, ticket)?;
+        if open.burnt {
+            return refused(GONE);
         }
-        if open.server == client {
-            return refused("both halves of a material never go to one certificate");
-        }
+        suits(open, client, claim)?;
         if open.busy {
             return refused("another request fetches this half: come again");
         }
@@ -341,12 +365,39 @@ impl Dealings {
 
     /// The client has its half: burns it.
     pub fn taken(&self, ticket: &Ticket) {
-        let (number, secret) = ticket.split_first_chunk().expect("a ticket has more than eight bytes");
-        let number = u64::from_le_bytes(*number);
-        let mut state = self.state();
-        if state.open.get(&number).is_some_and(|open| open.secret == fingerprint(secret)) {
-            state.open.remove(&number);
+        if let Ok((_, open)) = named(&mut self.state(), ticket) {
+            open.burnt = true;
         }
+    }
+
+    /// The client gives a material up for an audit: it is burnt, and the server may be shown its seed.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`]: there is no such ticket (any more), the claim is another one, or the server
+    /// itself asks.
+    pub fn consent(&self, client: Party, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
+        let mut state = self.state();
+        let (_, open) = named(&mut state, ticket)?;
+        suits(open, client, claim)?;
+        (open.burnt, open.given_up) = (true, true);
+        Ok(())
+    }
+
+    /// The seed of a material that its client has given up, for the server that ordered it; once.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`]: there is no such material of this server's, or its client may use it.
+    pub fn open(&self, server: Party, ticket: &Ticket) -> Result<Seed, BackendError> {
+        let mut state = self.state();
+        let (number, open) = named(&mut state, ticket)?;
+        if open.server != server {
+            return refused(GONE);
+        }
+        if !open.given_up {
+            return refused("its client has not given this material up: it would show the client's input");
+        }
+        state.open.remove(&number);
+        Ok(self.secret.fork(number).fork(0).seed().clone())
     }
 
     /// Material of which the server did not get its half: nobody can use it.
@@ -398,6 +449,19 @@ impl Dealer for Nearby {
         let half = self.dealings.fetch(self.party, ticket, claim)?.into_half();
         self.dealings.taken(ticket);
         Ok(half)
+    }
+
+    fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
+        self.dealings.consent(self.party, ticket, claim)
+    }
+
+    fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError> {
+        self.dealings.open(self.party, ticket)
+    }
+
+    fn stopped_by(self: Arc<Self>, _: &Stop) -> Arc<dyn Dealer> {
+        // Nothing is waited for.
+        self
     }
 }
 

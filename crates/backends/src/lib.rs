@@ -3,8 +3,9 @@
 //! [`seam`] says what a back end is to everybody else, [`Registry`] holds them all. [`ring`] lowers float
 //! models to fixed point, for the back ends that compute on shares. [`cheetah`] is the two-party back end
 //! of lattice-based linear layers and oblivious transfer; [`dealt`] and [`fss`] take their material from a
-//! third party ([`dealer`]), the latter with tags that find a client that deviates; [`clear`] is none: the
-//! server sees the input, a lower bound to compare with. [`lowered`] keeps lowerings in files.
+//! third party ([`dealer`]), the latter with tags that find a client that deviates; [`ckks`] computes on one
+//! ciphertext; [`clear`] is none: the server sees the input, a lower bound to compare with. [`lowered`] keeps
+//! lowerings in files.
 #![forbid(unsafe_code)]
 
 // The toy back end of the tests is written as one of another crate.
@@ -13,6 +14,7 @@ extern crate self as tacit_backends;
 
 pub mod check;
 pub mod cheetah;
+pub mod ckks;
 mod classes;
 pub mod clear;
 mod cost;
@@ -23,6 +25,7 @@ pub mod lowered;
 mod numerics;
 mod registry;
 pub mod ring;
+pub mod sci_he;
 pub mod seam;
 #[cfg(feature = "test-util")]
 #[path = "../tests/toy.rs"]

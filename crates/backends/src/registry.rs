@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use crate::cheetah::Cheetah;
+use crate::ckks::Ckks;
 use crate::clear::Clear;
 use crate::dealt::Dealt;
 use crate::fss::Fss;
+use crate::sci_he::SciHe;
 use crate::{Backend, BackendError};
 
 /// The back end that is used where none is named.
@@ -21,8 +23,10 @@ impl Registry {
     pub fn standard() -> Self {
         Self::new(vec![
             Arc::new(Cheetah),
+            Arc::new(SciHe),
             Arc::new(Dealt),
             Arc::new(Fss),
+            Arc::new(Ckks),
             Arc::new(Clear),
             #[cfg(feature = "test-util")]
             Arc::new(crate::toy::Toy { trust: crate::Trust::ServerSeesInput, ..crate::toy::Toy::default() }),

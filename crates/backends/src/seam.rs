@@ -15,13 +15,17 @@ use std::fmt;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
+use tacit_arith::prg::Prg;
 use tacit_graph::{Interface, Model, Watch};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
-pub use dealing::{Aids, Claim, Dealer, DealerModel, Keep, Order, Piece, Place, Seal, Ticket, fresh_seed};
+pub use dealing::{
+    Aids, Claim, Commitment, Dealer, DealerModel, Keep, Order, Piece, Place, Seal, Ticket, commitment, fresh_seed,
+};
 pub use options::{Options, Reader, within};
-pub use stop::Stop;
+pub use stop::{Stop, Wait};
+pub use tacit_arith::prg::Seed;
 
 use crate::{BackendError, Costs, Numerics};
 
@@ -169,6 +173,15 @@ pub trait ServerModel: Plan {
     /// # Errors
     /// The input does not fit the model.
     fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError>;
+
+    /// An answer as a run may give it: the [`reference`](Self::reference) with the errors of approximate
+    /// arithmetic drawn by their estimates, where there are any.
+    ///
+    /// # Errors
+    /// The input does not fit the model.
+    fn simulate(&self, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+        self.reference(input)
+    }
 
     /// How near each tensor comes to the limit of what computes it, for such an input; empty where there are
     /// no limits.
@@ -371,6 +384,14 @@ impl Material {
             .map(|part| *part)
             .map_err(|_| BackendError::Misuse("the material belongs to another back end or party"))
     }
+}
+
+/// Randomness of the operating system, for one connection or model.
+///
+/// # Errors
+/// [`BackendError::Random`].
+pub(crate) fn randomness() -> Result<Prg, BackendError> {
+    Prg::from_os().map_err(|e| BackendError::Random(e.to_string()))
 }
 
 /// Digest of canonical bytes: each part with its length in front, under a domain of its own.

@@ -5,7 +5,7 @@
 mod data;
 
 use data::model;
-use tacit_backends::cheetah::{Options, online_bytes};
+use tacit_backends::cheetah::{Cheetah, Options, online_bytes};
 use tacit_backends::ring::{Op, RingGraph, RingModel, RingOptions, agreement, lower, reference};
 use tacit_backends::{BackendError, LoweringReport};
 use tacit_graph::npy::Npy;
@@ -57,7 +57,7 @@ fn agree(name: &str, base: ImportOptions, train: Option<Npy>, test: Option<Npy>,
 }
 
 fn price(graph: &RingGraph) -> Result<f64, BackendError> {
-    online_bytes(graph, &Options::default()).map(|bytes| bytes as f64)
+    online_bytes::<Cheetah>(graph, &Options::default()).map(|bytes| bytes as f64)
 }
 
 #[test]

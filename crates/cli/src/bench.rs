@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
-use tacit_backends::{Backend, Options, Registry, ServerModel, Trust};
+use tacit_backends::{Backend, Costs, Options, Registry, ServerModel, Trust};
 use tacit_client::bench::{ClientRun, Report, Run, client_runs, judge, machine};
 use tacit_client::input::{self, Fit};
 use tacit_client::{ClientConfig, Lobby, MAX_THREADS, process_cpu_s};
@@ -38,10 +38,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// Threads of each party
-    #[arg(long, default_value_t = 1, value_parser = print::count(MAX_THREADS as u64))]
+    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(MAX_THREADS as u64))]
     threads: usize,
     /// Inferences measured, one after the other
-    #[arg(long, default_value_t = 1, value_parser = print::count(100_000))]
+    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(100_000))]
     runs: usize,
     /// Write the report to this file, as JSON
     #[arg(short, long, value_name = "FILE")]
@@ -103,6 +103,41 @@ struct Whole {
     lower_bounds: LowerBounds,
 }
 
+/// Server and client as processes.
+struct Both {
+    costs: Costs,
+    runs: Vec<Run>,
+    dealing: Option<Dealing>,
+}
+
+/// A model on a back end, and its float network run where it is.
+pub struct Measured {
+    /// What the lowering declares.
+    pub costs: Costs,
+    /// One client each.
+    pub runs: Vec<Run>,
+    /// Processor seconds of the float network.
+    pub local_cpu_s: f64,
+    /// Multiplications of the float network.
+    pub local_macs: u64,
+}
+
+/// Measures a model file on a back end, at its default options, with one thread a party.
+///
+/// # Errors
+/// The back end cannot lower it, or a party fails.
+pub fn measured(model: &Path, backend: &str, runs: usize) -> anyhow::Result<Measured> {
+    let lowering = Lowering::of(backend);
+    let args = Args { model: model.to_owned(), lowering, input: None, threads: 1, runs, output: None };
+    let scratch = tempfile::tempdir().context("making a scratch folder")?;
+    let bench = Bench::new(&args, scratch.path())?;
+    let hidden = indicatif::ProgressBar::hidden();
+    let registry = Registry::standard();
+    let Both { costs, runs, .. } = bench.two_parties(&**registry.get(backend)?, &Options::default(), runs, &hidden)?;
+    let local: Local = serde_json::from_str(&bench.client(None, "local")?)?;
+    Ok(Measured { costs, runs, local_cpu_s: local.cpu_s, local_macs: bench.model.graph.macs() })
+}
+
 /// One benchmark's files.
 struct Bench<'a> {
     args: &'a Args,
@@ -119,9 +154,9 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let scratch = tempfile::tempdir().context("making a scratch folder")?;
     let bench = Bench::new(&args, scratch.path())?;
     let bar = print::bar(args.runs + 2, "measuring");
-    let (runs, dealing) = bench.two_parties(&**backend, &args.lowering.options()?, args.runs, &bar)?;
-    let (mut cleared, _) = bench.two_parties(&**clear, &Options::default(), 1, &bar)?;
-    let clear = cleared.pop().context("one run was asked for")?;
+    let Both { runs, dealing, .. } = bench.two_parties(&**backend, &args.lowering.options()?, args.runs, &bar)?;
+    let clear =
+        bench.two_parties(&**clear, &Options::default(), 1, &bar)?.runs.pop().context("one run was asked for")?;
     let local: Local = serde_json::from_str(&bench.client(None, "local")?)?;
     bar.finish_and_clear();
     let report = Report {
@@ -207,7 +242,7 @@ impl<'a> Bench<'a> {
         options: &Options,
         runs: usize,
         bar: &indicatif::ProgressBar,
-    ) -> anyhow::Result<(Vec<Run>, Option<Dealing>)> {
+    ) -> anyhow::Result<Both> {
         let lowered = backend.lower(&self.model, options)?;
         self.args.lowering.seal.write_lowered(&self.path, &self.model, (backend, options), &*lowered)?;
         let dealing = self.deal(backend, &*lowered)?;
@@ -221,7 +256,7 @@ impl<'a> Bench<'a> {
             judged.push(judge(&run, &*lowered, &self.input)?);
             bar.inc(1);
         }
-        Ok((judged, dealing))
+        Ok(Both { costs: lowered.costs(), runs: judged, dealing })
     }
 
     /// Deals once, if the back end has its material dealt.
@@ -307,7 +342,7 @@ fn started(command: &mut Command, what: &str) -> anyhow::Result<(Killed, String)
 }
 
 /// The owner's model, imported with defaults from an ONNX file.
-fn load(path: &Path, seal: &SealArgs) -> anyhow::Result<Model> {
+pub fn load(path: &Path, seal: &SealArgs) -> anyhow::Result<Model> {
     if path.extension().is_none_or(|e| e != "onnx") {
         return seal.read_model(path);
     }

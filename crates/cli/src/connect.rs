@@ -6,27 +6,17 @@ use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tacit_args::{DealerArgs, ServerArgs, count};
 use tacit_backends::Registry;
 use tacit_client::wire::LinkClass;
 use tacit_client::{Client, ClientConfig, Lobby, MAX_THREADS, Reconciled, process_cpu_s};
-use tacit_ids::ClientId;
 use tacit_net::Rate;
-use tacit_store::{SealKey, keys};
+use tacit_store::SealKey;
 
 #[derive(clap::Args)]
 pub struct Connect {
-    /// Server, host:port
-    #[arg(long, global = true, value_name = "HOST:PORT", default_value = "127.0.0.1:7878")]
-    server: String,
-    /// Folder with ca.pem and the client's certificate and key
-    #[arg(long, global = true, value_name = "DIR", default_value = "keys")]
-    keys: PathBuf,
-    /// Name of the client in the key folder
-    #[arg(long, global = true, value_name = "NAME", default_value = "client")]
-    client: String,
-    /// Name in the server's certificate, if it is not the host of --server
-    #[arg(long, global = true, value_name = "NAME")]
-    server_name: Option<String>,
+    #[command(flatten)]
+    server: ServerArgs,
     /// Model to use; may be left out if the server has one only
     #[arg(long, global = true, value_name = "NAME")]
     model: Option<String>,
@@ -37,21 +27,12 @@ pub struct Connect {
     /// Folder for material made ahead of time (see `tacit prepare`, `tacit material`)
     #[arg(long, global = true, value_name = "DIR", default_value = "material")]
     material: PathBuf,
-    /// Dealer that this client trusts, host:port, for models whose material comes from one (`--backend
-    /// dealt`)
-    #[arg(long, global = true, value_name = "HOST:PORT", requires = "dealer_pin")]
-    dealer: Option<String>,
-    /// Fingerprint of the dealer's key, as the dealer tells it
-    #[arg(long, global = true, value_name = "PIN", requires = "dealer")]
-    dealer_pin: Option<ClientId>,
-    /// Folder with ca.pem and this client's certificate for the dealer, where that has a CA of its own
-    /// [default: that of --keys]
-    #[arg(long, global = true, value_name = "DIR", requires = "dealer")]
-    dealer_keys: Option<PathBuf>,
+    #[command(flatten)]
+    dealer: DealerArgs,
     #[command(flatten)]
     seal: SealArgs,
     /// Threads for arithmetic
-    #[arg(long, global = true, default_value_t = 1, value_parser = print::count(MAX_THREADS as u64))]
+    #[arg(long, global = true, default_value_t = 1, value_parser = count(MAX_THREADS as u64))]
     threads: usize,
     /// Link to the server, roughly, for its estimates
     #[arg(long, global = true, value_enum, default_value_t = LinkArg::Lan)]
@@ -91,7 +72,7 @@ impl Connect {
     /// Server, key folder and model, as given.
     #[cfg(test)]
     pub fn named(&self) -> (&str, &str, Option<&str>) {
-        (&self.server, self.keys.to_str().expect("tests give UTF-8"), self.model.as_deref())
+        (&self.server.server, self.server.keys.to_str().expect("tests give UTF-8"), self.model.as_deref())
     }
 
     /// Folder for material made ahead of time.
@@ -106,16 +87,12 @@ impl Connect {
 
     /// Connects. The material folder is used if it is there or must be made.
     pub fn lobby(&self, make_store: bool) -> anyhow::Result<Lobby> {
-        let identity = keys::load_client(&self.keys, &self.client)?;
-        let mut config = ClientConfig::new(&self.server, identity.clone());
-        config.server_name.clone_from(&self.server_name);
+        let identity = self.server.identity()?;
+        let mut config = ClientConfig::new(&self.server.server, identity.clone());
+        config.server_name.clone_from(&self.server.server_name);
         config.store = (make_store || self.material.exists()).then(|| self.material.clone());
-        let dealer = self.dealer.as_deref().zip(self.dealer_pin);
-        let for_dealer = match &self.dealer_keys {
-            Some(folder) => keys::load_client(folder, &self.client)?,
-            None => identity,
-        };
-        config.aids = tacit_client::aids(dealer, &for_dealer, config.store.as_deref())?;
+        config.aids = self.dealer.aids(&self.server, &identity, config.store.as_deref())?;
+        config.require = self.dealer.require();
         config.seal = self.seal.key().cloned();
         config.pace = self.pace;
         config.threads = self.threads;
@@ -123,7 +100,7 @@ impl Connect {
         config.connect_timeout = Duration::from_secs(self.connect_timeout);
         config.stall_timeout = Duration::from_secs(self.stall);
         let _connecting =
-            Patience::with(format!("connecting to {}, for {} s at most...", self.server, self.connect_timeout));
+            Patience::with(format!("connecting to {}, for {} s at most...", self.server.server, self.connect_timeout));
         let lobby = Lobby::connect(Registry::standard(), config)?;
         if let Some(Reconciled { destroyed_here, destroyed_there }) = lobby.reconciled()
             && destroyed_here + destroyed_there > 0
@@ -141,7 +118,7 @@ impl Connect {
         let start = Instant::now();
         let mut lobby = self.lobby(make_store)?;
         let connected = start.elapsed();
-        let _opening = Patience::with(format!("opening the model at {}...", self.server));
+        let _opening = Patience::with(format!("opening the model at {}...", self.server.server));
         let name = match &self.model {
             Some(name) => name.clone(),
             None => match lobby.models()?.as_slice() {

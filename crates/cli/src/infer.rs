@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
     /// Classes shown for each input
-    #[arg(long, default_value_t = 5, value_parser = print::count(1_000_000))]
+    #[arg(long, default_value_t = 5, value_parser = tacit_args::count(1_000_000))]
     top: usize,
     /// How images of another size are brought to the model's
     #[arg(long, value_enum, default_value_t = FitArg::Crop)]

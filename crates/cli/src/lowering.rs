@@ -21,6 +21,11 @@ pub struct Lowering {
 }
 
 impl Lowering {
+    /// A back end with its default options.
+    pub fn of(backend: &str) -> Self {
+        Self { backend: backend.to_owned(), options: Vec::new(), agreement: None, seal: SealArgs::default() }
+    }
+
     /// The options, those on the right win.
     pub fn options(&self) -> anyhow::Result<Options> {
         let mut options: Options = self.options.join(",").parse()?;

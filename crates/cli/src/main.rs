@@ -2,18 +2,21 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod calibrate;
 mod check;
 mod connect;
 mod dealer;
 mod health;
 mod infer;
 mod keys;
+mod keyset;
 mod lab;
 mod lowering;
 mod material;
 mod model;
 mod operator;
 mod owner;
+mod plan;
 mod prepare;
 mod print;
 mod reload;
@@ -68,7 +71,11 @@ enum Command {
     Prepare(prepare::Args),
     /// List or destroy material that was made ahead of time
     Material(material::Args),
+    /// Switching keys of the back end `ckks`: which a network needs, and what they take
+    Keyset(keyset::Args),
     Bench(bench::Args),
+    Calibrate(calibrate::Args),
+    Plan(plan::Args),
     Zoo(zoo::Args),
     /// Play workloads against the scheduler in virtual time
     Simulate(simulate::SimulateArgs),
@@ -142,7 +149,10 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
         Command::Infer(args) => infer::run(args, json),
         Command::Prepare(args) => prepare::run(args, json),
         Command::Material(args) => material::run(args, json),
+        Command::Keyset(args) => keyset::run(args, json),
         Command::Bench(args) => bench::run(args, json),
+        Command::Calibrate(args) => calibrate::run(&args, json),
+        Command::Plan(args) => plan::run(&args, json),
         Command::Zoo(args) => zoo::run(args, json),
         Command::Simulate(args) => simulate::run(&args, json),
         Command::Lab(args) => lab::run(args),

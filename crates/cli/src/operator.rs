@@ -4,8 +4,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
+use tacit_args::ServerArgs;
 use tacit_net::{ClientTls, NetError, TcpTransport, TlsTransport, Transport as _, split_address};
 use tacit_store::keys;
 use ureq::config::Config;
@@ -21,18 +22,8 @@ const BUFFER: usize = 16 << 10;
 
 #[derive(clap::Args)]
 pub struct Operator {
-    /// Server, host:port
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7878")]
-    server: String,
-    /// Folder with ca.pem and the certificate and key of who asks
-    #[arg(long, value_name = "DIR", default_value = "keys")]
-    keys: PathBuf,
-    /// Name in the key folder; an operator sees all, a client what is its own
-    #[arg(long, value_name = "NAME", default_value = "client")]
-    client: String,
-    /// Name in the server's certificate, if it is not the host of --server
-    #[arg(long, value_name = "NAME")]
-    server_name: Option<String>,
+    #[command(flatten)]
+    server: ServerArgs,
     /// Seconds that an answer may take
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
@@ -41,7 +32,8 @@ pub struct Operator {
 impl Operator {
     /// Ready to ask; nothing is connected yet.
     pub fn interface(&self) -> anyhow::Result<Interface> {
-        Interface::of(&self.server, (&self.keys, &self.client), self.server_name.as_deref(), self.timeout)
+        let ServerArgs { server, keys, client, server_name } = &self.server;
+        Interface::of(server, (keys, client), server_name.as_deref(), self.timeout)
     }
 }
 
@@ -186,6 +178,7 @@ impl Transport for Connection {
 /// What operators are shown of `/v1/status`; what a server does not tell is zero or empty.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
+#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Status {
     pub version: String,
     pub uptime_s: f64,
@@ -212,12 +205,14 @@ pub struct Status {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
+#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Certificate {
     pub advice: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
+#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Amounts {
     pub cores: u64,
     pub memory: u64,
@@ -226,6 +221,7 @@ pub struct Amounts {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
+#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Queues {
     pub pre: u64,
     pub waiting: u64,
@@ -237,6 +233,7 @@ pub struct Queues {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
+#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Job {
     pub id: u64,
     pub phase: String,
@@ -252,6 +249,7 @@ pub struct Job {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
+#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Client {
     pub client: String,
     pub connections: u64,
@@ -264,10 +262,45 @@ pub struct Client {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
+#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Model {
     pub name: String,
     pub backends: Vec<String>,
     pub done: u64,
     pub mean_delay_s: f64,
     pub mean_waiting_s: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// Names of what a value has.
+    fn names(value: &Value) -> BTreeSet<&str> {
+        value.as_object().expect("it is an object").keys().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn what_is_shown_is_what_servers_describe() {
+        // A test of the server's holds this to what it tells.
+        let described: Value =
+            serde_json::from_str(include_str!("../../serve/src/control/openapi.json")).expect("it is JSON");
+        let shown = |value: serde_json::Result<Value>| value.expect("plain data");
+        let status = Status { client: Some(Client::default()), ..Status::default() };
+        for (schemas, ours) in [
+            (&["Snapshot", "OwnStatus"][..], shown(serde_json::to_value(status))),
+            (&["Amounts"], shown(serde_json::to_value(Amounts::default()))),
+            (&["Queues"], shown(serde_json::to_value(Queues::default()))),
+            (&["Job"], shown(serde_json::to_value(Job::default()))),
+            (&["Client"], shown(serde_json::to_value(Client::default()))),
+            (&["Model"], shown(serde_json::to_value(Model::default()))),
+            (&["Certificate"], shown(serde_json::to_value(Certificate::default()))),
+        ] {
+            let properties = schemas.iter().map(|name| &described["components"]["schemas"][name]["properties"]);
+            let theirs: BTreeSet<&str> = properties.flat_map(names).collect();
+            let unknown: Vec<&str> = names(&ours).difference(&theirs).copied().collect();
+            assert!(unknown.is_empty(), "{schemas:?} has no {unknown:?}");
+        }
+    }
 }

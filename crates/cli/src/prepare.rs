@@ -14,7 +14,7 @@ pub struct Args {
     #[command(flatten)]
     pub connect: Connect,
     /// Materials to make
-    #[arg(long, default_value_t = 1, value_parser = print::count(1_000_000))]
+    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(1_000_000))]
     count: usize,
 }
 

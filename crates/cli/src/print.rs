@@ -1,6 +1,5 @@
 //! Printing helpers.
 use anyhow::Context;
-use clap::builder::RangedU64ValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
 use std::sync::Arc;
@@ -28,11 +27,6 @@ pub fn text(text: &str) -> anyhow::Result<()> {
 /// A line beside the output, on standard error. If nobody can read it, the command goes on all the same.
 pub fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
-}
-
-/// Takes whole numbers from 1 to `most`, and names that range where it refuses one.
-pub fn count(most: u64) -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..=most)
 }
 
 /// Says on standard error what is waited for, if it takes longer than a second. Dropped when it is over.

@@ -1,6 +1,6 @@
 //! Inputs that are announced: their material is made before they come.
 use crate::ask::ask;
-use crate::client::Asked;
+use crate::in_hand::{Asked, InHand};
 use crate::wire::{Announce, Name, Reply, Request, misplaced};
 use crate::{Answer, Client, ClientError, Closer, PhaseReport, Prepared};
 use std::sync::Arc;
@@ -129,7 +129,7 @@ impl Client {
             return Ok(Answer { request_to_answer_s: began.elapsed().as_secs_f64(), ..answer });
         }
         let (setup, prepared, material, maker) = announced.wait().expect("its maker is taken only here")?;
-        let answer = self.online(Asked::Before(name), Some((prepared.id, material)), &input)?;
+        let answer = self.online(Asked::Before(name), Some(InHand::made(prepared.id, material)), &input)?;
         maker.close()?;
         let request_to_answer_s = began.elapsed().as_secs_f64();
         Ok(Answer { setup, prepared: Some(prepared), request_to_answer_s, ..answer })

@@ -22,6 +22,25 @@ pub(crate) fn answered(channel: &mut Channel, request: &'static str) -> Result<R
     }
 }
 
+/// Asks for a phase. An input whose phase is refused is taken back: nobody comes for it, and the server need
+/// not keep its place and its material.
+pub(crate) fn ask_for(channel: &mut Channel, request: &Request) -> Result<Reply, ClientError> {
+    let reply = ask(channel, request);
+    took_back(channel, request, reply)
+}
+
+fn took_back(
+    channel: &mut Channel,
+    request: &Request,
+    reply: Result<Reply, ClientError>,
+) -> Result<Reply, ClientError> {
+    if let (Err(ClientError::Refused { .. }), Some(name)) = (&reply, request.input()) {
+        // It may have ended, and so may the connection: the refusal is what counts.
+        let _ = ask(channel, &Request::Cancel { name });
+    }
+    reply
+}
+
 /// Asks for `first`, of which only a refusal matters, and for `second` without waiting in between; the answer
 /// to the second.
 pub(crate) fn ask_both(channel: &mut Channel, first: &Request, second: &Request) -> Result<Reply, ClientError> {
@@ -29,7 +48,10 @@ pub(crate) fn ask_both(channel: &mut Channel, first: &Request, second: &Request)
     let said = gather(channel, REQUEST, first).and_then(|()| send(channel, REQUEST, second));
     said.map_err(|e| ClientError::from(e).of(channel, first.name()))?;
     match answered(channel, first.name()) {
-        Ok(Reply::Noted { .. }) => answered(channel, second.name()),
+        Ok(Reply::Noted { .. }) => {
+            let reply = answered(channel, second.name());
+            took_back(channel, second, reply)
+        }
         Ok(other) => Err(misplaced(first.name(), &other).into()),
         Err(refused @ ClientError::Refused { .. }) => match answered(channel, second.name()) {
             Err(ClientError::Refused { .. }) => Err(refused),

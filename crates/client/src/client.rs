@@ -1,5 +1,6 @@
 //! A client with an open model.
-use crate::ask::{answered, ask, ask_both};
+use crate::ask::{answered, ask, ask_both, ask_for};
+use crate::in_hand::{Asked, InHand};
 use crate::measure::{Marks, Meter, PhaseReport};
 use crate::stock::{self, Stock};
 use crate::wire::{Ask, Name, REQUEST, Reply, Request, Terms, misplaced, send};
@@ -9,7 +10,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
-use tacit_backends::{BackendError, ClientModel, ClientSide, Material, Preparation, Registry, Setup};
+use tacit_backends::{ClientModel, ClientSide, Material, Preparation, Registry, Setup};
 use tacit_graph::{Interface, OutputMode, Units};
 use tacit_ids::MaterialId;
 use tacit_net::{Channel, Phase};
@@ -164,7 +165,8 @@ impl Client {
         if self.is_set_up || self.model.setup() == Setup::Nothing {
             return Ok(None);
         }
-        let ((), report, _) = self.phase(Phase::Setup, None, &Request::Setup, |side, channel| side.setup(channel))?;
+        let setup = |side: &mut dyn ClientSide, channel: &mut Channel| Ok(side.setup(channel)?);
+        let ((), report, _) = self.phase(Phase::Setup, None, &Request::Setup, setup)?;
         self.is_set_up = true;
         Ok(Some(report))
     }
@@ -278,7 +280,7 @@ impl Client {
         };
         let (material, offline, at_server) =
             self.phase(Phase::Offline, of.and_then(|(_, first)| first), &request, |side, channel| {
-                side.offline(channel)
+                Ok(side.offline(channel)?)
             })?;
         if let Some(reserved) = reserved
             && let Err(e) = reserved.put(&material.to_bytes()?)
@@ -329,7 +331,8 @@ impl Client {
     ///
     /// # Errors
     /// The input does not fit the model (nothing was sent or used then), or of the store, the protocol or the
-    /// connection. Material that was claimed is gone in any case.
+    /// connection. Stored material is used up when the server says that the online phase begins, and not
+    /// before: what is refused costs none.
     pub fn infer(&mut self, input: &[f32]) -> Result<Answer, ClientError> {
         self.infer_in(Units::Network, input)
     }
@@ -351,10 +354,11 @@ impl Client {
             return self.online(Asked::Now(name), None, input);
         }
         for entry in self.stored()? {
-            match self.claim(entry.id) {
-                Ok(material) => return self.online(Asked::Now(name), Some((entry.id, material)), input),
+            let Some(stock) = &self.stock else { break };
+            match InHand::picked(stock.store(), &*self.side, self.binding, entry.id) {
+                Ok(Some(in_hand)) => return self.online(Asked::Now(name), Some(in_hand), input),
                 // Somebody else was faster, or the file is damaged (and burnt now): the next one will do.
-                Err(StoreError::Burnt(_) | StoreError::NoMaterial(_) | StoreError::Damaged { .. }) => {}
+                Ok(None) | Err(StoreError::Burnt(_) | StoreError::NoMaterial(_) | StoreError::Damaged { .. }) => {}
                 Err(e) => return Err(e.into()),
             }
         }
@@ -371,36 +375,30 @@ impl Client {
     ) -> Result<Answer, ClientError> {
         let setup = self.setup_before(Phase::Offline)?;
         let (prepared, material) = self.make_for(name, first)?;
-        let answer = self.online(Asked::Before(name), Some((prepared.id, material)), input)?;
+        let answer = self.online(Asked::Before(name), Some(InHand::made(prepared.id, material)), input)?;
         Ok(Answer { setup: setup.or(answer.setup), prepared: Some(prepared), ..answer })
     }
 
-    fn claim(&self, id: MaterialId) -> Result<Material, StoreError> {
-        let stock = self.stock.as_ref().ok_or(StoreError::NoMaterial(id))?;
-        let bytes = stock.store().claim(id, self.binding)?;
-        self.side.read_material(&bytes).map_err(|e| StoreError::Damaged { id, what: e.to_string() })
-    }
-
-    /// The online phase with material that this process owns, for what the model computes on.
+    /// The online phase with material that this process has in hand, for what the model computes on. What is
+    /// stored is claimed when the phase begins, before anything of it leaves.
     pub(crate) fn online(
         &mut self,
         asked: Asked,
-        material: Option<(MaterialId, Material)>,
+        in_hand: Option<InHand>,
         input: &[f32],
     ) -> Result<Answer, ClientError> {
         let began = Instant::now();
         let setup = self.setup_before(Phase::Online)?;
-        let (id, material) = match material {
-            Some((id, material)) => (Some(id), material),
-            None => (None, Material::nothing()),
-        };
+        let id = in_hand.as_ref().map(|in_hand| in_hand.id);
         let (name, first) = match asked {
             Asked::Now(name) => (name, Some(self.asking(name, None, id))),
             Asked::Before(name) => (name, None),
         };
         let request = Request::Infer { id, of: Some(name) };
-        let (revealed, online, _) =
-            self.phase(Phase::Online, first.as_ref(), &request, |side, channel| side.online(channel, material, input))?;
+        let (revealed, online, _) = self.phase(Phase::Online, first.as_ref(), &request, |side, channel| {
+            let material = in_hand.map_or_else(|| Ok(Material::nothing()), InHand::used_up)?;
+            Ok(side.online(channel, material, input)?)
+        })?;
         let class = match self.interface().output_mode {
             // The cast saturates.
             OutputMode::Top1 => revealed.first().map_or(0, |&class| class as usize),
@@ -426,7 +424,7 @@ impl Client {
         phase: Phase,
         first: Option<&Request>,
         request: &Request,
-        work: impl FnOnce(&mut dyn ClientSide, &mut Channel) -> Result<T, BackendError> + Send,
+        work: impl FnOnce(&mut dyn ClientSide, &mut Channel) -> Result<T, ClientError> + Send,
     ) -> Result<(T, PhaseReport, u64), ClientError> {
         let done = self.run_phase(phase, first, request, work);
         // The same name stands in the server's log and records.
@@ -447,11 +445,11 @@ impl Client {
         phase: Phase,
         first: Option<&Request>,
         request: &Request,
-        work: impl FnOnce(&mut dyn ClientSide, &mut Channel) -> Result<T, BackendError> + Send,
+        work: impl FnOnce(&mut dyn ClientSide, &mut Channel) -> Result<T, ClientError> + Send,
     ) -> Result<(T, PhaseReport, u64), ClientError> {
         let (side, channel) = (&mut *self.side, &mut self.channel);
         let reply = match first {
-            None => ask(channel, request),
+            None => ask_for(channel, request),
             Some(first) => ask_both(channel, first, request),
         };
         match reply? {
@@ -460,7 +458,11 @@ impl Client {
         }
         let meter = Meter::start(channel, phase, &self.marks);
         let done = self.threads.install(|| work(side, channel));
-        let done = done.map_err(|e| ClientError::from(e).of(channel, request.name()))?;
+        if let Err(ClientError::Store(_)) = &done {
+            // The server waits for what will not come.
+            self.closer.cut();
+        }
+        let done = done.map_err(|e| e.of(channel, request.name()))?;
         // The phase may end with this party's own message.
         channel.flush().map_err(|e| ClientError::from(e).of(channel, request.name()))?;
         let client = meter.stop(channel);
@@ -472,15 +474,6 @@ impl Client {
             other => Err(misplaced(request.name(), &other).into()),
         }
     }
-}
-
-/// An input in the server's queue.
-#[derive(Clone, Copy)]
-pub(crate) enum Asked {
-    /// It is asked for along with its online phase.
-    Now(Name),
-    /// It stands there.
-    Before(Name),
 }
 
 pub(crate) fn first_largest(values: &[f64]) -> usize {

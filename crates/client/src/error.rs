@@ -64,6 +64,20 @@ pub enum ClientError {
         /// Names of those there are.
         known: String,
     },
+    /// The server's lowering is not what this client relies on.
+    #[error(
+        "model `{model}` is required to be lowered with {option}={wanted}, and the server's says {stated}: nothing was sent"
+    )]
+    NotAsRequired {
+        /// The model.
+        model: String,
+        /// The option.
+        option: String,
+        /// What was required.
+        wanted: String,
+        /// What its public part says.
+        stated: String,
+    },
     /// None of the back ends that a model is offered with may be chosen unasked.
     #[error("model `{model}` is offered with {offered}, and none of these is chosen unasked: name one")]
     NoBackend {

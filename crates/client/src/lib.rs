@@ -48,6 +48,7 @@ pub mod bench;
 mod client;
 pub mod dealer;
 mod error;
+mod in_hand;
 pub mod input;
 pub mod jpeg;
 mod keep;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tacit_backends::seam::Stop;
-use tacit_backends::{Aids, ClientModel, Registry, Trust};
+use tacit_backends::{Aids, ClientModel, Options, Registry, Trust};
 use tacit_ids::MaterialId;
 use tacit_net::{Channel, Hello, NetError, PacedTransport, Rate, TcpTransport, Transport, handshake, split_address};
 use tacit_store::keys::ClientIdentity;
@@ -39,6 +39,9 @@ pub struct ClientConfig {
     pub threads: usize,
     /// The dealer that this client trusts, and where it keeps what it gets once.
     pub aids: Aids,
+    /// Options that a model must have been lowered with, such as `level=l2`: the public part that says them
+    /// is the server's word, and what a client relies on it has to ask for. Anything else is not opened.
+    pub require: Options,
     /// What the server is told of the link, for its estimates.
     pub link: LinkClass,
     /// How long connecting may take in all, until the server has said welcome.
@@ -62,6 +65,7 @@ impl ClientConfig {
             pace: None,
             threads: 1,
             aids: Aids::default(),
+            require: Options::default(),
             link: LinkClass::default(),
             connect_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(300),
@@ -104,6 +108,11 @@ impl Closer {
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.stop.raise();
+        self.cut();
+    }
+
+    /// Ends the connection for a fault of this end's.
+    pub(crate) fn cut(&self) {
         // One that the peer has ended is as good.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
@@ -245,6 +254,7 @@ impl Lobby {
         let public =
             self.channel.recv_max(PUBLIC, bytes).map_err(|e| ClientError::from(e).of(&self.channel, during))?;
         let opened: Arc<dyn ClientModel> = known.open(&public)?;
+        required(&self.config.require, model, &opened.describe())?;
         let digest = public_digest(&public);
         let compared = handshake(&mut self.channel, &Hello::opened(opened.digest(), digest));
         compared.map_err(|e| ClientError::from(e).of(&self.channel, during))?;
@@ -272,5 +282,43 @@ impl Lobby {
             }
         }
         Err(ClientError::NoBackend { model: model.into(), offered: passed_over.join(", ") })
+    }
+}
+
+/// Refuses a model that was not lowered with these options.
+fn required(require: &Options, model: &str, public: &serde_json::Value) -> Result<(), ClientError> {
+    for (option, wanted) in require.iter() {
+        let stated = match &public["options"][option] {
+            serde_json::Value::Null => "nothing".to_owned(),
+            serde_json::Value::String(text) => text.to_ascii_lowercase(),
+            other => other.to_string(),
+        };
+        if stated != wanted {
+            let option = option.to_owned();
+            return Err(ClientError::NotAsRequired { model: model.into(), option, wanted: wanted.to_owned(), stated });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_required_must_be_stated() {
+        let public = serde_json::json!({"options": {"level": "L2", "relu_drop": 0}});
+        for (require, refused) in [
+            ("", false),
+            ("level=l2", false),
+            ("level=l2,relu_drop=0", false),
+            ("level=l1", true),
+            ("exchanges=1", true),
+        ] {
+            let said = required(&require.parse().unwrap(), "digits", &public);
+            assert_eq!(said.is_err(), refused, "{require}");
+        }
+        let error = required(&"level=l2".parse().unwrap(), "digits", &serde_json::json!({})).unwrap_err().to_string();
+        assert!(error.contains("level=l2") && error.contains("nothing"), "{error}");
     }
 }

@@ -1,6 +1,6 @@
 //! Many inputs: the offline phase of the next one runs on a second connection during the online phase of this
 //! one.
-use crate::client::Asked;
+use crate::in_hand::{Asked, InHand};
 use crate::wire::Name;
 use crate::{Answer, Client, ClientError, PhaseReport, Prepared};
 use std::sync::mpsc;
@@ -58,7 +58,7 @@ pub fn infer_many(
                 let Ok((name, setup, prepared, material)) = receiver.recv() else {
                     return Ok(());
                 };
-                let answer = client.online(Asked::Before(name), Some((prepared.id, material)), input)?;
+                let answer = client.online(Asked::Before(name), Some(InHand::made(prepared.id, material)), input)?;
                 each(index, Answer { setup: setup.or(answer.setup), prepared: Some(prepared), ..answer })?;
             }
             Ok(())

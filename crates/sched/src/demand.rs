@@ -1,4 +1,4 @@
-//! How much stock a client is worth, from the rate at which it asks.
+//! How much stock a client is worth, from the rate at which its inputs are answered.
 
 use crate::ids::{ClientId, ModelId};
 use crate::pool::{ArrivalRate, stock_for};
@@ -20,13 +20,14 @@ struct Seen {
     rate: ArrivalRate,
 }
 
-/// The rates at which clients ask, each by model.
+/// The rates at which clients are answered, each by model. What is asked and comes to nothing is worth no
+/// stock.
 #[derive(Clone, Debug, Default)]
 pub struct Demand(BTreeMap<(ClientId, ModelId), Seen>);
 
 impl Demand {
-    /// A client asks for one input.
-    pub fn asked(&mut self, client: ClientId, model: ModelId, now: Time) {
+    /// One input of a client was answered.
+    pub fn answered(&mut self, client: ClientId, model: ModelId, now: Time) {
         if self.0.len() >= MOST && !self.0.contains_key(&(client, model)) {
             let oldest = self.0.iter().min_by_key(|(_, seen)| seen.last).map(|(&key, _)| key);
             oldest.and_then(|key| self.0.remove(&key));
@@ -56,7 +57,7 @@ mod tests {
     fn stock(every: f64, times: u32, later: f64, t_pre: f64) -> u32 {
         let (client, mut demand) = (ClientId::numbered(1), Demand::default());
         for i in 0..times {
-            demand.asked(client, MODEL, Time::from_secs(f64::from(i) * every));
+            demand.answered(client, MODEL, Time::from_secs(f64::from(i) * every));
         }
         let now = Time::from_secs(f64::from(times) * every + later);
         assert_eq!(demand.stock(ClientId::numbered(2), MODEL, now, Span::from_secs(t_pre)), 1);
@@ -79,7 +80,7 @@ mod tests {
     fn few_are_remembered() {
         let mut demand = Demand::default();
         for i in 0..2 * MOST as u64 {
-            demand.asked(ClientId::numbered(i), MODEL, Time::from_secs(i as f64));
+            demand.answered(ClientId::numbered(i), MODEL, Time::from_secs(i as f64));
         }
         assert_eq!(demand.0.len(), MOST);
         assert!(demand.0.contains_key(&(ClientId::numbered(2 * MOST as u64 - 1), MODEL)));

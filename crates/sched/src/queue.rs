@@ -4,9 +4,10 @@
 //! does. So the order inside a class is fixed when a job joins, a changed estimate moves one entry of the
 //! head index, and every operation costs O(log n). Ties go to the job that joined the system first.
 
-use crate::ids::{DeadlineClass, JobPhase, ModelId, Origin};
+use crate::ids::{ClientId, DeadlineClass, JobPhase, ModelId, Origin};
 use crate::policy::{ClassFacts, Score};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_set};
+use std::iter::Copied;
 
 /// Key of an input; grows with time, so it also breaks ties.
 pub(crate) type InputKey = u64;
@@ -36,14 +37,21 @@ pub(crate) struct Class {
     pub facts: ClassFacts,
     rank: Score,
     jobs: BTreeSet<(Score, InputKey)>,
+    /// The same jobs, by whose they are.
+    by_client: BTreeMap<ClientId, BTreeSet<(Score, InputKey)>>,
 }
+
+/// A queued job with its score.
+pub(crate) type Scored = (Score, InputKey, ClassIdx);
+/// Jobs from the best score up.
+pub(crate) type Heads<'a> = Copied<btree_set::Iter<'a, Scored>>;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClassQueues {
     classes: Vec<Class>,
     by_key: BTreeMap<ClassKey, ClassIdx>,
     by_model: Vec<Vec<ClassIdx>>,
-    heads: BTreeSet<(Score, InputKey, ClassIdx)>,
+    heads: BTreeSet<Scored>,
     len: usize,
 }
 
@@ -59,7 +67,7 @@ impl ClassQueues {
     /// Adds an empty class. Its key must be new.
     pub fn add_class(&mut self, facts: ClassFacts, key: ClassKey, rank: Score) -> ClassIdx {
         let idx = self.classes.len();
-        self.classes.push(Class { key, facts, rank, jobs: BTreeSet::new() });
+        self.classes.push(Class { key, facts, rank, jobs: BTreeSet::new(), by_client: BTreeMap::new() });
         self.by_key.insert(key, idx);
         let model = key.model.0 as usize;
         if self.by_model.len() <= model {
@@ -81,7 +89,7 @@ impl ClassQueues {
         0..self.classes.len()
     }
 
-    fn head(&self, idx: ClassIdx) -> Option<(Score, InputKey, ClassIdx)> {
+    fn head(&self, idx: ClassIdx) -> Option<Scored> {
         let class = &self.classes[idx];
         class.jobs.first().map(|&(tag, input)| (class.rank.plus(tag), input, idx))
     }
@@ -101,16 +109,25 @@ impl ClassQueues {
         }
     }
 
-    pub fn insert(&mut self, slot: Slot, input: InputKey) {
+    pub fn insert(&mut self, slot: Slot, input: InputKey, client: ClientId) {
         self.update(slot.class, |class| {
             class.jobs.insert((slot.tag, input));
+            class.by_client.entry(client).or_default().insert((slot.tag, input));
         });
         self.len += 1;
     }
 
-    pub fn remove(&mut self, slot: Slot, input: InputKey) {
+    pub fn remove(&mut self, slot: Slot, input: InputKey, client: ClientId) {
         let mut removed = false;
-        self.update(slot.class, |class| removed = class.jobs.remove(&(slot.tag, input)));
+        self.update(slot.class, |class| {
+            removed = class.jobs.remove(&(slot.tag, input));
+            if let Some(own) = class.by_client.get_mut(&client) {
+                own.remove(&(slot.tag, input));
+                if own.is_empty() {
+                    class.by_client.remove(&client);
+                }
+            }
+        });
         debug_assert!(removed, "a job was taken out twice");
         self.len -= usize::from(removed);
     }
@@ -123,8 +140,16 @@ impl ClassQueues {
     }
 
     /// Heads of all classes that have jobs, best score first.
-    pub fn heads(&self) -> impl Iterator<Item = (ClassIdx, InputKey)> + '_ {
-        self.heads.iter().map(|&(_, input, class)| (class, input))
+    pub fn heads(&self) -> Heads<'_> {
+        self.heads.iter().copied()
+    }
+
+    /// The first job of a class that is of none of these clients. Looks at all clients of the class.
+    pub fn first_of_others(&self, idx: ClassIdx, except: &[ClientId]) -> Option<Scored> {
+        let class = &self.classes[idx];
+        let others = class.by_client.iter().filter(|(client, _)| !except.contains(client));
+        let first = others.filter_map(|(_, own)| own.first()).min();
+        first.map(|&(tag, input)| (class.rank.plus(tag), input, idx))
     }
 
     /// Queued jobs by class, in class order.

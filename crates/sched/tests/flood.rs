@@ -6,7 +6,9 @@ mod support;
 use std::collections::BTreeMap;
 use support::driver::Driver;
 use support::{Setup, header};
-use tacit_sched::{Action, ClientId, Event, InputReport, ModelId, Request, RequestId, Resources, Start, Time, Work};
+use tacit_sched::{
+    Action, ClientId, Event, InputReport, ModelId, Request, RequestId, Resources, Span, Start, Time, Work,
+};
 
 /// Inputs of the flood.
 const FLOOD: u64 = 500;
@@ -40,14 +42,14 @@ struct Seen {
 
 /// The flood comes first; each of the others asks for its next input when it has its answer. Every job takes
 /// its estimate.
-fn play(policy: &str) -> Seen {
+fn play(policy: &str, others: u64) -> Seen {
     let mut header = header(&Setup { policy: policy.parse().unwrap(), pool: false, moldable: false, batch_share: 1.0 });
     header.config.capacity = Resources { cores: CORES, memory: 1 << 20, disk: 1 << 20 };
     header.config.max_queued = 1000;
     let mut driver = Driver::new(header);
     let mut asked = BTreeMap::new();
     (0..FLOOD).for_each(|i| driver.send(request(i, 1, 1)).unwrap());
-    for other in 0..OTHERS {
+    for other in 0..others {
         ask(&mut driver, &mut asked, FIRST * (other + 1));
     }
     while let Some((job, at)) = driver
@@ -94,17 +96,45 @@ impl Seen {
 fn a_flood_queues_behind_itself() {
     // A job of the flood is let pass on each core that is free when it comes, and none after that.
     for policy in ["adaptive+fair", "priority+fair"] {
-        let seen = play(policy);
+        let seen = play(policy, OTHERS);
         let passed = seen.passed_by();
         assert_eq!(passed.len() as u64, OTHERS * EACH);
         assert!(passed.iter().all(|n| *n <= CORES as usize), "{policy}: {passed:?}");
     }
     // By arrival, what others have done counts against them in the same way: some pass, never the flood.
-    let passed = play("fcfs+fair").passed_by();
+    let passed = play("fcfs+fair", OTHERS).passed_by();
     assert!(passed.iter().all(|n| *n <= 8), "{passed:?}");
     // Without it the first input of each waits for all of the flood: the test can tell the difference.
     for policy in ["adaptive", "fcfs"] {
-        let passed = play(policy).passed_by();
+        let passed = play(policy, OTHERS).passed_by();
         assert_eq!(passed.iter().filter(|n| **n as u64 == 2 * FLOOD).count() as u64, OTHERS, "{policy}: {passed:?}");
+    }
+}
+
+#[test]
+fn who_asks_now_and_then_finds_room_in_a_flood() {
+    for policy in ["adaptive+fair", "priority+fair", "fcfs+fair"] {
+        let seen = play(policy, 1);
+        for (&id, &asked) in seen.asked.iter().skip(1) {
+            let report = seen.report(id);
+            assert_eq!(report.pre.started, Some(asked), "{policy}: it starts when it comes");
+            assert_eq!(report.on.started, report.pre.finished, "{policy}: and goes on at once");
+        }
+        // Its first one came when the flood had all cores: one job of that ends before it starts.
+        let first = seen.report(FIRST);
+        let running = seen.driver.actions.iter().filter(|(at, _)| *at == Time::ZERO).count();
+        assert!(running as u32 >= CORES && first.pre.started > Some(first.arrived), "{policy}");
+        // Room is kept for a while, and then the flood has it: one job of each core starts or runs at a time.
+        let last = seen.asked.keys().max().map(|&id| seen.report(id).ended).expect("it has asked");
+        let on_two = |from: Time, until: Time| {
+            let reports = seen.driver.monitor.reports.iter().filter(|r| r.input.request.0 < FLOOD);
+            let mut starts: Vec<Time> = reports.flat_map(|r| [r.pre.started, r.on.started]).flatten().collect();
+            starts.retain(|at| *at >= from && *at < until);
+            starts.len()
+        };
+        let window = Span::from_secs(8.0);
+        let (kept, free) =
+            (on_two(last, last + window), on_two(last + window + window, last + window + window + window));
+        assert!(kept > 0 && free > kept * 3 / 2, "{policy}: {kept} jobs of the flood in 8 s, then {free}");
     }
 }

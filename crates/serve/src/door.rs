@@ -1,31 +1,16 @@
-//! Who may greet: places for connections whose client is not known yet. Strangers can open any number of
-//! connections, so a full house makes room instead of closing: the oldest greeting of the address that holds
-//! most gives way, once it had time enough for a handshake.
-use std::collections::{BTreeMap, HashMap};
+//! Who may greet: places for connections whose client is not known yet, and who waits for one.
+use crate::greetings::Greetings;
+pub(crate) use crate::greetings::Number;
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::oneshot;
 
 /// Most places. Each takes a file descriptor and, once something was sent, a second one and the state of a
 /// handshake.
 pub(crate) const MOST_PLACES: usize = 1024;
-/// What nobody takes from a greeting: time enough for a handshake over a slow link. With all places taken, so
-/// many connections are let in a second as this and the places allow; others wait in the system's queue
-/// meanwhile.
-const LEAST_TIME: Duration = Duration::from_millis(500);
-
-/// Names a connection.
-pub(crate) type Number = u64;
 
 /// Held by a greeting; it ends with an error when the greeting has to give way.
 pub(crate) type Ticket = oneshot::Receiver<()>;
-
-struct Greeting {
-    from: IpAddr,
-    since: Instant,
-    /// Dropped to end it.
-    _ticket: oneshot::Sender<()>,
-}
 
 /// Somebody at the door.
 pub(crate) struct Newcomer {
@@ -36,18 +21,17 @@ pub(crate) struct Newcomer {
 }
 
 pub(crate) struct Door {
-    places: usize,
-    /// Numbers grow, so they are in the order of age.
-    greetings: BTreeMap<Number, Greeting>,
-    /// How many each address holds of them.
-    held: HashMap<IpAddr, usize>,
+    /// What is dropped ends a greeting.
+    greetings: Greetings<oneshot::Sender<()>>,
     /// Waits for a place. There is one at most: the others wait in the system's queue.
     newcomer: Option<Newcomer>,
+    /// When somebody will give way for it.
+    room_at: Option<Instant>,
 }
 
 impl Door {
     pub(crate) fn new(places: usize) -> Self {
-        Self { places, greetings: BTreeMap::new(), held: HashMap::new(), newcomer: None }
+        Self { greetings: Greetings::new(places), newcomer: None, room_at: None }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -55,22 +39,12 @@ impl Door {
     }
 
     pub(crate) fn places(&self) -> usize {
-        self.places
+        self.greetings.places()
     }
 
     /// Whether this connection was greeting; it does so no longer.
     pub(crate) fn leave(&mut self, number: Number) -> bool {
-        self.remove(number).is_some()
-    }
-
-    fn remove(&mut self, number: Number) -> Option<IpAddr> {
-        let Greeting { from, .. } = self.greetings.remove(&number)?;
-        let held = self.held.get_mut(&from).expect("what greets is counted");
-        *held -= 1;
-        if *held == 0 {
-            self.held.remove(&from);
-        }
-        Some(from)
+        self.greetings.leave(number)
     }
 
     pub(crate) fn knock(&mut self, newcomer: Newcomer) {
@@ -81,27 +55,25 @@ impl Door {
     /// for it.
     pub(crate) fn let_in(&mut self, now: Instant) -> Option<IpAddr> {
         self.newcomer.as_ref()?;
-        let mut gave_way = None;
-        if self.greetings.len() >= self.places {
-            let (number, since) = self.next_to_go()?;
-            if now < since + LEAST_TIME {
+        let gave_way = match self.greetings.make_room(now) {
+            Ok(gave_way) => gave_way.map(|(from, _)| from),
+            Err(at) => {
+                self.room_at = Some(at);
                 return None;
             }
-            gave_way = self.remove(number);
-        }
+        };
+        self.room_at = None;
         let Newcomer { number, from, reply } = self.newcomer.take()?;
         let (sender, ticket) = oneshot::channel();
         if reply.send(Some(ticket)).is_ok() {
-            let from = network(from);
-            *self.held.entry(from).or_default() += 1;
-            self.greetings.insert(number, Greeting { from, since: now, _ticket: sender });
+            self.greetings.enter(number, from, now, sender);
         }
         gave_way
     }
 
     /// When to try again.
     pub(crate) fn alarm(&self) -> Option<Instant> {
-        self.newcomer.as_ref().and_then(|_| self.next_to_go()).map(|(_, since)| since + LEAST_TIME)
+        self.newcomer.as_ref().and(self.room_at)
     }
 
     /// Nobody else comes in.
@@ -111,25 +83,12 @@ impl Door {
             let _ = newcomer.reply.send(None);
         }
     }
-
-    /// The oldest greeting of the address that holds most; of addresses that hold as many, the oldest of all.
-    fn next_to_go(&self) -> Option<(Number, Instant)> {
-        let most = self.held.values().max()?;
-        self.greetings.iter().find(|(_, g)| self.held[&g.from] == *most).map(|(&number, g)| (number, g.since))
-    }
-}
-
-/// What counts as one address: whoever has one of IPv6 has 2^64 of them.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() >> 64 << 64).into()),
-        v4 => v4,
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::greetings::LEAST_TIME;
 
     /// Somebody knocks; the ticket, if it comes in at once, and who gave way.
     fn knock(door: &mut Door, number: Number, from: &str, now: Instant) -> (Option<Ticket>, Option<IpAddr>) {
@@ -179,12 +138,5 @@ mod tests {
         door.knock(Newcomer { number: 4, from: "10.0.0.1".parse().unwrap(), reply });
         door.close();
         assert!(answer.try_recv().unwrap().is_none());
-    }
-
-    #[test]
-    fn a_network_of_ipv6_is_one_address() {
-        let [a, b, c] = ["2001:db8::1", "2001:db8::ffff:0:0:2", "2001:db8:0:1::1"].map(|a| network(a.parse().unwrap()));
-        assert!(a == b && a != c);
-        assert_eq!(network("::ffff:10.0.0.1".parse().unwrap()), "10.0.0.1".parse::<IpAddr>().unwrap());
     }
 }

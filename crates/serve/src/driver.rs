@@ -62,6 +62,8 @@ pub(crate) struct Driver {
     /// Those of them that wait for a place in memory.
     waiting: BTreeSet<Number>,
     memory: InMemory,
+    /// Who waits for an input's turn.
+    watchers: Vec<inputs::Watcher>,
     refusals: Refusals,
     served: u64,
     stopping: Option<stop::Stopping>,
@@ -100,6 +102,7 @@ impl Driver {
             jobs: BTreeMap::new(),
             waiting: BTreeSet::new(),
             memory: InMemory::new(config.memory_per_client),
+            watchers: Vec::new(),
             refusals: Refusals::default(),
             served: 0,
             stopping: None,
@@ -216,6 +219,9 @@ impl Driver {
             Event::Snapshot { reply } => drop(reply.send(self.snapshot())),
             Event::Announced { whose, announce, reply } => drop(reply.send(self.announced(&whose, announce))),
             Event::Standing { client, name, reply } => drop(reply.send(self.queue.standing(client, name))),
+            Event::Watched { client, name, state, reply } => {
+                self.watchers.push(inputs::Watcher { client, name, state, reply });
+            }
             Event::TakenBack { client, name, reply } => drop(reply.send(self.queue.cancel(client, name).is_ok())),
             Event::SetPolicy { policy, reply } => {
                 self.queue.set_policy(policy);
@@ -262,6 +268,7 @@ impl Driver {
             }
             effects.into_iter().for_each(|effect| self.carry_out(effect));
         }
+        self.tell_watchers();
     }
 
     /// Whether a job must wait for a place in memory. Those who use what is there need no further place, so

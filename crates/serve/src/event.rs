@@ -49,6 +49,9 @@ pub(crate) enum Event {
     Announced { whose: Whose, announce: Announce, reply: oneshot::Sender<Result<Standing, ServeError>> },
     /// How does a client's input stand? `None` if it has none of this name.
     Standing { client: ClientId, name: Name, reply: oneshot::Sender<Option<Standing>> },
+    /// Tell how a client's input stands when its turn has come, its state is another than `state`, or it has
+    /// ended.
+    Watched { client: ClientId, name: Name, state: &'static str, reply: oneshot::Sender<Option<Standing>> },
     /// A client takes an input back; whether there was one.
     TakenBack { client: ClientId, name: Name, reply: oneshot::Sender<bool> },
     /// Jobs are to start by this policy.

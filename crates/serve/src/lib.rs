@@ -38,6 +38,7 @@ mod error;
 mod estimates;
 mod event;
 mod gate;
+mod greetings;
 mod job;
 mod memory;
 mod metrics;

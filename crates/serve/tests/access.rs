@@ -149,6 +149,7 @@ fn a_quota_is_refused_before_material_is_claimed_and_outlives_a_restart() {
     assert!(reason.contains("quota of 2 answers a day of model `one`") && reason.contains("midnight UTC"), "{reason}");
     let store = Store::open(&dir.path().join("server-material"), Party::Server, None).unwrap();
     assert_eq!(store.list_of(who(dir.path(), "alice")).unwrap().len(), 1, "what was refused is not used up");
+    assert_eq!(client.stored().unwrap().len(), 1, "at neither party");
     drop((client, store));
     // Another model and another client have quotas of their own.
     server.client(dir.path(), "alice", "two").infer(&X).unwrap();

@@ -2,15 +2,19 @@
 mod common;
 use common::*;
 use std::io::Read;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 use tacit_backends::dealt::Dealt;
-use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order, Place};
+use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order, Place, Stop};
 use tacit_backends::{Backend, BackendError, Registry, ServerModel};
+use tacit_client::dealer::wire;
 use tacit_client::{ClientConfig, ClientError, DealerConfig, KeepFolder, Lobby, RemoteDealer};
 use tacit_ids::ClientId;
+use tacit_net::{Channel, Hello, TcpTransport, handshake};
 use tacit_serve::{Catalog, DealerServer};
 use tacit_store::keys;
 
@@ -243,14 +247,96 @@ fn one_party_takes_its_own_places_only() {
     // Given back with the connection, of which the dealer hears in its time.
     drop(first);
     while third.deal(&order, &[0; 32]).is_err() {
-        thread::sleep(std::time::Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
     }
+}
+
+#[test]
+fn strangers_take_no_place_of_those_who_are_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = dealer_with(dir.path(), |config| (config.max_connections, config.max_greetings) = (1, 4));
+    let model = lowered(3);
+    let order = model.order().unwrap();
+    let orders = reached(dir.path(), address, keys::ORDERS);
+    let mut silent: Vec<TcpStream> = (0..6).map(|_| TcpStream::connect(address).unwrap()).collect();
+    orders.deal(&order, &[0; 32]).unwrap();
+    // They had to give way, the oldest first.
+    for gone in &mut silent[..2] {
+        gone.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        assert!(matches!(gone.read(&mut [0]), Ok(0) | Err(_)));
+    }
+    // The one place of those who are known is taken.
+    assert!(reached(dir.path(), address, "alice").fetch(&[0; 32], &Claim { nonce: [0; 32], digest: [0; 32] }).is_err());
+    orders.deal(&order, &[0; 32]).unwrap();
+}
+
+/// A dealer with the right certificate that takes requests and never answers; how many it has taken.
+fn mute_dealer(dir: &Path) -> (SocketAddr, Arc<AtomicUsize>) {
+    let folder = dir.join("keys");
+    keys::init(&folder, &[], &["alice".into(), "bob".into()]).unwrap();
+    keys::add_operator(&folder, "ops").unwrap();
+    keys::add_dealer(&folder, &[]).unwrap();
+    let (tls, listener) = (keys::load_dealer(&folder).unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let (address, asked) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&asked);
+    thread::spawn(move || {
+        let mut mute = Vec::new();
+        for stream in listener.incoming() {
+            let Ok(tls) = tls.accept(TcpTransport::new(stream.unwrap()).unwrap()) else { continue };
+            let mut channel = Channel::new(Box::new(tls));
+            handshake(&mut channel, &Hello::opening()).unwrap();
+            channel.recv_max(wire::ASK, wire::MAX_BYTES).unwrap();
+            counted.fetch_add(1, Ordering::SeqCst);
+            mute.push(channel);
+        }
+    });
+    (address, asked)
+}
+
+#[test]
+fn waiting_for_a_dealer_ends_with_the_connection_that_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let (dealer, asked) = mute_dealer(dir.path());
+    let mut catalog = Catalog::new(false);
+    catalog.offer("one", &Dealt, lowered(1)).unwrap();
+    let server = Running::with(dir.path(), catalog, |config| config.aids = aids(dir.path(), dealer, keys::ORDERS));
+    let mut client = Lobby::connect(registry(), config(&server, dir.path(), "alice", dealer))
+        .unwrap()
+        .open("one", Some("dealt"))
+        .unwrap();
+    let waiting = thread::spawn(move || client.infer(&X).unwrap_err());
+    wait_until("the server waits for the dealer", || asked.load(Ordering::SeqCst) == 1);
+    // No phase is waited for any longer.
+    server.handle.shutdown(Duration::ZERO);
+    wait_until("the server's wait is over", || server.handle.connections() == 0);
+    waiting.join().unwrap();
+    // A party that waits itself, for the answer, and before that for a connection.
+    let order_of = lowered(2);
+    for (address, requests) in [(dealer, 2), (silent_address(), 0)] {
+        let stop = Stop::default();
+        let alice = Arc::new(reached(dir.path(), address, "alice")).stopped_by(&stop);
+        let digest = order_of.order().unwrap().digest;
+        let waiting = thread::spawn(move || alice.fetch(&[0; 32], &Claim { nonce: [0; 32], digest }).err().unwrap());
+        if requests > 0 {
+            wait_until("it waits", || asked.load(Ordering::SeqCst) == requests);
+        }
+        stop.raise();
+        assert!(matches!(waiting.join().unwrap(), BackendError::Stopped));
+    }
+}
+
+/// Somebody takes connections there, and says nothing.
+fn silent_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || listener.incoming().collect::<Vec<_>>());
+    address
 }
 
 #[test]
 fn a_request_has_an_end() {
     let dir = tempfile::tempdir().unwrap();
-    let address = dealer_with(dir.path(), |config| config.request_timeout = std::time::Duration::ZERO);
+    let address = dealer_with(dir.path(), |config| config.request_timeout = Duration::ZERO);
     let model = lowered(3);
     let order = model.order().unwrap();
     let error = reached(dir.path(), address, keys::ORDERS).deal(&order, &[0; 32]).err().unwrap();

@@ -9,10 +9,12 @@ use std::time::Duration;
 use tacit_client::wire::{
     Announce, Ask, Deadline, MAX_REPLY_BYTES, Name, REPLY, REQUEST, Reply, Request, Terms, recv_reply, send,
 };
+use tacit_client::{Client, ClientError};
 use tacit_graph::Units;
 use tacit_ids::{FolderId, MaterialId};
 use tacit_net::{Channel, Tag};
 use tacit_serve::ServerConfig;
+use tacit_store::{Store, StoreError};
 
 const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 const PAD: Tag = Tag::new(0xf101, "toy pad");
@@ -151,6 +153,59 @@ fn a_request_ends_with_its_time_and_its_material_with_it() {
     let id = Some(MaterialId::numbered(4));
     assert!(refused(ask(&mut late, &Request::Infer { id, of: Some(Name(7)) })).contains("under this name"));
     assert!(refused(ask(&mut late, &Request::Infer { id, of: None })).contains("does not exist"));
+}
+
+/// Alice has one material in stock, Bob has the one core.
+fn one_in_stock_and_the_core_taken(server: &Running, dir: &Path) -> (Client, MaterialId, Channel) {
+    let mut alice = server.client(dir, "alice", "one");
+    let id = alice.prepare().unwrap().id;
+    let mut bob = ready(server, dir, "bob");
+    assert_eq!(turn_of(&mut bob, &prepare(1, None)), Reply::Go);
+    (alice, id, bob)
+}
+
+#[test]
+fn an_input_whose_time_is_over_costs_no_stock() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), one_core("fcfs"));
+    let (mut alice, id, mut bob) = one_in_stock_and_the_core_taken(&server, dir.path());
+    let usual = Terms::default();
+    alice.set_terms(Terms { timeout_ms: Some(100), ..usual });
+    for _ in 0..2 {
+        let error = alice.infer(&X).unwrap_err().to_string();
+        assert!(error.contains("time for its answer is over"), "{error}");
+    }
+    alice.set_terms(usual);
+    finish_offline(&mut bob);
+    assert_eq!(alice.stored().unwrap().iter().map(|entry| entry.id).collect::<Vec<_>>(), [id]);
+    // Nor does one whose client goes while it waits.
+    assert_eq!(turn_of(&mut bob, &prepare(2, None)), Reply::Go);
+    let (closer, binding) = (alice.closer(), alice.binding());
+    let waiting = thread::spawn(move || alice.infer(&X).unwrap_err());
+    let store = Store::open_existing(&dir.path().join("alice-material"), None).unwrap();
+    wait_until("she waits", || store.pick(id, binding).unwrap().is_none());
+    closer.close();
+    waiting.join().unwrap();
+    wait_until("she is gone", || server.handle.connections() == 1);
+    finish_offline(&mut bob);
+    let mut again = server.client(dir.path(), "alice", "one");
+    assert!(again.infer(&X).unwrap().prepared.is_none(), "it is as good as it was");
+}
+
+#[test]
+fn stock_that_goes_while_its_input_waits_ends_the_input_and_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), one_core("fcfs"));
+    let (mut alice, id, mut bob) = one_in_stock_and_the_core_taken(&server, dir.path());
+    let binding = alice.binding();
+    let waiting = thread::spawn(move || alice.infer(&X).unwrap_err());
+    let store = Store::open_existing(&dir.path().join("alice-material"), None).unwrap();
+    wait_until("she waits", || store.pick(id, binding).unwrap().is_none());
+    store.discard(&[id], None).unwrap();
+    finish_offline(&mut bob);
+    let error = waiting.join().unwrap();
+    assert!(matches!(error, ClientError::Store(StoreError::Burnt(burnt)) if burnt == id), "{error}");
+    assert_eq!(turn_of(&mut bob, &prepare(2, None)), Reply::Go, "the core is free");
 }
 
 /// Alice has made her material, Bob waits behind her for the one core.
@@ -348,7 +403,7 @@ fn refill(id: u64, held: u32, most: u32) -> Request {
 }
 
 #[test]
-fn stock_is_filled_when_nobody_waits_and_as_its_client_asks() {
+fn stock_is_filled_when_nobody_waits_and_as_its_client_is_answered() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), one_core("fcfs"));
     let [mut first, mut second, mut other, mut asks] =
@@ -366,19 +421,21 @@ fn stock_is_filled_when_nobody_waits_and_as_its_client_asks() {
     finish_offline(&mut other);
     assert_eq!(turn(&mut second), Reply::Go);
     finish_offline(&mut second);
-    // It has what such a client needs, until it asks.
+    // It has what such a client needs, until one of its inputs is answered: asking alone brings nothing.
     send(&mut first, REQUEST, &refill(4, 1, 2)).unwrap();
-    still_waits(&mut first);
-    assert_eq!(noted(ask(&mut asks, &asking(1, None))), None);
-    assert_eq!(turn(&mut first), Reply::Go);
-    finish_offline(&mut first);
-    // No more than it may hold, however often it asks.
-    send(&mut first, REQUEST, &refill(5, 2, 2)).unwrap();
-    for name in 2..9 {
+    for name in 1..9 {
         assert_eq!(noted(ask(&mut asks, &asking(name, None))), None);
     }
     still_waits(&mut first);
+    let mut client = server.client(dir.path(), "alice", "one");
+    client.infer(&X).unwrap();
+    assert_eq!(turn(&mut first), Reply::Go);
+    finish_offline(&mut first);
+    // No more than it may hold, however often that is.
+    send(&mut first, REQUEST, &refill(5, 2, 2)).unwrap();
+    (0..7).for_each(|_| drop(client.infer(&X).unwrap()));
+    still_waits(&mut first);
     // Who leaves while it stands ready leaves nothing.
-    drop((first, asks));
+    drop((first, asks, client));
     assert_eq!(ask(&mut other, &prepare(6, None)), Reply::Go);
 }

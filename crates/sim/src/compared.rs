@@ -20,7 +20,7 @@ pub const TOLERANCE: f64 = 0.10;
 pub struct Comparison {
     /// D of the recording.
     pub live: f64,
-    /// D where every job takes what the learned profile says.
+    /// D where every job takes the mean of its kind in the recording.
     pub simulated: f64,
     /// `simulated` over `live`; 1 where both are 0.
     pub ratio: f64,
@@ -32,7 +32,7 @@ pub struct Comparison {
     pub handed: f64,
     /// `handed` over `live`.
     pub handed_ratio: f64,
-    /// What the jobs took in all, over what the profile says that they take.
+    /// What the jobs took in all, over what the server's profile table says after the run.
     pub job_ratio: f64,
     /// Mean length of jobs that ran beside another over that of jobs of the same kind that ran alone; none
     /// where no kind did both.
@@ -114,7 +114,7 @@ impl Comparison {
             ));
         }
         if is_off(self.job_ratio) {
-            parts.push(format!("jobs took {:.2} times what the profile says", self.job_ratio));
+            parts.push(format!("jobs took {:.2} times what the server had learned", self.job_ratio));
         }
         if let Some(times) = self.side_by_side.filter(|times| is_off(*times)) {
             parts.push(format!(
@@ -125,7 +125,7 @@ impl Comparison {
     }
 }
 
-/// What jobs took over what the learned profile says.
+/// What jobs took over what the server's table says after the run.
 fn job_ratio(recording: &Recording) -> f64 {
     let models = recording.learned();
     let (mut took, mut said) = (0.0, 0.0);

@@ -5,6 +5,7 @@ use crate::engine::{JobRecord, QueueSample, Run};
 use crate::scenario::{RequestTimes, Scenario};
 use crate::workload::{Arrival, Workload};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::profile::{ProfileTable, Sample};
 use tacit_sched::{
@@ -105,13 +106,33 @@ impl Recording {
         models
     }
 
-    /// The same arrivals at a machine with so many cores, every job as long as the learned profile says.
+    /// What its jobs took in the mean, by model and phase. A wait follows the mean of what goes first, and
+    /// job times have a long tail, so the table's median is too short for it. What was believed stays for
+    /// what never ran.
+    pub fn measured(&self) -> Vec<ModelSpec> {
+        let mut sums = BTreeMap::<_, (f64, u32)>::new();
+        for (i, phase, job) in self.jobs() {
+            let sum = sums.entry((self.arrivals[i].model as usize, phase)).or_default();
+            *sum = (sum.0 + job.length(), sum.1 + 1);
+        }
+        let mut models = self.believed.clone();
+        for ((model, phase), (seconds, jobs)) in sums {
+            let spec = match phase {
+                JobPhase::Pre => models[model].pre.as_mut().expect("it had such a job"),
+                JobPhase::On => &mut models[model].on,
+            };
+            spec.first.time = Span::from_secs(seconds / f64::from(jobs));
+        }
+        models
+    }
+
+    /// The same arrivals at a machine with so many cores, every job as long as its kind was in the mean.
     pub fn scenario(&self, cores: u32) -> Scenario {
         let mut config = Config::new(Resources { cores, memory: u64::MAX, disk: u64::MAX });
         config.max_queued = u32::MAX;
         config.max_inputs = 1 << 20;
         config.pre_attempts = 1;
-        let mut scenario = Scenario::of(config, self.learned(), self.policy.clone(), self.workload.clone());
+        let mut scenario = Scenario::of(config, self.measured(), self.policy.clone(), self.workload.clone());
         scenario.trace = Some(self.arrivals.clone());
         scenario.timeline = true;
         scenario

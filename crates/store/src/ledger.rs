@@ -156,24 +156,22 @@ impl Ledger {
     pub(crate) fn claim(&self, id: MaterialId, binding: Binding) -> Result<Stored, StoreError> {
         let used = now()?;
         self.write(|tx| {
-            match state_of(tx, id)? {
-                None | Some(State::Generating) => return Ok(Err(StoreError::NoMaterial(id))),
-                Some(State::Claimed | State::Burnt) => return Ok(Err(StoreError::Burnt(id))),
-                Some(State::Ready) => {}
-            }
-            let sql = "SELECT client, model, plan, bytes, digest FROM material WHERE id = ?";
-            let read = |row: &Row<'_>| Ok((binding_of(row)?, unsigned(row, "bytes")?, row.get("digest")?));
-            let (bound, bytes, digest) = tx.prepare_cached(sql)?.query_row([id.0], read)?;
-            if let Some(what) = bound.other(&binding) {
-                return Ok(Err(StoreError::WrongBinding { id, what }));
-            }
+            let stored = match ready(tx, id, binding)? {
+                Ok(stored) => stored,
+                Err(e) => return Ok(Err(e)),
+            };
             tx.prepare_cached("UPDATE material SET state = ?, used = ? WHERE id = ?")?.execute(params![
                 State::Claimed,
                 used,
                 id.0
             ])?;
-            Ok(Ok(Stored { bytes, digest }))
+            Ok(Ok(stored))
         })
+    }
+
+    /// What ready material must be; it stays ready.
+    pub(crate) fn ready(&self, id: MaterialId, binding: Binding) -> Result<Stored, StoreError> {
+        self.read(|db| ready(db, id, binding))?
     }
 
     /// Takes what is ready of these, of one client or any, so that it can be destroyed; the ids that were.
@@ -334,7 +332,27 @@ fn held_by(tx: &Transaction<'_>, client: ClientId) -> rusqlite::Result<u64> {
     .query_row(named_params! { ":client": client.0 }, |row| unsigned(row, "n"))
 }
 
-fn state_of(tx: &Transaction<'_>, id: MaterialId) -> rusqlite::Result<Option<State>> {
+/// What ready material of a binding must be, or why there is none.
+fn ready(db: &Connection, id: MaterialId, binding: Binding) -> rusqlite::Result<Result<Stored, StoreError>> {
+    let sql = "SELECT state, client, model, plan, bytes, digest FROM material WHERE id = ?";
+    let read = |row: &Row<'_>| match row.get("state")? {
+        State::Ready => {
+            let stored = Stored { bytes: unsigned(row, "bytes")?, digest: row.get("digest")? };
+            Ok(Ok((binding_of(row)?, stored)))
+        }
+        other => Ok(Err(other)),
+    };
+    Ok(match db.prepare_cached(sql)?.query_row([id.0], read).optional()? {
+        None | Some(Err(State::Generating)) => Err(StoreError::NoMaterial(id)),
+        Some(Err(_)) => Err(StoreError::Burnt(id)),
+        Some(Ok((bound, stored))) => match bound.other(&binding) {
+            Some(what) => Err(StoreError::WrongBinding { id, what }),
+            None => Ok(stored),
+        },
+    })
+}
+
+fn state_of(tx: &Connection, id: MaterialId) -> rusqlite::Result<Option<State>> {
     tx.prepare_cached("SELECT state FROM material WHERE id = ?")?.query_row([id.0], |row| row.get(0)).optional()
 }
 

@@ -29,4 +29,4 @@ pub use seal::SealKey;
 pub use spool::{Claimed, Spool};
 #[cfg(any(test, feature = "test-util"))]
 pub use step::Step;
-pub use store::{EXPIRE, MAX_MATERIAL_BYTES, Placing, Reserved, Store};
+pub use store::{EXPIRE, InHand, MAX_MATERIAL_BYTES, Picked, Placing, Reserved, Store};

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use tacit_ids::{ClientId, FolderId, MaterialId};
-use tacit_store::{Binding, Origin, Party, SealKey, Step, Store, StoreError};
+use tacit_store::{Binding, Origin, Party, SealKey, Store, StoreError};
 
 const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
 const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]) };
@@ -33,9 +33,9 @@ fn worker() {
     let task = task.trim_start_matches("sealed ");
     match task.split_once(' ') {
         Some(("stop", step)) => {
-            let step = step.to_owned();
+            let wanted = step.to_owned();
             let store = Store::open_hooked(dir, Party::Client, key, move |done| {
-                if format!("{done:?}") == step {
+                if format!("{done:?}") == wanted {
                     say("stopped", None);
                     loop {
                         thread::park();
@@ -45,6 +45,14 @@ fn worker() {
             .unwrap();
             let id = MaterialId::random().unwrap();
             put(&store, id);
+            let (picked, _) = store.pick(id, OWNER).unwrap().unwrap();
+            if step == "Picked" {
+                say("stopped", None);
+                loop {
+                    thread::park();
+                }
+            }
+            drop(picked);
             claim(&store, id);
         }
         Some(("race", ids)) => {
@@ -190,19 +198,20 @@ fn check(dir: &Path, key: Option<SealKey>, said: &Said) {
 fn a_process_killed_between_any_two_steps_leaves_material_unused_or_unusable() {
     // Whether the material is ready afterwards, or refused as used, or was never there.
     let steps = [
-        (Step::Reserved, "none"),
-        (Step::Written, "none"),
-        (Step::Synced, "none"),
-        (Step::Ready, "ready"),
-        (Step::Claimed, "burnt"),
-        (Step::Unlinked, "burnt"),
-        (Step::Burnt, "burnt"),
+        ("Reserved", "none"),
+        ("Written", "none"),
+        ("Synced", "none"),
+        ("Ready", "ready"),
+        ("Picked", "ready"),
+        ("Claimed", "burnt"),
+        ("Unlinked", "burnt"),
+        ("Burnt", "burnt"),
     ];
     for sealed in ["", "sealed "] {
         for (step, left) in steps {
             let dir = tempfile::tempdir().unwrap();
-            let mut worker = Worker::start(&format!("{sealed}stop {step:?}"), dir.path());
-            assert!(worker.until("stopped"), "{step:?} never came");
+            let mut worker = Worker::start(&format!("{sealed}stop {step}"), dir.path());
+            assert!(worker.until("stopped"), "{step} never came");
             let said = worker.kill();
             assert_eq!((said.putting.len(), said.claimed.len()), (1, 0));
             let id = *said.putting.first().unwrap();
@@ -217,7 +226,7 @@ fn a_process_killed_between_any_two_steps_leaves_material_unused_or_unusable() {
                 Err(StoreError::Burnt(_)) => "burnt",
                 Err(e) => panic!("{e}"),
             };
-            assert_eq!(found, left, "after {step:?}");
+            assert_eq!(found, left, "after {step}");
             if left != "none" {
                 drop(store);
                 check(dir.path(), key(sealed), &said);

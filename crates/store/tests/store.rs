@@ -329,3 +329,39 @@ fn material_in_pieces_is_the_same_material() {
         assert!(store.spool(id, 3).unwrap().finish().is_err(), "not all was written");
     }
 }
+
+#[test]
+fn what_is_in_hand_is_nobody_elses_and_is_not_used_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, other) = (open(dir.path()), open(dir.path()));
+    let id = put(&store, b"secret material");
+    let (picked, content) = store.pick(id, OWNER).unwrap().unwrap();
+    assert_eq!(content.as_slice(), b"secret material");
+    assert!(other.pick(id, OWNER).unwrap().is_none() && store.pick(id, OWNER).unwrap().is_none());
+    drop(picked);
+    assert_eq!(store.list(None).unwrap().len(), 1);
+    let (picked, _) = other.pick(id, OWNER).unwrap().unwrap();
+    other.claim_picked(picked).unwrap();
+    for store in [&store, &other] {
+        assert!(matches!(store.pick(id, OWNER), Err(StoreError::Burnt(i)) if i == id));
+        assert!(matches!(store.claim(id, OWNER), Err(StoreError::Burnt(_))));
+    }
+    assert!(names(dir.path()).is_empty());
+    // Destroyed while it is in hand, and claimed by somebody who does not look whether it is.
+    for destroy in [true, false] {
+        let id = put(&store, b"x");
+        let (picked, _) = store.pick(id, OWNER).unwrap().unwrap();
+        match destroy {
+            true => assert_eq!(other.discard(&[id], None).unwrap(), [id]),
+            false => assert_eq!(other.claim(id, OWNER).unwrap().as_slice(), b"x"),
+        }
+        assert!(matches!(store.claim_picked(picked), Err(StoreError::Burnt(i)) if i == id));
+    }
+    // What is damaged is burnt, what is another's is left alone.
+    let id = put(&store, b"material");
+    assert!(matches!(store.pick(id, Binding { plan: [9; 32], ..OWNER }), Err(StoreError::WrongBinding { .. })));
+    fs::write(dir.path().join(name(id)), b"Material").unwrap();
+    assert!(matches!(store.pick(id, OWNER), Err(StoreError::Damaged { .. })));
+    assert!(matches!(store.pick(id, OWNER), Err(StoreError::Burnt(_))));
+    assert!(matches!(store.pick(MaterialId([9; 16]), OWNER), Err(StoreError::NoMaterial(_))));
+}

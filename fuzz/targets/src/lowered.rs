@@ -11,10 +11,10 @@ use tacit_backends::ring::{
     read_public, read_weights, reference, weights_to_bytes,
 };
 use tacit_backends::seam::Claim;
-use tacit_backends::{Backend, Options, Plan, Registry, ServerModel};
+use tacit_backends::{Backend, BackendError, Options, Plan, Registry, ServerModel};
 use tacit_client::dealer::wire::Ask;
 use tacit_graph::geometry::{ConvGeometry, Window};
-use tacit_graph::{ImportOptions, InputSpec, Interface, OutputMode, SortedGraph, import};
+use tacit_graph::{ImportOptions, InputSpec, Interface, OutputMode, SortedGraph, import, zoo};
 
 /// Models that a mutation made larger than this are accepted, but not computed.
 const MAX_WORK: usize = 1 << 16;
@@ -26,7 +26,7 @@ pub(crate) fn public_model(data: &[u8]) {
         let again = public_bytes(&graph).expect("what was read can be written");
         assert_eq!(read_public(&again).expect("what was written can be read"), graph);
         // What a client does next; refusing is fine.
-        if let Ok(plan) = compile(graph, cheetah::Options::default()) {
+        if let Ok(plan) = compile::<cheetah::Cheetah>(graph, cheetah::Options::default()) {
             assert!(costs(&plan).offline.client.stored_bytes > 0);
         }
     }
@@ -53,12 +53,17 @@ type Lowered = (Arc<dyn Backend>, Arc<dyn ServerModel>);
 
 /// A small model lowered for each back end there is.
 static SMALL: LazyLock<Vec<Lowered>> = LazyLock::new(|| {
-    let onnx = include_bytes!("../seeds/conv.onnx");
     let options = ImportOptions { model_id: Some([9; 16]), ..ImportOptions::default() };
-    let model = import(onnx, &options).expect("the seed is a network").model;
+    let model = |onnx: &[u8]| import(onnx, &options).expect("the seed is a network").model;
+    let pooled = model(include_bytes!("../seeds/conv.onnx"));
+    // Without a maximum, which not every back end has.
+    let plain = model(&zoo::build("tiny-mlp", 1).expect("the zoo has it"));
     let lower = |backend: &Arc<dyn Backend>| {
-        let lowered = backend.lower(&model, &Options::default()).expect("every back end takes the small network");
-        (Arc::clone(backend), lowered)
+        let lowered = match backend.lower(&pooled, &Options::default()) {
+            Err(BackendError::Unsupported { .. }) => backend.lower(&plain, &Options::default()),
+            other => other,
+        };
+        (Arc::clone(backend), lowered.expect("every back end takes one of the small networks"))
     };
     Registry::standard().iter().map(lower).collect()
 });
@@ -118,8 +123,8 @@ pub(crate) fn dealer_request_seeds() -> Vec<Vec<u8>> {
     let asks = [
         Ask::Register { backend: "dealt".into(), public: 1000, part: 32 },
         Ask::Deal { digest: [7; 32], seal: [8; 32] },
-        Ask::Fetch { ticket: [9; 24], claim: Claim { nonce: [1; 32], digest: [2; 32] } },
-        Ask::Taken { ticket: [9; 24] },
+        Ask::Fetch { ticket: [9; 32], claim: Claim { nonce: [1; 32], digest: [2; 32] } },
+        Ask::Taken { ticket: [9; 32] },
     ];
     asks.iter().map(|ask| postcard::to_stdvec(ask).expect("plain data can be written")).collect()
 }

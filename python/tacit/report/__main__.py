@@ -11,9 +11,9 @@ from tacit.report import write_report
 def main() -> int:
     """Makes the report and says where it is; 1 with a message where it cannot be made."""
     parser = argparse.ArgumentParser(
-        prog="python -m tacit.report", description="The page of a campaign or of simulated runs."
+        prog="python -m tacit.report", description="The page of a campaign, of simulated runs or of a plan."
     )
-    parser.add_argument("source", type=Path, help="a campaign's folder, or a file of `tacit simulate run -o`")
+    parser.add_argument("source", type=Path, help="a campaign's folder, or a file of `tacit simulate run -o` or `tacit plan -o`")
     parser.add_argument("-o", "--output", type=Path, help="the page; default: report.html in the folder, FILE with .html")
     args = parser.parse_args()
     try:

@@ -1,7 +1,13 @@
-//! AVX-512 IFMA kernels. Values stay in `[0, 4p)` (forward) or `[0, 2p)` (inverse) between stages;
-//! `4p < 2^52`. Bounds: a Shoup product of `x < 2^52` is in `[0, 2p)` because the quotient estimate is at
-//! most one too small (plus the truncation of the 52-bit quotient); a butterfly of `s < 2p` and `t < 2p` is
-//! below `4p`.
+//! AVX-512 IFMA kernels.
+//!
+//! Stages are walked depth first, two at a time, so that all but the first passes find their words in the
+//! first cache; the last six stages of a block of 64 happen in registers. Groups of butterflies are nodes of
+//! a tree: node k of a stage has the nodes 2k and 2k + 1 of the next one inside, and factor number k.
+//!
+//! Bounds. Small moduli (see [`NttTable::is_small`]) are left to grow: a forward stage adds 2p, so that after
+//! all of them values are below `(2 log2 N + 1) p < 2^52`; two inverse stages on values below 4p give less
+//! than `16 p < 2^52`, and one reduction. Values are loose then (known mod 2^52, see `words52`). Other moduli
+//! are folded at each stage: values stay in `[0, 4p)` (forward) or `[0, 2p)` (inverse), tight; `4p < 2^52`.
 
 #[cfg(target_arch = "x86_64")]
 use super::{NttTable, Twiddles};
@@ -9,22 +15,17 @@ use super::{NttTable, Twiddles};
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) use super::portable::{forward, inverse, mac, reduce_acc};
 
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) fn mul_assign(ntt: &super::NttTable, x: &mut [u64], y: &[u64]) {
-    ntt.pointwise.mul(x, y);
-}
-
 #[cfg(target_arch = "x86_64")]
 pub(super) fn forward(ntt: &NttTable, t: &Twiddles, x: &mut [u64]) {
     // SAFETY: an `NttTable` with this kernel exists only where AVX-512 F, DQ and IFMA were detected;
     // `NttTable::forward` checked the length.
-    unsafe { x86::forward(ntt, t, x) }
+    unsafe { if ntt.is_small() { x86::forward::<true>(ntt, t, x) } else { x86::forward::<false>(ntt, t, x) } }
 }
 
 #[cfg(target_arch = "x86_64")]
 pub(super) fn inverse(ntt: &NttTable, t: &Twiddles, x: &mut [u64]) {
     // SAFETY: as in `forward`.
-    unsafe { x86::inverse(ntt, t, x) }
+    unsafe { if ntt.is_small() { x86::inverse::<true>(ntt, t, x) } else { x86::inverse::<false>(ntt, t, x) } }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -34,120 +35,174 @@ pub(super) fn mac(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])])
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) fn mul_assign(ntt: &NttTable, x: &mut [u64], y: &[u64]) {
-    // SAFETY: as in `forward`; `NttTable::mul_assign` checked that both buffers have N elements.
-    unsafe { x86::mul_assign(ntt, x, y) }
-}
-
-#[cfg(target_arch = "x86_64")]
 pub(super) fn reduce_acc(ntt: &NttTable, low: &mut [u64], high: &mut [u64]) {
-    // SAFETY: as in `mul_assign`.
+    // SAFETY: as in `forward`; `NttTable::reduce_acc` checked that both buffers have N elements.
     unsafe { x86::reduce_acc(ntt, low, high) }
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::super::{NttTable, Twiddles};
-    use crate::modulus::Shoup;
+    use crate::words52::{Factor, Modulus52, V, fold, load, store};
     use std::arch::x86_64::*;
 
-    type V = __m512i;
+    /// Coefficients in a block, eight vectors.
+    const BLOCK: usize = 64;
+    /// Words of the factors of a block: 7 vectors, each followed by its quotients.
+    const BLOCK_FACTORS: usize = 112;
 
-    /// Constants of one modulus in every lane.
+    /// One prime's constants and factors.
     #[derive(Clone, Copy)]
-    struct Lanes {
-        p: V,
-        two_p: V,
-        /// 2^52 - p: multiplying by it subtracts a multiple of p modulo 2^52.
-        minus_p: V,
-        low52: V,
-        zero: V,
+    struct Tables<'a> {
+        m: Modulus52,
+        t: &'a Twiddles,
+        four_p: V,
+        /// Number of blocks: block b is node `blocks + b`.
+        blocks: usize,
     }
 
-    #[derive(Clone, Copy)]
-    struct W {
-        value: V,
-        quotient: V,
-    }
-
-    /// # Safety
-    /// AVX-512F must be present (as for every function here).
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    unsafe fn lanes(p: u64) -> Lanes {
-        Lanes {
-            p: _mm512_set1_epi64(p as i64),
-            two_p: _mm512_set1_epi64(2 * p as i64),
-            minus_p: _mm512_set1_epi64(((1 << 52) - p) as i64),
-            low52: _mm512_set1_epi64((1 << 52) - 1),
-            zero: _mm512_setzero_si512(),
+    impl<'a> Tables<'a> {
+        #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+        fn new(ntt: &NttTable, t: &'a Twiddles) -> Self {
+            let m = Modulus52::new(&ntt.modulus);
+            Self { m, t, four_p: _mm512_add_epi64(m.two_p, m.two_p), blocks: ntt.degree / BLOCK }
         }
-    }
 
-    /// # Safety
-    /// `i < value.len()`.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    unsafe fn broadcast(t: &Twiddles, i: usize) -> W {
-        // SAFETY: both tables have the same length, and the caller keeps `i` inside it.
-        unsafe {
-            W {
-                value: _mm512_set1_epi64(*t.value.get_unchecked(i) as i64),
-                quotient: _mm512_set1_epi64(*t.quotient.get_unchecked(i) as i64),
+        /// The factor of a node, in every lane.
+        ///
+        /// # Safety
+        /// `node` is below N / 8, the number of factors.
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+        unsafe fn factor(self, node: usize) -> Factor {
+            // SAFETY: both tables have N / 8 entries.
+            unsafe {
+                Factor {
+                    value: _mm512_set1_epi64(*self.t.value.get_unchecked(node) as i64),
+                    quotient: _mm512_set1_epi64(*self.t.quotient.get_unchecked(node) as i64),
+                }
+            }
+        }
+
+        /// The seven factors of three stages from node k on: its own, its two children's, their four.
+        ///
+        /// # Safety
+        /// `4 k + 3` is below N / 8.
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+        unsafe fn three_stages(self, k: usize) -> [Factor; 7] {
+            // SAFETY: by the caller.
+            unsafe {
+                [
+                    self.factor(k),
+                    self.factor(2 * k),
+                    self.factor(2 * k + 1),
+                    self.factor(4 * k),
+                    self.factor(4 * k + 1),
+                    self.factor(4 * k + 2),
+                    self.factor(4 * k + 3),
+                ]
+            }
+        }
+
+        /// The seven vectors of factors of the last three stages in the block of `node`.
+        ///
+        /// # Safety
+        /// `node` is that of a block.
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+        unsafe fn last_stages(self, node: usize) -> [Factor; 7] {
+            // SAFETY: the table has `BLOCK_FACTORS` words for each block.
+            unsafe {
+                let at = self.t.block.as_ptr().add(BLOCK_FACTORS * (node - self.blocks));
+                let mut all = [Factor { value: self.m.zero, quotient: self.m.zero }; 7];
+                for (i, w) in all.iter_mut().enumerate() {
+                    *w = Factor { value: load(at.add(16 * i)), quotient: load(at.add(16 * i + 8)) };
+                }
+                all
             }
         }
     }
 
-    /// # Safety
-    /// `at` points to 8 readable words.
+    /// `(a, b) -> (a + w b, a - w b)`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    unsafe fn load(at: *const u64) -> V {
-        // SAFETY: by the caller.
-        unsafe { _mm512_loadu_si512(at.cast()) }
-    }
-
-    /// # Safety
-    /// `at` points to 8 writable words.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    unsafe fn store(at: *mut u64, v: V) {
-        // SAFETY: by the caller.
-        unsafe { _mm512_storeu_si512(at.cast(), v) }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    fn fold(x: V, bound: V) -> V {
-        _mm512_min_epu64(x, _mm512_sub_epi64(x, bound))
-    }
-
-    /// `x * w mod p` in `[0, 2p)`.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    fn mul_lazy(x: V, w: W, c: Lanes) -> V {
-        let estimate = _mm512_madd52hi_epu64(c.zero, x, w.quotient);
-        let low = _mm512_madd52lo_epu64(c.zero, x, w.value);
-        _mm512_and_si512(_mm512_madd52lo_epu64(low, estimate, c.minus_p), c.low52)
-    }
-
-    /// `(a, b) -> (a + w b, a - w b)`, `[0, 4p)` to `[0, 4p)`.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    fn forward_butterfly(a: &mut V, b: &mut V, w: W, c: Lanes) {
-        let s = fold(*a, c.two_p);
-        let t = mul_lazy(*b, w, c);
+    fn split<const SMALL: bool>(a: &mut V, b: &mut V, w: Factor, m: Modulus52) {
+        let (s, t) = if SMALL { (*a, m.mul_loose(*b, w)) } else { (fold(*a, m.two_p), m.mul_lazy(*b, w)) };
         *a = _mm512_add_epi64(s, t);
-        *b = _mm512_sub_epi64(_mm512_add_epi64(s, c.two_p), t);
+        *b = _mm512_sub_epi64(_mm512_add_epi64(s, m.two_p), t);
     }
 
-    /// `(a, b) -> (a + b, w (a - b))`, `[0, 2p)` to `[0, 2p)`.
+    /// Two stages.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    fn inverse_butterfly(a: &mut V, b: &mut V, w: W, c: Lanes) {
-        let (s, t) = (*a, *b);
-        *a = fold(_mm512_add_epi64(s, t), c.two_p);
-        *b = mul_lazy(_mm512_sub_epi64(_mm512_add_epi64(s, c.two_p), t), w, c);
+    fn split_four<const SMALL: bool>([a, b, d, e]: [&mut V; 4], [wide, left, right]: [Factor; 3], m: Modulus52) {
+        split::<SMALL>(a, d, wide, m);
+        split::<SMALL>(b, e, wide, m);
+        split::<SMALL>(a, b, left, m);
+        split::<SMALL>(d, e, right, m);
+    }
+
+    /// Three stages on eight vectors.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+    fn split_eight<const SMALL: bool>(r: &mut [V; 8], w: [Factor; 7], m: Modulus52) {
+        let [r0, r1, r2, r3, r4, r5, r6, r7] = r;
+        let top = [w[0], w[1], w[2]];
+        split_four::<SMALL>([r0, r2, r4, r6], top, m);
+        split_four::<SMALL>([r1, r3, r5, r7], top, m);
+        split::<SMALL>(r0, r1, w[3], m);
+        split::<SMALL>(r2, r3, w[4], m);
+        split::<SMALL>(r4, r5, w[5], m);
+        split::<SMALL>(r6, r7, w[6], m);
+    }
+
+    /// `(a, b) -> (a + b, w (a - b))` for a and b below 4p (small) or 2p; the sum is not reduced if small.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+    fn merge<const SMALL: bool>(a: &mut V, b: &mut V, w: Factor, bound: V, m: Modulus52) {
+        let (sum, difference) = (_mm512_add_epi64(*a, *b), _mm512_sub_epi64(_mm512_add_epi64(*a, bound), *b));
+        (*a, *b) =
+            if SMALL { (sum, m.mul_loose(difference, w)) } else { (fold(sum, m.two_p), m.mul_lazy(difference, w)) };
+    }
+
+    /// Two stages. If small, the first result is below 16p, the second below 4p.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+    fn merge_four<const SMALL: bool>([a, b, d, e]: [&mut V; 4], w: [Factor; 3], tables: Tables<'_>) {
+        let (m, [wide, left, right]) = (tables.m, w);
+        let (first, second) =
+            if SMALL { (tables.four_p, _mm512_add_epi64(tables.four_p, tables.four_p)) } else { (m.two_p, m.two_p) };
+        merge::<SMALL>(a, b, left, first, m);
+        merge::<SMALL>(d, e, right, first, m);
+        merge::<SMALL>(a, d, wide, second, m);
+        merge::<SMALL>(b, e, wide, m.two_p, m);
+    }
+
+    /// Three stages on eight vectors.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+    fn merge_eight<const SMALL: bool>(r: &mut [V; 8], w: [Factor; 7], tables: Tables<'_>) {
+        let [r0, r1, r2, r3, r4, r5, r6, r7] = r;
+        let first = if SMALL { tables.four_p } else { tables.m.two_p };
+        for (a, b, w) in [
+            (&mut *r0, &mut *r1, w[3]),
+            (&mut *r2, &mut *r3, w[4]),
+            (&mut *r4, &mut *r5, w[5]),
+            (&mut *r6, &mut *r7, w[6]),
+        ] {
+            merge::<SMALL>(a, b, w, first, tables.m);
+            if SMALL {
+                *a = tables.m.reduce_loose(*a);
+            }
+        }
+        let top = [w[0], w[1], w[2]];
+        merge_four::<SMALL>([r0, r2, r4, r6], top, tables);
+        merge_four::<SMALL>([r1, r3, r5, r7], top, tables);
+        if SMALL {
+            *r0 = tables.m.reduce_loose(*r0);
+            *r1 = tables.m.reduce_loose(*r1);
+        }
     }
 
     #[inline]
@@ -174,179 +229,165 @@ mod x86 {
     }
 
     /// # Safety
-    /// `x` points to N words, `groups * 2 * half == N`, `half` a multiple of 8.
+    /// `x` points to 64 words.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    unsafe fn radix2(x: *mut u64, t: &Twiddles, groups: usize, half: usize, inverse: bool, c: Lanes) {
-        for i in 0..groups {
-            // SAFETY: indices stay below `groups * 2 * half`; tables hold N / 8 entries and `groups` is 1.
-            unsafe {
-                let w = broadcast(t, groups + i);
-                let base = x.add(2 * half * i);
-                for k in (0..half).step_by(8) {
-                    let (mut a, mut b) = (load(base.add(k)), load(base.add(half + k)));
-                    if inverse {
-                        inverse_butterfly(&mut a, &mut b, w, c)
-                    } else {
-                        forward_butterfly(&mut a, &mut b, w, c)
-                    }
-                    store(base.add(k), a);
-                    store(base.add(half + k), b);
-                }
+    unsafe fn load_block(x: *const u64) -> [V; 8] {
+        // SAFETY: by the caller.
+        unsafe {
+            let mut r = [_mm512_setzero_si512(); 8];
+            for (i, v) in r.iter_mut().enumerate() {
+                *v = load(x.add(8 * i));
+            }
+            r
+        }
+    }
+
+    /// # Safety
+    /// `x` points to four times `quarter` words.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+    unsafe fn load_quarters(x: *const u64, quarter: usize) -> [V; 4] {
+        // SAFETY: by the caller.
+        unsafe { [load(x), load(x.add(quarter)), load(x.add(2 * quarter)), load(x.add(3 * quarter))] }
+    }
+
+    /// # Safety
+    /// As [`load_quarters`].
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
+    unsafe fn store_quarters(x: *mut u64, quarter: usize, values: [V; 4]) {
+        // SAFETY: by the caller.
+        unsafe {
+            for (j, v) in values.into_iter().enumerate() {
+                store(x.add(j * quarter), v);
             }
         }
     }
 
-    /// Two stages at once: groups of `4 * quarter` coefficients, `groups` of them in the wider stage.
+    /// All stages of the `len` words of `node` at `x`, to `[0, p)`.
     ///
     /// # Safety
-    /// `x` points to N words, `groups * 4 * quarter == N`, `quarter` a multiple of 8.
-    #[inline]
+    /// `x` points to `len` words, a power of two of at least 64, and `node` is one of that size.
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    unsafe fn radix4(x: *mut u64, t: &Twiddles, groups: usize, quarter: usize, inverse: bool, c: Lanes) {
-        for i in 0..groups {
-            // SAFETY: indices stay below `groups * 4 * quarter`; the largest table index is
-            // `4 * groups - 1 < N / 8`.
-            unsafe {
-                let wide = broadcast(t, groups + i);
-                let left = broadcast(t, 2 * (groups + i));
-                let right = broadcast(t, 2 * (groups + i) + 1);
-                let base = x.add(4 * quarter * i);
+    unsafe fn descend<const SMALL: bool>(x: *mut u64, len: usize, node: usize, tables: Tables<'_>) {
+        let m = tables.m;
+        // SAFETY: every part is inside the `len` words; a node of `len` words has a factor as long as it has
+        // more than four, and children of half its size.
+        unsafe {
+            if len == BLOCK {
+                let mut r = load_block(x);
+                split_eight::<SMALL>(&mut r, tables.three_stages(node), m);
+                transpose(&mut r);
+                split_eight::<SMALL>(&mut r, tables.last_stages(node), m);
+                for (i, &v) in r.iter().enumerate() {
+                    store(x.add(8 * i), if SMALL { m.reduce(v) } else { fold(fold(v, m.two_p), m.p) });
+                }
+            } else if len == 2 * BLOCK {
+                let w = tables.factor(node);
+                for k in (0..BLOCK).step_by(8) {
+                    let (mut a, mut b) = (load(x.add(k)), load(x.add(BLOCK + k)));
+                    split::<SMALL>(&mut a, &mut b, w, m);
+                    store(x.add(k), a);
+                    store(x.add(BLOCK + k), b);
+                }
+                for j in 0..2 {
+                    descend::<SMALL>(x.add(j * BLOCK), BLOCK, 2 * node + j, tables);
+                }
+            } else {
+                let quarter = len / 4;
+                let w = [tables.factor(node), tables.factor(2 * node), tables.factor(2 * node + 1)];
                 for k in (0..quarter).step_by(8) {
-                    let at = [0, 1, 2, 3].map(|j| base.add(j * quarter + k));
-                    let [mut a, mut b, mut d, mut e] = [load(at[0]), load(at[1]), load(at[2]), load(at[3])];
-                    if inverse {
-                        inverse_butterfly(&mut a, &mut b, left, c);
-                        inverse_butterfly(&mut d, &mut e, right, c);
-                        inverse_butterfly(&mut a, &mut d, wide, c);
-                        inverse_butterfly(&mut b, &mut e, wide, c);
-                    } else {
-                        forward_butterfly(&mut a, &mut d, wide, c);
-                        forward_butterfly(&mut b, &mut e, wide, c);
-                        forward_butterfly(&mut a, &mut b, left, c);
-                        forward_butterfly(&mut d, &mut e, right, c);
-                    }
-                    store(at[0], a);
-                    store(at[1], b);
-                    store(at[2], d);
-                    store(at[3], e);
+                    let [mut a, mut b, mut d, mut e] = load_quarters(x.add(k), quarter);
+                    split_four::<SMALL>([&mut a, &mut b, &mut d, &mut e], w, m);
+                    store_quarters(x.add(k), quarter, [a, b, d, e]);
+                }
+                for j in 0..4 {
+                    descend::<SMALL>(x.add(j * quarter), quarter, 4 * node + j, tables);
                 }
             }
         }
     }
 
+    /// Undoes [`descend`] but for the factor `len`: from below 4p (small) or 2p to that.
+    ///
     /// # Safety
-    /// `at` points to 112 readable words.
-    #[inline]
+    /// As [`descend`].
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    unsafe fn block_twiddle(at: *const u64, i: usize) -> W {
-        // SAFETY: `i < 7`, by the callers below.
-        unsafe { W { value: load(at.add(16 * i)), quotient: load(at.add(16 * i + 8)) } }
+    unsafe fn ascend<const SMALL: bool>(x: *mut u64, len: usize, node: usize, tables: Tables<'_>) {
+        let m = tables.m;
+        // SAFETY: as in `descend`.
+        unsafe {
+            if len == BLOCK {
+                let mut r = load_block(x);
+                merge_eight::<SMALL>(&mut r, tables.last_stages(node), tables);
+                transpose(&mut r);
+                merge_eight::<SMALL>(&mut r, tables.three_stages(node), tables);
+                for (i, &v) in r.iter().enumerate() {
+                    store(x.add(8 * i), v);
+                }
+            } else if len == 2 * BLOCK {
+                for j in 0..2 {
+                    ascend::<SMALL>(x.add(j * BLOCK), BLOCK, 2 * node + j, tables);
+                }
+                let (w, bound) = (tables.factor(node), if SMALL { tables.four_p } else { m.two_p });
+                for k in (0..BLOCK).step_by(8) {
+                    let (mut a, mut b) = (load(x.add(k)), load(x.add(BLOCK + k)));
+                    merge::<SMALL>(&mut a, &mut b, w, bound, m);
+                    store(x.add(k), if SMALL { m.reduce_loose(a) } else { a });
+                    store(x.add(BLOCK + k), b);
+                }
+            } else {
+                let quarter = len / 4;
+                for j in 0..4 {
+                    ascend::<SMALL>(x.add(j * quarter), quarter, 4 * node + j, tables);
+                }
+                let w = [tables.factor(node), tables.factor(2 * node), tables.factor(2 * node + 1)];
+                for k in (0..quarter).step_by(8) {
+                    let [mut a, mut b, mut d, mut e] = load_quarters(x.add(k), quarter);
+                    merge_four::<SMALL>([&mut a, &mut b, &mut d, &mut e], w, tables);
+                    let a = if SMALL { m.reduce_loose(a) } else { a };
+                    store_quarters(x.add(k), quarter, [a, b, d, e]);
+                }
+            }
+        }
     }
 
     /// # Safety
     /// AVX-512F, DQ and IFMA present; `x` has N elements.
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    pub(super) unsafe fn forward(ntt: &NttTable, t: &Twiddles, x: &mut [u64]) {
-        let n = x.len();
-        let data = x.as_mut_ptr();
-        // SAFETY: all passes keep to the N words of `x` and the tables, as stated at each function.
-        unsafe {
-            let c = lanes(ntt.modulus.value());
-            let mut groups = 1;
-            if n.trailing_zeros().is_multiple_of(2) {
-                radix2(data, t, 1, n / 2, false, c);
-                groups = 2;
-            }
-            while groups < n / 8 {
-                radix4(data, t, groups, n / (4 * groups), false, c);
-                groups *= 4;
-            }
-            for b in 0..n / 64 {
-                let (base, w) = (data.add(64 * b), t.block.as_ptr().add(112 * b));
-                let mut r = [c.zero; 8];
-                for (i, v) in r.iter_mut().enumerate() {
-                    *v = load(base.add(8 * i));
-                }
-                transpose(&mut r);
-                let [r0, r1, r2, r3, r4, r5, r6, r7] = &mut r;
-                let wide = block_twiddle(w, 0);
-                forward_butterfly(r0, r4, wide, c);
-                forward_butterfly(r1, r5, wide, c);
-                forward_butterfly(r2, r6, wide, c);
-                forward_butterfly(r3, r7, wide, c);
-                let (w0, w1) = (block_twiddle(w, 1), block_twiddle(w, 2));
-                forward_butterfly(r0, r2, w0, c);
-                forward_butterfly(r1, r3, w0, c);
-                forward_butterfly(r4, r6, w1, c);
-                forward_butterfly(r5, r7, w1, c);
-                forward_butterfly(r0, r1, block_twiddle(w, 3), c);
-                forward_butterfly(r2, r3, block_twiddle(w, 4), c);
-                forward_butterfly(r4, r5, block_twiddle(w, 5), c);
-                forward_butterfly(r6, r7, block_twiddle(w, 6), c);
-                for (i, &v) in r.iter().enumerate() {
-                    store(base.add(8 * i), fold(fold(v, c.two_p), c.p));
-                }
-            }
-        }
+    pub(super) unsafe fn forward<const SMALL: bool>(ntt: &NttTable, t: &Twiddles, x: &mut [u64]) {
+        // SAFETY: the root is the node of all N words.
+        unsafe { descend::<SMALL>(x.as_mut_ptr(), x.len(), 1, Tables::new(ntt, t)) }
     }
 
     /// # Safety
     /// As [`forward`].
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    pub(super) unsafe fn inverse(ntt: &NttTable, t: &Twiddles, x: &mut [u64]) {
-        let n = x.len();
-        let data = x.as_mut_ptr();
-        // SAFETY: as in `forward`.
+    pub(super) unsafe fn inverse<const SMALL: bool>(ntt: &NttTable, t: &Twiddles, x: &mut [u64]) {
+        let (n, data, tables) = (x.len(), x.as_mut_ptr(), Tables::new(ntt, t));
+        let (m, scale) = (tables.m, Factor::splat(ntt.degree_inverse));
+        let finish = |v: V| fold(m.mul_lazy(v, scale), m.p);
+        // SAFETY: as in `forward`; all parts are inside the N words.
         unsafe {
-            let c = lanes(ntt.modulus.value());
-            for b in 0..n / 64 {
-                inverse_block(data.add(64 * b), t.block.as_ptr().add(112 * b), c);
+            if n < 4 * BLOCK {
+                ascend::<SMALL>(data, n, 1, tables);
+                for k in (0..n).step_by(8) {
+                    store(data.add(k), finish(load(data.add(k))));
+                }
+                return;
             }
-            let mut groups = n / 8;
-            while groups >= 4 {
-                groups /= 4;
-                radix4(data, t, groups, n / (4 * groups), true, c);
+            // The last two stages, with the division by N: in the factors where there are some.
+            let quarter = n / 4;
+            for j in 0..4 {
+                ascend::<SMALL>(data.add(j * quarter), quarter, 4 + j, tables);
             }
-            if groups == 2 {
-                radix2(data, t, 1, n / 2, true, c);
-            }
-            let scale = splat(ntt.degree_inverse);
-            for k in (0..n).step_by(8) {
-                store(data.add(k), fold(mul_lazy(load(data.add(k)), scale, c), c.p));
-            }
-        }
-    }
-
-    /// # Safety
-    /// `base` points to 64 words, `w` to 112.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    unsafe fn inverse_block(base: *mut u64, w: *const u64, c: Lanes) {
-        // SAFETY: by the caller.
-        unsafe {
-            let mut r = [c.zero; 8];
-            for (i, v) in r.iter_mut().enumerate() {
-                *v = load(base.add(8 * i));
-            }
-            let [r0, r1, r2, r3, r4, r5, r6, r7] = &mut r;
-            inverse_butterfly(r0, r1, block_twiddle(w, 3), c);
-            inverse_butterfly(r2, r3, block_twiddle(w, 4), c);
-            inverse_butterfly(r4, r5, block_twiddle(w, 5), c);
-            inverse_butterfly(r6, r7, block_twiddle(w, 6), c);
-            let (w0, w1) = (block_twiddle(w, 1), block_twiddle(w, 2));
-            inverse_butterfly(r0, r2, w0, c);
-            inverse_butterfly(r1, r3, w0, c);
-            inverse_butterfly(r4, r6, w1, c);
-            inverse_butterfly(r5, r7, w1, c);
-            let wide = block_twiddle(w, 0);
-            inverse_butterfly(r0, r4, wide, c);
-            inverse_butterfly(r1, r5, wide, c);
-            inverse_butterfly(r2, r6, wide, c);
-            inverse_butterfly(r3, r7, wide, c);
-            transpose(&mut r);
-            for (i, &v) in r.iter().enumerate() {
-                store(base.add(8 * i), v);
+            let w = [Factor::splat(t.last), tables.factor(2), tables.factor(3)];
+            for k in (0..quarter).step_by(8) {
+                let [mut a, mut b, mut d, mut e] = load_quarters(data.add(k), quarter);
+                merge_four::<SMALL>([&mut a, &mut b, &mut d, &mut e], w, tables);
+                let tight = |v: V| fold(if SMALL { m.tight(v) } else { v }, m.p);
+                store_quarters(data.add(k), quarter, [finish(a), finish(b), tight(d), tight(e)]);
             }
         }
     }
@@ -379,53 +420,19 @@ mod x86 {
         }
     }
 
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    fn splat(w: Shoup) -> W {
-        W { value: _mm512_set1_epi64(w.value as i64), quotient: _mm512_set1_epi64(w.quotient as i64) }
-    }
-
     /// # Safety
     /// AVX-512F, DQ and IFMA present; both buffers have the same length, a multiple of 8.
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    pub(super) unsafe fn mul_assign(ntt: &NttTable, x: &mut [u64], y: &[u64]) {
-        // SAFETY: `k + 7` is below the common length.
-        unsafe {
-            let c = lanes(ntt.modulus.value());
-            let (one, radix) = (splat(ntt.modulus.shoup(1)), splat(ntt.radix));
-            for k in (0..x.len()).step_by(8) {
-                let (a, b) = (load(x.as_ptr().add(k)), load(y.as_ptr().add(k)));
-                let low = mul_lazy(_mm512_madd52lo_epu64(c.zero, a, b), one, c);
-                let high = mul_lazy(_mm512_madd52hi_epu64(c.zero, a, b), radix, c);
-                let sum = fold(_mm512_add_epi64(low, high), c.two_p);
-                store(x.as_mut_ptr().add(k), fold(sum, c.p));
-            }
-        }
-    }
-
-    /// # Safety
-    /// As [`mul_assign`].
-    #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     pub(super) unsafe fn reduce_acc(ntt: &NttTable, low: &mut [u64], high: &mut [u64]) {
-        // SAFETY: `k + 7` is below the common length.
-        unsafe {
-            let c = lanes(ntt.modulus.value());
-            let m = &ntt.modulus;
-            let (one, radix) = (splat(m.shoup(1)), splat(ntt.radix));
-            let square = splat(m.shoup(m.mul(ntt.radix.value, ntt.radix.value)));
-            let four_p = _mm512_add_epi64(c.two_p, c.two_p);
-            for k in (0..low.len()).step_by(8) {
+        let m = Modulus52::new(&ntt.modulus);
+        let [radix, square] = ntt.pointwise.radix52();
+        let radix = [Factor::splat(radix), Factor::splat(square)];
+        for k in (0..low.len()).step_by(8) {
+            // SAFETY: `k + 7` is below the common length.
+            unsafe {
                 let (l, h) = (load(low.as_ptr().add(k)), load(high.as_ptr().add(k)));
-                let terms = [
-                    mul_lazy(_mm512_and_si512(l, c.low52), one, c),
-                    mul_lazy(_mm512_srli_epi64::<52>(l), radix, c),
-                    mul_lazy(_mm512_and_si512(h, c.low52), radix, c),
-                    mul_lazy(_mm512_srli_epi64::<52>(h), square, c),
-                ];
-                let left = _mm512_add_epi64(terms[0], terms[1]);
-                let sum = _mm512_add_epi64(left, _mm512_add_epi64(terms[2], terms[3]));
-                store(low.as_mut_ptr().add(k), fold(fold(fold(sum, four_p), c.two_p), c.p));
-                store(high.as_mut_ptr().add(k), c.zero);
+                store(low.as_mut_ptr().add(k), m.join(l, h, radix));
+                store(high.as_mut_ptr().add(k), m.zero);
             }
         }
     }

@@ -9,11 +9,13 @@ mod fma;
 mod galois;
 mod ifma;
 mod portable;
+mod runs;
 
 pub use galois::Galois;
+pub use runs::SHORTEST_RUN;
 
 use crate::LatticeError;
-use crate::cpu::Cpu;
+use crate::cpu::{Arithmetic, Cpu};
 use crate::modulus::{Modulus, Shoup};
 use crate::pointwise::Pointwise;
 
@@ -43,13 +45,16 @@ struct Twiddles {
     /// Of the SIMD kernels: factors inside each block of 64, 7 vectors of 8 values, each followed by its
     /// quotients (see [`block_order`]).
     block: Vec<u64>,
+    /// Of the SIMD kernels, backwards: the factor of the last stage, divided by N.
+    last: Shoup,
 }
 
 impl Twiddles {
     fn whole(n: usize, modulus: &Modulus, root: u64) -> Self {
         let value = twiddle_values(n, modulus, root);
         let quotient = value.iter().map(|&w| modulus.shoup(w).quotient).collect();
-        Self { value, quotient, block: Vec::new() }
+        let last = modulus.shoup(modulus.mul(value[1], modulus.inv(n as u64)));
+        Self { value, quotient, block: Vec::new(), last }
     }
 
     fn blocked(n: usize, modulus: &Modulus, root: u64) -> Self {
@@ -102,8 +107,6 @@ pub struct NttTable {
     pointwise: Pointwise,
     kernel: Kernel,
     degree_inverse: Shoup,
-    /// 2^52 mod p
-    radix: Shoup,
 }
 
 impl NttTable {
@@ -125,10 +128,10 @@ impl NttTable {
         }
         let root = modulus.primitive_root(2 * degree as u64)?;
         let roots = [root, modulus.inv(root)];
-        let kernel = match (cpu.has_ifma(), cpu.has_fma()) {
-            (true, _) => Kernel::Ifma(roots.map(|r| Twiddles::blocked(degree, &modulus, r))),
-            (false, true) => Kernel::Fma(roots.map(|r| fma::RealTwiddles::new(degree, &modulus, r))),
-            (false, false) => Kernel::Portable(roots.map(|r| Twiddles::whole(degree, &modulus, r))),
+        let kernel = match cpu.arithmetic() {
+            Arithmetic::Ifma => Kernel::Ifma(roots.map(|r| Twiddles::blocked(degree, &modulus, r))),
+            Arithmetic::Fma => Kernel::Fma(roots.map(|r| fma::RealTwiddles::new(degree, &modulus, r))),
+            Arithmetic::Portable => Kernel::Portable(roots.map(|r| Twiddles::whole(degree, &modulus, r))),
         };
         Ok(Self {
             degree,
@@ -136,7 +139,6 @@ impl NttTable {
             pointwise: Pointwise::with_cpu(cpu, modulus),
             kernel,
             degree_inverse: modulus.shoup(modulus.inv(degree as u64)),
-            radix: modulus.shoup(modulus.reduce(1 << 52)),
         })
     }
 
@@ -161,11 +163,14 @@ impl NttTable {
     /// The name of the kernel that runs, for reports.
     #[must_use]
     pub fn kernel_name(&self) -> &'static str {
-        match self.kernel {
-            Kernel::Portable(_) => "portable",
-            Kernel::Fma(_) => "fma",
-            Kernel::Ifma(_) => "ifma",
-        }
+        self.pointwise.kernel_name()
+    }
+
+    /// Whether so small a modulus lets values grow through all stages in 52 bits.
+    #[cfg(target_arch = "x86_64")]
+    fn is_small(&self) -> bool {
+        let growth = (2 * u64::from(self.degree.trailing_zeros()) + 1).max(16);
+        self.modulus.value() * growth < 1 << 52
     }
 
     fn check(&self, lengths: &[usize]) {
@@ -204,10 +209,7 @@ impl NttTable {
     /// If a buffer does not have N elements.
     pub fn mul_assign(&self, x: &mut [u64], y: &[u64]) {
         self.check(&[x.len(), y.len()]);
-        match &self.kernel {
-            Kernel::Portable(_) | Kernel::Fma(_) => self.pointwise.mul(x, y),
-            Kernel::Ifma(_) => ifma::mul_assign(self, x, y),
-        }
+        self.pointwise.mul(x, y);
     }
 
     /// For every pair `(a, b)` of reduced polynomials: adds the low 52 bits of `a[i] * b[i]` to `low[i]` and

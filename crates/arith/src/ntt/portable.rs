@@ -65,9 +65,9 @@ pub(super) fn mac(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])])
 }
 
 pub(super) fn reduce_acc(ntt: &NttTable, low: &mut [u64], high: &mut [u64]) {
-    let m = &ntt.modulus;
+    let (m, radix) = (&ntt.modulus, ntt.pointwise.radix52()[0]);
     for (l, h) in low.iter_mut().zip(high) {
-        let top = m.mul_shoup(m.reduce(*h), ntt.radix);
+        let top = m.mul_shoup(m.reduce(*h), radix);
         *l = m.add(m.reduce(*l), top);
         *h = 0;
     }

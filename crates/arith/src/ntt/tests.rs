@@ -5,8 +5,10 @@ use proptest::prelude::*;
 
 const PRIMES: [u64; 3] = [40961, 1_073_692_673, 1_125_899_906_826_241];
 
-/// The largest prime below 2^50 that is 1 mod 2^17.
-const LARGE: u64 = 1_125_899_903_827_969;
+/// The largest prime below `2^bits` that is 1 mod 2^17.
+fn largest(bits: u32) -> Modulus {
+    (1..).find_map(|k| Modulus::new((1u64 << bits) + 1 - (k << 17)).ok()).unwrap()
+}
 
 /// Small deterministic generator for test vectors (SplitMix64).
 fn words(mut seed: u64, n: usize, p: u64) -> Vec<u64> {
@@ -52,11 +54,14 @@ fn products_match_schoolbook() {
     }
 }
 
+const SIZES: [usize; 9] = [64, 128, 256, 2048, 4096, 8192, 16_384, 32_768, 65_536];
+
 #[test]
 fn kernels_agree_bit_for_bit() {
-    let p = LARGE;
-    let m = Modulus::new(p).unwrap();
-    for n in [64, 128, 256, 2048, 4096, 8192, 16_384, 32_768, 65_536] {
+    // Of sizes that are left to grow in all of a transform, in a small one only, in none.
+    for (n, bits) in SIZES.into_iter().flat_map(|n| [36, 46, 47, 48, 50].map(|bits| (n, bits))) {
+        let m = largest(bits);
+        let p = m.value();
         let twin = NttTable::with_cpu(Cpu::portable(), n, m).unwrap();
         for cpu in Cpu::available() {
             let ntt = NttTable::with_cpu(cpu, n, m).unwrap();
@@ -132,6 +137,30 @@ proptest! {
             ntt.mac(&mut low, &mut high, &pairs);
             ntt.reduce_acc(&mut low, &mut high);
             prop_assert_eq!(&low, &expected);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    /// Values that stay the same over runs, against those values written out.
+    #[test]
+    fn runs_are_their_values_written_out(seed in any::<u64>(), count in 1usize..9, log_runs in 0u32..5, i in 0usize..3) {
+        let (p, n, runs) = (PRIMES[i], 1024, 1 << log_runs);
+        let m = Modulus::new(p).unwrap();
+        let polys: Vec<_> = (0..count as u64).map(|k| words(seed ^ k, n, p)).collect();
+        let short: Vec<_> = (0..count as u64).map(|k| words(seed ^ !k, runs, p)).collect();
+        let long: Vec<Vec<u64>> =
+            short.iter().map(|v| v.iter().flat_map(|&v| std::iter::repeat_n(v, n / runs)).collect()).collect();
+        fn zip<'a>(a: &'a [Vec<u64>], b: &'a [Vec<u64>]) -> Vec<(&'a [u64], &'a [u64])> {
+            a.iter().map(Vec::as_slice).zip(b.iter().map(Vec::as_slice)).collect()
+        }
+        for cpu in Cpu::available() {
+            let ntt = NttTable::with_cpu(cpu, n, m).unwrap();
+            let mut sums = [(vec![1; n], vec![2; n]), (vec![1; n], vec![2; n])];
+            ntt.mac(&mut sums[0].0, &mut sums[0].1, &zip(&polys, &long));
+            ntt.mac_runs(&mut sums[1].0, &mut sums[1].1, &zip(&polys, &short));
+            prop_assert!(sums[0] == sums[1]);
         }
     }
 }

@@ -118,6 +118,24 @@ impl<const SUB: bool> Elementwise for Scale<SUB> {
 }
 
 #[derive(Clone, Copy)]
+struct AddScaled {
+    p: u64,
+    factor: u64,
+}
+
+impl Elementwise for AddScaled {
+    #[inline(always)]
+    unsafe fn at<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words {
+        // SAFETY: as above. The product is at most 0.875 p in absolute value.
+        unsafe {
+            let m = RealModulus::<V>::new(self.p);
+            let sum: V = m.mul(to_real(y), V::splat(self.factor as f64)).add(to_real(x));
+            to_words(m.canonical(sum))
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
 struct Reduce(Reduction);
 
 impl Elementwise for Reduce {
@@ -158,10 +176,17 @@ pub(super) fn sub_scale(op: &Pointwise, x: &mut [u64], y: &[u64], w: Shoup) {
     portable::sub_scale(op, &mut x[done..], &y[done..], w);
 }
 
+pub(super) fn add_scaled(op: &Pointwise, x: &mut [u64], y: &[u64], w: Shoup) {
+    let done = apply(AddScaled { p: op.modulus.value(), factor: w.value }, x, Some(y));
+    portable::add_scaled(op, &mut x[done..], &y[done..], w);
+}
+
 pub(super) fn reduce(op: &Pointwise, x: &mut [u64]) {
     let done = apply(Reduce(op.reduction), x, None);
     portable::reduce(op, &mut x[done..]);
 }
+
+pub(super) use portable::reduce_signed;
 
 pub(super) fn any_above(x: &[u64], bound: u64) -> bool {
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]

@@ -6,9 +6,11 @@
 //! no index depends on a value.
 
 mod fma;
+#[cfg(target_arch = "x86_64")]
+mod ifma;
 mod portable;
 
-use crate::cpu::Cpu;
+use crate::cpu::{Arithmetic, Cpu};
 use crate::modulus::{Modulus, Shoup};
 use crate::products::Reduction;
 
@@ -21,9 +23,24 @@ pub struct Pointwise {
     modulus: Modulus,
     /// 2^64 mod p
     radix: Shoup,
+    /// 2^52 mod p and its square.
+    radix52: [Shoup; 2],
     reduction: Reduction,
-    /// Fused multiply-add was detected: kernels on doubles.
-    fma: bool,
+    arithmetic: Arithmetic,
+}
+
+/// Calls the function of this name of the kernels that were chosen.
+macro_rules! dispatch {
+    ($self:ident, $name:ident($($arg:expr),*)) => {
+        match $self.arithmetic {
+            Arithmetic::Portable => portable::$name($($arg),*),
+            Arithmetic::Fma => fma::$name($($arg),*),
+            #[cfg(target_arch = "x86_64")]
+            Arithmetic::Ifma => ifma::$name($($arg),*),
+            #[cfg(not(target_arch = "x86_64"))]
+            Arithmetic::Ifma => unreachable!("no other processor has these instructions"),
+        }
+    };
 }
 
 impl Pointwise {
@@ -36,14 +53,15 @@ impl Pointwise {
     /// As [`Pointwise::new`] on the fastest kernels of `cpu`.
     #[must_use]
     pub fn with_cpu(cpu: Cpu, modulus: Modulus) -> Self {
-        let radix = modulus.shoup(modulus.pow_vartime(2, 64));
-        Self { modulus, radix, reduction: Reduction::new(&modulus), fma: cpu.has_fma() }
+        let power = |exponent| modulus.shoup(modulus.pow_vartime(2, exponent));
+        let (radix, radix52) = (power(64), [power(52), power(104)]);
+        Self { modulus, radix, radix52, reduction: Reduction::new(&modulus), arithmetic: cpu.arithmetic() }
     }
 
     /// The name of the kernels that run, for reports.
     #[must_use]
     pub fn kernel_name(&self) -> &'static str {
-        if self.fma { "fma" } else { "portable" }
+        self.arithmetic.name()
     }
 
     /// The modulus.
@@ -52,13 +70,18 @@ impl Pointwise {
         &self.modulus
     }
 
+    /// `2^52 mod p` and its square.
+    pub(crate) fn radix52(&self) -> [Shoup; 2] {
+        self.radix52
+    }
+
     /// `x[i] = x[i] + y[i] mod p`.
     ///
     /// # Panics
     /// If the lengths differ (as every function here).
     pub fn add(&self, x: &mut [u64], y: &[u64]) {
         same_length(x.len(), [y]);
-        if self.fma { fma::add(self, x, y) } else { portable::add(self, x, y) }
+        dispatch!(self, add(self, x, y))
     }
 
     /// `x[i] = x[i] - y[i] mod p`.
@@ -67,12 +90,12 @@ impl Pointwise {
     /// If the lengths differ.
     pub fn sub(&self, x: &mut [u64], y: &[u64]) {
         same_length(x.len(), [y]);
-        if self.fma { fma::sub(self, x, y) } else { portable::sub(self, x, y) }
+        dispatch!(self, sub(self, x, y))
     }
 
     /// `x[i] = -x[i] mod p`.
     pub fn neg(&self, x: &mut [u64]) {
-        if self.fma { fma::neg(self, x) } else { portable::neg(self, x) }
+        dispatch!(self, neg(self, x))
     }
 
     /// `x[i] = x[i] * y[i] mod p`.
@@ -81,12 +104,12 @@ impl Pointwise {
     /// If the lengths differ.
     pub fn mul(&self, x: &mut [u64], y: &[u64]) {
         same_length(x.len(), [y]);
-        if self.fma { fma::mul(self, x, y) } else { portable::mul(self, x, y) }
+        dispatch!(self, mul(self, x, y))
     }
 
     /// `x[i] = x[i] * w mod p` for a factor of [`Modulus::shoup`].
     pub fn scale(&self, x: &mut [u64], w: Shoup) {
-        if self.fma { fma::scale(self, x, w) } else { portable::scale(self, x, w) }
+        dispatch!(self, scale(self, x, w))
     }
 
     /// `x[i] = (x[i] - y[i]) * w mod p`: the last step of a division by special primes or of a rescaling.
@@ -95,17 +118,35 @@ impl Pointwise {
     /// If the lengths differ.
     pub fn sub_scale(&self, x: &mut [u64], y: &[u64], w: Shoup) {
         same_length(x.len(), [y]);
-        if self.fma { fma::sub_scale(self, x, y, w) } else { portable::sub_scale(self, x, y, w) }
+        dispatch!(self, sub_scale(self, x, y, w))
+    }
+
+    /// `x[i] = x[i] + y[i] * w mod p`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn add_scaled(&self, x: &mut [u64], y: &[u64], w: Shoup) {
+        same_length(x.len(), [y]);
+        dispatch!(self, add_scaled(self, x, y, w))
     }
 
     /// `x[i] = x[i] mod p` for any words `x[i]`: residues of another prime, for instance.
     pub fn reduce(&self, x: &mut [u64]) {
-        if self.fma { fma::reduce(self, x) } else { portable::reduce(self, x) }
+        dispatch!(self, reduce(self, x))
+    }
+
+    /// `to[i] = from[i] mod p` for signed words.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn reduce_signed(&self, from: &[i64], to: &mut [u64]) {
+        assert_eq!(from.len(), to.len(), "buffers of different lengths");
+        dispatch!(self, reduce_signed(self, from, to))
     }
 
     /// Whether a word is above `bound`.
     pub(crate) fn any_above(&self, x: &[u64], bound: u64) -> bool {
-        if self.fma { fma::any_above(x, bound) } else { portable::any_above(x, bound) }
+        dispatch!(self, any_above(x, bound))
     }
 
     /// Adds `sum_k digits[k] * pairs[k][h]` to `sums[h]`, `h` in `{0, 1}`: the inner product of key switching
@@ -120,7 +161,7 @@ impl Pointwise {
         assert_eq!(sums[1].len(), len, "both sums have one length");
         digits.iter().for_each(|digit| same_length(len, [digit]));
         pairs.iter().for_each(|&pair| same_length(len, pair));
-        if self.fma { fma::dot_pair(self, digits, pairs, sums) } else { portable::dot_pair(self, digits, pairs, sums) }
+        dispatch!(self, dot_pair(self, digits, pairs, sums))
     }
 
     /// `x mod p` for any `x`.

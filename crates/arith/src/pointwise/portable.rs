@@ -34,9 +34,19 @@ pub(super) fn sub_scale(op: &Pointwise, x: &mut [u64], y: &[u64], w: Shoup) {
     x.iter_mut().zip(y).for_each(|(a, &b)| *a = m.mul_shoup(*a + m.value() - b, w));
 }
 
+pub(super) fn add_scaled(op: &Pointwise, x: &mut [u64], y: &[u64], w: Shoup) {
+    let m = op.modulus;
+    x.iter_mut().zip(y).for_each(|(a, &b)| *a = m.add(*a, m.mul_shoup(b, w)));
+}
+
 pub(super) fn reduce(op: &Pointwise, x: &mut [u64]) {
     let m = op.modulus;
     x.iter_mut().for_each(|a| *a = m.reduce(*a));
+}
+
+pub(super) fn reduce_signed(op: &Pointwise, from: &[i64], to: &mut [u64]) {
+    let m = op.modulus;
+    to.iter_mut().zip(from).for_each(|(x, &v)| *x = m.reduce_i64(v));
 }
 
 #[inline(always)]

@@ -45,6 +45,7 @@ proptest! {
             prop_assert_eq!(result(&|o| op.neg(o)), expected(&|a, _| q - a));
             prop_assert_eq!(result(&|o| op.mul(o, &y)), expected(&|a, b| a * b));
             prop_assert_eq!(result(&|o| op.scale(o, shoup)), expected(&|a, _| a * w));
+            prop_assert_eq!(result(&|o| op.add_scaled(o, &y, shoup)), expected(&|a, b| a + b * w));
             prop_assert_eq!(result(&|o| op.sub_scale(o, &y, shoup)), expected(&|a, b| (a + q - b) * w));
         }
     }
@@ -56,6 +57,18 @@ proptest! {
         for op in ops(PRIMES[i]) {
             let mut out = x.clone();
             op.reduce(&mut out);
+            prop_assert_eq!(&out, &expected);
+        }
+    }
+
+    #[test]
+    fn any_signed_word_is_reduced(mut x in prop::collection::vec(any::<i64>(), 0..90), i in 0usize..PRIMES.len()) {
+        let p = PRIMES[i] as i64;
+        x.extend([0, i64::MAX, i64::MIN, p, -p, p - 1, 1 - p, -1]);
+        let expected: Vec<u64> = x.iter().map(|v| v.rem_euclid(p) as u64).collect();
+        for op in ops(PRIMES[i]) {
+            let mut out = vec![7; x.len()];
+            op.reduce_signed(&x, &mut out);
             prop_assert_eq!(&out, &expected);
         }
     }

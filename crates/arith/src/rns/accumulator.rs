@@ -42,6 +42,29 @@ impl Accumulator {
         }
     }
 
+    /// Makes room for `count` products of [`Accumulator::add_runs`] for each prime.
+    ///
+    /// # Panics
+    /// If these are too many to be added up at once.
+    pub fn reserve(&mut self, basis: &RnsBasis, count: usize) {
+        assert!(count < MAX_ACCUMULATED, "{count} products at once");
+        if self.count + count > MAX_ACCUMULATED {
+            self.reduce(basis);
+            self.count = 1;
+        }
+        self.count += count;
+    }
+
+    /// Adds `sum a_k * b_k` mod `p_i`, where `b_k` has one value mod `p_i` for each run of places (see
+    /// [`NttTable::mac_runs`](crate::ntt::NttTable::mac_runs)). Room was made for the products.
+    ///
+    /// # Panics
+    /// As there, or if the sum has no such prime.
+    pub fn add_runs(&mut self, basis: &RnsBasis, i: usize, pairs: &[(&[u64], &[u64])]) {
+        let range = i * self.degree..(i + 1) * self.degree;
+        basis.table(i).mac_runs(&mut self.low[range.clone()], &mut self.high[range], pairs);
+    }
+
     fn reduce(&mut self, basis: &RnsBasis) {
         let parts = self.low.chunks_exact_mut(self.degree).zip(self.high.chunks_exact_mut(self.degree));
         parts.enumerate().for_each(|(i, (low, high))| basis.table(i).reduce_acc(low, high));

@@ -5,8 +5,11 @@
 //! `v = round(sum y_i / q_i)`, the centred representative is `sum y_i (Q / q_i) - v Q`, which is taken mod
 //! each target prime.
 
+#[cfg(target_arch = "x86_64")]
+mod ifma;
+
 use crate::LatticeError;
-use crate::cpu::Cpu;
+use crate::cpu::{Arithmetic, Cpu};
 use crate::lanes::{Lanes, RealModulus, to_real};
 use crate::modulus::{Modulus, Shoup};
 use crate::products::{Reduction, Sum, TERMS};
@@ -25,8 +28,7 @@ const TASK: usize = 4096;
 pub struct Conversion {
     from: Vec<Source>,
     to: Vec<Target>,
-    /// Fused multiply-add was detected: the kernel on doubles.
-    fma: bool,
+    arithmetic: Arithmetic,
 }
 
 /// A prime that is converted from.
@@ -44,9 +46,14 @@ struct Source {
 struct Target {
     modulus: Modulus,
     /// `Q / q_i mod t` for each source, then `-Q mod t`.
-    factors: Vec<f64>,
+    factors: Vec<u64>,
+    /// The same as doubles.
+    reals: Vec<f64>,
     /// `2^64 mod t`
     radix: Shoup,
+    /// `2^52 mod t` and its square.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    radix52: [Shoup; 2],
     reduction: Reduction,
 }
 
@@ -87,19 +94,21 @@ impl Conversion {
             reciprocal: 1.0 / m.value() as f64,
         };
         let target = |m: &Modulus| {
-            let mut factors: Vec<f64> = (0..from.len()).map(|i| product(m, i) as f64).collect();
-            factors.push(m.neg(product(m, from.len())) as f64);
-            let radix = m.shoup(m.pow_vartime(2, 64));
-            Target { modulus: *m, factors, radix, reduction: Reduction::new(m) }
+            let mut factors: Vec<u64> = (0..from.len()).map(|i| product(m, i)).collect();
+            factors.push(m.neg(product(m, from.len())));
+            let reals = factors.iter().map(|&c| c as f64).collect();
+            let power = |exponent| m.shoup(m.pow_vartime(2, exponent));
+            let (radix, radix52) = (power(64), [power(52), power(104)]);
+            Target { modulus: *m, factors, reals, radix, radix52, reduction: Reduction::new(m) }
         };
         let (from, to) = (from.iter().enumerate().map(source).collect(), to.iter().map(target).collect());
-        Ok(Self { from, to, fma: cpu.has_fma() })
+        Ok(Self { from, to, arithmetic: cpu.arithmetic() })
     }
 
     /// The name of the kernel that runs, for reports.
     #[must_use]
     pub fn kernel_name(&self) -> &'static str {
-        if self.fma { "fma" } else { "portable" }
+        self.arithmetic.name()
     }
 
     /// Converts coefficients: `from[i]` are the residues in `[0, q_i)` modulo the i-th source, `to[j]` gets
@@ -122,17 +131,28 @@ impl Conversion {
     }
 
     fn task(&self, from: &[&[u64]], start: usize, to: &mut [&mut [u64]]) {
-        let whole = if self.fma { to[0].len() / BLOCK * BLOCK } else { 0 };
-        if whole > 0 {
-            let mut scaled = vec![0.0; (self.from.len() + 1) * BLOCK];
-            for at in (0..whole).step_by(BLOCK) {
-                let from = |i: usize| &from[i][start + at..][..BLOCK];
-                // SAFETY: this kernel is chosen only where the instructions were detected; `apply` checked
-                // that there is a slice for each prime.
-                unsafe { block(self, from, &mut scaled, at, to) };
+        let whole = to[0].len() / BLOCK * BLOCK;
+        let done = match self.arithmetic {
+            Arithmetic::Portable => 0,
+            Arithmetic::Fma => {
+                let mut scaled = vec![0.0; (self.from.len() + 1) * BLOCK];
+                for at in (0..whole).step_by(BLOCK) {
+                    let from = |i: usize| &from[i][start + at..][..BLOCK];
+                    // SAFETY: this kernel is chosen only where the instructions were detected; `apply`
+                    // checked that there is a slice for each prime.
+                    unsafe { block(self, from, &mut scaled, at, to) };
+                }
+                whole
             }
-        }
-        self.one_by_one(from, start, whole, to);
+            #[cfg(target_arch = "x86_64")]
+            Arithmetic::Ifma => {
+                ifma::convert(&self.from, &self.to, from, start, to, whole);
+                whole
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Arithmetic::Ifma => unreachable!("no other processor has these instructions"),
+        };
+        self.one_by_one(from, start, done, to);
     }
 
     /// The portable twin: coefficients `start + at` and on, to place `at` and on.
@@ -155,7 +175,7 @@ impl Conversion {
 impl Target {
     /// The inner product with `factors`: at most 65 products below 2^100.
     fn dot(&self, scaled: &[u64]) -> u64 {
-        let products = self.factors.iter().zip(scaled).map(|(&c, &y)| u128::from(c as u64) * u128::from(y));
+        let products = self.factors.iter().zip(scaled).map(|(&c, &y)| u128::from(c) * u128::from(y));
         let (sum, m) = (products.sum::<u128>(), &self.modulus);
         m.add(m.reduce(sum as u64), m.mul_shoup(m.reduce((sum >> 64) as u64), self.radix))
     }
@@ -212,7 +232,7 @@ unsafe fn block<'a>(
             for k in (0..BLOCK).step_by(ROW * Vector::LEN) {
                 let mut sums = [Sum::<Vector>::of(Vector::splat(0.0)); ROW];
                 let mut row = 0;
-                for (chunk, factors) in target.factors.chunks(TERMS).enumerate() {
+                for (chunk, factors) in target.reals.chunks(TERMS).enumerate() {
                     if chunk > 0 {
                         for sum in &mut sums {
                             target.reduction.fold(sum);

@@ -121,6 +121,16 @@ impl RnsPoly<Ntt> {
         parts.enumerate().for_each(|(i, part)| basis.table(i).mul_assign(part, other.residue(i)));
     }
 
+    /// Sum, at the level of `self`.
+    ///
+    /// # Panics
+    /// If `other` has a lower level, or `basis` fewer primes.
+    pub fn add_assign(&mut self, other: &Self, basis: &RnsBasis) {
+        for (i, part) in self.words.chunks_exact_mut(self.degree).enumerate() {
+            basis.table(i).pointwise().add(part, other.residue(i));
+        }
+    }
+
     /// Difference, at the level of `self`.
     ///
     /// # Panics

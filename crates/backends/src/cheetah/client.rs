@@ -2,11 +2,9 @@
 //! in both: offline it prepares for them, online it uses what was prepared.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use tacit_arith::prg::Prg;
 use tacit_graph::NodeId;
-use tacit_he::coeff::Context;
 use tacit_mpc::codec::Packed;
 use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, WrapSpec};
 use tacit_mpc::wire::PackedMessages;
@@ -14,7 +12,7 @@ use tacit_mpc::{Ots, Role, Session};
 use tacit_net::Tag;
 
 use super::cost;
-use super::linear::{self, LinearClient, LinearError};
+use super::lattice::Lattice;
 use super::material::{ClientMaterial, MADE, Piece, check_plan};
 use super::plan::{Parts, Plan};
 use crate::BackendError;
@@ -31,21 +29,24 @@ pub(super) const RESULT: Tag = Tag::new(0x0411, "share of the result");
 pub(super) const WIDEN: Tag = Tag::new(0x0412, "widening difference");
 
 /// What the client keeps of a connection's setup: its keys and the random OTs.
-pub struct ClientKeys {
-    linear: linear::ClientKeys,
+pub struct ClientKeys<L: Lattice> {
+    lattice: L::ClientKeys,
     ots: Ots,
 }
 
-pub(super) fn setup(session: &mut Session<'_>, ots: Ots) -> Result<ClientKeys, BackendError> {
-    let context = Arc::new(Context::new().map_err(LinearError::from)?);
-    let keys = linear::ClientKeys::setup(&context, session.prg, session.channel)?;
+pub(super) fn setup<L: Lattice>(
+    plan: &Plan<L>,
+    session: &mut Session<'_>,
+    ots: Ots,
+) -> Result<ClientKeys<L>, BackendError> {
+    let lattice = L::client_setup(&plan.lattice(), session)?;
     session.channel.flush()?;
-    Ok(ClientKeys { linear: keys, ots })
+    Ok(ClientKeys { lattice, ots })
 }
 
-pub(super) fn offline(
-    plan: &Plan,
-    keys: &mut ClientKeys,
+pub(super) fn offline<L: Lattice>(
+    plan: &Plan<L>,
+    keys: &mut ClientKeys<L>,
     session: &mut Session<'_>,
     stop: &Stop,
 ) -> Result<ClientMaterial, BackendError> {
@@ -73,8 +74,8 @@ pub(super) fn offline(
 ///
 /// # Errors
 /// `InputLength`, `Misuse` if the material is of another plan, or channel and protocol errors.
-pub fn online_traced(
-    plan: &Plan,
+pub fn online_traced<L: Lattice>(
+    plan: &Plan<L>,
     material: ClientMaterial,
     input: &[i64],
     session: &mut Session<'_>,
@@ -92,9 +93,9 @@ pub fn online_traced(
     revealed(&plan.graph, &mine, RESULT, session.channel)
 }
 
-struct Offline<'a, 's> {
-    plan: &'a Plan,
-    keys: &'a mut ClientKeys,
+struct Offline<'a, 's, L: Lattice> {
+    plan: &'a Plan<L>,
+    keys: &'a mut ClientKeys<L>,
     /// Per group, shares of members that come later in the walk.
     answers: Vec<VecDeque<Vec<u64>>>,
     linear: Vec<Packed>,
@@ -102,7 +103,7 @@ struct Offline<'a, 's> {
     session: &'a mut Session<'s>,
 }
 
-impl ClientPhase<Parts> for Offline<'_, '_> {
+impl<L: Lattice> ClientPhase<Parts> for Offline<'_, '_, L> {
     fn input(&mut self, _: &[u64], _: u32) -> Result<(), BackendError> {
         Ok(())
     }
@@ -110,9 +111,8 @@ impl ClientPhase<Parts> for Offline<'_, '_> {
     fn linear(&mut self, &(group, index): &(usize, usize), _: NodeId, x: &[u64]) -> Result<Vec<u64>, BackendError> {
         let members = &self.plan.groups[group];
         if index == 0 {
-            let Session { channel, prg, .. } = &mut *self.session;
-            let client = LinearClient::new(&self.keys.linear, &members.plan);
-            self.answers[group] = client.run(x, prg, channel)?.into();
+            let ClientKeys { lattice, ots } = &mut *self.keys;
+            self.answers[group] = L::client(&members.plan, lattice, x, self.session, ots)?.into();
         }
         let width = self.plan.graph.nodes()[members.nodes[index]].fixed.width;
         let mut share = self.answers[group].pop_front().expect("the walk comes to each member of a group once");

@@ -2,10 +2,10 @@
 //! traffic of the OT extension, which depends on what earlier inputs of a connection left over, and for
 //! memory, which is an estimate.
 
-use tacit_he::coeff::{Ciphertext, DEGREE, PUBLIC_KEY_BYTES};
 use tacit_mpc::codec::Packed;
 use tacit_mpc::ot::{self, params};
 
+use super::lattice::Lattice;
 use super::options::Options;
 use super::plan::{self, Plan, Step};
 use crate::ring::{Node, RingGraph};
@@ -16,47 +16,36 @@ use crate::{BackendError, Costs, PartyCost, PhaseCost, Work};
 ///
 /// # Errors
 /// `Unsupported` names the first node that cannot be compiled.
-pub fn online_bytes(graph: &RingGraph, options: &Options) -> Result<u64, BackendError> {
-    let (steps, _) = plan::steps(graph, options)?;
+pub fn online_bytes<L: Lattice>(graph: &RingGraph, options: &Options) -> Result<u64, BackendError> {
+    let (steps, _) = plan::steps::<L>(graph, options)?;
     let nodes = steps.iter().zip(graph.nodes()).map(|(step, node)| of_step(step, node).online.bytes());
     Ok(result(graph).online.bytes() + nodes.sum::<u64>())
 }
 
 /// Costs of one input, and of the setup.
-pub fn costs(plan: &Plan) -> Costs {
+pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
     let mut costs = result(&plan.graph);
     for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
         add(&mut costs, of_step(step, node));
     }
     for group in &plan.groups {
-        let linear = group.plan.cost();
-        let mut offline = PhaseCost {
-            up_bytes: linear.up_bytes,
-            down_bytes: linear.down_bytes(),
-            exchanges: 1,
-            ..PhaseCost::default()
-        };
-        offline.client.work.ntts = linear.client_ntts();
-        offline.server.work.ntts = linear.server_ntts();
-        // Each product multiplies both halves of a ciphertext modulo both primes.
-        offline.server.work.macs = 4 * DEGREE as u64 * linear.consumers.iter().map(|c| c.products).sum::<u64>();
-        offline.server.peak_memory_bytes = linear.uploads * Ciphertext::MEMORY_BYTES as u64;
-        costs.offline += offline;
+        costs.offline += L::cost(&group.plan);
     }
     costs.online.server.work.macs = plan.graph.macs();
     let (client_rots, server_rots) = rots(plan);
     costs.offline += extension(client_rots, server_rots);
-    costs.setup = setup();
+    costs.setup = setup(L::setup_cost(&plan.lattice()));
     memory(plan, &mut costs);
     costs
 }
 
 /// Random OTs of one input, with the client and with the server as receiver.
-pub(super) fn rots(plan: &Plan) -> (usize, usize) {
+pub(super) fn rots<L: Lattice>(plan: &Plan<L>) -> (usize, usize) {
     let gates = plan.gates().filter(|g| g.n() > 0).map(|g| g.cost());
     let (client, server) = gates.fold((0, 0), |(c, s), one| (c + one.client_rots, s + one.server_rots));
     let widened = plan.steps.iter().map(|step| if let Step::Widen(wrap) = step { wrap.n } else { 0 });
-    (client + widened.sum::<usize>(), server)
+    let lifted = plan.groups.iter().map(|group| L::rots(&group.plan));
+    (client + widened.sum::<usize>() + lifted.sum::<usize>(), server)
 }
 
 fn packed(n: usize, width: u32) -> u64 {
@@ -133,26 +122,28 @@ fn extension(client_receives: usize, server_receives: usize) -> PhaseCost {
     }
 }
 
-/// Base OTs, OT bootstrap and the client's public key.
-fn setup() -> PhaseCost {
+/// Base OTs, OT bootstrap and the keys of the lattice half.
+fn setup(lattice: PhaseCost) -> PhaseCost {
     let stored = 2 * 16 * (1u64 << params::SMALL.log_secret);
     let party = PartyCost {
         peak_memory_bytes: 2 * ot::SETUP_BYTES as u64 + stored,
         stored_bytes: stored,
         ..PartyCost::default()
     };
-    PhaseCost {
-        up_bytes: (ot::SETUP_BYTES + PUBLIC_KEY_BYTES) as u64,
+    let mut setup = PhaseCost {
+        up_bytes: ot::SETUP_BYTES as u64,
         down_bytes: ot::SETUP_BYTES as u64,
         exchanges: 3,
         client: party,
         server: party,
-    }
+    };
+    setup += lattice;
+    setup
 }
 
 /// Peaks: material, the secrets of the OT extension, ciphertexts of the largest group, and the two largest
 /// tensors in 64-bit words.
-fn memory(plan: &Plan, costs: &mut Costs) {
+fn memory<L: Lattice>(plan: &Plan<L>, costs: &mut Costs) {
     let (client_rots, server_rots) = rots(plan);
     let set = |n: usize| 16u64 << params::set_for(n).log_secret;
     let largest = plan.graph.nodes().iter().map(|n| 8 * n.elements() as u64).max().expect("a graph has nodes");

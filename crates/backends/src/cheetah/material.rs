@@ -6,6 +6,7 @@ use tacit_mpc::MpcError;
 use tacit_mpc::codec::{Packed, Reader, Writer};
 use tacit_mpc::gate::{ClientGate, ClientWrap, GateSpec, ServerGate, ServerWrap, WrapSpec};
 
+use super::lattice::Lattice;
 use super::plan::{Plan, Step};
 use zeroize::Zeroizing;
 
@@ -42,7 +43,7 @@ pub struct ServerMaterial {
 pub(super) const MADE: &str = "material is made and read along its plan's steps, and the plan was checked";
 
 /// Checks that material was made for (or read with) `plan`.
-pub(super) fn check_plan(plan: &Plan, made_for: [u8; 32]) -> Result<(), BackendError> {
+pub(super) fn check_plan<L: Lattice>(plan: &Plan<L>, made_for: [u8; 32]) -> Result<(), BackendError> {
     if made_for != plan.digest() {
         return Err(BackendError::Misuse("the material belongs to another plan"));
     }
@@ -55,7 +56,7 @@ enum PieceSpec<'a> {
     Wrap(&'a WrapSpec),
 }
 
-fn piece_specs(plan: &Plan) -> impl Iterator<Item = PieceSpec<'_>> {
+fn piece_specs<L: Lattice>(plan: &Plan<L>) -> impl Iterator<Item = PieceSpec<'_>> {
     plan.steps.iter().flat_map(|step| -> Box<dyn Iterator<Item = PieceSpec<'_>>> {
         match step {
             Step::Relu(gate) | Step::TruncateExact { gate, .. } => Box::new(std::iter::once(PieceSpec::Gate(gate))),
@@ -68,7 +69,7 @@ fn piece_specs(plan: &Plan) -> impl Iterator<Item = PieceSpec<'_>> {
     })
 }
 
-fn linear_nodes(plan: &Plan) -> impl Iterator<Item = &Node> {
+fn linear_nodes<L: Lattice>(plan: &Plan<L>) -> impl Iterator<Item = &Node> {
     plan.graph.nodes().iter().filter(|n| matches!(n.op, Op::Conv2d(_) | Op::Linear(_)))
 }
 
@@ -95,8 +96,8 @@ type Read<S, T> = fn(&S, &mut Reader<'_>) -> Result<T, MpcError>;
 type Parts<G, W> = (Vec<Packed>, Vec<Piece<G, W>>);
 
 /// Reads what `write` wrote, to the end.
-fn read<G, W>(
-    plan: &Plan,
+fn read<L: Lattice, G, W>(
+    plan: &Plan<L>,
     mut from: Reader<'_>,
     gate: Read<GateSpec, G>,
     wrap: Read<WrapSpec, W>,
@@ -127,7 +128,7 @@ impl ClientMaterial {
     ///
     /// # Errors
     /// [`BackendError::Material`] if the bytes do not fit the plan.
-    pub fn from_bytes(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
+    pub fn from_bytes<L: Lattice>(plan: &Plan<L>, bytes: &[u8]) -> Result<Self, BackendError> {
         let mut from = Reader::new(bytes);
         let mut seed = Seed([0; 16]);
         seed.0.copy_from_slice(from.bytes(16)?);
@@ -148,7 +149,7 @@ impl ServerMaterial {
     ///
     /// # Errors
     /// [`BackendError::Material`] if the bytes do not fit the plan.
-    pub fn from_bytes(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
+    pub fn from_bytes<L: Lattice>(plan: &Plan<L>, bytes: &[u8]) -> Result<Self, BackendError> {
         let (linear, pieces) = read(plan, Reader::new(bytes), ServerGate::read, ServerWrap::read)?;
         Ok(Self { plan: plan.digest(), linear, pieces })
     }

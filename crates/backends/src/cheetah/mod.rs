@@ -11,11 +11,14 @@
 //!   it committed to.
 //!
 //! `model` is the seam, `party` a connection's state, `client` and `server` what they do in each phase of the
-//! walks that all back ends on shares have in common (`ring::share`), `linear` the lattice part, `plan` the
-//! compilation, `cost` what it all costs.
+//! walks that all back ends on shares have in common (`ring::share`), `plan` the compilation, `cost` what it
+//! all costs. `lattice` says what the lattice half must do: `coeff` is this back end's, over `linear`; that
+//! of `sci-he` is another, and everything else is shared with it.
 
 mod client;
+mod coeff;
 mod cost;
+mod lattice;
 pub mod linear;
 mod material;
 mod model;
@@ -25,10 +28,12 @@ mod plan;
 mod server;
 
 pub use crate::ring::share::Tap;
+pub use coeff::Cheetah;
 pub use cost::{costs, online_bytes};
+pub use lattice::Lattice;
 pub use material::{ClientMaterial, ServerMaterial};
-pub use model::Cheetah;
 pub use options::Options;
+pub(crate) use options::read_leaves;
 pub use party::{ClientParty, ServerParty};
 pub use plan::{Plan, compile};
 pub use tacit_mpc::gate::Leaves;

@@ -1,18 +1,18 @@
 //! The seam: a float model lowered to a ring and compiled to a plan, at the server with its weights, at the
 //! client without.
 //!
-//! The public part is `postcard(("cheetah", version, Options))`, then the public part of the ring level. The
+//! The public part is `postcard((name, version, Options))`, then the public part of the ring level. The
 //! private part is that of the ring level: integer weights.
 
 use std::sync::Arc;
 
-use tacit_arith::prg::Prg;
 use tacit_graph::{Model, Watch};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
 use super::cost;
-use super::options::{self, NAME, Options};
+use super::lattice::Lattice;
+use super::options::Options;
 use super::plan::{self, Plan};
 use super::{ClientMaterial, ClientParty, ServerMaterial, ServerParty};
 use crate::ring::{self, RingGraph, Weights, public, reference};
@@ -22,37 +22,31 @@ use crate::{
     ServerSide, Strain, Trust,
 };
 
-/// Version of the public part and of the protocol that follows from it.
-const VERSION: u32 = 3;
-
-/// The back end.
-pub struct Cheetah;
-
 /// What both parties have.
-struct Compiled {
+struct Compiled<L: Lattice> {
     public: Vec<u8>,
-    plan: Arc<Plan>,
+    plan: Arc<Plan<L>>,
 }
 
-struct Server {
-    compiled: Compiled,
+struct Server<L: Lattice> {
+    compiled: Compiled<L>,
     weights: Arc<Weights>,
     report: Option<ring::RingReport>,
 }
 
-struct Client {
-    compiled: Compiled,
+struct Client<L: Lattice> {
+    compiled: Compiled<L>,
 }
 
-impl Compiled {
+impl<L: Lattice> Compiled<L> {
     fn new(graph: RingGraph, options: Options) -> Result<Self, BackendError> {
-        let public = public::write((NAME, VERSION), &options, &graph)?;
+        let public = public::write((L::NAME, L::VERSION), &options, &graph)?;
         Ok(Self { public, plan: Arc::new(plan::compile(graph, options)?) })
     }
 
     fn read(bytes: &[u8]) -> Result<Self, BackendError> {
-        let (options, rest): (Options, _) = public::read((NAME, VERSION), bytes)?;
-        options.check()?;
+        let (options, rest): (Options, _) = public::read((L::NAME, L::VERSION), bytes)?;
+        L::check(&options)?;
         let graph = ring::read_public(rest)?;
         Ok(Self { public: bytes.to_vec(), plan: Arc::new(plan::compile(graph, options)?) })
     }
@@ -66,13 +60,13 @@ impl Compiled {
     }
 }
 
-impl Backend for Cheetah {
+impl<L: Lattice> Backend for L {
     fn id(&self) -> &'static str {
-        NAME
+        L::NAME
     }
 
     fn about(&self) -> &'static str {
-        "two parties: lattice-based linear layers, silent-OT comparisons; everything but the last bits ahead of time"
+        L::ABOUT
     }
 
     fn trust(&self) -> Trust {
@@ -85,30 +79,30 @@ impl Backend for Cheetah {
         text: &seam::Options,
         watch: &Watch,
     ) -> Result<Arc<dyn ServerModel>, BackendError> {
-        let (options, ring_options) = options::parse(text)?;
-        let price = |graph: &RingGraph| cost::online_bytes(graph, &options).map(|bytes| bytes as f64);
-        let check = |graph: &RingGraph| plan::compile(graph.clone(), options).map(drop);
+        let (options, ring_options) = L::parse(text)?;
+        let price = |graph: &RingGraph| cost::online_bytes::<L>(graph, &options).map(|bytes| bytes as f64);
+        let check = |graph: &RingGraph| plan::compile::<L>(graph.clone(), options).map(drop);
         let target = ring::Target { price: &price, check: &check };
-        let lowered = ring::lower_for(model, &ring_options, target, watch).map_err(|e| e.of_backend(NAME))?;
-        let compiled = Compiled::new(lowered.graph, options)?;
+        let lowered = ring::lower_for(model, &ring_options, target, watch).map_err(|e| e.of_backend(L::NAME))?;
+        let compiled = Compiled::<L>::new(lowered.graph, options)?;
         Ok(Arc::new(Server { compiled, weights: Arc::new(lowered.weights), report: Some(lowered.report) }))
     }
 
     fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
-        let compiled = Compiled::read(public)?;
+        let compiled = Compiled::<L>::read(public)?;
         let weights = Arc::new(ring::read_weights(private, compiled.plan.graph())?);
         Ok(Arc::new(Server { compiled, weights, report: None }))
     }
 
     fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError> {
-        Ok(Arc::new(Client { compiled: Compiled::read(public)? }))
+        Ok(Arc::new(Client { compiled: Compiled::<L>::read(public)? }))
     }
 }
 
-public::seam_plan!(Server, TwoParty, |self| Some(&*self.weights));
-public::seam_plan!(Client, TwoParty, |self| None);
+public::seam_plan!(@[L: Lattice] Server<L>, TwoParty, |self| Some(&*self.weights));
+public::seam_plan!(@[L: Lattice] Client<L>, TwoParty, |self| None);
 
-impl ServerModel for Server {
+impl<L: Lattice> ServerModel for Server<L> {
     fn public_bytes(&self) -> &[u8] {
         &self.compiled.public
     }
@@ -130,19 +124,15 @@ impl ServerModel for Server {
     }
 
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
-        let party = ServerParty::new(self.compiled.plan.clone(), self.weights.clone(), randomness()?);
+        let party = ServerParty::new(self.compiled.plan.clone(), self.weights.clone(), seam::randomness()?);
         Ok(Box::new(party.stopped_by(&aids.stop)))
     }
 }
 
-impl ClientModel for Client {
+impl<L: Lattice> ClientModel for Client<L> {
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
-        Ok(Box::new(ClientParty::new(self.compiled.plan.clone(), randomness()?).stopped_by(&aids.stop)))
+        Ok(Box::new(ClientParty::new(self.compiled.plan.clone(), seam::randomness()?).stopped_by(&aids.stop)))
     }
-}
-
-fn randomness() -> Result<Prg, BackendError> {
-    Prg::from_os().map_err(|e| BackendError::Random(e.to_string()))
 }
 
 impl MaterialPart for ClientMaterial {
@@ -157,7 +147,7 @@ impl MaterialPart for ServerMaterial {
     }
 }
 
-impl ServerSide for ServerParty {
+impl<L: Lattice> ServerSide for ServerParty<L> {
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         self.setup(channel)
     }
@@ -175,7 +165,7 @@ impl ServerSide for ServerParty {
     }
 }
 
-impl ClientSide for ClientParty {
+impl<L: Lattice> ClientSide for ClientParty<L> {
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         self.setup(channel)
     }

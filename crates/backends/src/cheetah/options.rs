@@ -10,9 +10,6 @@ use crate::BackendError;
 use crate::ring::RingOptions;
 use crate::seam;
 
-/// Name of the back end.
-pub(super) const NAME: &str = "cheetah";
-
 /// Public choices of the protocol; both parties must use the same (they are in the public part and in the
 /// plan's digest).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,14 +34,14 @@ impl Options {
     ///
     /// # Errors
     /// [`BackendError::Option`] names the one that is out of its range.
-    pub fn check(&self) -> Result<(), BackendError> {
+    pub fn check(&self, backend: &'static str) -> Result<(), BackendError> {
         let leaves = if let Leaves::Direct(bits) = self.leaves { bits } else { 1 };
         for (key, value, allowed) in [
             ("leaves", leaves, DIRECT),
             ("relu_drop", self.relu_drop, RELU_DROP),
             ("linear_error", self.linear_error, LINEAR_ERROR),
         ] {
-            seam::within(NAME, key, value, &allowed)?;
+            seam::within(backend, key, value, &allowed)?;
         }
         Ok(())
     }
@@ -70,15 +67,25 @@ impl FromStr for LeavesText {
     }
 }
 
+/// The defaults, with the kind of leaves that is asked for.
+///
+/// # Errors
+/// [`BackendError::Option`].
+pub(crate) fn read_leaves(reader: &mut seam::Reader<'_>) -> Result<Options, BackendError> {
+    let default = Options::default();
+    let leaves = reader.get::<LeavesText>("leaves")?.map_or(default.leaves, |leaves| leaves.0);
+    Ok(Options { leaves, ..default })
+}
+
 /// Reads the options of the protocol and of the lowering to a ring.
 ///
 /// # Errors
 /// [`BackendError::Option`].
-pub(super) fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
-    let mut reader = text.reader(NAME);
+pub(super) fn parse(backend: &'static str, text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
+    let mut reader = text.reader(backend);
     let default = Options::default();
     let options = Options {
-        leaves: reader.get::<LeavesText>("leaves")?.map_or(default.leaves, |leaves| leaves.0),
+        leaves: read_leaves(&mut reader)?.leaves,
         relu_drop: reader.in_range("relu_drop", RELU_DROP)?.unwrap_or(default.relu_drop),
         linear_error: reader.in_range("linear_error", LINEAR_ERROR)?.unwrap_or(default.linear_error),
     };
@@ -91,15 +98,17 @@ pub(super) fn parse(text: &seam::Options) -> Result<(Options, RingOptions), Back
 mod tests {
     use super::*;
 
+    const NAME: &str = "cheetah";
+
     #[test]
     fn options_are_read_and_nonsense_is_named() {
-        let (options, ring) = parse(&"leaves=direct4,relu_drop=2,frac_bits=12".parse().unwrap()).unwrap();
+        let (options, ring) = parse(NAME, &"leaves=direct4,relu_drop=2,frac_bits=12".parse().unwrap()).unwrap();
         assert_eq!((options.leaves, options.relu_drop, ring.frac_bits), (Leaves::Direct(4), 2, Some(12)));
-        assert_eq!(parse(&seam::Options::default()).unwrap().0, Options::default());
+        assert_eq!(parse(NAME, &seam::Options::default()).unwrap().0, Options::default());
         let numbers = ["relu_drop=99", "frac_bits=-1", "guard_bits=nan", "linear_error=0"];
         for bad in numbers.into_iter().chain(["leaves=tree", "leaves=direct5", "clamp=maybe"]) {
             let key = bad.split('=').next().unwrap();
-            let error = parse(&bad.parse().unwrap()).unwrap_err().to_string();
+            let error = parse(NAME, &bad.parse().unwrap()).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");
         }
     }

@@ -8,6 +8,8 @@ use tacit_mpc::{Ots, Role, Session};
 use tacit_net::Channel;
 
 use super::client::{self, ClientKeys};
+use super::coeff::Cheetah;
+use super::lattice::Lattice;
 use super::material::{ClientMaterial, ServerMaterial};
 use super::plan::Plan;
 use super::server::{self, ServerKeys};
@@ -19,30 +21,30 @@ use crate::seam::Stop;
 const NO_SETUP: BackendError = BackendError::Misuse("the setup comes first");
 
 /// A connection at the client.
-pub struct ClientParty {
-    plan: Arc<Plan>,
+pub struct ClientParty<L: Lattice = Cheetah> {
+    plan: Arc<Plan<L>>,
     prg: Prg,
     stop: Stop,
-    keys: Option<ClientKeys>,
+    keys: Option<ClientKeys<L>>,
 }
 
 /// A connection at the server.
-pub struct ServerParty {
-    plan: Arc<Plan>,
+pub struct ServerParty<L: Lattice = Cheetah> {
+    plan: Arc<Plan<L>>,
     weights: Arc<Weights>,
     prg: Prg,
     stop: Stop,
-    keys: Option<ServerKeys>,
+    keys: Option<ServerKeys<L>>,
 }
 
 fn session<'a>(role: Role, channel: &'a mut Channel, prg: &'a mut Prg) -> Session<'a> {
     Session { role, channel, prg }
 }
 
-impl ClientParty {
+impl<L: Lattice> ClientParty<L> {
     /// A fresh connection; all its randomness is drawn from `prg`.
     #[must_use]
-    pub fn new(plan: Arc<Plan>, prg: Prg) -> Self {
+    pub fn new(plan: Arc<Plan<L>>, prg: Prg) -> Self {
         Self { plan, prg, stop: Stop::default(), keys: None }
     }
 
@@ -55,7 +57,7 @@ impl ClientParty {
 
     /// The plan that it runs.
     #[must_use]
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &Plan<L> {
         &self.plan
     }
 
@@ -73,7 +75,7 @@ impl ClientParty {
     /// # Errors
     /// As [`setup`](Self::setup).
     pub fn setup_with(&mut self, channel: &mut Channel, ots: Ots) -> Result<(), BackendError> {
-        self.keys = Some(client::setup(&mut session(Role::Client, channel, &mut self.prg), ots)?);
+        self.keys = Some(client::setup(&self.plan, &mut session(Role::Client, channel, &mut self.prg), ots)?);
         Ok(())
     }
 
@@ -102,10 +104,10 @@ impl ClientParty {
     }
 }
 
-impl ServerParty {
+impl<L: Lattice> ServerParty<L> {
     /// A fresh connection; all its randomness is drawn from `prg`.
     #[must_use]
-    pub fn new(plan: Arc<Plan>, weights: Arc<Weights>, prg: Prg) -> Self {
+    pub fn new(plan: Arc<Plan<L>>, weights: Arc<Weights>, prg: Prg) -> Self {
         Self { plan, weights, prg, stop: Stop::default(), keys: None }
     }
 
@@ -118,7 +120,7 @@ impl ServerParty {
 
     /// The plan that it runs.
     #[must_use]
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &Plan<L> {
         &self.plan
     }
 
@@ -136,7 +138,7 @@ impl ServerParty {
     /// # Errors
     /// As there.
     pub fn setup_with(&mut self, channel: &mut Channel, ots: Ots) -> Result<(), BackendError> {
-        self.keys = Some(server::setup(&mut session(Role::Server, channel, &mut self.prg), ots)?);
+        self.keys = Some(server::setup(&self.plan, &mut session(Role::Server, channel, &mut self.prg), ots)?);
         Ok(())
     }
 

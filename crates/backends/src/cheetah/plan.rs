@@ -4,8 +4,10 @@
 use tacit_graph::NodeId;
 use tacit_mpc::gate::{GateSpec, WrapSpec};
 
-use super::Options;
-use super::linear::{Consumer, LinearPlan};
+use super::coeff::Cheetah;
+use super::lattice::Lattice;
+use super::linear::Consumer;
+use super::options::Options;
 use crate::ring::RingGraph;
 use crate::ring::fixed::MAX_WIDENING;
 use crate::ring::share::{self, Batch, Compile, Kind, conv_spec};
@@ -30,23 +32,23 @@ impl Batch for GateSpec {
 pub(super) type Step = share::Step<Parts>;
 
 /// Linear layers that read one tensor: its mask is encrypted once for all of them.
-pub(super) struct Group {
+pub(super) struct Group<L: Lattice> {
     /// The layers, in node order.
     pub nodes: Vec<NodeId>,
     /// Tiling and parameters.
-    pub plan: LinearPlan,
+    pub plan: L::Plan,
 }
 
 /// A compiled model.
-pub struct Plan {
+pub struct Plan<L: Lattice = Cheetah> {
     pub(super) graph: RingGraph,
     pub(super) steps: Vec<Step>,
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<Group<L>>,
     options: Options,
     digest: [u8; 32],
 }
 
-impl Plan {
+impl<L: Lattice> Plan<L> {
     /// The graph it was compiled from.
     pub fn graph(&self) -> &RingGraph {
         &self.graph
@@ -71,7 +73,7 @@ impl Plan {
     /// Bound on a linear node's error before truncation (0 for other nodes).
     pub fn linear_error(&self, node: NodeId) -> u32 {
         match &self.steps[node] {
-            Step::Linear((group, index)) => self.groups[*group].plan.max_error(*index),
+            Step::Linear((group, index)) => L::max_error(&self.groups[*group].plan, *index),
             _ => 0,
         }
     }
@@ -86,8 +88,16 @@ impl Plan {
         self.steps.iter().flat_map(|step| step.gates())
     }
 
+    /// The lattice plans of all tensors.
+    pub(super) fn lattice(&self) -> Vec<&L::Plan> {
+        self.groups.iter().map(|group| &group.plan).collect()
+    }
+
     /// How results relate to the reference.
     pub fn numerics(&self) -> Numerics {
+        if L::EXACT {
+            return Numerics::Exact;
+        }
         let linear = (0..self.steps.len()).map(|id| self.linear_error(id)).max().expect("a graph has nodes");
         // floor(s + 1/2) + floor(c) differs from the floor of the sum by at most one.
         Numerics::UlpPerTruncation { below: 1, above: 1, linear, relu_drop: self.options.relu_drop }
@@ -108,30 +118,30 @@ fn canonical(step: &Step) -> (u8, Vec<[usize; 7]>) {
 ///
 /// # Errors
 /// `Unsupported` names the first node that cannot be compiled.
-pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError> {
-    let (steps, members) = steps(&graph, &options)?;
+pub fn compile<L: Lattice>(graph: RingGraph, options: Options) -> Result<Plan<L>, BackendError> {
+    let (steps, members) = steps::<L>(&graph, &options)?;
     let groups = members.into_iter().map(|(tensor, nodes)| make_group(&graph, &options, tensor, nodes));
-    let groups: Vec<Group> = groups.collect::<Result<_, _>>()?;
+    let groups: Vec<Group<L>> = groups.collect::<Result<_, _>>()?;
     let digest = digest(&graph, &options, (&steps, &groups));
     Ok(Plan { graph, options, steps, groups, digest })
 }
 
 /// Over the public part, the options, and what planning chose: the steps with the sizes of what they send and
 /// keep, the sizes of tiles and the bits of ciphertexts (which follow from floating-point estimates).
-fn digest(graph: &RingGraph, options: &Options, (steps, groups): (&[Step], &[Group])) -> [u8; 32] {
-    let tiles: Vec<_> = groups.iter().map(|group| (&group.nodes, group.plan.choices())).collect();
+fn digest<L: Lattice>(graph: &RingGraph, options: &Options, (steps, groups): (&[Step], &[Group<L>])) -> [u8; 32] {
+    let tiles: Vec<_> = groups.iter().map(|group| (&group.nodes, L::choices(&group.plan))).collect();
     let steps: Vec<_> = steps.iter().map(canonical).collect();
     let canonical = postcard::to_stdvec(&(graph.spec(), options, steps, tiles));
     let canonical = canonical.expect("plain data in memory can be encoded");
-    seam::digest("tacit 2026-11 cheetah plan", &[&canonical])
+    seam::digest(L::DOMAIN, &[&canonical])
 }
 
 /// Linear nodes by the tensor that they read.
 type Members = Vec<(NodeId, Vec<NodeId>)>;
 
 /// How each node is evaluated, with the linear layers still to be planned.
-pub(super) fn steps(graph: &RingGraph, options: &Options) -> Result<(Vec<Step>, Members), BackendError> {
-    let mut maker = Maker { options, members: Members::new() };
+pub(super) fn steps<L: Lattice>(graph: &RingGraph, options: &Options) -> Result<(Vec<Step>, Members), BackendError> {
+    let mut maker = Maker { options, exact: L::EXACT, members: Members::new() };
     let steps = share::steps(graph, &mut maker)?;
     Ok((steps, maker.members))
 }
@@ -139,10 +149,15 @@ pub(super) fn steps(graph: &RingGraph, options: &Options) -> Result<(Vec<Step>, 
 /// Makes steps, and gathers the linear layers that read one tensor.
 struct Maker<'a> {
     options: &'a Options,
+    exact: bool,
     members: Members,
 }
 
 impl Compile<Parts> for Maker<'_> {
+    fn exact(&self) -> bool {
+        self.exact
+    }
+
     fn linear(&mut self, tensor: NodeId, id: NodeId) -> (usize, usize) {
         let known = self.members.iter().position(|(t, _)| *t == tensor);
         let group = known.unwrap_or_else(|| {
@@ -176,9 +191,14 @@ impl Compile<Parts> for Maker<'_> {
     }
 }
 
-fn make_group(graph: &RingGraph, options: &Options, tensor: NodeId, nodes: Vec<NodeId>) -> Result<Group, BackendError> {
+fn make_group<L: Lattice>(
+    graph: &RingGraph,
+    options: &Options,
+    tensor: NodeId,
+    nodes: Vec<NodeId>,
+) -> Result<Group<L>, BackendError> {
     let layers: Vec<Consumer> = nodes.iter().map(|&id| consumer(graph, tensor, id)).collect();
-    let plan = LinearPlan::new(&layers, options.linear_error).map_err(|error| {
+    let plan = L::plan(&layers, options).map_err(|error| {
         let node = &graph.nodes()[nodes[0]];
         let what = format!("it, or another layer that reads the same tensor: {error}");
         BackendError::Unsupported { node: nodes[0], name: node.name.clone(), op: node.op.name(), what }
@@ -214,7 +234,7 @@ mod tests {
 
     #[test]
     fn relu_that_widens_beyond_a_word_of_masks_is_unsupported() {
-        let compiled = |width, wide| compile(widening_relu(width, wide), Options::default());
+        let compiled = |width, wide| compile::<Cheetah>(widening_relu(width, wide), Options::default());
         assert!(compiled(16, 40).is_ok());
         assert!(matches!(compiled(15, 40), Err(BackendError::Unsupported { node: 1, .. })));
     }

@@ -1,11 +1,7 @@
 //! The server's side of the phases. Offline it has no values, only material to make; online it walks the
 //! graph over its shares.
 
-use std::sync::Arc;
-
 use tacit_graph::NodeId;
-use tacit_he::coeff::Context;
-use tacit_he::core::PublicKey;
 use tacit_mpc::codec::Packed;
 use tacit_mpc::gate::{GateSpec, ServerGate, ServerWrap, WrapSpec};
 use tacit_mpc::wire::PackedMessages;
@@ -13,7 +9,7 @@ use tacit_mpc::{Ots, Role, Session};
 
 use super::client::{INPUT, RESULT, WIDEN};
 use super::cost;
-use super::linear::{self, LinearError, LinearServer};
+use super::lattice::Lattice;
 use super::material::{MADE, Piece, ServerMaterial, check_plan};
 use super::plan::{Parts, Plan, Step};
 use crate::BackendError;
@@ -22,24 +18,25 @@ use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, linear_
 use crate::ring::{Node, Weights};
 use crate::seam::Stop;
 
-/// What the server keeps of a connection's setup: the client's public key and the random OTs.
-pub struct ServerKeys {
-    context: Arc<Context>,
-    key: PublicKey,
+/// What the server keeps of a connection's setup: the client's keys and the random OTs.
+pub struct ServerKeys<L: Lattice> {
+    lattice: L::ServerKeys,
     ots: Ots,
 }
 
-pub(super) fn setup(session: &mut Session<'_>, ots: Ots) -> Result<ServerKeys, BackendError> {
-    let context = Arc::new(Context::new().map_err(LinearError::from)?);
-    let key = linear::receive_public_key(&context, session.channel)?;
-    Ok(ServerKeys { context, key, ots })
+pub(super) fn setup<L: Lattice>(
+    plan: &Plan<L>,
+    session: &mut Session<'_>,
+    ots: Ots,
+) -> Result<ServerKeys<L>, BackendError> {
+    Ok(ServerKeys { lattice: L::server_setup(&plan.lattice(), session)?, ots })
 }
 
 const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
 
-pub(super) fn offline(
-    plan: &Plan,
-    keys: &mut ServerKeys,
+pub(super) fn offline<L: Lattice>(
+    plan: &Plan<L>,
+    keys: &mut ServerKeys<L>,
     weights: &Weights,
     session: &mut Session<'_>,
     stop: &Stop,
@@ -52,13 +49,10 @@ pub(super) fn offline(
         match step {
             Step::Linear((group, 0)) => {
                 let group = &plan.groups[*group];
-                let mut layers = Vec::with_capacity(group.nodes.len());
-                for (index, &id) in group.nodes.iter().enumerate() {
-                    let layer = weights.get(id).ok_or(NO_WEIGHTS)?;
-                    layers.push(linear::CheckedWeights::new(&group.plan, index, &layer.weights)?);
-                }
-                let Session { channel, prg, .. } = session;
-                let shares = LinearServer::run(&keys.context, &keys.key, &group.plan, &layers, prg, channel)?;
+                let layers = group.nodes.iter().map(|&id| Ok(&*weights.get(id).ok_or(NO_WEIGHTS)?.weights));
+                let layers: Vec<&[i32]> = layers.collect::<Result<_, BackendError>>()?;
+                let ServerKeys { lattice, ots } = &mut *keys;
+                let shares = L::server(&group.plan, lattice, &layers, session, ots)?;
                 for (&id, share) in group.nodes.iter().zip(&shares) {
                     linear[id] = Some(Packed::new(share, plan.graph.nodes()[id].fixed.width));
                 }
@@ -85,8 +79,8 @@ pub(super) fn offline(
 ///
 /// # Errors
 /// `Misuse` if weights or material are of another model; channel and protocol errors.
-pub fn online_traced(
-    plan: &Plan,
+pub fn online_traced<L: Lattice>(
+    plan: &Plan<L>,
     material: ServerMaterial,
     weights: &Weights,
     session: &mut Session<'_>,
@@ -105,15 +99,15 @@ pub fn online_traced(
 }
 
 /// What the server has for the online phase.
-struct Online<'a, 's> {
-    plan: &'a Plan,
+struct Online<'a, 's, L: Lattice> {
+    plan: &'a Plan<L>,
     weights: &'a Weights,
     session: &'a mut Session<'s>,
     linear: std::vec::IntoIter<Packed>,
     pieces: std::vec::IntoIter<Piece<ServerGate, ServerWrap>>,
 }
 
-impl ServerPhase<Parts> for Online<'_, '_> {
+impl<L: Lattice> ServerPhase<Parts> for Online<'_, '_, L> {
     fn input(&mut self, node: &Node) -> Result<Vec<u64>, BackendError> {
         Ok(self.session.channel.recv_packed(INPUT, node.elements(), node.fixed.width)?)
     }
@@ -127,7 +121,7 @@ impl ServerPhase<Parts> for Online<'_, '_> {
     ) -> Result<Vec<u64>, BackendError> {
         let layer = self.weights.get(id).ok_or(NO_WEIGHTS)?;
         let known = self.linear.next().expect(MADE).values();
-        let conv = &self.plan.groups[group].plan.consumers()[index].conv;
+        let conv = &L::consumers(&self.plan.groups[group].plan)[index].conv;
         linear_online(conv, layer, x, &known, node.fixed.width)
     }
 

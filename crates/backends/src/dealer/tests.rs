@@ -7,8 +7,8 @@ fn nothing_is_dealt_for_strangers() {
     assert!(dealings.start([1; 32], [9; 32], [0; 32]).is_err(), "not registered");
     assert!(dealings.register([1; 32], "cheetah", (&[], &[]), |_| Ok(())).is_err(), "nobody deals for cheetah");
     assert!(dealings.register([1; 32], "dealt", (&[1, 2, 3], &[]), |_| Ok(())).is_err());
-    assert!(dealings.fetch([2; 32], &[0; 24], &Claim { nonce: [1; 32], digest: [9; 32] }).is_err());
-    dealings.taken(&[0; 24]);
+    assert!(dealings.fetch([2; 32], &[0; 32], &Claim { nonce: [1; 32], digest: [9; 32] }).is_err());
+    dealings.taken(&[0; 32]);
     dealings.give_up([1; 32], 5);
     assert_eq!(dealings.next(), 5, "a refused dealing takes no number");
 }
@@ -27,7 +27,7 @@ fn graph() -> RingGraph {
 /// A model of one layer: public part and dealer's.
 fn model(seed: u8) -> (Vec<u8>, Vec<u8>) {
     let options = crate::dealt::Options { rtt_ms: u32::from(seed), ..Default::default() };
-    (public::write(("dealt", 1), &(options, [seed; 32]), &graph()).unwrap(), vec![seed; 16])
+    (public::write(("dealt", 2), &(options, [seed; 32]), &graph()).unwrap(), vec![seed; 16])
 }
 
 #[test]
@@ -77,6 +77,39 @@ fn a_ticket_is_fetched_by_one_at_a_time_and_three_times_at_most() {
 }
 
 #[test]
+fn a_seed_is_shown_only_of_what_the_client_has_given_up() {
+    let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
+    let (public, part) = model(7);
+    dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
+    let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
+    let claim = Claim { nonce: [5; 32], digest };
+    let started = dealings.start([1; 32], digest, claim.seal()).unwrap();
+    let ticket = started.ticket;
+    let refusal = |server| dealings.open([server; 32], &ticket).err().unwrap().to_string();
+    assert!(refusal(1).contains("given this material up"));
+    let half = dealings.fetch([2; 32], &ticket, &claim).unwrap().into_half();
+    dealings.taken(&ticket);
+    assert!(dealings.fetch([2; 32], &ticket, &claim).is_err(), "it has it");
+    assert!(refusal(1).contains("given this material up"), "the client may be using it");
+    // Nobody else can give it up.
+    assert!(dealings.consent([1; 32], &ticket, &claim).is_err(), "the server itself");
+    assert!(dealings.consent([2; 32], &ticket, &Claim { nonce: [6; 32], ..claim }).is_err());
+    let mut other = ticket;
+    other[20] ^= 1;
+    assert!(dealings.consent([2; 32], &other, &claim).is_err(), "another commitment");
+    dealings.consent([2; 32], &ticket, &claim).unwrap();
+    assert!(refusal(3).contains("no such material"), "another server");
+    let seed = dealings.open([1; 32], &ticket).unwrap();
+    assert_eq!(seam::commitment(started.number, &digest, &seed), ticket[8..]);
+    assert_eq!(*started.model.client_half(&seed).unwrap(), half[..]);
+    assert!(refusal(1).contains("no such material"), "once");
+    // Given up before it was fetched: nobody gets it any more.
+    let ticket = dealings.start([1; 32], digest, claim.seal()).unwrap().ticket;
+    dealings.consent([2; 32], &ticket, &claim).unwrap();
+    assert!(dealings.fetch([2; 32], &ticket, &claim).is_err());
+}
+
+#[test]
 fn too_many_halves_at_once_are_refused() {
     let mut dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
     dealings.room = Room::new([16, 16], Duration::ZERO);
@@ -99,7 +132,7 @@ fn a_key_is_one_key_to_every_back_end() {
     let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
     let (public, part) = model(7);
     let options = crate::fss::Options::default();
-    let fss = public::write(("fss", 1), &(options, [7u8; 32]), &graph()).unwrap();
+    let fss = public::write(("fss", 2), &(options, [7u8; 32]), &graph()).unwrap();
     dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
     let error = dealings.register([1; 32], "fss", (&fss, &part), |_| Ok(())).unwrap_err().to_string();
     assert!(error.contains("hides the weights of another one"), "{error}");

@@ -3,21 +3,18 @@
 use std::sync::Arc;
 
 use tacit_arith::prg::{Prg, Seed};
-use tacit_net::{Channel, Tag};
+use tacit_net::Channel;
 use zeroize::Zeroizing;
 
+use super::audit::Ordering;
 use super::compiled::Client;
-use super::dealer::SEED_BYTES;
+use super::dealer::{self, SEED_BYTES};
 use super::setup::Expected;
 use super::statics::{self, Statics};
 use crate::ring::reference;
-use crate::seam::{Aids, Claim, Ticket};
+use crate::seam::Aids;
 use crate::{BackendError, ClientSide, Material, MaterialPart};
 
-/// Offline: which material.
-pub(super) const TICKET: Tag = Tag::new(0x0425, "ticket for the dealer");
-/// Offline: for whom material is to be dealt.
-pub(super) const SEAL: Tag = Tag::new(0x0426, "seal of a claim to material");
 /// The connection.
 pub(super) struct Asking {
     model: Arc<Client>,
@@ -63,12 +60,9 @@ impl ClientSide for Asking {
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
         let statics = self.statics()?.clone();
-        let mut claim = Claim { nonce: [0; 32], digest: self.model.compiled.digest() };
-        self.prg.fill_bytes(&mut claim.nonce);
-        channel.send(SEAL, &claim.seal())?;
-        channel.flush()?;
-        let ticket: Ticket = *channel.recv(TICKET, size_of::<Ticket>())?.first_chunk().expect("that many bytes came");
-        let half = self.aids.dealer()?.fetch(&ticket, &claim)?;
+        let rate = self.model.compiled.plan.options().audit;
+        let ordering = Ordering { aids: &self.aids, rate, plan: self.model.compiled.digest() };
+        let half = ordering.fetch((channel, &mut self.prg), |seed, sink| sink(&dealer::seeds(seed)[0].0))?;
         let material = self.read(&half)?;
         super::client::offline(&self.model.compiled.plan, &statics, &material.seed, channel, &self.aids.stop)?;
         Ok(Material::new(material))

@@ -13,7 +13,7 @@ use crate::ring::{self, Weights, public};
 use crate::{BackendError, Costs, seam};
 
 /// Version of the public part and of the protocol that follows from it.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What both parties have.
 pub(super) struct Compiled {
@@ -66,12 +66,7 @@ impl Server {
         report: Option<ring::RingReport>,
     ) -> Result<Self, BackendError> {
         let keys = statics::keys(&plan, &weights, &secret);
-        let mut hasher = statics::hasher();
-        statics::write(&plan, &weights, &keys, &mut |bytes| {
-            hasher.update(bytes);
-            Ok(())
-        })?;
-        let statics = *hasher.finalize().as_bytes();
+        let statics = statics::digest(&plan, &weights, &keys, statics::hasher())?;
         let public = public::write((NAME, VERSION), &(plan.options(), statics), plan.graph())?;
         let part = Zeroizing::new(keys.iter().flat_map(|key| key.0).collect());
         Ok(Self { compiled: Compiled { public, plan, statics }, weights, secret, keys, part, report })

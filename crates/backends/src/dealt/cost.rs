@@ -7,9 +7,8 @@ use tacit_mpc::dealt::DealtCost;
 use super::dealer::SEED_BYTES;
 use super::options::Options;
 use super::plan::{self, Plan, Step};
-use super::{server, statics};
+use super::{audit, server, statics};
 use crate::ring::{Node, RingGraph};
-use crate::seam::{Seal, Ticket};
 use crate::{BackendError, Costs, DealingCost, PhaseCost, Work};
 
 /// What of a server's material counts beside bytes between the parties when scales are searched: it comes
@@ -85,12 +84,8 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     // Taken as it comes.
     costs.setup.client.peak_memory_bytes = matrices + (64 << 20);
     costs.setup.server.peak_memory_bytes = 64 << 20;
-    costs.offline = PhaseCost {
-        up_bytes: moved + size_of::<Seal>() as u64,
-        down_bytes: size_of::<Ticket>() as u64,
-        exchanges: 1,
-        ..PhaseCost::default()
-    };
+    let ([up, down], exchanges) = audit::costs(plan.options().audit);
+    costs.offline = PhaseCost { up_bytes: moved + up, down_bytes: down, exchanges, ..PhaseCost::default() };
     costs.offline.client.work = Work { macs, ..Work::default() };
     costs.offline.client.stored_bytes = SEED_BYTES as u64;
     costs.offline.server.stored_bytes = half + moved;

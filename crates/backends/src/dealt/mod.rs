@@ -18,6 +18,7 @@
 //! `model` the seam, over `compiled`; `asking` and `serving` a connection at either party.
 
 mod asking;
+pub(crate) mod audit;
 mod client;
 mod compiled;
 mod cost;

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::prg::Seed;
 use tacit_graph::{Model, Watch};
 use zeroize::Zeroizing;
 
@@ -57,20 +57,17 @@ impl Backend for Dealt {
         let target = ring::Target { price: &price, check: &check };
         let lowered = ring::lower_for(model, &ring_options, target, watch).map_err(|e| e.of_backend(NAME))?;
         let mut secret = Zeroizing::new([0; 32]);
-        randomness()?.fill_bytes(&mut *secret);
+        seam::randomness()?.fill_bytes(&mut *secret);
         let plan = plan::compile(lowered.graph, options)?;
         Ok(Arc::new(Server::new((plan, lowered.weights), secret, Some(lowered.report))?))
     }
 
     fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
         let compiled = Compiled::read(public)?;
-        let wrong = |what: &str| BackendError::Private { what: what.into() };
-        let (secret, rest) = private.split_at_checked(32).ok_or_else(|| wrong("it has no secret"))?;
-        let secret = Zeroizing::new(*secret.first_chunk().expect("it was cut at 32 bytes"));
-        let weights = ring::read_weights(rest, compiled.plan.graph())?;
+        let (secret, weights) = statics::read_private(&compiled.plan, private)?;
         let server = Server::new((compiled.plan, weights), secret, None)?;
         if server.compiled.public != public {
-            return Err(wrong("it belongs to another public part"));
+            return Err(BackendError::Private { what: "it belongs to another public part".into() });
         }
         Ok(Arc::new(server))
     }
@@ -81,13 +78,8 @@ impl Backend for Dealt {
 
     fn dealing(&self, public: &[u8], part: &[u8]) -> Result<Arc<dyn DealerModel>, BackendError> {
         let compiled = Compiled::read(public)?;
-        let layers = statics::layers(&compiled.plan).count();
-        let (keys, rest) = part.as_chunks::<SEED_BYTES>();
-        if keys.len() != layers || !rest.is_empty() {
-            let what = format!("{} bytes of keys for {layers} linear layers", part.len());
-            return Err(BackendError::Private { what });
-        }
-        Ok(Arc::new(Dealing { compiled, keys: Keys(keys.iter().map(|key| Seed(*key)).collect()) }))
+        let keys = statics::read_keys(&compiled.plan, part)?;
+        Ok(Arc::new(Dealing { compiled, keys: Keys(keys) }))
     }
 }
 
@@ -100,11 +92,7 @@ impl ServerModel for Server {
     }
 
     fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError> {
-        let weights = ring::weights_to_bytes(&self.weights);
-        let mut out = Zeroizing::new(Vec::with_capacity(32 + weights.len()));
-        out.extend_from_slice(&*self.secret);
-        out.extend_from_slice(&weights);
-        Ok(out)
+        Ok(statics::private_bytes(&self.secret, &self.weights))
     }
 
     fn report(&self) -> Option<&dyn LoweringReport> {
@@ -134,13 +122,13 @@ impl ServerModel for Server {
     }
 
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
-        Ok(Box::new(Serving::new(self, aids.clone(), randomness()?)))
+        Ok(Box::new(Serving::new(self, aids.clone(), seam::randomness()?)))
     }
 }
 
 impl ClientModel for Client {
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
-        Ok(Box::new(Asking::new(self, aids.clone(), randomness()?)))
+        Ok(Box::new(Asking::new(self, aids.clone(), seam::randomness()?)))
     }
 }
 
@@ -172,8 +160,4 @@ impl DealerModel for Dealing {
     ) -> Result<(), BackendError> {
         dealer::server_half(&self.compiled.plan, &self.keys, dealing, sink)
     }
-}
-
-fn randomness() -> Result<Prg, BackendError> {
-    Prg::from_os().map_err(|e| BackendError::Random(e.to_string()))
 }

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::audit;
 use crate::BackendError;
 use crate::ring::RingOptions;
 use crate::seam;
@@ -46,17 +47,19 @@ pub struct Options {
     pub rtt_ms: u32,
     /// Rate of the link between dealer and server, in Mbit/s: what material costs.
     pub dealer_mbit: u32,
+    /// Materials of a thousand that the parties have opened and deal again.
+    pub audit: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { relu_drop: 0, exchanges: Choice::Auto, rtt_ms: 20, dealer_mbit: 10_000 }
+        Self { relu_drop: 0, exchanges: Choice::Auto, rtt_ms: 20, dealer_mbit: 10_000, audit: audit::DEFAULT }
     }
 }
 
 /// Largest values of the numbers among the options, and smallest.
-const RANGES: [(&str, std::ops::RangeInclusive<u32>); 3] =
-    [("relu_drop", 0..=30), ("rtt_ms", 0..=60_000), ("dealer_mbit", 1..=1_000_000)];
+const RANGES: [(&str, std::ops::RangeInclusive<u32>); 4] =
+    [("relu_drop", 0..=30), ("rtt_ms", 0..=60_000), ("dealer_mbit", 1..=1_000_000), ("audit", audit::RATES)];
 
 impl Options {
     /// Checks options that came from elsewhere.
@@ -64,7 +67,7 @@ impl Options {
     /// # Errors
     /// [`BackendError::Option`] names the one that is out of its range.
     pub fn check(&self) -> Result<(), BackendError> {
-        for ((key, allowed), value) in RANGES.iter().zip([self.relu_drop, self.rtt_ms, self.dealer_mbit]) {
+        for ((key, allowed), value) in RANGES.iter().zip([self.relu_drop, self.rtt_ms, self.dealer_mbit, self.audit]) {
             seam::within(NAME, key, value, allowed)?;
         }
         Ok(())
@@ -78,12 +81,13 @@ impl Options {
 pub(super) fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
     let mut reader = text.reader(NAME);
     let default = Options::default();
-    let [drop, rtt, mbit] = RANGES;
+    let [drop, rtt, mbit, audit] = RANGES;
     let options = Options {
         relu_drop: reader.in_range(drop.0, drop.1)?.unwrap_or(default.relu_drop),
         exchanges: reader.get("exchanges")?.unwrap_or(default.exchanges),
         rtt_ms: reader.in_range(rtt.0, rtt.1)?.unwrap_or(default.rtt_ms),
         dealer_mbit: reader.in_range(mbit.0, mbit.1)?.unwrap_or(default.dealer_mbit),
+        audit: reader.in_range(audit.0, audit.1)?.unwrap_or(default.audit),
     };
     // Linear layers are exact.
     let ring = RingOptions { linear_error: 0, ..RingOptions::read(&mut reader)? };
@@ -100,7 +104,7 @@ mod tests {
         let (options, ring) = parse(&"exchanges=2,relu_drop=2,frac_bits=12".parse().unwrap()).unwrap();
         assert_eq!((options.exchanges, options.relu_drop, ring.frac_bits), (Choice::Two, 2, Some(12)));
         assert_eq!(parse(&seam::Options::default()).unwrap().0, Options::default());
-        for bad in ["relu_drop=99", "exchanges=3", "dealer_mbit=0", "rtt_ms=-1", "leaves=masked"] {
+        for bad in ["relu_drop=99", "audit=1000", "exchanges=3", "dealer_mbit=0", "rtt_ms=-1", "leaves=masked"] {
             let key = bad.split('=').next().unwrap();
             let error = parse(&bad.parse().unwrap()).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");

@@ -3,15 +3,16 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use tacit_arith::prg::Prg;
+use tacit_arith::prg::{Prg, Seed};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
-use super::asking::{SEAL, TICKET};
+use super::audit::{Ordering, Sink};
 use super::compiled::Server;
+use super::dealer::{self, Keys};
 use super::server::{self, Intake, ServerMaterial, Source, SpooledMaterial};
 use super::setup;
-use crate::seam::{Aids, Piece, Seal};
+use crate::seam::Aids;
 use crate::{BackendError, Material, MaterialPart, ServerModel, ServerSide};
 use tacit_mpc::codec::Reader;
 
@@ -28,22 +29,15 @@ impl Serving {
     }
 
     /// Orders material, lets the client fetch its half of it, and gives `sink` the server's as it comes.
-    fn make(
-        &self,
-        channel: &mut Channel,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError> {
-        let order = self.model.order().expect("a dealt model can be ordered");
-        let seal: Seal = *channel.recv(SEAL, size_of::<Seal>())?.first_chunk().expect("that many bytes came");
-        let mut intake = Intake::new(&self.model.compiled.plan, sink, &self.aids.stop);
-        self.aids.dealer()?.deal_into(&order, &seal, &mut |piece| match piece {
-            // The client works while the dealer does.
-            Piece::Ticket(ticket) => {
-                channel.send(TICKET, ticket)?;
-                Ok(channel.flush()?)
-            }
-            Piece::Half(bytes) => intake.half(bytes, channel),
-        })?;
+    fn make(&mut self, channel: &mut Channel, sink: &mut Sink<'_>) -> Result<(), BackendError> {
+        let Self { model, aids, prg } = self;
+        let order = model.order().expect("a dealt model can be ordered");
+        let Server { compiled, keys, .. } = &**model;
+        let ordering = Ordering { aids, rate: compiled.plan.options().audit, plan: order.digest };
+        let keys = Keys(keys.clone());
+        let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::server_half(&compiled.plan, &keys, seed, sink);
+        let mut intake = Intake::new(&compiled.plan, sink, &aids.stop);
+        ordering.order(&order, (&mut *channel, prg), again, &mut |bytes, channel| intake.half(bytes, channel))?;
         intake.finish(channel)
     }
 }

@@ -15,7 +15,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::ring::fixed::ring_mask;
 use crate::ring::share::{Kind, Step};
-use crate::ring::{LayerWeights, RingGraph, Weights};
+use crate::ring::{self, LayerWeights, RingGraph, Weights};
 use crate::{BackendError, seam};
 
 /// Weights that are drawn from one stream: rows are generated in parallel.
@@ -53,7 +53,8 @@ impl Matrix {
         }
     }
 
-    fn new(words: &[u64], width: u32) -> Self {
+    /// Of words modulo `2^width`.
+    pub(crate) fn new(words: &[u64], width: u32) -> Self {
         let mut out = Self::empty(words.len(), width);
         for &word in words {
             out.low.push(word as u32 as i32);
@@ -68,6 +69,17 @@ impl Matrix {
     /// Entries as integers: `low + 2^32 high`, where there is no `high` for rings of up to 32 bits.
     pub(crate) fn parts(&self) -> (&[i32], &[i32]) {
         (&self.low, &self.high)
+    }
+
+    /// Entries as words: right modulo `2^width`, whatever is above.
+    pub(crate) fn words(&self, range: Range<usize>) -> Zeroizing<Vec<u64>> {
+        let low = self.low[range.clone()].iter().map(|low| i64::from(*low) as u64);
+        let mut out = Zeroizing::new(low.collect::<Vec<u64>>());
+        if !self.high.is_empty() {
+            let pairs = out.iter_mut().zip(&self.high[range]);
+            pairs.for_each(|(word, high)| *word = word.wrapping_add((*high as u64) << 32));
+        }
+        out
     }
 
     /// `M x` modulo `2^width`.
@@ -113,7 +125,7 @@ pub(crate) fn random(key: &Prg, range: Range<usize>, count: usize, width: u32) -
 
 /// Entries of `A` that are in memory at a time, or one row: 8 MB, and as much again while
 /// they are drawn.
-const AT_ONCE: usize = 1 << 21;
+pub(crate) const AT_ONCE: usize = 1 << 21;
 /// Bytes of these.
 pub(super) const AT_ONCE_BYTES: u64 = 8 * AT_ONCE as u64;
 
@@ -147,6 +159,21 @@ pub(crate) trait Masked {
     type Parts: Kind<Linear = ConvSpec>;
     fn graph(&self) -> &RingGraph;
     fn steps(&self) -> &[Step<Self::Parts>];
+    /// Biases are masked, too: the entries behind a layer's weights.
+    fn biases(&self) -> bool {
+        false
+    }
+}
+
+/// Entries of a layer's `A` and `E`.
+pub(crate) fn entries_of(plan: &impl Masked, conv: &ConvSpec) -> usize {
+    conv.weight_len() + if plan.biases() { conv.out_ch } else { 0 }
+}
+
+/// An entry of what is masked.
+fn entry(layer: &LayerWeights, i: usize) -> u64 {
+    let bias = || layer.bias[i - layer.weights.len()];
+    layer.weights.get(i).map_or_else(bias, |weight| i64::from(*weight)) as u64
 }
 
 /// The linear nodes of a plan: index, shape, ring.
@@ -160,7 +187,7 @@ pub(crate) fn layers<P: Masked>(plan: &P) -> impl Iterator<Item = (usize, &ConvS
 
 /// Bytes of `E`, all layers.
 pub(crate) fn bytes(plan: &impl Masked) -> u64 {
-    layers(plan).map(|(_, conv, width)| (conv.weight_len() as u64 * u64::from(width)).div_ceil(8)).sum()
+    layers(plan).map(|(_, conv, width)| (entries_of(plan, conv) as u64 * u64::from(width)).div_ceil(8)).sum()
 }
 
 /// What a dealer knows a key of `A` by: the same for every back end, so that no two of them hide different
@@ -173,7 +200,11 @@ pub(crate) fn fingerprint(key: &Seed) -> [u8; 32] {
 pub(crate) fn keys(plan: &impl Masked, weights: &Weights, secret: &[u8; 32]) -> Vec<Seed> {
     let key = |(id, conv, width): (usize, &ConvSpec, u32)| {
         let layer = weights.get(id).expect("weights are checked against the graph when they are read or made");
-        let ints: Zeroizing<Vec<u8>> = Zeroizing::new(layer.weights.iter().flat_map(|w| w.to_le_bytes()).collect());
+        let mut ints: Zeroizing<Vec<u8>> = Zeroizing::new(Vec::with_capacity(4 * conv.weight_len() + 8 * conv.out_ch));
+        ints.extend(layer.weights.iter().flat_map(|w| w.to_le_bytes()));
+        if plan.biases() {
+            ints.extend(layer.bias.iter().flat_map(|b| b.to_le_bytes()));
+        }
         let shape = postcard::to_stdvec(&(conv.in_ch, conv.out_ch, conv.kernel, conv.groups, width));
         let shape = shape.expect("plain data in memory can be encoded");
         let digest = seam::digest("tacit 2026-11 dealt layer", &[secret, &(id as u64).to_le_bytes(), &shape, &ints]);
@@ -189,29 +220,70 @@ pub(crate) fn write(
     keys: &[Seed],
     sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
 ) -> Result<(), BackendError> {
-    for ((id, _, width), key) in layers(plan).zip(keys) {
+    for ((id, conv, width), key) in layers(plan).zip(keys) {
         let layer: &LayerWeights = weights.get(id).expect("there is a key for each layer with weights");
-        let key = Prg::from_seed(key.clone());
-        let pieces: Vec<&[i32]> = layer.weights.chunks(PIECE).collect();
+        let (key, count) = (Prg::from_seed(key.clone()), entries_of(plan, conv));
+        let packed = |piece: usize| {
+            let first = piece * PIECE;
+            let random = entries(&key, piece, PIECE.min(count - first), width);
+            let words = (first..).zip(random.iter()).map(|(i, a)| entry(layer, i).wrapping_sub(*a) & ring_mask(width));
+            let (words, mut out) = (words.collect::<Vec<u64>>(), Vec::new());
+            pack::pack(words.into_iter(), width, &mut out);
+            out
+        };
+        let pieces = count.div_ceil(PIECE);
         // A few at a time: `E` of a large layer is never in memory as a whole.
-        for (group, chunk) in pieces.chunks(GROUP).enumerate() {
-            let packed: Vec<Vec<u8>> = chunk
-                .par_iter()
-                .enumerate()
-                .map(|(i, weights)| {
-                    let random = entries(&key, group * GROUP + i, weights.len(), width);
-                    let mut out = Vec::new();
-                    let words = weights.iter().zip(random.iter());
-                    let words: Vec<u64> =
-                        words.map(|(&w, a)| (i64::from(w) as u64).wrapping_sub(*a) & ring_mask(width)).collect();
-                    pack::pack(words.into_iter(), width, &mut out);
-                    out
-                })
-                .collect();
+        for first in (0..pieces).step_by(GROUP) {
+            let group = first..(first + GROUP).min(pieces);
+            let packed: Vec<Vec<u8>> = group.into_par_iter().map(packed).collect();
             packed.iter().try_for_each(|bytes| sink(bytes))?;
         }
     }
     Ok(())
+}
+
+/// Digest of `E`, begun by `hasher`: what the public part says of it.
+pub(crate) fn digest(
+    plan: &impl Masked,
+    weights: &Weights,
+    keys: &[Seed],
+    mut hasher: blake3::Hasher,
+) -> Result<[u8; 32], BackendError> {
+    write(plan, weights, keys, &mut |bytes| {
+        hasher.update(bytes);
+        Ok(())
+    })?;
+    Ok(*hasher.finalize().as_bytes())
+}
+
+/// The keys of all layers, from a dealer's part of a model.
+///
+/// # Errors
+/// `Private` if it has not one for each linear layer.
+pub(crate) fn read_keys(plan: &impl Masked, part: &[u8]) -> Result<Vec<Seed>, BackendError> {
+    let layers = layers(plan).count();
+    let (keys, rest) = part.as_chunks();
+    if keys.len() != layers || !rest.is_empty() {
+        let what = format!("{} bytes of keys for {layers} linear layers", part.len());
+        return Err(BackendError::Private { what });
+    }
+    Ok(keys.iter().map(|key| Seed(*key)).collect())
+}
+
+/// A model's private part: the secret that its keys follow from, and its weights.
+pub(crate) fn private_bytes(secret: &[u8; 32], weights: &Weights) -> Zeroizing<Vec<u8>> {
+    let weights = ring::weights_to_bytes(weights);
+    let mut out = Zeroizing::new(Vec::with_capacity(secret.len() + weights.len()));
+    out.extend_from_slice(secret);
+    out.extend_from_slice(&weights);
+    out
+}
+
+/// The secret and the weights of a plan's private part.
+pub(crate) fn read_private(plan: &impl Masked, private: &[u8]) -> Result<(Zeroizing<[u8; 32]>, Weights), BackendError> {
+    let no_secret = || BackendError::Private { what: "it has no secret".into() };
+    let (secret, rest) = private.split_first_chunk().ok_or_else(no_secret)?;
+    Ok((Zeroizing::new(*secret), ring::read_weights(rest, plan.graph())?))
 }
 
 /// A layer's `E`, at the server.
@@ -258,7 +330,7 @@ pub(super) fn hasher() -> blake3::Hasher {
 impl<'a> Gathering<'a> {
     /// `hasher` begins what the public part says of `E`.
     pub(crate) fn new(plan: &'a impl Masked, hasher: blake3::Hasher) -> Self {
-        let layers = Box::new(layers(plan).map(|(_, conv, width)| (conv.weight_len(), width)));
+        let layers = Box::new(layers(plan).map(|(_, conv, width)| (entries_of(plan, conv), width)));
         Self { layers, matrices: Vec::new(), left: 0, buffer: Vec::new(), hasher }
     }
 

@@ -1,5 +1,6 @@
-//! The client's phases. Offline it sends its part of the linear layers, online a masked input and what
-//! gates need; all but the input has tags, and each phase ends with the answer to the server's check.
+//! The client's phases where it alone is checked (level `l1`). Offline it sends its part of the linear
+//! layers, online a masked input and what gates need; all but the input has tags, and each phase ends with
+//! the answer to the server's check.
 
 use tacit_arith::prg::{Prg, PublicSeed, Seed};
 use tacit_arith::ring::ConvSpec;
@@ -41,18 +42,27 @@ pub(super) struct ClientMaterial {
 
 impl ClientMaterial {
     pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
-        let content = half::checked(plan, Role::Client, bytes, half::client_bytes(plan))?;
+        Self::of_length(plan, bytes, half::client_bytes(plan)[1])
+    }
+
+    /// As it comes from the dealer.
+    pub(super) fn half(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
+        Self::of_length(plan, bytes, half::client_bytes(plan)[0])
+    }
+
+    fn of_length(plan: &Plan, bytes: &[u8], len: usize) -> Result<Self, BackendError> {
+        let content = half::checked(plan, Role::Client, bytes, len)?;
         Ok(Self { plan: plan.binding(), bytes: Zeroizing::new(content.to_vec()) })
     }
 
     /// Its two seeds.
-    fn head(&self) -> Result<(Seed, PublicSeed), BackendError> {
+    pub(super) fn head(&self) -> Result<(Seed, PublicSeed), BackendError> {
         let mut from = Reader::new(&self.bytes);
         Ok((Seed(read_seed(&mut from)?), PublicSeed::from_bytes(read_seed(&mut from)?)))
     }
 }
 
-fn ledger(plan: &Plan, seed: &Prg, hash: PublicSeed, when: When) -> Ledger {
+pub(super) fn ledger(plan: &Plan, seed: &Prg, hash: PublicSeed, when: When) -> Ledger {
     let delta = DeltaShare::draw(&mut seed.fork(DELTA));
     Ledger::new(Role::Client, &half::session(plan, hash, when), &delta)
 }
@@ -124,15 +134,8 @@ impl ClientPhase<Parts> for Offline<'_> {
         let (width, matrix) = (self.plan.graph.nodes()[id].fixed.width, self.statics.layer(self.next));
         self.next += 1;
         let (ring, [tags, tau]) = (ring(width), tags_and_masks(&self.seed, id, conv, width));
-        let times = |x: Zeroizing<Vec<u128>>| wide::apply(matrix, conv, &x, ring.share_bits());
-        let values = times(Zeroizing::new(r.iter().map(|r| u128::from(*r)).collect()))?;
-        let tags = times(Zeroizing::new(tags.iter().map(|share| share.tag).collect()))?;
-        let mask = u128::MAX >> (128 - ring.share_bits());
-        let words = values.iter().zip(tags.iter()).zip(tau.iter()).map(|((value, tag), tau)| Share {
-            value: value.wrapping_add(tau.value) & mask,
-            tag: tag.wrapping_add(tau.tag) & mask,
-        });
-        let words: Zeroizing<Vec<Share>> = Zeroizing::new(words.collect());
+        let x = r.iter().zip(tags.iter()).map(|(r, tag)| Share { value: u128::from(*r), tag: tag.tag });
+        let words = wide::words(matrix, conv, ring, (&Zeroizing::new(x.collect::<Vec<_>>()), &tau))?;
         let low: Vec<u64> = words.iter().map(|word| word.value as u64 & ring_mask(width)).collect();
         self.channel.send_packed(LINEAR, &low, width)?;
         self.ledger.values(width, words.iter().cloned(), low.iter().copied());

@@ -5,11 +5,11 @@ use tacit_mpc::codec::Packed;
 use tacit_mpc::fss::gate::{FssCost, Ledger};
 
 use super::half;
-use super::options::Options;
+use super::options::{Level, Options};
 use super::plan::{self, Plan, Step};
-use crate::dealt::statics;
+use super::project;
+use crate::dealt::{audit, statics};
 use crate::ring::{Node, RingGraph};
-use crate::seam::{Seal, Ticket};
 use crate::{BackendError, Costs, DealingCost, PhaseCost, Work};
 
 /// What material counts beside bytes between the parties when scales are searched: it comes over a link
@@ -28,13 +28,13 @@ fn batches(step: &Step) -> impl Iterator<Item = FssCost> {
 /// The price that the search for scales goes by.
 pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, BackendError> {
     let steps = plan::steps(graph, options)?;
-    let mut total = result(graph).bytes() as f64;
+    let mut total = result(graph, options.level).bytes() as f64;
     for (step, node) in steps.iter().zip(graph.nodes()) {
-        total += online(step, node).bytes() as f64;
+        total += online(step, node, options.level).bytes() as f64;
         let mut dealt: usize = batches(step).map(|cost| cost.client_material + cost.server_material).sum();
-        if let Some([words, tags]) = plan::linear_bytes(step, node) {
-            // The words go up once more.
-            total += words as f64;
+        if let Some([words, tags]) = plan::linear_bytes(step, node, options.level) {
+            // The words go up once more; where both parties are checked down, too, and once more online.
+            total += words as f64 * if options.level == Level::L2 { 3.0 } else { 1.0 };
             dealt += words + tags;
         }
         total += MATERIAL_WORTH * dealt as f64;
@@ -42,20 +42,27 @@ pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, Backend
     Ok(total)
 }
 
-fn result(graph: &RingGraph) -> PhaseCost {
-    PhaseCost { down_bytes: packed(graph.output()), exchanges: 1, ..PhaseCost::default() }
+fn result(graph: &RingGraph, level: Level) -> PhaseCost {
+    let digest = if level == Level::L2 { 32 } else { 0 };
+    PhaseCost { down_bytes: packed(graph.output()) + digest, exchanges: 1, ..PhaseCost::default() }
 }
 
 /// The check at the end of a phase.
-fn check(widths: usize) -> PhaseCost {
-    let [up, down] = Ledger::bytes(widths).map(|bytes| bytes as u64);
-    PhaseCost { up_bytes: up, down_bytes: down, exchanges: 1, ..PhaseCost::default() }
+fn check(widths: usize, level: Level) -> PhaseCost {
+    let ([up, down], exchanges) = match level {
+        Level::L1 => (Ledger::bytes(widths), 1),
+        Level::L2 => (Ledger::agree_bytes(widths), 3),
+    };
+    PhaseCost { up_bytes: up as u64, down_bytes: down as u64, exchanges, ..PhaseCost::default() }
 }
 
-fn online(step: &Step, node: &Node) -> PhaseCost {
+fn online(step: &Step, node: &Node, level: Level) -> PhaseCost {
     let mut cost = PhaseCost::default();
     if matches!(step, Step::Input) {
         cost.up_bytes = packed(node);
+    }
+    if matches!(step, Step::Linear(_)) && level == Level::L2 {
+        cost.down_bytes = packed(node);
     }
     for one in batches(step) {
         cost.up_bytes += one.up as u64;
@@ -67,20 +74,46 @@ fn online(step: &Step, node: &Node) -> PhaseCost {
     cost
 }
 
+/// Traffic of the offline phase beside its check, and the multiplications of linear layers.
+fn made(plan: &Plan, words: u64, costs: &mut Costs) {
+    let (level, macs) = (plan.level(), plan.graph.macs());
+    let ([up, down], exchanges) = audit::costs(plan.options().audit);
+    costs.offline += PhaseCost {
+        up_bytes: words + up,
+        down_bytes: down + if level == Level::L2 { words } else { 0 },
+        exchanges,
+        ..PhaseCost::default()
+    };
+    costs.online.server.work.macs = macs;
+    // Values and tags, in rings of more than 64 bits; where both parties are checked at both, and a few rows
+    // of each matrix and each result.
+    costs.offline.client.work = Work { macs: 4 * macs, ..Work::default() };
+    costs.offline.server.work = Work { macs: 2 * macs, ..Work::default() };
+    if level == Level::L2 {
+        costs.offline.server.work.macs += 2 * macs;
+        for (_, conv, _) in statics::layers(plan) {
+            let [matrix, online] = project::work(conv);
+            costs.offline.client.work.macs += matrix;
+            costs.online.client.work.macs += online;
+            costs.online.server.work.macs += online;
+        }
+    }
+}
+
 /// Costs of one input, of the setup, and of dealing.
 pub(super) fn costs(plan: &Plan) -> Costs {
     let (statics, macs) = (statics::bytes(plan), plan.graph.macs());
     let [offline, online_widths] = plan.widths().map(|widths| widths.len());
-    let mut costs = Costs { online: result(&plan.graph), ..Costs::default() };
-    costs.online += check(online_widths);
+    let level = plan.level();
+    let mut costs = Costs { online: result(&plan.graph, level), ..Costs::default() };
+    costs.online += check(online_widths, level);
     let mut words = 0;
     for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
-        costs.online += online(step, node);
+        costs.online += online(step, node, level);
         costs.comparisons += step.gates().map(|g| g.n() as u64).sum::<u64>();
-        words += plan::linear_bytes(step, node).map_or(0, |[words, _]| words as u64);
+        words += plan::linear_bytes(step, node, level).map_or(0, |[words, _]| words as u64);
     }
-    costs.online.server.work.macs = macs;
-    let client = half::with_digest(half::client_bytes(plan));
+    let [client, kept] = half::client_bytes(plan).map(half::with_digest);
     let [half, stored] = half::server_bytes(plan).map(half::with_digest);
     let largest = plan.graph.nodes().iter().map(|n| 8 * n.elements() as u64).max().expect("a graph has nodes");
     // What was opened: 48 bytes a word, as a share with its tag, in a list that doubles by copying.
@@ -92,33 +125,27 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     };
     let matrices: u64 = statics::layers(plan).map(matrix).sum();
     let layer = statics::layers(plan).map(matrix).max().unwrap_or(0);
+    costs.online.client.peak_memory_bytes = kept + ledger + 16 * largest;
+    costs.online.server.peak_memory_bytes = stored + ledger + 16 * largest;
+    let gates = costs.online.client.work.aes_blocks + costs.online.server.work.aes_blocks;
     costs.setup = PhaseCost { up_bytes: 1, down_bytes: statics, exchanges: 1, ..PhaseCost::default() };
     costs.setup.client.stored_bytes = matrices;
     costs.setup.client.peak_memory_bytes = matrices + statics;
     costs.setup.server.peak_memory_bytes = 64 << 20;
-    costs.offline = check(offline);
-    costs.offline += PhaseCost {
-        up_bytes: words + size_of::<Seal>() as u64,
-        down_bytes: size_of::<Ticket>() as u64,
-        exchanges: 1,
-        ..PhaseCost::default()
-    };
-    // Values and tags, in rings of more than 64 bits.
-    costs.offline.client.work = Work { macs: 4 * macs, ..Work::default() };
-    costs.offline.server.work = Work { macs: 2 * macs, ..Work::default() };
-    costs.offline.client.stored_bytes = client;
+    costs.offline = check(offline, level);
+    made(plan, words, &mut costs);
+    costs.offline.client.stored_bytes = kept;
     costs.offline.server.stored_bytes = stored;
     let linear = statics::layers(plan).map(|(_, conv, _)| conv.out_len() as u64).sum::<u64>();
-    costs.offline.client.peak_memory_bytes = matrices + 2 * client + word * linear + 16 * largest;
+    costs.offline.client.peak_memory_bytes = matrices + client + kept + word * linear + 16 * largest;
     costs.offline.server.peak_memory_bytes = half + stored + layer + word * linear + 16 * largest;
-    costs.online.client.peak_memory_bytes = client + ledger + 16 * largest;
-    costs.online.server.peak_memory_bytes = stored + ledger + 16 * largest;
-    let gates = costs.online.client.work.aes_blocks + costs.online.server.work.aes_blocks;
+    let projections = statics::layers(plan).map(|(_, conv, _)| project::work(conv)[0]);
+    let projected = if level == Level::L2 { projections.sum() } else { 0 };
     costs.dealing = DealingCost {
         client_bytes: client,
         server_bytes: half,
         // Each half is dealt on its own, with two hashes a level.
-        work: Work { macs, aes_blocks: 2 * gates + matrices / 16, ..Work::default() },
+        work: Work { macs: macs + projected, aes_blocks: 2 * gates + matrices / 16, ..Work::default() },
         peak_memory_bytes: client + 2 * layer + 16 * largest + (32 << 20),
     };
     costs

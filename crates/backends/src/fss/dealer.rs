@@ -12,8 +12,10 @@ use tacit_mpc::fss::gate::{DealerStreams, FssGate, FssWiden, Sides, deal_client,
 use tacit_mpc::fss::mac::ring::{Key, Share, draw_shares};
 use zeroize::Zeroizing;
 
-use super::half::{self, DELTA, Digesting, SEED, When, mask_stream};
-use super::plan::{Parts, Plan};
+use super::Level;
+use super::half::{self, DELTA, Digesting, KEY, Reveal, When, mask_stream};
+use super::plan::{Parts, Plan, Step};
+use super::project::Projection;
 use super::wide::{self, ring};
 use crate::BackendError;
 use crate::dealt::statics;
@@ -29,11 +31,13 @@ pub(super) const TARGET: u8 = 0xf1;
 pub(super) const TAGS: u8 = 0xf2;
 pub(super) const TAU: u8 = 0xf3;
 
-/// The streams of a material: the parties' seeds, the dealer's own, and the public seed of the hash keys.
+/// The streams of a material: the parties' seeds, the dealer's own, the public seed of the hash keys, and
+/// the shares that are the dealer's alone where both parties are checked.
 struct Streams {
     seeds: [Seed; 2],
     dealer: Prg,
     hash: PublicSeed,
+    masks: Prg,
 }
 
 impl Streams {
@@ -41,7 +45,8 @@ impl Streams {
         let prg = Prg::from_seed(dealing.clone());
         // The published one is all that its stream ever gives.
         let hash = PublicSeed::from_bytes(prg.fork(4).next_seed().0);
-        Self { seeds: [1, 2].map(|party| prg.fork(party).seed().clone()), dealer: prg.fork(3), hash }
+        let seeds = [1, 2].map(|party| prg.fork(party).seed().clone());
+        Self { seeds, dealer: prg.fork(3), hash, masks: prg.fork(5) }
     }
 }
 
@@ -50,8 +55,8 @@ pub(super) fn target(seed: &Prg, id: NodeId, elements: usize, width: u32) -> Vec
     chosen(seed, At { node: id, level: 0 }, TARGET, elements, width)
 }
 
-/// The client's tags of its share of a layer's input (the values drawn with them are not used), and its
-/// masks.
+/// The client's tags of its share of a layer's input (the values drawn with them are used where both parties
+/// are checked: it does not know that share then, and has a share of it), and its masks.
 pub(super) fn tags_and_masks(seed: &Prg, id: NodeId, conv: &ConvSpec, width: u32) -> [Zeroizing<Vec<Share>>; 2] {
     let draw = |part, n| draw_shares(ring(width), n, &mut stream(seed, At { node: id, level: 0 }, part));
     [Zeroizing::new(draw(TAGS, conv.in_len())), Zeroizing::new(draw(TAU, conv.out_len()))]
@@ -65,30 +70,23 @@ pub(super) fn deal(
     dealing: &Seed,
     sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
 ) -> Result<(), BackendError> {
-    let Streams { seeds: [client, server], dealer, hash } = Streams::new(dealing);
-    let (delta, key) = (Delta::draw(&mut dealer.fork(0)), Key::held(&mut dealer.fork(1)));
+    let Streams { seeds: [client, server], dealer, hash, masks } = Streams::new(dealing);
+    let own = Prg::from_seed(client.clone());
+    let (delta, mut of_key) = (Delta::draw(&mut dealer.fork(0)), dealer.fork(1));
+    let (key, chooser) = match plan.level() {
+        Level::L1 => (Key::held(&mut of_key), Prg::from_seed(client.clone())),
+        Level::L2 => (Key::draw(&mut of_key, &mut own.fork(KEY)), masks),
+    };
     let mut digesting = Digesting::new(&plan.binding(), role);
     let mut counted = |bytes: &[u8]| {
         digesting.update(bytes);
         sink(bytes)
     };
-    let [own, walked] = [client.clone(), client.clone()].map(Prg::from_seed);
-    // All of it at once: what grows leaves its beginning behind in memory.
-    let head_bytes = if role == Role::Client { 2 * SEED } else { half::head_bytes(plan) };
-    let mut head = Zeroizing::new(Vec::with_capacity(head_bytes));
-    head.extend_from_slice(if role == Role::Client { &client.0 } else { &server.0 });
-    head.extend_from_slice(&hash.to_bytes());
-    if role == Role::Server {
-        head.extend_from_slice(&delta.split(&mut own.fork(DELTA)).to_block().to_bytes());
-        head.extend_from_slice(&key.other().to_u64().to_le_bytes());
-        for (widths, when) in plan.widths().iter().zip([When::Offline, When::Online]) {
-            for &width in widths {
-                let [mut theirs, mut ours] = [&dealer, &own].map(|seed| mask_stream(seed, when, width));
-                half::write_masks(&key.deal_masks(ring(width), &mut theirs, &mut ours), &mut head);
-            }
-        }
-    }
-    counted(&head)?;
+    counted(&match role {
+        Role::Client => client_head(plan, &client, hash, &chooser),
+        Role::Server => server_head(plan, (&server, hash), [&own, &dealer], (&delta, &key)),
+    })?;
+    let reveal = (role == Role::Server && plan.level() == Level::L2).then(|| Reveal::draw(&own, plan));
     let phase = Dealing {
         role,
         plan,
@@ -96,14 +94,57 @@ pub(super) fn deal(
         client: own,
         server: Prg::from_seed(server),
         dealer: dealer.fork(2),
+        chooser: Prg::from_seed(chooser.seed().clone()),
         sides: (hash, delta, key),
         batch: 0,
         sink: &mut counted,
     };
     let mut tap = |_: NodeId, _: &[u64]| {};
-    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: walked, phase, tap: &mut tap };
-    walk(&plan.graph, &mut shares)?;
+    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: chooser, phase, tap: &mut tap };
+    let result = Zeroizing::new(walk(&plan.graph, &mut shares)?);
+    if let Some(reveal) = reveal {
+        counted(&reveal.deal(&result))?;
+    }
     sink(&digesting.finish())
+}
+
+/// What the client's half begins with.
+fn client_head(plan: &Plan, seed: &Seed, hash: PublicSeed, chooser: &Prg) -> Zeroizing<Vec<u8>> {
+    // All of it at once: what grows leaves its beginning behind in memory.
+    let mut head = Zeroizing::new(Vec::with_capacity(half::client_head(plan)));
+    head.extend_from_slice(&seed.0);
+    head.extend_from_slice(&hash.to_bytes());
+    if plan.level() == Level::L2 {
+        head.extend_from_slice(&input_stream(plan, chooser).seed().0);
+    }
+    head
+}
+
+/// The stream of the input's mask.
+fn input_stream(plan: &Plan, chooser: &Prg) -> Prg {
+    let input = plan.steps.iter().position(|step| matches!(step, Step::Input)).expect("a graph has an input");
+    stream(chooser, At { node: input, level: 0 }, 0)
+}
+
+/// What the server's half begins with.
+fn server_head(
+    plan: &Plan,
+    (seed, hash): (&Seed, PublicSeed),
+    [client, dealer]: [&Prg; 2],
+    (delta, key): (&Delta, &Key),
+) -> Zeroizing<Vec<u8>> {
+    let mut head = Zeroizing::new(Vec::with_capacity(half::head_bytes(plan)));
+    head.extend_from_slice(&seed.0);
+    head.extend_from_slice(&hash.to_bytes());
+    head.extend_from_slice(&delta.split(&mut client.fork(DELTA)).to_block().to_bytes());
+    head.extend_from_slice(&key.other().to_u64().to_le_bytes());
+    for (widths, when) in plan.widths().iter().zip([When::Offline, When::Online]) {
+        for &width in widths {
+            let [mut theirs, mut ours] = [dealer, client].map(|seed| mask_stream(seed, when, width));
+            half::write_masks(&key.deal_masks(ring(width), &mut theirs, &mut ours), &mut head);
+        }
+    }
+    head
 }
 
 struct Dealing<'a> {
@@ -113,10 +154,21 @@ struct Dealing<'a> {
     client: Prg,
     server: Prg,
     dealer: Prg,
+    /// The shares that the walk is over follow from it.
+    chooser: Prg,
     sides: (PublicSeed, Delta, Key),
     /// Number of the next batch.
     batch: u32,
     sink: &'a mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+}
+
+impl Dealing<'_> {
+    /// The server's shares of values, with tags, for those of the client.
+    fn shares(&self, (values, theirs): (&[u64], &[Share]), width: u32, out: &mut Writer) {
+        let (ring, key) = (ring(width), &self.sides.2);
+        let shares = values.iter().zip(theirs).map(|(value, theirs)| key.other_share(ring, u128::from(*value), theirs));
+        wide::write(shares.flat_map(|share| [share.value, share.tag]), ring, out);
+    }
 }
 
 impl ClientPhase<Parts> for Dealing<'_> {
@@ -127,22 +179,36 @@ impl ClientPhase<Parts> for Dealing<'_> {
     /// The server gets `A r - t` and the keys of the tags of r and tau.
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
         let width = self.plan.graph.nodes()[id].fixed.width;
-        let target = target(&self.client, id, conv.out_len(), width);
+        let target = target(&self.chooser, id, conv.out_len(), width);
         if self.role == Role::Client {
             return Ok(target);
         }
-        let (ring, macs) = (ring(width), &self.sides.2);
         let [tags, tau] = tags_and_masks(&self.client, id, conv, width);
         let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
+        let masks: Zeroizing<Vec<u64>> = Zeroizing::new(match self.plan.level() {
+            Level::L1 => tau.iter().map(|tau| tau.value as u64 & ring_mask(width)).collect(),
+            Level::L2 => chosen(&self.dealer, At { node: id, level: 0 }, TAU, tau.len(), width),
+        });
         let mut known = Zeroizing::new(statics::apply_random(key, conv, r, width)?);
-        for ((known, tau), target) in known.iter_mut().zip(tau.iter()).zip(&target) {
-            *known = known.wrapping_sub(tau.value as u64).wrapping_sub(*target) & ring_mask(width);
+        for ((known, tau), target) in known.iter_mut().zip(masks.iter()).zip(&target) {
+            *known = known.wrapping_sub(*tau).wrapping_sub(*target) & ring_mask(width);
         }
         let mut out = Writer::default();
         out.packed(&Packed::new(&known, width));
-        let held = r.iter().zip(tags.iter()).map(|(r, tag)| Share { value: u128::from(*r), tag: tag.tag });
-        wide::write(held.map(|share| macs.key_of(ring, &share)), ring, &mut out);
-        wide::write(tau.iter().map(|share| macs.key_of(ring, share)), ring, &mut out);
+        match self.plan.level() {
+            Level::L1 => {
+                let (ring, macs) = (ring(width), &self.sides.2);
+                let held = r.iter().zip(tags.iter()).map(|(r, tag)| Share { value: u128::from(*r), tag: tag.tag });
+                wide::write(held.map(|share| macs.key_of(ring, &share)), ring, &mut out);
+                wide::write(tau.iter().map(|share| macs.key_of(ring, share)), ring, &mut out);
+            }
+            Level::L2 => {
+                self.shares((r, &tags), width, &mut out);
+                self.shares((&masks, &tau), width, &mut out);
+                let count = statics::entries_of(self.plan, conv);
+                Projection::draw(&self.client, id, conv, width).for_server(key, count, &known)?.write(width, &mut out);
+            }
+        }
         (self.sink)(&out.finish())?;
         Ok(target)
     }

@@ -4,24 +4,33 @@
 //! client: seed 16 | seed of the hash keys 16 | correction words of all batches                          | digest 32
 //! server: seed 16 | seed of the hash keys 16 | share of Delta 16 | key 8 | masks | pieces of all steps  | digest 32
 //! ```
+//! Where both parties are checked (level `l2`), the client's correction words come behind the seed of the
+//! input's mask (16), and the server's half ends with its share of the result's mask and what that is checked
+//! by ([`Reveal`]). A linear layer then has `A r - t`, shares with tags of r and tau, and a projection
+//! ([`super::project`]); the key is a share of one.
+//!
 //! Masks: for each width of words offline, then online, those of one check. Steps in node order: of a
 //! linear layer `A r - t` (packed), then what its tags are checked with; of a batch of gates what was dealt
 //! for it. The digest is of all before it, of the plan with `E`, and of whose half it is. It finds damage and
 //! halves of the other party or of another model; it is no tag, and nothing rests on it. Stored at the
-//! server, the results of the linear layers' offline phase, packed, are between the steps and the digest.
+//! server, the results of the linear layers' offline phase, packed, are between the steps and the digest; at
+//! level `l2` at the client, too: its projections.
 
 use std::collections::BTreeSet;
 
 use tacit_arith::block::Block;
 use tacit_arith::prg::{Prg, PublicSeed, Seed};
-use tacit_mpc::codec::Reader;
+use tacit_mpc::codec::{Packed, Reader, Writer};
 use tacit_mpc::fss::delta::DeltaShare;
-use tacit_mpc::fss::mac::ring::{KeyShare, Masks, ROWS, Share, draw_masks};
+use tacit_mpc::fss::mac::ring::{KeyShare, Masks, ROWS, Share, draw_masks, draw_shares};
 use tacit_mpc::{MpcError, Role};
 use zeroize::Zeroizing;
 
 use super::plan::{Plan, Step, linear_bytes};
-use super::wide::ring;
+use super::wide::{self, ring};
+use super::{Level, project};
+use crate::dealt::statics;
+use crate::ring::fixed::ring_mask;
 use crate::{BackendError, seam};
 
 /// Bytes of a seed and of a block.
@@ -34,6 +43,10 @@ const MASK: usize = 6;
 /// Streams from a party's seed, by purpose: `NODE` and what is behind it are parts of `share::stream`.
 pub(super) const DELTA: u64 = u64::MAX;
 const CHECKS: [u64; 2] = [u64::MAX - 1, u64::MAX - 2];
+/// At level `l2`: the client's share of the key of words; its share of the result's mask, and its key for
+/// the server's.
+pub(super) const KEY: u64 = u64::MAX - 3;
+const REVEAL: [u64; 2] = [u64::MAX - 4, u64::MAX - 5];
 
 /// When a check is made.
 #[derive(Clone, Copy)]
@@ -109,9 +122,23 @@ pub(super) fn sealed(binding: &[u8; 32], role: Role, content: &[u8]) -> Zeroizin
     out
 }
 
-/// Bytes of the client's half without its digest.
-pub(super) fn client_bytes(plan: &Plan) -> usize {
-    2 * SEED + plan.steps.iter().flat_map(Step::gates).map(|gate| gate.cost().client_material).sum::<usize>()
+/// Bytes of what the client's half begins with.
+pub(super) fn client_head(plan: &Plan) -> usize {
+    match plan.level() {
+        Level::L1 => 2 * SEED,
+        Level::L2 => 3 * SEED,
+    }
+}
+
+/// Bytes of the client's half, and of what it stores, both without their digest.
+pub(super) fn client_bytes(plan: &Plan) -> [usize; 2] {
+    let gates = plan.steps.iter().flat_map(Step::gates).map(|gate| gate.cost().client_material);
+    let half = client_head(plan) + gates.sum::<usize>();
+    let projections = match plan.level() {
+        Level::L1 => 0,
+        Level::L2 => statics::layers(plan).map(|(_, conv, width)| project::bytes(conv, width)).sum(),
+    };
+    [half, half + projections]
 }
 
 /// Bytes of what the server's half begins with.
@@ -121,9 +148,10 @@ pub(super) fn head_bytes(plan: &Plan) -> usize {
 
 /// Bytes of the server's half, and of what it stores, both without their digest.
 pub(super) fn server_bytes(plan: &Plan) -> [usize; 2] {
-    let (mut half, mut known) = (head_bytes(plan), 0);
+    let reveal = if plan.level() == Level::L2 { Reveal::bytes(plan) } else { 0 };
+    let (mut half, mut known) = (head_bytes(plan) + reveal, 0);
     for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
-        if let Some([words, tags]) = linear_bytes(step, node) {
+        if let Some([words, tags]) = linear_bytes(step, node, plan.level()) {
             half += words + tags;
             known += words;
         }
@@ -180,6 +208,85 @@ impl ServerHead {
         }
         Ok(Self { seed: Prg::from_seed(seed), hash, delta, key: KeyShare::new(key)?, masks })
     }
+}
+
+/// How the result is revealed where both parties are checked. The client has a share of the result's mask
+/// and a key from its seed; the server has the other share, and for each word of it the tag
+/// `key * share + b`, b being the client's. It sends the shares, and a digest of their tags.
+pub(super) struct Reveal {
+    /// The client's shares of the mask, and its b.
+    own: Zeroizing<Vec<Share>>,
+    key: u64,
+    width: u32,
+}
+
+impl Reveal {
+    /// From the client's seed.
+    pub(super) fn draw(seed: &Prg, plan: &Plan) -> Self {
+        let (output, [shares, key]) = (plan.graph.output(), REVEAL.map(|part| seed.fork(part)));
+        let (width, mut shares, mut key) = (output.fixed.width, shares, key);
+        let own = Zeroizing::new(draw_shares(ring(width), output.elements(), &mut shares));
+        Self { own, key: KeyShare::draw(&mut key).to_u64(), width }
+    }
+
+    /// Bytes of the server's part.
+    fn bytes(plan: &Plan) -> usize {
+        let (n, width) = (plan.graph.output().elements(), plan.graph.output().fixed.width);
+        Packed::len_bytes(n, width) + n * wide::word_bytes(ring(width))
+    }
+
+    fn tags(&self, shares: &[u64]) -> impl Iterator<Item = u128> {
+        let mask = u128::MAX >> (128 - ring(self.width).share_bits());
+        let tag = move |(own, share): (&Share, &u64)| {
+            u128::from(self.key).wrapping_mul(u128::from(*share)).wrapping_add(own.tag) & mask
+        };
+        self.own.iter().zip(shares).map(tag)
+    }
+
+    /// The server's part for the mask `c` of the result.
+    pub(super) fn deal(&self, c: &[u64]) -> Zeroizing<Vec<u8>> {
+        let shares = c.iter().zip(self.own.iter()).map(|(c, own)| c.wrapping_sub(own.value as u64));
+        let shares: Zeroizing<Vec<u64>> = Zeroizing::new(shares.map(|s| s & ring_mask(self.width)).collect());
+        let mut out = Writer::default();
+        out.packed(&Packed::new(&shares, self.width));
+        wide::write(self.tags(&shares), ring(self.width), &mut out);
+        out.finish()
+    }
+
+    /// The server's shares, and the digest of their tags.
+    pub(super) fn read(
+        plan: &Plan,
+        session: &[u8; 32],
+        from: &mut Reader<'_>,
+    ) -> Result<(Vec<u64>, [u8; 32]), BackendError> {
+        let (n, width) = (plan.graph.output().elements(), plan.graph.output().fixed.width);
+        let shares = from.packed(n, width)?.values();
+        let tags = wide::read(from, ring(width), n)?;
+        Ok((shares, tags_digest(session, tags.iter().copied())))
+    }
+
+    /// The mask, from what the server sent, if that is as dealt.
+    ///
+    /// # Errors
+    /// `Misbehaviour` if not.
+    pub(super) fn mask(&self, session: &[u8; 32], shares: &[u64], digest: &[u8]) -> Result<Vec<u64>, MpcError> {
+        // Public once it is sent: the time of this comparison tells nothing.
+        if tags_digest(session, self.tags(shares)) != *digest {
+            let what = "the share of the result is not as dealt";
+            return Err(MpcError::Misbehaviour { step: "the end of the inference", what });
+        }
+        let sum = |(own, share): (&Share, &u64)| share.wrapping_add(own.value as u64) & ring_mask(self.width);
+        Ok(self.own.iter().zip(shares).map(sum).collect())
+    }
+}
+
+fn tags_digest(session: &[u8; 32], tags: impl Iterator<Item = u128>) -> [u8; 32] {
+    let mut hash = blake3::Hasher::new_derive_key("tacit 2026-11 fss share of the result");
+    hash.update(session);
+    for tag in tags {
+        hash.update(&tag.to_le_bytes());
+    }
+    *hash.finalize().as_bytes()
 }
 
 /// Skips what a step has in the server's half, but for a linear layer's.

@@ -1,6 +1,6 @@
 //! The `fss` back end: material from a dealer as in [`dealt`](crate::dealt), with function secret sharing
 //! and tags on all that a client sends. A client that deviates is found before the server releases anything
-//! that depends on the deviation; the server is trusted to follow the protocol (level `l1`).
+//! that depends on the deviation. At level `l1` the server is trusted to follow the protocol.
 //!
 //! The client knows its share of every tensor before its input, and so does the dealer: they
 //! come from the client's seed. What a client sends is
@@ -15,10 +15,14 @@
 //! All of it goes into a ledger at both parties; the server checks the words of the offline phase before it
 //! keeps the material, and everything that was opened online before it sends its share of the result.
 //!
+//! At level `l2` **both parties are checked**: they have the same masked values, the dealer alone the
+//! masks, and all that either sends is under a tag that it cannot make (`both`, `project`).
+//!
 //! What a check rests on and what a failed one costs: `docs/notes/fss.md`. `plan` the compilation, `half`
 //! what the halves begin and end with, `dealer` what the dealer does, `client` and `server` the parties'
-//! phases, `model` the seam.
+//! phases at level `l1`, `both` those at `l2`, `model` the seam.
 
+mod both;
 mod client;
 mod cost;
 mod dealer;
@@ -26,6 +30,7 @@ mod half;
 mod model;
 mod options;
 mod plan;
+mod project;
 mod server;
 mod wide;
 

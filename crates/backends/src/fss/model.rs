@@ -9,31 +9,28 @@ use std::sync::{Arc, OnceLock};
 use tacit_arith::prg::{Prg, Seed};
 use tacit_graph::{Model, Watch};
 use tacit_mpc::Role;
-use tacit_net::{Channel, Tag};
+use tacit_net::Channel;
 use zeroize::Zeroizing;
 
 use super::client::{self, ClientMaterial};
-use super::half::{self, SEED};
+use super::half;
 use super::options::{self, NAME, Options};
 use super::plan::{self, Plan};
 use super::server::{self, ServerMaterial};
-use super::{cost, dealer};
+use super::{Level, both, cost, dealer};
+use crate::dealt::audit::{Ordering, Sink};
 use crate::dealt::setup::{self, Expected};
 use crate::dealt::statics::{self, Statics};
 use crate::ring::{self, RingGraph, Weights, public, reference};
-use crate::seam::{self, Aids, Claim, DealerModel, Order, Seal, Ticket};
+use crate::seam::{self, Aids, DealerModel, Order};
 use crate::{
     Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, MaterialPart, ServerModel,
     ServerSide, Strain, Trust,
 };
 
 /// Version of the public part and of the protocol that follows from it.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
-/// Offline: which material.
-const TICKET: Tag = Tag::new(0x0435, "ticket for the dealer");
-/// Offline: for whom material is to be dealt.
-const SEAL: Tag = Tag::new(0x0436, "seal of a claim to material");
 /// The back end.
 pub struct Fss;
 
@@ -95,12 +92,7 @@ impl Server {
         report: Option<ring::RingReport>,
     ) -> Result<Self, BackendError> {
         let keys = statics::keys(&plan, &weights, &secret);
-        let mut hasher = hasher();
-        statics::write(&plan, &weights, &keys, &mut |bytes| {
-            hasher.update(bytes);
-            Ok(())
-        })?;
-        let statics = *hasher.finalize().as_bytes();
+        let statics = statics::digest(&plan, &weights, &keys, hasher())?;
         let public = public::write((NAME, VERSION), &(plan.options(), statics), plan.graph())?;
         let part = Zeroizing::new(keys.iter().flat_map(|key| key.0).collect());
         let plan = plan.bound_to(&statics);
@@ -133,20 +125,17 @@ impl Backend for Fss {
         let target = ring::Target { price: &price, check: &check };
         let lowered = ring::lower_for(model, &ring_options, target, watch).map_err(|e| e.of_backend(NAME))?;
         let mut secret = Zeroizing::new([0; 32]);
-        randomness()?.fill_bytes(&mut *secret);
+        seam::randomness()?.fill_bytes(&mut *secret);
         let plan = plan::compile(lowered.graph, options)?;
         Ok(Arc::new(Server::new((plan, lowered.weights), secret, Some(lowered.report))?))
     }
 
     fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
         let compiled = Compiled::read(public)?;
-        let wrong = |what: &str| BackendError::Private { what: what.into() };
-        let (secret, rest) = private.split_at_checked(32).ok_or_else(|| wrong("it has no secret"))?;
-        let secret = Zeroizing::new(*secret.first_chunk().expect("it was cut at 32 bytes"));
-        let weights = ring::read_weights(rest, compiled.plan.graph())?;
+        let (secret, weights) = statics::read_private(&compiled.plan, private)?;
         let server = Server::new((compiled.plan, weights), secret, None)?;
         if server.compiled.public != public {
-            return Err(wrong("it belongs to another public part"));
+            return Err(BackendError::Private { what: "it belongs to another public part".into() });
         }
         Ok(Arc::new(server))
     }
@@ -157,13 +146,8 @@ impl Backend for Fss {
 
     fn dealing(&self, public: &[u8], part: &[u8]) -> Result<Arc<dyn DealerModel>, BackendError> {
         let compiled = Compiled::read(public)?;
-        let layers = statics::layers(&compiled.plan).count();
-        let (keys, rest) = part.as_chunks::<SEED>();
-        if keys.len() != layers || !rest.is_empty() {
-            let what = format!("{} bytes of keys for {layers} linear layers", part.len());
-            return Err(BackendError::Private { what });
-        }
-        Ok(Arc::new(Dealing { compiled, keys: keys.iter().map(|key| Seed(*key)).collect() }))
+        let keys = statics::read_keys(&compiled.plan, part)?;
+        Ok(Arc::new(Dealing { compiled, keys }))
     }
 }
 
@@ -176,11 +160,7 @@ impl ServerModel for Server {
     }
 
     fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError> {
-        let weights = ring::weights_to_bytes(&self.weights);
-        let mut out = Zeroizing::new(Vec::with_capacity(32 + weights.len()));
-        out.extend_from_slice(&*self.secret);
-        out.extend_from_slice(&weights);
-        Ok(out)
+        Ok(statics::private_bytes(&self.secret, &self.weights))
     }
 
     fn report(&self) -> Option<&dyn LoweringReport> {
@@ -206,13 +186,13 @@ impl ServerModel for Server {
     }
 
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
-        Ok(Box::new(Serving { model: self, aids: aids.clone(), prg: randomness()? }))
+        Ok(Box::new(Serving { model: self, aids: aids.clone(), prg: seam::randomness()? }))
     }
 }
 
 impl ClientModel for Client {
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
-        Ok(Box::new(Asking { model: self, aids: aids.clone(), prg: randomness()? }))
+        Ok(Box::new(Asking { model: self, aids: aids.clone(), prg: seam::randomness()? }))
     }
 }
 
@@ -226,7 +206,7 @@ impl DealerModel for Dealing {
     }
 
     fn client_bytes(&self) -> u64 {
-        half::with_digest(half::client_bytes(&self.compiled.plan))
+        half::with_digest(half::client_bytes(&self.compiled.plan)[0])
     }
 
     fn client_half(&self, dealing: &Seed) -> Result<Zeroizing<Vec<u8>>, BackendError> {
@@ -250,10 +230,6 @@ impl DealerModel for Dealing {
     ) -> Result<(), BackendError> {
         dealer::deal(Role::Server, &self.compiled.plan, &self.keys, dealing, sink)
     }
-}
-
-fn randomness() -> Result<Prg, BackendError> {
-    Prg::from_os().map_err(|e| BackendError::Random(e.to_string()))
 }
 
 /// A connection at the server.
@@ -291,19 +267,29 @@ impl ServerSide for Serving {
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
         let order = self.model.order().expect("there is an order for every model of this back end");
-        let seal: Seal = *channel.recv(SEAL, size_of::<Seal>())?.first_chunk().expect("that many bytes came");
-        let (ticket, half) = self.aids.dealer()?.deal(&order, &seal)?;
-        channel.send(TICKET, &ticket)?;
-        channel.flush()?;
         let Server { compiled, weights, keys, .. } = &*self.model;
-        let made = server::offline(&compiled.plan, (weights, keys), &half, (channel, &mut self.prg), &self.aids.stop)?;
-        Ok(Material::new(made))
+        let ordering = Ordering { aids: &self.aids, rate: compiled.plan.options().audit, plan: order.digest };
+        let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::deal(Role::Server, &compiled.plan, keys, seed, sink);
+        let mut half = Zeroizing::new(Vec::with_capacity(order.server_bytes as usize));
+        ordering.order(&order, (&mut *channel, &mut self.prg), again, &mut |bytes, _| {
+            half.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        let (plan, line, stop) = (&compiled.plan, (channel, &mut self.prg), &self.aids.stop);
+        Ok(Material::new(match plan.level() {
+            Level::L1 => server::offline(plan, (weights, keys), &half, line, stop)?,
+            Level::L2 => both::offline_server(plan, (weights, keys), &half, line, stop)?,
+        }))
     }
 
     fn online(&mut self, channel: &mut Channel, material: Material) -> Result<(), BackendError> {
         let Server { compiled, weights, .. } = &*self.model;
+        let (plan, line, stop) = (&compiled.plan, (channel, &mut self.prg), &self.aids.stop);
         let material = material.take()?;
-        server::online(&compiled.plan, weights, &material, (channel, &mut self.prg), &mut |_, _| {}, &self.aids.stop)
+        match plan.level() {
+            Level::L1 => server::online(plan, weights, &material, line, &mut |_, _| {}, stop),
+            Level::L2 => both::online_server(plan, weights, &material, line, &mut |_, _| {}, stop),
+        }
     }
 
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
@@ -326,14 +312,19 @@ impl ClientSide for Asking {
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
         let statics = self.statics()?.clone();
-        let mut claim = Claim { nonce: [0; 32], digest: self.model.compiled.digest() };
-        self.prg.fill_bytes(&mut claim.nonce);
-        channel.send(SEAL, &claim.seal())?;
-        channel.flush()?;
-        let ticket: Ticket = *channel.recv(TICKET, size_of::<Ticket>())?.first_chunk().expect("that many bytes came");
-        let half = self.aids.dealer()?.fetch(&ticket, &claim)?;
-        let material = ClientMaterial::read(&self.model.compiled.plan, &half)?;
-        client::offline(&self.model.compiled.plan, &statics, &material, channel, &self.aids.stop)?;
+        let compiled = &self.model.compiled;
+        let ordering = Ordering { aids: &self.aids, rate: compiled.plan.options().audit, plan: compiled.digest() };
+        // The client's half needs no key of A.
+        let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::deal(Role::Client, &compiled.plan, &[], seed, sink);
+        let half = ordering.fetch((&mut *channel, &mut self.prg), again)?;
+        let (plan, stop) = (&self.model.compiled.plan, &self.aids.stop);
+        let material = ClientMaterial::half(plan, &half)?;
+        drop(half);
+        if plan.level() == Level::L2 {
+            let line = (channel, &mut self.prg);
+            return Ok(Material::new(both::offline_client(plan, &statics, &material, line, stop)?));
+        }
+        client::offline(plan, &statics, &material, channel, stop)?;
         Ok(Material::new(material))
     }
 
@@ -341,8 +332,11 @@ impl ClientSide for Asking {
         let plan = &self.model.compiled.plan;
         let integers = reference::quantize_input(plan.graph(), input)?;
         let material = material.take()?;
-        let answer =
-            client::online(plan, &material, &integers, (channel, &mut self.prg), &mut |_, _| {}, &self.aids.stop)?;
+        let (line, stop) = ((channel, &mut self.prg), &self.aids.stop);
+        let answer = match plan.level() {
+            Level::L1 => client::online(plan, &material, &integers, line, &mut |_, _| {}, stop)?,
+            Level::L2 => both::online_client(plan, &material, &integers, line, &mut |_, _| {}, stop)?,
+        };
         Ok(reference::dequantize_output(plan.graph(), &answer))
     }
 

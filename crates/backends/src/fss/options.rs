@@ -3,8 +3,10 @@
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use tacit_mpc::fss::gate::Checked;
 
 use crate::BackendError;
+use crate::dealt::audit;
 use crate::ring::RingOptions;
 use crate::seam;
 
@@ -16,6 +18,18 @@ pub(super) const NAME: &str = "fss";
 pub enum Level {
     /// The client's; the server follows the protocol.
     L1,
+    /// Both parties'.
+    L2,
+}
+
+impl Level {
+    /// Whose messages are checked.
+    pub(super) fn checked(self) -> Checked {
+        match self {
+            Self::L1 => Checked::Client,
+            Self::L2 => Checked::Both,
+        }
+    }
 }
 
 impl FromStr for Level {
@@ -24,8 +38,8 @@ impl FromStr for Level {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "l1" => Ok(Self::L1),
-            "l2" => Err("a server that deviates is not found by this version: `l1` finds a client that does".into()),
-            _ => Err("`l1`".into()),
+            "l2" => Ok(Self::L2),
+            _ => Err("`l1` (a client that deviates is found) or `l2` (both parties)".into()),
         }
     }
 }
@@ -37,11 +51,13 @@ pub struct Options {
     pub level: Level,
     /// Low bits that ReLU's sign test leaves out: results below `2^relu_drop` units may become 0.
     pub relu_drop: u32,
+    /// Materials of a thousand that the parties have opened and deal again.
+    pub audit: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { level: Level::L1, relu_drop: 0 }
+        Self { level: Level::L1, relu_drop: 0, audit: audit::DEFAULT }
     }
 }
 
@@ -53,6 +69,7 @@ impl Options {
     /// # Errors
     /// [`BackendError::Option`] names the one that is out of its range.
     pub fn check(&self) -> Result<(), BackendError> {
+        seam::within(NAME, "audit", self.audit, &audit::RATES)?;
         seam::within(NAME, "relu_drop", self.relu_drop, &DROP).map(drop)
     }
 }
@@ -67,6 +84,7 @@ pub(super) fn parse(text: &seam::Options) -> Result<(Options, RingOptions), Back
     let options = Options {
         level: reader.get("level")?.unwrap_or(default.level),
         relu_drop: reader.in_range("relu_drop", DROP)?.unwrap_or(default.relu_drop),
+        audit: reader.in_range("audit", audit::RATES)?.unwrap_or(default.audit),
     };
     // Linear layers are exact.
     let ring = RingOptions { linear_error: 0, ..RingOptions::read(&mut reader)? };
@@ -83,7 +101,8 @@ mod tests {
         let (options, ring) = parse(&"level=l1,relu_drop=2,frac_bits=12".parse().unwrap()).unwrap();
         assert_eq!((options.level, options.relu_drop, ring.frac_bits), (Level::L1, 2, Some(12)));
         assert_eq!(parse(&seam::Options::default()).unwrap().0, Options::default());
-        for bad in ["relu_drop=99", "level=l2", "level=3", "exchanges=1"] {
+        assert_eq!(parse(&"level=l2".parse().unwrap()).unwrap().0.level, Level::L2);
+        for bad in ["relu_drop=99", "audit=1000", "level=l0", "level=3", "exchanges=1"] {
             let key = bad.split('=').next().unwrap();
             let error = parse(&bad.parse().unwrap()).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");

@@ -7,8 +7,8 @@ use tacit_graph::NodeId;
 use tacit_mpc::dealt::Value;
 use tacit_mpc::fss::gate::{FssGate, FssWiden};
 
-use super::Options;
 use super::wide;
+use super::{Level, Options, project};
 use crate::dealt::statics::Masked;
 use crate::ring::share::{self, Batch, Compile, Kind, conv_spec};
 use crate::ring::{Node, RingGraph};
@@ -51,6 +51,11 @@ impl Plan {
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// Whose messages are checked.
+    pub(super) fn level(&self) -> Level {
+        self.options.level
     }
 
     /// Digest of all that the parties and the dealer must have alike.
@@ -105,6 +110,10 @@ impl Masked for Plan {
     fn steps(&self) -> &[Step] {
         &self.steps
     }
+
+    fn biases(&self) -> bool {
+        self.level() == Level::L2
+    }
 }
 
 /// Compiles a graph.
@@ -115,7 +124,7 @@ pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError>
     let steps = steps(&graph, &options)?;
     let most = |step: &Step, node: &Node| {
         let of_gates = step.gates().map(|gate| gate.cost().server_material as u128).sum::<u128>();
-        of_gates + linear_bytes(step, node).map_or(0, |[words, tags]| (words + tags) as u128)
+        of_gates + linear_bytes(step, node, options.level).map_or(0, |[words, tags]| (words + tags) as u128)
     };
     share::check_sizes(&graph, &steps, most)?;
     for (id, (step, node)) in steps.iter().zip(graph.nodes()).enumerate() {
@@ -129,12 +138,18 @@ pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError>
     Ok(Plan { graph, steps, options, digest, binding: digest })
 }
 
-/// Of a linear layer, bytes of the server's words `A r - t`, and of what it checks tags with.
-pub(super) fn linear_bytes(step: &Step, node: &Node) -> Option<[usize; 2]> {
+/// Of a linear layer, bytes of the server's words `A r - t`, and of what it checks tags with; where both
+/// parties are checked, of its shares and of what its result is checked by.
+pub(super) fn linear_bytes(step: &Step, node: &Node, level: Level) -> Option<[usize; 2]> {
     let Step::Linear(conv) = step else { return None };
     let width = node.fixed.width;
     let words = tacit_mpc::codec::Packed::len_bytes(node.elements(), width);
-    Some([words, (conv.in_len() + node.elements()) * wide::word_bytes(wide::ring(width))])
+    let each = (conv.in_len() + node.elements()) * wide::word_bytes(wide::ring(width));
+    let rest = match level {
+        Level::L1 => each,
+        Level::L2 => 2 * each + project::bytes(conv, width),
+    };
+    Some([words, rest])
 }
 
 /// How each node is evaluated.
@@ -159,25 +174,31 @@ struct Maker<'a> {
     options: &'a Options,
 }
 
+impl Maker<'_> {
+    fn gate(&self, n: usize, (width, drop): (u32, u32), values: Vec<Value>) -> FssGate {
+        FssGate::new(n, width, drop, values, self.options.level.checked())
+    }
+}
+
 impl Compile<Parts> for Maker<'_> {
     fn linear(&mut self, tensor: NodeId, id: NodeId) -> ConvSpec {
         conv_spec(self.graph, tensor, id)
     }
 
     fn relu(&mut self, n: usize, width: u32, wide: u32) -> Result<FssGate, String> {
-        Ok(FssGate::new(n, width, self.options.relu_drop.min(width - 4), vec![Value::Tested { wide }]))
+        Ok(self.gate(n, (width, self.options.relu_drop.min(width - 4)), vec![Value::Tested { wide }]))
     }
 
     fn maximum(&mut self, n: usize, width: u32, index: Option<u32>) -> FssGate {
         let values = std::iter::once(Value::Tested { wide: width }).chain(index.map(|width| Value::Other { width }));
-        FssGate::new(n, width, 0, values.collect())
+        self.gate(n, (width, 0), values.collect())
     }
 
     fn carry(&mut self, n: usize, bits: u32, width: u32) -> FssGate {
-        FssGate::new(n, bits + 1, 0, vec![Value::MinusOne { width }])
+        self.gate(n, (bits + 1, 0), vec![Value::MinusOne { width }])
     }
 
     fn widen(&mut self, n: usize, width: u32, extra: u32) -> FssWiden {
-        FssWiden { n, width, extra }
+        FssWiden { n, width, extra, checked: self.options.level.checked() }
     }
 }

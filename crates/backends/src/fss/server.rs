@@ -1,5 +1,5 @@
-//! The server's phases. It checks what the client sent offline before it keeps the material, and what it sent
-//! online before it sends its share of the result.
+//! The server's phases where the client alone is checked (level `l1`). It checks what the client sent
+//! offline before it keeps the material, and what it sent online before it sends its share of the result.
 
 use tacit_arith::prg::{Prg, PublicSeed, Seed};
 use tacit_arith::ring::ConvSpec;
@@ -12,6 +12,7 @@ use tacit_mpc::{Role, Session};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
+use super::Level;
 use super::client::{INPUT, LINEAR, RESULT};
 use super::dealer::GATE;
 use super::half::{self, ServerHead, When};
@@ -24,7 +25,7 @@ use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, linear_
 use crate::ring::{Node, Weights};
 use crate::seam::Stop;
 
-const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
+pub(super) const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
 
 /// The server's material for one input.
 pub(super) struct ServerMaterial {
@@ -131,7 +132,7 @@ impl ServerPhase<Parts> for Online<'_, '_> {
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError> {
         let layer = self.weights.get(id).ok_or(NO_WEIGHTS)?;
         let step = Step::Linear(*conv);
-        self.dealt.bytes(linear_bytes(&step, node).map_or(0, |bytes| bytes.iter().sum()))?;
+        self.dealt.bytes(linear_bytes(&step, node, Level::L1).map_or(0, |bytes| bytes.iter().sum()))?;
         let known = self.known.packed(node.elements(), node.fixed.width)?.values();
         linear_online(conv, layer, x, &known, node.fixed.width)
     }

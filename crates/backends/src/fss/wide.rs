@@ -7,7 +7,7 @@
 use tacit_arith::ring::{ConvSpec, ShapeError, conv2d};
 use tacit_mpc::MpcError;
 use tacit_mpc::codec::{Reader, Writer};
-use tacit_mpc::fss::mac::ring::Ring;
+use tacit_mpc::fss::mac::ring::{Ring, Share};
 use zeroize::Zeroizing;
 
 use crate::BackendError;
@@ -41,7 +41,10 @@ pub(super) fn apply(
     bits: u32,
 ) -> Result<Zeroizing<Vec<u128>>, BackendError> {
     let fail = |_: ShapeError| BackendError::Misuse("a matrix belongs to another layer");
+    // Behind the weights there may be biases.
     let (low, high) = matrix.parts();
+    let low = low.get(..conv.weight_len()).unwrap_or(low);
+    let high = high.get(..conv.weight_len()).unwrap_or(high);
     let split = bits.saturating_sub(64);
     let words = |f: &dyn Fn(u128) -> u64| Zeroizing::new(x.iter().map(|x| f(*x)).collect::<Vec<u64>>());
     let product = |entries: &[i32], x: &[u64]| conv2d(conv, entries, x, 64).map(Zeroizing::new).map_err(fail);
@@ -59,6 +62,33 @@ pub(super) fn apply(
     let mask = u128::MAX >> (128 - bits);
     out.iter_mut().for_each(|o| *o &= mask);
     Ok(Zeroizing::new(out))
+}
+
+/// `M x + tau` for words with tags: shares of the results of masked weights.
+pub(super) fn words(
+    matrix: &Matrix,
+    conv: &ConvSpec,
+    ring: Ring,
+    (x, tau): (&[Share], &[Share]),
+) -> Result<Zeroizing<Vec<Share>>, BackendError> {
+    let times = |part: fn(&Share) -> u128| {
+        let x: Zeroizing<Vec<u128>> = Zeroizing::new(x.iter().map(part).collect());
+        apply(matrix, conv, &x, ring.share_bits())
+    };
+    let (values, tags) = (times(|share| share.value)?, times(|share| share.tag)?);
+    let mask = u128::MAX >> (128 - ring.share_bits());
+    let words = values.iter().zip(tags.iter()).zip(tau).map(|((value, tag), tau)| Share {
+        value: value.wrapping_add(tau.value) & mask,
+        tag: tag.wrapping_add(tau.tag) & mask,
+    });
+    Ok(Zeroizing::new(words.collect()))
+}
+
+/// The next `count` shares with tags, as [`write`] writes value and tag of each.
+pub(super) fn read_shares(from: &mut Reader<'_>, ring: Ring, count: usize) -> Result<Zeroizing<Vec<Share>>, MpcError> {
+    let words = read(from, ring, 2 * count)?;
+    let (pairs, _) = words.as_chunks();
+    Ok(Zeroizing::new(pairs.iter().map(|&[value, tag]| Share { value, tag }).collect()))
 }
 
 /// Words as bytes.

@@ -71,11 +71,11 @@ pub(crate) fn strain(graph: &RingGraph, weights: &Weights, input: &[f32]) -> Res
 }
 
 /// The seam's plan of a party's model that has a field `compiled` with `plan`, `digest()` and `costs()`.
-/// Named are where its material comes from ([`Preparation`](crate::Preparation)), and the weights, where
-/// the party has them.
+/// Named are its generics, if it has any, where its material comes from
+/// ([`Preparation`](crate::Preparation)), and the weights, where the party has them.
 macro_rules! seam_plan {
-    ($party:ty, $preparation:ident, |$self:ident| $weights:expr) => {
-        impl $crate::seam::Plan for $party {
+    ($(@[$($generics:tt)*])? $party:ty, $preparation:ident, |$self:ident| $weights:expr) => {
+        impl$(<$($generics)*>)? $crate::seam::Plan for $party {
             fn interface(&self) -> &tacit_graph::Interface {
                 &self.compiled.plan.graph().spec().interface
             }

@@ -10,9 +10,20 @@ use zeroize::Zeroizing;
 use super::Stop;
 use crate::BackendError;
 
-/// Who holds it may fetch the client's half of one material from the dealer: a number that the dealer never
-/// gives out again, and a secret.
-pub type Ticket = [u8; 24];
+/// Names one material to all three, and binds the dealer to it: a number that the dealer never gives out
+/// again, and the dealer's [`commitment`] to what it deals from, which nobody else could guess.
+pub type Ticket = [u8; 32];
+
+/// What follows the number in a ticket.
+pub type Commitment = [u8; 24];
+
+/// The commitment to the seed of a dealing for a plan. The seed is random, so this hides it; other seeds for
+/// one commitment take 2^96 tries to find.
+#[must_use]
+pub fn commitment(number: u64, digest: &[u8; 32], dealing: &Seed) -> Commitment {
+    let parts: [&[u8]; 3] = [&number.to_le_bytes(), digest, &dealing.0];
+    *super::digest("tacit 2026-11 dealing", &parts).first_chunk().expect("a digest is longer")
+}
 
 /// What a [`Claim`]'s nonce is known by before it is shown.
 pub type Seal = [u8; 32];
@@ -95,6 +106,23 @@ pub trait Dealer: Send + Sync {
     /// # Errors
     /// [`BackendError::Dealer`]: there is no such material, or it was not dealt for this claim.
     fn fetch(&self, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, BackendError>;
+
+    /// At the client: gives a material up, so that the server may be shown what it was dealt from. It must
+    /// not be used any more, and no half of it is given out again.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`]: there is no such material, or it was not dealt for this claim.
+    fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError>;
+
+    /// At the server: what a material was dealt from, once its client has given it up. It must not be used.
+    ///
+    /// # Errors
+    /// [`BackendError::Dealer`]: there is no such material of this server's, or its client may use it.
+    fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError>;
+
+    /// The same dealer for one connection: what waits for it ends with [`BackendError::Stopped`] when `stop`
+    /// is raised.
+    fn stopped_by(self: Arc<Self>, stop: &Stop) -> Arc<dyn Dealer>;
 }
 
 /// Where a client keeps what a model's clients get once. Whatever comes back is checked.
@@ -126,7 +154,8 @@ impl Aids {
     /// The same, with what ends the phases of one connection.
     #[must_use]
     pub fn stopped_by(&self, stop: &Stop) -> Self {
-        Self { stop: stop.clone(), ..self.clone() }
+        let dealer = self.dealer.as_ref().map(|dealer| Arc::clone(dealer).stopped_by(stop));
+        Self { dealer, keep: self.keep.clone(), stop: stop.clone() }
     }
 
     /// The dealer.

@@ -1,7 +1,8 @@
 //! Ending a phase between two of its layers.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tacit_graph::{Interpreter, NodeId, SortedGraph, walk};
 
@@ -12,20 +13,68 @@ const RAISED: u64 = 1 << 63;
 
 /// Ends the phases of a connection, from any thread: a phase begins no further layer once it was raised, and
 /// fails with [`BackendError::Stopped`]. What the phase has made goes with its error, and so does the
-/// material that it used. For good: the connection is of no further use. Clones are of one connection.
+/// material that it used. A phase that waits for a third party hears of it at once
+/// ([`on_raise`](Self::on_raise)). For good: the connection is of no further use. Clones are of one
+/// connection.
 #[derive(Clone, Default)]
-pub struct Stop(Arc<AtomicU64>);
+pub struct Stop(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    layers: AtomicU64,
+    waits: Mutex<Waits>,
+}
+
+/// What ends waits, by number.
+#[derive(Default)]
+struct Waits {
+    last: u64,
+    ends: BTreeMap<u64, Box<dyn FnOnce() + Send>>,
+}
+
+impl State {
+    fn waits(&self) -> MutexGuard<'_, Waits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Stop {
     /// Ends them. Gives how many layers the connection's phases have begun, and will ever have.
     pub fn raise(&self) -> u64 {
-        self.0.fetch_or(RAISED, Relaxed) & !RAISED
+        let begun = self.0.layers.fetch_or(RAISED, Relaxed) & !RAISED;
+        let mut waits = self.0.waits();
+        // Locked meanwhile: a wait that is over is over.
+        std::mem::take(&mut waits.ends).into_values().for_each(|end| end());
+        begun
+    }
+
+    /// Whether they are to end.
+    #[must_use]
+    pub fn is_raised(&self) -> bool {
+        self.0.layers.load(Relaxed) & RAISED != 0
+    }
+
+    /// Has `end` called when this is raised, at once if it was, and not after what this returns is dropped.
+    /// `end` must not block, nor use this.
+    #[must_use = "dropped, it takes `end` back"]
+    pub fn on_raise(&self, end: impl FnOnce() + Send + 'static) -> Wait<'_> {
+        let mut waits = self.0.waits();
+        // Whoever raises takes the list after that: it finds this there, or this finds it raised.
+        if self.is_raised() {
+            drop(waits);
+            end();
+            return Wait { stop: self, number: None };
+        }
+        waits.last += 1;
+        let number = waits.last;
+        waits.ends.insert(number, Box::new(end));
+        Wait { stop: self, number: Some(number) }
     }
 
     /// How many layers the connection's phases have begun.
     #[must_use]
     pub fn begun(&self) -> u64 {
-        self.0.load(Relaxed) & !RAISED
+        self.0.layers.load(Relaxed) & !RAISED
     }
 
     /// A layer begins, if any still may.
@@ -34,7 +83,7 @@ impl Stop {
     /// [`BackendError::Stopped`].
     pub fn begin(&self) -> Result<(), BackendError> {
         let next = |seen: u64| (seen & RAISED == 0).then_some(seen + 1);
-        self.0.fetch_update(Relaxed, Relaxed, next).map(drop).map_err(|_| BackendError::Stopped)
+        self.0.layers.fetch_update(Relaxed, Relaxed, next).map(drop).map_err(|_| BackendError::Stopped)
     }
 
     /// Walks a graph, each node a layer.
@@ -47,6 +96,20 @@ impl Stop {
         I: Interpreter<Node = G::Node, Error = BackendError>,
     {
         walk(graph, &mut Stoppable { interpreter, stop: self })
+    }
+}
+
+/// A wait that ends when its phase is to.
+pub struct Wait<'a> {
+    stop: &'a Stop,
+    number: Option<u64>,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.stop.0.waits().ends.remove(&number);
+        }
     }
 }
 
@@ -79,5 +142,24 @@ mod tests {
         assert_eq!((stop.raise(), other.raise()), (2, 2));
         assert!(matches!(other.begin(), Err(BackendError::Stopped)));
         assert_eq!((stop.begun(), Stop::default().begun()), (2, 0));
+    }
+
+    #[test]
+    fn waits_end_once_when_it_is_raised_and_not_after_they_are_over() {
+        let (stop, ended) = (Stop::default(), Arc::new(AtomicU64::new(0)));
+        let end = |digit: u64| {
+            let ended = Arc::clone(&ended);
+            move || {
+                ended.fetch_add(digit, Relaxed);
+            }
+        };
+        let _first = stop.on_raise(end(1));
+        drop(stop.on_raise(end(10)));
+        assert!(!stop.is_raised() && ended.load(Relaxed) == 0);
+        stop.raise();
+        stop.raise();
+        assert_eq!((stop.is_raised(), ended.load(Relaxed)), (true, 1));
+        drop(stop.on_raise(end(100)));
+        assert_eq!(ended.load(Relaxed), 101, "at once");
     }
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use tacit_arith::prg::{Prg, Seed};
 use tacit_backends::BackendError;
 use tacit_backends::cheetah::{
-    ClientMaterial, ClientParty, Leaves, Options, Plan, ServerMaterial, ServerParty, compile, costs, online_bytes,
+    Cheetah, ClientMaterial, ClientParty, Leaves, Options, Plan, ServerMaterial, ServerParty, compile, costs,
+    online_bytes,
 };
 use tacit_backends::ring::fixed::to_signed;
 use tacit_backends::ring::reference::{self, Reference};
@@ -140,7 +141,7 @@ fn conform(net: Net, output: usize, options: Options, seed: u64) {
     let (client_rots, server_rots) = rots(&cost);
     let [up, down] = [server_rots, client_rots].map(|n| extension_bytes(n as usize));
     let (offline, online) = (cost.offline, cost.online);
-    let price = online_bytes(plan.graph(), &options).expect("compiles");
+    let price = online_bytes::<Cheetah>(plan.graph(), &options).expect("compiles");
     assert_eq!(price, online.bytes(), "the price of a graph is its cost");
     let stated = [offline.up_bytes - up, offline.down_bytes - down, online.up_bytes, online.down_bytes];
     for (sent, stated) in outcome.sent.iter().zip(stated) {
@@ -350,7 +351,7 @@ fn a_revealed_truncation_costs_a_batch_of_gates() {
         let y = net.linear(0, 64, 28);
         let t = if bits > 0 { net.truncate(y, bits) } else { y };
         let (graph, ..) = net.finish(t, 2);
-        costs(&compile(graph, Options::default()).expect("compiles"))
+        costs(&compile::<Cheetah>(graph, Options::default()).expect("compiles"))
     };
     let (plain, cut) = (cost(0), cost(8));
     let online = |c: &tacit_backends::Costs| (c.online.up_bytes, c.online.down_bytes, c.online.exchanges);

@@ -189,6 +189,14 @@ fn shape_cases(shape: &[usize], step: usize, seed: u64) -> Vec<Case> {
             let a = n.pointwise(0, 2);
             n.push(FloatOp::Transpose(vec![2, 0, 1]), &[a], &[])
         }),
+        one("square", shape, seed, |n| {
+            let a = n.pointwise(0, 2);
+            let square = n.push(FloatOp::Mul, &[a, a], &[]);
+            let scaled = n.affine(a);
+            let sum = n.push(FloatOp::Add, &[square, scaled], &[]);
+            let b = n.pointwise(sum, 2);
+            n.push(FloatOp::Mul, &[b, sum], &[])
+        }),
         one("reshape", shape, seed, |n| {
             let a = n.pointwise(0, 2);
             n.flatten(a)

@@ -2,11 +2,15 @@
 //! own certificate pinned. The CA alone would not do: it is the model owner's, who could make himself a
 //! dealer.
 use crate::{ClientError, KeepFolder};
+use std::io;
+use std::net::{Shutdown, TcpStream};
 use std::path::Path;
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::BackendError;
-use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order, Piece, Seal, Ticket};
+use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order, Piece, Seal, Seed, Stop, Ticket, Wait};
 use tacit_ids::ClientId;
 use tacit_net::{Channel, Hello, NetError, TcpTransport, Transport, handshake, split_address};
 use tacit_store::keys::{self, ClientIdentity};
@@ -67,8 +71,16 @@ pub fn aids(
 /// A dealer over the network. Connects when it is first needed, and again when the connection is gone.
 pub struct RemoteDealer {
     config: DealerConfig,
-    /// Idle connections.
-    idle: Mutex<Vec<Channel>>,
+    /// Idle connections, which those that are stopped apart share.
+    idle: Arc<Mutex<Vec<Line>>>,
+    /// What ends its waiting.
+    stop: Stop,
+}
+
+/// A connection to the dealer.
+struct Line {
+    channel: Channel,
+    stream: Arc<TcpStream>,
 }
 
 impl RemoteDealer {
@@ -78,18 +90,40 @@ impl RemoteDealer {
     /// The address is none.
     pub fn new(config: DealerConfig) -> Result<Self, ClientError> {
         split_address(&config.address)?;
-        Ok(Self { config, idle: Mutex::default() })
+        Ok(Self { config, idle: Arc::default(), stop: Stop::default() })
     }
 
     fn wrong(&self, what: impl std::fmt::Display) -> BackendError {
         BackendError::Dealer { what: format!("the one at {}: {what}", self.config.address) }
     }
 
-    fn connect(&self) -> Result<Channel, NetError> {
+    /// Connecting cannot be interrupted, so a thread of its own does it, which nobody waits for after a stop.
+    fn dial(&self) -> Result<TcpTransport, NetError> {
+        let (sender, dialled) = mpsc::channel();
+        let stopped = sender.clone();
+        let _wait = self.stop.on_raise(move || drop(stopped.send(None)));
+        let (address, timeout) = (self.config.address.clone(), self.config.connect_timeout);
+        let dialling = move || drop(sender.send(Some(TcpTransport::connect(address, timeout))));
+        let started = thread::Builder::new().name("tacit-dial".into()).spawn(dialling);
+        started.map_err(|e| NetError::from_io("starting a thread", &e))?;
+        let stopped = || NetError::from_io("connecting", &io::ErrorKind::ConnectionAborted.into());
+        dialled.recv().ok().flatten().ok_or_else(stopped)?
+    }
+
+    /// Ends what waits on a connection when the phase is to end.
+    fn cut_by_stop(&self, stream: &Arc<TcpStream>) -> Wait<'_> {
+        let stream = Arc::clone(stream);
+        // Closed already is as good.
+        self.stop.on_raise(move || drop(stream.shutdown(Shutdown::Both)))
+    }
+
+    fn connect(&self) -> Result<Line, NetError> {
         let config = &self.config;
         let end = Instant::now() + config.connect_timeout;
         let (host, _) = split_address(&config.address)?;
-        let mut tcp = TcpTransport::connect(&config.address, config.connect_timeout)?;
+        let mut tcp = self.dial()?;
+        let stream = Arc::new(tcp.closer()?);
+        let _wait = self.cut_by_stop(&stream);
         tcp.set_stall_timeout(config.stall_timeout).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
         tcp.set_deadline(Some(end));
         let tls = config.identity.tls.connect(tcp, host)?;
@@ -105,37 +139,39 @@ impl RemoteDealer {
         channel.set_deadline(Some(end));
         handshake(&mut channel, &Hello::opening())?;
         channel.set_deadline(None);
-        Ok(channel)
+        Ok(Line { channel, stream })
     }
 
     /// Runs an exchange over an idle connection, which may have been closed, and then over a new one if
     /// nothing came of it.
     fn exchange<T>(&self, mut run: impl FnMut(&mut Channel) -> Result<T, Failure>) -> Result<T, BackendError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        if let Some(mut channel) = idle {
-            match run(&mut channel) {
+        if let Some(line) = idle {
+            match self.over(line, &mut run) {
                 Err(Failure::Before(error)) if error.is_gone() => {}
-                other => return self.keep(channel, other.map_err(|failure| self.failed(failure))),
+                other => return other.map_err(|failure| self.failed(failure)),
             }
         }
-        let mut channel = self.connect().map_err(|e| self.wrong(e))?;
-        let done = run(&mut channel).map_err(|failure| self.failed(failure));
-        self.keep(channel, done)
+        let line = self.connect().map_err(|e| self.failed(Failure::Before(e)))?;
+        self.over(line, &mut run).map_err(|failure| self.failed(failure))
+    }
+
+    /// A connection on which an exchange ended well serves the next one.
+    fn over<T>(&self, mut line: Line, run: impl FnOnce(&mut Channel) -> Result<T, Failure>) -> Result<T, Failure> {
+        let wait = self.cut_by_stop(&line.stream);
+        let done = run(&mut line.channel)?;
+        drop(wait);
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        Ok(done)
     }
 
     fn failed(&self, failure: Failure) -> BackendError {
         match failure {
+            // Its connection was closed from here.
+            Failure::Before(_) | Failure::After(_) if self.stop.is_raised() => BackendError::Stopped,
             Failure::Before(error) | Failure::After(error) => self.wrong(error),
             Failure::Other(error) => error,
         }
-    }
-
-    /// A connection on which an exchange ended well serves the next one.
-    fn keep<T>(&self, channel: Channel, done: Result<T, BackendError>) -> Result<T, BackendError> {
-        if done.is_ok() {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(channel);
-        }
-        done
     }
 
     /// An answer that does not belong here.
@@ -222,5 +258,23 @@ impl Dealer for RemoteDealer {
             let _ = crate::wire::send(channel, wire::ASK, &Ask::Taken { ticket: *ticket });
             Ok(half)
         })
+    }
+
+    fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
+        self.exchange(|channel| match self.ask(channel, &Ask::Consent { ticket: *ticket, claim: *claim }, &[])? {
+            Answer::Done => Ok(()),
+            other => Err(Failure::Other(self.refused(other))),
+        })
+    }
+
+    fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError> {
+        self.exchange(|channel| match self.ask(channel, &Ask::Open { ticket: *ticket }, &[])? {
+            Answer::Opened { seed } => Ok(Seed(seed)),
+            other => Err(Failure::Other(self.refused(other))),
+        })
+    }
+
+    fn stopped_by(self: Arc<Self>, stop: &Stop) -> Arc<dyn Dealer> {
+        Arc::new(Self { config: self.config.clone(), idle: Arc::clone(&self.idle), stop: stop.clone() })
     }
 }

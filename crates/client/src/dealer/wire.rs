@@ -55,6 +55,18 @@ pub enum Ask {
         /// Which.
         ticket: Ticket,
     },
+    /// The client gives a material up for an audit.
+    Consent {
+        /// Which.
+        ticket: Ticket,
+        /// That it is this client's.
+        claim: Claim,
+    },
+    /// What a server's material was dealt from.
+    Open {
+        /// Which.
+        ticket: Ticket,
+    },
 }
 
 impl Ask {
@@ -86,6 +98,11 @@ pub enum Answer {
     },
     /// The model must be registered first.
     Unknown,
+    /// A material's seed.
+    Opened {
+        /// Of the dealing.
+        seed: [u8; 16],
+    },
     /// Not done.
     Refused {
         /// Why, for people.
@@ -118,7 +135,7 @@ mod tests {
 
     #[test]
     fn requests_are_read_whole_or_not_at_all() {
-        let request = Ask::Fetch { ticket: [7; 24], claim: Claim { nonce: [1; 32], digest: [2; 32] } };
+        let request = Ask::Fetch { ticket: [7; 32], claim: Claim { nonce: [1; 32], digest: [2; 32] } };
         let mut bytes = postcard::to_stdvec(&request).unwrap();
         assert_eq!(Ask::from_bytes(&bytes).unwrap(), request);
         assert!(Ask::from_bytes(&bytes[..9]).is_err());

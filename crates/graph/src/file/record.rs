@@ -51,6 +51,7 @@ enum Kind {
     Reshape,
     Transpose(Vec<usize>),
     Function(Function),
+    Mul,
 }
 
 impl Structure {
@@ -93,6 +94,7 @@ impl Kind {
             FloatOp::SumPool(w) => Self::SumPool(w.clone()),
             FloatOp::Add => Self::Add,
             FloatOp::Sub => Self::Sub,
+            FloatOp::Mul => Self::Mul,
             FloatOp::Concat => Self::Concat,
             FloatOp::Slice(s) => Self::Slice(s.clone()),
             FloatOp::Pad { before, after } => Self::Pad { before: before.clone(), after: after.clone() },
@@ -131,6 +133,7 @@ impl Kind {
             Self::SumPool(w) => FloatOp::SumPool(w),
             Self::Add => FloatOp::Add,
             Self::Sub => FloatOp::Sub,
+            Self::Mul => FloatOp::Mul,
             Self::Concat => FloatOp::Concat,
             Self::Slice(s) => FloatOp::Slice(s),
             Self::Pad { before, after } => FloatOp::Pad { before, after },

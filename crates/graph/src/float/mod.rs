@@ -56,6 +56,8 @@ pub enum FloatOp {
     Add,
     /// First minus second.
     Sub,
+    /// Product of two tensors, element by element.
+    Mul,
     /// Joined along the first axis.
     Concat,
     /// Strided slice.
@@ -95,6 +97,7 @@ impl FloatOp {
             Self::SumPool(_) => "SumPool",
             Self::Add => "Add",
             Self::Sub => "Sub",
+            Self::Mul => "Mul",
             Self::Concat => "Concat",
             Self::Slice(_) => "Slice",
             Self::Pad { .. } => "Pad",
@@ -118,7 +121,7 @@ impl FloatOp {
     pub fn arity(&self) -> (usize, usize) {
         match self {
             Self::Input => (0, 0),
-            Self::Add | Self::Sub => (2, 2),
+            Self::Add | Self::Sub | Self::Mul => (2, 2),
             Self::Concat => (1, usize::MAX),
             _ => (1, 1),
         }
@@ -133,7 +136,7 @@ impl FloatOp {
             Self::Dense { bias, .. } => geometry::dense_shape(bias.len(), first),
             Self::Affine { .. } | Self::PositionScale(_) | Self::Relu | Self::Function(_) => Ok(first.to_vec()),
             Self::MaxPool(w) | Self::SumPool(w) => geometry::pool_shape(w, first),
-            Self::Add | Self::Sub => geometry::pair_shape(inputs),
+            Self::Add | Self::Sub | Self::Mul => geometry::pair_shape(inputs),
             Self::Concat => geometry::concat_shape(inputs),
             Self::Slice(s) => geometry::slice_shape(s, first),
             Self::Pad { before, after } => geometry::pad_shape(before, after, first),

@@ -81,6 +81,7 @@ fn compute(graph: &FloatGraph, node: &FloatNode, inputs: &[&Vec<f32>], input: &[
         FloatOp::SumPool(w) => kernel::pool(w, x, shape(0), &node.shape, |a, b| a + b),
         FloatOp::Add => x.iter().zip(inputs[1]).map(|(a, b)| a + b).collect(),
         FloatOp::Sub => x.iter().zip(inputs[1]).map(|(a, b)| a - b).collect(),
+        FloatOp::Mul => x.iter().zip(inputs[1]).map(|(a, b)| a * b).collect(),
         FloatOp::Concat => inputs.iter().flat_map(|v| v.iter().copied()).collect(),
         FloatOp::Slice(s) => kernel::slice(s, x, shape(0)),
         FloatOp::Pad { before, .. } => kernel::pad(before, x, shape(0), &node.shape),

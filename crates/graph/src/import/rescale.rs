@@ -71,8 +71,8 @@ fn exponents(graph: &FloatGraph, mean_square: &[f64]) -> Vec<i32> {
     let mut kept = vec![false; graph.nodes.len()];
     for (id, &root) in group.iter().enumerate() {
         largest[root] = largest[root].max(mean_square[id]);
-        // A function does not commute with a factor.
-        kept[root] |= matches!(graph.nodes[id].op, FloatOp::Function(_));
+        // Functions and products do not commute with a factor.
+        kept[root] |= matches!(graph.nodes[id].op, FloatOp::Function(_) | FloatOp::Mul);
     }
     let exponent = |root: usize| {
         let size = 0.5 * largest[root].log2();

@@ -24,7 +24,7 @@ impl Reader<'_> {
         Ok((self.expand(n, &a, &shape)?, self.expand(n, &b, &shape)?))
     }
 
-    /// Add, Sub, Mul, Div: of two tensors (Add, Sub) or of a tensor and constants.
+    /// Add, Sub, Mul, Div: of two tensors (not Div) or of a tensor and constants.
     pub(super) fn arithmetic(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         if matches!(n.op_type.as_str(), "Sum" | "Mean") {
             let sum = self.fold_inputs(
@@ -41,14 +41,7 @@ impl Reader<'_> {
                 let op = match n.op_type.as_str() {
                     "Add" => FloatOp::Add,
                     "Sub" => FloatOp::Sub,
-                    "Mul" => {
-                        return Err(unsupported(
-                            n,
-                            "the product of two secret tensors (a gate, attention, squeeze-and-excitation, Swish) is not supported; \
-                             choose a variant of the network without"
-                                .into(),
-                        ));
-                    }
+                    "Mul" => FloatOp::Mul,
                     _ => return Err(unsupported(n, DIVISION.into())),
                 };
                 self.pair(n, op, &a, &b)

@@ -60,7 +60,7 @@ pub const OPERATORS: &[Operator] = &[
     op("MaxPool", "1 or 2 spatial axes, not dilated"),
     op("Mean", "as Add"),
     op("Min", "as Max"),
-    op("Mul", "by constants"),
+    op("Mul", "by constants; of two tensors for `ckks` and `clear` alone"),
     op("Neg", "a public factor"),
     op("PRelu", "one ReLU; slopes that differ are private: a layer"),
     op("Pad", "constant (any value), edge, reflect, wrap; negative padding cuts"),

@@ -68,16 +68,14 @@ fn write_half(context: &Context, half: &Poly<Ntt>, out: &mut Vec<u8>) {
 /// Reads a polynomial at `level` from exactly [`half_bytes`] bytes.
 fn read_half(context: &Context, level: usize, bytes: &[u8]) -> Result<Poly<Ntt>, HeError> {
     let shape = Shape::level(level);
-    let mut words = Vec::with_capacity(level * context.degree());
     let mut rest = bytes;
-    for k in 0..level {
+    Poly::read(context, shape, |k, limb| {
         let m = context.modulus(shape, k);
         let len = pack::packed_len(context.degree(), m.bits()).expect("a residue fits one word");
-        let (limb, after) = rest.split_at(len);
-        words.extend(pack::unpack(limb, context.degree(), m.bits(), m.value() - 1).map_err(HeError::packed(WHAT))?);
+        let (packed, after) = rest.split_at(len);
         rest = after;
-    }
-    Ok(Poly::of(words, shape))
+        pack::unpack_into(packed, m.bits(), m.value() - 1, limb).map_err(HeError::packed(WHAT))
+    })
 }
 
 fn refuse<T>(why: String) -> Result<T, HeError> {
@@ -115,10 +113,19 @@ fn read_header<'a>(context: &Context, bytes: &'a [u8]) -> Result<(Header, &'a [u
 }
 
 impl Ciphertext {
+    /// Bytes of one at `level`.
+    ///
+    /// # Panics
+    /// If the parameters have fewer primes.
+    #[must_use]
+    pub fn bytes_len(context: &Context, level: usize) -> usize {
+        HEADER + 2 * half_bytes(context, level)
+    }
+
     /// Both halves, packed.
     #[must_use]
     pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
-        let mut out = Vec::with_capacity(HEADER + 2 * half_bytes(context, self.level()) + 8);
+        let mut out = Vec::with_capacity(Self::bytes_len(context, self.level()) + 8);
         header(BOTH_HALVES, self.level(), self.slots, self.scale, &mut out);
         write_half(context, &self.c0, &mut out);
         write_half(context, &self.c1, &mut out);

@@ -1,13 +1,15 @@
 //! What parameters need at run time: transforms, conversions and permutations.
 
 use super::counters::Counters;
+use super::limb::Pool;
 use super::params::Parameters;
 use super::shape::Shape;
 use crate::HeError;
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
-use tacit_arith::modulus::Modulus;
+use tacit_arith::modulus::{Modulus, Shoup};
 use tacit_arith::ntt::{Galois, NttTable};
+use tacit_arith::pointwise::Pointwise;
 use tacit_arith::rns::{Conversion, RnsBasis};
 
 /// Tables for one set of parameters. Immutable but for caches and counters; share it in an `Arc`.
@@ -18,13 +20,14 @@ pub struct Context {
     raises: RwLock<HashMap<(Shape, usize, usize), Arc<Conversion>>>,
     divisions: RwLock<HashMap<(Shape, usize), Arc<Division>>>,
     counters: Counters,
+    pool: Arc<Pool>,
 }
 
 /// Division by the last primes of a shape.
 pub(super) struct Division {
     pub(super) conversion: Conversion,
-    /// Inverse of the product of the primes divided by, mod each prime that stays.
-    pub(super) inverses: Vec<u64>,
+    /// Minus the inverse of the product of the primes divided by, mod each prime that stays.
+    pub(super) factors: Vec<Shoup>,
 }
 
 /// The entry for `key`, made if there is none.
@@ -56,6 +59,7 @@ impl Context {
             raises: RwLock::default(),
             divisions: RwLock::default(),
             counters: Counters::default(),
+            pool: Pool::new(parameters.degree()),
         })
     }
 
@@ -77,6 +81,11 @@ impl Context {
         &self.counters
     }
 
+    /// What polynomials are made of.
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
     /// Index in the whole chain of limb `k` of a shape.
     pub(super) fn index(&self, shape: Shape, k: usize) -> usize {
         if k < shape.level { k } else { self.parameters.levels() + k - shape.level }
@@ -90,6 +99,11 @@ impl Context {
     /// The modulus of limb `k` of a shape.
     pub(super) fn modulus(&self, shape: Shape, k: usize) -> &Modulus {
         self.basis.modulus(self.index(shape, k))
+    }
+
+    /// The kernels on limb `k` of a shape.
+    pub(super) fn pointwise(&self, shape: Shape, k: usize) -> &Pointwise {
+        self.table(shape, k).pointwise()
     }
 
     /// The permutation of `X -> X^element`.
@@ -110,9 +124,15 @@ impl Context {
     }
 
     /// Mod up: residues of limbs `first .. first + digit.len()`, as coefficients, become residues of the
-    /// same centred integer mod every other limb of `shape`; `out` takes them all, in coefficient form, the
-    /// digit's own limbs untouched.
-    pub(super) fn raise(&self, shape: Shape, first: usize, digit: &[&[u64]], out: &mut [u64]) {
+    /// same centred integer mod every other limb of `shape`; `out` gives all limbs, in coefficient form, of
+    /// which the digit's own are left as they are.
+    pub(super) fn raise<'a>(
+        &self,
+        shape: Shape,
+        first: usize,
+        digit: &[&[u64]],
+        out: impl Iterator<Item = &'a mut [u64]>,
+    ) {
         let own = first..first + digit.len();
         let make = || {
             let moduli = self.moduli(shape);
@@ -120,8 +140,8 @@ impl Context {
             conversion(&moduli[own.clone()], &others)
         };
         let conversion = cached(&self.raises, (shape, first, digit.len()), make);
-        let limbs = out.chunks_exact_mut(self.degree()).enumerate();
-        let mut others: Vec<&mut [u64]> = limbs.filter(|(k, _)| !own.contains(k)).map(|(_, limb)| limb).collect();
+        let others = out.enumerate().filter(|(k, _)| !own.contains(k));
+        let mut others: Vec<&mut [u64]> = others.map(|(_, limb)| limb).collect();
         conversion.apply(digit, &mut others);
     }
 
@@ -130,8 +150,9 @@ impl Context {
         cached(&self.divisions, (shape, drop), || {
             let moduli = self.moduli(shape);
             let (stay, go) = moduli.split_at(shape.level - drop);
-            let inverse = |m: &Modulus| m.inv(go.iter().fold(1, |product, d| m.mul(product, m.reduce(d.value()))));
-            Division { conversion: conversion(go, stay), inverses: stay.iter().map(inverse).collect() }
+            let product = |m: &Modulus| go.iter().fold(1, |product, d| m.mul(product, m.reduce(d.value())));
+            let factor = |m: &Modulus| m.shoup(m.neg(m.inv(product(m))));
+            Division { conversion: conversion(go, stay), factors: stay.iter().map(factor).collect() }
         })
     }
 

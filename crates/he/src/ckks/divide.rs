@@ -1,6 +1,7 @@
 //! Division by the last primes of a polynomial: mod down and rescaling are one.
 
 use super::context::Context;
+use super::limb::Limb;
 use super::poly::{Ntt, Poly};
 use super::shape::Shape;
 use rayon::prelude::*;
@@ -17,21 +18,20 @@ impl Context {
         assert!(drop < shape.level, "division leaves a prime");
         let kept = shape.level - drop;
         let division = self.division(shape, drop);
-        let degree = self.degree();
-        let mut low = Vec::with_capacity((shape.limbs() - kept) * degree);
-        (kept..shape.limbs()).for_each(|k| low.extend_from_slice(x.limb(k)));
         self.counters().count_ntts(shape.limbs());
-        let parts = low.par_chunks_exact_mut(degree).enumerate();
-        parts.for_each(|(k, part)| self.table(shape, kept + k).inverse(part));
-        let mut result = Poly::<Ntt>::zero(self, Shape::level(kept));
-        let from: Vec<&[u64]> = low.chunks_exact(degree).collect();
-        let mut to: Vec<&mut [u64]> = result.words_mut().chunks_exact_mut(degree).collect();
-        division.conversion.apply(&from, &mut to);
+        let copy = |k: usize| {
+            let mut limb = self.pool().scratch();
+            limb.copy_from_slice(x.limb(k));
+            self.table(shape, k).inverse(&mut limb);
+            limb
+        };
+        let low: Vec<Limb> = (kept..shape.limbs()).into_par_iter().map(copy).collect();
+        let mut result = Poly::<Ntt>::scratch(self, Shape::level(kept));
+        let from: Vec<&[u64]> = low.iter().map(|limb| &**limb).collect();
+        division.conversion.apply(&from, &mut result.slices_mut().collect::<Vec<_>>());
         result.limbs_mut().for_each(|(k, limb)| {
-            let m = self.modulus(shape, k);
             self.table(shape, k).forward(limb);
-            let inverse = m.shoup(division.inverses[k]);
-            limb.iter_mut().zip(x.limb(k)).for_each(|(r, &x)| *r = m.mul_shoup(m.sub(x, *r), inverse));
+            self.pointwise(shape, k).sub_scale(limb, x.limb(k), division.factors[k]);
         });
         result
     }
@@ -66,7 +66,7 @@ mod tests {
     fn random(bench: &mut Bench, shape: Shape) -> Poly<Coeff> {
         let context = bench.context.clone();
         let mut poly = Poly::zero(&context, shape);
-        for (k, limb) in poly.words_mut().chunks_exact_mut(64).enumerate() {
+        for (k, limb) in poly.slices_mut().enumerate() {
             sample::uniform(bench.prg.secret(), context.modulus(shape, k), limb);
         }
         poly
@@ -113,7 +113,7 @@ mod tests {
                 let own = first..(first + 2).min(level);
                 let digit: Vec<&[u64]> = own.clone().map(|k| x.limb(k)).collect();
                 let mut raised = Poly::<Coeff>::zero(&context, shape);
-                context.raise(shape, first, &digit, raised.words_mut());
+                context.raise(shape, first, &digit, raised.slices_mut());
                 for i in 0..64 {
                     let value = centred(integer(&residues(&context, &x, own.clone(), i)));
                     for k in (0..shape.limbs()).filter(|k| !own.contains(k)) {

@@ -1,5 +1,6 @@
 //! RNS-CKKS: approximate arithmetic on encrypted vectors of real or complex numbers ([CKKS17], [CHKKS18]).
 
+pub mod approximate;
 mod boot;
 mod bytes;
 mod cipher;
@@ -11,6 +12,7 @@ mod encoder;
 mod encrypt;
 mod eval;
 mod keys;
+mod limb;
 mod noise;
 mod params;
 mod poly;
@@ -25,8 +27,8 @@ pub use counters::{Counters, Counts};
 pub use encoder::{Complex, Encoder};
 pub use encrypt::SeededCiphertext;
 pub use eval::{Basis, Evaluator, LinearTransform, Method, Polynomial, Powers, Raised, TransformPlan, TransformSpec};
-pub use keys::{KeyFile, KeyForm, KeyId, KeyKind, KeyMaker, KeySet, Origin, PublicKey, SecretKey, SwitchKey};
-pub use noise::Estimate;
+pub use keys::{KeyFile, KeyForm, KeyId, KeyKind, KeyMaker, KeySet, Origin, PublicKey, SecretKey, SwitchKey, merged};
+pub use noise::{Estimate, digits_deviation, rounding_deviation};
 pub use params::{
     KeyGroup, NamedSet, Parameters, ParametersSpec, SETS, SPARSE_WEIGHT, Secret, SecurityCheck, Segment,
     max_modulus_bits,

@@ -17,15 +17,17 @@ pub struct Estimate {
     pub magnitude: f64,
 }
 
-/// Mean squared weight of a product with the ternary secret, and of 1 beside it.
-pub(super) fn rounding_deviation(degree: usize) -> f64 {
+/// Deviation of a coefficient by rounding both halves of a ciphertext, the second times the ternary secret.
+#[must_use]
+pub fn rounding_deviation(degree: usize) -> f64 {
     ((1.0 + 2.0 / 3.0 * degree as f64) / 12.0).sqrt()
 }
 
 /// Deviation of the error that the digits of a switch bring: uniform in ranges of `2^digit_log2`, times the
 /// errors of the key, divided by the special modulus of `2^special_log2`. The rounding of that division
 /// comes on top.
-pub(super) fn digits_deviation(degree: usize, digit_log2: &[f64], special_log2: f64) -> f64 {
+#[must_use]
+pub fn digits_deviation(degree: usize, digit_log2: &[f64], special_log2: f64) -> f64 {
     let digits: f64 = digit_log2.iter().map(|bits| ((bits - special_log2) * 2.0).exp2() / 12.0).sum();
     (digits * degree as f64 * ERROR_VARIANCE).sqrt()
 }

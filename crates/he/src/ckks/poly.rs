@@ -1,30 +1,61 @@
 //! Polynomials over any subset of the chain: the first `level` primes and the first `special` special ones.
 
 use super::context::Context;
+use super::limb::Limb;
 use super::shape::Shape;
+use crate::HeError;
 use rayon::prelude::*;
 use std::marker::PhantomData;
+use tacit_arith::pointwise::Pointwise;
 pub use tacit_arith::rns::{Coeff, Ntt};
 use zeroize::Zeroize;
 
-/// A polynomial `[limbs, N]`: N words in `[0, p)` for each prime of its shape, special primes last, in one
-/// buffer.
-#[derive(Clone, PartialEq, Eq)]
+/// A polynomial `[limbs, N]`: N words in `[0, p)` for each prime of its shape, special primes last.
 pub struct Poly<R> {
-    words: Vec<u64>,
+    limbs: Vec<Limb>,
     shape: Shape,
     representation: PhantomData<fn() -> R>,
 }
+
+impl<R> Clone for Poly<R> {
+    fn clone(&self) -> Self {
+        Self::of(self.limbs.clone(), self.shape)
+    }
+}
+
+impl<R> PartialEq for Poly<R> {
+    fn eq(&self, other: &Self) -> bool {
+        self.shape == other.shape && self.limbs.iter().zip(&other.limbs).all(|(x, y)| **x == **y)
+    }
+}
+
+impl<R> Eq for Poly<R> {}
 
 impl<R> Poly<R> {
     /// Zero.
     #[must_use]
     pub fn zero(context: &Context, shape: Shape) -> Self {
-        Self::of(vec![0; shape.limbs() * context.degree()], shape)
+        Self::of((0..shape.limbs()).map(|_| context.pool().zero()).collect(), shape)
     }
 
-    pub(super) fn of(words: Vec<u64>, shape: Shape) -> Self {
-        Self { words, shape, representation: PhantomData }
+    /// Words that were anything before: whoever takes them writes all of them.
+    pub(super) fn scratch(context: &Context, shape: Shape) -> Self {
+        Self::of((0..shape.limbs()).map(|_| context.pool().scratch()).collect(), shape)
+    }
+
+    /// What `limb` writes, all N words mod each prime.
+    pub(super) fn read(
+        context: &Context,
+        shape: Shape,
+        mut limb: impl FnMut(usize, &mut [u64]) -> Result<(), HeError>,
+    ) -> Result<Self, HeError> {
+        let mut poly = Self::scratch(context, shape);
+        poly.slices_mut().enumerate().try_for_each(|(k, words)| limb(k, words))?;
+        Ok(poly)
+    }
+
+    fn of(limbs: Vec<Limb>, shape: Shape) -> Self {
+        Self { limbs, shape, representation: PhantomData }
     }
 
     /// Its primes.
@@ -33,28 +64,23 @@ impl<R> Poly<R> {
         self.shape
     }
 
-    fn degree(&self) -> usize {
-        self.words.len() / self.shape.limbs()
-    }
-
     /// The N words mod the `k`-th prime of its shape.
     ///
     /// # Panics
     /// If there are not so many.
     #[must_use]
     pub fn limb(&self, k: usize) -> &[u64] {
-        let degree = self.degree();
-        &self.words[k * degree..][..degree]
+        &self.limbs[k]
     }
 
-    pub(super) fn words_mut(&mut self) -> &mut [u64] {
-        &mut self.words
+    /// Its limbs in order, to be written.
+    pub(super) fn slices_mut(&mut self) -> impl Iterator<Item = &mut [u64]> {
+        self.limbs.iter_mut().map(|limb| &mut **limb)
     }
 
     /// Its limbs, to be written side by side.
     pub(super) fn limbs_mut(&mut self) -> impl IndexedParallelIterator<Item = (usize, &mut [u64])> {
-        let degree = self.degree();
-        self.words.par_chunks_exact_mut(degree).enumerate()
+        self.limbs.par_iter_mut().enumerate().map(|(k, limb)| (k, &mut **limb))
     }
 
     /// Forgets all residues but those of `shape`, which must be among them.
@@ -67,18 +93,14 @@ impl<R> Poly<R> {
             shape.level <= self.shape.level && shape.special <= self.shape.special,
             "a restriction has no more primes"
         );
-        let degree = self.degree();
-        let mut words = Vec::with_capacity(shape.limbs() * degree);
-        words.extend_from_slice(&self.words[..shape.level * degree]);
-        words.extend_from_slice(&self.words[self.shape.level * degree..][..shape.special * degree]);
-        Self::of(words, shape)
+        let special = &self.limbs[self.shape.level..][..shape.special];
+        Self::of(self.limbs[..shape.level].iter().chain(special).cloned().collect(), shape)
     }
 
     /// Lets go of the primes above `level` (and has no special ones).
     pub(super) fn truncate(&mut self, level: usize) {
-        let degree = self.degree();
         debug_assert!(level <= self.shape.level && self.shape.special == 0);
-        self.words.truncate(level * degree);
+        self.limbs.truncate(level);
         self.shape.level = level;
     }
 
@@ -87,57 +109,46 @@ impl<R> Poly<R> {
         other.limb(if k < shape.level { k } else { other.shape.level + k - shape.level })
     }
 
-    fn zip(
-        &mut self,
-        other: &Self,
-        context: &Context,
-        op: impl Fn(&tacit_arith::modulus::Modulus, u64, u64) -> u64 + Sync,
-    ) {
+    /// Applies a kernel to each limb and its partner.
+    fn zip(&mut self, other: &Self, context: &Context, op: impl Fn(&Pointwise, &mut [u64], &[u64]) + Sync) {
         let shape = self.shape;
         debug_assert!(shape.level <= other.shape.level && shape.special <= other.shape.special);
-        self.limbs_mut().for_each(|(k, limb)| {
-            let modulus = context.modulus(shape, k);
-            limb.iter_mut().zip(Self::partner(shape, other, k)).for_each(|(x, &y)| *x = op(modulus, *x, y));
-        });
+        self.limbs_mut().for_each(|(k, limb)| op(context.pointwise(shape, k), limb, Self::partner(shape, other, k)));
     }
 
     /// `self + other`; `other` may have more primes.
     pub fn add_assign(&mut self, other: &Self, context: &Context) {
-        self.zip(other, context, |m, x, y| m.add(x, y));
+        self.zip(other, context, Pointwise::add);
     }
 
     /// `self - other`; `other` may have more primes.
     pub fn sub_assign(&mut self, other: &Self, context: &Context) {
-        self.zip(other, context, |m, x, y| m.sub(x, y));
+        self.zip(other, context, Pointwise::sub);
     }
 
     /// `-self`.
     pub fn negate(&mut self, context: &Context) {
         let shape = self.shape;
-        self.limbs_mut().for_each(|(k, limb)| {
-            let modulus = context.modulus(shape, k);
-            limb.iter_mut().for_each(|x| *x = modulus.neg(*x));
-        });
+        self.limbs_mut().for_each(|(k, limb)| context.pointwise(shape, k).neg(limb));
     }
 
     /// Multiplies by an integer, given mod each prime by `factor(k)`.
     pub(super) fn scale_assign(&mut self, context: &Context, factor: impl Fn(usize) -> u64 + Sync) {
         let shape = self.shape;
         self.limbs_mut().for_each(|(k, limb)| {
-            let modulus = context.modulus(shape, k);
-            let factor = modulus.shoup(factor(k));
-            limb.iter_mut().for_each(|x| *x = modulus.mul_shoup(*x, factor));
+            let op = context.pointwise(shape, k);
+            op.scale(limb, op.modulus().shoup(factor(k)));
         });
     }
 
-    /// Adds `other` times an integer, given mod each prime by `factor(k)`; `other` may have more primes.
+    /// Adds `other` times an integer, given mod each prime by `factor(k)`; `other` may have more primes, or
+    /// fewer special ones: it is 0 mod those.
     pub(super) fn add_scaled(&mut self, other: &Self, context: &Context, factor: impl Fn(usize) -> u64 + Sync) {
         let shape = self.shape;
-        self.limbs_mut().for_each(|(k, limb)| {
-            let modulus = context.modulus(shape, k);
-            let factor = modulus.shoup(factor(k));
-            let other = Self::partner(shape, other, k);
-            limb.iter_mut().zip(other).for_each(|(x, &y)| *x = modulus.add(*x, modulus.mul_shoup(y, factor)));
+        let reach = shape.level + other.shape.special;
+        self.limbs_mut().filter(|(k, _)| *k < reach).for_each(|(k, limb)| {
+            let op = context.pointwise(shape, k);
+            op.add_scaled(limb, Self::partner(shape, other, k), op.modulus().shoup(factor(k)));
         });
     }
 }
@@ -150,11 +161,8 @@ impl Poly<Coeff> {
     #[must_use]
     pub fn from_signed(context: &Context, shape: Shape, coefficients: &[i64]) -> Self {
         assert_eq!(coefficients.len(), context.degree(), "one value per coefficient");
-        let mut poly = Self::zero(context, shape);
-        poly.limbs_mut().for_each(|(k, limb)| {
-            let modulus = context.modulus(shape, k);
-            limb.iter_mut().zip(coefficients).for_each(|(x, &v)| *x = modulus.reduce_i64(v));
-        });
+        let mut poly = Self::scratch(context, shape);
+        poly.limbs_mut().for_each(|(k, limb)| context.pointwise(shape, k).reduce_signed(coefficients, limb));
         poly
     }
 
@@ -164,7 +172,7 @@ impl Poly<Coeff> {
         let shape = self.shape;
         context.counters().count_ntts(shape.limbs());
         self.limbs_mut().for_each(|(k, limb)| context.table(shape, k).forward(limb));
-        Poly::of(std::mem::take(&mut self.words), shape)
+        Poly::of(self.limbs, shape)
     }
 }
 
@@ -175,14 +183,14 @@ impl Poly<Ntt> {
         let shape = self.shape;
         context.counters().count_ntts(shape.limbs());
         self.limbs_mut().for_each(|(k, limb)| context.table(shape, k).inverse(limb));
-        Poly::of(std::mem::take(&mut self.words), shape)
+        Poly::of(self.limbs, shape)
     }
 
     /// Product; `other` may have more primes.
     pub fn mul_assign(&mut self, other: &Self, context: &Context) {
         let shape = self.shape;
         debug_assert!(shape.level <= other.shape.level && shape.special <= other.shape.special);
-        self.limbs_mut().for_each(|(k, limb)| context.table(shape, k).mul_assign(limb, Self::partner(shape, other, k)));
+        self.zip(other, context, Pointwise::mul);
     }
 
     /// Adds a real constant that has been rounded to an integer: its value is the same at every NTT point.
@@ -199,7 +207,7 @@ impl Poly<Ntt> {
     #[must_use]
     pub fn automorphism(&self, context: &Context, element: u32) -> Self {
         let galois = context.galois(element);
-        let mut image = Self::zero(context, self.shape);
+        let mut image = Self::scratch(context, self.shape);
         image.limbs_mut().for_each(|(k, limb)| galois.apply(self.limb(k), limb));
         image
     }
@@ -207,6 +215,6 @@ impl Poly<Ntt> {
 
 impl<R> Zeroize for Poly<R> {
     fn zeroize(&mut self) {
-        self.words.zeroize();
+        self.limbs.iter_mut().for_each(|limb| (**limb).zeroize());
     }
 }

@@ -1,8 +1,7 @@
 //! The secret key and the public key of a ring.
 
-use super::{Ring, sample};
+use super::{Ring, bytes, sample};
 use crate::HeError;
-use tacit_arith::pack;
 use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
 use tacit_arith::rns::{Ntt, RnsPoly};
 use tacit_arith::sample as draw;
@@ -66,18 +65,15 @@ impl PublicKey {
     /// If the ring has fewer primes.
     #[must_use]
     pub fn bytes_len(ring: &Ring, level: usize) -> usize {
-        PublicSeed::BYTES + (0..level).map(|i| residue_bytes(ring, i)).sum::<usize>()
+        PublicSeed::BYTES + bytes::polynomial_bytes(ring, level)
     }
 
     /// Seed and packed `b`: [`PublicKey::bytes_len`] bytes.
     #[must_use]
     pub fn to_bytes(&self, ring: &Ring) -> Vec<u8> {
-        let level = self.b.level();
-        let mut out = Vec::with_capacity(Self::bytes_len(ring, level));
+        let mut out = Vec::with_capacity(Self::bytes_len(ring, self.b.level()));
         out.extend_from_slice(&self.seed.to_bytes());
-        for i in 0..level {
-            pack::pack(self.b.residue(i).iter().copied(), ring.basis().modulus(i).bits(), &mut out);
-        }
+        bytes::put_polynomial(ring, &self.b, &mut out);
         out
     }
 
@@ -90,25 +86,12 @@ impl PublicKey {
     /// If the ring has fewer primes.
     pub fn from_bytes(ring: &Ring, level: usize, bytes: &[u8]) -> Result<Self, HeError> {
         let expected = Self::bytes_len(ring, level);
-        let Some((&seed, mut packed)) = bytes.split_first_chunk().filter(|_| bytes.len() == expected) else {
+        let Some((&seed, packed)) = bytes.split_first_chunk().filter(|_| bytes.len() == expected) else {
             return Err(HeError::Length { what: WHAT, got: bytes.len(), expected });
         };
-        let mut words = Vec::with_capacity(level * ring.degree());
-        for i in 0..level {
-            let (part, rest) = packed.split_at(residue_bytes(ring, i));
-            let m = ring.basis().modulus(i);
-            let residue = pack::unpack(part, ring.degree(), m.bits(), m.value() - 1);
-            words.extend(residue.map_err(HeError::packed(WHAT))?);
-            packed = rest;
-        }
+        let b = bytes::take_polynomial(ring, level, packed, WHAT)?;
         let seed = PublicSeed::from_bytes(seed);
         let a = sample::uniform(ring, level, seed);
-        Ok(Self { seed, b: RnsPoly::new(ring.basis(), words), a })
+        Ok(Self { seed, b, a })
     }
-}
-
-/// Bytes of N packed words mod `p_i`.
-fn residue_bytes(ring: &Ring, i: usize) -> usize {
-    let bits = ring.basis().modulus(i).bits();
-    pack::packed_len(ring.degree(), bits).expect("a residue fits one word")
 }

@@ -11,6 +11,7 @@
 
 mod compare;
 mod direct;
+mod lift;
 mod masked;
 mod mux;
 mod spec;
@@ -24,6 +25,7 @@ use std::borrow::Cow;
 use tacit_net::Tag;
 
 pub use compare::{ClientCompare, ServerCompare};
+pub use lift::LiftSpec;
 pub use mux::{ClientMux, MuxSpec, ServerMux};
 pub use spec::{CompareSpec, Leaves};
 pub use wrap::{ClientWrap, ServerWrap, WrapSpec};

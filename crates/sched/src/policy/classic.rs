@@ -81,7 +81,7 @@ impl Policy for ShortestRemaining {
 
 /// Fair share between clients, on top of another policy: a job stands where it would if its client's own
 /// earlier work had to be done first, on that client's share of the machine. One client's flood queues behind
-/// itself.
+/// itself, and does not take the last room.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FairShare<P> {
     /// The policy that orders the jobs of clients with equal backlog.
@@ -103,5 +103,8 @@ impl<P: Policy> Policy for FairShare<P> {
     }
     fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
         self.inner.threads(choice)
+    }
+    fn keeps_room(&self) -> bool {
+        true
     }
 }

@@ -127,4 +127,10 @@ pub trait Policy {
     fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
         choice.options.first().map(|o| o.threads)
     }
+
+    /// Whether a client that holds more than its share of the cores leaves room for one job of the others
+    /// that have asked lately.
+    fn keeps_room(&self) -> bool {
+        false
+    }
 }

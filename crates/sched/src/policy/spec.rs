@@ -59,6 +59,9 @@ impl Policy for PolicySpec {
     fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
         self.with(|p| p.threads(choice))
     }
+    fn keeps_room(&self) -> bool {
+        self.with(|p| p.keeps_room())
+    }
 }
 
 impl FromStr for PolicySpec {

@@ -46,7 +46,7 @@ impl<P: Policy> Scheduler<P> {
     pub(super) fn refile(&mut self) {
         let queued = self.work.backlogs();
         for &(key, slot, _) in &queued {
-            self.queues.remove(slot, key);
+            self.queues.remove(slot, key, self.work.group_of(key).client);
         }
         for class in self.queues.all_classes() {
             let facts = self.queues.class(class).facts.clone();
@@ -56,7 +56,7 @@ impl<P: Policy> Scheduler<P> {
         for (key, slot, backlog) in queued {
             let slot = Slot { tag: self.tag(key, backlog), ..slot };
             self.work.set_slot(key, Some(slot));
-            self.queues.insert(slot, key);
+            self.queues.insert(slot, key, self.work.group_of(key).client);
         }
         self.out.stir();
     }

@@ -9,12 +9,14 @@
 use super::Scheduler;
 use super::machine::Task;
 use super::state::Stage;
-use crate::ids::{JobPhase, Owner};
+use crate::ids::{ClientId, JobPhase, Owner};
 use crate::message::{Action, Rejected, Start};
 use crate::policy::{Choice, ClassFacts, Policy, ThreadOption};
 use crate::pool::PoolKey;
-use crate::queue::InputKey;
+use crate::queue::{ClassIdx, ClassQueues, Heads, InputKey, Scored};
 use crate::resources::Resources;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter::Peekable;
 
 /// What can be done with the head of a class now.
 enum Verdict {
@@ -28,6 +30,8 @@ enum Verdict {
     LacksDisk,
     /// Its group holds its share of the cores.
     AtShare,
+    /// Its client has more than its share, and leaves the last room to others.
+    LeavesRoom,
     /// Needs more than there will ever be.
     Unfit(Resources),
 }
@@ -42,6 +46,45 @@ enum Pick {
     Unreserve(InputKey),
     Refill(PoolKey, ThreadOption),
     Nothing,
+}
+
+/// Jobs that come into question, the holder of the reservation first, then from the best score up: the heads
+/// of the classes, and those behind a head whose client leaves room.
+struct Candidates<'a> {
+    queues: &'a ClassQueues,
+    holder: Option<(ClassIdx, InputKey)>,
+    heads: Peekable<Heads<'a>>,
+    /// Behind heads that were passed over.
+    behind: BTreeSet<Scored>,
+    /// Whose jobs of a class are passed over.
+    passed: BTreeMap<ClassIdx, Vec<ClientId>>,
+}
+
+impl<'a> Candidates<'a> {
+    fn of<P: Policy>(scheduler: &'a Scheduler<P>) -> Self {
+        let Scheduler { queues, machine, work, .. } = scheduler;
+        let holder = machine.holder().and_then(|key| Some((work.input(key).slot?.class, key)));
+        Self { queues, holder, heads: queues.heads().peekable(), behind: BTreeSet::new(), passed: BTreeMap::new() }
+    }
+
+    fn next(&mut self) -> Option<(ClassIdx, InputKey)> {
+        if let Some(holder) = self.holder.take() {
+            return Some(holder);
+        }
+        let is_behind = match (self.heads.peek(), self.behind.first()) {
+            (Some(head), Some(behind)) => behind < head,
+            (head, _) => head.is_none(),
+        };
+        let (_, key, class) = if is_behind { self.behind.pop_first()? } else { self.heads.next()? };
+        Some((class, key))
+    }
+
+    /// Looks behind the jobs of a class that are this client's.
+    fn pass_over(&mut self, class: ClassIdx, client: ClientId) {
+        let passed = self.passed.entry(class).or_default();
+        passed.push(client);
+        self.behind.extend(self.queues.first_of_others(class, passed));
+    }
 }
 
 /// What a job of a class holds beside its threads' cores and memory.
@@ -87,8 +130,8 @@ impl<P: Policy> Scheduler<P> {
         }
         let mut options = Vec::new();
         let mut declined = false;
-        let holder = self.machine.holder().and_then(|key| Some((self.work.input(key).slot?.class, key)));
-        for (class, key) in holder.into_iter().chain(self.queues.heads()) {
+        let mut candidates = Candidates::of(self);
+        while let Some((class, key)) = candidates.next() {
             let facts = &self.queues.class(class).facts;
             match self.assess(facts, key, &mut options) {
                 Verdict::Fits => {
@@ -98,9 +141,13 @@ impl<P: Policy> Scheduler<P> {
                     declined = true;
                 }
                 Verdict::Blocked => blocked.push(key),
-                // It may wait for disk for long: nothing is kept for it from those who can go on.
-                Verdict::LacksDisk if self.machine.holder() == Some(key) => return Pick::Unreserve(key),
+                // It may wait for disk for long, or for its client's own jobs: nothing is kept for it from
+                // those who can go on.
+                Verdict::LacksDisk | Verdict::LeavesRoom if self.machine.holder() == Some(key) => {
+                    return Pick::Unreserve(key);
+                }
                 Verdict::LacksDisk => {}
+                Verdict::LeavesRoom => candidates.pass_over(class, self.work.group_of(key).client),
                 Verdict::NeedsDisk => return Pick::Evict(facts.disk),
                 Verdict::AtShare => return Pick::Park(key),
                 Verdict::Unfit(need) => {
@@ -132,7 +179,7 @@ impl<P: Policy> Scheduler<P> {
             return Verdict::AtShare;
         }
         options.clear();
-        let mut short_of_disk = false;
+        let (mut short_of_disk, mut leaves_room) = (false, false);
         for option in &facts.options {
             let need = Resources { cores: option.threads, memory: option.memory, disk };
             let room = Resources { disk: u64::MAX, ..free };
@@ -141,7 +188,9 @@ impl<P: Policy> Scheduler<P> {
             if !within_share || !need.fits(&room) || !self.machine.may_overtake(Some(key), &need, option.time, now) {
                 continue;
             }
-            if disk > free.disk {
+            if self.takes_last_room(group.client, option.threads, least) {
+                leaves_room = true;
+            } else if disk > free.disk {
                 short_of_disk = true;
             } else {
                 options.push(*option);
@@ -149,10 +198,24 @@ impl<P: Policy> Scheduler<P> {
         }
         match (options.is_empty(), short_of_disk) {
             (false, _) => Verdict::Fits,
+            (true, false) if leaves_room => Verdict::LeavesRoom,
             (true, true) if self.could_evict(disk, key) => Verdict::NeedsDisk,
             (true, true) if matches!(owner, Owner::Notice(_)) => Verdict::LacksDisk,
             (true, _) => Verdict::Blocked,
         }
+    }
+
+    /// Whether a job would take the last cores, on which one of `least` threads fits, for a client that would
+    /// then hold more than its share, while others have asked lately.
+    fn takes_last_room(&self, client: ClientId, threads: u32, least: u32) -> bool {
+        let (have, free) = (self.machine.capacity().cores, self.machine.free().cores);
+        // No room is kept where one job takes it all.
+        if !self.policy.keeps_room() || have < least.saturating_mul(2) || free >= threads.saturating_add(least) {
+            return false;
+        }
+        let others = self.work.recent().others(client);
+        let share = (have / others.saturating_add(1)).max(least);
+        others > 0 && self.work.threads(client).saturating_add(threads) > share
     }
 
     /// Stock gives way to requests, not to notices.

@@ -20,7 +20,7 @@ impl<P: Policy> Scheduler<P> {
         let class = self.class_for(key);
         let slot = Slot { class, tag: self.tag(key, self.work.backlog_before(key)) };
         self.work.set_slot(key, Some(slot));
-        self.queues.insert(slot, key);
+        self.queues.insert(slot, key, self.work.group_of(key).client);
         self.out.stir();
     }
 
@@ -31,7 +31,7 @@ impl<P: Policy> Scheduler<P> {
         }
         match self.work.input(key).slot {
             Some(slot) => {
-                self.queues.remove(slot, key);
+                self.queues.remove(slot, key, self.work.group_of(key).client);
                 self.work.set_slot(key, None);
                 self.work.leave_place(key);
                 if self.machine.unreserve(key) {
@@ -107,7 +107,7 @@ impl<P: Policy> Scheduler<P> {
 
     /// Forgets an input that holds nothing any more.
     pub(super) fn remove_input(&mut self, key: InputKey, outcome: Outcome) {
-        let Some(removed) = self.work.remove_input(key) else { return };
+        let Some(removed) = self.work.remove_input(key, self.clock.now()) else { return };
         let (input, group) = (removed.input, removed.group);
         let last = group.live.is_empty();
         if let Some(id) = input.id() {

@@ -15,6 +15,7 @@ mod machine;
 mod models;
 mod notices;
 mod outbox;
+mod recent;
 mod refill;
 mod same;
 mod state;
@@ -170,10 +171,12 @@ impl<P: Policy> Scheduler<P> {
         self.out.pop()
     }
 
-    /// When to call [`Scheduler::poll_action`] again even if nothing happens: the next timeout or expiry.
-    /// Valid once `poll_action` returned `None`.
+    /// When to call [`Scheduler::poll_action`] again even if nothing happens: the next timeout or expiry, or
+    /// the end of the time for which room is kept for somebody. Valid once `poll_action` returned `None`.
     pub fn next_wakeup(&self) -> Option<Time> {
-        self.clock.next_timer()
+        let keeps_room = self.policy.keeps_room() && self.lifecycle != Lifecycle::Stopped;
+        let room = if keeps_room { self.work.recent().next() } else { None };
+        self.clock.next_timer().into_iter().chain(room).min()
     }
 
     /// Fires timers that are due.
@@ -181,6 +184,10 @@ impl<P: Policy> Scheduler<P> {
         self.clock.advance(now);
         while let Some(group) = self.clock.take_due() {
             self.group_ends(group);
+        }
+        // Jobs start at events and wake-ups alone, so that a replay does the same.
+        if self.work.forget(self.clock.now()) && self.policy.keeps_room() {
+            self.out.stir();
         }
     }
 

@@ -75,6 +75,8 @@ pub(super) struct Client {
     /// Inputs that have not ended, announced ones included.
     pub unfinished: u32,
     pub backlog: Span,
+    /// Threads of its running jobs.
+    pub threads: u32,
     pub groups: BTreeSet<Owner>,
 }
 

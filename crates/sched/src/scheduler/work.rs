@@ -1,6 +1,7 @@
 //! What was asked for: inputs, the notices and requests that they belong to, and whose these are. Every
 //! counter that depends on an input's stage is kept here.
 
+use super::recent::Recent;
 use super::same::same;
 use super::state::{Client, Counts, Group, Input, Stage};
 use crate::ids::{ClientId, ModelId, Owner};
@@ -15,6 +16,7 @@ pub(super) struct Work {
     next_input: InputKey,
     groups: BTreeMap<Owner, Group>,
     clients: BTreeMap<ClientId, Client>,
+    recent: Recent,
     counts: Counts,
 }
 
@@ -80,6 +82,21 @@ impl Work {
         self.clients[&self.group_of(key).client].backlog - self.inputs[&key].length
     }
 
+    /// Threads of a client's running jobs.
+    pub fn threads(&self, client: ClientId) -> u32 {
+        self.clients.get(&client).map_or(0, |c| c.threads)
+    }
+
+    /// Who asks, or did a moment ago.
+    pub fn recent(&self) -> &Recent {
+        &self.recent
+    }
+
+    /// Forgets who asked long ago; whether that was anybody.
+    pub fn forget(&mut self, now: Time) -> bool {
+        self.recent.forget(now)
+    }
+
     /// Clients with live groups.
     pub fn clients(&self) -> usize {
         self.clients.len()
@@ -122,9 +139,13 @@ impl Work {
         };
         *self.counts.of(&input) += 1;
         self.inputs.insert(key, input);
+        let asked = matches!(group, Owner::Request(_));
         let group = self.group_mut(group);
         group.live.insert(key);
         let client = group.client;
+        if asked {
+            self.recent.asks(client);
+        }
         let record = self.clients.get_mut(&client).expect("a live group's client is known");
         record.unfinished += 1;
         record.backlog += length;
@@ -132,7 +153,7 @@ impl Work {
     }
 
     /// Takes out an input that holds nothing any more.
-    pub fn remove_input(&mut self, key: InputKey) -> Option<Removed<'_>> {
+    pub fn remove_input(&mut self, key: InputKey, now: Time) -> Option<Removed<'_>> {
         let input = self.inputs.remove(&key)?;
         *self.counts.of(&input) -= 1;
         let group = self.groups.get_mut(&input.group).expect("a live input's group is live");
@@ -140,6 +161,9 @@ impl Work {
         let record = self.clients.get_mut(&group.client).expect("a live group's client is known");
         record.unfinished -= 1;
         record.backlog -= input.length;
+        if matches!(input.group, Owner::Request(_)) {
+            self.recent.ended(group.client, now);
+        }
         Some(Removed { input, group })
     }
 
@@ -161,6 +185,10 @@ impl Work {
 
     fn group_mut(&mut self, id: Owner) -> &mut Group {
         self.groups.get_mut(&id).expect("a live input's group is live")
+    }
+
+    fn client_mut(&mut self, client: ClientId) -> &mut Client {
+        self.clients.get_mut(&client).expect("a live group's client is known")
     }
 
     fn group_of_mut(&mut self, key: InputKey) -> &mut Group {
@@ -261,6 +289,8 @@ impl Work {
         group.active += 1;
         group.jobs += 1;
         group.threads += threads;
+        let client = group.client;
+        self.client_mut(client).threads += threads;
     }
 
     /// A job on so many threads no longer runs for this input.
@@ -269,6 +299,8 @@ impl Work {
         group.active -= 1;
         group.jobs -= 1;
         group.threads -= threads;
+        let client = group.client;
+        self.client_mut(client).threads -= threads;
     }
 
     /// Moves an announced input, in no queue, to the request that claims it. `running` is the number of
@@ -278,7 +310,10 @@ impl Work {
             self.vacate(key, threads);
         }
         self.group_of_mut(key).live.remove(&key);
-        self.group_mut(request).live.insert(key);
+        let group = self.group_mut(request);
+        group.live.insert(key);
+        let client = group.client;
+        self.recent.asks(client);
         self.edit(key, |input| {
             input.group = request;
             input.index = index;
@@ -293,7 +328,7 @@ impl Work {
         let mut counts = Counts::default();
         self.inputs.values().for_each(|input| *counts.of(input) += 1);
         same("queue lengths", counts, self.counts)?;
-        let mut unfinished = BTreeMap::new();
+        let (mut unfinished, mut asked, mut threads_of) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for (id, group) in &self.groups {
             let (mut jobs, mut queued, mut used) = (0, 0, 0);
             for key in &group.live {
@@ -314,10 +349,17 @@ impl Work {
             same("queued inputs without a lane", group.beyond_lanes(), 0)?;
             same("threads of a group", used, group.threads)?;
             same("a live group has inputs", group.live.is_empty(), false)?;
-            *unfinished.entry(group.client).or_insert(0) += group.live.len() as u32;
+            let inputs = group.live.len() as u32;
+            *unfinished.entry(group.client).or_insert(0) += inputs;
+            *threads_of.entry(group.client).or_insert(0) += used;
+            if matches!(id, Owner::Request(_)) {
+                *asked.entry(group.client).or_insert(0) += inputs;
+            }
         }
         let listed: BTreeSet<InputKey> = self.groups.values().flat_map(|g| g.live.iter().copied()).collect();
         same("inputs in groups", listed.len(), self.inputs.len())?;
-        same("clients", unfinished, self.clients.iter().map(|(id, c)| (*id, c.unfinished)).collect())
+        same("clients", unfinished, self.clients.iter().map(|(id, c)| (*id, c.unfinished)).collect())?;
+        same("threads of clients", threads_of, self.clients.iter().map(|(id, c)| (*id, c.threads)).collect())?;
+        self.recent.audit(asked)
     }
 }

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::json as object;
 use std::borrow::Cow;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_client::MAX_THREADS;
@@ -28,8 +29,8 @@ const MAX_NAME: usize = 256;
 const MAX_SECONDS: f64 = 604_800.0;
 /// Longest wait for a turn, in seconds.
 pub(super) const MAX_WAIT_S: u64 = 60;
-/// How often it is looked whether the turn has come.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often a connection that waits counts as alive.
+const BEAT: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -155,14 +156,19 @@ pub(super) async fn look(
     };
     let until = Instant::now() + Duration::from_secs(seconds);
     let first = standing(&state, peer, name).await?;
-    let mut now = first;
-    while !now.turn && now.state == first.state && Instant::now() < until {
-        sleep(LOOK.min(until.saturating_duration_since(Instant::now()))).await;
-        // Whoever waits for it is not idle.
-        pulse.beat();
-        now = standing(&state, peer, name).await?;
+    let watch = |reply| Event::Watched { client: peer.client, name, state: first.state, reply };
+    let mut change = pin!(state.shared.ask(watch));
+    while seconds > 0 && Instant::now() < until {
+        tokio::select! {
+            changed = &mut change => {
+                let now = changed.ok_or_else(Refusal::stopping)?.ok_or_else(no_such_input)?;
+                return Ok(json(&shown(name, &now)));
+            }
+            // Whoever waits for it is not idle.
+            () = sleep(BEAT.min(until.saturating_duration_since(Instant::now()))) => pulse.beat(),
+        }
     }
-    Ok(json(&shown(name, &now)))
+    Ok(json(&shown(name, &first)))
 }
 
 /// Takes an input back.

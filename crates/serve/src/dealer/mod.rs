@@ -1,17 +1,18 @@
 //! The dealer as a server: a thread for each connection, which are few and short, and nothing on disk but the
-//! numbers of materials.
+//! numbers of materials. Those that have not said who they are take places of their own.
 //!
 //! Everybody shows a certificate of the CA; only one with the role of a server may register models and order
 //! material, and both halves of a material never go to one certificate (`tacit_backends::dealer`).
 mod numbers;
 
 use crate::ServeError;
+use crate::greetings::{Greetings, Number};
 use numbers::Numbers;
 use std::collections::HashMap;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::dealer::{Dealings, Party};
@@ -31,8 +32,11 @@ pub struct DealerConfig {
     pub tls: ServerTls,
     /// File of the numbers.
     pub numbers: PathBuf,
-    /// Connections at a time.
+    /// Connections at a time of those who may ask.
     pub max_connections: usize,
+    /// Connections at a time that have not said who they are, at least 1. When they are taken, the oldest of
+    /// the address that holds most gives way.
+    pub max_greetings: usize,
     /// Connections at a time of one certificate.
     pub max_per_party: usize,
     /// How long one request may take.
@@ -44,12 +48,24 @@ pub struct DealerConfig {
 }
 
 impl DealerConfig {
-    /// 256 connections, 64 of one party, 15 minutes a request, 2 minutes stall, 10 minutes idle.
+    /// 256 connections, 64 of one party, 128 strangers, 15 minutes a request, 2 minutes stall, 10 minutes
+    /// idle.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls, numbers: PathBuf) -> Self {
         let (stall_timeout, idle_timeout) = (Duration::from_secs(120), Duration::from_secs(600));
-        let (max_connections, max_per_party, request_timeout) = (256, 64, Duration::from_secs(900));
-        Self { listen, tls, numbers, max_connections, max_per_party, request_timeout, stall_timeout, idle_timeout }
+        let (max_connections, max_per_party, max_greetings) = (256, 64, 128);
+        let request_timeout = Duration::from_secs(900);
+        Self {
+            listen,
+            tls,
+            numbers,
+            max_connections,
+            max_greetings,
+            max_per_party,
+            request_timeout,
+            stall_timeout,
+            idle_timeout,
+        }
     }
 }
 
@@ -64,10 +80,52 @@ struct Shared {
     config: DealerConfig,
     dealings: Dealings,
     numbers: Numbers,
+    /// Strangers, and their sockets.
+    greetings: Mutex<Greetings<TcpStream>>,
+    /// Connections of those who are known.
     connections: AtomicUsize,
     /// Connections of each party that has any.
     parties: Mutex<HashMap<Party, usize>>,
     stopped: AtomicBool,
+}
+
+impl Shared {
+    fn greetings(&self) -> MutexGuard<'_, Greetings<TcpStream>> {
+        self.greetings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place among those who greet.
+struct Greeting<'a> {
+    shared: &'a Shared,
+    number: Number,
+}
+
+impl Drop for Greeting<'_> {
+    fn drop(&mut self) {
+        self.shared.greetings().leave(self.number);
+    }
+}
+
+/// A place among the connections.
+struct Place<'a>(&'a Shared);
+
+impl<'a> Place<'a> {
+    fn take(shared: &'a Shared) -> Result<Self, ServeError> {
+        let others = shared.connections.fetch_add(1, Ordering::AcqRel);
+        let place = Self(shared);
+        if others >= shared.config.max_connections {
+            let reason = format!("{others} parties' connections are there already (--max-connections)");
+            return Err(ServeError::NotGranted(reason));
+        }
+        Ok(place)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// A place among a party's connections.
@@ -134,12 +192,12 @@ impl DealerServer {
         let failed = |e: std::io::Error| NetError::from_io(format!("listening on {}", config.listen), &e);
         let listener = TcpListener::bind(config.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let connections = AtomicUsize::new(0);
         let shared = Shared {
+            greetings: Mutex::new(Greetings::new(config.max_greetings.max(1))),
             config,
             dealings,
             numbers,
-            connections,
+            connections: AtomicUsize::new(0),
             parties: Mutex::default(),
             stopped: AtomicBool::new(false),
         };
@@ -160,9 +218,12 @@ impl DealerServer {
 
     /// Serves until it is stopped.
     pub fn run(self) {
-        while !self.shared.stopped.load(Ordering::Acquire) {
+        for number in 0.. {
+            if self.shared.stopped.load(Ordering::Acquire) {
+                return;
+            }
             match self.listener.accept() {
-                Ok((stream, from)) => take(&self.shared, stream, from),
+                Ok((stream, from)) => take(&self.shared, number, stream, from),
                 Err(error) => {
                     tracing::error!("accepting a connection: {error}");
                     thread::sleep(Duration::from_millis(100));
@@ -172,35 +233,46 @@ impl DealerServer {
     }
 }
 
-/// A place among the connections.
-struct Place(Arc<Shared>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::AcqRel);
+/// Lets a connection in, as soon as there is a place for a stranger.
+fn take(shared: &Arc<Shared>, number: Number, stream: TcpStream, from: SocketAddr) {
+    let end = match stream.try_clone() {
+        Ok(end) => end,
+        Err(error) => return tracing::error!("{from}: duplicating its connection: {error}"),
+    };
+    loop {
+        let now = Instant::now();
+        let mut greetings = shared.greetings();
+        let at = match greetings.make_room(now) {
+            Ok(gave_way) => {
+                if let Some((other, end)) = gave_way {
+                    tracing::warn!("a connection from {other} had to give way before it had said who it is");
+                    // Closed already is as good.
+                    let _ = end.shutdown(Shutdown::Both);
+                }
+                greetings.enter(number, from.ip(), now, end);
+                break;
+            }
+            Err(at) => at,
+        };
+        drop(greetings);
+        thread::sleep(at.saturating_duration_since(now));
     }
-}
-
-fn take(shared: &Arc<Shared>, stream: TcpStream, from: SocketAddr) {
-    let others = shared.connections.fetch_add(1, Ordering::AcqRel);
-    let place = Place(Arc::clone(shared));
-    if others >= shared.config.max_connections {
-        tracing::warn!("{from}: refused, {others} are connected already (--max-connections)");
-        return;
-    }
+    let own = Arc::clone(shared);
     let serving = thread::Builder::new().name("tacit-dealer".into()).spawn(move || {
-        match serve(&place.0, stream) {
+        match serve(&own, number, stream) {
             // Whoever leaves between two requests is done.
             Ok(()) => {}
             Err(error) => tracing::info!("{from}: {error}"),
         }
     });
     if let Err(error) = serving {
+        shared.greetings().leave(number);
         tracing::error!("starting a thread: {error}");
     }
 }
 
-fn serve(shared: &Shared, stream: TcpStream) -> Result<(), ServeError> {
+fn serve(shared: &Shared, number: Number, stream: TcpStream) -> Result<(), ServeError> {
+    let greeting = Greeting { shared, number };
     let mut tcp = TcpTransport::new(stream)?;
     tcp.set_stall_timeout(GREETING).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
     tcp.set_deadline(Some(Instant::now() + GREETING));
@@ -211,6 +283,8 @@ fn serve(shared: &Shared, stream: TcpStream) -> Result<(), ServeError> {
     let _seat = Seat::take(shared, party)?;
     let mut channel = Channel::new(Box::new(tls));
     handshake(&mut channel, &Hello::opening())?;
+    drop(greeting);
+    let _place = Place::take(shared)?;
     channel.set_deadline(None);
     loop {
         channel.set_stall_timeout(shared.config.idle_timeout)?;
@@ -254,6 +328,11 @@ fn answered(shared: &Shared, channel: &mut Channel, (party, role): (Party, Role)
             shared.dealings.taken(&ticket);
             return Ok(());
         }
+        Ask::Consent { ticket, claim } => shared.dealings.consent(party, &ticket, &claim),
+        Ask::Open { ticket } => match shared.dealings.open(party, &ticket) {
+            Ok(seed) => return Ok(answer(channel, &Answer::Opened { seed: seed.0 })?),
+            Err(error) => Err(error),
+        },
     };
     let reply = match done {
         Ok(()) => Answer::Done,

@@ -3,9 +3,33 @@ use super::Driver;
 use crate::ServeError;
 use crate::queue::{Standing, Whose};
 use std::time::Instant;
-use tacit_client::wire::{Announce, Request};
+use tacit_client::wire::{Announce, Name, Request};
+use tacit_ids::ClientId;
+use tokio::sync::oneshot;
+
+/// Somebody who waits for an input's turn, or for another state than this.
+pub(super) struct Watcher {
+    pub(super) client: ClientId,
+    pub(super) name: Name,
+    pub(super) state: &'static str,
+    pub(super) reply: oneshot::Sender<Option<Standing>>,
+}
 
 impl Driver {
+    /// Answers those whose wait is over, and forgets those who have left.
+    pub(super) fn tell_watchers(&mut self) {
+        let (queue, limit) = (&self.queue, self.watchers.len());
+        for i in (0..limit).rev() {
+            let Watcher { client, name, state, reply } = &self.watchers[i];
+            let standing = queue.standing(*client, *name);
+            let is_over = standing.is_none_or(|now| now.turn || now.state != *state);
+            if is_over || reply.is_closed() {
+                // One that has left needs no answer.
+                let _ = self.watchers.swap_remove(i).reply.send(standing);
+            }
+        }
+    }
+
     /// Takes a notice in, under the same rules as one that comes over a connection.
     pub(super) fn announced(&mut self, whose: &Whose, announce: Announce) -> Result<Standing, ServeError> {
         let refused = ServeError::NotGranted;

@@ -1,5 +1,5 @@
 //! Requests and notices on their way in.
-use super::{Queue, Refused, Standing, Whose};
+use super::{Owned, Queue, Refused, Standing, Whose};
 use crate::door::Number;
 use tacit_client::wire::{Announce, Ask, Deadline, Name, Terms};
 use tacit_ids::{ClientId, MaterialId};
@@ -29,7 +29,7 @@ impl Queue {
             // Known from here on; the ledger judges it when its turn has come.
             let found = Event::MaterialFound { material, model, client: Some(whose.client) };
             self.tell(found).map_err(|_| format!("material {material} belongs to another input"))?;
-            self.materials.insert(material, whose.client);
+            self.materials.insert(material, Owned { client: whose.client, in_stock: true });
         }
         let request = tacit_sched::Request {
             id,
@@ -53,7 +53,6 @@ impl Queue {
             material.into_iter().for_each(|material| self.forget(material));
             return Err(e.to_string());
         }
-        self.demand.asked(whose.client, model, self.now());
         if material.is_some() {
             self.offers.used(whose.client, model);
         }

@@ -2,6 +2,7 @@
 //! through the scheduler. One input is one group of the scheduler's: it has a lane while a connection stands
 //! ready for its next phase, and none otherwise, so nothing waits for a client that is busy elsewhere.
 mod arrivals;
+mod ends;
 mod handover;
 mod models;
 mod refill;
@@ -9,7 +10,6 @@ mod settings;
 
 use crate::catalog::Offered;
 use crate::door::Number;
-use crate::gate::WITHDRAWN;
 use crate::state::{Known, Learned};
 use refill::Offers;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,8 +20,7 @@ use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::demand::Demand;
 use tacit_sched::policy::{Policy, PolicySpec};
 use tacit_sched::{
-    Action, Cause, Event, InputReport, JobId, JobPhase, ModelId, Outcome, Owner, Rejected, SchedError, Scheduler, Span,
-    Start, Time, Usage, Work,
+    Action, Event, JobId, JobPhase, ModelId, Owner, Rejected, SchedError, Scheduler, Span, Start, Time, Usage, Work,
 };
 
 /// Whose input, of which model.
@@ -139,14 +138,23 @@ pub(crate) struct Queue {
     on_the_way: Duration,
     /// Inputs whose turn has come while their client was on the way, and until when it has time.
     due: BTreeSet<(Instant, Owner)>,
-    /// Who named or made the material that the scheduler knows.
-    materials: HashMap<MaterialId, ClientId>,
+    /// The material that the scheduler knows.
+    materials: HashMap<MaterialId, Owned>,
     effects: Vec<Effect>,
-    /// How often clients ask.
+    /// How often clients are answered.
     demand: Demand,
     offers: Offers,
     /// How long a notice may ask to be waited for, and to be kept after that.
     notice_ttl: Span,
+}
+
+/// Whose material it is.
+#[derive(Clone, Copy)]
+struct Owned {
+    client: ClientId,
+    /// Both parties have their halves on disk, and no phase has begun with it: when its input ends, it is as
+    /// good as before.
+    in_stock: bool,
 }
 
 /// A model of the scheduler's: one of a server's for a class of devices.
@@ -341,7 +349,7 @@ impl Queue {
                     }
                     // The ledger knows stock from here on.
                     Some(material) if keep => self.forget(material),
-                    Some(material) => drop(self.materials.insert(material, client)),
+                    Some(material) => drop(self.materials.insert(material, Owned { client, in_stock: false })),
                 }
             }
             JobEnd::Failed => self.note(Event::JobFailed { job: id }),
@@ -350,7 +358,7 @@ impl Queue {
 
     /// Clients that have inputs or material here.
     pub(crate) fn clients(&self) -> BTreeSet<ClientId> {
-        self.live.values().map(|live| live.client).chain(self.materials.values().copied()).collect()
+        self.live.values().map(|live| live.client).chain(self.materials.values().map(|owned| owned.client)).collect()
     }
 
     /// A client is none any more: all of it ends.
@@ -394,7 +402,7 @@ impl Queue {
                     None => self.stopped_before_it_began(job),
                 },
                 Action::Burn { material } => {
-                    if let Some(client) = self.materials.remove(&material) {
+                    if let Some(Owned { client, in_stock: false }) = self.materials.remove(&material) {
                         self.effects.push(Effect::Burn { material, client });
                     }
                 }
@@ -410,9 +418,9 @@ impl Queue {
                 }
                 Action::Report(report) => {
                     let owner = Owner::Request(report.input.request);
-                    self.turn_away(owner, reason(report.outcome));
+                    self.turn_away(owner, ends::reason(report.outcome));
+                    self.answered(owner, &report);
                     self.close(owner);
-                    self.answered(&report);
                 }
                 Action::Stopped => {}
             }
@@ -434,58 +442,12 @@ impl Queue {
                 self.jobs.insert(job, Job { owner, number, client, memory, used, model, phase, threads });
                 self.stations.entry(number).or_default().job = Some(job);
                 let &Start { phase, threads, material, .. } = start;
+                if let Some(owned) = material.and_then(|material| self.materials.get_mut(&material)) {
+                    owned.in_stock = false;
+                }
                 self.effects.push(Effect::Start { number, phase, threads, material });
             }
             None => self.put_off(owner, start),
         }
-    }
-
-    fn answered(&mut self, report: &InputReport) {
-        if report.outcome == Outcome::Done {
-            let kind = &self.kinds[report.model.0 as usize];
-            let of = (Arc::clone(&kind.name), kind.backend);
-            let since = |at: Time| at.since(report.arrived);
-            let (delay, waiting) = (since(report.ended), report.on.started.map_or(Span::ZERO, since));
-            self.effects.push(Effect::Answered { of, delay, waiting });
-        }
-    }
-
-    /// The scheduler need not know of this material any more.
-    fn forget(&mut self, material: MaterialId) {
-        self.materials.remove(&material);
-        self.note(Event::MaterialGone { material });
-    }
-
-    fn turn_away(&mut self, owner: Owner, reason: &str) {
-        if let Some(number) = self.live.get_mut(&owner).and_then(|live| live.waits.take()) {
-            self.effects.push(Effect::Refuse { number, reason: reason.into() });
-        }
-    }
-
-    fn close(&mut self, owner: Owner) -> Option<Live> {
-        self.offers.forget(owner);
-        let live = self.live.remove(&owner)?;
-        for &name in &live.names {
-            self.names.remove(&(live.client, name));
-        }
-        for number in &live.homes {
-            if let Some(station) = self.stations.get_mut(number) {
-                station.owners.remove(&owner);
-            }
-        }
-        Some(live)
-    }
-}
-
-/// Why an input was not answered, for its client.
-fn reason(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Done => "it is answered already",
-        Outcome::Failed => "one of its phases failed",
-        Outcome::TimedOut => "the time for its answer is over",
-        Outcome::Cancelled(Cause::CannotFit) => "it needs more than this machine has",
-        Outcome::Cancelled(Cause::ModelGone) => WITHDRAWN,
-        Outcome::Cancelled(Cause::Shutdown) => "the server is being stopped",
-        Outcome::Cancelled(_) => "it was taken back",
     }
 }

@@ -16,12 +16,13 @@ mod cost;
 mod error;
 mod plan;
 mod server;
-mod tiling;
+pub(crate) mod tiling;
 
 pub use client::{ClientKeys, LinearClient};
 pub use cost::{ConsumerCost, LinearCost};
 pub use error::LinearError;
 pub use plan::{LinearPlan, weight_norm_log2};
+pub(crate) use server::check_weights;
 pub use server::{CheckedWeights, Evaluation, LinearServer, receive_public_key};
 pub use tacit_arith::ring::ConvSpec;
 pub use tiling::Consumer;
@@ -34,7 +35,7 @@ const TAG_SEED: Tag = Tag::new(0x0402, "linear answer seed");
 const TAG_DOWN: Tag = Tag::new(0x0403, "linear answer");
 
 /// Polynomials worked on before their bytes are handed on: keeps all threads busy and memory bounded.
-fn batch() -> usize {
+pub(crate) fn batch() -> usize {
     2 * rayon::current_num_threads()
 }
 

@@ -36,16 +36,24 @@ impl<'a> CheckedWeights<'a> {
     /// [`LinearError::Consumer`], [`LinearError::Length`] or [`LinearError::WeightNorm`].
     pub fn new(plan: &LinearPlan, consumer: usize, values: &'a [i32]) -> Result<Self, LinearError> {
         let (c, _, _) = plan.consumer(consumer)?;
-        let expected = c.conv.weight_len();
-        if values.len() != expected {
-            return Err(LinearError::Length { what: "weights", got: values.len(), expected });
-        }
-        let limit = 1u128 << (2 * c.norm_log2.min(63));
-        let row = expected / c.conv.out_ch;
-        if let Some(channel) = values.chunks(row).position(|w| norm_sq(w) > limit) {
-            return Err(LinearError::WeightNorm { channel, norm_log2: c.norm_log2 });
-        }
+        check_weights(c, values)?;
         Ok(Self { consumer, values })
+    }
+}
+
+/// Checks `[O, I/groups, kh, kw]` weights against what the plan was made for.
+///
+/// # Errors
+/// [`LinearError::Length`] or [`LinearError::WeightNorm`].
+pub(crate) fn check_weights(c: &Consumer, values: &[i32]) -> Result<(), LinearError> {
+    let expected = c.conv.weight_len();
+    if values.len() != expected {
+        return Err(LinearError::Length { what: "weights", got: values.len(), expected });
+    }
+    let limit = 1u128 << (2 * c.norm_log2.min(63));
+    match values.chunks(expected / c.conv.out_ch).position(|w| norm_sq(w) > limit) {
+        Some(channel) => Err(LinearError::WeightNorm { channel, norm_log2: c.norm_log2 }),
+        None => Ok(()),
     }
 }
 

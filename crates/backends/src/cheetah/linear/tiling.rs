@@ -31,7 +31,7 @@ pub struct Consumer {
 
 /// The common frame of the layers of one upload.
 #[derive(Clone, Debug)]
-pub(super) struct Frame {
+pub(crate) struct Frame {
     pub channels: usize,
     pub in_h: usize,
     pub in_w: usize,
@@ -50,7 +50,7 @@ pub(super) struct Frame {
 
 /// One tap of a kernel on the phase planes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tap {
+pub(crate) struct Tap {
     /// `ky * kernel.1 + kx`
     pub index: usize,
     /// Index into [`Frame::phases`].

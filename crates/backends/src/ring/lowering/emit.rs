@@ -347,6 +347,7 @@ impl Emitter<'_> {
                 let x = self.wires[first];
                 self.add(id, name, Op::Transpose { perm: perm.clone() }, &[x.id], x.frac)
             }
+            FloatOp::Mul => unreachable!("products are refused before"),
             FloatOp::ArgMax => unreachable!("a checked model holds no arg max"),
         })
     }

@@ -200,7 +200,7 @@ pub fn lower_for(
 ) -> Result<RingModel, BackendError> {
     options.check()?;
     model.check().map_err(RingError::from)?;
-    check_constants(model)?;
+    check_forms(model)?;
     let clamped = if options.clamp { Some(clamp::clamped(model, options, &target, watch)?) } else { None };
     let problem = Problem::new(clamped.as_ref().unwrap_or(model), options, watch);
     let found = match options.frac_bits {
@@ -217,15 +217,27 @@ pub fn lower_for(
     Ok(RingModel { graph: emitted.graph, weights: emitted.weights, report })
 }
 
-/// Per-channel constants would be weights: the importer makes depthwise layers of them.
-fn check_constants(model: &Model) -> Result<(), RingError> {
+/// Per-channel constants would be weights: the importer makes depthwise layers of them. Nothing multiplies
+/// shares.
+fn check_forms(model: &Model) -> Result<(), BackendError> {
     let uniform = |v: &[f32]| v.iter().all(|x| *x == v[0]);
-    for node in &model.graph.nodes {
+    for (id, node) in model.graph.nodes.iter().enumerate() {
         match &node.op {
             FloatOp::Affine { scale, shift } if !(uniform(scale) && uniform(shift)) => {
                 return Err(RingError::Unsupported {
                     name: node.name.clone(),
                     what: "a factor or addend for each channel is not supported: import the ONNX file again",
+                }
+                .into());
+            }
+            FloatOp::Mul => {
+                return Err(BackendError::Unsupported {
+                    node: id,
+                    name: node.name.clone(),
+                    op: node.op.name(),
+                    what: "the product of two secret tensors (a gate, attention, squeeze-and-excitation, Swish) is not supported by this \
+                           back end; `ckks` has it, or choose a variant of the network without"
+                        .into(),
                 });
             }
             _ => {}

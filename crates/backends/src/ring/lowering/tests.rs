@@ -1,5 +1,5 @@
 use super::*;
-use crate::cheetah::{Options, online_bytes};
+use crate::cheetah::{Cheetah, Options, online_bytes};
 use crate::ring::op::max_comparisons;
 use crate::ring::{FixedPoint, Linear, Node, Op, WeightFacts, reference};
 use tacit_graph::geometry::Window;
@@ -7,7 +7,7 @@ use tacit_graph::rng::SplitMix;
 use tacit_graph::{Calibration, GraphError, ImportOptions, OutputMode, import, zoo};
 
 fn price(graph: &RingGraph) -> Result<f64, BackendError> {
-    online_bytes(graph, &Options::default()).map(|bytes| bytes as f64)
+    online_bytes::<Cheetah>(graph, &Options::default()).map(|bytes| bytes as f64)
 }
 
 pub(super) fn lowered(model: &Model, options: &RingOptions) -> RingModel {
@@ -249,7 +249,7 @@ fn constant_outputs_and_dead_layers_are_lowered_with_a_finite_error() {
         let made = lowered(&chain(4, &layers, 20), &RingOptions::default());
         assert!(made.report.output_error < 0.01, "{}", made.report);
         assert!(made.graph.nodes().iter().all(|n| n.fixed.width >= 4));
-        let compiled = crate::cheetah::compile(made.graph, Options::default());
+        let compiled = crate::cheetah::compile::<Cheetah>(made.graph, Options::default());
         assert!(compiled.is_ok(), "{:?}", compiled.err());
     }
 }
@@ -264,7 +264,7 @@ fn a_relu_is_as_wide_as_what_it_widens_to_needs() {
         let from = made.graph.nodes()[node.inputs[0]].fixed.width;
         assert!(2 * node.fixed.width - from <= 64, "{from} to {}", node.fixed.width);
     }
-    assert!(crate::cheetah::compile(made.graph, Options::default()).is_ok());
+    assert!(crate::cheetah::compile::<Cheetah>(made.graph, Options::default()).is_ok());
 }
 
 #[test]

@@ -84,6 +84,10 @@ impl<K: Kind> Step<K> {
 
 /// Makes a back end's steps. A step that cannot be made is a sentence saying why.
 pub(crate) trait Compile<K: Kind> {
+    /// Whether every truncation must give the floor, and not only those whose carry would show.
+    fn exact(&self) -> bool {
+        false
+    }
     /// The linear layer `id`, which reads the tensor of node `tensor`.
     fn linear(&mut self, tensor: NodeId, id: NodeId) -> K::Linear;
     /// ReLU of `n` values in a ring of `width` bits, into one of `wide`.
@@ -106,7 +110,7 @@ pub(crate) trait Compile<K: Kind> {
 /// # Errors
 /// `Unsupported` names the first node that cannot be compiled.
 pub(crate) fn steps<K: Kind>(graph: &RingGraph, make: &mut impl Compile<K>) -> Result<Vec<Step<K>>, BackendError> {
-    let exact = truncate::exact(graph);
+    let exact = if make.exact() { truncate::all(graph) } else { truncate::exact(graph) };
     let nodes = graph.nodes().iter().enumerate();
     nodes
         .map(|(id, node)| match &node.op {

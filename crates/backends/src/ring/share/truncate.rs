@@ -24,8 +24,12 @@ pub(super) fn exact(graph: &RingGraph) -> Vec<bool> {
             node.inputs.iter().for_each(|&i| shown[i] = true);
         }
     }
-    let dropping = |op: &Op| matches!(op, Op::Truncate { bits: 1.. });
-    graph.nodes().iter().zip(shown).map(|(node, shown)| shown && dropping(&node.op)).collect()
+    all(graph).into_iter().zip(shown).map(|(drops, shown)| shown && drops).collect()
+}
+
+/// All truncations that drop anything, by node.
+pub(super) fn all(graph: &RingGraph) -> Vec<bool> {
+    graph.nodes().iter().map(|node| matches!(node.op, Op::Truncate { bits: 1.. })).collect()
 }
 
 /// What a party gives to the gates.

@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     lead: f64,
     /// Requests of each cell [default: as many as take 40 minutes in all, 60 to 100]
-    #[arg(long, value_name = "COUNT", value_parser = print::count(10_000))]
+    #[arg(long, value_name = "COUNT", value_parser = tacit_args::count(10_000))]
     requests: Option<usize>,
     /// Work that comes in a second, in seconds of a network that runs alone: beyond 1, one at a time falls
     /// behind

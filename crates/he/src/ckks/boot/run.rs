@@ -82,9 +82,10 @@ impl Bootstrapper {
         let first = (end..start).fold(goal, before);
         let mut c = evaluator.polynomial_at(&powers, &self.cosine, start, first)?.with_magnitude(magnitude);
         for _ in 0..self.doublings() {
-            let square = evaluator.square(&c)?;
-            let doubled = evaluator.add_real(&evaluator.mul_integer(&square, 2), -1.0);
-            c = evaluator.rescale(&doubled)?.with_magnitude(magnitude);
+            let mut square = evaluator.product_of_square(&c)?;
+            square.double(&self.context);
+            square.linear = evaluator.add_real(&square.linear, -1.0);
+            c = evaluator.finish(square)?.with_magnitude(magnitude);
         }
         let result = match &self.arcsine {
             None => Ciphertext { scale: parameters.scale(end), ..c },

@@ -12,11 +12,12 @@ pub use fft::{Complex, SlotTransform};
 use super::cipher::Plaintext;
 use super::context::Context;
 use super::noise::Estimate;
-use super::poly::{Coeff, Ntt, Poly};
+use super::poly::{Coeff, Poly};
 use super::scale::Scale;
 use super::shape::Shape;
 use crate::HeError;
 use std::sync::Arc;
+use tacit_arith::modulus::{Modulus, Shoup};
 use zeroize::Zeroizing;
 
 /// Coefficients stay below `2^MAX_COEFFICIENT_BITS`.
@@ -95,22 +96,23 @@ impl Encoder {
         Ok(Zeroizing::new(rounded))
     }
 
-    /// Encodes at the primes of `shape` with any scale.
-    pub(super) fn encode_shape(&self, values: &[Complex], shape: Shape, scale: Scale) -> Result<Poly<Ntt>, HeError> {
-        let coefficients = self.coefficients(values, scale)?;
-        Ok(Poly::from_signed(&self.context, shape, &coefficients).into_ntt(&self.context))
-    }
-
     /// Encodes complex values at `level` with `scale`.
     ///
     /// # Errors
-    /// [`HeError::TooManyValues`], [`HeError::TooLarge`], [`HeError::Level`].
+    /// [`HeError::TooManyValues`]; [`HeError::TooLarge`] also if the modulus of the level has no room;
+    /// [`HeError::Level`].
     pub fn encode(&self, values: &[Complex], level: usize, scale: Scale) -> Result<Plaintext, HeError> {
         let levels = self.context.parameters().levels();
         if level == 0 || level > levels {
             return Err(HeError::Level { what: "encoding", need: level, have: levels });
         }
-        let poly = self.encode_shape(values, Shape::level(level), scale)?;
+        let coefficients = self.coefficients(values, scale)?;
+        let largest = coefficients.iter().fold(0, |m: u64, v| m.max(v.unsigned_abs()));
+        let half = self.context.parameters().modulus_log2(level, 0) - 1.0;
+        if (largest as f64).log2() >= half {
+            return Err(HeError::TooLarge { log2: (largest as f64).log2(), max: half as u32 });
+        }
+        let poly = Poly::from_signed(&self.context, Shape::level(level), &coefficients).into_ntt(&self.context);
         // Rounding is uniform over one unit, in 2n of N coefficients.
         let used = 2.0 * self.slots() as f64 / self.context.degree() as f64;
         let estimate = Estimate { deviation: (used / 12.0).sqrt(), magnitude: magnitude(values) };
@@ -136,12 +138,17 @@ impl Encoder {
     /// [`HeError::SlotCount`] if it was encoded with another number of slots.
     pub fn decode(&self, plaintext: &Plaintext) -> Result<Vec<Complex>, HeError> {
         super::cipher::same_slots("decoding", self.slots(), plaintext.slots)?;
-        // Two primes hold any message that the lowest level can: higher ones need not be looked at.
+        let parameters = self.context.parameters();
+        // As many primes as hold slots up to 2^SLOT_BITS: those above need not be looked at.
+        let room = plaintext.scale.log2() + SLOT_BITS;
+        let enough = (1..plaintext.level()).find(|&level| parameters.modulus_log2(level, 0) >= room);
         let mut poly = plaintext.poly.clone();
-        poly.truncate(plaintext.level().min(2));
-        let poly = poly.into_coeff(&self.context);
+        poly.truncate(enough.unwrap_or(plaintext.level()));
+        let poly = Zeroizing::new(poly.into_coeff(&self.context));
+        let centred = Centred::new(&self.context, poly.shape());
         let gap = self.context.degree() / (2 * self.slots());
-        let wide: Vec<f64> = (0..2 * self.slots()).map(|k| self.centred(&poly, k * gap)).collect();
+        let wide: Zeroizing<Vec<f64>> =
+            Zeroizing::new((0..2 * self.slots()).map(|k| centred.at(&poly, k * gap)).collect());
         let factor = 1.0 / plaintext.scale.to_f64();
         let (re, im) = wide.split_at(self.slots());
         let mut values: Vec<Complex> =
@@ -149,18 +156,39 @@ impl Encoder {
         self.transform.to_slots(&mut values);
         Ok(values)
     }
+}
 
-    /// Coefficient `i` as the centred integer mod the one or two primes there.
-    fn centred(&self, poly: &Poly<Coeff>, i: usize) -> f64 {
-        let shape = poly.shape();
-        let (m0, x0) = (self.context.modulus(shape, 0), poly.limb(0)[i]);
-        if shape.level == 1 {
-            return m0.centred(x0) as f64;
+/// Slots of up to `2^SLOT_BITS` are decoded rightly, as far as the level has room for them.
+const SLOT_BITS: f64 = 50.0;
+
+/// The centred integer behind residues, digit by digit (Garner's mixed radix, digits centred).
+struct Centred<'a> {
+    moduli: Vec<&'a Modulus>,
+    /// `inverses[k][j] = q_j^-1 mod q_k` for j below k.
+    inverses: Vec<Vec<Shoup>>,
+}
+
+impl<'a> Centred<'a> {
+    fn new(context: &'a Context, shape: Shape) -> Self {
+        let moduli: Vec<&Modulus> = (0..shape.level).map(|k| context.modulus(shape, k)).collect();
+        let inverse = |m: &Modulus, q: &Modulus| m.shoup(m.inv(m.reduce(q.value())));
+        let inverses = (0..moduli.len()).map(|k| moduli[..k].iter().map(|q| inverse(moduli[k], q)).collect()).collect();
+        Self { moduli, inverses }
+    }
+
+    /// Coefficient `i`, rounded to a double.
+    fn at(&self, poly: &Poly<Coeff>, i: usize) -> f64 {
+        let mut digits = Zeroizing::new(Vec::with_capacity(self.moduli.len()));
+        let (mut value, mut weight) = (0.0, 1.0);
+        for (k, m) in self.moduli.iter().enumerate() {
+            let step =
+                |rest, (&digit, &inverse): (&i64, &Shoup)| m.mul_shoup(m.sub(rest, m.reduce_i64(digit)), inverse);
+            let digit = m.centred(digits.iter().zip(&self.inverses[k]).fold(poly.limb(k)[i], step));
+            digits.push(digit);
+            value += digit as f64 * weight;
+            weight *= m.value() as f64;
         }
-        let (m1, x1) = (self.context.modulus(shape, 1), poly.limb(1)[i]);
-        let difference = m1.sub(x1, m1.reduce(x0));
-        let digit = m1.centred(m1.mul(difference, m1.inv(m1.reduce(m0.value()))));
-        (i128::from(digit) * i128::from(m0.value()) + i128::from(x0)) as f64
+        value
     }
 }
 

@@ -72,3 +72,23 @@ fn what_does_not_fit_is_named() {
     let other = Encoder::new(&context, 8).unwrap().encode(&values(8), 1, scale).unwrap();
     assert!(matches!(encoder.decode(&other).err(), Some(HeError::SlotCount { left: 4, right: 8, .. })));
 }
+
+/// Values larger than the two lowest primes come back at a level that has room, and are refused at one that
+/// has none.
+#[test]
+fn levels_hold_what_they_have_room_for() {
+    let context = context(6);
+    let encoder = Encoder::new(&context, 32).unwrap();
+    let large = [Complex::from(-3.0), Complex::new(0.0, 1.5)];
+    let scale = Scale::power_of_two(58);
+    let first = context.parameters().modulus_log2(1, 0);
+    assert!(first < 58.0 && context.parameters().levels() > 1);
+    assert!(matches!(encoder.encode(&large, 1, scale).err(), Some(HeError::TooLarge { .. })));
+    let plaintext = encoder.encode(&large, context.parameters().levels(), scale).unwrap();
+    let mut grown = plaintext.clone();
+    // Times 2^40: 2^98 and more, read with the same scale.
+    grown.poly.scale_assign(&context, |k| context.modulus(plaintext.poly.shape(), k).reduce(1 << 40));
+    let got = encoder.decode(&grown).unwrap();
+    let want = |v: Complex| Complex::new(v.re * 2f64.powi(40), v.im * 2f64.powi(40));
+    assert!(large.iter().zip(&got).all(|(&v, got)| (want(v) - *got).abs() < 2f64.powi(-8)));
+}

@@ -1,8 +1,10 @@
 //! Sums, products, rescaling. Operands agree in level, scale and slots, or it is an error that names both.
 
 use super::super::cipher::{Ciphertext, Plaintext, same_level, same_scale, same_slots};
+use super::super::context::Context;
 use super::super::keys::KeyKind;
 use super::super::noise::{Estimate, rounding_deviation};
+use super::super::poly::{Ntt, Poly};
 use super::super::scale::Scale;
 use super::Evaluator;
 use crate::HeError;
@@ -17,6 +19,30 @@ pub(super) fn reduce_real(modulus: &tacit_arith::modulus::Modulus, value: f64) -
     let exponent = (rounded.abs().log2().floor() - 61.0).max(0.0) as i32;
     let mantissa = (rounded / 2f64.powi(exponent)) as i64;
     modulus.mul(modulus.reduce_i64(mantissa), modulus.pow_vartime(2, exponent as u64))
+}
+
+/// A product `c0 + c1 s + c2 s^2`: the first two as a ciphertext, to which others may still be added.
+pub(in super::super) struct Product {
+    pub(in super::super) linear: Ciphertext,
+    pub(super) c2: Poly<Ntt>,
+}
+
+impl Product {
+    /// Twice the product.
+    pub(in super::super) fn double(&mut self, context: &Context) {
+        for half in [&mut self.linear.c0, &mut self.linear.c1, &mut self.c2] {
+            half.scale_assign(context, |_| 2);
+        }
+        self.linear.estimate = self.linear.estimate.scaled(2.0);
+    }
+
+    /// The sum of two products at one level and scale.
+    pub(super) fn add_assign(&mut self, other: &Self, context: &Context) {
+        self.linear.c0.add_assign(&other.linear.c0, context);
+        self.linear.c1.add_assign(&other.linear.c1, context);
+        self.c2.add_assign(&other.c2, context);
+        self.linear.estimate = self.linear.estimate.plus(other.linear.estimate);
+    }
 }
 
 impl Evaluator<'_> {
@@ -135,23 +161,7 @@ impl Evaluator<'_> {
     /// [`HeError::Level`], [`HeError::SlotCount`] where they differ; a missing or too low relinearisation
     /// key.
     pub fn mul(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, HeError> {
-        Self::matched("multiplication", a, b)?;
-        let context = self.context;
-        let key = self.keys.get(KeyKind::Relinearise, a.level())?;
-        let [mut c0, mut c1] = [a.c0.clone(), a.c0.clone()];
-        c0.mul_assign(&b.c0, context);
-        c1.mul_assign(&b.c1, context);
-        let (mut cross, mut c2) = (a.c1.clone(), a.c1.clone());
-        cross.mul_assign(&b.c0, context);
-        c1.add_assign(&cross, context);
-        c2.mul_assign(&b.c1, context);
-        let raised = self.raise_half(&c2, key.alpha());
-        let [d0, d1] = self.switched(&raised, &key);
-        c0.add_assign(&d0, context);
-        c1.add_assign(&d1, context);
-        let estimate = a.estimate.times(a.scale.to_f64(), b.estimate, b.scale.to_f64());
-        let estimate = estimate.with_error(self.switch_error(a.level(), key.alpha()));
-        Ok(Ciphertext { c0, c1, scale: a.scale.times(b.scale), slots: a.slots, estimate })
+        self.relinearised(self.product(a, b)?)
     }
 
     /// `a^2`, relinearised, with the square of the scale.
@@ -159,13 +169,65 @@ impl Evaluator<'_> {
     /// # Errors
     /// A missing or too low relinearisation key.
     pub fn square(&self, a: &Ciphertext) -> Result<Ciphertext, HeError> {
-        let mut square = self.mul(a, a)?;
+        self.relinearised(self.product_of_square(a)?)
+    }
+
+    /// `a b` before it is relinearised.
+    pub(in super::super) fn product(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Product, HeError> {
+        Self::matched("multiplication", a, b)?;
+        let context = self.context;
+        let [mut c0, mut c1] = [a.c0.clone(), a.c0.clone()];
+        c0.mul_assign(&b.c0, context);
+        c1.mul_assign(&b.c1, context);
+        let (mut cross, mut c2) = (a.c1.clone(), a.c1.clone());
+        cross.mul_assign(&b.c0, context);
+        c1.add_assign(&cross, context);
+        c2.mul_assign(&b.c1, context);
+        let estimate = a.estimate.times(a.scale.to_f64(), b.estimate, b.scale.to_f64());
+        let linear = Ciphertext { c0, c1, scale: a.scale.times(b.scale), slots: a.slots, estimate };
+        Ok(Product { linear, c2 })
+    }
+
+    /// `a^2` before it is relinearised.
+    pub(in super::super) fn product_of_square(&self, a: &Ciphertext) -> Result<Product, HeError> {
+        let mut square = self.product(a, a)?;
         // Both factors have the same error, so it comes twice instead of with its double variance.
-        let twice = 2.0 * a.estimate.deviation * a.estimate.magnitude * a.scale.to_f64();
-        let alpha = self.keys.get(KeyKind::Relinearise, a.level())?.alpha();
-        square.estimate =
-            Estimate { deviation: twice, ..square.estimate }.with_error(self.switch_error(a.level(), alpha));
+        square.linear.estimate.deviation = 2.0 * a.estimate.deviation * a.estimate.magnitude * a.scale.to_f64();
         Ok(square)
+    }
+
+    fn relinearised(&self, product: Product) -> Result<Ciphertext, HeError> {
+        let Product { mut linear, c2 } = product;
+        let key = self.key(KeyKind::Relinearise, linear.level())?;
+        let [d0, d1] = self.switched(&self.raise_half(&c2, key.alpha()), &key);
+        linear.c0.add_assign(&d0, self.context);
+        linear.c1.add_assign(&d1, self.context);
+        linear.estimate = linear.estimate.with_error(self.switch_error(linear.level(), key.alpha()));
+        Ok(linear)
+    }
+
+    /// Relinearises and divides by the last prime of the level, special primes and this one at once.
+    pub(in super::super) fn finish(&self, product: Product) -> Result<Ciphertext, HeError> {
+        let Product { linear, c2 } = product;
+        let level = linear.level();
+        if level < 2 {
+            return Err(HeError::Level { what: "rescaling", need: 2, have: level });
+        }
+        let key = self.key(KeyKind::Relinearise, level)?;
+        let [mut d0, mut d1] = key.inner_product(self.context, self.raise_half(&c2, key.alpha()).digits());
+        self.add_times_special(&mut d0, &linear.c0);
+        self.add_times_special(&mut d1, &linear.c1);
+        let estimate = linear.estimate.with_error(self.digits_error(level, key.alpha()));
+        let [c0, c1] = [d0, d1].map(|half| self.context.divide(&half, 1));
+        Ok(self.divided(Ciphertext { c0, c1, estimate, ..linear }, level))
+    }
+
+    /// States scale and error of what has been divided by the last prime of `level`.
+    fn divided(&self, a: Ciphertext, level: usize) -> Ciphertext {
+        let prime = self.context.parameters().primes()[level - 1];
+        let estimate = Estimate { deviation: a.estimate.deviation / prime as f64, ..a.estimate };
+        let estimate = estimate.with_error(rounding_deviation(self.context.degree()));
+        Ciphertext { scale: a.scale.over_prime(prime), estimate, ..a }
     }
 
     /// Divides by the last prime of the level: level and scale fall.
@@ -177,15 +239,8 @@ impl Evaluator<'_> {
         if level < 2 {
             return Err(HeError::Level { what: "rescaling", need: 2, have: level });
         }
-        let prime = self.context.parameters().primes()[level - 1];
-        let estimate = Estimate { deviation: a.estimate.deviation / prime as f64, ..a.estimate };
-        Ok(Ciphertext {
-            c0: self.context.rescaled(&a.c0),
-            c1: self.context.rescaled(&a.c1),
-            scale: a.scale.over_prime(prime),
-            slots: a.slots,
-            estimate: estimate.with_error(rounding_deviation(self.context.degree())),
-        })
+        let [c0, c1] = [&a.c0, &a.c1].map(|half| self.context.rescaled(half));
+        Ok(self.divided(Ciphertext { c0, c1, ..*a }, level))
     }
 
     /// `a b`, relinearised and rescaled.
@@ -193,7 +248,7 @@ impl Evaluator<'_> {
     /// # Errors
     /// As [`Evaluator::mul`] and [`Evaluator::rescale`].
     pub fn mul_rescale(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, HeError> {
-        self.rescale(&self.mul(a, b)?)
+        self.finish(self.product(a, b)?)
     }
 
     /// Brings `a` to `level` with exactly `scale`: primes above are let go of, and where the scale differs

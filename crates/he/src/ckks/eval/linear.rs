@@ -19,8 +19,6 @@ use crate::HeError;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tacit_arith::modulus::Modulus;
-use tacit_arith::pointwise::Pointwise;
 
 /// How rotations are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -287,10 +285,9 @@ fn dot(context: &Context, shape: Shape, diagonals: &[&Poly<Ntt>], values: &[&[Po
     let mut sums = [Poly::zero(context, shape), Poly::zero(context, shape)];
     let [first, second] = &mut sums;
     first.limbs_mut().zip(second.limbs_mut()).for_each(|((k, sum0), (_, sum1))| {
-        let modulus: &Modulus = context.modulus(shape, k);
         let digits: Vec<&[u64]> = diagonals.iter().map(|d| d.limb(k)).collect();
         let pairs: Vec<[&[u64]; 2]> = values.iter().map(|v| [v[0].limb(k), v[1].limb(k)]).collect();
-        Pointwise::new(*modulus).dot_pair(&digits, &pairs, [sum0, sum1]);
+        context.pointwise(shape, k).dot_pair(&digits, &pairs, [sum0, sum1]);
     });
     sums
 }
@@ -338,6 +335,7 @@ impl Evaluator<'_> {
         for i in &plan.steps()[0] {
             babies.insert(*i, self.rotate_lazily(a, &raised, plan.stride * i)?);
         }
+        drop(raised);
         let mut sum = [Poly::zero(context, shape), Poly::zero(context, shape)];
         for giant in &transform.giants {
             let diagonals: Vec<_> = giant.terms.iter().map(|(_, d)| d.at(context, shape)).collect();

@@ -9,7 +9,7 @@ use super::super::noise::Estimate;
 use super::super::poly::Poly;
 use super::super::scale::Scale;
 use super::Evaluator;
-use super::basic::reduce_real;
+use super::basic::{Product, reduce_real};
 use crate::HeError;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -207,19 +207,22 @@ impl Evaluator<'_> {
         let (a, b) = factors(i);
         let (left, right) = (&powers.of[&a], &powers.of[&b]);
         let level = left.level().min(right.level());
-        let mut product =
-            if a == b { self.square(left)? } else { self.mul(&left.drop_to(level)?, &right.drop_to(level)?)? };
+        let mut product = if a == b {
+            self.product_of_square(left)?
+        } else {
+            self.product(&left.drop_to(level)?, &right.drop_to(level)?)?
+        };
         if powers.basis == Basis::Chebyshev {
-            product = self.mul_integer(&product, 2);
-            product = match a - b {
-                0 => self.add_real(&product, -1.0),
+            product.double(self.context);
+            product.linear = match a - b {
+                0 => self.add_real(&product.linear, -1.0),
                 k => {
-                    let scale = product.scale;
-                    self.add_term(product, &powers.of[&k], -1.0, scale)
+                    let scale = product.linear.scale;
+                    self.add_term(product.linear, &powers.of[&k], -1.0, scale)
                 }
             };
         }
-        let power = self.rescale(&product)?;
+        let power = self.finish(product)?;
         // Chebyshev polynomials of a value spread over [-1, 1] have a mean square of a half.
         Ok(if powers.basis == Basis::Chebyshev { power.with_magnitude(0.5f64.sqrt()) } else { power })
     }
@@ -267,35 +270,38 @@ impl Evaluator<'_> {
         let prime = context.parameters().primes()[level];
         let wide = scale.times_prime(prime);
         let shape = super::super::shape::Shape::level(level + 1);
-        let nothing = Estimate { deviation: 0.0, magnitude: 0.0 };
-        let slots = powers.of[&1].slots;
-        let mut sum = Ciphertext {
+        let zero = Ciphertext {
             c0: Poly::zero(context, shape),
             c1: Poly::zero(context, shape),
             scale: wide,
-            slots,
-            estimate: nothing,
+            slots: powers.of[&1].slots,
+            estimate: Estimate { deviation: 0.0, magnitude: 0.0 },
         };
+        let mut products: Option<Product> = None;
         for (m, quotient) in &node.products {
             let power = powers.of[m].drop_to(level + 1)?;
             let quotient = self.node(powers, quotient, level + 1, wide.over(power.scale))?;
-            let mut product = self.mul(&quotient, &power)?;
-            // Equal by construction, up to what scales lose.
-            product.scale = wide;
-            sum = self.add(&sum, &product)?;
-        }
-        let mut constant = 0.0;
-        for &(i, value) in &node.terms {
-            if i == 0 {
-                constant = value;
-            } else {
-                sum = self.add_term(sum, &powers.of[&i], value, wide);
+            let product = self.product(&quotient, &power)?;
+            match &mut products {
+                Some(sum) => sum.add_assign(&product, context),
+                None => products = Some(product),
             }
         }
-        if constant != 0.0 {
-            sum = self.add_real(&sum, constant);
+        let mut sum = match &mut products {
+            // The scale is that by construction, up to what scales lose.
+            Some(products) => Ciphertext { scale: wide, ..std::mem::replace(&mut products.linear, zero) },
+            None => zero,
+        };
+        for &(i, value) in &node.terms {
+            sum = match i {
+                0 => self.add_real(&sum, value),
+                _ => self.add_term(sum, &powers.of[&i], value, wide),
+            };
         }
-        let mut result = self.rescale(&sum)?;
+        let mut result = match products {
+            Some(products) => self.finish(Product { linear: sum, ..products })?,
+            None => self.rescale(&sum)?,
+        };
         result.scale = scale;
         Ok(result)
     }

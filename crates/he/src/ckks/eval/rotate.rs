@@ -3,6 +3,7 @@
 use super::super::cipher::Ciphertext;
 use super::super::keys::{KeyId, KeyKind, SwitchKey};
 use super::super::poly::{Ntt, Poly};
+use super::super::shape::Shape;
 use super::{Evaluator, Raised};
 use crate::HeError;
 
@@ -45,7 +46,7 @@ impl Evaluator<'_> {
         if element == 1 {
             return Ok(a.clone());
         }
-        let key = self.keys.get(KeyKind::Galois(element), a.level())?;
+        let key = self.key(KeyKind::Galois(element), a.level())?;
         Ok(self.apply_raised(a, &self.raise(a, key.alpha()), element, &key))
     }
 
@@ -84,22 +85,21 @@ impl Evaluator<'_> {
         }
         let key = self.keys.get_with(KeyKind::Galois(element), a.level(), raised.alpha())?;
         let [mut d0, d1] = key.inner_product(self.context, raised.digits());
-        d0.add_assign(&self.times_special(&a.c0, raised.alpha()), self.context);
+        self.add_times_special(&mut d0, &a.c0);
         Ok([d0, d1].map(|half| half.automorphism(self.context, element)))
     }
 
     /// `P c` at all primes of the key: zero mod the special ones.
     pub(super) fn times_special(&self, c: &Poly<Ntt>, alpha: usize) -> Poly<Ntt> {
-        use rayon::prelude::*;
-        let context = self.context;
-        let shape = super::super::shape::Shape { level: c.shape().level, special: alpha };
-        let mut lifted = Poly::zero(context, shape);
-        lifted.limbs_mut().filter(|(k, _)| *k < shape.level).for_each(|(k, limb)| {
-            let m = context.modulus(shape, k);
-            let factor = m.shoup(context.special_product(shape, alpha, k));
-            limb.iter_mut().zip(c.limb(k)).for_each(|(x, &y)| *x = m.mul_shoup(y, factor));
-        });
+        let mut lifted = Poly::zero(self.context, Shape { special: alpha, ..c.shape() });
+        self.add_times_special(&mut lifted, c);
         lifted
+    }
+
+    /// Adds `P c`, with P the product of the special primes of `sum`.
+    pub(super) fn add_times_special(&self, sum: &mut Poly<Ntt>, c: &Poly<Ntt>) {
+        let shape = sum.shape();
+        sum.add_scaled(c, self.context, |k| self.context.special_product(shape, shape.special, k));
     }
 
     /// Switches and rotates a half in the making: the digits of `c1` through the key of `k`, with `c0` (at

@@ -2,13 +2,14 @@
 //! special primes are divided out.
 
 use super::super::cipher::Ciphertext;
-use super::super::keys::{KeyKind, SwitchKey, digit_range};
+use super::super::keys::{KeyId, KeyKind, SwitchKey, digit_range};
 use super::super::noise::{digits_deviation, rounding_deviation};
 use super::super::poly::{Ntt, Poly};
 use super::super::shape::Shape;
 use super::Evaluator;
 use crate::HeError;
 use rayon::prelude::*;
+use std::sync::Arc;
 
 /// The digits of one polynomial at the primes of a key with alpha special primes: what hoisted rotations
 /// share.
@@ -31,6 +32,16 @@ impl Raised {
 }
 
 impl Evaluator<'_> {
+    /// The key for `kind` on a ciphertext at `level`: with the special primes that the parameters give to
+    /// that level, if there is one, else the lowest that reaches it.
+    pub(super) fn key(&self, kind: KeyKind, level: usize) -> Result<Arc<SwitchKey>, HeError> {
+        let planned = KeyId::at(self.context, kind, level).alpha;
+        match self.keys.get_with(kind, level, planned) {
+            Err(HeError::KeyAlpha { .. }) => self.keys.get(kind, level),
+            found => found,
+        }
+    }
+
     /// Mod up of every digit: `beta (L + alpha)` transforms.
     pub(super) fn raise_half(&self, c: &Poly<Ntt>, alpha: usize) -> Raised {
         let context = self.context;
@@ -39,9 +50,9 @@ impl Evaluator<'_> {
         let coefficients = c.clone().into_coeff(context);
         let digit = |j: usize| {
             let own = digit_range(level, alpha, j);
-            let mut raised = Poly::<Ntt>::zero(context, shape);
+            let mut raised = Poly::<Ntt>::scratch(context, shape);
             let parts: Vec<&[u64]> = own.clone().map(|k| coefficients.limb(k)).collect();
-            context.raise(shape, own.start, &parts, raised.words_mut());
+            context.raise(shape, own.start, &parts, raised.slices_mut());
             context.counters().count_ntts(shape.limbs() - own.len());
             raised.limbs_mut().for_each(|(k, limb)| {
                 // The digit's own residues are what they were.
@@ -66,7 +77,7 @@ impl Evaluator<'_> {
 
     /// The same message under the secret that the key `kind` switches to.
     pub(in super::super) fn switch_secret(&self, a: &Ciphertext, kind: KeyKind) -> Result<Ciphertext, HeError> {
-        let key = self.keys.get(kind, a.level())?;
+        let key = self.key(kind, a.level())?;
         let [mut c0, c1] = self.switched(&self.raise(a, key.alpha()), &key);
         c0.add_assign(&a.c0, self.context);
         let estimate = a.estimate.with_error(self.switch_error(a.level(), key.alpha()));

@@ -11,6 +11,10 @@
 //! | 8 each | kind, alpha, level (2 bytes), Galois element (4 bytes) |
 //! | 32 | digest of all of this |
 //! | | per key: packed, then 32 bytes of digest |
+//!
+//! Packed keys have seeds in place of their uniform halves: the version fixes what these expand to, the order
+//! of [`tacit_arith::sample::uniform`] and that of [`tacit_arith::ntt`] included. Nothing read is larger than
+//! what the parameters imply.
 
 use super::super::context::Context;
 use super::id::{KeyId, KeyKind};
@@ -95,7 +99,8 @@ fn digest(bound: &[u8; DIGEST], index: usize, bytes: &[u8]) -> [u8; DIGEST] {
 
 impl KeyFile {
     /// Writes the keys `ids`, each as `key` gives it, so that never more than one is in memory. `client`
-    /// names whose keys they are. What is there already is never overwritten.
+    /// names whose keys they are. What is there already is never overwritten; under its
+    /// name the file is whole or not there (what a crash leaves ends in `.part`).
     ///
     /// # Errors
     /// [`HeError::File`]; [`HeError::Format`] for more than 4,096 keys; what `key` fails with.
@@ -117,15 +122,21 @@ impl KeyFile {
         header.extend_from_slice(&(ids.len() as u16).to_le_bytes());
         ids.iter().for_each(|id| header.extend_from_slice(&entry_bytes(id)));
         let bound = bind(&header);
-        let mut out = BufWriter::new(File::create_new(path).map_err(io(path))?);
-        out.write_all(&header).and_then(|()| out.write_all(&bound)).map_err(io(path))?;
+        // Under another name until it is whole; a link, unlike a new name, never replaces what is there.
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        let mut out = BufWriter::new(File::create(&part).map_err(io(&part))?);
+        out.write_all(&header).and_then(|()| out.write_all(&bound)).map_err(io(&part))?;
         let mut bytes = Vec::new();
         for (index, &id) in ids.iter().enumerate() {
             bytes.clear();
             key(id)?.write(context, &mut bytes);
-            out.write_all(&bytes).and_then(|()| out.write_all(&digest(&bound, index, &bytes))).map_err(io(path))?;
+            out.write_all(&bytes).and_then(|()| out.write_all(&digest(&bound, index, &bytes))).map_err(io(&part))?;
         }
-        out.into_inner().map_err(|e| io(path)(e.into_error()))?.sync_all().map_err(io(path))
+        out.into_inner().map_err(|e| io(&part)(e.into_error()))?.sync_all().map_err(io(&part))?;
+        std::fs::hard_link(&part, path).map_err(io(path))?;
+        std::fs::remove_file(&part).map_err(io(&part))
     }
 
     /// Opens a file and checks its header and length.
@@ -135,7 +146,11 @@ impl KeyFile {
     /// header; [`HeError::Length`] for a file that is cut or too long.
     pub fn open(path: &Path, context: &Context, client: &[u8; 32]) -> Result<Self, HeError> {
         let file = File::open(path).map_err(io(path))?;
-        let len = file.metadata().map_err(io(path))?.len();
+        let metadata = file.metadata().map_err(io(path))?;
+        if !metadata.is_file() {
+            return refuse("no file of bytes".to_owned());
+        }
+        let len = metadata.len();
         let got = usize::try_from(len).unwrap_or(usize::MAX);
         let short = |expected| Err(HeError::Length { what: WHAT, got, expected });
         let mut header = vec![0; FIXED];

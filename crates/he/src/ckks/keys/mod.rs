@@ -7,8 +7,7 @@ mod set;
 mod switch;
 
 pub use file::KeyFile;
-pub(super) use id::merged;
-pub use id::{KeyId, KeyKind};
+pub use id::{KeyId, KeyKind, merged};
 pub use secret::{PublicKey, SecretKey};
 pub(super) use secret::{uniform, zero_under};
 pub use set::{KeyMaker, KeySet, Origin};

@@ -5,8 +5,8 @@ use super::super::params::SPARSE_WEIGHT;
 use super::super::poly::{Ntt, Poly};
 use super::super::shape::Shape;
 use std::sync::Arc;
-use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
-use tacit_arith::sample;
+use tacit_arith::prg::{Prg, PublicSeed, Seed, SplitPrg};
+use tacit_arith::sample::{self, UniformParts};
 use zeroize::{Zeroize, Zeroizing};
 
 /// A secret polynomial with coefficients -1, 0, 1, transformed at every prime. Wiped on drop; neither
@@ -14,25 +14,23 @@ use zeroize::{Zeroize, Zeroizing};
 pub struct SecretKey {
     context: Arc<Context>,
     s: Zeroizing<Poly<Ntt>>,
+    /// What the sparse secret of bootstrapping follows from.
+    sparse: Seed,
 }
 
 impl SecretKey {
-    /// Draws a key with coefficients uniform in -1, 0, 1.
+    /// Draws a key with coefficients uniform in -1, 0, 1, and a seed for the sparse one of bootstrapping.
     #[must_use]
     pub fn generate(context: &Arc<Context>, prg: &mut Prg) -> Self {
-        Self::of(context, &sample::ternary(prg, context.degree()))
+        let s = transformed(context, &sample::ternary(prg, context.degree()));
+        Self { context: context.clone(), s, sparse: prg.next_seed() }
     }
 
-    /// Draws the sparse key of bootstrapping: [`SPARSE_WEIGHT`] coefficients are 1 or -1. It is needed only
-    /// while switching keys are made and is forgotten after that.
-    #[must_use]
-    pub fn generate_sparse(context: &Arc<Context>, prg: &mut Prg) -> Self {
-        Self::of(context, &sparse(prg, context.degree(), SPARSE_WEIGHT))
-    }
-
-    fn of(context: &Arc<Context>, coefficients: &[i64]) -> Self {
-        let s = Poly::from_signed(context, whole(context), coefficients).into_ntt(context);
-        Self { context: context.clone(), s: Zeroizing::new(s) }
+    /// The sparse secret of bootstrapping, at every prime: [`SPARSE_WEIGHT`] coefficients are 1 or -1. It is
+    /// the same whenever switching keys are made, and needed at no other time.
+    pub(super) fn sparse(&self) -> Zeroizing<Poly<Ntt>> {
+        let mut prg = Prg::from_seed(self.sparse.clone());
+        transformed(&self.context, &sparse(&mut prg, self.context.degree(), SPARSE_WEIGHT))
     }
 
     /// The context it belongs to.
@@ -57,8 +55,13 @@ impl SecretKey {
     }
 }
 
+/// A secret at every prime.
+fn transformed(context: &Context, coefficients: &[i64]) -> Zeroizing<Poly<Ntt>> {
+    Zeroizing::new(Poly::from_signed(context, whole(context), coefficients).into_ntt(context))
+}
+
 /// All primes.
-pub(super) fn whole(context: &Context) -> Shape {
+fn whole(context: &Context) -> Shape {
     Shape { level: context.parameters().levels(), special: context.parameters().special_primes().len() }
 }
 
@@ -83,15 +86,14 @@ pub(in super::super) fn zero_under(
 /// residues can be drawn in any order and for any shape.
 pub(in super::super) fn uniform(context: &Context, shape: Shape, seed: PublicSeed) -> Poly<Ntt> {
     use rayon::prelude::*;
-    let mut a = Poly::zero(context, shape);
-    a.limbs_mut().for_each(|(k, limb)| uniform_limb(context, shape, seed, k, limb));
+    let mut a = Poly::scratch(context, shape);
+    a.limbs_mut().for_each(|(k, limb)| uniform_parts(context, shape, seed, k).next(limb));
     a
 }
 
-/// Limb `k` of [`uniform`].
-pub(super) fn uniform_limb(context: &Context, shape: Shape, seed: PublicSeed, k: usize, out: &mut [u64]) {
-    let mut stream = seed.fork(context.index(shape, k) as u64).stream();
-    sample::uniform(&mut stream, context.modulus(shape, k), out);
+/// Limb `k` of [`uniform`], in parts.
+pub(super) fn uniform_parts(context: &Context, shape: Shape, seed: PublicSeed, k: usize) -> UniformParts {
+    UniformParts::new(context.pointwise(shape, k), seed.fork(context.index(shape, k) as u64), context.degree())
 }
 
 /// `n` coefficients of which `weight` are 1 or -1, uniform among all such, without branches or indices that
@@ -123,7 +125,6 @@ pub struct PublicKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tacit_arith::prg::Seed;
 
     #[test]
     fn sparse_secrets_have_their_weight_and_are_spread() {

@@ -1,6 +1,7 @@
 //! Sets of switching keys: what a circuit needs, what is there, and who made it.
 
 use super::super::context::Context;
+use super::super::poly::{Ntt, Poly};
 use super::file::KeyFile;
 use super::id::{KeyId, KeyKind, merged};
 use super::secret::SecretKey;
@@ -37,11 +38,11 @@ pub struct KeySet {
     paged: Option<Paged>,
 }
 
-/// Makes keys of one client, one at a time: the sparse secret of bootstrapping, drawn when this is made and
-/// forgotten with it, is the same for all of them.
+/// Makes keys of one client, one at a time.
 pub struct KeyMaker<'a> {
     secret: &'a SecretKey,
-    sparse: SecretKey,
+    /// The sparse secret of bootstrapping.
+    sparse: Zeroizing<Poly<Ntt>>,
     prg: &'a mut SplitPrg,
 }
 
@@ -49,8 +50,7 @@ impl<'a> KeyMaker<'a> {
     /// A maker of keys for `secret`.
     #[must_use]
     pub fn new(secret: &'a SecretKey, prg: &'a mut SplitPrg) -> Self {
-        let sparse = SecretKey::generate_sparse(secret.context(), prg.secret());
-        Self { secret, sparse, prg }
+        Self { secret, sparse: secret.sparse(), prg }
     }
 
     /// The key `id`, fresh. Who names the keys that are needed may be the server: one that would have less
@@ -63,7 +63,7 @@ impl<'a> KeyMaker<'a> {
     /// If the parameters have fewer primes than it asks for.
     pub fn make(&mut self, id: KeyId) -> Result<SwitchKey, HeError> {
         id.admit(self.secret.context().parameters())?;
-        let (context, s, sparse) = (self.secret.context(), self.secret.s(), self.sparse.s());
+        let (context, s, sparse) = (self.secret.context(), self.secret.s(), &*self.sparse);
         let mut between = |from, to| SwitchKey::generate(from, to, context, id.level, id.alpha, self.prg);
         Ok(match id.kind {
             KeyKind::Relinearise => {
@@ -155,7 +155,7 @@ impl KeySet {
     }
 
     /// Which key serves `kind` on a ciphertext at `level`: the lowest that reaches it, with `alpha` special
-    /// primes if that is asked for.
+    /// primes if that is asked for (else with the fewest of these).
     fn find(&self, kind: KeyKind, level: usize, alpha: Option<usize>) -> Result<KeyId, HeError> {
         let of_kind: Vec<KeyId> = self.all().filter(|id| id.kind == kind).collect();
         let reach = || of_kind.iter().filter(|id| id.level >= level);
@@ -225,6 +225,10 @@ impl Paged {
         }
         // Read without the lock: two threads may read one key, which costs time and nothing else.
         let key = Arc::new(self.file.load(&self.context, place)?);
+        if key.memory_bytes() > self.budget {
+            // It would drive out all others and not stay itself.
+            return Ok(key);
+        }
         let mut loaded = self.loaded.lock().expect(Self::WHOLE);
         loaded.push_back((place, key.clone()));
         let mut bytes: usize = loaded.iter().map(|(_, key)| key.memory_bytes()).sum();

@@ -7,12 +7,13 @@
 use super::super::context::Context;
 use super::super::poly::{Ntt, Poly};
 use super::super::shape::Shape;
-use super::secret::{uniform, uniform_limb, zero_under};
+use super::secret::{uniform, uniform_parts, zero_under};
 use crate::HeError;
-use std::borrow::Cow;
+use std::ops::Range;
+use tacit_arith::modulus::Modulus;
 use tacit_arith::pack;
-use tacit_arith::pointwise::Pointwise;
 use tacit_arith::prg::{PublicSeed, SplitPrg};
+use tacit_arith::sample::UniformParts;
 
 /// How a key is held in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +38,7 @@ pub struct SwitchKey {
 }
 
 /// Digits of `level` primes with `alpha` each: the primes of digit j.
-pub(in super::super) fn digit_range(level: usize, alpha: usize, j: usize) -> std::ops::Range<usize> {
+pub(in super::super) fn digit_range(level: usize, alpha: usize, j: usize) -> Range<usize> {
     j * alpha..((j + 1) * alpha).min(level)
 }
 
@@ -63,9 +64,8 @@ impl SwitchKey {
             let mut b = zero_under(context, to, &a, shape, prg.secret());
             let own = digit_range(level, alpha, j);
             b.limbs_mut().filter(|(k, _)| own.contains(k)).for_each(|(k, limb)| {
-                let m = context.modulus(shape, k);
-                let factor = m.shoup(context.special_product(shape, alpha, k));
-                limb.iter_mut().zip(from.limb(k)).for_each(|(b, &s)| *b = m.add(*b, m.mul_shoup(s, factor)));
+                let op = context.pointwise(shape, k);
+                op.add_scaled(limb, from.limb(k), op.modulus().shoup(context.special_product(shape, alpha, k)));
             });
             Digit::Packed { seed, b: pack_limbs(context, &b) }
         });
@@ -139,7 +139,7 @@ impl SwitchKey {
     }
 
     /// Appends the packed form.
-    pub(in super::super) fn write(&self, context: &Context, out: &mut Vec<u8>) {
+    pub fn write(&self, context: &Context, out: &mut Vec<u8>) {
         for digit in &self.digits {
             let (seed, packed) = match digit {
                 Digit::Packed { seed, b } => (seed, b),
@@ -151,13 +151,17 @@ impl SwitchKey {
     }
 
     /// Reads the packed form; every residue is checked.
-    pub(in super::super) fn read(context: &Context, level: usize, alpha: usize, bytes: &[u8]) -> Result<Self, HeError> {
+    ///
+    /// # Errors
+    /// [`HeError::Length`], [`HeError::Range`], [`HeError::Padding`].
+    pub fn read(context: &Context, level: usize, alpha: usize, bytes: &[u8]) -> Result<Self, HeError> {
         let expected = Self::packed_bytes(context, level, alpha);
         if bytes.len() != expected {
             return Err(HeError::Length { what: "switching key", got: bytes.len(), expected });
         }
         let shape = Shape { level, special: alpha };
         let mut rest = bytes;
+        let mut checked = context.pool().scratch();
         let mut digits = Vec::with_capacity(level.div_ceil(alpha));
         for _ in 0..level.div_ceil(alpha) {
             let (seed, after) = rest.split_first_chunk().expect("the length has been checked");
@@ -165,7 +169,7 @@ impl SwitchKey {
             let mut b = Vec::with_capacity(shape.limbs());
             for k in 0..shape.limbs() {
                 let (limb, after) = rest.split_at(limb_bytes(context, shape, k));
-                unpack_limb(context, shape, k, limb)?;
+                unpack_limb(context, shape, k, limb, &mut checked)?;
                 b.push(limb.to_vec());
                 rest = after;
             }
@@ -192,25 +196,66 @@ impl SwitchKey {
             // The same prime in the key, which may have more of them.
             let at = if k < shape.level { k } else { self.level + k - shape.level };
             let own: Vec<&[u64]> = digits.iter().map(|digit| digit.limb(k)).collect();
-            let halves: Vec<[Cow<'_, [u64]>; 2]> =
-                self.digits[..digits.len()].iter().map(|pair| self.halves(context, pair, at)).collect();
-            let pairs: Vec<[&[u64]; 2]> = halves.iter().map(|[b, a]| [&**b, &**a]).collect();
-            Pointwise::new(*context.modulus(shape, k)).dot_pair(&own, &pairs, [sum_b, sum_a]);
+            self.inner_limb(context, at, &own, [sum_b, sum_a]);
         });
         let per_digit = self.memory_bytes() / self.digits.len().max(1);
         context.counters().count_key_switch(per_digit * digits.len() * shape.limbs() / self.shape().limbs());
         sums
     }
 
-    /// Limb `at` of both halves of one digit, as words.
-    fn halves<'a>(&self, context: &Context, pair: &'a Digit, at: usize) -> [Cow<'a, [u64]>; 2] {
-        match pair {
-            Digit::Expanded { b, a, .. } => [b.limb(at).into(), a.limb(at).into()],
+    /// The inner products mod the prime of the key's limb `at`, part by part: what is unpacked or drawn is
+    /// used while it is in the cache.
+    fn inner_limb(&self, context: &Context, at: usize, own: &[&[u64]], [sum_b, sum_a]: [&mut [u64]; 2]) {
+        let op = context.pointwise(self.shape(), at);
+        let mut halves: Vec<Halves<'_>> =
+            self.digits[..own.len()].iter().map(|d| self.halves(context, d, at)).collect();
+        let mut room = vec![0; 2 * PART * own.len()];
+        for start in (0..context.degree()).step_by(PART) {
+            let end = (start + PART).min(context.degree());
+            let parts: Vec<[&[u64]; 2]> = halves
+                .iter_mut()
+                .zip(room.chunks_exact_mut(2 * PART))
+                .map(|(halves, room)| halves.part(op.modulus(), start..end, room))
+                .collect();
+            let digits: Vec<&[u64]> = own.iter().map(|digit| &digit[start..end]).collect();
+            op.dot_pair(&digits, &parts, [&mut sum_b[start..end], &mut sum_a[start..end]]);
+        }
+    }
+
+    /// Limb `at` of both halves of one digit.
+    fn halves<'a>(&self, context: &Context, digit: &'a Digit, at: usize) -> Halves<'a> {
+        match digit {
+            Digit::Expanded { b, a, .. } => Halves::Expanded { b: b.limb(at), a: a.limb(at) },
             Digit::Packed { seed, b } => {
-                let b = unpack_limb(context, self.shape(), at, &b[at]).expect("keys are checked when they are read");
-                let mut a = vec![0; b.len()];
-                uniform_limb(context, self.shape(), *seed, at, &mut a);
-                [b.into(), a.into()]
+                Halves::Packed { b: &b[at], a: Box::new(uniform_parts(context, self.shape(), *seed, at)) }
+            }
+        }
+    }
+}
+
+/// Words of a key's limb that are unpacked, drawn and multiplied together.
+const PART: usize = 512;
+
+/// Limbs of both halves of one digit, to be read from the front.
+enum Halves<'a> {
+    Packed { b: &'a [u8], a: Box<UniformParts> },
+    Expanded { b: &'a [u64], a: &'a [u64] },
+}
+
+impl Halves<'_> {
+    /// The words `part`, where the one before ended; `room` has space for those of both halves.
+    fn part<'a>(&'a mut self, modulus: &Modulus, part: Range<usize>, room: &'a mut [u64]) -> [&'a [u64]; 2] {
+        match self {
+            Self::Expanded { b, a } => [&b[part.clone()], &a[part]],
+            Self::Packed { b, a } => {
+                let (of_b, of_a) = room.split_at_mut(PART);
+                let (of_b, of_a) = (&mut of_b[..part.len()], &mut of_a[..part.len()]);
+                // Parts have a multiple of eight words, so that they begin with a byte.
+                let bytes = part.start / 8 * modulus.bits() as usize..part.end / 8 * modulus.bits() as usize;
+                pack::unpack_into(&b[bytes], modulus.bits(), modulus.value() - 1, of_b)
+                    .expect("keys are checked when they are read");
+                a.next(of_a);
+                [of_b, of_a]
             }
         }
     }
@@ -230,15 +275,11 @@ fn pack_limbs(context: &Context, poly: &Poly<Ntt>) -> Vec<Vec<u8>> {
     (0..shape.limbs()).map(packed).collect()
 }
 
-fn unpack_limb(context: &Context, shape: Shape, k: usize, bytes: &[u8]) -> Result<Vec<u64>, HeError> {
+fn unpack_limb(context: &Context, shape: Shape, k: usize, bytes: &[u8], out: &mut [u64]) -> Result<(), HeError> {
     let m = context.modulus(shape, k);
-    pack::unpack(bytes, context.degree(), m.bits(), m.value() - 1).map_err(HeError::packed("switching key"))
+    pack::unpack_into(bytes, m.bits(), m.value() - 1, out).map_err(HeError::packed("switching key"))
 }
 
 fn unpack_limbs(context: &Context, shape: Shape, limbs: &[Vec<u8>]) -> Result<Poly<Ntt>, HeError> {
-    let mut words = Vec::with_capacity(shape.limbs() * context.degree());
-    for (k, bytes) in limbs.iter().enumerate() {
-        words.extend(unpack_limb(context, shape, k, bytes)?);
-    }
-    Ok(Poly::of(words, shape))
+    Poly::read(context, shape, |k, limb| unpack_limb(context, shape, k, &limbs[k], limb))
 }

@@ -11,6 +11,9 @@ const LOG_DEGREES: RangeInclusive<u32> = 12..=16;
 /// Tests may go down to here: the smallest ring of the transforms.
 const LOG_DEGREES_FOR_TESTS: RangeInclusive<u32> = 6..=16;
 const PRIME_BITS: RangeInclusive<u32> = 20..=50;
+/// Bits by which a digit may pass its special primes: primes of one size are not equal. A larger digit would
+/// drown the message in the error of switching.
+const SLACK: f64 = 0.1;
 /// No set at 2^16 has more secure primes than this.
 const MAX_PRIMES: usize = 100;
 
@@ -83,7 +86,18 @@ impl Parameters {
         if !ascending || !complete || spec.groups.iter().any(|g| g.alpha == 0 || g.up_to_level == 0) {
             return refuse(format!("key groups must ascend to level {levels}, each with a special prime"));
         }
+        if spec.segments.first().is_some_and(|lowest| lowest.bits > spec.base_bits) {
+            return refuse(format!("q_0 of {} bits holds no scale of the lowest level", spec.base_bits));
+        }
         let chain = primes::choose(spec)?;
+        let bits = |primes: &[u64]| primes.iter().map(|&p| (p as f64).log2()).sum::<f64>();
+        for group in &spec.groups {
+            let special = bits(&chain.p[..group.alpha]);
+            if let Some(digit) = chain.q[..group.up_to_level].chunks(group.alpha).find(|d| bits(d) > special + SLACK) {
+                let (alpha, digit) = (group.alpha, bits(digit));
+                return refuse(format!("{alpha} special primes of {special:.1} bits for a digit of {digit:.1}"));
+            }
+        }
         Ok(Self { spec: spec.clone(), q: chain.q, p: chain.p, scales: chain.scales, checked: false })
     }
 

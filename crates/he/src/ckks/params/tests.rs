@@ -58,6 +58,9 @@ fn senseless_descriptions_are_refused() {
     let group = |up_to_level, alpha| KeyGroup { up_to_level, alpha };
     let bad = [
         ParametersSpec { log_degree: 17, ..good.clone() },
+        // q_0 below the scale, digits above their special primes.
+        ParametersSpec { base_bits: 34, ..good.clone() },
+        ParametersSpec { special_bits: 34, ..good.clone() },
         ParametersSpec { base_bits: 51, ..good.clone() },
         ParametersSpec { special_bits: 3, ..good.clone() },
         ParametersSpec { groups: vec![], ..good.clone() },

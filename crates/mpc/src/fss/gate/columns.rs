@@ -5,7 +5,7 @@ use tacit_arith::prg::Prg;
 use zeroize::Zeroizing;
 
 use super::super::mac::ring::{Key, Ring, Share};
-use super::spec::word_bytes;
+use super::spec::{Checked, word_bytes};
 use crate::low_mask;
 
 /// The client's constants of one kind, with their tags.
@@ -33,16 +33,59 @@ fn put(word: u128, bytes: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&word.to_le_bytes()[..bytes]);
 }
 
-/// Writes what the server gets for constants: for each the difference to the word that is needed (`width`
-/// bits), and the key `b` of the tag.
-pub(super) fn write(constants: &Constants, key: &Key, needed: impl Fn(usize) -> u64, out: &mut Vec<u8>) {
+/// Writes what the server gets for constants. Where the client alone is checked that is, for each, the
+/// difference to the word that is needed (`width` bits), and the key `b` of the tag; else its shares of that
+/// word and of its tag.
+pub(super) fn write(
+    constants: &Constants,
+    (key, checked): (&Key, Checked),
+    needed: impl Fn(usize) -> u64,
+    out: &mut Vec<u8>,
+) {
     let ring = constants.ring;
     let width = ring.width();
     for i in 0..constants.blocks.len() / 2 {
         let own = constants.get(i);
-        let share = needed(i).wrapping_sub(own.value as u64) & low_mask(width);
-        put(u128::from(share), width.div_ceil(8) as usize, out);
-        put(key.key_of(ring, &own), word_bytes(ring), out);
+        match checked {
+            Checked::Client => {
+                let share = needed(i).wrapping_sub(own.value as u64) & low_mask(width);
+                put(u128::from(share), width.div_ceil(8) as usize, out);
+                put(key.key_of(ring, &own), word_bytes(ring), out);
+            }
+            Checked::Both => {
+                let share = key.other_share(ring, u128::from(needed(i) & low_mask(width)), &own);
+                put(share.value, word_bytes(ring), out);
+                put(share.tag, word_bytes(ring), out);
+            }
+        }
+    }
+}
+
+/// A party's shares of constants of one kind, where both parties are checked.
+pub(super) enum Shared<'a> {
+    /// The client's.
+    Drawn(Constants),
+    /// The server's.
+    Dealt(&'a [u8], Ring),
+}
+
+impl<'a> Shared<'a> {
+    /// Cuts the shares of `n` constants off `rest`, which has them.
+    pub(super) fn take(rest: &mut &'a [u8], ring: Ring, n: usize) -> Self {
+        let (bytes, later) = rest.split_at(n * 2 * word_bytes(ring));
+        *rest = later;
+        Self::Dealt(bytes, ring)
+    }
+
+    pub(super) fn get(&self, i: usize) -> Share {
+        match self {
+            Self::Drawn(constants) => constants.get(i),
+            Self::Dealt(bytes, ring) => {
+                let each = word_bytes(*ring);
+                let (value, tag) = bytes[2 * i * each..][..2 * each].split_at(each);
+                Share { value: word(value) & ring.mask(), tag: word(tag) & ring.mask() }
+            }
+        }
     }
 }
 

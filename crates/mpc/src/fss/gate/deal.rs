@@ -12,7 +12,7 @@ use super::super::group::GROUP;
 use super::super::mac::ring::Key;
 use super::super::tree_hash::{Place, TreeHash};
 use super::columns::{self, Constants};
-use super::spec::ring;
+use super::spec::{Checked, ring};
 use super::{FssGate, PIECE};
 use crate::dealt::{ClientShares, Value};
 use crate::low_mask;
@@ -73,7 +73,7 @@ pub(super) fn rho(gate: &FssGate, server: &Prg, index: usize) -> Zeroizing<Vec<V
     Zeroizing::new(lists.collect())
 }
 
-/// What the dealer knows of a piece: the masks `R` of what is opened, and its keys.
+/// What the dealer knows of a piece: the masks `R` of what is public, and its keys.
 struct Piece {
     secrets: Zeroizing<Vec<Vec<u64>>>,
     keys: compare::Dealt,
@@ -87,7 +87,11 @@ fn piece(
     index: usize,
 ) -> Piece {
     let own = std::iter::once(shares.tested).chain(gate.others(shares.values));
-    let mut secrets = rho(gate, streams.server, index);
+    let mut secrets = match gate.checked() {
+        Checked::Client => rho(gate, streams.server, index),
+        // The masked values are public as they are.
+        Checked::Both => Zeroizing::new(vec![vec![0; range(gate.n(), index).len()]; gate.opened().len()]),
+    };
     for ((rho, c), width) in secrets.iter_mut().zip(own).zip(gate.opened()) {
         let c = &c[range(gate.n(), index)];
         rho.iter_mut().zip(c).for_each(|(r, c)| *r = r.wrapping_sub(*c) & low_mask(width));
@@ -174,7 +178,7 @@ struct Words<'a> {
 
 impl Words<'_> {
     fn write(&self, mut stream: Prg, out: &mut Vec<u8>) {
-        let (gate, key, len) = (self.gate, self.sides.key, self.lambda.len());
+        let (gate, key, len) = (self.gate, (self.sides.key, self.gate.checked()), self.lambda.len());
         let slope = Constants::draw(&mut stream, gate.slope(), len);
         columns::write(&slope, key, |i| self.lambda[i], out);
         let (mut other, none) = (0, vec![0; len]);

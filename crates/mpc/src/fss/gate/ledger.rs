@@ -1,5 +1,6 @@
-//! What a session opened, and its check at the end: the server draws the subsets after all was opened, the
-//! client answers, and the server compares before it says anything more.
+//! What a session opened, and its check at the end where the client alone is checked: the server draws the
+//! subsets after all was opened, the client answers, and the server compares before it says anything more.
+//! Where both are checked the end is [`Ledger::agree`].
 
 use std::collections::BTreeMap;
 
@@ -18,12 +19,12 @@ use crate::wire::PackedMessages;
 use crate::{MpcError, Role};
 
 const SUBSETS: Tag = Tag::new(0x0363, "subsets of a check");
-const HIGHS: Tag = Tag::new(0x0364, "combined high bits");
-const DIGESTS: Tag = Tag::new(0x0365, "digests of a check");
+pub(super) const HIGHS: Tag = Tag::new(0x0364, "combined high bits");
+pub(super) const DIGESTS: Tag = Tag::new(0x0365, "digests of a check");
 
 /// The values of one ring: shares with tags, and what was opened.
 #[derive(Default)]
-struct Opened {
+pub(super) struct Opened {
     shares: Zeroizing<Vec<Share>>,
     opened: Vec<u128>,
 }
@@ -42,17 +43,21 @@ impl Opened {
 
 /// All that one session opened, at one party.
 pub struct Ledger {
-    role: Role,
-    session: [u8; 32],
-    bits: BitCheck,
-    values: BTreeMap<u32, Opened>,
+    pub(super) role: Role,
+    pub(super) session: [u8; 32],
+    pub(super) bits: BitCheck,
+    pub(super) values: BTreeMap<u32, Opened>,
+    pub(super) projections: blake3::Hasher,
 }
 
 impl Ledger {
     /// For a session that both parties name alike and that no other has.
     #[must_use]
     pub fn new(role: Role, session: &[u8; 32], delta: &DeltaShare) -> Self {
-        Self { role, session: *session, bits: BitCheck::new(role, session, delta), values: BTreeMap::new() }
+        let mut projections = blake3::Hasher::new_derive_key("tacit 2026-11 fss projections");
+        projections.update(session);
+        let bits = BitCheck::new(role, session, delta);
+        Self { role, session: *session, bits, values: BTreeMap::new(), projections }
     }
 
     /// Opened bits with this party's tags.
@@ -60,13 +65,27 @@ impl Ledger {
         self.bits.absorb(tags, opened);
     }
 
-    /// Values of `width` bits (1 to 64) that the client sent, `opened`, in the order in which both parties
-    /// enter them: at the client with the words and their tags, at the server with 0 and the tags' keys,
-    /// negated.
-    pub fn values(&mut self, width: u32, shares: impl Iterator<Item = Share>, opened: impl Iterator<Item = u64>) {
+    /// Values of `width` bits (1 to 64), in the order in which both parties enter them. Where the client
+    /// alone is checked, `opened` is what it sent: at the client with the words and their tags, at the
+    /// server with 0 and the tags' keys, negated. Else it is the sum of what both sent, carry included,
+    /// with a party's own shares and tags. Shares and opened values may come in calls of their own.
+    pub fn values<O: Into<u128>>(
+        &mut self,
+        width: u32,
+        shares: impl Iterator<Item = Share>,
+        opened: impl Iterator<Item = O>,
+    ) {
         let list = self.values.entry(width).or_default();
         shares.for_each(|share| list.push(share));
-        list.opened.extend(opened.map(u128::from));
+        list.opened.extend(opened.map(Into::into));
+    }
+
+    /// Projections of what the server alone computed: at the server those that it was given the means for, at
+    /// the client what they must be.
+    pub fn project(&mut self, words: &[u64]) {
+        for word in words {
+            self.projections.update(&word.to_le_bytes());
+        }
     }
 
     /// Bytes that the client sends for a check of values in rings of so many different widths, and those that
@@ -77,7 +96,7 @@ impl Ledger {
     }
 
     /// There are masks for all that is to be checked.
-    fn covered(&self, masks: &[(u32, Masks)]) -> Result<(), MpcError> {
+    pub(super) fn covered(&self, masks: &[(u32, Masks)]) -> Result<(), MpcError> {
         let masked = |width: &u32| masks.iter().any(|(masked, _)| masked == width);
         match self.values.iter().find(|(width, values)| !values.opened.is_empty() && !masked(width)) {
             None => Ok(()),
@@ -95,7 +114,7 @@ impl Ledger {
         let seed = PublicSeed::from_bytes(*seed.first_chunk().expect("that many bytes came"));
         let key = KeyShare::new(0).expect("0 is a short number");
         let mut digests = Vec::new();
-        let Self { role, session, bits, mut values } = self;
+        let Self { role, session, bits, mut values, .. } = self;
         for (width, masks) in masks {
             let (check, session) = check(&key, &session, seed, (width, values.remove(&width), masks));
             channel.send_packed(HIGHS, &check.highs(), SIGMA)?;
@@ -122,7 +141,7 @@ impl Ledger {
         let seed = SplitPrg::draw(prg).public_seed();
         channel.send(SUBSETS, &seed.to_bytes())?;
         let count = masks.len();
-        let Self { role, session, bits, mut values } = self;
+        let Self { role, session, bits, mut values, .. } = self;
         let mut digests = Vec::with_capacity(count);
         for (width, masks) in masks {
             let (check, session) = check(key, &session, seed, (width, values.remove(&width), masks));
@@ -139,7 +158,7 @@ impl Ledger {
 }
 
 /// The check of the values of one width, and the name of its session.
-fn check<'a>(
+pub(super) fn check<'a>(
     key: &'a KeyShare,
     session: &[u8; 32],
     subsets: PublicSeed,

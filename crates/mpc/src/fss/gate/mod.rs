@@ -21,14 +21,22 @@
 //! [`ring::Check`] holds them against each other. Nothing else comes from the client. No step depends on
 //! whether a check will fail, and all that the server sends is masked by rho or lambda, once.
 //!
+//! **Where both are checked** ([`Checked::Both`]) there is no rho: both parties have the same masked values
+//! `xh = y + R`, R at the dealer alone, and what follows is done by both alike (`shared`); results are masked
+//! values again. lambda and the C are shared with tags under a key that neither party has, and V is opened.
+//!
 //! Everything is done in pieces of [`PIECE`] elements, in parallel, each with streams of its own. Exact for
 //! `|y| < 2^(n-1)` (gates) and `|y| < 2^(n-2)` (widening). Costs: [`FssGate::cost`], [`FssWiden::cost`].
 //! Argument: `docs/notes/fss.md`.
 
+mod agree;
 mod columns;
 mod deal;
 mod ledger;
 mod party;
+mod shared;
+#[cfg(test)]
+mod shared_tests;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -37,7 +45,8 @@ mod widen;
 pub use deal::{DealerStreams, Sides, deal_client, deal_server};
 pub use ledger::Ledger;
 pub use party::{Shares, client_online, server_online};
-pub use spec::{FssCost, FssGate, FssWiden};
+pub use shared::{Half, open_words, shared_online, shared_widen};
+pub use spec::{Checked, FssCost, FssGate, FssWiden};
 pub use widen::{client_widen, deal_widen, server_widen};
 
 #[cfg(doc)]

@@ -1,4 +1,4 @@
-//! The gate, evaluated by either party.
+//! The gate, evaluated by either party, where the client alone is checked.
 
 use rayon::prelude::*;
 use tacit_arith::bits::Bits;
@@ -11,7 +11,7 @@ use super::super::compare::Keys;
 use super::super::delta;
 use super::super::mac::ring::Share;
 use super::super::tree_hash::TreeHash;
-use super::columns::{Constants, Given};
+use super::columns::{Constants, Given, Shared};
 use super::deal::{client_streams, place, range, rho};
 use super::ledger::Ledger;
 use super::spec::ring;
@@ -21,15 +21,15 @@ use crate::wire::PackedMessages;
 use crate::{MpcError, Session, low_mask, planes};
 
 const OPENED: Tag = Tag::new(0x0360, "masked values");
-const BITS: Tag = Tag::new(0x0361, "masked signs");
-const WORDS: Tag = Tag::new(0x0362, "checked words");
+pub(super) const BITS: Tag = Tag::new(0x0361, "masked signs");
+pub(super) const WORDS: Tag = Tag::new(0x0362, "checked words");
 
 /// The server's shares around a batch of gates, each `[n]`: of the tested value, of all values (those of
 /// `Tested` and `MinusOne` are not looked at), and of what is added (may be fewer).
 pub type Shares<'a> = (&'a [u64], &'a [&'a [u64]], &'a [&'a [u64]]);
 
 /// A party's blocks of the opened bits, piece by piece.
-fn blocks(
+pub(super) fn blocks(
     gate: &FssGate,
     (hash, batch): (PublicSeed, u32),
     points: &[u64],
@@ -47,8 +47,70 @@ fn blocks(
     Ok(out)
 }
 
+/// The client's keys of a piece, and its tags of the dealt bits.
+pub(super) fn client_keys(
+    gate: &FssGate,
+    prg: &Prg,
+    corrections: &[u8],
+    (index, len): (usize, usize),
+) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> {
+    let [mut tops, mut tags, _] = client_streams(prg, index);
+    let corrections = &corrections[gate.client_bytes(PIECE) * index..][..gate.client_bytes(len)];
+    let mut dealt = Zeroizing::new(vec![Block::ZERO; len]);
+    tags.fill_blocks(&mut dealt);
+    Ok((Keys::seeded(gate.comparison().0, len, &mut tops, block::from_bytes(corrections))?, dealt))
+}
+
+/// The server's, from what it was given for a piece.
+pub(super) fn server_keys(gate: &FssGate, given: &[u8], len: usize) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> {
+    let shape = gate.comparison().0;
+    let (corrections, rest) = given.split_at(shape.corrections_bytes(len));
+    let (tops, rest) = rest.split_at(shape.tops_bytes(len));
+    let tops = Zeroizing::new(block::from_bytes(tops));
+    let tags = Zeroizing::new(block::from_bytes(&rest[..16 * len]));
+    Ok((Keys::new(shape, len, tops, block::from_bytes(corrections))?, tags))
+}
+
+/// A party's constants of a piece: for the bit, and for each value and branch.
+pub(super) struct Columns<'a> {
+    pub(super) slope: Shared<'a>,
+    pub(super) constants: Vec<Vec<Shared<'a>>>,
+}
+
+/// The client's constants of a piece of `len` gates.
+pub(super) fn drawn(gate: &FssGate, prg: &Prg, (index, len): (usize, usize)) -> Columns<'static> {
+    let [_, _, mut stream] = client_streams(prg, index);
+    let slope = Shared::Drawn(Constants::draw(&mut stream, gate.slope(), len));
+    let mut draw = |v: &Value| Shared::Drawn(Constants::draw(&mut stream, ring(v.width()), len));
+    let constants = gate.values().iter().map(|v| (0..gate.branches(*v)).map(|_| draw(v)).collect()).collect();
+    Columns { slope, constants }
+}
+
+/// `(1 - 2q) a P + C` with tags, for each value: a party's shares of the words of a piece.
+pub(super) fn words<'a>(
+    gate: &FssGate,
+    (opened, bits): (&[Vec<u64>], &Bits),
+    index: usize,
+    columns: impl FnOnce(usize) -> Columns<'a>,
+) -> Vec<Zeroizing<Vec<Share>>> {
+    let range = range(gate.n(), index);
+    let Columns { slope, constants } = columns(range.len());
+    let mut words = vec![Zeroizing::new(Vec::with_capacity(range.len())); gate.values().len()];
+    for (at, i) in range.enumerate() {
+        let slope = slope.get(at);
+        for (k, p) in public(gate.values(), opened, i).enumerate() {
+            let value = gate.values()[k];
+            let (q, branch) = branch(gate, value, bits, opened[0][i], i);
+            let (p, constant, mask) = (extended(p, value), constants[k][branch].get(at), ring(value.width()).mask());
+            let word = |slope: u128, own: u128| signed(slope.wrapping_mul(p), q).wrapping_add(own) & mask;
+            words[k].push(Share { value: word(slope.value, constant.value), tag: word(slope.tag, constant.tag) });
+        }
+    }
+    words
+}
+
 /// q of element `i`, and its branch among a value's constants.
-fn branch(gate: &FssGate, value: Value, opened: &Bits, xh: u64, i: usize) -> (bool, usize) {
+pub(super) fn branch(gate: &FssGate, value: Value, opened: &Bits, xh: u64, i: usize) -> (bool, usize) {
     let top = xh >> (gate.width() - 1) & 1;
     let bit = opened.words()[i / 64] >> (i % 64) & 1;
     let q = 1 ^ top ^ bit;
@@ -56,7 +118,7 @@ fn branch(gate: &FssGate, value: Value, opened: &Bits, xh: u64, i: usize) -> (bo
 }
 
 /// The public `P` of each value, for element `i`.
-fn public(values: &[Value], opened: &[Vec<u64>], i: usize) -> impl Iterator<Item = u64> {
+pub(super) fn public(values: &[Value], opened: &[Vec<u64>], i: usize) -> impl Iterator<Item = u64> {
     let mut other = 0;
     values.iter().map(move |value| match value {
         Value::Tested { .. } => opened[0][i],
@@ -89,50 +151,20 @@ pub fn client_online(
     session: &mut Session<'_>,
     ledger: &mut Ledger,
 ) -> Result<(), MpcError> {
-    let (n, shape) = (gate.n(), gate.comparison().0);
+    let n = gate.n();
     fits(corrections, gate.cost().client_material)?;
     let mut opened = Vec::new();
     for width in gate.opened() {
         opened.push(session.channel.recv_packed(OPENED, n, width)?);
     }
-    let keys = |index: usize, len: usize| {
-        let [mut tops, mut tags, _] = client_streams(prg, index);
-        let corrections = &corrections[gate.client_bytes(PIECE) * index..][..gate.client_bytes(len)];
-        let mut dealt = Zeroizing::new(vec![Block::ZERO; len]);
-        tags.fill_blocks(&mut dealt);
-        Ok((Keys::seeded(shape, len, &mut tops, block::from_bytes(corrections))?, dealt))
-    };
+    let keys = |index: usize, len: usize| client_keys(gate, prg, corrections, (index, len));
     let tags = blocks(gate, (hash, batch), &opened[0], keys)?;
     let own = delta::bits(&tags);
     let theirs = planes::recv_one(session.channel, BITS, n)?;
     planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
     let bits = own.xor(&theirs);
     ledger.bits(&tags, &bits);
-    let one = |index: usize| {
-        let range = range(n, index);
-        let [_, _, mut stream] = client_streams(prg, index);
-        let slope = Constants::draw(&mut stream, gate.slope(), range.len());
-        let constants: Vec<Vec<Constants>> = gate
-            .values()
-            .iter()
-            .map(|&v| {
-                (0..gate.branches(v)).map(|_| Constants::draw(&mut stream, ring(v.width()), range.len())).collect()
-            })
-            .collect();
-        let mut words = vec![Zeroizing::new(Vec::with_capacity(range.len())); gate.values().len()];
-        for (at, i) in range.enumerate() {
-            let slope = slope.get(at);
-            for (k, p) in public(gate.values(), &opened, i).enumerate() {
-                let value = gate.values()[k];
-                let (q, branch) = branch(gate, value, &bits, opened[0][i], i);
-                let (p, constant, mask) =
-                    (extended(p, value), constants[k][branch].get(at), ring(value.width()).mask());
-                let word = |slope: u128, own: u128| signed(slope.wrapping_mul(p), q).wrapping_add(own) & mask;
-                words[k].push(Share { value: word(slope.value, constant.value), tag: word(slope.tag, constant.tag) });
-            }
-        }
-        words
-    };
+    let one = |index: usize| words(gate, (&opened, &bits), index, |len| drawn(gate, prg, (index, len)));
     let pieces: Vec<Vec<Zeroizing<Vec<Share>>>> = (0..n.div_ceil(PIECE)).into_par_iter().map(one).collect();
     for (k, value) in gate.values().iter().enumerate() {
         let shares = || pieces.iter().flat_map(|piece| piece[k].iter());
@@ -156,18 +188,11 @@ pub fn server_online(
     session: &mut Session<'_>,
     ledger: &mut Ledger,
 ) -> Result<Vec<Vec<u64>>, MpcError> {
-    let (n, shape) = (gate.n(), gate.comparison().0);
+    let n = gate.n();
     fits(given, gate.cost().server_material)?;
     let opened = open(gate, (tested, values), prg, session)?;
     let piece = |index: usize, len: usize| &given[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)];
-    let keys = |index: usize, len: usize| {
-        let (corrections, rest) = piece(index, len).split_at(shape.corrections_bytes(len));
-        let (tops, rest) = rest.split_at(shape.tops_bytes(len));
-        let tops = Zeroizing::new(block::from_bytes(tops));
-        let tags = Zeroizing::new(block::from_bytes(&rest[..16 * len]));
-        Ok((Keys::new(shape, len, tops, block::from_bytes(corrections))?, tags))
-    };
-    let tags = blocks(gate, (hash, batch), &opened[0], keys)?;
+    let tags = blocks(gate, (hash, batch), &opened[0], |index, len| server_keys(gate, piece(index, len), len))?;
     let own = delta::bits(&tags);
     planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
     let theirs = planes::recv_one(session.channel, BITS, n)?;

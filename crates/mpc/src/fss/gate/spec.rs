@@ -6,6 +6,15 @@ use super::super::mac::ring::Ring;
 use crate::codec::Packed;
 use crate::dealt::Value;
 
+/// Whose messages are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checked {
+    /// The client's: values are shared between the parties, and the server is trusted.
+    Client,
+    /// Both parties': what each has is a public masked value, and the dealer alone knows the mask.
+    Both,
+}
+
 /// Public shape of a batch of gates `z_k = base_k + [y >= 0] X_k`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FssGate {
@@ -13,6 +22,7 @@ pub struct FssGate {
     width: u32,
     drop: u32,
     values: Vec<Value>,
+    checked: Checked,
 }
 
 /// Public shape of a batch of signed widenings from `width` to `width + extra` bits.
@@ -24,6 +34,8 @@ pub struct FssWiden {
     pub width: u32,
     /// Bits that are added.
     pub extra: u32,
+    /// Whose messages are checked.
+    pub checked: Checked,
 }
 
 /// Bytes and work of a batch: payload bytes without frame headers.
@@ -52,6 +64,15 @@ pub(super) fn word_bytes(ring: Ring) -> usize {
     ring.share_bits().div_ceil(8) as usize
 }
 
+/// Bytes that the server is given for one constant: a word and the key of the client's tag, or its shares of
+/// word and tag.
+fn given_bytes(ring: Ring, checked: Checked) -> usize {
+    match checked {
+        Checked::Client => ring.width().div_ceil(8) as usize + word_bytes(ring),
+        Checked::Both => 2 * word_bytes(ring),
+    }
+}
+
 /// The ring of checked values of `width` bits.
 pub(super) fn ring(width: u32) -> Ring {
     Ring::new(width).expect("widths are checked when a gate is made")
@@ -65,10 +86,10 @@ impl FssGate {
     /// # Panics
     /// For widths out of range, without a compared bit or a value: a plan checks them.
     #[must_use]
-    pub fn new(n: usize, width: u32, drop: u32, values: Vec<Value>) -> Self {
+    pub fn new(n: usize, width: u32, drop: u32, values: Vec<Value>, checked: Checked) -> Self {
         assert!((2..64).contains(&width) && drop < width - 1, "{width} bits, {drop} dropped");
         assert!(values.iter().all(|v| (1..=64).contains(&v.width())) && !values.is_empty(), "values of a gate");
-        Self { n, width, drop, values }
+        Self { n, width, drop, values, checked }
     }
 
     /// Number of gates.
@@ -81,6 +102,11 @@ impl FssGate {
     #[must_use]
     pub fn values(&self) -> &[Value] {
         &self.values
+    }
+
+    /// Whose messages are checked.
+    pub(super) fn checked(&self) -> Checked {
+        self.checked
     }
 
     /// Bits of the tested value's ring.
@@ -120,10 +146,8 @@ impl FssGate {
 
     /// Bytes of the server's words of `len` gates.
     pub(super) fn column_bytes(&self, len: usize) -> usize {
-        let one = |ring: Ring, width: u32| width.div_ceil(8) as usize + word_bytes(ring);
-        let slope = self.slope();
-        let values = self.values.iter().map(|&v| self.branches(v) * one(ring(v.width()), v.width()));
-        len * (one(slope, slope.width()) + values.sum::<usize>())
+        let values = self.values.iter().map(|&v| self.branches(v) * given_bytes(ring(v.width()), self.checked));
+        len * (given_bytes(self.slope(), self.checked) + values.sum::<usize>())
     }
 
     /// Bytes of the server's material for `len` gates.
@@ -144,15 +168,19 @@ impl FssGate {
         let packed = |widths: &[u32]| widths.iter().map(|&w| Packed::len_bytes(n, w)).sum::<usize>();
         let results: Vec<u32> = self.values.iter().map(|v| v.width()).collect();
         let constants = 1 + self.values.iter().map(|&v| self.branches(v)).sum::<usize>();
+        let (down, masks) = match self.checked {
+            Checked::Client => (packed(&self.opened()), (n * self.opened().len()).div_ceil(2)),
+            Checked::Both => (packed(&results), 0),
+        };
         FssCost {
             up: n.div_ceil(8) + packed(&results),
-            down: packed(&self.opened()) + n.div_ceil(8),
+            down: down + n.div_ceil(8),
             exchanges: 1,
             client_material: self.client_bytes(n),
             server_material: self.server_bytes(n),
             hashes: shape.eval_work(n).hashes,
             client_aes: (n * (shape.tops() + 1 + 2 * constants)) as u64,
-            server_aes: (n * self.opened().len()).div_ceil(2) as u64,
+            server_aes: masks as u64,
         }
     }
 }
@@ -165,20 +193,24 @@ impl FssWiden {
 
     /// Bytes of the server's material.
     pub(super) fn server_bytes(&self) -> usize {
-        let wide = self.width + self.extra;
-        2 * self.n * (wide.div_ceil(8) as usize + word_bytes(self.ring()))
+        2 * self.n * given_bytes(self.ring(), self.checked)
     }
 
     /// The cost of the whole batch.
     #[must_use]
     pub fn cost(&self) -> FssCost {
+        let words = Packed::len_bytes(self.n, self.width + self.extra);
+        let (down, masks) = match self.checked {
+            Checked::Client => (self.n.div_ceil(8), self.n.div_ceil(2)),
+            Checked::Both => (words, 0),
+        };
         FssCost {
-            up: Packed::len_bytes(self.n, self.width + self.extra),
-            down: self.n.div_ceil(8),
+            up: words,
+            down,
             exchanges: 1,
             server_material: self.server_bytes(),
             client_aes: 4 * self.n as u64,
-            server_aes: self.n.div_ceil(2) as u64,
+            server_aes: masks as u64,
             ..FssCost::default()
         }
     }

@@ -175,7 +175,7 @@ fn every_value_and_share_of_small_rings() {
                     y.extend(vec![value; ring as usize]);
                     c.extend(0..ring);
                 }
-                let gate = FssGate::new(y.len(), width, drop, vec![Value::Tested { wide }]);
+                let gate = FssGate::new(y.len(), width, drop, vec![Value::Tested { wide }], Checked::Client);
                 Batch::relu(gate, y, c).check_relu(wide, drop);
             }
         }
@@ -195,7 +195,7 @@ proptest! {
             y.push(if (top..top + (1 << drop)).contains(&value) { 0 } else { value });
             c.push(random.next_u64() & low_mask(width));
         }
-        let gate = FssGate::new(y.len(), width, drop, vec![Value::Tested { wide: width + grow }]);
+        let gate = FssGate::new(y.len(), width, drop, vec![Value::Tested { wide: width + grow }], Checked::Client);
         Batch::relu(gate, y, c).check_relu(width + grow, drop);
     }
 
@@ -208,7 +208,7 @@ proptest! {
         let y: Vec<u64> = y.into_iter().map(|v| if v == 1 << (width - 1) { 0 } else { v }).collect();
         let values = vec![Value::Tested { wide: width }, Value::Other { width: index }, Value::MinusOne { width: 9 }];
         let others = vec![(vec![], vec![]), (x.clone(), cx), (vec![], vec![])];
-        let batch = Batch { gate: FssGate::new(n, width, 0, values), y, c, others, base: (1, 0) };
+        let batch = Batch { gate: FssGate::new(n, width, 0, values, Checked::Client), y, c, others, base: (1, 0) };
         let got = batch.run(&Dealing::new(4), |_| {}).unwrap();
         for i in 0..n {
             let positive = signed(batch.y[i], width) >= 0;
@@ -230,7 +230,7 @@ fn widening_is_exact_for_every_value_and_share() {
                 y.extend(vec![value; ring as usize]);
                 c.extend(0..ring);
             }
-            let spec = FssWiden { n: y.len(), width, extra };
+            let spec = FssWiden { n: y.len(), width, extra, checked: Checked::Client };
             let s: Vec<u64> = y.iter().zip(&c).map(|(y, c)| (*y as u64).wrapping_sub(*c) & low_mask(width)).collect();
             let target: Vec<u64> = (0..y.len() as u64).map(|i| i.wrapping_mul(77) & low_mask(width + extra)).collect();
             let dealing = Dealing::new(3);
@@ -254,7 +254,7 @@ fn widening_is_exact_for_every_value_and_share() {
 fn changed_correction_words_are_found_or_without_effect() {
     let y: Vec<u64> = (0..16).map(|i| i * 5 % 32).map(|v| if v == 16 { 0 } else { v }).collect();
     let c: Vec<u64> = (0..16).map(|i| i * 7 % 32).collect();
-    let batch = Batch::relu(FssGate::new(16, 5, 0, vec![Value::Tested { wide: 8 }]), y, c);
+    let batch = Batch::relu(FssGate::new(16, 5, 0, vec![Value::Tested { wide: 8 }], Checked::Client), y, c);
     let dealing = Dealing::new(6);
     let honest = batch.run(&dealing, |_| {}).unwrap();
     let (bits, mut found) = (8 * batch.gate.cost().client_material, 0);
@@ -272,7 +272,7 @@ fn changed_correction_words_are_found_or_without_effect() {
 /// A client that sends words of another key, value or place: the tags say so.
 #[test]
 fn values_that_were_not_dealt_are_found() {
-    let spec = FssWiden { n: 20, width: 6, extra: 3 };
+    let spec = FssWiden { n: 20, width: 6, extra: 3, checked: Checked::Client };
     let (dealing, other, zeros) = (Dealing::new(1), Dealing::new(2), vec![0; 20]);
     let given = deal_widen(&spec, &dealing.key, [&dealing.client, &dealing.server], (&zeros, &zeros));
     let (_, result) = dealing.run(
@@ -317,7 +317,7 @@ fn ones(gate: &FssGate, party: usize, fixed: &[usize], c: u64, dealings: u32) ->
 /// One half, whatever share, mask and key: every bit of it is as good as uniform, or padding and always 0.
 #[test]
 fn one_half_is_uniform_for_every_share() {
-    let gate = FssGate::new(4, 13, 0, vec![Value::Tested { wide: 20 }]);
+    let gate = FssGate::new(4, 13, 0, vec![Value::Tested { wide: 20 }], Checked::Client);
     let dealings = 400;
     let limit = 6.0 * 0.5 / f64::from(dealings).sqrt();
     for party in [0, 1] {
@@ -348,7 +348,7 @@ fn words_without_masks_are_an_error_at_both_parties() {
     for role in [Role::Client, Role::Server] {
         let (mut channel, _peer) = tacit_net::mem_pair();
         let mut ledger = Ledger::new(role, &SESSION, &delta);
-        ledger.values(9, share(), std::iter::once(1));
+        ledger.values(9, share(), std::iter::once(1u64));
         let done = match role {
             Role::Client => ledger.answer(Vec::new(), &mut channel),
             Role::Server => ledger.verify(&key, Vec::new(), (&mut channel, &mut Prg::from_seed(Seed([2; 16])))),

@@ -6,17 +6,17 @@ use tacit_net::Tag;
 use zeroize::Zeroizing;
 
 use super::super::mac::ring::{Key, Share};
-use super::FssWiden;
 use super::columns::{self, Constants, Given};
 use super::deal::wrapped;
 use super::ledger::Ledger;
 use super::party::fits;
+use super::{Checked, FssWiden};
 use crate::planes::{self, bit_plane};
 use crate::wire::PackedMessages;
 use crate::{MpcError, Session, low_mask};
 
 const TOPS: Tag = Tag::new(0x0366, "top bits of masked values");
-const WORDS: Tag = Tag::new(0x0367, "checked words of a widening");
+pub(super) const WORDS: Tag = Tag::new(0x0367, "checked words of a widening");
 
 fn rho(spec: &FssWiden, server: &Prg) -> Zeroizing<Vec<u64>> {
     let mut rho = Zeroizing::new(vec![0; spec.n]);
@@ -25,7 +25,7 @@ fn rho(spec: &FssWiden, server: &Prg) -> Zeroizing<Vec<u64>> {
     rho
 }
 
-fn constants(spec: &FssWiden, client: &Prg) -> [Constants; 2] {
+pub(super) fn constants(spec: &FssWiden, client: &Prg) -> [Constants; 2] {
     let mut stream = client.fork(0);
     [0, 1].map(|_| Constants::draw(&mut stream, spec.ring(), spec.n))
 }
@@ -38,13 +38,17 @@ pub fn deal_widen(
     [client, server]: [&Prg; 2],
     (c, target): (&[u64], &[u64]),
 ) -> Zeroizing<Vec<u8>> {
-    let (rho, mut out) = (rho(spec, server), Zeroizing::new(Vec::with_capacity(spec.server_bytes())));
+    let mut out = Zeroizing::new(Vec::with_capacity(spec.server_bytes()));
+    let rho = match spec.checked {
+        Checked::Client => rho(spec, server),
+        Checked::Both => Zeroizing::new(vec![0; spec.n]),
+    };
     for (top, constants) in constants(spec, client).iter().enumerate() {
         let needed = |i: usize| {
             let secret = rho[i].wrapping_sub(c[i]) & low_mask(spec.width);
             wrapped(secret, spec.width, top == 0).wrapping_add(target[i]).wrapping_neg()
         };
-        columns::write(constants, key, needed, &mut out);
+        columns::write(constants, (key, spec.checked), needed, &mut out);
     }
     out
 }

@@ -173,13 +173,21 @@ impl Key {
         Zeroizing::new(self.deal_in(u128::from(ring.high_mask()), &values[..], seeded))
     }
 
-    fn deal_in(&self, mask: u128, values: &[u128], seeded: &mut Prg) -> Vec<Share> {
-        let key = self.whole();
-        let other = |(value, theirs): (&u128, Share)| Share {
+    /// The share, of the party without the seed, of a value of which the other holds `theirs`.
+    pub fn other_share(&self, ring: Ring, value: u128, theirs: &Share) -> Share {
+        self.other_in(ring.mask(), value, theirs)
+    }
+
+    fn other_in(&self, mask: u128, value: u128, theirs: &Share) -> Share {
+        Share {
             value: value.wrapping_sub(theirs.value) & mask,
-            tag: key.wrapping_mul(*value).wrapping_sub(theirs.tag) & mask,
-        };
-        values.iter().zip(draw(mask, values.len(), seeded)).map(other).collect()
+            tag: self.whole().wrapping_mul(value).wrapping_sub(theirs.tag) & mask,
+        }
+    }
+
+    fn deal_in(&self, mask: u128, values: &[u128], seeded: &mut Prg) -> Vec<Share> {
+        let theirs = Zeroizing::new(draw(mask, values.len(), seeded));
+        values.iter().zip(theirs.iter()).map(|(value, theirs)| self.other_in(mask, *value, theirs)).collect()
     }
 }
 

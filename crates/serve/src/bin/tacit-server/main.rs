@@ -6,7 +6,6 @@ mod load;
 
 use anyhow::Context;
 use clap::Parser;
-use clap::builder::RangedU64ValueParser;
 use files::Files;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
@@ -15,6 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
+use tacit_args::count;
 use tacit_arith::heap::Counting;
 use tacit_backends::{DEFAULT, Registry};
 use tacit_client::MAX_THREADS;
@@ -146,11 +146,6 @@ struct Args {
     /// Print the line that tells the address as JSON
     #[arg(long)]
     json: bool,
-}
-
-/// Takes whole numbers from 1 to `most`.
-fn count(most: u64) -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..=most)
 }
 
 impl Args {

@@ -4,21 +4,20 @@
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
-use clap::builder::RangedU64ValueParser;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tacit_args::{DealerArgs, ServerArgs, count};
 use tacit_backends::Registry;
 use tacit_client::{ClientConfig, MAX_THREADS};
-use tacit_ids::ClientId;
 use tacit_sidecar::access::{Access, Token};
 use tacit_sidecar::energy::EnergyModel;
 use tacit_sidecar::fleet::{Fleet, FleetConfig};
 use tacit_sidecar::server::{self, Listener};
-use tacit_store::{SealKey, keys};
+use tacit_store::SealKey;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -32,29 +31,10 @@ use tokio::sync::watch;
 #[derive(Parser)]
 #[command(version, name = "tacit sidecar")]
 struct Args {
-    /// Server, host:port
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7878")]
-    server: String,
-    /// Folder with ca.pem and the client's certificate and key
-    #[arg(long, value_name = "DIR", default_value = "keys")]
-    keys: PathBuf,
-    /// Name of the client in the key folder
-    #[arg(long, value_name = "NAME", default_value = "client")]
-    client: String,
-    /// Name in the server's certificate, if it is not the host of --server
-    #[arg(long, value_name = "NAME")]
-    server_name: Option<String>,
-    /// Dealer that this client trusts, host:port, for models whose material comes from one (`--model
-    /// NAME=dealt`)
-    #[arg(long, value_name = "HOST:PORT", requires = "dealer_pin")]
-    dealer: Option<String>,
-    /// Fingerprint of the dealer's key, as the dealer tells it
-    #[arg(long, value_name = "PIN", requires = "dealer")]
-    dealer_pin: Option<ClientId>,
-    /// Folder with ca.pem and this client's certificate for the dealer, where that has a CA of its own
-    /// [default: that of --keys]
-    #[arg(long, value_name = "DIR", requires = "dealer")]
-    dealer_keys: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    dealer: DealerArgs,
     /// Folder for material made ahead of time; without it, material is made when it is needed
     #[arg(long, value_name = "DIR")]
     material: Option<PathBuf>,
@@ -105,23 +85,15 @@ struct Args {
     json: bool,
 }
 
-/// Takes whole numbers from 1 to `most`.
-fn count(most: u64) -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..=most)
-}
-
 impl Args {
     fn fleet(&self) -> anyhow::Result<FleetConfig> {
         ensure!(self.ready == 0 || self.material.is_some(), "--ready needs --material, the folder that it is kept in");
-        let identity = keys::load_client(&self.keys, &self.client)?;
-        let dealer = self.dealer.as_deref().zip(self.dealer_pin);
-        let for_dealer = match &self.dealer_keys {
-            Some(folder) => keys::load_client(folder, &self.client)?,
-            None => identity.clone(),
-        };
-        let aids = tacit_client::aids(dealer, &for_dealer, self.material.as_deref())?;
-        let mut client = ClientConfig { aids, ..ClientConfig::new(&self.server, identity) };
-        client.server_name.clone_from(&self.server_name);
+        let ServerArgs { server, keys, client: name, server_name } = &self.server;
+        let identity = self.server.identity()?;
+        let aids = self.dealer.aids(&self.server, &identity, self.material.as_deref())?;
+        let require = self.dealer.require();
+        let mut client = ClientConfig { aids, require, ..ClientConfig::new(server, identity) };
+        client.server_name.clone_from(server_name);
         client.store.clone_from(&self.material);
         client.seal.clone_from(&self.seal);
         client.threads = self.threads;
@@ -138,7 +110,7 @@ impl Args {
         Ok(FleetConfig {
             registry: Registry::standard(),
             client,
-            keys: Some((self.keys.clone(), self.client.clone())),
+            keys: Some((keys.clone(), name.clone())),
             models: models.collect(),
             labels,
             workers: self.workers,

@@ -66,12 +66,32 @@ fn sets_larger_than_the_budget_work() {
     assert!(matches!(KeyFile::write(&file.0, &context, &CLIENT, &[], |_| unreachable!()), Err(HeError::File { .. })));
 }
 
+/// Keys of two makers go together: the sparse secret is that of the client, not of the maker.
+#[test]
+fn makers_share_the_sparse_secret() {
+    let mut bench = Bench::new(&spec(8), 44);
+    let context = bench.context.clone();
+    let x = bench.values(128);
+    let a = bench.encrypt(&x, 1);
+    let mut keys = KeySet::default();
+    for kind in [KeyKind::ToSparse, KeyKind::FromSparse] {
+        let key = KeyMaker::new(&bench.secret, &mut bench.prg).make(KeyId::at(&context, kind, 1)).unwrap();
+        keys.insert(kind, Origin::Uploaded, key);
+    }
+    let e = Evaluator::new(&context, &keys);
+    let there = e.switch_secret(&a, KeyKind::ToSparse).unwrap();
+    let back = e.switch_secret(&there, KeyKind::FromSparse).unwrap();
+    assert!(bench.decrypt(&back).iter().zip(&x).all(|(got, want)| (*got - *want).abs() < 1e-6));
+}
+
 /// Every kind of damage is refused by name: cut, longer, a flipped bit in each region, keys swapped,
 /// another client's, other parameters'.
 #[test]
 fn damaged_and_foreign_files_are_refused() {
     let mut bench = Bench::new(&spec(6), 42);
     let context = bench.context.clone();
+    let folder = KeyFile::open(&std::env::temp_dir(), &context, &CLIENT).err().unwrap();
+    assert!(matches!(folder, HeError::Format { .. }), "{folder}");
     let file = written(&mut bench, "damaged");
     let good = std::fs::read(&file.0).unwrap();
     let one = SwitchKey::packed_bytes(&context, 3, 2) + 32;

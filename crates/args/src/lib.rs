@@ -1,0 +1,81 @@
+//! Arguments that several programs take, and what is made of them.
+#![forbid(unsafe_code)]
+
+use clap::builder::RangedU64ValueParser;
+use std::path::{Path, PathBuf};
+use tacit_backends::{Aids, Options};
+use tacit_ids::ClientId;
+use tacit_store::keys::{self, ClientIdentity};
+
+/// Takes whole numbers from 1 to `most`, and names that range where it refuses one.
+#[must_use]
+pub fn count(most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most)
+}
+
+/// Which server, and who asks.
+#[derive(clap::Args)]
+pub struct ServerArgs {
+    /// Server, host:port
+    #[arg(long, global = true, value_name = "HOST:PORT", default_value = "127.0.0.1:7878")]
+    pub server: String,
+    /// Folder with ca.pem and the certificate and key of who asks
+    #[arg(long, global = true, value_name = "DIR", default_value = "keys")]
+    pub keys: PathBuf,
+    /// Name of who asks in the key folder; where a server is looked at, an operator sees all, a client what
+    /// is its own
+    #[arg(long, global = true, value_name = "NAME", default_value = "client")]
+    pub client: String,
+    /// Name in the server's certificate, if it is not the host of --server
+    #[arg(long, global = true, value_name = "NAME")]
+    pub server_name: Option<String>,
+}
+
+impl ServerArgs {
+    /// The identity of who asks.
+    ///
+    /// # Errors
+    /// The key folder has none of this name, or one that cannot be used.
+    pub fn identity(&self) -> anyhow::Result<ClientIdentity> {
+        Ok(keys::load_client(&self.keys, &self.client)?)
+    }
+}
+
+/// What a client relies on: the dealer that it trusts, for back ends whose material comes from one, and
+/// options.
+#[derive(clap::Args)]
+pub struct DealerArgs {
+    /// Dealer that this client trusts, host:port, for models whose material comes from one (back ends `dealt`
+    /// and `fss`)
+    #[arg(long, global = true, value_name = "HOST:PORT", requires = "dealer_pin")]
+    dealer: Option<String>,
+    /// Fingerprint of the dealer's key, as the dealer tells it
+    #[arg(long, global = true, value_name = "PIN", requires = "dealer")]
+    dealer_pin: Option<ClientId>,
+    /// Folder with ca.pem and this client's certificate for the dealer, where that has a CA of its own
+    /// [default: that of --keys]
+    #[arg(long, global = true, value_name = "DIR", requires = "dealer")]
+    dealer_keys: Option<PathBuf>,
+    /// What the model must have been lowered with, e.g. level=l2 of `fss`, where the server is checked as
+    /// well: the server says what it was, so a client that relies on it has to ask
+    #[arg(long, global = true, value_name = "KEY=VALUE,...")]
+    require: Option<Options>,
+}
+
+impl DealerArgs {
+    /// What a client that asks as `who` uses beside its connection; `keep` is its folder of material.
+    ///
+    /// # Errors
+    /// The key folder for the dealer has no such client; the dealer's address is none.
+    pub fn aids(&self, who: &ServerArgs, identity: &ClientIdentity, keep: Option<&Path>) -> anyhow::Result<Aids> {
+        let dealer = self.dealer.as_deref().zip(self.dealer_pin);
+        let apart = self.dealer_keys.as_deref().map(|folder| keys::load_client(folder, &who.client)).transpose()?;
+        Ok(tacit_client::aids(dealer, apart.as_ref().unwrap_or(identity), keep)?)
+    }
+
+    /// What a model must have been lowered with.
+    #[must_use]
+    pub fn require(&self) -> Options {
+        self.require.clone().unwrap_or_default()
+    }
+}

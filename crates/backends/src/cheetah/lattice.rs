@@ -1,0 +1,107 @@
+//! The lattice half of the protocol: how client and server come by shares of `W r`, for a mask r of the
+//! client and weights W of the server, before the input is known. Everything else is the same for all back
+//! ends of this kind.
+
+use serde::Serialize;
+use tacit_mpc::{Ots, Session};
+
+use super::linear::LinearError;
+use super::linear::tiling::Consumer;
+use super::options::Options;
+use crate::ring::RingOptions;
+use crate::{BackendError, PhaseCost, seam};
+
+/// A back end of client and server whose linear layers are made offline with a lattice scheme.
+pub trait Lattice: Send + Sync + Sized + 'static {
+    /// Its name.
+    const NAME: &'static str;
+    /// One line for people.
+    const ABOUT: &'static str;
+    /// Version of the public part and of the protocol that follows from it.
+    const VERSION: u32;
+    /// Domain of the plan's digest.
+    const DOMAIN: &'static str;
+    /// Whether all truncations give the floor, so that answers equal the reference.
+    const EXACT: bool;
+
+    /// Of all linear layers that read one tensor.
+    type Plan: Send + Sync;
+    /// What planning chose and both parties must have alike.
+    type Choices: Serialize;
+    /// What the client keeps of a setup.
+    type ClientKeys: Send;
+    /// What the server keeps of a setup.
+    type ServerKeys: Send;
+
+    /// Reads the options of the protocol and of the lowering to a ring.
+    ///
+    /// # Errors
+    /// [`BackendError::Option`].
+    fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError>;
+
+    /// Checks options that came from elsewhere.
+    ///
+    /// # Errors
+    /// Names the one that is out of its range.
+    fn check(options: &Options) -> Result<(), BackendError>;
+
+    /// Plans the layers that read one tensor.
+    ///
+    /// # Errors
+    /// Shapes, rings and norms that do not fit.
+    fn plan(layers: &[Consumer], options: &Options) -> Result<Self::Plan, LinearError>;
+
+    /// The layers of a plan, in the order given.
+    fn consumers(plan: &Self::Plan) -> &[Consumer];
+
+    /// Largest error of a layer's outputs before truncation.
+    fn max_error(plan: &Self::Plan, index: usize) -> u32;
+
+    /// What planning chose.
+    fn choices(plan: &Self::Plan) -> Self::Choices;
+
+    /// Random OTs of a plan, with the client as receiver.
+    fn rots(plan: &Self::Plan) -> usize;
+
+    /// What the keys for all plans of a model cost.
+    fn setup_cost(plans: &[&Self::Plan]) -> PhaseCost;
+
+    /// What a plan costs offline.
+    fn cost(plan: &Self::Plan) -> PhaseCost;
+
+    /// The client's keys for all plans of a model.
+    ///
+    /// # Errors
+    /// Of the channel.
+    fn client_setup(plans: &[&Self::Plan], session: &mut Session<'_>) -> Result<Self::ClientKeys, BackendError>;
+
+    /// The server's side of [`client_setup`](Self::client_setup).
+    ///
+    /// # Errors
+    /// Of the channel; malformed keys.
+    fn server_setup(plans: &[&Self::Plan], session: &mut Session<'_>) -> Result<Self::ServerKeys, BackendError>;
+
+    /// The client's share of every layer's result for its mask `[C, H, W]`.
+    ///
+    /// # Errors
+    /// Of the protocol or the channel.
+    fn client(
+        plan: &Self::Plan,
+        keys: &Self::ClientKeys,
+        mask: &[u64],
+        session: &mut Session<'_>,
+        ots: &mut Ots,
+    ) -> Result<Vec<Vec<u64>>, BackendError>;
+
+    /// The server's share of every layer's result; `weights[k]` are those of layer k.
+    ///
+    /// # Errors
+    /// Of the protocol or the channel; weights that do not fit the plan.
+    fn server(
+        plan: &Self::Plan,
+        keys: &Self::ServerKeys,
+        weights: &[&[i32]],
+        session: &mut Session<'_>,
+        ots: &mut Ots,
+    ) -> Result<Vec<Vec<u64>>, BackendError>;
+}

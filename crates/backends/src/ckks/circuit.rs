@@ -1,0 +1,198 @@
+//! A plan's steps on ciphertexts.
+
+use rayon::prelude::*;
+use tacit_he::HeError;
+use tacit_he::ckks::{Ciphertext, Complex, Encoder, Evaluator, LinearTransform, Scale, TransformSpec};
+
+use super::frame::{Part, he, part};
+use super::layout;
+use super::noise::Place;
+use super::options::method;
+use super::plan::Plan;
+use super::program::{Step, VectorId};
+use crate::BackendError;
+use crate::seam::Stop;
+
+/// Encoded weights of a plan.
+pub(super) struct Circuit {
+    encoder: Encoder,
+    /// The parts of each vector's step, if that is linear.
+    linear: Vec<Vec<(VectorId, Compiled)>>,
+}
+
+/// A matrix, ready to be applied.
+enum Compiled {
+    /// All slots times these.
+    Slots(Vec<Complex>, Scale),
+    Transform(LinearTransform),
+}
+
+impl Circuit {
+    /// Encodes the weights.
+    ///
+    /// # Errors
+    /// Weights that are too large to be encoded.
+    pub fn new(plan: &Plan) -> Result<Self, BackendError> {
+        let encoder = Encoder::new(&plan.context, plan.context.degree() / 2).map_err(he)?;
+        let one = |id: usize| match &plan.program.vectors[id].step {
+            Step::Linear { parts, .. } => {
+                let compile = |(of, _): &(VectorId, _)| Ok((*of, Compiled::new(plan, &encoder, *of, id)?));
+                parts.iter().map(compile).collect::<Result<Vec<_>, BackendError>>()
+            }
+            _ => Ok(Vec::new()),
+        };
+        let linear = (0..plan.program.vectors.len()).into_par_iter().map(one).collect::<Result<_, _>>()?;
+        Ok(Self { encoder, linear })
+    }
+
+    /// The result for an encrypted input.
+    ///
+    /// # Errors
+    /// Missing keys; [`BackendError::Stopped`].
+    pub fn run(
+        &self,
+        plan: &Plan,
+        evaluator: &Evaluator<'_>,
+        input: Ciphertext,
+        stop: &Stop,
+    ) -> Result<Ciphertext, BackendError> {
+        let mut readers: Vec<usize> = plan.program.readers().iter().map(Vec::len).collect();
+        let mut made: Vec<Option<Ciphertext>> = Vec::with_capacity(readers.len());
+        for (id, vector) in plan.program.vectors.iter().enumerate() {
+            stop.begin()?;
+            let run = Run { circuit: self, plan, evaluator, made: &made, place: plan.places[id], id };
+            let result = match &vector.step {
+                Step::Input => Ok(input.clone()),
+                step => run.step(step),
+            };
+            let result = result.map_err(he)?.with_magnitude(vector.largest.max(2f64.powi(-10)));
+            for of in vector.step.inputs() {
+                readers[of] -= 1;
+                if readers[of] == 0 {
+                    made[of] = None;
+                }
+            }
+            made.push(Some(result));
+        }
+        Ok(made.pop().flatten().expect("a program has a result, which nothing reads"))
+    }
+}
+
+impl Compiled {
+    fn new(plan: &Plan, encoder: &Encoder, of: VectorId, id: VectorId) -> Result<Self, BackendError> {
+        let Step::Linear { parts, .. } = &plan.program.vectors[id].step else { unreachable!("asked for linear steps") };
+        let (_, matrix) = parts.iter().find(|(from, _)| *from == of).expect("it is one of the step's parts");
+        let (n, level) = (encoder.slots(), plan.places[id].made + 1);
+        let parameters = plan.context.parameters();
+        // What brings the source's scale to the canonical one below.
+        let goal = parameters.scale(level - 1).times_prime(parameters.primes()[level - 1]);
+        let scale = goal.over(plan.places[of].scale);
+        let (from, to) = (&plan.layouts[of], &plan.layouts[id]);
+        let mut diagonals = layout::diagonals(matrix, from, to, n);
+        let offsets = diagonals.keys().copied().collect();
+        match part(&plan.context, &plan.options, &offsets, level)? {
+            Part::Slots => Ok(Self::Slots(diagonals.remove(&0).expect("its only one"), scale)),
+            Part::Transform(_) => {
+                let method = method(plan.options.hoisted);
+                let spec = TransformSpec { diagonals: &diagonals, level, scale, method, cache_bytes: 0 };
+                Ok(Self::Transform(LinearTransform::new(encoder, &spec).map_err(he)?))
+            }
+        }
+    }
+}
+
+/// One step.
+struct Run<'a> {
+    circuit: &'a Circuit,
+    plan: &'a Plan,
+    evaluator: &'a Evaluator<'a>,
+    made: &'a [Option<Ciphertext>],
+    place: Place,
+    id: VectorId,
+}
+
+impl Run<'_> {
+    /// The vector that a step makes, bootstrapped if that is planned, at the level at which it is read.
+    fn step(&self, step: &Step) -> Result<Ciphertext, HeError> {
+        let made = match step {
+            Step::Input => unreachable!("the input comes from the client"),
+            Step::Linear { bias, .. } => self.linear(bias)?,
+            Step::Square { of, linear, constant } => self.square(*of, linear, constant)?,
+            Step::Quadratic { of, square, linear, constant } => self.quadratic(*of, square, linear, constant)?,
+            Step::Polynomial { of, polynomial } => {
+                let x = self.source(*of, self.place.made + polynomial.depth())?;
+                let powers = self.evaluator.powers(&x, &[polynomial])?;
+                self.evaluator.polynomial_at(&powers, polynomial, self.place.made, self.canonical())?
+            }
+            Step::Product { of: [a, b] } => {
+                let level = self.place.made + 1;
+                self.evaluator.mul_rescale(&self.source(*a, level)?, &self.source(*b, level)?)?
+            }
+        };
+        let Some(boot) = self.plan.bootstrapper.as_ref().filter(|_| self.place.boots) else { return Ok(made) };
+        boot.bootstrap(self.evaluator, &made)?.drop_to(self.place.level)
+    }
+
+    fn canonical(&self) -> Scale {
+        self.plan.context.parameters().scale(self.place.made)
+    }
+
+    fn source(&self, of: VectorId, level: usize) -> Result<Ciphertext, HeError> {
+        self.made[of].as_ref().expect("vectors live until their last reader").drop_to(level)
+    }
+
+    /// Adds a number to each element; nothing if all are zero.
+    fn plus(&self, a: Ciphertext, values: &[f64]) -> Result<Ciphertext, HeError> {
+        if values.iter().all(|v| *v == 0.0) {
+            return Ok(a);
+        }
+        let plain = self.circuit.encoder.encode(&self.spread(values), a.level(), a.scale())?;
+        self.evaluator.add_plain(&a, &plain)
+    }
+
+    fn spread(&self, values: &[f64]) -> Vec<Complex> {
+        self.plan.layouts[self.id].spread_complex(values, self.circuit.encoder.slots())
+    }
+
+    fn linear(&self, bias: &[f64]) -> Result<Ciphertext, HeError> {
+        let level = self.place.made + 1;
+        let mut sum: Option<Ciphertext> = None;
+        for (of, compiled) in &self.circuit.linear[self.id] {
+            let source = self.source(*of, level)?;
+            let term = match compiled {
+                Compiled::Transform(transform) => self.evaluator.transform(&source, transform)?,
+                Compiled::Slots(values, scale) => {
+                    let plain = self.circuit.encoder.encode(values, level, *scale)?;
+                    self.evaluator.rescale(&self.evaluator.mul_plain(&source, &plain)?)?
+                }
+            };
+            sum = Some(match sum {
+                Some(sum) => self.evaluator.add(&sum, &term)?,
+                None => term,
+            });
+        }
+        self.plus(sum.expect("a linear step has a part"), bias)
+    }
+
+    fn square(&self, of: VectorId, linear: &[f64], constant: &[f64]) -> Result<Ciphertext, HeError> {
+        let x = self.source(of, self.place.made + 1)?;
+        let mut sum = self.evaluator.square(&x)?;
+        if linear.iter().any(|v| *v != 0.0) {
+            let plain = self.circuit.encoder.encode(&self.spread(linear), x.level(), x.scale())?;
+            sum = self.evaluator.add(&sum, &self.evaluator.mul_plain(&x, &plain)?)?;
+        }
+        self.plus(self.evaluator.rescale(&sum)?, constant)
+    }
+
+    fn quadratic(&self, of: VectorId, square: &[f64], linear: &[f64], constant: &[f64]) -> Result<Ciphertext, HeError> {
+        let level = self.place.made + 2;
+        let x = self.source(of, level)?;
+        // Encoded at the prime's size, so that the scale stays.
+        let prime = Scale::ONE.times_prime(self.plan.context.parameters().primes()[level - 1]);
+        let plain = self.circuit.encoder.encode(&self.spread(square), level, prime)?;
+        let factor = self.evaluator.rescale(&self.evaluator.mul_plain(&x, &plain)?)?;
+        let factor = self.plus(factor, linear)?;
+        let product = self.evaluator.mul_rescale(&factor, &x.drop_to(level - 1)?)?;
+        self.plus(product, constant)
+    }
+}

@@ -1,0 +1,194 @@
+//! Keys, costs and the public part of a frame with a way to make rotations.
+
+use std::collections::BTreeSet;
+
+use tacit_graph::Model;
+use tacit_he::ckks::{Bootstrapper, Ciphertext, KeyId, KeyKind, SeededCiphertext, merged};
+
+use super::frame::{Frame, Part, part};
+use super::layout::{self, Layout};
+use super::options::{NAME, Options};
+use super::program::{Step, VectorId};
+use super::public::{KeyRecord, Port, Public, StepRecord, VERSION, key_bytes};
+use super::wire::{DIGEST, HELLO_BYTES, WELCOME_BYTES};
+use crate::{BackendError, Costs, PartyCost, PhaseCost, Work};
+
+/// Outputs are within so many deviations of the reference, but for one in 10^15.
+const DEVIATIONS: f64 = 10.0;
+
+/// What a frame needs and costs.
+pub(super) struct Draft<'a> {
+    frame: &'a Frame,
+    options: &'a Options,
+    /// Every key of every step.
+    pub needs: Vec<KeyId>,
+    pub steps: Vec<StepRecord>,
+    pub work: Work,
+    most_held: u64,
+}
+
+impl<'a> Draft<'a> {
+    /// Goes through all steps.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn new(
+        frame: &'a Frame,
+        options: &'a Options,
+        bootstrapper: Option<&Bootstrapper>,
+    ) -> Result<Self, BackendError> {
+        let mut draft =
+            Self { frame, options, needs: Vec::new(), steps: Vec::new(), work: Work::default(), most_held: 0 };
+        for id in 0..frame.program.vectors.len() {
+            draft.step(id, bootstrapper)?;
+        }
+        Ok(draft)
+    }
+
+    /// The keys, each once.
+    pub fn keys(&self) -> Vec<KeyRecord> {
+        merged(&self.needs).into_iter().map(KeyRecord::of).collect()
+    }
+
+    /// Keys, costs and a record of one step.
+    fn step(&mut self, id: VectorId, bootstrapper: Option<&Bootstrapper>) -> Result<(), BackendError> {
+        let (vector, place) = (&self.frame.program.vectors[id], self.frame.places[id]);
+        let mut record = StepRecord {
+            node: vector.name.clone(),
+            step: vector.step.name().into(),
+            level: place.level,
+            bootstrapped: place.boots,
+            diagonals: 0,
+            rotations: vec![],
+        };
+        match &vector.step {
+            Step::Input => {}
+            Step::Linear { parts, .. } => {
+                for (of, matrix) in parts {
+                    let offsets = layout::offsets(matrix, &self.frame.layouts[*of], &self.frame.layouts[id]);
+                    self.linear(&offsets, place.made + 1, &mut record)?;
+                }
+            }
+            Step::Square { .. } | Step::Quadratic { .. } | Step::Product { .. } => self.products(place.made + 1, 1),
+            Step::Polynomial { polynomial, .. } => {
+                let depth = polynomial.depth();
+                for level in place.made + 1..=place.made + depth {
+                    self.products(level, 0);
+                }
+                // Powers up to the root, and about as many products of them.
+                let count = 2.0 * (polynomial.degree() as f64).sqrt() + depth as f64;
+                self.products(place.made + depth, count as u64);
+            }
+        }
+        if let (true, Some(boot)) = (place.boots, bootstrapper) {
+            self.needs.extend(boot.keys());
+            let levels = self.frame.context.parameters().levels();
+            let switches = if self.options.hoisted_bootstraps { 110 } else { 260 };
+            self.switches(levels, switches);
+        }
+        self.steps.push(record);
+        Ok(())
+    }
+
+    fn linear(&mut self, offsets: &BTreeSet<i64>, level: usize, record: &mut StepRecord) -> Result<(), BackendError> {
+        record.diagonals += offsets.len();
+        let context = &self.frame.context;
+        let limbs = (level + context.parameters().alpha(level)) as u64;
+        let n = context.degree() as u64;
+        self.work.ntts += limbs * offsets.len() as u64;
+        self.work.macs += 2 * limbs * n * offsets.len() as u64;
+        if let Part::Transform(plan) = part(context, self.options, offsets, level)? {
+            let rotations = plan.rotations();
+            self.needs.extend(plan.keys(context));
+            let switches = if self.options.hoisted { rotations.len() } else { 2 * offsets.len().isqrt() + 1 };
+            self.switches(level, switches as u64);
+            // Rotated copies, both halves, at the primes of the key.
+            self.most_held = self.most_held.max(16 * limbs * n * (switches as u64 + 4));
+            record.rotations.extend(rotations);
+        }
+        Ok(())
+    }
+
+    /// `count` products of ciphertexts at `level`.
+    fn products(&mut self, level: usize, count: u64) {
+        self.needs.push(KeyId::at(&self.frame.context, KeyKind::Relinearise, level));
+        self.switches(level, count);
+        let limbs = (level + self.frame.context.parameters().alpha(level)) as u64;
+        self.most_held = self.most_held.max(16 * limbs * self.frame.context.degree() as u64 * (count + 4));
+    }
+
+    fn switches(&mut self, level: usize, count: u64) {
+        let alpha = self.frame.context.parameters().alpha(level);
+        self.work.key_switches += count;
+        self.work.ntts += count * ((level.div_ceil(alpha) + 2) * (level + alpha)) as u64;
+    }
+
+    fn port(&self, id: VectorId) -> Port {
+        let Layout { slots, period } = self.frame.layouts[id].clone();
+        Port { level: self.frame.places[id].level, unit: self.frame.program.vectors[id].scale[0], slots, period }
+    }
+
+    pub fn public(self, model: &Model, deviation: f64) -> Result<Public, BackendError> {
+        let last = self.frame.program.vectors.len() - 1;
+        let mut output = self.port(last);
+        output.unit *= model.output_multiplier;
+        // Rounded up to a power of two: the estimate depends on the weights, and little of it is published.
+        let relative = (DEVIATIONS * deviation).log2().ceil().exp2();
+        let keys = self.keys();
+        let input = self.port(0);
+        let costs = self.costs(&keys, input.level)?;
+        Ok(Public {
+            backend: NAME.into(),
+            version: VERSION,
+            interface: model.interface.clone(),
+            options: self.options.clone(),
+            set: self.frame.setting.name.clone(),
+            parameters: self.frame.setting.parameters.clone(),
+            error: relative * output.unit,
+            relative,
+            input,
+            output,
+            keys,
+            costs,
+            steps: self.steps,
+        })
+    }
+
+    fn costs(&self, keys: &[KeyRecord], level: usize) -> Result<Costs, BackendError> {
+        let context = &self.frame.context;
+        let stored = key_bytes(context, keys, 0)?;
+        let sent = key_bytes(context, keys, DIGEST)?;
+        let largest = keys
+            .iter()
+            .map(|k| key_bytes(context, std::slice::from_ref(k), 0))
+            .max_by_key(|b| *b.as_ref().unwrap_or(&0));
+        let largest = largest.transpose()?.unwrap_or(0);
+        let secret = 8 * (context.degree() * (context.parameters().levels() + 1)) as u64;
+        let setup = PhaseCost {
+            up_bytes: sent + HELLO_BYTES as u64,
+            down_bytes: WELCOME_BYTES as u64 + DIGEST as u64,
+            exchanges: 2,
+            client: PartyCost {
+                peak_memory_bytes: 4 * largest + 3 * secret,
+                stored_bytes: secret,
+                ..PartyCost::default()
+            },
+            server: PartyCost { peak_memory_bytes: stored + 4 * largest, stored_bytes: stored, ..PartyCost::default() },
+        };
+        let up_bytes = SeededCiphertext::bytes_len(context, level) as u64;
+        // At the lowest level, with both halves.
+        let down_bytes = Ciphertext::bytes_len(context, 1) as u64;
+        let online = PhaseCost {
+            up_bytes,
+            down_bytes,
+            exchanges: 1,
+            client: PartyCost {
+                work: Work { ntts: 2 * level as u64 + 4, ..Work::default() },
+                peak_memory_bytes: 32 * (context.degree() * (level + 2)) as u64,
+                stored_bytes: 0,
+            },
+            server: PartyCost { work: self.work, peak_memory_bytes: stored + self.most_held, stored_bytes: 0 },
+        };
+        Ok(Costs { setup, online, ..Costs::default() })
+    }
+}

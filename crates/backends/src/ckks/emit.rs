@@ -1,0 +1,418 @@
+//! The float network as vectors of slots.
+//!
+//! Linear operations are put together as one matrix as long as that has not many more entries than its
+//! factors; a product of a tensor with itself, its multiples and sums with constants become one polynomial of
+//! each element. Slots are scaled by the range of their tensor on the calibration samples, so that all are
+//! about 1 at most.
+
+use std::collections::HashMap;
+
+use tacit_graph::float::{FloatNode, FloatOp};
+use tacit_graph::{FloatGraph, Function, Model, NodeId, OutputMode, Watch};
+
+use super::expr::{Elementwise, Expr};
+use super::fit::{self, Fit};
+use super::maps;
+use super::options::Options;
+use super::program::{Program, Step, Vector, VectorId};
+use super::sparse::Sparse;
+use crate::BackendError;
+
+/// A matrix of so many entries is always put together.
+const FEW_ENTRIES: usize = 1 << 18;
+/// Otherwise it may have so many times the entries of its factors.
+const GROWTH: usize = 4;
+/// Most entries of all matrices together: 8 bytes each.
+const MOST_ENTRIES: usize = 1 << 29;
+/// Highest degree that products of a tensor with itself are gathered to.
+const MOST_DEGREE: usize = 7;
+/// Largest factor beside a square: errors count that many times.
+const MOST_LINEAR: f64 = 1024.0;
+/// Calibration samples that ranges are taken from, and multiplications that running them may take.
+const SAMPLES: usize = 64;
+const SAMPLE_WORK: u64 = 4_000_000_000;
+
+/// A tensor: for each element a polynomial of the element of an expression.
+#[derive(Clone)]
+struct Wire {
+    origin: usize,
+    polynomial: Elementwise,
+}
+
+/// What polynomials are of.
+struct Origin {
+    expr: Expr,
+    shape: Vec<usize>,
+    /// Where it has been computed.
+    vector: Option<VectorId>,
+}
+
+struct Emitter<'a> {
+    graph: &'a FloatGraph,
+    options: &'a Options,
+    vectors: Vec<Vector>,
+    /// Slots of each vector on each sample.
+    slots: Vec<Vec<Vec<f64>>>,
+    origins: Vec<Origin>,
+    wires: Vec<Wire>,
+    /// Vectors of nodes whose polynomials have been computed.
+    computed: HashMap<NodeId, VectorId>,
+    entries: usize,
+    approximations: Vec<Approximation>,
+}
+
+/// A function that a polynomial stands for.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub(super) struct Approximation {
+    /// The node.
+    pub node: String,
+    /// Its operation.
+    pub op: &'static str,
+    /// The range that the polynomial was fitted for.
+    pub range: [f64; 2],
+    /// Its degree.
+    pub degree: usize,
+    /// Its largest error on the range, as a share of the function's largest value there.
+    pub error: f64,
+}
+
+/// The program of a model, and what it approximates.
+pub(super) fn emit(
+    model: &Model,
+    options: &Options,
+    watch: &Watch,
+) -> Result<(Program, Vec<Approximation>), BackendError> {
+    let graph = &model.graph;
+    if model.interface.output_mode == OutputMode::Top1 {
+        return Err(refused(
+            graph,
+            graph.output,
+            "the best class alone needs comparisons, which `dealt` has; import the model with all outputs",
+        ));
+    }
+    let count = graph.runs_within(SAMPLE_WORK).clamp(1, SAMPLES).min(model.calibration.samples.len());
+    let mut e = Emitter {
+        graph,
+        options,
+        vectors: Vec::new(),
+        slots: vec![Vec::new(); count],
+        origins: Vec::new(),
+        wires: Vec::new(),
+        computed: HashMap::new(),
+        entries: 0,
+        approximations: Vec::new(),
+    };
+    e.input(model, count);
+    for (id, node) in graph.nodes.iter().enumerate().skip(1) {
+        watch.tell("lowering", id, Some(graph.nodes.len()))?;
+        let wire = e.node(id, node)?;
+        e.wires.push(wire);
+    }
+    e.output()?;
+    Ok((Program { vectors: e.vectors }, e.approximations))
+}
+
+fn refused(graph: &FloatGraph, id: NodeId, what: &str) -> BackendError {
+    let node = &graph.nodes[id];
+    BackendError::Unsupported { node: id, name: node.name.clone(), op: node.op.name(), what: what.into() }
+}
+
+fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().fold(0.0, |m: f64, v| m.max(v.abs()))
+}
+
+/// A range that may be divided by.
+fn usable(range: f64) -> f64 {
+    if range > 0.0 && range.is_finite() { range } else { 1.0 }
+}
+
+impl Emitter<'_> {
+    fn input(&mut self, model: &Model, count: usize) {
+        let [low, high] = model.interface.input.range.map(f64::from);
+        let range = usable(low.abs().max(high.abs()));
+        let shape = self.graph.nodes[0].shape.clone();
+        let n = shape.iter().product();
+        let vector = Vector {
+            name: self.graph.nodes[0].name.clone(),
+            shape: shape.clone(),
+            scale: vec![range; n],
+            shift: 0.0,
+            step: Step::Input,
+            largest: 1.0,
+            limit: None,
+        };
+        for (slots, sample) in self.slots.iter_mut().zip(&model.calibration.samples[..count]) {
+            slots.push(sample.iter().map(|&v| f64::from(v) / range).collect());
+        }
+        self.vectors.push(vector);
+        let wire = self.of_vector(0);
+        self.wires.push(wire);
+    }
+
+    /// The wire of a vector as it is.
+    fn of_vector(&mut self, id: VectorId) -> Wire {
+        let expr = Expr::of_vector(id, &self.vectors[id]);
+        let shape = self.vectors[id].shape.clone();
+        self.origin(expr, shape, Some(id))
+    }
+
+    fn origin(&mut self, expr: Expr, shape: Vec<usize>, vector: Option<VectorId>) -> Wire {
+        let polynomial = Elementwise::identity(expr.bias.len());
+        self.origins.push(Origin { expr, shape, vector });
+        Wire { origin: self.origins.len() - 1, polynomial }
+    }
+
+    fn node(&mut self, id: NodeId, node: &FloatNode) -> Result<Wire, BackendError> {
+        let first = node.inputs[0];
+        if let Some(map) = maps::map(node, &self.graph.nodes[first].shape) {
+            return self.linear(id, first, &map);
+        }
+        match &node.op {
+            FloatOp::Add => self.sum(id, node.inputs[0], node.inputs[1], 1.0),
+            FloatOp::Sub => self.sum(id, node.inputs[0], node.inputs[1], -1.0),
+            FloatOp::Mul => self.product(id, node.inputs[0], node.inputs[1]),
+            FloatOp::Concat => {
+                let all = node.inputs.iter().map(|&i| self.expr(i)).collect::<Result<Vec<_>, _>>()?;
+                Ok(self.origin(Expr::joined(all), node.shape.clone(), None))
+            }
+            FloatOp::Relu => self.function(id, first, 0.0, &|x| x.max(0.0)),
+            FloatOp::Function(function) => {
+                let function: Function = *function;
+                // The gap is taken from ReLU, which is as large as its argument.
+                let gap = matches!(function, Function::GeluGap | Function::GeluTanhGap);
+                self.function(id, first, if gap { 1.0 } else { 0.0 }, &move |x| function.value(x))
+            }
+            _ => Err(refused(
+                self.graph,
+                id,
+                "maxima of encrypted values are not supported; `dealt` has them, and an average pool in place of a max pool needs none",
+            )),
+        }
+    }
+
+    /// A linear operation on one tensor.
+    fn linear(&mut self, id: NodeId, source: NodeId, map: &maps::Map) -> Result<Wire, BackendError> {
+        let shape = self.graph.nodes[id].shape.clone();
+        if map.0.is_diagonal() {
+            let Wire { origin, polynomial } = self.wires[source].clone();
+            return Ok(Wire { origin, polynomial: polynomial.scaled(&map.0.on_diagonal(), &map.1) });
+        }
+        let mut expr = self.expr(source)?;
+        let (parts, made) = (expr.entries() + map.0.entries(), expr.entries_mapped(&map.0));
+        if made > FEW_ENTRIES && made > GROWTH * parts {
+            let vector = self.vector(source)?;
+            expr = Expr::of_vector(vector, &self.vectors[vector]);
+        }
+        self.entries += expr.entries_mapped(&map.0);
+        if self.entries > MOST_ENTRIES {
+            let what = format!(
+                "the layers up to here have more than {MOST_ENTRIES} products, which needs more memory than is meant for it; \
+                 `dealt` has no such limit"
+            );
+            return Err(refused(self.graph, id, &what));
+        }
+        Ok(self.origin(expr.mapped(map), shape, None))
+    }
+
+    /// The values of a node as an expression.
+    fn expr(&mut self, id: NodeId) -> Result<Expr, BackendError> {
+        let Wire { origin, polynomial } = &self.wires[id];
+        if polynomial.degree() > 1 {
+            let vector = self.vector(id)?;
+            return Ok(Expr::of_vector(vector, &self.vectors[vector]));
+        }
+        let own = &self.origins[*origin];
+        let expr = own.vector.map_or_else(|| own.expr.clone(), |v| Expr::of_vector(v, &self.vectors[v]));
+        Ok(expr.scaled(&polynomial.0[1], &polynomial.0[0]))
+    }
+
+    fn sum(&mut self, id: NodeId, a: NodeId, b: NodeId, sign: f64) -> Result<Wire, BackendError> {
+        let n = self.graph.nodes[id].elements();
+        let signed = |p: &Elementwise| p.clone().scaled(&vec![sign; n], &vec![0.0; n]);
+        if self.wires[a].origin == self.wires[b].origin {
+            let polynomial = self.wires[a].polynomial.plus(&signed(&self.wires[b].polynomial));
+            return Ok(Wire { origin: self.wires[a].origin, polynomial });
+        }
+        let (left, right) = (self.expr(a)?, self.expr(b)?);
+        let sum = left.plus(right.scaled(&vec![sign; n], &vec![0.0; n]));
+        Ok(self.origin(sum, self.graph.nodes[id].shape.clone(), None))
+    }
+
+    fn product(&mut self, id: NodeId, a: NodeId, b: NodeId) -> Result<Wire, BackendError> {
+        let degree = self.wires[a].polynomial.degree() + self.wires[b].polynomial.degree();
+        if self.wires[a].origin == self.wires[b].origin && degree <= MOST_DEGREE {
+            let polynomial = self.wires[a].polynomial.times(&self.wires[b].polynomial);
+            return Ok(Wire { origin: self.wires[a].origin, polynomial });
+        }
+        let shape = self.graph.nodes[id].shape.clone();
+        let of = [self.vector_of_shape(a, &shape)?, self.vector_of_shape(b, &shape)?];
+        let scale = self.vectors[of[0]].scale.iter().zip(&self.vectors[of[1]].scale).map(|(x, y)| x * y).collect();
+        let made = self.push(id, shape, scale, 0.0, Step::Product { of });
+        Ok(self.of_vector(made))
+    }
+
+    /// The vector of a node without a shift, in the layout of `shape`.
+    fn vector_of_shape(&mut self, id: NodeId, shape: &[usize]) -> Result<VectorId, BackendError> {
+        let vector = self.vector(id)?;
+        if self.vectors[vector].shape == shape && self.vectors[vector].shift == 0.0 {
+            return Ok(vector);
+        }
+        let expr = Expr::of_vector(vector, &self.vectors[vector]);
+        Ok(self.computed(id, shape.to_vec(), &expr, None))
+    }
+
+    /// The vector of a node: computed, if it has not been.
+    fn vector(&mut self, id: NodeId) -> Result<VectorId, BackendError> {
+        if let Some(&known) = self.computed.get(&id) {
+            return Ok(known);
+        }
+        let Wire { origin, polynomial } = self.wires[id].clone();
+        let made = if polynomial.degree() > 1 {
+            let of = self.base(id, origin);
+            self.polynomial(id, of, &polynomial)?
+        } else if polynomial == Elementwise::identity(polynomial.0[0].len()) {
+            self.base(id, origin)
+        } else {
+            let expr = self.expr(id)?;
+            self.computed(id, self.graph.nodes[id].shape.clone(), &expr, None)
+        };
+        self.computed.insert(id, made);
+        Ok(made)
+    }
+
+    /// The vector that an origin stands for.
+    fn base(&mut self, id: NodeId, origin: usize) -> VectorId {
+        if let Some(known) = self.origins[origin].vector {
+            return known;
+        }
+        let (expr, shape) = (self.origins[origin].expr.clone(), self.origins[origin].shape.clone());
+        let made = self.computed(id, shape, &expr, None);
+        self.origins[origin].vector = Some(made);
+        made
+    }
+
+    /// A vector of a linear step. Its slots are scaled by `[scale, shift]`, or by the range of its values.
+    fn computed(&mut self, id: NodeId, shape: Vec<usize>, expr: &Expr, view: Option<[f64; 2]>) -> VectorId {
+        let [scale, shift] = view.unwrap_or_else(|| {
+            let seen = largest(self.slots.iter().flat_map(|slots| expr.values(slots)));
+            [usable(seen) * self.options.margin, 0.0]
+        });
+        let n = expr.bias.len();
+        let factors = vec![1.0 / scale; n];
+        let expr = expr.clone().scaled(&factors, &vec![-shift / scale; n]);
+        let parts: Vec<(VectorId, Sparse)> = expr.parts.into_iter().collect();
+        self.push(id, shape, vec![scale; n], shift, Step::Linear { parts, bias: expr.bias })
+    }
+
+    fn push(&mut self, id: NodeId, shape: Vec<usize>, scale: Vec<f64>, shift: f64, step: Step) -> VectorId {
+        let mut seen: f64 = 0.0;
+        for slots in &mut self.slots {
+            let made = step.apply(slots);
+            seen = seen.max(largest(made.iter().copied()));
+            slots.push(made);
+        }
+        let name = self.graph.nodes[id].name.clone();
+        self.vectors.push(Vector { name, shape, scale, shift, step, largest: seen, limit: None });
+        self.vectors.len() - 1
+    }
+
+    /// A polynomial of each element of a vector.
+    fn polynomial(&mut self, id: NodeId, of: VectorId, p: &Elementwise) -> Result<VectorId, BackendError> {
+        let vector = &self.vectors[of];
+        let (shape, n) = (vector.shape.clone(), vector.scale.len());
+        let in_slots = p.rescaled(&vector.scale, vector.shift);
+        if p.degree() > 2 {
+            let Some(coefficients) = in_slots.uniform() else {
+                let what = "a polynomial of degree 3 or more must have the same coefficients for all elements; write it as products of \
+                            polynomials of degree 2, or take another back end: `dealt` has functions by tables";
+                return Err(refused(self.graph, id, what));
+            };
+            return self.uniform(id, of, shape, &coefficients);
+        }
+        let [c0, c1, c2] = [&in_slots.0[0], &in_slots.0[1], &in_slots.0[2]];
+        let ratio = |list: &[f64]| list.iter().zip(c2).map(|(c, s)| c / s).collect::<Vec<f64>>();
+        let (linear, constant) = (ratio(c1), ratio(c0));
+        let fits = |list: &[f64]| list.iter().all(|v| v.abs() <= MOST_LINEAR);
+        if fits(&linear) && fits(&constant) {
+            return Ok(self.push(id, shape, c2.clone(), 0.0, Step::Square { of, linear, constant }));
+        }
+        // Some elements are hardly squared: factors for all of them.
+        let value = |i: usize, v: f64| (c2[i] * v + c1[i]) * v + c0[i];
+        let seen = self.slots.iter().flat_map(|s| s[of].iter().enumerate().map(|(i, &v)| value(i, v)));
+        let range = usable(largest(seen)) * self.options.margin;
+        let over = |list: &[f64]| list.iter().map(|c| c / range).collect::<Vec<f64>>();
+        let step = Step::Quadratic { of, square: over(c2), linear: over(c1), constant: over(c0) };
+        Ok(self.push(id, shape, vec![range; n], 0.0, step))
+    }
+
+    /// A polynomial that is the same for all elements, by coefficients of powers.
+    fn uniform(
+        &mut self,
+        id: NodeId,
+        of: VectorId,
+        shape: Vec<usize>,
+        coefficients: &[f64],
+    ) -> Result<VectorId, BackendError> {
+        let at = |x: f64| coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c);
+        let seen = largest(self.slots.iter().flat_map(|slots| slots[of].iter().map(|&v| at(v))));
+        let range = usable(seen) * self.options.margin;
+        let fit = fit::interpolated(&|x| at(x) / range, coefficients.len() - 1)
+            .ok_or_else(|| refused(self.graph, id, "its polynomial is constant; `dealt` has all functions"))?;
+        let n = shape.iter().product();
+        Ok(self.push(id, shape, vec![range; n], 0.0, Step::Polynomial { of, polynomial: fit.polynomial }))
+    }
+
+    /// A function of each element, by a polynomial on the range of its argument. Errors are measured in the
+    /// function's largest value there, or `share` of the argument's, if that is more.
+    fn function(
+        &mut self,
+        id: NodeId,
+        source: NodeId,
+        share: f64,
+        f: &dyn Fn(f64) -> f64,
+    ) -> Result<Wire, BackendError> {
+        let expr = self.expr(source)?;
+        let values = self.slots.iter().flat_map(|slots| expr.values(slots));
+        let [low, high] = values.fold([f64::INFINITY, f64::NEG_INFINITY], |[l, h], v| [l.min(v), h.max(v)]);
+        let (middle, half) = (f64::midpoint(low, high), usable((high - low) / 2.0) * self.options.margin);
+        let on_range = |t: f64| f(middle + half * t);
+        let top = largest(fit::grid().map(on_range)).max(share * (middle.abs() + half));
+        let fit =
+            if top.is_finite() { fit::fitted(&|t| on_range(t) / usable(top), self.options.tolerance) } else { None };
+        let [from, to] = [middle - half, middle + half];
+        let Some(Fit { polynomial, error }) = fit.filter(|fit| fit.error <= self.options.tolerance) else {
+            let what = format!(
+                "no polynomial of degree 63 is within {} of it on [{from:.3}, {to:.3}]; give calibration data with a narrower range or \
+                 allow more with `-O tolerance`; `dealt` has it by a table",
+                self.options.tolerance
+            );
+            return Err(refused(self.graph, id, &what));
+        };
+        let node = &self.graph.nodes[id];
+        self.approximations.push(Approximation {
+            node: node.name.clone(),
+            op: node.op.name(),
+            range: [from, to],
+            degree: polynomial.degree(),
+            error,
+        });
+        let shape = node.shape.clone();
+        let argument = self.computed(source, shape.clone(), &expr, Some([half, middle]));
+        // Beyond its range a polynomial soon leaves everything.
+        self.vectors[argument].limit = Some(1.0);
+        let scale = vec![usable(top); shape.iter().product()];
+        let made = self.push(id, shape, scale, 0.0, Step::Polynomial { of: argument, polynomial });
+        Ok(self.of_vector(made))
+    }
+
+    /// The result as the last vector: one scale for all elements, a power of two, nothing in other slots.
+    fn output(&mut self) -> Result<(), BackendError> {
+        let id = self.graph.output;
+        let expr = self.expr(id)?;
+        let seen = largest(self.slots.iter().flat_map(|slots| expr.values(slots)));
+        let range = (usable(seen) * self.options.margin).log2().ceil().exp2();
+        let n = self.graph.nodes[id].elements();
+        self.computed(id, vec![n], &expr, Some([range, 0.0]));
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! Linear expressions in the slots of vectors, and polynomials of single elements: what a tensor is before it
+//! is computed.
+
+use std::collections::BTreeMap;
+
+use super::maps::Map;
+use super::program::{Vector, VectorId};
+use super::sparse::Sparse;
+
+/// `sum M_k slots_k + bias`: the values of a tensor.
+#[derive(Clone)]
+pub(super) struct Expr {
+    pub parts: BTreeMap<VectorId, Sparse>,
+    pub bias: Vec<f64>,
+}
+
+impl Expr {
+    /// The values of a vector.
+    pub fn of_vector(id: VectorId, vector: &Vector) -> Self {
+        let parts = BTreeMap::from([(id, Sparse::diagonal(&vector.scale))]);
+        Self { parts, bias: vec![vector.shift; vector.scale.len()] }
+    }
+
+    /// Entries of all matrices.
+    pub fn entries(&self) -> usize {
+        self.parts.values().map(Sparse::entries).sum()
+    }
+
+    /// Entries that [`mapped`](Self::mapped) makes at most.
+    pub fn entries_mapped(&self, matrix: &Sparse) -> usize {
+        self.parts.values().map(|part| matrix.entries_after(part)).sum()
+    }
+
+    /// A linear map of it.
+    pub fn mapped(&self, (matrix, bias): &Map) -> Self {
+        let parts = self.parts.iter().map(|(id, part)| (*id, matrix.after(part))).collect();
+        let bias = matrix.apply(&self.bias).iter().zip(bias).map(|(a, b)| a + b).collect();
+        Self { parts, bias }
+    }
+
+    /// Element by element, `factor x + addend`.
+    pub fn scaled(mut self, factor: &[f64], addend: &[f64]) -> Self {
+        self.parts.values_mut().for_each(|part| part.scale_rows(factor));
+        self.bias.iter_mut().zip(factor.iter().zip(addend)).for_each(|(b, (f, a))| *b = *b * f + a);
+        self
+    }
+
+    /// The sum of two.
+    pub fn plus(mut self, other: Self) -> Self {
+        for (id, part) in other.parts {
+            let sum = match self.parts.remove(&id) {
+                Some(own) => own.plus(&part),
+                None => part,
+            };
+            self.parts.insert(id, sum);
+        }
+        self.bias.iter_mut().zip(other.bias).for_each(|(a, b)| *a += b);
+        self
+    }
+
+    /// One below the other.
+    pub fn joined(all: Vec<Self>) -> Self {
+        let rows: usize = all.iter().map(|e| e.bias.len()).sum();
+        let mut first = 0;
+        let place = |e: Self| {
+            let (own, start) = (e.bias.len(), first);
+            first += own;
+            let source = |i: usize| i.checked_sub(start).filter(|i| *i < own).map(|i| i as u32);
+            let matrix = Sparse::select(own, &(0..rows).map(source).collect::<Vec<_>>());
+            e.mapped(&(matrix, vec![0.0; rows]))
+        };
+        let placed: Vec<Self> = all.into_iter().map(place).collect();
+        placed.into_iter().reduce(Self::plus).expect("a concatenation has inputs")
+    }
+
+    /// Its values for the slots of all vectors.
+    pub fn values(&self, slots: &[Vec<f64>]) -> Vec<f64> {
+        let mut sum = self.bias.clone();
+        for (id, part) in &self.parts {
+            sum.iter_mut().zip(part.apply(&slots[*id])).for_each(|(s, v)| *s += v);
+        }
+        sum
+    }
+}
+
+/// A polynomial for each element; coefficients by degree, then by element.
+#[derive(Clone, PartialEq)]
+pub(super) struct Elementwise(pub Vec<Vec<f64>>);
+
+impl Elementwise {
+    /// `x`.
+    pub fn identity(n: usize) -> Self {
+        Self(vec![vec![0.0; n], vec![1.0; n]])
+    }
+
+    pub fn degree(&self) -> usize {
+        self.0.len() - 1
+    }
+
+    /// `factor p + addend`.
+    pub fn scaled(mut self, factor: &[f64], addend: &[f64]) -> Self {
+        self.0.iter_mut().for_each(|list| list.iter_mut().zip(factor).for_each(|(c, f)| *c *= f));
+        self.0[0].iter_mut().zip(addend).for_each(|(c, a)| *c += a);
+        self
+    }
+
+    pub fn plus(&self, other: &Self) -> Self {
+        let n = self.0[0].len();
+        let at = |p: &Self, d: usize, i: usize| p.0.get(d).map_or(0.0, |list| list[i]);
+        let degrees = 0..self.0.len().max(other.0.len());
+        Self(degrees.map(|d| (0..n).map(|i| at(self, d, i) + at(other, d, i)).collect()).collect())
+    }
+
+    pub fn times(&self, other: &Self) -> Self {
+        let n = self.0[0].len();
+        let mut product = vec![vec![0.0; n]; self.0.len() + other.0.len() - 1];
+        for (a, left) in self.0.iter().enumerate() {
+            for (b, right) in other.0.iter().enumerate() {
+                product[a + b].iter_mut().zip(left.iter().zip(right)).for_each(|(p, (l, r))| *p += l * r);
+            }
+        }
+        Self(product)
+    }
+
+    /// The polynomial in `t` with `x = scale t + shift`.
+    pub fn rescaled(&self, scale: &[f64], shift: f64) -> Self {
+        let n = self.0[0].len();
+        let line = Self(vec![vec![shift; n], scale.to_vec()]);
+        let (last, rest) = self.0.split_last().expect("a polynomial has a constant");
+        let horner = |sum: Self, c: &Vec<f64>| sum.times(&line).plus(&Self(vec![c.clone()]));
+        rest.iter().rev().fold(Self(vec![last.clone()]), horner)
+    }
+
+    /// Its coefficients where all elements have the same.
+    pub fn uniform(&self) -> Option<Vec<f64>> {
+        let one = |list: &Vec<f64>| list.iter().all(|c| *c == list[0]).then(|| list[0]);
+        self.0.iter().map(one).collect()
+    }
+}

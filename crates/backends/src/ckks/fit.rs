@@ -1,0 +1,72 @@
+//! Functions as polynomials: interpolation at Chebyshev points, the degree by the error that is allowed.
+
+use std::f64::consts::PI;
+
+use tacit_he::ckks::{Basis, Polynomial};
+
+/// Degrees that are tried: those that fill their depth.
+const DEGREES: [usize; 5] = [3, 7, 15, 31, 63];
+/// Points at which the error is looked at.
+const POINTS: usize = 4001;
+
+/// A polynomial on [-1, 1], and its largest error there.
+pub(super) struct Fit {
+    pub polynomial: Polynomial,
+    pub error: f64,
+}
+
+/// Points of [-1, 1].
+pub(super) fn grid() -> impl Iterator<Item = f64> {
+    (0..POINTS).map(|i| 2.0 * i as f64 / (POINTS - 1) as f64 - 1.0)
+}
+
+/// The interpolation of degree `degree`.
+pub(super) fn interpolated(f: &dyn Fn(f64) -> f64, degree: usize) -> Option<Fit> {
+    let count = degree + 1;
+    let angle = |j: usize| PI * (j as f64 + 0.5) / count as f64;
+    let values: Vec<f64> = (0..count).map(|j| f(angle(j).cos())).collect();
+    let coefficient = |k: usize| {
+        let sum: f64 = values.iter().enumerate().map(|(j, v)| v * (k as f64 * angle(j)).cos()).sum();
+        sum * if k == 0 { 1.0 } else { 2.0 } / count as f64
+    };
+    let mut coefficients: Vec<f64> = (0..count).map(coefficient).collect();
+    // What rounding leaves of an odd or even function's other half costs products.
+    let largest = coefficients.iter().fold(0.0, |m: f64, c| m.max(c.abs()));
+    coefficients.iter_mut().filter(|c| c.abs() < largest * 1e-14).for_each(|c| *c = 0.0);
+    let polynomial = Polynomial::new(Basis::Chebyshev, &coefficients).ok()?;
+    let error = grid().map(|x| (polynomial.at(x) - f(x)).abs()).fold(0.0, f64::max);
+    Some(Fit { polynomial, error })
+}
+
+/// The interpolation of least degree that errs by `tolerance` at most, or the best of all.
+pub(super) fn fitted(f: &dyn Fn(f64) -> f64, tolerance: f64) -> Option<Fit> {
+    let mut best: Option<Fit> = None;
+    for degree in DEGREES {
+        let Some(fit) = interpolated(f, degree) else { continue };
+        if best.as_ref().is_none_or(|best| fit.error < best.error) {
+            best = Some(fit);
+        }
+        if best.as_ref().is_some_and(|best| best.error <= tolerance) {
+            break;
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_degree_follows_the_error() {
+        let wide = |x: f64| (4.0 * x).tanh();
+        let coarse = fitted(&wide, 0.05).unwrap();
+        let fine = fitted(&wide, 1e-4).unwrap();
+        assert!(coarse.error <= 0.05 && fine.error <= 1e-4 && coarse.polynomial.degree() < fine.polynomial.degree());
+        // Odd, so even coefficients are none at all.
+        assert!((fine.polynomial.at(0.3) + fine.polynomial.at(-0.3)).abs() < 1e-12);
+        // The error of ReLU falls slowly: the best is given.
+        assert!(fitted(&|x| x.max(0.0), 1e-9).unwrap().polynomial.degree() > 31);
+        assert!(fitted(&|_| 1.0, 1e-9).is_none(), "a constant is no polynomial to evaluate");
+    }
+}

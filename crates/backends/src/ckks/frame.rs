@@ -1,0 +1,101 @@
+//! A program with parameters: layouts, levels and scales. How rotations are made is not part of it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tacit_graph::{Model, Watch};
+use tacit_he::ckks::{Bootstrapper, Context, Parameters, Scale, TransformPlan};
+
+use super::emit::{self, Approximation};
+use super::layout::Layout;
+use super::levels::Levels;
+use super::noise::Place;
+use super::options::{Options, method};
+use super::program::{Program, Step};
+use super::setting::{self, Setting};
+use crate::BackendError;
+
+/// What is computed at which level.
+pub(super) struct Frame {
+    pub program: Program,
+    pub approximations: Vec<Approximation>,
+    pub setting: Setting,
+    pub context: Arc<Context>,
+    pub layouts: Vec<Layout>,
+    pub places: Vec<Place>,
+}
+
+/// An error of the library as one of the back end.
+pub(super) fn he(error: tacit_he::HeError) -> BackendError {
+    BackendError::Protocol(Box::new(error))
+}
+
+/// How one part of a linear step is computed.
+pub(super) enum Part {
+    /// Slots times constants.
+    Slots,
+    /// A transform.
+    Transform(TransformPlan),
+}
+
+/// Lowers a model.
+///
+/// # Errors
+/// A node that cannot be lowered; a network that no secure parameters hold.
+pub(super) fn frame(model: &Model, options: &Options, watch: &Watch) -> Result<Frame, BackendError> {
+    let (program, approximations) = emit::emit(model, options, watch)?;
+    let input = model.interface.input_shape.clone();
+    let laid = |n: usize| program.vectors.iter().map(|v| Layout::new(&v.shape, &input, n)).collect::<Option<Vec<_>>>();
+    let (setting, levels) = setting::choose(&program, options, |n| laid(n).is_some())?;
+    let layouts = laid(setting.slots()).expect("the setting was chosen so that all tensors fit");
+    let parameters = Parameters::new(&setting.parameters).map_err(he)?;
+    let context = Arc::new(Context::new(&parameters).map_err(he)?);
+    let places = places(&program, &levels, &setting, &parameters);
+    Ok(Frame { program, approximations, setting, context, layouts, places })
+}
+
+impl Frame {
+    /// The tables of its bootstraps, if it has any.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn bootstrapper(&self, options: &Options) -> Result<Option<Bootstrapper>, BackendError> {
+        let used = self.setting.bootstrap.filter(|_| self.places.iter().any(|place| place.boots));
+        let spec = used.map(|b| b.spec(self.setting.slots(), options));
+        spec.map(|spec| Bootstrapper::new(&self.context, &spec)).transpose().map_err(he)
+    }
+}
+
+/// Levels and scales of all vectors.
+fn places(program: &Program, levels: &Levels, setting: &Setting, parameters: &Parameters) -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::with_capacity(program.vectors.len());
+    for (id, vector) in program.vectors.iter().enumerate() {
+        let (made, boots) = (levels.made(id, setting.bootstraps()), levels.boots[id]);
+        let product = |a: Scale, b: Scale| a.times(b).over_prime(parameters.primes()[made]);
+        let scale = match (&vector.step, setting.bootstraps()) {
+            (_, Some(bootstraps)) if boots => parameters.scale(bootstraps.to),
+            (Step::Input | Step::Linear { .. } | Step::Polynomial { .. }, _) => parameters.scale(made),
+            (Step::Square { of, .. } | Step::Quadratic { of, .. }, _) => product(places[*of].scale, places[*of].scale),
+            (Step::Product { of: [a, b] }, _) => product(places[*a].scale, places[*b].scale),
+        };
+        places.push(Place { made, scale, boots, level: levels.level[id] });
+    }
+    places
+}
+
+/// How one part of a linear step is computed.
+///
+/// # Errors
+/// None in practice.
+pub(super) fn part(
+    context: &Context,
+    options: &Options,
+    offsets: &BTreeSet<i64>,
+    level: usize,
+) -> Result<Part, BackendError> {
+    if offsets.iter().eq([&0]) {
+        return Ok(Part::Slots);
+    }
+    let (n, method) = (context.degree() / 2, method(options.hoisted));
+    Ok(Part::Transform(TransformPlan::new(n, level, method, offsets.iter().copied()).map_err(he)?))
+}

@@ -1,0 +1,186 @@
+//! Where the elements of a tensor lie among the slots, and matrices as diagonals between such layouts.
+//!
+//! An image keeps the grid of the network's input: after a stride of 2, four channels share the places of
+//! one (multiplexed packing, [MPCNN22]), so that a convolution moves slots by few distances. A tensor that
+//! fills a part of the slots is repeated.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tacit_he::ckks::Complex;
+
+use super::sparse::Sparse;
+
+/// Slots of a tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Layout {
+    /// Slot of each element, below `period`.
+    pub slots: Vec<u32>,
+    /// Slots repeat after so many: a power of two.
+    pub period: usize,
+}
+
+/// Channels, rows and columns.
+fn image(shape: &[usize]) -> [usize; 3] {
+    match *shape {
+        [c, h, w] => [c, h, w],
+        [c, l] => [c, 1, l],
+        _ => [shape.iter().product(), 1, 1],
+    }
+}
+
+/// The largest power of two that `part` fits into `whole` so many times; 1 if it does not.
+fn times(whole: usize, part: usize) -> usize {
+    if part > whole { 1 } else { 1 << (whole / part).ilog2() }
+}
+
+impl Layout {
+    /// The layout of a tensor in a network with inputs of shape `input`, among `n` slots; `None` if it does
+    /// not fit.
+    pub fn new(shape: &[usize], input: &[usize], n: usize) -> Option<Self> {
+        let ([channels, h, w], [_, gh, gw]) = (image(shape), image(input));
+        let count = channels * h * w;
+        let tight = || Self::from_slots((0..count as u32).collect(), n);
+        if h * w == 1 {
+            return tight();
+        }
+        let [ty, tx] = [times(gh, h), times(gw, w)];
+        let [rows, columns] = [gh.max(h), gw.max(w)];
+        let blocks = channels.div_ceil(ty * tx);
+        let wide = (rows * columns).next_power_of_two();
+        let block = if blocks * wide <= n { wide } else { rows * columns };
+        let slot = |i: usize| {
+            let (c, y, x) = (i / (h * w), i / w % h, i % w);
+            let (share, place) = (c / (ty * tx), c % (ty * tx));
+            (share * block + (y * ty + place / tx) * columns + x * tx + place % tx) as u32
+        };
+        Self::from_slots((0..count).map(slot).collect(), n).or_else(tight)
+    }
+
+    fn from_slots(slots: Vec<u32>, n: usize) -> Option<Self> {
+        let used = slots.iter().max().map_or(1, |last| *last as usize + 1);
+        let period = used.next_power_of_two().max(2);
+        (period <= n).then_some(Self { slots, period })
+    }
+
+    /// Values of elements in all `n` slots; others are 0.
+    pub fn spread(&self, values: &[f64], n: usize) -> Vec<f64> {
+        let mut all = vec![0.0; n];
+        for copy in all.chunks_mut(self.period) {
+            self.slots.iter().zip(values).for_each(|(&slot, &v)| copy[slot as usize] = v);
+        }
+        all
+    }
+
+    /// The same as complex numbers.
+    pub fn spread_complex(&self, values: &[f64], n: usize) -> Vec<Complex> {
+        self.spread(values, n).into_iter().map(Complex::from).collect()
+    }
+}
+
+/// Calls `visit(offset, slot, value)` for each entry of a matrix between layouts, over one period of both.
+fn entries(matrix: &Sparse, from: &Layout, to: &Layout, mut visit: impl FnMut(i64, usize, f64)) {
+    let (inner, mask) = (from.period as i64, from.period as i64 - 1);
+    for copy in 0..(from.period / to.period).max(1) {
+        for (row, &slot) in to.slots.iter().enumerate() {
+            let i = slot as usize + copy * to.period;
+            for (column, value) in matrix.row(row) {
+                let offset = (i64::from(from.slots[column]) - i as i64) & mask;
+                let centred = if 2 * offset > inner { offset - inner } else { offset };
+                visit(centred, i, value);
+            }
+        }
+    }
+}
+
+/// Distances over which a matrix moves slots.
+pub(super) fn offsets(matrix: &Sparse, from: &Layout, to: &Layout) -> BTreeSet<i64> {
+    let mut seen = vec![false; from.period];
+    let half = from.period as i64;
+    entries(matrix, from, to, |offset, _, _| seen[(offset.rem_euclid(half)) as usize] = true);
+    let centre = |d: usize| if 2 * d as i64 > half { d as i64 - half } else { d as i64 };
+    seen.iter().enumerate().filter(|(_, s)| **s).map(|(d, _)| centre(d)).collect()
+}
+
+/// The diagonals of a matrix: `out[i] = sum_d D_d[i] v[i + d]` for `n` slots.
+pub(super) fn diagonals(matrix: &Sparse, from: &Layout, to: &Layout, n: usize) -> BTreeMap<i64, Vec<Complex>> {
+    let mut made: BTreeMap<i64, Vec<Complex>> = BTreeMap::new();
+    let period = from.period.max(to.period);
+    entries(matrix, from, to, |offset, i, value| {
+        let diagonal = made.entry(offset).or_insert_with(|| vec![Complex::default(); n]);
+        diagonal[i] = diagonal[i] + Complex::from(value);
+    });
+    for diagonal in made.values_mut() {
+        let (first, rest) = diagonal.split_at_mut(period);
+        rest.chunks_mut(period).for_each(|copy| copy.copy_from_slice(first));
+    }
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tacit_graph::float::{FloatNode, FloatOp};
+    use tacit_graph::geometry::ConvGeometry;
+    use tacit_graph::rng::SplitMix;
+
+    fn conv(shape: &[usize], out: usize, stride: usize) -> Sparse {
+        let geometry = ConvGeometry {
+            out_channels: out,
+            kernel: [3, 3],
+            stride: [stride; 2],
+            dilation: [1, 1],
+            pads: [1; 4],
+            groups: 1,
+        };
+        let mut rng = SplitMix::new(1);
+        let weights = (0..out * shape[0] * 9).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+        let shape_out = vec![out, shape[1] / stride, shape[2] / stride];
+        let op = FloatOp::Conv { geometry, weights, bias: vec![0.0; out] };
+        let node = FloatNode { name: "c".into(), op, inputs: vec![0], shape: shape_out };
+        super::super::maps::map(&node, shape).unwrap().0
+    }
+
+    /// A chain of layers through diagonals gives what matrices give, in every slot of every copy.
+    #[test]
+    fn diagonals_compute_the_matrix() {
+        let (input, n) = (vec![3, 8, 8], 1024);
+        let shapes = [input.clone(), vec![8, 8, 8], vec![6, 4, 4], vec![7, 2, 2], vec![5]];
+        let layouts: Vec<Layout> = shapes.iter().map(|s| Layout::new(s, &input, n).unwrap()).collect();
+        let mut rng = SplitMix::new(2);
+        let dense = |rows: usize, columns: usize, rng: &mut SplitMix| {
+            let row = |_| (0..columns as u32).map(|c| (c, rng.range(-1.0, 1.0) as f32)).collect();
+            Sparse::from_rows(columns, (0..rows).map(row).collect::<Vec<_>>())
+        };
+        let matrices = [conv(&shapes[0], 8, 1), conv(&shapes[1], 6, 2), conv(&shapes[2], 7, 2), dense(5, 28, &mut rng)];
+        let mut values: Vec<f64> = (0..192).map(|_| rng.range(-1.0, 1.0)).collect();
+        let mut slots = layouts[0].spread(&values, n);
+        for (k, matrix) in matrices.iter().enumerate() {
+            let parts = diagonals(matrix, &layouts[k], &layouts[k + 1], n);
+            assert!(parts.keys().copied().eq(offsets(matrix, &layouts[k], &layouts[k + 1])));
+            let value = |i: usize| -> f64 {
+                let moved = |d: i64| slots[(i as i64 + d).rem_euclid(n as i64) as usize];
+                parts.iter().map(|(&d, p)| p[i].re * moved(d)).sum()
+            };
+            slots = (0..n).map(value).collect();
+            values = matrix.apply(&values);
+            let wanted = layouts[k + 1].spread(&values, n);
+            assert!(slots.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < 1e-9), "layer {k}");
+        }
+    }
+
+    #[test]
+    fn images_share_the_grid_and_convolutions_have_few_diagonals() {
+        let input = [3, 32, 32];
+        let n = 1 << 14;
+        let layout = |shape: &[usize]| Layout::new(shape, &input, n).unwrap();
+        let [first, second, third] = [layout(&[16, 32, 32]), layout(&[32, 16, 16]), layout(&[64, 8, 8])];
+        assert_eq!([first.period, second.period, third.period], [1 << 14, 1 << 13, 1 << 12]);
+        let count = |shape: &[usize], out: usize, stride: usize, to: &Layout| {
+            offsets(&conv(shape, out, stride), &layout(shape), to).len()
+        };
+        assert_eq!(count(&[16, 32, 32], 16, 1, &first), 144);
+        assert_eq!(count(&[32, 16, 16], 32, 1, &second), 392);
+        assert_eq!(count(&[64, 8, 8], 64, 1, &third), 900);
+        assert!(Layout::new(&[17, 32, 32], &input, n).is_none());
+    }
+}

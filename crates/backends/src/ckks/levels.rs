@@ -1,0 +1,137 @@
+//! At which level each vector is, and where bootstraps are.
+//!
+//! Levels are counted from the result back: each vector is as low as its readers allow, since everything
+//! costs less at lower levels. A bootstrap comes in front of what could not be reached otherwise, and only
+//! where slots are scaled to their range: behind linear steps.
+
+use super::program::{Program, Step};
+
+/// What bootstraps take and give.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Bootstraps {
+    /// Level that they start from.
+    pub from: usize,
+    /// Highest level that they give.
+    pub to: usize,
+}
+
+/// Levels of all vectors.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Levels {
+    /// The level at which the vector is read.
+    pub level: Vec<usize>,
+    /// Whether it is bootstrapped before.
+    pub boots: Vec<bool>,
+}
+
+/// Levels of a program whose input may have `most` levels; `None` if that cannot be.
+pub(super) fn levels(program: &Program, bootstraps: Option<Bootstraps>, most: usize) -> Option<Levels> {
+    let vectors = &program.vectors;
+    let linear = |id: usize| matches!(vectors[id].step, Step::Linear { .. });
+    // Levels from a vector back to the nearest linear ones, and to the input.
+    let mut back: Vec<[Option<usize>; 2]> = Vec::with_capacity(vectors.len());
+    for vector in vectors {
+        let mut own = [None; 2];
+        for of in vector.step.inputs() {
+            let seen = match vectors[of].step {
+                Step::Linear { .. } => [Some(0), None],
+                Step::Input => [None, Some(0)],
+                _ => back[of],
+            };
+            own.iter_mut().zip(seen).for_each(|(own, seen)| *own = (*own).max(seen.map(|d| d + vector.step.depth())));
+        }
+        back.push(own);
+    }
+    let mut found = Levels { level: vec![1; vectors.len()], boots: vec![false; vectors.len()] };
+    for id in (1..vectors.len()).rev() {
+        let mut raw = found.level[id];
+        if let Some(Bootstraps { from, to }) = bootstraps.filter(|_| linear(id)) {
+            let [linear, input] = back[id];
+            if linear.is_some_and(|d| raw + d > to) || input.is_some_and(|d| raw + d > most) {
+                found.boots[id] = true;
+                raw = from;
+            }
+        }
+        for of in vectors[id].step.inputs() {
+            found.level[of] = found.level[of].max(raw + vectors[id].step.depth());
+        }
+    }
+    let top = bootstraps.map_or(most, |b| b.to);
+    let fits = found.level[0] <= most && found.level[1..].iter().all(|level| *level <= top);
+    fits.then_some(found)
+}
+
+impl Levels {
+    /// The level at which the vector is made, before a bootstrap.
+    pub fn made(&self, id: usize, bootstraps: Option<Bootstraps>) -> usize {
+        match bootstraps {
+            Some(Bootstraps { from, .. }) if self.boots[id] => from,
+            _ => self.level[id],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::program::Vector;
+    use super::super::sparse::Sparse;
+    use super::*;
+
+    fn program(steps: Vec<Step>) -> Program {
+        let vector = |step| Vector {
+            name: "v".into(),
+            shape: vec![1],
+            scale: vec![1.0],
+            shift: 0.0,
+            step,
+            largest: 1.0,
+            limit: None,
+        };
+        Program { vectors: steps.into_iter().map(vector).collect() }
+    }
+
+    fn linear(of: &[usize]) -> Step {
+        Step::Linear { parts: of.iter().map(|&of| (of, Sparse::identity(1))).collect(), bias: vec![0.0] }
+    }
+
+    fn square(of: usize) -> Step {
+        Step::Square { of, linear: vec![0.0], constant: vec![0.0] }
+    }
+
+    /// Layers of a residual network: every second one reads the block's input too.
+    fn residual(blocks: usize) -> Program {
+        let mut steps = vec![Step::Input, linear(&[0]), square(1)];
+        for _ in 0..blocks {
+            let input = steps.len() - 1;
+            steps.extend([linear(&[input]), square(input + 1), linear(&[input + 2, input]), square(input + 3)]);
+        }
+        let last = steps.len() - 1;
+        steps.push(linear(&[last]));
+        program(steps)
+    }
+
+    #[test]
+    fn without_bootstraps_levels_are_depths() {
+        let found = levels(&residual(1), None, 10).unwrap();
+        assert_eq!((found.level, found.boots.contains(&true)), (vec![8, 7, 6, 5, 4, 3, 2, 1], false));
+        assert!(levels(&residual(1), None, 7).is_none());
+    }
+
+    #[test]
+    fn bootstraps_are_few_and_every_level_holds() {
+        let bootstraps = Some(Bootstraps { from: 3, to: 7 });
+        let program = residual(9);
+        let found = levels(&program, bootstraps, 8).unwrap();
+        let count = |found: &Levels| found.boots.iter().filter(|b| **b).count();
+        assert_eq!(count(&found), 8);
+        for (id, vector) in program.vectors.iter().enumerate() {
+            for of in vector.step.inputs() {
+                assert!(found.level[of] >= found.made(id, bootstraps) + vector.step.depth());
+            }
+        }
+        // Nothing to gain.
+        assert_eq!(count(&levels(&residual(1), bootstraps, 8).unwrap()), 0);
+        // A step that is deeper than what is between two bootstraps.
+        assert!(levels(&residual(1), Some(Bootstraps { from: 3, to: 4 }), 8).is_none());
+    }
+}

@@ -1,0 +1,48 @@
+//! `ckks`: the server computes on one ciphertext that the client sends, and answers with one.
+//!
+//! The network becomes linear maps of slots and polynomials of each of them, in approximate arithmetic
+//! (RNS-CKKS, [`tacit_he::ckks`]): convolutions are single linear transforms of multiplexed images,
+//! activations are polynomials, bootstraps come where levels run out. The setup is the upload of switching
+//! keys, once for a model; nothing is prepared for an input. Answers are off by a share of their range that
+//! the model states.
+
+mod circuit;
+mod client;
+mod draft;
+mod emit;
+mod expr;
+mod fit;
+mod frame;
+pub mod keyset;
+mod layout;
+mod levels;
+mod maps;
+mod model;
+mod noise;
+mod options;
+mod plan;
+mod program;
+mod public;
+mod report;
+mod server;
+mod setting;
+mod sparse;
+#[cfg(test)]
+mod tests;
+mod twin;
+mod wire;
+
+pub use model::Ckks;
+pub use public::StepRecord;
+
+use crate::{BackendError, Material};
+
+const NO_SETUP: BackendError = BackendError::Misuse("the setup comes first");
+const NOTHING: BackendError = BackendError::Misuse("the back end ckks has nothing to prepare");
+
+fn no_material(bytes: &[u8]) -> Result<Material, BackendError> {
+    match bytes {
+        [] => Ok(Material::nothing()),
+        _ => Err(BackendError::Material { what: format!("{} bytes for a back end that has none", bytes.len()) }),
+    }
+}

@@ -1,0 +1,176 @@
+//! The seam. The private part is the owner's model: weights are encoded when the first client comes.
+
+use std::sync::Arc;
+
+use tacit_graph::{Interface, Model, Watch, file};
+use zeroize::Zeroizing;
+
+use super::options::{NAME, Options};
+use super::plan::{Plan, plan};
+use super::public::Public;
+use super::report::Report;
+use super::{client, server};
+use crate::seam::{self, Aids, digest};
+use crate::{
+    Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Numerics, Preparation, ServerModel,
+    ServerSide, Setup, Strain, Trust,
+};
+
+/// The back end.
+pub struct Ckks;
+
+struct Server {
+    bytes: Vec<u8>,
+    model: Model,
+    shared: Arc<server::Shared>,
+    report: Option<Report>,
+}
+
+struct Client {
+    shared: Arc<client::Shared>,
+}
+
+fn digest_of(public: &[u8]) -> [u8; 32] {
+    digest("tacit 2026-11 ckks plan", &[public])
+}
+
+impl Server {
+    fn new(model: &Model, options: &Options, watch: &Watch) -> Result<Self, BackendError> {
+        let plan = plan(model, options, watch)?;
+        let bytes = plan.public.to_bytes()?;
+        let shared = Arc::new(server::Shared::new(plan, digest_of(&bytes)));
+        Ok(Self { bytes, model: model.clone(), shared, report: None })
+    }
+
+    fn plan(&self) -> &Plan {
+        &self.shared.plan
+    }
+}
+
+impl Backend for Ckks {
+    fn id(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "one ciphertext up, one down: the server computes on encrypted slots with keys that were sent once; approximate"
+    }
+
+    fn trust(&self) -> Trust {
+        Trust::TwoParty
+    }
+
+    fn lower_watched(
+        &self,
+        model: &Model,
+        text: &seam::Options,
+        watch: &Watch,
+    ) -> Result<Arc<dyn ServerModel>, BackendError> {
+        let options = Options::read(text)?;
+        model.check()?;
+        let mut server = Server::new(model, &options, watch)?;
+        server.report = Some(Report::new(model, server.plan())?);
+        Ok(Arc::new(server))
+    }
+
+    fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
+        let stated = Public::read(public)?;
+        let model = file::read(private).map_err(|e| BackendError::Private { what: e.to_string() })?;
+        let server = Server::new(&model, &stated.options, &Watch::default())?;
+        if server.bytes != public {
+            return Err(BackendError::Private {
+                what: "it belongs to another public part: lower the model again".into(),
+            });
+        }
+        Ok(Arc::new(server))
+    }
+
+    fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError> {
+        let shared = client::Shared::new(Public::read(public)?, digest_of(public))?;
+        Ok(Arc::new(Client { shared: Arc::new(shared) }))
+    }
+}
+
+macro_rules! plan_of {
+    ($party:ty, |$self:ident| $public:expr) => {
+        impl seam::Plan for $party {
+            fn interface(&$self) -> &Interface {
+                &$public.interface
+            }
+
+            fn digest(&self) -> [u8; 32] {
+                self.shared.digest
+            }
+
+            fn costs(&$self) -> Costs {
+                $public.costs
+            }
+
+            fn numerics(&$self) -> Numerics {
+                $public.numerics()
+            }
+
+            fn error_bound(&$self, _: &[f64]) -> f64 {
+                $public.error
+            }
+
+            fn preparation(&self) -> Preparation {
+                Preparation::Nothing
+            }
+
+            fn setup(&self) -> Setup {
+                Setup::BeforeOnline
+            }
+
+            fn output_unit(&self) -> Option<f64> {
+                None
+            }
+
+            fn describe(&$self) -> serde_json::Value {
+                $public.describe()
+            }
+        }
+    };
+}
+
+plan_of!(Server, |self| self.shared.plan.public);
+plan_of!(Client, |self| self.shared.public);
+
+impl ServerModel for Server {
+    fn public_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        Ok(Zeroizing::new(file::write(&self.model)?))
+    }
+
+    fn report(&self) -> Option<&dyn LoweringReport> {
+        self.report.as_ref().map(|report| report as &dyn LoweringReport)
+    }
+
+    fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+        self.model.interface.check_input(input)?;
+        Ok(self.plan().reference(input))
+    }
+
+    fn simulate(&self, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+        self.model.interface.check_input(input)?;
+        Ok(self.plan().simulate(input))
+    }
+
+    fn strain(&self, input: &[f32]) -> Result<Vec<Strain>, BackendError> {
+        self.model.interface.check_input(input)?;
+        Ok(self.plan().strain(input))
+    }
+
+    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
+        Ok(Box::new(server::Serving { shared: self.shared.clone(), stop: aids.stop.clone(), keys: None }))
+    }
+}
+
+impl ClientModel for Client {
+    fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
+        Ok(Box::new(client::Asking::new(self.shared.clone(), aids.stop.clone(), seam::randomness()?)))
+    }
+}

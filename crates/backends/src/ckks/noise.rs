@@ -1,0 +1,97 @@
+//! How far off slots are: deviations of each step by the library's model (`docs/notes/ckks.md`), and of the
+//! result by runs in the clear with errors drawn from them. Errors of neighbours come from the same sources,
+//! so that no formula for independent ones would do.
+
+use tacit_graph::Model;
+use tacit_graph::rng::SplitMix;
+use tacit_he::ckks::{Bootstrapper, Context, Scale, digits_deviation, rounding_deviation};
+
+use super::program::{Program, Step};
+
+/// Calibration samples that errors are drawn on, and how often on each.
+const SAMPLES: usize = 4;
+const DRAWS: u64 = 4;
+/// Deviation of a fresh error's coefficient, with the rounding of the encoding.
+const FRESH: f64 = 3.26;
+/// Rounded diagonals have at least so many bits.
+const DIAGONAL_BITS: i32 = 34;
+
+/// Where a vector's ciphertext is.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    /// Level at which it is made, before a bootstrap.
+    pub made: usize,
+    /// Its scale there.
+    pub scale: Scale,
+    /// Whether it is bootstrapped.
+    pub boots: bool,
+    /// Level at which it is read.
+    pub level: usize,
+}
+
+/// Deviation of a slot whose coefficients are off by `deviation`.
+fn in_slots(context: &Context, deviation: f64, scale: f64) -> f64 {
+    deviation * (context.degree() as f64).sqrt() / scale
+}
+
+/// Deviation of a coefficient by one key switch, before the special primes are divided out.
+fn switch(context: &Context, level: usize) -> f64 {
+    let (parameters, alpha) = (context.parameters(), context.parameters().alpha(level));
+    let bits = |primes: &[u64]| primes.iter().map(|&p| (p as f64).log2()).sum::<f64>();
+    let digits: Vec<f64> = parameters.primes()[..level].chunks(alpha).map(bits).collect();
+    digits_deviation(context.degree(), &digits, bits(&parameters.special_primes()[..alpha]))
+}
+
+/// Deviation that each vector's own step adds to its slots.
+pub(super) fn of_steps(
+    program: &Program,
+    places: &[Place],
+    context: &Context,
+    bootstrapper: Option<&Bootstrapper>,
+) -> Vec<f64> {
+    let root = (context.degree() as f64).sqrt();
+    let one = |id: usize| {
+        let (vector, place) = (&program.vectors[id], &places[id]);
+        let rounding = in_slots(context, rounding_deviation(context.degree()), place.scale.to_f64());
+        let own = match &vector.step {
+            Step::Input => in_slots(context, FRESH, place.scale.to_f64()),
+            Step::Linear { parts, .. } => parts.iter().fold(rounding, |sum, (of, matrix)| {
+                let rows = matrix.rows() as f64;
+                let switched = in_slots(context, switch(context, place.made + 1), places[*of].scale.to_f64());
+                let size = program.vectors[*of].largest.max(1.0);
+                let rounded = (matrix.entries() as f64 / rows / 12.0).sqrt() * size * root * 2f64.powi(-DIAGONAL_BITS);
+                sum.hypot(switched * (matrix.squares() / rows).sqrt()).hypot(rounded)
+            }),
+            // Each power is rounded, and so is each product of powers.
+            Step::Polynomial { polynomial, .. } => rounding * (1.0 + 2.0 * (polynomial.degree() as f64).sqrt()),
+            Step::Square { .. } | Step::Product { .. } => rounding,
+            Step::Quadratic { .. } => 2.0 * rounding,
+        };
+        match bootstrapper.filter(|_| place.boots) {
+            Some(boot) => own.hypot(boot.noise()).hypot(boot.approximation() / 3.0),
+            None => own,
+        }
+    };
+    (0..places.len()).map(one).collect()
+}
+
+/// The result of a run with errors of the deviations `own`.
+pub(super) fn drawn(program: &Program, own: &[f64], input: &[f32], rng: &mut SplitMix) -> Vec<f64> {
+    program.run(input, |id, slots| slots.iter_mut().for_each(|v| *v += rng.normal() * own[id]))
+}
+
+/// Root mean square error of the result's slots, over draws on calibration samples.
+pub(super) fn of_result(program: &Program, own: &[f64], model: &Model) -> f64 {
+    let samples = &model.calibration.samples[..SAMPLES.min(model.calibration.samples.len())];
+    let (mut sum, mut count) = (0.0, 0usize);
+    for sample in samples {
+        let exact = program.run(sample, |_, _| {});
+        for draw in 0..DRAWS {
+            let got = drawn(program, own, sample, &mut SplitMix::new(draw));
+            let unit = &program.output().scale;
+            sum += got.iter().zip(&exact).zip(unit).map(|((a, b), unit)| ((a - b) / unit).powi(2)).sum::<f64>();
+            count += exact.len();
+        }
+    }
+    (sum / count.max(1) as f64).sqrt()
+}

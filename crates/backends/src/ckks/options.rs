@@ -1,0 +1,123 @@
+//! Public choices of the back end.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use tacit_he::ckks::Method;
+
+use crate::BackendError;
+use crate::seam;
+
+/// Name of the back end.
+pub(super) const NAME: &str = "ckks";
+
+/// Which primes there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Set {
+    /// The smallest ring that holds the network without bootstraps, else a set with bootstraps.
+    Auto,
+    /// A set of its own, without bootstraps.
+    Leveled,
+    /// Set A of the library.
+    A,
+    /// Set B of the library.
+    B,
+}
+
+/// How the network is lowered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Options {
+    pub set: Set,
+    /// Whether every rotation has a key (fewest transforms), or few keys are chained (fewest bytes).
+    pub hoisted: bool,
+    /// The same for bootstraps.
+    pub hoisted_bootstraps: bool,
+    /// Room above the range that calibration saw, as a factor.
+    pub margin: f64,
+    /// Largest error of a polynomial in place of a function, as a share of its largest value.
+    pub tolerance: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { set: Set::Auto, hoisted: true, hoisted_bootstraps: false, margin: 1.25, tolerance: 0.01 }
+    }
+}
+
+impl FromStr for Set {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "leveled" => Ok(Self::Leveled),
+            "A" => Ok(Self::A),
+            "B" => Ok(Self::B),
+            _ => Err("`auto`, `leveled`, `A` or `B`".into()),
+        }
+    }
+}
+
+/// `hoisted` or `chained`.
+struct Rotations(bool);
+
+impl FromStr for Rotations {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "hoisted" => Ok(Self(true)),
+            "chained" => Ok(Self(false)),
+            _ => Err("`hoisted` or `chained`".into()),
+        }
+    }
+}
+
+pub(super) fn method(hoisted: bool) -> Method {
+    if hoisted { Method::Hoisted } else { Method::Chained }
+}
+
+impl Options {
+    /// Reads them from text.
+    ///
+    /// # Errors
+    /// [`BackendError::Option`].
+    pub fn read(text: &seam::Options) -> Result<Self, BackendError> {
+        let mut reader = text.reader(NAME);
+        let own = Self::default();
+        let options = Self {
+            set: reader.get("set")?.unwrap_or(own.set),
+            hoisted: reader.get::<Rotations>("rotations")?.map_or(own.hoisted, |r| r.0),
+            hoisted_bootstraps: reader.get::<Rotations>("bootstraps")?.map_or(own.hoisted_bootstraps, |r| r.0),
+            margin: reader.up_to("margin", 16.0)?.unwrap_or(own.margin),
+            tolerance: reader.up_to("tolerance", 0.5)?.unwrap_or(own.tolerance),
+        };
+        reader.end()?;
+        if options.margin < 1.0 {
+            let what = format!("{}: 1 to 16 are allowed", options.margin);
+            return Err(BackendError::Option { backend: NAME, key: "margin".into(), what });
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_nonsense_is_named() {
+        let read = |text: &str| Options::read(&text.parse().unwrap());
+        let options = read("set=B,rotations=chained,bootstraps=hoisted,margin=2").unwrap();
+        assert_eq!(
+            (options.set, options.hoisted, options.hoisted_bootstraps, options.margin),
+            (Set::B, false, true, 2.0)
+        );
+        assert_eq!(read("").unwrap(), Options::default());
+        for bad in ["set=Z", "rotations=fast", "margin=0.5", "margin=99", "tolerance=nan", "depth=3"] {
+            let key = bad.split('=').next().unwrap();
+            let error = read(bad).unwrap_err().to_string();
+            assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Everything that the server runs.
+
+use std::ops::Deref;
+
+use tacit_graph::{Model, Watch};
+use tacit_he::ckks::Bootstrapper;
+
+use super::draft::Draft;
+use super::frame::{Frame, frame};
+use super::noise;
+use super::options::Options;
+use super::public::Public;
+use crate::BackendError;
+
+/// A frame with the tables and the public part of one way to make rotations.
+pub(super) struct Plan {
+    pub public: Public,
+    pub options: Options,
+    pub bootstrapper: Option<Bootstrapper>,
+    /// Deviation that each vector's own step adds.
+    pub noise: Vec<f64>,
+    frame: Frame,
+}
+
+impl Deref for Plan {
+    type Target = Frame;
+
+    fn deref(&self) -> &Frame {
+        &self.frame
+    }
+}
+
+/// Lowers a model.
+///
+/// # Errors
+/// A node that cannot be lowered; a network that no secure parameters hold.
+pub(super) fn plan(model: &Model, options: &Options, watch: &Watch) -> Result<Plan, BackendError> {
+    let frame = frame(model, options, watch)?;
+    watch.tell("making tables of bootstraps", 0, None)?;
+    let bootstrapper = frame.bootstrapper(options)?;
+    watch.tell("estimating errors", 0, None)?;
+    let noise = noise::of_steps(&frame.program, &frame.places, &frame.context, bootstrapper.as_ref());
+    let deviation = noise::of_result(&frame.program, &noise, model);
+    let public = Draft::new(&frame, options, bootstrapper.as_ref())?.public(model, deviation)?;
+    Ok(Plan { public, options: options.clone(), bootstrapper, noise, frame })
+}

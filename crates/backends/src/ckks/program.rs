@@ -1,0 +1,173 @@
+//! What the server computes: vectors of slots, each made by one step from earlier ones.
+
+use tacit_he::ckks::Polynomial;
+
+use super::sparse::Sparse;
+
+/// Index of a vector; inputs of its step have smaller ones.
+pub(super) type VectorId = usize;
+
+/// A tensor in slots.
+pub(super) struct Vector {
+    /// Name of the node that it belongs to.
+    pub name: String,
+    /// Shape of the tensor.
+    pub shape: Vec<usize>,
+    /// The element's value is `scale * slot + shift`.
+    pub scale: Vec<f64>,
+    /// See `scale`.
+    pub shift: f64,
+    /// How it is made.
+    pub step: Step,
+    /// Largest `|slot|` on the calibration samples.
+    pub largest: f64,
+    /// The largest `|slot|` that is computed rightly, where there is one.
+    pub limit: Option<f64>,
+}
+
+/// How the slots of a vector follow from others', element by element but for the first two.
+pub(super) enum Step {
+    /// Encrypted by the client.
+    Input,
+    /// `sum M_k v_k + bias`: one level.
+    Linear {
+        /// Matrices on the elements of earlier vectors.
+        parts: Vec<(VectorId, Sparse)>,
+        /// Addends.
+        bias: Vec<f64>,
+    },
+    /// `v^2 + linear v + constant`: one level.
+    Square {
+        /// v
+        of: VectorId,
+        /// Factors.
+        linear: Vec<f64>,
+        /// Addends.
+        constant: Vec<f64>,
+    },
+    /// `(square v + linear) v + constant`: two levels.
+    Quadratic {
+        /// v
+        of: VectorId,
+        /// Factors.
+        square: Vec<f64>,
+        /// Factors.
+        linear: Vec<f64>,
+        /// Addends.
+        constant: Vec<f64>,
+    },
+    /// A polynomial of degree 3 or more, the same for all elements.
+    Polynomial {
+        /// Its argument.
+        of: VectorId,
+        /// The polynomial.
+        polynomial: Polynomial,
+    },
+    /// Product of two vectors of one layout: one level.
+    Product {
+        /// Both.
+        of: [VectorId; 2],
+    },
+}
+
+impl Step {
+    /// The vectors that it reads.
+    pub fn inputs(&self) -> Vec<VectorId> {
+        match self {
+            Self::Input => vec![],
+            Self::Linear { parts, .. } => parts.iter().map(|(of, _)| *of).collect(),
+            Self::Square { of, .. } | Self::Quadratic { of, .. } | Self::Polynomial { of, .. } => vec![*of],
+            Self::Product { of } => of.to_vec(),
+        }
+    }
+
+    /// Levels that it takes.
+    pub fn depth(&self) -> usize {
+        match self {
+            Self::Input => 0,
+            Self::Linear { .. } | Self::Square { .. } | Self::Product { .. } => 1,
+            Self::Quadratic { .. } => 2,
+            Self::Polynomial { polynomial, .. } => polynomial.depth(),
+        }
+    }
+
+    /// Name for people.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Linear { .. } => "linear",
+            Self::Square { .. } => "square",
+            Self::Quadratic { .. } => "quadratic",
+            Self::Polynomial { .. } => "polynomial",
+            Self::Product { .. } => "product",
+        }
+    }
+
+    /// Its result for the slots of all vectors so far (those of its own elements, without copies).
+    pub fn apply(&self, slots: &[Vec<f64>]) -> Vec<f64> {
+        let each = |of: VectorId, f: &dyn Fn(usize, f64) -> f64| {
+            slots[of].iter().enumerate().map(|(i, &v)| f(i, v)).collect::<Vec<f64>>()
+        };
+        match self {
+            Self::Input => slots[0].clone(),
+            Self::Linear { parts, bias } => {
+                let mut sum = bias.clone();
+                for (of, matrix) in parts {
+                    sum.iter_mut().zip(matrix.apply(&slots[*of])).for_each(|(s, v)| *s += v);
+                }
+                sum
+            }
+            Self::Square { of, linear, constant } => each(*of, &|i, v| (v + linear[i]) * v + constant[i]),
+            Self::Quadratic { of, square, linear, constant } => {
+                each(*of, &|i, v| (square[i] * v + linear[i]) * v + constant[i])
+            }
+            Self::Polynomial { of, polynomial } => each(*of, &|_, v| polynomial.at(v)),
+            Self::Product { of: [a, b] } => each(*a, &|i, v| v * slots[*b][i]),
+        }
+    }
+}
+
+/// All vectors; the first is the input, the last the output.
+pub(super) struct Program {
+    pub vectors: Vec<Vector>,
+}
+
+impl Program {
+    /// The result.
+    pub fn output(&self) -> &Vector {
+        &self.vectors[self.vectors.len() - 1]
+    }
+
+    /// For each vector, those that read it.
+    pub fn readers(&self) -> Vec<Vec<VectorId>> {
+        let mut readers = vec![Vec::new(); self.vectors.len()];
+        for (id, vector) in self.vectors.iter().enumerate() {
+            vector.step.inputs().into_iter().for_each(|of| readers[of].push(id));
+        }
+        readers
+    }
+
+    /// The slots of each vector for an input, exactly; `visit` may change them before they are read on.
+    pub fn run(&self, input: &[f32], mut visit: impl FnMut(VectorId, &mut Vec<f64>)) -> Vec<f64> {
+        let scale = self.vectors[0].scale[0];
+        let mut slots: Vec<Vec<f64>> = Vec::with_capacity(self.vectors.len());
+        let mut last = vec![0; self.vectors.len()];
+        for (id, vector) in self.vectors.iter().enumerate() {
+            vector.step.inputs().into_iter().for_each(|of| last[of] = id);
+        }
+        for (id, vector) in self.vectors.iter().enumerate() {
+            let mut made = match vector.step {
+                Step::Input => input.iter().map(|&v| f64::from(v) / scale).collect(),
+                ref step => step.apply(&slots),
+            };
+            visit(id, &mut made);
+            slots.push(made);
+            // What nobody reads any more is let go of.
+            for of in vector.step.inputs().into_iter().filter(|of| last[*of] == id) {
+                slots[of] = Vec::new();
+            }
+        }
+        let output = self.output();
+        slots.pop().expect("there is an output").iter().zip(&output.scale).map(|(v, s)| v * s).collect()
+    }
+}

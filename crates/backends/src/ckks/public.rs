@@ -1,0 +1,218 @@
+//! What both parties know: primes, where inputs and outputs lie, which keys are needed, what it costs.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tacit_graph::Interface;
+use tacit_he::ckks::{KeyId, KeyKind, Parameters, ParametersSpec, SwitchKey};
+
+use super::options::{NAME, Options};
+use crate::{BackendError, Costs, Numerics};
+
+/// Version of the public part and of the protocol that follows from it.
+pub(super) const VERSION: u32 = 1;
+/// Most keys that a network may ask for.
+const MOST_KEYS: usize = 4096;
+/// Most bytes of keys: a client makes and sends them.
+pub(super) const MOST_KEY_BYTES: u64 = 12 << 30;
+
+/// The public part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Public {
+    pub backend: String,
+    pub version: u32,
+    pub interface: Interface,
+    pub options: Options,
+    /// Name of the parameters, for people.
+    pub set: String,
+    pub parameters: ParametersSpec,
+    pub input: Port,
+    pub output: Port,
+    pub keys: Vec<KeyRecord>,
+    /// Largest error of an output that is expected, in real units.
+    pub error: f64,
+    /// The same as a share of the outputs' range.
+    pub relative: f64,
+    pub costs: Costs,
+    pub steps: Vec<StepRecord>,
+}
+
+/// How a tensor lies in the ciphertext that carries it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Port {
+    /// Level of the ciphertext.
+    pub level: usize,
+    /// Value of a slot of 1.
+    pub unit: f64,
+    /// Slot of each element.
+    pub slots: Vec<u32>,
+    /// Slots repeat after so many.
+    pub period: usize,
+}
+
+/// A step for people.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// Name of the node.
+    pub node: String,
+    /// What it does.
+    pub step: String,
+    /// Level of its result.
+    pub level: usize,
+    /// Whether the result is bootstrapped, to that level.
+    pub bootstrapped: bool,
+    /// Diagonals of a linear step.
+    pub diagonals: usize,
+    /// Rotations of a linear step that have keys.
+    pub rotations: Vec<i64>,
+}
+
+/// A key that is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct KeyRecord {
+    kind: Kind,
+    level: u32,
+    alpha: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Kind {
+    Relinearise,
+    Galois(u32),
+    ToSparse,
+    FromSparse,
+}
+
+impl KeyRecord {
+    pub fn of(id: KeyId) -> Self {
+        let kind = match id.kind {
+            KeyKind::Relinearise => Kind::Relinearise,
+            KeyKind::Galois(element) => Kind::Galois(element),
+            KeyKind::ToSparse => Kind::ToSparse,
+            KeyKind::FromSparse => Kind::FromSparse,
+        };
+        Self { kind, level: id.level as u32, alpha: id.alpha as u32 }
+    }
+
+    pub fn id(self) -> KeyId {
+        let kind = match self.kind {
+            Kind::Relinearise => KeyKind::Relinearise,
+            Kind::Galois(element) => KeyKind::Galois(element),
+            Kind::ToSparse => KeyKind::ToSparse,
+            Kind::FromSparse => KeyKind::FromSparse,
+        };
+        KeyId { kind, level: self.level as usize, alpha: self.alpha as usize }
+    }
+}
+
+fn wrong<T>(what: String) -> Result<T, BackendError> {
+    Err(BackendError::Public { what })
+}
+
+impl Public {
+    pub fn to_bytes(&self) -> Result<Vec<u8>, BackendError> {
+        postcard::to_stdvec(self).or_else(|e| wrong(e.to_string()))
+    }
+
+    /// Reads a stranger's bytes; everything that sizes follow from is checked.
+    ///
+    /// # Errors
+    /// [`BackendError::Public`].
+    pub fn read(bytes: &[u8]) -> Result<Self, BackendError> {
+        let found: Result<(String, u32), _> = postcard::take_from_bytes(bytes).map(|(head, _)| head);
+        match found {
+            Ok((backend, version)) if backend == NAME && version == VERSION => {}
+            Ok((backend, version)) => {
+                let backend: String = backend.chars().take(80).collect();
+                return wrong(format!("it is for `{backend}`, version {version}, not for {NAME}, version {VERSION}"));
+            }
+            Err(e) => return wrong(format!("it is not one of {NAME}: {e}")),
+        }
+        let public: Self = match postcard::take_from_bytes(bytes) {
+            Ok((public, [])) => public,
+            Ok((_, rest)) => return wrong(format!("{} bytes left over", rest.len())),
+            Err(e) => return wrong(e.to_string()),
+        };
+        public.interface.check()?;
+        Ok(public)
+    }
+
+    /// Checks what it says against its parameters.
+    ///
+    /// # Errors
+    /// [`BackendError::Public`].
+    pub fn check(&self, parameters: &Parameters) -> Result<(), BackendError> {
+        let (n, levels) = (parameters.degree() / 2, parameters.levels());
+        for (what, port, len) in
+            [("input", &self.input, self.interface.input_len()), ("output", &self.output, self.interface.output_len())]
+        {
+            let period = port.period;
+            let fits = period.is_power_of_two() && (2..=n).contains(&period) && port.slots.len() == len;
+            let inside = port.slots.iter().all(|slot| (*slot as usize) < period);
+            let usual = port.unit.is_finite() && port.unit > 0.0 && (1..=levels).contains(&port.level);
+            if !(fits && inside && usual) {
+                return wrong(format!("the {what} does not fit its ciphertext"));
+            }
+        }
+        if self.keys.len() > MOST_KEYS {
+            return wrong(format!("{} keys, at most {MOST_KEYS} are made", self.keys.len()));
+        }
+        let different: std::collections::BTreeSet<_> = self.keys.iter().map(|key| format!("{:?}", key.id())).collect();
+        if different.len() < self.keys.len() {
+            return wrong("it wants a key twice".into());
+        }
+        let special = parameters.special_primes().len();
+        for key in self.keys.iter().map(|key| key.id()) {
+            let known = match key.kind {
+                KeyKind::Galois(element) => {
+                    element % 2 == 1 && (3..2 * parameters.degree()).contains(&(element as usize))
+                }
+                KeyKind::ToSparse | KeyKind::FromSparse => parameters.spec().encapsulated,
+                KeyKind::Relinearise => true,
+            };
+            if !known || !(1..=levels).contains(&key.level) || !(1..=special).contains(&key.alpha) {
+                return wrong(format!("no key of its parameters is for {} at level {}", key.kind, key.level));
+            }
+        }
+        if !(self.error.is_finite() && self.error >= 0.0 && self.relative.is_finite() && self.relative >= 0.0) {
+            return wrong("its error is no number".into());
+        }
+        Ok(())
+    }
+
+    pub fn numerics(&self) -> Numerics {
+        Numerics::Approx { relative: self.relative }
+    }
+
+    pub fn describe(&self) -> serde_json::Value {
+        let boots = self.steps.iter().filter(|s| s.bootstrapped).count();
+        json!({
+            "interface": self.interface,
+            "options": self.options,
+            "parameters": { "set": self.set, "spec": self.parameters },
+            "keys": self.keys.len(),
+            "key_bytes": self.costs.setup.server.stored_bytes,
+            "bootstraps": boots,
+            "relative_error": self.relative,
+            "steps": self.steps,
+        })
+    }
+}
+
+/// Bytes of all keys as they travel, each with its digest.
+///
+/// # Errors
+/// [`BackendError::Public`]: more than anyone would send.
+pub(super) fn key_bytes(
+    context: &tacit_he::ckks::Context,
+    keys: &[KeyRecord],
+    digest: usize,
+) -> Result<u64, BackendError> {
+    let one =
+        |key: &KeyRecord| (SwitchKey::packed_bytes(context, key.level as usize, key.alpha as usize) + digest) as u64;
+    let total = keys.iter().map(one).sum();
+    if total > MOST_KEY_BYTES {
+        wrong(format!("{total} bytes of keys, at most {MOST_KEY_BYTES} are made"))
+    } else {
+        Ok(total)
+    }
+}

@@ -1,0 +1,186 @@
+//! Parameters for a program: the smallest ring that holds it without bootstraps, or a set with them.
+
+use serde::{Deserialize, Serialize};
+use tacit_he::ckks::{BootstrapSpec, KeyGroup, NamedSet, ParametersSpec, Secret, Segment, max_modulus_bits};
+
+use super::levels::{Bootstraps, Levels, levels};
+use super::options::{NAME, Options, Set, method};
+use super::program::Program;
+use crate::BackendError;
+
+/// Bits of the lowest prime, of those above, and of special ones.
+const BASE_BITS: u32 = 46;
+const SCALE_BITS: u32 = 36;
+const SPECIAL_BITS: u32 = 50;
+/// Degrees of sets without bootstraps. Above the first limit a set with bootstraps is tried first.
+const LOG_DEGREES: [u32; 4] = [13, 14, 15, 16];
+const SMALL_LOG_DEGREE: u32 = 15;
+/// Most special primes: more gain nothing.
+const MOST_SPECIAL: usize = 8;
+
+/// Primes, and how bootstraps are made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Setting {
+    /// Its name: that of a set, or `leveled`.
+    pub name: String,
+    /// The primes.
+    pub parameters: ParametersSpec,
+    /// Without bootstraps: nothing.
+    pub bootstrap: Option<Bootstrapping>,
+}
+
+/// Levels of a bootstrap and how straight its sine is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Bootstrapping {
+    slot_to_coeff: usize,
+    coeff_to_slot: usize,
+    message_ratio_bits: u32,
+    arcsine: bool,
+    /// Levels that EvalMod and CoeffToSlot use up.
+    depth: usize,
+}
+
+impl Bootstrapping {
+    /// What its levels are with so many primes.
+    pub fn levels(&self, primes: usize) -> Bootstraps {
+        Bootstraps { from: 1 + self.slot_to_coeff, to: primes - self.depth }
+    }
+
+    pub fn spec(&self, slots: usize, options: &Options) -> BootstrapSpec {
+        BootstrapSpec {
+            slots,
+            slot_to_coeff: self.slot_to_coeff,
+            coeff_to_slot: self.coeff_to_slot,
+            message_ratio_bits: self.message_ratio_bits,
+            arcsine: self.arcsine,
+            method: method(options.hoisted_bootstraps),
+            cache_bytes: 0,
+        }
+    }
+}
+
+impl Setting {
+    /// Ring degree N.
+    pub fn degree(&self) -> usize {
+        1 << self.parameters.log_degree
+    }
+
+    /// Number of slots.
+    pub fn slots(&self) -> usize {
+        self.degree() / 2
+    }
+
+    fn primes(&self) -> usize {
+        1 + self.parameters.segments.iter().map(|s| s.count).sum::<usize>()
+    }
+
+    /// Levels of bootstraps, if there are any.
+    pub fn bootstraps(&self) -> Option<Bootstraps> {
+        self.bootstrap.map(|b| b.levels(self.primes()))
+    }
+
+    /// A chain of `levels` primes without bootstraps: the number of special primes that makes keys smallest.
+    pub fn leveled(log_degree: u32, levels: usize) -> Option<Self> {
+        let most = f64::from(max_modulus_bits(1 << log_degree, Secret::Ternary));
+        let bits = |alpha: usize| f64::from(BASE_BITS + SCALE_BITS * (levels as u32 - 1) + SPECIAL_BITS * alpha as u32);
+        let fits = (1..=MOST_SPECIAL.min(levels)).filter(|&alpha| bits(alpha) < most);
+        let alpha = fits.min_by_key(|&alpha| levels.div_ceil(alpha) * (levels + alpha))?;
+        let segments = if levels > 1 { vec![Segment { count: levels - 1, bits: SCALE_BITS }] } else { vec![] };
+        let parameters = ParametersSpec {
+            log_degree,
+            base_bits: BASE_BITS,
+            segments,
+            special_bits: SPECIAL_BITS,
+            groups: vec![KeyGroup { up_to_level: levels, alpha }],
+            encapsulated: false,
+        };
+        Some(Self { name: "leveled".into(), parameters, bootstrap: None })
+    }
+
+    /// One of the library's sets.
+    fn named(set: Set) -> Self {
+        let (name, bootstrap) = match set {
+            Set::A => (
+                "A",
+                Bootstrapping { slot_to_coeff: 3, coeff_to_slot: 3, message_ratio_bits: 8, arcsine: true, depth: 13 },
+            ),
+            _ => (
+                "B",
+                Bootstrapping { slot_to_coeff: 2, coeff_to_slot: 3, message_ratio_bits: 10, arcsine: false, depth: 11 },
+            ),
+        };
+        let set = NamedSet::find(name).expect("a set of the library");
+        Self { name: name.into(), parameters: set.spec(), bootstrap: Some(bootstrap) }
+    }
+}
+
+/// A setting that holds the program, and the levels in it. `holds` says whether all tensors fit so many
+/// slots.
+///
+/// # Errors
+/// [`BackendError::Option`] if none does.
+pub(super) fn choose(
+    program: &Program,
+    options: &Options,
+    holds: impl Fn(usize) -> bool,
+) -> Result<(Setting, Levels), BackendError> {
+    let depth = levels(program, None, usize::MAX).map_or(usize::MAX, |found| found.level[0]);
+    let leveled = |largest: u32| {
+        let degrees = LOG_DEGREES.into_iter().filter(move |log| *log <= largest);
+        let mut settings = degrees.filter_map(|log| Setting::leveled(log, depth)).filter(|s| holds(s.slots()));
+        settings.next().and_then(|s| Some((s, levels(program, None, depth)?)))
+    };
+    let named = |set: Set| {
+        let setting = Setting::named(set);
+        let bootstraps = setting.bootstraps()?;
+        // A level above what bootstraps give costs little: the client encrypts there.
+        let found = levels(program, Some(bootstraps), bootstraps.to + 1).filter(|_| holds(setting.slots()))?;
+        Some((setting, found))
+    };
+    let largest = LOG_DEGREES[LOG_DEGREES.len() - 1];
+    let found = match options.set {
+        Set::Auto => {
+            leveled(SMALL_LOG_DEGREE).or_else(|| named(Set::B)).or_else(|| named(Set::A)).or_else(|| leveled(largest))
+        }
+        Set::Leveled => leveled(largest),
+        set => named(set),
+    };
+    found.ok_or_else(|| {
+        let most = program.vectors.iter().map(|v| v.scale.len()).max().unwrap_or(0);
+        let what = format!(
+            "the network takes {depth} levels without bootstraps, its largest tensor {most} slots. Without bootstraps about 40 levels and \
+             2^15 slots are secure; set B has 4 levels between bootstraps and 2^14 slots, set A 15 and 2^15. A smaller network helps, or \
+             polynomials of lower degree (`-O tolerance`)"
+        );
+        BackendError::Option { backend: NAME, key: "set".into(), what }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tacit_he::ckks::{Bootstrapper, Context, Parameters};
+
+    #[test]
+    fn leveled_chains_are_secure_and_as_long_as_asked() {
+        for (log, levels) in [(13, 3), (14, 9), (15, 18), (16, 38)] {
+            let setting = Setting::leveled(log, levels).unwrap();
+            let parameters = Parameters::new(&setting.parameters).unwrap();
+            assert_eq!((parameters.levels(), parameters.degree()), (levels, setting.degree()));
+        }
+        assert!(Setting::leveled(13, 5).is_none() && Setting::leveled(16, 60).is_none());
+    }
+
+    /// The depths that are stated are those of the library's bootstraps.
+    #[test]
+    fn bootstraps_have_the_levels_that_are_stated() {
+        let set = Setting::named(Set::B);
+        let parameters = Parameters::new(&set.parameters).unwrap();
+        let context = Arc::new(Context::new(&parameters).unwrap());
+        // Few slots: the levels are the same.
+        let spec = set.bootstrap.unwrap().spec(64, &Options::default());
+        let boot = Bootstrapper::new(&context, &spec).unwrap();
+        assert_eq!(set.bootstraps(), Some(Bootstraps { from: boot.level_in(), to: boot.level_out() }));
+    }
+}

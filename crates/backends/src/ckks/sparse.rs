@@ -1,0 +1,132 @@
+//! Sparse matrices: what linear operations do to the elements of a tensor.
+
+use rayon::prelude::*;
+
+/// A matrix by rows. Entries that are zero by chance are kept: where entries are says what is computed, and
+/// that is public.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Sparse {
+    columns: usize,
+    /// Where each row begins, and the end.
+    starts: Vec<usize>,
+    at: Vec<u32>,
+    values: Vec<f32>,
+}
+
+impl Sparse {
+    /// Rows of `(column, value)`; columns ascend in each.
+    pub fn from_rows(columns: usize, rows: impl IntoIterator<Item = Vec<(u32, f32)>>) -> Self {
+        let mut made = Self { columns, starts: vec![0], at: Vec::new(), values: Vec::new() };
+        for row in rows {
+            made.at.extend(row.iter().map(|(column, _)| column));
+            made.values.extend(row.iter().map(|(_, value)| value));
+            made.starts.push(made.at.len());
+        }
+        made
+    }
+
+    /// Row `i` takes element `from[i]`, or nothing.
+    pub fn select(columns: usize, from: &[Option<u32>]) -> Self {
+        Self::from_rows(columns, from.iter().map(|from| from.iter().map(|&c| (c, 1.0)).collect()))
+    }
+
+    pub fn identity(n: usize) -> Self {
+        Self::diagonal(&vec![1.0; n])
+    }
+
+    pub fn diagonal(values: &[f64]) -> Self {
+        Self::from_rows(values.len(), values.iter().enumerate().map(|(i, &v)| vec![(i as u32, v as f32)]))
+    }
+
+    pub fn rows(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    pub fn entries(&self) -> usize {
+        self.at.len()
+    }
+
+    /// Sum of the squares of all entries.
+    pub fn squares(&self) -> f64 {
+        self.values.iter().map(|&v| f64::from(v) * f64::from(v)).sum()
+    }
+
+    /// The entries of row `i`.
+    pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
+        let span = self.starts[i]..self.starts[i + 1];
+        self.at[span.clone()].iter().zip(&self.values[span]).map(|(&c, &v)| (c as usize, f64::from(v)))
+    }
+
+    /// Whether every row has its entry on the diagonal and no other.
+    pub fn is_diagonal(&self) -> bool {
+        self.rows() == self.columns && (0..self.rows()).all(|i| self.row(i).map(|(c, _)| c).eq([i]))
+    }
+
+    /// The entries of a matrix that [`is_diagonal`](Self::is_diagonal).
+    pub fn on_diagonal(&self) -> Vec<f64> {
+        self.values.iter().map(|&v| f64::from(v)).collect()
+    }
+
+    pub fn scale_rows(&mut self, factors: &[f64]) {
+        for (span, factor) in self.starts.windows(2).zip(factors) {
+            self.values[span[0]..span[1]].iter_mut().for_each(|v| *v = (f64::from(*v) * factor) as f32);
+        }
+    }
+
+    /// `self * x`.
+    pub fn apply(&self, x: &[f64]) -> Vec<f64> {
+        (0..self.rows()).into_par_iter().map(|i| self.row(i).map(|(c, v)| v * x[c]).sum()).collect()
+    }
+
+    /// Entries that [`after`](Self::after) makes at most.
+    pub fn entries_after(&self, inner: &Self) -> usize {
+        self.at.iter().map(|&k| inner.starts[k as usize + 1] - inner.starts[k as usize]).sum()
+    }
+
+    /// `self * inner`.
+    pub fn after(&self, inner: &Self) -> Self {
+        let row = |i: usize| sum_rows(self.row(i).flat_map(|(k, w)| inner.row(k).map(move |(c, v)| (c, w * v))));
+        let rows: Vec<Vec<(u32, f32)>> = (0..self.rows()).into_par_iter().map(row).collect();
+        Self::from_rows(inner.columns, rows)
+    }
+
+    /// `self + other`, of one shape.
+    pub fn plus(&self, other: &Self) -> Self {
+        let row = |i: usize| sum_rows(self.row(i).chain(other.row(i)));
+        Self::from_rows(self.columns, (0..self.rows()).map(row))
+    }
+}
+
+/// Entries of one row, those of one column summed.
+fn sum_rows(entries: impl Iterator<Item = (usize, f64)>) -> Vec<(u32, f32)> {
+    let mut all: Vec<(usize, f64)> = entries.collect();
+    all.sort_by_key(|(c, _)| *c);
+    let mut row: Vec<(usize, f64)> = Vec::with_capacity(all.len());
+    for (c, v) in all {
+        match row.last_mut() {
+            Some((last, sum)) if *last == c => *sum += v,
+            _ => row.push((c, v)),
+        }
+    }
+    row.into_iter().map(|(c, v)| (c as u32, v as f32)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_and_sums_do_what_they_say() {
+        let a = Sparse::from_rows(3, [vec![(0, 2.0), (2, 1.0)], vec![(1, -1.0)]]);
+        let b = Sparse::from_rows(2, [vec![(0, 1.0)], vec![(1, 3.0)], vec![(0, 1.0), (1, 4.0)]]);
+        let x = [5.0, 7.0];
+        assert_eq!(a.after(&b).apply(&x), a.apply(&b.apply(&x)));
+        assert_eq!((a.after(&b).entries(), a.entries_after(&b)), (3, 4));
+        assert_eq!(a.plus(&a).apply(&[1.0, 1.0, 1.0]), [6.0, -2.0]);
+        let mut scaled = a;
+        scaled.scale_rows(&[10.0, 1.0]);
+        assert_eq!(scaled.apply(&[1.0, 2.0, 3.0]), [50.0, -2.0]);
+        assert!(Sparse::identity(3).is_diagonal() && !scaled.is_diagonal());
+        assert!(!Sparse::select(2, &[Some(1), None]).is_diagonal());
+    }
+}

@@ -1,0 +1,219 @@
+//! Two parties on small networks, and what a party says to a peer that breaks the rules.
+
+use std::sync::Arc;
+
+use tacit_graph::float::{FloatGraph, FloatOp};
+use tacit_graph::geometry::ConvGeometry;
+use tacit_graph::import::{ImportOptions, import_network};
+use tacit_graph::npy::Npy;
+use tacit_graph::onnx::Network;
+use tacit_graph::rng::SplitMix;
+use tacit_graph::{Model, OutputMode, Watch};
+use tacit_mpc::run_pair;
+use tacit_net::{Channel, NetError};
+
+use super::Ckks;
+use super::keyset::{Budget, Design, Goal, design};
+use super::wire::{HELLO, INPUT, KEY, WELCOME, WELCOME_BYTES, Welcome};
+use crate::{Aids, Backend, BackendError, ClientModel, Material, Options, ServerModel};
+
+/// Two blocks of a residual network on 2 x 8 x 8 inputs, with squares in between.
+fn residual() -> Model {
+    let mut rng = SplitMix::new(9);
+    let mut graph = FloatGraph::new("x", vec![2, 8, 8]).unwrap();
+    let mut some = |n: usize, size: f64| (0..n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
+    let mut conv = |graph: &mut FloatGraph, x: usize, out: usize, stride: usize| {
+        let geometry = ConvGeometry {
+            out_channels: out,
+            kernel: [3, 3],
+            stride: [stride; 2],
+            dilation: [1, 1],
+            pads: [1; 4],
+            groups: 1,
+        };
+        let inputs = graph.nodes[x].shape[0];
+        let weights = some(out * inputs * 9, (1.0 / (9.0 * inputs as f64)).sqrt());
+        let bias = some(out, 0.1);
+        graph.push("conv", FloatOp::Conv { geometry, weights, bias }, &[x], &[]).unwrap()
+    };
+    let act = |graph: &mut FloatGraph, x: usize| {
+        let channels = graph.nodes[x].shape[0];
+        let square = graph.push("square", FloatOp::Mul, &[x, x], &[]).unwrap();
+        let affine = |scale: f32, shift: f32| {
+            let each = |c: usize| 1.0 + c as f32 / 8.0;
+            FloatOp::Affine { scale: (0..channels).map(|c| scale * each(c)).collect(), shift: vec![shift; channels] }
+        };
+        let high = graph.push("high", affine(-0.2, 0.0), &[square], &[]).unwrap();
+        let low = graph.push("low", affine(0.5, 0.1), &[x], &[]).unwrap();
+        graph.push("act", FloatOp::Add, &[high, low], &[]).unwrap()
+    };
+    let a = conv(&mut graph, 0, 4, 1);
+    let a = act(&mut graph, a);
+    let b = conv(&mut graph, a, 4, 1);
+    let b = act(&mut graph, b);
+    let c = conv(&mut graph, b, 4, 1);
+    let sum = graph.push("sum", FloatOp::Add, &[c, a], &[]).unwrap();
+    let d = act(&mut graph, sum);
+    let d = conv(&mut graph, d, 8, 2);
+    let d = graph.push("flat", FloatOp::Reshape, &[d], &[128]).unwrap();
+    let weights = some(640, 0.1);
+    graph.output = graph.push("y", FloatOp::Dense { weights, bias: vec![0.1; 5] }, &[d], &[]).unwrap();
+    let data = (0..16 * 128).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+    let calibration = Some(Npy { shape: vec![16, 2, 8, 8], data, is_bytes: false });
+    let options = ImportOptions { calibration, range: Some([-1.0, 1.0]), ..ImportOptions::default() };
+    import_network(Network::new("residual", graph), &options).unwrap().model
+}
+
+fn input(model: &Model, seed: u64) -> Vec<f32> {
+    let mut rng = SplitMix::new(seed);
+    (0..model.interface.input_len()).map(|_| rng.range(-1.0, 1.0) as f32).collect()
+}
+
+fn both(model: &Model, options: &str) -> (Arc<dyn ServerModel>, Arc<dyn ClientModel>) {
+    let server = Ckks.lower(model, &options.parse::<Options>().unwrap()).unwrap();
+    let client = Ckks.open(server.public_bytes()).unwrap();
+    (server, client)
+}
+
+/// A setup and the answers to some inputs on one connection, with the bytes of the setup's upload.
+fn answers(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, inputs: &[Vec<f32>]) -> (Vec<Vec<f64>>, u64) {
+    let ask = |channel: &mut Channel| {
+        let mut side = client.clone().connect(&Aids::default())?;
+        side.setup(channel)?;
+        let sent = channel.total_traffic().sent;
+        let all: Result<Vec<_>, BackendError> =
+            inputs.iter().map(|x| side.online(channel, Material::nothing(), x)).collect();
+        Ok::<_, BackendError>((all?, sent))
+    };
+    let serve = |channel: &mut Channel| {
+        let mut side = server.clone().connect(&Aids::default())?;
+        side.setup(channel)?;
+        channel.flush()?;
+        inputs.iter().try_for_each(|_| side.online(channel, Material::nothing()))
+    };
+    let (asked, served) = run_pair(ask, serve);
+    served.unwrap();
+    asked.unwrap()
+}
+
+#[test]
+fn a_residual_network_with_squares_is_answered_within_its_bound() {
+    let model = residual();
+    for options in ["", "rotations=chained"] {
+        let (server, client) = both(&model, options);
+        let inputs = [input(&model, 1), input(&model, 2)];
+        let (got, first) = answers(&server, &client, &inputs);
+        let mut off: f64 = 0.0;
+        for (x, got) in inputs.iter().zip(&got) {
+            let wanted = server.reference(x).unwrap();
+            off = wanted.iter().zip(got).fold(off, |m, (w, g)| m.max((w - g).abs()));
+            let float = model.run(x).unwrap();
+            assert!(wanted.iter().zip(&float).all(|(w, f)| (w - f).abs() < 1e-4), "{wanted:?} {float:?}");
+        }
+        let bound = server.error_bound(&[]);
+        assert!(off <= bound && off > bound / 200.0, "{options}: off by {off}, {bound} is stated");
+        // The keys are there already.
+        let (again, second) = answers(&server, &client, &inputs[..1]);
+        assert_eq!(again.len(), 1);
+        assert!(second < 200 && first > 1 << 20, "{first} bytes first, {second} then");
+    }
+}
+
+#[test]
+fn what_breaks_the_rules_is_an_error() {
+    let model = residual();
+    let (server, client) = both(&model, "rotations=chained");
+    // A key of another length, a key set cut off, an input that is none: the server says so and keeps
+    // nothing of it.
+    let serve = |channel: &mut Channel| {
+        let mut side = server.clone().connect(&Aids::default()).unwrap();
+        side.setup(channel)?;
+        side.online(channel, Material::nothing())
+    };
+    let damage = |channel: &mut Channel| -> Result<(), NetError> {
+        channel.send(HELLO, &[7; 32])?;
+        channel.flush()?;
+        assert_eq!(Welcome::from_bytes(&channel.recv(WELCOME, WELCOME_BYTES)?), Ok(Welcome::Send));
+        channel.send(KEY, &[1; 100])?;
+        channel.flush()
+    };
+    let (_, refused) = run_pair(damage, serve);
+    assert!(matches!(refused, Err(BackendError::Net(_))), "a key of another length");
+    let leave = |channel: &mut Channel| {
+        channel.send(HELLO, &[7; 32]).unwrap();
+        channel.flush().unwrap();
+        channel.recv(WELCOME, WELCOME_BYTES).unwrap();
+    };
+    let (_, refused) = run_pair(leave, serve);
+    assert!(matches!(refused, Err(BackendError::Net(_))), "half a set");
+    let wrong_level = |channel: &mut Channel| {
+        let mut side = client.clone().connect(&Aids::default()).unwrap();
+        side.setup(channel).unwrap();
+        let len = client.costs().online.up_bytes as usize;
+        channel.send(INPUT, &vec![0; len]).unwrap();
+        channel.flush().unwrap();
+    };
+    let (_, refused) = run_pair(wrong_level, serve);
+    assert!(refused.unwrap_err().to_string().contains("version"));
+    let before = |channel: &mut Channel| {
+        client.clone().connect(&Aids::default()).unwrap().online(channel, Material::nothing(), &input(&model, 1))
+    };
+    assert!(matches!(run_pair(before, |_: &mut Channel| ()).0, Err(BackendError::Misuse(_))));
+}
+
+#[test]
+fn public_parts_that_do_not_hold_together_are_refused() {
+    let model = residual();
+    let (server, _) = both(&model, "");
+    let bytes = server.public_bytes().to_vec();
+    let mut rng = SplitMix::new(3);
+    for _ in 0..200 {
+        let mut damaged = bytes.clone();
+        let at = (rng.next_u64() % damaged.len() as u64) as usize;
+        damaged[at] ^= 1 << (rng.next_u64() % 8);
+        // Read or refused; never a panic.
+        drop(Ckks.open(&damaged));
+    }
+    assert!(Ckks.open(&bytes[..bytes.len() - 1]).is_err());
+}
+
+#[test]
+fn inputs_that_leave_the_range_are_noticed() {
+    let model = residual();
+    let (server, _) = both(&model, "");
+    let usual = server.strain(&input(&model, 4)).unwrap();
+    assert!(usual.iter().all(|s| s.share < 1.0));
+    let mut wide = model.clone();
+    wide.interface.input.range = [-1e6, 1e6];
+    let (server, _) = both(&wide, "");
+    let largest = |x: &[f32]| server.strain(x).unwrap().iter().fold(0.0, |m: f64, s| m.max(s.share));
+    assert!(largest(&vec![1e5; 128]) > 1.0 && largest(&input(&model, 4)) < 1.0);
+}
+
+#[test]
+fn key_sets_are_compared_and_the_best_within_a_budget_runs() {
+    let model = residual();
+    let of = |upload, goal| {
+        let budget = Budget { memory: None, upload };
+        design(&model, &Options::default(), budget, goal, &Watch::default())
+    };
+    let fast = of(None, Goal::Latency).unwrap();
+    let small = of(None, Goal::Upload).unwrap();
+    let chosen = |d: &Design| d.choices[d.chosen].clone();
+    assert!(chosen(&fast).transforms <= chosen(&small).transforms && chosen(&small).bytes < chosen(&fast).bytes);
+    // The options that are named give the keys that are stated.
+    let options = chosen(&small).options.unwrap();
+    let (server, _) = both(&model, &options);
+    assert_eq!(server.costs().setup.server.stored_bytes, chosen(&small).bytes);
+    assert!(fast.choices.iter().filter(|c| c.options.is_none()).all(|c| c.bytes > chosen(&small).bytes));
+    assert!(of(Some(1000), Goal::Balanced).unwrap_err().to_string().contains("the fewest"));
+}
+
+#[test]
+fn the_best_class_alone_is_refused() {
+    let mut model = residual();
+    model.interface.output_mode = OutputMode::Top1;
+    model.interface.output_shape = vec![1];
+    let error = Ckks.lower(&model, &Options::default()).err().unwrap();
+    assert!(matches!(error, BackendError::Unsupported { .. }) && error.to_string().contains("best class"));
+}

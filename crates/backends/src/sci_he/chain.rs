@@ -1,0 +1,83 @@
+//! How a ciphertext is brought to all turns that a layer needs, with few keys: from an anchor the seven turns
+//! behind it come from one decomposition, and the anchor moves on by powers of two.
+
+/// Turns that one anchor serves: 0 to 7 places ahead.
+const REACH: usize = 8;
+
+/// A step of the walk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    /// The anchor moves by this much.
+    Move(usize),
+    /// The turn with this index is the anchor, this much turned (0: as it is).
+    Use(usize, usize),
+}
+
+/// The steps that lead through `turns`, which ascend.
+pub(super) fn chain(turns: &[usize]) -> Vec<Step> {
+    let (mut at, mut steps) = (0, Vec::new());
+    for (index, &turn) in turns.iter().enumerate() {
+        while turn - at >= REACH {
+            let step = 1 << (turn - at).ilog2();
+            steps.push(Step::Move(step));
+            at += step;
+        }
+        steps.push(Step::Use(index, turn - at));
+    }
+    steps
+}
+
+/// Most rotations one after the other.
+pub(super) fn depth(steps: &[Step]) -> usize {
+    1 + steps.iter().filter(|step| matches!(step, Step::Move(_))).count()
+}
+
+/// Rotations in all.
+pub(super) fn rotations(steps: &[Step]) -> usize {
+    steps.iter().filter(|step| !matches!(step, Step::Use(_, 0))).count()
+}
+
+/// Decompositions in all: one for each anchor that is turned or moved on.
+pub(super) fn raises(steps: &[Step]) -> usize {
+    let (mut count, mut fresh) = (0, true);
+    for step in steps {
+        match step {
+            Step::Use(_, 0) => {}
+            _ => {
+                count += usize::from(fresh);
+                fresh = matches!(step, Step::Move(_));
+            }
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_reach_every_turn() {
+        let turns = [0, 1, 7, 8, 9, 30, 31, 100, 3000, 4095];
+        let steps = chain(&turns);
+        let mut at = 0;
+        let mut reached = vec![];
+        for step in &steps {
+            match step {
+                Step::Move(by) => {
+                    assert!(by.is_power_of_two() && *by >= REACH);
+                    at += by;
+                }
+                Step::Use(index, more) => {
+                    assert!(*more < REACH);
+                    reached.push((*index, at + more));
+                }
+            }
+        }
+        let expected: Vec<(usize, usize)> = turns.into_iter().enumerate().collect();
+        assert_eq!(reached, expected);
+        let steps = chain(&[0, 1, 2, 8, 11]);
+        assert_eq!((rotations(&steps), raises(&steps), depth(&steps)), (4, 2, 2));
+        assert_eq!((rotations(&chain(&[0])), raises(&chain(&[0]))), (0, 0));
+    }
+}

@@ -1,0 +1,110 @@
+//! The back end as the protocol's engine sees it.
+
+use tacit_mpc::gate::LiftSpec;
+use tacit_mpc::{Ots, Session};
+
+use super::client::ClientKeys;
+use super::cost;
+use super::plan::SlotPlan;
+use super::server::ServerKeys;
+use super::units::lift_spec;
+use crate::cheetah::linear::LinearError;
+use crate::cheetah::linear::tiling::Consumer;
+use crate::cheetah::{Lattice, Options, read_leaves};
+use crate::ring::RingOptions;
+use crate::{BackendError, PhaseCost, seam};
+
+/// The back end.
+pub struct SciHe;
+
+/// Nothing is dropped and nothing is off.
+fn exact(options: Options) -> Options {
+    Options { relu_drop: 0, linear_error: 0, ..options }
+}
+
+impl Lattice for SciHe {
+    const NAME: &'static str = "sci-he";
+    const ABOUT: &'static str =
+        "two parties: slot-packed BFV linear layers, silent-OT comparisons, exact answers; little work for the client";
+    const VERSION: u32 = 1;
+    const DOMAIN: &'static str = "tacit 2026-11 sci-he plan";
+    const EXACT: bool = true;
+
+    type Plan = SlotPlan;
+    type Choices = Vec<u64>;
+    type ClientKeys = ClientKeys;
+    type ServerKeys = ServerKeys;
+
+    fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
+        let mut reader = text.reader(Self::NAME);
+        let options = exact(read_leaves(&mut reader)?);
+        let ring = RingOptions { linear_error: 0, ..RingOptions::read(&mut reader)? };
+        reader.end()?;
+        Ok((options, ring))
+    }
+
+    fn check(options: &Options) -> Result<(), BackendError> {
+        if *options != exact(*options) {
+            let what = "`relu_drop` and `linear_error` are 0 in a back end that is exact".into();
+            return Err(BackendError::Public { what });
+        }
+        // What is left is checked as the other's defaults would be.
+        Options { linear_error: 1, ..*options }.check(Self::NAME)
+    }
+
+    fn plan(layers: &[Consumer], _: &Options) -> Result<SlotPlan, LinearError> {
+        SlotPlan::new(layers)
+    }
+
+    fn consumers(plan: &SlotPlan) -> &[Consumer] {
+        plan.consumers()
+    }
+
+    fn max_error(_: &SlotPlan, _: usize) -> u32 {
+        0
+    }
+
+    fn choices(plan: &SlotPlan) -> Vec<u64> {
+        plan.choices()
+    }
+
+    fn rots(plan: &SlotPlan) -> usize {
+        plan.uploads.iter().map(|upload| lift_spec(plan, upload)).map(|spec: LiftSpec| spec.n).sum()
+    }
+
+    fn setup_cost(plans: &[&SlotPlan]) -> PhaseCost {
+        cost::setup(plans)
+    }
+
+    fn cost(plan: &SlotPlan) -> PhaseCost {
+        cost::of(plan)
+    }
+
+    fn client_setup(plans: &[&SlotPlan], session: &mut Session<'_>) -> Result<ClientKeys, BackendError> {
+        ClientKeys::setup(plans, session)
+    }
+
+    fn server_setup(plans: &[&SlotPlan], session: &mut Session<'_>) -> Result<ServerKeys, BackendError> {
+        ServerKeys::setup(plans, session)
+    }
+
+    fn client(
+        plan: &SlotPlan,
+        keys: &ClientKeys,
+        mask: &[u64],
+        session: &mut Session<'_>,
+        ots: &mut Ots,
+    ) -> Result<Vec<Vec<u64>>, BackendError> {
+        keys.run(plan, mask, session, ots)
+    }
+
+    fn server(
+        plan: &SlotPlan,
+        keys: &ServerKeys,
+        weights: &[&[i32]],
+        session: &mut Session<'_>,
+        ots: &mut Ots,
+    ) -> Result<Vec<Vec<u64>>, BackendError> {
+        Ok(keys.run(plan, weights, session, ots)?.0)
+    }
+}

@@ -1,0 +1,207 @@
+//! Linear layers over shape classes: exact shares, bytes and work as stated, malformed messages.
+
+use proptest::prelude::*;
+use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::ring::{ConvSpec, conv2d};
+use tacit_he::bfv::{ANSWER_BYTES, FRESH_BYTES, GALOIS_KEY_BYTES, PUBLIC_KEY_BYTES};
+use tacit_mpc::Ots;
+use tacit_mpc::session::run_sessions;
+use tacit_net::{Phase, Tag};
+
+use super::cost;
+use super::plan::SlotPlan;
+use super::units::{TAG_DOWN, TAG_GALOIS, TAG_KEY, TAG_SEED, TAG_UP, units};
+use super::{ClientKeys, ServerKeys};
+use crate::BackendError;
+use crate::cheetah::linear::tiling::Consumer;
+use crate::cheetah::linear::{LinearError, weight_norm_log2};
+
+fn prg(n: u8) -> Prg {
+    Prg::from_seed(Seed([n; 16]))
+}
+
+fn conv(in_ch: usize, out_ch: usize, side: (usize, usize), kernel: usize) -> ConvSpec {
+    ConvSpec { in_h: side.0, in_w: side.1, kernel: (kernel, kernel), ..ConvSpec::linear(in_ch, out_ch) }
+}
+
+/// Runs both parties over a channel; checks every output, the plan's bytes and work, and returns the plan.
+fn check(convs: &[(ConvSpec, u32)], size: i32) -> SlotPlan {
+    let mut data = prg(1);
+    let mut weights = |spec: &ConvSpec| -> Vec<i32> {
+        (0..spec.weight_len()).map(|_| (data.next_u64() % (2 * size as u64 + 1)) as i32 - size).collect()
+    };
+    let values: Vec<Vec<i32>> = convs.iter().map(|(c, _)| weights(c)).collect();
+    let consumer = |((conv, ring_bits), w): (&(ConvSpec, u32), &Vec<i32>)| Consumer {
+        conv: *conv,
+        ring_bits: *ring_bits,
+        norm_log2: weight_norm_log2(conv.out_ch, w),
+    };
+    let consumers: Vec<Consumer> = convs.iter().zip(&values).map(consumer).collect();
+    let plan = SlotPlan::new(&consumers).unwrap();
+    let widest = convs.iter().map(|(_, bits)| *bits).max().unwrap();
+    let mask: Vec<u64> = (0..plan.input_len()).map(|_| prg_word(&mut data, widest)).collect();
+    let slices: Vec<&[i32]> = values.iter().map(|w| &w[..]).collect();
+    let (ours, theirs) = run_sessions(
+        3,
+        |session, mut ots| {
+            let keys = ClientKeys::setup(&[&plan], session).unwrap();
+            session.channel.set_phase(Phase::Offline);
+            let shares = keys.run(&plan, &mask, session, &mut ots).unwrap();
+            (shares, session.channel.traffic(Phase::Offline), session.channel.traffic(Phase::Setup))
+        },
+        |session, mut ots| {
+            let keys = ServerKeys::setup(&[&plan], session).unwrap();
+            keys.run(&plan, &slices, session, &mut ots).unwrap()
+        },
+    );
+    let ((client, traffic, setup), (server, done)) = (ours, theirs);
+    for (k, (conv, ring_bits)) in convs.iter().enumerate() {
+        let expected = conv2d(conv, &values[k], &mask, *ring_bits).unwrap();
+        let sums = client[k].iter().zip(&server[k]).map(|(c, s)| c.wrapping_add(*s) & ((1 << ring_bits) - 1));
+        let wrong = sums.zip(&expected).position(|(got, want)| got != *want & ((1 << ring_bits) - 1));
+        assert_eq!((wrong, client[k].len()), (None, expected.len()), "{conv:?}");
+        assert!(client[k].iter().chain(&server[k]).all(|v| v >> ring_bits == 0));
+    }
+    let stated = cost::of(&plan);
+    // The two messages of a lift have headers beside what is stated.
+    let headers = plan.uploads.len() as u64 * tacit_net::HEADER_BYTES as u64;
+    let frames = |sent: u64, stated: u64| (stated..=stated + headers + stated / 50_000).contains(&sent);
+    assert!(frames(traffic.sent, stated.up_bytes), "{} up, {} stated", traffic.sent, stated.up_bytes);
+    assert!(frames(traffic.received, stated.down_bytes), "{} down, {} stated", traffic.received, stated.down_bytes);
+    assert_eq!(setup.sent, cost::setup(&[&plan]).up_bytes);
+    assert_eq!(done, cost::done(&plan));
+    plan
+}
+
+fn prg_word(prg: &mut Prg, bits: u32) -> u64 {
+    prg.next_u64() >> (64 - bits)
+}
+
+#[test]
+fn every_shape_class() {
+    let pad = |c: ConvSpec, pads| ConvSpec { pads, ..c };
+    let cases = [
+        conv(3, 5, (7, 9), 3),
+        pad(conv(3, 4, (9, 7), 3), [1, 1, 1, 1]),
+        pad(conv(2, 3, (8, 11), 3), [0, 2, 1, 0]),
+        ConvSpec { stride: (2, 2), ..pad(conv(3, 8, (15, 13), 3), [1, 1, 1, 1]) },
+        ConvSpec { stride: (2, 2), ..conv(4, 6, (9, 9), 1) },
+        ConvSpec { stride: (3, 2), ..pad(conv(2, 3, (17, 12), 5), [2, 1, 0, 2]) },
+        ConvSpec { stride: (2, 2), ..pad(conv(3, 2, (70, 70), 7), [3, 3, 3, 3]) },
+        ConvSpec { dilation: (2, 3), ..pad(conv(2, 2, (14, 15), 3), [2, 3, 2, 3]) },
+        ConvSpec { groups: 3, ..conv(6, 9, (6, 6), 3) },
+        ConvSpec { groups: 10, ..pad(conv(10, 10, (12, 12), 3), [1, 1, 1, 1]) },
+        ConvSpec { groups: 4, stride: (2, 2), ..pad(conv(4, 8, (11, 11), 3), [1, 1, 1, 1]) },
+        conv(70, 33, (5, 5), 1),
+        conv(2, 2, (66, 67), 3),
+        pad(conv(1, 2, (100, 90), 3), [1, 1, 1, 1]),
+        ConvSpec::linear(1000, 10),
+        ConvSpec::linear(300, 200),
+        ConvSpec::linear(1, 1),
+    ];
+    for case in cases {
+        check(&[(case, 30)], 1 << 9);
+    }
+}
+
+#[test]
+fn layers_share_an_upload() {
+    let side = (13, 13);
+    let three = ConvSpec { pads: [1; 4], ..conv(6, 10, side, 3) };
+    assert_eq!(check(&[(conv(6, 12, side, 1), 33), (three, 28)], 1 << 10).uploads.len(), 1);
+    let strided = ConvSpec { stride: (2, 2), ..conv(6, 12, side, 1) };
+    assert_eq!(check(&[(three, 30), (strided, 30)], 1 << 10).uploads.len(), 2);
+}
+
+#[test]
+fn wide_rings_take_digits() {
+    let layer = ConvSpec { pads: [1; 4], ..conv(4, 4, (10, 10), 3) };
+    for (ring_bits, size, limbs) in [(4, 1 << 6, 1), (16, 1 << 9, 1), (30, 1 << 9, 1), (40, 1 << 12, 2)] {
+        assert_eq!(check(&[(layer, ring_bits)], size).uploads[0].limbs, limbs, "{ring_bits} bits");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    #[test]
+    fn random_shapes(
+        (group_in, group_out, groups) in (1usize..5, 1usize..6, 1usize..4),
+        (in_h, in_w) in (1usize..40, 1usize..40),
+        kernel in (1usize..5, 1usize..5),
+        stride in (1usize..4, 1usize..4),
+        dilation in (1usize..3, 1usize..3),
+        pads in [0usize..3, 0usize..3, 0usize..3, 0usize..3],
+        ring_bits in 8u32..=40,
+    ) {
+        let spec = ConvSpec { in_ch: group_in * groups, out_ch: group_out * groups, in_h, in_w, kernel, stride, dilation, pads, groups };
+        if spec.check().is_ok() {
+            check(&[(spec, ring_bits)], 1000);
+        }
+    }
+}
+
+#[test]
+fn wrong_input_is_named() {
+    let layer = Consumer { conv: conv(2, 2, (4, 4), 3), ring_bits: 30, norm_log2: 6 };
+    assert!(matches!(SlotPlan::new(&[]), Err(LinearError::Group { consumer: 0 })));
+    let other = Consumer { conv: conv(3, 2, (4, 4), 3), ..layer };
+    assert!(matches!(SlotPlan::new(&[layer, other]), Err(LinearError::Group { consumer: 1 })));
+    let huge = Consumer { conv: conv(1, 1, (80, 80), 70), ..layer };
+    assert!(matches!(SlotPlan::new(&[huge]), Err(LinearError::Tile { rows: 70, .. })));
+    let bad = Consumer { conv: ConvSpec { groups: 3, ..layer.conv }, ..layer };
+    assert!(matches!(SlotPlan::new(&[bad]), Err(LinearError::Shape(_))));
+    let heavy = Consumer { norm_log2: 60, ..layer };
+    assert!(matches!(SlotPlan::new(&[heavy]), Err(LinearError::He(_))));
+}
+
+/// What a peer may send instead of keys, ciphertexts and answers: an error at whoever reads it.
+#[test]
+fn malformed_messages_are_errors() {
+    let plan = SlotPlan::new(&[Consumer { conv: conv(2, 2, (4, 4), 3), ring_bits: 30, norm_log2: 6 }]).unwrap();
+    let plan = &plan;
+    let keys = plan.keys().len();
+    // All zeros are a key, and a ciphertext; all ones are none.
+    let messages: Vec<(Tag, usize)> = std::iter::once((TAG_KEY, PUBLIC_KEY_BYTES))
+        .chain(std::iter::repeat_n((TAG_GALOIS, GALOIS_KEY_BYTES), keys))
+        .chain([(TAG_UP, FRESH_BYTES)])
+        .collect();
+    for damaged in 0..messages.len() {
+        let (_, server) = run_sessions(
+            3,
+            |session, _: Ots| {
+                for (i, (tag, len)) in messages[..=damaged].iter().enumerate() {
+                    session.channel.send(*tag, &vec![if i == damaged { 0xff } else { 0 }; *len]).unwrap();
+                }
+                session.channel.flush().unwrap();
+            },
+            |session, mut ots| {
+                let keys = ServerKeys::setup(&[plan], session)?;
+                keys.run(plan, &[&[1; 36]], session, &mut ots).map(|_| ())
+            },
+        );
+        assert!(matches!(server, Err(BackendError::Protocol(_))), "message {damaged}");
+    }
+    let answers: usize = plan.uploads.iter().map(|upload| units(plan, upload).len()).sum();
+    let (client, _) = run_sessions(
+        3,
+        |session, mut ots| {
+            let keys = ClientKeys::setup(&[plan], session)?;
+            keys.run(plan, &[0; 32], session, &mut ots).map(|_| ())
+        },
+        |session, _: Ots| {
+            let _keys = ServerKeys::setup(&[plan], session);
+            // A peer that ends before it has read all is another error, a closed connection.
+            for _ in 0..plan.uploads.iter().map(|upload| upload.ciphertexts()).sum() {
+                session.channel.recv(TAG_UP, FRESH_BYTES).unwrap();
+            }
+            session.channel.send(TAG_SEED, &[0; 16]).unwrap();
+            // All answers of a batch are received before the first is read: how many, the number of threads
+            // says.
+            for _ in 0..answers {
+                session.channel.send(TAG_DOWN, &vec![0xff; ANSWER_BYTES]).unwrap();
+            }
+            session.channel.flush().unwrap();
+        },
+    );
+    assert!(matches!(client, Err(BackendError::Protocol(_))));
+}

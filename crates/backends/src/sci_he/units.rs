@@ -1,0 +1,86 @@
+//! What both parties walk along: the answers of an upload, in order, and where their values belong.
+
+use std::collections::BTreeSet;
+
+use tacit_he::bfv::Turn;
+use tacit_mpc::gate::LiftSpec;
+use tacit_net::Tag;
+
+use super::plan::{SlotPlan, Upload};
+
+pub(super) const TAG_KEY: Tag = Tag::new(0x0440, "slots public key");
+pub(super) const TAG_GALOIS: Tag = Tag::new(0x0441, "Galois key");
+pub(super) const TAG_UP: Tag = Tag::new(0x0442, "slots ciphertext");
+pub(super) const TAG_SEED: Tag = Tag::new(0x0443, "slots answer seed");
+pub(super) const TAG_DOWN: Tag = Tag::new(0x0444, "slots answer");
+
+/// One answer.
+pub(super) struct Unit {
+    /// Digit of the mask.
+    pub limb: usize,
+    pub tile: usize,
+    /// The layer, by index.
+    pub layer: usize,
+    /// Output block.
+    pub output: usize,
+    /// Where the layer's values of this digit begin.
+    offset: usize,
+}
+
+impl Unit {
+    /// (slot, place among all values of the upload) of every output.
+    pub fn places(&self, plan: &SlotPlan, upload: &Upload) -> impl Iterator<Item = (usize, usize)> {
+        let places = upload.layout.places(&plan.consumers()[self.layer], self.tile, self.output);
+        let offset = self.offset;
+        places.into_iter().map(move |(slot, at)| (slot, offset + at))
+    }
+}
+
+/// All answers of an upload: digit by digit, tile by tile.
+pub(super) fn units(plan: &SlotPlan, upload: &Upload) -> Vec<Unit> {
+    let layout = &upload.layout;
+    let mut units = Vec::new();
+    for limb in 0..upload.limbs as usize {
+        for tile in 0..layout.tiles() {
+            let mut first = 0;
+            for &layer in &upload.members {
+                let c = &plan.consumers()[layer];
+                let offset = first + limb * c.conv.out_len();
+                first += upload.limbs as usize * c.conv.out_len();
+                if layout.has_outputs(c, tile) {
+                    let of = |output| Unit { limb, tile, layer, output, offset };
+                    units.extend((0..layout.out_blocks(c)).map(of));
+                }
+            }
+        }
+    }
+    units
+}
+
+/// From the field to the ring: all layers of an upload, each digit by digit.
+pub(super) fn lift_spec(plan: &SlotPlan, upload: &Upload) -> LiftSpec {
+    let outputs = upload.members.iter().map(|&k| plan.consumers()[k].conv.out_len());
+    LiftSpec { n: outputs.sum::<usize>() * upload.limbs as usize, prime: upload.prime, width: upload.ring_bits }
+}
+
+/// Puts the digits of all layers of an upload together: a party's shares, each in its layer's ring.
+pub(super) fn rings(plan: &SlotPlan, upload: &Upload, lifted: &[u64], shares: &mut [Vec<u64>]) {
+    let mut rest = lifted;
+    for &k in &upload.members {
+        let c = &plan.consumers()[k];
+        let mut share = vec![0u64; c.conv.out_len()];
+        for limb in 0..upload.limbs {
+            let (digit, behind) = rest.split_at(share.len());
+            let shift = limb * upload.limb_bits;
+            share.iter_mut().zip(digit).for_each(|(s, d)| *s = s.wrapping_add(d << shift));
+            rest = behind;
+        }
+        share.iter_mut().for_each(|s| *s &= (1 << c.ring_bits) - 1);
+        shares[k] = share;
+    }
+}
+
+/// The Galois keys of all plans.
+pub(super) fn keys(plans: &[&SlotPlan]) -> BTreeSet<Turn> {
+    plans.iter().flat_map(|plan| plan.keys()).collect()
+}

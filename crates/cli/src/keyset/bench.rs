@@ -1,0 +1,174 @@
+//! `tacit keyset bench`
+
+use super::machine::{Machine, best};
+use super::params::find;
+use crate::print;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Instant;
+use tacit_arith::prg::{Prg, SplitPrg};
+use tacit_he::ckks::{
+    BootstrapSpec, Bootstrapper, Ciphertext, Complex, Context, Encoder, Evaluator, KeyForm, KeyGroup, KeyId, KeyKind,
+    KeySet, Method, Parameters, ParametersSpec, SecretKey, Segment,
+};
+
+/// Measure operations on ciphertexts: by level and special primes, and bootstrapping of a set
+///
+/// Beside each time stand the transforms and bytes of keys that it took, and how many times as long it was as
+/// these alone would be at the rates that this machine reaches in the same run. Rotations and products are at
+/// degree 2^16, with primes of 42 bits and keys of both forms (packed as they travel, expanded to words).
+/// Other programs on the machine count: look at its load.
+///
+/// Example: tacit keyset bench --threads 1 --bootstrap B --json
+#[derive(clap::Args)]
+pub struct BenchArgs {
+    /// Threads
+    #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = tacit_args::count(256))]
+    threads: usize,
+    /// Levels
+    #[arg(long, value_delimiter = ',', default_value = "5,15", value_name = "LEVELS", value_parser = tacit_args::count(30))]
+    levels: Vec<usize>,
+    /// Special primes
+    #[arg(long, value_delimiter = ',', default_value = "4,8", value_name = "COUNTS", value_parser = tacit_args::count(10))]
+    alphas: Vec<usize>,
+    /// Bootstrap once with this set as well, A (12 GB) or B (3 GB); may be repeated
+    #[arg(long, value_name = "SET")]
+    bootstrap: Vec<String>,
+}
+
+pub fn run(args: &BenchArgs, as_json: bool) -> anyhow::Result<()> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(args.threads).build()?;
+    let degree = 1 << 16;
+    let machine = rayon::ThreadPoolBuilder::new().num_threads(1).build()?.install(|| Machine::measure(degree))?;
+    let mut operations = Vec::new();
+    for &level in &args.levels {
+        for &alpha in args.alphas.iter().filter(|alpha| **alpha <= level) {
+            print::note(&format!("level {level}, {alpha} special primes"));
+            operations.extend(pool.install(|| at_level(&machine, level, alpha))?);
+        }
+    }
+    let mut bootstraps = Vec::new();
+    for name in &args.bootstrap {
+        for method in [Method::Hoisted, Method::Chained] {
+            print::note(&format!("bootstrapping, set {name}, {method:?}"));
+            bootstraps.push(pool.install(|| bootstrap(name, method))?);
+        }
+    }
+    if as_json {
+        let machine = machine.to_json(degree);
+        return print::json(&json!({
+            "threads": args.threads, "machine": machine, "operations": operations, "bootstraps": bootstraps,
+        }));
+    }
+    print::line(&format!("machine: {}", machine.to_json(degree)))?;
+    operations.iter().chain(&bootstraps).try_for_each(|row| print::line(&row.to_string()))
+}
+
+/// One client and its context.
+struct Client {
+    context: Arc<Context>,
+    secret: SecretKey,
+    prg: SplitPrg,
+}
+
+impl Client {
+    fn new(spec: &ParametersSpec) -> anyhow::Result<Self> {
+        let context = Arc::new(Context::new(&Parameters::new(spec)?)?);
+        let mut prg = SplitPrg::new(Prg::from_os()?);
+        let secret = SecretKey::generate(&context, prg.secret());
+        Ok(Self { context, secret, prg })
+    }
+
+    fn encrypt(&mut self, values: &[Complex], level: usize) -> anyhow::Result<Ciphertext> {
+        let encoder = Encoder::new(&self.context, values.len())?;
+        let plaintext = encoder.encode(values, level, self.context.parameters().scale(level))?;
+        Ok(self.secret.encrypt(&plaintext, &mut self.prg))
+    }
+}
+
+/// Values spread over [-1, 1].
+fn values(n: usize) -> Vec<Complex> {
+    (0..n).map(|i| Complex::from((i as f64 * 0.7).sin())).collect()
+}
+
+/// A rotation and a product with relinearisation and rescaling.
+fn at_level(machine: &Machine, level: usize, alpha: usize) -> anyhow::Result<Vec<Value>> {
+    let mut client = Client::new(&ParametersSpec {
+        log_degree: 16,
+        base_bits: 50,
+        segments: vec![Segment { count: level - 1, bits: 42 }],
+        special_bits: 50,
+        groups: vec![KeyGroup { up_to_level: level, alpha }],
+        encapsulated: false,
+    })?;
+    let context = client.context.clone();
+    let kinds = [KeyKind::Relinearise, KeyKind::Galois(context.rotation_element(1))];
+    let needs = kinds.map(|kind| KeyId::at(&context, kind, level));
+    let mut keys = KeySet::generate(&client.secret, &needs, &mut client.prg)?;
+    let a = client.encrypt(&values(1 << 15), level)?;
+    let mut rows = Vec::new();
+    for form in [KeyForm::Packed, KeyForm::Expanded] {
+        keys.hold_as(&context, form)?;
+        let e = Evaluator::new(&context, &keys);
+        let mut row = |what: &str, run: &dyn Fn() -> Result<Ciphertext, tacit_he::HeError>| -> anyhow::Result<()> {
+            let before = context.counters().read();
+            run()?;
+            let did = context.counters().read() - before;
+            let seconds = best(5, || drop(run()));
+            let least = did.ntts as f64 * machine.ntt_s + did.key_bytes as f64 / machine.memory;
+            rows.push(json!({
+                "operation": what, "level": level, "special_primes": alpha, "keys": format!("{form:?}").to_lowercase(),
+                "ms": seconds * 1e3, "ntts": did.ntts, "key_bytes": did.key_bytes,
+                "times_transforms_and_key_reads": seconds / least,
+            }));
+            Ok(())
+        };
+        row("rotate", &|| e.rotate(&a, 1))?;
+        if level > 1 {
+            row("multiply, relinearise, rescale", &|| e.mul_rescale(&a, &a))?;
+        }
+    }
+    Ok(rows)
+}
+
+/// How each set is bootstrapped.
+fn spec(name: &str, slots: usize, method: Method) -> anyhow::Result<BootstrapSpec> {
+    let (slot_to_coeff, message_ratio_bits, arcsine) = match name {
+        "A" => (3, 8, true),
+        "B" => (2, 10, false),
+        _ => anyhow::bail!("set {name} does not bootstrap: A and B do"),
+    };
+    let cache_bytes = 1 << 30;
+    Ok(BootstrapSpec { slots, slot_to_coeff, coeff_to_slot: 3, message_ratio_bits, arcsine, method, cache_bytes })
+}
+
+/// The second of two bootstraps with fresh keys, and the precision that it kept.
+fn bootstrap(name: &str, method: Method) -> anyhow::Result<Value> {
+    let mut client = Client::new(&find(name)?.spec())?;
+    let context = client.context.clone();
+    let slots = context.degree() / 2;
+    let boot = Bootstrapper::new(&context, &spec(name, slots, method)?)?;
+    let start = Instant::now();
+    let keys = KeySet::generate(&client.secret, &boot.keys(), &mut client.prg)?;
+    let key_generation_s = start.elapsed().as_secs_f64();
+    let x = values(slots);
+    let a = client.encrypt(&x, boot.level_in())?;
+    let e = Evaluator::new(&context, &keys);
+    let before = context.counters().read();
+    boot.bootstrap(&e, &a)?;
+    let did = context.counters().read() - before;
+    let start = Instant::now();
+    let fresh = boot.bootstrap(&e, &a)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let got = Encoder::new(&context, slots)?.decode(&client.secret.decrypt(&fresh))?;
+    let errors: Vec<f64> = got.iter().zip(&x).map(|(a, b)| (*a - *b).abs()).collect();
+    let mean = (errors.iter().map(|d| d * d).sum::<f64>() / slots as f64).sqrt();
+    let worst = errors.iter().fold(0.0, |m: f64, d| m.max(*d));
+    Ok(json!({
+        "set": name, "method": format!("{method:?}").to_lowercase(), "seconds": seconds,
+        "bits": -mean.log2(), "bits_at_worst": -worst.log2(), "bits_estimated": fresh.precision(),
+        "level_out": boot.level_out(), "failure_log2": boot.failure_log2(),
+        "keys": keys.len(), "key_bytes": keys.memory_bytes(), "key_generation_s": key_generation_s,
+        "diagonal_bytes": boot.memory_bytes(), "ntts": did.ntts, "key_switches": did.key_switches,
+    }))
+}

@@ -1,0 +1,240 @@
+//! A plan for people: the table, where the time goes, what would change it, and what to type.
+use super::{Plan, apply};
+use crate::owner::SealArgs;
+use crate::print;
+use std::fmt::Write;
+use std::path::Path;
+use tacit_backends::Trust;
+use tacit_plan::change::{Knob, Reign, Varied};
+use tacit_plan::predict::Predicted;
+use tacit_plan::{Choice, Goal, Offer};
+
+/// The plan as text, lines ended.
+pub fn of(plan: &Plan, model: &Path, seal: &SealArgs) -> String {
+    let mut out = String::new();
+    let mut line = |text: String| writeln!(out, "{text}").expect("a string takes everything");
+    let (client, server, link) = (&plan.setting.client.name, &plan.setting.server.name, &plan.setting.link.name);
+    line(format!("{} for {client} and {server} over {link}, best {} first", plan.model, plan.goal));
+    for text in table(plan) {
+        line(text);
+    }
+    for text in plan.refused.iter() {
+        line(format!("left out: {text}"));
+    }
+    let Some(best) = plan.best() else {
+        line("no private back end is within the limits; the table says what each would need".into());
+        return out;
+    };
+    let offer = &plan.offers[best.offer];
+    line(String::new());
+    line(format!("{}: {}", name(offer), why(plan, best)));
+    for text in changes(plan) {
+        line(text);
+    }
+    if let Some(text) = beside_local(plan, best) {
+        line(text);
+    }
+    line(format!("how sure: {}", sure(plan, best)));
+    line(String::new());
+    for command in apply::server(model, seal, offer, best) {
+        line(format!("server$ {command}"));
+    }
+    for command in apply::client(offer, best) {
+        line(format!("client$ {command}"));
+    }
+    out
+}
+
+fn name(offer: &Offer) -> String {
+    match offer.options.as_str() {
+        "" => offer.backend.clone(),
+        options => format!("{} ({options})", offer.backend),
+    }
+}
+
+fn trust(offer: &Offer) -> &'static str {
+    match offer.trust {
+        Some(Trust::TwoParty) => "private",
+        Some(Trust::Dealer) => "private, dealer",
+        Some(Trust::ServerSeesInput) => "server sees input",
+        None => "client has model",
+    }
+}
+
+fn table(plan: &Plan) -> Vec<String> {
+    let head = [
+        "back end",
+        "",
+        "threads",
+        "online",
+        "offline",
+        "setup",
+        "bytes",
+        "client J",
+        "server J",
+        "client mem",
+        "same class",
+        "score",
+    ];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for choice in &plan.ranked {
+        let (offer, p) = (&plan.offers[choice.offer], &choice.predicted);
+        let inputs = plan.usage.per_day.max(1.0);
+        rows.push(vec![
+            format!("{}{}", name(offer), if choice.pareto { " *" } else { "" }),
+            trust(offer).into(),
+            format!("{}/{}", choice.client_threads, choice.server_threads),
+            seconds(p.online.wall_s),
+            seconds(p.offline.wall_s),
+            seconds(p.setup.wall_s),
+            print::bytes(p.bytes(inputs) as u64),
+            figure(p.client_j(inputs)),
+            figure(p.server_j(inputs)),
+            print::bytes(p.client_bytes()),
+            offer.agreement.map_or("?".into(), |share| format!("{:.1} %", 100.0 * share)),
+            score(plan.goal, choice.score),
+        ]);
+    }
+    let wide = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().expect("there is a head");
+    let widths: Vec<usize> = (0..head.len()).map(wide).collect();
+    let shown = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(i, (cell, &wide))| match i {
+            0 | 1 => format!("{cell:<wide$}"),
+            _ => format!("{cell:>wide$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let mut lines = vec![shown(&rows[0])];
+    for (row, choice) in rows[1..].iter().zip(&plan.ranked) {
+        lines.push(shown(row));
+        lines.extend(choice.objections.iter().map(|objection| format!("    not within the limits: {objection}")));
+    }
+    lines.push("* nothing private is better in latency, client energy and bytes at once; times for one input, joules above idle".into());
+    lines
+}
+
+fn seconds(s: f64) -> String {
+    match s {
+        0.0 => "-".into(),
+        s if s < 0.0995 => format!("{:.1} ms", 1e3 * s),
+        s if s < 99.5 => format!("{s:.2} s"),
+        s => format!("{s:.0} s"),
+    }
+}
+
+fn figure(value: f64) -> String {
+    match value {
+        v if v >= 100.0 => format!("{v:.0}"),
+        v if v >= 1.0 => format!("{v:.1}"),
+        v => format!("{v:.3}"),
+    }
+}
+
+fn score(goal: Goal, value: f64) -> String {
+    match goal {
+        Goal::Latency | Goal::Total => seconds(value),
+        Goal::Energy | Goal::ClientEnergy => format!("{} J", figure(value)),
+        Goal::Bytes => print::bytes(value as u64),
+        Goal::Money => format!("{value:.2e}"),
+    }
+}
+
+/// Where the time of a phase goes.
+fn parts(p: &Predicted) -> String {
+    let Predicted { compute_s, transfer_s, round_trips_s, .. } = *p;
+    let [compute, bytes, trips] = [compute_s, transfer_s, round_trips_s].map(seconds);
+    format!(
+        "{} (computing {compute}, bytes on the link {bytes}, round trips {trips}; partly at once)",
+        seconds(p.wall_s)
+    )
+}
+
+fn why(plan: &Plan, best: &Choice) -> String {
+    let p = &best.predicted;
+    let mut text = format!("an answer takes {}", parts(&p.online));
+    if p.offline.wall_s > 0.0 {
+        write!(text, ", material for it before that {}", parts(&p.offline)).expect("a string takes everything");
+        let [client, server] = best.pool_bytes.map(print::bytes);
+        let all = seconds(f64::from(best.pool) * p.offline.wall_s);
+        let busy = 100.0 * plan.usage.per_day * p.offline.wall_s / 86_400.0;
+        write!(
+            text,
+            ". Keep material for {} (client {client}, server {server}; {all} to make, when the link is idle or cheap: {busy:.1} % of the day)",
+            best.pool
+        )
+        .expect("a string takes everything");
+    }
+    text
+}
+
+fn unit(knob: Knob) -> (&'static str, &'static str) {
+    match knob {
+        Knob::Rate => ("link rate", " Mbit/s"),
+        Knob::RoundTrip => ("round trip", " ms"),
+        Knob::Client => ("client's speed", "x"),
+        Knob::Server => ("server's speed", "x"),
+    }
+}
+
+/// One line for each knob: its pull on the score, and who is best where.
+fn changes(plan: &Plan) -> Vec<String> {
+    let one = |varied: &Varied| {
+        let (what, unit) = unit(varied.knob);
+        let [low, high] = varied.score.map(|s| s.map_or("nothing".into(), |s| score(plan.goal, s)));
+        let reign = |reign: &Reign| {
+            let best = reign.offer.map_or("nothing".into(), |at| name(&plan.offers[at]));
+            format!("{best} from {}{unit}", figure(reign.from))
+        };
+        let who = match varied.reigns.as_slice() {
+            [_] => "the same is best everywhere".into(),
+            several => several.iter().map(reign).collect::<Vec<_>>().join(", "),
+        };
+        format!("  {what} {}{unit}: {low} at a quarter, {high} at four times; {who}", figure(varied.at))
+    };
+    std::iter::once("what would change it:".to_owned()).chain(plan.varied.iter().map(one)).collect()
+}
+
+/// Whether the client had better compute by itself.
+fn beside_local(plan: &Plan, best: &Choice) -> Option<String> {
+    let local = plan.ranked.iter().find(|choice| plan.offers[choice.offer].trust.is_none())?;
+    let (own, private) = (local.predicted.online, best.predicted.online);
+    let (time, energy) = (private.wall_s / own.wall_s, best.predicted.client_j(plan.usage.per_day) / own.client_j);
+    if !(time.is_finite() && energy.is_finite() && energy > 0.0) {
+        return None;
+    }
+    Some(match time >= 1.0 && energy >= 1.0 {
+        true => format!(
+            "if the model need not be secret: run by the client itself it takes {}, {} times less, and {} times less of the client's energy",
+            seconds(own.wall_s),
+            figure(time),
+            figure(energy)
+        ),
+        false => format!(
+            "run by the client itself, if it may have the model: {}, and {} times the client's energy",
+            seconds(own.wall_s),
+            figure(1.0 / energy)
+        ),
+    })
+}
+
+fn sure(plan: &Plan, best: &Choice) -> String {
+    let p = &best.predicted;
+    let percent = |p: &Predicted| match p.error {
+        error if error < 10.0 => format!("{:.0} %", 100.0 * error),
+        _ => "an unknown share".into(),
+    };
+    let assumed = |device: &tacit_plan::Device| device.sources.iter().filter(|s| s.contains("assumed")).count();
+    let mut text = format!(
+        "computing is known to +-{} of an answer's time and +-{} of its material's; bytes are the back end's own",
+        percent(&p.online),
+        percent(&p.offline)
+    );
+    for (who, device) in [("client", &plan.setting.client), ("server", &plan.setting.server)] {
+        let (assumed, all) = (assumed(device), device.sources.len());
+        if assumed > 0 {
+            write!(text, "; of {}, the {who}, {assumed} of {all} figures are assumed", device.name)
+                .expect("a string takes everything");
+        }
+    }
+    text + " (`tacit calibrate` there replaces the speed)"
+}

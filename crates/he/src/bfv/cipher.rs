@@ -1,0 +1,71 @@
+//! Fresh ciphertexts, client to server.
+
+use super::context::{Context, DEGREE, FRESH, FRESH_BYTES};
+use super::plain::Plain;
+use crate::HeError;
+use crate::core::{SecretKey, put_polynomial, small, take_polynomial, uniform};
+use tacit_arith::prg::{PublicSeed, SplitPrg};
+use tacit_arith::rns::{Ntt, RnsPoly};
+use tacit_arith::sample;
+use zeroize::Zeroizing;
+
+const WHAT: &str = "ciphertext";
+
+/// The client's symmetric encryption.
+pub struct Encryptor<'a> {
+    ctx: &'a Context,
+    key: &'a SecretKey,
+}
+
+/// A ciphertext `(b, a)` in the NTT domain.
+#[derive(Clone)]
+pub struct Ciphertext {
+    pub(super) b: RnsPoly<Ntt>,
+    pub(super) a: RnsPoly<Ntt>,
+}
+
+impl<'a> Encryptor<'a> {
+    /// Encrypts under `key`.
+    #[must_use]
+    pub fn new(ctx: &'a Context, key: &'a SecretKey) -> Self {
+        Self { ctx, key }
+    }
+
+    /// Encrypts N slots (`[2, N / 2]`, reduced mod p): seed and packed `b`, [`FRESH_BYTES`] bytes.
+    ///
+    /// # Panics
+    /// If there are not N values.
+    #[must_use]
+    pub fn encrypt(&self, plain: &Plain, slots: &[u64], prg: &mut SplitPrg) -> Vec<u8> {
+        let (ring, basis) = (self.ctx.ring(), self.ctx.basis());
+        let message = Zeroizing::new(plain.encode(self.ctx, slots));
+        let seed = prg.public_seed();
+        let mut product = Zeroizing::new(uniform(ring, FRESH, seed));
+        product.mul_assign(self.key.s(), basis);
+        let mut b = small(ring, FRESH, &sample::error(prg.secret(), DEGREE));
+        b.add_assign(&Zeroizing::new(plain.scaled(self.ctx, &message)), basis);
+        b.sub_assign(&product, basis);
+        let mut out = Vec::with_capacity(FRESH_BYTES);
+        out.extend_from_slice(&seed.to_bytes());
+        put_polynomial(ring, &b, &mut out);
+        out
+    }
+}
+
+impl Ciphertext {
+    /// Reads a peer's ciphertext.
+    ///
+    /// # Errors
+    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`].
+    pub fn from_bytes(ctx: &Context, bytes: &[u8]) -> Result<Self, HeError> {
+        let expected = FRESH_BYTES;
+        let Some((&seed, packed)) = bytes.split_first_chunk().filter(|_| bytes.len() == expected) else {
+            return Err(HeError::Length { what: WHAT, got: bytes.len(), expected });
+        };
+        let b = take_polynomial(ctx.ring(), FRESH, packed, WHAT)?;
+        Ok(Self { b, a: uniform(ctx.ring(), FRESH, PublicSeed::from_bytes(seed)) })
+    }
+
+    /// Bytes a ciphertext occupies in memory.
+    pub const MEMORY_BYTES: usize = 2 * FRESH * DEGREE * 8;
+}

@@ -1,0 +1,153 @@
+//! The fixed ring of the scheme and where its slots lie: the same for every layer and plaintext prime, so one
+//! set of keys serves a whole network.
+
+use crate::HeError;
+use crate::core::{PublicKey, Ring, SecretKey};
+use tacit_arith::modulus::Modulus;
+use tacit_arith::ntt::NttTable;
+use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
+use tacit_arith::rns::{Conversion, RnsBasis};
+
+/// Ring degree N.
+pub const DEGREE: usize = 8192;
+/// Slots of a row.
+pub const ROW: usize = DEGREE / 2;
+/// The moduli: two of 50 bits that answers keep, two of 30 bits that they are divided by, and the special one
+/// of 50 bits of key switching. All are 1 mod `2^14`; 210 bits in all, of 218 that the degree allows.
+pub const PRIMES: [u64; 5] =
+    [1_125_899_906_826_241, 1_125_899_906_629_633, 1_073_692_673, 1_073_643_521, 1_125_899_905_744_897];
+
+/// Level of answers and of the public key.
+pub(super) const ANSWER: usize = 2;
+/// Level of fresh ciphertexts and of everything until an answer is made.
+pub(super) const FRESH: usize = 4;
+/// Level of switching keys: with the special prime.
+pub(super) const FULL: usize = 5;
+
+/// Bytes of a fresh ciphertext: a 16-byte seed and N residues mod each of its primes.
+pub const FRESH_BYTES: usize = PublicSeed::BYTES + DEGREE * (50 + 50 + 30 + 30) / 8;
+/// Bytes of an answer: N residues mod the first two primes.
+pub const ANSWER_BYTES: usize = DEGREE * (50 + 50) / 8;
+/// Bytes of a serialized public key.
+pub const PUBLIC_KEY_BYTES: usize = PublicSeed::BYTES + ANSWER_BYTES;
+
+/// Smallest degree of the transforms that encode weights (what the kernels take).
+pub(super) const SMALLEST: usize = 64;
+
+/// Transforms and constants. Immutable; share it in an `Arc`.
+pub struct Context {
+    ring: Ring,
+    /// For slot `row * ROW + i`: its place among the values of a transform.
+    pub(super) places: Vec<u32>,
+    /// For each prime of a fresh ciphertext: its digit to the other primes of a key, in order.
+    pub(super) digits: Vec<Conversion>,
+    /// From the special prime to those of a fresh ciphertext.
+    pub(super) special: Conversion,
+    /// Transforms of weights modulo each prime of a fresh ciphertext, at degrees 64 and 128.
+    pub(super) small: [Small; 2],
+}
+
+/// Transforms of one small degree D.
+pub(super) struct Small {
+    pub degree: usize,
+    /// Odd exponent of the root at each place, mod 2D.
+    pub exponents: Vec<usize>,
+    pub tables: Vec<NttTable>,
+    /// For each run of N / D places of the large transform the place of the small one.
+    pub runs: Vec<u32>,
+}
+
+impl Context {
+    /// Builds the tables (some milliseconds).
+    ///
+    /// # Errors
+    /// None in practice; the moduli are checked again rather than trusted.
+    pub fn new() -> Result<Self, HeError> {
+        let ring = Ring::new(DEGREE, &PRIMES)?;
+        let moduli: Vec<Modulus> = (0..FULL).map(|k| *ring.basis().modulus(k)).collect();
+        let digit = |j: usize| {
+            let others: Vec<Modulus> = (0..FULL).filter(|&k| k != j).map(|k| moduli[k]).collect();
+            Conversion::new(&moduli[j..=j], &others)
+        };
+        let digits = (0..FRESH).map(digit).collect::<Result<_, _>>()?;
+        let special = Conversion::new(&moduli[FRESH..], &moduli[..FRESH])?;
+        let exponents = exponents(ring.basis().table(0))?;
+        let small = [Small::new(&moduli, SMALLEST, &exponents)?, Small::new(&moduli, 2 * SMALLEST, &exponents)?];
+        Ok(Self { places: places(&exponents), ring, digits, special, small })
+    }
+
+    /// The ring.
+    #[must_use]
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    pub(super) fn basis(&self) -> &RnsBasis {
+        self.ring.basis()
+    }
+
+    /// The transforms for weights that repeat after `classes` slots.
+    pub(super) fn small(&self, classes: usize) -> &Small {
+        &self.small[usize::from(2 * classes > SMALLEST)]
+    }
+
+    /// Draws a secret key.
+    #[must_use]
+    pub fn secret_key(&self, prg: &mut Prg) -> SecretKey {
+        SecretKey::generate(&self.ring, prg)
+    }
+
+    /// A fresh public key for `secret`.
+    #[must_use]
+    pub fn public_key(&self, secret: &SecretKey, prg: &mut SplitPrg) -> PublicKey {
+        secret.public_key(&self.ring, ANSWER, prg)
+    }
+
+    /// Reads a peer's public key, [`PUBLIC_KEY_BYTES`] bytes.
+    ///
+    /// # Errors
+    /// [`HeError::Length`], [`HeError::Range`].
+    pub fn read_public_key(&self, bytes: &[u8]) -> Result<PublicKey, HeError> {
+        PublicKey::from_bytes(&self.ring, ANSWER, bytes)
+    }
+}
+
+impl Small {
+    fn new(moduli: &[Modulus], degree: usize, large: &[usize]) -> Result<Self, HeError> {
+        let tables: Vec<NttTable> =
+            moduli[..FRESH].iter().map(|m| NttTable::new(degree, *m)).collect::<Result<_, _>>()?;
+        let exponents = exponents(&tables[0])?;
+        let mut place = vec![0; 2 * degree];
+        exponents.iter().enumerate().for_each(|(at, &e)| place[e] = at as u32);
+        let run = |run: &[usize]| place[run[0] % (2 * degree)];
+        let runs = large.chunks(DEGREE / degree).map(run).collect();
+        Ok(Self { degree, exponents, tables, runs })
+    }
+}
+
+/// The odd exponent e of each place of a transform, which holds the value at `root^e`. It is the same for
+/// every prime.
+fn exponents(table: &NttTable) -> Result<Vec<usize>, HeError> {
+    let (m, order) = (table.modulus(), 2 * table.degree());
+    let root = m.primitive_root(order as u64)?;
+    let mut power = 1;
+    let mut known = std::collections::HashMap::with_capacity(order);
+    for e in 0..order {
+        known.insert(power, e);
+        power = m.mul(power, root);
+    }
+    let mut x = vec![0; table.degree()];
+    x[1] = 1;
+    table.forward(&mut x);
+    Ok(x.iter().map(|value| known[value]).collect())
+}
+
+/// Places of all slots: slot i of row 0 is the value at `root^(5^i)`, of row 1 at its inverse.
+fn places(exponents: &[usize]) -> Vec<u32> {
+    let order = 2 * DEGREE;
+    let mut place = vec![0; order];
+    exponents.iter().enumerate().for_each(|(at, &e)| place[e] = at as u32);
+    let powers: Vec<usize> = std::iter::successors(Some(1), |e| Some(e * 5 % order)).take(ROW).collect();
+    let row = |of: fn(usize) -> usize| powers.iter().map(move |&e| of(e)).collect::<Vec<usize>>();
+    row(|e| e).into_iter().chain(row(|e| 2 * DEGREE - e)).map(|e| place[e]).collect()
+}

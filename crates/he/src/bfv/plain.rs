@@ -1,0 +1,135 @@
+//! The plaintext field: slots, and what leads from it to the ciphertext's modulus and back.
+
+use super::context::{ANSWER, Context, DEGREE, FRESH};
+use crate::HeError;
+use tacit_arith::modulus::{Modulus, Shoup, is_prime};
+use tacit_arith::ntt::NttTable;
+use tacit_arith::rns::{Coeff, Ntt, RnsPoly};
+
+/// The smallest prime of at least `2^log2` that is 1 mod `2N`; `None` where it would pass 50 bits.
+#[must_use]
+pub fn plain_prime(log2: f64) -> Option<u64> {
+    let step = 2 * DEGREE as u64;
+    let least = log2.clamp(16.0, 63.0).exp2() as u64;
+    let first = least.div_ceil(step) * step + 1;
+    (first..1 << 50).step_by(step as usize).find(|&p| is_prime(p))
+}
+
+/// A plaintext prime p with its transform. Immutable; share it.
+pub struct Plain {
+    table: NttTable,
+    /// Transform of weights, at both small degrees.
+    pub(super) small: [NttTable; 2],
+    /// q mod p
+    factor: Shoup,
+    /// `-1/p` modulo each prime of a fresh ciphertext
+    minus_inverse: Vec<Shoup>,
+    /// Of each prime of an answer.
+    parts: [Part; ANSWER],
+}
+
+/// What one prime of an answer adds to `p x / q'`: with `y = x (q' / p_i)^-1 mod p_i` it is `p y / p_i`.
+struct Part {
+    modulus: Modulus,
+    inverse: Shoup,
+    /// `floor(2^76 p / p_i)`
+    quotient: u128,
+    /// `floor(2^112 / p_i)`
+    fraction: u128,
+}
+
+impl Plain {
+    /// Tables for `prime`, which is 1 mod 2N ([`plain_prime`]).
+    ///
+    /// # Errors
+    /// [`HeError::Lattice`] for another number.
+    pub fn new(ctx: &Context, prime: u64) -> Result<Self, HeError> {
+        let modulus = Modulus::new(prime)?;
+        let basis = ctx.basis();
+        let q = (0..FRESH).fold(1, |q, k| modulus.mul(q, modulus.reduce(basis.modulus(k).value())));
+        let minus_inverse = |k: usize| {
+            let m = basis.modulus(k);
+            m.shoup(m.neg(m.inv(m.reduce(prime))))
+        };
+        let part = |i: usize| {
+            let (m, other) = (basis.modulus(i), basis.modulus(1 - i));
+            let value = u128::from(m.value());
+            Part {
+                modulus: *m,
+                inverse: m.shoup(m.inv(m.reduce(other.value()))),
+                quotient: (u128::from(prime) << 76) / value,
+                fraction: (1 << 112) / value,
+            }
+        };
+        let small = |at: usize| NttTable::new(ctx.small[at].degree, modulus);
+        Ok(Self {
+            table: NttTable::new(DEGREE, modulus)?,
+            small: [small(0)?, small(1)?],
+            factor: modulus.shoup(q),
+            minus_inverse: (0..FRESH).map(minus_inverse).collect(),
+            parts: std::array::from_fn(part),
+        })
+    }
+
+    /// The field.
+    #[must_use]
+    pub fn modulus(&self) -> &Modulus {
+        self.table.modulus()
+    }
+
+    /// The polynomial with these slots (`[2, N / 2]`, reduced), coefficients in `[0, p)`.
+    ///
+    /// # Panics
+    /// If there are not N values.
+    #[must_use]
+    pub fn encode(&self, ctx: &Context, slots: &[u64]) -> Vec<u64> {
+        assert_eq!(slots.len(), DEGREE, "one value per slot");
+        let mut values = vec![0; DEGREE];
+        slots.iter().zip(&ctx.places).for_each(|(&v, &at)| values[at as usize] = v);
+        self.table.inverse(&mut values);
+        values
+    }
+
+    /// The slots of a polynomial (N reduced coefficients).
+    ///
+    /// # Panics
+    /// If there are not N coefficients.
+    #[must_use]
+    pub fn decode(&self, ctx: &Context, mut coefficients: Vec<u64>) -> Vec<u64> {
+        self.table.forward(&mut coefficients);
+        ctx.places.iter().map(|&at| coefficients[at as usize]).collect()
+    }
+
+    /// `round(q m / p)` for every coefficient m, at the level of a fresh ciphertext: with t = q m mod p,
+    /// centred, it is `(q m - t) / p`, and q vanishes modulo each of its primes.
+    pub(super) fn scaled(&self, ctx: &Context, coefficients: &[u64]) -> RnsPoly<Ntt> {
+        let p = self.modulus();
+        let rest: Vec<i64> = coefficients.iter().map(|&m| p.centred(p.mul_shoup(m, self.factor))).collect();
+        let mut words = Vec::with_capacity(FRESH * DEGREE);
+        for (k, &factor) in self.minus_inverse.iter().enumerate() {
+            let m = ctx.basis().modulus(k);
+            words.extend(rest.iter().map(|&t| m.mul_shoup(m.reduce_i64(t), factor)));
+        }
+        RnsPoly::<Coeff>::new(ctx.basis(), words).into_ntt(ctx.basis())
+    }
+
+    /// `round(p x / q') mod p` for an x mod q' with these residues, where q' is the modulus of answers: off
+    /// by 2^-60 before rounding.
+    #[inline(always)]
+    pub(super) fn share(&self, residues: [u64; ANSWER]) -> u64 {
+        let p = self.modulus();
+        let (mut whole, mut fraction) = (0, 0u64);
+        for (part, x) in self.parts.iter().zip(residues) {
+            let (y, m) = (part.modulus.mul_shoup(x, part.inverse), part.modulus.value());
+            // floor(p y / p_i), at most one too small; p y < 2^100, so the product stays below 2^127.
+            let estimate = ((u128::from(y) * part.quotient) >> 76) as u64;
+            let rest = p.value().wrapping_mul(y).wrapping_sub(estimate.wrapping_mul(m));
+            let over = (m.wrapping_sub(1).wrapping_sub(rest)) >> 63;
+            let rest = rest - (m & over.wrapping_neg());
+            whole += estimate + over;
+            // In units of 2^-62.
+            fraction += ((u128::from(rest) * part.fraction) >> 50) as u64;
+        }
+        p.reduce(whole + ((fraction + (1 << 61)) >> 62))
+    }
+}

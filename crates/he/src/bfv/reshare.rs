@@ -1,0 +1,198 @@
+//! Linear combinations, and what turns one into additive shares mod p.
+
+use super::cipher::Ciphertext;
+use super::context::{ANSWER, ANSWER_BYTES, Context, DEGREE, FRESH, PRIMES};
+use super::plain::Plain;
+use super::weights::WeightPoly;
+use crate::HeError;
+use crate::core::{PublicKey, SecretKey, small};
+use rayon::prelude::*;
+use tacit_arith::pack;
+use tacit_arith::prg::{Prg, PublicSeed};
+use tacit_arith::rns::{Accumulator, Coeff, Ntt, RnsPoly};
+use tacit_arith::sample;
+use zeroize::Zeroizing;
+
+const WHAT: &str = "answer";
+
+/// A sum of products of weights and ciphertexts.
+pub struct Sum {
+    b: Accumulator,
+    a: Accumulator,
+}
+
+impl Sum {
+    /// Zero.
+    #[must_use]
+    pub fn new(ctx: &Context) -> Self {
+        let zero = || Accumulator::new(ctx.basis(), FRESH);
+        Self { b: zero(), a: zero() }
+    }
+
+    /// The sum as a ciphertext.
+    #[must_use]
+    pub fn finish(mut self, ctx: &Context) -> Ciphertext {
+        Ciphertext { b: self.b.take(ctx.basis()), a: self.a.take(ctx.basis()) }
+    }
+}
+
+/// Adds its products to every sum. All sums are worked on prime by prime, so that what they have in common,
+/// the ciphertexts, stays near.
+pub fn add_products(ctx: &Context, sums: &mut [(&mut Sum, Vec<(WeightPoly, &Ciphertext)>)]) {
+    let basis = ctx.basis();
+    for (sum, terms) in sums.iter_mut() {
+        sum.b.reserve(basis, terms.len());
+        sum.a.reserve(basis, terms.len());
+    }
+    for i in 0..FRESH {
+        for half in [false, true] {
+            sums.par_iter_mut().for_each(|(sum, terms)| {
+                let into = if half { &mut sum.a } else { &mut sum.b };
+                let polys = terms.iter().map(|(w, c)| (if half { &c.a } else { &c.b }, w));
+                let pairs: Vec<(&[u64], &[u64])> = polys.map(|(c, w)| (c.residue(i), w.residue(i))).collect();
+                into.add_runs(basis, i, &pairs);
+            });
+        }
+    }
+}
+
+impl Ciphertext {
+    /// Adds another ciphertext.
+    pub fn add_assign(&mut self, ctx: &Context, other: &Self) {
+        self.b.add_assign(&other.b, ctx.basis());
+        self.a.add_assign(&other.a, ctx.basis());
+    }
+}
+
+/// Makes shares of the slots of `c`: appends the answer ([`ANSWER_BYTES`] bytes) to `out` and returns the
+/// server's N shares mod p. `secret` hides the sum; from the stream of `public`, which both parties know,
+/// all N coefficients of `c0'` are drawn.
+pub fn reshare(
+    ctx: &Context,
+    plain: &Plain,
+    key: &PublicKey,
+    mut c: Ciphertext,
+    (secret, public): (&mut Prg, PublicSeed),
+    out: &mut Vec<u8>,
+) -> Vec<u64> {
+    let basis = ctx.basis();
+    // u is scaled by the primes that are dropped, which divides it out again exactly.
+    let dropped = (PRIMES[2] * PRIMES[3]) as i64;
+    let scaled = Zeroizing::new(sample::ternary(secret, DEGREE).iter().map(|&u| u * dropped).collect::<Vec<i64>>());
+    let u = Zeroizing::new(small(ctx.ring(), ANSWER, &scaled));
+    let (key_b, key_a) = key.parts();
+    for (half, key) in [(&mut c.b, key_b), (&mut c.a, key_a)] {
+        *half = hidden(ctx, half, &u, key);
+    }
+    let (mut b, mut a) = (c.b.into_coeff(basis), c.a.into_coeff(basis));
+    for _ in ANSWER..FRESH {
+        b.rescale(basis);
+        a.rescale(basis);
+    }
+    let e2 = sample::error(secret, DEGREE);
+    for i in 0..ANSWER {
+        let m = basis.modulus(i);
+        let c1 = a.residue(i).iter().zip(e2.iter()).map(|(&a, &e)| m.add(a, m.reduce_i64(e)));
+        pack::pack(c1, m.bits(), out);
+    }
+    let mask = mask(ctx, public);
+    let residue = |i: usize, j: usize| basis.modulus(i).sub(b.residue(i)[j], mask.residue(i)[j]);
+    let shares = (0..DEGREE).map(|j| plain.share([residue(0, j), residue(1, j)])).collect();
+    plain.decode(ctx, shares)
+}
+
+/// `half + u key` mod the primes of answers: a multiple of the others' product is added.
+fn hidden(ctx: &Context, half: &RnsPoly<Ntt>, u: &RnsPoly<Ntt>, key: &RnsPoly<Ntt>) -> RnsPoly<Ntt> {
+    let mut product = u.clone();
+    product.mul_assign(key, ctx.basis());
+    let mut words = Vec::with_capacity(FRESH * DEGREE);
+    for k in 0..FRESH {
+        words.extend_from_slice(half.residue(k));
+        if k < ANSWER {
+            ctx.basis().table(k).pointwise().add(&mut words[k * DEGREE..], product.residue(k));
+        }
+    }
+    RnsPoly::new(ctx.basis(), words)
+}
+
+/// The public half `c0'` of an answer.
+fn mask(ctx: &Context, public: PublicSeed) -> RnsPoly<Coeff> {
+    let mut words = vec![0; ANSWER * DEGREE];
+    let mut stream = public.stream();
+    for (i, part) in words.chunks_exact_mut(DEGREE).enumerate() {
+        sample::uniform(&mut stream, ctx.basis().modulus(i), part);
+    }
+    RnsPoly::new(ctx.basis(), words)
+}
+
+/// The client's end of resharing.
+pub struct Opener<'a> {
+    ctx: &'a Context,
+    key: &'a SecretKey,
+}
+
+impl<'a> Opener<'a> {
+    /// Opens answers under `key`.
+    #[must_use]
+    pub fn new(ctx: &'a Context, key: &'a SecretKey) -> Self {
+        Self { ctx, key }
+    }
+
+    /// The client's N shares mod p; `public` as in [`reshare`].
+    ///
+    /// # Errors
+    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`].
+    pub fn open(&self, plain: &Plain, answer: &[u8], public: PublicSeed) -> Result<Vec<u64>, HeError> {
+        let basis = self.ctx.basis();
+        if answer.len() != ANSWER_BYTES {
+            return Err(HeError::Length { what: WHAT, got: answer.len(), expected: ANSWER_BYTES });
+        }
+        let mut c1 = Vec::with_capacity(ANSWER * DEGREE);
+        for (i, part) in answer.chunks_exact(ANSWER_BYTES / ANSWER).enumerate() {
+            let m = basis.modulus(i);
+            c1.extend(pack::unpack(part, DEGREE, m.bits(), m.value() - 1).map_err(HeError::packed(WHAT))?);
+        }
+        let mut product = RnsPoly::<Coeff>::new(basis, c1).into_ntt(basis);
+        product.mul_assign(self.key.s(), basis);
+        let phase = Zeroizing::new(product.into_coeff(basis));
+        let mask = mask(self.ctx, public);
+        let residue = |i: usize, j: usize| basis.modulus(i).add(phase.residue(i)[j], mask.residue(i)[j]);
+        let shares = (0..DEGREE).map(|j| plain.share([residue(0, j), residue(1, j)])).collect();
+        Ok(plain.decode(self.ctx, shares))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use tacit_arith::prg::Seed;
+
+    /// The centred phase mod q' of an answer to `c`.
+    pub fn phase(ctx: &Context, secret: &SecretKey, key: &PublicKey, c: Ciphertext) -> Vec<i128> {
+        let plain = Plain::new(ctx, super::super::plain_prime(20.0).unwrap()).unwrap();
+        let mut c = c;
+        // What `reshare` sends, and the half that it keeps.
+        let public = PublicSeed::from_bytes([1; 16]);
+        let mut answer = vec![];
+        let _ = reshare(ctx, &plain, key, c.clone(), (&mut Prg::from_seed(Seed([4; 16])), public), &mut answer);
+        let mut secret_half = Prg::from_seed(Seed([4; 16]));
+        let dropped = (PRIMES[2] * PRIMES[3]) as i64;
+        let scaled: Vec<i64> = sample::ternary(&mut secret_half, DEGREE).iter().map(|&u| u * dropped).collect();
+        let u = small(ctx.ring(), ANSWER, &scaled);
+        c.b = hidden(ctx, &c.b, &u, key.parts().0);
+        let mut b = c.b.into_coeff(ctx.basis());
+        b.rescale(ctx.basis());
+        b.rescale(ctx.basis());
+        let words = answer
+            .chunks_exact(ANSWER_BYTES / ANSWER)
+            .flat_map(|part| pack::unpack(part, DEGREE, 50, u64::MAX).expect("an own answer"));
+        let mut a = RnsPoly::<Coeff>::new(ctx.basis(), words.collect()).into_ntt(ctx.basis());
+        a.mul_assign(secret.s(), ctx.basis());
+        let a = a.into_coeff(ctx.basis());
+        let lift = ctx.basis().lift::<ANSWER>();
+        let q = i128::from(PRIMES[0]) * i128::from(PRIMES[1]);
+        let residue = |i: usize, j: usize| ctx.basis().modulus(i).add(a.residue(i)[j], b.residue(i)[j]);
+        let whole = (0..DEGREE).map(|j| lift.apply([residue(0, j), residue(1, j)]) as i128);
+        whole.map(|v| if v > q / 2 { v - q } else { v }).collect()
+    }
+}

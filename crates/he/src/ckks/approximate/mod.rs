@@ -1,0 +1,140 @@
+//! Polynomials that stand for functions of slots: sign and ReLU by composites of minimax polynomials
+//! ([LLNK22]), tanh and sigmoid, the inverse. Coefficients are minimax, computed by `docs/scripts/remez.py`.
+
+mod tables;
+
+use super::eval::{Basis, Polynomial};
+use tables::{INVERSE, SIGN, TANH, Table};
+
+/// Sign, for arguments from `2^-alpha` to 1 in size.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sign {
+    /// Arguments nearer to zero than `2^-alpha` come out somewhere between -1 and 1.
+    pub alpha: u32,
+    /// Largest distance from 1 or -1.
+    pub error: f64,
+    /// Odd polynomials, the first for the argument, each next one for the result of the one before. Results
+    /// between them stay `2^-20` inside what the next one is made for.
+    pub stages: Vec<Polynomial>,
+}
+
+/// A polynomial for a function on a range.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Approximation {
+    /// Where it holds: see the function that gave it.
+    pub range: f64,
+    /// Largest distance from the function there.
+    pub error: f64,
+    /// The polynomial, for arguments from -1 to 1.
+    pub polynomial: Polynomial,
+}
+
+impl Sign {
+    /// The signs there are, by rising depth.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let of = |table: &tables::SignTable| Self {
+            alpha: table.alpha,
+            error: table.error_log2.exp2(),
+            stages: table.stages.iter().map(|c| chebyshev(c)).collect(),
+        };
+        SIGN.iter().map(of).collect()
+    }
+
+    /// Levels it takes; the ReLU of [`Evaluator::relu`](super::Evaluator::relu) takes one more.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.stages.iter().map(Polynomial::depth).sum()
+    }
+
+    /// Largest error of `x (1 + sign x) / 2` in place of `max(x, 0)`, for `|x| <= 1`.
+    #[must_use]
+    pub fn relu_error(&self) -> f64 {
+        (0.5 * self.error).max(0.5 * (-f64::from(self.alpha)).exp2())
+    }
+}
+
+fn chebyshev(coefficients: &[f64]) -> Polynomial {
+    Polynomial::new(Basis::Chebyshev, coefficients).expect("tables have finite coefficients beyond the constant")
+}
+
+fn approximation(table: &Table, map: impl Fn(usize, f64) -> f64, range: f64, factor: f64) -> Approximation {
+    let coefficients: Vec<f64> = table.coefficients.iter().enumerate().map(|(i, &c)| map(i, c)).collect();
+    Approximation { range, error: factor * table.error_log2.exp2(), polynomial: chebyshev(&coefficients) }
+}
+
+/// `tanh(range x)` for `|x| <= 1`: by rising range, then degree.
+#[must_use]
+pub fn tanh() -> Vec<Approximation> {
+    TANH.iter().map(|table| approximation(table, |_, c| c, table.range, 1.0)).collect()
+}
+
+/// `1 / (1 + exp(-range x))` for `|x| <= 1`, as `(1 + tanh(range x / 2)) / 2`: by rising range, then degree.
+#[must_use]
+pub fn sigmoid() -> Vec<Approximation> {
+    let half = |i, c: f64| if i == 0 { 0.5 } else { c / 2.0 };
+    TANH.iter().map(|table| approximation(table, half, 2.0 * table.range, 0.5)).collect()
+}
+
+/// `range / x` for x from `range` to 1, as a polynomial of `(2 x - 1 - range) / (1 - range)`: by falling
+/// range.
+#[must_use]
+pub fn inverse() -> Vec<Approximation> {
+    INVERSE.iter().map(|table| approximation(table, |_, c| c, table.range, 1.0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEPS: i32 = 20_000;
+
+    /// From `low` to 1, closer where the function is steep.
+    fn points(low: f64) -> impl Iterator<Item = f64> {
+        (0..=STEPS).map(move |i| low.powf(1.0 - f64::from(i) / f64::from(STEPS)))
+    }
+
+    fn worst(points: impl Iterator<Item = f64>, error: impl Fn(f64) -> f64) -> f64 {
+        points.map(|x| error(x).abs()).fold(0.0, f64::max)
+    }
+
+    /// Errors are as stated (two decimals of their logarithm are not), stages stay where the next one holds.
+    #[test]
+    fn signs_are_as_good_as_stated() {
+        for sign in Sign::all() {
+            let at = |x: f64| sign.stages.iter().fold(x, |x, p| p.at(x));
+            let low = (-f64::from(sign.alpha)).exp2();
+            let error = worst(points(low), |x| at(x) - 1.0);
+            assert!((0.9..1.05).contains(&(error / sign.error)), "alpha {}: {error}", sign.alpha);
+            assert!(worst(points(low), |x| at(-x) + 1.0) < 1.05 * sign.error);
+            for count in 1..sign.stages.len() {
+                let between = |x: f64| sign.stages[..count].iter().fold(x, |x, p| p.at(x));
+                assert!(worst((0..=STEPS).map(|i| f64::from(i) / f64::from(STEPS)), between) <= 1.0);
+            }
+            let relu = worst((-STEPS..=STEPS).map(|i| f64::from(i) / f64::from(STEPS)), |x| {
+                x * (1.0 + at(x)) / 2.0 - x.max(0.0)
+            });
+            assert!(relu < 1.05 * sign.relu_error(), "alpha {}: {relu}", sign.alpha);
+        }
+        let depths: Vec<usize> = Sign::all().iter().map(Sign::depth).collect();
+        assert_eq!(depths, [6, 8, 11, 13, 16]);
+    }
+
+    #[test]
+    fn functions_are_as_good_as_stated() {
+        let line = || (-STEPS..=STEPS).map(|i| f64::from(i) / f64::from(STEPS));
+        for a in tanh() {
+            let error = worst(line(), |x| a.polynomial.at(x) - (a.range * x).tanh());
+            assert!((0.9..1.05).contains(&(error / a.error)), "tanh to {}: {error}", a.range);
+        }
+        for a in sigmoid() {
+            let error = worst(line(), |x| a.polynomial.at(x) - 1.0 / (1.0 + (-a.range * x).exp()));
+            assert!((0.9..1.05).contains(&(error / a.error)), "sigmoid to {}: {error}", a.range);
+        }
+        for a in inverse() {
+            let argument = |x: f64| (2.0 * x - 1.0 - a.range) / (1.0 - a.range);
+            let error = worst(points(a.range), |x| a.polynomial.at(argument(x)) - a.range / x);
+            assert!((0.9..1.05).contains(&(error / a.error)), "inverse from {}: {error}", a.range);
+        }
+    }
+}

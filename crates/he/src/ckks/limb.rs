@@ -1,0 +1,71 @@
+//! Buffers of N words that are used again: every polynomial of a context is made of them. Fresh memory would
+//! cost as much as a transform, for the operating system clears it page by page.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex};
+
+/// Bytes that are kept for later at most.
+const MOST_BYTES: usize = 512 << 20;
+
+/// Buffers of one length that nobody uses.
+pub(super) struct Pool {
+    free: Mutex<Vec<Vec<u64>>>,
+    degree: usize,
+}
+
+/// N words of a pool, which get back there.
+pub(super) struct Limb {
+    words: Vec<u64>,
+    pool: Arc<Pool>,
+}
+
+impl Pool {
+    pub(super) fn new(degree: usize) -> Arc<Self> {
+        Arc::new(Self { free: Mutex::default(), degree })
+    }
+
+    /// N words that were anything before: whoever takes them writes all of them.
+    pub(super) fn scratch(self: &Arc<Self>) -> Limb {
+        let used = self.free.lock().expect(WHOLE).pop();
+        Limb { words: used.unwrap_or_else(|| vec![0; self.degree]), pool: self.clone() }
+    }
+
+    /// N zeros.
+    pub(super) fn zero(self: &Arc<Self>) -> Limb {
+        let mut limb = self.scratch();
+        limb.fill(0);
+        limb
+    }
+}
+
+const WHOLE: &str = "nothing panics while it holds the buffers";
+
+impl Clone for Limb {
+    fn clone(&self) -> Self {
+        let mut copy = self.pool.scratch();
+        copy.copy_from_slice(self);
+        copy
+    }
+}
+
+impl Drop for Limb {
+    fn drop(&mut self) {
+        let mut free = self.pool.free.lock().expect(WHOLE);
+        if free.len() < MOST_BYTES / (8 * self.pool.degree) {
+            free.push(std::mem::take(&mut self.words));
+        }
+    }
+}
+
+impl Deref for Limb {
+    type Target = [u64];
+    fn deref(&self) -> &[u64] {
+        &self.words
+    }
+}
+
+impl DerefMut for Limb {
+    fn deref_mut(&mut self) -> &mut [u64] {
+        &mut self.words
+    }
+}

@@ -1,0 +1,51 @@
+//! Polynomials in NTT form as bytes: prime by prime, N packed words of the prime's bits each.
+
+use super::Ring;
+use crate::HeError;
+use tacit_arith::pack;
+use tacit_arith::rns::{Ntt, RnsPoly};
+
+/// Bytes of a polynomial at `level`.
+///
+/// # Panics
+/// If the ring has fewer primes.
+#[must_use]
+pub fn polynomial_bytes(ring: &Ring, level: usize) -> usize {
+    (0..level).map(|i| residue_bytes(ring, i)).sum()
+}
+
+/// Appends a polynomial: [`polynomial_bytes`] of its level.
+pub fn put_polynomial(ring: &Ring, poly: &RnsPoly<Ntt>, out: &mut Vec<u8>) {
+    for i in 0..poly.level() {
+        pack::pack(poly.residue(i).iter().copied(), ring.basis().modulus(i).bits(), out);
+    }
+}
+
+/// Reads a peer's polynomial at `level`; `what` names the message.
+///
+/// # Errors
+/// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`].
+///
+/// # Panics
+/// If the ring has fewer primes.
+pub fn take_polynomial(ring: &Ring, level: usize, bytes: &[u8], what: &'static str) -> Result<RnsPoly<Ntt>, HeError> {
+    let expected = polynomial_bytes(ring, level);
+    if bytes.len() != expected {
+        return Err(HeError::Length { what, got: bytes.len(), expected });
+    }
+    let mut rest = bytes;
+    let mut words = Vec::with_capacity(level * ring.degree());
+    for i in 0..level {
+        let (part, behind) = rest.split_at(residue_bytes(ring, i));
+        let m = ring.basis().modulus(i);
+        words.extend(pack::unpack(part, ring.degree(), m.bits(), m.value() - 1).map_err(HeError::packed(what))?);
+        rest = behind;
+    }
+    Ok(RnsPoly::new(ring.basis(), words))
+}
+
+/// Bytes of N packed words mod `p_i`.
+fn residue_bytes(ring: &Ring, i: usize) -> usize {
+    let bits = ring.basis().modulus(i).bits();
+    pack::packed_len(ring.degree(), bits).expect("a residue fits one word")
+}

@@ -1,0 +1,177 @@
+//! The check at the end of a session where both parties are checked.
+//!
+//! ```text
+//! server: commitment to its coin                    client: its coin
+//! server: its coin, combined high bits              client: the same, commitment to its digests
+//! server: its digests, and that of projections      client: its digests
+//! ```
+//! The subsets follow from both coins, so neither party has chosen them, and none knows them before all was
+//! opened. The server shows its digests to a client that is bound to its own, and the client shows its own
+//! only if the server's are right. Three exchanges.
+
+use tacit_arith::prg::{Prg, PublicSeed};
+use tacit_net::{Channel, Tag};
+use zeroize::Zeroizing;
+
+use super::super::mac::bits::DIGEST;
+use super::super::mac::ring::{self, Check, KeyShare, Masks, ROWS, SIGMA};
+use super::ledger::{DIGESTS, HIGHS, Ledger, check};
+use crate::codec::Packed;
+use crate::wire::PackedMessages;
+use crate::{MpcError, Role};
+
+const COMMITMENT: Tag = Tag::new(0x0368, "commitment of a check");
+const COIN: Tag = Tag::new(0x0369, "coin of a check");
+
+/// Bytes of a coin and of a nonce.
+const COIN_BYTES: usize = 32;
+
+/// What both commit to before they show it.
+fn sealed(session: &[u8; 32], what: &[u8]) -> [u8; DIGEST] {
+    let mut hash = blake3::Hasher::new_derive_key("tacit 2026-11 fss what is committed to");
+    hash.update(session).update(what);
+    *hash.finalize().as_bytes()
+}
+
+/// Random bytes that are shown: not those of the stream itself, which makes secrets, too.
+fn random(prg: &mut Prg) -> [u8; COIN_BYTES] {
+    let mut drawn = Zeroizing::new([0; COIN_BYTES]);
+    prg.fill_bytes(&mut *drawn);
+    *blake3::Hasher::new_derive_key("tacit 2026-11 fss coin").update(&*drawn).finalize().as_bytes()
+}
+
+/// Both parties' coins make the seed of the subsets.
+fn toss(role: Role, session: &[u8; 32], channel: &mut Channel, prg: &mut Prg) -> Result<PublicSeed, MpcError> {
+    let (own, nonce) = (random(prg), random(prg));
+    let (of_server, of_client) = match role {
+        Role::Server => {
+            channel.send(COMMITMENT, &ring::commit(role, session, &sealed(session, &own), &nonce))?;
+            channel.flush()?;
+            let theirs = take(channel, COIN)?;
+            channel.send(COIN, &[own, nonce].concat())?;
+            (own, theirs)
+        }
+        Role::Client => {
+            let commitment = take(channel, COMMITMENT)?;
+            channel.send(COIN, &own)?;
+            channel.flush()?;
+            let shown = channel.recv(COIN, 2 * COIN_BYTES)?;
+            let (theirs, nonce) = shown.split_at(COIN_BYTES);
+            let [theirs, nonce] = [theirs, nonce].map(|part| *part.first_chunk().expect("that many bytes came"));
+            ring::open(Role::Server, session, &commitment, &sealed(session, &theirs), &nonce)?;
+            (theirs, own)
+        }
+    };
+    let mut hash = blake3::Hasher::new_derive_key("tacit 2026-11 fss coin toss");
+    hash.update(session).update(&of_server).update(&of_client);
+    Ok(PublicSeed::from_bytes(*hash.finalize().as_bytes().first_chunk().expect("a digest is longer")))
+}
+
+fn take(channel: &mut Channel, tag: Tag) -> Result<[u8; DIGEST], MpcError> {
+    Ok(*channel.recv(tag, DIGEST)?.first_chunk().expect("that many bytes came"))
+}
+
+/// Exchanges the combined high bits of the checks of all widths: the peer's.
+fn exchange(role: Role, checks: &[(Check<'_>, [u8; 32])], channel: &mut Channel) -> Result<Vec<Vec<u64>>, MpcError> {
+    let send = |channel: &mut Channel| {
+        checks.iter().try_for_each(|(check, _)| channel.send_packed(HIGHS, &check.highs(), SIGMA))
+    };
+    if role == Role::Server {
+        send(channel)?;
+    }
+    let received = checks.iter().map(|_| channel.recv_packed(HIGHS, ROWS, SIGMA)).collect::<Result<_, _>>()?;
+    if role == Role::Client {
+        send(channel)?;
+    }
+    Ok(received)
+}
+
+/// All that a party shows, and what it must be shown.
+struct Digests {
+    /// Of words, width by width, and of bits.
+    own: Zeroizing<Vec<u8>>,
+    bits: super::super::mac::bits::Digests,
+    projections: [u8; DIGEST],
+}
+
+impl Digests {
+    /// Compares with the peer's, in the same order.
+    fn accept(&self, received: &[u8]) -> Result<(), MpcError> {
+        let (own, _) = self.own.as_chunks::<DIGEST>();
+        let (received, _) = received.as_chunks::<DIGEST>();
+        let (words, bits) = (own.len() - 1, received.last().expect("there is one of bits"));
+        own[..words].iter().zip(received).try_for_each(|(own, received)| ring::accept(own, received))?;
+        self.bits.accept(bits)
+    }
+}
+
+impl Ledger {
+    /// Bytes that the client sends for a check of both parties, of values in rings of so many different
+    /// widths, and those that the server sends.
+    #[must_use]
+    pub fn agree_bytes(widths: usize) -> [usize; 2] {
+        let both = widths * (Packed::len_bytes(ROWS, SIGMA) + DIGEST) + DIGEST;
+        [both + COIN_BYTES + DIGEST + COIN_BYTES, both + DIGEST + 2 * COIN_BYTES + DIGEST]
+    }
+
+    /// Checks all that both parties opened, and at the client what the server alone computed.
+    ///
+    /// # Errors
+    /// Channel errors; `Misbehaviour` if anything that the peer sent is not as it should be; `Material` if
+    /// words of some width have no masks.
+    pub fn agree(
+        self,
+        key: &KeyShare,
+        masks: Vec<(u32, Masks)>,
+        (channel, prg): (&mut Channel, &mut Prg),
+    ) -> Result<(), MpcError> {
+        self.covered(&masks)?;
+        let Self { role, session, bits, mut values, projections } = self;
+        let seed = toss(role, &session, channel, prg)?;
+        let checks = masks.into_iter().map(|(width, masks)| {
+            let values = values.remove(&width);
+            check(key, &session, seed, (width, values, masks))
+        });
+        let checks: Vec<_> = checks.collect();
+        let received = exchange(role, &checks, channel)?;
+        let mut own = Zeroizing::new(Vec::new());
+        for ((check, name), received) in checks.into_iter().zip(&received) {
+            own.extend(check.digest(role, &name, received)?);
+        }
+        let bits = bits.finish();
+        own.extend(bits.own);
+        let digests = Digests { own, bits, projections: *projections.finalize().as_bytes() };
+        match role {
+            Role::Client => show_last(&digests, &session, channel, prg),
+            Role::Server => show_first(&digests, &session, channel),
+        }
+    }
+}
+
+/// The client's end.
+fn show_last(digests: &Digests, session: &[u8; 32], channel: &mut Channel, prg: &mut Prg) -> Result<(), MpcError> {
+    let nonce = random(prg);
+    channel.send(COMMITMENT, &ring::commit(Role::Client, session, &sealed(session, &digests.own), &nonce))?;
+    channel.flush()?;
+    let received = channel.recv(DIGESTS, digests.own.len() + DIGEST)?;
+    let (received, projections) = received.split_at(digests.own.len());
+    digests.accept(received)?;
+    if projections != digests.projections {
+        let what = "the result of a linear layer is not that of its weights";
+        return Err(MpcError::Misbehaviour { step: "the check of linear layers", what });
+    }
+    channel.send(DIGESTS, &[&digests.own[..], &nonce].concat())?;
+    Ok(channel.flush()?)
+}
+
+/// The server's end.
+fn show_first(digests: &Digests, session: &[u8; 32], channel: &mut Channel) -> Result<(), MpcError> {
+    let commitment = take(channel, COMMITMENT)?;
+    channel.send(DIGESTS, &[&digests.own[..], &digests.projections].concat())?;
+    channel.flush()?;
+    let received = channel.recv(DIGESTS, digests.own.len() + COIN_BYTES)?;
+    let (shown, nonce) = received.split_at(digests.own.len());
+    let nonce = nonce.first_chunk().expect("that many bytes came");
+    ring::open(Role::Client, session, &commitment, &sealed(session, shown), nonce)?;
+    digests.accept(shown)
+}

@@ -1,0 +1,162 @@
+//! Gates and widening where both parties are checked. What each has of a value is the same masked value `x
+//! + R`; R is the dealer's, and of everything that a gate needs of it both have shares with tags. So both
+//! do the same: the bit q and then, for each value, a word `(1 - 2q) lambda P + D` are opened, D being the
+//! dealer's `(mask of the result) - (q ^ lambda) Q_m`. The masked result is that and `q P`.
+
+use rayon::prelude::*;
+use tacit_arith::prg::{Prg, PublicSeed};
+use tacit_net::{Channel, Tag};
+use zeroize::Zeroizing;
+
+use super::super::delta;
+use super::super::mac::ring::{Ring, Share};
+use super::columns::Shared;
+use super::ledger::Ledger;
+use super::party::{self, BITS, Columns, Shares, branch, fits, public};
+use super::spec::ring;
+use super::{FssGate, FssWiden, PIECE, widen};
+use crate::wire::PackedMessages;
+use crate::{MpcError, Role, Session, low_mask, planes};
+
+/// What a party has for a batch.
+#[derive(Clone, Copy)]
+pub enum Half<'a> {
+    /// The client: the stream of its seed that the batch was dealt with, and correction words.
+    Client(&'a Prg, &'a [u8]),
+    /// The server: all of it was dealt.
+    Server(&'a [u8]),
+}
+
+/// Opens lists of words: sends the low bits of a party's shares, and enters into the ledger what came of it.
+/// The client sends all of its own first.
+///
+/// # Errors
+/// Channel errors.
+pub fn open_words(
+    words: &[(Ring, Zeroizing<Vec<Share>>)],
+    tag: Tag,
+    session: &mut Session<'_>,
+    ledger: &mut Ledger,
+) -> Result<Vec<Vec<u64>>, MpcError> {
+    let low = |(ring, shares): &(Ring, Zeroizing<Vec<Share>>)| shares.iter().map(|share| ring.low(share)).collect();
+    let own: Vec<Vec<u64>> = words.iter().map(low).collect();
+    let send = |channel: &mut Channel| {
+        own.iter().zip(words).try_for_each(|(own, (ring, _))| channel.send_packed(tag, own, ring.width()))
+    };
+    if session.role == Role::Client {
+        send(session.channel)?;
+    }
+    let mut received = Vec::new();
+    for (ring, shares) in words {
+        received.push(session.channel.recv_packed(tag, shares.len(), ring.width())?);
+    }
+    if session.role == Role::Server {
+        send(session.channel)?;
+        // The client goes on with what comes next.
+        session.channel.flush()?;
+    }
+    for (((ring, shares), own), received) in words.iter().zip(&own).zip(&mut received) {
+        let sums = own.iter().zip(received.iter()).map(|(own, received)| u128::from(*own) + u128::from(*received));
+        ledger.values(ring.width(), shares.iter().cloned(), sums);
+        received.iter_mut().zip(own).for_each(|(r, own)| *r = r.wrapping_add(*own) & low_mask(ring.width()));
+    }
+    Ok(received)
+}
+
+/// A party's constants of a piece.
+fn columns<'a>(gate: &FssGate, half: Half<'a>, (index, len): (usize, usize)) -> Columns<'a> {
+    match half {
+        Half::Client(prg, _) => party::drawn(gate, prg, (index, len)),
+        Half::Server(given) => {
+            let given = &given[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)];
+            let mut rest = &given[given.len() - gate.column_bytes(len)..];
+            let slope = Shared::take(&mut rest, gate.slope(), len);
+            let mut take = |width: u32| Shared::take(&mut rest, ring(width), len);
+            let constants = gate.values().iter().map(|v| (0..gate.branches(*v)).map(|_| take(v.width())).collect());
+            Columns { slope, constants: constants.collect() }
+        }
+    }
+}
+
+/// A batch of gates: the masked results, one `[n]` for each value, of the masked values `shares`, the same at
+/// both parties. `(hash, batch)` as the batch was dealt with.
+///
+/// # Errors
+/// Channel errors; `Material` if the half is not of this gate.
+pub fn shared_online(
+    gate: &FssGate,
+    (hash, batch): (PublicSeed, u32),
+    (tested, values, bases): Shares<'_>,
+    half: Half<'_>,
+    session: &mut Session<'_>,
+    ledger: &mut Ledger,
+) -> Result<Vec<Vec<u64>>, MpcError> {
+    let (n, cost) = (gate.n(), gate.cost());
+    match half {
+        Half::Client(_, corrections) => fits(corrections, cost.client_material)?,
+        Half::Server(given) => fits(given, cost.server_material)?,
+    }
+    let masked: Vec<Vec<u64>> = std::iter::once(tested).chain(gate.others(values)).map(<[u64]>::to_vec).collect();
+    let keys = |index: usize, len: usize| match half {
+        Half::Client(prg, corrections) => party::client_keys(gate, prg, corrections, (index, len)),
+        Half::Server(given) => {
+            party::server_keys(gate, &given[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)], len)
+        }
+    };
+    let tags = party::blocks(gate, (hash, batch), &masked[0], keys)?;
+    let own = delta::bits(&tags);
+    // The client answers: its bits and words go together.
+    if session.role == Role::Server {
+        planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
+    }
+    let theirs = planes::recv_one(session.channel, BITS, n)?;
+    if session.role == Role::Client {
+        planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
+    }
+    let bits = own.xor(&theirs);
+    ledger.bits(&tags, &bits);
+    let one = |index: usize| party::words(gate, (&masked, &bits), index, |len| columns(gate, half, (index, len)));
+    let pieces: Vec<Vec<Zeroizing<Vec<Share>>>> = (0..n.div_ceil(PIECE)).into_par_iter().map(one).collect();
+    let shares = |k: usize| Zeroizing::new(pieces.iter().flat_map(|piece| piece[k].iter().cloned()).collect());
+    let words: Vec<_> = gate.values().iter().enumerate().map(|(k, v)| (ring(v.width()), shares(k))).collect();
+    let mut words = open_words(&words, party::WORDS, session, ledger)?;
+    for i in 0..n {
+        for (k, p) in public(gate.values(), &masked, i).enumerate() {
+            let value = gate.values()[k];
+            let (q, _) = branch(gate, value, &bits, masked[0][i], i);
+            let more = if q { p } else { 0 }.wrapping_add(bases.get(k).map_or(0, |base| base[i]));
+            words[k][i] = words[k][i].wrapping_add(more) & low_mask(value.width());
+        }
+    }
+    Ok(words)
+}
+
+/// Widening: the masked results (`[n]`) of masked values, the same at both parties.
+///
+/// # Errors
+/// Channel errors; `Material` if the half is not of this widening.
+pub fn shared_widen(
+    spec: &FssWiden,
+    masked: &[u64],
+    half: Half<'_>,
+    session: &mut Session<'_>,
+    ledger: &mut Ledger,
+) -> Result<Vec<u64>, MpcError> {
+    let constants = match half {
+        Half::Client(prg, _) => widen::constants(spec, prg).map(Shared::Drawn),
+        Half::Server(given) => {
+            fits(given, spec.server_bytes())?;
+            let mut rest = given;
+            [0, 1].map(|_| Shared::take(&mut rest, spec.ring(), spec.n))
+        }
+    };
+    let (offset, wide) = (1u64 << (spec.width - 2), spec.width + spec.extra);
+    let masked: Vec<u64> = masked.iter().map(|xh| xh.wrapping_add(offset) & low_mask(spec.width)).collect();
+    let top = |xh: u64| (xh >> (spec.width - 1)) as usize;
+    let words: Vec<Share> = masked.iter().enumerate().map(|(i, xh)| constants[top(*xh)].get(i)).collect();
+    let words = [(spec.ring(), Zeroizing::new(words))];
+    let mut opened = open_words(&words, widen::WORDS, session, ledger)?.pop().expect("one list was opened");
+    let pairs = opened.iter_mut().zip(&masked);
+    pairs.for_each(|(word, xh)| *word = xh.wrapping_sub(offset).wrapping_add(*word) & low_mask(wide));
+    Ok(opened)
+}

@@ -1,0 +1,134 @@
+//! From shares over a prime field to shares in a ring, for values that are small in the field.
+//!
+//! For `y = c + s mod p` with `|y| <= p / 4` the server adds `p / 4` to its share: the sum then stands for a
+//! value of at most `(p - 1) / 2`, so as integers it is `c + s' - p (mc + ms - mc ms)`, where `mc` and `ms`
+//! say whether a share is above `(p - 1) / 2`: two shares above it must wrap, two below it cannot, and one
+//! above it without a wrap would be too large. So the comparison that a wrap takes in general ([CF2-20] sec.
+//! 5) is one product of two bits that the parties know, times p in the ring: one OT with the client's choice
+//! `mc`. Exact. Both shares are known before the input where the client's share of a tensor is, so all of it
+//! is done offline and leaves nothing to keep.
+//!
+//! Cost per element: 1 ROT (client receives), 1 bit client to server, `width` bits server to client.
+
+use tacit_net::Tag;
+
+use crate::planes;
+use crate::wire::PackedMessages;
+use crate::{MpcError, Ots, Session, low_mask};
+
+const CHOICE: Tag = Tag::new(0x0322, "lift choices");
+const MESSAGE: Tag = Tag::new(0x0323, "lift message");
+
+/// Public shape of a batch of lifts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LiftSpec {
+    /// Elements.
+    pub n: usize,
+    /// The field: an odd prime below 2^62.
+    pub prime: u64,
+    /// Ring of the results, in bits.
+    pub width: u32,
+}
+
+impl LiftSpec {
+    /// 1 for shares above `(p - 1) / 2`.
+    fn above(&self, share: u64) -> u64 {
+        ((self.prime / 2).wrapping_sub(share)) >> 63
+    }
+
+    /// Payload bytes client to server and server to client.
+    #[must_use]
+    pub fn bytes(&self) -> (usize, usize) {
+        (self.n.div_ceil(8), (self.n * self.width as usize).div_ceil(8))
+    }
+
+    /// The client's shares in the ring (`[n]`), from its shares in the field (`[n]`, reduced).
+    ///
+    /// # Errors
+    /// Channel and OT errors.
+    pub fn client(&self, c: &[u64], session: &mut Session<'_>, ots: &mut Ots) -> Result<Vec<u64>, MpcError> {
+        let (choice, words) = ots.receiver.words(session.channel, self.n)?;
+        let tops: Vec<u64> = c.iter().map(|&c| self.above(c)).collect();
+        planes::send(session.channel, CHOICE, &[choice.xor(&planes::bit_plane(&tops, 0))])?;
+        session.channel.flush()?;
+        let message = session.channel.recv_packed(MESSAGE, self.n, self.width)?;
+        let known = c.iter().zip(&tops).zip(words.iter().zip(message));
+        Ok(known
+            .map(|((c, &top), (pad, mu))| {
+                let product = pad.wrapping_add(top * mu);
+                c.wrapping_add(self.prime.wrapping_mul(product.wrapping_sub(top))) & low_mask(self.width)
+            })
+            .collect())
+    }
+
+    /// The server's shares in the ring (`[n]`), from its shares in the field (`[n]`, reduced).
+    ///
+    /// # Errors
+    /// Channel and OT errors.
+    pub fn server(&self, s: &[u64], session: &mut Session<'_>, ots: &mut Ots) -> Result<Vec<u64>, MpcError> {
+        let (m0, m1) = ots.sender.words(session.channel, self.n)?;
+        let swap = planes::recv(session.channel, CHOICE, 1, self.n)?;
+        let offset = self.prime / 4;
+        let (mut message, mut share) = (Vec::with_capacity(self.n), Vec::with_capacity(self.n));
+        for (((&s, m0), m1), swap) in s.iter().zip(m0).zip(m1).zip(swap[0].masks()) {
+            let t = (m0 ^ m1) & swap;
+            let (k0, k1) = (m0 ^ t, m1 ^ t);
+            // s + offset mod p, without a branch.
+            let moved = s + offset;
+            let moved = moved.min(moved.wrapping_sub(self.prime));
+            let top = self.above(moved);
+            message.push(top.wrapping_add(k0).wrapping_sub(k1));
+            let wrapped = self.prime.wrapping_mul(top.wrapping_add(k0));
+            share.push(moved.wrapping_sub(wrapped).wrapping_sub(offset) & low_mask(self.width));
+        }
+        session.channel.send_packed(MESSAGE, &message, self.width)?;
+        session.channel.flush()?;
+        Ok(share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::run_sessions;
+    use proptest::prelude::*;
+    use tacit_net::Phase;
+
+    fn lifted(spec: LiftSpec, c: &[u64], s: &[u64]) -> Vec<u64> {
+        let (ours, theirs) = run_sessions(
+            7,
+            |session, mut ots| {
+                let share = spec.client(c, session, &mut ots).expect("the client");
+                (share, session.channel.traffic(Phase::Setup).sent)
+            },
+            |session, mut ots| {
+                let share = spec.server(s, session, &mut ots).expect("the server");
+                (share, session.channel.traffic(Phase::Setup).sent)
+            },
+        );
+        let (up, down) = spec.bytes();
+        assert!((up as u64..up as u64 + 32).contains(&ours.1) && (down as u64..down as u64 + 32).contains(&theirs.1));
+        ours.0.iter().zip(&theirs.0).map(|(c, s)| c.wrapping_add(*s) & low_mask(spec.width)).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn lifts_are_exact(
+            prime in prop::sample::select(vec![13u64, 65_537, 137_439_510_529, 1_125_899_906_826_241]),
+            width in 2u32..=48,
+            values in prop::collection::vec(any::<(u64, u64)>(), 1..200),
+        ) {
+            let most = (prime / 4) as i64;
+            let edges = [(0, 0), (0, prime - 1), (most, prime / 2), (-most, prime / 2 + 1), (most, 0), (-most, prime - 1)];
+            let random = values.iter().map(|&(v, c)| (v as i64 % (most + 1), c % prime));
+            let all: Vec<(i64, u64)> = edges.into_iter().chain(random).collect();
+            let c: Vec<u64> = all.iter().map(|(_, c)| *c).collect();
+            let s: Vec<u64> = all.iter().map(|(y, c)| (y - *c as i64).rem_euclid(prime as i64) as u64).collect();
+            let got = lifted(LiftSpec { n: all.len(), prime, width }, &c, &s);
+            for ((y, c), got) in all.iter().zip(got) {
+                prop_assert_eq!(got, *y as u64 & low_mask(width), "{} shared with {}", y, c);
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! What primitives take on a machine, per back end, phase and party: fitted to measured runs of small
+//! networks.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use tacit_backends::{Costs, PartyCost, PhaseCost};
+
+use crate::counts::{Counts, Primitive, counts};
+use crate::error::{PlanError, wrong};
+use crate::fit::{Fit, fit, seconds_of};
+
+/// Format of the file.
+pub const VERSION: u32 = 1;
+const BUILT_IN: &str = include_str!("../calibration.toml");
+/// Largest file, bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+/// The phases, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// Keys, once for a client.
+    Setup,
+    /// Material for one input.
+    Offline,
+    /// One answer.
+    Online,
+}
+
+impl Phase {
+    /// All three.
+    pub const ALL: [Self; 3] = [Self::Setup, Self::Offline, Self::Online];
+
+    /// What the costs say of it.
+    #[must_use]
+    pub fn of(self, costs: &Costs) -> &PhaseCost {
+        match self {
+            Self::Setup => &costs.setup,
+            Self::Offline => &costs.offline,
+            Self::Online => &costs.online,
+        }
+    }
+}
+
+/// One measured phase, both parties on the machine that is calibrated, one thread each, over loopback.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Observed {
+    /// The client's wall time, seconds.
+    pub wall_s: f64,
+    /// Processor time of client and server, seconds.
+    pub cpu_s: [f64; 2],
+    /// Largest resident sets of client and server, bytes.
+    pub peak_bytes: [u64; 2],
+    /// Turns: how often a party waited for what the other sends.
+    pub rounds: u64,
+}
+
+/// One measured run of a network.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Observation {
+    /// The network's name.
+    pub network: String,
+    /// What its lowering declares.
+    pub costs: Costs,
+    /// The phases that were run.
+    pub phases: BTreeMap<Phase, Observed>,
+}
+
+/// A party's part of a phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rates {
+    /// Seconds for each primitive that the phase has; those that are not named take none.
+    pub seconds: BTreeMap<Primitive, f64>,
+    /// Root mean square of relative errors, each network predicted from the others. 0.1 is 10 %.
+    pub error: f64,
+    /// Resident bytes of the process: so many, and so many for each that the plan declares for the phase.
+    pub resident: [f64; 2],
+}
+
+impl Rates {
+    fn new(rows: &[(&Costed<'_>, &Observed)], party: usize) -> Self {
+        let row = |(at, (costed, seen)): (usize, &(&Costed<'_>, &Observed))| {
+            (at, counts(costed.cost, costed.party(party)), seen.cpu_s[party])
+        };
+        let Fit { seconds, error } = fit(&rows.iter().enumerate().map(row).collect::<Vec<_>>());
+        let named = Primitive::ALL.into_iter().zip(seconds).filter(|(_, seconds)| *seconds > 0.0);
+        // Two columns of the same solver.
+        let row = |(at, (costed, seen)): (usize, &(&Costed<'_>, &Observed))| {
+            let mut columns: Counts = [0.0; _];
+            (columns[0], columns[1]) = (1.0, costed.party(party).peak_memory_bytes as f64);
+            (at, columns, seen.peak_bytes[party] as f64)
+        };
+        let memory = fit(&rows.iter().enumerate().map(row).collect::<Vec<_>>()).seconds;
+        // TOML has infinities, JSON has not.
+        Self { seconds: named.collect(), error: error.min(f64::from(u16::MAX)), resident: [memory[0], memory[1]] }
+    }
+
+    /// Most resident bytes in a phase whose plan declares so many.
+    #[must_use]
+    pub fn resident_bytes(&self, declared: u64) -> u64 {
+        (self.resident[0] + self.resident[1] * declared as f64) as u64
+    }
+
+    /// Seconds for each of [`Primitive::ALL`].
+    #[must_use]
+    pub fn array(&self) -> Counts {
+        Primitive::ALL.map(|primitive| self.seconds.get(&primitive).copied().unwrap_or(0.0))
+    }
+}
+
+/// One phase of a back end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PhaseRates {
+    /// The client's part.
+    pub client: Rates,
+    /// The server's part.
+    pub server: Rates,
+    /// What of the shorter party's time comes on top of the longer one's: 0 if they always work side by side,
+    /// 1 if one waits for the other.
+    pub apart: f64,
+    /// Turns for each declared exchange and each OT, and once in a phase: what goes one after the other in
+    /// one direction is fewer than what is declared, and what the OT extension does for itself is not
+    /// declared.
+    pub rounds: BTreeMap<Primitive, f64>,
+}
+
+impl PhaseRates {
+    /// How often a party waits for the other in a phase of such a cost.
+    #[must_use]
+    pub fn rounds(&self, cost: &PhaseCost) -> f64 {
+        let counts = counts(cost, &cost.client);
+        let named = Primitive::ALL.into_iter().zip(counts);
+        named.map(|(primitive, count)| count * self.rounds.get(&primitive).copied().unwrap_or(0.0)).sum()
+    }
+}
+
+/// What turns are counted by.
+const TURNS: [Primitive; 3] = [Primitive::Ot, Primitive::Exchange, Primitive::Phase];
+
+fn rounds(rows: &[(&Costed<'_>, &Observed)]) -> BTreeMap<Primitive, f64> {
+    let row = |(at, (costed, seen)): (usize, &(&Costed<'_>, &Observed))| {
+        let mut columns = counts(costed.cost, costed.party(0));
+        for (column, primitive) in columns.iter_mut().zip(Primitive::ALL) {
+            *column *= f64::from(u8::from(TURNS.contains(&primitive)));
+        }
+        (at, columns, seen.rounds as f64)
+    };
+    let fit = fit(&rows.iter().enumerate().map(row).collect::<Vec<_>>());
+    Primitive::ALL.into_iter().zip(fit.seconds).filter(|(_, rounds)| *rounds > 0.0).collect()
+}
+
+/// A back end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackendRates {
+    /// Its phases; those that it does not have are not there.
+    pub phases: BTreeMap<Phase, PhaseRates>,
+    /// Names of the networks that it was measured on.
+    pub networks: Vec<String>,
+}
+
+/// A machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    /// [`VERSION`].
+    pub version: u32,
+    /// Processor, cores.
+    pub machine: String,
+    /// From what, in words.
+    pub made: String,
+    /// Back ends by name.
+    pub backends: BTreeMap<String, BackendRates>,
+    /// Seconds of a multiplication of the float network, run where it is.
+    pub local_mac_s: f64,
+}
+
+impl Calibration {
+    /// Fits a back end's rates to what was measured; runs of one network are a group.
+    #[must_use]
+    pub fn of_backend(runs: &[Observation]) -> BackendRates {
+        let mut networks: Vec<String> = Vec::new();
+        for run in runs {
+            if !networks.contains(&run.network) {
+                networks.push(run.network.clone());
+            }
+        }
+        let mut phases = BTreeMap::new();
+        for phase in Phase::ALL {
+            let seen: Vec<(Costed<'_>, Observed)> =
+                networks.iter().filter_map(|network| median(runs, network, phase)).collect();
+            if seen.is_empty() {
+                continue;
+            }
+            let rows: Vec<_> = seen.iter().map(|(costed, seen)| (costed, seen)).collect();
+            let [client, server] = [0, 1].map(|party| Rates::new(&rows, party));
+            let apart = apart(seen.iter().map(|(_, seen)| seen));
+            phases.insert(phase, PhaseRates { client, server, apart, rounds: rounds(&rows) });
+        }
+        BackendRates { phases, networks }
+    }
+
+    /// The one that comes with the program: what it was measured on is in it.
+    #[must_use]
+    pub fn built_in() -> Self {
+        Self::parse(BUILT_IN).expect("a test reads it")
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, is none, or says what cannot be.
+    pub fn read(path: &Path) -> Result<Self, PlanError> {
+        let io = |source| PlanError::Io { path: path.to_owned(), source };
+        let mut text = String::new();
+        let file = File::open(path).map_err(io)?;
+        file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(io)?;
+        if text.len() as u64 > MAX_FILE {
+            return wrong(path.display().to_string(), format!("it is larger than {MAX_FILE} bytes"));
+        }
+        Self::parse(&text).map_err(|detail| PlanError::Wrong { what: path.display().to_string(), detail })
+    }
+
+    /// Reads TOML.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let read: Self = toml::from_str(text).map_err(|e| e.to_string())?;
+        if read.version != VERSION {
+            return Err(format!(
+                "format {}, and {VERSION} is read: make it again with `tacit calibrate`",
+                read.version
+            ));
+        }
+        let phases = || read.backends.values().flat_map(|backend| backend.phases.values());
+        let rates = || phases().flat_map(|phase| [&phase.client, &phase.server]);
+        let times = rates().flat_map(|rates| rates.seconds.values().chain([&rates.error]).chain(&rates.resident));
+        let times = times.chain(phases().flat_map(|phase| phase.rounds.values()));
+        // Of a billion seconds nobody makes a plan, and sums of larger ones are no numbers.
+        if times.chain([&read.local_mac_s]).any(|time| !(0.0..=1e9).contains(time)) || read.local_mac_s == 0.0 {
+            return Err("it has a time that is no time".into());
+        }
+        if phases().any(|phase| !(0.0..=1.0).contains(&phase.apart)) {
+            return Err("`apart` must be from 0 to 1".into());
+        }
+        Ok(read)
+    }
+
+    /// As TOML.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("names and numbers only")
+    }
+}
+
+/// A phase's cost by party.
+struct Costed<'a> {
+    cost: &'a PhaseCost,
+}
+
+impl Costed<'_> {
+    fn party(&self, party: usize) -> &PartyCost {
+        [&self.cost.client, &self.cost.server][party]
+    }
+}
+
+/// The run of a network in the middle of those of its kind: one that something else disturbed is not it.
+fn median<'a>(runs: &'a [Observation], network: &str, phase: Phase) -> Option<(Costed<'a>, Observed)> {
+    let of_network = runs.iter().filter(|run| run.network == network);
+    let mut seen: Vec<(&Observation, &Observed)> =
+        of_network.filter_map(|run| Some((run, run.phases.get(&phase)?))).collect();
+    seen.sort_by(|(_, a), (_, b)| a.cpu_s.iter().sum::<f64>().total_cmp(&b.cpu_s.iter().sum()));
+    let (run, middle) = seen.get(seen.len() / 2)?;
+    Some((Costed { cost: phase.of(&run.costs) }, **middle))
+}
+
+/// The median of what of the shorter party's time came on top, among networks that take long enough to tell.
+fn apart<'a>(seen: impl Iterator<Item = &'a Observed>) -> f64 {
+    let share = |seen: &Observed| {
+        let [a, b] = seen.cpu_s;
+        (a.min(b) > 5e-3).then(|| ((seen.wall_s - a.max(b)) / a.min(b)).clamp(0.0, 1.0))
+    };
+    let mut shares: Vec<f64> = seen.filter_map(share).collect();
+    shares.sort_by(f64::total_cmp);
+    // Where nobody works long enough: one after the other.
+    shares.get(shares.len() / 2).copied().unwrap_or(1.0)
+}
+
+/// What a party's part takes on the machine that was calibrated, by primitive, seconds.
+#[must_use]
+pub fn cpu_s(rates: &Rates, cost: &PhaseCost, client: bool, slower: &Counts) -> f64 {
+    let party = if client { &cost.client } else { &cost.server };
+    let mut seconds = rates.array();
+    for (second, slower) in seconds.iter_mut().zip(slower) {
+        *second *= slower;
+    }
+    seconds_of(&seconds, &counts(cost, party))
+}

@@ -1,0 +1,122 @@
+//! What would change the ranking: the best choice as one thing at a time is better or worse.
+
+use serde::Serialize;
+
+use crate::device::Device;
+use crate::error::PlanError;
+use crate::predict::Setting;
+use crate::rank::Question;
+
+/// What is varied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Knob {
+    /// The rate of the link's slower way, Mbit/s; the other way keeps its ratio to it.
+    Rate,
+    /// The link's round trip, milliseconds.
+    RoundTrip,
+    /// How many times as fast the client's device is.
+    Client,
+    /// How many times as fast the server is.
+    Server,
+}
+
+impl Knob {
+    const ALL: [Self; 4] = [Self::Rate, Self::RoundTrip, Self::Client, Self::Server];
+
+    /// From where to where it is varied, in its unit: where it stands is within.
+    fn range(self, at: f64) -> [f64; 2] {
+        let [low, high] = match self {
+            Self::Rate => [0.05, 10_000.0],
+            Self::RoundTrip => [0.05, 1_000.0],
+            Self::Client | Self::Server => [1.0 / 32.0, 32.0],
+        };
+        let at = at.max(1e-3);
+        [f64::min(low, at / 4.0), f64::max(high, 4.0 * at)]
+    }
+
+    /// Where it stands.
+    fn at(self, setting: &Setting) -> f64 {
+        match self {
+            Self::Rate => setting.link.up_bits.min(setting.link.down_bits) / 1e6,
+            Self::RoundTrip => 1e3 * setting.link.rtt_s,
+            Self::Client | Self::Server => 1.0,
+        }
+    }
+
+    fn set(self, setting: &Setting, to: f64) -> Setting {
+        let faster = |device: &Device| Device { slower: device.slower.map(|s| s / to), ..device.clone() };
+        match self {
+            Self::Rate => Setting { link: setting.link.at_rate(1e6 * to), ..setting.clone() },
+            Self::RoundTrip => Setting { link: setting.link.at_rtt(to / 1e3), ..setting.clone() },
+            Self::Client => Setting { client: faster(&setting.client), ..setting.clone() },
+            Self::Server => Setting { server: faster(&setting.server), ..setting.clone() },
+        }
+    }
+}
+
+/// The best offer over a range of a knob, in its unit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Reign {
+    /// From here.
+    pub from: f64,
+    /// To there.
+    pub to: f64,
+    /// The best offer's place; `None` where no private one is within the limits.
+    pub offer: Option<usize>,
+}
+
+/// One knob.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Varied {
+    /// Which.
+    pub knob: Knob,
+    /// Where it stands, in its unit.
+    pub at: f64,
+    /// The best score at a quarter of that, and at four times as much; `None` where nothing is within the
+    /// limits.
+    pub score: [Option<f64>; 2],
+    /// Who is best where, in order, over the whole range.
+    pub reigns: Vec<Reign>,
+}
+
+const STEPS: u32 = 60;
+const HALVINGS: u32 = 16;
+
+/// Varies everything, one at a time. The knob that moves the score most comes first.
+///
+/// # Errors
+/// As [`Question::ranked`].
+pub fn vary(question: &Question<'_>, setting: &Setting) -> Result<Vec<Varied>, PlanError> {
+    let mut all = Knob::ALL.into_iter().map(|knob| one(question, setting, knob)).collect::<Result<Vec<_>, _>>()?;
+    let moved = |v: &Varied| match v.score {
+        [Some(a), Some(b)] if a > 0.0 && b > 0.0 => (a / b).ln().abs(),
+        _ => f64::INFINITY,
+    };
+    all.sort_by(|a, b| moved(b).total_cmp(&moved(a)));
+    Ok(all)
+}
+
+fn one(question: &Question<'_>, setting: &Setting, knob: Knob) -> Result<Varied, PlanError> {
+    let best = |to: f64| question.best(&knob.set(setting, to));
+    let offer = |to: f64| Ok::<_, PlanError>(best(to)?.map(|choice| choice.offer));
+    let at = knob.at(setting);
+    let score = [best(at / 4.0)?.map(|c| c.score), best(4.0 * at)?.map(|c| c.score)];
+    let [low, high] = knob.range(at);
+    let point = |step: u32| low * (high / low).powf(f64::from(step) / f64::from(STEPS));
+    let mut reigns = vec![Reign { from: low, to: high, offer: offer(low)? }];
+    for step in 1..=STEPS {
+        let found = offer(point(step))?;
+        let last = reigns.last_mut().expect("there is one from the start");
+        if found != last.offer {
+            let (mut a, mut b) = (point(step - 1), point(step));
+            for _ in 0..HALVINGS {
+                let middle = (a * b).sqrt();
+                if offer(middle)? == last.offer { a = middle } else { b = middle }
+            }
+            last.to = b;
+            reigns.push(Reign { from: b, to: high, offer: found });
+        }
+    }
+    Ok(Varied { knob, at, score, reigns })
+}

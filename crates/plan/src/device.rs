@@ -1,0 +1,135 @@
+//! Devices: how much slower than the machine that was calibrated, how many cores, how much memory, what
+//! energy.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tacit_meter::device::DeviceProfile;
+
+use crate::calibration::Calibration;
+use crate::counts::{Counts, Primitive};
+use crate::error::{PlanError, wrong};
+
+const BUILT_IN: &str = include_str!("../devices.toml");
+
+/// A number and where it is from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    also: Vec<String>,
+    cores: u32,
+    memory_gib: f64,
+    /// Name of the device's energy profile.
+    energy: String,
+    /// How many times as long a primitive takes as on the machine of the calibration that is built in.
+    slower: BTreeMap<Primitive, f64>,
+    /// The same for all primitives that are not named.
+    otherwise: f64,
+    source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    device: Vec<Entry>,
+}
+
+/// A device that runs a party.
+#[derive(Debug, Clone, Serialize)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Cores.
+    pub cores: u32,
+    /// Memory, bytes.
+    pub memory_bytes: u64,
+    /// What primitives take on the machine that was calibrated.
+    #[serde(skip)]
+    pub calibration: Arc<Calibration>,
+    /// How many times as long each of [`Primitive::ALL`] takes here.
+    pub slower: Counts,
+    /// Idle power, watts.
+    pub base_w: f64,
+    /// Joules of a second of processor time above idle.
+    pub j_per_cpu_s: f64,
+    /// Joules of a byte above the processor time that it takes.
+    pub j_per_byte: f64,
+    /// Where these are from.
+    pub sources: Vec<String>,
+}
+
+impl Device {
+    /// A device by name, by the calibration that is built in.
+    ///
+    /// # Errors
+    /// No device has that name; the error lists those there are.
+    pub fn named(name: &str) -> Result<Self, PlanError> {
+        let file: File = toml::from_str(BUILT_IN).expect("a test reads it");
+        let known = || file.device.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", ");
+        let found = file.device.iter().find(|d| d.name == name || d.also.iter().any(|also| also == name));
+        let Some(entry) = found else { return wrong(format!("device {name:?}"), format!("there are {}", known())) };
+        let (profile, mode) = DeviceProfile::load_with_mode(&entry.energy)?;
+        let mode = profile.mode(mode)?;
+        let slower = |primitive: Primitive| entry.slower.get(&primitive).copied().unwrap_or(entry.otherwise);
+        let energy = [
+            ("idle power", &mode.base_w),
+            ("power of a core", &mode.w_per_core),
+            ("energy of a byte", &mode.j_per_byte),
+        ];
+        let mut sources = vec![format!("speed: {}", entry.source)];
+        sources.extend(energy.iter().map(|(what, coefficient)| format!("{what}: {}", coefficient.source)));
+        Ok(Self {
+            name: entry.name.clone(),
+            cores: entry.cores,
+            memory_bytes: (entry.memory_gib * f64::from(1 << 30)) as u64,
+            calibration: Arc::new(Calibration::built_in()),
+            slower: Primitive::ALL.map(slower),
+            base_w: mode.base_w.value,
+            j_per_cpu_s: mode.w_per_core.value,
+            j_per_byte: mode.j_per_byte.value,
+            sources,
+        })
+    }
+
+    /// All names.
+    #[must_use]
+    pub fn names() -> Vec<String> {
+        let file: File = toml::from_str(BUILT_IN).expect("a test reads it");
+        file.device.into_iter().map(|d| d.name).collect()
+    }
+
+    /// This device as it was calibrated itself.
+    #[must_use]
+    pub fn calibrated(self, calibration: Arc<Calibration>) -> Self {
+        let speed = format!("speed: calibrated on {}, {}", calibration.machine, calibration.made);
+        let sources = std::iter::once(speed).chain(self.sources.into_iter().skip(1)).collect();
+        Self { slower: [1.0; _], sources, calibration, ..self }
+    }
+
+    /// Joules above idle of so much processor time and so many bytes.
+    #[must_use]
+    pub fn net_j(&self, cpu_s: f64, bytes: u64) -> f64 {
+        self.j_per_cpu_s * cpu_s + self.j_per_byte * bytes as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_device_has_an_energy_profile_and_a_source() {
+        assert!(Device::names().len() >= 8);
+        for name in Device::names() {
+            let device = Device::named(&name).unwrap();
+            assert!(device.slower.iter().all(|s| (0.1..200.0).contains(s)), "{name}");
+            assert!(device.cores > 0 && device.memory_bytes > 1 << 28 && device.j_per_cpu_s > 0.0, "{name}");
+            assert!(device.sources.iter().all(|s| s.len() > 20), "{name}: {:?}", device.sources);
+        }
+        let error = Device::named("toaster").unwrap_err().to_string();
+        assert!(error.contains("toaster") && error.contains("raspberry-pi-4b"), "{error}");
+        assert_eq!(Device::named("pi4b").unwrap().name, "raspberry-pi-4b");
+    }
+}

@@ -1,0 +1,117 @@
+//! Least squares with coefficients that are never negative, of relative errors.
+
+use crate::counts::Counts;
+
+/// Seconds below which a measured time is mostly noise: what errors are relative to at least.
+const NOISE_S: f64 = 4e-3;
+/// Pull towards zero, as a share of what the data pull: of two primitives that always come together, both get
+/// a part.
+const RIDGE: f64 = 1e-6;
+/// What a coefficient must explain to be taken at all, by primitive: where two explain the same, time is put
+/// down to computing rather than to bytes and exchanges, because another device is slower at one than at the
+/// other.
+const RELUCTANCE: Counts = [0.0, 0.0, 0.01, 0.0, 0.0, 0.02, 0.06, 0.02, 0.02];
+const ROUNDS: usize = 4_000;
+
+/// Seconds for each primitive, and how far they are off.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fit {
+    /// Seconds for each of [`crate::Primitive::ALL`], none negative.
+    pub seconds: Counts,
+    /// Root mean square of the relative errors of networks that were left out of the fit that predicts them.
+    pub error: f64,
+}
+
+/// Fits seconds to counts. A group is what is left out together.
+///
+/// No rows give zeros and no certainty (an infinite error).
+#[must_use]
+pub fn fit(rows: &[(usize, Counts, f64)]) -> Fit {
+    let all: Vec<&(usize, Counts, f64)> = rows.iter().collect();
+    let seconds = solve(&all);
+    let (mut squares, mut tests) = (0.0, 0);
+    for (group, counts, measured) in rows {
+        let others: Vec<_> = rows.iter().filter(|(other, ..)| other != group).collect();
+        if others.is_empty() {
+            continue;
+        }
+        squares += ((seconds_of(&solve(&others), counts) - measured) / scale(*measured)).powi(2);
+        tests += 1;
+    }
+    Fit { seconds, error: if tests == 0 { f64::INFINITY } else { (squares / f64::from(tests)).sqrt() } }
+}
+
+/// What so many primitives take.
+#[must_use]
+pub fn seconds_of(seconds: &Counts, counts: &Counts) -> f64 {
+    seconds.iter().zip(counts).map(|(s, n)| s * n).sum()
+}
+
+fn scale(measured: f64) -> f64 {
+    measured.max(NOISE_S)
+}
+
+/// Coordinate descent on columns of length 1.
+fn solve(rows: &[&(usize, Counts, f64)]) -> Counts {
+    let mut norms: Counts = [0.0; _];
+    for (_, counts, measured) in rows {
+        for (norm, count) in norms.iter_mut().zip(counts) {
+            *norm += (count / scale(*measured)).powi(2);
+        }
+    }
+    let norms = norms.map(f64::sqrt);
+    let mut found: Counts = [0.0; _];
+    let mut rest: Vec<f64> = rows.iter().map(|(_, _, measured)| measured / scale(*measured)).collect();
+    for _ in 0..ROUNDS {
+        for (k, norm) in norms.iter().enumerate().filter(|(_, norm)| **norm > 0.0) {
+            let column = |(_, counts, measured): &(usize, Counts, f64)| counts[k] / scale(*measured) / norm;
+            let pull: f64 = rows.iter().zip(&rest).map(|(row, rest)| column(row) * rest).sum();
+            let next = ((pull + found[k] - RELUCTANCE[k]) / (1.0 + RIDGE)).max(0.0);
+            let step = next - found[k];
+            if step != 0.0 {
+                found[k] = next;
+                for (row, rest) in rows.iter().zip(&mut rest) {
+                    *rest -= step * column(row);
+                }
+            }
+        }
+    }
+    for (value, norm) in found.iter_mut().zip(norms) {
+        *value = if norm > 0.0 { *value / norm } else { 0.0 };
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn row(group: usize, ntts: f64, ots: f64, took: [f64; 2]) -> (usize, Counts, f64) {
+        let mut counts: Counts = [0.0; _];
+        (counts[0], counts[1], counts[8]) = (ntts, ots, 1.0);
+        (group, counts, 0.004 + took[0] * ntts + took[1] * ots)
+    }
+
+    #[test]
+    fn nothing_to_fit_is_no_certainty() {
+        assert_eq!(fit(&[]).error, f64::INFINITY);
+        assert_eq!(fit(&[row(0, 1.0, 2.0, [0.1, 0.1])]).error, f64::INFINITY);
+    }
+
+    #[test]
+    fn what_is_slower_with_less_work_is_no_negative_time() {
+        let fit = fit(&[row(0, 100.0, 0.0, [1e-3, 0.0]), row(1, 1.0, 5.0, [0.2, 0.0])]);
+        assert!(fit.seconds.iter().all(|s| *s >= 0.0), "{fit:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn times_that_follow_the_counts_are_found(ntt in 1e-5..1e-3f64, ot in 1e-7..1e-5f64) {
+            let sizes = [(10.0, 5e4), (500.0, 1e3), (2e3, 2e5), (50.0, 4e5), (3e3, 10.0), (1.0, 1.0)];
+            let rows: Vec<_> = sizes.iter().enumerate().map(|(i, (n, o))| row(i, *n, *o, [ntt, ot])).collect();
+            let fit = fit(&rows);
+            prop_assert!((fit.seconds[0] / ntt - 1.0).abs() < 0.1 && (fit.seconds[1] / ot - 1.0).abs() < 0.1, "{:?}", fit);
+        }
+    }
+}

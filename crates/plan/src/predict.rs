@@ -1,0 +1,168 @@
+//! Times, bytes, energy and memory of the phases, from costs, calibration, devices and link.
+//!
+//! A phase's processor time at a party is the sum of its counts times what the party's device takes for each.
+//! Its wall time is what both parties compute (side by side as far as the calibration saw it) and what the
+//! link takes: the bytes of both ways and 0.9 of a round trip for each turn. Where one of the two is long,
+//! part of the other hides behind it; [`HIDDEN`] says how much.
+
+use serde::Serialize;
+use tacit_backends::{Costs, PhaseCost};
+
+use crate::calibration::{Phase, PhaseRates, cpu_s};
+use crate::device::Device;
+use crate::link::Link;
+
+/// Share of the shorter one of computing and transferring that happens while the longer one goes on.
+pub const HIDDEN: f64 = 0.5;
+/// Share of a round trip that a turn takes: some turns are over while others are under way (seen: 0.75 to
+/// 1.05).
+pub const TURN: f64 = 0.9;
+/// Share of a party's work that more threads can share: two threads took 0.80 of the time of one (SqueezeNet,
+/// each party alone on two cores, docs/performance.md).
+pub const PARALLEL: f64 = 0.4;
+
+/// Who runs what, over which link.
+#[derive(Debug, Clone, Serialize)]
+pub struct Setting {
+    /// The client's device.
+    pub client: Device,
+    /// The server's device.
+    pub server: Device,
+    /// The client's threads.
+    pub client_threads: u32,
+    /// The server's threads for one job.
+    pub server_threads: u32,
+    /// The link.
+    pub link: Link,
+}
+
+/// One phase.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Predicted {
+    /// From its beginning to its end, seconds.
+    pub wall_s: f64,
+    /// One standard deviation of that from the fit, as a share.
+    pub error: f64,
+    /// Both parties' computing, as far as it is not side by side, seconds.
+    pub compute_s: f64,
+    /// The link busy with bytes, seconds.
+    pub transfer_s: f64,
+    /// The link's round trips, seconds.
+    pub round_trips_s: f64,
+    /// Processor time of the client, seconds.
+    pub client_cpu_s: f64,
+    /// Processor time of the server, seconds.
+    pub server_cpu_s: f64,
+    /// Payload to the server, bytes.
+    pub up_bytes: u64,
+    /// Payload to the client, bytes.
+    pub down_bytes: u64,
+    /// Joules of the client above idle.
+    pub client_j: f64,
+    /// Joules of the server above idle.
+    pub server_j: f64,
+    /// Most memory of the client's process, bytes.
+    pub client_bytes: u64,
+    /// Most memory of the server's process, bytes.
+    pub server_bytes: u64,
+}
+
+/// All phases.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Prediction {
+    /// Once for a client.
+    pub setup: Predicted,
+    /// For each input, before it is there.
+    pub offline: Predicted,
+    /// For each input.
+    pub online: Predicted,
+}
+
+impl Prediction {
+    /// Predicts what a back end takes; `None` where a device's calibration says nothing of it.
+    #[must_use]
+    pub fn of(backend: &str, costs: &Costs, setting: &Setting) -> Option<Self> {
+        let rates = [&setting.client, &setting.server].map(|device| device.calibration.backends.get(backend));
+        let [Some(client), Some(server)] = rates else { return None };
+        let phase = |phase: Phase| match phase.of(costs) {
+            // A phase that a back end does not have costs nothing.
+            none if *none == PhaseCost::default() => Some(Predicted::default()),
+            cost => {
+                let rates = [client.phases.get(&phase)?, server.phases.get(&phase)?];
+                // A dealer's part comes over the client's link as well, beside what the parties send.
+                let dealt = if phase == Phase::Offline { costs.dealing.client_bytes } else { 0 };
+                Some(predict(rates, cost, dealt, setting))
+            }
+        };
+        let [setup, offline, online] = Phase::ALL.map(phase);
+        Some(Self { setup: setup?, offline: offline?, online: online? })
+    }
+
+    /// Joules of the client for one input above idle, the setup shared by `inputs`.
+    #[must_use]
+    pub fn client_j(&self, inputs: f64) -> f64 {
+        self.offline.client_j + self.online.client_j + self.setup.client_j / inputs.max(1.0)
+    }
+
+    /// Joules of the server for one input above idle, the setup shared by `inputs`.
+    #[must_use]
+    pub fn server_j(&self, inputs: f64) -> f64 {
+        self.offline.server_j + self.online.server_j + self.setup.server_j / inputs.max(1.0)
+    }
+
+    /// Payload bytes both ways for one input, the setup shared by `inputs`.
+    #[must_use]
+    pub fn bytes(&self, inputs: f64) -> f64 {
+        let both = |phase: &Predicted| (phase.up_bytes + phase.down_bytes) as f64;
+        both(&self.offline) + both(&self.online) + both(&self.setup) / inputs.max(1.0)
+    }
+
+    /// Most memory of the client's process, bytes.
+    #[must_use]
+    pub fn client_bytes(&self) -> u64 {
+        self.setup.client_bytes.max(self.offline.client_bytes).max(self.online.client_bytes)
+    }
+
+    /// Most memory of the server's process for one job, bytes.
+    #[must_use]
+    pub fn server_bytes(&self) -> u64 {
+        self.setup.server_bytes.max(self.offline.server_bytes).max(self.online.server_bytes)
+    }
+}
+
+/// What `threads` make of a second ([Amdahl](https://doi.org/10.1145/1465482.1465560)).
+#[must_use]
+pub fn with_threads(threads: u32, cores: u32) -> f64 {
+    let threads = f64::from(threads.clamp(1, cores.max(1)));
+    1.0 - PARALLEL + PARALLEL / threads
+}
+
+fn predict([of_client, of_server]: [&PhaseRates; 2], cost: &PhaseCost, dealt: u64, setting: &Setting) -> Predicted {
+    let (client, server, link) = (&setting.client, &setting.server, &setting.link);
+    let client_cpu_s = cpu_s(&of_client.client, cost, true, &client.slower);
+    let server_cpu_s = cpu_s(&of_server.server, cost, false, &server.slower);
+    let a = client_cpu_s * with_threads(setting.client_threads, client.cores);
+    let b = server_cpu_s * with_threads(setting.server_threads, server.cores);
+    let compute_s = a.max(b) + of_server.apart * a.min(b);
+    let transfer_s = link.transfer_s(cost.up_bytes, cost.down_bytes + dealt);
+    let round_trips_s = TURN * link.rtt_s * of_server.rounds(cost);
+    let on_link = transfer_s + round_trips_s;
+    let shares = [(&of_client.client, a), (&of_server.server, b)];
+    let uncertain = shares.iter().map(|(rates, s)| (rates.error * s).powi(2)).sum::<f64>().sqrt();
+    let wall_s = compute_s.max(on_link) + (1.0 - HIDDEN) * compute_s.min(on_link);
+    Predicted {
+        wall_s,
+        error: if wall_s > 0.0 { uncertain / wall_s } else { 0.0 },
+        compute_s,
+        transfer_s,
+        round_trips_s,
+        client_cpu_s,
+        server_cpu_s,
+        up_bytes: cost.up_bytes,
+        down_bytes: cost.down_bytes + dealt,
+        client_j: client.net_j(client_cpu_s, cost.bytes() + dealt),
+        server_j: server.net_j(server_cpu_s, cost.bytes()),
+        client_bytes: of_client.client.resident_bytes(cost.client.peak_memory_bytes),
+        server_bytes: of_server.server.resident_bytes(cost.server.peak_memory_bytes),
+    }
+}

@@ -1,0 +1,342 @@
+//! From predictions to a ranking: what is wanted, what must hold, and who is best at something.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+use tacit_backends::{Costs, Trust};
+
+use crate::counts::Primitive;
+use crate::error::{PlanError, wrong};
+use crate::predict::{Predicted, Prediction, Setting};
+
+const SECONDS_A_DAY: f64 = 86_400.0;
+const GIGABYTE: f64 = 1e9;
+
+/// What is to be small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Goal {
+    /// From the input to its answer: the online phase.
+    Latency,
+    /// Both phases of an input, for clients that keep no stock.
+    Total,
+    /// Joules of both parties for an input, above idle.
+    Energy,
+    /// Joules of the client for an input, above idle.
+    ClientEnergy,
+    /// Payload bytes of an input.
+    Bytes,
+    /// Money for an input: the server's cores and the bytes, by [`Prices`].
+    Money,
+}
+
+impl Goal {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Latency, Self::Total, Self::Energy, Self::ClientEnergy, Self::Bytes, Self::Money];
+
+    /// What it is counted in.
+    #[must_use]
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Latency | Self::Total => "s",
+            Self::Energy | Self::ClientEnergy => "J",
+            Self::Bytes => "bytes",
+            Self::Money => "of the prices' currency",
+        }
+    }
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Latency => "latency",
+            Self::Total => "total",
+            Self::Energy => "energy",
+            Self::ClientEnergy => "client-energy",
+            Self::Bytes => "bytes",
+            Self::Money => "money",
+        })
+    }
+}
+
+impl FromStr for Goal {
+    type Err = PlanError;
+
+    fn from_str(text: &str) -> Result<Self, PlanError> {
+        let known = || Self::ALL.map(|goal| goal.to_string()).join(", ");
+        match Self::ALL.into_iter().find(|goal| goal.to_string() == text) {
+            Some(goal) => Ok(goal),
+            None => wrong(format!("goal {text:?}"), format!("there are {}", known())),
+        }
+    }
+}
+
+/// Prices, all in one currency.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Prices {
+    /// Of one core of the server for an hour.
+    pub core_hour: f64,
+    /// Of 10^9 bytes on the link.
+    pub gigabyte: f64,
+}
+
+/// How much a client asks.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Usage {
+    /// Inputs of a client in a day.
+    pub per_day: f64,
+    /// Inputs that come at once, at most.
+    pub burst: u32,
+    /// Clients of the server.
+    pub clients: u32,
+    /// For [`Goal::Money`].
+    pub prices: Option<Prices>,
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        Self { per_day: 100.0, burst: 1, clients: 1, prices: None }
+    }
+}
+
+/// What must hold.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Limits {
+    /// Memory of the client's process, bytes.
+    pub memory: Option<u64>,
+    /// The online phase, seconds.
+    pub online_s: Option<f64>,
+    /// Bytes that a client sends for its keys.
+    pub upload: Option<u64>,
+    /// Payload bytes of an input.
+    pub bytes: Option<u64>,
+    /// Share of inputs that get the float network's class.
+    pub agreement: Option<f64>,
+    /// Whether a dealer may be trusted.
+    pub dealer: bool,
+}
+
+/// A lowered model, before anybody knows where it runs.
+#[derive(Debug, Clone, Serialize)]
+pub struct Offer {
+    /// Back end; `local` for the float network at the client.
+    pub backend: String,
+    /// Its options, as `-O` takes them.
+    pub options: String,
+    /// Whom its users trust; none where the client has the model.
+    pub trust: Option<Trust>,
+    /// What it costs.
+    pub costs: Costs,
+    /// Share of inputs that should get the float network's class, where that is known.
+    pub agreement: Option<f64>,
+}
+
+impl Offer {
+    /// Whether neither party learns what it should not.
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        matches!(self.trust, Some(Trust::TwoParty | Trust::Dealer))
+    }
+}
+
+/// An offer on given machines, with the number of threads that suits the goal.
+#[derive(Debug, Clone, Serialize)]
+pub struct Choice {
+    /// Which one: its place among the offers.
+    pub offer: usize,
+    /// Threads of the client.
+    pub client_threads: u32,
+    /// Threads of the server for one job.
+    pub server_threads: u32,
+    /// What it takes.
+    pub predicted: Prediction,
+    /// What of the goal one input takes.
+    pub score: f64,
+    /// Inputs to keep material for, so that a burst finds it ready.
+    pub pool: u32,
+    /// Material for them, bytes at client and server.
+    pub pool_bytes: [u64; 2],
+    /// Which limits it breaks, with figures.
+    pub objections: Vec<String>,
+    /// Whether no other private choice is better in latency, client energy and bytes at once.
+    pub pareto: bool,
+}
+
+/// Everything that a ranking depends on but the machines.
+pub struct Question<'a> {
+    /// What there is to choose from.
+    pub offers: &'a [Offer],
+    /// What is wanted.
+    pub goal: Goal,
+    /// What must hold.
+    pub limits: Limits,
+    /// How much is asked.
+    pub usage: Usage,
+}
+
+impl Question<'_> {
+    /// All offers that the calibration knows, the best first; those that break a limit, and those that are
+    /// not private, come after the others.
+    ///
+    /// # Errors
+    /// Money is the goal and nobody said what things cost.
+    pub fn ranked(&self, setting: &Setting) -> Result<Vec<Choice>, PlanError> {
+        if self.goal == Goal::Money && self.usage.prices.is_none() {
+            return wrong("goal money", "give prices: --prices core-hour=0.04,gb=0.05");
+        }
+        let mut choices: Vec<Choice> = (0..self.offers.len()).filter_map(|at| self.choice(at, setting)).collect();
+        self.mark(&mut choices);
+        let key = |c: &Choice| (!self.offers[c.offer].is_private(), !c.objections.is_empty());
+        choices.sort_by(|a, b| key(a).cmp(&key(b)).then(a.score.total_cmp(&b.score)));
+        Ok(choices)
+    }
+
+    /// The best private choice that breaks no limit.
+    ///
+    /// # Errors
+    /// As [`ranked`](Self::ranked).
+    pub fn best(&self, setting: &Setting) -> Result<Option<Choice>, PlanError> {
+        let fits = |c: &Choice| self.offers[c.offer].is_private() && c.objections.is_empty();
+        Ok(self.ranked(setting)?.into_iter().find(fits))
+    }
+
+    /// An offer with the fewest threads that break the fewest limits and reach the best score within 1 %.
+    fn choice(&self, at: usize, setting: &Setting) -> Option<Choice> {
+        let mut best: Option<Choice> = None;
+        for client_threads in powers(setting.client.cores) {
+            for server_threads in powers(setting.server.cores) {
+                let setting = Setting { client_threads, server_threads, ..setting.clone() };
+                let found = self.with_threads(at, &setting)?;
+                let better = |best: &Choice| {
+                    let fewer = found.objections.len().cmp(&best.objections.len());
+                    fewer.is_lt() || (fewer.is_eq() && found.score < 0.99 * best.score)
+                };
+                if best.as_ref().is_none_or(better) {
+                    best = Some(found);
+                }
+            }
+        }
+        best
+    }
+
+    fn with_threads(&self, at: usize, setting: &Setting) -> Option<Choice> {
+        let offer = &self.offers[at];
+        let predicted = match offer.trust {
+            Some(_) => Prediction::of(&offer.backend, &offer.costs, setting)?,
+            None => local(&offer.costs, setting),
+        };
+        let stored = [offer.costs.offline.client.stored_bytes, offer.costs.offline.server.stored_bytes];
+        let pool = if predicted.offline.wall_s > 0.0 { self.usage.burst.max(1) } else { 0 };
+        let mut choice = Choice {
+            offer: at,
+            client_threads: setting.client_threads,
+            server_threads: setting.server_threads,
+            score: self.score(&predicted),
+            pool,
+            pool_bytes: stored.map(|bytes| bytes * u64::from(pool)),
+            objections: Vec::new(),
+            predicted,
+            pareto: false,
+        };
+        choice.objections = self.objections(offer, &choice, setting);
+        Some(choice)
+    }
+
+    fn inputs_for_setup(&self) -> f64 {
+        // Keys last for a connection, as of a sidecar: a day's.
+        self.usage.per_day.max(1.0)
+    }
+
+    fn score(&self, p: &Prediction) -> f64 {
+        let inputs = self.inputs_for_setup();
+        match self.goal {
+            Goal::Latency => p.online.wall_s,
+            Goal::Total => p.online.wall_s + p.offline.wall_s,
+            Goal::Energy => p.client_j(inputs) + p.server_j(inputs),
+            Goal::ClientEnergy => p.client_j(inputs),
+            Goal::Bytes => p.bytes(inputs),
+            Goal::Money => {
+                let prices = self.usage.prices.expect("the ranking has checked this");
+                let cpu_s = p.online.server_cpu_s + p.offline.server_cpu_s + p.setup.server_cpu_s / inputs;
+                prices.core_hour * cpu_s / 3600.0 + prices.gigabyte * p.bytes(inputs) / GIGABYTE
+            }
+        }
+    }
+
+    fn objections(&self, offer: &Offer, choice: &Choice, setting: &Setting) -> Vec<String> {
+        let (p, limits) = (&choice.predicted, &self.limits);
+        let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+        let mut said = Vec::new();
+        if offer.trust == Some(Trust::Dealer) && !limits.dealer {
+            said.push("a dealer would have to be trusted (--limit trust=dealer)".into());
+        }
+        if let Some(least) = limits.agreement.filter(|least| offer.agreement.is_none_or(|share| share < *least)) {
+            let share = offer.agreement.map_or("an unknown share".into(), |share| format!("{:.2} %", 100.0 * share));
+            said.push(format!("{share} of inputs get the float network's class, {:.2} % wanted", 100.0 * least));
+        }
+        let memory = limits.memory.unwrap_or(setting.client.memory_bytes);
+        if p.client_bytes() > memory {
+            said.push(format!("the client needs {} of memory, {} allowed", mib(p.client_bytes()), mib(memory)));
+        }
+        if p.server_bytes() > setting.server.memory_bytes {
+            let has = mib(setting.server.memory_bytes);
+            said.push(format!("a job needs {} of memory at the server, which has {has}", mib(p.server_bytes())));
+        }
+        if let Some(most) = limits.online_s.filter(|most| p.online.wall_s > *most) {
+            said.push(format!("online takes {:.2} s, {most} s allowed", p.online.wall_s));
+        }
+        if let Some(most) = limits.upload.filter(|most| p.setup.up_bytes > *most) {
+            said.push(format!("keys are {} up, {} allowed", mib(p.setup.up_bytes), mib(most)));
+        }
+        if let Some(most) = limits.bytes.filter(|most| p.bytes(self.inputs_for_setup()) > *most as f64) {
+            let bytes = p.bytes(self.inputs_for_setup()) as u64;
+            said.push(format!("an input takes {} on the link, {} allowed", mib(bytes), mib(most)));
+        }
+        let one = p.offline.wall_s + p.online.wall_s;
+        if self.usage.per_day * one > SECONDS_A_DAY {
+            said.push(format!(
+                "a client's link and device are busy for {one:.1} s an input: {:.0} fit into a day",
+                SECONDS_A_DAY / one
+            ));
+        }
+        let cpu = p.offline.server_cpu_s + p.online.server_cpu_s;
+        let all = self.usage.per_day * f64::from(self.usage.clients) * cpu;
+        if all > SECONDS_A_DAY * f64::from(setting.server.cores) {
+            let most = SECONDS_A_DAY * f64::from(setting.server.cores) / (cpu * self.usage.per_day);
+            said.push(format!("the server's cores are enough for {most:.0} such clients"));
+        }
+        said
+    }
+
+    /// Marks the choices that no other beats in everything.
+    fn mark(&self, choices: &mut [Choice]) {
+        let inputs = self.inputs_for_setup();
+        let of = |c: &Choice| [c.predicted.online.wall_s, c.predicted.client_j(inputs), c.predicted.bytes(inputs)];
+        let figures: Vec<_> = choices.iter().map(|c| (self.offers[c.offer].is_private(), of(c))).collect();
+        for (at, choice) in choices.iter_mut().enumerate() {
+            let (private, own) = figures[at];
+            let beaten = |(other_private, other): &(bool, [f64; 3])| {
+                *other_private && other.iter().zip(own).all(|(o, m)| *o <= m) && *other != own
+            };
+            choice.pareto = private && !figures.iter().any(beaten);
+        }
+    }
+}
+
+/// The float network at the client.
+fn local(costs: &Costs, setting: &Setting) -> Prediction {
+    let device = &setting.client;
+    let mac = Primitive::ALL.iter().position(|p| *p == Primitive::Mac).expect("it is one of all");
+    let cpu_s = costs.online.server.work.macs as f64 * device.calibration.local_mac_s * device.slower[mac];
+    let (wall_s, client_j) = (cpu_s, device.net_j(cpu_s, 0));
+    let online = Predicted { wall_s, compute_s: wall_s, client_cpu_s: cpu_s, client_j, ..Predicted::default() };
+    Prediction { online, ..Prediction::default() }
+}
+
+/// 1, 2, 4 .. and all cores.
+fn powers(cores: u32) -> Vec<u32> {
+    let mut threads: Vec<u32> = (0..).map(|k| 1 << k).take_while(|t| *t < cores).collect();
+    threads.push(cores.max(1));
+    threads
+}

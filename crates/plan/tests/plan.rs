@@ -1,0 +1,257 @@
+//! From made-up runs to a ranking: what is fitted is found again, limits hold, and what would change the
+//! ranking is where it should be.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tacit_backends::{Costs, DealingCost, PartyCost, PhaseCost, Trust, Work};
+use tacit_plan::calibration::{Phase, VERSION};
+use tacit_plan::change::{self, Knob};
+use tacit_plan::predict::{HIDDEN, TURN};
+use tacit_plan::{
+    Calibration, Choice, Device, Goal, Limits, Link, Observation, Observed, Offer, Prediction, Prices, Question,
+    Setting, Usage,
+};
+
+const NTT_S: f64 = 2e-5;
+const BYTE_S: f64 = 2e-9;
+
+fn phase(ntts: u64, bytes: u64, exchanges: u64) -> PhaseCost {
+    let party = PartyCost { work: Work { ntts, ..Work::default() }, peak_memory_bytes: 8 * bytes, stored_bytes: 100 };
+    PhaseCost { up_bytes: bytes / 4, down_bytes: bytes - bytes / 4, exchanges, client: party, server: party }
+}
+
+fn costs(ntts: u64, bytes: u64, exchanges: u64) -> Costs {
+    Costs { offline: phase(10 * ntts, 2 * bytes, 2), online: phase(ntts, bytes, exchanges), ..Costs::default() }
+}
+
+/// A run on a machine where the server takes twice as long as the client for everything, one after the other.
+fn run(network: &str, costs: Costs) -> Observation {
+    let observed = |cost: &PhaseCost| {
+        let client_cpu_s = 0.001 + NTT_S * cost.client.work.ntts as f64 + BYTE_S * cost.bytes() as f64;
+        let (server_cpu_s, wall_s) = (2.0 * client_cpu_s, 3.0 * client_cpu_s);
+        let peak = (30 << 20) + cost.client.peak_memory_bytes;
+        Observed { wall_s, cpu_s: [client_cpu_s, server_cpu_s], peak_bytes: [peak, 2 * peak], rounds: cost.exchanges }
+    };
+    let phases = [(Phase::Offline, observed(&costs.offline)), (Phase::Online, observed(&costs.online))];
+    Observation { network: network.into(), costs, phases: phases.into() }
+}
+
+fn calibration() -> Calibration {
+    let sizes = [(50, 1_000), (5_000, 40_000_000), (300, 9_000_000), (20_000, 100_000), (900, 700_000)];
+    let runs: Vec<_> = sizes.iter().enumerate().map(|(i, (n, b))| run(&format!("net{i}"), costs(*n, *b, 30))).collect();
+    let rates = Calibration::of_backend(&runs);
+    let names = ["chatty", "heavy", "helped", "clear"];
+    Calibration {
+        version: VERSION,
+        machine: "made up".into(),
+        made: "by a test".into(),
+        backends: names.map(|name| (name.to_owned(), rates.clone())).into(),
+        local_mac_s: 1e-9,
+    }
+}
+
+fn offer(backend: &str, trust: Option<Trust>, costs: Costs) -> Offer {
+    Offer { backend: backend.into(), options: String::new(), trust, costs, agreement: None }
+}
+
+/// `chatty` sends little in many exchanges, `heavy` much in two; `helped` is better than both, with a dealer.
+fn offers() -> Vec<Offer> {
+    let mut clear = costs(1, 3_000, 1);
+    clear.online.server.work.macs = 1_000_000;
+    vec![
+        offer("chatty", Some(Trust::TwoParty), costs(1_000, 200_000, 200)),
+        offer("heavy", Some(Trust::TwoParty), costs(1_000, 20_000_000, 2)),
+        offer("helped", Some(Trust::Dealer), costs(10, 150_000, 1)),
+        offer("clear", Some(Trust::ServerSeesInput), clear),
+        offer("local", None, clear),
+    ]
+}
+
+fn setting(rate: f64, rtt_s: f64) -> Setting {
+    let device = Device::named("this").unwrap().calibrated(Arc::new(calibration()));
+    let link = Link { name: "test".into(), up_bits: rate, down_bits: rate, rtt_s };
+    Setting { client: device.clone(), server: device, client_threads: 1, server_threads: 1, link }
+}
+
+fn question(offers: &[Offer], goal: Goal, limits: Limits) -> Question<'_> {
+    Question { offers, goal, limits, usage: Usage { burst: 3, ..Usage::default() } }
+}
+
+fn best<'a>(offers: &'a [Offer], setting: &Setting, limits: Limits) -> &'a str {
+    let best = question(offers, Goal::Latency, limits).best(setting).unwrap().unwrap();
+    &offers[best.offer].backend
+}
+
+#[test]
+fn a_machine_is_found_again_from_its_runs() {
+    let setting = setting(1e12, 0.0);
+    let rates = &setting.client.calibration.backends["chatty"];
+    for phase in rates.phases.values() {
+        assert!(phase.client.error < 0.1 && phase.server.error < 0.1, "{phase:?}");
+        assert!((phase.apart - 1.0).abs() < 1e-9, "one after the other");
+    }
+    let resident = rates.phases[&Phase::Online].server.resident_bytes(1 << 20);
+    assert!((resident as f64 / f64::from(62 << 20) - 1.0).abs() < 1e-3, "{resident}");
+    assert_eq!(rates.networks.len(), 5);
+    assert!(!rates.phases.contains_key(&Phase::Setup), "nobody ran one");
+    let costs = costs(2_000, 5_000_000, 30);
+    let online = Prediction::of("chatty", &costs, &setting).unwrap().online;
+    let expected = 0.001 + NTT_S * 2e3 + BYTE_S * 5e6;
+    assert!((online.client_cpu_s / expected - 1.0).abs() < 0.05 && (online.server_cpu_s / expected - 2.0).abs() < 0.1);
+    assert!((online.wall_s / expected - 3.0).abs() < 0.15, "{online:?}");
+    assert_eq!(online.up_bytes + online.down_bytes, 5_000_000);
+    let bytes = (30 << 20) as f64 + 4e7;
+    assert!((online.client_bytes as f64 / bytes - 1.0).abs() < 1e-3, "{online:?}");
+    assert!(Prediction::of("unheard-of", &costs, &setting).is_none());
+}
+
+#[test]
+fn calibrations_come_back_from_their_files_and_wrong_ones_are_refused() {
+    let made = calibration();
+    assert_eq!(Calibration::parse(&made.to_toml()).unwrap(), made);
+    assert!(!Calibration::built_in().backends.is_empty(), "what comes with the program");
+    let text = made.to_toml();
+    for (from, to, what) in [
+        ("version = 1", "version = 9", "make it again"),
+        ("apart = 1.0", "apart = 1.5", "apart"),
+        ("local_mac_s = 0.000000001", "local_mac_s = -1.0", "no time"),
+        ("local_mac_s = 0.000000001", "local_mac_s = nan", "no time"),
+        ("machine =", "engine =", "engine"),
+    ] {
+        let wrong = text.replacen(from, to, 1);
+        assert_ne!(wrong, text, "{from} is not in\n{text}");
+        let error = Calibration::parse(&wrong).unwrap_err();
+        assert!(error.contains(what), "{error}");
+    }
+}
+
+#[test]
+fn a_link_costs_its_bytes_and_its_round_trips() {
+    let costs = costs(1_000, 1_000_000, 100);
+    let near = Prediction::of("chatty", &costs, &setting(1e12, 0.0)).unwrap().online;
+    let far = Prediction::of("chatty", &costs, &setting(8e6, 0.05)).unwrap().online;
+    // 250 kB up, and 750 kB down at the same time for the most part.
+    assert!((far.transfer_s - 0.875).abs() < 1e-9 && (far.round_trips_s / (5.0 * TURN) - 1.0).abs() < 0.05, "{far:?}");
+    let on_link = far.transfer_s + far.round_trips_s;
+    assert!((far.wall_s - (on_link + (1.0 - HIDDEN) * near.compute_s)).abs() < 1e-3, "{far:?}");
+    assert_eq!(far.client_cpu_s, near.client_cpu_s);
+    // So does what a dealer sends to the client.
+    let dealing = DealingCost { client_bytes: 3_000_000, server_bytes: 1 << 30, ..DealingCost::default() };
+    let dealt = Prediction::of("chatty", &Costs { dealing, ..costs }, &setting(8e6, 0.05)).unwrap();
+    let alone = Prediction::of("chatty", &costs, &setting(8e6, 0.05)).unwrap();
+    assert!((dealt.offline.transfer_s - alone.offline.transfer_s - 3.0).abs() < 1e-9, "more of the longer way");
+    assert_eq!(dealt.online, alone.online);
+}
+
+#[test]
+fn the_best_depends_on_the_link_and_on_who_is_trusted() {
+    let (offers, dealer) = (offers(), Limits { dealer: true, ..Limits::default() });
+    assert_eq!(best(&offers, &setting(1e9, 0.04), Limits::default()), "heavy");
+    assert_eq!(best(&offers, &setting(4e6, 0.001), Limits::default()), "chatty");
+    assert_eq!(best(&offers, &setting(4e6, 0.001), dealer), "helped");
+    // Who is not private, or not within the limits, comes after those who are.
+    let ranked = question(&offers, Goal::Latency, Limits::default()).ranked(&setting(1e9, 0.04)).unwrap();
+    let names: Vec<&str> = ranked.iter().map(|c| offers[c.offer].backend.as_str()).collect();
+    assert_eq!(names[..3], ["heavy", "chatty", "helped"]);
+    assert!(ranked[2].objections[0].contains("trust=dealer"), "{:?}", ranked[2].objections);
+    assert_eq!(ranked[0].pool, 3);
+    assert_eq!(ranked[0].pool_bytes, [300, 300]);
+    let pareto: Vec<&str> =
+        ranked.iter().filter(|c| c.pareto).map(|c: &Choice| offers[c.offer].backend.as_str()).collect();
+    assert_eq!(pareto, ["helped"], "better than both in everything, and the others are not private");
+}
+
+#[test]
+fn limits_are_named_with_figures() {
+    let offers = offers();
+    let limits = Limits {
+        memory: Some(1 << 20),
+        online_s: Some(1e-3),
+        upload: None,
+        bytes: Some(1_000),
+        agreement: Some(0.5),
+        dealer: false,
+    };
+    let question = Question {
+        usage: Usage { per_day: 1e6, clients: 1_000, ..Usage::default() },
+        ..question(&offers, Goal::Latency, limits)
+    };
+    let ranked = question.ranked(&setting(1e7, 0.04)).unwrap();
+    let heavy = ranked.iter().find(|c| offers[c.offer].backend == "heavy").unwrap();
+    for part in [
+        "of memory, 1.0 MiB allowed",
+        "0.001 s allowed",
+        "an unknown share",
+        "on the link",
+        "fit into a day",
+        "such clients",
+    ] {
+        assert!(heavy.objections.iter().any(|o| o.contains(part)), "{part}: {:?}", heavy.objections);
+    }
+    assert!(question.best(&setting(1e7, 0.04)).unwrap().is_none());
+}
+
+#[test]
+fn threads_are_taken_where_a_limit_needs_them() {
+    let offers = offers();
+    let alone = question(&offers, Goal::ClientEnergy, Limits::default());
+    let near = setting(1e12, 0.0);
+    let (choice, two) =
+        (alone.best(&near).unwrap().unwrap(), [1, 2].map(|threads| tacit_plan::predict::with_threads(threads, 2)));
+    assert_eq!((choice.client_threads, choice.server_threads), (1, 1), "energy does not depend on threads");
+    let online_s = choice.predicted.online.wall_s * (two[0] + two[1]) / (2.0 * two[0]);
+    let hurried = question(&offers, Goal::ClientEnergy, Limits { online_s: Some(online_s), ..Limits::default() });
+    let choice = hurried.best(&near).unwrap().unwrap();
+    assert!((choice.client_threads, choice.server_threads) > (1, 1), "{choice:?}");
+}
+
+#[test]
+fn links_keep_the_ratio_of_their_ways() {
+    let link = Link { name: "cable".into(), up_bits: 15e6, down_bits: 300e6, rtt_s: 0.01 };
+    let faster = link.at_rate(60e6);
+    assert_eq!((faster.up_bits, faster.down_bits), (60e6, 1.2e9));
+}
+
+#[test]
+fn money_needs_prices() {
+    let offers = offers();
+    let mut asked = question(&offers, Goal::Money, Limits::default());
+    let error = asked.ranked(&setting(1e7, 0.01)).unwrap_err().to_string();
+    assert!(error.contains("--prices"), "{error}");
+    asked.usage.prices = Some(Prices { core_hour: 0.0, gigabyte: 2.0 });
+    let ranked = asked.ranked(&setting(1e7, 0.01)).unwrap();
+    let chatty = ranked.iter().find(|c| offers[c.offer].backend == "chatty").unwrap();
+    assert!((chatty.score - 2.0 * 600_000.0 / 1e9).abs() < 1e-12, "{}", chatty.score);
+}
+
+#[test]
+fn where_the_ranking_changes_is_found() {
+    let offers = offers();
+    let question = question(&offers, Goal::Latency, Limits::default());
+    let setting = setting(2e7, 0.04);
+    let varied: BTreeMap<String, _> =
+        change::vary(&question, &setting).unwrap().into_iter().map(|v| (format!("{:?}", v.knob), v)).collect();
+    assert_eq!(varied.len(), 4);
+    let rate = &varied["Rate"];
+    assert_eq!((rate.knob, rate.at), (Knob::Rate, 20.0));
+    let names: Vec<&str> = rate.reigns.iter().map(|r| offers[r.offer.unwrap()].backend.as_str()).collect();
+    assert_eq!(names, ["chatty", "heavy"], "little on slow links, much where bytes are cheap");
+    // Both take the same there.
+    let there = Setting { link: setting.link.at_rate(1e6 * rate.reigns[0].to), ..setting.clone() };
+    let ranked = question.ranked(&there).unwrap();
+    assert!((ranked[0].score / ranked[1].score - 1.0).abs() < 0.01, "{ranked:?}");
+    assert_eq!(rate.reigns[0].to, rate.reigns[1].from);
+    // More of a good thing never hurts the best.
+    for varied in varied.values().filter(|v| v.knob != Knob::RoundTrip) {
+        assert!(varied.score[1].unwrap() <= varied.score[0].unwrap() + 1e-12, "{varied:?}");
+    }
+}
+
+#[test]
+fn goals_have_names() {
+    for goal in Goal::ALL {
+        assert_eq!(goal.to_string().parse::<Goal>().unwrap(), goal);
+    }
+    assert!("joy".parse::<Goal>().unwrap_err().to_string().contains("client-energy"));
+}

@@ -1,0 +1,115 @@
+//! Material that is being made and written.
+use super::{MAX_MATERIAL_BYTES, Store, new_file};
+use crate::StoreError;
+use crate::ledger::Stored;
+use crate::seal::{Kind, sync_folder};
+use crate::spool::Filling;
+use crate::step::Step;
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use tacit_ids::MaterialId;
+
+/// An id that is taken for material that is being made. Dropped without material it is given back.
+pub struct Reserved<'a> {
+    pub(super) store: &'a Store,
+    pub(super) id: MaterialId,
+    pub(super) finished: bool,
+}
+
+impl<'a> Reserved<'a> {
+    /// Stores the material; it is ready, durably, when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`]; [`StoreError::File`] and [`StoreError::Ledger`] if the disk refuses.
+    pub fn put(self, material: &[u8]) -> Result<(), StoreError> {
+        let path = self.store.path(self.id);
+        let mut placing = self.place(material.len() as u64)?;
+        placing.write_all(material).map_err(StoreError::file("writing material", &path))?;
+        placing.finish()
+    }
+
+    /// A place for material of `bytes` bytes, which is written as it comes.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`]; [`StoreError::File`] if the disk refuses.
+    pub fn place(self, bytes: u64) -> Result<Placing<'a>, StoreError> {
+        let (store, id) = (self.store, self.id);
+        if bytes > MAX_MATERIAL_BYTES {
+            return Err(StoreError::TooLarge { id, bytes });
+        }
+        let path = store.path(id);
+        let failed = StoreError::file("writing material", &path);
+        let file = match new_file(&path) {
+            Ok(file) => file,
+            Err(error) => return Err(failed(error)),
+        };
+        let unfinished = Unfinished { path: path.clone(), finished: false };
+        let filling = Filling::new(file, store.key.as_ref(), Kind::Material(id), bytes).map_err(failed)?;
+        Ok(Placing { filling, unfinished, bytes, reserved: self })
+    }
+}
+
+/// A file that goes unless it is finished: one that is cut short is no use to anybody. Recovery removes it if
+/// this fails too.
+struct Unfinished {
+    path: PathBuf,
+    finished: bool,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.finished {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Material that is being written. Dropped before its end it is gone, and its id given back.
+pub struct Placing<'a> {
+    filling: Filling,
+    unfinished: Unfinished,
+    bytes: u64,
+    reserved: Reserved<'a>,
+}
+
+impl Placing<'_> {
+    /// All bytes are written: the material is ready, durably, when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError::File`]: fewer bytes were written than announced, or the disk refuses;
+    /// [`StoreError::Ledger`].
+    pub fn finish(mut self) -> Result<(), StoreError> {
+        let Reserved { store, id, .. } = self.reserved;
+        let written = self.filling.finish();
+        store.steps.done(Step::Written);
+        let written = written.and_then(|(file, digest)| file.sync_all().map(|()| digest));
+        let digest = written.map_err(StoreError::file("writing material", &self.unfinished.path))?;
+        sync_folder(&store.dir)?;
+        store.steps.done(Step::Synced);
+        store.ledger.finish(id, Stored { bytes: self.bytes, digest })?;
+        self.reserved.finished = true;
+        self.unfinished.finished = true;
+        store.steps.done(Step::Ready);
+        Ok(())
+    }
+}
+
+impl Write for Placing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.filling.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.filling.flush()
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            // So that the caller may try again; recovery does it if this fails.
+            let _ = self.store.ledger.release(self.id);
+        }
+    }
+}
