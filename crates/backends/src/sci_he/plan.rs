@@ -8,7 +8,7 @@ use tacit_he::bfv::{ANSWER_BYTES, FRESH_BYTES, MAX_CLASSES, Noise, ROW, Turn, la
 use super::chain::{self, Step};
 use super::layout::Layout;
 use crate::cheetah::linear::LinearError;
-use crate::cheetah::linear::tiling::{Consumer, Frame, Tap};
+use crate::cheetah::linear::tiling::{Consumer, Frame, Tap, strides};
 
 /// What uploads, answers, products and rotations cost beside bytes, in bytes of equal worth: processor time
 /// at 100 Mbit/s (80 ns a byte; about 1 ms, 1 ms, 50 us and 0.4 ms, estimated).
@@ -54,20 +54,7 @@ impl SlotPlan {
     /// [`LinearError::Shape`], [`LinearError::Group`], [`LinearError::Tile`] or, for rings and norms that no
     /// field fits, [`LinearError::He`].
     pub fn new(consumers: &[Consumer]) -> Result<Self, LinearError> {
-        let input = |c: &Consumer| (c.conv.in_ch, c.conv.in_h, c.conv.in_w);
-        let mut strides: Vec<(usize, usize)> = vec![];
-        for (k, c) in consumers.iter().enumerate() {
-            c.conv.check()?;
-            if input(c) != input(&consumers[0]) {
-                return Err(LinearError::Group { consumer: k });
-            }
-            if !strides.contains(&c.conv.stride) {
-                strides.push(c.conv.stride);
-            }
-        }
-        if consumers.is_empty() {
-            return Err(LinearError::Group { consumer: 0 });
-        }
+        let strides = strides(consumers)?;
         let mut taps = vec![vec![]; consumers.len()];
         let mut uploads = vec![];
         for stride in strides {

@@ -40,4 +40,6 @@ pub(crate) fn batch() -> usize {
 }
 
 #[cfg(test)]
+pub(crate) mod shapes;
+#[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Planning: which layers share an upload, and how tensors are cut.
 
 use super::LinearError;
-use super::tiling::{Consumer, Frame, Tap, Tiling};
+use super::tiling::{Consumer, Frame, Tap, Tiling, strides};
 use tacit_he::coeff::{DEGREE, Params, ParamsSpec};
 
 /// What an upload, an answer, a weight polynomial and a product cost beside bytes, in bytes of equal worth:
@@ -50,20 +50,7 @@ impl LinearPlan {
     /// [`LinearError::Shape`], [`LinearError::Group`], [`LinearError::Tile`] or, for rings and norms that no
     /// parameters fit, [`LinearError::He`].
     pub fn new(consumers: &[Consumer], max_error: u32) -> Result<Self, LinearError> {
-        let input = |c: &Consumer| (c.conv.in_ch, c.conv.in_h, c.conv.in_w);
-        let mut strides: Vec<(usize, usize)> = vec![];
-        for (k, c) in consumers.iter().enumerate() {
-            c.conv.check()?;
-            if input(c) != input(&consumers[0]) {
-                return Err(LinearError::Group { consumer: k });
-            }
-            if !strides.contains(&c.conv.stride) {
-                strides.push(c.conv.stride);
-            }
-        }
-        if consumers.is_empty() {
-            return Err(LinearError::Group { consumer: 0 });
-        }
+        let strides = strides(consumers)?;
         let mut plan = Self { consumers: consumers.to_vec(), uploads: vec![], upload_of: vec![], taps: vec![] };
         for &stride in &strides {
             let members: Vec<Consumer> = consumers.iter().filter(|c| c.conv.stride == stride).copied().collect();

@@ -13,6 +13,7 @@
 //! channels land in other slots; what spills over a slot's end lands below the slot's first output, since a
 //! shift is at most `span`.
 
+use super::LinearError;
 use tacit_arith::ring::ConvSpec;
 use tacit_he::coeff::DEGREE;
 
@@ -27,6 +28,27 @@ pub struct Consumer {
     /// Every output channel's weights have a Euclidean norm of at most `2^norm_log2`
     /// ([`weight_norm_log2`](super::weight_norm_log2)).
     pub norm_log2: u32,
+}
+
+/// The strides of `consumers`, each once, in the order in which they come.
+///
+/// # Errors
+/// [`LinearError::Shape`]; [`LinearError::Group`] if there is none, or one reads another tensor than the
+/// first.
+pub(crate) fn strides(consumers: &[Consumer]) -> Result<Vec<(usize, usize)>, LinearError> {
+    let input = |c: &Consumer| (c.conv.in_ch, c.conv.in_h, c.conv.in_w);
+    let first = consumers.first().ok_or(LinearError::Group { consumer: 0 })?;
+    let mut strides = vec![];
+    for (k, c) in consumers.iter().enumerate() {
+        c.conv.check()?;
+        if input(c) != input(first) {
+            return Err(LinearError::Group { consumer: k });
+        }
+        if !strides.contains(&c.conv.stride) {
+            strides.push(c.conv.stride);
+        }
+    }
+    Ok(strides)
 }
 
 /// The common frame of the layers of one upload.
