@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -18,8 +19,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Lines that may wait to be written.
 const QUEUE: usize = 1024;
@@ -59,6 +63,17 @@ pub fn announce(line: String) -> io::Result<()> {
     announcing.map(drop)
 }
 
+/// Which lines are wanted: `LEVEL` or `TARGET=LEVEL`, with commas between.
+fn wanted(text: Option<&OsStr>) -> io::Result<Targets> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return Ok(Targets::new().with_default(LevelFilter::WARN));
+    };
+    text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
+        let text = text.display();
+        io::Error::other(format!("TACIT_LOG={text}: levels such as `info` or `tacit_client=debug,warn` are wanted"))
+    })
+}
+
 /// What the writing thread is given.
 enum Item {
     Line(Vec<u8>),
@@ -74,7 +89,7 @@ impl Log {
     /// Colours are for terminals only.
     ///
     /// # Errors
-    /// The thread cannot be started, or stderr cannot be had.
+    /// `TACIT_LOG` is no list of levels, the thread cannot be started, or stderr cannot be had.
     pub fn start() -> io::Result<Self> {
         // A copy: nobody who uses stderr otherwise waits for our lines.
         let mut out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
@@ -82,11 +97,11 @@ impl Log {
         let queue = Queue { sender, dropped: Arc::new(AtomicU64::new(0)) };
         let dropped = queue.dropped.clone();
         thread::Builder::new().name("tacit-log".into()).spawn(move || write_out(&items, &dropped, &mut out))?;
-        // What does not parse asks for nothing more than the usual.
-        let filter = EnvFilter::try_from_env("TACIT_LOG").unwrap_or_else(|_| "warn".into());
+        let filter = wanted(std::env::var_os("TACIT_LOG").as_deref())?;
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let colours = !plain && io::stderr().is_terminal();
-        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(queue.clone()).init();
+        let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(queue.clone());
+        tracing_subscriber::registry().with(lines.with_filter(filter)).init();
         let panics = queue.clone();
         panic::set_hook(Box::new(move |panic| {
             let trace = Backtrace::capture();
@@ -195,6 +210,25 @@ mod tests {
         write_out(&items, &dropped, &mut out);
         let text = String::from_utf8(out).unwrap();
         assert!(text.starts_with("one\n1 lines of the log were dropped") && text.ends_with("two\n"), "{text}");
+    }
+
+    #[test]
+    fn levels_are_read_or_named() {
+        let read = |text: &str| wanted(Some(OsStr::new(text)));
+        let enabled = |wanted: &Targets, target: &str, level: LevelFilter| {
+            wanted.would_enable(target, &level.into_level().unwrap())
+        };
+        for usual in [wanted(None), read("")].map(Result::unwrap) {
+            assert!(
+                enabled(&usual, "tacit_net", LevelFilter::WARN) && !enabled(&usual, "tacit_net", LevelFilter::INFO)
+            );
+        }
+        let two = read("tacit_client=debug,info").unwrap();
+        assert!(
+            enabled(&two, "tacit_client::wire", LevelFilter::DEBUG) && !enabled(&two, "tacit_net", LevelFilter::DEBUG)
+        );
+        let error = read("tacit_client=loud").unwrap_err().to_string();
+        assert!(error.starts_with("TACIT_LOG=tacit_client=loud: levels such as"), "{error}");
     }
 
     #[test]

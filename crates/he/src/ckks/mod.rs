@@ -38,4 +38,6 @@ pub use scale::Scale;
 pub use shape::Shape;
 
 #[cfg(test)]
+mod peer_tests;
+#[cfg(test)]
 mod tests;

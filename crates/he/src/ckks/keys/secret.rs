@@ -26,6 +26,12 @@ impl SecretKey {
         Self { context: context.clone(), s, sparse: prg.next_seed() }
     }
 
+    /// A key that another library drew: N coefficients -1, 0, 1. It has no sparse secret of its own.
+    #[cfg(test)]
+    pub(in super::super) fn from_coefficients(context: &Arc<Context>, coefficients: &[i64]) -> Self {
+        Self { context: context.clone(), s: transformed(context, coefficients), sparse: Seed([0; 16]) }
+    }
+
     /// The sparse secret of bootstrapping, at every prime: [`SPARSE_WEIGHT`] coefficients are 1 or -1. It is
     /// the same whenever switching keys are made, and needed at no other time.
     pub(super) fn sparse(&self) -> Zeroizing<Poly<Ntt>> {
