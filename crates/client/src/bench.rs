@@ -1,7 +1,7 @@
 //! What `tacit bench` reports: figures of both parties by phase, and the answer's distance from the back
 //! end's reference.
 use crate::client::first_largest;
-use crate::{ClientConfig, ClientError, Figures, Lobby, PhaseReport};
+use crate::{ClientConfig, ClientError, Figures, Lobby, OpenedModels, PhaseReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -123,7 +123,8 @@ pub fn client_runs(
     runs: usize,
 ) -> Result<Vec<ClientRun>, ClientError> {
     let one = || -> Result<ClientRun, ClientError> {
-        let mut client = Lobby::connect(registry.clone(), config.clone())?.open(model, backend)?;
+        let config = ClientConfig { opened: OpenedModels::default(), ..config.clone() };
+        let mut client = Lobby::connect(registry.clone(), config)?.open(model, backend)?;
         let (setup, prepared) = match client.needs_material()? {
             true => (client.setup()?, Some(client.prepare()?)),
             false => (None, None),

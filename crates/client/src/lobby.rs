@@ -5,14 +5,14 @@ use crate::wire::{
     Device, LinkClass, MAX_PUBLIC_BYTES, ModelInfo, PUBLIC, REQUEST, Reply, Request, misplaced, public_digest,
     recv_reply, send,
 };
-use crate::{Client, ClientError, MAX_THREADS};
+use crate::{Client, ClientError, MAX_THREADS, OpenedModels};
 use std::net::{Shutdown, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tacit_backends::seam::Stop;
-use tacit_backends::{Aids, ClientModel, Options, Registry, Trust};
+use tacit_backends::{Aids, Options, Registry, Trust};
 use tacit_ids::MaterialId;
 use tacit_net::{Channel, Hello, NetError, PacedTransport, Rate, TcpTransport, Transport, handshake, split_address};
 use tacit_store::keys::ClientIdentity;
@@ -42,6 +42,9 @@ pub struct ClientConfig {
     /// Options that a model must have been lowered with, such as `level=l2`: the public part that says them
     /// is the server's word, and what a client relies on it has to ask for. Anything else is not opened.
     pub require: Options,
+    /// Models opened with this configuration and its clones, for one server: connections share what they make
+    /// or get once.
+    pub opened: OpenedModels,
     /// What the server is told of the link, for its estimates.
     pub link: LinkClass,
     /// How long connecting may take in all, until the server has said welcome.
@@ -66,6 +69,7 @@ impl ClientConfig {
             threads: 1,
             aids: Aids::default(),
             require: Options::default(),
+            opened: OpenedModels::default(),
             link: LinkClass::default(),
             connect_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(300),
@@ -253,9 +257,9 @@ impl Lobby {
         let during = request.name();
         let public =
             self.channel.recv_max(PUBLIC, bytes).map_err(|e| ClientError::from(e).of(&self.channel, during))?;
-        let opened: Arc<dyn ClientModel> = known.open(&public)?;
-        required(&self.config.require, model, &opened.describe())?;
         let digest = public_digest(&public);
+        let opened = self.config.opened.get_or(&backend, digest, || known.open(&public))?;
+        required(&self.config.require, model, &opened.describe())?;
         let compared = handshake(&mut self.channel, &Hello::opened(opened.digest(), digest));
         compared.map_err(|e| ClientError::from(e).of(&self.channel, during))?;
         let Self { registry, config, channel, closer, stock } = self;

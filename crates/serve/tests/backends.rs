@@ -2,9 +2,10 @@
 mod common;
 use common::*;
 use std::sync::Arc;
+use tacit_backends::ckks::Ckks;
 use tacit_backends::{Backend, BackendError, Registry};
 use tacit_client::wire::{Reply, Request};
-use tacit_client::{ClientError, Lobby, infer_many};
+use tacit_client::{ClientConfig, ClientError, Lobby, OpenedModels, infer_many};
 use tacit_graph::{ChannelAffine, FinalActivation, Units};
 use tacit_ids::MaterialId;
 use tacit_net::NetError;
@@ -149,4 +150,28 @@ fn a_back_end_with_nothing_to_prepare_is_asked_right_away() {
         assert!(matches!(ask(&mut prepared, &request), Reply::Refused { .. }), "{request:?}");
     }
     assert!(matches!(ask(&mut prepared, &Request::Infer { id: Some(id), of: None }), Reply::Refused { .. }));
+}
+
+/// Keys on encrypted slots are large: they go up once for a server and a configuration, whatever connects.
+#[test]
+fn connections_of_one_configuration_share_their_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut catalog = Catalog::new(false);
+    catalog.offer("slots", &Ckks, Ckks.lower(&model(1), &"".parse().unwrap()).unwrap()).unwrap();
+    let server = Running::with(dir.path(), catalog, |_| {});
+    let config = server.config(dir.path(), "alice");
+    let ask = |config: &ClientConfig| {
+        let lobby = Lobby::connect(Registry::new(vec![Arc::new(Ckks)]), config.clone()).unwrap();
+        let mut client = lobby.open("slots", None).unwrap();
+        let answer = client.infer(&X).unwrap();
+        for (value, wanted) in answer.values.iter().zip(expected(1, &X)) {
+            assert!((value - wanted).abs() < 0.1, "{value}, {wanted}");
+        }
+        answer.setup.expect("a connection says which keys it uses").client.sent_bytes
+    };
+    let [first, second] = [ask(&config), ask(&config)];
+    assert!(first > 100_000 && second < 1_000, "{first} and {second} bytes went up");
+    let stranger = ClientConfig { opened: OpenedModels::default(), ..config.clone() };
+    assert_eq!(ask(&stranger), first, "it has keys of its own");
+    assert_eq!(ask(&config), second);
 }

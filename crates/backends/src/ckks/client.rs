@@ -1,11 +1,10 @@
 //! A connection at the client, and the keys that connections of one opened model share.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
 
 use tacit_arith::prg::{Prg, SplitPrg};
-use tacit_he::ckks::{
-    Ciphertext, Complex, Context, Encoder, Estimate, KeyMaker, Parameters, Received, SecretKey, SwitchKey,
-};
+use tacit_he::ckks::{Ciphertext, Context, Encoder, Estimate, KeyMaker, Parameters, Received, SecretKey, SwitchKey};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
@@ -16,6 +15,9 @@ use super::wire::{
 };
 use crate::seam::Stop;
 use crate::{BackendError, ClientSide, Material};
+
+/// How long a connection leaves the setup of another alone before it looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What connections of one model share.
 pub(super) struct Shared {
@@ -51,8 +53,17 @@ impl Shared {
         Ok(Self { public, digest, context, keys: Mutex::default() })
     }
 
-    fn held(&self) -> Result<std::sync::MutexGuard<'_, Option<Keys>>, BackendError> {
-        self.keys.lock().map_err(|_| BackendError::Misuse("a setup broke down before"))
+    /// The keys, as soon as no other connection sets up: that takes minutes on a slow link, and whoever waits
+    /// for it can be stopped.
+    fn held(&self, stop: &Stop) -> Result<MutexGuard<'_, Option<Keys>>, BackendError> {
+        loop {
+            match self.keys.try_lock() {
+                Ok(held) => return Ok(held),
+                Err(TryLockError::WouldBlock) if stop.is_raised() => return Err(BackendError::Stopped),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_AGAIN),
+                Err(TryLockError::Poisoned(_)) => return Err(BackendError::Misuse("a setup broke down before")),
+            }
+        }
     }
 }
 
@@ -118,7 +129,7 @@ impl ClientSide for Asking {
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let shared = self.shared.clone();
         // One setup at a time: others then find its keys.
-        let mut held = shared.held()?;
+        let mut held = shared.held(&self.stop)?;
         let fresh = held.is_none();
         let keys = held.take().unwrap_or_else(|| {
             let mut name = Zeroizing::new([0; HELLO_BYTES]);
@@ -165,7 +176,7 @@ impl ClientSide for Asking {
         channel.flush()?;
         let len = Ciphertext::bytes_len(context, public.output.level);
         let answer = channel.recv_with(OUTPUT, len, |bytes| self.read_answer(bytes))?;
-        let slots: Vec<Complex> = encoder.decode(&secret.decrypt(&answer)).map_err(he)?;
+        let slots = encoder.decode(&secret.decrypt(&answer)).map_err(he)?;
         Ok(public.output.slots.iter().map(|&slot| slots[slot as usize].re * public.output.unit).collect())
     }
 

@@ -50,7 +50,7 @@ impl Bench {
 
     pub fn decrypt(&self, ciphertext: &Ciphertext) -> Vec<Complex> {
         let encoder = Encoder::new(&self.context, ciphertext.slots()).unwrap();
-        encoder.decode(&self.secret.decrypt(ciphertext)).unwrap()
+        encoder.decode(&self.secret.decrypt(ciphertext)).unwrap().to_vec()
     }
 
     /// Deviation of the slots' error over what the estimate says.

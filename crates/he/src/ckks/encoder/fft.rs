@@ -3,9 +3,10 @@
 
 use std::f64::consts::PI;
 use std::ops::{Add, Mul, Neg, Sub};
+use zeroize::Zeroize;
 
 /// A complex number.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Zeroize)]
 pub struct Complex {
     /// Real part.
     pub re: f64,

@@ -79,7 +79,7 @@ impl Encoder {
         if values.len() > slots {
             return Err(HeError::TooManyValues { values: values.len(), slots });
         }
-        let mut entries = vec![Complex::default(); slots];
+        let mut entries = Zeroizing::new(vec![Complex::default(); slots]);
         entries[..values.len()].copy_from_slice(values);
         self.transform.to_coefficients(&mut entries);
         let factor = scale.to_f64();
@@ -91,9 +91,7 @@ impl Encoder {
             return Err(HeError::TooLarge { log2: (largest * factor).log2(), max: MAX_COEFFICIENT_BITS });
         }
         let parts = entries.iter().map(|v| v.re).chain(entries.iter().map(|v| v.im));
-        let rounded = parts.map(|v| (v * factor).round_ties_even() as i64).collect();
-        wipe(&mut entries);
-        Ok(Zeroizing::new(rounded))
+        Ok(Zeroizing::new(parts.map(|v| (v * factor).round_ties_even() as i64).collect()))
     }
 
     /// Encodes complex values at `level` with `scale`.
@@ -126,17 +124,15 @@ impl Encoder {
     pub fn encode_real(&self, values: &[f64], level: usize) -> Result<Plaintext, HeError> {
         let parameters = self.context.parameters();
         let scale = parameters.scale(level.clamp(1, parameters.levels()));
-        let mut complex: Vec<Complex> = values.iter().map(|&v| v.into()).collect();
-        let encoded = self.encode(&complex, level, scale);
-        wipe(&mut complex);
-        encoded
+        let complex: Zeroizing<Vec<Complex>> = Zeroizing::new(values.iter().map(|&v| v.into()).collect());
+        self.encode(&complex, level, scale)
     }
 
-    /// The slots of a plaintext.
+    /// The slots of a plaintext, wiped when they are dropped: they are the message.
     ///
     /// # Errors
     /// [`HeError::SlotCount`] if it was encoded with another number of slots.
-    pub fn decode(&self, plaintext: &Plaintext) -> Result<Vec<Complex>, HeError> {
+    pub fn decode(&self, plaintext: &Plaintext) -> Result<Zeroizing<Vec<Complex>>, HeError> {
         super::cipher::same_slots("decoding", self.slots(), plaintext.slots)?;
         let parameters = self.context.parameters();
         // As many primes as hold slots up to 2^SLOT_BITS: those above need not be looked at.
@@ -151,8 +147,8 @@ impl Encoder {
             Zeroizing::new((0..2 * self.slots()).map(|k| centred.at(&poly, k * gap)).collect());
         let factor = 1.0 / plaintext.scale.to_f64();
         let (re, im) = wide.split_at(self.slots());
-        let mut values: Vec<Complex> =
-            re.iter().zip(im).map(|(&re, &im)| Complex::new(re * factor, im * factor)).collect();
+        let values = re.iter().zip(im).map(|(&re, &im)| Complex::new(re * factor, im * factor));
+        let mut values: Zeroizing<Vec<Complex>> = Zeroizing::new(values.collect());
         self.transform.to_slots(&mut values);
         Ok(values)
     }
@@ -189,15 +185,6 @@ impl<'a> Centred<'a> {
             weight *= m.value() as f64;
         }
         value
-    }
-}
-
-/// Overwrites what was a client's message.
-fn wipe(values: &mut [Complex]) {
-    use zeroize::Zeroize;
-    for value in values {
-        value.re.zeroize();
-        value.im.zeroize();
     }
 }
 

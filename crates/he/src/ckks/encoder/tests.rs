@@ -90,5 +90,5 @@ fn levels_hold_what_they_have_room_for() {
     grown.poly.scale_assign(&context, |k| context.modulus(plaintext.poly.shape(), k).reduce(1 << 40));
     let got = encoder.decode(&grown).unwrap();
     let want = |v: Complex| Complex::new(v.re * 2f64.powi(40), v.im * 2f64.powi(40));
-    assert!(large.iter().zip(&got).all(|(&v, got)| (want(v) - *got).abs() < 2f64.powi(-8)));
+    assert!(large.iter().zip(got.iter()).all(|(&v, got)| (want(v) - *got).abs() < 2f64.powi(-8)));
 }

@@ -1,0 +1,87 @@
+//! Opened models that connections of one configuration share: what a client makes or gets once, such as the
+//! keys of a model on encrypted slots or masked weights, is then there for the next connection.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use tacit_backends::{BackendError, ClientModel};
+
+/// Most models kept: a server that changes its models again and again fills no memory here.
+const MOST: usize = 16;
+
+/// Back end, and digest of the public part.
+type Name = (String, [u8; 32]);
+
+/// The models that were opened last, shared by all clones.
+#[derive(Clone, Default)]
+pub struct OpenedModels(Arc<Mutex<Vec<(Name, Arc<dyn ClientModel>)>>>);
+
+impl OpenedModels {
+    /// The model of this back end and public part: as it was opened before, or by `open`.
+    ///
+    /// # Errors
+    /// Of `open`.
+    pub(crate) fn get_or(
+        &self,
+        backend: &str,
+        digest: [u8; 32],
+        open: impl FnOnce() -> Result<Arc<dyn ClientModel>, BackendError>,
+    ) -> Result<Arc<dyn ClientModel>, BackendError> {
+        if let Some(model) = self.use_of(backend, &digest, None) {
+            return Ok(model);
+        }
+        // It may take a while: others are not kept waiting. Who comes second takes what the first has kept.
+        let model = open()?;
+        Ok(self.use_of(backend, &digest, Some(&model)).unwrap_or(model))
+    }
+
+    /// The model that is kept, moved to the end, where the latest are; else `new` is kept.
+    fn use_of(
+        &self,
+        backend: &str,
+        digest: &[u8; 32],
+        new: Option<&Arc<dyn ClientModel>>,
+    ) -> Option<Arc<dyn ClientModel>> {
+        // Nothing below can fail half-way.
+        let mut models = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = match models.iter().position(|((b, d), _)| b == backend && d == digest) {
+            Some(place) => models.remove(place),
+            None => ((backend.to_owned(), *digest), new?.clone()),
+        };
+        let model = entry.1.clone();
+        models.push(entry);
+        let excess = models.len().saturating_sub(MOST);
+        models.drain(..excess);
+        Some(model)
+    }
+}
+
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod models;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tacit_backends::Backend;
+    use tacit_backends::toy::Toy;
+
+    #[test]
+    fn the_latest_models_are_kept() {
+        let kept = OpenedModels::default();
+        let public = Toy::default().lower(&models::model(1), &"".parse().unwrap()).unwrap().public_bytes().to_vec();
+        let get =
+            |backend: &str, n: u8| kept.clone().get_or(backend, [n; 32], || Toy::default().open(&public)).unwrap();
+        let first = get("toy", 0);
+        assert!(Arc::ptr_eq(&first, &get("toy", 0)));
+        assert!(!Arc::ptr_eq(&first, &get("other", 0)));
+        for n in 2..MOST as u8 {
+            get("toy", n);
+        }
+        assert!(Arc::ptr_eq(&first, &get("toy", 0)), "as many as are kept");
+        for n in 1..=MOST as u8 {
+            get("toy", n);
+        }
+        assert!(!Arc::ptr_eq(&first, &get("toy", 0)));
+        let failed = kept.get_or("toy", [99; 32], || Err(BackendError::Misuse("not this one")));
+        assert!(failed.is_err() && kept.use_of("toy", &[99; 32], None).is_none());
+    }
+}
