@@ -37,6 +37,8 @@ pub struct ClientConfig {
     pub pace: Option<Rate>,
     /// Threads for arithmetic, 1 to [`MAX_THREADS`].
     pub threads: usize,
+    /// Inputs that are run as one at most, where back end and server do that; 1 runs each on its own.
+    pub max_batch: usize,
     /// The dealer that this client trusts, and where it keeps what it gets once.
     pub aids: Aids,
     /// Options that a model must have been lowered with, such as `level=l2`: the public part that says them
@@ -51,8 +53,8 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// Defaults for an address: no store (30 days until material expires in one), one thread, 10 seconds to
-    /// connect, 5 minutes stall timeout.
+    /// Defaults for an address: no store (30 days until material expires in one), one thread, batches as
+    /// large as the server allows, 10 seconds to connect, 5 minutes stall timeout.
     #[must_use]
     pub fn new(address: &str, identity: ClientIdentity) -> Self {
         Self {
@@ -64,6 +66,7 @@ impl ClientConfig {
             expire: EXPIRE,
             pace: None,
             threads: 1,
+            max_batch: 32,
             aids: Aids::default(),
             require: Options::default(),
             link: LinkClass::default(),

@@ -224,6 +224,12 @@ pub enum Request {
         /// How many it may hold.
         most: u32,
     },
+    /// All that this connection asks for from now on is for so many inputs at once: one input of the
+    /// scheduler's, one material, one answer of an online phase.
+    Batch {
+        /// How many at most; 1 is one input, as at the beginning.
+        inputs: u32,
+    },
 }
 
 impl Request {
@@ -247,6 +253,7 @@ impl Request {
             Self::Stored | Self::Reconcile { .. } | Self::Halves { .. } => "the list of material",
             Self::Discard { .. } => "to destroy material",
             Self::Bye => "the goodbye",
+            Self::Batch { .. } => "to run several inputs as one",
         }
     }
 
@@ -355,6 +362,11 @@ pub enum Reply {
     Refused {
         /// Why, for people.
         reason: String,
+    },
+    /// What the connection asks for from now on is for so many inputs at once.
+    Batch {
+        /// As many as were asked for, or fewer.
+        inputs: u32,
     },
     /// The server ends the connection. May come where nothing was asked, and in place of any other answer.
     Goodbye {

@@ -279,7 +279,7 @@ impl Driver {
         else {
             return false;
         };
-        self.memory.is_full(open.binding.client) && Instant::now() < *until
+        !self.memory.has_room(open.binding.client, open.whose.offered.batch()) && Instant::now() < *until
     }
 
     /// Starts what needs no turn, puts phases into the scheduler's queue, refuses what is not possible, or
@@ -312,7 +312,7 @@ impl Driver {
             (Request::Prepare { id, folder, of }, Some(open)) => {
                 let place = folder.is_none().then_some(*id);
                 if let Some(id) = place {
-                    self.memory.reserve(id, open.binding.client)?;
+                    self.memory.reserve(id, open.binding.client, open.whose.offered.batch())?;
                 }
                 if let Err(reason) = self.queue.prepare(number, &open.whose, *of, folder.is_some()) {
                     place.into_iter().for_each(|id| self.memory.give_back(id));
@@ -327,7 +327,7 @@ impl Driver {
                 return Ok(Admitted::Queued(Held::default()));
             }
             (Request::Infer { id, of }, Some(open)) => {
-                let charge = self.gate.charge(open.whose.client, &open.whose.offered.name)?;
+                let charge = self.gate.charge(open.whose.client, &open.whose.offered)?;
                 if let Err(reason) = self.queue.infer(number, &open.whose, *of, *id) {
                     self.gate.give_back(charge);
                     return Err(refused(reason));
@@ -374,9 +374,11 @@ impl Driver {
             }
             Effect::Burn { material, client } => self.burn(material, client),
             Effect::Learned(learned) => self.record.keep(Row::Learned(learned)),
-            Effect::Answered { of, delay, waiting } => {
-                self.served += 1;
-                self.record.served(&of.0, of.1, delay.secs(), waiting.secs());
+            Effect::Answered { of, inputs, delay, waiting } => {
+                self.served += u64::from(inputs);
+                for _ in 0..inputs {
+                    self.record.served(&of.0, of.1, delay.secs(), waiting.secs());
+                }
             }
         }
     }

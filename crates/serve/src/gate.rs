@@ -64,7 +64,7 @@ impl Gate {
         }
         let is_paced = matches!(request, Request::Ask(_)) || request.is_phase();
         if is_paced && let Some(per_minute) = rule.per_minute {
-            self.pace(client, per_minute, now)?;
+            self.pace(client, per_minute, offered.map_or(1, |offered| offered.batch()), now)?;
         }
         let is_of_model = is_paced || matches!(request, Request::Setup | Request::Announce(_));
         let Some(offered) = offered.filter(|_| is_of_model) else { return Ok(()) };
@@ -77,12 +77,12 @@ impl Gate {
         }
         // Said here, a client keeps the material that it would claim next.
         if let (Request::Ask(_), Some(most)) = (request, rule.per_day) {
-            self.quotas.look(unix_now(), client, model, most).map_err(ServeError::over_quota)?;
+            self.quotas.look(unix_now(), client, (model, offered.batch()), most).map_err(ServeError::over_quota)?;
         }
         Ok(())
     }
 
-    fn pace(&mut self, client: ClientId, per_minute: NonZeroU32, now: Instant) -> Result<(), ServeError> {
+    fn pace(&mut self, client: ClientId, per_minute: NonZeroU32, inputs: u32, now: Instant) -> Result<(), ServeError> {
         if self.buckets.len() >= MOST_BUCKETS && !self.buckets.contains_key(&client) {
             let rules = self.rules.borrow().clone();
             let is_used = |client: &ClientId, bucket: &mut Bucket| {
@@ -91,7 +91,7 @@ impl Gate {
             self.buckets.retain(is_used);
         }
         let bucket = self.buckets.entry(client).or_insert_with(|| Bucket::full(now, per_minute));
-        bucket.take(now, per_minute).map_err(|wait| {
+        bucket.take(now, per_minute, inputs).map_err(|wait| {
             let seconds = wait.as_secs() + 1;
             ServeError::over_rate(format!(
                 "more than {per_minute} requests within a minute, which is your rate; ask again in {seconds} s"
@@ -99,10 +99,11 @@ impl Gate {
         })
     }
 
-    /// Sets one of a day's answers aside, where they are counted.
-    pub(crate) fn charge(&mut self, client: ClientId, model: &str) -> Result<Option<Charge>, ServeError> {
+    /// Sets a day's answers to the inputs of a batch aside, where they are counted.
+    pub(crate) fn charge(&mut self, client: ClientId, offered: &Offered) -> Result<Option<Charge>, ServeError> {
         let most = self.rules.borrow().of(client).per_day;
-        let take = |most| self.quotas.take(unix_now(), client, model, most).map_err(ServeError::over_quota);
+        let of = (offered.name.as_str(), offered.batch());
+        let take = |most| self.quotas.take(unix_now(), client, of, most).map_err(ServeError::over_quota);
         most.map(take).transpose()
     }
 

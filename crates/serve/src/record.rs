@@ -172,7 +172,8 @@ impl Record {
         self.names.clear();
         self.models.values_mut().for_each(|sums| sums.backends.clear());
         for (name, offered) in catalog.offers() {
-            self.names.insert(offered.identity(), (name.to_owned(), offered.backend.to_owned()));
+            let names = || (name.to_owned(), offered.backend.to_owned());
+            self.names.extend(offered.identities().map(|identity| (identity, names())));
             self.models.entry(name.to_owned()).or_default().backends.push(offered.backend.to_owned());
         }
     }
@@ -273,7 +274,7 @@ impl Record {
         } += 1;
         let now = Instant::now();
         let mut bucket = row.kept.unwrap_or_else(|| Bucket::full(now, REFUSALS_KEPT));
-        let is_kept = outcome != "refused" || bucket.take(now, REFUSALS_KEPT).is_ok();
+        let is_kept = outcome != "refused" || bucket.take(now, REFUSALS_KEPT, 1).is_ok();
         row.kept = Some(bucket);
         if live.started.is_none() {
             row.queued = row.queued.saturating_sub(1);

@@ -12,10 +12,10 @@ impl Queue {
                 self.demand.answered(live.client, live.model, self.now());
             }
             let kind = &self.kinds[report.model.0 as usize];
-            let of = (Arc::clone(&kind.name), kind.backend);
+            let (of, inputs) = ((Arc::clone(&kind.name), kind.backend), kind.batch);
             let since = |at: Time| at.since(report.arrived);
             let (delay, waiting) = (since(report.ended), report.on.started.map_or(Span::ZERO, since));
-            self.effects.push(Effect::Answered { of, delay, waiting });
+            self.effects.push(Effect::Answered { of, inputs, delay, waiting });
         }
     }
 

@@ -60,10 +60,12 @@ pub(crate) enum Effect {
     Burn { material: MaterialId, client: ClientId },
     /// What is expected of such a phase from now on.
     Learned(Learned),
-    /// An input was answered.
+    /// An input was answered, or a batch.
     Answered {
         /// Name of its model, and the back end.
         of: (Arc<str>, &'static str),
+        /// How many inputs it were, as one.
+        inputs: u32,
         /// From its arrival to its end.
         delay: Span,
         /// From its arrival to the start of its online phase.
@@ -157,11 +159,15 @@ struct Owned {
     in_stock: bool,
 }
 
-/// A model of the scheduler's: one of a server's for a class of devices.
+/// A model of the scheduler's: one of a server's for a class of devices and a number of inputs at once.
 struct Kind {
     name: Arc<str>,
     backend: &'static str,
     plan: [u8; 32],
+    /// The plan for one input.
+    of_one: [u8; 32],
+    /// Inputs at once.
+    batch: u32,
     device: Device,
 }
 

@@ -5,7 +5,6 @@ use crate::estimates;
 use crate::state::Learned;
 use std::collections::BTreeSet;
 use tacit_backends::Preparation;
-use tacit_client::wire::Device;
 use tacit_sched::{Event, ModelId};
 
 impl Queue {
@@ -23,7 +22,8 @@ impl Queue {
         self.models.insert(key, model);
         // Not the model itself: one that is gone is not to stay in memory.
         let (name, backend) = (whose.offered.name.as_str().into(), whose.offered.backend);
-        self.kinds.push(Kind { name, backend, plan: whose.offered.plan, device });
+        let (plan, of_one, batch) = (whose.offered.plan, whose.offered.of_one().plan, whose.offered.batch());
+        self.kinds.push(Kind { name, backend, plan, of_one, batch, device });
         Ok(model)
     }
 
@@ -41,11 +41,14 @@ impl Queue {
         self.known.add(learned);
     }
 
-    /// These plans are served no longer: what waits ends, what runs goes on, what lies ready is burnt.
+    /// These plans, and those of their batches, are served no longer: what waits ends, what runs goes on,
+    /// what lies ready is burnt.
     pub(crate) fn withdraw(&mut self, plans: &BTreeSet<[u8; 32]>) {
-        let is_gone = |(plan, _): &([u8; 32], Device)| plans.contains(plan);
-        let gone: Vec<ModelId> = self.models.iter().filter(|(key, _)| is_gone(key)).map(|(_, &model)| model).collect();
-        self.models.retain(|key, _| !is_gone(key));
+        let (kinds, models) = (&self.kinds, &mut self.models);
+        let gone: Vec<ModelId> = models
+            .extract_if(.., |_, model| plans.contains(&kinds[model.0 as usize].of_one))
+            .map(|(_, model)| model)
+            .collect();
         for model in gone {
             self.note(Event::ModelRemoved { model });
         }
