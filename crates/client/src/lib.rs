@@ -22,11 +22,11 @@
 //!   server offers, this registry knows and whose server does not see the input. Whom a back end trusts is
 //!   read in the own registry, never taken from the server.
 //! * [`Client::infer`], [`infer_many`]: real-valued inputs to an [`Answer`] of real values. Floats are inputs
-//! of the ONNX network; the client applies what the importer moved out of it at either end. Other
-//! [`Units`](tacit_graph::Units) are named ([`Client::infer_in`]). Material is used from the store if there
-//! is any, and made otherwise; `infer_many` makes it on a second connection, one batch ahead: as many inputs
-//! are run as one as the back end and the server allow. [`Client::infer_batch`] runs its inputs as one, also
-//! with material that was made for them before ([`Client::prepare_batch`]).
+//!   of the ONNX network; the client applies what the importer moved out of it at either end. Other
+//!   [`Units`](tacit_graph::Units) are named ([`Client::infer_in`]). Material is used from the store if there
+//!   is any, and made otherwise; `infer_many` makes it on a second connection, one batch ahead: as many
+//!   inputs are run as one as the back end and the server allow. [`Client::infer_batch`] runs its inputs as
+//!   one, also with material that was made for them before ([`Client::prepare_batch`]).
 //! * [`Client::announce`], [`Client::infer_announced`]: an input that will come, whose material is made
 //!   before. [`Client::set_terms`]: how long an answer may take, how soon it is needed. When a phase starts
 //!   is the server's to say: calls wait for their turn.

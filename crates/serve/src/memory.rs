@@ -101,7 +101,7 @@ mod tests {
         let mut memory = InMemory::new(2);
         let id = MaterialId::numbered;
         memory.reserve(id(1), ALICE.client, 1).unwrap();
-        assert!(memory.reserve(id(1), ClientId([9; 32])).unwrap_err().to_string().contains("exists already"));
+        assert!(memory.reserve(id(1), ClientId([9; 32]), 1).unwrap_err().to_string().contains("exists already"));
         memory.reserve(id(2), ALICE.client, 1).unwrap();
         assert!(memory.reserve(id(3), ALICE.client, 1).unwrap_err().to_string().contains("for 2 inputs are held"));
         memory.give_back(id(2));

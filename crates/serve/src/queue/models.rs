@@ -44,11 +44,10 @@ impl Queue {
     /// These plans, and those of their batches, are served no longer: what waits ends, what runs goes on,
     /// what lies ready is burnt.
     pub(crate) fn withdraw(&mut self, plans: &BTreeSet<[u8; 32]>) {
-        let (kinds, models) = (&self.kinds, &mut self.models);
-        let gone: Vec<ModelId> = models
-            .extract_if(.., |_, model| plans.contains(&kinds[model.0 as usize].of_one))
-            .map(|(_, model)| model)
-            .collect();
+        let kinds = &self.kinds;
+        let is_gone = |model: &ModelId| plans.contains(&kinds[model.0 as usize].of_one);
+        let gone: Vec<ModelId> = self.models.values().copied().filter(is_gone).collect();
+        self.models.retain(|_, model| !is_gone(model));
         for model in gone {
             self.note(Event::ModelRemoved { model });
         }

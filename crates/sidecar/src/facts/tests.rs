@@ -24,6 +24,7 @@ fn answer(values: &[f64], class: usize) -> Answer {
         revealed: values.to_vec(),
         class,
         online: tacit_client::PhaseReport::default(),
+        part: [0, 1],
         setup: None,
         request_to_answer_s: 0.0,
         prepared: None,
