@@ -190,6 +190,7 @@ pub struct Status {
     pub jobs: Vec<Job>,
     pub clients: Vec<Client>,
     pub models: Vec<Model>,
+    pub profile: Vec<Profile>,
     pub mean_delay_s: f64,
     pub mean_waiting_s: f64,
     pub throughput_per_s: f64,
@@ -258,6 +259,10 @@ pub struct Client {
     pub failed: u64,
     pub refused: u64,
     pub queued: u64,
+    pub inputs: u64,
+    pub mean_delay_s: f64,
+    pub mean_waiting_s: f64,
+    pub throughput_per_s: f64,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -269,6 +274,22 @@ pub struct Model {
     pub done: u64,
     pub mean_delay_s: f64,
     pub mean_waiting_s: f64,
+    pub throughput_per_s: f64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+#[cfg_attr(test, derive(serde::Serialize))]
+pub struct Profile {
+    pub model: String,
+    pub backend: String,
+    pub phase: String,
+    pub device: String,
+    pub jobs: u64,
+    pub expected_s: f64,
+    pub measured_s: f64,
+    pub error_median: f64,
+    pub error_p95: f64,
 }
 
 #[cfg(test)]
@@ -295,6 +316,7 @@ mod tests {
             (&["Job"], shown(serde_json::to_value(Job::default()))),
             (&["Client"], shown(serde_json::to_value(Client::default()))),
             (&["Model"], shown(serde_json::to_value(Model::default()))),
+            (&["Profile"], shown(serde_json::to_value(Profile::default()))),
             (&["Certificate"], shown(serde_json::to_value(Certificate::default()))),
         ] {
             let properties = schemas.iter().map(|name| &described["components"]["schemas"][name]["properties"]);
