@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use tacit_client::wire::Request;
 use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_sched::{JobPhase, Span};
-use tacit_store::Store;
+use tacit_store::{Serial, Store};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -38,6 +38,8 @@ use tokio::time::timeout_at;
 struct Connection {
     closer: Closer,
     client: ClientId,
+    /// Of the certificate that it was made with.
+    serial: Serial,
     /// The client's folder of material that it uses.
     folder: Option<FolderId>,
 }
@@ -190,9 +192,9 @@ impl Driver {
                     self.door.close();
                 }
             }
-            Event::Greeted { number, client, closer, reply } => {
+            Event::Greeted { number, who, closer, reply } => {
                 self.door.leave(number);
-                let _ = reply.send(self.greet(number, client, closer));
+                let _ = reply.send(self.greet(number, who, closer));
             }
             Event::Refused { kind, from, detail } => self.refuse(Instant::now(), kind, from, detail),
             Event::Requested { number, request, open, reply } => self.request(number, Asked { request, open, reply }),
@@ -247,6 +249,9 @@ impl Driver {
             let binding = ask.open.as_ref().map(|open| open.binding);
             self.record.asked(number, connection.client, &ask.request, binding);
             let offered = ask.open.as_ref().map(|open| &open.whose.offered);
+            if let Some(reason) = self.gate.revokes(connection.client, &connection.serial) {
+                return self.refuse_job(number, ask, ServeError::NotGranted(reason.into()));
+            }
             if let Err(e) = self.gate.pass(connection.client, &ask.request, offered, Instant::now()) {
                 return self.refuse_job(number, ask, e);
             }
