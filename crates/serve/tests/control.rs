@@ -129,12 +129,16 @@ fn the_profile_is_compared_with_what_was_measured() {
     (0..3).for_each(|_| drop(client.infer(&X).unwrap()));
     drop(client);
     wait_until("its connection ends", || server.handle.connections() == 1);
-    let profile = get(&mut ops, "/v1/status").json()["profile"].clone();
-    let rows = profile.as_array().unwrap();
+    // What is told may be a moment old.
+    let mut rows = Vec::new();
+    wait_until("all is told", || {
+        rows = get(&mut ops, "/v1/status").json()["profile"].as_array().unwrap().clone();
+        rows.iter().filter(|row| row["jobs"] == 3).count() == 2
+    });
     let of = |row: &Value| ["model", "backend", "phase"].map(|key| row[key].as_str().unwrap().to_owned());
     assert_eq!(rows.iter().map(of).collect::<Vec<_>>(), [["one", "toy", "offline"], ["one", "toy", "online"]]);
-    for row in rows {
-        assert!(row["jobs"] == 3 && row["device"].as_str().unwrap().starts_with("lan, "), "{row}");
+    for row in &rows {
+        assert!(row["device"].as_str().unwrap().starts_with("lan, "), "{row}");
         let [expected, measured] = ["expected_s", "measured_s"].map(|key| row[key].as_f64().unwrap());
         let [median, p95] = ["error_median", "error_p95"].map(|key| row[key].as_f64().unwrap());
         assert!(expected > 0.0 && measured > 0.0 && 0.0 <= median && median <= p95, "{row}");

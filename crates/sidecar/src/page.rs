@@ -1,6 +1,7 @@
 //! The page for people: a picture or numbers in, classes out, with what it took and what the server could
-//! see. Pictures are for models of which it is known how pixels become their inputs. The page loads nothing from elsewhere; what it asks for needs the token, which it takes from its address
-//! behind `#`, the part that browsers send nobody.
+//! see. Pictures are for models of which it is known how pixels become their inputs. The page loads nothing
+//! from elsewhere; what it asks for needs the token, which it takes from its address behind `#`, the part
+//! that browsers send nobody.
 use crate::ApiError;
 use crate::energy::EnergyModel;
 use crate::facts::{Facts, largest};
@@ -132,8 +133,7 @@ async fn classify(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>, r
 }
 
 fn top(facts: &Facts, answer: &Answer) -> Vec<Value> {
-    let one =
-        |class: usize, value: Option<f64>| object!({ "class": class, "label": facts.labels.get(class), "value": value });
+    let one = |class: usize, value: Option<f64>| object!({ "class": class, "label": facts.labels.get(class), "value": value });
     match facts.interface.output_mode {
         OutputMode::Top1 => vec![one(answer.class, None)],
         OutputMode::Logits => largest(&answer.values, SHOWN).into_iter().map(|(c, v)| one(c, Some(v))).collect(),
