@@ -4,7 +4,7 @@ mod common;
 use common::*;
 use std::thread;
 use std::time::Duration;
-use tacit_client::wire::{Name, Reply, Request};
+use tacit_client::wire::{Ask, LinkClass, Name, Reply, Request, Terms};
 use tacit_client::{ClientConfig, ClientError, NoticeState, Notices, Standing};
 use tacit_graph::Units;
 use tacit_ids::MaterialId;
@@ -50,6 +50,26 @@ fn an_input_is_announced_before_there_is_a_connection_and_answered_over_one() {
     assert!(answered.values == expected(1, &X) && answered.prepared.is_some());
     assert_eq!(alice.look(noted.name, Duration::ZERO).unwrap(), None, "it has ended");
     assert_eq!(alice.wait_for_turn(noted.name, Duration::from_secs(3600)).unwrap(), None);
+}
+
+#[test]
+fn a_client_may_come_over_another_link_than_it_announced() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let config = ClientConfig { threads: 8, link: LinkClass::Slow, ..server.config(dir.path(), "alice") };
+    let alice = Notices::of(&config).unwrap();
+    let announce = |model| alice.announce(model, "toy", None, None).unwrap().name;
+    let [same, other] = ["one", "two"].map(announce);
+    let mut channel = server.opened(dir.path(), "alice", "one");
+    let mut asks = |name, notice| {
+        ask(
+            &mut channel,
+            &Request::Ask(Ask { name: Name(name), notice: Some(notice), material: None, terms: Terms::default() }),
+        )
+    };
+    assert_eq!(asks(1, same), Reply::Noted { notice_ignored: None });
+    let Reply::Noted { notice_ignored: Some(why) } = asks(2, other) else { panic!("another model's is not it") };
+    assert!(why.contains("another model"), "{why}");
 }
 
 #[test]
