@@ -65,8 +65,8 @@ impl Queue {
         Ok(owner)
     }
 
-    /// The scheduler's name of a request's model: that of its notice, if it is the same model, for a client may
-    /// come over another link or with other threads than it announced.
+    /// The scheduler's name of a request's model: that of its notice, if it is the same model, for a client
+    /// may come over another link or with other threads than it announced.
     fn model_of(&mut self, whose: &Whose, notice: Option<&Owner>) -> Result<ModelId, Refused> {
         let own = self.model(whose)?;
         let announced = notice.and_then(|notice| self.live.get(notice)).map(|live| live.model);
