@@ -61,6 +61,7 @@ fn a_client_may_come_over_another_link_than_it_announced() {
     let announce = |model| alice.announce(model, "toy", None, None).unwrap().name;
     let [same, other] = ["one", "two"].map(announce);
     let mut channel = server.opened(dir.path(), "alice", "one");
+    set_up(&mut channel);
     let mut asks = |name, notice| {
         ask(
             &mut channel,
@@ -70,6 +71,10 @@ fn a_client_may_come_over_another_link_than_it_announced() {
     assert_eq!(asks(1, same), Reply::Noted { notice_ignored: None });
     let Reply::Noted { notice_ignored: Some(why) } = asks(2, other) else { panic!("another model's is not it") };
     assert!(why.contains("another model"), "{why}");
+    let prepare = |of| Request::Prepare { id: MaterialId::numbered(1), folder: None, of: Some(of) };
+    let Reply::Refused { reason } = ask(&mut channel, &prepare(other)) else { panic!("prepared") };
+    assert!(reason.contains("another model"), "{reason}");
+    assert_eq!(ask(&mut channel, &prepare(same)), Reply::Go);
 }
 
 #[test]

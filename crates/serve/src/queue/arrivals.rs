@@ -65,11 +65,11 @@ impl Queue {
         Ok(owner)
     }
 
-    /// The scheduler's name of a request's model: that of its notice, if it is the same model, for a client
-    /// may come over another link or with other threads than it announced.
-    fn model_of(&mut self, whose: &Whose, notice: Option<&Owner>) -> Result<ModelId, Refused> {
+    /// The scheduler's name of what a connection comes with: that of the input that it comes for, if it is
+    /// the same model, for a client may come over another link or with other threads than it announced.
+    pub(super) fn model_of(&mut self, whose: &Whose, comes_for: Option<&Owner>) -> Result<ModelId, Refused> {
         let own = self.model(whose)?;
-        let announced = notice.and_then(|notice| self.live.get(notice)).map(|live| live.model);
+        let announced = comes_for.and_then(|owner| self.live.get(owner)).map(|live| live.model);
         let is_same =
             |model: &ModelId| self.is_served(*model) && self.kinds[model.0 as usize].plan == whose.offered.plan;
         Ok(announced.filter(is_same).unwrap_or(own))
