@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tacit_client::bench::printed;
 use tacit_client::input::{self, Fit};
-use tacit_client::wire::{Deadline, Terms};
+use tacit_client::wire::{Deadline, Name, Terms};
 use tacit_client::{Answer, Client, infer_many, process_cpu_s};
 use tacit_graph::{OutputMode, Units};
 
@@ -60,6 +60,10 @@ pub struct Args {
     /// How soon answers are needed, for the server's queue
     #[arg(long, value_enum, default_value_t = DeadlineArg::Normal)]
     deadline: DeadlineArg,
+    /// Name of the announced input that this is (`tacit notify`): its material is made under that name.
+    /// For one input only
+    #[arg(long, value_name = "NAME")]
+    notice: Option<Name>,
     /// Show what each phase took, and what came before the first
     #[arg(long)]
     phases: bool,
@@ -139,8 +143,20 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     startup.cpu_s = process_cpu_s();
     let mode = client.interface().output_mode;
     let printer = Printer { args: &args, json, startup, labels, mode, names };
-    answer_all(&mut client, &inputs, &printer)?;
+    match args.notice {
+        Some(name) => answer_announced(&mut client, name, &inputs, &printer)?,
+        None => answer_all(&mut client, &inputs, &printer)?,
+    }
     Ok(client.close()?)
+}
+
+/// The one input that was announced under a name.
+fn answer_announced(client: &mut Client, name: Name, inputs: &[Vec<f32>], printer: &Printer<'_>) -> anyhow::Result<()> {
+    let [input] = inputs else {
+        anyhow::bail!("--notice is for one input, and there are {}", inputs.len());
+    };
+    let announced = client.take_up(client.again()?, name)?;
+    printer.print(0, &client.infer_announced(announced, Units::Normalised, input)?)
 }
 
 /// Stored material first, for single inputs and then for batches, the rest in a pipeline.

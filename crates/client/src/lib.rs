@@ -30,6 +30,8 @@
 //! * [`Client::announce`], [`Client::infer_announced`]: an input that will come, whose material is made
 //!   before. [`Client::set_terms`]: how long an answer may take, how soon it is needed. When a phase starts
 //!   is the server's to say: calls wait for their turn.
+//! * [`Notices`]: the same over HTTP, for who has no connection yet; [`Client::take_up`] runs the phases.
+//!   [`Control`]: whatever else a server answers over HTTP.
 //! * [`Client::prepare`], [`Client::stored`], [`Client::discard`]: material ahead of time
 //!   ([`ClientConfig::store`]). [`Lobby::material`] lists that of all models, gone ones too; connecting
 //!   destroys halves whose other half is lost ([`Lobby::reconciled`]). [`Client::setup`] and whatever
@@ -49,6 +51,7 @@ mod answer;
 mod ask;
 pub mod bench;
 mod client;
+mod control;
 pub mod dealer;
 mod error;
 mod in_hand;
@@ -57,6 +60,7 @@ pub mod jpeg;
 mod keep;
 mod lobby;
 pub mod measure;
+mod notices;
 mod pipeline;
 mod stock;
 pub mod wire;
@@ -67,11 +71,13 @@ pub const MAX_THREADS: usize = 1024;
 pub use announced::Announced;
 pub use answer::{Answer, Prepared};
 pub use client::Client;
+pub use control::Control;
 pub use dealer::{DealerConfig, RemoteDealer, aids};
 pub use error::ClientError;
 pub use keep::KeepFolder;
 pub use lobby::{ClientConfig, Closer, Lobby};
 pub use measure::{Figures, PhaseReport, process_cpu_s};
+pub use notices::{NoticeState, Notices, Standing};
 pub use pipeline::infer_many;
 pub use stock::{Held, Reconciled, Use};
 pub use wire::{ModelInfo, Offer};

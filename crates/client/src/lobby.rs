@@ -75,6 +75,14 @@ impl ClientConfig {
         }
     }
 
+    /// What the server is told of this client's machine.
+    pub(crate) fn device(&self) -> Result<Device, ClientError> {
+        if !(1..=MAX_THREADS).contains(&self.threads) {
+            return Err(ClientError::Usage(format!("threads: {} is not from 1 to {MAX_THREADS}", self.threads)));
+        }
+        Ok(Device { threads: self.threads as u16, link: self.link })
+    }
+
     /// What went wrong before the server said welcome.
     fn not_connected(&self, error: ClientError) -> ClientError {
         let (server, seconds) = (self.address.clone(), self.connect_timeout.as_secs_f64());
@@ -144,9 +152,7 @@ impl Lobby {
     /// The folder is unusable, the server cannot be reached, is not the right one, does not know this client,
     /// speaks another version, or is full.
     pub fn connect(registry: Registry, config: ClientConfig) -> Result<Self, ClientError> {
-        if !(1..=MAX_THREADS).contains(&config.threads) {
-            return Err(ClientError::Usage(format!("threads: {} is not from 1 to {MAX_THREADS}", config.threads)));
-        }
+        config.device()?;
         // A folder that is not for this client is told before anybody is bothered.
         let store = config.store.as_deref();
         let store = store.map(|dir| Store::open(dir, Party::Client, config.seal.clone())).transpose()?;
@@ -243,7 +249,7 @@ impl Lobby {
             None => self.choose(model)?,
         };
         let known = Arc::clone(self.registry.get(&backend)?);
-        let device = Device { threads: self.config.threads as u16, link: self.config.link };
+        let device = self.config.device()?;
         let request = Request::Open { model: model.into(), backend: backend.clone(), device };
         let bytes = match ask(&mut self.channel, &request)? {
             Reply::Model { bytes } if bytes <= MAX_PUBLIC_BYTES => bytes as usize,
@@ -272,20 +278,29 @@ impl Lobby {
             let known: Vec<&str> = models.iter().map(|m| m.name.as_str()).collect();
             return Err(ClientError::NoModel { name: model.into(), known: known.join(", ") });
         };
-        let mut passed_over = Vec::new();
-        for offer in &info.backends {
-            match self.registry.get(&offer.backend) {
-                Ok(known) if known.trust() == Trust::TwoParty => return Ok(offer.backend.clone()),
-                // More trust than that is the client's to give, by name.
-                Ok(known) if known.trust() == Trust::Dealer => {
-                    passed_over.push(format!("`{}` (trusts a dealer)", offer.backend));
-                }
-                Ok(_) => passed_over.push(format!("`{}` (the server sees the input)", offer.backend)),
-                Err(_) => passed_over.push(format!("`{}` (this client does not have it)", offer.backend)),
-            }
-        }
-        Err(ClientError::NoBackend { model: model.into(), offered: passed_over.join(", ") })
+        choose(&self.registry, model, info.backends.iter().map(|offer| offer.backend.as_str()))
     }
+}
+
+/// The first back end of a model that this client knows and whose server does not see the input.
+pub(crate) fn choose<'a>(
+    registry: &Registry,
+    model: &str,
+    backends: impl Iterator<Item = &'a str>,
+) -> Result<String, ClientError> {
+    let mut passed_over = Vec::new();
+    for backend in backends {
+        match registry.get(backend) {
+            Ok(known) if known.trust() == Trust::TwoParty => return Ok(backend.to_owned()),
+            // More trust than that is the client's to give, by name.
+            Ok(known) if known.trust() == Trust::Dealer => {
+                passed_over.push(format!("`{backend}` (trusts a dealer)"));
+            }
+            Ok(_) => passed_over.push(format!("`{backend}` (the server sees the input)")),
+            Err(_) => passed_over.push(format!("`{backend}` (this client does not have it)")),
+        }
+    }
+    Err(ClientError::NoBackend { model: model.into(), offered: passed_over.join(", ") })
 }
 
 /// Refuses a model that was not lowered with these options.

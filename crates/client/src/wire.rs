@@ -9,6 +9,7 @@
 use crate::measure::Figures;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::str::FromStr;
 use tacit_backends::seam::digest;
 use tacit_ids::{FolderId, MaterialId, NoRandomness};
 #[cfg(doc)]
@@ -68,6 +69,21 @@ impl fmt::Display for Name {
     /// Sixteen hexadecimal digits: what logs and records of both parties have in common of an input.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
+    }
+}
+
+/// Text that is no name of an input.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no name of an input: sixteen hexadecimal digits are")]
+pub struct NotAName(String);
+
+impl FromStr for Name {
+    type Err = NotAName;
+
+    fn from_str(text: &str) -> Result<Self, NotAName> {
+        let is_name = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let name = u64::from_str_radix(text, 16).ok().filter(|_| is_name);
+        name.map(Self).ok_or_else(|| NotAName(text.chars().take(40).flat_map(char::escape_debug).collect()))
     }
 }
 

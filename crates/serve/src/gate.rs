@@ -1,5 +1,5 @@
 //! The rules of access at work: what the driver asks before a request goes on.
-use crate::access::Rules;
+use crate::access::{REVOKED, Rules};
 use crate::catalog::Offered;
 use crate::quota::{Bucket, Charge, Quotas, unix_now};
 use crate::{Catalog, ServeError};
@@ -9,11 +9,9 @@ use std::sync::Arc;
 use std::time::Instant;
 use tacit_client::wire::Request;
 use tacit_ids::{ClientId, MaterialId};
-use tacit_store::{Binding, Store, StoreError};
+use tacit_store::{Binding, Serial, Store, StoreError};
 use tokio::sync::watch;
 
-/// Why a client is not served that was one.
-pub(crate) const REVOKED: &str = "this client's access was revoked; ask whoever runs this server";
 /// Why a model is of no further use to a client that has it open.
 pub(crate) const WITHDRAWN: &str = "the model that is open here was replaced or withdrawn by whoever runs this server; connect again for what it offers now";
 /// Clients whose rates are looked after, beyond which those are forgotten that have all they may have.
@@ -48,6 +46,11 @@ impl Gate {
 
     pub(crate) fn is_revoked(&self, client: ClientId) -> bool {
         self.rules.borrow().of(client).revoked
+    }
+
+    /// Why who shows this certificate for this client's key is not served, if that is so.
+    pub(crate) fn revokes(&self, client: ClientId, serial: &Serial) -> Option<&'static str> {
+        self.rules.borrow().revokes(client, serial)
     }
 
     /// Whether a client's request may go on, of the model that it has open.

@@ -4,8 +4,9 @@ use crate::catalog::Offered;
 use crate::estimates;
 use crate::state::Learned;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use tacit_backends::Preparation;
-use tacit_sched::{Event, ModelId};
+use tacit_sched::{Event, ModelId, Span};
 
 impl Queue {
     /// The scheduler's name of a model.
@@ -59,10 +60,15 @@ impl Queue {
         self.models.get(&(kind.plan, kind.device)) == Some(&model)
     }
 
-    /// A job has taught something: a later run is to know it.
-    pub(super) fn learned(&mut self, job: &Job) {
+    /// A job has taught something: a later run is to know it. It took so long, if that is to be compared with
+    /// what was expected.
+    pub(super) fn learned(&mut self, job: &Job, took: Option<Span>) {
         let estimate = self.scheduler.profile().estimate(job.model, job.phase, 1, job.threads);
         let Some((estimate, kind)) = estimate.zip(self.kinds.get(job.model.0 as usize)) else { return };
+        if let Some(took) = took.filter(|took| *took > Span::ZERO) {
+            let of = (Arc::clone(&kind.name), kind.backend);
+            self.effects.push(Effect::Compared { of, phase: job.phase, expected: job.expected, took });
+        }
         self.effects.push(Effect::Learned(Learned {
             plan: kind.plan,
             device: estimates::class_name(kind.device),
