@@ -205,7 +205,10 @@ def test_clients_do_not_share_material(cli, workplace, address):
     cli("prepare", *as_alice(address, "shared"), "--count", 1, cwd=workplace)
     bob = ["--server", address, "--client", "bob", "--material", "shared"]
     done = cli("infer", "three.npy", *bob, "--json", cwd=workplace)
-    assert all("offline" in json.loads(line)["phases"] for line in done.stdout.splitlines()), "bob made his own"
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["batch"] for answer in answers] == [[place, len(answers)] for place in range(len(answers))]
+    assert "offline" in answers[0]["phases"], "bob made his own"
+    assert all(not answer["phases"] for answer in answers[1:]), "the first stands for all that were answered as one"
 
 
 def test_keys_are_not_overwritten_and_private(cli, workplace):
