@@ -4,9 +4,10 @@
 
 A `tacit serve` with `--cores` for jobs; two quiet clients, each asking for one answer at a time with a pause between; then the same with
 `--clients` processes of a third client that ask without a pause. Prints D of the quiet clients (their own clock: from request to answer,
-with both phases, a connection's setup left out), alone and under the flood, and the ratio. Rounds without and with the flood take turns.
-Where there are two cores, server and quiet clients have one and the flood's clients the other, so that what is measured is the server's
-queue and not two programs on one core.
+with both phases, a connection's setup left out), alone and under the flood, and the ratio; and how long their phases waited in the server's
+queue under it, by the server's own clock. Rounds without and with the flood take turns. Where the machine has two cores or more, the server
+has as many of them as it may give to jobs (a server that is told of two cores and has one shares it between two jobs, whatever its queue
+does), the quiet clients the first and the flood's clients the last.
 """
 
 import argparse
@@ -28,10 +29,14 @@ PAUSE = 0.3
 QUIET = ("bob", "carol")
 
 
-def cores() -> tuple[list[str], list[str]]:
-    """How server and quiet clients are started, and how the flood."""
+def cores(jobs: int) -> tuple[list[str], list[str], list[str]]:
+    """How the server, the quiet clients and the flood are started."""
     have = sorted(os.sched_getaffinity(0))
-    return (["taskset", "-c", str(have[0])], ["taskset", "-c", str(have[1])]) if len(have) > 1 else ([], [])
+    if len(have) < 2:
+        return [], [], []
+    parts = (have[:jobs], have[:1], have[-1:])
+    server, first, last = (["taskset", "-c", ",".join(map(str, part))] for part in parts)
+    return server, first, last
 
 
 def command(server: Server, client: str, model: str, inputs: list[Path]) -> list[str]:
@@ -72,13 +77,26 @@ def flooding(place: Place, server: Server, prefix: list[str], clients: int) -> l
     return [subprocess.Popen([*prefix, *many], **options) for _ in range(clients)]
 
 
+def fingerprint(place: Place, name: str) -> str:
+    return str(json.loads(run("keys", "fingerprint", "keys", name, "--json", cwd=place.folder).out)["fingerprint"])
+
+
+def queued(place: Place, server: Server, clients: set[str]) -> list[float]:
+    """Seconds that phases of these clients waited, of the last that the server remembers."""
+    asks = ("--server", server.address, "--keys", "keys", "--client", "ops", "--json")
+    jobs = json.loads(run("status", *asks, cwd=place.folder).out)["jobs"]
+    return [job["started_s"] - job["queued_s"] for job in jobs if job["client"] in clients and job["phase"] != "setup"]
+
+
 def measure(place: Place, policy: str, options: argparse.Namespace) -> None:
     """In turns, so that what else the machine does meets both alike."""
-    mine, others = cores()
+    servers, mine, others = cores(options.cores)
     extra = ("--cores", str(options.cores), "--strict-cores", "--policy", policy)
-    server = Server(place, prefix=tuple(mine), extra=extra)
+    server = Server(place, prefix=tuple(servers), extra=extra)
+    clients = {fingerprint(place, name) for name in QUIET}
     alone: list[float] = []
     flooded: list[float] = []
+    waits: list[float] = []
     ratios = []
     try:
         time.sleep(2)
@@ -88,6 +106,7 @@ def measure(place: Place, policy: str, options: argparse.Namespace) -> None:
             try:
                 time.sleep(2)
                 during = quiet(place, server, mine, place.digit, time.monotonic() + options.seconds)
+                waits += queued(place, server, clients)
                 if any(process.poll() is not None for process in flood):
                     raise Broken("the flood ended before the measurement")
             finally:
@@ -103,7 +122,7 @@ def measure(place: Place, policy: str, options: argparse.Namespace) -> None:
     means = [statistics.mean(delays) for delays in (alone, flooded)]
     print(
         f"| `{policy}` | {means[0]:.3f} ({len(alone)}) | {means[1]:.3f} ({len(flooded)}) | **{means[1] / means[0]:.2f}** | "
-        f"{min(ratios):.2f}, {statistics.median(ratios):.2f}, {max(ratios):.2f} |",
+        f"{min(ratios):.2f}, {statistics.median(ratios):.2f}, {max(ratios):.2f} | {statistics.mean(waits):.4f} |",
         flush=True,
     )
 
@@ -120,8 +139,9 @@ def main() -> int:
         place = Place.make(Path(folder) / "place")
         for name in (*QUIET, "mallory"):
             run("keys", "add-client", "keys", name, cwd=place.folder)
-        print("| policy | D alone, s (answers) | D under the flood | ratio | of the rounds: least, median, most |")
-        print("| --- | --- | --- | --- | --- |")
+        run("keys", "add-client", "keys", "ops", "--operator", cwd=place.folder)
+        print("| policy | D alone, s (answers) | D under the flood | ratio | of the rounds: least, median, most | a phase's waiting, s |")
+        print("| --- | --- | --- | --- | --- | --- |")
         for policy in options.policy:
             measure(place, policy, options)
     return 0

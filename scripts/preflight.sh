@@ -35,4 +35,11 @@ if [ "${1:-}" = lint ] && [ "$missing" -eq 0 ]; then
     done
 fi
 
+# Without it everything works; the tests of the two pages say that they skip.
+chromium=${TACIT_CHROMIUM:-}
+for name in chromium chromium-browser google-chrome google-chrome-stable; do
+    [ -n "$chromium" ] || chromium=$(command -v "$name" || true)
+done
+[ -n "$chromium" ] || printf 'optional: Chromium, for tests of the web pages, which skip without it\n    get it: sudo apt install chromium\n' >&2
+
 exit "$missing"

@@ -48,6 +48,7 @@ def workplace(tmp_path_factory, cli, digit_images):
     )
     cli("keys", "init", "keys", "--client", "alice", "--client", "bob", cwd=folder)
     np.save(folder / "three.npy", digit_images[:3])
+    np.save(folder / "one.npy", digit_images[:1])
     for number in range(2):
         pixels = np.round(digit_images[number, 0] * 255).astype(np.uint8)
         Image.fromarray(pixels).save(folder / f"digit{number}.png")
@@ -92,6 +93,30 @@ def test_prepared_material_is_listed_used_and_discarded(cli, workplace, address,
     cli("prepare", *me, "--count", 2, cwd=workplace)
     assert "2" in cli("material", "discard", *me, "--all", cwd=workplace).stdout
     assert not cli("material", "list", *me, "--json", cwd=workplace).stdout.strip()
+
+
+def test_an_input_is_announced_over_http_and_asked_for_by_its_name(cli, workplace, address, floats):
+    asks = ["--server", address, "--client", "alice"]
+    told = json.loads(cli("notify", "new", *asks, "--expected", 1, "--link", "slow", "--json", cwd=workplace).stdout)
+    assert told["state"] == "announced" and len(told["name"]) == 16
+    seen = json.loads(cli("notify", "look", told["name"], *asks, "--wait", 600, "--json", cwd=workplace).stdout)
+    assert seen == {"name": told["name"], "state": "announced", "turn": True}
+    only_one = cli("infer", "three.npy", *as_alice(address, "none"), "--notice", told["name"], cwd=workplace, ok=False)
+    assert "--notice is for one input, and there are 3" in only_one.stderr
+    done = cli("infer", "one.npy", *as_alice(address, "none"), "--notice", told["name"], "--json", cwd=workplace)
+    answer = json.loads(done.stdout)
+    assert answer["class"] == floats[0] and {"offline", "online"} <= set(answer["phases"]) and "WARN" not in done.stderr
+    gone = cli("notify", "look", told["name"], *asks, cwd=workplace, ok=False)
+    assert "nothing of this client's is announced under this name" in gone.stderr
+    text = cli("notify", "new", *asks, cwd=workplace).stdout
+    name = text.split()[0]
+    assert text.startswith(f"{name} announced; it would start at once")
+    assert "was taken back" in cli("notify", "withdraw", name, *asks, cwd=workplace).stdout
+    cli("notify", "withdraw", name, *asks, cwd=workplace, ok=False)
+    assert "no name of an input" in cli("notify", "look", "12", *asks, cwd=workplace, ok=False).stderr
+    # One that the server no longer knows is an input like any other, and that is said.
+    late = cli("infer", "one.npy", *as_alice(address, "none"), "--notice", name, "--json", cwd=workplace)
+    assert json.loads(late.stdout)["class"] == floats[0] and "not announced" in late.stderr
 
 
 def test_pixels_without_a_normalisation_are_refused(cli, workplace, address):
@@ -180,7 +205,10 @@ def test_clients_do_not_share_material(cli, workplace, address):
     cli("prepare", *as_alice(address, "shared"), "--count", 1, cwd=workplace)
     bob = ["--server", address, "--client", "bob", "--material", "shared"]
     done = cli("infer", "three.npy", *bob, "--json", cwd=workplace)
-    assert all("offline" in json.loads(line)["phases"] for line in done.stdout.splitlines()), "bob made his own"
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["batch"] for answer in answers] == [[place, len(answers)] for place in range(len(answers))]
+    assert "offline" in answers[0]["phases"], "bob made his own"
+    assert all(not answer["phases"] for answer in answers[1:]), "the first stands for all that were answered as one"
 
 
 def test_keys_are_not_overwritten_and_private(cli, workplace):

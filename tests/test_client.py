@@ -269,6 +269,28 @@ def test_an_announced_input_has_its_material_made_before(server, digits, digit_i
         assert_close(digits, client.infer(digit_images[:1], timeout_s=600.0), digit_images[:1])
 
 
+def test_an_input_is_announced_without_a_connection(server, digits, digit_images):
+    notice = tacit.notify(server.address, keys=server.keys, model="digits", backend="cheetah", expected_s=1.0, ttl_s=600.0)
+    assert len(notice.name) == 16 and notice.settled
+    assert notice.wait_for_turn(600.0)
+    with server.client() as client:
+        assert_close(digits, client.infer(digit_images[:1], notice=notice), digit_images[:1])
+        assert [cost.phase for cost in client.costs][-2:] == ["offline", "online"]
+        with pytest.raises(tacit.TacitError, match="used or withdrawn"):
+            notice.wait_for_turn(0.0)
+    # A client that is closed announces in the same way, for the next one.
+    again = client.notify(expected_s=1.0)
+    assert again.name not in (None, notice.name)
+    with server.client() as client:
+        assert_close(digits, client.infer(digit_images[:1], notice=again), digit_images[:1])
+        assert client.notify().name is None, "an open one has its own connection for it"
+    unused = client.notify()
+    unused.withdraw()
+    for gone in (lambda: unused.wait_for_turn(), lambda: tacit.notify(server.address, keys=server.keys, model="none")):
+        with pytest.raises(tacit.TacitError, match="used or withdrawn|no model `none`"):
+            gone()
+
+
 def test_answers_can_be_awaited_and_given_up(server, digits, digit_images):
     async def several():
         with server.client() as one, server.client() as two:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import http.client
+import io
 import json
 import socket
 import subprocess
@@ -186,22 +187,19 @@ def test_what_is_refused_is_told(sidecar, digit_images):
         client.infer("digits", asked(oip_grpc, digit_images[:1]))
 
 
-def test_the_page_asks_for_a_picture(sidecar, workplace, digit_images, floats):
-    from PIL import Image
-
+def test_the_page_asks_for_a_picture(sidecar, digit_images, floats):
     address, _, headers = sidecar
-    Image.fromarray(np.round(digit_images[0, 0] * 255).astype(np.uint8)).save(workplace / "digit.png")
     with urllib.request.urlopen(f"http://{address}/") as answer:
         policy = answer.headers["Content-Security-Policy"]
-        assert b"Ask a model without showing it the picture" in answer.read() and "default-src 'none'" in policy
+        assert b"Ask a model without showing it what you ask" in answer.read() and "default-src 'none'" in policy
     ask = urllib.request.Request(
-        f"http://{address}/page/classify?model=digits", (workplace / "digit.png").read_bytes(), headers()
+        f"http://{address}/page/classify?model=digits", png_bytes(digit_images[0, 0]), headers()
     )
     ask.add_header("Content-Type", "application/octet-stream")
     with urllib.request.urlopen(ask) as answer:
         told = json.load(answer)
     assert told["top"][0]["class"] == floats[0].argmax() and told["phases"][-1]["name"] == "online"
-    assert told["private"] and "could not see the picture" in told["server_sees"]
+    assert told["private"] and "could not see your input" in told["server_sees"]
     # 0.925 W for a busy core of a Raspberry Pi 4B, so no more than four cores of it for as long as the phases took.
     assert told["energy"]["provenance"] == "modelled" and "Raspberry Pi 4" in told["energy"]["device"]
     spent = sum(phase["modelled_j"] for phase in told["phases"])
@@ -213,6 +211,59 @@ def test_the_page_asks_for_a_picture(sidecar, workplace, digit_images, floats):
     broken.remove_header("Origin")
     with pytest.raises(urllib.error.HTTPError, match="400"):
         urllib.request.urlopen(broken)
+
+
+def npy_bytes(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def png_bytes(image):
+    """A picture of values from 0 to 1, `[H, W]`."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(np.round(image * 255).astype(np.uint8)).save(file, "png")
+    return file.getvalue()
+
+
+def test_the_page_takes_numbers_where_no_pixels_are_known(workplace, binary, cli, digit_images, floats):
+    # Without --pixel-scale, a model that was calibrated with values from 0 to 1 does not say how pixels become those.
+    cli("model", "import", MODELS / "digits.onnx", "--calibrate", MODELS / "digits_samples.npy", "-o", "plain.tacit", cwd=workplace)
+    options = ["--listen", "127.0.0.1:0", "--token-file", "other-token", "--new-token"]
+    with (
+        serving(binary, workplace, "plain.tacit") as server,
+        beside(binary, workplace, server, *options) as told,
+    ):
+        headers = {"authorization": f"Bearer {(workplace / 'other-token').read_text().strip()}"}
+
+        def ask(path, body=None):
+            headers["content-type"] = "application/octet-stream"
+            with urllib.request.urlopen(urllib.request.Request(told["listening"] + path, body, headers)) as answer:
+                return json.load(answer)
+
+        while not (models := ask("/page/models")) or not all(model["ready"] for model in models):
+            pass
+        known = {model["name"]: model for model in models}
+        assert known["digits"]["pictures"] and not known["plain"]["pictures"]
+        assert "does not say how pixels" in known["plain"]["no_pictures"]
+        numbers = json.dumps(digit_images[0].tolist()).encode()
+        for body in (numbers, json.dumps(digit_images[0].ravel().tolist()).encode(), npy_bytes(digit_images[:1])):
+            assert ask("/page/classify?model=plain", body)["top"][0]["class"] == floats[0].argmax()
+        assert ask("/page/classify?model=digits", numbers)["top"][0]["class"] == floats[0].argmax()
+        for body, says in [
+            (png_bytes(digit_images[0, 0]), "does not say how pixels"),
+            (npy_bytes(np.zeros((8, 8), np.uint8)), "shape"),
+            (npy_bytes(np.zeros((1, 8, 8), np.uint8)), "bytes are pixels"),
+            (b"[1, 2]", "2 numbers: the model takes 64"),
+            (b"[1, \"a\"]", "no list of numbers"),
+            (b"GIF89a", "no list of numbers"),
+            (json.dumps([1e9] * 64).encode(), "accepts"),
+        ]:
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                ask("/page/classify?model=plain", body)
+            assert refused.value.code == 400 and says in json.load(refused.value)["error"], says
 
 
 def ask_socket(path, what):

@@ -15,7 +15,7 @@ raises `TacitError` with a message that says what and where.
 """
 
 from tacit._bench import bench
-from tacit._client import Client, Figures, Notice, PhaseCost
+from tacit._client import Client, Figures, Notice, PhaseCost, notify
 from tacit._dealer import Dealer, dealer
 from tacit._lowered import Backend, Lowered, backends
 from tacit._model import Model, import_onnx
@@ -38,5 +38,6 @@ __all__ = [
     "dealer",
     "import_onnx",
     "make_keys",
+    "notify",
     "serve",
 ]

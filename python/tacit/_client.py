@@ -49,16 +49,29 @@ Deadline = Literal["interactive", "normal", "batch"]
 
 
 class Notice:
-    """An input that was announced with `Client.notify`."""
+    """An input that was announced with `Client.notify` or `tacit.notify`."""
 
     def __init__(self, native: _tacit.Notice) -> None:
         self._native = native
 
     @property
+    def name(self) -> str | None:
+        """The name that the server gave it, sixteen hexadecimal digits, as `tacit infer --notice` takes it. None unless it was announced
+        over HTTP."""
+        return self._native.name
+
+    @property
     def settled(self) -> bool:
-        """Whether its material is made, or will not be."""
+        """Whether its material is made, or will not be before it is asked for."""
         return self._native.is_settled()
 
+    @one_error
+    def wait_for_turn(self, timeout_s: float = 60.0) -> bool:
+        """Waits until the server would start it at once, `timeout_s` at most; whether it would. Only for one that was announced over HTTP:
+        on an open session the connection waits by itself."""
+        return self._native.wait_for_turn(timeout_s)
+
+    @one_error
     def withdraw(self) -> None:
         """Takes it back: what was made for it is burnt at both parties. Nothing if it was used."""
         self._native.withdraw()
@@ -154,8 +167,11 @@ class Client(Planned):
     def notify(self, expected_s: float | None = None) -> Notice:
         """Tells the server that an input will come, `expected_s` seconds from now if that is known.
 
-        Its offline phase runs on a connection of its own as soon as the server has room; `infer(x, notice=...)` uses what that made. A
-        notice that is never used is withdrawn when it is dropped, or by `Notice.withdraw`.
+        While this client is open its offline phase runs on a connection of its own as soon as the server has room; `infer(x, notice=...)`
+        uses what that made. A notice that is never used is withdrawn when it is dropped, or by `Notice.withdraw`.
+
+        When this client is closed, it is announced over HTTP, as `tacit.notify` does: no connection is held, and the client that is opened
+        for it later makes material and answer under its name.
         """
         return Notice(self._native.announce(expected_s))
 
@@ -253,6 +269,30 @@ class Client(Planned):
     def _clean(self) -> None:
         if self._scratch:
             self._scratch.cleanup()
+
+
+@one_error
+def notify(
+    address: str,
+    *,
+    keys: str | PathLike[str],
+    identity: str = "client",
+    server_name: str | None = None,
+    model: str | None = None,
+    backend: str | None = None,
+    threads: int = 1,
+    expected_s: float | None = None,
+    ttl_s: float | None = None,
+) -> Notice:
+    """Tells a server over HTTP that an input will come, before there is a connection to it.
+
+    Arguments are those of `Client`; `expected_s` is in how many seconds it will be asked for, `ttl_s` how long after that the server may
+    forget it (at most what the server allows, which is what holds without it). Nothing is made meanwhile: `Notice.wait_for_turn` tells when
+    the server has room, and `Client.infer(x, notice=...)` of a client of the same identity, model and back end makes material and answer
+    under its name. One that is dropped stays announced; `Notice.withdraw` takes it back.
+    """
+    check_threads(threads)
+    return Notice(_tacit.notify(address, fspath(keys), identity, server_name, model, backend, threads, expected_s, ttl_s))
 
 
 def _store(store: str | PathLike[str] | None) -> tuple[str, TemporaryDirectory[str] | None]:

@@ -82,8 +82,22 @@ class Client:
     def close(self) -> None: ...
 
 class Notice:
+    name: str | None
     def is_settled(self) -> bool: ...
+    def wait_for_turn(self, timeout_s: float) -> bool: ...
     def withdraw(self) -> None: ...
+
+def notify(
+    address: str,
+    keys: str,
+    identity: str,
+    server_name: str | None,
+    model: str | None,
+    backend: str | None,
+    threads: int,
+    expected_s: float | None,
+    ttl_s: float | None,
+) -> Notice: ...
 
 class Server:
     address: str

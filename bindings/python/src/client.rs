@@ -8,14 +8,16 @@ use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use tacit_backends::Registry;
-use tacit_client::wire::{Deadline, Terms};
-use tacit_client::{Announced, Answer, ClientConfig, ClientError, Closer, Lobby, PhaseReport, Prepared};
+use tacit_client::wire::{Deadline, Name, Terms};
+use tacit_client::{
+    Announced, Answer, ClientConfig, ClientError, Closer, Lobby, Notices, PhaseReport, Prepared, Standing,
+};
 use tacit_graph::Units;
 use tacit_store::keys;
 
 use crate::dealer::{Pinned, pin};
 use crate::error::{TacitError, to_python};
-use crate::interrupt::{Stop, interruptible};
+use crate::interrupt::{Stop, brief, interruptible};
 use crate::{files, hex, lowered};
 
 type Inner = tacit_client::Client;
@@ -32,6 +34,9 @@ pub struct Client {
     plan: String,
     digest: String,
     public_digest: String,
+    /// How it connected, and to which model: for what is announced when it is closed.
+    config: ClientConfig,
+    model: String,
 }
 
 impl Client {
@@ -115,7 +120,7 @@ impl Client {
                     stall_timeout,
                     ..ClientConfig::new(&address, identity)
                 };
-                let mut lobby = Lobby::connect(Registry::standard(), config).map_err(to_python)?;
+                let mut lobby = Lobby::connect(Registry::standard(), config.clone()).map_err(to_python)?;
                 let name = match model {
                     Some(name) => name,
                     None => only_model(&mut lobby)?,
@@ -133,6 +138,8 @@ impl Client {
                     public_digest: hex(&binding.model),
                     closer: client.closer(),
                     inner: Arc::new(Mutex::new(Some(client))),
+                    config,
+                    model: name,
                 })
             },
         )
@@ -191,11 +198,24 @@ impl Client {
         })
     }
 
-    /// Tells the server that an input will come, `expected_s` from now if that is known.
+    /// Tells the server that an input will come, `expected_s` from now if that is known: on a connection of
+    /// its own while this client is open, over HTTP when it is closed.
     fn announce(&self, py: Python<'_>, expected_s: Option<f64>) -> PyResult<Notice> {
-        let expected = expected_s.map(Duration::try_from_secs_f64).transpose().map_err(to_python)?;
-        let announced = self.with(py, move |client| client.announce(expected))?;
-        Ok(Notice(Mutex::new(Some(announced))))
+        let expected = seconds(expected_s)?;
+        let (inner, config) = (Arc::clone(&self.inner), self.config.clone());
+        let (model, backend) = (self.model.clone(), self.backend.clone());
+        let is_closed = self.closer.is_closed();
+        let work = move || {
+            let mut guard = inner.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(client) = guard.as_mut().filter(|_| !is_closed) {
+                return Ok(Noticed::Making(client.announce(expected).map_err(to_python)?));
+            }
+            drop(guard);
+            let notices = Notices::of(&config).map_err(to_python)?;
+            let Standing { name, .. } = notices.announce(&model, &backend, expected, None).map_err(to_python)?;
+            Ok(Noticed::Named(Arc::new(notices), name))
+        };
+        interruptible(py, || self.closer.close(), work).map(Notice::new)
     }
 
     /// Answers one flat input, announced or not: the outputs, what the back end answered, and what it cost as
@@ -209,14 +229,16 @@ impl Client {
         deadline: &str,
     ) -> PyResult<Inferred<'py>> {
         let input = input.as_slice()?.to_vec();
-        let announced = notice.map(Notice::take).transpose()?;
+        let noticed = notice.map(Notice::take).transpose()?;
         let terms = terms(timeout_s, deadline)?;
         let got = self.with(py, move |client| {
             client.set_terms(terms);
-            match announced {
-                None => client.infer_in(Units::Normalised, &input),
-                Some(announced) => client.infer_announced(announced, Units::Normalised, &input),
-            }
+            let announced = match noticed {
+                None => return client.infer_in(Units::Normalised, &input),
+                Some(Noticed::Making(announced)) => announced,
+                Some(Noticed::Named(_, name)) => client.take_up(client.again()?, name)?,
+            };
+            client.infer_announced(announced, Units::Normalised, &input)
         })?;
         Ok((got.values.to_pyarray(py), got.revealed.to_pyarray(py), costs(&got).to_string()))
     }
@@ -242,28 +264,119 @@ impl Client {
     }
 }
 
+/// How an input was announced.
+enum Noticed {
+    /// On a connection that makes its material.
+    Making(Announced),
+    /// Over HTTP: nothing is made before it is asked for.
+    Named(Arc<Notices>, Name),
+}
+
 /// An input that was announced; used or withdrawn once.
 #[pyclass(frozen, module = "tacit._tacit")]
-pub struct Notice(Mutex<Option<Announced>>);
+pub struct Notice {
+    name: Option<Name>,
+    noticed: Mutex<Option<Noticed>>,
+}
 
 impl Notice {
-    fn take(&self) -> PyResult<Announced> {
-        let announced = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        announced.ok_or_else(|| TacitError::new_err("this notice was used or withdrawn already"))
+    fn new(noticed: Noticed) -> Self {
+        let name = match &noticed {
+            Noticed::Making(_) => None,
+            Noticed::Named(_, name) => Some(*name),
+        };
+        Self { name, noticed: Mutex::new(Some(noticed)) }
     }
+
+    fn take(&self) -> PyResult<Noticed> {
+        let noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        noticed.ok_or_else(used)
+    }
+}
+
+fn used() -> PyErr {
+    TacitError::new_err("this notice was used or withdrawn already")
 }
 
 #[pymethods]
 impl Notice {
-    /// Whether its material is made, or will not be.
+    /// The name that the server gave it, sixteen hexadecimal digits; none unless it was announced over HTTP.
+    #[getter]
+    fn name(&self) -> Option<String> {
+        self.name.map(|name| name.to_string())
+    }
+
+    /// Whether its material is made, or will not be before it is asked for.
     fn is_settled(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_none_or(Announced::is_settled)
+        match &*self.noticed.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(Noticed::Making(announced)) => announced.is_settled(),
+            Some(Noticed::Named(..)) | None => true,
+        }
+    }
+
+    /// Waits for its turn, so long at most, where it was announced over HTTP; whether it has come.
+    fn wait_for_turn(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
+        let within = Duration::try_from_secs_f64(timeout_s).map_err(to_python)?;
+        let (notices, name) = match &*self.noticed.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(Noticed::Named(notices, name)) => (Arc::clone(notices), *name),
+            Some(Noticed::Making(_)) => {
+                let text = "this notice has a connection, which waits for its turn by itself";
+                return Err(TacitError::new_err(text));
+            }
+            None => return Err(used()),
+        };
+        let work = move || notices.wait_for_turn(name, within).map_err(to_python);
+        let standing = brief(py, work)?;
+        let gone =
+            || TacitError::new_err("the server no longer knows this notice: its time is over, or it was taken back");
+        Ok(standing.ok_or_else(gone)?.turn)
     }
 
     /// Takes it back; nothing if it was used.
-    fn withdraw(&self) {
-        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    fn withdraw(&self, py: Python<'_>) -> PyResult<()> {
+        let noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match noticed {
+            // Dropped, it is withdrawn.
+            Some(Noticed::Making(_)) | None => Ok(()),
+            Some(Noticed::Named(notices, name)) => {
+                brief(py, move || notices.take_back(name).map(drop).map_err(to_python))
+            }
+        }
     }
+}
+
+/// Announces an input over HTTP, for a client that has no connection: of the only model on offer if `model`
+/// is none, with a back end that keeps the input private if `backend` is none.
+#[pyfunction]
+#[pyo3(signature = (address, keys, identity, server_name, model, backend, threads, expected_s, ttl_s))]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
+pub fn notify(
+    py: Python<'_>,
+    address: String,
+    keys: PathBuf,
+    identity: &str,
+    server_name: Option<String>,
+    model: Option<String>,
+    backend: Option<String>,
+    threads: usize,
+    expected_s: Option<f64>,
+    ttl_s: Option<f64>,
+) -> PyResult<Notice> {
+    let identity = keys::load_client(&keys, identity).map_err(to_python)?;
+    let (expected, ttl) = (seconds(expected_s)?, seconds(ttl_s)?);
+    let work = move || {
+        let config = ClientConfig { server_name, threads, ..ClientConfig::new(&address, identity) };
+        let notices = Notices::of(&config).map_err(to_python)?;
+        let chosen = notices.choose(&Registry::standard(), model.as_deref(), backend.as_deref());
+        let [model, backend] = chosen.map_err(to_python)?;
+        let Standing { name, .. } = notices.announce(&model, &backend, expected, ttl).map_err(to_python)?;
+        Ok(Noticed::Named(Arc::new(notices), name))
+    };
+    brief(py, work).map(Notice::new)
+}
+
+fn seconds(time: Option<f64>) -> PyResult<Option<Duration>> {
+    time.map(Duration::try_from_secs_f64).transpose().map_err(to_python)
 }
 
 fn terms(timeout_s: Option<f64>, deadline: &str) -> PyResult<Terms> {

@@ -20,7 +20,7 @@ mod _tacit {
     #[pymodule_export]
     use crate::bench::{bench_client, bench_judge, bench_local, machine};
     #[pymodule_export]
-    use crate::client::{Client, Notice};
+    use crate::client::{Client, Notice, notify};
     #[pymodule_export]
     use crate::dealer::Dealer;
     #[pymodule_export]

@@ -286,19 +286,23 @@ impl Dealings {
         Ok(())
     }
 
-    /// Starts a dealing for a model of `server`'s, for whoever can show what `seal` was made of. Of too many
-    /// materials that no client has fetched its half of, the oldest is given up.
+    /// Starts a dealing of material for `batch` inputs to a model of `server`'s, for whoever can show what
+    /// `seal` was made of. Of too many materials that no client has fetched its half of, the oldest is given
+    /// up.
     ///
-    /// # Errors
-    /// [`BackendError::Dealer`]: it has not registered the model.
-    pub fn start(&self, server: Party, digest: [u8; 32], seal: Seal) -> Result<Started, BackendError> {
+    /// # Errors [`BackendError::Dealer`]: it has not registered the model; [`BackendError::Misuse`]: so many
+    /// inputs are not run as one.
+    pub fn start(&self, server: Party, (digest, batch): ([u8; 32], u32), seal: Seal) -> Result<Started, BackendError> {
         let mut state = self.state();
         let number = state.next;
         let Some(known) = state.models.get_mut(&(server, digest)) else {
             return refused("register the model first");
         };
         known.used = number;
-        let model = Arc::clone(&known.model);
+        let model = match batch {
+            1 => Arc::clone(&known.model),
+            batch => known.model.batched(batch as usize)?,
+        };
         let open = state.open.iter().filter(|(_, open)| open.server == server);
         let open: Vec<(bool, u64)> = open.map(|(number, open)| (!open.burnt, *number)).collect();
         if open.len() >= MAX_OPEN {
@@ -308,7 +312,7 @@ impl Dealings {
         }
         state.next += 1;
         let seed = self.secret.fork(number).fork(0).seed().clone();
-        let commitment = seam::commitment(number, &digest, &seed);
+        let commitment = seam::commitment(number, &model.digest(), &seed);
         let mut ticket = [0; size_of::<Ticket>()];
         ticket[..8].copy_from_slice(&number.to_le_bytes());
         ticket[8..].copy_from_slice(&commitment);
@@ -440,7 +444,7 @@ impl Dealer for Nearby {
         if !dealings.knows(self.party, order.digest) {
             dealings.register(self.party, order.backend, (order.public, order.part), |_| Ok(()))?;
         }
-        let started = dealings.start(self.party, order.digest, *seal)?;
+        let started = dealings.start(self.party, (order.digest, order.batch), *seal)?;
         sink(Piece::Ticket(&started.ticket))?;
         started.server_half(&mut |bytes| sink(Piece::Half(bytes)))
     }

@@ -5,7 +5,14 @@
 //! by any number of connections, and from each of them the state of one connection at one party
 //! ([`ServerSide`], [`ClientSide`]), which runs the phases on a channel that it is given: `setup` once,
 //! `offline` per input without knowing it, `online` with it. Nobody outside of a back end names a protocol.
+//!
+//! A back end whose phases wait on the link runs a **batch** of B inputs as one offline and one online phase,
+//! with the exchanges of one input ([`Plan::max_batch`]). That is a model of its own
+//! ([`ServerModel::batched`], [`ClientModel::batched`]): its costs are the batch's, its digest names B, and
+//! so its material is made, kept, claimed and burnt as one. Connections go from one size to another and keep
+//! their keys ([`ServerSide::set_batch`], [`ClientSide::set_batch`]).
 
+mod batch;
 mod dealing;
 mod options;
 mod stop;
@@ -20,6 +27,8 @@ use tacit_graph::{Interface, Model, Watch};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
+pub use batch::batch_digest;
+pub(crate) use batch::{ONE_BY_ONE, checked_batch, most_inputs};
 pub use dealing::{
     Aids, Claim, Commitment, Dealer, DealerModel, Keep, Order, Piece, Place, Seal, Ticket, commitment, fresh_seed,
 };
@@ -130,8 +139,18 @@ pub trait Plan: Send + Sync {
     /// canonical bytes. Material is bound to it.
     fn digest(&self) -> [u8; 32];
 
-    /// What the phases cost.
+    /// What the phases cost, for [`batch`](Self::batch) inputs at once.
     fn costs(&self) -> Costs;
+
+    /// Inputs that one offline and one online phase of this model are for.
+    fn batch(&self) -> usize {
+        1
+    }
+
+    /// Most inputs that the back end runs as one; 1 where that saves no exchange.
+    fn max_batch(&self) -> usize {
+        1
+    }
 
     /// How answers relate to [`ServerModel::reference`].
     fn numerics(&self) -> Numerics;
@@ -192,6 +211,14 @@ pub trait ServerModel: Plan {
         Ok(Vec::new())
     }
 
+    /// The same model with phases for `batch` inputs at once, 2 to [`Plan::max_batch`].
+    ///
+    /// # Errors
+    /// [`BackendError::Misuse`]: so many it does not run as one.
+    fn batched(&self, _batch: usize) -> Result<Arc<dyn ServerModel>, BackendError> {
+        Err(ONE_BY_ONE)
+    }
+
     /// What is ordered from a dealer; `None` where nobody deals.
     fn order(&self) -> Option<Order<'_>> {
         None
@@ -229,6 +256,14 @@ pub trait LoweringReport: fmt::Display + Send + Sync {
 
 /// A lowered model at the client.
 pub trait ClientModel: Plan {
+    /// See [`ServerModel::batched`].
+    ///
+    /// # Errors
+    /// As there.
+    fn batched(&self, _batch: usize) -> Result<Arc<dyn ClientModel>, BackendError> {
+        Err(ONE_BY_ONE)
+    }
+
     /// The state of a new connection. Says nothing to the peer.
     ///
     /// # Errors
@@ -245,7 +280,16 @@ pub trait ServerSide: Send {
     /// Of the protocol or the channel.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError>;
 
-    /// Material for one input.
+    /// Phases from now on, and material that is read, are for `batch` inputs: those of the model that
+    /// [`ServerModel::batched`] gives for it. Says nothing to the peer, which has to do the same.
+    ///
+    /// # Errors
+    /// [`BackendError::Misuse`]: so many it does not run as one.
+    fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
+        if batch == 1 { Ok(()) } else { Err(ONE_BY_ONE) }
+    }
+
+    /// Material for one input, or for a batch.
     ///
     /// # Errors
     /// As [`setup`](Self::setup); [`BackendError::Misuse`] before it, or where there is nothing to prepare.
@@ -261,7 +305,7 @@ pub trait ServerSide: Send {
         place.write_all(&material).map_err(|e| BackendError::Spool { what: e.to_string() })
     }
 
-    /// One inference.
+    /// One inference, or those of a batch.
     ///
     /// # Errors
     /// As [`setup`](Self::setup); the material is spent in any case.
@@ -293,6 +337,14 @@ pub trait ClientSide: Send {
     /// As there.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError>;
 
+    /// See [`ServerSide::set_batch`].
+    ///
+    /// # Errors
+    /// As there.
+    fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
+        if batch == 1 { Ok(()) } else { Err(ONE_BY_ONE) }
+    }
+
     /// See [`ServerSide::offline`].
     ///
     /// # Errors
@@ -300,7 +352,7 @@ pub trait ClientSide: Send {
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError>;
 
     /// The model's real-valued outputs for a real-valued input that `interface().check_input` accepts; in
-    /// mode top-1 the class index.
+    /// mode top-1 the class index. Inputs and outputs of a batch stand one behind the other.
     ///
     /// # Errors
     /// As [`ServerSide::online`]; [`BackendError::Graph`] for an input that does not fit, before anything is
@@ -314,13 +366,13 @@ pub trait ClientSide: Send {
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError>;
 }
 
-/// What a back end keeps for one input, as it sees it.
+/// What a back end keeps for one input, or for a batch, as it sees it.
 pub trait MaterialPart: Any + Send {
     /// The material as bytes, to be stored; all lengths follow from the plan.
     fn to_bytes(&self) -> Zeroizing<Vec<u8>>;
 }
 
-/// One party's half of the preprocessing for one input. Opaque, and used by value: once.
+/// One party's half of the preprocessing for one input, or for a batch. Opaque, and used by value: once.
 pub struct Material(Held);
 
 enum Held {

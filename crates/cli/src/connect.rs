@@ -49,7 +49,7 @@ pub struct Connect {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum LinkArg {
+pub enum LinkArg {
     /// At least about 100 Mbit/s, a few milliseconds
     Lan,
     /// Tens of Mbit/s, tens of milliseconds

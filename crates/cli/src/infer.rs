@@ -9,17 +9,19 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tacit_client::bench::printed;
 use tacit_client::input::{self, Fit};
-use tacit_client::wire::{Deadline, Terms};
+use tacit_client::wire::{Deadline, Name, Terms};
 use tacit_client::{Answer, Client, infer_many, process_cpu_s};
 use tacit_graph::{OutputMode, Units};
 
 /// Classifies images or arrays privately: the server sees none of them.
 ///
-/// Material made by `tacit prepare` is used first. Without any, several inputs run in a pipeline: the offline
-/// phase of the next one during the online phase of this one.
+/// Material made by `tacit prepare` is used first, that for single inputs before that for batches. Without
+/// any, as many inputs as back end and server allow are answered as one, and batches run in a pipeline: the
+/// offline phase of the next one during the online phase of this one.
 ///
 /// With --json, one JSON object per input; the first one also says what connecting, opening the model and
-/// reading the inputs took (`startup`). Bytes are those of the protocol, before TLS.
+/// reading the inputs took (`startup`). `batch` is an input's place among those that were answered as one,
+/// and their number; the first of them has the `phases` of all. Bytes are those of the protocol, before TLS.
 ///
 /// Examples: tacit infer photo.jpg --model squeezenet --labels imagenet.txt
 ///           tacit infer batch.npy --model digits --json
@@ -52,9 +54,16 @@ pub struct Args {
     /// it wait
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=604_800))]
     timeout: Option<u64>,
+    /// Inputs that are answered as one at most, in the exchanges of one input; 1 answers each on its own
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = tacit_args::count(32))]
+    batch: usize,
     /// How soon answers are needed, for the server's queue
     #[arg(long, value_enum, default_value_t = DeadlineArg::Normal)]
     deadline: DeadlineArg,
+    /// Name of the announced input that this is (`tacit notify`): its material is made under that name.
+    /// For one input only
+    #[arg(long, value_name = "NAME")]
+    notice: Option<Name>,
     /// Show what each phase took, and what came before the first
     #[arg(long)]
     phases: bool,
@@ -112,6 +121,7 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     let labels = args.labels.as_deref().map(read_labels).transpose()?.unwrap_or_default();
     let (mut client, mut startup) = args.connect.open(false)?;
     client.set_terms(args.terms());
+    client.set_max_batch(args.batch);
     let opened = Instant::now();
     let fit = match args.fit {
         FitArg::Crop => Fit::Crop,
@@ -133,11 +143,23 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     startup.cpu_s = process_cpu_s();
     let mode = client.interface().output_mode;
     let printer = Printer { args: &args, json, startup, labels, mode, names };
-    answer_all(&mut client, &inputs, &printer)?;
+    match args.notice {
+        Some(name) => answer_announced(&mut client, name, &inputs, &printer)?,
+        None => answer_all(&mut client, &inputs, &printer)?,
+    }
     Ok(client.close()?)
 }
 
-/// Stored material first, the rest in a pipeline.
+/// The one input that was announced under a name.
+fn answer_announced(client: &mut Client, name: Name, inputs: &[Vec<f32>], printer: &Printer<'_>) -> anyhow::Result<()> {
+    let [input] = inputs else {
+        anyhow::bail!("--notice is for one input, and there are {}", inputs.len());
+    };
+    let announced = client.take_up(client.again()?, name)?;
+    printer.print(0, &client.infer_announced(announced, Units::Normalised, input)?)
+}
+
+/// Stored material first, for single inputs and then for batches, the rest in a pipeline.
 fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -> anyhow::Result<()> {
     let bar = print::bar(inputs.len(), "inferring");
     let stored = client.stored()?.len().min(inputs.len());
@@ -150,13 +172,22 @@ fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -
     for (index, input) in first.iter().enumerate() {
         show(index, &client.infer_in(Units::Normalised, input)?)?;
     }
+    let (mut done, mut rest) = (first.len(), rest);
+    while let Some(size) = next_batch(&client.stored_batches()?, rest.len()) {
+        let (now, later) = rest.split_at(size.min(rest.len()));
+        for answer in client.infer_batch(Units::Normalised, now)? {
+            show(done, &answer)?;
+            done += 1;
+        }
+        rest = later;
+    }
     if !rest.is_empty() {
         let mut shown = Ok(());
         infer_many(client, Units::Normalised, rest, |index, answer| {
             // An answer that cannot be shown ends the command, but none of the others is lost for it at the
             // server.
             if shown.is_ok() {
-                shown = show(first.len() + index, &answer);
+                shown = show(done + index, &answer);
             }
             Ok(())
         })?;
@@ -164,6 +195,13 @@ fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -
     }
     bar.finish_and_clear();
     Ok(())
+}
+
+/// Which of the sizes that material is stored for is used next: the largest that is used up whole, else the
+/// smallest.
+fn next_batch(stored: &[usize], left: usize) -> Option<usize> {
+    let whole = stored.iter().copied().filter(|size| *size <= left).max();
+    whole.or_else(|| stored.iter().copied().min()).filter(|_| left > 0)
 }
 
 impl Printer<'_> {
@@ -192,7 +230,7 @@ impl Printer<'_> {
                 self.phases(answer).into_iter().map(|(n, r)| (n.to_owned(), json!(printed(r)))).collect();
             let mut answer = json!({"input": self.names[index], "id": answer.name.to_string(), "class": answer.class,
                 "label": self.labels.get(answer.class), "top": top, "values": answer.values,
-                "request_to_answer_s": answer.request_to_answer_s, "phases": phases});
+                "request_to_answer_s": answer.request_to_answer_s, "batch": answer.part, "phases": phases});
             if index == 0 {
                 answer["startup"] = json!(self.startup);
             }
@@ -209,6 +247,11 @@ impl Printer<'_> {
             if index == 0 {
                 print::line(&format!("  {}", self.startup))?;
             }
+            match answer.part {
+                [_, 1] => {}
+                [0, inputs] => print::line(&format!("  {inputs} inputs as one:"))?,
+                [place, inputs] => print::line(&format!("  as one with the others: {} of {inputs}", place + 1))?,
+            }
             for (name, report) in self.phases(answer) {
                 print::line(&format!("  {}", print::phase_line(name, report)))?;
             }
@@ -216,7 +259,11 @@ impl Printer<'_> {
         Ok(())
     }
 
+    /// What the phases took; the first input of a batch stands for all.
     fn phases<'a>(&self, answer: &'a Answer) -> Vec<(&'static str, &'a tacit_client::PhaseReport)> {
+        if answer.part[0] > 0 {
+            return vec![];
+        }
         let setup = answer.setup.as_ref().map(|r| ("setup", r));
         let offline = answer.prepared.as_ref().map(|p| ("offline", &p.offline));
         setup.into_iter().chain(offline).chain([("online", &answer.online)]).collect()

@@ -60,7 +60,7 @@ enum Command {
         #[arg(long, value_name = "DAYS", value_parser = days())]
         days: Option<u32>,
     },
-    /// Show the certificates of a folder: for what, whose, until when
+    /// Show the certificates of a folder: for what, whose, until when, with fingerprints and serial numbers
     ///
     /// Example: tacit keys show keys, or tacit keys show keys alice --json
     Show {
@@ -146,11 +146,12 @@ fn show(dir: &Path, name: Option<&str>, as_json: bool) -> anyhow::Result<()> {
         let hosts = if one.hosts.is_empty() { String::new() } else { format!("  for {}", one.hosts.join(", ")) };
         let advice = one.validity.advice(&one.name)?.map(|advice| format!("\n  note: {advice}"));
         print::line(&format!(
-            "{:<12} {:<9} until {}  {}{hosts}{}",
+            "{:<12} {:<9} until {}  {}  serial {}{hosts}{}",
             one.name,
             one.purpose,
             one.validity.until_utc(),
             one.fingerprint,
+            one.serial,
             advice.unwrap_or_default()
         ))?;
     }
@@ -162,6 +163,7 @@ fn row(one: &Shown) -> Value {
         "name": one.name,
         "purpose": one.purpose.to_string(),
         "fingerprint": one.fingerprint.to_string(),
+        "serial": one.serial.to_string(),
         "valid_from": one.validity.from,
         "valid_until": one.validity.until,
         "hosts": one.hosts,

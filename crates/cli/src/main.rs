@@ -14,6 +14,7 @@ mod lab;
 mod lowering;
 mod material;
 mod model;
+mod notify;
 mod operator;
 mod owner;
 mod plan;
@@ -68,6 +69,7 @@ enum Command {
     Health(health::Args),
     Sidecar(sidecar::Args),
     Infer(infer::Args),
+    Notify(notify::Args),
     Prepare(prepare::Args),
     /// List or destroy material that was made ahead of time
     Material(material::Args),
@@ -147,6 +149,7 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
         Command::Health(args) => health::run(&args, json),
         Command::Sidecar(args) => sidecar::run(args, json),
         Command::Infer(args) => infer::run(args, json),
+        Command::Notify(args) => notify::run(args, json),
         Command::Prepare(args) => prepare::run(args, json),
         Command::Material(args) => material::run(args, json),
         Command::Keyset(args) => keyset::run(args, json),

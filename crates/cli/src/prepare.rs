@@ -6,31 +6,38 @@ use tacit_client::Client;
 use tacit_client::bench::printed;
 
 /// Makes material for later inputs: the offline phase, ahead of time. Each material serves one input of one
-/// model. `tacit material` lists and destroys it.
+/// model, or one batch of them. `tacit material` lists and destroys it.
 ///
-/// Example: tacit prepare --model digits --count 10
+/// Examples: tacit prepare --model digits --count 10
+///           tacit prepare --model digits --batch 8
 #[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
 pub struct Args {
     #[command(flatten)]
     pub connect: Connect,
     /// Materials to make
     #[arg(long, default_value_t = 1, value_parser = tacit_args::count(1_000_000))]
     count: usize,
+    /// Inputs that each material is for: they are answered as one, in the exchanges of one input, and if
+    /// fewer come the rest of it is burnt
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = tacit_args::count(32))]
+    batch: usize,
 }
 
 pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let (mut client, startup) = args.connect.open(true)?;
-    make(&mut client, &startup, args.count, as_json)?;
+    make(&mut client, &startup, (args.count, args.batch), as_json)?;
     Ok(client.close()?)
 }
 
-fn make(client: &mut Client, startup: &Startup, count: usize, as_json: bool) -> anyhow::Result<()> {
+fn make(client: &mut Client, startup: &Startup, (count, batch): (usize, usize), as_json: bool) -> anyhow::Result<()> {
     match as_json {
         true => print::line(&json!({ "startup": startup }).to_string())?,
         false => print::note(&startup.to_string()),
     }
     let costs = client.model().costs();
-    let bytes = costs.setup.bytes() + costs.offline.bytes() * count as u64;
+    // Of a batch a little less.
+    let bytes = costs.setup.bytes() + costs.offline.bytes() * (count * batch) as u64;
     let bar = print::traffic_bar(client.moved(), "preparing", bytes);
     if let Some(setup) = client.setup()? {
         bar.suspend(|| match as_json {
@@ -43,7 +50,7 @@ fn make(client: &mut Client, startup: &Startup, count: usize, as_json: bool) -> 
     }
     for done in 0..count {
         bar.set_message(format!("preparing {} of {count}", done + 1));
-        let made = client.prepare()?;
+        let made = client.prepare_batch(batch)?;
         bar.suspend(|| {
             if as_json {
                 let offline = printed(&made.offline);

@@ -35,7 +35,7 @@ struct Changes {
 }
 
 pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
-    let answer = args.operator.interface()?.post("/v1/reload")?;
+    let answer = args.operator.interface()?.post("/v1/reload", &serde_json::json!({}))?;
     if as_json {
         return print::json(&answer);
     }

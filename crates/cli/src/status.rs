@@ -1,5 +1,5 @@
 //! `tacit status`, and the text that `tacit top` shows as well.
-use crate::operator::{Client, Job, Operator, Status};
+use crate::operator::{Client, Job, Operator, Profile, Status};
 use crate::print;
 use std::fmt::Write as _;
 
@@ -74,6 +74,7 @@ pub fn shown(status: &Status, most: usize) -> String {
         line(&mut out, format_args!("WARNING: {}", plain(advice)));
     }
     models(&mut out, status, most);
+    profile(&mut out, &status.profile, most);
     clients(&mut out, &status.clients, most);
     jobs(&mut out, status, most);
     out
@@ -81,29 +82,57 @@ pub fn shown(status: &Status, most: usize) -> String {
 
 fn models(out: &mut String, status: &Status, most: usize) {
     let name = |text: &str| cut(text, 24);
-    line(out, format_args!("\n{:<24} {:<16} {:>8} {:>10} {:>10}", "MODEL", "BACK ENDS", "INPUTS", "D", "W"));
+    line(
+        out,
+        format_args!("\n{:<24} {:<16} {:>8} {:>8} {:>10} {:>10}", "MODEL", "BACK ENDS", "INPUTS", "PER S", "D", "W"),
+    );
     for m in status.models.iter().take(most) {
-        let (d, w) = (time(m.mean_delay_s), time(m.mean_waiting_s));
+        let (d, w, rate) = (time(m.mean_delay_s), time(m.mean_waiting_s), m.throughput_per_s);
         let backends = cut(&m.backends.join(","), 16);
-        line(out, format_args!("{:<24} {backends:<16} {:>8} {d:>10} {w:>10}", name(&m.name), m.done));
+        line(out, format_args!("{:<24} {backends:<16} {:>8} {rate:>8.2} {d:>10} {w:>10}", name(&m.name), m.done));
     }
+}
+
+/// Times of phases as they were expected and measured.
+fn profile(out: &mut String, rows: &[Profile], most: usize) {
+    line(
+        out,
+        format_args!(
+            "\n{:<24} {:<10} {:<8} {:<22} {:>5} {:>10} {:>10} {:>7} {:>7}",
+            "PROFILE", "BACK END", "PHASE", "DEVICE", "JOBS", "EXPECTED", "MEASURED", "ERROR", "95 %"
+        ),
+    );
+    for row in rows.iter().take(most) {
+        let (expected, measured) = (time(row.expected_s), time(row.measured_s));
+        let [error, p95] = [row.error_median, row.error_p95].map(|share| format!("{:.0} %", 100.0 * share));
+        let (model, backend) = (cut(&row.model, 24), cut(&row.backend, 10));
+        let (phase, device, jobs) = (cut(&row.phase, 8), cut(&row.device, 22), row.jobs);
+        line(
+            out,
+            format_args!(
+                "{model:<24} {backend:<10} {phase:<8} {device:<22} {jobs:>5} {expected:>10} {measured:>10} {error:>7} {p95:>7}"
+            ),
+        );
+    }
+    more(out, rows.len(), most);
 }
 
 fn clients(out: &mut String, clients: &[Client], most: usize) {
     line(
         out,
         format_args!(
-            "\n{:<16} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8}",
-            "CLIENT", "LINKS", "JOBS", "DONE", "QUEUED", "FAILED", "REFUSED"
+            "\n{:<16} {:>5} {:>7} {:>7} {:>6} {:>6} {:>7} {:>7} {:>7} {:>10} {:>10}",
+            "CLIENT", "LINKS", "JOBS", "DONE", "QUEUED", "FAILED", "REFUSED", "INPUTS", "PER S", "D", "W"
         ),
     );
     for c in clients.iter().take(most) {
-        let name = cut(&c.client, 16);
+        let (name, rate) = (cut(&c.client, 16), c.throughput_per_s);
+        let (d, w) = (time(c.mean_delay_s), time(c.mean_waiting_s));
         line(
             out,
             format_args!(
-                "{name:<16} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8}",
-                c.connections, c.requests, c.done, c.queued, c.failed, c.refused
+                "{name:<16} {:>5} {:>7} {:>7} {:>6} {:>6} {:>7} {:>7} {rate:>7.2} {d:>10} {w:>10}",
+                c.connections, c.requests, c.done, c.queued, c.failed, c.refused, c.inputs
             ),
         );
     }
@@ -172,9 +201,13 @@ mod tests {
         let status = json!({"version": "1", "uptime_s": 3.0, "policy": "adaptive", "mean_delay_s": 0.25,
             "capacity": {"cores": 8}, "used": {"cores": 3}, "queues": {"pre": 7}, "jobs": jobs, "surprise": 1,
             "certificates": [{"name": "server", "advice": "the certificate of `server` expires in 2 hours"}, {"name": "ca"}],
-            "models": [{"name": "digits", "backends": ["cheetah"], "done": 2}], "clients": [{"client": "ab12", "requests": 9}]});
+            "models": [{"name": "digits", "backends": ["cheetah"], "done": 2}], "clients": [{"client": "ab12", "requests": 9, "mean_waiting_s": 0.125}],
+            "profile": [{"model": "digits", "device": "lan, 2 threads", "expected_s": 1.5, "measured_s": 3.0, "error_median": 0.5}]});
         let text = shown(&serde_json::from_value(status).unwrap(), 3);
         for part in [
+            "lan, 2 threads",
+            "1.50 s     3.00 s    50 %",
+            "125 ms",
             "policy adaptive",
             "D 250 ms",
             "WARNING: the certificate of `server`",

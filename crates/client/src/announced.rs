@@ -1,4 +1,5 @@
 //! Inputs that are announced: their material is made before they come.
+use crate::answer::only;
 use crate::ask::ask;
 use crate::in_hand::{Asked, InHand};
 use crate::wire::{Announce, Name, Reply, Request, misplaced};
@@ -84,7 +85,8 @@ impl Client {
 
     fn check_makes(&self, maker: &Self) -> Result<(), ClientError> {
         self.check_prepares()?;
-        if maker.binding() != self.binding() {
+        let of = |client: &Self| (client.binding().client, client.binding().model, client.of_one().digest());
+        if of(maker) != of(self) || maker.model().batch() != 1 {
             let text = "the connection that makes an announced input's material is of another client or model";
             return Err(ClientError::Usage(text.into()));
         }
@@ -115,6 +117,7 @@ impl Client {
     ) -> Result<Answer, ClientError> {
         let began = Instant::now();
         let input = self.interface().accept(input, units)?;
+        self.set_batch(1)?;
         let name = Name::random()?;
         let request = self.asking(name, Some(announced.name), None);
         let ignored = match ask(self.channel_mut(), &request)? {
@@ -125,11 +128,11 @@ impl Client {
         if let Some(why) = ignored {
             tracing::warn!("the input is treated as one that was not announced: {why}");
             drop(announced);
-            let answer = self.answer_anew(name, None, &input)?;
+            let answer = only(self.answer_anew(name, None, &input)?);
             return Ok(Answer { request_to_answer_s: began.elapsed().as_secs_f64(), ..answer });
         }
         let (setup, prepared, material, maker) = announced.wait().expect("its maker is taken only here")?;
-        let answer = self.online(Asked::Before(name), Some(InHand::made(prepared.id, material)), &input)?;
+        let answer = only(self.online(Asked::Before(name), Some(InHand::made(prepared.id, material)), &input)?);
         maker.close()?;
         let request_to_answer_s = began.elapsed().as_secs_f64();
         Ok(Answer { setup, prepared: Some(prepared), request_to_answer_s, ..answer })

@@ -1,4 +1,7 @@
 //! A client with an open model.
+mod batch;
+
+use crate::answer::{Answer, Prepared, made_for, only};
 use crate::ask::{answered, ask, ask_both, ask_for};
 use crate::in_hand::{Asked, InHand};
 use crate::measure::{Marks, Meter, PhaseReport};
@@ -16,46 +19,15 @@ use tacit_ids::MaterialId;
 use tacit_net::{Channel, Phase};
 use tacit_store::{Binding, Entry, Origin, StoreError};
 
-/// Material that was made, and what that cost.
-#[derive(Clone, Copy, Debug)]
-pub struct Prepared {
-    /// Its name.
-    pub id: MaterialId,
-    /// Cost of the offline phase.
-    pub offline: PhaseReport,
-    /// Size of the client's and the server's half in bytes.
-    pub bytes: [u64; 2],
-}
-
-/// The answer to one input.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// What the input is called in the logs of both parties, and in the server's records.
-    pub name: Name,
-    /// The network's real outputs (`interface().output_shape`), a final softmax applied; for a top-1 model
-    /// the class index alone.
-    pub values: Vec<f64>,
-    /// What the back end answered: `values` before what the client applies.
-    pub revealed: Vec<f64>,
-    /// The class with the largest output (the lowest of equals).
-    pub class: usize,
-    /// Cost of the online phase.
-    pub online: PhaseReport,
-    /// Cost of setup, where this answer needed it.
-    pub setup: Option<PhaseReport>,
-    /// Wall seconds from the request to the answer, in which stored material was found, read and burnt, or
-    /// new material made.
-    pub request_to_answer_s: f64,
-    /// The material made for this answer; `None` if stored material was used, or none is needed.
-    pub prepared: Option<Prepared>,
-}
-
 /// A client with an open model.
 pub struct Client {
     registry: Registry,
     config: ClientConfig,
     channel: Channel,
     closer: Arc<Closer>,
+    /// For one input.
+    one: Arc<dyn ClientModel>,
+    /// For as many inputs as phases are for now.
     model: Arc<dyn ClientModel>,
     side: Box<dyn ClientSide>,
     /// Names of the model and the back end.
@@ -88,6 +60,7 @@ impl Client {
             binding: Binding { client: config.identity.fingerprint, model: public, plan: model.digest() },
             is_set_up: false,
             material_bytes: model.costs().offline.client.stored_bytes,
+            one: Arc::clone(&model),
             model,
             stock,
             threads: threads
@@ -98,7 +71,8 @@ impl Client {
         })
     }
 
-    /// The lowered model: plan, costs, numerics, description.
+    /// The lowered model: plan, costs, numerics, description; for as many inputs at once as were last asked
+    /// for.
     #[must_use]
     pub fn model(&self) -> &dyn ClientModel {
         &*self.model
@@ -139,7 +113,8 @@ impl Client {
         self.terms = terms;
     }
 
-    /// What this client's material for the model is bound to.
+    /// What this client's material for the model is bound to, for as many inputs at once as were last asked
+    /// for.
     #[must_use]
     pub fn binding(&self) -> Binding {
         self.binding
@@ -186,7 +161,17 @@ impl Client {
     /// [`ClientError::NoDealer`], [`ClientError::Refused`] if the server has no room, and as
     /// [`setup`](Self::setup).
     pub fn prepare(&mut self) -> Result<Prepared, ClientError> {
+        self.prepare_batch(1)
+    }
+
+    /// As [`prepare`](Self::prepare), for `inputs` inputs that will be answered as one
+    /// ([`infer_batch`](Self::infer_batch)).
+    ///
+    /// # Errors
+    /// As there; [`ClientError::Usage`] if the back end or the server does not run so many as one.
+    pub fn prepare_batch(&mut self, inputs: usize) -> Result<Prepared, ClientError> {
         self.check_stores()?;
+        self.set_batch(inputs)?;
         Ok(self.make(true, None, None)?.0)
     }
 
@@ -199,6 +184,7 @@ impl Client {
     /// As there.
     pub fn refill(&mut self, most: u32) -> Result<Prepared, ClientError> {
         self.check_stores()?;
+        self.set_batch(1)?;
         let held = u32::try_from(self.stored()?.len()).unwrap_or(u32::MAX);
         Ok(self.make(true, None, Some([held, most]))?.0)
     }
@@ -292,7 +278,8 @@ impl Client {
         Ok((Prepared { id, offline, bytes: [self.material_bytes, at_server] }, material))
     }
 
-    /// Stored material of this model that is ready at both parties, oldest first.
+    /// Stored material of this model that is ready at both parties, for as many inputs at once as were last
+    /// asked for, oldest first.
     ///
     /// # Errors
     /// Of the store or the connection.
@@ -349,6 +336,13 @@ impl Client {
     }
 
     fn answer(&mut self, input: &[f32]) -> Result<Answer, ClientError> {
+        self.set_batch(1)?;
+        Ok(only(self.answers(input)?))
+    }
+
+    /// Answers what the model computes on, of all inputs of the batch at hand, with stored material if there
+    /// is any for so many.
+    pub(crate) fn answers(&mut self, input: &[f32]) -> Result<Vec<Answer>, ClientError> {
         let name = Name::random()?;
         if !self.needs_material()? {
             return self.online(Asked::Now(name), None, input);
@@ -366,27 +360,28 @@ impl Client {
         self.answer_anew(name, Some(&asking), input)
     }
 
-    /// Answers an input that is asked for with `first`, or was before, with new material.
+    /// Answers the inputs of a batch that are asked for with `first`, or were before, with new material.
     pub(crate) fn answer_anew(
         &mut self,
         name: Name,
         first: Option<&Request>,
         input: &[f32],
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<Vec<Answer>, ClientError> {
         let setup = self.setup_before(Phase::Offline)?;
         let (prepared, material) = self.make_for(name, first)?;
-        let answer = self.online(Asked::Before(name), Some(InHand::made(prepared.id, material)), input)?;
-        Ok(Answer { setup: setup.or(answer.setup), prepared: Some(prepared), ..answer })
+        let answers = self.online(Asked::Before(name), Some(InHand::made(prepared.id, material)), input)?;
+        Ok(made_for(answers, setup, prepared))
     }
 
-    /// The online phase with material that this process has in hand, for what the model computes on. What is
-    /// stored is claimed when the phase begins, before anything of it leaves.
+    /// The online phase with material that this process has in hand, for what the model computes on, of all
+    /// inputs of the batch at hand. What is stored is claimed when the phase begins, before anything of it
+    /// leaves.
     pub(crate) fn online(
         &mut self,
         asked: Asked,
         in_hand: Option<InHand>,
         input: &[f32],
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<Vec<Answer>, ClientError> {
         let began = Instant::now();
         let setup = self.setup_before(Phase::Online)?;
         let id = in_hand.as_ref().map(|in_hand| in_hand.id);
@@ -399,14 +394,25 @@ impl Client {
             let material = in_hand.map_or_else(|| Ok(Material::nothing()), InHand::used_up)?;
             Ok(side.online(channel, material, input)?)
         })?;
-        let class = match self.interface().output_mode {
-            // The cast saturates.
-            OutputMode::Top1 => revealed.first().map_or(0, |&class| class as usize),
-            OutputMode::Logits => first_largest(&revealed),
-        };
-        let values = self.interface().finish(&revealed);
         let request_to_answer_s = began.elapsed().as_secs_f64();
-        Ok(Answer { name, values, revealed, class, online, setup, request_to_answer_s, prepared: None })
+        let interface = self.interface();
+        let inputs = self.model.batch();
+        let answers = revealed.chunks(interface.output_len()).enumerate().map(|(place, revealed)| Answer {
+            name,
+            values: interface.finish(revealed),
+            class: match interface.output_mode {
+                // The cast saturates.
+                OutputMode::Top1 => revealed.first().map_or(0, |&class| class as usize),
+                OutputMode::Logits => first_largest(revealed),
+            },
+            revealed: revealed.to_vec(),
+            online,
+            part: [place, inputs],
+            setup,
+            request_to_answer_s,
+            prepared: None,
+        });
+        Ok(answers.collect())
     }
 
     /// Tells the server that nothing more comes.

@@ -56,6 +56,24 @@ pub enum ClientError {
         /// Why not, in the server's words.
         reason: String,
     },
+    /// Something was asked over HTTP in vain.
+    #[error("{asking}: {what}")]
+    Http {
+        /// Whom, and for what.
+        asking: String,
+        /// What went wrong.
+        what: String,
+    },
+    /// A server refuses what was asked over HTTP.
+    #[error("{server} refuses ({status}): {why}")]
+    Denied {
+        /// Its address.
+        server: String,
+        /// The status of its answer.
+        status: u16,
+        /// Why, in the server's words.
+        why: String,
+    },
     /// The server has no such model.
     #[error("the server has no model `{name}`; there are: {known}")]
     NoModel {

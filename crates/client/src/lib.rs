@@ -24,10 +24,14 @@
 //! * [`Client::infer`], [`infer_many`]: real-valued inputs to an [`Answer`] of real values. Floats are inputs
 //!   of the ONNX network; the client applies what the importer moved out of it at either end. Other
 //!   [`Units`](tacit_graph::Units) are named ([`Client::infer_in`]). Material is used from the store if there
-//!   is any, and made otherwise; `infer_many` makes it on a second connection, one input ahead.
+//!   is any, and made otherwise; `infer_many` makes it on a second connection, one batch ahead: as many
+//!   inputs are run as one as the back end and the server allow. [`Client::infer_batch`] runs its inputs as
+//!   one, also with material that was made for them before ([`Client::prepare_batch`]).
 //! * [`Client::announce`], [`Client::infer_announced`]: an input that will come, whose material is made
 //!   before. [`Client::set_terms`]: how long an answer may take, how soon it is needed. When a phase starts
 //!   is the server's to say: calls wait for their turn.
+//! * [`Notices`]: the same over HTTP, for who has no connection yet; [`Client::take_up`] runs the phases.
+//!   [`Control`]: whatever else a server answers over HTTP.
 //! * [`Client::prepare`], [`Client::stored`], [`Client::discard`]: material ahead of time
 //!   ([`ClientConfig::store`]). [`Lobby::material`] lists that of all models, gone ones too; connecting
 //!   destroys halves whose other half is lost ([`Lobby::reconciled`]). [`Client::setup`] and whatever
@@ -43,9 +47,11 @@
 #![forbid(unsafe_code)]
 
 mod announced;
+mod answer;
 mod ask;
 pub mod bench;
 mod client;
+mod control;
 pub mod dealer;
 mod error;
 mod in_hand;
@@ -54,6 +60,7 @@ pub mod jpeg;
 mod keep;
 mod lobby;
 pub mod measure;
+mod notices;
 mod opened;
 mod pipeline;
 mod stock;
@@ -63,12 +70,15 @@ pub mod wire;
 pub const MAX_THREADS: usize = 1024;
 
 pub use announced::Announced;
-pub use client::{Answer, Client, Prepared};
+pub use answer::{Answer, Prepared};
+pub use client::Client;
+pub use control::Control;
 pub use dealer::{DealerConfig, RemoteDealer, aids};
 pub use error::ClientError;
 pub use keep::KeepFolder;
 pub use lobby::{ClientConfig, Closer, Lobby};
 pub use measure::{Figures, PhaseReport, process_cpu_s};
+pub use notices::{NoticeState, Notices, Standing};
 pub use opened::OpenedModels;
 pub use pipeline::infer_many;
 pub use stock::{Held, Reconciled, Use};

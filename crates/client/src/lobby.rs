@@ -37,6 +37,8 @@ pub struct ClientConfig {
     pub pace: Option<Rate>,
     /// Threads for arithmetic, 1 to [`MAX_THREADS`].
     pub threads: usize,
+    /// Inputs that are run as one at most, where back end and server do that; 1 runs each on its own.
+    pub max_batch: usize,
     /// The dealer that this client trusts, and where it keeps what it gets once.
     pub aids: Aids,
     /// Options that a model must have been lowered with, such as `level=l2`: the public part that says them
@@ -54,8 +56,8 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// Defaults for an address: no store (30 days until material expires in one), one thread, 10 seconds to
-    /// connect, 5 minutes stall timeout.
+    /// Defaults for an address: no store (30 days until material expires in one), one thread, batches as
+    /// large as the server allows, 10 seconds to connect, 5 minutes stall timeout.
     #[must_use]
     pub fn new(address: &str, identity: ClientIdentity) -> Self {
         Self {
@@ -67,6 +69,7 @@ impl ClientConfig {
             expire: EXPIRE,
             pace: None,
             threads: 1,
+            max_batch: 32,
             aids: Aids::default(),
             require: Options::default(),
             opened: OpenedModels::default(),
@@ -74,6 +77,14 @@ impl ClientConfig {
             connect_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(300),
         }
+    }
+
+    /// What the server is told of this client's machine.
+    pub(crate) fn device(&self) -> Result<Device, ClientError> {
+        if !(1..=MAX_THREADS).contains(&self.threads) {
+            return Err(ClientError::Usage(format!("threads: {} is not from 1 to {MAX_THREADS}", self.threads)));
+        }
+        Ok(Device { threads: self.threads as u16, link: self.link })
     }
 
     /// What went wrong before the server said welcome.
@@ -145,9 +156,7 @@ impl Lobby {
     /// The folder is unusable, the server cannot be reached, is not the right one, does not know this client,
     /// speaks another version, or is full.
     pub fn connect(registry: Registry, config: ClientConfig) -> Result<Self, ClientError> {
-        if !(1..=MAX_THREADS).contains(&config.threads) {
-            return Err(ClientError::Usage(format!("threads: {} is not from 1 to {MAX_THREADS}", config.threads)));
-        }
+        config.device()?;
         // A folder that is not for this client is told before anybody is bothered.
         let store = config.store.as_deref();
         let store = store.map(|dir| Store::open(dir, Party::Client, config.seal.clone())).transpose()?;
@@ -244,7 +253,7 @@ impl Lobby {
             None => self.choose(model)?,
         };
         let known = Arc::clone(self.registry.get(&backend)?);
-        let device = Device { threads: self.config.threads as u16, link: self.config.link };
+        let device = self.config.device()?;
         let request = Request::Open { model: model.into(), backend: backend.clone(), device };
         let bytes = match ask(&mut self.channel, &request)? {
             Reply::Model { bytes } if bytes <= MAX_PUBLIC_BYTES => bytes as usize,
@@ -273,20 +282,29 @@ impl Lobby {
             let known: Vec<&str> = models.iter().map(|m| m.name.as_str()).collect();
             return Err(ClientError::NoModel { name: model.into(), known: known.join(", ") });
         };
-        let mut passed_over = Vec::new();
-        for offer in &info.backends {
-            match self.registry.get(&offer.backend) {
-                Ok(known) if known.trust() == Trust::TwoParty => return Ok(offer.backend.clone()),
-                // More trust than that is the client's to give, by name.
-                Ok(known) if known.trust() == Trust::Dealer => {
-                    passed_over.push(format!("`{}` (trusts a dealer)", offer.backend));
-                }
-                Ok(_) => passed_over.push(format!("`{}` (the server sees the input)", offer.backend)),
-                Err(_) => passed_over.push(format!("`{}` (this client does not have it)", offer.backend)),
-            }
-        }
-        Err(ClientError::NoBackend { model: model.into(), offered: passed_over.join(", ") })
+        choose(&self.registry, model, info.backends.iter().map(|offer| offer.backend.as_str()))
     }
+}
+
+/// The first back end of a model that this client knows and whose server does not see the input.
+pub(crate) fn choose<'a>(
+    registry: &Registry,
+    model: &str,
+    backends: impl Iterator<Item = &'a str>,
+) -> Result<String, ClientError> {
+    let mut passed_over = Vec::new();
+    for backend in backends {
+        match registry.get(backend) {
+            Ok(known) if known.trust() == Trust::TwoParty => return Ok(backend.to_owned()),
+            // More trust than that is the client's to give, by name.
+            Ok(known) if known.trust() == Trust::Dealer => {
+                passed_over.push(format!("`{backend}` (trusts a dealer)"));
+            }
+            Ok(_) => passed_over.push(format!("`{backend}` (the server sees the input)")),
+            Err(_) => passed_over.push(format!("`{backend}` (this client does not have it)")),
+        }
+    }
+    Err(ClientError::NoBackend { model: model.into(), offered: passed_over.join(", ") })
 }
 
 /// Refuses a model that was not lowered with these options.

@@ -1,5 +1,6 @@
-//! Many inputs: the offline phase of the next one runs on a second connection during the online phase of this
-//! one.
+//! Many inputs: as many of them as may be run as one are a batch, and the offline phase of the next batch
+//! runs on a second connection during the online phase of this one.
+use crate::answer::{made_for, only};
 use crate::in_hand::{Asked, InHand};
 use crate::wire::Name;
 use crate::{Answer, Client, ClientError, PhaseReport, Prepared};
@@ -9,13 +10,14 @@ use tacit_backends::Material;
 use tacit_graph::Units;
 use tacit_net::Phase;
 
-/// An input that is asked for, its material, and the setup that came before that.
+/// A batch that is asked for, its material, and the setup that came before that.
 type Made = (Name, Option<PhaseReport>, Prepared, Material);
 
-/// Answers real-valued inputs, given in `units`, in order, calling `each` with the index and the answer.
-/// Material is made on a second connection, one input ahead; stored material is not touched. The first answer
-/// carries the cost of the second connection's setup. Where there is nothing to prepare, inputs go one after
-/// the other.
+/// Answers real-valued inputs, given in `units`, in order, calling `each` with the index and the answer. As
+/// many are run as one as the back end, the server and `config.max_batch` allow; the last batch may be
+/// smaller. Material is made on a second connection, one batch ahead; stored material is not touched. The
+/// first answers carry the cost of the second connection's setup. Where there is nothing to prepare, inputs
+/// go one after the other.
 ///
 /// # Errors
 /// An input does not fit the model (nothing was sent then); the first error of either connection, or of
@@ -29,17 +31,21 @@ pub fn infer_many(
     let inputs: Vec<Vec<f32>> =
         inputs.iter().map(|input| client.interface().accept(input, units)).collect::<Result<_, _>>()?;
     if !client.needs_material()? {
+        client.set_batch(1)?;
         let mut one = |(index, input): (usize, &Vec<f32>)| {
-            let answer = client.online(Asked::Now(Name::random()?), None, input)?;
+            let answer = only(client.online(Asked::Now(Name::random()?), None, input)?);
             each(index, answer)
         };
         return inputs.iter().enumerate().try_for_each(&mut one);
     }
-    let (mut maker, count) = (client.again()?, inputs.len());
+    let mut maker = client.again()?;
+    let batches: Vec<&[Vec<f32>]> = inputs.chunks(client.ask_batch(inputs.len())?).collect();
+    let sizes: Vec<usize> = batches.iter().map(|batch| batch.len()).collect();
     let (sender, receiver) = mpsc::sync_channel::<Made>(0);
     thread::scope(|scope| {
         let making = scope.spawn(move || -> Result<_, ClientError> {
-            for _ in 0..count {
+            for size in sizes {
+                maker.set_batch(size)?;
                 let setup = maker.setup_before(Phase::Offline)?;
                 let name = Name::random()?;
                 let asking = maker.asking(name, None, None);
@@ -54,12 +60,17 @@ pub fn infer_many(
             Ok(maker)
         });
         let mut work = || -> Result<(), ClientError> {
-            for (index, input) in inputs.iter().enumerate() {
+            let mut index = 0;
+            for batch in &batches {
                 let Ok((name, setup, prepared, material)) = receiver.recv() else {
                     return Ok(());
                 };
-                let answer = client.online(Asked::Before(name), Some(InHand::made(prepared.id, material)), input)?;
-                each(index, Answer { setup: setup.or(answer.setup), prepared: Some(prepared), ..answer })?;
+                client.set_batch(batch.len())?;
+                let in_hand = Some(InHand::made(prepared.id, material));
+                for answer in made_for(client.online(Asked::Before(name), in_hand, &batch.concat())?, setup, prepared) {
+                    each(index, answer)?;
+                    index += 1;
+                }
             }
             Ok(())
         };

@@ -9,6 +9,7 @@
 use crate::measure::Figures;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::str::FromStr;
 use tacit_backends::seam::digest;
 use tacit_ids::{FolderId, MaterialId, NoRandomness};
 #[cfg(doc)]
@@ -68,6 +69,21 @@ impl fmt::Display for Name {
     /// Sixteen hexadecimal digits: what logs and records of both parties have in common of an input.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
+    }
+}
+
+/// Text that is no name of an input.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no name of an input: sixteen hexadecimal digits are")]
+pub struct NotAName(String);
+
+impl FromStr for Name {
+    type Err = NotAName;
+
+    fn from_str(text: &str) -> Result<Self, NotAName> {
+        let is_name = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let name = u64::from_str_radix(text, 16).ok().filter(|_| is_name);
+        name.map(Self).ok_or_else(|| NotAName(text.chars().take(40).flat_map(char::escape_debug).collect()))
     }
 }
 
@@ -224,6 +240,12 @@ pub enum Request {
         /// How many it may hold.
         most: u32,
     },
+    /// All that this connection asks for from now on is for so many inputs at once: one input of the
+    /// scheduler's, one material, one answer of an online phase.
+    Batch {
+        /// How many at most; 1 is one input, as at the beginning.
+        inputs: u32,
+    },
 }
 
 impl Request {
@@ -247,6 +269,7 @@ impl Request {
             Self::Stored | Self::Reconcile { .. } | Self::Halves { .. } => "the list of material",
             Self::Discard { .. } => "to destroy material",
             Self::Bye => "the goodbye",
+            Self::Batch { .. } => "to run several inputs as one",
         }
     }
 
@@ -355,6 +378,11 @@ pub enum Reply {
     Refused {
         /// Why, for people.
         reason: String,
+    },
+    /// What the connection asks for from now on is for so many inputs at once.
+    Batch {
+        /// As many as were asked for, or fewer.
+        inputs: u32,
     },
     /// The server ends the connection. May come where nothing was asked, and in place of any other answer.
     Goodbye {

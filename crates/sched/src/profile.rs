@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 /// Measurements kept per cell.
 pub const WINDOW: usize = 9;
-/// Relative errors kept per phase of a model, for [`ErrorReport`].
+/// Jobs kept per phase of a model with what was expected of them, for [`ErrorReport`].
 pub const ERROR_WINDOW: usize = 64;
 
 /// How a job's time is assumed to fall with threads where it was not measured.
@@ -63,6 +63,10 @@ pub struct Estimate {
 pub struct ErrorReport {
     /// Jobs that were compared with their estimate, at most [`ERROR_WINDOW`].
     pub jobs: usize,
+    /// Mean of what they were expected to take.
+    pub expected: Span,
+    /// Mean of what they took.
+    pub actual: Span,
     /// Median of |actual - estimate| / actual.
     pub median: f64,
     /// 95th percentile of the same.
@@ -96,12 +100,27 @@ impl Cell {
 struct PhaseTable {
     speedup: Speedup,
     cells: Vec<Cell>,
-    errors: VecDeque<f64>,
+    compared: VecDeque<Compared>,
+}
+
+/// A job that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Compared {
+    /// What was expected when it started.
+    expected: Span,
+    /// What it took: more than nothing.
+    actual: Span,
+}
+
+impl Compared {
+    fn error(self) -> f64 {
+        (self.actual.secs() - self.expected.secs()).abs() / self.actual.secs()
+    }
 }
 
 impl PhaseTable {
     fn new(speedup: Speedup) -> Self {
-        Self { speedup, cells: Vec::new(), errors: VecDeque::new() }
+        Self { speedup, cells: Vec::new(), compared: VecDeque::new() }
     }
 
     /// Adds a measurement; whether an estimate may have moved by it.
@@ -198,10 +217,10 @@ impl ProfileTable {
         let table = &mut tables[at(phase)];
         let moved = table.push(batch_bucket(batch), threads, actual);
         if actual.time > Span::ZERO {
-            if table.errors.len() == ERROR_WINDOW {
-                table.errors.pop_front();
+            if table.compared.len() == ERROR_WINDOW {
+                table.compared.pop_front();
             }
-            table.errors.push_back((actual.time.secs() - estimate.secs()).abs() / actual.time.secs());
+            table.compared.push_back(Compared { expected: estimate, actual: actual.time });
         }
         moved
     }
@@ -213,11 +232,21 @@ impl ProfileTable {
 
     /// How wrong recent estimates were; `None` before the first finished job.
     pub fn error(&self, model: ModelId, phase: JobPhase) -> Option<ErrorReport> {
-        let errors = &self.models.get(model.0 as usize)?[at(phase)].errors;
-        let mut sorted: Vec<f64> = errors.iter().copied().collect();
+        let jobs = &self.models.get(model.0 as usize)?[at(phase)].compared;
+        let mut sorted: Vec<f64> = jobs.iter().map(|job| job.error()).collect();
         sorted.sort_unstable_by(f64::total_cmp);
         let last = sorted.len().checked_sub(1)?;
-        Some(ErrorReport { jobs: sorted.len(), median: sorted[last / 2], p95: sorted[last * 95 / 100] })
+        let mean = |of: fn(&Compared) -> Span| {
+            Span::from_secs(jobs.iter().map(|job| of(job).secs()).sum::<f64>() / jobs.len() as f64)
+        };
+        let (expected, actual) = (mean(|job| job.expected), mean(|job| job.actual));
+        Some(ErrorReport {
+            jobs: sorted.len(),
+            expected,
+            actual,
+            median: sorted[last / 2],
+            p95: sorted[last * 95 / 100],
+        })
     }
 }
 
@@ -270,6 +299,28 @@ mod tests {
             let now = table.estimate(model, JobPhase::Pre, 1, 1).unwrap().time.secs();
             assert!((now / step - 1.0).abs() <= 0.10, "estimate {now} after a step to {step}");
         }
+    }
+
+    #[test]
+    fn jobs_are_compared_with_what_was_expected_of_them() {
+        let (mut table, model) = table(1.0);
+        assert_eq!(table.error(model, JobPhase::On), None);
+        for (expected, actual) in [(1.0, 2.0), (3.0, 2.0), (2.0, 2.0), (4.0, 8.0)] {
+            let [expected, time] = [expected, actual].map(Span::from_secs);
+            table.learn(model, JobPhase::On, 1, 1, Sample { time, memory: 1 }, expected);
+        }
+        // No time at all is not compared with anything.
+        table.learn(model, JobPhase::On, 1, 1, Sample { time: Span::ZERO, memory: 1 }, Span::from_secs(9.0));
+        let report = table.error(model, JobPhase::On).unwrap();
+        assert_eq!((report.jobs, report.expected.secs(), report.actual.secs()), (4, 2.5, 3.5));
+        assert_eq!((report.median, report.p95), (0.5, 0.5));
+        assert_eq!(table.error(model, JobPhase::Pre), None, "the other phase has its own");
+        for _ in 0..2 * ERROR_WINDOW {
+            let time = Span::from_secs(1.0);
+            table.learn(model, JobPhase::On, 1, 1, Sample { time, memory: 1 }, time);
+        }
+        let report = table.error(model, JobPhase::On).unwrap();
+        assert_eq!((report.jobs, report.p95), (ERROR_WINDOW, 0.0));
     }
 
     #[test]

@@ -9,20 +9,47 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 use tacit_ids::ClientId;
+use tacit_store::Serial;
 
 /// Largest access file, in bytes: ten thousand clients fit.
 const MAX_BYTES: u64 = 4 << 20;
 /// Most characters of a line that an error shows.
 const SHOWN: usize = 120;
 
+/// Why a client is not served that was one.
+pub(crate) const REVOKED: &str = "this client's access was revoked; ask whoever runs this server";
+/// Why a certificate is of no use any more, though its client may be served with another.
+pub(crate) const CERTIFICATE_REVOKED: &str =
+    "this certificate was revoked, by its serial number; ask whoever runs this server for another";
+
 /// The file as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
     #[serde(default)]
+    revoked: Revoked,
+    #[serde(default)]
     default: Entry,
     #[serde(default)]
     client: BTreeMap<Fingerprint, Entry>,
+}
+
+/// Certificates that are taken no more, whoever has them.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Revoked {
+    serials: BTreeSet<Number>,
+}
+
+/// A serial number as `tacit keys show` prints it.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Number(Serial);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map(Self).map_err(|e| D::Error::custom(format!("{e} (see `tacit keys show`)")))
+    }
 }
 
 /// One table of it.
@@ -86,6 +113,8 @@ impl Rule {
 pub(crate) struct Rules {
     default: Rule,
     clients: HashMap<ClientId, Rule>,
+    /// Certificates that are not taken.
+    serials: BTreeSet<Serial>,
 }
 
 impl Rules {
@@ -97,7 +126,7 @@ impl Rules {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let Written { default, client } = toml::from_str(text).map_err(|e| located(text, &e))?;
+        let Written { revoked, default, client } = toml::from_str(text).map_err(|e| located(text, &e))?;
         let rule = |entry: Entry| Rule {
             models: entry.models.map(Arc::new),
             answers: entry.answers.unwrap_or_default(),
@@ -117,12 +146,22 @@ impl Rules {
             })
         };
         let clients = client.into_iter().map(|(Fingerprint(id), entry)| (id, over_default(entry))).collect();
-        Ok(Self { default: rule(default), clients })
+        let serials = revoked.serials.into_iter().map(|Number(serial)| serial).collect();
+        Ok(Self { default: rule(default), clients, serials })
     }
 
     /// What holds for a client.
     pub(crate) fn of(&self, client: ClientId) -> &Rule {
         self.clients.get(&client).unwrap_or(&self.default)
+    }
+
+    /// Why nobody is served who shows this certificate for this client's key, if that is so.
+    pub(crate) fn revokes(&self, client: ClientId, serial: &Serial) -> Option<&'static str> {
+        match () {
+            () if self.of(client).revoked => Some(REVOKED),
+            () if self.serials.contains(serial) => Some(CERTIFICATE_REVOKED),
+            () => None,
+        }
     }
 
     fn all(&self) -> impl Iterator<Item = &Rule> {
@@ -210,6 +249,18 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_is_revoked_whoever_it_is_of_and_a_key_with_all_its_certificates() {
+        let text = format!("[revoked]\nserials = ['0A:bc', '7']\n[client.{BOB}]\nrevoked = true\n");
+        let rules = Rules::parse(&text).unwrap();
+        let why = |client, serial: &str| rules.revokes(client, &serial.parse().unwrap());
+        for serial in ["0abc", "07"] {
+            assert_eq!((why(ALICE, serial), why(BOB, serial)), (Some(CERTIFICATE_REVOKED), Some(REVOKED)));
+        }
+        assert_eq!((why(ALICE, "0abd"), why(BOB, "0abd")), (None, Some(REVOKED)));
+        assert!(!rules.of(ALICE).revoked, "her key is as good as before");
+    }
+
+    #[test]
     fn what_is_wrong_is_said_with_line_and_key() {
         let short = "[client.abcd]\nrevoked = true\n";
         for (text, line, parts) in [
@@ -222,6 +273,9 @@ mod tests {
             (short, 1, ["abcd", "64 hexadecimal digits"]),
             ("[default]\nmodels = 'digits'\n", 2, ["models", "invalid type"]),
             ("[default]\nanswers = 'top1'\n", 2, ["top1", "`all` or `top-1`"]),
+            ("[revoked]\nserials = ['0102', 'zz']\n", 2, ["zz", "no serial number"]),
+            ("[revoked]\nserials = '01'\n", 2, ["serials", "invalid type"]),
+            ("[revoked]\n", 1, ["[revoked]", "serials"]),
             ("[default\n", 1, ["[default", "unclosed"]),
         ] {
             let error = Rules::parse(text).unwrap_err();

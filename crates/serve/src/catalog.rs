@@ -3,6 +3,7 @@ use crate::ServeError;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use tacit_backends::seam::batch_digest;
 use tacit_backends::{Backend, ServerModel, Trust};
 use tacit_client::wire::{MAX_PUBLIC_BYTES, ModelInfo, Offer, public_digest};
 use tacit_graph::OutputMode;
@@ -19,9 +20,69 @@ pub(crate) struct Offered {
     pub(crate) plan: [u8; 32],
     /// Size of the server's half of a material.
     pub(crate) material_bytes: u64,
+    /// Digests of the plans for 1, 2 and more inputs at once, up to what the back end runs so.
+    sizes: Vec<[u8; 32]>,
+    /// What is on offer, where this is the same for a batch.
+    of_one: Option<Arc<Self>>,
 }
 
 impl Offered {
+    fn new(name: &str, backend: &'static str, model: Arc<dyn ServerModel>) -> Self {
+        let plan = model.digest();
+        Self {
+            name: name.to_owned(),
+            backend,
+            public: public_digest(model.public_bytes()),
+            plan,
+            material_bytes: model.costs().offline.server.stored_bytes,
+            sizes: (1..=model.max_batch()).map(|batch| batch_digest(&plan, batch)).collect(),
+            model,
+            of_one: None,
+        }
+    }
+
+    /// The same for so many inputs at once: to estimates, material and the scheduler another model.
+    ///
+    /// # Errors
+    /// The back end does not run so many as one.
+    pub(crate) fn batched(self: &Arc<Self>, batch: usize) -> Result<Arc<Self>, ServeError> {
+        let one = self.of_one();
+        if batch == 1 {
+            return Ok(Arc::clone(one));
+        }
+        let model = one.model.batched(batch)?;
+        let material_bytes = model.costs().offline.server.stored_bytes;
+        let (name, of_one, sizes) = (one.name.clone(), Some(Arc::clone(one)), Vec::new());
+        let (backend, public, plan) = (one.backend, one.public, model.digest());
+        Ok(Arc::new(Self { name, backend, public, plan, material_bytes, model, sizes, of_one }))
+    }
+
+    /// What is on offer.
+    pub(crate) fn of_one(self: &Arc<Self>) -> &Arc<Self> {
+        self.of_one.as_ref().unwrap_or(self)
+    }
+
+    /// Inputs at once.
+    pub(crate) fn batch(&self) -> u32 {
+        self.model.batch() as u32
+    }
+
+    /// How many inputs, `wanted` at most, may be run as one whose phases hold no more than `memory` bytes
+    /// here.
+    pub(crate) fn fitting(self: &Arc<Self>, wanted: usize, memory: u64) -> usize {
+        let model = &self.of_one().model;
+        let fits = |batch: &usize| {
+            let costs = model.batched(*batch).map(|model| model.costs());
+            costs.is_ok_and(|c| c.offline.server.peak_memory_bytes.max(c.online.server.peak_memory_bytes) <= memory)
+        };
+        (2..=wanted.min(model.max_batch())).rev().find(fits).unwrap_or(1)
+    }
+
+    /// What material for it may be bound to, of all sizes.
+    pub(crate) fn identities(&self) -> impl Iterator<Item = ([u8; 32], [u8; 32])> {
+        self.sizes.iter().map(|plan| (self.public, *plan))
+    }
+
     /// As people write it: `digits=cheetah`.
     fn label(&self) -> String {
         format!("{}={}", self.name, self.backend)
@@ -32,7 +93,7 @@ impl Offered {
         self.model.interface().output_mode == OutputMode::Top1
     }
 
-    /// What material is bound to, and so what makes it the same model.
+    /// What material for one input is bound to, and so what makes it the same model.
     pub(crate) fn identity(&self) -> ([u8; 32], [u8; 32]) {
         (self.public, self.plan)
     }
@@ -96,14 +157,7 @@ impl Catalog {
         if offers.iter().any(|o| o.backend == id) {
             return refuse(format!("it is offered with the back end {id} already: two files of one name?"));
         }
-        offers.push(Arc::new(Offered {
-            name: name.to_owned(),
-            backend: id,
-            public: public_digest(public),
-            plan: model.digest(),
-            material_bytes: model.costs().offline.server.stored_bytes,
-            model,
-        }));
+        offers.push(Arc::new(Offered::new(name, id, model)));
         Ok(())
     }
 
@@ -147,8 +201,9 @@ impl Catalog {
         self.models.is_empty()
     }
 
-    /// Whether this very model is on offer: not another one that has its name now.
+    /// Whether this very model is on offer, for one input or a batch: not another one that has its name now.
     pub(crate) fn is_offered(&self, offered: &Arc<Offered>) -> bool {
+        let offered = offered.of_one();
         self.models.get(&offered.name).is_some_and(|offers| offers.iter().any(|o| Arc::ptr_eq(o, offered)))
     }
 
@@ -191,7 +246,8 @@ impl Catalog {
 
     /// Whether material with this binding could be used.
     pub(crate) fn has(&self, binding: &Binding) -> bool {
-        self.models.values().flatten().any(|o| (o.public, o.plan) == (binding.model, binding.plan))
+        let of_any_size = |o: &Arc<Offered>| o.public == binding.model && o.sizes.contains(&binding.plan);
+        self.models.values().flatten().any(of_any_size)
     }
 
     /// A model, of those that the asker may use.

@@ -48,6 +48,8 @@ pub struct ServerConfig {
     pub resident: u64,
     /// Inputs of one client that may be under way, announced ones included.
     pub queued_per_client: usize,
+    /// Inputs of one client that may run as one, where the back end does that.
+    pub max_batch: usize,
     /// How long a notice holds without the request that it announces.
     pub notice_ttl: Duration,
     /// Clients connected at the same time.
@@ -66,7 +68,7 @@ pub struct ServerConfig {
     pub idle_timeout: Duration,
     /// How often a client that waits for its turn is told that the server lives.
     pub sign_of_life: Duration,
-    /// Materials that one client may have in memory.
+    /// Inputs that material of one client in memory may be for; with none there, a batch may be larger.
     pub memory_per_client: usize,
     /// How long a client that has its share of memory waits for a place, until it is refused.
     pub memory_wait: Duration,
@@ -83,9 +85,9 @@ pub struct ServerConfig {
 impl ServerConfig {
     /// Defaults for an address: no store, no rules of access, one thread a job on all cores, no limit of
     /// memory, the policy `adaptive`, 64 connections, 64 of control (8 of one client, idle for 1 min), 10 s
-    /// to introduce, 2 min stall, 10 min idle; for each client 1024 inputs under way, notices that hold for
-    /// 10 min, 4 materials in memory (4 min for a place) and 256 on disk; 30 days until material expires,
-    /// 90 of records.
+    /// to introduce, 2 min stall, 10 min idle; for each client 1024 inputs under way, 8 of them run as one at
+    /// most, notices that hold for 10 min, 4 materials in memory (4 min for a place) and 256 on disk; 30 days
+    /// until material expires, 90 of records.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
         Self {
@@ -105,6 +107,7 @@ impl ServerConfig {
             job_memory: u64::MAX,
             resident: u64::MAX,
             queued_per_client: 1024,
+            max_batch: 8,
             notice_ttl: Duration::from_secs(600),
             max_connections: 64,
             max_control: 64,

@@ -27,8 +27,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_client::wire::Request;
 use tacit_ids::{ClientId, FolderId, MaterialId};
-use tacit_sched::JobPhase;
-use tacit_store::Store;
+use tacit_sched::{JobPhase, Span};
+use tacit_store::{Serial, Store};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -38,6 +38,8 @@ use tokio::time::timeout_at;
 struct Connection {
     closer: Closer,
     client: ClientId,
+    /// Of the certificate that it was made with.
+    serial: Serial,
     /// The client's folder of material that it uses.
     folder: Option<FolderId>,
 }
@@ -190,9 +192,9 @@ impl Driver {
                     self.door.close();
                 }
             }
-            Event::Greeted { number, client, closer, reply } => {
+            Event::Greeted { number, who, closer, reply } => {
                 self.door.leave(number);
-                let _ = reply.send(self.greet(number, client, closer));
+                let _ = reply.send(self.greet(number, who, closer));
             }
             Event::Refused { kind, from, detail } => self.refuse(Instant::now(), kind, from, detail),
             Event::Requested { number, request, open, reply } => self.request(number, Asked { request, open, reply }),
@@ -247,6 +249,9 @@ impl Driver {
             let binding = ask.open.as_ref().map(|open| open.binding);
             self.record.asked(number, connection.client, &ask.request, binding);
             let offered = ask.open.as_ref().map(|open| &open.whose.offered);
+            if let Some(reason) = self.gate.revokes(connection.client, &connection.serial) {
+                return self.refuse_job(number, ask, ServeError::NotGranted(reason.into()));
+            }
             if let Err(e) = self.gate.pass(connection.client, &ask.request, offered, Instant::now()) {
                 return self.refuse_job(number, ask, e);
             }
@@ -279,7 +284,7 @@ impl Driver {
         else {
             return false;
         };
-        self.memory.is_full(open.binding.client) && Instant::now() < *until
+        !self.memory.has_room(open.binding.client, open.whose.offered.batch()) && Instant::now() < *until
     }
 
     /// Starts what needs no turn, puts phases into the scheduler's queue, refuses what is not possible, or
@@ -294,7 +299,7 @@ impl Driver {
             Ok(Admitted::Queued(held)) => drop(self.jobs.insert(number, Job::Queued { ask, held })),
             Ok(Admitted::Now { destroyed, notice_ignored }) => {
                 self.jobs.insert(number, Job::Runs { place: None });
-                self.record.started(number, self.threads);
+                self.record.started(number, self.threads, None);
                 let (request, turn) = (ask.request, Turn::now(self.threads));
                 let grant = Grant { request, turn, material: None, charge: None, destroyed, notice_ignored };
                 let _ = ask.reply.send(Decision::Start(grant));
@@ -312,7 +317,7 @@ impl Driver {
             (Request::Prepare { id, folder, of }, Some(open)) => {
                 let place = folder.is_none().then_some(*id);
                 if let Some(id) = place {
-                    self.memory.reserve(id, open.binding.client)?;
+                    self.memory.reserve(id, open.binding.client, open.whose.offered.batch())?;
                 }
                 if let Err(reason) = self.queue.prepare(number, &open.whose, *of, folder.is_some()) {
                     place.into_iter().for_each(|id| self.memory.give_back(id));
@@ -327,7 +332,7 @@ impl Driver {
                 return Ok(Admitted::Queued(Held::default()));
             }
             (Request::Infer { id, of }, Some(open)) => {
-                let charge = self.gate.charge(open.whose.client, &open.whose.offered.name)?;
+                let charge = self.gate.charge(open.whose.client, &open.whose.offered)?;
                 if let Err(reason) = self.queue.infer(number, &open.whose, *of, *id) {
                     self.gate.give_back(charge);
                     return Err(refused(reason));
@@ -363,7 +368,9 @@ impl Driver {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Start { number, phase, threads, material } => self.start(number, phase, threads as usize, material),
+            Effect::Start { number, phase, threads, expected, material } => {
+                self.start(number, phase, (threads as usize, expected), material);
+            }
             Effect::Refuse { number, reason } => {
                 if let Some(ask) = self.end_job(number) {
                     self.refuse_job(number, ask, ServeError::NotGranted(reason));
@@ -374,9 +381,12 @@ impl Driver {
             }
             Effect::Burn { material, client } => self.burn(material, client),
             Effect::Learned(learned) => self.record.keep(Row::Learned(learned)),
-            Effect::Answered { of, delay, waiting } => {
-                self.served += 1;
-                self.record.served(&of.0, of.1, delay.secs(), waiting.secs());
+            Effect::Compared { of, phase, expected, took } => self.record.compared(&of, phase, expected, took),
+            Effect::Answered { client, of, inputs, delay, waiting } => {
+                self.served += u64::from(inputs);
+                for _ in 0..inputs {
+                    self.record.served(client, &of, delay.secs(), waiting.secs());
+                }
             }
         }
     }
@@ -386,8 +396,14 @@ impl Driver {
         let _ = ask.reply.send(Decision::Refuse(why));
     }
 
-    /// The scheduler starts a phase.
-    fn start(&mut self, number: Number, phase: JobPhase, threads: usize, named: Option<MaterialId>) {
+    /// The scheduler starts a phase: on so many threads, and for so long as it is expected.
+    fn start(
+        &mut self,
+        number: Number,
+        phase: JobPhase,
+        (threads, expected): (usize, Span),
+        named: Option<MaterialId>,
+    ) {
         let Some(Job::Queued { ask, held: Held { place, charge } }) = self.jobs.remove(&number) else {
             return self.queue.finished(number, JobEnd::Failed);
         };
@@ -404,7 +420,7 @@ impl Driver {
         match material {
             Ok(material) => {
                 self.jobs.insert(number, Job::Runs { place });
-                self.record.started(number, threads);
+                self.record.started(number, threads, Some(expected));
                 let (destroyed, notice_ignored) = (vec![], None);
                 let (request, turn) = (ask.request, Turn::now(threads));
                 let grant = Grant { request, turn, material, charge, destroyed, notice_ignored };
@@ -468,6 +484,7 @@ impl Driver {
             capacity: self.queue.capacity().into(),
             used: self.queue.used().into(),
             queues: self.queue.counts().into(),
+            profile: self.queue.profile(),
             connections: self.connections.len(),
             control_connections: self.controls.len(),
             greetings: self.door.len(),

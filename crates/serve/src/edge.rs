@@ -19,7 +19,7 @@ use tacit_net::tls::{HTTP_1, HTTP_2, handshake_failed};
 use tacit_net::{
     Channel, Hello, MAX_HELLO_BYTES, NetError, PacedTransport, Phase, Tag, TcpTransport, TlsTransport, Transport,
 };
-use tacit_store::{Role, keys};
+use tacit_store::{Role, Serial, keys};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
@@ -99,14 +99,15 @@ async fn connection(gone: Gone, stranger: Stranger, control: Control, mut stop: 
         // It gave way; the driver has counted it.
         _ = ticket => return,
     };
-    let Greeted { channel, client, watched, closer } = match greeted {
+    let Greeted { channel, client, serial, watched, closer } = match greeted {
         Ok(Arrival::Client(greeted)) => *greeted,
         Ok(Arrival::Visitor(visitor)) => return control.serve(number, *visitor).await,
         Err(e) => return shared.refused(kind(&e), Some(address.ip()), format!("the connection from {address}: {e}")),
     };
     let mut connection = Connection::new(client, channel);
     let closer = connection.closer(closer);
-    let taken = shared.ask(|reply| Event::Greeted { number, client, closer, reply }).await;
+    let who = (client, serial);
+    let taken = shared.ask(|reply| Event::Greeted { number, who, closer, reply }).await;
     // A driver that is gone has stopped.
     if let Err(TurnedAway { kind, reason }) = taken.unwrap_or(Err(TurnedAway { kind: LATE, reason: STOPS })) {
         shared.refused(kind, Some(address.ip()), format!("client {client} at {address}: {reason}"));
@@ -152,6 +153,8 @@ async fn end(mut connection: Connection, last: Option<Reply>) {
 struct Greeted {
     channel: Channel,
     client: ClientId,
+    /// Of its certificate.
+    serial: Serial,
     watched: TcpStream,
     closer: std::net::TcpStream,
 }
@@ -178,11 +181,12 @@ async fn greet(shared: &Shared, stream: TcpStream, address: SocketAddr) -> Resul
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
     let certificate = certificate.ok_or_else(|| NetError::Tls("the client has no certificate".into()))?;
     let client = keys::fingerprint(certificate);
-    let client = client.ok_or_else(|| NetError::Tls("the client's certificate cannot be read".into()))?;
+    let who = client.zip(Serial::of(certificate));
+    let who = who.ok_or_else(|| NetError::Tls("the client's certificate cannot be read".into()))?;
     let role = Role::of(certificate);
     match session.alpn_protocol() {
-        Some(HTTP_1 | HTTP_2) => Ok(Arrival::Visitor(Visitor { stream, address, client, role }.into())),
-        _ => introduce(shared, stream, client, end).await.map(|greeted| Arrival::Client(greeted.into())),
+        Some(HTTP_1 | HTTP_2) => Ok(Arrival::Visitor(Visitor { stream, address, who, role }.into())),
+        _ => introduce(shared, stream, who, end).await.map(|greeted| Arrival::Client(greeted.into())),
     }
 }
 
@@ -190,7 +194,7 @@ async fn greet(shared: &Shared, stream: TcpStream, address: SocketAddr) -> Resul
 async fn introduce(
     shared: &Shared,
     stream: TlsStream<TcpStream>,
-    client: ClientId,
+    (client, serial): (ClientId, Serial),
     end: Instant,
 ) -> Result<Greeted, ServeError> {
     let (stream, session) = stream.into_inner();
@@ -210,7 +214,7 @@ async fn introduce(
     channel.flush()?;
     let whole = Waiting { tag: Tag::HELLO, max: MAX_HELLO_BYTES, end, end_of_begun: None };
     hello.check(&whole.message(&mut channel, &watched).await?)?;
-    Ok(Greeted { channel, client, watched, closer })
+    Ok(Greeted { channel, client, serial, watched, closer })
 }
 
 /// Watches the socket of a connection for what comes. It must not block meanwhile, at none of its handles.

@@ -81,7 +81,10 @@ pub(crate) fn spec(offered: &Offered, device: Device, known: &Known, threads: u3
     ModelSpec {
         name: offered.name.clone(),
         backend: offered.backend.into(),
-        link: class_name(device),
+        link: match offered.batch() {
+            1 => class_name(device),
+            batch => format!("{}, {batch} inputs", class_name(device)),
+        },
         binding: BoundTo::Client,
         material_bytes: offered.material_bytes,
         pre: needs_material.then(|| phase(JobPhase::Pre, &costs.offline)),

@@ -18,15 +18,15 @@ use tacit_backends::Material;
 use tacit_client::wire::{Announce, Name, Request};
 use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::policy::PolicySpec;
-use tacit_store::Binding;
+use tacit_store::{Binding, Serial};
 use tokio::sync::oneshot;
 
 /// What happened.
 pub(crate) enum Event {
     /// Somebody connected; may it greet? The answer comes when it may, and never if the server stops.
     Accepted { number: Number, from: IpAddr, reply: oneshot::Sender<Option<Ticket>> },
-    /// Its client is known; is it served, or else why not? `closer` ends it from here.
-    Greeted { number: Number, client: ClientId, closer: Closer, reply: oneshot::Sender<Result<(), TurnedAway>> },
+    /// Its client is known, and the certificate; is it served, or else why not? `closer` ends it from here.
+    Greeted { number: Number, who: (ClientId, Serial), closer: Closer, reply: oneshot::Sender<Result<(), TurnedAway>> },
     /// Somebody was not served, or not granted something: for the log.
     Refused { kind: Kind, from: Option<IpAddr>, detail: String },
     /// A client asks, with the model that it has open.

@@ -1,5 +1,5 @@
 //! The rules of access at work: what the driver asks before a request goes on.
-use crate::access::Rules;
+use crate::access::{REVOKED, Rules};
 use crate::catalog::Offered;
 use crate::quota::{Bucket, Charge, Quotas, unix_now};
 use crate::{Catalog, ServeError};
@@ -9,11 +9,9 @@ use std::sync::Arc;
 use std::time::Instant;
 use tacit_client::wire::Request;
 use tacit_ids::{ClientId, MaterialId};
-use tacit_store::{Binding, Store, StoreError};
+use tacit_store::{Binding, Serial, Store, StoreError};
 use tokio::sync::watch;
 
-/// Why a client is not served that was one.
-pub(crate) const REVOKED: &str = "this client's access was revoked; ask whoever runs this server";
 /// Why a model is of no further use to a client that has it open.
 pub(crate) const WITHDRAWN: &str = "the model that is open here was replaced or withdrawn by whoever runs this server; connect again for what it offers now";
 /// Clients whose rates are looked after, beyond which those are forgotten that have all they may have.
@@ -50,6 +48,11 @@ impl Gate {
         self.rules.borrow().of(client).revoked
     }
 
+    /// Why who shows this certificate for this client's key is not served, if that is so.
+    pub(crate) fn revokes(&self, client: ClientId, serial: &Serial) -> Option<&'static str> {
+        self.rules.borrow().revokes(client, serial)
+    }
+
     /// Whether a client's request may go on, of the model that it has open.
     pub(crate) fn pass(
         &mut self,
@@ -64,7 +67,7 @@ impl Gate {
         }
         let is_paced = matches!(request, Request::Ask(_)) || request.is_phase();
         if is_paced && let Some(per_minute) = rule.per_minute {
-            self.pace(client, per_minute, now)?;
+            self.pace(client, per_minute, offered.map_or(1, |offered| offered.batch()), now)?;
         }
         let is_of_model = is_paced || matches!(request, Request::Setup | Request::Announce(_));
         let Some(offered) = offered.filter(|_| is_of_model) else { return Ok(()) };
@@ -77,12 +80,12 @@ impl Gate {
         }
         // Said here, a client keeps the material that it would claim next.
         if let (Request::Ask(_), Some(most)) = (request, rule.per_day) {
-            self.quotas.look(unix_now(), client, model, most).map_err(ServeError::over_quota)?;
+            self.quotas.look(unix_now(), client, (model, offered.batch()), most).map_err(ServeError::over_quota)?;
         }
         Ok(())
     }
 
-    fn pace(&mut self, client: ClientId, per_minute: NonZeroU32, now: Instant) -> Result<(), ServeError> {
+    fn pace(&mut self, client: ClientId, per_minute: NonZeroU32, inputs: u32, now: Instant) -> Result<(), ServeError> {
         if self.buckets.len() >= MOST_BUCKETS && !self.buckets.contains_key(&client) {
             let rules = self.rules.borrow().clone();
             let is_used = |client: &ClientId, bucket: &mut Bucket| {
@@ -91,7 +94,7 @@ impl Gate {
             self.buckets.retain(is_used);
         }
         let bucket = self.buckets.entry(client).or_insert_with(|| Bucket::full(now, per_minute));
-        bucket.take(now, per_minute).map_err(|wait| {
+        bucket.take(now, per_minute, inputs).map_err(|wait| {
             let seconds = wait.as_secs() + 1;
             ServeError::over_rate(format!(
                 "more than {per_minute} requests within a minute, which is your rate; ask again in {seconds} s"
@@ -99,10 +102,11 @@ impl Gate {
         })
     }
 
-    /// Sets one of a day's answers aside, where they are counted.
-    pub(crate) fn charge(&mut self, client: ClientId, model: &str) -> Result<Option<Charge>, ServeError> {
+    /// Sets a day's answers to the inputs of a batch aside, where they are counted.
+    pub(crate) fn charge(&mut self, client: ClientId, offered: &Offered) -> Result<Option<Charge>, ServeError> {
         let most = self.rules.borrow().of(client).per_day;
-        let take = |most| self.quotas.take(unix_now(), client, model, most).map_err(ServeError::over_quota);
+        let of = (offered.name.as_str(), offered.batch());
+        let take = |most| self.quotas.take(unix_now(), client, of, most).map_err(ServeError::over_quota);
         most.map(take).transpose()
     }
 

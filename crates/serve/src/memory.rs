@@ -8,6 +8,8 @@ use tacit_store::{Binding, StoreError};
 /// A place in memory.
 struct Held {
     client: ClientId,
+    /// Inputs that the material is for.
+    inputs: u32,
     /// `None` while it is being made.
     material: Option<(Binding, Material)>,
 }
@@ -23,27 +25,31 @@ impl InMemory {
         Self { held: HashMap::new(), per_client }
     }
 
-    /// Keeps a place for material that will be made; refuses when the client has its share, or the id is
-    /// taken.
-    pub(crate) fn reserve(&mut self, id: MaterialId, client: ClientId) -> Result<(), ServeError> {
+    /// Keeps a place for material that will be made, for so many inputs at once; refuses when the client has
+    /// its share, or the id is taken.
+    pub(crate) fn reserve(&mut self, id: MaterialId, client: ClientId, inputs: u32) -> Result<(), ServeError> {
         if self.held.contains_key(&id) {
             return Err(ServeError::NotGranted(format!("material {id} exists already")));
         }
-        if self.is_full(client) {
-            let text = format!("{} materials are held in memory for you: use them first", self.held_for(client));
+        if !self.has_room(client, inputs) {
+            let held = self.held_for(client);
+            let text = format!("materials for {held} inputs are held in memory for you: use them first");
             return Err(ServeError::NotGranted(text));
         }
-        self.held.insert(id, Held { client, material: None });
+        self.held.insert(id, Held { client, inputs, material: None });
         Ok(())
     }
 
-    /// Whether the client has its share.
-    pub(crate) fn is_full(&self, client: ClientId) -> bool {
-        self.held_for(client) >= self.per_client
+    /// Whether material for so many inputs more is within the client's share. A client that has nothing here
+    /// may have a batch of any size that it was granted.
+    pub(crate) fn has_room(&self, client: ClientId, inputs: u32) -> bool {
+        let held = self.held_for(client);
+        held == 0 || held + inputs as usize <= self.per_client
     }
 
+    /// Inputs that a client's material is for.
     fn held_for(&self, client: ClientId) -> usize {
-        self.held.values().filter(|h| h.client == client).count()
+        self.held.values().filter(|h| h.client == client).map(|h| h.inputs as usize).sum()
     }
 
     /// Fills a reserved place. A client that has left in the meantime has none, and its material is dropped.
@@ -94,12 +100,12 @@ mod tests {
     fn places_are_counted_from_the_reservation_on() {
         let mut memory = InMemory::new(2);
         let id = MaterialId::numbered;
-        memory.reserve(id(1), ALICE.client).unwrap();
-        assert!(memory.reserve(id(1), ClientId([9; 32])).unwrap_err().to_string().contains("exists already"));
-        memory.reserve(id(2), ALICE.client).unwrap();
-        assert!(memory.reserve(id(3), ALICE.client).unwrap_err().to_string().contains("2 materials are held"));
+        memory.reserve(id(1), ALICE.client, 1).unwrap();
+        assert!(memory.reserve(id(1), ClientId([9; 32]), 1).unwrap_err().to_string().contains("exists already"));
+        memory.reserve(id(2), ALICE.client, 1).unwrap();
+        assert!(memory.reserve(id(3), ALICE.client, 1).unwrap_err().to_string().contains("for 2 inputs are held"));
         memory.give_back(id(2));
-        memory.reserve(id(3), ALICE.client).unwrap();
+        memory.reserve(id(3), ALICE.client, 1).unwrap();
         memory.fill(id(1), ALICE, Material::nothing());
         memory.give_back(id(1));
         assert!(memory.take(id(1), ALICE).unwrap().is_some(), "a filled place is not given back");
@@ -108,10 +114,20 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_takes_a_place_for_each_input_unless_it_is_alone() {
+        let (mut memory, id, alice) = (InMemory::new(4), MaterialId::numbered, ALICE.client);
+        memory.reserve(id(1), alice, 6).unwrap();
+        assert!(!memory.has_room(alice, 1) && memory.has_room(ClientId([9; 32]), 6));
+        memory.give_back(id(1));
+        memory.reserve(id(2), alice, 3).unwrap();
+        assert!(memory.has_room(alice, 1) && !memory.has_room(alice, 2));
+    }
+
+    #[test]
     fn material_is_bound_and_goes_with_its_client() {
         let mut memory = InMemory::new(2);
         let id = MaterialId::numbered(1);
-        memory.reserve(id, ALICE.client).unwrap();
+        memory.reserve(id, ALICE.client, 1).unwrap();
         memory.fill(id, Binding { client: ClientId([9; 32]), ..ALICE }, Material::nothing());
         assert!(memory.take(id, ALICE).unwrap().is_none(), "another client fills no place of hers");
         memory.fill(id, ALICE, Material::nothing());
@@ -126,7 +142,7 @@ mod tests {
         assert!(memory.discard(&[id], ClientId([9; 32])).is_empty());
         assert_eq!(memory.discard(&[id, id, MaterialId::numbered(7)], ALICE.client), [id]);
         assert!(memory.take(id, ALICE).unwrap().is_none());
-        memory.reserve(id, ALICE.client).unwrap();
+        memory.reserve(id, ALICE.client, 1).unwrap();
         assert!(memory.discard(&[id], ALICE.client).is_empty(), "it is being made");
         memory.forget(ALICE.client);
         assert!(memory.take(id, ALICE).unwrap().is_none());

@@ -44,6 +44,7 @@ pub(crate) struct Metrics {
     delay: Family<Input, Histogram, fn() -> Histogram>,
     waiting: Family<Input, Histogram, fn() -> Histogram>,
     phases: Family<Of, Histogram, fn() -> Histogram>,
+    errors: Family<Of, Histogram, fn() -> Histogram>,
     dispatch: Histogram,
     failed: Family<Of, Counter>,
     refused: Family<Named, Counter>,
@@ -64,6 +65,11 @@ fn times() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 20))
 }
 
+/// From one hundredth to twenty.
+fn ratios() -> Histogram {
+    Histogram::new(exponential_buckets(0.01, 2.0, 12))
+}
+
 impl Metrics {
     pub(crate) fn new() -> Self {
         let mut new = Self {
@@ -72,6 +78,7 @@ impl Metrics {
             delay: Family::new_with_constructor(times as fn() -> Histogram),
             waiting: Family::new_with_constructor(times as fn() -> Histogram),
             phases: Family::new_with_constructor(times as fn() -> Histogram),
+            errors: Family::new_with_constructor(ratios as fn() -> Histogram),
             // From ten microseconds to a second.
             dispatch: Histogram::new(exponential_buckets(0.000_01, 2.0, 18)),
             failed: Family::default(),
@@ -106,6 +113,8 @@ impl Metrics {
         registry.register_with_unit("delay", "From an input's arrival to its answer (D)", s.clone(), delay);
         registry.register_with_unit("waiting", "From an input's arrival to its online phase (W)", s.clone(), waiting);
         registry.register_with_unit("phase", "Wall time of phases", s.clone(), self.phases.clone());
+        let (error, ratio) = ("Difference of a phase's time from what was expected, over its time", "ratio".to_owned());
+        registry.register_with_unit("profile_error", error, Unit::Other(ratio), self.errors.clone());
         let dispatch = "From the decision that a phase starts to its first byte to the client";
         registry.register_with_unit("dispatch", dispatch, s.clone(), self.dispatch.clone());
         let expiry = "Last second of the certificates in use, since 1970";
@@ -130,9 +139,14 @@ impl Metrics {
         self.dispatch.observe(after.as_secs_f64());
     }
 
+    /// A phase took so many seconds, more than 0, and was expected to.
+    pub(crate) fn compared(&self, of: &Of, expected_s: f64, took_s: f64) {
+        self.errors.get_or_create(of).observe((took_s - expected_s).abs() / took_s);
+    }
+
     /// An input was answered.
-    pub(crate) fn served(&self, of: &Of, delay_s: f64, waiting_s: f64) {
-        let input = Input { model: of.model.clone(), backend: of.backend.clone() };
+    pub(crate) fn served(&self, model: &str, backend: &str, delay_s: f64, waiting_s: f64) {
+        let input = Input { model: model.to_owned(), backend: backend.to_owned() };
         self.served.get_or_create(&input).inc();
         self.delay.get_or_create(&input).observe(delay_s);
         self.waiting.get_or_create(&input).observe(waiting_s);

@@ -17,23 +17,26 @@ pub(crate) fn day_of(unix_s: i64) -> i64 {
     unix_s.div_euclid(DAY_S)
 }
 
-/// One answer of a model for a client, on a day.
+/// Answers of a model for a client, on a day: one, or those of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Charge {
     pub(crate) client: ClientId,
     pub(crate) model: String,
     pub(crate) day: i64,
+    /// How many these are.
+    pub(crate) inputs: u32,
     /// How many there may be.
     pub(crate) most: u32,
 }
 
 impl Charge {
-    /// Why there is no further one, at a time in seconds since 1970.
+    /// Why there are no further ones, at a time in seconds since 1970.
     pub(crate) fn used_up(&self, now: i64) -> String {
         let seconds = self.day.saturating_add(1).saturating_mul(DAY_S).saturating_sub(now);
         let minutes = seconds.max(0).unsigned_abs().div_ceil(60);
+        let left = if self.inputs == 1 { "is used up".into() } else { format!("has no {} left", self.inputs) };
         format!(
-            "your quota of {} answers a day of model `{}` is used up; it starts again at midnight UTC, in {} h {} min",
+            "your quota of {} answers a day of model `{}` {left}; it starts again at midnight UTC, in {} h {} min",
             self.most,
             self.model,
             minutes / 60,
@@ -54,10 +57,16 @@ impl Quotas {
         Self { day, used }
     }
 
-    /// Takes one of a day's answers, at a time in seconds since 1970; why there is none.
-    pub(crate) fn take(&mut self, now: i64, client: ClientId, model: &str, most: u32) -> Result<Charge, String> {
-        let charge = self.look(now, client, model, most)?;
-        *self.used.entry((client, model.to_owned())).or_default() += 1;
+    /// Takes so many of a day's answers, at a time in seconds since 1970; why there are none.
+    pub(crate) fn take(
+        &mut self,
+        now: i64,
+        client: ClientId,
+        (model, inputs): (&str, u32),
+        most: u32,
+    ) -> Result<Charge, String> {
+        let charge = self.look(now, client, (model, inputs), most)?;
+        *self.used.entry((client, model.to_owned())).or_default() += inputs;
         Ok(charge)
     }
 
@@ -74,12 +83,18 @@ impl Quotas {
     }
 
     /// What [`take`](Self::take) would say.
-    pub(crate) fn look(&mut self, now: i64, client: ClientId, model: &str, most: u32) -> Result<Charge, String> {
+    pub(crate) fn look(
+        &mut self,
+        now: i64,
+        client: ClientId,
+        (model, inputs): (&str, u32),
+        most: u32,
+    ) -> Result<Charge, String> {
         self.see(now);
         let key = (client, model.to_owned());
         let used = self.used.get(&key).copied().unwrap_or(0);
-        let charge = Charge { client, model: key.1, day: self.day, most };
-        if used < most { Ok(charge) } else { Err(charge.used_up(now)) }
+        let charge = Charge { client, model: key.1, day: self.day, inputs, most };
+        if used.saturating_add(inputs) <= most { Ok(charge) } else { Err(charge.used_up(now)) }
     }
 
     /// Takes back what was not used.
@@ -87,7 +102,7 @@ impl Quotas {
         if charge.day == self.day
             && let Some(used) = self.used.get_mut(&(charge.client, charge.model.clone()))
         {
-            *used = used.saturating_sub(1);
+            *used = used.saturating_sub(charge.inputs);
         }
     }
 }
@@ -110,14 +125,15 @@ impl Bucket {
         self.at = now;
     }
 
-    /// Takes a token; how long until there is one.
-    pub(crate) fn take(&mut self, now: Instant, per_minute: NonZeroU32) -> Result<(), Duration> {
+    /// Takes tokens; how long until there are as many.
+    pub(crate) fn take(&mut self, now: Instant, per_minute: NonZeroU32, tokens: u32) -> Result<(), Duration> {
         self.fill(now, per_minute);
-        if self.tokens >= 1.0 {
-            self.tokens -= 1.0;
+        let wanted = f64::from(tokens);
+        if self.tokens >= wanted {
+            self.tokens -= wanted;
             return Ok(());
         }
-        Err(Duration::from_secs_f64((1.0 - self.tokens) * 60.0 / f64::from(per_minute.get())))
+        Err(Duration::from_secs_f64((wanted - self.tokens) * 60.0 / f64::from(per_minute.get())))
     }
 
     /// Whether it is as if it had never been used.
@@ -138,55 +154,57 @@ mod tests {
     #[test]
     fn a_quota_is_each_days_each_models_and_each_clients() {
         let mut quotas = Quotas::new(100, HashMap::from([((ALICE, "m".into()), 1)]));
-        assert_eq!(quotas.take(NOON, ALICE, "m", 2).unwrap().day, 100);
-        let reason = quotas.take(NOON, ALICE, "m", 2).unwrap_err();
+        assert_eq!(quotas.take(NOON, ALICE, ("m", 1), 2).unwrap().day, 100);
+        let reason = quotas.take(NOON, ALICE, ("m", 1), 2).unwrap_err();
         assert!(
             reason.contains("quota of 2") && reason.contains("`m`") && reason.contains("in 12 h 0 min"),
             "{reason}"
         );
-        assert!(quotas.take(NOON, ALICE, "n", 2).is_ok() && quotas.take(NOON, ClientId([2; 32]), "m", 2).is_ok());
-        assert!(quotas.take(NOON, ALICE, "m", 3).is_ok(), "a higher limit counts at once");
-        assert!(quotas.take(NOON, ALICE, "x", 0).is_err());
-        assert_eq!(quotas.take(NOON + DAY_S, ALICE, "m", 1).unwrap().day, 101);
+        assert!(
+            quotas.take(NOON, ALICE, ("n", 1), 2).is_ok() && quotas.take(NOON, ClientId([2; 32]), ("m", 1), 2).is_ok()
+        );
+        assert!(quotas.take(NOON, ALICE, ("m", 1), 3).is_ok(), "a higher limit counts at once");
+        assert!(quotas.take(NOON, ALICE, ("x", 1), 0).is_err());
+        assert_eq!(quotas.take(NOON + DAY_S, ALICE, ("m", 1), 1).unwrap().day, 101);
     }
 
     #[test]
     fn a_clock_that_is_set_back_resets_nothing() {
         let mut quotas = Quotas::new(100, HashMap::new());
-        assert!(quotas.take(NOON, ALICE, "m", 1).is_ok());
+        assert!(quotas.take(NOON, ALICE, ("m", 1), 1).is_ok());
         for back in [DAY_S, 99 * DAY_S, NOON, NOON + 5 * DAY_S] {
-            let reason = quotas.take(NOON - back, ALICE, "m", 1).unwrap_err();
+            let reason = quotas.take(NOON - back, ALICE, ("m", 1), 1).unwrap_err();
             assert!(reason.contains("is used up"), "{reason}");
         }
-        assert!(quotas.take(NOON - DAY_S, ALICE, "m", 1).unwrap_err().contains("in 36 h 0 min"));
-        assert_eq!(quotas.take(NOON - DAY_S, ALICE, "n", 1).unwrap().day, 100, "it counts for the latest day");
-        assert!(quotas.take(NOON + DAY_S, ALICE, "m", 1).is_ok());
+        assert!(quotas.take(NOON - DAY_S, ALICE, ("m", 1), 1).unwrap_err().contains("in 36 h 0 min"));
+        assert_eq!(quotas.take(NOON - DAY_S, ALICE, ("n", 1), 1).unwrap().day, 100, "it counts for the latest day");
+        assert!(quotas.take(NOON + DAY_S, ALICE, ("m", 1), 1).is_ok());
     }
 
     #[test]
     fn what_was_not_used_comes_back_on_its_own_day_only() {
         let mut quotas = Quotas::new(100, HashMap::new());
-        let first = quotas.take(NOON, ALICE, "m", 1).unwrap();
-        assert!(quotas.look(NOON, ALICE, "m", 1).is_err());
+        let first = quotas.take(NOON, ALICE, ("m", 1), 1).unwrap();
+        assert!(quotas.look(NOON, ALICE, ("m", 1), 1).is_err());
         quotas.give_back(&first);
-        let again = quotas.take(NOON, ALICE, "m", 1).unwrap();
-        assert!(quotas.take(NOON + DAY_S, ALICE, "m", 1).is_ok());
+        let again = quotas.take(NOON, ALICE, ("m", 1), 1).unwrap();
+        assert!(quotas.take(NOON + DAY_S, ALICE, ("m", 1), 1).is_ok());
         quotas.give_back(&again);
-        assert!(quotas.take(NOON + DAY_S, ALICE, "m", 1).is_err());
+        assert!(quotas.take(NOON + DAY_S, ALICE, ("m", 1), 1).is_err());
     }
 
     #[test]
     fn a_bucket_holds_a_minute_and_fills_at_its_rate() {
         let (start, rate) = (Instant::now(), NonZeroU32::new(30).unwrap());
         let mut bucket = Bucket::full(start, rate);
-        assert!((0..30).all(|_| bucket.take(start, rate).is_ok()));
-        let wait = bucket.take(start, rate).unwrap_err();
+        assert!((0..30).all(|_| bucket.take(start, rate, 1).is_ok()));
+        let wait = bucket.take(start, rate, 1).unwrap_err();
         assert!((wait.as_secs_f64() - 2.0).abs() < 1e-6, "{wait:?}");
-        assert!(bucket.take(start + Duration::from_secs(2), rate).is_ok());
-        assert!(bucket.take(start + Duration::from_secs(2), rate).is_err());
+        assert!(bucket.take(start + Duration::from_secs(2), rate, 1).is_ok());
+        assert!(bucket.take(start + Duration::from_secs(2), rate, 1).is_err());
         assert!(!bucket.is_full(start + Duration::from_secs(61), rate));
         assert!(bucket.is_full(start + Duration::from_secs(62), rate));
         let later = start + Duration::from_secs(7200);
-        assert_eq!((0..100).filter(|_| bucket.take(later, rate).is_ok()).count(), 30);
+        assert_eq!((0..100).filter(|_| bucket.take(later, rate, 1).is_ok()).count(), 30);
     }
 }

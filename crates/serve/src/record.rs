@@ -2,6 +2,7 @@
 //! bounded, however many requests come.
 use crate::Catalog;
 use crate::door::Number;
+use crate::estimates::phase_name;
 use crate::metrics::{Metrics, Of};
 use crate::quota::Bucket;
 use crate::snapshot::{ClientRow, JobRow, ModelRow, Snapshot};
@@ -15,6 +16,7 @@ use tacit_client::measure::Figures;
 use tacit_client::wire::{Name, Request};
 use tacit_ids::ClientId;
 use tacit_net::Phase;
+use tacit_sched::{JobPhase, Span};
 use tacit_store::Binding;
 
 /// Jobs that ended and are remembered.
@@ -50,6 +52,8 @@ struct Live {
     queued: Instant,
     /// With its threads.
     started: Option<(Instant, usize)>,
+    /// How long it was expected to run.
+    expected: Option<Span>,
 }
 
 impl Live {
@@ -97,14 +101,37 @@ struct Client {
     last: u64,
     /// How many refusals of it may be kept now.
     kept: Option<Bucket>,
+    answers: Answers,
 }
 
 #[derive(Default)]
-struct Sums {
+struct Model {
     backends: Vec<String>,
+    answers: Answers,
+}
+
+/// Inputs that were answered.
+#[derive(Default)]
+struct Answers {
     done: u64,
     delay_s: f64,
     waiting_s: f64,
+    recent: Recent,
+}
+
+impl Answers {
+    /// One more, in this second.
+    fn count(&mut self, second: u64, delay_s: f64, waiting_s: f64) {
+        self.done += 1;
+        self.delay_s += delay_s;
+        self.waiting_s += waiting_s;
+        self.recent.count(second);
+    }
+
+    /// D and W in seconds, 0 without an answer.
+    fn means(&self) -> [f64; 2] {
+        [self.delay_s, self.waiting_s].map(|sum| if self.done == 0 { 0.0 } else { sum / self.done as f64 })
+    }
 }
 
 /// How many inputs were answered in each of the last seconds.
@@ -138,8 +165,9 @@ pub(crate) struct Record {
     live: BTreeMap<Number, Live>,
     ended: VecDeque<JobRow>,
     clients: BTreeMap<ClientId, Client>,
-    models: BTreeMap<String, Sums>,
-    recent: Recent,
+    models: BTreeMap<String, Model>,
+    /// Of all models and clients.
+    answers: Answers,
     refusals: u64,
     metrics: Arc<Metrics>,
     keeper: Keeper,
@@ -157,7 +185,7 @@ impl Record {
             ended: VecDeque::new(),
             clients: BTreeMap::new(),
             models: BTreeMap::new(),
-            recent: Recent::default(),
+            answers: Answers::default(),
             refusals: 0,
             metrics,
             keeper,
@@ -170,9 +198,10 @@ impl Record {
     /// This is on offer from now on. What a model has done that is not stays in the sums.
     pub(crate) fn offer(&mut self, catalog: &Catalog) {
         self.names.clear();
-        self.models.values_mut().for_each(|sums| sums.backends.clear());
+        self.models.values_mut().for_each(|model| model.backends.clear());
         for (name, offered) in catalog.offers() {
-            self.names.insert(offered.identity(), (name.to_owned(), offered.backend.to_owned()));
+            let names = || (name.to_owned(), offered.backend.to_owned());
+            self.names.extend(offered.identities().map(|identity| (identity, names())));
             self.models.entry(name.to_owned()).or_default().backends.push(offered.backend.to_owned());
         }
     }
@@ -220,14 +249,16 @@ impl Record {
         };
         let of = Of { phase: phase.name(), model: names.0.clone(), backend: names.1.clone() };
         let input = request.input();
-        let live = Live { id: self.jobs, phase, of, client, input, queued: Instant::now(), started: None };
+        let live =
+            Live { id: self.jobs, phase, of, client, input, queued: Instant::now(), started: None, expected: None };
         self.live.insert(number, live);
         self.client(client).queued += 1;
     }
 
-    pub(crate) fn started(&mut self, number: Number, threads: usize) {
+    pub(crate) fn started(&mut self, number: Number, threads: usize, expected: Option<Span>) {
         let Some(live) = self.live.get_mut(&number) else { return };
         live.started = Some((Instant::now(), threads));
+        live.expected = expected;
         let client = live.client;
         let row = self.client(client);
         row.queued = row.queued.saturating_sub(1);
@@ -245,15 +276,32 @@ impl Record {
     }
 
     /// An input was answered, so long after it came, its online phase having started so long after.
-    pub(crate) fn served(&mut self, model: &str, backend: &str, delay_s: f64, waiting_s: f64) {
-        let of = Of { phase: Phase::Online.name(), model: model.to_owned(), backend: backend.to_owned() };
-        self.metrics.served(&of, delay_s, waiting_s);
-        self.recent.count(self.start.elapsed().as_secs());
-        if let Some(model) = self.models.get_mut(model) {
-            model.done += 1;
-            model.delay_s += delay_s;
-            model.waiting_s += waiting_s;
+    pub(crate) fn served(
+        &mut self,
+        client: ClientId,
+        (model, backend): &(Arc<str>, &'static str),
+        delay_s: f64,
+        waiting_s: f64,
+    ) {
+        self.metrics.served(model, backend, delay_s, waiting_s);
+        let second = self.start.elapsed().as_secs();
+        self.answers.count(second, delay_s, waiting_s);
+        self.client(client).answers.count(second, delay_s, waiting_s);
+        if let Some(model) = self.models.get_mut(&**model) {
+            model.answers.count(second, delay_s, waiting_s);
         }
+    }
+
+    /// A phase took so long, and was expected to.
+    pub(crate) fn compared(
+        &self,
+        (model, backend): &(Arc<str>, &'static str),
+        phase: JobPhase,
+        expected: Span,
+        took: Span,
+    ) {
+        let of = Of { phase: phase_name(phase), model: model.to_string(), backend: (*backend).to_owned() };
+        self.metrics.compared(&of, expected.secs(), took.secs());
     }
 
     /// A connection has ended, and its job if it had one.
@@ -273,7 +321,7 @@ impl Record {
         } += 1;
         let now = Instant::now();
         let mut bucket = row.kept.unwrap_or_else(|| Bucket::full(now, REFUSALS_KEPT));
-        let is_kept = outcome != "refused" || bucket.take(now, REFUSALS_KEPT).is_ok();
+        let is_kept = outcome != "refused" || bucket.take(now, REFUSALS_KEPT, 1).is_ok();
         row.kept = Some(bucket);
         if live.started.is_none() {
             row.queued = row.queued.saturating_sub(1);
@@ -332,6 +380,7 @@ impl Record {
             memory: 0,
             queued_s: self.secs(live.queued),
             started_s: self.secs(started),
+            expected_s: live.expected.map(Span::secs),
             ended_s: None,
             outcome: None,
         })
@@ -347,39 +396,56 @@ impl Record {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let running = self.live.values().filter_map(|live| self.row(live));
         let jobs: Vec<JobRow> = running.take(RUNNING).chain(self.ended.iter().cloned()).collect();
-        let mean = |sum: f64, n: u64| if n == 0 { 0.0 } else { sum / n as f64 };
-        let offered = self.models.iter().filter(|(_, sums)| !sums.backends.is_empty());
-        let models = offered.map(|(name, sums)| ModelRow {
-            name: name.clone(),
-            backends: sums.backends.clone(),
-            done: sums.done,
-            mean_delay_s: mean(sums.delay_s, sums.done),
-            mean_waiting_s: mean(sums.waiting_s, sums.done),
-        });
-        let clients = self.clients.iter().map(|(&client, row)| ClientRow {
-            client,
-            connections: row.connections,
-            requests: row.requests,
-            done: row.done,
-            failed: row.failed,
-            refused: row.refused,
-            queued: row.queued,
-        });
-        let sums = || self.models.values();
-        let done = sums().map(|m| m.done).sum();
         let now = Instant::now();
+        let second = self.secs(now) as u64;
+        let [mean_delay_s, mean_waiting_s] = self.answers.means();
         Snapshot {
             version: env!("CARGO_PKG_VERSION"),
             uptime_s: self.secs(now),
             jobs,
-            clients: clients.collect(),
-            models: models.collect(),
-            mean_delay_s: mean(sums().map(|m| m.delay_s).sum(), done),
-            mean_waiting_s: mean(sums().map(|m| m.waiting_s).sum(), done),
-            throughput_per_s: self.recent.per_second(self.secs(now) as u64),
+            clients: self.client_rows(second),
+            models: self.model_rows(second),
+            mean_delay_s,
+            mean_waiting_s,
+            throughput_per_s: self.answers.recent.per_second(second),
             refusals: self.refusals,
             ..Snapshot::default()
         }
+    }
+
+    fn model_rows(&self, second: u64) -> Vec<ModelRow> {
+        let row = |(name, Model { backends, answers }): (&String, &Model)| {
+            let [mean_delay_s, mean_waiting_s] = answers.means();
+            ModelRow {
+                name: name.clone(),
+                backends: backends.clone(),
+                done: answers.done,
+                mean_delay_s,
+                mean_waiting_s,
+                throughput_per_s: answers.recent.per_second(second),
+            }
+        };
+        self.models.iter().filter(|(_, model)| !model.backends.is_empty()).map(row).collect()
+    }
+
+    fn client_rows(&self, second: u64) -> Vec<ClientRow> {
+        let row = |(&client, row): (&ClientId, &Client)| {
+            let [mean_delay_s, mean_waiting_s] = row.answers.means();
+            ClientRow {
+                client,
+                connections: row.connections,
+                requests: row.requests,
+                done: row.done,
+                failed: row.failed,
+                refused: row.refused,
+                queued: row.queued,
+                inputs: row.answers.done,
+                mean_delay_s,
+                mean_waiting_s,
+                throughput_per_s: row.answers.recent.per_second(second),
+            }
+        };
+        self.clients.iter().map(row).collect()
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub clients: Vec<ClientRow>,
     /// Models on offer.
     pub models: Vec<ModelRow>,
+    /// What phases of models on offer took against what they were expected to take.
+    pub profile: Vec<ProfileRow>,
     /// D: mean seconds from an input's arrival to its answer, since the start.
     pub mean_delay_s: f64,
     /// W: mean seconds from an input's arrival to the start of its online phase.
@@ -128,6 +130,9 @@ pub struct JobRow {
     pub queued_s: f64,
     /// When it started.
     pub started_s: f64,
+    /// How long it was expected to run when it started; none for setups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_s: Option<f64>,
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_s: Option<f64>,
@@ -137,7 +142,7 @@ pub struct JobRow {
 }
 
 /// What one client does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ClientRow {
     /// Fingerprint of its certificate.
     #[serde(serialize_with = "as_text")]
@@ -154,6 +159,33 @@ pub struct ClientRow {
     pub refused: u64,
     /// Jobs that wait.
     pub queued: usize,
+    /// Inputs answered.
+    pub inputs: u64,
+    /// D of its inputs.
+    pub mean_delay_s: f64,
+    /// W of its inputs.
+    pub mean_waiting_s: f64,
+    /// Inputs of it answered a second, over the last minute.
+    pub throughput_per_s: f64,
+}
+
+impl ClientRow {
+    /// A client that has done nothing yet.
+    pub(crate) fn of(client: ClientId) -> Self {
+        Self {
+            client,
+            connections: 0,
+            requests: 0,
+            done: 0,
+            failed: 0,
+            refused: 0,
+            queued: 0,
+            inputs: 0,
+            mean_delay_s: 0.0,
+            mean_waiting_s: 0.0,
+            throughput_per_s: 0.0,
+        }
+    }
 }
 
 /// What one model does.
@@ -169,6 +201,31 @@ pub struct ModelRow {
     pub mean_delay_s: f64,
     /// W of its inputs.
     pub mean_waiting_s: f64,
+    /// Inputs of it answered a second, over the last minute.
+    pub throughput_per_s: f64,
+}
+
+/// How well the scheduler knew the times of a model's phase, over its last jobs (64 at most).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProfileRow {
+    /// Model.
+    pub model: String,
+    /// Back end.
+    pub backend: &'static str,
+    /// `offline` or `online`.
+    pub phase: &'static str,
+    /// Class of the client's device and link.
+    pub device: String,
+    /// How many jobs.
+    pub jobs: usize,
+    /// Mean of what they were expected to take, in seconds.
+    pub expected_s: f64,
+    /// Mean of what they took, in seconds.
+    pub measured_s: f64,
+    /// Median of |measured - expected| / measured.
+    pub error_median: f64,
+    /// 95th percentile of the same.
+    pub error_p95: f64,
 }
 
 fn as_text<S: serde::Serializer>(client: &ClientId, serializer: S) -> Result<S::Ok, S::Error> {

@@ -110,10 +110,10 @@ impl Usage {
     pub(crate) fn charge(&self, charge: &Charge) -> Result<(), ServeError> {
         // A statement that panics has changed nothing.
         let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
-        let sql = "INSERT INTO usage (day, client, model, answers) VALUES (:day, :client, :model, 1)
-             ON CONFLICT DO UPDATE SET answers = answers + 1 WHERE answers < :most";
+        let sql = "INSERT INTO usage (day, client, model, answers) SELECT :day, :client, :model, :inputs WHERE :inputs <= :most
+             ON CONFLICT DO UPDATE SET answers = answers + :inputs WHERE answers + :inputs <= :most";
         let named = named_params! {
-            ":day": charge.day, ":client": charge.client.0, ":model": charge.model, ":most": charge.most
+            ":day": charge.day, ":client": charge.client.0, ":model": charge.model, ":inputs": charge.inputs, ":most": charge.most
         };
         match db.prepare_cached(sql).and_then(|mut sql| sql.execute(named)).map_err(failed(&self.path))? {
             0 => Err(ServeError::over_quota(charge.used_up(unix_now()))),

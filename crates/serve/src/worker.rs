@@ -194,6 +194,7 @@ impl<'a> Job<'a> {
             Request::Reconcile { folder, after } => self.reconcile(folder, after)?,
             Request::Halves { after } => self.halves(after)?,
             Request::Discard { ids, .. } => self.discard(&ids, destroyed)?,
+            Request::Batch { inputs } => self.set_batch(inputs)?,
             Request::Bye => return Ok(Done::Said),
         };
         Ok(Done::Reply(reply))
@@ -235,6 +236,19 @@ impl<'a> Job<'a> {
             is_set_up: false,
         });
         Ok(Done::Said)
+    }
+
+    /// Goes on with as many inputs at once as are asked for, or as many as may be.
+    fn set_batch(&mut self, inputs: u32) -> Result<Reply, ServeError> {
+        let (most, client) = (self.shared.most_inputs(self.client()), self.client());
+        let memory = self.shared.config.job_memory;
+        let open = self.opened()?;
+        let batch = open.offered.fitting((inputs as usize).min(most), memory);
+        let offered = open.offered.batched(batch)?;
+        open.side.set_batch(batch)?;
+        open.binding = Binding { client, model: offered.public, plan: offered.plan };
+        open.offered = offered;
+        Ok(Reply::Batch { inputs: batch as u32 })
     }
 
     fn set_up(&mut self, turn: Turn) -> Result<Reply, ServeError> {

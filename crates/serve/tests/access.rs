@@ -314,6 +314,38 @@ fn revocation_ends_all_that_a_client_has_while_a_job_runs() {
     infer(&mut server.client(dir.path(), "alice", "one")).unwrap();
 }
 
+#[test]
+fn a_certificate_is_revoked_by_its_serial_number_and_its_client_goes_on_with_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let access = rules(dir.path(), "", "");
+    let keys_dir = dir.path().join("keys");
+    let server = start(dir.path(), &access);
+    let mut stocked = server.client(dir.path(), "alice", "one");
+    stocked.prepare().unwrap();
+    drop(stocked);
+    let mut visitor = server.http(dir.path(), "alice");
+    assert!(get(&mut visitor, "/v1/health/live").contains("live"));
+    let [mut hers, mut his] = ["alice", "bob"].map(|name| server.greeted(dir.path(), name));
+    let serial = keys::show(&keys_dir, Some("alice")).unwrap().remove(0).serial.to_string();
+    fs::write(&access, format!("[revoked]\nserials = [\"{}\"]\n", serial.to_uppercase())).unwrap();
+    server.handle.reload_access().unwrap();
+    assert!(recv_reply(&mut hers).is_err(), "cut");
+    assert_eq!(get(&mut visitor, "/v1/status"), "", "so is HTTP");
+    let reason = greeting(&server, dir.path(), "alice");
+    let says = |reason: &str| reason.contains("this certificate was revoked, by its serial number");
+    assert!(matches!(&reason, Reply::Refused { reason } if says(reason)), "{reason:?}");
+    let mut answer = String::new();
+    // It is said before anything is asked; the other end may close without TLS's goodbye.
+    let _ = server.http(dir.path(), "alice").read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.1 403") && says(&answer), "{answer}");
+    assert!(matches!(ask(&mut his, &Request::List), Reply::Models(_)), "others are as before");
+    // Her key is as good as it was, with a new certificate, and so is what is bound to it.
+    keys::renew(&keys_dir, "alice", None).unwrap();
+    let mut alice = server.client(dir.path(), "alice", "one");
+    assert_eq!(alice.stored().unwrap().len(), 1);
+    infer(&mut alice).unwrap();
+}
+
 /// The next answer that says more than that the server lives.
 fn turn(channel: &mut Channel) -> Reply {
     loop {

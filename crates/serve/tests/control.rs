@@ -104,12 +104,51 @@ fn operators_see_everything_and_clients_what_is_theirs() {
     let phases: Vec<&str> = all["jobs"].as_array().unwrap().iter().map(|j| j["phase"].as_str().unwrap()).collect();
     assert_eq!(phases, ["online", "offline", "setup"]);
     assert!(all["jobs"].as_array().unwrap().iter().all(|j| j["outcome"] == "done" && j["client"] == id.as_str()));
+    let told: Vec<bool> = all["jobs"].as_array().unwrap().iter().map(|j| j["expected_s"].is_f64()).collect();
+    assert_eq!(told, [true, true, false], "nothing is expected of a setup");
+    for row in [&all["clients"][0], &own["client"]] {
+        assert!(row["client"] == id.as_str() && row["inputs"] == 1, "{row}");
+        assert!(row["mean_delay_s"].as_f64() >= row["mean_waiting_s"].as_f64(), "{row}");
+        assert_eq!(row["mean_delay_s"], all["models"][0]["mean_delay_s"], "its one input is the model's one");
+    }
     let page = get(&mut ops, "/");
     assert!(page.status == 200 && page.body.starts_with("<!doctype html>"));
     assert!(page.head.contains("content-security-policy: default-src 'none'") && !page.body.contains("NONCE"));
     assert!(page.head.contains("cache-control: no-store") && !page.body.contains("http://localhost"));
     let lost = get(&mut alice, "/v1/elsewhere");
     assert!(lost.status == 404 && lost.json()["error"].as_str().unwrap().contains("/v1/elsewhere"));
+}
+
+#[test]
+fn the_profile_is_compared_with_what_was_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Running::start(dir.path(), |_| {});
+    let mut ops = server.http(dir.path(), "ops");
+    assert_eq!(get(&mut ops, "/v1/status").json()["profile"], json!([]), "no phase has ended");
+    let mut client = server.client(dir.path(), "alice", "one");
+    (0..3).for_each(|_| drop(client.infer(&X).unwrap()));
+    drop(client);
+    wait_until("its connection ends", || server.handle.connections() == 1);
+    // What is told may be a moment old.
+    let mut rows = Vec::new();
+    wait_until("all is told", || {
+        rows = get(&mut ops, "/v1/status").json()["profile"].as_array().unwrap().clone();
+        rows.iter().filter(|row| row["jobs"] == 3).count() == 2
+    });
+    let of = |row: &Value| ["model", "backend", "phase"].map(|key| row[key].as_str().unwrap().to_owned());
+    assert_eq!(rows.iter().map(of).collect::<Vec<_>>(), [["one", "toy", "offline"], ["one", "toy", "online"]]);
+    for row in &rows {
+        assert!(row["device"].as_str().unwrap().starts_with("lan, "), "{row}");
+        let [expected, measured] = ["expected_s", "measured_s"].map(|key| row[key].as_f64().unwrap());
+        let [median, p95] = ["error_median", "error_p95"].map(|key| row[key].as_f64().unwrap());
+        assert!(expected > 0.0 && measured > 0.0 && 0.0 <= median && median <= p95, "{row}");
+    }
+    let metrics = get(&mut ops, "/metrics").body;
+    for phase in ["offline", "online"] {
+        let line = format!("tacit_profile_error_ratio_count{{phase=\"{phase}\",model=\"one\",backend=\"toy\"}} 3\n");
+        assert!(metrics.contains(&line), "{line} is not in {metrics}");
+    }
+    assert!(get(&mut server.http(dir.path(), "alice"), "/v1/status").json().get("profile").is_none());
 }
 
 #[test]

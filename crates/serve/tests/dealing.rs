@@ -12,7 +12,8 @@ use tacit_backends::dealt::Dealt;
 use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order, Place, Stop};
 use tacit_backends::{Backend, BackendError, Registry, ServerModel};
 use tacit_client::dealer::wire;
-use tacit_client::{ClientConfig, ClientError, DealerConfig, KeepFolder, Lobby, RemoteDealer};
+use tacit_client::{ClientConfig, ClientError, DealerConfig, KeepFolder, Lobby, RemoteDealer, infer_many};
+use tacit_graph::Units;
 use tacit_ids::ClientId;
 use tacit_net::{Channel, Hello, TcpTransport, handshake};
 use tacit_serve::{Catalog, DealerServer};
@@ -100,6 +101,33 @@ fn material_from_a_dealer_answers_at_once_and_later() {
     close(&answer.values, &expected(1, &X));
     assert!(answer.prepared.is_none(), "stored material was there");
     close(&client.infer(&X).unwrap().values, &expected(1, &X));
+}
+
+#[test]
+fn material_of_a_batch_comes_from_a_dealer_at_once_and_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, dealer) = serving(dir.path());
+    let config = config(&server, dir.path(), "alice", dealer);
+    let mut client = Lobby::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
+    let inputs: Vec<Vec<f32>> = (0..5u8).map(|i| X.map(|x| x + f32::from(i)).to_vec()).collect();
+    let one = client.infer(&X).unwrap();
+    let mut seen = 0;
+    infer_many(&mut client, Units::Network, &inputs, |index, answer| {
+        close(&answer.values, &expected(1, &inputs[index]));
+        assert_eq!((answer.part, answer.online.client.rounds), ([index, 5], one.online.client.rounds));
+        seen += 1;
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(seen, 5);
+    let prepared = client.prepare_batch(3).unwrap();
+    assert_eq!(prepared.bytes[0], 16, "the client keeps a seed, whatever the size");
+    client.close().unwrap();
+    let mut client = Lobby::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
+    let answers = client.infer_batch(Units::Network, &inputs[..3]).unwrap();
+    answers.iter().zip(&inputs).for_each(|(answer, input)| close(&answer.values, &expected(1, input)));
+    assert!(answers.iter().all(|answer| answer.prepared.is_none()), "stored material was there");
+    assert!(client.stored_batches().unwrap().is_empty());
 }
 
 /// Counts what is kept and found.

@@ -362,7 +362,10 @@ fn waiting_for_a_place_in_memory_ends_with_a_word_or_with_the_server() {
     let mut waiting = server.opened(dir.path(), "alice", "one");
     set_up(&mut waiting);
     let refused = ask(&mut waiting, &prepare(2));
-    assert!(matches!(&refused, Reply::Refused { reason } if reason.contains("1 materials are held")), "{refused:?}");
+    assert!(
+        matches!(&refused, Reply::Refused { reason } if reason.contains("materials for 1 inputs are held")),
+        "{refused:?}"
+    );
     drop(server);
     let server = Running::start(dir.path(), |c| {
         c.memory_per_client = 1;

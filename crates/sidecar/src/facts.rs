@@ -3,7 +3,7 @@ use crate::ApiError;
 use crate::tensor::{Tensor, Values, elements, short};
 use tacit_backends::Trust;
 use tacit_client::Answer;
-use tacit_graph::{Interface, OutputMode, Units};
+use tacit_graph::{InputSpec, Interface, OutputMode, Units};
 
 /// Name of the one input that every model has.
 pub const INPUT: &str = "input";
@@ -82,10 +82,32 @@ impl Facts {
         values.saturating_mul(TEXT_BYTES).saturating_add(FRAME_BYTES).min(MAX_BODY_BYTES)
     }
 
-    /// Whether inputs are pictures.
+    /// Whether inputs have the shape of pictures.
+    #[must_use]
+    pub fn has_picture_shape(&self) -> bool {
+        matches!(self.interface.input_shape.as_slice(), [1 | 3, _, _])
+    }
+
+    /// Whether it is known how pictures become inputs: the model says how pixels are scaled, or accepts 0 to
+    /// 255 as they are. Otherwise a picture would be taken for numbers that it is not.
     #[must_use]
     pub fn takes_pixels(&self) -> bool {
-        matches!(self.interface.input_shape.as_slice(), [1 | 3, _, _])
+        let InputSpec { mean, std, pixel_scale, .. } = &self.interface.input;
+        let is_said = !mean.is_empty() || !std.is_empty() || *pixel_scale != 1.0;
+        let takes = |pixel| {
+            let uniform = vec![pixel; self.interface.input_len()];
+            self.interface.accept(&uniform, Units::Pixels).is_ok()
+        };
+        self.has_picture_shape() && (is_said || (takes(0.0) && takes(255.0)))
+    }
+
+    /// Why pictures are not taken.
+    #[must_use]
+    pub fn no_pictures(&self) -> &'static str {
+        match self.has_picture_shape() {
+            true => "this model does not say how pixels become its inputs, so it takes numbers and no pictures",
+            false => "this model's inputs are not pictures, so it takes numbers",
+        }
     }
 
     /// What the model computes on, for each input of a batch of `most` at most.
@@ -117,7 +139,7 @@ impl Facts {
         }
         let units = match values {
             Values::U8(_) if self.takes_pixels() => Units::Pixels,
-            Values::U8(_) => return bad("UINT8 is for pixels, and this model takes no pictures".into()),
+            Values::U8(_) => return bad(format!("UINT8 is for pixels: {}", self.no_pictures())),
             _ => Units::Network,
         };
         let values = values.into_f32()?;

@@ -156,7 +156,7 @@ fn binary_size(parameters: &Parameters) -> Result<Option<usize>, ApiError> {
 }
 
 /// An error of the JSON reader; it may quote what it read, so it is cut.
-fn cut(error: &serde_json::Error) -> String {
+pub(crate) fn cut(error: &serde_json::Error) -> String {
     short(&error.to_string())
 }
 
@@ -191,7 +191,7 @@ pub fn write(model: &str, id: &str, outputs: &[(Tensor, Wanted)], binary: bool) 
 }
 
 /// Numbers of a list, of lists of them and so on, in the order in which they stand.
-struct Numbers(Vec<f64>);
+pub(crate) struct Numbers(pub(crate) Vec<f64>);
 
 /// Where numbers go, and how many lists may be open.
 struct Into<'a>(&'a mut Vec<f64>, usize);

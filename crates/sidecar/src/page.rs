@@ -1,10 +1,12 @@
-//! The page for people: a picture in, its classes out, with what it took and what the server could see. The
-//! page loads nothing from elsewhere; what it asks for needs the token, which it takes from its address
-//! behind `#`, the part that browsers send nobody.
+//! The page for people: a picture or numbers in, classes out, with what it took and what the server could
+//! see. Pictures are for models of which it is known how pixels become their inputs. The page loads nothing
+//! from elsewhere; what it asks for needs the token, which it takes from its address behind `#`, the part
+//! that browsers send nobody.
 use crate::ApiError;
 use crate::energy::EnergyModel;
 use crate::facts::{Facts, largest};
 use crate::fleet::{self, Fleet};
+use crate::json;
 use crate::rest::body;
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -12,7 +14,7 @@ use axum::extract::{Query, Request, State};
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
 use axum::http::{HeaderValue, Response};
 use axum::routing::{get, post};
-use serde_json::{Value, json};
+use serde_json::{Value, json as object};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use std::time::{Duration, Instant};
 use tacit_backends::Trust;
 use tacit_client::input::{self, Fit};
 use tacit_client::{Answer, ClientError, PhaseReport};
-use tacit_graph::{OutputMode, Units};
+use tacit_graph::{Interface, OutputMode, Units, npy};
 
 const PAGE: &str = include_str!("../page/index.html");
 /// Most bytes of a picture's file.
@@ -66,9 +68,10 @@ fn told(value: &Value) -> Response<Body> {
 
 async fn models(State(fleet): State<Arc<Fleet>>) -> Response<Body> {
     let one = |pool: Arc<crate::pool::Pool>| match (pool.facts(), pool.ready()) {
-        (Ok(facts), Ok(())) => json!({ "name": pool.name(), "ready": true, "pictures": facts.takes_pixels(),
-            "shape": facts.interface.input_shape, "backend": facts.backend, "private": is_private(&facts) }),
-        (_, state) => json!({ "name": pool.name(), "ready": false, "reason": state.err() }),
+        (Ok(facts), Ok(())) => object!({ "name": pool.name(), "ready": true, "pictures": facts.takes_pixels(),
+            "no_pictures": (!facts.takes_pixels()).then(|| facts.no_pictures()), "shape": facts.interface.input_shape,
+            "range": facts.interface.input.range, "backend": facts.backend, "private": is_private(&facts) }),
+        (_, state) => object!({ "name": pool.name(), "ready": false, "reason": state.err() }),
     };
     told(&fleet.pools().into_iter().map(one).collect())
 }
@@ -81,14 +84,14 @@ fn is_private(facts: &Facts) -> bool {
 fn server_sees(facts: &Facts) -> String {
     match facts.trust {
         Trust::TwoParty => "The server could see: that this client asked, when, which model, and how many bytes went to and fro. It \
-             could not see the picture or the answer: both reached it masked with random numbers that only this machine knows. This holds for a server that \
+             could not see your input or the answer: both reached it masked with random numbers that only this machine knows. This holds for a server that \
              follows the protocol."
             .into(),
         Trust::Dealer => "The server could see: that this client asked, when, which model, and how many bytes went to and fro. It \
-             could not see the picture or the answer, unless it works together with the dealer who made the random numbers."
+             could not see your input or the answer, unless it works together with the dealer who made the random numbers."
             .into(),
         Trust::ServerSeesInput => format!(
-            "The server SAW THE PICTURE AND THE ANSWER: the back end `{}` hides nothing, and this sidecar was told to use it.",
+            "The server SAW YOUR INPUT AND THE ANSWER: the back end `{}` hides nothing, and this sidecar was told to use it.",
             facts.backend
         ),
     }
@@ -104,15 +107,14 @@ async fn classify(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>, r
     let pool = fleet.pool(&asked.model, "")?;
     let facts = pool.facts()?;
     let (bytes, _) = body(request, PICTURE_BYTES).await?;
-    let interface = facts.interface.clone();
-    let read = tokio::task::spawn_blocking(move || picture(&bytes, &interface)).await;
+    let asks = facts.clone();
+    let read = tokio::task::spawn_blocking(move || read(&bytes, &asks)).await;
     let input = read.map_err(|e| ApiError::Internal(e.to_string()))??;
-    let input = facts.interface.accept(&input, Units::Normalised).map_err(|e| ApiError::Bad(e.to_string()))?;
     let answered = fleet::answers(&pool, vec![input], 0, Some(PATIENCE)).await?;
     let [answer] = answered.answers.as_slice() else {
         return Err(ApiError::Internal("one input has one answer".into()));
     };
-    Ok(told(&json!({
+    Ok(told(&object!({
         "top": top(&facts, answer),
         "phases": phases(answer, fleet.energy()),
         "energy": fleet.energy().map(EnergyModel::told),
@@ -131,8 +133,7 @@ async fn classify(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>, r
 }
 
 fn top(facts: &Facts, answer: &Answer) -> Vec<Value> {
-    let one =
-        |class: usize, value: Option<f64>| json!({ "class": class, "label": facts.labels.get(class), "value": value });
+    let one = |class: usize, value: Option<f64>| object!({ "class": class, "label": facts.labels.get(class), "value": value });
     match facts.interface.output_mode {
         OutputMode::Top1 => vec![one(answer.class, None)],
         OutputMode::Logits => largest(&answer.values, SHOWN).into_iter().map(|(c, v)| one(c, Some(v))).collect(),
@@ -143,7 +144,7 @@ fn top(facts: &Facts, answer: &Answer) -> Vec<Value> {
 fn phases(answer: &Answer, energy: Option<&EnergyModel>) -> Vec<Value> {
     let one = |name: &str, report: &PhaseReport| {
         let PhaseReport { client, server } = report;
-        json!({ "name": name, "wall_s": client.wall_s, "sent_bytes": client.sent_bytes,
+        object!({ "name": name, "wall_s": client.wall_s, "sent_bytes": client.sent_bytes,
             "received_bytes": client.received_bytes, "rounds": client.rounds.max(server.rounds),
             "modelled_j": energy.map(|model| model.joules(client)) })
     };
@@ -152,13 +153,49 @@ fn phases(answer: &Answer, energy: Option<&EnergyModel>) -> Vec<Value> {
     setup.into_iter().chain(offline).chain([one("online", &answer.online)]).collect()
 }
 
-/// What the model computes on, from a picture's file.
-fn picture(bytes: &Bytes, interface: &tacit_graph::Interface) -> Result<Vec<f32>, ApiError> {
-    let internal = |e: io::Error| ApiError::Internal(format!("keeping the picture in memory: {e}"));
-    // Only pictures: arrays are for the protocol.
-    if !(bytes.starts_with(b"\x89PNG") || bytes.starts_with(b"\xff\xd8")) {
-        return Err(ApiError::MediaType("the file is neither a PNG nor a JPEG picture"));
+/// What the model computes on, from a picture's file or from numbers.
+fn read(bytes: &Bytes, facts: &Facts) -> Result<Vec<f32>, ApiError> {
+    let is_picture = bytes.starts_with(b"\x89PNG") || bytes.starts_with(b"\xff\xd8");
+    let (values, units) = match is_picture {
+        true if facts.takes_pixels() => (picture(bytes, &facts.interface)?, Units::Normalised),
+        true => return Err(ApiError::Bad(facts.no_pictures().into())),
+        false => numbers(bytes, facts)?,
+    };
+    facts.interface.accept(&values, units).map_err(|e| ApiError::Bad(e.to_string()))
+}
+
+/// One input in numbers: a list in JSON, flat or nested, or an array file (`.npy`). Bytes in a file are
+/// pixels.
+fn numbers(bytes: &Bytes, facts: &Facts) -> Result<(Vec<f32>, Units), ApiError> {
+    let (shape, len) = (&facts.interface.input_shape, facts.interface.input_len());
+    let bad = |what: String| ApiError::Bad(what);
+    if bytes.starts_with(b"\x93NUMPY") {
+        let array = npy::read(bytes).map_err(|e| bad(e.to_string()))?;
+        let found = array.shape.as_slice();
+        if found != shape && !matches!(found, [1, one @ ..] if one == shape) && found != [len] {
+            return Err(bad(format!("an array of shape {found:?}: the model takes {shape:?}")));
+        }
+        return match array.is_bytes {
+            true if facts.takes_pixels() => Ok((array.data, Units::Pixels)),
+            true => Err(bad(format!("bytes are pixels: {}", facts.no_pictures()))),
+            false => Ok((array.data, Units::Network)),
+        };
     }
+    if bytes.len() > facts.body_limit(1) {
+        return Err(ApiError::TooLarge(facts.body_limit(1)));
+    }
+    let told = serde_json::from_slice::<json::Numbers>(bytes);
+    let kinds = "this is no PNG or JPEG picture, no .npy file and no list of numbers in JSON";
+    let json::Numbers(values) = told.map_err(|e| bad(format!("{kinds}: {}", json::cut(&e))))?;
+    if values.len() != len {
+        return Err(bad(format!("{} numbers: the model takes {len}, for {shape:?}", values.len())));
+    }
+    Ok((values.into_iter().map(|v| v as f32).collect(), Units::Network))
+}
+
+/// What the model computes on, from a picture's file.
+fn picture(bytes: &Bytes, interface: &Interface) -> Result<Vec<f32>, ApiError> {
+    let internal = |e: io::Error| ApiError::Internal(format!("keeping the picture in memory: {e}"));
     let (file, path) = in_memory(bytes).map_err(internal)?;
     let read = input::read(&path, interface, Fit::Crop, Units::Pixels);
     drop(file);

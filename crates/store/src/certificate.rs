@@ -2,6 +2,7 @@
 use crate::StoreError;
 use crate::der::{Parts, date};
 use crate::role::Role;
+use crate::serial::Serial;
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tacit_ids::ClientId;
@@ -139,6 +140,8 @@ pub struct Shown {
     pub purpose: Purpose,
     /// What its key is known by.
     pub fingerprint: ClientId,
+    /// What tells it apart from others, for the same key, too.
+    pub serial: Serial,
     /// When it is valid.
     pub validity: Validity,
     /// Names and addresses that it is for.
@@ -177,7 +180,8 @@ impl Shown {
         };
         let hosts = Parts::of(certificate)?.hosts()?;
         let (fingerprint, validity) = (fingerprint(certificate)?, Validity::of(certificate)?);
-        Some(Self { name: name.to_owned(), purpose, fingerprint, validity, hosts })
+        let serial = Serial::of(certificate)?;
+        Some(Self { name: name.to_owned(), purpose, fingerprint, serial, validity, hosts })
     }
 }
 

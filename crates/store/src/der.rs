@@ -7,6 +7,7 @@ pub(crate) const OBJECT: u8 = 0x06;
 pub(crate) const OCTETS: u8 = 0x04;
 /// UTF8String and PrintableString.
 pub(crate) const TEXTS: [u8; 2] = [0x0c, 0x13];
+const INTEGER: u8 = 0x02;
 const BOOLEAN: u8 = 0x01;
 /// UTCTime and GeneralizedTime.
 const TIMES: [u8; 2] = [0x17, 0x18];
@@ -21,6 +22,8 @@ const ADDRESS: u8 = 0x87;
 
 /// Fields of a certificate, as bytes of it.
 pub(crate) struct Parts<'a> {
+    /// The serial number, big endian, without the zeros that it begins with.
+    pub(crate) serial: &'a [u8],
     /// Content of the validity.
     validity: &'a [u8],
     /// Content of the subject.
@@ -39,8 +42,12 @@ impl<'a> Parts<'a> {
         if fields.first() == Some(&VERSION) {
             fields = element(fields)?.2;
         }
-        // Serial number, signature, issuer.
-        for _ in 0..3 {
+        let (INTEGER, mut serial, mut fields) = element(fields)? else { return None };
+        while let [0, rest @ ..] = serial {
+            serial = rest;
+        }
+        // Signature, issuer.
+        for _ in 0..2 {
             fields = element(fields)?.2;
         }
         let (SEQUENCE, validity, fields) = element(fields)? else { return None };
@@ -51,7 +58,7 @@ impl<'a> Parts<'a> {
             Some((_, content)) => expect(content, SEQUENCE)?,
             None => &[],
         };
-        Some(Self { validity, subject, key, extensions })
+        Some(Self { serial, validity, subject, key, extensions })
     }
 
     /// From when and until when it is valid, in seconds since 1970.

@@ -10,6 +10,7 @@ use crate::certificate;
 pub use crate::certificate::{Purpose, Shown, Standing, Validity, fingerprint};
 use crate::role::{CUSTOMER, OPERATOR, Role};
 use crate::seal::sync_folder;
+use crate::serial::Serial;
 use crate::{StoreError, private};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
@@ -337,6 +338,8 @@ fn certify(
         Usage::Server => ExtendedKeyUsagePurpose::ServerAuth,
         Usage::Client(_) => ExtendedKeyUsagePurpose::ClientAuth,
     }];
+    // By itself it would follow from the key, and be that of every certificate for it.
+    params.serial_number = Some(Serial::random()?.into());
     limit(&mut params, validity)?;
     Ok(params.signed_by(key, issuer)?.pem())
 }

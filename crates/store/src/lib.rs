@@ -18,6 +18,7 @@ mod private;
 mod reserve;
 mod role;
 pub mod seal;
+mod serial;
 mod spool;
 mod step;
 mod store;
@@ -26,6 +27,7 @@ pub use entry::{Binding, Entry, Origin, Party};
 pub use error::StoreError;
 pub use role::Role;
 pub use seal::SealKey;
+pub use serial::{NotASerial, Serial};
 pub use spool::{Claimed, Spool};
 #[cfg(any(test, feature = "test-util"))]
 pub use step::Step;

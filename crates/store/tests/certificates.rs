@@ -1,9 +1,10 @@
 //! Certificates that end: what they say, and renewing them.
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tacit_store::keys::{self, Purpose, Shown, Validity};
-use tacit_store::{Role, StoreError};
+use tacit_store::{Role, Serial, StoreError};
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
@@ -30,6 +31,8 @@ fn a_folder_tells_what_is_in_it() {
     assert_eq!(told, want);
     assert_eq!(shown[2].fingerprint, keys::load_client(dir.path(), "alice").unwrap().fingerprint);
     assert!(shown.iter().all(|one| one.validity.until > now() + 8 * 365 * 86_400));
+    let serials: BTreeSet<&Serial> = shown.iter().map(|one| &one.serial).collect();
+    assert_eq!(serials.len(), shown.len());
     // Without private keys, as on another machine.
     for file in ["ca.key", "alice.key"] {
         fs::remove_file(dir.path().join(file)).unwrap();
@@ -55,7 +58,9 @@ fn a_renewed_certificate_is_the_same_ones_for_another_time() {
         let after = one(dir.path(), name);
         let week = now() + 7 * 86_400;
         assert!((week - 60..=week).contains(&after.validity.until), "{name}: {after:?}");
-        assert_eq!(after, Shown { validity: after.validity, ..before }, "all else is as it was");
+        assert_ne!(after.serial, before.serial, "it is another certificate");
+        let (validity, serial) = (after.validity, after.serial.clone());
+        assert_eq!(after, Shown { validity, serial, ..before }, "all else is as it was");
         assert_eq!(fs::read(dir.path().join(format!("{name}.key"))).unwrap(), key);
         assert!(after.validity.advice(name).unwrap().is_none());
     }

@@ -122,7 +122,7 @@ pub(crate) fn dealer_request(data: &[u8]) {
 pub(crate) fn dealer_request_seeds() -> Vec<Vec<u8>> {
     let asks = [
         Ask::Register { backend: "dealt".into(), public: 1000, part: 32 },
-        Ask::Deal { digest: [7; 32], seal: [8; 32] },
+        Ask::Deal { digest: [7; 32], batch: 1, seal: [8; 32] },
         Ask::Fetch { ticket: [9; 32], claim: Claim { nonce: [1; 32], digest: [2; 32] } },
         Ask::Taken { ticket: [9; 32] },
     ];

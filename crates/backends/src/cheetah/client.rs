@@ -63,13 +63,14 @@ pub(super) fn offline<L: Lattice>(
     };
     let mut tap = |_: NodeId, _: &[u64]| {};
     let seeded = Prg::from_seed(seed.clone());
-    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: seeded, phase, tap: &mut tap };
-    stop.walk(&plan.graph, &mut shares)?;
+    let Plan { graph, steps, batch, .. } = plan;
+    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: seeded, phase, tap: &mut tap };
+    stop.walk(&**graph, &mut shares)?;
     let Offline { linear, pieces, .. } = shares.phase;
     Ok(ClientMaterial { plan: plan.digest(), seed, linear, pieces })
 }
 
-/// The online phase; `tap` is shown the client's share of every node's tensor (`[elements]`, in the node's
+/// The online phase; `tap` is shown the client's share of every node's tensor (`[B, elements]`, in the node's
 /// ring).
 ///
 /// # Errors
@@ -82,14 +83,15 @@ pub fn online_traced<L: Lattice>(
     tap: &mut Tap<'_>,
     stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
-    check_input(&plan.graph, input)?;
+    check_input(&plan.graph, plan.batch, input)?;
     let ClientMaterial { plan: made_for, seed, linear, pieces } = material;
     check_plan(plan, made_for)?;
     let phase = Online { input, linear: linear.into_iter(), pieces: pieces.into_iter(), session: &mut *session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let seed = Prg::from_seed(seed);
-    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed, phase, tap: &mut tap };
-    let mine = stop.walk(&plan.graph, &mut shares)?;
+    let Plan { graph, steps, batch, .. } = plan;
+    let mut shares = ClientWalk { graph, steps, batch: *batch, seed, phase, tap: &mut tap };
+    let mine = stop.walk(&**graph, &mut shares)?;
     revealed(&plan.graph, &mine, RESULT, session.channel)
 }
 

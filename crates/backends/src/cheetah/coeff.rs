@@ -47,6 +47,10 @@ impl Lattice for Cheetah {
         LinearPlan::new(layers, options.linear_error)
     }
 
+    fn times(plan: &LinearPlan, batch: usize) -> LinearPlan {
+        plan.times(batch)
+    }
+
     fn consumers(plan: &LinearPlan) -> &[Consumer] {
         plan.consumers()
     }

@@ -1,6 +1,6 @@
-//! What one input costs, from the plan alone. Payload bytes: frame headers come on top. Exact but for the
-//! traffic of the OT extension, which depends on what earlier inputs of a connection left over, and for
-//! memory, which is an estimate.
+//! What one input or a batch costs, from the plan alone. Payload bytes: frame headers come on top. Exact but
+//! for the traffic of the OT extension, which depends on what earlier inputs of a connection left over, and
+//! for memory, which is an estimate.
 
 use tacit_mpc::codec::Packed;
 use tacit_mpc::ot::{self, params};
@@ -18,20 +18,20 @@ use crate::{BackendError, Costs, PartyCost, PhaseCost, Work};
 /// `Unsupported` names the first node that cannot be compiled.
 pub fn online_bytes<L: Lattice>(graph: &RingGraph, options: &Options) -> Result<u64, BackendError> {
     let (steps, _) = plan::steps::<L>(graph, options)?;
-    let nodes = steps.iter().zip(graph.nodes()).map(|(step, node)| of_step(step, node).online.bytes());
-    Ok(result(graph).online.bytes() + nodes.sum::<u64>())
+    let nodes = steps.iter().zip(graph.nodes()).map(|(step, node)| of_step(step, node, 1).online.bytes());
+    Ok(result(graph, 1).online.bytes() + nodes.sum::<u64>())
 }
 
-/// Costs of one input, and of the setup.
+/// Costs of a plan's inputs, and of the setup.
 pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
-    let mut costs = result(&plan.graph);
+    let mut costs = result(&plan.graph, plan.batch);
     for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
-        add(&mut costs, of_step(step, node));
+        add(&mut costs, of_step(step, node, plan.batch));
     }
     for group in &plan.groups {
         costs.offline += L::cost(&group.plan);
     }
-    costs.online.server.work.macs = plan.graph.macs();
+    costs.online.server.work.macs = plan.batch as u64 * plan.graph.macs();
     let (client_rots, server_rots) = rots(plan);
     costs.offline += extension(client_rots, server_rots);
     costs.setup = setup(L::setup_cost(&plan.lattice()));
@@ -39,7 +39,7 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
     costs
 }
 
-/// Random OTs of one input, with the client and with the server as receiver.
+/// Random OTs of a plan's inputs, with the client and with the server as receiver.
 pub(super) fn rots<L: Lattice>(plan: &Plan<L>) -> (usize, usize) {
     let gates = plan.gates().filter(|g| g.n() > 0).map(|g| g.cost());
     let (client, server) = gates.fold((0, 0), |(c, s), one| (c + one.client_rots, s + one.server_rots));
@@ -59,9 +59,9 @@ fn add(costs: &mut Costs, other: Costs) {
 }
 
 /// Online and offline cost of a node, but for the encrypted half of linear layers and the OT extension.
-fn of_step(step: &Step, node: &Node) -> Costs {
+fn of_step(step: &Step, node: &Node, batch: usize) -> Costs {
     let mut costs = Costs::default();
-    let elements = packed(node.elements(), node.fixed.width);
+    let elements = packed(batch * node.elements(), node.fixed.width);
     match step {
         Step::Input => costs.online.up_bytes = elements,
         Step::Widen(wrap) => {
@@ -90,9 +90,9 @@ fn of_step(step: &Step, node: &Node) -> Costs {
 }
 
 /// Opening the result; and the seed, which belongs to no node.
-fn result(graph: &RingGraph) -> Costs {
+fn result(graph: &RingGraph, batch: usize) -> Costs {
     let output = graph.output();
-    let down_bytes = packed(output.elements(), output.fixed.width);
+    let down_bytes = packed(batch * output.elements(), output.fixed.width);
     let mut costs =
         Costs { online: PhaseCost { down_bytes, exchanges: 2, ..PhaseCost::default() }, ..Costs::default() };
     keeps(&mut costs, 16, 0);
@@ -146,7 +146,8 @@ fn setup(lattice: PhaseCost) -> PhaseCost {
 fn memory<L: Lattice>(plan: &Plan<L>, costs: &mut Costs) {
     let (client_rots, server_rots) = rots(plan);
     let set = |n: usize| 16u64 << params::set_for(n).log_secret;
-    let largest = plan.graph.nodes().iter().map(|n| 8 * n.elements() as u64).max().expect("a graph has nodes");
+    let largest =
+        plan.graph.nodes().iter().map(|n| 8 * (plan.batch * n.elements()) as u64).max().expect("a graph has nodes");
     let common = set(client_rots) + set(server_rots) + 2 * largest;
     for (offline, online) in
         [(&mut costs.offline.client, &mut costs.online.client), (&mut costs.offline.server, &mut costs.online.server)]

@@ -51,6 +51,10 @@ pub trait Lattice: Send + Sync + Sized + 'static {
     /// Shapes, rings and norms that do not fit.
     fn plan(layers: &[Consumer], options: &Options) -> Result<Self::Plan, LinearError>;
 
+    /// A plan's layers for `batch` tensors at once, of as many inputs. What follows is for all tensors of a
+    /// plan: their masks and shares stand one behind the other.
+    fn times(plan: &Self::Plan, batch: usize) -> Self::Plan;
+
     /// The layers of a plan, in the order given.
     fn consumers(plan: &Self::Plan) -> &[Consumer];
 
@@ -81,7 +85,7 @@ pub trait Lattice: Send + Sync + Sized + 'static {
     /// Of the channel; malformed keys.
     fn server_setup(plans: &[&Self::Plan], session: &mut Session<'_>) -> Result<Self::ServerKeys, BackendError>;
 
-    /// The client's share of every layer's result for its mask `[C, H, W]`.
+    /// The client's share of every layer's result for its mask `[B, C, H, W]`.
     ///
     /// # Errors
     /// Of the protocol or the channel.

@@ -1,5 +1,5 @@
-//! One party's preprocessing for one input: shares of the linear outputs, and the gates' material, in node
-//! order.
+//! One party's preprocessing for one input or a batch: shares of the linear outputs, and the gates' material,
+//! in node order.
 
 use tacit_arith::prg::Seed;
 use tacit_mpc::MpcError;
@@ -102,7 +102,7 @@ fn read<L: Lattice, G, W>(
     gate: Read<GateSpec, G>,
     wrap: Read<WrapSpec, W>,
 ) -> Result<Parts<G, W>, MpcError> {
-    let linear = linear_nodes(plan).map(|node| from.packed(node.elements(), node.fixed.width));
+    let linear = linear_nodes(plan).map(|node| from.packed(plan.batch * node.elements(), node.fixed.width));
     let linear = linear.collect::<Result<_, _>>()?;
     let mut pieces = Vec::new();
     for spec in piece_specs(plan) {

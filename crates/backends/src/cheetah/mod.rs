@@ -35,5 +35,5 @@ pub use material::{ClientMaterial, ServerMaterial};
 pub use options::Options;
 pub(crate) use options::read_leaves;
 pub use party::{ClientParty, ServerParty};
-pub use plan::{Plan, compile};
+pub use plan::{Plan, batched, compile};
 pub use tacit_mpc::gate::Leaves;

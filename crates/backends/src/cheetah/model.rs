@@ -24,7 +24,10 @@ use crate::{
 
 /// What both parties have.
 struct Compiled<L: Lattice> {
-    public: Vec<u8>,
+    public: Arc<[u8]>,
+    /// For one input.
+    one: Arc<Plan<L>>,
+    /// For the batch of this model.
     plan: Arc<Plan<L>>,
 }
 
@@ -41,14 +44,33 @@ struct Client<L: Lattice> {
 impl<L: Lattice> Compiled<L> {
     fn new(graph: RingGraph, options: Options) -> Result<Self, BackendError> {
         let public = public::write((L::NAME, L::VERSION), &options, &graph)?;
-        Ok(Self { public, plan: Arc::new(plan::compile(graph, options)?) })
+        Ok(Self::of_one(public.into(), plan::compile(graph, options)?))
     }
 
     fn read(bytes: &[u8]) -> Result<Self, BackendError> {
         let (options, rest): (Options, _) = public::read((L::NAME, L::VERSION), bytes)?;
         L::check(&options)?;
         let graph = ring::read_public(rest)?;
-        Ok(Self { public: bytes.to_vec(), plan: Arc::new(plan::compile(graph, options)?) })
+        Ok(Self::of_one(bytes.into(), plan::compile(graph, options)?))
+    }
+
+    fn of_one(public: Arc<[u8]>, plan: Plan<L>) -> Self {
+        let one = Arc::new(plan);
+        Self { public, plan: Arc::clone(&one), one }
+    }
+
+    fn batched(&self, batch: usize) -> Result<Self, BackendError> {
+        let batch = seam::checked_batch(batch, self.max_batch())?;
+        let (public, one) = (Arc::clone(&self.public), Arc::clone(&self.one));
+        Ok(Self { public, plan: Arc::new(plan::batched(&one, batch)), one })
+    }
+
+    fn batch(&self) -> usize {
+        self.plan.batch()
+    }
+
+    fn max_batch(&self) -> usize {
+        seam::most_inputs(&cost::costs(&self.one))
     }
 
     fn costs(&self) -> Costs {
@@ -123,15 +145,27 @@ impl<L: Lattice> ServerModel for Server<L> {
         public::strain(self.compiled.plan.graph(), &self.weights, input)
     }
 
+    fn batched(&self, batch: usize) -> Result<Arc<dyn ServerModel>, BackendError> {
+        let (compiled, weights) = (self.compiled.batched(batch)?, Arc::clone(&self.weights));
+        Ok(Arc::new(Self { compiled, weights, report: None }))
+    }
+
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
-        let party = ServerParty::new(self.compiled.plan.clone(), self.weights.clone(), seam::randomness()?);
+        let mut party = ServerParty::new(self.compiled.one.clone(), self.weights.clone(), seam::randomness()?);
+        party.set_batch(self.compiled.plan.batch())?;
         Ok(Box::new(party.stopped_by(&aids.stop)))
     }
 }
 
 impl<L: Lattice> ClientModel for Client<L> {
+    fn batched(&self, batch: usize) -> Result<Arc<dyn ClientModel>, BackendError> {
+        Ok(Arc::new(Self { compiled: self.compiled.batched(batch)? }))
+    }
+
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
-        Ok(Box::new(ClientParty::new(self.compiled.plan.clone(), seam::randomness()?).stopped_by(&aids.stop)))
+        let mut party = ClientParty::new(self.compiled.one.clone(), seam::randomness()?);
+        party.set_batch(self.compiled.plan.batch())?;
+        Ok(Box::new(party.stopped_by(&aids.stop)))
     }
 }
 
@@ -148,6 +182,10 @@ impl MaterialPart for ServerMaterial {
 }
 
 impl<L: Lattice> ServerSide for ServerParty<L> {
+    fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
+        self.set_batch(batch)
+    }
+
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         self.setup(channel)
     }
@@ -166,6 +204,10 @@ impl<L: Lattice> ServerSide for ServerParty<L> {
 }
 
 impl<L: Lattice> ClientSide for ClientParty<L> {
+    fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
+        self.set_batch(batch)
+    }
+
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         self.setup(channel)
     }
@@ -175,7 +217,7 @@ impl<L: Lattice> ClientSide for ClientParty<L> {
     }
 
     fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {
-        let integers = reference::quantize_input(self.plan().graph(), input)?;
+        let integers = reference::quantize_inputs(self.plan().graph(), self.plan().batch(), input)?;
         let answer = self.online(channel, material.take()?, &integers, &mut |_, _| {})?;
         Ok(reference::dequantize_output(self.plan().graph(), &answer))
     }

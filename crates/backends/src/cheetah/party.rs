@@ -9,19 +9,23 @@ use tacit_net::Channel;
 
 use super::client::{self, ClientKeys};
 use super::coeff::Cheetah;
+use super::cost;
 use super::lattice::Lattice;
 use super::material::{ClientMaterial, ServerMaterial};
-use super::plan::Plan;
+use super::plan::{self, Plan};
 use super::server::{self, ServerKeys};
 use crate::BackendError;
 use crate::ring::Weights;
 use crate::ring::share::Tap;
-use crate::seam::Stop;
+use crate::seam::{self, Stop};
 
 const NO_SETUP: BackendError = BackendError::Misuse("the setup comes first");
 
 /// A connection at the client.
 pub struct ClientParty<L: Lattice = Cheetah> {
+    /// For one input.
+    one: Arc<Plan<L>>,
+    /// For the batch at hand.
     plan: Arc<Plan<L>>,
     prg: Prg,
     stop: Stop,
@@ -30,6 +34,9 @@ pub struct ClientParty<L: Lattice = Cheetah> {
 
 /// A connection at the server.
 pub struct ServerParty<L: Lattice = Cheetah> {
+    /// For one input.
+    one: Arc<Plan<L>>,
+    /// For the batch at hand.
     plan: Arc<Plan<L>>,
     weights: Arc<Weights>,
     prg: Prg,
@@ -37,15 +44,23 @@ pub struct ServerParty<L: Lattice = Cheetah> {
     keys: Option<ServerKeys<L>>,
 }
 
+/// The plan for a batch.
+fn plan_for<L: Lattice>(one: &Arc<Plan<L>>, batch: usize) -> Result<Arc<Plan<L>>, BackendError> {
+    Ok(match seam::checked_batch(batch, seam::most_inputs(&cost::costs(one)))? {
+        1 => Arc::clone(one),
+        batch => Arc::new(plan::batched(one, batch)),
+    })
+}
+
 fn session<'a>(role: Role, channel: &'a mut Channel, prg: &'a mut Prg) -> Session<'a> {
     Session { role, channel, prg }
 }
 
 impl<L: Lattice> ClientParty<L> {
-    /// A fresh connection; all its randomness is drawn from `prg`.
+    /// A fresh connection, for one input at a time; all its randomness is drawn from `prg`.
     #[must_use]
     pub fn new(plan: Arc<Plan<L>>, prg: Prg) -> Self {
-        Self { plan, prg, stop: Stop::default(), keys: None }
+        Self { one: Arc::clone(&plan), plan, prg, stop: Stop::default(), keys: None }
     }
 
     /// Its phases are ended by `stop`.
@@ -59,6 +74,15 @@ impl<L: Lattice> ClientParty<L> {
     #[must_use]
     pub fn plan(&self) -> &Plan<L> {
         &self.plan
+    }
+
+    /// Phases from now on are for `batch` inputs at once.
+    ///
+    /// # Errors
+    /// [`BackendError::Misuse`]: they are too many.
+    pub fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
+        self.plan = plan_for(&self.one, batch)?;
+        Ok(())
     }
 
     /// Base OTs, OT bootstrap and lattice keys.
@@ -79,7 +103,7 @@ impl<L: Lattice> ClientParty<L> {
         Ok(())
     }
 
-    /// Material for one input.
+    /// Material for the inputs of a batch.
     ///
     /// # Errors
     /// As [`setup`](Self::setup); [`BackendError::Misuse`] before it.
@@ -88,7 +112,7 @@ impl<L: Lattice> ClientParty<L> {
         client::offline(&self.plan, keys, &mut session(Role::Client, channel, &mut self.prg), &self.stop)
     }
 
-    /// The integers of the output node for those of the input node.
+    /// The integers of the output node for those of the input node, of each input of the batch.
     ///
     /// # Errors
     /// As [`setup`](Self::setup); an input of another length.
@@ -105,10 +129,10 @@ impl<L: Lattice> ClientParty<L> {
 }
 
 impl<L: Lattice> ServerParty<L> {
-    /// A fresh connection; all its randomness is drawn from `prg`.
+    /// A fresh connection, for one input at a time; all its randomness is drawn from `prg`.
     #[must_use]
     pub fn new(plan: Arc<Plan<L>>, weights: Arc<Weights>, prg: Prg) -> Self {
-        Self { plan, weights, prg, stop: Stop::default(), keys: None }
+        Self { one: Arc::clone(&plan), plan, weights, prg, stop: Stop::default(), keys: None }
     }
 
     /// Its phases are ended by `stop`.
@@ -122,6 +146,15 @@ impl<L: Lattice> ServerParty<L> {
     #[must_use]
     pub fn plan(&self) -> &Plan<L> {
         &self.plan
+    }
+
+    /// Phases from now on are for `batch` inputs at once.
+    ///
+    /// # Errors
+    /// [`BackendError::Misuse`]: they are too many.
+    pub fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
+        self.plan = plan_for(&self.one, batch)?;
+        Ok(())
     }
 
     /// See [`ClientParty::setup`].
@@ -152,7 +185,7 @@ impl<L: Lattice> ServerParty<L> {
         server::offline(&self.plan, keys, &self.weights, session, &self.stop)
     }
 
-    /// The server's part of an inference.
+    /// The server's part of an inference, or of those of a batch.
     ///
     /// # Errors
     /// Channel and protocol errors.

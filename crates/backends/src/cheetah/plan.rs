@@ -1,6 +1,8 @@
 //! From the model graph to a plan: which nodes are local, which are batches of gates, which tensors are
 //! encrypted once for which linear layers.
 
+use std::sync::Arc;
+
 use tacit_graph::NodeId;
 use tacit_mpc::gate::{GateSpec, WrapSpec};
 
@@ -41,9 +43,12 @@ pub(super) struct Group<L: Lattice> {
 
 /// A compiled model.
 pub struct Plan<L: Lattice = Cheetah> {
-    pub(super) graph: RingGraph,
+    pub(super) graph: Arc<RingGraph>,
+    /// Of all inputs of the batch.
     pub(super) steps: Vec<Step>,
     pub(super) groups: Vec<Group<L>>,
+    /// Inputs at once.
+    pub(super) batch: usize,
     options: Options,
     digest: [u8; 32],
 }
@@ -65,7 +70,12 @@ impl<L: Lattice> Plan<L> {
         &self.options
     }
 
-    /// Sign tests (and carry tests of exact truncations) needed for one input.
+    /// Inputs that one offline and one online phase are for.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Sign tests (and carry tests of exact truncations) needed for the inputs of a batch.
     pub fn comparisons(&self) -> u64 {
         self.gates().map(|g| g.n() as u64).sum()
     }
@@ -123,7 +133,26 @@ pub fn compile<L: Lattice>(graph: RingGraph, options: Options) -> Result<Plan<L>
     let groups = members.into_iter().map(|(tensor, nodes)| make_group(&graph, &options, tensor, nodes));
     let groups: Vec<Group<L>> = groups.collect::<Result<_, _>>()?;
     let digest = digest(&graph, &options, (&steps, &groups));
-    Ok(Plan { graph, options, steps, groups, digest })
+    Ok(Plan { graph: Arc::new(graph), options, steps, groups, batch: 1, digest })
+}
+
+/// The plan for `batch` inputs at once that follows from a plan for one: as many gates in each exchange as
+/// all inputs have, the linear layers of each input over the same weights.
+///
+/// # Panics
+/// If the plan is for several inputs already.
+#[must_use]
+pub fn batched<L: Lattice>(one: &Plan<L>, batch: usize) -> Plan<L> {
+    assert_eq!(one.batch, 1, "plans of batches are made from the plan for one input");
+    let of_group = |group: &Group<L>| Group { nodes: group.nodes.clone(), plan: L::times(&group.plan, batch) };
+    Plan {
+        graph: Arc::clone(&one.graph),
+        steps: one.steps.iter().map(|step| step.times(batch)).collect(),
+        groups: one.groups.iter().map(of_group).collect(),
+        batch,
+        options: one.options,
+        digest: seam::batch_digest(&one.digest, batch),
+    }
 }
 
 /// Over the public part, the options, and what planning chose: the steps with the sizes of what they send and

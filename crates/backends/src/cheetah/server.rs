@@ -74,7 +74,7 @@ pub(super) fn offline<L: Lattice>(
     Ok(ServerMaterial { plan: plan.digest(), linear: linear.into_iter().flatten().collect(), pieces })
 }
 
-/// The online phase; `tap` is shown the server's share of every node's tensor (`[elements]`, in the node's
+/// The online phase; `tap` is shown the server's share of every node's tensor (`[B, elements]`, in the node's
 /// ring).
 ///
 /// # Errors
@@ -92,8 +92,9 @@ pub fn online_traced<L: Lattice>(
     let (linear, pieces) = (linear.into_iter(), pieces.into_iter());
     let phase = Online { plan, weights, session: &mut *session, linear, pieces };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
-    let mut shares = ServerWalk { graph: &plan.graph, steps: &plan.steps, phase, tap: &mut tap };
-    let share = stop.walk(&plan.graph, &mut shares)?;
+    let Plan { graph, steps, batch, .. } = plan;
+    let mut shares = ServerWalk { graph, steps, batch: *batch, phase, tap: &mut tap };
+    let share = stop.walk(&**graph, &mut shares)?;
     session.channel.send_packed(RESULT, &share, plan.graph.output().fixed.width)?;
     Ok(session.channel.flush()?)
 }
@@ -109,7 +110,7 @@ struct Online<'a, 's, L: Lattice> {
 
 impl<L: Lattice> ServerPhase<Parts> for Online<'_, '_, L> {
     fn input(&mut self, node: &Node) -> Result<Vec<u64>, BackendError> {
-        Ok(self.session.channel.recv_packed(INPUT, node.elements(), node.fixed.width)?)
+        Ok(self.session.channel.recv_packed(INPUT, self.plan.batch * node.elements(), node.fixed.width)?)
     }
 
     fn linear(

@@ -4,7 +4,7 @@ use crate::ring::{RingGraph, public};
 #[test]
 fn nothing_is_dealt_for_strangers() {
     let dealings = Dealings::fresh(Registry::standard(), 5).unwrap();
-    assert!(dealings.start([1; 32], [9; 32], [0; 32]).is_err(), "not registered");
+    assert!(dealings.start([1; 32], ([9; 32], 1), [0; 32]).is_err(), "not registered");
     assert!(dealings.register([1; 32], "cheetah", (&[], &[]), |_| Ok(())).is_err(), "nobody deals for cheetah");
     assert!(dealings.register([1; 32], "dealt", (&[1, 2, 3], &[]), |_| Ok(())).is_err());
     assert!(dealings.fetch([2; 32], &[0; 32], &Claim { nonce: [1; 32], digest: [9; 32] }).is_err());
@@ -39,7 +39,7 @@ fn nobody_takes_a_model_from_its_owner() {
     dealings.register([2; 32], "dealt", (&public, &[9; 16]), |_| Ok(())).unwrap();
     dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
     assert!(dealings.knows([1; 32], digest) && dealings.knows([2; 32], digest));
-    assert!(dealings.start([1; 32], digest, [0; 32]).is_ok());
+    assert!(dealings.start([1; 32], (digest, 1), [0; 32]).is_ok());
     assert!(dealings.register([1; 32], "dealt", (&public, &[8; 16]), |_| Ok(())).is_err(), "other keys");
     // What hid this model hides no other.
     let other = model(6).0;
@@ -60,8 +60,8 @@ fn a_ticket_is_fetched_by_one_at_a_time_and_three_times_at_most() {
     dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
     let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
     let claim = Claim { nonce: [5; 32], digest };
-    let ticket = dealings.start([1; 32], digest, claim.seal()).unwrap().ticket;
-    let other = dealings.start([1; 32], digest, claim.seal()).unwrap().ticket;
+    let ticket = dealings.start([1; 32], (digest, 1), claim.seal()).unwrap().ticket;
+    let other = dealings.start([1; 32], (digest, 1), claim.seal()).unwrap().ticket;
     let refusal = |ticket| dealings.fetch([2; 32], ticket, &claim).err().unwrap().to_string();
     let first = dealings.fetch([2; 32], &ticket, &claim).unwrap();
     assert!(refusal(&ticket).contains("another request"));
@@ -83,7 +83,7 @@ fn a_seed_is_shown_only_of_what_the_client_has_given_up() {
     dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
     let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
     let claim = Claim { nonce: [5; 32], digest };
-    let started = dealings.start([1; 32], digest, claim.seal()).unwrap();
+    let started = dealings.start([1; 32], (digest, 1), claim.seal()).unwrap();
     let ticket = started.ticket;
     let refusal = |server| dealings.open([server; 32], &ticket).err().unwrap().to_string();
     assert!(refusal(1).contains("given this material up"));
@@ -104,7 +104,7 @@ fn a_seed_is_shown_only_of_what_the_client_has_given_up() {
     assert_eq!(*started.model.client_half(&seed).unwrap(), half[..]);
     assert!(refusal(1).contains("no such material"), "once");
     // Given up before it was fetched: nobody gets it any more.
-    let ticket = dealings.start([1; 32], digest, claim.seal()).unwrap().ticket;
+    let ticket = dealings.start([1; 32], (digest, 1), claim.seal()).unwrap().ticket;
     dealings.consent([2; 32], &ticket, &claim).unwrap();
     assert!(dealings.fetch([2; 32], &ticket, &claim).is_err());
 }
@@ -117,7 +117,7 @@ fn too_many_halves_at_once_are_refused() {
     dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
     let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
     let claim = Claim { nonce: [5; 32], digest };
-    let [one, two] = [(); 2].map(|()| dealings.start([1; 32], digest, claim.seal()).unwrap().ticket);
+    let [one, two] = [(); 2].map(|()| dealings.start([1; 32], (digest, 1), claim.seal()).unwrap().ticket);
     let first = dealings.fetch([2; 32], &one, &claim).unwrap();
     for _ in 0..=MAX_FETCHES {
         let error = dealings.fetch([3; 32], &two, &claim).err().unwrap().to_string();

@@ -51,10 +51,15 @@ impl Asking {
 }
 
 impl ClientSide for Asking {
+    fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
+        self.model = Arc::new(self.model.batched(batch)?);
+        Ok(())
+    }
+
     /// Gets `E`, unless this process or its folder has it.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let Client { compiled, statics } = &*self.model;
-        let expected = Expected { plan: &compiled.plan, digest: compiled.statics, hasher: statics::hasher };
+        let expected = Expected { plan: &*compiled.plan, digest: compiled.statics, hasher: statics::hasher };
         expected.take(statics, &self.aids, channel)
     }
 
@@ -70,7 +75,7 @@ impl ClientSide for Asking {
 
     fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {
         let plan = &self.model.compiled.plan;
-        let integers = reference::quantize_input(plan.graph(), input)?;
+        let integers = reference::quantize_inputs(plan.graph(), plan.batch(), input)?;
         let ClientMaterial { plan: made_for, seed } = material.take()?;
         if made_for != self.model.compiled.digest() {
             return Err(BackendError::Misuse("the material belongs to another plan"));

@@ -38,8 +38,9 @@ pub(super) fn offline(
     let [walked, own] = [seed.clone(), seed.clone()].map(Prg::from_seed);
     let phase = Offline { plan, statics, next: 0, seed: own, channel };
     let mut tap = |_: NodeId, _: &[u64]| {};
-    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: walked, phase, tap: &mut tap };
-    stop.walk(&plan.graph, &mut shares)?;
+    let Plan { graph, steps, batch, .. } = plan;
+    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: walked, phase, tap: &mut tap };
+    stop.walk(&**graph, &mut shares)?;
     let Offline { channel, .. } = shares.phase;
     Ok(channel.flush()?)
 }
@@ -54,13 +55,14 @@ pub(super) fn online(
     tap: &mut Tap<'_>,
     stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
-    check_input(&plan.graph, input)?;
+    check_input(&plan.graph, plan.batch, input)?;
     let mut session = Session { role: Role::Client, channel, prg };
     let [walked, own] = [seed.clone(), seed.clone()].map(Prg::from_seed);
     let phase = Online { plan, input, seed: own, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
-    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: walked, phase, tap: &mut tap };
-    let mine = stop.walk(&plan.graph, &mut shares)?;
+    let Plan { graph, steps, batch, .. } = plan;
+    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: walked, phase, tap: &mut tap };
+    let mine = stop.walk(&**graph, &mut shares)?;
     revealed(&plan.graph, &mine, RESULT, session.channel)
 }
 
@@ -103,7 +105,7 @@ impl ClientPhase<Parts> for Offline<'_> {
         if !self.plan.moves(id) {
             return Ok(share);
         }
-        let target = moved(&self.seed, id, node);
+        let target = moved(self.plan, &self.seed, id, node);
         let share = Zeroizing::new(share);
         let difference: Vec<u64> = share.iter().zip(&target).map(|(c, r)| c.wrapping_sub(*r)).collect();
         self.channel.send_packed(MOVE, &difference, node.fixed.width)?;
@@ -126,7 +128,7 @@ impl ClientPhase<Parts> for Online<'_, '_> {
 
     /// Nothing reads this share before it is moved.
     fn linear(&mut self, conv: &ConvSpec, _: NodeId, _: &[u64]) -> Result<Vec<u64>, BackendError> {
-        Ok(vec![0; conv.out_len()])
+        Ok(vec![0; self.plan.batch * conv.out_len()])
     }
 
     fn gate(&mut self, at: At, gate: &DealtGate, shares: &GateShares<'_>) -> Result<(), BackendError> {
@@ -146,6 +148,6 @@ impl ClientPhase<Parts> for Online<'_, '_> {
     }
 
     fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
-        Ok(if self.plan.moves(id) { moved(&self.seed, id, node) } else { share })
+        Ok(if self.plan.moves(id) { moved(self.plan, &self.seed, id, node) } else { share })
     }
 }

@@ -17,8 +17,11 @@ const VERSION: u32 = 2;
 
 /// What both parties have.
 pub(super) struct Compiled {
-    pub(super) public: Vec<u8>,
-    pub(super) plan: Plan,
+    pub(super) public: Arc<[u8]>,
+    /// For one input.
+    pub(super) one: Arc<Plan>,
+    /// For the batch of this model.
+    pub(super) plan: Arc<Plan>,
     /// Digest of `E`.
     pub(super) statics: [u8; 32],
 }
@@ -26,10 +29,10 @@ pub(super) struct Compiled {
 /// The model at the server.
 pub(super) struct Server {
     pub(super) compiled: Compiled,
-    pub(super) weights: Weights,
+    pub(super) weights: Arc<Weights>,
     pub(super) secret: Zeroizing<[u8; 32]>,
-    pub(super) keys: Vec<Seed>,
-    pub(super) part: Zeroizing<Vec<u8>>,
+    pub(super) keys: Arc<Vec<Seed>>,
+    pub(super) part: Arc<Zeroizing<Vec<u8>>>,
     pub(super) report: Option<ring::RingReport>,
 }
 
@@ -37,7 +40,7 @@ pub(super) struct Server {
 pub(super) struct Client {
     pub(super) compiled: Compiled,
     /// `E`, once a connection of this process has it.
-    pub(super) statics: OnceLock<Arc<Statics>>,
+    pub(super) statics: Arc<OnceLock<Arc<Statics>>>,
 }
 
 impl Compiled {
@@ -46,29 +49,71 @@ impl Compiled {
         let ((options, statics), rest): ((Options, [u8; 32]), _) = public::read((NAME, VERSION), bytes)?;
         options.check()?;
         let plan = plan::compile(ring::read_public(rest)?, options)?;
-        Ok(Self { public: bytes.to_vec(), plan, statics })
+        Ok(Self::of_one(bytes.into(), Arc::new(plan), statics))
+    }
+
+    fn of_one(public: Arc<[u8]>, one: Arc<Plan>, statics: [u8; 32]) -> Self {
+        Self { public, plan: Arc::clone(&one), one, statics }
+    }
+
+    /// The same for a batch.
+    pub(super) fn batched(&self, batch: usize) -> Result<Self, BackendError> {
+        let (public, one, statics) = (Arc::clone(&self.public), Arc::clone(&self.one), self.statics);
+        let plan = match seam::checked_batch(batch, self.max_batch())? {
+            1 => Arc::clone(&one),
+            batch => Arc::new(plan::batched(&one, batch)),
+        };
+        Ok(Self { public, one, plan, statics })
+    }
+
+    pub(super) fn batch(&self) -> usize {
+        self.plan.batch()
+    }
+
+    pub(super) fn max_batch(&self) -> usize {
+        seam::most_inputs(&cost::costs(&self.one))
     }
 
     pub(super) fn costs(&self) -> Costs {
         cost::costs(&self.plan)
     }
 
-    /// Over the plan and `E`: material is bound to both.
+    /// Over the plan, `E` and the batch: material is bound to all three.
     pub(super) fn digest(&self) -> [u8; 32] {
-        seam::digest("tacit 2026-11 dealt", &[&self.plan.digest(), &self.statics])
+        seam::batch_digest(&self.digest_of_one(), self.batch())
+    }
+
+    /// Of the model for one input: what a dealer knows it by.
+    pub(super) fn digest_of_one(&self) -> [u8; 32] {
+        seam::digest("tacit 2026-11 dealt", &[&self.one.digest(), &self.statics])
     }
 }
 
 impl Server {
     pub(super) fn new(
-        (plan, weights): (Plan, Weights),
+        (plan, weights): (Arc<Plan>, Weights),
         secret: Zeroizing<[u8; 32]>,
         report: Option<ring::RingReport>,
     ) -> Result<Self, BackendError> {
-        let keys = statics::keys(&plan, &weights, &secret);
-        let statics = statics::digest(&plan, &weights, &keys, statics::hasher())?;
+        let keys = statics::keys(&*plan, &weights, &secret);
+        let statics = statics::digest(&*plan, &weights, &keys, statics::hasher())?;
         let public = public::write((NAME, VERSION), &(plan.options(), statics), plan.graph())?;
         let part = Zeroizing::new(keys.iter().flat_map(|key| key.0).collect());
-        Ok(Self { compiled: Compiled { public, plan, statics }, weights, secret, keys, part, report })
+        let (weights, keys, part) = (Arc::new(weights), Arc::new(keys), Arc::new(part));
+        Ok(Self { compiled: Compiled::of_one(public.into(), plan, statics), weights, secret, keys, part, report })
+    }
+
+    /// The same for a batch.
+    pub(super) fn batched(&self, batch: usize) -> Result<Self, BackendError> {
+        let (weights, keys, part) = (Arc::clone(&self.weights), Arc::clone(&self.keys), Arc::clone(&self.part));
+        let (compiled, secret) = (self.compiled.batched(batch)?, self.secret.clone());
+        Ok(Self { compiled, weights, secret, keys, part, report: None })
+    }
+}
+
+impl Client {
+    /// The same for a batch; what connections of the process have got stays shared.
+    pub(super) fn batched(&self, batch: usize) -> Result<Self, BackendError> {
+        Ok(Self { compiled: self.compiled.batched(batch)?, statics: Arc::clone(&self.statics) })
     }
 }

@@ -1,5 +1,5 @@
-//! What one input costs, from the plan alone. Payload bytes: frame headers come on top. Memory is an
-//! estimate.
+//! What one input or a batch costs, from the plan alone. Payload bytes: frame headers come on top. Memory is
+//! an estimate.
 
 use tacit_mpc::codec::Packed;
 use tacit_mpc::dealt::DealtCost;
@@ -15,25 +15,25 @@ use crate::{BackendError, Costs, DealingCost, PhaseCost, Work};
 /// over a link that is some ten times faster.
 const MATERIAL_WORTH: f64 = 0.1;
 
-fn packed(node: &Node) -> u64 {
-    Packed::len_bytes(node.elements(), node.fixed.width) as u64
+fn packed(node: &Node, batch: usize) -> u64 {
+    Packed::len_bytes(batch * node.elements(), node.fixed.width) as u64
 }
 
 /// The price that the search for scales goes by.
 pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, BackendError> {
     let steps = plan::steps(graph, options)?;
     let moves = plan::moves(graph, &steps);
-    let mut total = result(graph).bytes() as f64;
+    let mut total = result(graph, 1).bytes() as f64;
     for ((step, node), moved) in steps.iter().zip(graph.nodes()).zip(moves) {
-        total += online(step, node).bytes() as f64;
-        total += if moved { packed(node) as f64 } else { 0.0 };
-        total += MATERIAL_WORTH * plan::dealt_bytes(step, node) as f64;
+        total += online(step, node, 1).bytes() as f64;
+        total += if moved { packed(node, 1) as f64 } else { 0.0 };
+        total += MATERIAL_WORTH * plan::dealt_bytes(step, node, 1) as f64;
     }
     Ok(total)
 }
 
-fn result(graph: &RingGraph) -> PhaseCost {
-    PhaseCost { down_bytes: packed(graph.output()), exchanges: 1, ..PhaseCost::default() }
+fn result(graph: &RingGraph, batch: usize) -> PhaseCost {
+    PhaseCost { down_bytes: packed(graph.output(), batch), exchanges: 1, ..PhaseCost::default() }
 }
 
 fn add(cost: &mut PhaseCost, one: &DealtCost) {
@@ -44,10 +44,10 @@ fn add(cost: &mut PhaseCost, one: &DealtCost) {
     cost.server.work.aes_blocks += one.server_aes as u64;
 }
 
-fn online(step: &Step, node: &Node) -> PhaseCost {
+fn online(step: &Step, node: &Node, batch: usize) -> PhaseCost {
     let mut cost = PhaseCost::default();
     match step {
-        Step::Input => cost.up_bytes = packed(node),
+        Step::Input => cost.up_bytes = packed(node, batch),
         Step::Widen(spec) => {
             cost.up_bytes = Packed::len_bytes(spec.n, spec.extra) as u64;
             cost.down_bytes = spec.n.div_ceil(8) as u64;
@@ -64,18 +64,18 @@ fn online(step: &Step, node: &Node) -> PhaseCost {
     cost
 }
 
-/// Costs of one input, of the setup, and of dealing.
+/// Costs of a plan's inputs, of the setup, and of dealing.
 pub(super) fn costs(plan: &Plan) -> Costs {
     let statics = statics::bytes(plan);
-    let macs = plan.graph.macs();
-    let mut costs = Costs { online: result(&plan.graph), ..Costs::default() };
+    let macs = plan.batch as u64 * plan.graph.macs();
+    let mut costs = Costs { online: result(&plan.graph, plan.batch), ..Costs::default() };
     for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
-        costs.online += online(step, node);
+        costs.online += online(step, node, plan.batch);
         costs.comparisons += step.gates().map(|g| g.n() as u64).sum::<u64>();
     }
     costs.online.server.work.macs = macs;
     let (half, moved) = (server::half_bytes(plan) as u64, server::moved_bytes(plan) as u64);
-    let largest = plan.graph.nodes().iter().map(|n| 8 * n.elements() as u64).max().expect("a graph has nodes");
+    let largest = plan.graph.nodes().iter().map(|n| 8 * plan.elements(n) as u64).max().expect("a graph has nodes");
     // A matrix entry is kept as 4 bytes, or 8 in rings beyond 32 bits.
     let matrices: u64 =
         statics::layers(plan).map(|(_, c, width)| c.weight_len() as u64 * if width > 32 { 8 } else { 4 }).sum();

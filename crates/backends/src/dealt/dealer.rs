@@ -32,8 +32,8 @@ pub(super) fn seeds(dealing: &Seed) -> [Seed; 2] {
 }
 
 /// The share that a moved tensor ends on.
-pub(super) fn moved(seed: &Prg, id: NodeId, node: &Node) -> Vec<u64> {
-    chosen(seed, At { node: id, level: 0 }, MOVED, node.elements(), node.fixed.width)
+pub(super) fn moved(plan: &Plan, seed: &Prg, id: NodeId, node: &Node) -> Vec<u64> {
+    chosen(seed, At { node: id, level: 0 }, MOVED, plan.elements(node), node.fixed.width)
 }
 
 /// The client's mask `t` of a linear layer's result.
@@ -56,8 +56,9 @@ pub(super) fn server_half(
     let [client, again] = [client.clone(), client].map(Prg::from_seed);
     let phase = Dealing { plan, keys: keys.0.iter(), client: again, server: Prg::from_seed(server), sink };
     let mut tap = |_: NodeId, _: &[u64]| {};
-    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: client, phase, tap: &mut tap };
-    walk(&plan.graph, &mut shares).map(drop)
+    let Plan { graph, steps, batch, .. } = plan;
+    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: client, phase, tap: &mut tap };
+    walk(&**graph, &mut shares).map(drop)
 }
 
 struct Dealing<'a> {
@@ -103,6 +104,6 @@ impl ClientPhase<Parts> for Dealing<'_> {
     }
 
     fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
-        Ok(if self.plan.moves(id) { moved(&self.client, id, node) } else { share })
+        Ok(if self.plan.moves(id) { moved(self.plan, &self.client, id, node) } else { share })
     }
 }

@@ -4,7 +4,7 @@
 //! private part is a secret of 32 bytes, from which the keys of `A` follow, then that of the ring level. The
 //! dealer's part is the keys of `A`, 16 bytes for each linear layer.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use tacit_arith::prg::Seed;
 use tacit_graph::{Model, Watch};
@@ -29,7 +29,7 @@ pub struct Dealt;
 /// A model at the dealer.
 struct Dealing {
     compiled: Compiled,
-    keys: Keys,
+    keys: Arc<Keys>,
 }
 
 impl Backend for Dealt {
@@ -58,28 +58,28 @@ impl Backend for Dealt {
         let lowered = ring::lower_for(model, &ring_options, target, watch).map_err(|e| e.of_backend(NAME))?;
         let mut secret = Zeroizing::new([0; 32]);
         seam::randomness()?.fill_bytes(&mut *secret);
-        let plan = plan::compile(lowered.graph, options)?;
+        let plan = Arc::new(plan::compile(lowered.graph, options)?);
         Ok(Arc::new(Server::new((plan, lowered.weights), secret, Some(lowered.report))?))
     }
 
     fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
         let compiled = Compiled::read(public)?;
-        let (secret, weights) = statics::read_private(&compiled.plan, private)?;
-        let server = Server::new((compiled.plan, weights), secret, None)?;
-        if server.compiled.public != public {
+        let (secret, weights) = statics::read_private(&*compiled.plan, private)?;
+        let server = Server::new((compiled.one, weights), secret, None)?;
+        if *server.compiled.public != *public {
             return Err(BackendError::Private { what: "it belongs to another public part".into() });
         }
         Ok(Arc::new(server))
     }
 
     fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError> {
-        Ok(Arc::new(Client { compiled: Compiled::read(public)?, statics: OnceLock::new() }))
+        Ok(Arc::new(Client { compiled: Compiled::read(public)?, statics: Arc::default() }))
     }
 
     fn dealing(&self, public: &[u8], part: &[u8]) -> Result<Arc<dyn DealerModel>, BackendError> {
         let compiled = Compiled::read(public)?;
-        let keys = statics::read_keys(&compiled.plan, part)?;
-        Ok(Arc::new(Dealing { compiled, keys: Keys(keys) }))
+        let keys = statics::read_keys(&*compiled.plan, part)?;
+        Ok(Arc::new(Dealing { compiled, keys: Arc::new(Keys(keys)) }))
     }
 }
 
@@ -110,7 +110,8 @@ impl ServerModel for Server {
     fn order(&self) -> Option<Order<'_>> {
         Some(Order {
             backend: NAME,
-            digest: self.compiled.digest(),
+            digest: self.compiled.digest_of_one(),
+            batch: self.compiled.batch() as u32,
             public: &self.compiled.public,
             part: &self.part,
             server_bytes: server::half_bytes(&self.compiled.plan) as u64,
@@ -121,12 +122,20 @@ impl ServerModel for Server {
         Some(server::material_bytes(&self.compiled.plan) as u64)
     }
 
+    fn batched(&self, batch: usize) -> Result<Arc<dyn ServerModel>, BackendError> {
+        Ok(Arc::new(self.batched(batch)?))
+    }
+
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ServerSide>, BackendError> {
         Ok(Box::new(Serving::new(self, aids.clone(), seam::randomness()?)))
     }
 }
 
 impl ClientModel for Client {
+    fn batched(&self, batch: usize) -> Result<Arc<dyn ClientModel>, BackendError> {
+        Ok(Arc::new(self.batched(batch)?))
+    }
+
     fn connect(self: Arc<Self>, aids: &Aids) -> Result<Box<dyn ClientSide>, BackendError> {
         Ok(Box::new(Asking::new(self, aids.clone(), seam::randomness()?)))
     }
@@ -135,6 +144,10 @@ impl ClientModel for Client {
 impl DealerModel for Dealing {
     fn digest(&self) -> [u8; 32] {
         self.compiled.digest()
+    }
+
+    fn batched(&self, batch: usize) -> Result<Arc<dyn DealerModel>, BackendError> {
+        Ok(Arc::new(Self { compiled: self.compiled.batched(batch)?, keys: Arc::clone(&self.keys) }))
     }
 
     fn masks(&self) -> Vec<[u8; 32]> {

@@ -1,5 +1,7 @@
 //! From the graph to a plan: which tensors the client moves its share of, which gates take one exchange.
 
+use std::sync::Arc;
+
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
 use tacit_mpc::codec::Packed;
@@ -9,7 +11,7 @@ use tacit_mpc::gate::WrapSpec;
 use super::Options;
 use super::options::Choice;
 use super::statics::Masked;
-use crate::ring::share::{self, Batch, Compile, Kind, conv_spec};
+use crate::ring::share::{self, Batch, Compile, Kind, Times, conv_spec};
 use crate::ring::{Node, RingGraph, Table};
 use crate::{BackendError, Numerics, seam};
 
@@ -28,12 +30,21 @@ impl Batch for DealtGate {
     }
 }
 
+impl Times for DealtGate {
+    fn times(&self, batch: usize) -> Self {
+        self.times(batch)
+    }
+}
+
 pub(crate) type Step = share::Step<Parts>;
 
 /// A compiled model.
 pub struct Plan {
-    pub(super) graph: RingGraph,
+    pub(super) graph: Arc<RingGraph>,
+    /// Of all inputs of the batch.
     pub(super) steps: Vec<Step>,
+    /// Inputs at once.
+    pub(super) batch: usize,
     /// For each node, whether the client moves its share of the tensor.
     moves: Vec<bool>,
     options: Options,
@@ -53,7 +64,18 @@ impl Plan {
         &self.options
     }
 
-    /// Digest of all that the parties and the dealer must have alike.
+    /// Inputs that one offline and one online phase are for.
+    #[must_use]
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Elements that a node's tensor has, of all inputs of the batch.
+    pub(super) fn elements(&self, node: &Node) -> usize {
+        self.batch * node.elements()
+    }
+
+    /// Digest of all that the parties and the dealer must have alike; of the plan for one input.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         self.digest
@@ -90,16 +112,28 @@ impl Masked for Plan {
 /// `Unsupported` names the first node that cannot be compiled.
 pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError> {
     let steps = steps(&graph, &options)?;
-    share::check_sizes(&graph, &steps, |step, node| dealt_bytes(step, node) as u128)?;
+    share::check_sizes(&graph, &steps, |step, node| dealt_bytes(step, node, 1) as u128)?;
     let moves = moves(&graph, &steps);
     let digest = digest(&graph, &options, &steps);
-    Ok(Plan { graph, steps, moves, options, digest })
+    Ok(Plan { graph: Arc::new(graph), steps, batch: 1, moves, options, digest })
 }
 
-/// Bytes that the dealer gives the server for a step.
-pub(super) fn dealt_bytes(step: &Step, node: &Node) -> usize {
+/// The plan for `batch` inputs at once that follows from a plan for one, with the same exchanges.
+///
+/// # Panics
+/// If the plan is for several inputs already.
+#[must_use]
+pub fn batched(one: &Plan, batch: usize) -> Plan {
+    assert_eq!(one.batch, 1, "plans of batches are made from the plan for one input");
+    let steps = one.steps.iter().map(|step| step.times(batch)).collect();
+    let (moves, options, digest) = (one.moves.clone(), one.options, one.digest);
+    Plan { graph: Arc::clone(&one.graph), steps, batch, moves, options, digest }
+}
+
+/// Bytes that the dealer gives the server for a step of `batch` inputs.
+pub(super) fn dealt_bytes(step: &Step, node: &Node, batch: usize) -> usize {
     match step {
-        Step::Linear(_) => Packed::len_bytes(node.elements(), node.fixed.width),
+        Step::Linear(_) => Packed::len_bytes(batch * node.elements(), node.fixed.width),
         Step::Widen(spec) => widen_bytes(spec),
         Step::LookUp(table) => table.material(),
         _ => step.gates().map(|gate| gate.cost().material).sum(),

@@ -24,8 +24,8 @@ use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, linear_
 use crate::ring::{Node, Weights};
 use crate::seam::Stop;
 
-/// The server's material for one input: what the dealer gave, and what the client moved its shares by, in the
-/// order in which the online phase reads it.
+/// The server's material for one input or a batch: what the dealer gave, and what the client moved its shares
+/// by, in the order in which the online phase reads it.
 pub(super) struct ServerMaterial {
     /// Digest of the plan that it was read for.
     pub(super) plan: [u8; 32],
@@ -42,13 +42,13 @@ pub(super) struct SpooledMaterial {
 /// Bytes of the server's half.
 pub(super) fn half_bytes(plan: &Plan) -> usize {
     let steps = plan.steps.iter().zip(plan.graph.nodes());
-    SEED_BYTES + steps.map(|(step, node)| dealt_bytes(step, node)).sum::<usize>()
+    SEED_BYTES + steps.map(|(step, node)| dealt_bytes(step, node, plan.batch)).sum::<usize>()
 }
 
 /// Bytes of what the client moves its shares by.
 pub(super) fn moved_bytes(plan: &Plan) -> usize {
     let nodes = plan.graph.nodes().iter().enumerate().filter(|(id, _)| plan.moves(*id));
-    nodes.map(|(_, node)| Packed::len_bytes(node.elements(), node.fixed.width)).sum()
+    nodes.map(|(_, node)| Packed::len_bytes(plan.elements(node), node.fixed.width)).sum()
 }
 
 /// Bytes of all that the server keeps.
@@ -59,6 +59,7 @@ pub(super) fn material_bytes(plan: &Plan) -> usize {
 /// Puts the two together as they come: of the half in pieces of any size, and of what the client sends as
 /// far as it is needed.
 pub(super) struct Intake<'a> {
+    plan: &'a Plan,
     /// How much of the half comes next, and the node that the client moves its share of behind that.
     parts: Box<dyn Iterator<Item = (usize, Option<&'a Node>)> + 'a>,
     left: usize,
@@ -75,8 +76,9 @@ impl<'a> Intake<'a> {
         stop: &'a Stop,
     ) -> Self {
         let nodes = plan.steps.iter().zip(plan.graph.nodes()).enumerate();
-        let parts = nodes.map(|(id, (step, node))| (dealt_bytes(step, node), plan.moves(id).then_some(node)));
-        Self { parts: Box::new(std::iter::once((SEED_BYTES, None)).chain(parts)), left: 0, moved: None, sink, stop }
+        let part = |(id, (step, node))| (dealt_bytes(step, node, plan.batch), plan.moves(id).then_some(node));
+        let parts = Box::new(std::iter::once((SEED_BYTES, None)).chain(nodes.map(part)));
+        Self { plan, parts, left: 0, moved: None, sink, stop }
     }
 
     /// The next bytes of the dealer's half.
@@ -84,7 +86,7 @@ impl<'a> Intake<'a> {
         loop {
             while self.left == 0 {
                 if let Some(node) = self.moved.take() {
-                    let values = channel.recv_packed(MOVE, node.elements(), node.fixed.width)?;
+                    let values = channel.recv_packed(MOVE, self.plan.elements(node), node.fixed.width)?;
                     let mut out = tacit_mpc::codec::Writer::default();
                     out.packed(&Packed::new(&values, node.fixed.width));
                     (self.sink)(&out.finish())?;
@@ -152,9 +154,9 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Ring elements of a node's tensor.
-    fn packed(&mut self, node: &Node) -> Result<Vec<u64>, BackendError> {
-        let (n, width) = (node.elements(), node.fixed.width);
+    /// `n` ring elements of a node's tensor.
+    fn packed(&mut self, node: &Node, n: usize) -> Result<Vec<u64>, BackendError> {
+        let width = node.fixed.width;
         let bytes = self.bytes(Packed::len_bytes(n, width))?;
         Ok(Reader::new(&bytes).packed(n, width)?.values())
     }
@@ -174,8 +176,9 @@ pub(super) fn online(
     seed.0.copy_from_slice(&source.bytes(SEED_BYTES)?);
     let phase = Online { plan, weights, seed: Prg::from_seed(seed), source, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
-    let mut shares = ServerWalk { graph: &plan.graph, steps: &plan.steps, phase, tap: &mut tap };
-    let share = stop.walk(&plan.graph, &mut shares)?;
+    let Plan { graph, steps, batch, .. } = plan;
+    let mut shares = ServerWalk { graph, steps, batch: *batch, phase, tap: &mut tap };
+    let share = stop.walk(&**graph, &mut shares)?;
     session.channel.send_packed(RESULT, &share, plan.graph.output().fixed.width)?;
     Ok(session.channel.flush()?)
 }
@@ -190,12 +193,12 @@ struct Online<'a, 's> {
 
 impl ServerPhase<Parts> for Online<'_, '_> {
     fn input(&mut self, node: &Node) -> Result<Vec<u64>, BackendError> {
-        Ok(self.session.channel.recv_packed(INPUT, node.elements(), node.fixed.width)?)
+        Ok(self.session.channel.recv_packed(INPUT, self.plan.elements(node), node.fixed.width)?)
     }
 
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError> {
         let layer = self.weights.get(id).ok_or(BackendError::Misuse("the weights belong to another model"))?;
-        let known = Zeroizing::new(self.source.packed(node)?);
+        let known = Zeroizing::new(self.source.packed(node, self.plan.elements(node))?);
         linear_online(conv, layer, x, &known, node.fixed.width)
     }
 
@@ -219,7 +222,7 @@ impl ServerPhase<Parts> for Online<'_, '_> {
 
     fn settle(&mut self, id: NodeId, node: &Node, mut share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
         if self.plan.moves(id) {
-            let moved = self.source.packed(node)?;
+            let moved = self.source.packed(node, self.plan.elements(node))?;
             let mask = ring_mask(node.fixed.width);
             share.iter_mut().zip(moved).for_each(|(s, d)| *s = s.wrapping_add(d) & mask);
         }

@@ -33,8 +33,8 @@ impl Serving {
         let Self { model, aids, prg } = self;
         let order = model.order().expect("a dealt model can be ordered");
         let Server { compiled, keys, .. } = &**model;
-        let ordering = Ordering { aids, rate: compiled.plan.options().audit, plan: order.digest };
-        let keys = Keys(keys.clone());
+        let ordering = Ordering { aids, rate: compiled.plan.options().audit, plan: compiled.digest() };
+        let keys = Keys(keys.to_vec());
         let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::server_half(&compiled.plan, &keys, seed, sink);
         let mut intake = Intake::new(&compiled.plan, sink, &aids.stop);
         ordering.order(&order, (&mut *channel, prg), again, &mut |bytes, channel| intake.half(bytes, channel))?;
@@ -49,10 +49,15 @@ impl MaterialPart for ServerMaterial {
 }
 
 impl ServerSide for Serving {
+    fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
+        self.model = Arc::new(self.model.batched(batch)?);
+        Ok(())
+    }
+
     /// Sends `E`, if the client has not kept it.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let Server { compiled, weights, keys, .. } = &*self.model;
-        setup::give(&compiled.plan, weights, keys, channel)
+        setup::give(&*compiled.plan, weights, keys, channel)
     }
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {

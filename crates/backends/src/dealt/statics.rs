@@ -82,8 +82,13 @@ impl Matrix {
         out
     }
 
-    /// `M x` modulo `2^width`.
+    /// `M x` modulo `2^width`, of each x of one or more inputs.
     pub(crate) fn apply(&self, conv: &ConvSpec, x: &[u64]) -> Result<Vec<u64>, BackendError> {
+        let each = x.chunks(conv.in_len()).map(|x| self.apply_one(conv, x));
+        Ok(each.collect::<Result<Vec<_>, _>>()?.concat())
+    }
+
+    fn apply_one(&self, conv: &ConvSpec, x: &[u64]) -> Result<Vec<u64>, BackendError> {
         let fail = |_| BackendError::Misuse("a matrix belongs to another layer");
         let mut out = conv2d(conv, &self.low, x, self.width).map_err(fail)?;
         if !self.high.is_empty() {
@@ -129,7 +134,8 @@ pub(crate) const AT_ONCE: usize = 1 << 21;
 /// Bytes of these.
 pub(super) const AT_ONCE_BYTES: u64 = 8 * AT_ONCE as u64;
 
-/// `A x` modulo `2^width` for a layer's `A`, by groups of rows: a large `A` is never there as a whole.
+/// `A x` modulo `2^width` for a layer's `A` and each x of one or more inputs, by groups of rows: a large `A` is
+/// drawn once, and never there as a whole.
 pub(crate) fn apply_random(key: &Seed, conv: &ConvSpec, x: &[u64], width: u32) -> Result<Vec<u64>, BackendError> {
     apply_by(AT_ONCE, key, conv, x, width)
 }
@@ -141,13 +147,18 @@ fn apply_by(at_once: usize, key: &Seed, conv: &ConvSpec, x: &[u64], width: u32) 
     }
     let row = conv.group_in() * conv.kernel.0 * conv.kernel.1;
     let (rows, inputs) = ((at_once / row).max(1), conv.group_in() * conv.in_h * conv.in_w);
-    let mut out = Vec::with_capacity(conv.out_len());
-    for (group, x) in x.chunks_exact(inputs).enumerate() {
+    let positions = conv.out_h() * conv.out_w();
+    let mut out = vec![0; x.len() / conv.in_len() * conv.out_len()];
+    for group in 0..conv.groups {
         for first in (0..conv.group_out()).step_by(rows) {
             let out_ch = rows.min(conv.group_out() - first);
             let part = ConvSpec { in_ch: conv.group_in(), out_ch, groups: 1, ..*conv };
-            let from = (group * conv.group_out() + first) * row;
-            out.extend(random(&key, from..from + out_ch * row, count, width).apply(&part, x)?);
+            let channel = group * conv.group_out() + first;
+            let matrix = random(&key, channel * row..(channel + out_ch) * row, count, width);
+            for (x, out) in x.chunks_exact(conv.in_len()).zip(out.chunks_exact_mut(conv.out_len())) {
+                let rows = matrix.apply(&part, &x[group * inputs..][..inputs])?;
+                out[channel * positions..][..rows.len()].copy_from_slice(&rows);
+            }
         }
     }
     Ok(out)

@@ -178,7 +178,7 @@ pub(super) fn online_client(
     tap: &mut Tap<'_>,
     stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
-    check_input(&plan.graph, input)?;
+    check_input(&plan.graph, 1, input)?;
     if material.plan != plan.binding() {
         return Err(BackendError::Misuse("the material belongs to another plan"));
     }
@@ -196,7 +196,7 @@ pub(super) fn online_client(
     let projections = Reader::new(projections);
     let phase = Online { party, hash, batch: 0, dealt, projections, ledger, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
-    let mut walk = ServerWalk { graph: &plan.graph, steps: &plan.steps, phase, tap: &mut tap };
+    let mut walk = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: 1, phase, tap: &mut tap };
     let masked = stop.walk(&plan.graph, &mut walk)?;
     let Online { ledger, .. } = walk.phase;
     ledger.agree(&key, masks, (&mut *session.channel, &mut *session.prg))?;
@@ -229,7 +229,7 @@ pub(super) fn online_server(
     let projections = Reader::new(&[]);
     let phase = Online { party, hash, batch: 0, dealt, projections, ledger, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
-    let mut walk = ServerWalk { graph: &plan.graph, steps: &plan.steps, phase, tap: &mut tap };
+    let mut walk = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: 1, phase, tap: &mut tap };
     stop.walk(&plan.graph, &mut walk)?;
     let Online { ledger, mut dealt, .. } = walk.phase;
     ledger.agree(&key, masks, (&mut *session.channel, &mut *session.prg))?;

@@ -80,7 +80,8 @@ pub(super) fn offline(
     let masks = client_masks(&own, When::Offline, &plan.widths()[When::Offline as usize]);
     let phase = Offline { plan, statics, next: 0, ledger: ledger(plan, &own, hash, When::Offline), seed: own, channel };
     let mut tap = |_: NodeId, _: &[u64]| {};
-    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: walked, phase, tap: &mut tap };
+    let mut shares =
+        ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: 1, seed: walked, phase, tap: &mut tap };
     stop.walk(&plan.graph, &mut shares)?;
     let Offline { channel, ledger, .. } = shares.phase;
     Ok(ledger.answer(masks, channel)?)
@@ -96,7 +97,7 @@ pub(super) fn online(
     tap: &mut Tap<'_>,
     stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
-    check_input(&plan.graph, input)?;
+    check_input(&plan.graph, 1, input)?;
     if material.plan != plan.binding() {
         return Err(BackendError::Misuse("the material belongs to another plan"));
     }
@@ -108,7 +109,8 @@ pub(super) fn online(
     let corrections = Reader::new(&material.bytes[2 * SEED..]);
     let phase = Online { plan, input, seed: own, hash, batch: 0, corrections, ledger, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
-    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: walked, phase, tap: &mut tap };
+    let mut shares =
+        ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: 1, seed: walked, phase, tap: &mut tap };
     let mine = stop.walk(&plan.graph, &mut shares)?;
     let Online { ledger, .. } = shares.phase;
     ledger.answer(masks, session.channel)?;

@@ -100,7 +100,8 @@ pub(super) fn deal(
         sink: &mut counted,
     };
     let mut tap = |_: NodeId, _: &[u64]| {};
-    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, seed: chooser, phase, tap: &mut tap };
+    let mut shares =
+        ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: 1, seed: chooser, phase, tap: &mut tap };
     let result = Zeroizing::new(walk(&plan.graph, &mut shares)?);
     if let Some(reveal) = reveal {
         counted(&reveal.deal(&result))?;

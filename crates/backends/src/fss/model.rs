@@ -75,6 +75,16 @@ impl Compiled {
         cost::costs(&self.plan)
     }
 
+    fn batch(&self) -> usize {
+        1
+    }
+
+    /// One: a material's keys, tags and (at level l2) projections of linear layers are those of one walk, and
+    /// what a check of several walks at once would show has not been worked out.
+    fn max_batch(&self) -> usize {
+        1
+    }
+
     /// Over the plan and `E`: material is bound to both.
     fn digest(&self) -> [u8; 32] {
         self.plan.binding()
@@ -179,6 +189,7 @@ impl ServerModel for Server {
         Some(Order {
             backend: NAME,
             digest: self.compiled.digest(),
+            batch: 1,
             public: &self.compiled.public,
             part: &self.part,
             server_bytes: half::with_digest(half::server_bytes(&self.compiled.plan)[0]),

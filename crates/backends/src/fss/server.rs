@@ -104,7 +104,7 @@ pub(super) fn online(
     let mut session = Session { role: Role::Server, channel, prg };
     let phase = Online { weights, seed, hash, batch: 0, dealt, known, ledger, session: &mut session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
-    let mut shares = ServerWalk { graph: &plan.graph, steps: &plan.steps, phase, tap: &mut tap };
+    let mut shares = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: 1, phase, tap: &mut tap };
     let share = stop.walk(&plan.graph, &mut shares)?;
     let Online { ledger, .. } = shares.phase;
     ledger.verify(&key, masks, (session.channel, session.prg))?;

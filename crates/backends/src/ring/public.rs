@@ -88,6 +88,14 @@ macro_rules! seam_plan {
                 self.compiled.costs()
             }
 
+            fn batch(&self) -> usize {
+                self.compiled.batch()
+            }
+
+            fn max_batch(&self) -> usize {
+                self.compiled.max_batch()
+            }
+
             fn numerics(&self) -> $crate::Numerics {
                 self.compiled.plan.numerics()
             }

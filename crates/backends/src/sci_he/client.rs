@@ -12,7 +12,7 @@ use tacit_mpc::{Ots, Session};
 use zeroize::Zeroizing;
 
 use super::plan::{SlotPlan, Upload};
-use super::units::{TAG_DOWN, TAG_GALOIS, TAG_KEY, TAG_SEED, TAG_UP, keys, lift_spec, rings, units};
+use super::units::{TAG_DOWN, TAG_GALOIS, TAG_KEY, TAG_SEED, TAG_UP, keys, lift_spec, rings, units, values};
 use crate::BackendError;
 use crate::cheetah::linear::{LinearError, batch};
 
@@ -39,8 +39,9 @@ impl ClientKeys {
         Ok(Self { ctx, secret })
     }
 
-    /// The whole exchange for one tensor: sends the mask `[C, H, W]` (bits above the plan's rings are
-    /// ignored) and returns the client's share `[O, OH, OW]` of every layer in its ring, in the plan's order.
+    /// The whole exchange for a plan's tensors: sends the mask `[B, C, H, W]` (bits above the plan's rings
+    /// are ignored) and returns the client's share `[B, O, OH, OW]` of every layer in its ring, in the plan's
+    /// order.
     ///
     /// # Errors
     /// Malformed answers, a mask of another length, errors of channel and OTs.
@@ -58,13 +59,16 @@ impl ClientKeys {
         let plains = plan.uploads.iter().map(|upload| Plain::new(&self.ctx, upload.prime));
         let plains: Vec<Plain> = plains.collect::<Result<_, _>>().map_err(LinearError::from)?;
         for (upload, plain) in plan.uploads.iter().zip(&plains) {
-            self.send(upload, plain, mask, session)?;
+            mask.chunks(expected / plan.batch).try_for_each(|mask| self.send(upload, plain, mask, session))?;
         }
         session.channel.flush()?;
         let mut shares = vec![vec![]; plan.consumers().len()];
         for (upload, plain) in plan.uploads.iter().zip(&plains) {
-            let field = Zeroizing::new(self.receive(plan, upload, plain, session)?);
             let spec: LiftSpec = lift_spec(plan, upload);
+            let mut field = Zeroizing::new(Vec::with_capacity(spec.n));
+            for _ in 0..plan.batch {
+                field.extend(self.receive(plan, upload, plain, session)?);
+            }
             let lifted = Zeroizing::new(spec.client(&field, session, ots)?);
             rings(plan, upload, &lifted, &mut shares);
         }
@@ -99,7 +103,7 @@ impl ClientKeys {
         Ok(())
     }
 
-    /// Shares in the field of all layers of an upload: layer by layer, digit by digit.
+    /// Shares in the field of all layers of an upload, for one input: layer by layer, digit by digit.
     fn receive(
         &self,
         plan: &SlotPlan,
@@ -112,7 +116,7 @@ impl ClientKeys {
         let public = PublicSeed::from_bytes(seed);
         let opener = Opener::new(&self.ctx, &self.secret);
         let units = units(plan, upload);
-        let mut field = vec![0; lift_spec(plan, upload).n];
+        let mut field = vec![0; values(plan, upload)];
         for (start, part) in units.chunks(batch()).enumerate() {
             let frames = part.iter().map(|_| session.channel.recv(TAG_DOWN, ANSWER_BYTES));
             let frames: Vec<Vec<u8>> = frames.collect::<Result<_, _>>()?;

@@ -26,39 +26,40 @@ pub(super) fn setup(plans: &[&SlotPlan]) -> PhaseCost {
     PhaseCost { up_bytes, server, ..PhaseCost::default() }
 }
 
-/// What the server does for one tensor.
+/// What the server does for the tensors of one exchange.
 pub(super) fn done(plan: &SlotPlan) -> Done {
     let mut done = Done::default();
     for upload in &plan.uploads {
-        let tiles = upload.limbs as usize * upload.layout.tiles();
+        let tiles = plan.batch * upload.limbs as usize * upload.layout.tiles();
         let steps = upload.turns.iter().map(|turns| chain::rotations(&chain::chain(turns)));
         done.rotations += (tiles * steps.sum::<usize>()) as u64;
         let of_layer: Vec<Vec<[usize; 2]>> = upload.members.iter().map(|&k| plan.products(upload, k)).collect();
         for unit in units(plan, upload) {
             let layer = upload.members.iter().position(|&k| k == unit.layer).expect("units are of its layers");
             let [kept, swapped] = of_layer[layer][unit.output];
-            done.rotations += u64::from(swapped > 0);
-            done.products += (kept + swapped) as u64;
+            done.rotations += plan.batch as u64 * u64::from(swapped > 0);
+            done.products += (plan.batch * (kept + swapped)) as u64;
         }
     }
     done
 }
 
-/// One tensor's offline phase.
+/// The offline phase of one exchange.
 pub(super) fn of(plan: &SlotPlan) -> PhaseCost {
     let done = done(plan);
     let mut cost = PhaseCost::default();
     for upload in &plan.uploads {
         let (up, down) = lift_spec(plan, upload).bytes();
-        let (ciphertexts, answers) = (upload.ciphertexts(), units(plan, upload).len());
+        let (ciphertexts, answers) = (plan.batch * upload.ciphertexts(), plan.batch * units(plan, upload).len());
         cost.up_bytes += ciphertexts as u64 * message(FRESH_BYTES) + up as u64;
-        cost.down_bytes += message(PublicSeed::BYTES) + answers as u64 * message(ANSWER_BYTES) + down as u64;
+        cost.down_bytes +=
+            plan.batch as u64 * message(PublicSeed::BYTES) + answers as u64 * message(ANSWER_BYTES) + down as u64;
         // One for the mask of all, one for each lift.
         cost.exchanges += 1;
         cost.server.peak_memory_bytes += (ciphertexts * Ciphertext::MEMORY_BYTES) as u64 + sums(plan, upload);
         cost.client.work.ntts += ciphertexts as u64 * (2 * LEVELS[0] + 1) + answers as u64 * (2 * LEVELS[1] + 1);
         let raises: usize = upload.turns.iter().map(|turns| chain::raises(&chain::chain(turns))).sum();
-        let raised = (raises * upload.limbs as usize * upload.layout.tiles() + answers) as u64;
+        let raised = (plan.batch * raises * upload.limbs as usize * upload.layout.tiles() + answers) as u64;
         cost.server.work.ntts += raised * LEVELS[0] * LEVELS[2] + answers as u64 * (2 * LEVELS[0] + LEVELS[1] + 1);
     }
     cost.exchanges += 1;

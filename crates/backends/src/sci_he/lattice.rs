@@ -56,6 +56,10 @@ impl Lattice for SciHe {
         SlotPlan::new(layers)
     }
 
+    fn times(plan: &SlotPlan, batch: usize) -> SlotPlan {
+        plan.times(batch)
+    }
+
     fn consumers(plan: &SlotPlan) -> &[Consumer] {
         plan.consumers()
     }

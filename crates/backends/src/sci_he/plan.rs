@@ -45,6 +45,8 @@ pub struct SlotPlan {
     consumers: Vec<Consumer>,
     pub(super) uploads: Vec<Upload>,
     pub(super) taps: Vec<Vec<Tap>>,
+    /// Tensors that one exchange is for.
+    pub(super) batch: usize,
 }
 
 impl SlotPlan {
@@ -65,7 +67,13 @@ impl SlotPlan {
             let of: Vec<(&Consumer, &[Tap])> = members.iter().map(|&k| (&consumers[k], &*taps[k])).collect();
             uploads.push(Upload::new(frame, members.clone(), &of)?);
         }
-        Ok(Self { consumers: consumers.to_vec(), uploads, taps })
+        Ok(Self { consumers: consumers.to_vec(), uploads, taps, batch: 1 })
+    }
+
+    /// The same for `batch` tensors at once, of as many inputs: their masks and shares stand one behind the
+    /// other.
+    pub fn times(&self, batch: usize) -> Self {
+        Self { batch, ..self.clone() }
     }
 
     /// The layers, in the order given.
@@ -73,9 +81,9 @@ impl SlotPlan {
         &self.consumers
     }
 
-    /// Elements of the tensor.
+    /// Elements of the tensors that one exchange is for.
     pub fn input_len(&self) -> usize {
-        self.consumers[0].conv.in_len()
+        self.batch * self.consumers[0].conv.in_len()
     }
 
     /// What planning chose for each upload: tile outputs (rows, columns), classes, field and digits. Both

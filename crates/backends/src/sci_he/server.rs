@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 use super::chain::{self, Step};
 use super::layout::Products;
 use super::plan::{SlotPlan, Upload};
-use super::units::{TAG_DOWN, TAG_GALOIS, TAG_KEY, TAG_SEED, TAG_UP, Unit, keys, lift_spec, rings, units};
+use super::units::{TAG_DOWN, TAG_GALOIS, TAG_KEY, TAG_SEED, TAG_UP, Unit, keys, lift_spec, rings, units, values};
 use crate::BackendError;
 use crate::cheetah::linear::{LinearError, batch, check_weights};
 
@@ -71,9 +71,9 @@ impl ServerKeys {
         Ok(Self { ctx, public, galois })
     }
 
-    /// The whole exchange for one tensor: answers every layer, `weights[k]` (`[O, I/groups, kh, kw]`) being
-    /// those of layer k; the server's share `[O, OH, OW]` of each in its ring, in the plan's order, and what
-    /// was done.
+    /// The whole exchange for a plan's tensors: answers every layer, `weights[k]` (`[O, I/groups, kh, kw]`)
+    /// being those of layer k; the server's share `[B, O, OH, OW]` of each in its ring, in the plan's order,
+    /// and what was done.
     ///
     /// # Errors
     /// Weights that do not fit the plan, malformed ciphertexts, errors of channel and OTs.
@@ -91,7 +91,8 @@ impl ServerKeys {
         plan.consumers().iter().zip(weights).try_for_each(|(c, w)| check_weights(c, w))?;
         let mut received = vec![];
         for upload in &plan.uploads {
-            received.push(self.receive(upload, session)?);
+            let of_each = (0..plan.batch).map(|_| self.receive(upload, session));
+            received.push(of_each.collect::<Result<Vec<_>, _>>()?);
         }
         let mut shares = vec![vec![]; expected];
         let mut done = Done::default();
@@ -99,8 +100,11 @@ impl ServerKeys {
             let plain = &Plain::new(&self.ctx, upload.prime).map_err(LinearError::from)?;
             let classes = Classes::new(&self.ctx, upload.layout.classes);
             let job = Job { keys: self, plan, upload, plain, classes, weights };
-            let field = Zeroizing::new(job.answer(&ciphertexts, session, &mut done)?);
             let spec: LiftSpec = lift_spec(plan, upload);
+            let mut field = Zeroizing::new(Vec::with_capacity(spec.n));
+            for ciphertexts in &ciphertexts {
+                field.extend(job.answer(ciphertexts, session, &mut done)?);
+            }
             let lifted = Zeroizing::new(spec.server(&field, session, ots)?);
             rings(plan, upload, &lifted, &mut shares);
         }
@@ -125,7 +129,7 @@ impl ServerKeys {
 }
 
 impl Job<'_> {
-    /// Sends the answers; the server's shares in the field, layer by layer, digit by digit.
+    /// Sends the answers for one input; the server's shares in the field, layer by layer, digit by digit.
     fn answer(
         &self,
         ciphertexts: &[Ciphertext],
@@ -135,7 +139,7 @@ impl Job<'_> {
         let mut random = SplitPrg::draw(session.prg);
         let (secret, public) = (Prg::from_seed(random.secret().next_seed()), random.public_seed());
         session.channel.send(TAG_SEED, &public.to_bytes())?;
-        let mut field = vec![0; lift_spec(self.plan, self.upload).n];
+        let mut field = vec![0; values(self.plan, self.upload)];
         let units = units(self.plan, self.upload);
         let mut number = 0;
         for part in units.chunk_by(|a, b| (a.limb, a.tile) == (b.limb, b.tile)) {

@@ -57,14 +57,24 @@ pub(super) fn units(plan: &SlotPlan, upload: &Upload) -> Vec<Unit> {
     units
 }
 
-/// From the field to the ring: all layers of an upload, each digit by digit.
-pub(super) fn lift_spec(plan: &SlotPlan, upload: &Upload) -> LiftSpec {
+/// Values of all layers of an upload for one input, each digit by digit.
+pub(super) fn values(plan: &SlotPlan, upload: &Upload) -> usize {
     let outputs = upload.members.iter().map(|&k| plan.consumers()[k].conv.out_len());
-    LiftSpec { n: outputs.sum::<usize>() * upload.limbs as usize, prime: upload.prime, width: upload.ring_bits }
+    outputs.sum::<usize>() * upload.limbs as usize
 }
 
-/// Puts the digits of all layers of an upload together: a party's shares, each in its layer's ring.
+/// From the field to the ring: all values of an upload, input by input.
+pub(super) fn lift_spec(plan: &SlotPlan, upload: &Upload) -> LiftSpec {
+    LiftSpec { n: plan.batch * values(plan, upload), prime: upload.prime, width: upload.ring_bits }
+}
+
+/// Puts the digits of all layers of an upload together: a party's shares, each in its layer's ring, input by
+/// input.
 pub(super) fn rings(plan: &SlotPlan, upload: &Upload, lifted: &[u64], shares: &mut [Vec<u64>]) {
+    lifted.chunks(values(plan, upload)).for_each(|of_one| rings_of_one(plan, upload, of_one, shares));
+}
+
+fn rings_of_one(plan: &SlotPlan, upload: &Upload, lifted: &[u64], shares: &mut [Vec<u64>]) {
     let mut rest = lifted;
     for &k in &upload.members {
         let c = &plan.consumers()[k];
@@ -76,7 +86,7 @@ pub(super) fn rings(plan: &SlotPlan, upload: &Upload, lifted: &[u64], shares: &m
             rest = behind;
         }
         share.iter_mut().for_each(|s| *s &= (1 << c.ring_bits) - 1);
-        shares[k] = share;
+        shares[k].extend(share);
     }
 }
 

@@ -8,6 +8,7 @@ use tacit_arith::prg::Seed;
 use zeroize::Zeroizing;
 
 use super::Stop;
+use super::batch::ONE_BY_ONE;
 use crate::BackendError;
 
 /// Names one material to all three, and binds the dealer to it: a number that the dealer never gives out
@@ -51,8 +52,10 @@ impl Claim {
 pub struct Order<'a> {
     /// Id of the back end.
     pub backend: &'static str,
-    /// The plan's digest.
+    /// The digest of the plan for one input: what the model is registered by.
     pub digest: [u8; 32],
+    /// Inputs that one material is for.
+    pub batch: u32,
     /// The public part.
     pub public: &'a [u8],
     /// What else the dealer must know, and a client must not.
@@ -180,6 +183,14 @@ pub fn fresh_seed() -> Result<Seed, BackendError> {
 pub trait DealerModel: Send + Sync {
     /// The plan's digest.
     fn digest(&self) -> [u8; 32];
+
+    /// The same for material of `batch` inputs at once, 2 to what the plan runs as one.
+    ///
+    /// # Errors
+    /// [`BackendError::Misuse`]: so many it does not.
+    fn batched(&self, _batch: usize) -> Result<Arc<dyn DealerModel>, BackendError> {
+        Err(ONE_BY_ONE)
+    }
 
     /// Fingerprints of the keys of random matrices that hide weights from clients: one must never hide two
     /// sets.

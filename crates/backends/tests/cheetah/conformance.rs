@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tacit_arith::prg::{Prg, Seed};
 use tacit_backends::BackendError;
 use tacit_backends::cheetah::{
-    Cheetah, ClientMaterial, ClientParty, Leaves, Options, Plan, ServerMaterial, ServerParty, compile, costs,
+    Cheetah, ClientMaterial, ClientParty, Leaves, Options, Plan, ServerMaterial, ServerParty, batched, compile, costs,
     online_bytes,
 };
 use tacit_backends::ring::fixed::to_signed;
@@ -28,6 +28,8 @@ struct Outcome {
     server: Shares,
     /// Payload bytes with frame headers, by the sender: [offline up, offline down, online up, online down].
     sent: [u64; 4],
+    /// Turns of the online phase, of the client and the server.
+    rounds: [u64; 2],
 }
 
 fn prg(seed: u8) -> Prg {
@@ -45,7 +47,7 @@ fn server(model: &Model) -> ServerParty {
     ServerParty::new(model.0.clone(), model.1.clone(), prg(4))
 }
 
-/// Runs all phases on one input, with the material written and read back between them.
+/// Runs all phases on the inputs of a batch, with the material written and read back between them.
 fn run(model: &Model, input: &[i64], seed: u64) -> Outcome {
     let plan = &model.0;
     let nodes = plan.graph().nodes().len();
@@ -63,7 +65,7 @@ fn run(model: &Model, input: &[i64], seed: u64) -> Outcome {
             let mut taps = vec![Vec::new(); nodes];
             let mut tap = |id: usize, share: &[u64]| taps[id] = share.to_vec();
             let output = party.online(s.channel, material, input, &mut tap).expect("client online");
-            (output, taps, [s.channel.traffic(Phase::Offline).sent, s.channel.traffic(Phase::Online).sent])
+            (output, taps, [Phase::Offline, Phase::Online].map(|phase| s.channel.traffic(phase)))
         },
         |s, ots| {
             let mut party = server(model);
@@ -76,11 +78,12 @@ fn run(model: &Model, input: &[i64], seed: u64) -> Outcome {
             let mut taps = vec![Vec::new(); nodes];
             let mut tap = |id: usize, share: &[u64]| taps[id] = share.to_vec();
             party.online(s.channel, material, &mut tap).expect("server online");
-            (taps, [s.channel.traffic(Phase::Offline).sent, s.channel.traffic(Phase::Online).sent])
+            (taps, [Phase::Offline, Phase::Online].map(|phase| s.channel.traffic(phase)))
         },
     );
-    let sent = [client.2[0], server.1[0], client.2[1], server.1[1]];
-    Outcome { output: client.0, client: client.1, server: server.0, sent }
+    let sent = [client.2[0], server.1[0], client.2[1], server.1[1]].map(|traffic| traffic.sent);
+    let rounds = [client.2[1], server.1[1]].map(|traffic| traffic.rounds);
+    Outcome { output: client.0, client: client.1, server: server.0, sent, rounds }
 }
 
 /// Random OTs of one input with the client and with the server as receiver: an OT costs its receiver two AES
@@ -104,15 +107,17 @@ fn bound(plan: &Plan, id: usize) -> (i64, i64) {
     }
 }
 
-/// Checks every node's reconstructed tensor, given the reconstructed inputs.
-fn check(plan: &Plan, weights: &Weights, input: &[i64], outcome: &Outcome) {
+/// Checks every node's reconstructed tensor of input `one` of a batch, given the reconstructed inputs.
+fn check(plan: &Plan, weights: &Weights, (one, input): (usize, &[i64]), outcome: &Outcome) {
     let graph = plan.graph();
+    let own =
+        |tensor: &[u64]| tensor.chunks(tensor.len() / plan.batch()).nth(one).expect("one for each input").to_vec();
     let mut reference = Reference::new(graph, weights, input).expect("the input fits");
     let mut values: Vec<Vec<i64>> = Vec::new();
     for (id, node) in graph.nodes().iter().enumerate() {
         let width = node.fixed.width;
-        let pairs = outcome.client[id].iter().zip(&outcome.server[id]);
-        let got: Vec<i64> = pairs.map(|(c, s)| to_signed(c.wrapping_add(*s), width)).collect();
+        let pairs = own(&outcome.client[id]).into_iter().zip(own(&outcome.server[id]));
+        let got: Vec<i64> = pairs.map(|(c, s)| to_signed(c.wrapping_add(s), width)).collect();
         let inputs: Vec<&Vec<i64>> = node.inputs.iter().map(|&i| &values[i]).collect();
         let want = reference.node(id, node, &inputs).expect("the reference runs");
         assert_eq!(got.len(), want.len(), "node {id} ({})", node.op.name());
@@ -122,7 +127,8 @@ fn check(plan: &Plan, weights: &Weights, input: &[i64], outcome: &Outcome) {
         }
         values.push(got);
     }
-    assert_eq!(outcome.output, *values[graph.spec().output..][..1][0]);
+    let outputs = graph.output().elements();
+    assert_eq!(outcome.output[one * outputs..][..outputs], values[graph.spec().output]);
 }
 
 /// 1 to 4 stand for direct comparison leaves of that many bits, 0 for masked ones.
@@ -130,19 +136,40 @@ fn options(kind: u32) -> Options {
     Options { leaves: if kind == 0 { Leaves::Masked } else { Leaves::Direct(kind) }, ..Options::default() }
 }
 
+/// One input, and for some seeds a batch.
 fn conform(net: Net, output: usize, options: Options, seed: u64) {
     let (graph, weights, input) = net.finish(output, seed);
     let model = (Arc::new(compile(graph, options).expect("compiles")), Arc::new(weights));
+    let one = conform_batch(&model, &input, options, seed);
+    let batch = [1, 2, 5][seed as usize % 3];
+    if batch > 1 {
+        let model = (Arc::new(batched(&model.0, batch)), model.1);
+        let inputs: Vec<i64> = (0..batch).flat_map(|one| another(&input, one)).collect();
+        let several = conform_batch(&model, &inputs, options, seed);
+        assert_eq!(several.rounds, one.rounds, "a batch takes as many exchanges as one input");
+    }
+}
+
+/// Some other input.
+fn another(input: &[i64], one: usize) -> Vec<i64> {
+    (0..input.len()).map(|i| (1 - (one as i64 & 2)) * input[(i + one) % input.len()]).collect()
+}
+
+fn conform_batch(model: &Model, inputs: &[i64], options: Options, seed: u64) -> Outcome {
     let (plan, weights) = (&model.0, &model.1);
-    let outcome = run(&model, &input, seed % 1000);
-    check(plan, weights, &input, &outcome);
+    let outcome = run(model, inputs, seed % 1000);
+    for (one, input) in inputs.chunks(inputs.len() / plan.batch()).enumerate() {
+        check(plan, weights, (one, input), &outcome);
+    }
     let cost = costs(plan);
     // Ideal OTs send nothing.
     let (client_rots, server_rots) = rots(&cost);
     let [up, down] = [server_rots, client_rots].map(|n| extension_bytes(n as usize));
     let (offline, online) = (cost.offline, cost.online);
-    let price = online_bytes::<Cheetah>(plan.graph(), &options).expect("compiles");
-    assert_eq!(price, online.bytes(), "the price of a graph is its cost");
+    if plan.batch() == 1 {
+        let price = online_bytes::<Cheetah>(plan.graph(), &options).expect("compiles");
+        assert_eq!(price, online.bytes(), "the price of a graph is its cost");
+    }
     let stated = [offline.up_bytes - up, offline.down_bytes - down, online.up_bytes, online.down_bytes];
     for (sent, stated) in outcome.sent.iter().zip(stated) {
         // Frame headers: about ten bytes for each of a few dozen messages per layer.
@@ -151,6 +178,7 @@ fn conform(net: Net, output: usize, options: Options, seed: u64) {
             "{sent} sent, {stated} stated"
         );
     }
+    outcome
 }
 
 proptest! {
@@ -305,6 +333,24 @@ fn several_inputs_over_one_session_use_fresh_material() {
     for (x, got) in batch.iter().zip(outputs) {
         let want = reference::run(model.0.graph(), &model.1, x).expect("reference");
         assert!(got.iter().zip(&want).all(|(g, w)| (g - w).abs() <= 2), "{got:?} {want:?}");
+    }
+}
+
+/// One input four times: neither party's shares show it, of any tensor that is shared anew.
+#[test]
+fn equal_inputs_of_a_batch_are_shared_apart() {
+    let mut net = Net::new(vec![2, 5, 5], 30, 9);
+    let c = net.conv(0, 4, [3, 3], [1, 1], [1, 1], [1; 4], 1, 30);
+    let t = net.truncate(c, 6);
+    let r = net.relu(t, 30);
+    let (graph, weights, input) = net.finish(r, 9);
+    let one = compile(graph, Options::default()).expect("compiles");
+    let model = (Arc::new(batched(&one, 4)), Arc::new(weights));
+    let outcome = run(&model, &input.repeat(4), 7);
+    for tensor in outcome.client.iter().chain(&outcome.server) {
+        let shares: Vec<&[u64]> = tensor.chunks(tensor.len() / 4).collect();
+        let apart = (0..4).all(|a| (0..a).all(|b| shares[a].iter().zip(shares[b]).filter(|(a, b)| a == b).count() < 4));
+        assert!(apart, "two inputs of a batch share a mask");
     }
 }
 

@@ -3,9 +3,11 @@
 //!
 //! For each model it holds: lowering, loading what was stored and opening the public part agree; material
 //! survives being written and read; answers are as close to the reference as `Plan::error_bound` declares;
-//! traffic and stored bytes are those of `Plan::costs`. What a back end does not support it names, and the
-//! list of that is part of the test.
+//! traffic and stored bytes are those of `Plan::costs`; batches of inputs (`batches`) give each input its
+//! answer in the exchanges of one. What a back end does not support it names, and the list of that is part of
+//! the test.
 
+mod batches;
 mod models;
 
 use std::collections::BTreeSet;
@@ -190,14 +192,38 @@ fn check(backend: &dyn Backend, options: &Options, (name, model): &Case, seed: u
         assert_eq!(plan.costs(), lowered.costs(), "{case}");
         assert_eq!(plan.numerics(), lowered.numerics(), "{case}");
     }
+    let one = check_run(&case, &server, &client, seed)?;
+    // Of the sizes of batches one for each round.
+    let batch = batches::SIZES[seed as usize % batches::SIZES.len()];
+    if batch <= server.max_batch() {
+        // Another process, so that the setup is seen again.
+        let (several, theirs) = (server.batched(batch)?, backend.open(server.public_bytes())?.batched(batch)?);
+        let rounds = check_run(&format!("{case}, {batch} inputs at once"), &several, &theirs, seed)?;
+        batches::check_models(&case, (&*server, &*several), &*theirs);
+        assert_eq!(rounds, one, "{case}: online a batch of {batch} takes as many turns as one input");
+    }
+    assert!(backend.open(&server.public_bytes()[..server.public_bytes().len() - 1]).is_err(), "{case}");
+    Ok(())
+}
+
+/// Both parties on as many inputs as their models take at once; the turns of both online.
+fn check_run(
+    case: &str,
+    server: &Arc<dyn ServerModel>,
+    client: &Arc<dyn ClientModel>,
+    seed: u64,
+) -> Result<[u64; 2], BackendError> {
     let mut rng = SplitMix::new(seed);
-    let input: Vec<f32> = (0..model.interface.input_len()).map(|_| rng.range(-1.0, 1.0) as f32).collect();
-    let (answer, [ours, theirs]) = infer(&server, &client, &input);
-    let reference = server.reference(&input)?;
-    let bound = server.error_bound(&reference);
-    assert_eq!(answer.len(), model.interface.output_len(), "{case}");
-    for (got, want) in answer.iter().zip(&reference) {
-        assert!((got - want).abs() <= bound, "{case}: {got}, reference {want}, declared bound {bound}");
+    let (inputs, outputs) = (server.interface().input_len(), server.interface().output_len());
+    let input: Vec<f32> = (0..server.batch() * inputs).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+    let (answer, [ours, theirs]) = infer(server, client, &input);
+    assert_eq!(answer.len(), server.batch() * outputs, "{case}");
+    for (input, answer) in input.chunks(inputs).zip(answer.chunks(outputs)) {
+        let reference = server.reference(input)?;
+        let bound = server.error_bound(&reference);
+        for (got, want) in answer.iter().zip(&reference) {
+            assert!((got - want).abs() <= bound, "{case}: {got}, reference {want}, declared bound {bound}");
+        }
     }
     let costs = server.costs();
     assert_eq!(
@@ -210,10 +236,9 @@ fn check(backend: &dyn Backend, options: &Options, (name, model): &Case, seed: u
             .into_iter()
             .enumerate()
     {
-        check_phase(&case, phase, cost, ours.traffic[i], theirs.traffic[i]);
+        check_phase(case, phase, cost, ours.traffic[i], theirs.traffic[i]);
     }
-    assert!(backend.open(&server.public_bytes()[..server.public_bytes().len() - 1]).is_err(), "{case}");
-    Ok(())
+    Ok([&ours, &theirs].map(|seen| seen.traffic[2].rounds))
 }
 
 /// Models per case of the suite.

@@ -195,7 +195,7 @@ impl RemoteDealer {
         (order, seal): (&Order<'_>, Seal),
         sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
     ) -> Result<(), Failure> {
-        let deal = Ask::Deal { digest: order.digest, seal };
+        let deal = Ask::Deal { digest: order.digest, batch: order.batch, seal };
         let mut answer = self.ask(channel, &deal, &[])?;
         if answer == Answer::Unknown {
             let (public, part) = (order.public.len() as u64, order.part.len() as u64);

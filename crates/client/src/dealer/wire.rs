@@ -38,8 +38,10 @@ pub enum Ask {
     },
     /// New material for a model.
     Deal {
-        /// The plan's digest.
+        /// The digest of the plan for one input.
         digest: [u8; 32],
+        /// Inputs that it is for.
+        batch: u32,
         /// Whom it is for.
         seal: Seal,
     },

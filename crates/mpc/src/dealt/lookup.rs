@@ -92,6 +92,12 @@ impl LookUp {
         Ok(Self { n, bits, width, base: low as u64 & low_mask(width), out_bits, table })
     }
 
+    /// `factor` times as many look-ups in the same table.
+    #[must_use]
+    pub fn times(&self, factor: usize) -> Self {
+        Self { n: factor * self.n, ..self.clone() }
+    }
+
     /// Number of look-ups.
     #[must_use]
     pub fn n(&self) -> usize {

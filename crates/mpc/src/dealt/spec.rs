@@ -90,6 +90,12 @@ impl DealtGate {
         self.n
     }
 
+    /// `factor` times as many gates, cut into digits in the same way.
+    #[must_use]
+    pub fn times(&self, factor: usize) -> Self {
+        Self { n: factor * self.n, ..self.clone() }
+    }
+
     /// What the bit is multiplied with.
     #[must_use]
     pub fn values(&self) -> &[Value] {

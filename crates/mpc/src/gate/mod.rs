@@ -67,6 +67,18 @@ impl GateSpec {
         self.mux.n
     }
 
+    /// `factor` times as many gates of the same kind.
+    #[must_use]
+    pub fn times(&self, factor: usize) -> Self {
+        let mut gate = self.clone();
+        let n = factor * self.n();
+        (gate.compare.n, gate.mux.n) = (n, n);
+        if let Some(wrap) = &mut gate.mux.wrap {
+            wrap.n = n;
+        }
+        gate
+    }
+
     /// Cost of the whole batch: bytes by direction and phase, random OTs, exchanges.
     pub fn cost(&self) -> GateCost {
         let n = self.n();

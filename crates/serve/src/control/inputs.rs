@@ -98,9 +98,7 @@ fn no_such_input() -> Refusal {
 
 /// Sixteen hexadecimal digits, as answers give them.
 fn read_name(text: &str) -> Result<Name, Refusal> {
-    let is_name = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
-    let name = u64::from_str_radix(text, 16).ok().filter(|_| is_name);
-    name.map(Name).ok_or_else(no_such_input)
+    text.parse().map_err(|_| no_such_input())
 }
 
 /// Seconds to wait, of a query.

@@ -17,7 +17,6 @@ pub use policy::read_policy;
 
 use crate::door::Number;
 use crate::event::Event;
-use crate::gate::REVOKED;
 use crate::shared::Shared;
 use answer::Peer;
 use axum::body::Body;
@@ -32,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tacit_ids::ClientId;
 use tacit_net::tls::HTTP_2;
-use tacit_store::Role;
+use tacit_store::{Role, Serial};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -53,7 +52,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(crate) struct Visitor {
     pub(crate) stream: TlsStream<TcpStream>,
     pub(crate) address: SocketAddr,
-    pub(crate) client: ClientId,
+    /// Whose key, and which certificate for it.
+    pub(crate) who: (ClientId, Serial),
     pub(crate) role: Role,
 }
 
@@ -73,15 +73,16 @@ impl Control {
 
     /// A connection until it closes, says nothing for too long, or the server stops.
     pub(crate) async fn serve(self, number: Number, visitor: Visitor) {
-        let Visitor { mut stream, address, client, role } = visitor;
+        let Visitor { mut stream, address, who: (client, serial), role } = visitor;
         let is_http_2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
         let mut rules = self.shared.rules.clone();
-        if rules.borrow().of(client).revoked {
-            let detail = format!("{role} {client} at {address}: {REVOKED}");
+        let revoked = rules.borrow().revokes(client, &serial);
+        if let Some(reason) = revoked {
+            let detail = format!("{role} {client} at {address}: {reason}");
             self.shared.refused("of the control interface, revoked", Some(address.ip()), detail);
             if !is_http_2 {
                 // Somebody who is gone needs no words.
-                let _ = timeout(FAREWELL, turn_away(&mut stream, "403 Forbidden", REVOKED)).await;
+                let _ = timeout(FAREWELL, turn_away(&mut stream, "403 Forbidden", reason)).await;
             }
             return;
         }
@@ -103,7 +104,7 @@ impl Control {
         tokio::select! {
             () = self.exchange(stream, is_http_2, Peer { client, role }, &pulse) => {}
             // Nothing is said to it any more.
-            _ = rules.wait_for(|rules| rules.of(client).revoked) => {}
+            _ = rules.wait_for(|rules| rules.revokes(client, &serial).is_some()) => {}
         }
     }
 

@@ -83,15 +83,7 @@ async fn status(state: Shares_, Extension(peer): By) -> Answer {
         return Ok(json(&*now));
     }
     let own = now.clients.iter().find(|row| row.client == peer.client).copied();
-    let own = own.unwrap_or(ClientRow {
-        client: peer.client,
-        connections: 0,
-        requests: 0,
-        done: 0,
-        failed: 0,
-        refused: 0,
-        queued: 0,
-    });
+    let own = own.unwrap_or(ClientRow::of(peer.client));
     Ok(json(&object!({ "version": now.version, "uptime_s": now.uptime_s, "client": own })))
 }
 

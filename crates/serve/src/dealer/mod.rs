@@ -315,7 +315,7 @@ fn answered(shared: &Shared, channel: &mut Channel, (party, role): (Party, Role)
     }
     let done = match ask {
         Ask::Register { backend, public, part } => register(shared, channel, party, (&backend, public, part))?,
-        Ask::Deal { digest, seal } => return deal(shared, channel, party, (digest, seal)),
+        Ask::Deal { digest, batch, seal } => return deal(shared, channel, party, ((digest, batch), seal)),
         Ask::Fetch { ticket, claim } => match shared.dealings.fetch(party, &ticket, &claim) {
             Ok(half) => {
                 answer(channel, &Answer::Half { bytes: half.len() as u64 })?;
@@ -380,12 +380,12 @@ fn deal(
     shared: &Shared,
     channel: &mut Channel,
     party: Party,
-    (digest, seal): ([u8; 32], Seal),
+    ((digest, batch), seal): (([u8; 32], u32), Seal),
 ) -> Result<(), ServeError> {
     if !shared.dealings.knows(party, digest) {
         return Ok(answer(channel, &Answer::Unknown)?);
     }
-    let started = match shared.dealings.start(party, digest, seal) {
+    let started = match shared.dealings.start(party, (digest, batch), seal) {
         Ok(started) => started,
         Err(error) => return Ok(answer(channel, &refusal(error))?),
     };

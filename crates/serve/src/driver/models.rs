@@ -47,7 +47,7 @@ impl Driver {
         let replaced: BTreeSet<_> = gone
             .iter()
             .filter(|o| catalog.find(o).is_some() && !kept.contains(&o.plan))
-            .map(|o| o.identity())
+            .flat_map(|o| o.identities())
             .collect();
         if let Some(store) = self.store.clone().filter(|_| !replaced.is_empty()) {
             spawn_blocking(move || match burn_bound(&store, |b| replaced.contains(&(b.model, b.plan))) {

@@ -3,28 +3,36 @@ use super::{Connection, Driver};
 use crate::access::Rules;
 use crate::closer::Closer;
 use crate::event::TurnedAway;
-use crate::gate::{REVOKED, burn_revoked};
+use crate::gate::burn_revoked;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tacit_ids::{ClientId, MaterialId};
+use tacit_store::Serial;
 use tokio::task::spawn_blocking;
 
 impl Driver {
-    /// Takes a client in, or says why not.
-    pub(super) fn greet(&mut self, number: u64, client: ClientId, closer: Closer) -> Result<(), TurnedAway> {
-        if self.gate.is_revoked(client) {
-            return Err(TurnedAway { kind: "of clients that were revoked", reason: REVOKED });
+    /// Takes in who shows this certificate for this client's key, or says why not.
+    pub(super) fn greet(
+        &mut self,
+        number: u64,
+        (client, serial): (ClientId, Serial),
+        closer: Closer,
+    ) -> Result<(), TurnedAway> {
+        if let Some(reason) = self.gate.revokes(client, &serial) {
+            return Err(TurnedAway { kind: "of clients that were revoked", reason });
         }
         if self.connections.len() >= self.max_connections {
             let reason = "all places are taken; try again later";
             return Err(TurnedAway { kind: "of clients that found no place", reason });
         }
-        self.connections.insert(number, Connection { closer, client, folder: None });
+        self.connections.insert(number, Connection { closer, client, serial, folder: None });
         self.record.connected(client);
         Ok(())
     }
 
-    /// These rules hold from now on. Clients that they revoke are cut off, with all that they have here.
+    /// These rules hold from now on. Clients that they revoke are cut off, with all that they have here;
+    /// connections that were made with a revoked certificate are cut, and what its client has here stays for
+    /// another certificate of the same key.
     pub(super) fn set_rules(&mut self, rules: Arc<Rules>) {
         tracing::info!("the rules of access have changed");
         self.gate.set(Arc::clone(&rules));
@@ -34,9 +42,11 @@ impl Driver {
             tracing::warn!(%client, "client revoked: its connections are cut, and its material is destroyed");
             self.queue.revoked(client);
             self.memory.forget(client);
-            for connection in self.connections.values().filter(|c| c.client == client) {
-                connection.closer.close();
-            }
+        }
+        for connection in self.connections.values().filter(|c| rules.revokes(c.client, &c.serial).is_some()) {
+            let Connection { client, serial, closer, .. } = connection;
+            tracing::warn!(%client, "a connection of a client is cut: it, or its certificate {serial}, was revoked");
+            closer.close();
         }
         if let Some(store) = self.store.clone() {
             spawn_blocking(move || {

@@ -3,7 +3,7 @@ use super::{Owned, Queue, Refused, Standing, Whose};
 use crate::door::Number;
 use tacit_client::wire::{Announce, Ask, Deadline, Name, Terms};
 use tacit_ids::{ClientId, MaterialId};
-use tacit_sched::{AdvanceNotice, DeadlineClass, Event, JobPhase, NoticeId, Owner, RequestId, Span};
+use tacit_sched::{AdvanceNotice, DeadlineClass, Event, JobPhase, ModelId, NoticeId, Owner, RequestId, Span};
 
 impl Queue {
     /// Takes an input in; why the notice that it names does not help, if it does not.
@@ -22,9 +22,9 @@ impl Queue {
         material: Option<MaterialId>,
         terms: Terms,
     ) -> Result<Owner, Refused> {
-        let model = self.model(whose)?;
-        let id = RequestId(self.next());
         let announced = notice.map(|name| self.named(whose.client, name));
+        let model = self.model_of(whose, announced.as_ref().and_then(|found| found.as_ref().ok()))?;
+        let id = RequestId(self.next());
         if let Some(material) = material {
             // Known from here on; the ledger judges it when its turn has come.
             let found = Event::MaterialFound { material, model, client: Some(whose.client) };
@@ -63,6 +63,16 @@ impl Queue {
             self.take_over(notice, owner);
         }
         Ok(owner)
+    }
+
+    /// The scheduler's name of what a connection comes with: that of the input that it comes for, if it is
+    /// the same model, for a client may come over another link or with other threads than it announced.
+    pub(super) fn model_of(&mut self, whose: &Whose, comes_for: Option<&Owner>) -> Result<ModelId, Refused> {
+        let own = self.model(whose)?;
+        let announced = comes_for.and_then(|owner| self.live.get(owner)).map(|live| live.model);
+        let is_same =
+            |model: &ModelId| self.is_served(*model) && self.kinds[model.0 as usize].plan == whose.offered.plan;
+        Ok(announced.filter(is_same).unwrap_or(own))
     }
 
     /// A request has come for its notice: whoever stands ready or works for that does so for the request now.

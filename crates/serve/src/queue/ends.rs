@@ -8,14 +8,14 @@ use tacit_sched::{Cause, Event, InputReport, Outcome, Owner, Span, Time};
 impl Queue {
     pub(super) fn answered(&mut self, owner: Owner, report: &InputReport) {
         if report.outcome == Outcome::Done {
-            if let Some(live) = self.live.get(&owner) {
-                self.demand.answered(live.client, live.model, self.now());
-            }
+            let Some(live) = self.live.get(&owner) else { return };
+            let client = live.client;
+            self.demand.answered(client, live.model, self.now());
             let kind = &self.kinds[report.model.0 as usize];
-            let of = (Arc::clone(&kind.name), kind.backend);
+            let (of, inputs) = ((Arc::clone(&kind.name), kind.backend), kind.batch);
             let since = |at: Time| at.since(report.arrived);
             let (delay, waiting) = (since(report.ended), report.on.started.map_or(Span::ZERO, since));
-            self.effects.push(Effect::Answered { of, delay, waiting });
+            self.effects.push(Effect::Answered { client, of, inputs, delay, waiting });
         }
     }
 

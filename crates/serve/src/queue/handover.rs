@@ -24,7 +24,7 @@ impl Queue {
         owner: Owner,
         on_disk: bool,
     ) -> Result<(), Refused> {
-        let model = self.model(whose)?;
+        let model = self.model_of(whose, Some(&owner))?;
         let live = self.live.get_mut(&owner).ok_or("it has ended")?;
         if live.model != model {
             return Err("it was asked for with another model".into());

@@ -51,7 +51,7 @@ pub(crate) enum JobEnd {
 /// What the driver has to do.
 pub(crate) enum Effect {
     /// The connection's job starts.
-    Start { number: Number, phase: JobPhase, threads: u32, material: Option<MaterialId> },
+    Start { number: Number, phase: JobPhase, threads: u32, expected: Span, material: Option<MaterialId> },
     /// The connection waits in vain.
     Refuse { number: Number, reason: String },
     /// The connection's job is to end now.
@@ -60,10 +60,21 @@ pub(crate) enum Effect {
     Burn { material: MaterialId, client: ClientId },
     /// What is expected of such a phase from now on.
     Learned(Learned),
-    /// An input was answered.
-    Answered {
+    /// A phase took a time that may be compared with what was expected.
+    Compared {
         /// Name of its model, and the back end.
         of: (Arc<str>, &'static str),
+        phase: JobPhase,
+        expected: Span,
+        took: Span,
+    },
+    /// An input was answered, or a batch.
+    Answered {
+        client: ClientId,
+        /// Name of its model, and the back end.
+        of: (Arc<str>, &'static str),
+        /// How many inputs it were, as one.
+        inputs: u32,
         /// From its arrival to its end.
         delay: Span,
         /// From its arrival to the start of its online phase.
@@ -114,6 +125,8 @@ struct Job {
     model: ModelId,
     phase: JobPhase,
     threads: u32,
+    /// How long it was expected to take.
+    expected: Span,
 }
 
 pub(crate) struct Queue {
@@ -157,11 +170,15 @@ struct Owned {
     in_stock: bool,
 }
 
-/// A model of the scheduler's: one of a server's for a class of devices.
+/// A model of the scheduler's: one of a server's for a class of devices and a number of inputs at once.
 struct Kind {
     name: Arc<str>,
     backend: &'static str,
     plan: [u8; 32],
+    /// The plan for one input.
+    of_one: [u8; 32],
+    /// Inputs at once.
+    batch: u32,
     device: Device,
 }
 
@@ -336,7 +353,7 @@ impl Queue {
                     self.materials.remove(&used);
                 }
                 let is_taken = self.tell(Event::JobFinished { job: id, usage, material: made }).is_ok();
-                self.learned(&job);
+                self.learned(&job, is_taken.then_some(usage.time));
                 if made.is_some() && is_taken {
                     let now = self.now();
                     self.offers.made(owner, now);
@@ -437,15 +454,14 @@ impl Queue {
         match self.live.get_mut(&owner).and_then(|live| Some((live.waits.take()?, live))) {
             Some((number, live)) => {
                 live.job = Some(job);
-                let Start { model, phase, threads, memory, material: used, .. } = *start;
-                let client = live.client;
-                self.jobs.insert(job, Job { owner, number, client, memory, used, model, phase, threads });
+                let Start { model, phase, threads, memory, material, estimate: expected, .. } = *start;
+                let (client, used) = (live.client, material);
+                self.jobs.insert(job, Job { owner, number, client, memory, used, model, phase, threads, expected });
                 self.stations.entry(number).or_default().job = Some(job);
-                let &Start { phase, threads, material, .. } = start;
                 if let Some(owned) = material.and_then(|material| self.materials.get_mut(&material)) {
                     owned.in_stock = false;
                 }
-                self.effects.push(Effect::Start { number, phase, threads, material });
+                self.effects.push(Effect::Start { number, phase, threads, expected, material });
             }
             None => self.put_off(owner, start),
         }

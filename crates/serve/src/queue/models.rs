@@ -4,9 +4,9 @@ use crate::catalog::Offered;
 use crate::estimates;
 use crate::state::Learned;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use tacit_backends::Preparation;
-use tacit_client::wire::Device;
-use tacit_sched::{Event, ModelId};
+use tacit_sched::{Event, ModelId, Span};
 
 impl Queue {
     /// The scheduler's name of a model.
@@ -23,7 +23,8 @@ impl Queue {
         self.models.insert(key, model);
         // Not the model itself: one that is gone is not to stay in memory.
         let (name, backend) = (whose.offered.name.as_str().into(), whose.offered.backend);
-        self.kinds.push(Kind { name, backend, plan: whose.offered.plan, device });
+        let (plan, of_one, batch) = (whose.offered.plan, whose.offered.of_one().plan, whose.offered.batch());
+        self.kinds.push(Kind { name, backend, plan, of_one, batch, device });
         Ok(model)
     }
 
@@ -41,11 +42,13 @@ impl Queue {
         self.known.add(learned);
     }
 
-    /// These plans are served no longer: what waits ends, what runs goes on, what lies ready is burnt.
+    /// These plans, and those of their batches, are served no longer: what waits ends, what runs goes on,
+    /// what lies ready is burnt.
     pub(crate) fn withdraw(&mut self, plans: &BTreeSet<[u8; 32]>) {
-        let is_gone = |(plan, _): &([u8; 32], Device)| plans.contains(plan);
-        let gone: Vec<ModelId> = self.models.iter().filter(|(key, _)| is_gone(key)).map(|(_, &model)| model).collect();
-        self.models.retain(|key, _| !is_gone(key));
+        let kinds = &self.kinds;
+        let is_gone = |model: &ModelId| plans.contains(&kinds[model.0 as usize].of_one);
+        let gone: Vec<ModelId> = self.models.values().copied().filter(is_gone).collect();
+        self.models.retain(|_, model| !is_gone(model));
         for model in gone {
             self.note(Event::ModelRemoved { model });
         }
@@ -57,10 +60,15 @@ impl Queue {
         self.models.get(&(kind.plan, kind.device)) == Some(&model)
     }
 
-    /// A job has taught something: a later run is to know it.
-    pub(super) fn learned(&mut self, job: &Job) {
+    /// A job has taught something: a later run is to know it. It took so long, if that is to be compared with
+    /// what was expected.
+    pub(super) fn learned(&mut self, job: &Job, took: Option<Span>) {
         let estimate = self.scheduler.profile().estimate(job.model, job.phase, 1, job.threads);
         let Some((estimate, kind)) = estimate.zip(self.kinds.get(job.model.0 as usize)) else { return };
+        if let Some(took) = took.filter(|took| *took > Span::ZERO) {
+            let of = (Arc::clone(&kind.name), kind.backend);
+            self.effects.push(Effect::Compared { of, phase: job.phase, expected: job.expected, took });
+        }
         self.effects.push(Effect::Learned(Learned {
             plan: kind.plan,
             device: estimates::class_name(kind.device),

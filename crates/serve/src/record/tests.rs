@@ -8,8 +8,12 @@ fn record() -> Record {
     let mut record =
         Record::new(&Catalog::new(false), Arc::new(Metrics::new()), (Keeper::default(), Traces::default()));
     record.names.insert(([2; 32], [3; 32]), ("m".into(), "toy".into()));
-    record.models.insert("m".into(), Sums { backends: vec!["toy".into()], ..Sums::default() });
+    record.models.insert("m".into(), Model { backends: vec!["toy".into()], ..Model::default() });
     record
+}
+
+fn of() -> (Arc<str>, &'static str) {
+    ("m".into(), "toy")
 }
 
 fn infer() -> Request {
@@ -29,12 +33,13 @@ fn a_job_is_followed_from_its_request_to_its_end() {
     record.asked(1, client, &infer(), Some(BINDING));
     let Snapshot { clients, .. } = record.snapshot();
     assert_eq!((clients[0].queued, clients[0].requests), (1, 1));
-    record.started(1, 3);
+    record.started(1, 3, Some(Span::from_secs(0.5)));
     let running = record.snapshot();
     assert_eq!((running.jobs.len(), running.jobs[0].threads, running.clients[0].queued), (1, 3, 0));
-    assert_eq!(running.jobs[0].outcome, None);
+    assert_eq!((running.jobs[0].outcome, running.jobs[0].expected_s), (None, Some(0.5)));
     record.finished(1, Some(&measured(Phase::Online)));
-    record.served("m", "toy", 2.0, 1.5);
+    record.served(client, &of(), 2.0, 1.5);
+    record.compared(&of(), JobPhase::On, Span::from_secs(0.5), Span::from_secs(0.25));
     let done = record.snapshot();
     assert_eq!((done.jobs[0].outcome, done.models[0].done, done.clients[0].done), (Some("done"), 1, 1));
     assert!(
@@ -45,6 +50,7 @@ fn a_job_is_followed_from_its_request_to_its_end() {
     for line in [
         r#"tacit_served_inputs_total{model="m",backend="toy"} 1"#,
         r#"tacit_phase_seconds_sum{phase="online",model="m",backend="toy"} 0.25"#,
+        r#"tacit_profile_error_ratio_sum{phase="online",model="m",backend="toy"} 1.0"#,
         r#"tacit_link_received_bytes_total{phase="online",model="m",backend="toy"} 20"#,
         r#"tacit_connections{name="client"} 0"#,
     ] {
@@ -54,13 +60,37 @@ fn a_job_is_followed_from_its_request_to_its_end() {
 }
 
 #[test]
+fn delays_and_throughput_are_each_clients_and_each_models_own() {
+    let mut record = record();
+    let other = Model { backends: vec!["toy".into()], ..Model::default() };
+    record.models.insert("n".into(), other);
+    let [alice, bob] = [1, 2].map(ClientId::numbered);
+    record.served(alice, &of(), 2.0, 1.0);
+    record.served(alice, &("n".into(), "toy"), 4.0, 3.0);
+    record.served(bob, &of(), 6.0, 5.0);
+    // A model that is not on offer any more counts for its client.
+    record.served(bob, &("gone".into(), "toy"), 12.0, 9.0);
+    let all = record.snapshot();
+    let row = |client| all.clients.iter().find(|row| row.client == client).unwrap();
+    let told = |row: &ClientRow| (row.inputs, row.mean_delay_s, row.mean_waiting_s);
+    assert_eq!((told(row(alice)), told(row(bob))), ((2, 3.0, 2.0), (2, 9.0, 7.0)));
+    let models: Vec<_> = all.models.iter().map(|m| (&*m.name, m.done, m.mean_delay_s, m.mean_waiting_s)).collect();
+    assert_eq!(models, [("m", 2, 4.0, 3.0), ("n", 1, 4.0, 3.0)]);
+    assert_eq!((all.mean_delay_s, all.mean_waiting_s), (6.0, 4.5));
+    // Counted in one moment, over a minute or since the start.
+    let rates: Vec<f64> = all.clients.iter().map(|row| row.throughput_per_s).collect();
+    assert!(rates[0] > 0.0 && rates[0] == rates[1] && all.throughput_per_s == rates[0] + rates[1], "{rates:?}");
+    assert_eq!(all.models[0].throughput_per_s, 2.0 * all.models[1].throughput_per_s);
+}
+
+#[test]
 fn jobs_that_end_otherwise_are_told_apart() {
     let (mut record, client) = (record(), BINDING.client);
     for number in 0..4 {
         record.asked(number, client, &Request::Setup, Some(BINDING));
     }
-    record.started(0, 1);
-    record.started(1, 1);
+    record.started(0, 1, None);
+    record.started(1, 1, None);
     // Refused by the worker, broken off, refused by the driver, left while it waited.
     record.finished(0, None);
     record.broke_off(1);
@@ -85,9 +115,9 @@ fn nothing_grows_without_bound() {
         let client = ClientId::numbered(n);
         record.connected(client);
         record.asked(n, client, &infer(), Some(BINDING));
-        record.started(n, 1);
+        record.started(n, 1, None);
         record.finished(n, Some(&measured(Phase::Online)));
-        record.served("m", "toy", 1.0, 0.5);
+        record.served(client, &of(), 1.0, 0.5);
         record.disconnected(client);
         record.refused("strangers");
     }

@@ -3,6 +3,7 @@
 #[path = "../../../client/tests/common/mod.rs"]
 pub mod models;
 
+#[allow(unused_imports, reason = "each test uses what it needs")]
 pub use models::{expected, model};
 pub use tacit_backends::toy::Toy;
 

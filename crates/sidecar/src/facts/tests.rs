@@ -1,5 +1,5 @@
 use super::*;
-use tacit_graph::{InputSpec, OutputTensor};
+use tacit_graph::OutputTensor;
 
 fn facts(mode: OutputMode, outputs: &[(&str, usize)]) -> Facts {
     let total = outputs.iter().map(|o| o.1).sum::<usize>().max(1);
@@ -24,6 +24,7 @@ fn answer(values: &[f64], class: usize) -> Answer {
         revealed: values.to_vec(),
         class,
         online: tacit_client::PhaseReport::default(),
+        part: [0, 1],
         setup: None,
         request_to_answer_s: 0.0,
         prepared: None,
@@ -43,6 +44,35 @@ fn batches_are_cut_into_inputs_and_pixels_are_scaled() {
     let pixels = facts.accept(vec![tensor(&[1, 1, 2, 2], Values::U8(vec![0, 255, 0, 255]))], 4).unwrap();
     assert_eq!(pixels, [[0.0, 1.0, 0.0, 1.0]]);
     assert_eq!((facts.input().shape, facts.input().datatype), (vec![-1, 1, 2, 2], "FP32"));
+}
+
+#[test]
+fn pictures_are_taken_where_it_is_known_how_pixels_become_inputs() {
+    let with = |shape: &[usize], mean: &[f32], pixel_scale, range| {
+        let mut facts = facts(OutputMode::Logits, &[("out", 2)]);
+        facts.interface.input_shape = shape.to_vec();
+        facts.interface.input = InputSpec { mean: mean.to_vec(), std: vec![], pixel_scale, moved: None, range };
+        facts
+    };
+    let picture = [1, 2, 2];
+    for (known, facts) in [
+        (true, with(&picture, &[], 1.0 / 255.0, [0.0, 1.0])),
+        (true, with(&picture, &[128.0], 1.0, [-128.0, 127.0])),
+        // The network does it itself.
+        (true, with(&picture, &[], 1.0, [0.0, 255.0])),
+        (false, with(&picture, &[], 1.0, [-0.05, 1.05])),
+        (false, with(&[2, 2, 2], &[], 1.0 / 255.0, [0.0, 1.0])),
+        (false, with(&[4], &[], 1.0 / 255.0, [0.0, 1.0])),
+    ] {
+        assert_eq!(facts.takes_pixels(), known, "{:?}", facts.interface);
+        let mut shape = vec![1];
+        shape.extend(&facts.interface.input_shape);
+        let said = facts.accept(vec![tensor(&shape, Values::U8(vec![0; elements(&shape).unwrap()]))], 1);
+        let why = said.err().map(|e| e.to_string());
+        assert_eq!(why.as_ref().is_none_or(|why| !why.contains(facts.no_pictures())), known, "{why:?}");
+    }
+    let why = |shape: &[usize]| with(shape, &[], 1.0, [0.0, 1.0]).no_pictures();
+    assert!(why(&picture).contains("does not say how pixels") && why(&[4]).contains("are not pictures"));
 }
 
 #[test]

@@ -48,8 +48,8 @@ impl<'a> LinearClient<'a> {
         Self { keys, plan }
     }
 
-    /// Encrypts the mask `[C, H, W]` (bits above the plan's ring are ignored) and hands each ciphertext to
-    /// `sink`, in order.
+    /// Encrypts the mask `[B, C, H, W]`, of as many inputs as the plan is for (bits above its ring are
+    /// ignored), and hands each ciphertext to `sink`, in order.
     ///
     /// # Errors
     /// [`LinearError::Length`], or what `sink` returns.
@@ -67,10 +67,13 @@ impl<'a> LinearClient<'a> {
             let base = Prg::from_seed(prg.next_seed());
             let encryptor = Encryptor::new(&self.keys.ctx, &self.keys.secret, upload.params);
             let (tiling, blocks) = (&upload.tiling, upload.tiling.in_blocks());
-            let count = tiling.tiles() * blocks;
+            let (each, of_one) = (tiling.tiles() * blocks, expected / self.plan.batch);
+            let count = self.plan.batch * each;
             for start in (0..count).step_by(batch()) {
                 let one = |i: usize| {
-                    let message = zeroize::Zeroizing::new(tiling.encode(mask, i / blocks, i % blocks));
+                    let (mask, i_of_one) = (&mask[i / each * of_one..][..of_one], i % each);
+                    let message = tiling.encode(mask, i_of_one / blocks, i_of_one % blocks);
+                    let message = zeroize::Zeroizing::new(message);
                     encryptor.encrypt(&message, &mut SplitPrg::new(base.fork(i as u64)))
                 };
                 let range = start..(start + batch()).min(count);
@@ -82,7 +85,7 @@ impl<'a> LinearClient<'a> {
     }
 
     /// Reads the answer of one layer: `source(n)` returns the next message, which must have n bytes. The
-    /// result is the client's share `[O, OH, OW]` mod `2^l` of the layer's own ring.
+    /// result is the client's share `[B, O, OH, OW]` mod `2^l` of the layer's own ring.
     ///
     /// # Errors
     /// [`LinearError::Consumer`], [`LinearError::He`] for malformed answers, or what `source` returns.
@@ -98,22 +101,24 @@ impl<'a> LinearClient<'a> {
         let seed = <[u8; PublicSeed::BYTES]>::try_from(source(expected)?);
         let seed = seed.map_err(|s| HeError::Length { what: "answer seed", got: s.len(), expected })?;
         let public = PublicSeed::from_bytes(seed);
-        let tiles = upload.tiling.tiles_of(c);
-        let count = tiles.len() * upload.tiling.out_blocks(c);
-        let mut share = vec![0; c.conv.out_len()];
+        let (tiles, each) = (upload.tiling.tiles_of(c), c.conv.out_len());
+        let per_block = self.plan.batch * tiles.len();
+        let count = per_block * upload.tiling.out_blocks(c);
+        let mut share = vec![0; self.plan.batch * each];
         let mask = (1 << c.ring_bits) - 1;
         for start in (0..count).step_by(batch()) {
             let range = start..(start + batch()).min(count);
             let frames: Vec<(usize, Vec<u8>)> =
                 range.map(|i| Ok((i, source(upload.params.down_bytes())?))).collect::<Result<_, LinearError>>()?;
             let open = |(i, frame): &(usize, Vec<u8>)| {
-                let (positions, indices) = upload.tiling.positions(c, tiles[i % tiles.len()], i / tiles.len());
-                Ok((indices, opener.open(frame, public.fork(*i as u64), &positions)?))
+                let (output, input, tile) = (i / per_block, i % per_block / tiles.len(), i % tiles.len());
+                let (positions, indices) = upload.tiling.positions(c, tiles[tile], output);
+                Ok((input * each, indices, opener.open(frame, public.fork(*i as u64), &positions)?))
             };
-            let opened: Vec<(Vec<usize>, Vec<u64>)> =
+            let opened: Vec<(usize, Vec<usize>, Vec<u64>)> =
                 frames.par_iter().map(open).collect::<Result<_, LinearError>>()?;
-            for (indices, values) in opened {
-                indices.iter().zip(values).for_each(|(&at, v)| share[at] = v & mask);
+            for (first, indices, values) in opened {
+                indices.iter().zip(values).for_each(|(&at, v)| share[first + at] = v & mask);
             }
         }
         Ok(share)
@@ -128,7 +133,7 @@ impl<'a> LinearClient<'a> {
         Ok(channel.flush()?)
     }
 
-    /// Receives one layer's answer: the client's share `[O, OH, OW]`.
+    /// Receives one layer's answer: the client's share `[B, O, OH, OW]`.
     ///
     /// # Errors
     /// As [`LinearClient::decrypt`].
@@ -140,8 +145,8 @@ impl<'a> LinearClient<'a> {
         })
     }
 
-    /// The whole exchange for one tensor: sends the mask and returns the client's share of every layer, in
-    /// the plan's order.
+    /// The whole exchange for a plan's tensors: sends the mask and returns the client's share of every layer,
+    /// in the plan's order.
     ///
     /// # Errors
     /// As [`LinearClient::encrypt`] and [`LinearClient::decrypt`].

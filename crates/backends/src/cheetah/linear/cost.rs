@@ -52,7 +52,7 @@ impl LinearPlan {
     /// What running this plan once costs; exact (tests hold it to the channel's counters).
     #[must_use]
     pub fn cost(&self) -> LinearCost {
-        let count = |u: &super::plan::Upload| (u.tiling.tiles() * u.tiling.in_blocks()) as u64;
+        let count = |u: &super::plan::Upload| (self.batch * u.tiling.tiles() * u.tiling.in_blocks()) as u64;
         let message = |bytes: usize| (bytes + HEADER_BYTES) as u64;
         LinearCost {
             up_bytes: self.uploads.iter().map(|u| count(u) * message(u.params.up_bytes())).sum(),
@@ -64,7 +64,7 @@ impl LinearPlan {
     fn consumer_cost(&self, k: usize) -> ConsumerCost {
         let (c, upload, _) = self.consumer(k).expect("`cost` counts the plan's own layers");
         let u = &self.uploads[upload];
-        let (blocks, tiles) = (u.tiling.out_blocks(c), u.tiling.tiles_of(c).len());
+        let (blocks, tiles) = (u.tiling.out_blocks(c), self.batch * u.tiling.tiles_of(c).len());
         let joined: usize = (0..blocks).map(|o| self.joined(k, o).len()).sum();
         let passes = tiles.div_ceil(super::server::TILES_AT_ONCE);
         let message = |bytes: usize| (bytes + HEADER_BYTES) as u64;

@@ -39,6 +39,8 @@ pub struct LinearPlan {
     /// Upload of each consumer.
     upload_of: Vec<usize>,
     taps: Vec<Vec<Tap>>,
+    /// Tensors that one exchange is for.
+    pub(super) batch: usize,
 }
 
 impl LinearPlan {
@@ -51,7 +53,8 @@ impl LinearPlan {
     /// parameters fit, [`LinearError::He`].
     pub fn new(consumers: &[Consumer], max_error: u32) -> Result<Self, LinearError> {
         let strides = strides(consumers)?;
-        let mut plan = Self { consumers: consumers.to_vec(), uploads: vec![], upload_of: vec![], taps: vec![] };
+        let (uploads, upload_of, taps) = (vec![], vec![], vec![]);
+        let mut plan = Self { consumers: consumers.to_vec(), uploads, upload_of, taps, batch: 1 };
         for &stride in &strides {
             let members: Vec<Consumer> = consumers.iter().filter(|c| c.conv.stride == stride).copied().collect();
             plan.uploads.push(Upload::new(&members, max_error).map_err(|e| plan.locate(stride, e))?);
@@ -63,6 +66,13 @@ impl LinearPlan {
             plan.taps.push(plan.uploads[upload].tiling.frame.taps(c));
         }
         Ok(plan)
+    }
+
+    /// The same for `batch` tensors at once, of as many inputs: their masks and shares stand one behind the
+    /// other, and the weights are transformed for several of them at a time.
+    #[must_use]
+    pub fn times(&self, batch: usize) -> Self {
+        Self { batch, ..self.clone() }
     }
 
     /// Names the first layer of the group that failed.
@@ -83,10 +93,10 @@ impl LinearPlan {
         &self.consumers
     }
 
-    /// Elements of the tensor.
+    /// Elements of the tensors that one exchange is for.
     #[must_use]
     pub fn input_len(&self) -> usize {
-        self.consumers[0].conv.in_len()
+        self.batch * self.consumers[0].conv.in_len()
     }
 
     /// Largest `|client_share + server_share - W r|` of a layer.

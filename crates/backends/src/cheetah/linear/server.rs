@@ -57,10 +57,10 @@ pub(crate) fn check_weights(c: &Consumer, values: &[i32]) -> Result<(), LinearEr
     }
 }
 
-/// Result of one layer at the server.
+/// Result of one layer at the server, for all inputs of the plan.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Evaluation {
-    /// The server's share `[O, OH, OW]` mod `2^l` of the layer's own ring.
+    /// The server's share `[B, O, OH, OW]` mod `2^l` of the layer's own ring.
     pub share: Vec<u64>,
     /// Weight polynomials transformed.
     pub weight_polys: u64,
@@ -73,7 +73,7 @@ pub struct LinearServer<'a> {
     ctx: &'a Arc<Context>,
     key: &'a PublicKey,
     plan: &'a LinearPlan,
-    /// Per upload, tile by tile.
+    /// Per upload, input by input, tile by tile.
     received: Vec<Vec<Ciphertext>>,
 }
 
@@ -92,6 +92,7 @@ struct Job<'a> {
     taps: &'a [Tap],
     weights: &'a CheckedWeights<'a>,
     upload: usize,
+    /// Of all inputs: tile t of input k is `k * tiles + t`.
     tiles: Vec<usize>,
     secret: Prg,
     public: PublicSeed,
@@ -110,7 +111,7 @@ impl<'a> LinearServer<'a> {
     ) -> Result<Self, LinearError> {
         let mut received = vec![];
         for upload in &plan.uploads {
-            let count = upload.tiling.tiles() * upload.tiling.in_blocks();
+            let count = plan.batch * upload.tiling.tiles() * upload.tiling.in_blocks();
             let mut ciphertexts = vec![];
             for start in (0..count).step_by(batch()) {
                 let frames = (start..(start + batch()).min(count)).map(|_| source(upload.params.up_bytes()));
@@ -163,10 +164,14 @@ impl<'a> LinearServer<'a> {
         let mut random = SplitPrg::draw(prg);
         let (secret, public) = (Prg::from_seed(random.secret().next_seed()), random.public_seed());
         sink(&public.to_bytes())?;
-        let job = Job { consumer: c, taps, weights, upload, tiles: tiling.tiles_of(c), secret, public };
+        let of_one = tiling.tiles_of(c);
+        let of_input = |input: usize| of_one.iter().map(move |tile| input * tiling.tiles() + tile);
+        let tiles = (0..self.plan.batch).flat_map(of_input).collect();
+        let job = Job { consumer: c, taps, weights, upload, tiles, secret, public };
         let passes = job.tiles.len().div_ceil(TILES_AT_ONCE);
         let units = tiling.out_blocks(c) * passes;
-        let mut result = Evaluation { share: vec![0; c.conv.out_len()], weight_polys: 0, products: 0 };
+        let mut result =
+            Evaluation { share: vec![0; self.plan.batch * c.conv.out_len()], weight_polys: 0, products: 0 };
         let mask = (1 << c.ring_bits) - 1;
         for start in (0..units).step_by(batch()) {
             let range = start..(start + batch()).min(units);
@@ -206,12 +211,13 @@ impl<'a> LinearServer<'a> {
         }
         for (k, (sum, &tile)) in sums.iter_mut().zip(tiles).enumerate() {
             let number = (output * job.tiles.len() + first + k) as u64;
-            let (positions, indices) = tiling.positions(job.consumer, tile, output);
+            let (positions, indices) = tiling.positions(job.consumer, tile % tiling.tiles(), output);
+            let of_input = tile / tiling.tiles() * job.consumer.conv.out_len();
             let streams = (&mut job.secret.fork(number), job.public.fork(number));
             let mut answer = Vec::with_capacity(upload.params.down_bytes());
             let shares = sum.reshare(self.ctx, self.key, &upload.params, streams, &positions, &mut answer);
             unit.answers.push(answer);
-            unit.shares.extend(indices.into_iter().zip(shares));
+            unit.shares.extend(indices.into_iter().map(|at| of_input + at).zip(shares));
         }
         unit
     }
@@ -236,8 +242,8 @@ impl<'a> LinearServer<'a> {
         Ok(result.share)
     }
 
-    /// The whole exchange for one tensor: receives the mask, answers every layer, and returns the server's
-    /// shares in the plan's order. `weights[k]` belongs to layer k.
+    /// The whole exchange for a plan's tensors: receives the mask, answers every layer, and returns the
+    /// server's shares in the plan's order. `weights[k]` belongs to layer k.
     ///
     /// # Errors
     /// As [`LinearServer::receive`] and [`LinearServer::evaluate`].

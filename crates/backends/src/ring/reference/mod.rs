@@ -143,6 +143,26 @@ pub fn quantize_input(graph: &RingGraph, input: &[f32]) -> Result<Vec<i64>, Ring
     Ok(input.iter().map(|&x| fixed.quantize(f64::from(x))).collect())
 }
 
+/// As [`quantize_input`] for the inputs of a batch, one behind the other.
+///
+/// # Errors
+/// The first input that does not fit, or other than `batch` of them.
+pub fn quantize_inputs(graph: &RingGraph, batch: usize, inputs: &[f32]) -> Result<Vec<i64>, RingError> {
+    let each = graph.input().elements();
+    if batch == 1 {
+        return quantize_input(graph, inputs);
+    }
+    if inputs.len() != batch * each {
+        let what = format!("{} values for {batch} inputs of shape {:?}", inputs.len(), graph.input().shape);
+        return Err(RingError::Input { what });
+    }
+    let mut integers = Vec::with_capacity(inputs.len());
+    for input in inputs.chunks(each) {
+        integers.extend(quantize_input(graph, input)?);
+    }
+    Ok(integers)
+}
+
 /// Real outputs from the integers of the output node: scale and public multiplier applied. A class index
 /// stays as it is.
 pub fn dequantize_output(graph: &RingGraph, output: &[i64]) -> Vec<f64> {

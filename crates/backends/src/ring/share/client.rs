@@ -1,6 +1,8 @@
 //! The walk over the client's shares, which are the same in all phases: offline it prepares for them, online
 //! it uses what was prepared. A dealer walks the same way, over what it knows of them.
 
+use std::sync::Arc;
+
 use tacit_arith::prg::Prg;
 use tacit_graph::{GraphError, Interpreter, NodeId};
 use tacit_mpc::Role;
@@ -9,8 +11,7 @@ use tacit_mpc::gate::slices;
 use tacit_mpc::wire::PackedMessages;
 use tacit_net::{Channel, Tag};
 
-use super::local::{apply, gather};
-use super::reduce::difference;
+use super::local::apply;
 use super::truncate;
 use super::{Batch, Kind, Level, Step, Tap};
 use crate::BackendError;
@@ -58,22 +59,24 @@ pub(crate) trait ClientPhase<K: Kind> {
 pub(crate) struct ClientWalk<'a, K: Kind, P> {
     pub(crate) graph: &'a RingGraph,
     pub(crate) steps: &'a [Step<K>],
+    /// Inputs at once. A tensor has them one behind the other, and so has what the phase is given.
+    pub(crate) batch: usize,
     /// All shares that the client chooses itself follow from it.
     pub(crate) seed: Prg,
     pub(crate) phase: P,
     pub(crate) tap: &'a mut Tap<'a>,
 }
 
-/// Checks an input before anything of it is sent.
+/// Checks the inputs of a batch before anything of them is sent.
 ///
 /// # Errors
-/// Its length.
-pub(crate) fn check_input(graph: &RingGraph, input: &[i64]) -> Result<(), BackendError> {
-    let needed = graph.input().elements();
+/// Their length.
+pub(crate) fn check_input(graph: &RingGraph, batch: usize, input: &[i64]) -> Result<(), BackendError> {
+    let needed = batch * graph.input().elements();
     if input.len() == needed {
         return Ok(());
     }
-    let what = format!("{} integers, the model takes {needed}", input.len());
+    let what = format!("{} integers, {needed} are taken", input.len());
     Err(BackendError::Graph(GraphError::Input { what }))
 }
 
@@ -114,17 +117,17 @@ impl<K: Kind, P: ClientPhase<K>> Interpreter for ClientWalk<'_, K, P> {
 
     fn node(&mut self, id: NodeId, node: &Node, inputs: &[&Vec<u64>]) -> Result<Vec<u64>, BackendError> {
         let chosen = |seed: &Prg, n, width| chosen(seed, At { node: id, level: 0 }, 0, n, width);
-        let at = At { node: id, level: 0 };
+        let (at, elements) = (At { node: id, level: 0 }, self.batch * node.elements());
         let share = match &self.steps[id] {
             Step::Input => {
                 let width = node.fixed.width;
-                let share = chosen(&self.seed, node.elements(), width);
+                let share = chosen(&self.seed, elements, width);
                 self.phase.input(&share, width)?;
                 share
             }
             Step::Linear(layer) => self.phase.linear(layer, id, inputs[0])?,
             Step::Relu(gate) => {
-                let target = chosen(&self.seed, node.elements(), node.fixed.width);
+                let target = chosen(&self.seed, elements, node.fixed.width);
                 let shares = GateShares { tested: inputs[0], values: &[inputs[0]], bases: &[], targets: &[&target] };
                 self.phase.gate(at, gate, &shares)?;
                 target
@@ -132,18 +135,18 @@ impl<K: Kind, P: ClientPhase<K>> Interpreter for ClientWalk<'_, K, P> {
             Step::Reduce { levels, indexed } => self.reduce(id, node, levels, *indexed, inputs[0])?,
             Step::Widen(widen) => {
                 let (from, to) = (self.graph.nodes()[node.inputs[0]].fixed.width, node.fixed.width);
-                let high = chosen(&self.seed, node.elements(), to - from);
+                let high = chosen(&self.seed, elements, to - from);
                 let target: Vec<u64> = inputs[0].iter().zip(high).map(|(c, h)| c | h << from).collect();
                 self.phase.widen(id, widen, inputs[0], &target)?;
                 target
             }
             Step::LookUp(table) => {
-                let target = chosen(&self.seed, node.elements(), node.fixed.width);
+                let target = chosen(&self.seed, elements, node.fixed.width);
                 self.phase.look_up(id, table, inputs[0], &target)?;
                 target
             }
             Step::TruncateExact { bits, gate } => {
-                let target = chosen(&self.seed, node.elements(), node.fixed.width);
+                let target = chosen(&self.seed, elements, node.fixed.width);
                 let parts = truncate::parts(Role::Client, inputs[0], *bits);
                 let shares = GateShares {
                     tested: &parts.tested,
@@ -156,7 +159,7 @@ impl<K: Kind, P: ClientPhase<K>> Interpreter for ClientWalk<'_, K, P> {
             }
             Step::Local => {
                 let shapes: Vec<&[usize]> = node.inputs.iter().map(|&i| &*self.graph.nodes()[i].shape).collect();
-                apply(Role::Client, node, inputs, &shapes)
+                apply(Role::Client, node, inputs, &shapes, self.batch)
             }
         };
         let share = self.phase.settle(id, node, share)?;
@@ -170,7 +173,7 @@ impl<K: Kind, P: ClientPhase<K>> ClientWalk<'_, K, P> {
         &mut self,
         id: NodeId,
         node: &Node,
-        levels: &[(Level, K::Gate)],
+        levels: &[(Arc<Level>, K::Gate)],
         indexed: bool,
         input: &[u64],
     ) -> Result<Vec<u64>, BackendError> {
@@ -184,8 +187,8 @@ impl<K: Kind, P: ClientPhase<K>> ClientWalk<'_, K, P> {
             let at = At { node: id, level: round };
             let (mut values, mut bases, mut targets) = (Vec::new(), Vec::new(), Vec::new());
             for (part, (list, width)) in lists.iter().enumerate() {
-                let right = gather(list, &level.right, ring_mask(*width));
-                values.push(difference(list, level, *width));
+                let right = level.rights(list, *width, self.batch);
+                values.push(level.difference(list, *width, self.batch));
                 targets.push(chosen(&self.seed, at, part as u8, right.len(), *width));
                 bases.push(right);
             }
@@ -195,7 +198,7 @@ impl<K: Kind, P: ClientPhase<K>> ClientWalk<'_, K, P> {
                 self.phase.gate(at, gate, &shares)?;
             }
             for ((list, _), target) in lists.iter_mut().zip(&targets) {
-                *list = level.advance(target, list);
+                *list = level.advance(target, list, self.batch);
             }
         }
         Ok(lists.pop().expect("there is a list of values at least").0)

@@ -9,7 +9,8 @@ use crate::ring::fixed::ring_mask;
 /// Weights and material are checked against the plan when they are read.
 const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
 
-/// `W u + bias + known` in the ring: the online half of a linear layer, on the server's share `u` alone.
+/// `W u + bias + known` in the ring: the online half of a linear layer, on the server's share `u` alone, of
+/// one or more inputs.
 pub(crate) fn linear_online(
     conv: &ConvSpec,
     layer: &LayerWeights,
@@ -17,12 +18,16 @@ pub(crate) fn linear_online(
     known: &[u64],
     width: u32,
 ) -> Result<Vec<u64>, BackendError> {
-    let mut out = conv2d(conv, &layer.weights, u, width).map_err(|_| NO_WEIGHTS)?;
+    let mut out = Vec::with_capacity(known.len());
+    for u in u.chunks(conv.in_len()) {
+        out.extend(conv2d(conv, &layer.weights, u, width).map_err(|_| NO_WEIGHTS)?);
+    }
     if layer.bias.len() != conv.out_ch {
         return Err(NO_WEIGHTS);
     }
-    let (per_channel, mask) = (out.len() / conv.out_ch, ring_mask(width));
-    for ((out, known), bias) in out.chunks_mut(per_channel).zip(known.chunks(per_channel)).zip(&layer.bias) {
+    let (per_channel, mask) = (conv.out_len() / conv.out_ch, ring_mask(width));
+    let channels = out.chunks_mut(per_channel).zip(known.chunks(per_channel));
+    for ((out, known), bias) in channels.zip(layer.bias.iter().cycle()) {
         for (y, s) in out.iter_mut().zip(known) {
             *y = y.wrapping_add(*bias as u64).wrapping_add(*s) & mask;
         }

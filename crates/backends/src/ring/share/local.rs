@@ -8,9 +8,30 @@ use tacit_mpc::Role;
 use crate::ring::fixed::ring_mask;
 use crate::ring::{Node, Op};
 
-/// The share of the tensor of a `node` that is planned as local, from the shares of its inputs. Inputs may be
-/// in wider rings than the result. Public constants are added by the server.
-pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[usize]]) -> Vec<u64> {
+/// The share of the tensor of a `node` that is planned as local, from the shares of its inputs, of a batch of
+/// inputs to the model one behind the other. Inputs may be in wider rings than the result. Public constants
+/// are added by the server.
+pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[usize]], batch: usize) -> Vec<u64> {
+    let mut out = Vec::with_capacity(batch * node.elements());
+    for one in 0..batch {
+        let inputs: Vec<&[u64]> = inputs.iter().map(|tensor| part(tensor, one, batch)).collect();
+        out.extend(apply_one(role, node, &inputs, shapes));
+    }
+    out
+}
+
+/// The part of input `one` of a tensor that a batch has.
+fn part(tensor: &[u64], one: usize, batch: usize) -> &[u64] {
+    let len = tensor.len() / batch;
+    &tensor[one * len..][..len]
+}
+
+/// What `f` makes of the part that each input of a batch has in a tensor.
+pub(super) fn each(tensor: &[u64], batch: usize, mut f: impl FnMut(&[u64]) -> Vec<u64>) -> Vec<u64> {
+    (0..batch).flat_map(|one| f(part(tensor, one, batch))).collect()
+}
+
+fn apply_one(role: Role, node: &Node, inputs: &[&[u64]], shapes: &[&[usize]]) -> Vec<u64> {
     let mask = ring_mask(node.fixed.width);
     let (first, shape): (&[u64], &[usize]) = (inputs[0], shapes[0]);
     let map = |f: &dyn Fn(u64) -> u64| first.iter().map(|&v| f(v) & mask).collect();
@@ -118,12 +139,12 @@ mod tests {
         let x: Vec<u64> = (0..16).collect();
         let shape = [1usize, 4, 4];
         let slice = Op::Slice(Slice { start: vec![0, 1, 0], step: vec![1, 2, 3], len: vec![1, 2, 2] });
-        assert_eq!(apply(Role::Client, &node(slice, vec![1, 2, 2], 8), &[&x], &[&shape]), vec![4, 7, 12, 15]);
+        assert_eq!(apply(Role::Client, &node(slice, vec![1, 2, 2], 8), &[&x], &[&shape], 1), vec![4, 7, 12, 15]);
         let pad = Op::Pad { before: vec![0, 1, 0], after: vec![0, 0, 1] };
-        let padded = apply(Role::Client, &node(pad, vec![1, 5, 5], 8), &[&x], &[&shape]);
+        let padded = apply(Role::Client, &node(pad, vec![1, 5, 5], 8), &[&x], &[&shape], 1);
         assert_eq!(padded[..12], [0, 0, 0, 0, 0, 0, 1, 2, 3, 0, 4, 5]);
         let pool = Op::SumPool(Window { kernel: [3, 3], stride: [2, 2], pads: [1, 1, 0, 0] });
-        let sums = apply(Role::Client, &node(pool, vec![1, 2, 2], 8), &[&x], &[&shape]);
+        let sums = apply(Role::Client, &node(pool, vec![1, 2, 2], 8), &[&x], &[&shape], 1);
         let sum = |rows: std::ops::Range<u64>, columns: std::ops::Range<u64>| -> u64 {
             rows.flat_map(|r| columns.clone().map(move |c| 4 * r + c)).sum()
         };
@@ -133,7 +154,7 @@ mod tests {
     #[test]
     fn constants_are_added_once() {
         let n = node(Op::AddConst { value: -3 }, vec![2], 8);
-        assert_eq!(apply(Role::Client, &n, &[&vec![1, 2]], &[&[2]]), [1, 2]);
-        assert_eq!(apply(Role::Server, &n, &[&vec![1, 2]], &[&[2]]), [254, 255]);
+        assert_eq!(apply(Role::Client, &n, &[&vec![1, 2]], &[&[2]], 1), [1, 2]);
+        assert_eq!(apply(Role::Server, &n, &[&vec![1, 2]], &[&[2]], 1), [254, 255]);
     }
 }

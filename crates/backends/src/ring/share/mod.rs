@@ -20,7 +20,7 @@ pub(crate) use linear::linear_online;
 pub(crate) use reduce::Level;
 pub(crate) use server::{ServerPhase, ServerShares, ServerWalk};
 pub(crate) use size::check_sizes;
-pub(crate) use steps::{Batch, Compile, Kind, Step, conv_spec, steps};
+pub(crate) use steps::{Batch, Compile, Kind, Step, Times, conv_spec, steps};
 
-/// Sees a party's share of each node's tensor (`[elements]`, in the node's ring).
+/// Sees a party's share of each node's tensor (`[B, elements]` for a batch of B inputs, in the node's ring).
 pub type Tap<'a> = dyn FnMut(tacit_graph::NodeId, &[u64]) + 'a;

@@ -5,7 +5,7 @@
 
 use tacit_graph::geometry::Window;
 
-use super::local::window_range;
+use super::local::{each, gather, window_range};
 use crate::ring::fixed::ring_mask;
 
 /// One round of comparisons on the current list of values.
@@ -20,20 +20,33 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    /// The next list from the results and the old list.
-    pub(super) fn advance(&self, results: &[u64], old: &[u64]) -> Vec<u64> {
-        let pairs = self.left.len();
-        self.next
-            .iter()
-            .map(|&i| (i as usize).checked_sub(pairs).map_or_else(|| results[i as usize], |j| old[j]))
-            .collect()
+    /// The next list from the results and the old list, each of `batch` inputs, one behind the other.
+    pub(super) fn advance(&self, results: &[u64], old: &[u64], batch: usize) -> Vec<u64> {
+        let (pairs, len) = (self.left.len(), old.len() / batch);
+        let mut next = Vec::with_capacity(batch * self.next.len());
+        for input in 0..batch {
+            let (results, old) = (&results[input * pairs..], &old[input * len..]);
+            next.extend(self.next.iter().map(|&i| match (i as usize).checked_sub(pairs) {
+                None => results[i as usize],
+                Some(j) => old[j],
+            }));
+        }
+        next
     }
-}
 
-/// `left - right` of a level's pairs.
-pub(super) fn difference(list: &[u64], level: &Level, width: u32) -> Vec<u64> {
-    let pairs = level.left.iter().zip(&level.right);
-    pairs.map(|(&a, &b)| list[a as usize].wrapping_sub(list[b as usize]) & ring_mask(width)).collect()
+    /// `left - right` of the pairs of each of `batch` inputs.
+    pub(super) fn difference(&self, list: &[u64], width: u32, batch: usize) -> Vec<u64> {
+        let pairs = |list: &[u64]| -> Vec<u64> {
+            let pairs = self.left.iter().zip(&self.right);
+            pairs.map(|(&a, &b)| list[a as usize].wrapping_sub(list[b as usize]) & ring_mask(width)).collect()
+        };
+        each(list, batch, pairs)
+    }
+
+    /// `right` of the pairs of each of `batch` inputs.
+    pub(super) fn rights(&self, list: &[u64], width: u32, batch: usize) -> Vec<u64> {
+        each(list, batch, |list| gather(list, &self.right, ring_mask(width)))
+    }
 }
 
 /// Reduces groups of positions to one value each, pairing neighbours level by level.
@@ -108,7 +121,7 @@ mod tests {
         for level in levels {
             let pairs = level.left.iter().zip(&level.right);
             let results: Vec<u64> = pairs.map(|(&a, &b)| values[a as usize].max(values[b as usize])).collect();
-            values = level.advance(&results, &values);
+            values = level.advance(&results, &values, 1);
         }
         values
     }

@@ -1,17 +1,17 @@
 //! The walk over the server's shares, online: offline it has no values.
 
+use std::sync::Arc;
+
 use tacit_graph::{Interpreter, NodeId};
 use tacit_mpc::Role;
 use tacit_mpc::dealt::LookUp;
 use tacit_mpc::gate::slices;
 
 use super::client::NO_TABLES;
-use super::local::{apply, gather};
-use super::reduce::difference;
+use super::local::apply;
 use super::truncate;
 use super::{At, Batch, Kind, Level, Step, Tap};
 use crate::BackendError;
-use crate::ring::fixed::ring_mask;
 use crate::ring::{Node, RingGraph};
 
 /// The server's shares around a batch of gates.
@@ -43,6 +43,8 @@ pub(crate) trait ServerPhase<K: Kind> {
 pub(crate) struct ServerWalk<'a, K: Kind, P> {
     pub(crate) graph: &'a RingGraph,
     pub(crate) steps: &'a [Step<K>],
+    /// Inputs at once. A tensor has them one behind the other, and so has what the phase is given.
+    pub(crate) batch: usize,
     pub(crate) phase: P,
     pub(crate) tap: &'a mut Tap<'a>,
 }
@@ -71,7 +73,7 @@ impl<K: Kind, P: ServerPhase<K>> Interpreter for ServerWalk<'_, K, P> {
             }
             Step::Local => {
                 let shapes: Vec<&[usize]> = node.inputs.iter().map(|&i| &*self.graph.nodes()[i].shape).collect();
-                apply(Role::Server, node, inputs, &shapes)
+                apply(Role::Server, node, inputs, &shapes, self.batch)
             }
         };
         let share = self.phase.settle(id, node, share)?;
@@ -85,27 +87,29 @@ impl<K: Kind, P: ServerPhase<K>> ServerWalk<'_, K, P> {
         &mut self,
         id: NodeId,
         node: &Node,
-        levels: &[(Level, K::Gate)],
+        levels: &[(Arc<Level>, K::Gate)],
         indexed: bool,
         input: &[u64],
     ) -> Result<Vec<u64>, BackendError> {
         let width = self.graph.nodes()[node.inputs[0]].fixed.width;
         let mut lists = vec![(input.to_vec(), width)];
         if indexed {
-            lists.push(((0..input.len() as u64).collect(), node.fixed.width));
+            let positions = 0..(input.len() / self.batch) as u64;
+            lists.push(((0..self.batch).flat_map(|_| positions.clone()).collect(), node.fixed.width));
         }
         for (round, (level, gate)) in levels.iter().enumerate() {
             let mut results = vec![Vec::new(); lists.len()];
             if gate.n() > 0 {
-                let values: Vec<Vec<u64>> = lists.iter().map(|(list, width)| difference(list, level, *width)).collect();
-                let bases: Vec<Vec<u64>> =
-                    lists.iter().map(|(list, width)| gather(list, &level.right, ring_mask(*width))).collect();
+                let lists = || lists.iter().map(|(list, width)| (list, *width));
+                let values: Vec<Vec<u64>> =
+                    lists().map(|(list, width)| level.difference(list, width, self.batch)).collect();
+                let bases: Vec<Vec<u64>> = lists().map(|(list, width)| level.rights(list, width, self.batch)).collect();
                 let (values, bases) = (slices(&values), slices(&bases));
                 let shares = ServerShares { tested: values[0], values: &values, bases: &bases };
                 results = self.phase.gate(At { node: id, level: round }, gate, &shares)?;
             }
             for ((list, _), result) in lists.iter_mut().zip(&results) {
-                *list = level.advance(result, list);
+                *list = level.advance(result, list, self.batch);
             }
         }
         Ok(lists.pop().expect("there is a list of values at least").0)

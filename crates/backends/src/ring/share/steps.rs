@@ -1,8 +1,11 @@
 //! From a graph's nodes to steps.
 
+use std::sync::Arc;
+
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
 use tacit_mpc::dealt::LookUp;
+use tacit_mpc::gate::{GateSpec, WrapSpec};
 
 use super::reduce::{Level, max_pool, tournament};
 use super::truncate;
@@ -26,6 +29,24 @@ pub(crate) trait Batch {
     fn n(&self) -> usize;
 }
 
+/// What a batch of inputs has more of than one input, at once.
+pub(crate) trait Times {
+    /// The same for `batch` inputs.
+    fn times(&self, batch: usize) -> Self;
+}
+
+impl Times for GateSpec {
+    fn times(&self, batch: usize) -> Self {
+        self.times(batch)
+    }
+}
+
+impl Times for WrapSpec {
+    fn times(&self, batch: usize) -> Self {
+        Self { n: batch * self.n, ..*self }
+    }
+}
+
 /// How one node is evaluated.
 pub(crate) enum Step<K: Kind> {
     /// The client's input, masked.
@@ -39,7 +60,7 @@ pub(crate) enum Step<K: Kind> {
     /// Rounds of pairwise maxima (max pool) or of maxima with their positions (arg max).
     Reduce {
         /// Rounds, first to last.
-        levels: Vec<(Level, K::Gate)>,
+        levels: Vec<(Arc<Level>, K::Gate)>,
         /// The result is the position.
         indexed: bool,
     },
@@ -78,6 +99,29 @@ impl<K: Kind> Step<K> {
             Self::Widen(_) => 6,
             Self::TruncateExact { .. } => 7,
             Self::LookUp(_) => 8,
+        }
+    }
+
+    /// The same step for `batch` inputs at once: their gates stand one input behind the other. Linear layers,
+    /// and the pairs of a reduction, are those of one input.
+    pub(crate) fn times(&self, batch: usize) -> Self
+    where
+        K::Linear: Clone,
+        K::Gate: Times,
+        K::Widen: Times,
+    {
+        match self {
+            Self::Input => Self::Input,
+            Self::Linear(layer) => Self::Linear(layer.clone()),
+            Self::Local => Self::Local,
+            Self::Relu(gate) => Self::Relu(gate.times(batch)),
+            Self::Reduce { levels, indexed } => {
+                let times = |(level, gate): &(Arc<Level>, K::Gate)| (Arc::clone(level), gate.times(batch));
+                Self::Reduce { levels: levels.iter().map(times).collect(), indexed: *indexed }
+            }
+            Self::Widen(widen) => Self::Widen(widen.times(batch)),
+            Self::LookUp(table) => Self::LookUp(table.times(batch)),
+            Self::TruncateExact { bits, gate } => Self::TruncateExact { bits: *bits, gate: gate.times(batch) },
         }
     }
 }
@@ -138,7 +182,7 @@ fn nonlinear<K: Kind>(graph: &RingGraph, node: &Node, make: &mut impl Compile<K>
         levels
             .into_iter()
             .map(|level| (make.maximum(level.left.len(), width, index), level))
-            .map(|(g, l)| (l, g))
+            .map(|(g, l)| (Arc::new(l), g))
             .collect()
     };
     Ok(match &node.op {

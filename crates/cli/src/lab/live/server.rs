@@ -1,7 +1,6 @@
 //! A `tacit-server` process of one cell, and what it says of itself.
 use super::pin;
 use crate::lowering::Lowering;
-use crate::operator::Interface;
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
@@ -14,8 +13,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::{Registry, Trust};
+use tacit_client::Control;
 use tacit_lab::campaign;
 use tacit_lab::experiment::{Scratch, Ward};
+use tacit_store::keys::load_client;
 
 /// How long a server that is told to stop may take; it gives its jobs 30 s.
 const STOP: Duration = Duration::from_secs(45);
@@ -92,8 +93,8 @@ impl Server {
     }
 
     /// Its control interface, for the operator of the scratch folder.
-    pub fn interface(&self, keys: &Path) -> anyhow::Result<Interface> {
-        Interface::of(&self.address, (keys, "ops"), None, 60)
+    pub fn interface(&self, keys: &Path) -> anyhow::Result<Control> {
+        Ok(Control::of(&self.address, &load_client(keys, "ops")?, None, Duration::from_secs(60))?)
     }
 
     /// Has it end by itself, so that all it has learned is on the disk; kept in `learned` if that is named.

@@ -1,10 +1,11 @@
 //! What a server's status tells over a cell: its jobs, on the clock of the cell.
-use crate::operator::{Interface, Job, Status};
+use crate::operator::{Job, Status};
 use anyhow::Context;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use tacit_client::Control;
 use tacit_sim::RecordedJob;
 
 /// How often it is asked. The status has the last 500 jobs, far more than end in this time.
@@ -63,7 +64,7 @@ impl Watched {
 }
 
 /// Looks again and again until `over`, and once more then. `start` is the beginning of the cell.
-pub fn watch(interface: &Interface, start: Instant, over: &AtomicBool) -> anyhow::Result<Watched> {
+pub fn watch(interface: &Control, start: Instant, over: &AtomicBool) -> anyhow::Result<Watched> {
     let mut watched = Watched::nothing();
     loop {
         let is_last = over.load(Ordering::Acquire);

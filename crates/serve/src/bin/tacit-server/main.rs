@@ -133,7 +133,11 @@ struct Args {
     /// is no longer offered
     #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3650))]
     expire: u64,
-    /// Materials that one client may have in memory
+    /// Inputs of one client that are run as one at most, in the exchanges of one input, where the back end
+    /// does that and memory allows it; 1 runs each on its own
+    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = count(32))]
+    max_batch: usize,
+    /// Inputs that material of one client in memory may be for; with none there, a batch may be larger
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
     memory: u64,
     /// Seconds that a client which has its share of memory waits for a place until it is refused, less than
@@ -177,6 +181,7 @@ impl Args {
         config.idle_timeout = Duration::from_secs(self.idle);
         config.stored_per_client = self.quota;
         config.expire = Duration::from_secs(self.expire * 24 * 3600);
+        config.max_batch = self.max_batch;
         config.memory_per_client = self.memory as usize;
         config.memory_wait = Duration::from_secs(self.memory_wait);
         Ok(config)

@@ -1,5 +1,5 @@
 use super::*;
-use crate::snapshot::{Amounts, CertificateRow, JobRow, ModelRow, Queues, Snapshot};
+use crate::snapshot::{Amounts, CertificateRow, JobRow, ModelRow, ProfileRow, Queues, Snapshot};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use tacit_ids::ClientId;
@@ -63,6 +63,7 @@ fn the_document_describes_snapshots_as_they_are() {
         memory: 3,
         queued_s: 0.5,
         started_s: 1.0,
+        expected_s: outcome.map(|_| 0.75),
         ended_s: outcome.map(|_| 2.0),
         outcome,
     };
@@ -70,7 +71,18 @@ fn the_document_describes_snapshots_as_they_are() {
         capacity: Amounts { cores: 2, ..Amounts::default() },
         queues: Queues::default(),
         jobs: vec![job(None), job(Some("done")), job(Some("failed"))],
-        clients: vec![ClientRow { client, connections: 1, requests: 1, done: 1, failed: 0, refused: 0, queued: 0 }],
+        clients: vec![ClientRow { inputs: 1, mean_delay_s: 0.5, ..ClientRow::of(client) }],
+        profile: vec![ProfileRow {
+            model: "m".into(),
+            backend: "b",
+            phase: "offline",
+            device: "lan, 2 threads".into(),
+            jobs: 3,
+            expected_s: 0.5,
+            measured_s: 1.0,
+            error_median: 0.5,
+            error_p95: 0.75,
+        }],
         models: vec![ModelRow { name: "m".into(), backends: vec!["b".into()], ..ModelRow::default() }],
         certificates: vec![
             CertificateRow { name: "server", expires_s: 5, advice: Some("renew it".into()) },

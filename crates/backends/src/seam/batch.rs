@@ -1,0 +1,67 @@
+//! How many inputs run as one, and what tells plans of different sizes apart.
+
+use crate::{BackendError, Costs};
+
+/// What back ends say that run one input at a time.
+pub(crate) const ONE_BY_ONE: BackendError = BackendError::Misuse("this back end runs one input at a time");
+
+/// Most inputs of a batch, of any back end.
+const MOST_INPUTS: usize = 32;
+/// Bytes that a party may hold for the phases of a batch, as far as costs tell.
+const BATCH_MEMORY: u64 = 2 << 30;
+
+/// Most inputs that are run as one, by what one of them costs.
+pub(crate) fn most_inputs(one: &Costs) -> usize {
+    let parties = [&one.offline, &one.online].into_iter().flat_map(|phase| [&phase.client, &phase.server]);
+    let peak = parties.map(|party| party.peak_memory_bytes).max().expect("there are two phases");
+    MOST_INPUTS.min((BATCH_MEMORY / peak.max(1)) as usize).max(1)
+}
+
+/// The number of a batch's inputs, if a plan that takes `most` of them can have it.
+///
+/// # Errors
+/// [`BackendError::Misuse`].
+pub(crate) fn checked_batch(batch: usize, most: usize) -> Result<usize, BackendError> {
+    match (1..=most).contains(&batch) {
+        true => Ok(batch),
+        false => Err(BackendError::Misuse("the back end does not run so many inputs as one")),
+    }
+}
+
+/// Digest of the plan for `batch` inputs that follows from the plan for one: material of one size is no
+/// material of another.
+#[must_use]
+pub fn batch_digest(plan: &[u8; 32], batch: usize) -> [u8; 32] {
+    match batch {
+        1 => *plan,
+        _ => super::digest("tacit 2026-11 plan of a batch", &[plan, &(batch as u64).to_le_bytes()]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_as_large_as_memory_allows() {
+        let of = |peak_memory_bytes| {
+            let mut costs = Costs::default();
+            costs.online.client.peak_memory_bytes = peak_memory_bytes;
+            most_inputs(&costs)
+        };
+        assert_eq!(
+            [0, 1, BATCH_MEMORY / 8, BATCH_MEMORY / 2 + 1, u64::MAX].map(of),
+            [MOST_INPUTS, MOST_INPUTS, 8, 1, 1]
+        );
+        assert!(checked_batch(0, 8).is_err() && checked_batch(9, 8).is_err() && checked_batch(8, 8).is_ok());
+    }
+
+    #[test]
+    fn every_size_has_a_digest_of_its_own() {
+        let plans = [[1; 32], [2; 32]];
+        let all: std::collections::BTreeSet<_> =
+            plans.iter().flat_map(|plan| (1..=MOST_INPUTS).map(|batch| batch_digest(plan, batch))).collect();
+        assert_eq!(all.len(), 2 * MOST_INPUTS);
+        assert_eq!(batch_digest(&plans[0], 1), plans[0], "a plan for one input is none of a batch");
+    }
+}

@@ -1,0 +1,156 @@
+//! Batches of inputs: models for them, and connections that go from one size to another.
+
+use std::sync::Arc;
+
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+use tacit_backends::seam::batch_digest;
+use tacit_backends::{BackendError, ClientModel, Material, Options, Plan, ServerModel};
+use tacit_graph::Model;
+use tacit_mpc::run_pair;
+use tacit_net::{Channel, Phase};
+
+use super::{aids, cases, registry};
+
+/// Inputs of the batches that are tried.
+pub const SIZES: [usize; 2] = [2, 5];
+
+/// Back ends that run several inputs as one.
+const BATCHING: [&str; 3] = ["cheetah", "dealt", "sci-he"];
+
+/// Models for a batch are their own, and state so.
+pub fn check_models(case: &str, (one, several): (&dyn ServerModel, &dyn ServerModel), client: &dyn ClientModel) {
+    let batch = several.batch();
+    assert_eq!(several.digest(), batch_digest(&one.digest(), batch), "{case}");
+    assert_ne!(several.digest(), one.digest(), "{case}: material of another size is other material");
+    for plan in [several as &dyn Plan, client] {
+        assert_eq!(
+            (plan.digest(), plan.batch(), plan.max_batch()),
+            (several.digest(), batch, one.max_batch()),
+            "{case}"
+        );
+        assert_eq!(plan.costs(), several.costs(), "{case}");
+        assert_eq!(plan.interface(), one.interface(), "{case}");
+    }
+    assert_eq!(several.costs().online.exchanges, one.costs().online.exchanges, "{case}");
+    assert_eq!(several.public_bytes(), one.public_bytes(), "{case}: it is the same model");
+    let (many, few) = (several.costs().online.bytes(), one.costs().online.bytes());
+    assert!(many <= batch as u64 * few, "{case}: {many} bytes for {batch} inputs, {few} for one");
+}
+
+/// A model that every back end takes, with a batch of gates.
+fn model() -> Model {
+    let tree = cases().new_tree(&mut TestRunner::deterministic()).expect("a strategy without filters");
+    let (_, model) = tree.current().into_iter().find(|(name, _)| *name == "relu").expect("there is such a case");
+    model
+}
+
+type Lowered = (Arc<dyn ServerModel>, Arc<dyn ClientModel>, Model);
+
+fn lowered(id: &str) -> Lowered {
+    let (registry, model) = (registry(), model());
+    let backend = registry.get(id).expect("it is registered");
+    let server = backend.lower(&model, &Options::default()).expect("every back end takes it");
+    let client = backend.open(server.public_bytes()).expect("what was lowered");
+    (server, client, model)
+}
+
+#[test]
+fn back_ends_that_run_one_input_at_a_time_say_so() {
+    for backend in registry().iter() {
+        let (server, client, _) = lowered(backend.id());
+        assert_eq!(server.max_batch() > 1, BATCHING.contains(&backend.id()), "{}", backend.id());
+        assert_eq!((server.batch(), client.batch(), client.max_batch()), (1, 1, server.max_batch()));
+        let too_many = server.max_batch() + 1;
+        let aids = aids();
+        let mut sides = (client.clone().connect(&aids[0]).unwrap(), server.clone().connect(&aids[1]).unwrap());
+        for batch in [0, too_many] {
+            assert!(matches!(server.batched(batch), Err(BackendError::Misuse(_))), "{}: {batch}", backend.id());
+            assert!(matches!(client.batched(batch), Err(BackendError::Misuse(_))), "{}: {batch}", backend.id());
+            assert!(sides.0.set_batch(batch).is_err() && sides.1.set_batch(batch).is_err(), "{}", backend.id());
+        }
+        assert!(sides.0.set_batch(1).is_ok() && sides.1.set_batch(1).is_ok(), "{}", backend.id());
+    }
+}
+
+/// The sizes that one connection goes through, with the keys of one setup.
+const WAY: [usize; 5] = [1, 3, 1, 2, 3];
+
+#[test]
+fn a_connection_goes_from_one_size_to_another() {
+    for id in BATCHING {
+        let (server, client, model) = lowered(id);
+        let aids = aids();
+        let (inputs, outputs) = (model.interface.input_len(), model.interface.output_len());
+        let input =
+            |of: usize| -> Vec<f32> { (0..inputs).map(|i| ((i * 7 + of * 3) % 11) as f32 / 11.0 - 0.4).collect() };
+        let batch = |size: usize| -> Vec<f32> { (0..size).flat_map(input).collect() };
+        let (answers, ()) = run_pair(
+            |channel| {
+                let mut side = client.clone().connect(&aids[0]).unwrap();
+                side.setup(channel).unwrap();
+                let mut answers = Vec::new();
+                for size in WAY {
+                    side.set_batch(size).unwrap();
+                    let material = side.offline(channel).unwrap();
+                    answers.push(side.online(channel, material, &batch(size)).unwrap());
+                }
+                answers
+            },
+            |channel| {
+                let mut side = server.clone().connect(&aids[1]).unwrap();
+                side.setup(channel).unwrap();
+                for size in WAY {
+                    side.set_batch(size).unwrap();
+                    let material = side.offline(channel).unwrap();
+                    side.online(channel, material).unwrap();
+                    channel.flush().unwrap();
+                }
+            },
+        );
+        for (size, answers) in WAY.into_iter().zip(answers) {
+            assert_eq!(answers.len(), size * outputs);
+            for (of, answer) in answers.chunks(outputs).enumerate() {
+                let want = server.reference(&input(of)).unwrap();
+                let bound = server.error_bound(&want);
+                let near = answer.iter().zip(&want).all(|(got, want)| (got - want).abs() <= bound);
+                assert!(near, "{id}, input {of} of {size}: {answer:?}, reference {want:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn material_of_another_size_is_refused_before_anything_is_sent() {
+    for id in BATCHING {
+        let (server, client, model) = lowered(id);
+        let aids = aids();
+        let input = vec![0.25; 2 * model.interface.input_len()];
+        let made = |channel: &mut Channel| {
+            let mut side = client.clone().connect(&aids[0]).unwrap();
+            side.setup(channel).unwrap();
+            side.set_batch(2).unwrap();
+            let material = side.offline(channel).unwrap();
+            channel.flush().unwrap();
+            channel.set_phase(Phase::Online);
+            side.set_batch(3).unwrap();
+            let longer = vec![0.25; 3 * model.interface.input_len()];
+            let refused = side.online(channel, material, &longer).unwrap_err();
+            side.set_batch(2).unwrap();
+            let short = side.online(channel, Material::nothing(), &input[1..]).unwrap_err();
+            (refused, short, channel.traffic(Phase::Online).sent)
+        };
+        let ((refused, short, sent), theirs) = run_pair(made, |channel| {
+            let mut side = server.clone().connect(&aids[1]).unwrap();
+            side.setup(channel).unwrap();
+            side.set_batch(2).unwrap();
+            let material = side.offline(channel).unwrap();
+            channel.flush().unwrap();
+            side.set_batch(1).unwrap();
+            side.online(channel, material).unwrap_err()
+        });
+        assert!(matches!(refused, BackendError::Misuse(_)) && matches!(theirs, BackendError::Misuse(_)), "{id}");
+        assert!(short.to_string().contains("values for 2 inputs"), "{id}: {short}");
+        assert_eq!(sent, 0, "{id}");
+    }
+}

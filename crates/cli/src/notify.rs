@@ -1,0 +1,114 @@
+//! `tacit notify`
+use crate::connect::LinkArg;
+use crate::print;
+use clap::Subcommand;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tacit_args::{ServerArgs, count};
+use tacit_backends::Registry;
+use tacit_client::wire::Name;
+use tacit_client::{ClientConfig, MAX_THREADS, Notices, Standing};
+
+/// Announce an input over HTTP, without a connection that stands: for devices that sleep until its turn has
+/// come
+///
+/// The input is asked for later, with `tacit infer --notice NAME`.
+///
+/// Example: tacit notify new --model digits --server server.example:7878 --keys keys --client alice
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Seconds that an answer may take
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Announce an input, and show the name that the server gives it
+    ///
+    /// Example: tacit notify new --model digits --expected 600 --link slow
+    New(New),
+    /// Show how an announced input stands: announced, offline, ready or online, and whether its turn has come
+    ///
+    /// Example: tacit notify look 3fa9c2d107be5e10 --wait 600
+    Look {
+        /// Its name
+        name: Name,
+        /// Wait for so long until its turn has come
+        #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=604_800))]
+        wait: u64,
+    },
+    /// Take an announced input back
+    ///
+    /// Example: tacit notify withdraw 3fa9c2d107be5e10
+    Withdraw {
+        /// Its name
+        name: Name,
+    },
+}
+
+#[derive(clap::Args)]
+struct New {
+    /// Model that it is for; may be left out if the server has one only
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Back end; the first that the model is offered with and that keeps the input private, if it is left out
+    #[arg(long, value_name = "NAME")]
+    backend: Option<String>,
+    /// Seconds from now in which it will be asked for
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=604_800))]
+    expected: Option<u64>,
+    /// Seconds after that in which the server may forget it [default and most: what the server allows]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=604_800))]
+    ttl: Option<u64>,
+    /// Threads for arithmetic that `tacit infer` will have
+    #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64))]
+    threads: usize,
+    /// Link to the server, roughly, for its estimates
+    #[arg(long, value_enum, default_value_t = LinkArg::Lan)]
+    link: LinkArg,
+}
+
+pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
+    let mut config = ClientConfig::new(&args.server.server, args.server.identity()?);
+    config.server_name.clone_from(&args.server.server_name);
+    config.connect_timeout = Duration::from_secs(args.timeout);
+    let gone = "nothing of this client's is announced under this name, or it has ended";
+    match args.command {
+        Command::New(new) => {
+            config.threads = new.threads;
+            config.link = new.link.into();
+            let notices = Notices::of(&config)?;
+            let [model, backend] =
+                notices.choose(&Registry::standard(), new.model.as_deref(), new.backend.as_deref())?;
+            let [expected, ttl] = [new.expected, new.ttl].map(|seconds| seconds.map(Duration::from_secs));
+            show(&notices.announce(&model, &backend, expected, ttl)?, as_json)
+        }
+        Command::Look { name, wait } => {
+            let standing = Notices::of(&config)?.wait_for_turn(name, Duration::from_secs(wait))?;
+            show(&standing.ok_or_else(|| anyhow::anyhow!("{gone}"))?, as_json)
+        }
+        Command::Withdraw { name } => {
+            anyhow::ensure!(Notices::of(&config)?.take_back(name)?, "{gone}");
+            match as_json {
+                true => print::json(&json!({ "name": name.to_string(), "state": Value::Null })),
+                false => print::line(&format!("{name} was taken back")),
+            }
+        }
+    }
+}
+
+fn show(standing: &Standing, as_json: bool) -> anyhow::Result<()> {
+    let Standing { name, state, turn } = standing;
+    match as_json {
+        true => print::json(&json!({ "name": name.to_string(), "state": state.to_string(), "turn": turn })),
+        false => {
+            let turn = if *turn { "it would start at once" } else { "it would wait" };
+            print::line(&format!("{name} {state}; {turn}"))
+        }
+    }
+}

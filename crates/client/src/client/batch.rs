@@ -1,0 +1,116 @@
+//! Several inputs that are run as one: one offline phase, one material and one online phase, with the
+//! exchanges of one input.
+use crate::ask::ask;
+use crate::wire::{Reply, Request, misplaced};
+use crate::{Answer, Client, ClientError};
+use std::sync::Arc;
+use std::time::Instant;
+use tacit_backends::ClientModel;
+use tacit_backends::seam::batch_digest;
+use tacit_graph::Units;
+use tacit_store::Binding;
+
+impl Client {
+    /// How many inputs are run as one from now on, at most; 1 runs each on its own.
+    pub fn set_max_batch(&mut self, inputs: usize) {
+        self.config.max_batch = inputs;
+    }
+
+    /// The model for one input.
+    pub(crate) fn of_one(&self) -> &dyn ClientModel {
+        &*self.one
+    }
+
+    /// Most inputs that are run as one.
+    fn max_batch(&self) -> usize {
+        self.config.max_batch.min(self.one.max_batch()).max(1)
+    }
+
+    /// Phases from now on are for so many inputs at once, as the server has been told.
+    fn resize(&mut self, inputs: usize) -> Result<(), ClientError> {
+        self.side.set_batch(inputs)?;
+        self.model = if inputs == 1 { Arc::clone(&self.one) } else { self.one.batched(inputs)? };
+        self.binding.plan = self.model.digest();
+        self.material_bytes = self.model.costs().offline.client.stored_bytes;
+        Ok(())
+    }
+
+    /// Asks the server to run `wanted` inputs as one from now on, on this connection; as many as it runs so.
+    pub(crate) fn ask_batch(&mut self, wanted: usize) -> Result<usize, ClientError> {
+        let wanted = wanted.clamp(1, self.max_batch());
+        if wanted == self.model().batch() {
+            return Ok(wanted);
+        }
+        let request = Request::Batch { inputs: wanted as u32 };
+        let granted = match ask(self.channel_mut(), &request)? {
+            Reply::Batch { inputs } => inputs as usize,
+            other => return Err(misplaced(request.name(), &other).into()),
+        };
+        if !(1..=wanted).contains(&granted) {
+            let detail = format!("{granted} inputs as one, {wanted} were asked for");
+            return Err(ClientError::Unexpected { what: "size of a batch", detail });
+        }
+        self.resize(granted)?;
+        Ok(granted)
+    }
+
+    /// As [`ask_batch`](Self::ask_batch), for exactly so many.
+    pub(crate) fn set_batch(&mut self, inputs: usize) -> Result<(), ClientError> {
+        match self.ask_batch(inputs)? {
+            granted if granted == inputs => Ok(()),
+            granted => Err(ClientError::Usage(format!(
+                "{inputs} inputs cannot be run as one here: the back end {} and this server take {granted}",
+                self.backend()
+            ))),
+        }
+    }
+
+    /// How many inputs each stored material of this model is for that is ready in this client's folder, and
+    /// for more than one, largest first.
+    ///
+    /// # Errors
+    /// Of the store.
+    pub fn stored_batches(&self) -> Result<Vec<usize>, ClientError> {
+        let Some(stock) = &self.stock else { return Ok(vec![]) };
+        let (client, model, plan) = (self.binding().client, self.binding().model, self.of_one().digest());
+        let mut sizes = Vec::new();
+        for inputs in (2..=self.max_batch()).rev() {
+            let held = stock.ready(Binding { client, model, plan: batch_digest(&plan, inputs) })?;
+            sizes.extend(held.iter().map(|_| inputs));
+        }
+        Ok(sizes)
+    }
+
+    /// Answers several inputs, given in `units`, as one: with stored material for as many of them, or for
+    /// more, if there is any (what is left of it then is burnt with it), else with new material.
+    ///
+    /// # Errors
+    /// As [`infer_in`](Self::infer_in); [`ClientError::Usage`] for no input, or more than the back end and
+    /// the server run as one.
+    pub fn infer_batch(&mut self, units: Units, inputs: &[Vec<f32>]) -> Result<Vec<Answer>, ClientError> {
+        let asked = Instant::now();
+        let mut together = Vec::new();
+        for input in inputs {
+            together.extend(self.interface().accept(input, units)?);
+        }
+        let stored = self.stored_batches()?.into_iter().rev().find(|size| *size >= inputs.len());
+        let size = stored.unwrap_or(inputs.len());
+        // A server that runs fewer as one than it did has no use for what is stored.
+        if self.ask_batch(size)? != size || size == inputs.len() {
+            self.set_batch(inputs.len())?;
+            return self.timed(asked, &together);
+        }
+        // Nobody has sent the inputs that are missing, and nobody hears their answers.
+        let [low, high] = self.interface().input.range;
+        together.resize(size * self.interface().input_len(), 0f32.max(low).min(high));
+        let mut answers = self.timed(asked, &together)?;
+        answers.truncate(inputs.len());
+        Ok(answers)
+    }
+
+    fn timed(&mut self, asked: Instant, together: &[f32]) -> Result<Vec<Answer>, ClientError> {
+        let answers = self.answers(together)?;
+        let request_to_answer_s = asked.elapsed().as_secs_f64();
+        Ok(answers.into_iter().map(|answer| Answer { request_to_answer_s, ..answer }).collect())
+    }
+}

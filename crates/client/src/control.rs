@@ -1,0 +1,196 @@
+//! The control interface of a server, as a client of it: HTTP/1.1 over our own TLS, blocking. For those who
+//! look at a server or announce inputs without a connection of the protocol.
+use crate::ClientError;
+use serde_json::Value;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
+use tacit_net::{ClientTls, NetError, TcpTransport, TlsTransport, Transport as _, split_address};
+use tacit_store::keys::ClientIdentity;
+use ureq::config::Config;
+use ureq::http::Response;
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport};
+use ureq::{Agent, Body, Error};
+
+/// Largest answer, in bytes.
+const MAX_ANSWER_BYTES: u64 = 16 << 20;
+/// Buffers of a connection, in bytes.
+const BUFFER: usize = 16 << 10;
+/// The body of a request.
+const JSON: &str = "application/json";
+
+/// The control interface of one server. It connects when something is asked, and keeps the connection for
+/// what is asked next.
+pub struct Control {
+    agent: Agent,
+    server: String,
+    timeout: Duration,
+}
+
+impl Control {
+    /// Of the server at `host:port`, for a client; nothing is connected yet. `name` is that in the server's
+    /// certificate, if it is not the host; an answer may take `timeout`.
+    ///
+    /// # Errors
+    /// [`ClientError::Net`] if the address is none.
+    pub fn of(
+        server: &str,
+        identity: &ClientIdentity,
+        name: Option<&str>,
+        timeout: Duration,
+    ) -> Result<Self, ClientError> {
+        let (host, _) = split_address(server)?;
+        let secure = Secure { tls: identity.tls.for_http(), name: name.unwrap_or(host).to_owned() };
+        let config = Config::builder()
+            .timeout_global(Some(timeout))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .build();
+        let agent = Agent::with_parts(config, secure, DefaultResolver::default());
+        Ok(Self { agent, server: server.to_owned(), timeout })
+    }
+
+    /// What a path answers.
+    ///
+    /// # Errors
+    /// [`ClientError::Http`]: there is no answer, or none in JSON; [`ClientError::Denied`]: it is a refusal.
+    pub fn get(&self, path: &str) -> Result<Value, ClientError> {
+        self.answer(path, self.agent.get(self.url(path)).call())
+    }
+
+    /// As [`get`](Self::get), for an answer that the server gives after `wait` at the latest.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get_after(&self, path: &str, wait: Duration) -> Result<Value, ClientError> {
+        let request = self.agent.get(self.url(path)).config().timeout_global(Some(self.timeout + wait)).build();
+        self.answer(path, request.call())
+    }
+
+    /// Has something done, and what that answers.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn post(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
+        self.answer(path, self.agent.post(self.url(path)).content_type(JSON).send(body.to_string()))
+    }
+
+    /// Has something taken away.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn delete(&self, path: &str) -> Result<(), ClientError> {
+        self.answer(path, self.agent.delete(self.url(path)).call()).map(drop)
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("https://{}{path}", self.server)
+    }
+
+    /// What was answered; `null` where an answer has no content.
+    fn answer(&self, path: &str, response: Result<Response<Body>, Error>) -> Result<Value, ClientError> {
+        let failed = |what: String| ClientError::Http { asking: format!("asking {} for {path}", self.server), what };
+        let mut response = response.map_err(|e| failed(e.to_string()))?;
+        let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES);
+        let text = body.read_to_string().map_err(|e| failed(e.to_string()))?;
+        let status = response.status();
+        let value: Value = match serde_json::from_str(&text) {
+            Ok(value) => value,
+            Err(_) if text.is_empty() && status.is_success() => Value::Null,
+            Err(e) => return Err(failed(format!("the answer ({status}) is not JSON: {e}"))),
+        };
+        match status.is_success() {
+            true => Ok(value),
+            false => {
+                let why = value["error"].as_str().unwrap_or("no reason given").to_owned();
+                Err(ClientError::Denied { server: self.server.clone(), status: status.as_u16(), why })
+            }
+        }
+    }
+}
+
+/// Our TLS for `ureq`.
+struct Secure {
+    tls: ClientTls,
+    name: String,
+}
+
+impl fmt::Debug for Secure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secure").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Connector<()> for Secure {
+    type Out = Connection;
+
+    fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<Connection>, Error> {
+        let failed = |e: NetError| Error::Io(io::Error::other(e));
+        let mut last = NetError::Tls(format!("{} has no address", self.name));
+        for address in &details.addrs {
+            match TcpTransport::connect(address, *details.timeout.after) {
+                Ok(mut tcp) => {
+                    tcp.set_deadline(deadline(&details.timeout));
+                    let transport = self.tls.connect(tcp, &self.name).map_err(failed)?;
+                    return Ok(Some(Connection { transport, buffers: LazyBuffers::new(BUFFER, BUFFER) }));
+                }
+                Err(e) => last = e,
+            }
+        }
+        Err(failed(last))
+    }
+}
+
+fn deadline(timeout: &NextTimeout) -> Option<Instant> {
+    Instant::now().checked_add(*timeout.after)
+}
+
+struct Connection {
+    transport: TlsTransport,
+    buffers: LazyBuffers,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("peer", &self.transport.peer()).finish_non_exhaustive()
+    }
+}
+
+/// A time-out is `ureq`'s to name; what TLS says is said in our words.
+fn named(e: io::Error, timeout: &NextTimeout) -> Error {
+    match e.kind() {
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Error::Timeout(timeout.reason),
+        io::ErrorKind::InvalidData => Error::Io(io::Error::other(NetError::from_io("the answer", &e))),
+        _ => Error::Io(e),
+    }
+}
+
+impl Transport for Connection {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
+        self.transport.set_deadline(deadline(&timeout));
+        let written = self.transport.write_all(&self.buffers.output()[..amount]);
+        written.and_then(|()| self.transport.flush()).map_err(|e| named(e, &timeout))
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+        self.transport.set_deadline(deadline(&timeout));
+        let read = self.transport.read(self.buffers.input_append_buf()).map_err(|e| named(e, &timeout))?;
+        self.buffers.input_appended(read);
+        Ok(read > 0)
+    }
+
+    fn is_open(&mut self) -> bool {
+        // Between two answers a server says nothing; whatever comes then, its end included, is the end.
+        matches!(self.transport.try_read(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    fn is_tls(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,234 @@
+//! Announcements without a connection of the protocol: over HTTP, by a device that sleeps until its turn has
+//! come, or pays for its link by the minute. The phases themselves are run over the protocol
+//! ([`Client::take_up`](crate::Client::take_up)), by the same client.
+use crate::lobby::choose;
+use crate::wire::{Device, Name};
+use crate::{ClientConfig, ClientError, Control};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::fmt;
+use std::time::{Duration, Instant};
+use tacit_backends::Registry;
+
+/// The longest that a server lets somebody wait for a turn at a time.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// How soon it is asked again how an input stands that has changed, but not in what is waited for.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How an announced input stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NoticeState {
+    /// It waits for its offline phase.
+    Announced,
+    /// Its material is being made.
+    Offline,
+    /// Its material is made.
+    Ready,
+    /// It is being answered.
+    Online,
+}
+
+impl fmt::Display for NoticeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Announced => "announced",
+            Self::Offline => "offline",
+            Self::Ready => "ready",
+            Self::Online => "online",
+        })
+    }
+}
+
+/// An announced input, as its server tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// The name that the server gave it.
+    pub name: Name,
+    /// How far it is.
+    pub state: NoticeState,
+    /// Whether its next phase would start at once if a connection came for it now. A hint: no core is held.
+    pub turn: bool,
+}
+
+/// What one client announces to one server over HTTP.
+pub struct Notices {
+    control: Control,
+    device: Device,
+}
+
+impl Notices {
+    /// Of a client as it would connect: address, identity, name of the server, threads, link, and
+    /// `connect_timeout` for each answer. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`]: as [`Lobby::connect`](crate::Lobby::connect) for threads; [`ClientError::Net`]
+    /// if the address is none.
+    pub fn of(config: &ClientConfig) -> Result<Self, ClientError> {
+        let device = config.device()?;
+        let name = config.server_name.as_deref();
+        Ok(Self { control: Control::of(&config.address, &config.identity, name, config.connect_timeout)?, device })
+    }
+
+    /// Model and back end for what is announced without one or both: the only model on offer; the back end as
+    /// [`Lobby::open`](crate::Lobby::open) chooses it.
+    ///
+    /// # Errors
+    /// There is no such model, or the choice is not clear; as [`Control::get`].
+    pub fn choose(
+        &self,
+        registry: &Registry,
+        model: Option<&str>,
+        backend: Option<&str>,
+    ) -> Result<[String; 2], ClientError> {
+        let answer = self.control.get("/v1/models")?;
+        let Models { models } = read("the list of models", answer)?;
+        let known = || models.iter().map(|m| m.name.as_str()).collect::<Vec<_>>().join(", ");
+        let offer = match (model, models.as_slice()) {
+            (None, [only]) => only,
+            (None, _) => {
+                return Err(ClientError::Usage(format!("the server has several models, name one: {}", known())));
+            }
+            (Some(name), _) => models
+                .iter()
+                .find(|m| m.name == name)
+                .ok_or_else(|| ClientError::NoModel { name: name.into(), known: known() })?,
+        };
+        let backend = match backend {
+            Some(name) => name.to_owned(),
+            None => choose(registry, &offer.name, offer.backends.iter().map(String::as_str))?,
+        };
+        Ok([offer.name.clone(), backend])
+    }
+
+    /// Announces an input for a model with a back end, expected in `expected` if that is known, and forgotten
+    /// `ttl` after that (both at most what the server allows).
+    ///
+    /// # Errors
+    /// [`ClientError::Denied`]: there is no such model, too much is under way; as [`Control::post`].
+    pub fn announce(
+        &self,
+        model: &str,
+        backend: &str,
+        expected: Option<Duration>,
+        ttl: Option<Duration>,
+    ) -> Result<Standing, ClientError> {
+        let Device { threads, link } = self.device;
+        let mut body = json!({ "model": model, "backend": backend, "threads": threads, "link": link });
+        for (key, time) in [("expected_s", expected), ("ttl_s", ttl)] {
+            if let Some(time) = time {
+                body[key] = json!(time.as_secs_f64());
+            }
+        }
+        standing(self.control.post("/v1/inputs", &body)?)
+    }
+
+    /// How an input stands: at once, or, with `wait` (a minute at most), when its turn has come or its state
+    /// has changed. `None` if there is none of this name any more.
+    ///
+    /// # Errors
+    /// As [`Control::get`].
+    pub fn look(&self, name: Name, wait: Duration) -> Result<Option<Standing>, ClientError> {
+        let path = path(name);
+        // Whole seconds; what is left of one is waited for here.
+        let seconds = wait.min(LONGEST_WAIT).as_secs();
+        let told = match seconds {
+            0 => self.control.get(&path),
+            _ => self.control.get_after(&format!("{path}?wait_s={seconds}"), Duration::from_secs(seconds)),
+        };
+        known(told)?.map(standing).transpose()
+    }
+
+    /// Waits until an input's turn has come, or for `within`; how it stands then.
+    ///
+    /// # Errors
+    /// As [`look`](Self::look).
+    pub fn wait_for_turn(&self, name: Name, within: Duration) -> Result<Option<Standing>, ClientError> {
+        let end = Instant::now() + within;
+        let mut told = self.look(name, Duration::ZERO)?;
+        while let Some(standing) = told
+            && !standing.turn
+            && Instant::now() < end
+        {
+            let left = end.saturating_duration_since(Instant::now());
+            if left < Duration::from_secs(1) {
+                std::thread::sleep(left.min(PAUSE));
+            }
+            told = self.look(name, left)?;
+        }
+        Ok(told)
+    }
+
+    /// Takes an input back; whether there was one of this name.
+    ///
+    /// # Errors
+    /// As [`Control::delete`].
+    pub fn take_back(&self, name: Name) -> Result<bool, ClientError> {
+        Ok(known(self.control.delete(&path(name)))?.is_some())
+    }
+}
+
+#[derive(Deserialize)]
+struct Models {
+    models: Vec<Offer>,
+}
+
+/// A model; what else is told of it is not asked here.
+#[derive(Deserialize)]
+struct Offer {
+    name: String,
+    backends: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    name: String,
+    state: NoticeState,
+    turn: bool,
+}
+
+fn path(name: Name) -> String {
+    format!("/v1/inputs/{name}")
+}
+
+fn read<T: for<'de> Deserialize<'de>>(what: &'static str, answer: Value) -> Result<T, ClientError> {
+    serde_json::from_value(answer).map_err(|e| ClientError::Unexpected { what, detail: e.to_string() })
+}
+
+fn standing(answer: Value) -> Result<Standing, ClientError> {
+    let what = "state of an input";
+    let Told { name, state, turn } = read(what, answer)?;
+    let name =
+        name.parse().map_err(|e: crate::wire::NotAName| ClientError::Unexpected { what, detail: e.to_string() })?;
+    Ok(Standing { name, state, turn })
+}
+
+/// Nothing where the server knows no such input (any more).
+fn known<T>(told: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
+    match told {
+        Ok(told) => Ok(Some(told)),
+        Err(ClientError::Denied { status: 404, .. }) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_tells_of_an_input_is_read() {
+        let told = json!({"name": "00000000000000ff", "state": "ready", "turn": true, "more": 1});
+        assert_eq!(standing(told).unwrap(), Standing { name: Name(255), state: NoticeState::Ready, turn: true });
+        for wrong in [
+            json!({"name": "ff", "state": "ready", "turn": true}),
+            json!({"name": "00000000000000ff", "state": "lost", "turn": true}),
+            json!(null),
+        ] {
+            assert!(matches!(standing(wrong), Err(ClientError::Unexpected { .. })));
+        }
+        let denied = |status| ClientError::Denied { server: "s".into(), status, why: "w".into() };
+        assert_eq!(known::<()>(Err(denied(404))).unwrap(), None);
+        assert_eq!(known::<()>(Err(denied(403))).unwrap_err().to_string(), "s refuses (403): w");
+    }
+}

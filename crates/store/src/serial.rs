@@ -1,0 +1,114 @@
+//! Serial numbers of certificates: what tells two certificates for one key apart.
+use crate::der::Parts;
+use std::fmt;
+use std::str::FromStr;
+
+/// Most bytes of a serial number (RFC 5280, section 4.1.2.2).
+const MOST: usize = 20;
+
+/// The serial number of a certificate. Its CA gives no two the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Serial(Box<[u8]>);
+
+impl Serial {
+    /// Of a certificate (DER); `None` if it is none, or its number is longer than such numbers may be.
+    #[must_use]
+    pub fn of(certificate: &[u8]) -> Option<Self> {
+        let serial = Parts::of(certificate)?.serial;
+        (serial.len() <= MOST).then(|| Self(serial.into()))
+    }
+
+    /// Another one, positive.
+    pub(crate) fn random() -> Result<Vec<u8>, getrandom::Error> {
+        let mut bytes = [0; MOST];
+        getrandom::fill(&mut bytes)?;
+        // Twenty bytes, and no sign: all are written in the same length.
+        bytes[0] = bytes[0] & 0x3f | 0x40;
+        Ok(bytes.into())
+    }
+}
+
+/// In hexadecimal digits; `00` for zero.
+impl fmt::Display for Serial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            [] => f.write_str("00"),
+            bytes => bytes.iter().try_for_each(|b| write!(f, "{b:02x}")),
+        }
+    }
+}
+
+/// Text that is no serial number.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no serial number: 1 to 40 hexadecimal digits are, with or without colons between bytes")]
+pub struct NotASerial(String);
+
+/// As it is printed here and elsewhere: capital letters and colons between bytes are taken, and zeros in
+/// front.
+impl FromStr for Serial {
+    type Err = NotASerial;
+
+    fn from_str(text: &str) -> Result<Self, NotASerial> {
+        let wrong = || NotASerial(text.chars().take(80).flat_map(char::escape_debug).collect());
+        let is_in_pairs = |text: &str| text.split(':').all(|pair| pair.len() == 2);
+        if text.contains(':') && !is_in_pairs(text) {
+            return Err(wrong());
+        }
+        let digits = text.chars().filter(|c| *c != ':').map(|c| c.to_digit(16).map(|d| d as u8));
+        let mut digits = digits.collect::<Option<Vec<u8>>>().filter(|digits| !digits.is_empty()).ok_or_else(wrong)?;
+        if digits.len() % 2 == 1 {
+            digits.insert(0, 0);
+        }
+        let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
+        if bytes.len() > MOST {
+            return Err(wrong());
+        }
+        let first = bytes.iter().position(|b| *b != 0).unwrap_or(bytes.len());
+        Ok(Self(bytes[first..].into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, KeyPair, SerialNumber};
+
+    #[test]
+    fn what_is_printed_is_read_back() {
+        for (text, shown) in [
+            ("1", "01"),
+            ("00:01", "01"),
+            ("0a:BC:de", "0abcde"),
+            ("abc", "0abc"),
+            ("0", "00"),
+            (&"f".repeat(40), &"f".repeat(40)),
+        ] {
+            let serial: Serial = text.parse().unwrap();
+            assert_eq!(serial.to_string(), shown, "{text}");
+            assert_eq!(serial.to_string().parse::<Serial>().unwrap(), serial);
+        }
+        for text in ["", ":", "0x1", "1:2", "ab:c", "ab:", "gg", "+1", &"f".repeat(41), "\u{1b}"] {
+            let why = text.parse::<Serial>().unwrap_err().to_string();
+            assert!(why.contains("no serial number") && !why.contains('\u{1b}'), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_has_the_number_that_it_was_given() {
+        let key = KeyPair::generate().unwrap();
+        let certificate = |bytes: &[u8]| {
+            let mut params = CertificateParams::new(vec![]).unwrap();
+            params.serial_number = Some(SerialNumber::from_slice(bytes));
+            params.self_signed(&key).unwrap().der().to_vec()
+        };
+        // One whose first bit is set is written with a zero before it.
+        for bytes in [&[0xff, 1, 2][..], &[1], &[0x7f; 20]] {
+            let text: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+            assert_eq!(Serial::of(&certificate(bytes)).unwrap(), text.parse().unwrap());
+        }
+        assert_eq!(Serial::of(&certificate(&[1; 21])), None);
+        assert_eq!(Serial::of(b"no certificate"), None);
+        let drawn = certificate(&Serial::random().unwrap());
+        assert_eq!(Serial::of(&drawn).unwrap().to_string().len(), 40);
+    }
+}
