@@ -181,12 +181,22 @@ fn example(op: &Operator) -> Vec<u8> {
     let linear = [floats("coefficients", &[0.5; 8]), floats("intercepts", &[0.5; 2])];
     match op.name {
         "Abs" | "Cast" | "Dropout" | "Flatten" | "GlobalAveragePool" | "GlobalMaxPool" | "HardSigmoid" | "Identity"
-        | "Exp" | "Gelu" | "LeakyRelu" | "Neg" | "ReduceMax" | "ReduceMean" | "ReduceMin" | "Relu" | "Sigmoid"
-        | "Tanh" | "Transpose" => one(&["x"], &[]),
+        | "Elu" | "Exp" | "Gelu" | "HardSwish" | "LeakyRelu" | "Neg" | "ReduceMax" | "ReduceMean" | "ReduceMin"
+        | "Relu" | "Sigmoid" | "Tanh" | "Transpose" => one(&["x"], &[]),
         "Add" | "Sub" | "Mul" | "Div" | "Max" | "Min" | "Sum" | "Mean" | "PRelu" => one(&["x", "channels"], &[]),
         "Reciprocal" | "Sqrt" => {
             let positive = NodeProto { output: vec!["s".into()], ..node("Sigmoid", &["x"], &[]) };
             network(image(), [positive, node(op.name, &["s"], &[])])
+        }
+        "ArrayFeatureExtractor" => flat(&["x", "indices"], &[]),
+        "LpNormalization" => flat(&["x"], &[]),
+        "ReduceL1" | "ReduceL2" => {
+            let norm = NodeProto { output: vec!["n".into()], ..node(op.name, &["x"], &[ints("axes", &[1])]) };
+            network(&[1, 4], [norm, node("Div", &["x", "n"], &[])])
+        }
+        "QuantizeLinear" | "DequantizeLinear" => {
+            let steps = NodeProto { output: vec!["q".into()], ..node("QuantizeLinear", &["x", "one"], &[]) };
+            network(image(), [steps, node("DequantizeLinear", &["q", "one"], &[])])
         }
         "ArgMax" => flat(&["x"], &[int("axis", 1)]),
         "Softmax" | "LogSoftmax" | "ZipMap" | "Normalizer" => flat(&["x"], &[]),

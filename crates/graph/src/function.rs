@@ -14,6 +14,12 @@ pub enum Function {
     GeluGap,
     /// The same with the approximation of GELU by `tanh` that networks are trained with.
     GeluTanhGap,
+    /// `relu(x) - x / (1 + exp(-x))`, to SiLU (Swish) what `GeluGap` is to GELU: even, nearly zero beyond 10.
+    SiluGap,
+    /// `relu(x) - x * clip(x / 6 + 1/2, 0, 1)`, to HardSwish what `GeluGap` is to GELU: even, zero beyond 3.
+    HardSwishGap,
+    /// `relu(x) - elu(x)` with alpha 1: zero above zero, `1 - exp(x)` below.
+    EluGap,
     /// `exp(x)`.
     Exp,
     /// `1 / x` for positive x.
@@ -26,11 +32,14 @@ pub enum Function {
 
 impl Function {
     /// All there are.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Sigmoid,
         Self::Tanh,
         Self::GeluGap,
         Self::GeluTanhGap,
+        Self::SiluGap,
+        Self::HardSwishGap,
+        Self::EluGap,
         Self::Exp,
         Self::Reciprocal,
         Self::Sqrt,
@@ -50,6 +59,9 @@ impl Function {
                 let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
                 x / (1.0 + (2.0 * inner).exp())
             }
+            Self::SiluGap => x.abs() / (1.0 + x.abs().exp()),
+            Self::HardSwishGap => x.abs() * (3.0 - x.abs()).max(0.0) / 6.0,
+            Self::EluGap => -x.min(0.0).exp_m1(),
             Self::Exp => x.exp(),
             Self::Reciprocal => 1.0 / x,
             Self::Sqrt => x.sqrt(),
@@ -62,6 +74,9 @@ impl Function {
     pub fn settles(self) -> Option<f64> {
         match self {
             Self::Sigmoid => Some(8.0),
+            Self::SiluGap => Some(10.0),
+            Self::EluGap => Some(8.0),
+            Self::HardSwishGap => Some(3.0),
             Self::Tanh | Self::GeluGap | Self::GeluTanhGap => Some(4.0),
             Self::Exp | Self::Reciprocal | Self::Sqrt | Self::Rsqrt => None,
         }
@@ -73,6 +88,12 @@ impl Function {
         matches!(self, Self::Reciprocal | Self::Sqrt | Self::Rsqrt)
     }
 
+    /// Whether it is what lies between ReLU and another activation.
+    #[must_use]
+    pub fn is_gap(self) -> bool {
+        matches!(self, Self::GeluGap | Self::GeluTanhGap | Self::SiluGap | Self::HardSwishGap | Self::EluGap)
+    }
+
     /// Name in reports and errors.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -80,6 +101,9 @@ impl Function {
             Self::Sigmoid => "Sigmoid",
             Self::Tanh => "Tanh",
             Self::GeluGap | Self::GeluTanhGap => "Gelu",
+            Self::SiluGap => "SiLU",
+            Self::HardSwishGap => "HardSwish",
+            Self::EluGap => "Elu",
             Self::Exp => "Exp",
             Self::Reciprocal => "Reciprocal",
             Self::Sqrt => "Sqrt",
@@ -126,6 +150,17 @@ mod tests {
             );
             assert!((Function::GeluGap.value(x) - 0.158_655_253_931_457_05).abs() < 1e-9);
             assert!((Function::GeluTanhGap.value(x) - 0.158_808_009_391_5).abs() < 1e-6);
+        }
+        // silu(2) = 1.7615942, hardswish(-2) = -1/3, elu(-1) = -0.6321206.
+        for (f, x, wanted) in [
+            (Function::SiluGap, 2.0, 1.761_594_155_955_765),
+            (Function::SiluGap, -2.0, -0.238_405_844_044_235),
+            (Function::HardSwishGap, -2.0, -1.0 / 3.0),
+            (Function::HardSwishGap, 4.0, 4.0),
+            (Function::EluGap, -1.0, -0.632_120_558_828_557_7),
+            (Function::EluGap, 3.0, 3.0),
+        ] {
+            assert!((f64::max(x, 0.0) - f.value(x) - wanted).abs() < 1e-12, "{f:?} of {x}");
         }
         assert_eq!(Function::Sigmoid.value(0.0), 0.5);
         assert_eq!((Function::Reciprocal.value(4.0), Function::Rsqrt.value(4.0)), (0.25, 0.5));

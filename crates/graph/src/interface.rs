@@ -80,6 +80,16 @@ pub enum FinalActivation {
     L2,
     /// Divided by the largest value; nothing where that is zero.
     Largest,
+    /// A softmax, or its logarithm, for each position: over the middle axis of the outputs as
+    /// `[outer, length, inner]`. Both lengths are at least 1.
+    SoftmaxAlong {
+        /// Values that a softmax is over.
+        length: u32,
+        /// Distance between two of them.
+        inner: u32,
+        /// Whether its logarithm is meant.
+        logarithm: bool,
+    },
 }
 
 impl FinalActivation {
@@ -102,6 +112,18 @@ impl FinalActivation {
             Self::L1 => over(values, values.iter().map(|v| v.abs()).sum()),
             Self::L2 => over(values, values.iter().map(|v| v * v).sum::<f64>().sqrt()),
             Self::Largest => over(values, largest),
+            Self::SoftmaxAlong { length, inner, logarithm } => {
+                let one = if logarithm { Self::LogSoftmax } else { Self::Softmax };
+                let (length, inner) = (length as usize, inner as usize);
+                let mut made = values.to_vec();
+                for group in made.chunks_exact_mut(length * inner) {
+                    for i in 0..inner {
+                        let along: Vec<f64> = group[i..].iter().step_by(inner).copied().collect();
+                        group[i..].iter_mut().step_by(inner).zip(one.apply(&along)).for_each(|(to, v)| *to = v);
+                    }
+                }
+                made
+            }
         }
     }
 
@@ -115,8 +137,8 @@ impl FinalActivation {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Softmax => "Softmax",
-            Self::LogSoftmax => "LogSoftmax",
+            Self::Softmax | Self::SoftmaxAlong { logarithm: false, .. } => "Softmax",
+            Self::LogSoftmax | Self::SoftmaxAlong { .. } => "LogSoftmax",
             Self::Sigmoid => "Sigmoid",
             Self::Tanh => "Tanh",
             Self::SigmoidL1 => "Sigmoid and Normalizer",
@@ -223,6 +245,13 @@ impl Interface {
         let total = parts.collect::<Option<Vec<_>>>().and_then(|p| p.into_iter().try_fold(0usize, usize::checked_add));
         if !self.outputs.is_empty() && (total != Some(self.output_len()) || self.output_mode == OutputMode::Top1) {
             return fail(format!("outputs {:?} in results of shape {:?}", self.outputs, self.output_shape));
+        }
+        if let Some(FinalActivation::SoftmaxAlong { length, inner, .. }) = self.final_activation {
+            let group = u64::from(length) * u64::from(inner);
+            if group == 0 || !(self.output_len() as u64).is_multiple_of(group) && self.output_mode == OutputMode::Logits
+            {
+                return fail(format!("a softmax over {length} by {inner} of {} outputs", self.output_len()));
+            }
         }
         let InputSpec { mean, std, pixel_scale, moved, range: [low, high] } = &self.input;
         let channels = self.input_shape[0];
@@ -351,6 +380,11 @@ mod tests {
         near(FinalActivation::L2, &[3.0, -4.0], &[0.6, -0.8]);
         near(FinalActivation::Largest, &[-2.0, 4.0], &[-0.5, 1.0]);
         near(FinalActivation::L2, &[0.0, 0.0], &[0.0, 0.0]);
+        // Two classes, two positions, class by class; then position by position.
+        let along = |inner, logarithm| FinalActivation::SoftmaxAlong { length: 2, inner, logarithm };
+        near(along(2, false), &[0.0, 2.0, 0.0, 0.0], &[0.5, 0.880_797, 0.5, 0.119_203]);
+        near(along(1, false), &[0.0, 2.0, 0.0, 0.0], &[0.119_203, 0.880_797, 0.5, 0.5]);
+        near(along(1, true), &[0.0, 0.0], &[-std::f64::consts::LN_2; 2]);
     }
 
     #[test]

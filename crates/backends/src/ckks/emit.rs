@@ -179,8 +179,7 @@ impl Emitter<'_> {
             FloatOp::Function(function) => {
                 let function: Function = *function;
                 // The gap is taken from ReLU, which is as large as its argument.
-                let gap = matches!(function, Function::GeluGap | Function::GeluTanhGap);
-                self.function(id, first, if gap { 1.0 } else { 0.0 }, &move |x| function.value(x))
+                self.function(id, first, if function.is_gap() { 1.0 } else { 0.0 }, &move |x| function.value(x))
             }
             _ => Err(refused(
                 self.graph,

@@ -184,15 +184,18 @@ impl Reader<'_> {
         // Up to operator set 12 the default axis is 1 and everything behind it is one axis.
         let at = axis(n, int(n, "axis", if self.opset < 13 { 1 } else { -1 }), x.shape.len())?;
         let over = |i: usize| if self.opset < 13 { i >= at } else { i == at };
+        let logarithm = n.op_type == "LogSoftmax";
         if x.order.iter().any(|&i| !over(i)) {
-            return Err(unsupported(
-                n,
-                "only a softmax over all classes at the end of the network is supported (attention, and one for each position, are \
-                 not); where it ends the network, cut it off and apply it to the answer"
-                    .into(),
-            ));
+            // One for each position: `[outer, length, inner]` in the file's order.
+            let product = |axes: std::ops::Range<usize>| u32::try_from(x.shape[axes].iter().product::<usize>());
+            let behind = if self.opset < 13 { x.shape.len() } else { at + 1 };
+            let (Ok(length), Ok(inner)) = (product(at..behind), product(behind..x.shape.len())) else {
+                return Err(fail(n, "is too large"));
+            };
+            self.keeps_batch(n, &x, at)?;
+            return Ok(Value::Activated(x, FinalActivation::SoftmaxAlong { length, inner, logarithm }));
         }
-        let left = if n.op_type == "LogSoftmax" { FinalActivation::LogSoftmax } else { FinalActivation::Softmax };
+        let left = if logarithm { FinalActivation::LogSoftmax } else { FinalActivation::Softmax };
         Ok(Value::Activated(x, left))
     }
 
@@ -223,9 +226,52 @@ impl Reader<'_> {
             Some(b"tanh") => Function::GeluTanhGap,
             Some(_) => return Err(fail(n, "its approximation is neither none nor tanh")),
         };
-        let positive = self.relu(n, &x)?;
+        self.with_gap(n, &x, gap, 1.0)
+    }
+
+    /// `relu(x) - factor * gap(x)`.
+    pub(super) fn with_gap(
+        &mut self,
+        n: &NodeProto,
+        x: &Tensor,
+        gap: Function,
+        factor: f32,
+    ) -> Result<Tensor, GraphError> {
+        let positive = self.relu(n, x)?;
         let below = x.with_node(self.push(n, FloatOp::Function(gap), &[x.node], &[])?);
+        let below = self.scale(n, &below, factor)?;
         self.pair(n, FloatOp::Sub, &positive, &below)
+    }
+
+    /// `x` above 0, `alpha * (exp(x) - 1)` below.
+    pub(super) fn elu(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        let x = self.real(n, 0)?;
+        self.with_gap(n, &x, Function::EluGap, float(n, "alpha", 1.0)?)
+    }
+
+    /// The input of a product that is the other one's gate: `x * sigmoid(x)`, as exporters write SiLU.
+    pub(super) fn gated(&self, n: &NodeProto) -> Option<Tensor> {
+        let value = |k: usize| n.input.get(k).and_then(|i| self.values.get(i));
+        let of = |x: Option<&Value>, gate: Option<&Value>| match (x, gate) {
+            (Some(Value::Wire(x)), Some(Value::Activated(s, FinalActivation::Sigmoid)))
+                if x.node == s.node && x.shape == s.shape && x.order == s.order =>
+            {
+                Some(x.clone())
+            }
+            _ => None,
+        };
+        of(value(0), value(1)).or_else(|| of(value(1), value(0)))
+    }
+
+    /// `x * sigmoid(x)` as `relu(x) - gap(x)`.
+    pub(super) fn silu(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        let x = self.gated(n).ok_or_else(|| fail(n, "is no product with its own sigmoid"))?;
+        self.with_gap(n, &x, Function::SiluGap, 1.0)
+    }
+
+    /// Whether a tensor is the number of a class.
+    pub(super) fn is_class(&self, x: &Tensor) -> bool {
+        matches!(self.graph.nodes[x.node].op, FloatOp::ArgMax)
     }
 
     /// `1 / x`; of a square root one function of its input.

@@ -124,9 +124,32 @@ impl Reader<'_> {
                 Constant { shape: [&c.shape[..at], &given.shape, &c.shape[at + 1..]].concat(), data: taken.data }
             }
             "Tile" => self.tiled(n, c)?,
+            "Clip" => self.clipped(n, c)?,
+            "QuantizeLinear" | "DequantizeLinear" => self.requantised(n, c)?,
             op if op.starts_with("Reduce") => return self.reduce_constant(n, c),
             _ => return Ok(None),
         }))
+    }
+
+    /// Bounds are attributes up to operator set 10, then optional inputs: where the lower one is absent, the
+    /// upper one is still input 2.
+    fn clipped(&self, n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
+        let bound = |k: usize, name: &str| match self.constant(n, k)? {
+            Some(b) if b.len() == 1 => Ok(Some((*b).clone())),
+            Some(_) => Err(fail(n, "its bounds are not single numbers")),
+            None => {
+                let stated = attribute(n, name).map(|_| float(n, name, 0.0)).transpose()?;
+                Ok(stated.map(|v| Constant { shape: vec![], data: Data::Floats(vec![v]) }))
+            }
+        };
+        let mut made = c.clone();
+        if let Some(low) = bound(1, "min")? {
+            made = broadcast(&made, &low, |x, y| Some(x.max(y)), f32::max).ok_or_else(|| fail(n, "does not fit"))?;
+        }
+        if let Some(high) = bound(2, "max")? {
+            made = broadcast(&made, &high, |x, y| Some(x.min(y)), f32::min).ok_or_else(|| fail(n, "does not fit"))?;
+        }
+        Ok(made)
     }
 
     fn tiled(&self, n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {

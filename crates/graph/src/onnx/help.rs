@@ -23,8 +23,11 @@ const fn classical(name: &'static str, about: &'static str) -> Operator {
 
 const MOVED: &str = "moves elements, costs nothing";
 const CLIENT: &str = "at the end of the network: the client applies it";
+const ANY_AXIS: &str = "over any axis, at the end of the network: the client applies it";
 const EITHER: &str = "at the end of the network the client applies it; elsewhere a table, which not every back end has";
 const TABLE: &str = "a table";
+const BETWEEN: &str = "a ReLU and a table of what is between them";
+const NORM: &str = "over all outputs, where the network ends by dividing them by it: the client does so";
 
 /// Operators on secret tensors, by name. What depends on constants and shapes alone is folded, and may use
 /// more.
@@ -36,35 +39,45 @@ pub const OPERATORS: &[Operator] = &[
     op("BatchNormalization", "folded into a layer where that is exact, else a layer of its own"),
     op("Cast", "to float"),
     op("Clip", "one ReLU for each bound"),
-    op("Concat", "along any axis, of tensors"),
+    op("Concat", "along any axis, of tensors and constants"),
     op("Conv", "1 or 2 spatial axes, any stride, padding, dilation and groups"),
     op("ConvTranspose", "1 or 2 spatial axes: a convolution for each phase of the stride"),
     op("DepthToSpace", MOVED),
+    op("DequantizeLinear", "of weights, and of what QuantizeLinear made"),
     op("Div", "by constants"),
     op("Dropout", "does nothing"),
+    op("Elu", BETWEEN),
     op("Exp", TABLE),
     op("Expand", "copies elements"),
     op("Flatten", MOVED),
     op("Gather", "with constant indices"),
-    op("Gelu", "a ReLU and a table of what is between them"),
+    op("Gelu", BETWEEN),
     op("Gemm", "with a constant matrix"),
     op("GlobalAveragePool", "any number of spatial axes"),
     op("GlobalMaxPool", "any number of spatial axes"),
     op("HardSigmoid", "two ReLUs"),
+    op("HardSwish", BETWEEN),
     op("Identity", "does nothing"),
     op("ImageScaler", "as BatchNormalization"),
     op("LeakyRelu", "one ReLU, any slope"),
-    op("LogSoftmax", CLIENT),
+    op("LogSoftmax", ANY_AXIS),
+    op("LpNormalization", "over all outputs, at the end of the network: the client applies it"),
     op("MatMul", "with a constant matrix, on either side"),
     op("Max", "of a tensor with constants or tensors: one ReLU for each further input"),
     op("MaxPool", "1 or 2 spatial axes, not dilated"),
     op("Mean", "as Add"),
     op("Min", "as Max"),
-    op("Mul", "by constants; of two tensors for `ckks` and `clear` alone"),
+    op(
+        "Mul",
+        "by constants; of a tensor and its Sigmoid (SiLU) as HardSwish; of two tensors for `ckks` and `clear` alone",
+    ),
     op("Neg", "a public factor"),
     op("PRelu", "one ReLU; slopes that differ are private: a layer"),
     op("Pad", "constant (any value), edge, reflect, wrap; negative padding cuts"),
+    op("QuantizeLinear", "left out but for its clamping where it stands for an activation; DequantizeLinear follows"),
     op("Reciprocal", "of positive numbers: a table; of a Sqrt one table for both"),
+    op("ReduceL1", NORM),
+    op("ReduceL2", NORM),
     op("ReduceMax", "over any axes"),
     op("ReduceMean", "over any axes"),
     op("ReduceMin", "over any axes"),
@@ -74,7 +87,7 @@ pub const OPERATORS: &[Operator] = &[
     op("Resize", "nearest: copies elements; linear: a fixed layer for each axis"),
     op("Sigmoid", EITHER),
     op("Slice", MOVED),
-    op("Softmax", "over all outputs, at the end of the network: the client applies it"),
+    op("Softmax", ANY_AXIS),
     op("SpaceToDepth", MOVED),
     op("Split", MOVED),
     op("Sqrt", TABLE),
@@ -86,6 +99,7 @@ pub const OPERATORS: &[Operator] = &[
     op("Transpose", MOVED),
     op("Unsqueeze", MOVED),
     op("Upsample", "as Resize"),
+    classical("ArrayFeatureExtractor", "of the last axis, with constant indices; labels of classes are not computed"),
     classical("LinearClassifier", "the scores, with a row of coefficients for each class; labels are not computed"),
     classical("LinearRegressor", "as Gemm"),
     classical("Normalizer", CLIENT),
@@ -98,11 +112,9 @@ pub const REFUSED: &[&str] = &[
     "Celu",
     "CumSum",
     "Einsum",
-    "Elu",
     "Erf",
     "GRU",
     "GroupNormalization",
-    "HardSwish",
     "If",
     "InstanceNormalization",
     "LRN",
@@ -112,9 +124,7 @@ pub const REFUSED: &[&str] = &[
     "Mish",
     "Pow",
     "QLinearConv",
-    "QuantizeLinear",
     "RNN",
-    "ReduceL2",
     "Scan",
     "ScatterND",
     "Selu",
@@ -127,32 +137,26 @@ pub const REFUSED: &[&str] = &[
 #[must_use]
 pub fn advice(op: &str) -> &'static str {
     match op {
-        "HardSwish" | "Erf" | "Elu" | "Selu" | "Celu" | "Softplus" | "Softsign" | "Mish" | "Swish" | "QuickGelu" => {
-            "no back end computes this function of a secret; export GELU as one node (operator set 20), or replace it by Relu, LeakyRelu, HardSigmoid or Relu6 (Clip) and fine-tune"
+        "Erf" | "Selu" | "Celu" | "Softplus" | "Softsign" | "Mish" | "Swish" | "QuickGelu" => {
+            "no back end computes this function of a secret; export GELU as one node (operator set 20) and SiLU as x * Sigmoid(x), or replace it by Relu, LeakyRelu, HardSigmoid or Relu6 (Clip) and fine-tune"
         }
         "LRN" => "it divides by secret values; train without local response normalisation, or with BatchNormalization",
         "InstanceNormalization"
         | "LayerNormalization"
         | "GroupNormalization"
         | "SimplifiedLayerNormalization"
-        | "LpNormalization"
         | "MeanVarianceNormalization"
         | "RMSNormalization" => {
             "its statistics depend on the secret input, which it divides by; use BatchNormalization"
         }
-        "Pow" | "Log" | "ReduceL2" | "ReduceL1" | "ReduceSumSquare" | "ReduceLogSumExp" | "ReduceProd" => {
+        "Pow" | "Log" | "ReduceSumSquare" | "ReduceLogSumExp" | "ReduceProd" => {
             "products, roots and quotients of secret values are not supported; use layers with constant weights and BatchNormalization"
         }
         "LSTM" | "GRU" | "RNN" => "its gates are products of secret values; use a convolution over time",
         "Loop" | "If" | "Scan" => "control flow is not supported; export the network traced or unrolled",
-        "QuantizeLinear"
-        | "DequantizeLinear"
-        | "QLinearConv"
-        | "QLinearMatMul"
-        | "QLinearAdd"
-        | "ConvInteger"
-        | "MatMulInteger"
-        | "DynamicQuantizeLinear" => "export the float32 model: tacit quantises it itself",
+        "QLinearConv" | "QLinearMatMul" | "QLinearAdd" | "ConvInteger" | "MatMulInteger" | "DynamicQuantizeLinear" => {
+            "export the float32 model (tacit quantises it itself), or one with QuantizeLinear and DequantizeLinear around float operators"
+        }
         "GlobalLpPool" | "LpPool" => "it takes roots of secret values; use AveragePool or MaxPool",
         "TopK" | "NonMaxSuppression" | "NonZero" | "Unique" => {
             "its result depends on how secret values compare; cut it off and apply it to the network's answer"

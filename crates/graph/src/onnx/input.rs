@@ -62,7 +62,8 @@ pub(super) fn input_type(input: &proto::ValueInfoProto) -> Result<(Vec<usize>, B
         return Err(fail(&format!("it has {} axes: 1 to {MAX_RANK} are supported, with the batch first", dims.len())));
     }
     let length = |d: &proto::DimensionProto| usize::try_from(d.dim_value).ok().filter(|n| *n > 0);
-    let named = |d: &proto::DimensionProto| d.dim_value == 0;
+    // PaddlePaddle's exporter writes -1 where a length has no name.
+    let named = |d: &proto::DimensionProto| matches!(d.dim_value, 0 | -1);
     let batch = match (dims.len(), length(&dims[0])) {
         (1, Some(_)) | (_, Some(1)) => Batch::One,
         (_, Some(n)) => Batch::Many(n),
@@ -73,7 +74,10 @@ pub(super) fn input_type(input: &proto::ValueInfoProto) -> Result<(Vec<usize>, B
         Some(_) if i == 0 && dims.len() > 1 => Ok(1),
         None if i == 0 => Ok(1),
         Some(n) => Ok(n),
-        None => Err(fail("only the batch axis may be symbolic: fix the other axes when exporting")),
+        None => Err(fail(
+            "only the batch axis may be symbolic: fix the other axes when exporting, or with `python -m \
+             onnxruntime.tools.make_dynamic_shape_fixed --input_name NAME --input_shape 1,..`",
+        )),
     });
     Ok((rest.collect::<Result<_, _>>()?, batch, element))
 }

@@ -2,7 +2,7 @@
 
 use super::proto::NodeProto;
 use super::view::Tensor;
-use super::{Reader, Value, attribute, fail, floats, int, ints, unsupported};
+use super::{Reader, Value, attribute, axis, fail, floats, int, ints, unsupported};
 use crate::{FinalActivation, GraphError};
 
 /// Name of the operator set.
@@ -37,8 +37,21 @@ impl Reader<'_> {
                 let value = self.values.get(&n.input[0]).cloned().ok_or_else(|| fail(n, "its input is missing"))?;
                 Ok(vec![value])
             }
+            "ArrayFeatureExtractor" => self.extracted(n).map(|v| vec![v]),
             op => Err(unsupported(n, advice(op).into())),
         }
+    }
+
+    /// Features that are picked from the last axis; or the label of the class that an ArgMax found.
+    fn extracted(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
+        if self.is_constant(n, 0) && self.tensor(n, 1).is_ok_and(|x| self.is_class(&x)) {
+            return Ok(Value::Unusable(LABELS));
+        }
+        let (x, picked) = (self.tensor(n, 0)?, self.needed(n, 1)?);
+        let last = x.shape.len().checked_sub(1).ok_or_else(|| fail(n, "its input has no axes"))?;
+        let list = picked.as_ints().ok_or_else(|| fail(n, "its indices are not integers"))?;
+        let indices = list.iter().map(|&i| axis(n, i, x.shape[last])).collect::<Result<Vec<_>, _>>()?;
+        self.select(n, &x, last, &indices).map(Value::Wire)
     }
 
     /// `(x - offset) * scale` along the last axis.
@@ -94,8 +107,12 @@ impl Reader<'_> {
         let weights = floats(n, "coefficients")?.ok_or_else(|| fail(n, "has no coefficients"))?;
         let rows = rows.unwrap_or(weights.len() / features);
         let bias = floats(n, "intercepts")?.filter(|b| !b.is_empty()).unwrap_or_else(|| vec![0.0; rows]);
-        if rows == 0 || bias.len() != rows {
-            return Err(fail(n, &format!("{} intercepts for {rows} rows", bias.len())));
+        if rows == 0 || bias.len() != rows || weights.len() != rows.saturating_mul(features) {
+            let (given, rows) = (weights.len(), bias.len());
+            return Err(fail(
+                n,
+                &format!("{given} coefficients and {rows} intercepts for inputs of {features} features"),
+            ));
         }
         self.dense(n, &x, 1, weights, bias)
     }
@@ -125,11 +142,9 @@ fn advice(op: &str) -> &'static str {
         "LabelEncoder" | "CategoryMapper" | "OneHotEncoder" | "DictVectorizer" | "StringNormalizer" => {
             "categories and strings are encoded outside of the network; export the part behind it"
         }
-        "Imputer" | "Binarizer" | "ArrayFeatureExtractor" => {
-            "prepare the features outside of the network; export the part behind it"
-        }
+        "Imputer" | "Binarizer" => "prepare the features outside of the network; export the part behind it",
         _ => {
-            "of ai.onnx.ml, Scaler, Normalizer (at the end), LinearClassifier, LinearRegressor and ZipMap are supported"
+            "of ai.onnx.ml, ArrayFeatureExtractor, Scaler, Normalizer (at the end), LinearClassifier, LinearRegressor and ZipMap are supported"
         }
     }
 }

@@ -11,9 +11,11 @@ mod fold;
 mod help;
 mod input;
 mod ml;
+mod norm;
 mod numbers;
 mod order;
 pub mod proto;
+mod quantised;
 mod reduce;
 pub mod scan;
 mod select;
@@ -81,6 +83,10 @@ enum Value {
     Wire(Tensor),
     /// As `Wire`, but this was left out behind it: only the result may be one.
     Activated(Tensor, FinalActivation),
+    /// The norm of all of this tensor, by which only the tensor itself may be divided.
+    Norm(Tensor, FinalActivation),
+    /// Numbers of a few bits that stand for this tensor.
+    Quantised(Tensor, Rc<quantised::Steps>),
     /// What no network can compute with (class labels), with the reason.
     Unusable(&'static str),
 }
@@ -134,7 +140,8 @@ fn read_graph(proto: GraphProto, opset: i64, folder: Option<&Path>) -> Result<Ne
     let input = inputs.next().ok_or_else(|| file("the network has no input".into()))?;
     if let Some(second) = inputs.next() {
         return Err(file(format!(
-            "the network has several inputs (`{}`, `{}`): one is supported; join them to one tensor and split it inside",
+            "the network has several inputs (`{}`, `{}`): one is supported; join them to one tensor and split it inside (what never changes belongs into an \
+                 initialiser: some exporters leave a constant that a layer captured as an input)",
             input.name, second.name
         )));
     }
@@ -146,10 +153,11 @@ fn read_graph(proto: GraphProto, opset: i64, folder: Option<&Path>) -> Result<Ne
     tensor.integer = element.is_integer();
     let mut values = HashMap::new();
     values.insert(name, Value::Wire(tensor));
+    let types = quantised::types(&proto);
     for t in proto.initializer.iter().filter(|t| needed.contains(t.name.as_str())) {
         values.insert(t.name.clone(), Value::Constant(Rc::new(external::decode(t, folder)?)));
     }
-    let mut reader = Reader { graph, values, opset, batch, folder, notes: vec![] };
+    let mut reader = Reader { graph, values, opset, batch, folder, types, notes: vec![] };
     for index in order {
         reader.node(&proto.node[index])?;
     }
@@ -174,14 +182,20 @@ struct Reader<'a> {
     opset: i64,
     batch: Batch,
     folder: Option<&'a Path>,
+    /// Element types of constants of a few bits, by name.
+    types: HashMap<String, i32>,
     notes: Vec<String>,
 }
 
 impl Reader<'_> {
     fn node(&mut self, n: &NodeProto) -> Result<(), GraphError> {
-        let made = match self.fold(n)? {
-            Some(constants) => constants.into_iter().map(|c| Value::Constant(Rc::new(c))).collect(),
-            None => self.operator(n)?,
+        let made = if n.input.iter().any(|i| matches!(self.values.get(i), Some(Value::Unusable(ml::LABELS)))) {
+            vec![Value::Unusable(ml::LABELS); n.output.len()]
+        } else {
+            match self.fold(n)? {
+                Some(constants) => constants.into_iter().map(|c| Value::Constant(Rc::new(c))).collect(),
+                None => self.operator(n)?,
+            }
         };
         if n.output.iter().all(String::is_empty) {
             return Err(fail(n, "has no output"));
@@ -214,6 +228,8 @@ impl Reader<'_> {
 
     fn one_result(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let made = match n.op_type.as_str() {
+            "Div" if self.is_norm(n, 1) => return self.over_norm(n),
+            "Clip" | "Max" | "Add" | "Expand" | "Identity" if self.is_norm(n, 0) => return self.kept_norm(n),
             "Conv" => self.conv(n)?,
             "ConvTranspose" => self.conv_transpose(n)?,
             "Gemm" => self.gemm(n)?,
@@ -231,9 +247,19 @@ impl Reader<'_> {
             "AveragePool" => self.average_pool(n)?,
             "GlobalAveragePool" | "GlobalMaxPool" => self.global_pool(n)?,
             "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" => self.reduce(n)?,
+            "ReduceL1" | "ReduceL2" => return self.norm(n),
+            "LpNormalization" => return self.normalised(n),
+            "QuantizeLinear" => return self.quantise(n),
+            "DequantizeLinear" => return self.dequantise(n),
+            "Mul" if self.gated(n).is_some() => self.silu(n)?,
             "Add" | "Sub" | "Mul" | "Div" | "Sum" | "Mean" => self.arithmetic(n)?,
             "Neg" => self.negate(n)?,
             "Gelu" => self.gelu(n)?,
+            "HardSwish" => {
+                let x = self.real(n, 0)?;
+                self.with_gap(n, &x, Function::HardSwishGap, 1.0)?
+            }
+            "Elu" => self.elu(n)?,
             "Exp" => self.unary(n, FloatOp::Function(Function::Exp))?,
             "Sqrt" => self.unary(n, FloatOp::Function(Function::Sqrt))?,
             "Reciprocal" => self.reciprocal(n)?,
@@ -245,7 +271,7 @@ impl Reader<'_> {
             "Pad" => self.pad(n)?,
             "DepthToSpace" | "SpaceToDepth" => self.depth_and_space(n)?,
             "Resize" | "Upsample" => self.resize(n)?,
-            "Transpose" => self.transpose(n)?,
+            "Transpose" => return self.transpose(n),
             "Flatten" | "Reshape" | "Squeeze" | "Unsqueeze" => return self.reshape(n),
             "Identity" | "Dropout" | "Cast" | "CastLike" => return self.identity(n),
             "Softmax" | "LogSoftmax" => return self.softmax(n),
@@ -259,7 +285,9 @@ impl Reader<'_> {
     fn identity(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let to = attribute(n, "to").map(|a| a.i);
         let is_float = |t: i64| matches!(t, 1 | 10 | 11 | 16);
-        if to.is_some_and(|t| !is_float(t)) {
+        let classes =
+            matches!(n.input.first().and_then(|i| self.values.get(i)), Some(Value::Wire(x)) if self.is_class(x));
+        if to.is_some_and(|t| !is_float(t)) && !classes {
             return Err(unsupported(n, "a secret tensor can only be cast to float".into()));
         }
         if n.input.is_empty() {
@@ -285,10 +313,13 @@ impl Reader<'_> {
             Some(Value::Activated(_, left)) => Err(unsupported(
                 n,
                 format!(
-                    "it reads a {0}; a {0} is supported at the end of the network only, where the client applies it",
+                    "it reads a {0}; a {0} is supported at the end of the network only, where the client applies it (one in front of the \
+                     network can be applied to the inputs: export what follows it)",
                     left.name()
                 ),
             )),
+            Some(Value::Norm(..)) => Err(unsupported(n, norm::ADVICE.into())),
+            Some(Value::Quantised(..)) => Err(unsupported(n, quantised::ADVICE.into())),
             Some(Value::Unusable(why)) => Err(unsupported(n, format!("its input {k} cannot be had: {why}"))),
             Some(Value::Constant(_)) => {
                 Err(unsupported(n, format!("its input {k} is a constant where a tensor is expected")))
@@ -365,6 +396,12 @@ impl Reader<'_> {
                 }
                 Some(Value::Unusable(why)) => {
                     return Err(file(format!("the output `{}` cannot be had: {why}; export it without", output.name)));
+                }
+                Some(Value::Norm(..) | Value::Quantised(..)) => {
+                    return Err(file(format!(
+                        "the output `{}` is a norm, or quantised: export the real numbers that it is made of",
+                        output.name
+                    )));
                 }
                 Some(Value::Constant(_)) => {
                     return Err(file(format!("the output `{}` does not depend on the input", output.name)));

@@ -19,19 +19,24 @@ impl Reader<'_> {
 
     pub(super) fn reduce(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
-        let rank = x.shape.len();
+        let axes = self.reduced_axes(n, x.shape.len())?;
+        if axes.is_empty() {
+            return Ok(x);
+        }
+        let made = self.reduced(n, &x, &axes, n.op_type.as_str())?;
+        Ok(if int(n, "keepdims", 1) != 0 { made } else { made.without(&axes) })
+    }
+
+    /// The axes that a node reduces, sorted; all where it states none (or none, where it says so).
+    pub(super) fn reduced_axes(&self, n: &NodeProto, rank: usize) -> Result<Vec<usize>, GraphError> {
         let stated = self.listed(n, 1, "axes")?.unwrap_or_default();
         let mut axes = stated.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, GraphError>>()?;
         axes.sort_unstable();
         axes.dedup();
-        if axes.is_empty() {
-            if int(n, "noop_with_empty_axes", 0) != 0 {
-                return Ok(x);
-            }
+        if axes.is_empty() && int(n, "noop_with_empty_axes", 0) == 0 {
             axes = (0..rank).collect();
         }
-        let made = self.reduced(n, &x, &axes, n.op_type.as_str())?;
-        Ok(if int(n, "keepdims", 1) != 0 { made } else { made.without(&axes) })
+        Ok(axes)
     }
 
     /// `x` reduced over `axes`, which stay with length 1.

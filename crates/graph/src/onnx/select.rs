@@ -1,6 +1,7 @@
 //! What picks, joins and repeats parts of tensors: Slice, Split, Gather, Concat, Expand, Tile, Pad.
 
 use super::proto::NodeProto;
+use super::tensor::{Constant, Data};
 use super::view::Tensor;
 use super::{Batch, Reader, attribute, axis, fail, float, int, ints, unsupported};
 use crate::GraphError;
@@ -9,11 +10,7 @@ use crate::float::FloatOp;
 impl Reader<'_> {
     pub(super) fn concat(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         if (0..n.input.len()).any(|k| self.is_constant(n, k)) {
-            return Err(unsupported(
-                n,
-                "it joins a constant (a class token) to a secret tensor; add the constant as a bias of a layer instead"
-                    .into(),
-            ));
+            return self.concat_with_constants(n);
         }
         let parts = (0..n.input.len()).map(|k| self.tensor(n, k)).collect::<Result<Vec<_>, _>>()?;
         let first = parts.first().ok_or_else(|| fail(n, "has no inputs"))?;
@@ -47,6 +44,58 @@ impl Reader<'_> {
         let made = if let [one] = nodes[..] { one } else { self.push(n, FloatOp::Concat, &nodes, &[])? };
         let order = if shape[at] == 1 { rest } else { order };
         Ok(Tensor { node: made, shape, order, ..first.clone() })
+    }
+
+    /// Each tensor with zeros where the others are; added up, with the constants as addends.
+    fn concat_with_constants(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
+        let (mut tensors, mut constants) = (Vec::new(), Vec::new());
+        let (mut shape, mut start): (Option<Vec<usize>>, usize) = (None, 0);
+        for k in 0..n.input.len() {
+            let part = match self.constant(n, k) {
+                Ok(Some(c)) => {
+                    constants.push((start, c.clone()));
+                    c.shape.clone()
+                }
+                _ => {
+                    let x = self.real(n, k)?;
+                    tensors.push((start, x.clone()));
+                    x.shape
+                }
+            };
+            let at = axis(n, int(n, "axis", 1), part.len())?;
+            let fits = |s: &[usize]| s.len() == part.len() && (0..s.len()).all(|i| i == at || s[i] == part[i]);
+            if shape.as_deref().is_some_and(|s| !fits(s)) {
+                return Err(fail(n, &format!("shapes {shape:?} and {part:?} differ outside axis {at}")));
+            }
+            start += part[at];
+            shape = Some(part);
+        }
+        let mut shape = shape.ok_or_else(|| fail(n, "has no inputs"))?;
+        let at = axis(n, int(n, "axis", 1), shape.len())?;
+        shape[at] = start;
+        let mut sum: Option<Tensor> = None;
+        for (first, x) in tensors {
+            self.keeps_batch(n, &x, at)?;
+            let (mut before, mut after) = (vec![0; shape.len()], vec![0; shape.len()]);
+            (before[at], after[at]) = (first as i64, (start - first - x.shape[at]) as i64);
+            let wide = self.zero_padded(n, &x, &before, &after)?;
+            sum = Some(match sum {
+                None => wide,
+                Some(s) => self.pair(n, FloatOp::Add, &s, &wide)?,
+            });
+        }
+        let sum = sum.ok_or_else(|| fail(n, "joins no tensor"))?;
+        let elements = crate::geometry::checked_elements(&shape).filter(|e| *e <= crate::MAX_ELEMENTS);
+        let mut addends = vec![0.0; elements.ok_or_else(|| fail(n, "its result is too large"))?];
+        let inner: usize = shape[at + 1..].iter().product();
+        for (first, c) in constants {
+            let (len, values) = (c.shape[at] * inner, c.to_floats());
+            for (row, part) in values.chunks(len.max(1)).enumerate() {
+                let to = (row * start + first) * inner;
+                addends[to..to + part.len()].copy_from_slice(part);
+            }
+        }
+        self.affine_by(n, &sum, &Constant { shape, data: Data::Floats(addends) }, |v| (1.0, v))
     }
 
     pub(super) fn slice(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {

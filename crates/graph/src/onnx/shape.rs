@@ -4,16 +4,19 @@ use super::proto::NodeProto;
 use super::tensor::Constant;
 use super::view::Tensor;
 use super::{Batch, Reader, Value, axis, fail, int, ints, unsupported};
-use crate::GraphError;
 use crate::geometry::checked_elements;
+use crate::{FinalActivation, GraphError};
 
 impl Reader<'_> {
     /// A tensor's shape, or the part of it that `start` and `end` say.
     pub(super) fn shape_of(&self, n: &NodeProto) -> Result<Constant, GraphError> {
         let dims: Vec<i64> = match n.input.first().and_then(|i| self.values.get(i)) {
             Some(Value::Constant(c)) => c.shape.iter().map(|&d| d as i64).collect(),
-            Some(Value::Wire(x) | Value::Activated(x, _)) => x.shape.iter().map(|&d| d as i64).collect(),
+            Some(Value::Wire(x) | Value::Activated(x, _) | Value::Quantised(x, _)) => {
+                x.shape.iter().map(|&d| d as i64).collect()
+            }
             Some(Value::Unusable(why)) => return Err(unsupported(n, format!("its input cannot be had: {why}"))),
+            Some(Value::Norm(..)) => return Err(unsupported(n, super::norm::ADVICE.into())),
             None => return Err(fail(n, "has no input")),
         };
         // Both may count from the end, and beyond either end they mean that end.
@@ -75,9 +78,27 @@ impl Reader<'_> {
         Ok(Tensor { integer: x.integer, ..Tensor::new(x.node, shape, batch) })
     }
 
-    pub(super) fn transpose(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
-        let x = self.tensor(n, 0)?;
-        Ok(x.transposed(&permutation(n, x.shape.len())?))
+    pub(super) fn transpose(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
+        let Some(Value::Activated(x, left)) = n.input.first().and_then(|i| self.values.get(i)) else {
+            let x = self.tensor(n, 0)?;
+            return Ok(Value::Wire(x.transposed(&permutation(n, x.shape.len())?)));
+        };
+        let perm = permutation(n, x.shape.len())?;
+        let made = x.transposed(&perm);
+        let left = match *left {
+            // The same axis, elsewhere.
+            FinalActivation::SoftmaxAlong { length, inner, logarithm } => {
+                let distance = |shape: &[usize], at: usize| shape[at + 1..].iter().product::<usize>();
+                let is_it = |&at: &usize| x.shape[at] == length as usize && distance(&x.shape, at) == inner as usize;
+                let at = (0..x.shape.len()).find(is_it).and_then(|at| perm.iter().position(|&p| p == at));
+                let at =
+                    at.ok_or_else(|| unsupported(n, "it takes the axes of a softmax apart; cut both off".into()))?;
+                let inner = u32::try_from(distance(&made.shape, at)).map_err(|_| fail(n, "is too large"))?;
+                FinalActivation::SoftmaxAlong { length, inner, logarithm }
+            }
+            other => other,
+        };
+        Ok(Value::Activated(made, left))
     }
 
     /// The axes of the result that an Unsqueeze of a tensor with `rank` axes makes, sorted.

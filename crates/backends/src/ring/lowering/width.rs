@@ -106,8 +106,9 @@ fn solve(nodes: &[Node], needs: &[u32]) -> Vec<u32> {
     for (id, node) in nodes.iter().enumerate().rev() {
         for &i in &node.inputs {
             let demand = match node.op {
-                Op::Truncate { bits } => width[id] + bits,
-                Op::Relu => (2 * width[id]).saturating_sub(MAX_WIDENING),
+                // Of rings that cannot be, each ReLU in front doubles the demand.
+                Op::Truncate { bits } => width[id].saturating_add(bits),
+                Op::Relu => width[id].saturating_mul(2).saturating_sub(MAX_WIDENING),
                 Op::Widen | Op::ArgMax | Op::LookUp(_) => 0,
                 _ => width[id],
             };
@@ -145,4 +146,30 @@ fn insert_widen(
     needs.insert(after + 1, needs[after]);
     origin.insert(after + 1, origin[after]);
     moved.iter_mut().filter(|i| **i >= after).for_each(|i| *i += 1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::FixedPoint;
+
+    /// Behind 60 ReLUs a value that no ring holds: the demand doubles with each of them.
+    #[test]
+    fn what_no_ring_holds_is_an_error_behind_any_number_of_relus() {
+        let node = |op, inputs: &[usize]| Node {
+            name: "n".into(),
+            op,
+            inputs: inputs.to_vec(),
+            shape: vec![1],
+            fixed: FixedPoint { width: 0, frac_bits: 0 },
+        };
+        let mut nodes = vec![node(Op::Input, &[])];
+        nodes.extend((0..60).map(|i| node(Op::Relu, &[i])));
+        nodes.push(node(Op::Add, &[60, 60]));
+        let mut needs = vec![8; nodes.len()];
+        *needs.last_mut().unwrap() = 70;
+        let mut origin: Vec<usize> = (0..nodes.len()).collect();
+        let text = assign(&mut nodes, needs, &mut origin).unwrap_err().to_string();
+        assert!(text.contains("bits") && text.contains("smaller values"), "{text}");
+    }
 }

@@ -1,0 +1,74 @@
+//! A network that ends by dividing its answer by the answer's own norm (embeddings of faces, voices, sentences),
+//! in the ways that exporters write it. The client does the division.
+
+use super::proto::NodeProto;
+use super::view::Tensor;
+use super::{Reader, Value, axis, fail, float, int, unsupported};
+use crate::{FinalActivation, GraphError};
+
+/// What is said where a norm is anything else.
+pub(super) const ADVICE: &str = "roots and quotients of secret values are not supported, but for a division of the whole answer by its own \
+                                 norm at the end of the network; use BatchNormalization, or cut it off and apply it to the answer";
+
+/// Largest constant that is taken for a guard against a division by zero.
+const GUARD: f32 = 1e-5;
+
+impl Reader<'_> {
+    /// Whether input `k` is a norm.
+    pub(super) fn is_norm(&self, n: &NodeProto, k: usize) -> bool {
+        matches!(n.input.get(k).and_then(|i| self.values.get(i)), Some(Value::Norm(..)))
+    }
+
+    /// ReduceL1 and ReduceL2 over everything but the batch.
+    pub(super) fn norm(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
+        let x = self.real(n, 0)?;
+        let axes = self.reduced_axes(n, x.shape.len())?;
+        axes.iter().try_for_each(|&a| self.keeps_batch(n, &x, a))?;
+        if x.order.iter().any(|a| !axes.contains(a)) {
+            return Err(unsupported(n, ADVICE.into()));
+        }
+        Ok(Value::Norm(x, if n.op_type == "ReduceL1" { FinalActivation::L1 } else { FinalActivation::L2 }))
+    }
+
+    /// What exporters put between a norm and the division: a guard against zero, copies.
+    pub(super) fn kept_norm(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
+        let small = |k: usize| -> Result<bool, GraphError> {
+            Ok(self.constant(n, k)?.is_none_or(|c| c.to_floats().iter().all(|v| (0.0..=GUARD).contains(v))))
+        };
+        let guards = match n.op_type.as_str() {
+            "Clip" if self.opset < 11 => (0.0..=GUARD).contains(&float(n, "min", 0.0)?),
+            "Clip" => small(1)? && self.constant(n, 2)?.is_none_or(|c| c.to_floats().iter().all(|v| *v > 1e30)),
+            "Max" | "Add" => n.input.len() == 2 && small(1)?,
+            _ => true,
+        };
+        match self.values.get(&n.input[0]) {
+            Some(value @ Value::Norm(..)) if guards => Ok(value.clone()),
+            _ => Err(unsupported(n, ADVICE.into())),
+        }
+    }
+
+    /// A tensor divided by its own norm.
+    pub(super) fn over_norm(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
+        let x = self.real(n, 0)?;
+        let same = |of: &Tensor| of.node == x.node && of.shape == x.shape && of.order == x.order;
+        match n.input.get(1).and_then(|i| self.values.get(i)) {
+            Some(Value::Norm(of, kind)) if same(of) => Ok(Value::Activated(x, *kind)),
+            _ => Err(unsupported(n, ADVICE.into())),
+        }
+    }
+
+    /// LpNormalization over everything but the batch.
+    pub(super) fn normalised(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
+        let x = self.real(n, 0)?;
+        let at = axis(n, int(n, "axis", -1), x.shape.len())?;
+        self.keeps_batch(n, &x, at)?;
+        if x.order.iter().any(|&a| a != at) {
+            return Err(unsupported(n, ADVICE.into()));
+        }
+        match int(n, "p", 2) {
+            1 => Ok(Value::Activated(x, FinalActivation::L1)),
+            2 => Ok(Value::Activated(x, FinalActivation::L2)),
+            p => Err(fail(n, &format!("a norm of order {p}: 1 and 2 are defined"))),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Networks that were quantised with QuantizeLinear and DequantizeLinear around float operators: read as the
+//! network in real numbers that they approximate. Weights are what their integers stand for. Between a
+//! QuantizeLinear and its DequantizeLinear nothing is rounded; values are clamped where the smallest integer
+//! stands for zero, since quantisers leave out the activation in front of those.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::proto::{GraphProto, NodeProto};
+use super::tensor::{Constant, Data};
+use super::{Reader, Value, attribute, axis, fail, int, unsupported};
+use crate::GraphError;
+
+/// What is said where quantised numbers are read by anything else.
+pub(super) const ADVICE: &str = "it computes with quantised numbers: export the float32 model (tacit quantises it itself), or one with \
+                                 QuantizeLinear and DequantizeLinear around float operators";
+
+/// Said once of a network with such nodes.
+const NOTE: &str = "read in real numbers: the rounding of QuantizeLinear is left out, and so is its clamping but for activations; the \
+                    float32 model needs fewer comparisons";
+
+/// What the integers of a quantised tensor stand for: `(q - zero) * scale`.
+#[derive(Debug, PartialEq)]
+pub(super) struct Steps {
+    scale: Vec<f32>,
+    zero: Vec<f32>,
+}
+
+/// Element types (8 and 16 bit integers) of the constants of a file, by name.
+pub(super) fn types(proto: &GraphProto) -> HashMap<String, i32> {
+    let stored = proto.initializer.iter().map(|t| (t.name.clone(), t.data_type));
+    let made = proto.node.iter().filter(|n| n.op_type == "Constant").filter_map(|n| {
+        let value = attribute(n, "value").and_then(|a| a.t.as_ref())?;
+        Some((n.output.first()?.clone(), value.data_type))
+    });
+    stored.chain(made).filter(|(_, t)| limits(*t).is_some()).collect()
+}
+
+/// Least and largest integer of an element type.
+fn limits(kind: i32) -> Option<[f32; 2]> {
+    match kind {
+        2 => Some([0.0, 255.0]),
+        3 => Some([-128.0, 127.0]),
+        4 => Some([0.0, 65_535.0]),
+        5 => Some([-32_768.0, 32_767.0]),
+        _ => None,
+    }
+}
+
+impl Reader<'_> {
+    fn steps(&self, n: &NodeProto) -> Result<Steps, GraphError> {
+        let scale = self.needed(n, 1)?.to_floats();
+        let zero = self.constant(n, 2)?.map_or_else(|| vec![0.0; scale.len()], |z| z.to_floats());
+        if zero.len() != scale.len() || scale.iter().any(|s| !(s.is_finite() && *s > 0.0)) {
+            return Err(fail(n, "its scales are not positive, or not one for each zero point"));
+        }
+        if int(n, "block_size", 0) != 0 {
+            return Err(unsupported(n, "scales for blocks are not supported; use one for each channel".into()));
+        }
+        Ok(Steps { scale, zero })
+    }
+
+    /// Least and largest integer that a QuantizeLinear makes.
+    fn limits(&self, n: &NodeProto) -> Result<[f32; 2], GraphError> {
+        let stated = n.input.get(2).and_then(|z| self.types.get(z)).copied();
+        let kind = stated.unwrap_or_else(|| match int(n, "output_dtype", 2) {
+            0 => 2,
+            kind => kind as i32,
+        });
+        limits(kind).ok_or_else(|| unsupported(n, format!("element type {kind} is none of 8 or 16 bits")))
+    }
+
+    pub(super) fn quantise(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
+        let mut x = self.real(n, 0)?;
+        let steps = self.steps(n)?;
+        let [least, most] = self.limits(n)?;
+        if let ([scale], [zero]) = (&steps.scale[..], &steps.zero[..])
+            && *zero == least
+        {
+            x = self.between(n, &x, Some(0.0), Some((most - zero) * scale))?;
+        }
+        if self.notes.iter().all(|note| note != NOTE) {
+            self.notes.push(NOTE.into());
+        }
+        Ok(Value::Quantised(x, Rc::new(steps)))
+    }
+
+    pub(super) fn dequantise(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
+        let steps = self.steps(n)?;
+        match n.input.first().and_then(|i| self.values.get(i)) {
+            Some(Value::Quantised(x, made)) if **made == steps => Ok(Value::Wire(x.clone())),
+            _ => Err(unsupported(n, ADVICE.into())),
+        }
+    }
+
+    /// The integers of a constant, or the real numbers that its integers stand for.
+    pub(super) fn requantised(&self, n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
+        let Steps { scale, zero } = self.steps(n)?;
+        let values = c.to_floats();
+        let (length, inner) = if scale.len() == 1 {
+            (1, values.len().max(1))
+        } else {
+            let at = axis(n, int(n, "axis", 1), c.shape.len())?;
+            if c.shape[at] != scale.len() {
+                return Err(fail(n, &format!("{} scales for {} channels", scale.len(), c.shape[at])));
+            }
+            (scale.len(), c.shape[at + 1..].iter().product::<usize>().max(1))
+        };
+        let steps = (0..values.len()).map(|i| (scale[i / inner % length], zero[i / inner % length]));
+        let data = if n.op_type == "QuantizeLinear" {
+            let [least, most] = self.limits(n)?;
+            let whole = |v: f32, s: f32, z: f32| ((v / s).round_ties_even() + z).clamp(least, most) as i64;
+            Data::Ints(values.iter().zip(steps).map(|(v, (s, z))| whole(*v, s, z)).collect())
+        } else {
+            Data::Floats(values.iter().zip(steps).map(|(q, (s, z))| (q - z) * s).collect())
+        };
+        Ok(Constant { shape: c.shape.clone(), data })
+    }
+}
