@@ -184,20 +184,8 @@ fn example(op: &Operator) -> Vec<u8> {
         | "Elu" | "Exp" | "Gelu" | "HardSwish" | "LeakyRelu" | "Neg" | "ReduceMax" | "ReduceMean" | "ReduceMin"
         | "Relu" | "Sigmoid" | "Tanh" | "Transpose" => one(&["x"], &[]),
         "Add" | "Sub" | "Mul" | "Div" | "Max" | "Min" | "Sum" | "Mean" | "PRelu" => one(&["x", "channels"], &[]),
-        "Reciprocal" | "Sqrt" => {
-            let positive = NodeProto { output: vec!["s".into()], ..node("Sigmoid", &["x"], &[]) };
-            network(image(), [positive, node(op.name, &["s"], &[])])
-        }
         "ArrayFeatureExtractor" => flat(&["x", "indices"], &[]),
         "LpNormalization" => flat(&["x"], &[]),
-        "ReduceL1" | "ReduceL2" => {
-            let norm = NodeProto { output: vec!["n".into()], ..node(op.name, &["x"], &[ints("axes", &[1])]) };
-            network(&[1, 4], [norm, node("Div", &["x", "n"], &[])])
-        }
-        "QuantizeLinear" | "DequantizeLinear" => {
-            let steps = NodeProto { output: vec!["q".into()], ..node("QuantizeLinear", &["x", "one"], &[]) };
-            network(image(), [steps, node("DequantizeLinear", &["q", "one"], &[])])
-        }
         "ArgMax" => flat(&["x"], &[int("axis", 1)]),
         "Softmax" | "LogSoftmax" | "ZipMap" | "Normalizer" => flat(&["x"], &[]),
         "AveragePool" | "MaxPool" => one(&["x"], &pool),
@@ -206,10 +194,6 @@ fn example(op: &Operator) -> Vec<u8> {
         "Concat" => one(&["x", "x"], &[int("axis", 2)]),
         "Conv" | "ConvTranspose" => one(&["x", "kernel"], &[]),
         "DepthToSpace" | "SpaceToDepth" => one(&["x"], &[int("blocksize", 2)]),
-        "Expand" => {
-            let mean = NodeProto { output: vec!["m".into()], ..node("GlobalAveragePool", &["x"], &[]) };
-            network(image(), [mean, node("Expand", &["m", "wide"], &[])])
-        }
         "Gather" => one(&["x", "indices"], &[int("axis", 1)]),
         "Gemm" | "MatMul" => flat(&["x", "matrix"], &[]),
         "ImageScaler" => one(&["x"], &[floats("bias", &[0.5; 4])]),
@@ -234,6 +218,27 @@ fn example(op: &Operator) -> Vec<u8> {
             flat(&["x"], &[coefficients, intercepts, int("targets", 2)])
         }
         "Scaler" => flat(&["x"], &[floats("offset", &[0.5]), floats("scale", &[2.0])]),
+        name => of_two(name),
+    }
+}
+
+/// A network for an operator that needs another beside it.
+fn of_two(name: &str) -> Vec<u8> {
+    let to = |output: &str, node: NodeProto| NodeProto { output: vec![output.into()], ..node };
+    match name {
+        "Reciprocal" | "Sqrt" => network(image(), [to("s", node("Sigmoid", &["x"], &[])), node(name, &["s"], &[])]),
+        "ReduceL1" | "ReduceL2" => {
+            let norm = to("n", node(name, &["x"], &[ints("axes", &[1])]));
+            network(&[1, 4], [norm, node("Div", &["x", "n"], &[])])
+        }
+        "QuantizeLinear" | "DequantizeLinear" => {
+            let steps = to("q", node("QuantizeLinear", &["x", "one"], &[]));
+            network(image(), [steps, node("DequantizeLinear", &["q", "one"], &[])])
+        }
+        "Expand" => {
+            let mean = to("m", node("GlobalAveragePool", &["x"], &[]));
+            network(image(), [mean, node("Expand", &["m", "wide"], &[])])
+        }
         name => panic!("no example of {name}: add one"),
     }
 }

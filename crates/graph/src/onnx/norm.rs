@@ -1,5 +1,5 @@
-//! A network that ends by dividing its answer by the answer's own norm (embeddings of faces, voices, sentences),
-//! in the ways that exporters write it. The client does the division.
+//! A network that ends by dividing its answer by the answer's own norm (embeddings of faces, voices,
+//! sentences), in the ways that exporters write it. The client does the division.
 
 use super::proto::NodeProto;
 use super::view::Tensor;
