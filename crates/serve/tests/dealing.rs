@@ -12,7 +12,9 @@ use tacit_backends::dealt::Dealt;
 use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order, Place, Stop};
 use tacit_backends::{Backend, BackendError, Registry, ServerModel};
 use tacit_client::dealer::wire;
-use tacit_client::{ClientConfig, ClientError, DealerConfig, KeepFolder, Lobby, RemoteDealer, infer_many};
+use tacit_client::{
+    ClientConfig, ClientError, DealerConfig, KeepFolder, Lobby, OpenedModels, RemoteDealer, infer_many,
+};
 use tacit_graph::Units;
 use tacit_ids::ClientId;
 use tacit_net::{Channel, Hello, TcpTransport, handshake};
@@ -154,8 +156,10 @@ fn masked_weights_come_once_and_are_checked() {
     let keep = Arc::new(Counted(KeepFolder::new(&kept), Default::default()));
     let mut config = config(&server, dir.path(), "alice", dealer);
     config.aids.keep = Some(keep.clone());
+    // Like a process of its own: it has not opened the model before.
     let ask = || {
-        let mut client = Lobby::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
+        let config = ClientConfig { opened: OpenedModels::default(), ..config.clone() };
+        let mut client = Lobby::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
         close(&client.infer(&X).unwrap().values, &expected(1, &X));
     };
     ask();
