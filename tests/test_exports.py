@@ -137,7 +137,7 @@ def test_a_quantised_network_is_read_in_real_numbers(zero, relus):
     model = tacit.import_onnx(network, calibrate=x[:12])
     wanted = judged(network, x[12:, None])
     assert np.abs(model.run(x[12:]) - wanted).max() < 2 * 0.03, "one step of rounding, and those of the input"
-    assert any("QuantizeLinear" in note for note in model.spec["rewritten"])
+    assert any("QuantizeLinear" in note for note in model.summary["rewrites"])
     assert (np.abs(model.run(x[12:]).min()) < 1e-6) == (relus == 2)
 
 
@@ -164,7 +164,7 @@ def test_labels_of_a_classifier_are_left_out():
     model = tacit.import_onnx(network, calibrate=x[:12])
     assert model.spec["final_activation"] == "softmax"
     check(model, judged(alone, x[12:, None]), x[12:])
-    assert any("label" in note for note in model.spec["rewritten"])
+    assert any("label" in note for note in model.summary["rewrites"])
 
 
 def test_labels_that_are_cast():

@@ -116,7 +116,7 @@ class Model:
     @property
     def summary(self) -> dict[str, Any]:
         """What the import found out, before any lowering: "calibration", "guessed" (no samples were given), "macs" (multiplications of
-        one inference), "rewritten", and the "nodes" of the float network (name, operation, shape)."""
+        one inference), "rewrites", and the "nodes" of the float network (name, operation, shape)."""
         summary: dict[str, Any] = json.loads(self._native.summary_json())
         return summary
 
