@@ -10,9 +10,11 @@ const MOST: usize = 16;
 /// Back end, and digest of the public part.
 type Name = (String, [u8; 32]);
 
+type Entry = (Name, Arc<dyn ClientModel>);
+
 /// The models that were opened last, shared by all clones.
 #[derive(Clone, Default)]
-pub struct OpenedModels(Arc<Mutex<Vec<(Name, Arc<dyn ClientModel>)>>>);
+pub struct OpenedModels(Arc<Mutex<Vec<Entry>>>);
 
 impl OpenedModels {
     /// The model of this back end and public part: as it was opened before, or by `open`.
