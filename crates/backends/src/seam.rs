@@ -366,6 +366,14 @@ pub trait ClientSide: Send {
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError>;
 }
 
+/// Checks that material was made for (or read with) the plan of this digest.
+pub(crate) fn check_made_for(made_for: &[u8; 32], plan: &[u8; 32]) -> Result<(), BackendError> {
+    if made_for != plan {
+        return Err(BackendError::Misuse("the material belongs to another plan"));
+    }
+    Ok(())
+}
+
 /// What a back end keeps for one input, or for a batch, as it sees it.
 pub trait MaterialPart: Any + Send {
     /// The material as bytes, to be stored; all lengths follow from the plan.

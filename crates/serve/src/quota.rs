@@ -72,14 +72,15 @@ impl Quotas {
 
     /// How many answers a day has left.
     pub(crate) fn left(&mut self, now: i64, client: ClientId, model: &str, most: u32) -> u32 {
-        self.see(now);
-        most.saturating_sub(self.used.get(&(client, model.to_owned())).copied().unwrap_or(0))
+        most.saturating_sub(self.used(now, &(client, model.to_owned())))
     }
 
-    fn see(&mut self, now: i64) {
+    /// How many of a day's answers were taken; a new day has none.
+    fn used(&mut self, now: i64, key: &(ClientId, String)) -> u32 {
         if day_of(now) > self.day {
             (self.day, self.used) = (day_of(now), HashMap::new());
         }
+        self.used.get(key).copied().unwrap_or(0)
     }
 
     /// What [`take`](Self::take) would say.
@@ -90,9 +91,8 @@ impl Quotas {
         (model, inputs): (&str, u32),
         most: u32,
     ) -> Result<Charge, String> {
-        self.see(now);
         let key = (client, model.to_owned());
-        let used = self.used.get(&key).copied().unwrap_or(0);
+        let used = self.used(now, &key);
         let charge = Charge { client, model: key.1, day: self.day, inputs, most };
         if used.saturating_add(inputs) <= most { Ok(charge) } else { Err(charge.used_up(now)) }
     }

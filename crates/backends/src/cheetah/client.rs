@@ -13,13 +13,13 @@ use tacit_net::Tag;
 
 use super::cost;
 use super::lattice::Lattice;
-use super::material::{ClientMaterial, MADE, Piece, check_plan};
+use super::material::{ClientMaterial, MADE, Piece};
 use super::plan::{Parts, Plan};
 use crate::BackendError;
 use crate::ring::Node;
 use crate::ring::fixed::ring_mask;
 use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, Tap, check_input, revealed};
-use crate::seam::Stop;
+use crate::seam::{Stop, check_made_for};
 
 /// Message: the client's masked input.
 pub(super) const INPUT: Tag = Tag::new(0x0410, "masked input");
@@ -85,7 +85,7 @@ pub fn online_traced<L: Lattice>(
 ) -> Result<Vec<i64>, BackendError> {
     check_input(&plan.graph, plan.batch, input)?;
     let ClientMaterial { plan: made_for, seed, linear, pieces } = material;
-    check_plan(plan, made_for)?;
+    check_made_for(&made_for, &plan.digest())?;
     let phase = Online { input, linear: linear.into_iter(), pieces: pieces.into_iter(), session: &mut *session };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let seed = Prg::from_seed(seed);

@@ -42,14 +42,6 @@ pub struct ServerMaterial {
 /// Why the online walk always finds the piece it needs.
 pub(super) const MADE: &str = "material is made and read along its plan's steps, and the plan was checked";
 
-/// Checks that material was made for (or read with) `plan`.
-pub(super) fn check_plan<L: Lattice>(plan: &Plan<L>, made_for: [u8; 32]) -> Result<(), BackendError> {
-    if made_for != plan.digest() {
-        return Err(BackendError::Misuse("the material belongs to another plan"));
-    }
-    Ok(())
-}
-
 /// Specification of a piece.
 enum PieceSpec<'a> {
     Gate(&'a GateSpec),

@@ -10,13 +10,13 @@ use tacit_mpc::{Ots, Role, Session};
 use super::client::{INPUT, RESULT, WIDEN};
 use super::cost;
 use super::lattice::Lattice;
-use super::material::{MADE, Piece, ServerMaterial, check_plan};
+use super::material::{MADE, Piece, ServerMaterial};
 use super::plan::{Parts, Plan, Step};
 use crate::BackendError;
 use crate::ring::fixed::ring_mask;
 use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, linear_online};
 use crate::ring::{Node, Weights};
-use crate::seam::Stop;
+use crate::seam::{Stop, check_made_for};
 
 /// What the server keeps of a connection's setup: the client's keys and the random OTs.
 pub struct ServerKeys<L: Lattice> {
@@ -88,7 +88,7 @@ pub fn online_traced<L: Lattice>(
     stop: &Stop,
 ) -> Result<(), BackendError> {
     let ServerMaterial { plan: made_for, linear, pieces } = material;
-    check_plan(plan, made_for)?;
+    check_made_for(&made_for, &plan.digest())?;
     let (linear, pieces) = (linear.into_iter(), pieces.into_iter());
     let phase = Online { plan, weights, session: &mut *session, linear, pieces };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);

@@ -12,7 +12,7 @@ use super::dealer::{self, SEED_BYTES};
 use super::setup::Expected;
 use super::statics::{self, Statics};
 use crate::ring::reference;
-use crate::seam::Aids;
+use crate::seam::{Aids, check_made_for};
 use crate::{BackendError, ClientSide, Material, MaterialPart};
 
 /// The connection.
@@ -77,9 +77,7 @@ impl ClientSide for Asking {
         let plan = &self.model.compiled.plan;
         let integers = reference::quantize_inputs(plan.graph(), plan.batch(), input)?;
         let ClientMaterial { plan: made_for, seed } = material.take()?;
-        if made_for != self.model.compiled.digest() {
-            return Err(BackendError::Misuse("the material belongs to another plan"));
-        }
+        check_made_for(&made_for, &self.model.compiled.digest())?;
         let answer =
             super::client::online(plan, &seed, &integers, (channel, &mut self.prg), &mut |_, _| {}, &self.aids.stop)?;
         Ok(reference::dequantize_output(plan.graph(), &answer))

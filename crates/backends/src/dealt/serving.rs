@@ -12,7 +12,7 @@ use super::compiled::Server;
 use super::dealer::{self, Keys};
 use super::server::{self, Intake, ServerMaterial, Source, SpooledMaterial};
 use super::setup;
-use crate::seam::Aids;
+use crate::seam::{Aids, check_made_for};
 use crate::{BackendError, Material, MaterialPart, ServerModel, ServerSide};
 use tacit_mpc::codec::Reader;
 
@@ -84,9 +84,7 @@ impl ServerSide for Serving {
             memory = material.take::<ServerMaterial>()?;
             (memory.plan, Source::Memory(Reader::new(&memory.bytes)))
         };
-        if plan != compiled.digest() {
-            return Err(BackendError::Misuse("the material belongs to another plan"));
-        }
+        check_made_for(&plan, &compiled.digest())?;
         server::online(&compiled.plan, weights, source, (channel, &mut self.prg), &mut |_, _| {}, &self.aids.stop)
     }
 

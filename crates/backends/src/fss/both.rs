@@ -30,7 +30,7 @@ use crate::dealt::statics::{self, Matrix, Statics};
 use crate::ring::fixed::{ring_mask, to_signed};
 use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, check_input, linear_online, stream};
 use crate::ring::{Node, Weights};
-use crate::seam::Stop;
+use crate::seam::{Stop, check_made_for};
 
 /// Message: the masked result of a linear layer.
 const MASKED: Tag = Tag::new(0x0433, "masked result of a linear layer");
@@ -179,9 +179,7 @@ pub(super) fn online_client(
     stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
     check_input(&plan.graph, 1, input)?;
-    if material.plan != plan.binding() {
-        return Err(BackendError::Misuse("the material belongs to another plan"));
-    }
+    check_made_for(&material.plan, &plan.binding())?;
     let (seed, hash) = material.head()?;
     let seed = Prg::from_seed(seed);
     let (dealt, projections) = material.bytes.split_at(half::client_bytes(plan)[0]);
@@ -216,9 +214,7 @@ pub(super) fn online_server(
     tap: &mut Tap<'_>,
     stop: &Stop,
 ) -> Result<(), BackendError> {
-    if material.plan != plan.binding() {
-        return Err(BackendError::Misuse("the material belongs to another plan"));
-    }
+    check_made_for(&material.plan, &plan.binding())?;
     let (dealt, known) = material.bytes.split_at(half::server_bytes(plan)[0]);
     let mut dealt = Reader::new(dealt);
     let ServerHead { seed: _, hash, delta, key, masks: [_, masks] } = ServerHead::read(plan, &mut dealt)?;

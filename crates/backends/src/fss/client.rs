@@ -23,7 +23,7 @@ use crate::dealt::statics::Statics;
 use crate::ring::Node;
 use crate::ring::fixed::ring_mask;
 use crate::ring::share::{At, ClientPhase, ClientWalk, GateShares, Tap, check_input, revealed, stream};
-use crate::seam::Stop;
+use crate::seam::{Stop, check_made_for};
 
 /// Message: the client's masked input.
 pub(super) const INPUT: Tag = Tag::new(0x0430, "masked input");
@@ -98,9 +98,7 @@ pub(super) fn online(
     stop: &Stop,
 ) -> Result<Vec<i64>, BackendError> {
     check_input(&plan.graph, 1, input)?;
-    if material.plan != plan.binding() {
-        return Err(BackendError::Misuse("the material belongs to another plan"));
-    }
+    check_made_for(&material.plan, &plan.binding())?;
     let (seed, hash) = material.head()?;
     let [walked, own] = [seed.clone(), seed].map(Prg::from_seed);
     let masks = client_masks(&own, When::Online, &plan.widths()[When::Online as usize]);

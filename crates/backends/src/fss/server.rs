@@ -23,7 +23,7 @@ use crate::dealt::statics;
 use crate::ring::fixed::ring_mask;
 use crate::ring::share::{At, ServerPhase, ServerShares, ServerWalk, Tap, linear_online, stream};
 use crate::ring::{Node, Weights};
-use crate::seam::Stop;
+use crate::seam::{Stop, check_made_for};
 
 pub(super) const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
 
@@ -94,9 +94,7 @@ pub(super) fn online(
     tap: &mut Tap<'_>,
     stop: &Stop,
 ) -> Result<(), BackendError> {
-    if material.plan != plan.binding() {
-        return Err(BackendError::Misuse("the material belongs to another plan"));
-    }
+    check_made_for(&material.plan, &plan.binding())?;
     let (dealt, known) = material.bytes.split_at(half::server_bytes(plan)[0]);
     let (mut dealt, known) = (Reader::new(dealt), Reader::new(known));
     let ServerHead { seed, hash, delta, key, masks: [_, masks] } = ServerHead::read(plan, &mut dealt)?;
