@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import cycle
 from pathlib import Path
 
 from abused import PATIENCE_S, RANK, TACIT, TOLERANCE, Broken, Place, Server, check, holds
@@ -46,27 +47,34 @@ class Sidecar:
         self.thread.start()
 
     def ask_on(self) -> None:
-        tensor = {"name": "input", "shape": self.place.shape, "datatype": "FP32", "data": self.place.pixels}
+        for batch in cycle([1, 3]):
+            if self.process.poll() is not None:
+                break
+            self.ask(batch)
+
+    def ask(self, batch: int) -> None:
+        """One request of so many inputs."""
+        shape, expected = [batch, *self.place.shape[1:]], self.place.expected * batch
+        tensor = {"name": "input", "shape": shape, "datatype": "FP32", "data": self.place.pixels * batch}
         body = json.dumps({"inputs": [tensor]}).encode()
         head = f"POST /v2/models/digits/infer HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {len(body)}\r\n"
         request = f"{head}content-type: application/json\r\n\r\n".encode() + body
-        while self.process.poll() is None:
-            with suppress(OSError), socket.socket(socket.AF_UNIX) as one:
-                one.settimeout(PATIENCE_S)
-                one.connect(str(self.path))
-                one.sendall(request)
-                said = b""
-                while piece := one.recv(65536):
-                    said += piece
-                status, _, text = said.partition(b"\r\n\r\n")
-                if b" 200 " not in status.split(b"\r\n")[0]:
-                    # A server that is gone, or material that is: it says so, and asks again.
-                    time.sleep(0.02)
-                    continue
-                values = json.loads(text)["outputs"][0]["data"]
-                worst = max(abs(a - b) for a, b in zip(values, self.place.expected, strict=True))
-                self.wrong = self.wrong or ("" if worst < TOLERANCE else f"a wrong answer: {values}")
-                self.answers += 1
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as one:
+            one.settimeout(PATIENCE_S)
+            one.connect(str(self.path))
+            one.sendall(request)
+            said = b""
+            while piece := one.recv(65536):
+                said += piece
+            status, _, text = said.partition(b"\r\n\r\n")
+            if b" 200 " not in status.split(b"\r\n")[0]:
+                # A server that is gone, or material that is: it says so, and is asked again.
+                time.sleep(0.02)
+                return
+            values = json.loads(text)["outputs"][0]["data"]
+            worst = max(abs(a - b) for a, b in zip(values, expected, strict=True))
+            self.wrong = self.wrong or ("" if worst < TOLERANCE else f"a wrong answer: {values}")
+            self.answers += batch
 
     def end(self, how: signal.Signals) -> None:
         self.process.send_signal(how)
@@ -121,7 +129,10 @@ def at_work(place: Place, server: Server, kind: str, dice: random.Random) -> Ite
         else:
             sidecar.end(signal.SIGKILL)
         return
-    arguments = dice.choice([["prepare", "--count", "3"], ["infer", str(place.digit), "--json"]])
+    digit = str(place.digit)
+    # Single inputs and batches, with material made anew and with what is stored, of which a part is left over at times.
+    kinds = [["prepare", "--count", "3"], ["infer", digit], ["prepare", "--count", "2", "--batch", "3"], ["infer", *[digit] * dice.randint(2, 5)]]
+    arguments = dice.choice(kinds)
     common = ["--server", server.address, "--keys", "keys", "--material", "client-material"]
     command = [TACIT, arguments[0], *common, *arguments[1:]]
     client = subprocess.Popen(command, cwd=place.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

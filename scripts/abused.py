@@ -96,6 +96,7 @@ class Server:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
+        self.process.stdout.close()
         holds("panicked" not in self.errors(), f"the server panicked:\n{self.errors()[-2000:]}")
 
     def stop(self) -> float:
@@ -107,6 +108,7 @@ class Server:
         except subprocess.TimeoutExpired as error:
             self.process.kill()
             raise Broken("the server does not end on SIGTERM") from error
+        self.process.stdout.close()
         check(["serve"], code, self.errors())
         return time.monotonic() - start
 

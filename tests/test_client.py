@@ -291,6 +291,65 @@ def test_an_input_is_announced_without_a_connection(server, digits, digit_images
             gone()
 
 
+def runs(client):
+    """Phases of a client with the inputs that each was run for, setups apart."""
+    return [(cost.phase, cost.inputs) for cost in client.costs if cost.phase != "setup"]
+
+
+def test_several_inputs_of_a_call_are_run_as_one(server, digits, digit_images):
+    with server.client() as client:
+        before = server.served
+        assert_close(digits, client.infer(digit_images[:5]), digit_images[:5])
+        assert runs(client) == [("offline", 5), ("online", 5)], "one T_pre and one T_on, which both parties measured"
+        assert server.served == before + 5
+        assert client.costs[-1].server.rounds > 0
+    with server.client() as client:
+        images = digit_images[:3]
+        assert_close(digits, client.infer(images, max_batch=2), images)
+        assert runs(client) == [("offline", 2), ("online", 2), ("offline", 1), ("online", 1)]
+        assert_close(digits, client.infer(images, max_batch=1), images)
+        assert runs(client)[4:] == [("offline", 1), ("online", 1)] * 3
+        assert client.infer_integers(images).shape == (3, 10)
+        assert runs(client)[10:] == [("offline", 3), ("online", 3)]
+        assert_close(digits, asyncio.run(client.infer_async(images)), images)
+        assert runs(client)[12:] == [("offline", 3), ("online", 3)]
+        with pytest.raises(tacit.TacitError, match="max_batch"):
+            client.infer(images, max_batch=0)
+
+
+def test_material_of_a_batch_is_made_ahead(server, digits, digit_images):
+    with server.client() as client:
+        client.prepare(1)
+        client.prepare(1, batch=3)
+        assert_close(digits, client.infer(digit_images[:4]), digit_images[:4])
+        assert runs(client) == [("offline", 1), ("offline", 3), ("online", 1), ("online", 3)], "single inputs first"
+        with pytest.raises(tacit.TacitError, match="at least 1"):
+            client.prepare(1, batch=0)
+
+
+def test_progress_is_told_by_phase_from_begin_to_end(server, digit_images):
+    told = []
+    with server.client() as client:
+        client.infer(digit_images[:2], progress=lambda phase, fraction: told.append((phase, fraction)))
+        client.prepare(2, progress=lambda phase, fraction: told.append((phase, fraction)))
+    ends = [step for step in told if step[1] in (0.0, 1.0)]
+    phases = ["setup", "offline", "online", "offline", "offline"]
+    assert ends == [(phase, end) for phase in phases for end in (0.0, 1.0)]
+    for (phase, before), (after_phase, after) in zip(told, told[1:], strict=False):
+        assert before == 1.0 or (phase == after_phase and before <= after <= 1.0)
+
+
+def test_what_progress_raises_ends_the_call(server, digit_images):
+    def enough(phase, fraction):
+        raise KeyboardInterrupt
+
+    with server.client() as client:
+        with pytest.raises(KeyboardInterrupt):
+            client.infer(np.repeat(digit_images[:1], 400, axis=0), progress=enough)
+        with pytest.raises(tacit.TacitError, match="closed"):
+            client.infer(digit_images[0])
+
+
 def test_answers_can_be_awaited_and_given_up(server, digits, digit_images):
     async def several():
         with server.client() as one, server.client() as two:

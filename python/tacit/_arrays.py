@@ -58,6 +58,18 @@ def each_input(
     Unsigned bytes are raw pixels, other numbers inputs of the ONNX network, or what the model computes on if they are `normalised`;
     `run` takes that as a flat array and returns a one-dimensional one. The result has a leading axis of N for a batch.
     """
+    rows = as_rows(values, spec, normalised)
+    answers = np.stack([run(row) for row in rows])
+    return answers if is_batch(values, spec) else answers[0]
+
+
+def is_batch(values: ArrayLike, spec: dict[str, Any]) -> bool:
+    """Whether these are inputs `[N, *input]`, not one."""
+    return np.ndim(values) > len(spec["input_shape"])
+
+
+def as_rows(values: ArrayLike, spec: dict[str, Any], normalised: bool = False) -> NDArray[np.float32]:
+    """What the model computes on, `[N, values]`, for one input or several; see `each_input`."""
     shape = tuple(spec["input_shape"])
     array = as_float32(values, "input")
     if array.shape not in (shape, array.shape[:1] + shape):
@@ -66,10 +78,10 @@ def each_input(
     if not normalised:
         array = normalise(array, spec, is_pixels(values))
     if array.shape == shape:
-        return run(array.reshape(-1))
+        return array.reshape(1, -1)
     if len(array) == 0:
         raise TacitError("input: the batch is empty")
-    return np.stack([run(one.reshape(-1)) for one in array])
+    return array.reshape(len(array), -1)
 
 
 def integer_unit(unit: float | None, backend: str) -> float:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit import _tacit
-from tacit._arrays import each_input, integer_unit, to_integers
+from tacit._arrays import as_rows, integer_unit, is_batch, to_integers
 from tacit._dealer import Dealer, pinned
 from tacit._errors import one_error
 from tacit._plan import Planned
@@ -42,10 +43,18 @@ class PhaseCost:
     server: Figures
     material_bytes: tuple[int, int] | None = None
     """Size of the client's and of the server's half, for "offline"."""
+    inputs: int = 1
+    """Inputs that it was run for as one; 1 for "setup"."""
 
 
 Deadline = Literal["interactive", "normal", "batch"]
 """How soon an answer is needed: somebody waits for it; the usual; when there is room."""
+
+
+Progress = Callable[[str, float], object]
+"""Is told how far a call is: the phase that runs ("setup", "offline" or "online") and how much of it is done, 0.0 when it begins and 1.0 when
+it has ended, each of them once; in between as bytes move, at most 20 times a second, never less than before. A call may run a phase more
+than once. Called in the thread of the call; what it raises ends the connection, as Ctrl-C does, and is raised by the call."""
 
 
 class Notice:
@@ -84,6 +93,8 @@ class _Terms:
     notice: Notice | None = None
     timeout_s: float | None = None
     deadline: Deadline = "normal"
+    max_batch: int | None = None
+    progress: Progress | None = None
 
 
 class Client(Planned):
@@ -155,13 +166,15 @@ class Client(Planned):
         self._note_setup(json.loads(self._native.setup() or "null"))
 
     @one_error
-    def prepare(self, count: int = 1) -> None:
-        """Does the offline work for `count` inputs. Nothing about any input is needed or revealed. An error where the back end has none."""
-        if count < 1:
-            raise TacitError(f"prepare: a count of at least 1 is needed, got {count}")
+    def prepare(self, count: int = 1, *, batch: int = 1, progress: Progress | None = None) -> None:
+        """Does the offline work for `count` inputs, or for `count` times `batch` that will be answered as one. Nothing about any input is
+        needed or revealed. An error where the back end has none, or where it or the server runs fewer than `batch` as one. `progress` is
+        told how far it is; the setup, where there is one, comes first and is not told."""
+        if min(count, batch) < 1:
+            raise TacitError(f"prepare: a count and a batch of at least 1 are needed, got {count} and {batch}")
         self.setup()
         for _ in range(count):
-            self._note_prepared(json.loads(self._native.prepare()))
+            self._note_prepared(json.loads(self._native.prepare(batch, progress)), batch)
 
     @one_error
     def notify(self, expected_s: float | None = None) -> Notice:
@@ -184,6 +197,8 @@ class Client(Planned):
         notice: Notice | None = None,
         timeout_s: float | None = None,
         deadline: Deadline = "normal",
+        max_batch: int | None = None,
+        progress: Progress | None = None,
     ) -> NDArray[np.float64]:
         """The private answer for `x`, of `input_shape` or `[N, *input_shape]`: `[outputs]` or `[N, outputs]`.
 
@@ -191,11 +206,15 @@ class Client(Planned):
         says to them, unless they are `normalised` already (`Model.normalise`), and a final softmax to the answer. Uses prepared
         material first and makes what is missing. In top-1 mode the output is the class index.
 
-        A busy server lets inputs wait for their turn: `timeout_s` is how long each answer may take, `deadline` how soon it is needed. A
-        `notice` (of `notify`) is for one input.
+        Several inputs are run as one where the back end gains by it, as many as the server grants and `max_batch` at most (1: each on its
+        own): one offline and one online phase, in the exchanges of one input. If the day's quota is not enough for all of them, none is
+        begun.
+
+        A busy server lets inputs wait for their turn: `timeout_s` is how long each answer may take, or the answers that are run as one,
+        `deadline` how soon it is needed. A `notice` (of `notify`) is for one input. `progress` is told how far it is.
         """
-        terms = _Terms(notice, timeout_s, deadline)
-        return each_input(x, self.spec, lambda flat: self._run(flat, terms)[0], normalised)
+        values, _ = self._run(as_rows(x, self.spec, normalised), _Terms(notice, timeout_s, deadline, max_batch, progress))
+        return values if is_batch(x, self.spec) else values[0]
 
     async def infer_async(
         self,
@@ -205,11 +224,22 @@ class Client(Planned):
         notice: Notice | None = None,
         timeout_s: float | None = None,
         deadline: Deadline = "normal",
+        max_batch: int | None = None,
+        progress: Progress | None = None,
     ) -> NDArray[np.float64]:
-        """As `infer`, without blocking the event loop. Cancelling it ends the connection: material that it had claimed is gone."""
+        """As `infer`, without blocking the event loop. Cancelling it ends the connection: material that it had claimed is gone.
+        `progress` is called in another thread than the loop's."""
         work = asyncio.get_running_loop().run_in_executor(
             None,
-            lambda: self.infer(x, normalised=normalised, notice=notice, timeout_s=timeout_s, deadline=deadline),
+            lambda: self.infer(
+                x,
+                normalised=normalised,
+                notice=notice,
+                timeout_s=timeout_s,
+                deadline=deadline,
+                max_batch=max_batch,
+                progress=progress,
+            ),
         )
         try:
             return await asyncio.shield(work)
@@ -224,8 +254,8 @@ class Client(Planned):
         """As `infer`, but the integers that the back end answers with, before a final softmax; compare with
         `Lowered.reference_integers`. An error where answers are no integers."""
         unit = integer_unit(self.output_unit, self.backend)
-        revealed = each_input(x, self.spec, lambda flat: self._run(flat, _Terms())[1], normalised)
-        return to_integers(revealed, unit)
+        _, revealed = self._run(as_rows(x, self.spec, normalised), _Terms())
+        return to_integers(revealed if is_batch(x, self.spec) else revealed[0], unit)
 
     @one_error
     def close(self) -> None:
@@ -247,24 +277,33 @@ class Client(Planned):
     ) -> None:
         self.close()
 
-    def _run(self, flat: NDArray[np.float32], terms: _Terms) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The outputs, and what the back end answered."""
+    def _run(self, rows: NDArray[np.float32], terms: _Terms) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The outputs, and what the back end answered; a row for each of the inputs."""
+        if terms.max_batch is not None and terms.max_batch < 1:
+            raise TacitError(f"infer: a max_batch of at least 1 is needed, got {terms.max_batch}")
         notice = None if terms.notice is None else terms.notice._native
-        values, revealed, text = self._native.infer(flat, notice, terms.timeout_s, terms.deadline)
-        costs: dict[str, Any] = json.loads(text)
-        self._note_setup(costs["setup"])
-        if costs["prepared"]:
-            self._note_prepared(costs["prepared"])
-        self._costs.append(_cost("online", costs["online"]))
-        return values, revealed
+        self._native.begin_call(len(rows), terms.max_batch)
+        values, revealed, done = [], [], 0
+        while done < len(rows):
+            given = self._native.infer(rows[done:], notice, terms.timeout_s, terms.deadline, terms.progress)
+            costs: dict[str, Any] = json.loads(given[2])
+            inputs = costs["inputs"]
+            self._note_setup(costs["setup"])
+            if costs["prepared"]:
+                self._note_prepared(costs["prepared"], inputs)
+            self._costs.append(_cost("online", costs["online"], inputs=inputs))
+            values.append(given[0])
+            revealed.append(given[1])
+            done += len(given[0])
+        return np.concatenate(values), np.concatenate(revealed)
 
     def _note_setup(self, report: dict[str, Any] | None) -> None:
         if report:
             self._costs.append(_cost("setup", report))
 
-    def _note_prepared(self, made: dict[str, Any]) -> None:
+    def _note_prepared(self, made: dict[str, Any], inputs: int) -> None:
         size = made["material_bytes"]
-        self._costs.append(_cost("offline", made["offline"], (size["client"], size["server"])))
+        self._costs.append(_cost("offline", made["offline"], (size["client"], size["server"]), inputs))
 
     def _clean(self) -> None:
         if self._scratch:
@@ -303,8 +342,8 @@ def _store(store: str | PathLike[str] | None) -> tuple[str, TemporaryDirectory[s
     return scratch.name, scratch
 
 
-def _cost(phase: str, report: dict[str, Any], material_bytes: tuple[int, int] | None = None) -> PhaseCost:
-    return PhaseCost(phase, Figures(**report["client"]), Figures(**report["server"]), material_bytes)
+def _cost(phase: str, report: dict[str, Any], material_bytes: tuple[int, int] | None = None, inputs: int = 1) -> PhaseCost:
+    return PhaseCost(phase, Figures(**report["client"]), Figures(**report["server"]), material_bytes, inputs)
 
 
 def check_threads(threads: int) -> None:

@@ -4,26 +4,27 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
+use numpy::{PyArray2, PyReadonlyArray2};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use tacit_backends::Registry;
 use tacit_client::wire::{Deadline, Name, Terms};
 use tacit_client::{
-    Announced, Answer, ClientConfig, ClientError, Closer, Lobby, Notices, PhaseReport, Prepared, Standing,
+    Announced, Answer, ClientConfig, ClientError, Closer, Lobby, Notices, PhaseReport, Prepared, Progress, Standing,
+    Step,
 };
 use tacit_graph::Units;
 use tacit_store::keys;
 
 use crate::dealer::{Pinned, pin};
 use crate::error::{TacitError, to_python};
-use crate::interrupt::{Stop, brief, interruptible};
+use crate::interrupt::{Stop, brief, interruptible, watched};
 use crate::{files, hex, lowered};
 
 type Inner = tacit_client::Client;
 
-/// Outputs, what the back end answered, costs as JSON.
-type Inferred<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, String);
+/// Outputs and what the back end answered, a row for each input; costs as JSON.
+type Inferred<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, String);
 
 /// A client of one model on one server.
 #[pyclass(frozen, module = "tacit._tacit")]
@@ -47,18 +48,40 @@ impl Client {
         py: Python<'_>,
         work: impl FnOnce(&mut Inner) -> Result<T, ClientError> + Send + 'static,
     ) -> PyResult<T> {
+        self.telling(py, None, work)
+    }
+
+    /// As [`with`](Self::with); `tell` is called with the names of phases and how much of each is done. What
+    /// it raises ends the connection.
+    fn telling<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        tell: Option<&Bound<'_, PyAny>>,
+        work: impl FnOnce(&mut Inner) -> Result<T, ClientError> + Send + 'static,
+    ) -> PyResult<T> {
         self.check()?;
+        let progress = tell.map(|_| Arc::new(Progress::default()));
+        let shown = progress.clone();
+        let look = move |_: Python<'_>| match (&shown, tell) {
+            (Some(shown), Some(tell)) => shown
+                .take()
+                .iter()
+                .try_for_each(|Step { phase, fraction }| tell.call1((phase.name(), fraction)).map(drop)),
+            _ => Ok(()),
+        };
         let (inner, closer) = (Arc::clone(&self.inner), Arc::clone(&self.closer));
         let work = move || {
             let mut guard = inner.lock().unwrap_or_else(PoisonError::into_inner);
             let client = guard.as_mut().ok_or_else(|| TacitError::new_err("this client is closed"))?;
+            client.set_progress(progress);
             let result = work(client);
+            client.set_progress(None);
             if closer.is_closed() || matches!(&result, Err(e) if ends_connection(e)) {
                 *guard = None;
             }
             result.map_err(to_python)
         };
-        interruptible(py, || self.closer.close(), work)
+        watched(py, || self.closer.close(), look, work)
     }
 
     fn check(&self) -> PyResult<()> {
@@ -179,10 +202,20 @@ impl Client {
         Ok(report.map(|r| phase(&r).to_string()))
     }
 
-    /// Makes and stores material for one input; its facts as JSON.
-    fn prepare(&self, py: Python<'_>) -> PyResult<String> {
-        let made = self.with(py, Inner::prepare)?;
+    /// Makes and stores material for so many inputs as one; its facts as JSON.
+    fn prepare(&self, py: Python<'_>, batch: usize, progress: Option<&Bound<'_, PyAny>>) -> PyResult<String> {
+        let made = self.telling(py, progress, move |client| client.prepare_batch(batch))?;
         Ok(prepared(&made).to_string())
+    }
+
+    /// Begins a call for so many inputs, of which as many are run as one as the server grants, `max_batch` at
+    /// most.
+    fn begin_call(&self, py: Python<'_>, inputs: usize, max_batch: Option<usize>) -> PyResult<()> {
+        let default = self.config.max_batch;
+        self.with(py, move |client| {
+            client.set_max_batch(max_batch.unwrap_or(default));
+            client.begin_call(inputs)
+        })
     }
 
     /// Number of stored materials that are ready at both parties.
@@ -218,29 +251,37 @@ impl Client {
         interruptible(py, || self.closer.close(), work).map(Notice::new)
     }
 
-    /// Answers one flat input, announced or not: the outputs, what the back end answered, and what it cost as
-    /// JSON.
+    /// Answers the first of these inputs, as many as are run as one next, or the one that was announced: the
+    /// outputs, what the back end answered, and what it cost as JSON.
     fn infer<'py>(
         &self,
         py: Python<'py>,
-        input: PyReadonlyArray1<'_, f32>,
+        inputs: PyReadonlyArray2<'_, f32>,
         notice: Option<&Notice>,
         timeout_s: Option<f64>,
         deadline: &str,
+        progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Inferred<'py>> {
-        let input = input.as_slice()?.to_vec();
+        let inputs: Vec<Vec<f32>> = inputs.as_array().rows().into_iter().map(|row| row.to_vec()).collect();
         let noticed = notice.map(Notice::take).transpose()?;
         let terms = terms(timeout_s, deadline)?;
-        let got = self.with(py, move |client| {
+        let got = self.telling(py, progress, move |client| {
             client.set_terms(terms);
             let announced = match noticed {
-                None => return client.infer_in(Units::Normalised, &input),
+                None => return client.infer_next(Units::Normalised, &inputs),
                 Some(Noticed::Making(announced)) => announced,
                 Some(Noticed::Named(_, name)) => client.take_up(client.again()?, name)?,
             };
-            client.infer_announced(announced, Units::Normalised, &input)
+            match inputs.as_slice() {
+                [input] => Ok(vec![client.infer_announced(announced, Units::Normalised, input)?]),
+                _ => Err(ClientError::Usage("a notice is for one input".into())),
+            }
         })?;
-        Ok((got.values.to_pyarray(py), got.revealed.to_pyarray(py), costs(&got).to_string()))
+        let [values, revealed] = [|a: &Answer| a.values.clone(), |a: &Answer| a.revealed.clone()]
+            .map(|of| PyArray2::from_vec2(py, &got.iter().map(of).collect::<Vec<_>>()).map_err(to_python));
+        // What a run cost stands in each of its answers.
+        let cost = got.first().map(costs).unwrap_or_default();
+        Ok((values?, revealed?, cost.to_string()))
     }
 
     /// Ends the connection from another thread: a call that waits fails at once.
@@ -421,5 +462,6 @@ fn costs(got: &Answer) -> Value {
         "online": phase(&got.online),
         "setup": got.setup.as_ref().map(phase),
         "prepared": got.prepared.as_ref().map(prepared),
+        "inputs": got.part[1],
     })
 }

@@ -25,6 +25,17 @@ pub fn interruptible<T: Send + 'static>(
     stop: impl FnOnce(),
     work: impl FnOnce() -> PyResult<T> + Send + 'static,
 ) -> PyResult<T> {
+    watched(py, stop, |_| Ok(()), work)
+}
+
+/// As [`interruptible`], with a `look` at the work whenever signals are looked for, and when it has ended; if
+/// that raises, it is as with a signal whose handler does.
+pub fn watched<T: Send + 'static>(
+    py: Python<'_>,
+    stop: impl FnOnce(),
+    mut look: impl FnMut(Python<'_>) -> PyResult<()>,
+    work: impl FnOnce() -> PyResult<T> + Send + 'static,
+) -> PyResult<T> {
     let (sender, mut receiver) = mpsc::sync_channel(1);
     // Nobody receives after an interruption.
     let call = move || drop(sender.send(work()));
@@ -33,9 +44,9 @@ pub fn interruptible<T: Send + 'static>(
         let (received, back) = py.detach(move || (receiver.recv_timeout(POLL), receiver));
         receiver = back;
         match received {
-            Ok(result) => return result,
+            Ok(result) => return result.and_then(|result| look(py).map(|()| result)),
             Err(RecvTimeoutError::Timeout) => {
-                if let Err(raised) = py.check_signals() {
+                if let Err(raised) = py.check_signals().and_then(|()| look(py)) {
                     stop();
                     return Err(raised);
                 }

@@ -36,7 +36,7 @@ pub struct PhaseCost {
     pub up_bytes: u64,
     /// Payload bytes from the server to the client, without frame headers.
     pub down_bytes: u64,
-    /// Message exchanges one after the other.
+    /// Round trips: messages one after the other, in pairs.
     pub exchanges: u64,
     /// The client's part.
     pub client: PartyCost,

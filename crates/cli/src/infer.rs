@@ -159,31 +159,27 @@ fn answer_announced(client: &mut Client, name: Name, inputs: &[Vec<f32>], printe
     printer.print(0, &client.infer_announced(announced, Units::Normalised, input)?)
 }
 
-/// Stored material first, for single inputs and then for batches, the rest in a pipeline.
+/// With stored material as long as there is any, the rest in a pipeline.
 fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -> anyhow::Result<()> {
     let bar = print::bar(inputs.len(), "inferring");
-    let stored = client.stored()?.len().min(inputs.len());
-    let (first, rest) = inputs.split_at(if inputs.len() - stored == 1 { inputs.len() } else { stored });
     let show = |index: usize, answer: &Answer| -> anyhow::Result<()> {
         bar.suspend(|| printer.print(index, answer))?;
         bar.inc(1);
         Ok(())
     };
-    for (index, input) in first.iter().enumerate() {
-        show(index, &client.infer_in(Units::Normalised, input)?)?;
-    }
-    let (mut done, mut rest) = (first.len(), rest);
-    while let Some(size) = next_batch(&client.stored_batches()?, rest.len()) {
-        let (now, later) = rest.split_at(size.min(rest.len()));
-        for answer in client.infer_batch(Units::Normalised, now)? {
+    client.begin_call(inputs.len())?;
+    let mut done = 0;
+    while let left @ 1.. = inputs.len() - done
+        && (left == 1 || client.next_stored(left)?.is_some())
+    {
+        for answer in client.infer_next(Units::Normalised, &inputs[done..])? {
             show(done, &answer)?;
             done += 1;
         }
-        rest = later;
     }
-    if !rest.is_empty() {
+    if done < inputs.len() {
         let mut shown = Ok(());
-        infer_many(client, Units::Normalised, rest, |index, answer| {
+        infer_many(client, Units::Normalised, &inputs[done..], |index, answer| {
             // An answer that cannot be shown ends the command, but none of the others is lost for it at the
             // server.
             if shown.is_ok() {
@@ -195,13 +191,6 @@ fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -
     }
     bar.finish_and_clear();
     Ok(())
-}
-
-/// Which of the sizes that material is stored for is used next: the largest that is used up whole, else the
-/// smallest.
-fn next_batch(stored: &[usize], left: usize) -> Option<usize> {
-    let whole = stored.iter().copied().filter(|size| *size <= left).max();
-    whole.or_else(|| stored.iter().copied().min()).filter(|_| left > 0)
 }
 
 impl Printer<'_> {

@@ -29,6 +29,12 @@ impl Announced {
         self.maker.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
+    /// What ends the connection that makes its material.
+    #[must_use]
+    pub fn closer(&self) -> Arc<Closer> {
+        Arc::clone(&self.closer)
+    }
+
     fn wait(mut self) -> Option<Result<Made, ClientError>> {
         let maker = self.maker.take()?;
         Some(maker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -115,6 +121,24 @@ impl Client {
         units: Units,
         input: &[f32],
     ) -> Result<Answer, ClientError> {
+        let (answer, maker) = self.infer_announced_when(announced, units, input, |_| ())?;
+        maker.map_or(Ok(()), Self::close)?;
+        Ok(answer)
+    }
+
+    /// As [`infer_announced`](Self::infer_announced); calls `in_hand` when the material is made and before
+    /// the online phase begins, so that what comes next can be announced then, and gives back the connection
+    /// that made the material, if there was one, for the next announcement.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn infer_announced_when(
+        &mut self,
+        announced: Announced,
+        units: Units,
+        input: &[f32],
+        in_hand: impl FnOnce(&Self),
+    ) -> Result<(Answer, Option<Self>), ClientError> {
         let began = Instant::now();
         let input = self.interface().accept(input, units)?;
         self.set_batch(1)?;
@@ -129,12 +153,12 @@ impl Client {
             tracing::warn!("the input is treated as one that was not announced: {why}");
             drop(announced);
             let answer = only(self.answer_anew(name, None, &input)?);
-            return Ok(Answer { request_to_answer_s: began.elapsed().as_secs_f64(), ..answer });
+            return Ok((Answer { request_to_answer_s: began.elapsed().as_secs_f64(), ..answer }, None));
         }
         let (setup, prepared, material, maker) = announced.wait().expect("its maker is taken only here")?;
+        in_hand(self);
         let answer = only(self.online(Asked::Before(name), Some(InHand::made(prepared.id, material)), &input)?);
-        maker.close()?;
         let request_to_answer_s = began.elapsed().as_secs_f64();
-        Ok(Answer { setup, prepared: Some(prepared), request_to_answer_s, ..answer })
+        Ok((Answer { setup, prepared: Some(prepared), request_to_answer_s, ..answer }, Some(maker)))
     }
 }

@@ -1,5 +1,8 @@
 //! A client with an open model.
 mod batch;
+mod progress;
+
+pub use progress::{Progress, Step};
 
 use crate::answer::{Answer, Prepared, made_for, only};
 use crate::ask::{answered, ask, ask_both, ask_for};
@@ -39,6 +42,7 @@ pub struct Client {
     threads: ThreadPool,
     marks: Marks,
     terms: Terms,
+    progress: Option<Arc<Progress>>,
 }
 
 impl Client {
@@ -68,6 +72,7 @@ impl Client {
             config,
             marks: Marks::from_env("client"),
             terms: Terms::default(),
+            progress: None,
         })
     }
 
@@ -433,6 +438,7 @@ impl Client {
         work: impl FnOnce(&mut dyn ClientSide, &mut Channel) -> Result<T, ClientError> + Send,
     ) -> Result<(T, PhaseReport, u64), ClientError> {
         let done = self.run_phase(phase, first, request, work);
+        self.progress.iter().for_each(|progress| progress.ends(done.is_ok()));
         // The same name stands in the server's log and records.
         let input = request.input().map_or_else(|| "none".to_owned(), |name| name.to_string());
         let [model, backend] = &self.names;
@@ -461,6 +467,9 @@ impl Client {
         match reply? {
             Reply::Go => {}
             other => return Err(misplaced(request.name(), &other).into()),
+        }
+        if let Some(progress) = &self.progress {
+            progress.begins(phase, channel.moved(), &self.model.costs());
         }
         let meter = Meter::start(channel, phase, &self.marks);
         let done = self.threads.install(|| work(side, channel));

@@ -71,7 +71,7 @@ pub const MAX_THREADS: usize = 1024;
 
 pub use announced::Announced;
 pub use answer::{Answer, Prepared};
-pub use client::Client;
+pub use client::{Client, Progress, Step};
 pub use control::Control;
 pub use dealer::{DealerConfig, RemoteDealer, aids};
 pub use error::ClientError;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use tacit_backends::seam::Stop;
 use tacit_backends::{Aids, Options, Registry, Trust};
 use tacit_ids::MaterialId;
+use tacit_meter::usage::{HostReader, Roots};
 use tacit_net::{Channel, Hello, NetError, PacedTransport, Rate, TcpTransport, Transport, handshake, split_address};
 use tacit_store::keys::ClientIdentity;
 use tacit_store::{EXPIRE, Party, SealKey, Store};
@@ -49,10 +50,19 @@ pub struct ClientConfig {
     pub opened: OpenedModels,
     /// What the server is told of the link, for its estimates.
     pub link: LinkClass,
+    /// Bytes of memory that the server is told of, for its estimates and the size of batches; without, those
+    /// of this machine. Told as a power of two.
+    pub memory: Option<u64>,
     /// How long connecting may take in all, until the server has said welcome.
     pub connect_timeout: Duration,
     /// How long the server may make no progress.
     pub stall_timeout: Duration,
+}
+
+/// Bytes of memory of this machine, where the system tells.
+fn machine_memory() -> Option<u64> {
+    let [total, _] = HostReader::open(&Roots::default()).ok()?.memory()?;
+    Some(total)
 }
 
 impl ClientConfig {
@@ -74,6 +84,7 @@ impl ClientConfig {
             require: Options::default(),
             opened: OpenedModels::default(),
             link: LinkClass::default(),
+            memory: None,
             connect_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(300),
         }
@@ -84,7 +95,10 @@ impl ClientConfig {
         if !(1..=MAX_THREADS).contains(&self.threads) {
             return Err(ClientError::Usage(format!("threads: {} is not from 1 to {MAX_THREADS}", self.threads)));
         }
-        Ok(Device { threads: self.threads as u16, link: self.link })
+        let memory = self.memory.or_else(machine_memory).unwrap_or(0);
+        let mib = u32::try_from(memory >> 20).unwrap_or(u32::MAX);
+        let memory_mib = mib.checked_ilog2().map_or(0, |log| 1 << log);
+        Ok(Device { threads: self.threads as u16, link: self.link, memory_mib })
     }
 
     /// What went wrong before the server said welcome.

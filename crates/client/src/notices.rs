@@ -113,8 +113,11 @@ impl Notices {
         expected: Option<Duration>,
         ttl: Option<Duration>,
     ) -> Result<Standing, ClientError> {
-        let Device { threads, link } = self.device;
+        let Device { threads, link, memory_mib } = self.device;
         let mut body = json!({ "model": model, "backend": backend, "threads": threads, "link": link });
+        if memory_mib > 0 {
+            body["memory_mib"] = json!(memory_mib);
+        }
         for (key, time) in [("expected_s", expected), ("ttl_s", ttl)] {
             if let Some(time) = time {
                 body[key] = json!(time.as_secs_f64());

@@ -20,7 +20,8 @@ type Made = (Name, Option<PhaseReport>, Prepared, Material);
 /// go one after the other.
 ///
 /// # Errors
-/// An input does not fit the model (nothing was sent then); the first error of either connection, or of
+/// An input does not fit the model (nothing was sent then), or the day's quota is not enough for all
+/// ([`Client::begin_call`]); the first error of either connection, or of
 /// `each`: answers before it were delivered.
 pub fn infer_many(
     client: &mut Client,
@@ -30,6 +31,7 @@ pub fn infer_many(
 ) -> Result<(), ClientError> {
     let inputs: Vec<Vec<f32>> =
         inputs.iter().map(|input| client.interface().accept(input, units)).collect::<Result<_, _>>()?;
+    client.begin_call(inputs.len())?;
     if !client.needs_material()? {
         client.set_batch(1)?;
         let mut one = |(index, input): (usize, &Vec<f32>)| {

@@ -140,6 +140,8 @@ pub struct Device {
     pub threads: u16,
     /// Its link.
     pub link: LinkClass,
+    /// Its memory in MiB; 0 where that is not said.
+    pub memory_mib: u32,
 }
 
 /// A link, roughly.
@@ -246,6 +248,12 @@ pub enum Request {
         /// How many at most; 1 is one input, as at the beginning.
         inputs: u32,
     },
+    /// So many inputs of the open model will be asked for, in one call. Refused where the day's quota has
+    /// fewer left: before anything is made or counted for the first.
+    Call {
+        /// How many.
+        inputs: u32,
+    },
 }
 
 impl Request {
@@ -262,7 +270,7 @@ impl Request {
             Self::List => "the list of models",
             Self::Open { .. } => "to open the model",
             Self::Setup => "the setup",
-            Self::Ask(_) | Self::Infer { .. } => "the inference",
+            Self::Ask(_) | Self::Infer { .. } | Self::Call { .. } => "the inference",
             Self::Announce(_) => "the notice",
             Self::Cancel { .. } => "to take back what was asked",
             Self::Prepare { .. } | Self::Refill { .. } => "to prepare material",

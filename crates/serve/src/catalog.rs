@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tacit_backends::seam::batch_digest;
 use tacit_backends::{Backend, ServerModel, Trust};
-use tacit_client::wire::{MAX_PUBLIC_BYTES, ModelInfo, Offer, public_digest};
+use tacit_client::wire::{Device, MAX_PUBLIC_BYTES, ModelInfo, Offer, public_digest};
 use tacit_graph::OutputMode;
 use tacit_store::Binding;
 
@@ -68,14 +68,25 @@ impl Offered {
     }
 
     /// How many inputs, `wanted` at most, may be run as one whose phases hold no more than `memory` bytes
-    /// here.
-    pub(crate) fn fitting(self: &Arc<Self>, wanted: usize, memory: u64) -> usize {
+    /// here, and no more than half of what the client's device has, if it says what that is.
+    pub(crate) fn fitting(self: &Arc<Self>, wanted: usize, memory: u64, device: Device) -> usize {
         let model = &self.of_one().model;
+        let at_client = match device.memory_mib {
+            0 => u64::MAX,
+            mib => u64::from(mib) << 19,
+        };
         let fits = |batch: &usize| {
-            let costs = model.batched(*batch).map(|model| model.costs());
-            costs.is_ok_and(|c| c.offline.server.peak_memory_bytes.max(c.online.server.peak_memory_bytes) <= memory)
+            let Ok(costs) = model.batched(*batch).map(|model| model.costs()) else { return false };
+            [costs.offline, costs.online]
+                .iter()
+                .all(|phase| phase.server.peak_memory_bytes <= memory && phase.client.peak_memory_bytes <= at_client)
         };
         (2..=wanted.min(model.max_batch())).rev().find(fits).unwrap_or(1)
+    }
+
+    /// Bytes of an input of the scheduler's: of all inputs that are run as one.
+    pub(crate) fn input_bytes(&self) -> u64 {
+        (self.model.interface().input_len() * size_of::<f32>()) as u64 * u64::from(self.batch())
     }
 
     /// What material for it may be bound to, of all sizes.

@@ -128,7 +128,7 @@ impl ServerConfig {
     /// Within what the machine's load is followed.
     pub(crate) fn limits(&self) -> Limits {
         let widest = self.threads as u32;
-        Limits { cores: (self.cores as u32).max(widest), widest, resident: self.resident }
+        Limits { cores: (self.cores as u32).max(widest), widest, memory: self.job_memory, resident: self.resident }
     }
 
     /// What the scheduler is told.

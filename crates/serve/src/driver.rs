@@ -202,7 +202,8 @@ impl Driver {
                 let running = self.queue.used().cores;
                 let cores = self.limits.cores(&load, running.min(self.busy_threads));
                 self.busy_threads = running;
-                self.queue.set_cores(cores);
+                let memory = self.limits.memory(&load, self.queue.used().memory, self.queue.largest_job());
+                self.queue.set_machine(cores, memory);
             }
             Event::Queued { reply } => {
                 let counts = self.queue.counts();

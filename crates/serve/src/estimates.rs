@@ -13,7 +13,7 @@ const SECONDS: [f64; 5] = [10e-6, 60e-9, 2e-9, 1e-9, 5e-3];
 const PARALLEL: f64 = 0.8;
 
 /// The client of a warm-up run: on this machine, with one thread.
-pub(crate) const HERE: Device = Device { threads: 1, link: LinkClass::Lan };
+pub(crate) const HERE: Device = Device { threads: 1, link: LinkClass::Lan, memory_mib: 0 };
 
 /// Bytes per second and seconds of a round trip of a link.
 fn link(class: LinkClass) -> [f64; 2] {
@@ -42,10 +42,18 @@ fn phase(cost: &PhaseCost, device: Device) -> PhaseSpec {
     }
 }
 
-/// Devices that the same estimates serve: threads count as powers of two up to 8.
+/// Memory of a device in MiB from which on it makes no difference.
+const ENOUGH_MIB: u32 = 4096;
+
+/// Devices that the same estimates serve: threads count as powers of two up to 8, memory as one where it is
+/// little.
 pub(crate) fn class(device: Device) -> Device {
     let threads = device.threads.clamp(1, 8);
-    Device { threads: 1 << threads.ilog2(), ..device }
+    let memory_mib = match device.memory_mib {
+        0 | ENOUGH_MIB.. => 0,
+        little => 1 << little.ilog2(),
+    };
+    Device { threads: 1 << threads.ilog2(), memory_mib, ..device }
 }
 
 /// What the scheduler calls a class of devices.
@@ -55,7 +63,10 @@ pub(crate) fn class_name(device: Device) -> String {
         LinkClass::Broadband => "broadband",
         LinkClass::Slow => "slow",
     };
-    format!("{link}, {} threads", device.threads)
+    match device.memory_mib {
+        0 => format!("{link}, {} threads", device.threads),
+        mib => format!("{link}, {} threads, {mib} MiB", device.threads),
+    }
 }
 
 /// What the records call a phase.
@@ -89,5 +100,20 @@ pub(crate) fn spec(offered: &Offered, device: Device, known: &Known, threads: u3
         material_bytes: offered.material_bytes,
         pre: needs_material.then(|| phase(JobPhase::Pre, &costs.offline)),
         on: phase(JobPhase::On, &costs.online),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_of_a_class_share_their_estimates() {
+        let name = |threads, memory_mib| class_name(class(Device { threads, link: LinkClass::Slow, memory_mib }));
+        assert_eq!(name(0, 0), "slow, 1 threads");
+        assert_eq!(name(7, 65_536), "slow, 4 threads", "what is enough is not told apart");
+        assert_eq!(name(1000, 4096), "slow, 8 threads");
+        assert_eq!(name(4, 4095), "slow, 4 threads, 2048 MiB");
+        assert_eq!((name(4, 600), name(4, 1)), ("slow, 4 threads, 512 MiB".into(), "slow, 4 threads, 1 MiB".into()));
     }
 }

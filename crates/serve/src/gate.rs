@@ -69,7 +69,7 @@ impl Gate {
         if is_paced && let Some(per_minute) = rule.per_minute {
             self.pace(client, per_minute, offered.map_or(1, |offered| offered.batch()), now)?;
         }
-        let is_of_model = is_paced || matches!(request, Request::Setup | Request::Announce(_));
+        let is_of_model = is_paced || matches!(request, Request::Setup | Request::Announce(_) | Request::Call { .. });
         let Some(offered) = offered.filter(|_| is_of_model) else { return Ok(()) };
         if !self.catalog.borrow().is_offered(offered) {
             return Err(ServeError::NotGranted(WITHDRAWN.into()));
@@ -79,8 +79,13 @@ impl Gate {
             return Err(ServeError::NotGranted(format!("model `{model}` is no longer offered to you")));
         }
         // Said here, a client keeps the material that it would claim next.
-        if let (Request::Ask(_), Some(most)) = (request, rule.per_day) {
-            self.quotas.look(unix_now(), client, (model, offered.batch()), most).map_err(ServeError::over_quota)?;
+        let inputs = match request {
+            Request::Ask(_) => Some(offered.batch()),
+            Request::Call { inputs } => Some(*inputs),
+            _ => None,
+        };
+        if let (Some(inputs), Some(most)) = (inputs, rule.per_day) {
+            self.quotas.look(unix_now(), client, (model, inputs), most).map_err(ServeError::over_quota)?;
         }
         Ok(())
     }

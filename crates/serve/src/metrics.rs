@@ -11,6 +11,7 @@ use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tacit_client::measure::Figures;
+use tacit_store::Counts;
 
 /// A phase of a model with a back end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -56,6 +57,8 @@ pub(crate) struct Metrics {
     cores: Family<Named, Gauge>,
     memory: Family<Named, Gauge>,
     disk: Family<Named, Gauge>,
+    materials: Family<Named, Gauge>,
+    stored: Gauge,
     uptime: Real,
     expiry: Family<Named, Gauge>,
 }
@@ -91,6 +94,8 @@ impl Metrics {
             cores: Family::default(),
             memory: Family::default(),
             disk: Family::default(),
+            materials: Family::default(),
+            stored: Gauge::default(),
             uptime: Real::default(),
             expiry: Family::default(),
         };
@@ -107,6 +112,7 @@ impl Metrics {
         registry.register("connections", "Connections now, by kind", self.connections.clone());
         registry.register("greeting_places", "Most connections of unknown clients", self.greeting_places.clone());
         registry.register("jobs", "Inputs now, by state", self.jobs.clone());
+        registry.register("materials", "Materials in the ledger, by state", self.materials.clone());
         registry.register("cores", "Threads that jobs have, and may have", self.cores.clone());
         let (delay, waiting) = (self.delay.clone(), self.waiting.clone());
         let s = Unit::Seconds;
@@ -124,7 +130,9 @@ impl Metrics {
         registry.register_with_unit("link_sent", "What clients were sent, before TLS", b.clone(), sent);
         registry.register_with_unit("link_received", "What clients have sent, before TLS", b.clone(), received);
         registry.register_with_unit("memory", "Memory that jobs have, and may have", b.clone(), self.memory.clone());
-        registry.register_with_unit("disk", "Disk that material has, and may have", b, self.disk.clone());
+        let disk = "Disk that material of inputs under way has, and may have";
+        registry.register_with_unit("disk", disk, b.clone(), self.disk.clone());
+        registry.register_with_unit("stored", "What ready material on disk takes", b, self.stored.clone());
     }
 
     /// A phase has ended with these figures.
@@ -162,11 +170,16 @@ impl Metrics {
         self.refused.get_or_create(&Named { name: kind }).inc();
     }
 
-    /// As text, gauges as they are now.
-    pub(crate) fn text(&self, now: &Snapshot) -> String {
+    /// As text, gauges as they are now, with what the ledger has.
+    pub(crate) fn text(&self, now: &Snapshot, ledger: &Counts) -> String {
+        let whole = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         let set = |family: &Family<Named, Gauge>, name, value: u64| {
-            family.get_or_create(&Named { name }).set(i64::try_from(value).unwrap_or(i64::MAX));
+            family.get_or_create(&Named { name }).set(whole(value));
         };
+        let Counts { ready, ready_bytes, unsettled, burnt } = *ledger;
+        let materials = [("ready", ready), ("unsettled", unsettled), ("burnt", burnt)];
+        materials.into_iter().for_each(|(name, n)| set(&self.materials, name, n));
+        self.stored.set(whole(ready_bytes));
         let connections =
             [("client", now.connections), ("control", now.control_connections), ("unknown", now.greetings)];
         connections.into_iter().for_each(|(name, n)| set(&self.connections, name, n as u64));

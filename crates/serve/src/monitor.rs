@@ -21,6 +21,8 @@ pub(crate) struct Load {
     pub(crate) own: f64,
     /// Bytes of this process that are resident.
     pub(crate) resident: u64,
+    /// Bytes that programs could still have; none where the system does not tell.
+    pub(crate) available: Option<u64>,
 }
 
 /// Limits within which the machine's load is followed.
@@ -30,15 +32,20 @@ pub(crate) struct Limits {
     pub(crate) cores: u32,
     /// Threads of the widest job: with fewer cores it would never start.
     pub(crate) widest: u32,
+    /// Bytes of memory that jobs may take together.
+    pub(crate) memory: u64,
     /// Most resident bytes.
     pub(crate) resident: u64,
 }
+
+/// With less memory available than this, nothing starts.
+const SPARE: u64 = 64 << 20;
 
 impl Limits {
     /// Cores for jobs: what other processes leave of the limit, and what `running` threads do not use. None
     /// while the process has more memory than it may have.
     pub(crate) fn cores(&self, load: &Load, running: u32) -> u32 {
-        if load.resident > self.resident {
+        if load.resident > self.resident || load.available.is_some_and(|available| available < SPARE) {
             return 0;
         }
         let others = (load.busy - load.own).max(0.0);
@@ -46,6 +53,14 @@ impl Limits {
         let idle = (f64::from(running) - load.own).max(0.0);
         // The cast saturates.
         ((left + idle).round() as u32).max(self.widest)
+    }
+
+    /// Memory for jobs: what other processes leave of the limit, but enough for the `largest` job alone. Jobs
+    /// that run have reserved `used`, and have some of it already, no more than the process has.
+    pub(crate) fn memory(&self, load: &Load, used: u64, largest: u64) -> u64 {
+        let Some(available) = load.available else { return self.memory };
+        let left = available.saturating_sub(SPARE).saturating_add(used.min(load.resident));
+        left.max(largest).min(self.memory)
     }
 }
 
@@ -75,6 +90,7 @@ pub(crate) async fn watch(tell: impl Fn(Load) -> bool, mut stop: watch::Receiver
             busy: rate(now.0, before.0),
             own: rate(now.1, before.1),
             resident: resident(),
+            available: host.memory().map(|[_, available]| available),
         };
         (before, last) = (now, Instant::now());
         if !tell(load) {
@@ -94,10 +110,10 @@ fn resident() -> u64 {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { cores: 4, widest: 1, resident: 1 << 30 };
+    const LIMITS: Limits = Limits { cores: 4, widest: 1, memory: 8 << 30, resident: 1 << 30 };
 
     fn cores(busy: f64, own: f64, running: u32) -> u32 {
-        LIMITS.cores(&Load { cores: 8.0, busy, own, resident: 0 }, running)
+        LIMITS.cores(&Load { cores: 8.0, busy, own, ..Load::default() }, running)
     }
 
     #[test]
@@ -115,6 +131,23 @@ mod tests {
         let load = Load { cores: 8.0, resident: (1 << 30) + 1, ..Load::default() };
         assert_eq!(LIMITS.cores(&load, 0), 0);
         assert!(resident() > 1 << 20, "a test takes more than a megabyte");
+    }
+
+    #[test]
+    fn other_processes_take_memory_and_give_it_back() {
+        let memory = |available: u64, used: u64, largest: u64| {
+            let load = Load { resident: 1 << 30, available: Some((available << 20) + SPARE), ..Load::default() };
+            LIMITS.memory(&load, used << 20, largest << 20) >> 20
+        };
+        assert_eq!(memory(20_000, 0, 100), 8192, "the limit");
+        assert_eq!(memory(3000, 0, 100), 3000, "what is left");
+        assert_eq!(memory(3000, 500, 100), 3500, "what jobs have is theirs");
+        assert_eq!(memory(3000, 5000, 100), 4024, "but no more than the process has");
+        assert_eq!(memory(10, 0, 900), 900, "the largest job can run alone");
+        assert_eq!(memory(10, 0, 9000), 8192, "if it may run at all");
+        assert_eq!(LIMITS.memory(&Load::default(), 0, 0), 8 << 30, "where nothing is known");
+        let scarce = Load { cores: 8.0, available: Some(SPARE - 1), ..Load::default() };
+        assert_eq!(LIMITS.cores(&scarce, 0), 0, "and waits while there is next to none");
     }
 
     #[test]

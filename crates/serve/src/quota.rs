@@ -30,11 +30,14 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Why there are no further ones, at a time in seconds since 1970.
-    pub(crate) fn used_up(&self, now: i64) -> String {
+    /// Why there are not so many, at a time in seconds since 1970 when so many are left.
+    pub(crate) fn used_up(&self, now: i64, left: u32) -> String {
         let seconds = self.day.saturating_add(1).saturating_mul(DAY_S).saturating_sub(now);
         let minutes = seconds.max(0).unsigned_abs().div_ceil(60);
-        let left = if self.inputs == 1 { "is used up".into() } else { format!("has no {} left", self.inputs) };
+        let left = match left {
+            0 => "is used up".to_owned(),
+            left => format!("has {left} left, and {} inputs were asked for together, so none was begun", self.inputs),
+        };
         format!(
             "your quota of {} answers a day of model `{}` {left}; it starts again at midnight UTC, in {} h {} min",
             self.most,
@@ -94,7 +97,8 @@ impl Quotas {
         let key = (client, model.to_owned());
         let used = self.used(now, &key);
         let charge = Charge { client, model: key.1, day: self.day, inputs, most };
-        if used.saturating_add(inputs) <= most { Ok(charge) } else { Err(charge.used_up(now)) }
+        let left = most.saturating_sub(used);
+        if inputs <= left { Ok(charge) } else { Err(charge.used_up(now, left)) }
     }
 
     /// Takes back what was not used.

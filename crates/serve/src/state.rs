@@ -8,7 +8,7 @@ mod schema;
 
 use crate::ServeError;
 use crate::quota::{Charge, Quotas, day_of, unix_now};
-use rusqlite::{Connection, Row as SqlRow, Transaction, named_params, params};
+use rusqlite::{Connection, OptionalExtension, Row as SqlRow, Transaction, named_params, params};
 use schema::{NAME, Sync, connect, failed, prepare};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -116,7 +116,14 @@ impl Usage {
             ":day": charge.day, ":client": charge.client.0, ":model": charge.model, ":inputs": charge.inputs, ":most": charge.most
         };
         match db.prepare_cached(sql).and_then(|mut sql| sql.execute(named)).map_err(failed(&self.path))? {
-            0 => Err(ServeError::over_quota(charge.used_up(unix_now()))),
+            0 => {
+                let sql = "SELECT answers FROM usage WHERE day = ? AND client = ? AND model = ?";
+                let of = params![charge.day, charge.client.0, charge.model];
+                let used: Option<u32> =
+                    db.query_row(sql, of, |row| row.get(0)).optional().map_err(failed(&self.path))?;
+                let left = charge.most.saturating_sub(used.unwrap_or(0));
+                Err(ServeError::over_quota(charge.used_up(unix_now(), left)))
+            }
             _ => Ok(()),
         }
     }

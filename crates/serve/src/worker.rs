@@ -182,7 +182,7 @@ impl<'a> Job<'a> {
             Request::List => self.models(),
             Request::Open { model, backend, device } => return self.open(&model, &backend, device),
             Request::Setup => self.set_up(turn)?,
-            Request::Ask(_) | Request::Announce(_) | Request::Cancel { .. } => {
+            Request::Ask(_) | Request::Announce(_) | Request::Cancel { .. } | Request::Call { .. } => {
                 // The driver has noted it.
                 self.opened()?;
                 Reply::Noted { notice_ignored }
@@ -243,7 +243,7 @@ impl<'a> Job<'a> {
         let (most, client) = (self.shared.most_inputs(self.client()), self.client());
         let memory = self.shared.config.job_memory;
         let open = self.opened()?;
-        let batch = open.offered.fitting((inputs as usize).min(most), memory);
+        let batch = open.offered.fitting((inputs as usize).min(most), memory, open.device);
         let offered = open.offered.batched(batch)?;
         open.side.set_batch(batch)?;
         open.binding = Binding { client, model: offered.public, plan: offered.plan };

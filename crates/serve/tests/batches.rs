@@ -4,55 +4,18 @@ mod common;
 use common::*;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use tacit_backends::Backend;
 use tacit_backends::cheetah::Cheetah;
 use tacit_backends::seam::batch_digest;
-use tacit_backends::{Backend, Registry};
 use tacit_client::wire::{Name, PUBLIC, Reply, Request, public_digest};
 use tacit_client::{Answer, Client, ClientConfig, ClientError, Lobby, infer_many};
-use tacit_graph::float::{FloatGraph, FloatOp};
-use tacit_graph::{Calibration, Model, Units};
+use tacit_graph::Units;
 use tacit_ids::MaterialId;
 use tacit_net::{Channel, Hello, handshake};
-use tacit_serve::{Catalog, ServerConfig};
 use tacit_store::{Binding, Party, Store, StoreError, keys};
 
-/// `y = W2 relu(W1 x)`: one exchange for the input, some for the gates, one for the result.
-fn network() -> Model {
-    let mut graph = FloatGraph::new("x", vec![1, 2, 2]).unwrap();
-    let flat = graph.push("flat", FloatOp::Reshape, &[0], &[4]).unwrap();
-    let weights = (0..24).map(|i| (i % 7) as f32 / 4.0 - 0.75).collect();
-    let first = graph.push("first", FloatOp::Dense { weights, bias: vec![0.5; 6] }, &[flat], &[]).unwrap();
-    let relu = graph.push("relu", FloatOp::Relu, &[first], &[]).unwrap();
-    let weights = (0..12).map(|i| (i % 5) as f32 / 4.0 - 0.5).collect();
-    graph.output = graph.push("last", FloatOp::Dense { weights, bias: vec![0.0; 2] }, &[relu], &[]).unwrap();
-    let nodes = graph.nodes.len();
-    let calibration = Calibration {
-        max_abs: vec![100.0; nodes],
-        mean_square: vec![1.0; nodes],
-        extreme: vec![100.0; nodes],
-        samples: vec![vec![0.0; 4]],
-        wanted: vec![vec![0.0; 2]],
-        text: "one made-up sample".into(),
-        guessed: true,
-    };
-    Model { graph, calibration, ..model(3) }
-}
-
-fn registry() -> Registry {
-    Registry::new(vec![Arc::new(Cheetah), Arc::new(Toy::default())])
-}
-
-/// Serves [`network`] with `cheetah` as `net`, and a toy as `one`.
-fn serving(dir: &Path, tune: impl FnOnce(&mut ServerConfig)) -> Running {
-    let mut catalog = Catalog::new(false);
-    catalog.offer("net", &Cheetah, Cheetah.lower(&network(), &"frac_bits=8".parse().unwrap()).unwrap()).unwrap();
-    offer(&mut catalog, "one", &Toy::default(), 1, "");
-    Running::with(dir, catalog, tune)
-}
-
 fn opened(config: ClientConfig) -> Client {
-    Lobby::connect(registry(), config).unwrap().open("net", None).unwrap()
+    Lobby::connect(batching(), config).unwrap().open("net", None).unwrap()
 }
 
 fn inputs(count: usize) -> Vec<Vec<f32>> {
@@ -60,7 +23,7 @@ fn inputs(count: usize) -> Vec<Vec<f32>> {
 }
 
 fn check(answer: &Answer, input: &[f32]) {
-    let wanted = network().run(input).unwrap();
+    let wanted = two_layers().run(input).unwrap();
     let near = answer.values.iter().zip(&wanted).all(|(got, want)| (got - want).abs() < 0.1);
     assert!(near, "{:?} instead of {wanted:?}", answer.values);
 }
@@ -85,7 +48,7 @@ fn many(client: &mut Client, inputs: &[Vec<f32>]) -> Vec<Answer> {
 #[test]
 fn inputs_of_one_call_are_run_as_one_in_the_exchanges_of_one() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serving(dir.path(), |_| {});
+    let server = serving_batches(dir.path(), |_| {});
     let mut client = opened(server.config(dir.path(), "alice"));
     let one = client.infer(&inputs(1)[0]).unwrap();
     assert_eq!(one.part, [0, 1]);
@@ -110,7 +73,7 @@ fn inputs_of_one_call_are_run_as_one_in_the_exchanges_of_one() {
 #[test]
 fn more_than_the_server_runs_as_one_are_split() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serving(dir.path(), |c| c.max_batch = 2);
+    let server = serving_batches(dir.path(), |c| c.max_batch = 2);
     let mut client = opened(server.config(dir.path(), "alice"));
     let parts = |answers: &[Answer]| answers.iter().map(|a| a.part).collect::<Vec<_>>();
     assert_eq!(parts(&many(&mut client, &inputs(5))), [[0, 2], [1, 2], [0, 2], [1, 2], [0, 1]]);
@@ -120,15 +83,29 @@ fn more_than_the_server_runs_as_one_are_split() {
     client.set_max_batch(1);
     assert_eq!(parts(&many(&mut client, &inputs(2))), [[0, 1], [0, 1]]);
     // What jobs may hold together is a limit, too.
-    let model = Cheetah.lower(&network(), &"frac_bits=8".parse().unwrap()).unwrap();
+    let model = Cheetah.lower(&two_layers(), &"frac_bits=8".parse().unwrap()).unwrap();
     let peak = |batch: usize| {
         let costs = model.batched(batch).unwrap().costs();
         costs.offline.server.peak_memory_bytes.max(costs.online.server.peak_memory_bytes)
     };
     let small = tempfile::tempdir().unwrap();
-    let server = serving(small.path(), |c| c.job_memory = peak(3));
+    let server = serving_batches(small.path(), |c| c.job_memory = peak(3));
     let mut client = opened(server.config(small.path(), "alice"));
     assert_eq!(parts(&many(&mut client, &inputs(4))), [[0, 3], [1, 3], [2, 3], [0, 1]]);
+    // So is half of what the client says that it has.
+    let at_client = |batch: usize| {
+        let costs = model.batched(batch).unwrap().costs();
+        costs.offline.client.peak_memory_bytes.max(costs.online.client.peak_memory_bytes)
+    };
+    let roomy = tempfile::tempdir().unwrap();
+    let server_of_all = serving_batches(roomy.path(), |_| {});
+    let granted = |memory| {
+        let config = ClientConfig { memory: Some(memory), ..server_of_all.config(roomy.path(), "alice") };
+        many(&mut opened(config), &inputs(4))[0].part[1]
+    };
+    assert_eq!(granted(1 << 40), 4);
+    assert!(at_client(2) > 1 << 19, "a megabyte is not enough for two");
+    assert_eq!(granted(1 << 20), 1);
     // A back end that gains nothing by it.
     let mut toy = server.client(small.path(), "alice", "one");
     assert_eq!(parts(&many_of(&mut toy, 3)), [[0, 1]; 3]);
@@ -158,7 +135,7 @@ fn is_burnt(claims: &[Result<(), StoreError>; 2]) -> bool {
 #[test]
 fn material_of_a_batch_is_claimed_and_burnt_as_one() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serving(dir.path(), |_| {});
+    let server = serving_batches(dir.path(), |_| {});
     let mut client = opened(server.config(dir.path(), "alice"));
     let of_one = client.binding();
     let id = client.prepare_batch(3).unwrap().id;
@@ -180,7 +157,7 @@ fn material_of_a_batch_is_claimed_and_burnt_as_one() {
 #[test]
 fn partial_use_burns_the_rest() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serving(dir.path(), |_| {});
+    let server = serving_batches(dir.path(), |_| {});
     let mut client = opened(server.config(dir.path(), "alice"));
     let ids = [5, 4].map(|size| client.prepare_batch(size).unwrap().id);
     let binding = client.binding();
@@ -190,6 +167,28 @@ fn partial_use_burns_the_rest() {
     assert!(answers[1].part == [1, 4] && answers[1].prepared.is_none(), "the smallest that is enough");
     assert!(is_burnt(&claimed(dir.path(), ids[1], binding)));
     assert_eq!(client.stored_batches().unwrap(), [5]);
+}
+
+#[test]
+fn stored_material_is_used_first_and_the_rest_is_one_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serving_batches(dir.path(), |_| {});
+    let mut client = opened(server.config(dir.path(), "alice"));
+    client.prepare().unwrap();
+    client.prepare_batch(2).unwrap();
+    let (inputs, mut answers) = (inputs(6), Vec::new());
+    client.begin_call(inputs.len()).unwrap();
+    let mut used = Vec::new();
+    while answers.len() < inputs.len() {
+        used.push(client.next_stored(inputs.len() - answers.len()).unwrap());
+        answers.extend(client.infer_next(Units::Network, &inputs[answers.len()..]).unwrap());
+    }
+    check_all(&answers, &inputs);
+    assert_eq!(used, [Some(1), Some(2), None]);
+    let parts: Vec<_> = answers.iter().map(|a| (a.part, a.prepared.is_some())).collect();
+    let of = |size, made| (0..size).map(move |place| ([place, size], made));
+    assert_eq!(parts, of(1, false).chain(of(2, false)).chain(of(3, true)).collect::<Vec<_>>());
+    assert!(client.infer_next(Units::Network, &[]).is_err());
 }
 
 /// A connection that speaks for itself, with `net` open and `batch` inputs at once.
@@ -207,7 +206,7 @@ fn by_hand(server: &Running, dir: &Path, who: &str, batch: u32) -> Channel {
 #[test]
 fn a_connection_that_breaks_in_a_batch_has_used_it_up() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serving(dir.path(), |_| {});
+    let server = serving_batches(dir.path(), |_| {});
     let mut client = opened(server.config(dir.path(), "alice"));
     let [id, another] = [(); 2].map(|()| client.prepare_batch(2).unwrap().id);
     let binding = client.binding();
@@ -234,7 +233,7 @@ fn a_connection_that_breaks_in_a_batch_has_used_it_up() {
 #[test]
 fn sizes_that_make_no_sense_are_cut_to_what_there_is() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serving(dir.path(), |_| {});
+    let server = serving_batches(dir.path(), |_| {});
     let mut channel = by_hand(&server, dir.path(), "alice", 1);
     for (wanted, granted) in [(0, 1), (u32::MAX, 8), (9, 8), (3, 3), (1, 1)] {
         assert_eq!(ask(&mut channel, &Request::Batch { inputs: wanted }), Reply::Batch { inputs: granted });
@@ -265,21 +264,21 @@ fn rules(dir: &Path, alice: &str) -> std::path::PathBuf {
 fn every_input_of_a_batch_counts_against_quota_and_rate() {
     let dir = tempfile::tempdir().unwrap();
     let access = rules(dir.path(), "queries_per_day = 4");
-    let server = serving(dir.path(), |c| c.access = Some(access));
+    let server = serving_batches(dir.path(), |c| c.access = Some(access));
     let mut client = opened(server.config(dir.path(), "alice"));
     assert_eq!(many(&mut client, &inputs(3))[0].part, [0, 3]);
     let none = |_, _| panic!("two more are over the quota");
     match infer_many(&mut client, Units::Network, &inputs(2), none) {
-        Err(ClientError::Refused { reason, .. }) => assert!(reason.contains("has no 2 left"), "{reason}"),
+        Err(ClientError::Refused { reason, .. }) => assert!(reason.contains("has 1 left, and 2 inputs"), "{reason}"),
         other => panic!("{other:?}"),
     }
-    let mut client = opened(server.config(dir.path(), "alice"));
+    assert!(client.stored().unwrap().is_empty(), "nothing was made for them");
     check(&client.infer(&inputs(1)[0]).unwrap(), &inputs(1)[0]);
     assert!(matches!(client.infer(&inputs(1)[0]), Err(ClientError::Refused { .. })), "four are answered");
     drop(server);
     let dir = tempfile::tempdir().unwrap();
     let access = rules(dir.path(), "rate_per_minute = 10");
-    let server = serving(dir.path(), |c| c.access = Some(access));
+    let server = serving_batches(dir.path(), |c| c.access = Some(access));
     let mut client = opened(server.config(dir.path(), "alice"));
     assert_eq!(many(&mut client, &inputs(3))[0].part, [0, 3], "as many as a minute brings");
     assert!(matches!(client.infer(&inputs(1)[0]), Err(ClientError::Refused { .. })), "the minute's are used up");
@@ -288,7 +287,7 @@ fn every_input_of_a_batch_counts_against_quota_and_rate() {
 #[test]
 fn estimates_are_learned_for_each_size() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serving(dir.path(), |_| {});
+    let server = serving_batches(dir.path(), |_| {});
     let mut client = opened(server.config(dir.path(), "alice"));
     let plan = client.binding().plan;
     client.infer(&inputs(1)[0]).unwrap();
@@ -309,7 +308,7 @@ fn estimates_are_learned_for_each_size() {
 #[test]
 fn two_clients_are_never_gathered() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serving(dir.path(), |_| {});
+    let server = serving_batches(dir.path(), |_| {});
     std::thread::scope(|scope| {
         for who in ["alice", "bob"] {
             let (server, dir) = (&server, dir.path());

@@ -354,61 +354,6 @@ fn events_come_until_the_server_stops() {
     ops.read_to_end(&mut rest).unwrap();
 }
 
-/// Names of metrics in a text, as monitoring systems see them.
-fn names_told(metrics: &str) -> BTreeSet<String> {
-    let types =
-        metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(|line| line.split_once(' ').unwrap());
-    let names = types.flat_map(|(name, kind)| match kind {
-        "counter" => vec![format!("{name}_total")],
-        "histogram" => ["bucket", "sum", "count"].map(|part| format!("{name}_{part}")).into(),
-        "info" => vec![format!("{name}_info")],
-        _ => vec![name.to_owned()],
-    });
-    names.collect()
-}
-
-#[test]
-fn metrics_are_what_the_example_and_the_manual_say() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    server.client(dir.path(), "alice", "one").infer(&X).unwrap();
-    // One that is refused something, and then leaves in the middle of a job.
-    let mut bob = server.opened(dir.path(), "bob", "one");
-    assert!(matches!(ask(&mut bob, &Request::Infer { id: None, of: None }), Reply::Refused { .. }));
-    assert_eq!(ask(&mut bob, &Request::Setup), Reply::Go);
-    drop(bob);
-    wait_until("their connections end", || server.handle.connections() == 0);
-    let answer = get(&mut server.http(dir.path(), "ops"), "/metrics");
-    assert!(answer.head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{}", answer.head);
-    assert!(answer.body.contains("tacit_served_inputs_total{model=\"one\",backend=\"toy\"} 1"), "{}", answer.body);
-    assert!(answer.body.contains("tacit_connections{name=\"control\"} 1"), "{}", answer.body);
-    // Setup, offline, online; and the setup that was broken off.
-    assert!(answer.body.contains("tacit_dispatch_seconds_count 4\n"), "{}", answer.body);
-    let told = names_told(&answer.body);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let grafana: Value =
-        serde_json::from_str(&fs::read_to_string(root.join("examples/grafana.json")).unwrap()).unwrap();
-    let mut queries = Vec::new();
-    for panel in grafana["panels"].as_array().unwrap() {
-        let targets = panel["targets"].as_array().unwrap();
-        queries.extend(targets.iter().map(|target| target["expr"].as_str().unwrap().to_owned()));
-    }
-    assert!(queries.len() > 8, "{queries:?}");
-    let names = |text: &str| -> BTreeSet<String> {
-        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        words.filter(|word| word.starts_with("tacit_")).map(str::to_owned).collect()
-    };
-    for query in queries {
-        let asked = names(&query);
-        assert!(!asked.is_empty() && asked.is_subset(&told), "{query} asks for other than {told:?}");
-    }
-    let manual = fs::read_to_string(root.join("docs/serving.md")).unwrap();
-    let rows = manual.lines().filter(|line| line.starts_with("| `tacit_"));
-    let documented: BTreeSet<String> = rows.flat_map(|row| names(row.split('|').nth(1).unwrap())).collect();
-    let types = answer.body.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    assert_eq!(documented, types.map(|line| line.split_once(' ').unwrap().0.to_owned()).collect());
-}
-
 /// A TLS configuration of `alice` that speaks what it is told to.
 fn speaking(dir: &Path, spoken: &[&str]) -> rustls::ClientConfig {
     let mut roots = rustls::RootCertStore::empty();

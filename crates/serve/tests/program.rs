@@ -2,7 +2,7 @@
 //! listen.
 mod common;
 use common::*;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
@@ -272,10 +272,11 @@ fn a_hangup_reads_the_rules_again_and_wrong_ones_change_nothing() {
         c.args(["--access", "access.toml"]).stdout(Stdio::null()).stderr(file).env("TACIT_LOG", "info");
     });
     let log_has = |text: &str| fs::read_to_string(&log).unwrap().contains(text);
+    // Whoever is answered finds a server that listens to signals, too.
+    let mut client = program.client(dir.path());
     fs::write(&access, "[default]\nrevokd = true\n").unwrap();
     program.signal(Signal::HUP);
     wait_until("it is told", || log_has("stay as they were") && log_has("unknown field `revokd`"));
-    let mut client = program.client(dir.path());
     client.infer(&X).unwrap();
     fs::write(&access, "[default]\nrevoked = true\n").unwrap();
     program.signal(Signal::HUP);
@@ -408,6 +409,29 @@ fn a_second_signal_ends_the_grace() {
     assert_eq!(program.end().code(), Some(0));
     assert!(start.elapsed() < Duration::from_secs(25), "the grace alone is 30 s: {:?}", start.elapsed());
     assert!(channel.recv_max(REPLY, 100).is_err());
+}
+
+#[test]
+fn a_server_without_descriptors_says_so_and_serves_again_when_there_are_some() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let file = File::create(&log).unwrap();
+    // Of refusals, the log tells each at this level alone.
+    let mut program = Program::start(dir.path(), |c| {
+        c.stdout(Stdio::null()).stderr(file).env("TACIT_LOG", "debug");
+    });
+    let mut client = program.client(dir.path());
+    assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+    let open = fs::read_dir(format!("/proc/{}/fd", program.child.id())).unwrap().count() as u64;
+    let few = Rlimit { current: Some(open + 8), maximum: Some(open + 8) };
+    prlimit(Some(Pid::from_child(&program.child)), Resource::Nofile, few).unwrap();
+    let crowd = strangers(&program.address);
+    wait_until("it is told", || fs::read_to_string(&log).unwrap().contains("Too many open files"));
+    assert_eq!(client.infer(&X).unwrap().values, expected(1, &X), "whoever is in is served");
+    drop(crowd);
+    wait_until("others get in again", || Lobby::connect(registry(), program.config(dir.path())).is_ok());
+    program.signal(Signal::TERM);
+    assert_eq!(program.end().code(), Some(0));
 }
 
 #[test]

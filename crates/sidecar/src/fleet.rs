@@ -1,11 +1,12 @@
 //! All models of the sidecar, and the way from a request to its answer.
 use crate::ApiError;
+use crate::connector::Connector;
 use crate::energy::EnergyModel;
 use crate::facts::{FRAME_BYTES, Facts, Wanted};
-use crate::pool::{Asked, Done, Pool, Ticket};
+use crate::pool::{Asked, Done, Pool};
 use crate::stats::{Counts, Times};
 use crate::tensor::{Tensor, short};
-use crate::worker::{self, Backoff, Connector};
+use crate::worker::{self, Backoff};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -63,7 +64,8 @@ pub struct Request {
 pub(crate) struct Answered {
     pub answers: Vec<Answer>,
     pub queued: Duration,
-    pub worked: Duration,
+    /// How many inputs were run as one, and how long that took, for each run.
+    pub runs: Vec<(usize, Duration)>,
 }
 
 /// All models.
@@ -239,8 +241,8 @@ async fn infer_timed(
     let answered = answers(pool, inputs, priority, timeout).await?;
     let finishing = Instant::now();
     let outputs = facts.reply(&outputs, &answered.answers)?;
-    let Answered { queued, worked, .. } = answered;
-    let times = Times { inputs: count, accepted, queued, worked, finished: finishing.elapsed(), all: begun.elapsed() };
+    let Answered { queued, runs, .. } = answered;
+    let times = Times { inputs: count, accepted, queued, runs, finished: finishing.elapsed(), all: begun.elapsed() };
     Ok((outputs, times))
 }
 
@@ -252,45 +254,23 @@ pub(crate) async fn answers(
     timeout: Option<Duration>,
 ) -> Result<Answered, ApiError> {
     let rank = priority.checked_sub(1).unwrap_or(u64::MAX);
-    let Asked { answers, ticket } = pool.ask(inputs, rank)?;
-    let ticket = Arc::new(ticket);
+    // Dropped, the ticket ends what is asked for, whether time is over or whoever asked has gone away.
+    let Asked { answers, ticket: _ticket } = pool.ask(inputs, rank)?;
     let all = async {
-        let mut answered = Answered { answers: Vec::new(), queued: Duration::ZERO, worked: Duration::ZERO };
+        let mut answered = Answered { answers: Vec::new(), queued: Duration::ZERO, runs: Vec::new() };
         for answer in answers {
             let lost = |_| Err(ApiError::Unavailable("the sidecar is stopping, or its worker has failed".into()));
             let Done { answer, queued, worked } = answer.await.unwrap_or_else(lost)?;
             answered.queued = answered.queued.max(queued);
-            answered.worked += worked;
+            if let [0, inputs] = answer.part {
+                answered.runs.push((inputs, worked));
+            }
             answered.answers.push(answer);
         }
         Ok(answered)
     };
-    let Some(timeout) = timeout else { return all.await };
-    let mut late = Late { ticket, end: Some(tokio::time::Instant::now() + timeout) };
-    let answered = tokio::time::timeout(timeout, all).await;
-    late.end = None;
-    answered.unwrap_or_else(|_| {
-        late.ticket.expire();
-        Err(ApiError::Timeout)
-    })
-}
-
-/// Holds a request to its time even where whoever asked goes away before it is over, as callers do when they
-/// know the time themselves.
-struct Late {
-    ticket: Arc<Ticket>,
-    end: Option<tokio::time::Instant>,
-}
-
-impl Drop for Late {
-    fn drop(&mut self) {
-        if let (Some(end), Ok(runtime)) = (self.end, tokio::runtime::Handle::try_current()) {
-            self.ticket.forget_waiting();
-            let ticket = self.ticket.clone();
-            runtime.spawn(async move {
-                tokio::time::sleep_until(end).await;
-                ticket.expire();
-            });
-        }
+    match timeout {
+        None => all.await,
+        Some(timeout) => tokio::time::timeout(timeout, all).await.unwrap_or(Err(ApiError::Timeout)),
     }
 }

@@ -132,7 +132,8 @@ impl GrpcInferenceService for Service {
 }
 
 fn statistics((name, counts): (String, Counts)) -> ModelStatistics {
-    let Counts { last_inference, inference_count, execution_count, inference_stats } = counts;
+    // The message has no place for sizes of batches.
+    let Counts { last_inference, inference_count, execution_count, inference_stats, batches: _ } = counts;
     let one = |Total { count, ns }| Some(StatisticDuration { count, ns });
     let Totals { success, fail, queue, compute_input, compute_infer, compute_output, cache_hit, cache_miss } =
         inference_stats;

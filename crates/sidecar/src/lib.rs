@@ -10,7 +10,9 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+mod ahead;
 mod codec;
+mod connector;
 pub mod energy;
 mod error;
 pub mod facts;

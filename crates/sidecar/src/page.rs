@@ -124,7 +124,7 @@ async fn classify(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>, r
             (true, Some(_)) => "now",
         },
         "queued_s": answered.queued.as_secs_f64(),
-        "worked_s": answered.worked.as_secs_f64(),
+        "worked_s": answered.runs.iter().map(|(_, worked)| worked.as_secs_f64()).sum::<f64>(),
         "all_s": begun.elapsed().as_secs_f64(),
         "backend": facts.backend,
         "private": is_private(&facts),

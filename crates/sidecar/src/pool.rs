@@ -16,6 +16,7 @@ pub(crate) type Key = (u64, u64);
 pub(crate) struct Done {
     pub answer: Answer,
     pub queued: Duration,
+    /// With those that were run as one with it.
     pub worked: Duration,
 }
 
@@ -27,11 +28,16 @@ pub(crate) struct Job {
     pub asked: Instant,
     /// Whether a connection was lost over it already.
     pub retried: bool,
+    /// The request that it is of, by number.
+    pub request: u64,
+    /// How many inputs that has, for the first of them.
+    pub first_of: Option<usize>,
 }
 
 /// What a worker does next.
 pub(crate) enum Next {
-    Work(Key, Job),
+    /// Inputs of one request.
+    Work(Vec<(Key, Job)>),
     /// Nothing came in the time given.
     Idle,
     Stop,
@@ -64,7 +70,8 @@ struct State {
 }
 
 struct Running {
-    closer: Arc<Closer>,
+    /// What ends it: its worker's connection, and whatever else works for it.
+    closers: Vec<Arc<Closer>>,
     given_up: bool,
 }
 
@@ -141,11 +148,14 @@ impl Pool {
             return Err(ApiError::Full(self.name.clone()));
         }
         let (mut keys, mut answers) = (Vec::new(), Vec::new());
-        for input in inputs {
+        let (count, request) = (inputs.len(), state.turns + 1);
+        for (place, input) in inputs.into_iter().enumerate() {
             let (reply, answer) = oneshot::channel();
             state.turns += 1;
             let key = (rank, state.turns);
-            state.waiting.insert(key, Job { input, reply, asked: Instant::now(), retried: false });
+            let first_of = (place == 0).then_some(count);
+            let job = Job { input, reply, asked: Instant::now(), retried: false, request, first_of };
+            state.waiting.insert(key, job);
             keys.push(key);
             answers.push(answer);
         }
@@ -154,8 +164,8 @@ impl Pool {
         Ok(Asked { answers, ticket: Ticket { pool: self.clone(), keys } })
     }
 
-    /// The next job, for a worker whose connection `closer` ends.
-    pub(crate) fn next(&self, closer: &Arc<Closer>, patience: Duration) -> Next {
+    /// The next jobs, for a worker whose connection `closer` ends: of one request, `most` of them.
+    pub(crate) fn next(&self, closer: &Arc<Closer>, most: usize, patience: Duration) -> Next {
         let state = self.lock();
         let waits = |s: &mut State| s.waiting.is_empty() && !s.stopping;
         let (mut state, _) =
@@ -163,9 +173,19 @@ impl Pool {
         if state.stopping {
             return Next::Stop;
         }
-        let Some((key, job)) = state.waiting.pop_first() else { return Next::Idle };
-        state.running.insert(key, Running { closer: closer.clone(), given_up: false });
-        Next::Work(key, job)
+        let mut jobs: Vec<(Key, Job)> = Vec::new();
+        while let Some(next) = state.waiting.first_entry()
+            && jobs.len() < most
+            && jobs.first().is_none_or(|(_, first)| first.request == next.get().request)
+        {
+            jobs.push(next.remove_entry());
+        }
+        if jobs.is_empty() {
+            return Next::Idle;
+        }
+        let running = |(key, _): &(Key, Job)| (*key, Running { closers: vec![closer.clone()], given_up: false });
+        state.running.extend(jobs.iter().map(running));
+        Next::Work(jobs)
     }
 
     /// A job is no longer worked on; whether nobody wants its answer any more.
@@ -178,11 +198,36 @@ impl Pool {
         given_up
     }
 
+    /// Another connection works for a running job: it is ended with it.
+    pub(crate) fn also_ends(&self, key: Key, closer: Arc<Closer>) {
+        match self.lock().running.get_mut(&key) {
+            Some(running) if !running.given_up => running.closers.push(closer),
+            _ => closer.close(),
+        }
+    }
+
+    /// Whether nobody wants the answer of a running job any more.
+    pub(crate) fn is_given_up(&self, key: Key) -> bool {
+        self.lock().running.get(&key).is_none_or(|running| running.given_up)
+    }
+
     /// Puts a job back to where it stood, for another connection.
     pub(crate) fn again(&self, key: Key, job: Job) {
         let mut state = self.lock();
         if !state.stopping {
             state.waiting.insert(key, Job { retried: true, ..job });
+        }
+    }
+
+    /// One input of a request has failed, so none of the others need be answered.
+    pub(crate) fn fail_others(&self, request: u64, error: &ApiError) {
+        let mut state = self.lock();
+        let others: Vec<Key> = state.waiting.iter().filter(|(_, j)| j.request == request).map(|(k, _)| *k).collect();
+        let others: Vec<Job> = others.iter().filter_map(|key| state.waiting.remove(key)).collect();
+        drop(state);
+        for job in others {
+            // Whoever asked may be gone.
+            let _ = job.reply.send(Err(error.clone()));
         }
     }
 
@@ -251,21 +296,20 @@ impl Pool {
         let mut state = self.lock();
         state.stopping = true;
         state.waiting.clear();
-        state.running.values().for_each(|running| running.closer.close());
+        state.running.values().flat_map(|running| &running.closers).for_each(|closer| closer.close());
         drop(state);
         self.changed.notify_all();
     }
 
-    /// Takes jobs out of the queue; with `at_once`, ends the connections of those that run.
-    fn give_up(&self, keys: &[Key], at_once: bool) {
+    /// Takes jobs out of the queue, and ends the connections of those that run: all inputs that a connection
+    /// works on at a time are of one request.
+    fn give_up(&self, keys: &[Key]) {
         let mut state = self.lock();
         for key in keys {
             state.waiting.remove(key);
             if let Some(running) = state.running.get_mut(key) {
                 running.given_up = true;
-                if at_once {
-                    running.closer.close();
-                }
+                running.closers.iter().for_each(|closer| closer.close());
             }
         }
     }
@@ -274,29 +318,18 @@ impl Pool {
 /// Inputs in the queue.
 pub(crate) struct Asked {
     pub answers: Vec<oneshot::Receiver<Result<Done, ApiError>>>,
+    /// Whoever drops it wants no answer any more: what waits is taken out, what runs is ended.
     pub ticket: Ticket,
 }
 
-/// A right to answers; whoever drops it no longer waits for what has not begun.
+/// A right to answers.
 pub(crate) struct Ticket {
     pool: Arc<Pool>,
     keys: Vec<Key>,
 }
 
-impl Ticket {
-    /// No longer waits for what has not begun.
-    pub(crate) fn forget_waiting(&self) {
-        self.pool.give_up(&self.keys, false);
-    }
-
-    /// Ends what runs for this ticket as well.
-    pub(crate) fn expire(&self) {
-        self.pool.give_up(&self.keys, true);
-    }
-}
-
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.forget_waiting();
+        self.pool.give_up(&self.keys);
     }
 }

@@ -3,7 +3,7 @@ use crate::ApiError;
 use crate::fleet::{self, Fleet, VERSION};
 use crate::json;
 use crate::pool::Pool;
-use crate::stats::Counts;
+use crate::stats::{Counts, Total};
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Path, Request, State};
@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// Length of the JSON in a body that goes on with bytes.
 const HEADER_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
+/// The protocol over gRPC, for who makes a client.
+const PROTO: &str = include_str!("../proto/open_inference.proto");
 /// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(60);
 /// Most bytes of a request that carries no tensors.
@@ -43,6 +45,7 @@ struct Named {
 pub(crate) fn routes(fleet: Arc<Fleet>) -> Router {
     let mut router = Router::new()
         .route("/v2", get(server))
+        .route("/open_inference.proto", get(async || PROTO))
         .route("/v2/health/live", get(async || answer(&json!({ "live": true }))))
         .route("/v2/health/ready", get(ready))
         .route("/v2/models/stats", get(all_stats))
@@ -130,9 +133,12 @@ async fn all_stats(State(fleet): Models) -> Answer {
 
 fn told(counts: &[(String, Counts)]) -> Response<Body> {
     let one = |(name, counts): &(String, Counts)| {
-        let Counts { last_inference, inference_count, execution_count, inference_stats } = counts;
+        let Counts { last_inference, inference_count, execution_count, inference_stats, batches } = counts;
+        let none = Total::default();
+        let batch = |(size, infer): (&usize, &Total)| json!({ "batch_size": size, "compute_input": none, "compute_infer": infer, "compute_output": none });
+        let batches: Vec<Value> = batches.iter().map(batch).collect();
         json!({ "name": name, "version": VERSION, "last_inference": last_inference, "inference_count": inference_count,
-            "execution_count": execution_count, "inference_stats": inference_stats, "batch_stats": [] })
+            "execution_count": execution_count, "inference_stats": inference_stats, "batch_stats": batches })
     };
     answer(&json!({ "model_stats": counts.iter().map(one).collect::<Vec<_>>() }))
 }

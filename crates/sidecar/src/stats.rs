@@ -1,4 +1,5 @@
 //! Counts of one model's requests, as the statistics extension of the protocol tells them.
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -40,16 +41,18 @@ pub struct Totals {
 }
 
 /// All counts of a model.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// When the last request was answered, in milliseconds since 1970.
     pub last_inference: u64,
     /// Inputs answered.
     pub inference_count: u64,
-    /// Runs of the model: every input is one.
+    /// Runs of the model: inputs that were run as one are one.
     pub execution_count: u64,
     /// Times.
     pub inference_stats: Totals,
+    /// Private inferences by how many inputs were run as one.
+    pub batches: BTreeMap<usize, Total>,
 }
 
 /// Where one request's time went.
@@ -57,7 +60,8 @@ pub(crate) struct Times {
     pub inputs: u64,
     pub accepted: Duration,
     pub queued: Duration,
-    pub worked: Duration,
+    /// How many inputs were run as one, and how long that took.
+    pub runs: Vec<(usize, Duration)>,
     pub finished: Duration,
     pub all: Duration,
 }
@@ -72,12 +76,15 @@ impl Stats {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         counts.last_inference = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         counts.inference_count += times.inputs;
-        counts.execution_count += times.inputs;
+        counts.execution_count += times.runs.len() as u64;
+        for &(inputs, worked) in &times.runs {
+            counts.batches.entry(inputs).or_default().add(worked);
+        }
         let totals = &mut counts.inference_stats;
         totals.success.add(times.all);
         totals.queue.add(times.queued);
         totals.compute_input.add(times.accepted);
-        totals.compute_infer.add(times.worked);
+        totals.compute_infer.add(times.runs.iter().map(|(_, worked)| *worked).sum());
         totals.compute_output.add(times.finished);
     }
 
@@ -86,6 +93,6 @@ impl Stats {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -1,55 +1,23 @@
 //! The threads of a model: workers, each with a connection to the server, and one that keeps material ready.
 use crate::ApiError;
+use crate::ahead::Ahead;
+use crate::connector::Connector;
 use crate::error::is_connection;
-use crate::facts::Facts;
-use crate::pool::{Done, Next, Pool};
+use crate::pool::{Done, Job, Key, Next, Pool};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use tacit_backends::{Preparation, Registry};
-use tacit_client::{Client, ClientConfig, ClientError, Lobby};
+use tacit_backends::Preparation;
+use tacit_client::{Answer, Client, ClientError};
 use tacit_graph::Units;
-use tacit_store::keys;
 
 /// How long a connection that nobody needs is left alone. Servers end those that are silent for long, and a
 /// server that is gone should be noticed before it is needed.
 const PING: Duration = Duration::from_secs(30);
 /// First and longest pause between two attempts to connect.
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
-
-/// How connections are made.
-#[derive(Clone)]
-pub(crate) struct Connector {
-    pub registry: Registry,
-    pub config: ClientConfig,
-    /// Where the client's certificate comes from: folder and name.
-    pub keys: Option<(PathBuf, String)>,
-}
-
-impl Connector {
-    pub(crate) fn lobby(&self) -> Result<Lobby, ClientError> {
-        let mut config = self.config.clone();
-        // It may have been renewed since; a process that runs for months must not need a restart for that.
-        if let Some((folder, name)) = &self.keys {
-            match keys::load_client(folder, name) {
-                Ok(identity) => config.identity = identity,
-                Err(e) => tracing::warn!("the certificate is used that was read before: {e}"),
-            }
-        }
-        Lobby::connect(self.registry.clone(), config)
-    }
-
-    fn open(&self, pool: &Pool, labels: &[String]) -> Result<(Client, Facts), ClientError> {
-        let client = self.lobby()?.open(pool.name(), pool.backend())?;
-        let (interface, backend) = (client.interface().clone(), client.backend().to_owned());
-        let trust = self.registry.get(&backend)?.trust();
-        let prepares = client.model().preparation() != Preparation::Nothing;
-        Ok((client, Facts { interface, backend, trust, prepares, labels: labels.to_vec() }))
-    }
-}
 
 /// Pauses that grow until something works again.
 pub(crate) struct Backoff(Duration);
@@ -86,14 +54,14 @@ pub(crate) fn start(
     Ok(())
 }
 
-fn work(pool: &Pool, connector: &Connector, labels: &[String]) {
+fn work(pool: &Arc<Pool>, connector: &Connector, labels: &[String]) {
     let mut backoff = Backoff::new();
     loop {
         match connector.open(pool, labels) {
             Ok((client, facts)) => {
                 tracing::info!("model {} is open with {}", pool.name(), facts.backend);
                 pool.connected(facts);
-                let ended = answer_all(pool, client);
+                let ended = answer_all(pool, connector, client);
                 pool.disconnected();
                 match ended {
                     Ended::Stop => return,
@@ -126,53 +94,118 @@ enum Ended {
 }
 
 /// Answers what waits, until the connection is lost.
-fn answer_all(pool: &Pool, mut client: Client) -> Ended {
+fn answer_all(pool: &Arc<Pool>, connector: &Connector, mut client: Client) -> Ended {
     let closer = client.closer();
-    let mut ended = Ended::Lost;
+    let (mut ended, mut ahead) = (Ended::Lost, Ahead::new(pool, connector));
     loop {
-        let (key, job) = match pool.next(&closer, PING) {
-            Next::Work(key, job) => (key, job),
-            Next::Idle if client.stored_at_server().is_ok() => {
-                ended = Ended::Useful;
-                continue;
-            }
+        if pool.waiting() == 0 {
+            // Whoever it was for has left: what it holds at the server is for others.
+            ahead.withdraw();
+        }
+        match pool.next(&closer, client.max_batch(), PING) {
+            Next::Work(jobs) => match answer_some(pool, &mut client, &mut ahead, jobs, &mut ended) {
+                Ok(()) => {}
+                Err(Unusable) => return ended,
+            },
+            Next::Idle if client.stored_at_server().is_ok() => ended = Ended::Useful,
             Next::Idle => return ended,
             Next::Stop => {
                 // The server notices the end of the connection in any case.
                 let _ = client.close();
                 return Ended::Stop;
             }
-        };
-        let begun = Instant::now();
-        let answer = catch_unwind(AssertUnwindSafe(|| client.infer_in(Units::Normalised, &job.input)));
-        let given_up = pool.ended(key);
-        let Ok(answer) = answer else {
-            // What is left of the connection goes with it; the log has the panic.
-            let _ = job.reply.send(Err(ApiError::Internal("the inference broke down".into())));
-            return ended;
-        };
-        let error = match answer {
-            Ok(answer) => {
-                let (queued, worked) = (begun - job.asked, begun.elapsed());
-                let (input, waited) = (answer.name, queued.as_secs_f64());
-                tracing::info!(%input, model = pool.name(), "answered in {:.3} s, after {waited:.3} s", worked.as_secs_f64());
-                // Whoever asked may be gone.
-                let _ = job.reply.send(Ok(Done { answer, queued, worked }));
-                ended = Ended::Useful;
-                continue;
+        }
+    }
+}
+
+/// The connection is of no further use.
+struct Unusable;
+
+/// Answers inputs of one request, as many as one as the server runs so.
+fn answer_some(
+    pool: &Pool,
+    client: &mut Client,
+    ahead: &mut Ahead,
+    mut jobs: Vec<(Key, Job)>,
+    ended: &mut Ended,
+) -> Result<(), Unusable> {
+    while let Some((key, job)) = jobs.first_mut() {
+        let key = *key;
+        if pool.is_given_up(key) {
+            for (key, _) in &jobs {
+                pool.ended(*key);
             }
-            Err(error) => error,
-        };
-        let lost = is_connection(&error) || closer.is_closed();
-        if lost && !given_up && !job.retried {
+            return Ok(());
+        }
+        let call = job.first_of.take();
+        let inputs: Vec<Vec<f32>> = jobs.iter().map(|(_, job)| job.input.clone()).collect();
+        let begun = Instant::now();
+        let answers = catch_unwind(AssertUnwindSafe(|| {
+            if let [input] = inputs.as_slice()
+                && ahead.is_of_use(client)?
+            {
+                return Ok(vec![ahead.infer(client, key, input)?]);
+            }
+            client.begin_call(call.unwrap_or(0))?;
+            client.infer_next(Units::Normalised, &inputs)
+        }));
+        match answers {
+            Ok(Ok(answers)) => {
+                *ended = Ended::Useful;
+                let answered = jobs.drain(..answers.len());
+                for (answer, (key, job)) in answers.into_iter().zip(answered) {
+                    pool.ended(key);
+                    done(pool, answer, job, begun);
+                }
+            }
+            Ok(Err(error)) => return failed(pool, client, jobs, &error),
+            Err(_) => {
+                // What is left of the connection goes with it; the log has the panic.
+                refuse(pool, jobs, &ApiError::Internal("the inference broke down".into()));
+                return Err(Unusable);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn done(pool: &Pool, answer: Answer, job: Job, begun: Instant) {
+    let (queued, worked) = (begun - job.asked, begun.elapsed());
+    let (input, waited, [place, inputs]) = (answer.name, queued.as_secs_f64(), answer.part);
+    if place == 0 {
+        let seconds = worked.as_secs_f64();
+        tracing::info!(%input, model = pool.name(), inputs, "answered in {seconds:.3} s, after {waited:.3} s");
+    }
+    // Whoever asked may be gone.
+    let _ = job.reply.send(Ok(Done { answer, queued, worked }));
+}
+
+/// Inputs were not answered: others of their request are not begun, and where the connection was lost,
+/// another one gets them, once.
+fn failed(pool: &Pool, client: &Client, jobs: Vec<(Key, Job)>, error: &ClientError) -> Result<(), Unusable> {
+    let lost = is_connection(error) || client.closer().is_closed();
+    let can_go_on = !lost && is_refusal(error);
+    if lost && jobs.iter().all(|(_, job)| !job.retried) {
+        for (key, job) in jobs {
             // Its material is burnt here. Another connection takes other material: nothing is used twice.
-            pool.again(key, job);
-        } else {
-            let _ = job.reply.send(Err(ApiError::from(&error)));
+            if !pool.ended(key) {
+                pool.again(key, job);
+            }
         }
-        if lost || !is_refusal(&error) {
-            return ended;
-        }
+    } else {
+        refuse(pool, jobs, &ApiError::from(error));
+    }
+    if can_go_on { Ok(()) } else { Err(Unusable) }
+}
+
+fn refuse(pool: &Pool, jobs: Vec<(Key, Job)>, error: &ApiError) {
+    if let Some((_, first)) = jobs.first() {
+        pool.fail_others(first.request, error);
+    }
+    for (key, job) in jobs {
+        pool.ended(key);
+        // Whoever asked may be gone.
+        let _ = job.reply.send(Err(error.clone()));
     }
 }
 

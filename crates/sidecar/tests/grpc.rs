@@ -179,5 +179,13 @@ fn deadlines_hold_and_a_full_queue_says_so() {
         ask(late).await.unwrap_err();
         tokio::task::block_in_place(|| wait_until("nothing runs past its time", || pool.running() == 0));
         gate.set(true);
+        // A call without a time that is cancelled while it runs, on a connection that stands.
+        while ask(with_token(raw())).await.is_err() {}
+        gate.set(false);
+        let running = tokio::spawn(never(client(&sidecar).await));
+        tokio::task::block_in_place(|| wait_until("it runs", || pool.running() == 1));
+        running.abort();
+        tokio::task::block_in_place(|| wait_until("what runs is ended", || pool.running() == 0));
+        gate.set(true);
     });
 }

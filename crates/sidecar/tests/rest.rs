@@ -122,6 +122,8 @@ fn what_is_wrong_is_refused_by_name_and_nothing_breaks() {
         let said = sidecar.ask("POST", infer, &[header], request(1, json!({})).as_bytes());
         assert_eq!(said.code, code, "{header}: {said:?}");
     }
+    let proto = sidecar.get("/open_inference.proto");
+    assert!(proto.code == 200 && String::from_utf8_lossy(&proto.body).contains("service GRPCInferenceService"));
     assert_eq!(values(&sidecar.post(infer, &request(1, json!({})))), expected(1, &X), "still in order");
     assert_eq!(sidecar.get("/v2/models/one/stats").json()["model_stats"][0]["inference_stats"]["success"]["count"], 1);
 }

@@ -3,8 +3,6 @@ mod common;
 use common::Sidecar;
 use common::served::{Running, expected, wait_until};
 use serde_json::json;
-use std::io::Write;
-use std::net::TcpStream;
 use std::thread;
 
 const X: [f32; 4] = [1.5, -2.0, 3.0, 0.25];
@@ -14,15 +12,6 @@ fn request(n: usize, timeout_us: u64) -> String {
     json!({"parameters": {"timeout": timeout_us},
         "inputs": [{"name": "input", "shape": [n, 1, 2, 2], "datatype": "FP32", "data": data}]})
     .to_string()
-}
-
-/// A request whose answer nobody reads.
-fn asked_and_left(sidecar: &Sidecar, body: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(sidecar.address).unwrap();
-    let (address, token, length) = (sidecar.address, common::TOKEN, body.len());
-    let head = format!("POST /v2/models/one/infer HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}");
-    stream.write_all(format!("{head}\r\nContent-Length: {length}\r\n\r\n{body}").as_bytes()).unwrap();
-    stream
 }
 
 #[test]
@@ -35,7 +24,7 @@ fn a_full_queue_refuses_time_runs_out_and_the_next_request_is_answered() {
     thread::scope(|scope| {
         let running = scope.spawn(|| sidecar.post(infer, &request(1, 0)));
         wait_until("it runs", || pool.running() == 1);
-        let waiting = asked_and_left(&sidecar, &request(2, 0));
+        let waiting = sidecar.left(infer, &request(2, 0));
         wait_until("the others wait", || pool.waiting() == 2);
         let full = sidecar.post(infer, &request(1, 0));
         assert_eq!((full.code, full.header("retry-after")), (429, Some("1")), "{full:?}");

@@ -3,7 +3,8 @@
 //! A key folder holds `ca.pem`, `ca.key`, and `NAME.pem`, `NAME.key` for `server` and each client. The folder
 //! has mode 0700, private keys have 0600: both are narrowed whenever they are used, and refused if they are
 //! another user's or links. What is made together is written whole or not at all: everything is made in
-//! memory first, and `ca.key` is written last. A machine needs `ca.pem` and its own pair; `ca.key` belongs
+//! memory first, a new folder appears with all of it in it, and in a folder that has other files `ca.key` is
+//! written last. A machine needs `ca.pem` and its own pair; `ca.key` belongs
 //! where certificates are made and nowhere else. Who has a certificate is known by its key, so that a new
 //! certificate for the same key ([`renew`]) changes nothing but the time.
 use crate::certificate;
@@ -17,6 +18,7 @@ use rcgen::{
     date_time_ymd,
 };
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -92,6 +94,9 @@ fn make(dir: &Path, hosts: &[String], clients: &[String], keep_ca_key: bool) -> 
     }
     files.push(ca);
     files.extend(keep_ca_key.then_some(ca_key));
+    if write_at_once(dir, &files)? {
+        return Ok(());
+    }
     let is_new = !dir.exists();
     let folder = private::made_folder(dir)?;
     write_all(&folder, &files).inspect_err(|_| {
@@ -392,6 +397,34 @@ fn read_pair(dir: &Path, name: &str) -> Result<Pems, StoreError> {
     let (cert, ca) = (read(format!("{name}.pem"))?, read("ca.pem".into())?);
     let dir = private::folder(dir)?;
     Ok((cert, private::read(&dir.join(format!("{name}.key")), MADE_BY)?, ca))
+}
+
+/// Writes the files of a folder that is not there, or is empty: they are made beside it and appear with it at
+/// once, so that whoever ends this process leaves no part of them in it. `false` where that is not possible
+/// (a folder with something in it, a link, a mount point, or no right to its parent): nothing was done then.
+fn write_at_once(dir: &Path, files: &[File]) -> Result<bool, StoreError> {
+    let dir: PathBuf = dir.components().collect();
+    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Ok(false) };
+    let is_bare = match fs::symlink_metadata(&dir) {
+        Err(e) => e.kind() == io::ErrorKind::NotFound,
+        Ok(meta) => meta.is_dir() && fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_none()),
+    };
+    if !is_bare {
+        return Ok(false);
+    }
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{}.part", std::process::id()));
+    let beside = parent.join(hidden);
+    let Ok(beside) = private::made_folder(&beside) else { return Ok(false) };
+    let renamed = write_all(&beside, files).map(|()| fs::rename(&beside, &dir).is_ok());
+    if !matches!(renamed, Ok(true)) {
+        // What could not be moved is of no use; an error says more than that of the removal.
+        let _ = fs::remove_dir_all(&beside);
+        return renamed;
+    }
+    let parent = if parent == Path::new("") { Path::new(".") } else { parent };
+    sync_folder(parent).map(|()| true)
 }
 
 /// Writes new files into a folder: all of them, durably, or none.

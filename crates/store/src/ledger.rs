@@ -66,6 +66,19 @@ pub(crate) struct Stored {
     pub(crate) digest: [u8; 32],
 }
 
+/// Materials of a folder by state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Ready to be used.
+    pub ready: u64,
+    /// Their bytes.
+    pub ready_bytes: u64,
+    /// Being made, or claimed and not burnt yet.
+    pub unsettled: u64,
+    /// Used, or destroyed unused. Their bytes are gone.
+    pub burnt: u64,
+}
+
 pub(crate) struct Ledger {
     path: PathBuf,
     folder: FolderId,
@@ -246,6 +259,24 @@ impl Ledger {
                 update.execute(named_params! { ":now": now, ":id": id.0 })?;
             }
             Ok(Ok(()))
+        })
+    }
+
+    /// How many materials there are by state, and what those that are ready take.
+    pub(crate) fn counts(&self) -> Result<Counts, StoreError> {
+        self.read(|db| {
+            let count = |from: &str| {
+                let sql = format!("SELECT count(*) AS number, coalesce(sum(bytes), 0) AS bytes FROM material {from}");
+                db.prepare_cached(&sql)?.query_row([], |row| Ok([unsigned(row, "number")?, unsigned(row, "bytes")?]))
+            };
+            let [ready, ready_bytes] = count("INDEXED BY ready_material WHERE state = 'ready'")?;
+            let [unsettled, _] = count("INDEXED BY unsettled_material WHERE state IN ('generating', 'claimed')")?;
+            // Of used ones there are many: they are counted in the index of ids, and not read.
+            let all = db
+                .prepare_cached("SELECT count(*) AS number FROM material")?
+                .query_row([], |row| unsigned(row, "number"))?;
+            let burnt = all.saturating_sub(ready + unsettled);
+            Ok(Counts { ready, ready_bytes, unsettled, burnt })
         })
     }
 

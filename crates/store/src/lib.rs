@@ -25,6 +25,7 @@ mod store;
 
 pub use entry::{Binding, Entry, Origin, Party};
 pub use error::StoreError;
+pub use ledger::Counts;
 pub use role::Role;
 pub use seal::SealKey;
 pub use serial::{NotASerial, Serial};

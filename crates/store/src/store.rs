@@ -31,7 +31,7 @@ mod pick;
 mod put;
 
 use crate::entry::{Binding, Entry, Origin, Party};
-use crate::ledger::{Ledger, State, Stored, Which, now};
+use crate::ledger::{Counts, Ledger, State, Stored, Which, now};
 use crate::reserve::Reserve;
 use crate::seal::{Kind, Reader, SealFault, SealKey, read_sealed, sealed_bytes, sync_folder};
 use crate::spool::{self, Claimed, Digesting, Spool};
@@ -234,6 +234,15 @@ impl Store {
     /// [`StoreError::Ledger`].
     pub fn list_of(&self, client: ClientId) -> Result<Vec<Entry>, StoreError> {
         self.ledger.list(Which::Client(client))
+    }
+
+    /// How many materials there are by state. Takes the longer the more were ever used: some milliseconds for
+    /// a million.
+    ///
+    /// # Errors
+    /// [`StoreError::Ledger`].
+    pub fn counts(&self) -> Result<Counts, StoreError> {
+        self.ledger.counts()
     }
 
     /// Ids whose material is ready or being made.

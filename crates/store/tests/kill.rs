@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use tacit_ids::{ClientId, FolderId, MaterialId};
-use tacit_store::{Binding, Origin, Party, SealKey, Store, StoreError};
+use tacit_store::{Binding, Origin, Party, SealKey, Store, StoreError, keys};
 
 const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
 const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]) };
@@ -54,6 +54,12 @@ fn worker() {
             }
             drop(picked);
             claim(&store, id);
+        }
+        Some(("keys", _)) => {
+            for round in 0.. {
+                keys::init(&dir.join(format!("keys{round}")), &[], &["alice".into()]).unwrap();
+                say("made", None);
+            }
         }
         Some(("race", ids)) => {
             let store = Store::open(dir, Party::Client, key).unwrap();
@@ -194,6 +200,15 @@ fn check(dir: &Path, key: Option<SealKey>, said: &Said) {
     }
 }
 
+/// A random while, in which a worker goes on: how far it gets before it is killed differs, what must hold
+/// does not.
+fn linger() {
+    let [a, b, ..] = MaterialId::random().unwrap().0;
+    for i in 0..u32::from(a) * u32::from(b) * 16 {
+        std::hint::black_box(i);
+    }
+}
+
 #[test]
 fn a_process_killed_between_any_two_steps_leaves_material_unused_or_unusable() {
     // Whether the material is ready afterwards, or refused as used, or was never there.
@@ -244,14 +259,30 @@ fn a_process_killed_at_any_moment_leaves_material_unused_or_unusable() {
         for _ in 0..3 + round % 8 {
             assert!(worker.until(what));
         }
-        // The kill comes a random while later, as the worker goes on: how far it gets differs, what must hold
-        // does not.
-        let [a, b, ..] = MaterialId::random().unwrap().0;
-        for i in 0..u32::from(a) * u32::from(b) * 16 {
-            std::hint::black_box(i);
-        }
+        linger();
         let said = worker.kill();
         check(dir.path(), None, &said);
+    }
+}
+
+#[test]
+fn a_process_killed_at_any_moment_leaves_whole_folders_of_keys_or_none() {
+    for round in 0..24 {
+        let dir = tempfile::tempdir().unwrap();
+        let mut worker = Worker::start("keys forever", dir.path());
+        for _ in 0..=round % 3 {
+            assert!(worker.until("made"));
+        }
+        linger();
+        worker.kill();
+        let made = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path());
+        // What was under way lies beside, under a name that nobody takes for keys.
+        let made: Vec<_> = made.filter(|p| !p.file_name().unwrap().as_encoded_bytes().starts_with(b".")).collect();
+        assert!(made.len() > round % 3, "what was said to be made is there");
+        for folder in made {
+            assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 6, "{}", folder.display());
+            keys::load_server(&folder).unwrap();
+        }
     }
 }
 

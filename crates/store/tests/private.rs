@@ -200,8 +200,12 @@ fn a_ca_is_made_whole_or_not_at_all() {
         assert_eq!(content(&folder), [(taken.to_owned(), b"somebody's".to_vec())].into());
         fs::remove_dir_all(&folder).unwrap();
     }
+    // An empty folder is one to fill; nothing is left beside it.
+    fs::create_dir(&folder).unwrap();
     init(&["10.0.0.7", "*.example.org", "localhost", "server.example"], &["alice"]).unwrap();
     keys::load_server(&folder).unwrap();
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     let before = content(&folder);
     assert_eq!(before.len(), 6);
     fs::write(folder.join("bob.key"), b"in the way").unwrap();

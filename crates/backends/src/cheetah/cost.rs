@@ -67,7 +67,7 @@ fn of_step(step: &Step, node: &Node, batch: usize) -> Costs {
         Step::Widen(wrap) => {
             let extra = packed(wrap.n, wrap.extra);
             costs.offline.up_bytes = wrap.n.div_ceil(8) as u64;
-            costs.online = PhaseCost { up_bytes: extra, down_bytes: extra, exchanges: 2, ..PhaseCost::default() };
+            costs.online = PhaseCost { up_bytes: extra, down_bytes: extra, exchanges: 1, ..PhaseCost::default() };
             keeps(&mut costs, extra, 2 * extra);
         }
         Step::Linear(_) => keeps(&mut costs, elements, elements),
@@ -89,12 +89,12 @@ fn of_step(step: &Step, node: &Node, batch: usize) -> Costs {
     costs
 }
 
-/// Opening the result; and the seed, which belongs to no node.
+/// The way of the input and of the result; and the seed, which belongs to no node.
 fn result(graph: &RingGraph, batch: usize) -> Costs {
     let output = graph.output();
     let down_bytes = packed(batch * output.elements(), output.fixed.width);
     let mut costs =
-        Costs { online: PhaseCost { down_bytes, exchanges: 2, ..PhaseCost::default() }, ..Costs::default() };
+        Costs { online: PhaseCost { down_bytes, exchanges: 1, ..PhaseCost::default() }, ..Costs::default() };
     keeps(&mut costs, 16, 0);
     costs
 }

@@ -25,7 +25,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { leaves: Leaves::Masked, relu_drop: 0, linear_error: 1 }
+        Self { leaves: Leaves::Masked(3), relu_drop: 0, linear_error: 1 }
     }
 }
 
@@ -35,9 +35,9 @@ impl Options {
     /// # Errors
     /// [`BackendError::Option`] names the one that is out of its range.
     pub fn check(&self, backend: &'static str) -> Result<(), BackendError> {
-        let leaves = if let Leaves::Direct(bits) = self.leaves { bits } else { 1 };
+        let (Leaves::Direct(leaves) | Leaves::Masked(leaves)) = self.leaves;
         for (key, value, allowed) in [
-            ("leaves", leaves, DIRECT),
+            ("leaves", leaves, LEAVES),
             ("relu_drop", self.relu_drop, RELU_DROP),
             ("linear_error", self.linear_error, LINEAR_ERROR),
         ] {
@@ -47,23 +47,25 @@ impl Options {
     }
 }
 
-/// Bits of a direct leaf.
-const DIRECT: RangeInclusive<u32> = 1..=4;
+/// Bits of a leaf.
+const LEAVES: RangeInclusive<u32> = 1..=4;
 const RELU_DROP: RangeInclusive<u32> = 0..=30;
 const LINEAR_ERROR: RangeInclusive<u32> = 1..=1 << 16;
 
-/// `masked`, or `direct1` to `direct4`.
+/// `masked1` to `masked4`, or `direct1` to `direct4`.
 struct LeavesText(Leaves);
 
 impl FromStr for LeavesText {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "masked" {
-            return Ok(Self(Leaves::Masked));
-        }
-        let bits = text.strip_prefix("direct").and_then(|bits| bits.parse().ok()).filter(|bits| DIRECT.contains(bits));
-        bits.map(|bits| Self(Leaves::Direct(bits))).ok_or_else(|| "`masked`, or `direct1` to `direct4`".into())
+        let of = |name: &str, kind: fn(u32) -> Leaves| {
+            let bits = text.strip_prefix(name)?.parse().ok()?;
+            LEAVES.contains(&bits).then(|| Self(kind(bits)))
+        };
+        of("masked", Leaves::Masked)
+            .or_else(|| of("direct", Leaves::Direct))
+            .ok_or_else(|| "`masked1` to `masked4`, or `direct1` to `direct4`".into())
     }
 }
 
@@ -106,7 +108,7 @@ mod tests {
         assert_eq!((options.leaves, options.relu_drop, ring.frac_bits), (Leaves::Direct(4), 2, Some(12)));
         assert_eq!(parse(NAME, &seam::Options::default()).unwrap().0, Options::default());
         let numbers = ["relu_drop=99", "frac_bits=-1", "guard_bits=nan", "linear_error=0"];
-        for bad in numbers.into_iter().chain(["leaves=tree", "leaves=direct5", "clamp=maybe"]) {
+        for bad in numbers.into_iter().chain(["leaves=tree", "leaves=direct5", "leaves=masked", "clamp=maybe"]) {
             let key = bad.split('=').next().unwrap();
             let error = parse(NAME, &bad.parse().unwrap()).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");

@@ -131,9 +131,9 @@ fn check(plan: &Plan, weights: &Weights, (one, input): (usize, &[i64]), outcome:
     assert_eq!(outcome.output[one * outputs..][..outputs], values[graph.spec().output]);
 }
 
-/// 1 to 4 stand for direct comparison leaves of that many bits, 0 for masked ones.
+/// 0 to 3 stand for direct comparison leaves of 1 to 4 bits, 4 to 7 for masked ones.
 fn options(kind: u32) -> Options {
-    Options { leaves: if kind == 0 { Leaves::Masked } else { Leaves::Direct(kind) }, ..Options::default() }
+    Options { leaves: if kind < 4 { Leaves::Direct(kind + 1) } else { Leaves::Masked(kind - 3) }, ..Options::default() }
 }
 
 /// One input, and for some seeds a batch.
@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn rectified_linear_units(ch in 1usize..5, h in 1usize..9, w in 1usize..9, width in 26u32..38, extra in 0u32..4, kind in 0u32..5, seed in any::<u64>()) {
+    fn rectified_linear_units(ch in 1usize..5, h in 1usize..9, w in 1usize..9, width in 26u32..38, extra in 0u32..4, kind in 0u32..8, seed in any::<u64>()) {
         let mut net = Net::new(vec![ch, h, w], width, seed);
         let y = net.conv(0, 3, [1, 1], [1, 1], [1, 1], [0; 4], 1, width);
         let t = net.truncate(y, 6);
@@ -219,14 +219,14 @@ proptest! {
     }
 
     #[test]
-    fn largest_of_a_list(n in 1usize..70, kind in 0u32..5, seed in any::<u64>()) {
+    fn largest_of_a_list(n in 1usize..70, kind in 0u32..8, seed in any::<u64>()) {
         let mut net = Net::new(vec![n], 20, seed);
         let y = net.arg_max(0, 12);
         conform(net, y, options(kind), seed);
     }
 
     #[test]
-    fn revealed_truncations(n in 1usize..80, width in 14u32..40, bits in 1u32..11, after in 0u32..3, kind in 0u32..5, seed in any::<u64>()) {
+    fn revealed_truncations(n in 1usize..80, width in 14u32..40, bits in 1u32..11, after in 0u32..3, kind in 0u32..8, seed in any::<u64>()) {
         let mut net = Net::new(vec![n], width, seed);
         let wide = net.mul_const(0, vec![(seed >> 40 & 0x7f) as i64 - 63], 6);
         let t = net.truncate(wide, bits);
@@ -389,7 +389,7 @@ fn misuse_and_foreign_material_are_errors() {
 }
 
 /// What the exact truncation of the result adds to a model: one batch of gates. Without it (an own share
-/// shifted by each party) a model took 350 bytes up and 160 down online in 2 exchanges, and no OT.
+/// shifted by each party) a model took 350 bytes up and 160 down online in one exchange, and no OT.
 #[test]
 fn a_revealed_truncation_costs_a_batch_of_gates() {
     let cost = |bits: u32| {
@@ -401,16 +401,16 @@ fn a_revealed_truncation_costs_a_batch_of_gates() {
     };
     let (plain, cut) = (cost(0), cost(8));
     let online = |c: &tacit_backends::Costs| (c.online.up_bytes, c.online.down_bytes, c.online.exchanges);
-    assert_eq!(online(&plain), (350, 224, 2));
-    // Of 64 elements, in bits: 4 digits of 2 bits, values of 20. Up: openings 7, D 1, difference 20. Down:
-    // leaves 8, openings 7, D 1, server's part 20; and the result itself in 20 bits.
-    assert_eq!(online(&cut), (350 + 8 * 28, 8 * (8 + 7 + 1 + 20) + 160, 2 + 4));
-    assert_eq!((rots(&plain), rots(&cut)), ((0, 0), (64 * 16, 64 * 4)));
-    let [up, down] = [64 * 4, 64 * 16].map(extension_bytes);
-    assert_eq!(cut.offline.up_bytes - up - plain.offline.up_bytes, 8 * (12 + 20));
-    assert_eq!(cut.offline.down_bytes - down - plain.offline.down_bytes, 8 * 15);
+    assert_eq!(online(&plain), (350, 224, 1));
+    // Of 64 elements, in bits: digits of 2, 3 and 3 bits, values of 20. Up: openings 4, D 1, difference 20.
+    // Down: leaves 8, openings 4, D 1, server's part 20; and the result itself in 20 bits.
+    assert_eq!(online(&cut), (350 + 8 * 25, 8 * (8 + 4 + 1 + 20) + 160, 1 + 2));
+    assert_eq!((rots(&plain), rots(&cut)), ((0, 0), (64 * 3, 64 * 11)));
+    let [up, down] = [64 * 11, 64 * 3].map(extension_bytes);
+    assert_eq!(cut.offline.up_bytes - up - plain.offline.up_bytes, 8 * (4 + 16 + 16 + 20));
+    assert_eq!(cut.offline.down_bytes - down - plain.offline.down_bytes, 0);
     assert_eq!((plain.comparisons, cut.comparisons), (0, 64));
-    // Coefficients of the leaves 15, the server's masks 8, tree 11, lambda 1, and the multiplexer's strings.
-    assert_eq!(cut.offline.client.stored_bytes - plain.offline.client.stored_bytes, 8 * (15 + 11 + 1 + 2 * 20));
-    assert_eq!(cut.offline.server.stored_bytes - plain.offline.server.stored_bytes, 8 * (15 + 8 + 11 + 1 + 3 * 20));
+    // Coefficients of the leaves 25, the server's masks 8, tree 6, lambda 1, and the multiplexer's strings.
+    assert_eq!(cut.offline.client.stored_bytes - plain.offline.client.stored_bytes, 8 * (25 + 6 + 1 + 2 * 20));
+    assert_eq!(cut.offline.server.stored_bytes - plain.offline.server.stored_bytes, 8 * (25 + 8 + 6 + 1 + 3 * 20));
 }

@@ -21,8 +21,9 @@ impl Client {
         &*self.one
     }
 
-    /// Most inputs that are run as one.
-    fn max_batch(&self) -> usize {
+    /// Most inputs that are run as one, as far as this party knows: the server may grant fewer.
+    #[must_use]
+    pub fn max_batch(&self) -> usize {
         self.config.max_batch.min(self.one.max_batch()).max(1)
     }
 
@@ -79,6 +80,65 @@ impl Client {
             sizes.extend(held.iter().map(|_| inputs));
         }
         Ok(sizes)
+    }
+
+    /// Tells the server that so many inputs will be asked for. If the day's quota is not enough for all of
+    /// them, none is begun: whoever wants fewer can then say so.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`], with what is left; of the connection.
+    pub fn begin_call(&mut self, inputs: usize) -> Result<(), ClientError> {
+        if inputs < 2 {
+            // The request for the one input says the same.
+            return Ok(());
+        }
+        let request = Request::Call { inputs: u32::try_from(inputs).unwrap_or(u32::MAX) };
+        match ask(self.channel_mut(), &request)? {
+            Reply::Noted { .. } => Ok(()),
+            other => Err(misplaced(request.name(), &other).into()),
+        }
+    }
+
+    /// How many of so many inputs are answered next with stored material, if there is any: one with what was
+    /// made for single inputs, which comes first; else the largest batch that is used up whole, or a part of
+    /// the smallest.
+    ///
+    /// # Errors
+    /// Of the store.
+    pub fn next_stored(&self, left: usize) -> Result<Option<usize>, ClientError> {
+        let Some(stock) = self.stock.as_ref().filter(|_| left > 0) else { return Ok(None) };
+        let (client, model) = (self.binding().client, self.binding().model);
+        if !stock.ready(Binding { client, model, plan: self.of_one().digest() })?.is_empty() {
+            return Ok(Some(1));
+        }
+        if left == 1 {
+            // The rest of a batch is worth more than one input.
+            return Ok(None);
+        }
+        let sizes = self.stored_batches()?;
+        let whole = sizes.iter().copied().filter(|size| *size <= left).max();
+        Ok(whole.or_else(|| sizes.iter().copied().min()).map(|size| size.min(left)))
+    }
+
+    /// Answers the first of these inputs, given in `units`: as many as are run as one next, at least one.
+    /// Stored material is used first ([`next_stored`](Self::next_stored)), then new material is made for as
+    /// many as the back end and the server run as one.
+    ///
+    /// # Errors
+    /// As [`infer_in`](Self::infer_in); [`ClientError::Usage`] for no input.
+    pub fn infer_next(&mut self, units: Units, inputs: &[Vec<f32>]) -> Result<Vec<Answer>, ClientError> {
+        let Some(first) = inputs.first() else {
+            return Err(ClientError::Usage("there is no input to be answered".into()));
+        };
+        let size = match self.next_stored(inputs.len())? {
+            Some(size) => size,
+            None if inputs.len() > 1 && self.needs_material()? => self.ask_batch(inputs.len())?,
+            None => 1,
+        };
+        match size {
+            1 => Ok(vec![self.infer_in(units, first)?]),
+            size => self.infer_batch(units, &inputs[..size]),
+        }
     }
 
     /// Answers several inputs, given in `units`, as one: with stored material for as many of them, or for

@@ -36,6 +36,28 @@ pub fn model(salt: u8) -> Model {
     Model { model_id: [salt; 16], graph, interface: interface(), output_multiplier: 1.0, calibration, notes: vec![] }
 }
 
+/// `y = W2 relu(W1 x)`: one exchange for the input, some for the gates, one for the result.
+pub fn two_layers() -> Model {
+    let mut graph = FloatGraph::new("x", vec![1, 2, 2]).unwrap();
+    let flat = graph.push("flat", FloatOp::Reshape, &[0], &[4]).unwrap();
+    let weights = (0..24).map(|i| (i % 7) as f32 / 4.0 - 0.75).collect();
+    let first = graph.push("first", FloatOp::Dense { weights, bias: vec![0.5; 6] }, &[flat], &[]).unwrap();
+    let relu = graph.push("relu", FloatOp::Relu, &[first], &[]).unwrap();
+    let weights = (0..12).map(|i| (i % 5) as f32 / 4.0 - 0.5).collect();
+    graph.output = graph.push("last", FloatOp::Dense { weights, bias: vec![0.0; 2] }, &[relu], &[]).unwrap();
+    let nodes = graph.nodes.len();
+    let calibration = Calibration {
+        max_abs: vec![100.0; nodes],
+        mean_square: vec![1.0; nodes],
+        extreme: vec![100.0; nodes],
+        samples: vec![vec![0.0; 4]],
+        wanted: vec![vec![0.0; 2]],
+        text: "one made-up sample".into(),
+        guessed: true,
+    };
+    Model { graph, calibration, ..model(3) }
+}
+
 /// What `model(salt)` says of an input.
 pub fn expected(salt: u8, x: &[f32]) -> Vec<f64> {
     model(salt).run(x).unwrap()

@@ -288,7 +288,12 @@ impl Reader<'_> {
         let classes =
             matches!(n.input.first().and_then(|i| self.values.get(i)), Some(Value::Wire(x)) if self.is_class(x));
         if to.is_some_and(|t| !is_float(t)) && !classes {
-            return Err(unsupported(n, "a secret tensor can only be cast to float".into()));
+            return Err(unsupported(
+                n,
+                "a secret tensor can only be cast to float; where its integers choose rows (an embedding), give the network \
+                 a number for each row, 1 for the one chosen and 0 for the others, and look up by MatMul"
+                    .into(),
+            ));
         }
         if n.input.is_empty() {
             return Err(fail(n, "has no input"));

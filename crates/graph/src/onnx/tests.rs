@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::proto::{TensorProto, ValueInfoProto};
+use super::proto::{AttributeProto, TensorProto, ValueInfoProto};
 use super::*;
 use crate::zoo;
 
@@ -41,6 +41,12 @@ fn an_unsupported_operator_is_named_with_help() {
     assert!(text.contains("Selu") && text.contains("`end`") && text.contains("Relu"), "{text}");
     let text = message(changed(|g| append(g, "Wobble")));
     assert!(text.contains("Wobble") && text.contains("docs/operators.md"), "{text}");
+    let text = message(changed(|g| {
+        append(g, "Cast");
+        let to = AttributeProto { name: "to".into(), i: 7, ..AttributeProto::default() };
+        g.node.last_mut().unwrap().attribute.push(to);
+    }));
+    assert!(text.contains("Cast") && text.contains("MatMul"), "{text}");
 }
 
 #[test]

@@ -60,6 +60,13 @@ impl HostReader {
 
     /// Memory in use, bytes; `None` where the kernel does not tell.
     pub fn memory_bytes(&mut self) -> Option<u64> {
+        let [total, available] = self.memory()?;
+        Some(total.saturating_sub(available))
+    }
+
+    /// Memory that there is, and what of it programs could still have without swapping, bytes; `None` where
+    /// the kernel does not tell.
+    pub fn memory(&mut self) -> Option<[u64; 2]> {
         let text = self.meminfo.as_mut()?.read().ok()?;
         let (mut total, mut available) = (None, None);
         for line in lines(text) {
@@ -71,7 +78,7 @@ impl HostReader {
                 break;
             }
         }
-        Some(total?.saturating_sub(available?).saturating_mul(1024))
+        Some([total?.saturating_mul(1024), available?.saturating_mul(1024)])
     }
 
     fn update(&mut self) -> Result<(), MeterError> {

@@ -6,14 +6,14 @@
 //! leaves (`direct` or `masked`) give shares of `(lt, eq)` per digit, and a tree of AND gates joins them
 //! (`tree`).
 //!
-//! Cost per element with D digits: the leaves', and `D - 1` ROTs in each direction and `3 (D - 1) - levels`
-//! opened bits each way in `ceil(log2 D)` exchanges for the tree. See [`Leaves`] for the choice.
+//! Cost per element with D digits: the leaves', and for the tree `D - 1` ROTs in each direction and about
+//! `3 (D - 1)` opened bits each way. See [`Leaves`] for the choice.
 
 use tacit_arith::bits::{Bits, transpose};
 use tacit_net::Tag;
 
+use super::node::Leaf;
 use super::spec::{CompareSpec, Leaves};
-use super::tree::Leaf;
 use super::{direct, masked};
 use crate::codec::{Reader, Writer};
 use crate::planes::{self, bit_plane};
@@ -37,8 +37,8 @@ impl CompareSpec {
 
     /// Bytes sent offline: (client to server, server to client).
     pub fn offline_bytes(&self) -> (usize, usize) {
-        let up = self.per_digit(|d| d.bits as usize, masked::ots);
-        (up * self.plane_bytes(), self.per_digit(|_| 0, masked::corrections) * self.plane_bytes())
+        let (leaves, tree) = (self.per_digit(|d| d.bits as usize, masked::corrections), self.tree().corrections());
+        ((leaves + tree) * self.plane_bytes(), tree * self.plane_bytes())
     }
 
     /// Bytes of the stored material: (client, server).
@@ -51,8 +51,10 @@ impl CompareSpec {
 
     /// Random OTs used: (client is receiver, server is receiver).
     pub fn rots(&self) -> (usize, usize) {
-        let tree = self.n * self.tree().nodes();
-        (self.n * self.per_digit(|d| d.bits as usize, masked::ots) + tree, tree)
+        let tree = self.tree().ots();
+        let [client, server] = [self.per_digit(|d| d.bits as usize, |_| 0), self.per_digit(|_| 0, masked::ots)]
+            .map(|l| self.n * (l + tree));
+        (client, server)
     }
 }
 
@@ -93,7 +95,7 @@ impl ClientCompare {
         let numbers = client_numbers(spec, c);
         let leaves = match spec.leaves {
             Leaves::Direct(_) => direct::client_offline(spec, &numbers, session, ots)?,
-            Leaves::Masked => masked::client_offline(spec, &numbers, session, ots)?,
+            Leaves::Masked(_) => masked::client_offline(spec, &numbers, session, ots)?,
         };
         Ok(Self(Material { leaves, tree: spec.tree().offline(session, ots)? }))
     }
@@ -113,7 +115,7 @@ impl ClientCompare {
                     let pads = take(&mut material, direct::client_planes(digit)).to_vec();
                     direct::client_leaf(digit, &numbers, pads, take(&mut message, direct::message_planes(digit)))
                 }
-                Leaves::Masked => {
+                Leaves::Masked(_) => {
                     let planes = take(&mut material, masked::client_planes(digit));
                     masked::client_leaf(digit, &numbers, planes, take(&mut message, digit.bits as usize))
                 }
@@ -152,7 +154,7 @@ impl ServerCompare {
     pub fn offline(spec: &CompareSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         let leaves = match spec.leaves {
             Leaves::Direct(_) => direct::server_offline(spec, session, ots)?,
-            Leaves::Masked => masked::server_offline(spec, session, ots)?,
+            Leaves::Masked(_) => masked::server_offline(spec, session, ots)?,
         };
         Ok(Self(Material { leaves, tree: spec.tree().offline(session, ots)? }))
     }
@@ -171,7 +173,7 @@ impl ServerCompare {
                 Leaves::Direct(_) => {
                     direct::server_leaf(digit, &numbers, take(&mut material, direct::server_planes(digit)))
                 }
-                Leaves::Masked => {
+                Leaves::Masked(_) => {
                     masked::server_leaf(digit, &numbers, take(&mut material, masked::server_planes(digit)))
                 }
             };

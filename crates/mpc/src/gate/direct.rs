@@ -12,8 +12,8 @@
 use tacit_arith::bits::Bits;
 use tacit_net::Tag;
 
+use super::node::Leaf;
 use super::spec::{CompareSpec, Digit};
-use super::tree::Leaf;
 use crate::ot::SenderPlanes;
 use crate::planes::{self, conditional_swap, mux, one_hot, xor_and};
 use crate::{MpcError, Ots, Session};

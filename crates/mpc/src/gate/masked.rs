@@ -1,54 +1,50 @@
-//! Comparison leaves by masked evaluation ([ABY2] style): digits of two bits whose `(lt, eq)` are polynomials
-//! in the *opened* masked bits of the server, with coefficients that both parties share from the offline
-//! phase.
+//! Comparison leaves by masked evaluation ([ABY2] style): digits of a few bits whose `(lt, eq)` are
+//! polynomials in the *opened* masked bits of the server, with coefficients that both parties share from the
+//! offline phase.
 //!
-//! Per digit the client knows the complements `x1, x0` of its bits offline, the server masks its bits `b`
-//! with random `v` and opens `d = b ^ v` online. With `b = d ^ v`:
+//! Per digit the client knows the bits `x` (the complement of its number) offline, the server masks its bits
+//! `b` with random `v` and opens `d = b ^ v` online. As polynomials in `b`
 //! ```text
-//! lt = x1 b1 ^ (x1 ^ b1) x0 b0 = [x1 v1 ^ x1 x0 v0 ^ x0 v0 v1] ^ d0 [x1 x0 ^ x0 v1] ^ d1 [x1 ^ x0 v0] ^ d0 d1 x0
-//! eq = (x1 ^ b1)(x0 ^ b0)      = [x1 x0 ^ x1 v0 ^ x0 v1 ^ v1 v0] ^ d0 (x1 ^ v1) ^ d1 (x0 ^ v0) ^ d0 d1
+//! lt = sum_i x_i b_i prod_{j > i} (x_j ^ b_j)          eq = prod_i (x_i ^ b_i)
 //! ```
-//! The cross products come from three OTs with the client as receiver: choice `x0` with strings
-//! `(v0, v1, v0 v1)`, choice `x1` with `(v1, v0)`, choice `x1 x0` with `(v0)`. The first OT's random strings
-//! *define* `v0, v1`, so only the others are corrected.
+//! have coefficients that are products of the client's bits. Putting `b_j = d_j ^ v_j`, one bit after the
+//! other, adds `v_j` times the coefficient of `S + {j}` to that of `S`, for every set `S` of other bits. The
+//! server is the receiver of one OT for each of its bits, and the OT's random choice **is** the mask `v_j`:
+//! nothing corrects it. The client's share of a coefficient is a string of the OT; what the server's share of
+//! it adds, the server multiplies itself. Coefficients that are equal are one string ([`Program`]).
 //!
-//! Cost per digit: 3 ROTs; offline 3 bits client to server, 4 bits server to client; online 2 bits server to
-//! client. The lowest digit needs no `eq` (one correction less); a lowest digit of one bit takes 1 ROT, 1 bit
-//! offline and 1 bit online.
+//! Cost of a digit of m bits: m ROTs (server receives), m bits server to client online, and offline, client
+//! to server, 1, 5, 16 or 43 bits for m = 1, 2, 3, 4 (1, 4, 12, 32 for the lowest digit, which needs no
+//! `eq`).
 
 use tacit_arith::bits::Bits;
 use tacit_net::Tag;
 
+use super::node::Leaf;
+use super::program::{Program, Value};
 use super::spec::{CompareSpec, Digit};
-use super::tree::Leaf;
-use crate::planes::{self, conditional_swap, xor_and};
+use crate::planes::{self, xor_and};
 use crate::{MpcError, Ots, Session};
 
-const CHOICES: Tag = Tag::new(0x0313, "masked comparison choices");
 const STRINGS: Tag = Tag::new(0x0314, "masked comparison strings");
 
-/// OTs of a digit: string lengths, in bits.
-fn strings(digit: Digit) -> Vec<usize> {
-    match (digit.bits, digit.with_eq) {
-        (1, _) => vec![1],
-        (_, true) => vec![3, 2, 1],
-        (_, false) => vec![3, 1, 1],
-    }
+fn program(digit: Digit) -> Program {
+    Program::new(digit.bits as usize, digit.with_eq)
 }
 
-/// OTs of a digit.
+/// OTs of a digit: the server receives.
 pub(super) fn ots(digit: Digit) -> usize {
-    strings(digit).len()
+    digit.bits as usize
 }
 
-/// Corrected string bits of a digit: all but those that define the masks.
+/// Bits of a digit that the client sends offline.
 pub(super) fn corrections(digit: Digit) -> usize {
-    strings(digit).iter().sum::<usize>() - digit.bits as usize
+    program(digit).strings().iter().map(Vec::len).sum()
 }
 
-/// Planes of the client's material: coefficients of `lt` (and the constant one of `eq`).
+/// Planes of the client's material: its shares of coefficients that it does not know from its number.
 pub(super) fn client_planes(digit: Digit) -> usize {
-    if digit.bits == 1 { 1 } else { 3 + usize::from(digit.with_eq) }
+    program(digit).kept().len()
 }
 
 /// Planes of the server's material: the same, and its masks.
@@ -56,15 +52,98 @@ pub(super) fn server_planes(digit: Digit) -> usize {
     client_planes(digit) + digit.bits as usize
 }
 
-/// The client's choices in a digit: `x0, x1, x1 x0`.
-fn choices(x: &[Bits]) -> Vec<Bits> {
-    match x {
-        [x0, x1] => vec![x0.clone(), x1.clone(), x0.and(x1)],
-        _ => x.to_vec(),
+/// A party's shares of a digit's values.
+struct Shares<'a> {
+    program: &'a Program,
+    known: Known<'a>,
+    sums: Vec<Option<Bits>>,
+}
+
+/// What a party knows of a digit from the start.
+enum Known<'a> {
+    /// The client's bits.
+    Client(&'a [Bits]),
+    /// The server's masks.
+    Server(&'a [Bits]),
+}
+
+impl<'a> Shares<'a> {
+    fn new(program: &'a Program, known: Known<'a>) -> Self {
+        Self { program, known, sums: vec![None; program.sums().len()] }
+    }
+
+    /// The shares as they are kept.
+    fn kept(self) -> impl Iterator<Item = Bits> {
+        let Self { program, mut sums, .. } = self;
+        program.kept().iter().map(move |&i| sums[i].take().expect("every sum was made")).collect::<Vec<_>>().into_iter()
+    }
+
+    /// From what was kept.
+    fn restored(program: &'a Program, known: Known<'a>, planes: &[Bits]) -> Self {
+        let mut shares = Self::new(program, known);
+        for (&i, plane) in program.kept().iter().zip(planes) {
+            shares.sums[i] = Some(plane.clone());
+        }
+        shares
+    }
+
+    /// The share of a value; nothing for zero.
+    fn of(&self, value: Value) -> Option<Bits> {
+        match (value, &self.known) {
+            (Value::Known(set), Known::Client(x)) => {
+                let mut factors = x.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, x)| x);
+                let first = factors.next().expect("a product has a factor").clone();
+                Some(factors.fold(first, |product, x| product.and(x)))
+            }
+            (Value::One, Known::Server(v)) => Some(Bits::zeros(v[0].len()).not()),
+            (Value::Sum(i), _) if self.sums[i].is_some() => self.sums[i].clone(),
+            (Value::Sum(i), known) => {
+                let sum = &self.program.sums()[i];
+                debug_assert!(sum.factor == Value::One, "only such sums are left out of the material");
+                let base = self.of(sum.base);
+                match known {
+                    Known::Client(_) => base,
+                    Known::Server(v) => Some(xor(base, &v[sum.mask])),
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// The share of a polynomial in the opened bits `d`.
+    fn evaluate(&self, coefficients: &[Value], d: &[Bits]) -> Bits {
+        let mut monomials = vec![Bits::zeros(d[0].len()).not()];
+        let mut out = Bits::zeros(d[0].len());
+        for (set, &coefficient) in coefficients.iter().enumerate() {
+            if set > 0 {
+                let top = set.ilog2() as usize;
+                monomials.push(monomials[set ^ (1 << top)].and(&d[top]));
+            }
+            if let Some(share) = self.of(coefficient) {
+                xor_and(&mut out, &share, &monomials[set]);
+            }
+        }
+        out
+    }
+
+    fn leaf(&self, d: &[Bits]) -> Leaf {
+        let functions = [self.program.lt(), self.program.eq()];
+        let needed = functions.into_iter().filter(|f| !f.is_empty());
+        Leaf::new(needed.map(|f| self.evaluate(f, d)).collect())
     }
 }
 
-/// A digit's numbers complemented.
+fn xor(base: Option<Bits>, other: &Bits) -> Bits {
+    match base {
+        Some(mut base) => {
+            base.xor_assign(other);
+            base
+        }
+        None => other.clone(),
+    }
+}
+
+/// The digit's bits of the client's share: its numbers complemented.
 fn complements(digit: Digit, numbers: &[Bits]) -> Vec<Bits> {
     digit.of(numbers).iter().map(Bits::not).collect()
 }
@@ -75,44 +154,25 @@ pub(super) fn client_offline(
     session: &mut Session<'_>,
     ots: &mut Ots,
 ) -> Result<Vec<Bits>, MpcError> {
-    let (mut received, mut flips) = (Vec::new(), Vec::new());
+    let (mut fixes, mut out) = (Vec::new(), Vec::new());
     for digit in spec.digits() {
-        for (choice, bits) in choices(&complements(digit, numbers)).iter().zip(strings(digit)) {
-            let ot = ots.receiver.planes(session.channel, spec.n(), bits)?;
-            flips.push(ot.choice.xor(choice));
-            received.push(ot.m);
-        }
-    }
-    planes::send(session.channel, CHOICES, &flips)?;
-    let corrections: usize = spec.digits().map(corrections).sum();
-    let mut corrections = planes::recv(session.channel, STRINGS, corrections, spec.n())?.into_iter();
-    let mut received = received.into_iter();
-    let mut out = Vec::new();
-    for digit in spec.digits() {
-        let x = complements(digit, numbers);
-        let mut products = Vec::new();
-        for (ot, choice) in choices(&x).iter().enumerate() {
-            let strings = received.next().expect("an OT was drawn for every choice of every digit");
-            for (bit, mut share) in strings.into_iter().enumerate() {
-                let defining = ot == 0 && bit < digit.bits as usize;
-                if !defining {
-                    let fix = corrections.next().expect("`corrections` counts the strings that define no mask");
-                    xor_and(&mut share, choice, &fix);
-                }
-                products.push(share);
+        let (program, x) = (program(digit), complements(digit, numbers));
+        let mut shares = Shares::new(&program, Known::Client(&x));
+        for (mask, factors) in program.strings().iter().enumerate().rev() {
+            let strings = ots.sender.planes(session.channel, spec.n(), factors.len())?;
+            for ((m0, m1), &factor) in strings.m0.iter().zip(&strings.m1).zip(factors) {
+                fixes.push(xor(shares.of(factor), &m0.xor(m1)));
+            }
+            for (i, sum) in program.sums_with(mask) {
+                let pad = factors.iter().position(|&f| f == sum.factor).map(|at| &strings.m0[at]);
+                let base = shares.of(sum.base);
+                let share = pad.map_or_else(|| base.clone(), |pad| Some(xor(base.clone(), pad)));
+                shares.sums[i] = Some(share.unwrap_or_else(|| Bits::zeros(spec.n())));
             }
         }
-        let mut planes = coefficients(products);
-        if let [x0, x1] = &x[..] {
-            let both = x0.and(x1);
-            planes[1].xor_assign(&both);
-            planes[2].xor_assign(x1);
-            if let Some(eq) = planes.get_mut(3) {
-                eq.xor_assign(&both);
-            }
-        }
-        out.append(&mut planes);
+        out.extend(shares.kept());
     }
+    planes::send(session.channel, STRINGS, &fixes)?;
     Ok(out)
 }
 
@@ -121,94 +181,53 @@ pub(super) fn server_offline(
     session: &mut Session<'_>,
     ots: &mut Ots,
 ) -> Result<Vec<Bits>, MpcError> {
-    let (mut sent, mut fixes, mut masks) = (Vec::new(), Vec::new(), Vec::new());
+    let mut received = Vec::new();
     for digit in spec.digits() {
-        let mut v: Vec<Bits> = Vec::new();
-        for (ot, bits) in strings(digit).into_iter().enumerate() {
-            let strings = ots.sender.planes(session.channel, spec.n(), bits)?;
-            let steps: Vec<Bits> = strings.m0.iter().zip(&strings.m1).map(|(a, b)| a.xor(b)).collect();
-            if ot == 0 {
-                v = steps[..digit.bits as usize].to_vec();
-            }
-            let wanted = match (ot, &v[..]) {
-                (0, [v0, v1]) => vec![v0.clone(), v1.clone(), v0.and(v1)],
-                (1, [v0, v1]) => vec![v1.clone(), v0.clone()],
-                _ => v[..1].to_vec(),
-            };
-            let skip = if ot == 0 { digit.bits as usize } else { 0 };
-            fixes.extend(steps.iter().zip(&wanted).skip(skip).map(|(step, want)| step.xor(want)));
-            sent.push(strings);
+        for factors in program(digit).strings().iter().rev() {
+            received.push(ots.receiver.planes(session.channel, spec.n(), factors.len())?);
         }
-        masks.push(v);
     }
-    planes::send(session.channel, STRINGS, &fixes)?;
-    let flips = planes::recv(session.channel, CHOICES, sent.len(), spec.n())?;
-    for (strings, flip) in sent.iter_mut().zip(&flips) {
-        strings.m0.iter_mut().zip(&mut strings.m1).for_each(|(a, b)| conditional_swap(a, b, flip));
-    }
-    let mut sent = sent.into_iter();
+    let count = spec.digits().map(corrections).sum();
+    let mut fixes = planes::recv(session.channel, STRINGS, count, spec.n())?.into_iter();
+    let mut received = received.into_iter();
     let mut out = Vec::new();
-    for (digit, v) in spec.digits().zip(masks) {
-        let products = sent.by_ref().take(self::ots(digit)).flat_map(|o| o.m0).collect();
-        let mut planes = coefficients(products);
-        if let ([v0, v1], Some(eq)) = (&v[..], planes.get_mut(3)) {
-            eq.xor_assign(&v0.and(v1));
+    for digit in spec.digits() {
+        let program = program(digit);
+        let (mut masks, mut strings): (Vec<Bits>, Vec<_>) =
+            received.by_ref().take(digit.bits as usize).map(|ot| (ot.choice, ot.m)).unzip();
+        // The highest bit came first.
+        masks.reverse();
+        let mut shares = Shares::new(&program, Known::Server(&masks));
+        for (mask, factors) in program.strings().iter().enumerate().rev() {
+            let v = &masks[mask];
+            let mut products = std::mem::take(&mut strings[masks.len() - 1 - mask]);
+            for (product, &factor) in products.iter_mut().zip(factors) {
+                xor_and(product, v, &fixes.next().expect("`corrections` counts the strings of all digits"));
+                if let Some(own) = shares.of(factor) {
+                    xor_and(product, v, &own);
+                }
+            }
+            for (i, sum) in program.sums_with(mask) {
+                let product = factors.iter().position(|&f| f == sum.factor).map_or(v, |at| &products[at]);
+                shares.sums[i] = Some(xor(shares.of(sum.base), product));
+            }
         }
-        out.append(&mut planes);
-        out.extend(v);
+        out.extend(shares.kept());
+        out.extend(masks);
     }
     Ok(out)
 }
 
-/// From shares of the products `x0 v0, x0 v1, x0 v0 v1, x1 v1 (, x1 v0), x1 x0 v0` to those of the
-/// coefficients `lt: 1, d0, d1 (, eq: 1)`.
-fn coefficients(products: Vec<Bits>) -> Vec<Bits> {
-    match &products[..] {
-        [a, b, c, d, e, f] => vec![d.xor(f).xor(c), b.clone(), a.clone(), e.xor(b)],
-        [a, b, c, d, f] => vec![d.xor(f).xor(c), b.clone(), a.clone()],
-        _ => products,
-    }
-}
-
-/// Adds `d0 c1 ^ d1 c2` to the constant coefficient of `lt`.
-fn lt_share(planes: &[Bits], d: &[Bits]) -> Bits {
-    let mut lt = planes[0].clone();
-    for (coefficient, d) in planes[1..].iter().zip(d).take(2) {
-        xor_and(&mut lt, coefficient, d);
-    }
-    lt
-}
-
+/// The client's leaf, from its material and the opened bits.
 pub(super) fn client_leaf(digit: Digit, numbers: &[Bits], planes: &[Bits], d: &[Bits]) -> Leaf {
-    let x = complements(digit, numbers);
-    let ([x0, x1], [d0, d1]) = (&x[..], d) else {
-        let mut lt = planes[0].clone();
-        xor_and(&mut lt, &x[0], &d[0]);
-        return Leaf::new(vec![lt]);
-    };
-    let mut lt = lt_share(planes, d);
-    xor_and(&mut lt, &d0.and(d1), x0);
-    let mut shares = vec![lt];
-    if let Some(eq) = planes.get(3) {
-        let mut eq = eq.clone();
-        xor_and(&mut eq, d0, x1);
-        xor_and(&mut eq, d1, x0);
-        shares.push(eq);
-    }
-    Leaf::new(shares)
+    let (program, x) = (program(digit), complements(digit, numbers));
+    Shares::restored(&program, Known::Client(&x), planes).leaf(d)
 }
 
 /// The server's leaf and the masked bits it opens.
 pub(super) fn server_leaf(digit: Digit, numbers: &[Bits], planes: &[Bits]) -> (Leaf, Vec<Bits>) {
     let (planes, v) = planes.split_at(client_planes(digit));
     let d: Vec<Bits> = digit.of(numbers).iter().zip(v).map(|(b, v)| b.xor(v)).collect();
-    let mut shares = vec![lt_share(planes, if digit.bits == 2 { &d } else { &[] })];
-    if let (Some(eq), [d0, d1], [v0, v1]) = (planes.get(3), &d[..], v) {
-        let mut eq = eq.clone();
-        xor_and(&mut eq, d0, v1);
-        xor_and(&mut eq, d1, v0);
-        xor_and(&mut eq, d0, d1);
-        shares.push(eq);
-    }
-    (Leaf::new(shares), d)
+    let program = program(digit);
+    (Shares::restored(&program, Known::Server(v), planes).leaf(&d), d)
 }

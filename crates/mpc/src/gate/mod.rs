@@ -14,6 +14,8 @@ mod direct;
 mod lift;
 mod masked;
 mod mux;
+mod node;
+mod program;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -96,7 +98,7 @@ impl GateSpec {
             online_down: self.compare.leaf_bytes() + plane * (opened + 1) + packed(&self.mux.widths),
             client_rots,
             server_rots,
-            exchanges: levels + 2,
+            exchanges: 1 + levels.div_ceil(2),
             client_material: 0,
             server_material: 0,
         };
@@ -131,7 +133,7 @@ pub struct GateCost {
     pub client_rots: usize,
     /// Random OTs with the server as receiver.
     pub server_rots: usize,
-    /// Message exchanges one after the other, online.
+    /// Round trips, online, which start and end at the server.
     pub exchanges: usize,
     /// Size of the client's material, in bytes.
     pub client_material: usize,

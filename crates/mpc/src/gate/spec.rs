@@ -5,22 +5,22 @@ use tacit_arith::bits::Bits;
 use super::tree::Tree;
 
 /// How the digits of a comparison are evaluated. For 24 compared bits: `Direct(2)` takes 46 ROTs, 24 bits
-/// offline and 69 + 58 bits online; `Masked` 58 ROTs, 83 bits offline and 24 + 58 bits online; `Direct(3)` 38
-/// ROTs, 24 bits offline and 105 + 36 bits online.
+/// offline and 69 + 58 bits online; `Direct(3)` 38 ROTs, 46 bits offline and 105 + 32 bits online;
+/// `Masked(2)` 46 ROTs, 59 bits offline and 24 + 58 bits online; `Masked(3)` 38 ROTs, 146 bits offline and 24
+/// + 32 bits online.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Leaves {
     /// Digits of the given number of bits (1 to 4) by 1-of-2^m OT: fewer OTs and offline bits, more online
     /// bits.
     Direct(u32),
-    /// Digits of two bits by masked evaluation: fewest online bits.
-    Masked,
+    /// Digits of the given number of bits (1 to 4) by masked evaluation: fewest online bits.
+    Masked(u32),
 }
 
 impl Leaves {
     fn digit_bits(self) -> u32 {
         match self {
-            Self::Direct(radix) => radix.clamp(1, 4),
-            Self::Masked => 2,
+            Self::Direct(radix) | Self::Masked(radix) => radix.clamp(1, 4),
         }
     }
 }
@@ -85,6 +85,6 @@ impl CompareSpec {
 
     /// The sum over all digits of one of two figures, by the kind of leaves.
     pub(super) fn per_digit(&self, direct: fn(Digit) -> usize, masked: fn(Digit) -> usize) -> usize {
-        self.digits().map(if self.leaves == Leaves::Masked { masked } else { direct }).sum()
+        self.digits().map(if matches!(self.leaves, Leaves::Masked(_)) { masked } else { direct }).sum()
     }
 }

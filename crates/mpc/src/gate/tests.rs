@@ -11,6 +11,7 @@ use crate::session::run_sessions;
 struct Run {
     results: Vec<Vec<u64>>,
     sent: [u64; 2],
+    server_rounds: u64,
 }
 
 fn split(values: &[u64], width: u32, seed: u64) -> (Vec<u64>, Vec<u64>) {
@@ -76,12 +77,12 @@ fn run(spec: &GateSpec, width: u32, tested: &[u64], values: &[Vec<u64>], bases: 
     let results = server.0.iter().zip(&want_targets).zip(&widths);
     let results =
         results.map(|((s, c), &w)| s.iter().zip(c).map(|(a, b)| a.wrapping_add(*b) & low_mask(w)).collect()).collect();
-    Run { results, sent: [client.sent, server.1.sent] }
+    Run { results, sent: [client.sent, server.1.sent], server_rounds: server.1.rounds }
 }
 
-/// 1 to 4 stand for direct leaves of that many bits, 0 for masked ones.
+/// 0 to 3 stand for direct leaves of 1 to 4 bits, 4 to 7 for masked ones.
 fn leaves(kind: u32) -> Leaves {
-    if kind == 0 { Leaves::Masked } else { Leaves::Direct(kind) }
+    if kind < 4 { Leaves::Direct(kind + 1) } else { Leaves::Masked(kind - 3) }
 }
 
 fn signed(v: u64, width: u32) -> i64 {
@@ -92,7 +93,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn relu_widens_exactly(n in 0usize..150, width in 4u32..30, extra in 0u32..14, kind in 0u32..5, seed in any::<u64>()) {
+    fn relu_widens_exactly(n in 0usize..150, width in 4u32..30, extra in 0u32..14, kind in 0u32..8, seed in any::<u64>()) {
         let bound = 1i64 << (width - 2);
         let plain: Vec<i64> = (0..n as i64).map(|i| match i {
             0 => bound - 1,
@@ -109,7 +110,7 @@ proptest! {
     }
 
     #[test]
-    fn maximum_and_its_position_follow_the_sign(n in 1usize..100, width in 4u32..26, kind in 0u32..5, seed in any::<u64>()) {
+    fn maximum_and_its_position_follow_the_sign(n in 1usize..100, width in 4u32..26, kind in 0u32..8, seed in any::<u64>()) {
         let bound = 1i64 << (width - 2);
         let value = |i: usize, salt: u64| ((i as u64 + 1).wrapping_mul(seed ^ salt) as i64 >> 9) % bound;
         let (a, b): (Vec<i64>, Vec<i64>) = (0..n).map(|i| (value(i, 0), if i % 5 == 0 { value(i, 0) } else { value(i, 7) })).unzip();
@@ -132,7 +133,7 @@ proptest! {
         let bound = 1i64 << (width - 2);
         let plain: Vec<i64> = (-200i64..200).map(|i| if i % 3 == 0 { i } else { (i.wrapping_mul(seed as i64 | 1) >> 5) % bound }).collect();
         let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
-        let spec = GateSpec::widening(plain.len(), width, drop, Leaves::Masked, width + 5);
+        let spec = GateSpec::widening(plain.len(), width, drop, Leaves::Masked(3), width + 5);
         let got = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], seed >> 8);
         for (&v, &z) in plain.iter().zip(&got.results[0]) {
             let may_vanish = v >= 0 && v < 1 << drop;
@@ -143,7 +144,7 @@ proptest! {
 
 #[test]
 fn online_bytes_are_as_stated() {
-    for (kind, widening) in [(1, true), (2, true), (3, false), (4, false), (0, true), (0, false)] {
+    for (kind, widening) in (0..8).flat_map(|kind| [(kind, true), (kind, false)]) {
         let (n, width) = (512, 25);
         let spec = if widening {
             GateSpec::widening(n, width, 0, leaves(kind), 37)
@@ -153,6 +154,7 @@ fn online_bytes_are_as_stated() {
         let tested = vec![5; n];
         let got = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], 3);
         let cost = spec.cost();
+        assert_eq!(got.server_rounds as usize, cost.exchanges);
         let [up, down] = got.sent.map(|b| b as usize);
         assert!(up >= cost.online_up && up < cost.online_up + 400, "{up} sent up, {} stated", cost.online_up);
         assert!(
@@ -174,16 +176,22 @@ fn bits_per_gate_are_as_documented() {
     let relu = GateSpec::widening(64, 25, 0, Leaves::Direct(2), 37).cost();
     assert_eq!(relu.online_down * 8 / 64, 69 + 29 + 1 + 37 + 12);
     assert_eq!(relu.online_up * 8 / 64, 29 + 1 + 37);
-    assert_eq!(relu.exchanges, 6);
-    let masked = GateSpec::new(64, 25, 0, Leaves::Masked, vec![25]).cost();
+    assert_eq!(relu.exchanges, 3);
+    let masked = GateSpec::new(64, 25, 0, Leaves::Masked(2), vec![25]).cost();
     assert_eq!(masked.online_down * 8 / 64, 24 + 29 + 1 + 25);
-    assert_eq!((masked.offline_up + masked.offline_down) * 8 / 64, 36 + 47 + 25);
-    assert_eq!(masked.client_rots / 64, 36 + 11 + 1);
+    assert_eq!(masked.offline_up * 8 / 64, 59 + 25);
+    assert_eq!((masked.client_rots / 64, masked.server_rots / 64), (11 + 1, 24 + 11 + 1));
+    let masked = GateSpec::new(64, 25, 0, Leaves::Masked(3), vec![25]).cost();
+    // Digits in groups of 3, 3 and 2, and those in a group of 3.
+    assert_eq!(masked.online_down * 8 / 64, 24 + (4 + 5 + 3 + 4) + 1 + 25);
+    assert_eq!((masked.offline_up * 8 / 64, masked.offline_down * 8 / 64), (124 + 11 + 25, 11));
+    assert_eq!(masked.exchanges, 2);
+    assert_eq!((masked.client_rots / 64, masked.server_rots / 64), (7 + 1, 24 + 7 + 1));
 }
 
 #[test]
 fn truncated_material_is_an_error() {
-    let spec = GateSpec::widening(10, 20, 0, Leaves::Masked, 32);
+    let spec = GateSpec::widening(10, 20, 0, Leaves::Masked(3), 32);
     let bytes = vec![0u8; 10_000];
     let mut whole = Reader::new(&bytes);
     assert!(ServerGate::read(&spec, &mut whole).is_ok());
@@ -212,6 +220,6 @@ fn strings_that_one_word_cannot_mask_are_refused() {
             },
         )
     };
-    assert_eq!(refused(GateSpec::widening(3, 15, 0, Leaves::Masked, 40), vec![1, 2, 3]), (true, true));
-    assert_eq!(refused(GateSpec::new(3, 25, 0, Leaves::Masked, vec![25, 40]), vec![1, 2, 3]), (true, true));
+    assert_eq!(refused(GateSpec::widening(3, 15, 0, Leaves::Masked(3), 40), vec![1, 2, 3]), (true, true));
+    assert_eq!(refused(GateSpec::new(3, 25, 0, Leaves::Masked(3), vec![25, 40]), vec![1, 2, 3]), (true, true));
 }

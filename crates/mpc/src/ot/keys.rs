@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn targets_under_one_key_are_as_documented() {
         // One unknown node a level, but for the first, which is not hashed.
-        assert_eq!([SMALL, MEDIUM, LARGE].map(|p| p.corrections()), [6, 8, 11]);
+        assert_eq!([SMALL, MEDIUM, LARGE].map(|p| p.corrections()), [6, 8, 9]);
         assert_eq!(PART * GROUP, 512);
     }
 }

@@ -41,6 +41,7 @@ struct Notice<'a> {
     backend: Cow<'a, str>,
     threads: Option<u16>,
     link: Option<LinkClass>,
+    memory_mib: Option<u32>,
     expected_s: Option<f64>,
     ttl_s: Option<f64>,
 }
@@ -61,14 +62,15 @@ pub struct NoticeBody {
 }
 
 /// Reads a body of `POST /v1/inputs`: `{"model": "digits", "backend": "cheetah"}`, with `threads` (1 to the
-/// most that a client may have), `link` (`lan`, `broadband`, `slow`), `expected_s` and `ttl_s` if they are
-/// known.
+/// most that a client may have), `link` (`lan`, `broadband`, `slow`), `memory_mib`, `expected_s` and `ttl_s`
+/// if they are known.
 ///
 /// # Errors
 /// What is wrong with it, for people.
 pub fn read_notice(body: &[u8]) -> Result<NoticeBody, String> {
     let wrong = |e| format!("the body is not {{\"model\": \"NAME\", \"backend\": \"ID\", ..}}: {e}");
-    let Notice { model, backend, threads, link, expected_s, ttl_s } = serde_json::from_slice(body).map_err(wrong)?;
+    let Notice { model, backend, threads, link, memory_mib, expected_s, ttl_s } =
+        serde_json::from_slice(body).map_err(wrong)?;
     for (what, name) in [("model", &model), ("backend", &backend)] {
         if name.is_empty() || name.len() > MAX_NAME {
             return Err(format!("`{what}` has {} bytes, not 1 to {MAX_NAME}", name.len()));
@@ -86,7 +88,7 @@ pub fn read_notice(body: &[u8]) -> Result<NoticeBody, String> {
     Ok(NoticeBody {
         model: model.into_owned(),
         backend: backend.into_owned(),
-        device: Device { threads, link: link.unwrap_or_default() },
+        device: Device { threads, link: link.unwrap_or_default(), memory_mib: memory_mib.unwrap_or(0) },
         expected_ms: millis("expected_s", expected_s)?,
         ttl_ms: millis("ttl_s", ttl_s)?,
     })
@@ -186,18 +188,23 @@ mod tests {
     #[test]
     fn a_notice_says_what_it_is_for() {
         let read = |body: &str| read_notice(body.as_bytes());
-        let full =
-            read(r#"{"model": "m", "backend": "b", "threads": 4, "link": "slow", "expected_s": 1.5, "ttl_s": 2}"#);
-        let device = Device { threads: 4, link: LinkClass::Slow };
+        let full = read(
+            r#"{"model": "m", "backend": "b", "threads": 4, "link": "slow", "memory_mib": 512, "expected_s": 1.5, "ttl_s": 2}"#,
+        );
+        let device = Device { threads: 4, link: LinkClass::Slow, memory_mib: 512 };
         let (model, backend) = ("m".to_owned(), "b".to_owned());
         let wanted = NoticeBody { model, backend, device, expected_ms: Some(1500), ttl_ms: Some(2000) };
         assert_eq!(full.unwrap(), wanted);
         let least = read(r#"{"model": "\u006d", "backend": "b"}"#).unwrap();
-        assert_eq!((least.device, least.expected_ms), (Device { threads: 1, link: LinkClass::Lan }, None));
+        assert_eq!(
+            (least.device, least.expected_ms),
+            (Device { threads: 1, link: LinkClass::Lan, memory_mib: 0 }, None)
+        );
         let long = "x".repeat(300);
         for (more, said) in [
             (r#""threads": 0"#.to_owned(), "threads"),
             (r#""threads": 65535"#.to_owned(), "threads"),
+            (r#""memory_mib": -1"#.to_owned(), "-1"),
             (r#""link": "moon""#.to_owned(), "moon"),
             (r#""expected_s": -1"#.to_owned(), "expected_s"),
             (r#""ttl_s": 1e300"#.to_owned(), "ttl_s"),

@@ -15,7 +15,9 @@ use axum::routing::{MethodRouter, get, post};
 use axum::{Router, response::Response};
 use serde_json::json as object;
 use std::sync::Arc;
+use tacit_store::Counts;
 use tokio::sync::{oneshot, watch};
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 const PAGE: &str = include_str!("dashboard.html");
@@ -149,8 +151,15 @@ async fn watch_events(state: Shares_, Extension(peer): By) -> Answer {
 
 async fn metrics(state: Shares_, Extension(peer): By) -> Answer {
     peer.operator()?;
-    let text = state.shared.metrics.text(&*state.now().await?);
+    let text = state.shared.metrics.text(&*state.now().await?, &ledger(&state).await);
     Ok(typed("application/openmetrics-text; version=1.0.0; charset=utf-8", text))
+}
+
+/// What the ledger has; nothing where there is none, or it cannot be read, which whoever uses it says.
+async fn ledger(state: &State) -> Counts {
+    let shared = state.shared.clone();
+    let counts = move || shared.store.as_ref().and_then(|store| store.counts().ok()).unwrap_or_default();
+    spawn_blocking(counts).await.unwrap_or_default()
 }
 
 async fn openapi() -> Response {

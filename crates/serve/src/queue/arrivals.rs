@@ -145,8 +145,8 @@ impl Queue {
         let model = self.model(whose)?;
         let id = NoticeId(self.next());
         let (client, owner) = (whose.client, Owner::Notice(id));
-        let notice =
-            AdvanceNotice { id, client, model, inputs: 1, input_bytes: 0, expected, ttl, lanes: Some(0), keep };
+        let input_bytes = whose.offered.input_bytes();
+        let notice = AdvanceNotice { id, client, model, inputs: 1, input_bytes, expected, ttl, lanes: Some(0), keep };
         self.open(owner, number, whose, name, model);
         if let Err(e) = self.tell(Event::Notice(notice)) {
             self.close(owner);

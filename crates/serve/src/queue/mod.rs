@@ -140,6 +140,8 @@ pub(crate) struct Queue {
     kinds: Vec<Kind>,
     /// Threads of a job.
     threads: u32,
+    /// Memory that jobs may take together, whatever others leave of it.
+    job_memory: u64,
     /// Estimates of an earlier run.
     known: Known,
     last: u64,
@@ -195,6 +197,7 @@ impl Queue {
         let threads = config.on_threads.first().copied().unwrap_or(1);
         Ok(Self {
             threads,
+            job_memory: config.capacity.memory,
             notice_ttl: config.notice_ttl,
             known,
             policy: policy.name(),
@@ -347,7 +350,8 @@ impl Queue {
             JobEnd::Done { took, made, memory: counted } => {
                 // Not counted: as much as was expected. A job that held more than all may take has run
                 // all the same: its kind has the machine for itself from now on, and is not turned away.
-                let peak_memory = counted.map_or(memory, |held| held.min(self.scheduler.capacity().memory));
+                let peak_memory = counted.map_or(memory, |held| held.min(self.job_memory));
+                self.make_room(peak_memory);
                 let usage = Usage { time: Span::from_secs(took.as_secs_f64()), peak_memory };
                 if let Some(used) = used {
                     self.materials.remove(&used);

@@ -17,7 +17,7 @@ impl Queue {
             return Ok(model);
         }
         let model = ModelId(self.kinds.len() as u32);
-        let most = self.scheduler.capacity().memory;
+        let most = self.job_memory;
         let spec = estimates::spec(&whose.offered, device, &self.known, self.threads, most);
         self.tell(Event::ModelAdded(spec)).map_err(|e| e.to_string())?;
         self.models.insert(key, model);
@@ -25,6 +25,7 @@ impl Queue {
         let (name, backend) = (whose.offered.name.as_str().into(), whose.offered.backend);
         let (plan, of_one, batch) = (whose.offered.plan, whose.offered.of_one().plan, whose.offered.batch());
         self.kinds.push(Kind { name, backend, plan, of_one, batch, device });
+        self.make_room(self.memory_of(model));
         Ok(model)
     }
 

@@ -63,11 +63,34 @@ impl Queue {
         self.policy.clone()
     }
 
-    /// The machine has so many cores for jobs now.
-    pub(crate) fn set_cores(&mut self, cores: u32) {
-        let capacity = self.scheduler.capacity();
-        if capacity.cores != cores {
-            self.note(Event::Capacity(Resources { cores, ..capacity }));
+    /// The machine has so many cores and bytes of memory for jobs now.
+    pub(crate) fn set_machine(&mut self, cores: u32, memory: u64) {
+        let before = self.scheduler.capacity();
+        let now = Resources { cores, memory, ..before };
+        // What differs by little would have everything looked at again, every second.
+        if now.cores != before.cores || memory.abs_diff(before.memory) > memory / 64 {
+            self.note(Event::Capacity(now));
         }
+    }
+
+    /// Other processes may have taken memory, but a job that may run at all is not refused for that: there is
+    /// enough for it alone.
+    pub(super) fn make_room(&mut self, need: u64) {
+        let (have, need) = (self.scheduler.capacity(), need.min(self.job_memory));
+        if have.memory < need {
+            self.note(Event::Capacity(Resources { memory: need, ..have }));
+        }
+    }
+
+    /// What the largest job of a model that is in use is expected to hold.
+    pub(crate) fn largest_job(&self) -> u64 {
+        self.models.values().map(|model| self.memory_of(*model)).max().unwrap_or(0)
+    }
+
+    /// What the larger phase of a model is expected to hold.
+    pub(super) fn memory_of(&self, model: ModelId) -> u64 {
+        let phases = [JobPhase::Pre, JobPhase::On].into_iter();
+        let estimates = phases.filter_map(|phase| self.scheduler.profile().estimate(model, phase, 1, self.threads));
+        estimates.map(|estimate| estimate.memory).max().unwrap_or(0)
     }
 }

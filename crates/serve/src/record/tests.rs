@@ -46,7 +46,7 @@ fn a_job_is_followed_from_its_request_to_its_end() {
         done.jobs[0].ended_s >= Some(done.jobs[0].started_s) && (done.mean_delay_s, done.mean_waiting_s) == (2.0, 1.5)
     );
     assert!(done.throughput_per_s > 0.0);
-    let text = record.metrics.text(&done);
+    let text = record.metrics.text(&done, &tacit_store::Counts::default());
     for line in [
         r#"tacit_served_inputs_total{model="m",backend="toy"} 1"#,
         r#"tacit_phase_seconds_sum{phase="online",model="m",backend="toy"} 0.25"#,

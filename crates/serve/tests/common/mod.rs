@@ -4,7 +4,7 @@
 pub mod models;
 
 #[allow(unused_imports, reason = "each test uses what it needs")]
-pub use models::{expected, model};
+pub use models::{expected, model, two_layers};
 pub use tacit_backends::toy::Toy;
 
 use std::fs;
@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use tacit_backends::cheetah::Cheetah;
 use tacit_backends::{Backend, Registry, Trust};
 use tacit_client::wire::{self, Device, LinkClass, PUBLIC, REQUEST, Reply, Request};
 use tacit_client::{Client, ClientConfig, Lobby};
@@ -25,7 +26,7 @@ use tacit_store::keys;
 pub const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What connections here say that they are.
-pub const DEVICE: Device = Device { threads: 1, link: LinkClass::Lan };
+pub const DEVICE: Device = Device { threads: 1, link: LinkClass::Lan, memory_mib: 0 };
 
 /// The toy, and one of another name whose server sees the input.
 pub fn registry() -> Registry {
@@ -48,6 +49,19 @@ pub fn catalog() -> Catalog {
 pub fn offer(catalog: &mut Catalog, name: &str, toy: &Toy, salt: u8, options: &str) {
     let lowered = toy.lower(&model(salt), &options.parse().unwrap()).unwrap();
     catalog.offer(name, toy, lowered).unwrap();
+}
+
+/// A back end that runs several inputs as one, and one that does not.
+pub fn batching() -> Registry {
+    Registry::new(vec![Arc::new(Cheetah), Arc::new(Toy::default())])
+}
+
+/// Serves [`two_layers`] with `cheetah` as `net`, and a toy as `one`.
+pub fn serving_batches(dir: &Path, tune: impl FnOnce(&mut ServerConfig)) -> Running {
+    let mut catalog = Catalog::new(false);
+    catalog.offer("net", &Cheetah, Cheetah.lower(&two_layers(), &"frac_bits=8".parse().unwrap()).unwrap()).unwrap();
+    offer(&mut catalog, "one", &Toy::default(), 1, "");
+    Running::with(dir, catalog, tune)
 }
 
 /// A server with TLS keys for the clients `alice` and `bob`, and the operator `ops`, in `dir/keys`.

@@ -107,6 +107,15 @@ impl Sidecar {
         self.say(&[head.as_bytes(), body].concat())
     }
 
+    /// A request whose answer nobody reads.
+    pub fn left(&self, path: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        let (address, length) = (self.address, body.len());
+        let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {TOKEN}");
+        stream.write_all(format!("{head}\r\nContent-Length: {length}\r\n\r\n{body}").as_bytes()).unwrap();
+        stream
+    }
+
     /// Sends bytes, and reads until the connection ends.
     pub fn say(&self, bytes: &[u8]) -> Said {
         let mut stream = TcpStream::connect(self.address).unwrap();

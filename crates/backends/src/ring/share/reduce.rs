@@ -1,7 +1,7 @@
 //! Schedules of pairwise comparisons: separable max pooling and the arg-max tournament.
 //!
 //! A k x k maximum is a maximum over rows, then over columns of the row maxima, so overlapping windows share
-//! the first half: for a 3 x 3 window with stride 2 that is about 3.1 comparisons an output instead of 8.
+//! the first half: for a 3 x 3 window with stride 2 that is about 6 comparisons an output instead of 8.
 
 use tacit_graph::geometry::Window;
 

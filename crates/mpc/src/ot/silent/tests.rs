@@ -167,7 +167,7 @@ fn gates_go_on_over_a_renewed_delta() {
     use crate::{Ots, Session};
     let bound = SMALL.outputs() as u64;
     let (n, width) = (4000, 25);
-    let spec = GateSpec::widening(n, width, 0, Leaves::Masked, 37);
+    let spec = GateSpec::widening(n, width, 0, Leaves::Masked(3), 37);
     let values: Vec<u64> = (0..n as u64).collect();
     let party = |role: Role| {
         let (spec, values) = (&spec, values.clone());

@@ -1,0 +1,117 @@
+//! How far a client's phases are, for whoever shows it: begin and end of each are kept until they are asked
+//! for, and in between the bytes that have moved tell.
+use crate::Client;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tacit_backends::Costs;
+use tacit_net::Phase;
+
+/// Most of a phase that is told before it has ended.
+const ALMOST: f64 = 0.99;
+
+/// A phase, and how much of it is done: 0 when it begins, 1 when it has ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Step {
+    /// Which phase.
+    pub phase: Phase,
+    /// From 0 to 1.
+    pub fraction: f64,
+}
+
+/// What one thread of a client notes and another shows ([`Client::set_progress`]).
+#[derive(Default)]
+pub struct Progress(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    ended: Vec<Step>,
+    running: Option<Running>,
+}
+
+struct Running {
+    phase: Phase,
+    moved: Arc<AtomicU64>,
+    from: u64,
+    expected: u64,
+    told: f64,
+}
+
+impl Client {
+    /// Where this connection notes from now on how far its phases are; nowhere with `None`.
+    pub fn set_progress(&mut self, progress: Option<Arc<Progress>>) {
+        self.progress = progress;
+    }
+}
+
+impl Progress {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change of the state is whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A phase begins, on a connection that counts what it moves, of a model with these costs.
+    pub(crate) fn begins(&self, phase: Phase, moved: Arc<AtomicU64>, costs: &Costs) {
+        let expected = match phase {
+            Phase::Setup => costs.setup.bytes(),
+            Phase::Offline => costs.offline.bytes(),
+            Phase::Online => costs.online.bytes(),
+        };
+        let from = moved.load(Ordering::Relaxed);
+        let mut state = self.lock();
+        state.ended.push(Step { phase, fraction: 0.0 });
+        state.running = Some(Running { phase, moved, from, expected, told: 0.0 });
+    }
+
+    /// The phase that began last has ended, or has failed and is over.
+    pub(crate) fn ends(&self, is_done: bool) {
+        let mut state = self.lock();
+        if let Some(Running { phase, .. }) = state.running.take()
+            && is_done
+        {
+            state.ended.push(Step { phase, fraction: 1.0 });
+        }
+    }
+
+    /// What has come to pass since the last time, in order; fractions of a phase do not fall.
+    #[must_use]
+    pub fn take(&self) -> Vec<Step> {
+        let mut state = self.lock();
+        let mut steps = std::mem::take(&mut state.ended);
+        if let Some(running) = &mut state.running {
+            let moved = running.moved.load(Ordering::Relaxed).saturating_sub(running.from);
+            let fraction = (moved as f64 / running.expected.max(1) as f64).min(ALMOST);
+            if fraction > running.told {
+                running.told = fraction;
+                steps.push(Step { phase: running.phase, fraction });
+            }
+        }
+        steps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_is_told_from_begin_to_end_and_never_falls() {
+        let (progress, moved) = (Progress::default(), Arc::new(AtomicU64::new(50)));
+        let step = |phase, fraction| Step { phase, fraction };
+        assert!(progress.take().is_empty());
+        let mut costs = Costs::default();
+        costs.offline.up_bytes = 100;
+        progress.begins(Phase::Offline, moved.clone(), &costs);
+        assert_eq!(progress.take(), [step(Phase::Offline, 0.0)]);
+        moved.store(75, Ordering::Relaxed);
+        assert_eq!(progress.take(), [step(Phase::Offline, 0.25)]);
+        assert!(progress.take().is_empty(), "nothing has moved");
+        // More than was expected is not the end.
+        moved.store(500, Ordering::Relaxed);
+        assert_eq!(progress.take(), [step(Phase::Offline, ALMOST)]);
+        progress.ends(true);
+        progress.begins(Phase::Online, moved.clone(), &costs);
+        progress.ends(false);
+        assert_eq!(progress.take(), [step(Phase::Offline, 1.0), step(Phase::Online, 0.0)], "it failed");
+        assert!(progress.take().is_empty());
+    }
+}

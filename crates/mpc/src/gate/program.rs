@@ -1,0 +1,182 @@
+//! Which coefficients a masked digit has and how they come about, the same at both parties: see `masked`.
+
+/// A bit that both parties share, by what is known of it. Two values that are written the same are the same,
+/// and so are their shares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Value {
+    /// Nobody's share is set.
+    Zero,
+    /// The server's share is.
+    One,
+    /// The product of the client's bits in this set, which is not empty. The server's share is zero.
+    Known(u32),
+    /// A sum of the program.
+    Sum(usize),
+}
+
+/// `base ^ v_mask factor`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sum {
+    pub(super) base: Value,
+    pub(super) mask: usize,
+    pub(super) factor: Value,
+}
+
+/// A digit's polynomials in the opened bits, and the sums that lead to them.
+pub(super) struct Program {
+    sums: Vec<Sum>,
+    /// For each mask the factors that its OT multiplies it with.
+    strings: Vec<Vec<Value>>,
+    lt: Vec<Value>,
+    eq: Vec<Value>,
+    kept: Vec<usize>,
+}
+
+/// The product of the bits in a set.
+fn product(set: usize) -> Value {
+    if set == 0 { Value::One } else { Value::Known(set as u32) }
+}
+
+impl Program {
+    /// For a digit of `bits` bits (1 to 4), with or without its `eq`.
+    pub(super) fn new(bits: usize, with_eq: bool) -> Self {
+        let all = (1usize << bits) - 1;
+        // Of a set S of b's: in `eq` the x's of all others; in `lt` the x of its lowest bit and of the others
+        // above that.
+        let lt = |set: usize| match set {
+            0 => Value::Zero,
+            _ => {
+                let lowest = 1 << set.trailing_zeros();
+                product(lowest | (all & !set & !(lowest - 1)))
+            }
+        };
+        let mut program = Self {
+            sums: Vec::new(),
+            strings: vec![Vec::new(); bits],
+            lt: (0..=all).map(lt).collect(),
+            eq: if with_eq { (0..=all).map(|set| product(all & !set)).collect() } else { Vec::new() },
+            kept: Vec::new(),
+        };
+        for mask in (0..bits).rev() {
+            program.eq = program.masked(mask, &program.eq.clone());
+            program.lt = program.masked(mask, &program.lt.clone());
+        }
+        for value in [program.lt.clone(), program.eq.clone()].concat() {
+            program.keep(value);
+        }
+        program
+    }
+
+    /// The coefficients after `b_mask = d_mask ^ v_mask`.
+    fn masked(&mut self, mask: usize, coefficients: &[Value]) -> Vec<Value> {
+        let one = |(set, &base): (usize, &Value)| match coefficients.get(set | 1 << mask) {
+            Some(&factor) if set >> mask & 1 == 0 => self.sum(Sum { base, mask, factor }),
+            _ => base,
+        };
+        coefficients.iter().enumerate().map(one).collect()
+    }
+
+    fn sum(&mut self, sum: Sum) -> Value {
+        if sum.factor == Value::Zero {
+            return sum.base;
+        }
+        let strings = &mut self.strings[sum.mask];
+        if sum.factor != Value::One && !strings.contains(&sum.factor) {
+            strings.push(sum.factor);
+        }
+        let known = self.sums.iter().position(|s| *s == sum);
+        Value::Sum(known.unwrap_or_else(|| {
+            self.sums.push(sum);
+            self.sums.len() - 1
+        }))
+    }
+
+    /// Shares of sums with a factor of one follow from the base and the mask.
+    fn keep(&mut self, value: Value) {
+        let Value::Sum(i) = value else { return };
+        match self.sums[i] {
+            Sum { factor: Value::One, base, .. } => self.keep(base),
+            _ if self.kept.contains(&i) => {}
+            _ => self.kept.push(i),
+        }
+    }
+
+    /// All sums; a sum's base and factor come before it.
+    pub(super) fn sums(&self) -> &[Sum] {
+        &self.sums
+    }
+
+    /// The sums of a mask, with their index. Their bases and factors have higher masks.
+    pub(super) fn sums_with(&self, mask: usize) -> impl Iterator<Item = (usize, Sum)> + '_ {
+        self.sums.iter().copied().enumerate().filter(move |(_, sum)| sum.mask == mask)
+    }
+
+    /// For each mask, lowest first, what its OT multiplies it with. The masks are put in highest first.
+    pub(super) fn strings(&self) -> &[Vec<Value>] {
+        &self.strings
+    }
+
+    /// Coefficient of each set of opened bits in `lt`.
+    pub(super) fn lt(&self) -> &[Value] {
+        &self.lt
+    }
+
+    /// Coefficient of each set of opened bits in `eq`; empty if that is not needed.
+    pub(super) fn eq(&self) -> &[Value] {
+        &self.eq
+    }
+
+    /// The sums whose shares are material.
+    pub(super) fn kept(&self) -> &[usize] {
+        &self.kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The value for the client's bits `x` and the server's masks `v`.
+    fn value(program: &Program, value: Value, x: usize, v: usize) -> bool {
+        match value {
+            Value::Zero => false,
+            Value::One => true,
+            Value::Known(set) => x & set as usize == set as usize,
+            Value::Sum(i) => {
+                let Sum { base, mask, factor } = program.sums[i];
+                self::value(program, base, x, v) ^ (v >> mask & 1 == 1 && self::value(program, factor, x, v))
+            }
+        }
+    }
+
+    fn polynomial(program: &Program, of: &[Value], x: usize, v: usize, d: usize) -> bool {
+        of.iter().enumerate().filter(|&(s, &c)| s & !d == 0 && value(program, c, x, v)).count() % 2 == 1
+    }
+
+    #[test]
+    fn polynomials_compare_for_all_bits_and_masks() {
+        for bits in 1..=4 {
+            let program = Program::new(bits, true);
+            let all = (1 << bits) - 1;
+            for (x, b) in (0..=all).flat_map(|x| (0..=all).map(move |b| (x, b))) {
+                for v in 0..=all {
+                    let of = |f: &[Value]| polynomial(&program, f, x, v, b ^ v);
+                    assert_eq!(of(&program.lt), (!x & all) < b, "{bits} bits, x = {x}, b = {b}, v = {v}");
+                    assert_eq!(of(&program.eq), (!x & all) == b, "{bits} bits, x = {x}, b = {b}, v = {v}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn costs_are_as_documented() {
+        let costs = |with_eq| {
+            [1, 2, 3, 4].map(|bits| {
+                let program = Program::new(bits, with_eq);
+                (program.strings.iter().map(Vec::len).sum::<usize>(), program.kept.len())
+            })
+        };
+        assert_eq!(costs(true), [(1, 1), (5, 4), (16, 11), (43, 26)]);
+        assert_eq!(costs(false), [(1, 1), (4, 3), (12, 7), (32, 15)]);
+    }
+}

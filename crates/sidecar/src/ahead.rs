@@ -1,0 +1,90 @@
+//! Inputs that wait here are announced to the server: the material of the next is made, on a connection of
+//! its own, during the online phase of the one before.
+use crate::connector::Connector;
+use crate::pool::{Key, Pool};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use tacit_backends::Preparation;
+use tacit_client::{Announced, Answer, Client, ClientError};
+use tacit_graph::Units;
+
+/// What a worker has announced, and its connections for that.
+///
+/// Nothing is announced before the input at hand has its material, so a worker never waits for a place in the
+/// server's memory while it holds one that it does not use.
+pub(crate) struct Ahead {
+    pool: Arc<Pool>,
+    connector: Connector,
+    announced: Option<Announced>,
+    /// Connections that make material, for the next announcements.
+    makers: Vec<Client>,
+    /// One that is being made.
+    connecting: Option<JoinHandle<Result<Client, ClientError>>>,
+}
+
+impl Ahead {
+    pub(crate) fn new(pool: &Arc<Pool>, connector: &Connector) -> Self {
+        let mut connector = connector.clone();
+        connector.config.store = None;
+        Self { pool: Arc::clone(pool), connector, announced: None, makers: Vec::new(), connecting: None }
+    }
+
+    /// Whether the next input is to be answered through an announcement: it was announced, or others wait
+    /// behind it and there is a connection. Not with material in stock, and not where nothing is prepared.
+    pub(crate) fn is_of_use(&mut self, client: &Client) -> Result<bool, ClientError> {
+        let prepares = client.model().preparation() != Preparation::Nothing;
+        let is_wanted = prepares && self.pool.waiting() > 0 && client.next_stored(1)?.is_none();
+        Ok(self.announced.is_some() || is_wanted && self.has_maker())
+    }
+
+    /// Whether there is a connection for an announcement; if not, one is made meanwhile.
+    fn has_maker(&mut self) -> bool {
+        if let Some(done) = self.connecting.take_if(|connecting| connecting.is_finished()) {
+            match done.join() {
+                Ok(Ok(maker)) => self.makers.push(maker),
+                Ok(Err(error)) => tracing::debug!("inputs of model {} are not announced: {error}", self.pool.name()),
+                // The log has the panic.
+                Err(_) => {}
+            }
+        }
+        if self.makers.is_empty() && self.connecting.is_none() {
+            let (pool, connector) = (Arc::clone(&self.pool), self.connector.clone());
+            let connect = move || Ok(connector.open(&pool, &[])?.0);
+            // Without a thread nothing is announced.
+            self.connecting = thread::Builder::new().name("tacit-ahead".into()).spawn(connect).ok();
+        }
+        !self.makers.is_empty()
+    }
+
+    /// Answers an input that was announced, or is now, and announces the next that waits.
+    pub(crate) fn infer(&mut self, client: &mut Client, key: Key, input: &[f32]) -> Result<Answer, ClientError> {
+        let Some(announced) = self.announced.take().or_else(|| self.announce(client)) else {
+            return client.infer_in(Units::Normalised, input);
+        };
+        self.pool.also_ends(key, announced.closer());
+        let in_hand = |client: &Client| {
+            if self.pool.waiting() > 0 && self.has_maker() {
+                self.announced = self.announce(client);
+            }
+        };
+        let (answer, maker) = client.infer_announced_when(announced, Units::Normalised, input, in_hand)?;
+        self.makers.extend(maker);
+        Ok(answer)
+    }
+
+    fn announce(&mut self, client: &Client) -> Option<Announced> {
+        match client.announce_over(self.makers.pop()?, None) {
+            Ok(announced) => Some(announced),
+            Err(error) => {
+                // It is asked for when its turn has come, as any other.
+                tracing::debug!("an input of model {} is not announced: {error}", self.pool.name());
+                None
+            }
+        }
+    }
+
+    /// Takes back what was announced.
+    pub(crate) fn withdraw(&mut self) {
+        self.announced = None;
+    }
+}

@@ -1,0 +1,38 @@
+//! How connections to the server are made.
+use crate::facts::Facts;
+use crate::pool::Pool;
+use std::path::PathBuf;
+use tacit_backends::{Preparation, Registry};
+use tacit_client::{Client, ClientConfig, ClientError, Lobby};
+use tacit_store::keys;
+
+/// How connections are made.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    pub registry: Registry,
+    pub config: ClientConfig,
+    /// Where the client's certificate comes from: folder and name.
+    pub keys: Option<(PathBuf, String)>,
+}
+
+impl Connector {
+    pub(crate) fn lobby(&self) -> Result<Lobby, ClientError> {
+        let mut config = self.config.clone();
+        // It may have been renewed since; a process that runs for months must not need a restart for that.
+        if let Some((folder, name)) = &self.keys {
+            match keys::load_client(folder, name) {
+                Ok(identity) => config.identity = identity,
+                Err(e) => tracing::warn!("the certificate is used that was read before: {e}"),
+            }
+        }
+        Lobby::connect(self.registry.clone(), config)
+    }
+
+    pub(crate) fn open(&self, pool: &Pool, labels: &[String]) -> Result<(Client, Facts), ClientError> {
+        let client = self.lobby()?.open(pool.name(), pool.backend())?;
+        let (interface, backend) = (client.interface().clone(), client.backend().to_owned());
+        let trust = self.registry.get(&backend)?.trust();
+        let prepares = client.model().preparation() != Preparation::Nothing;
+        Ok((client, Facts { interface, backend, trust, prepares, labels: labels.to_vec() }))
+    }
+}
