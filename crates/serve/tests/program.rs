@@ -7,9 +7,9 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{self, Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::Backend;
@@ -33,7 +33,17 @@ fn error_of(command: &mut Command) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// The program, serving the toy model `one` at an address that was free just now.
+/// Where a program can listen. Below the ports that the system gives out by itself, so that no other test gets
+/// the same one before the program has it.
+fn free_address() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let start = process::id() * 64;
+    let ports = (0..10_000).map(|_| 12_000 + (start + NEXT.fetch_add(1, Ordering::SeqCst)) % 20_000);
+    let mut addresses = ports.map(|port| format!("127.0.0.1:{port}"));
+    addresses.find(|address| TcpListener::bind(address).is_ok()).expect("one of so many is free")
+}
+
+/// The program, serving the toy model `one`.
 struct Program {
     child: Child,
     address: String,
@@ -45,7 +55,7 @@ impl Program {
             keys::init(&dir.join("keys"), &[], &["alice".into()]).unwrap();
         }
         fs::write(dir.join("one.tacit"), tacit_graph::file::write(&model(1)).unwrap()).unwrap();
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let address = free_address();
         let mut command = server();
         command.current_dir(dir).args(["one.tacit", "--backend", "toy", "--allow-clear", "--listen", &address]);
         tune(&mut command);
