@@ -2,6 +2,7 @@
 use crate::ClientError;
 use crate::error::server_of;
 use crate::wire::{REQUEST, Reply, Request, gather, misplaced, recv_reply, send};
+use std::time::Duration;
 use tacit_net::Channel;
 
 /// Asks and waits for the answer; a refusal is an error.
@@ -15,7 +16,9 @@ pub(crate) fn answered(channel: &mut Channel, request: &'static str) -> Result<R
     loop {
         match recv_reply(channel).map_err(|e| ClientError::from(e).of(channel, request))? {
             Reply::Waiting { .. } => {}
-            Reply::Refused { reason } => return Err(ClientError::Refused { request, reason }),
+            Reply::Refused { reason, again_s } => {
+                return Err(ClientError::Refused { request, reason, again: again_s.map(Duration::from_secs) });
+            }
             Reply::Goodbye { reason } => return Err(ClientError::Ended { server: server_of(channel), reason }),
             reply => return Ok(reply),
         }

@@ -1,6 +1,7 @@
 //! Everything that can go wrong at a client, by name.
 use crate::wire::WireError;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tacit_backends::BackendError;
 use tacit_graph::GraphError;
 use tacit_ids::NoRandomness;
@@ -55,6 +56,8 @@ pub enum ClientError {
         request: &'static str,
         /// Why not, in the server's words.
         reason: String,
+        /// After how long it may be granted: what a day or a minute allows is used up.
+        again: Option<Duration>,
     },
     /// Something was asked over HTTP in vain.
     #[error("{asking}: {what}")]

@@ -199,8 +199,8 @@ impl Lobby {
         handshake(&mut channel, &Hello::opening())?;
         match recv_reply(&mut channel)? {
             Reply::Welcome => {}
-            Reply::Refused { reason } | Reply::Goodbye { reason } => {
-                return Err(ClientError::Refused { request: "the connection", reason });
+            Reply::Refused { reason, .. } | Reply::Goodbye { reason } => {
+                return Err(ClientError::Refused { request: "the connection", reason, again: None });
             }
             other => return Err(misplaced("the greeting", &other).into()),
         }

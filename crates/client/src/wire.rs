@@ -386,6 +386,8 @@ pub enum Reply {
     Refused {
         /// Why, for people.
         reason: String,
+        /// Seconds after which it may be granted, where it is a limit that is used up for so long.
+        again_s: Option<u64>,
     },
     /// What the connection asks for from now on is for so many inputs at once.
     Batch {

@@ -111,7 +111,7 @@ async fn connection(gone: Gone, stranger: Stranger, control: Control, mut stop: 
     // A driver that is gone has stopped.
     if let Err(TurnedAway { kind, reason }) = taken.unwrap_or(Err(TurnedAway { kind: LATE, reason: STOPS })) {
         shared.refused(kind, Some(address.ip()), format!("client {client} at {address}: {reason}"));
-        end(connection, Some(Reply::Refused { reason: reason.into() })).await;
+        end(connection, Some(Reply::Refused { reason: reason.into(), again_s: None })).await;
         return;
     }
     tracing::info!(%address, %client, "client connected");

@@ -37,6 +37,8 @@ pub enum ServeError {
         kind: &'static str,
         /// Why not, and when again.
         reason: String,
+        /// Seconds until then.
+        again_s: u64,
     },
     /// The file that says who may use what is unusable.
     #[error("access file {}: {what}", .path.display())]
@@ -75,13 +77,13 @@ pub enum ServeError {
 
 impl ServeError {
     /// A quota that is used up.
-    pub(crate) fn over_quota(reason: String) -> Self {
-        Self::OverLimit { kind: OVER_QUOTA, reason }
+    pub(crate) fn over_quota(reason: String, again_s: u64) -> Self {
+        Self::OverLimit { kind: OVER_QUOTA, reason, again_s }
     }
 
     /// A rate that is too fast.
-    pub(crate) fn over_rate(reason: String) -> Self {
-        Self::OverLimit { kind: OVER_RATE, reason }
+    pub(crate) fn over_rate(reason: String, again_s: u64) -> Self {
+        Self::OverLimit { kind: OVER_RATE, reason, again_s }
     }
 
     /// An operating-system error with what it is about.

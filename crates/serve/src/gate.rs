@@ -85,7 +85,7 @@ impl Gate {
             _ => None,
         };
         if let (Some(inputs), Some(most)) = (inputs, rule.per_day) {
-            self.quotas.look(unix_now(), client, (model, inputs), most).map_err(ServeError::over_quota)?;
+            self.quotas.look(unix_now(), client, (model, inputs), most)?;
         }
         Ok(())
     }
@@ -101,9 +101,10 @@ impl Gate {
         let bucket = self.buckets.entry(client).or_insert_with(|| Bucket::full(now, per_minute));
         bucket.take(now, per_minute, inputs).map_err(|wait| {
             let seconds = wait.as_secs() + 1;
-            ServeError::over_rate(format!(
+            let reason = format!(
                 "more than {per_minute} requests within a minute, which is your rate; ask again in {seconds} s"
-            ))
+            );
+            ServeError::over_rate(reason, seconds)
         })
     }
 
@@ -111,7 +112,7 @@ impl Gate {
     pub(crate) fn charge(&mut self, client: ClientId, offered: &Offered) -> Result<Option<Charge>, ServeError> {
         let most = self.rules.borrow().of(client).per_day;
         let of = (offered.name.as_str(), offered.batch());
-        let take = |most| self.quotas.take(unix_now(), client, of, most).map_err(ServeError::over_quota);
+        let take = |most| self.quotas.take(unix_now(), client, of, most);
         most.map(take).transpose()
     }
 

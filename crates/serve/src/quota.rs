@@ -1,4 +1,5 @@
 //! How often and how fast a client may ask: answers in a day, and requests in a minute.
+use crate::ServeError;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -31,20 +32,21 @@ pub(crate) struct Charge {
 
 impl Charge {
     /// Why there are not so many, at a time in seconds since 1970 when so many are left.
-    pub(crate) fn used_up(&self, now: i64, left: u32) -> String {
-        let seconds = self.day.saturating_add(1).saturating_mul(DAY_S).saturating_sub(now);
-        let minutes = seconds.max(0).unsigned_abs().div_ceil(60);
+    pub(crate) fn used_up(&self, now: i64, left: u32) -> ServeError {
+        let seconds = self.day.saturating_add(1).saturating_mul(DAY_S).saturating_sub(now).max(0).unsigned_abs();
+        let minutes = seconds.div_ceil(60);
         let left = match left {
             0 => "is used up".to_owned(),
             left => format!("has {left} left, and {} inputs were asked for together, so none was begun", self.inputs),
         };
-        format!(
+        let reason = format!(
             "your quota of {} answers a day of model `{}` {left}; it starts again at midnight UTC, in {} h {} min",
             self.most,
             self.model,
             minutes / 60,
             minutes % 60
-        )
+        );
+        ServeError::over_quota(reason, seconds)
     }
 }
 
@@ -67,7 +69,7 @@ impl Quotas {
         client: ClientId,
         (model, inputs): (&str, u32),
         most: u32,
-    ) -> Result<Charge, String> {
+    ) -> Result<Charge, ServeError> {
         let charge = self.look(now, client, (model, inputs), most)?;
         *self.used.entry((client, model.to_owned())).or_default() += inputs;
         Ok(charge)
@@ -93,7 +95,7 @@ impl Quotas {
         client: ClientId,
         (model, inputs): (&str, u32),
         most: u32,
-    ) -> Result<Charge, String> {
+    ) -> Result<Charge, ServeError> {
         let key = (client, model.to_owned());
         let used = self.used(now, &key);
         let charge = Charge { client, model: key.1, day: self.day, inputs, most };
@@ -159,7 +161,7 @@ mod tests {
     fn a_quota_is_each_days_each_models_and_each_clients() {
         let mut quotas = Quotas::new(100, HashMap::from([((ALICE, "m".into()), 1)]));
         assert_eq!(quotas.take(NOON, ALICE, ("m", 1), 2).unwrap().day, 100);
-        let reason = quotas.take(NOON, ALICE, ("m", 1), 2).unwrap_err();
+        let reason = quotas.take(NOON, ALICE, ("m", 1), 2).unwrap_err().to_string();
         assert!(
             reason.contains("quota of 2") && reason.contains("`m`") && reason.contains("in 12 h 0 min"),
             "{reason}"
@@ -177,10 +179,12 @@ mod tests {
         let mut quotas = Quotas::new(100, HashMap::new());
         assert!(quotas.take(NOON, ALICE, ("m", 1), 1).is_ok());
         for back in [DAY_S, 99 * DAY_S, NOON, NOON + 5 * DAY_S] {
-            let reason = quotas.take(NOON - back, ALICE, ("m", 1), 1).unwrap_err();
+            let reason = quotas.take(NOON - back, ALICE, ("m", 1), 1).unwrap_err().to_string();
             assert!(reason.contains("is used up"), "{reason}");
         }
-        assert!(quotas.take(NOON - DAY_S, ALICE, ("m", 1), 1).unwrap_err().contains("in 36 h 0 min"));
+        let error = quotas.take(NOON - DAY_S, ALICE, ("m", 1), 1).unwrap_err();
+        assert!(error.to_string().contains("in 36 h 0 min"), "{error}");
+        assert!(matches!(error, ServeError::OverLimit { again_s: 129_600, .. }), "{error:?}");
         assert_eq!(quotas.take(NOON - DAY_S, ALICE, ("n", 1), 1).unwrap().day, 100, "it counts for the latest day");
         assert!(quotas.take(NOON + DAY_S, ALICE, ("m", 1), 1).is_ok());
     }

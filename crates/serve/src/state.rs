@@ -122,7 +122,7 @@ impl Usage {
                 let used: Option<u32> =
                     db.query_row(sql, of, |row| row.get(0)).optional().map_err(failed(&self.path))?;
                 let left = charge.most.saturating_sub(used.unwrap_or(0));
-                Err(ServeError::over_quota(charge.used_up(unix_now(), left)))
+                Err(charge.used_up(unix_now(), left))
             }
             _ => Ok(()),
         }

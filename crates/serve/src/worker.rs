@@ -108,7 +108,7 @@ pub(crate) fn run(
         Err(e) => {
             let (client, peer) = (connection.client, connection.channel.peer());
             shared.refused(kind(&e), None, format!("{name} of client {client} at {peer}: {e}"));
-            Some(Reply::Refused { reason: reason(&e) })
+            Some(Reply::Refused { reason: reason(&e), again_s: again_s(&e) })
         }
     };
     if let Some(end) = end {
@@ -151,6 +151,14 @@ fn reason(error: &ServeError) -> String {
             "the server cannot do this now".into()
         }
         other => other.to_string(),
+    }
+}
+
+/// Seconds after which a limit has something left again.
+fn again_s(error: &ServeError) -> Option<u64> {
+    match error {
+        ServeError::OverLimit { again_s, .. } => Some(*again_s),
+        _ => None,
     }
 }
 

@@ -79,7 +79,7 @@ fn models_that_are_not_on_the_list_do_not_exist() {
     assert_eq!((names("alice"), names("bob")), (vec!["one".into()], vec!["one".to_owned(), "two".into()]));
     let mut channel = server.greeted(dir.path(), "alice");
     let open = Request::Open { model: "two".into(), backend: "toy".into(), device: DEVICE };
-    let Reply::Refused { reason } = ask(&mut channel, &open) else { panic!("opened") };
+    let Reply::Refused { reason, .. } = ask(&mut channel, &open) else { panic!("opened") };
     assert!(reason.contains("no model `two`; there are: one") && !reason.contains("one, two"), "{reason}");
     let models = |name| get(&mut server.http(dir.path(), name), "/v1/models");
     assert!(models("alice").contains("\"one\"") && !models("alice").contains("\"two\""), "{}", models("alice"));
@@ -123,7 +123,7 @@ fn the_same_network_twice_and_who_may_have_more_than_the_class() {
     infer(&mut alice).unwrap();
     let mut channel = server.greeted(dir.path(), "bob");
     let open = Request::Open { model: "one".into(), backend: "toy".into(), device: DEVICE };
-    let Reply::Refused { reason } = ask(&mut channel, &open) else { panic!("opened") };
+    let Reply::Refused { reason, .. } = ask(&mut channel, &open) else { panic!("opened") };
     assert!(reason.contains("no model `one`; there are: one-class"), "{reason}");
     // One that is open already is of no further use when less is allowed.
     rules(dir.path(), "answers = 'top-1'", "rate_per_minute = 1000");
@@ -169,7 +169,7 @@ fn an_input_that_comes_straight_is_refused_too_and_its_material_stays() {
     set_up(&mut channel);
     let id = MaterialId::numbered(1);
     for _ in 0..3 {
-        let Reply::Refused { reason } = ask(&mut channel, &Request::Infer { id: Some(id), of: None }) else {
+        let Reply::Refused { reason, .. } = ask(&mut channel, &Request::Infer { id: Some(id), of: None }) else {
             panic!("answered")
         };
         assert!(reason.contains("quota of 0"), "{reason}");
@@ -206,7 +206,7 @@ fn an_input_that_leaves_the_queue_does_not_count() {
     assert!(matches!(ask(&mut queued, &infer), Reply::Waiting { .. }));
     let mut second = server.opened(dir.path(), "alice", "one");
     let reason = ask(&mut second, &infer);
-    assert!(matches!(&reason, Reply::Refused { reason } if reason.contains("used up")), "set aside: {reason:?}");
+    assert!(matches!(&reason, Reply::Refused { reason, .. } if reason.contains("used up")), "set aside: {reason:?}");
     drop((queued, second));
     wait_until("she is gone", || server.handle.connections() == 1);
     drop(holder);
@@ -298,7 +298,7 @@ fn revocation_ends_all_that_a_client_has_while_a_job_runs() {
     assert!(recv_reply(&mut running).is_err() && recv_reply(&mut idle).is_err(), "cut");
     assert_eq!(get(&mut visitor, "/v1/status"), "", "so is HTTP");
     let reason = greeting(&server, dir.path(), "alice");
-    assert!(matches!(&reason, Reply::Refused { reason } if reason.contains("revoked")), "{reason:?}");
+    assert!(matches!(&reason, Reply::Refused { reason, .. } if reason.contains("revoked")), "{reason:?}");
     let mut answer = String::new();
     // It is said before anything is asked; the other end may close without TLS's goodbye.
     let _ = server.http(dir.path(), "alice").read_to_string(&mut answer);
@@ -333,7 +333,7 @@ fn a_certificate_is_revoked_by_its_serial_number_and_its_client_goes_on_with_ano
     assert_eq!(get(&mut visitor, "/v1/status"), "", "so is HTTP");
     let reason = greeting(&server, dir.path(), "alice");
     let says = |reason: &str| reason.contains("this certificate was revoked, by its serial number");
-    assert!(matches!(&reason, Reply::Refused { reason } if says(reason)), "{reason:?}");
+    assert!(matches!(&reason, Reply::Refused { reason, .. } if says(reason)), "{reason:?}");
     let mut answer = String::new();
     // It is said before anything is asked; the other end may close without TLS's goodbye.
     let _ = server.http(dir.path(), "alice").read_to_string(&mut answer);

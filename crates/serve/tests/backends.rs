@@ -89,7 +89,7 @@ fn wrong_names_are_refused_with_those_there_are() {
     // The refusal leaves a lobby usable.
     let mut channel = server.greeted(dir.path(), "alice");
     let wrong = Request::Open { model: "one".into(), backend: "x".repeat(1000), device: DEVICE };
-    assert!(matches!(ask(&mut channel, &wrong), Reply::Refused { reason } if reason.len() < 200));
+    assert!(matches!(ask(&mut channel, &wrong), Reply::Refused { reason, .. } if reason.len() < 200));
     assert!(matches!(ask(&mut channel, &Request::List), Reply::Models(models) if models.len() == 2));
 }
 

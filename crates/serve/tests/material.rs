@@ -81,7 +81,7 @@ fn what_is_copied_back_at_both_parties_is_refused_by_a_running_server_and_by_the
         assert!(client.infer(&X).unwrap().prepared.is_some(), "new material is made");
         let mut direct = server.opened(dir.path(), "alice", "one");
         let reply = ask(&mut direct, &Request::Infer { id: Some(id), of: None });
-        assert!(matches!(&reply, Reply::Refused { reason } if reason.contains("used already")), "{reply:?}");
+        assert!(matches!(&reply, Reply::Refused { reason, .. } if reason.contains("used already")), "{reply:?}");
         let claimed = alices_store(dir.path()).claim(id, client.binding());
         assert!(matches!(claimed, Err(StoreError::Burnt(burnt)) if burnt == id));
     };
@@ -113,7 +113,7 @@ fn invented_files_are_granted_to_nobody() {
     assert_eq!((client.stored().unwrap().len(), client.stored_at_server().unwrap().len()), (1, 1));
     let mut direct = server.opened(dir.path(), "alice", "one");
     let reply = ask(&mut direct, &Request::Infer { id: Some(invented), of: None });
-    assert!(matches!(&reply, Reply::Refused { reason } if reason.contains("does not exist")), "{reply:?}");
+    assert!(matches!(&reply, Reply::Refused { reason, .. } if reason.contains("does not exist")), "{reply:?}");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn each_party_learns_what_the_other_has_lost() {
     assert!(matches!(prepare_at_server(&mut killed, MaterialId::numbered(5), folder), Reply::Done { .. }));
     let full = prepare_at_server(&mut killed, MaterialId::numbered(6), folder);
     assert!(
-        matches!(&full, Reply::Refused { reason } if reason.contains("tacit material discard --orphans")),
+        matches!(&full, Reply::Refused { reason, .. } if reason.contains("tacit material discard --orphans")),
         "{full:?}"
     );
     drop(killed);
@@ -300,7 +300,7 @@ fn no_number_of_connections_passes_the_quota() {
         let id = MaterialId::numbered(i as u64);
         match ask(channel, &Request::Prepare { id, folder: Some(folder), of: None }) {
             Reply::Go => begun.push(channel),
-            Reply::Refused { reason } => assert!(reason.contains("3 materials are stored"), "{reason}"),
+            Reply::Refused { reason, .. } => assert!(reason.contains("3 materials are stored"), "{reason}"),
             other => panic!("{other:?}"),
         }
     }
@@ -363,7 +363,7 @@ fn waiting_for_a_place_in_memory_ends_with_a_word_or_with_the_server() {
     set_up(&mut waiting);
     let refused = ask(&mut waiting, &prepare(2));
     assert!(
-        matches!(&refused, Reply::Refused { reason } if reason.contains("materials for 1 inputs are held")),
+        matches!(&refused, Reply::Refused { reason, .. } if reason.contains("materials for 1 inputs are held")),
         "{refused:?}"
     );
     drop(server);

@@ -80,7 +80,7 @@ fn wrong_order_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |_| {});
     let refused = |reply: Reply| match reply {
-        Reply::Refused { reason } => reason,
+        Reply::Refused { reason, .. } => reason,
         other => panic!("{other:?}"),
     };
     let id = MaterialId::numbered(1);
@@ -170,7 +170,9 @@ fn places_in_memory_are_given_back_by_jobs_that_fail() {
     set_up(&mut failing);
     assert_eq!(ask(&mut failing, &prepare(1)), Reply::Go);
     // The place is taken from the start of the job on.
-    assert!(matches!(ask(&mut witness, &prepare(2)), Reply::Refused { reason } if reason.contains("held in memory")));
+    assert!(
+        matches!(ask(&mut witness, &prepare(2)), Reply::Refused { reason, .. } if reason.contains("held in memory"))
+    );
     drop(failing);
     wait_until("the failed job ends", || server.handle.connections() == 1);
     assert_eq!(ask(&mut witness, &prepare(2)), Reply::Go);
@@ -191,7 +193,7 @@ fn material_is_burnt_before_the_first_byte_of_the_online_phase() {
     drop(channel);
     let mut channel = server.opened(dir.path(), "alice", "one");
     let reply = ask(&mut channel, &Request::Infer { id: Some(id), of: None });
-    assert!(matches!(reply, Reply::Refused { reason } if reason.contains("used already")));
+    assert!(matches!(reply, Reply::Refused { reason, .. } if reason.contains("used already")));
 }
 
 #[test]
@@ -207,17 +209,17 @@ fn material_in_memory_goes_with_the_clients_last_connection() {
     assert!(matches!(recv_reply(&mut maker).unwrap(), Reply::Done { material_bytes: 9, .. }));
     let mut foreign = server.opened(dir.path(), "bob", "one");
     let reply = ask(&mut foreign, &Request::Infer { id: Some(id), of: None });
-    assert!(matches!(reply, Reply::Refused { reason } if reason.contains("another client")));
+    assert!(matches!(reply, Reply::Refused { reason, .. } if reason.contains("another client")));
     // Another connection of hers keeps it; without any it is gone.
     let second = server.opened(dir.path(), "alice", "one");
     drop(maker);
     wait_until("the maker is gone", || server.handle.connections() == 2);
     let reply = ask(&mut foreign, &Request::Infer { id: Some(id), of: None });
-    assert!(matches!(reply, Reply::Refused { reason } if reason.contains("another client")));
+    assert!(matches!(reply, Reply::Refused { reason, .. } if reason.contains("another client")));
     drop(second);
     wait_until("she is gone", || server.handle.connections() == 1);
     let reply = ask(&mut foreign, &Request::Infer { id: Some(id), of: None });
-    assert!(matches!(reply, Reply::Refused { reason } if reason.contains("does not exist")));
+    assert!(matches!(reply, Reply::Refused { reason, .. } if reason.contains("does not exist")));
 }
 
 #[test]

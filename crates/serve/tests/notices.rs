@@ -72,7 +72,7 @@ fn a_client_may_come_over_another_link_than_it_announced() {
     let Reply::Noted { notice_ignored: Some(why) } = asks(2, other) else { panic!("another model's is not it") };
     assert!(why.contains("another model"), "{why}");
     let prepare = |of| Request::Prepare { id: MaterialId::numbered(1), folder: None, of: Some(of) };
-    let Reply::Refused { reason } = ask(&mut channel, &prepare(other)) else { panic!("prepared") };
+    let Reply::Refused { reason, .. } = ask(&mut channel, &prepare(other)) else { panic!("prepared") };
     assert!(reason.contains("another model"), "{reason}");
     assert_eq!(ask(&mut channel, &prepare(same)), Reply::Go);
 }

@@ -58,7 +58,7 @@ fn noted(reply: Reply) -> Option<String> {
 
 fn refused(reply: Reply) -> String {
     match reply {
-        Reply::Refused { reason } => reason,
+        Reply::Refused { reason, .. } => reason,
         other => panic!("not refused: {other:?}"),
     }
 }

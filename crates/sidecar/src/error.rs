@@ -4,6 +4,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
 use tacit_client::ClientError;
+use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
 /// Why a request is not answered.
@@ -36,6 +37,14 @@ pub enum ApiError {
     /// The queue is full.
     #[error("the queue of model `{0}` is full: try again later")]
     Full(String),
+    /// What the server allows this client in a day or a minute is used up.
+    #[error("{reason}")]
+    OverLimit {
+        /// Why, in the server's words.
+        reason: String,
+        /// Seconds until there is something left again.
+        again_s: u64,
+    },
     /// The server cannot be had now.
     #[error("{0}")]
     Unavailable(String),
@@ -60,7 +69,7 @@ impl ApiError {
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
-            Self::Full(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Full(_) | Self::OverLimit { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -76,10 +85,19 @@ impl ApiError {
             Self::Forbidden(_) => Code::PermissionDenied,
             Self::NotFound(_) => Code::NotFound,
             Self::Method | Self::Unsupported(_) => Code::Unimplemented,
-            Self::Full(_) => Code::ResourceExhausted,
+            Self::Full(_) | Self::OverLimit { .. } => Code::ResourceExhausted,
             Self::Unavailable(_) => Code::Unavailable,
             Self::Timeout => Code::DeadlineExceeded,
             Self::Internal(_) => Code::Internal,
+        }
+    }
+
+    /// Seconds after which it may be of use to ask again.
+    fn retry_after_s(&self) -> Option<u64> {
+        match self {
+            Self::Full(_) | Self::Unavailable(_) => Some(1),
+            Self::OverLimit { again_s, .. } => Some(*again_s),
+            _ => None,
         }
     }
 }
@@ -90,6 +108,9 @@ impl From<&ClientError> for ApiError {
         match error {
             ClientError::Graph(_) | ClientError::Input { .. } => Self::Bad(text),
             error if is_connection(error) => Self::Unavailable(text),
+            ClientError::Refused { again: Some(again), .. } => {
+                Self::OverLimit { reason: text, again_s: again.as_secs() }
+            }
             ClientError::Refused { .. } | ClientError::NoModel { .. } | ClientError::NoBackend { .. } => {
                 Self::Unavailable(text)
             }
@@ -112,17 +133,22 @@ impl IntoResponse for ApiError {
         *response.status_mut() = self.http();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        match self {
-            Self::Full(_) | Self::Unavailable(_) => headers.insert(RETRY_AFTER, HeaderValue::from_static("1")),
-            Self::NoToken => headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
-            _ => None,
-        };
+        if let Some(seconds) = self.retry_after_s() {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        if self == Self::NoToken {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         response
     }
 }
 
 impl From<ApiError> for Status {
     fn from(error: ApiError) -> Self {
-        Self::new(error.grpc(), error.to_string())
+        let mut metadata = MetadataMap::new();
+        if let Some(seconds) = error.retry_after_s() {
+            metadata.insert("retry-after", seconds.into());
+        }
+        Self::with_metadata(error.grpc(), error.to_string(), metadata)
     }
 }

@@ -1,7 +1,7 @@
 //! Requests of several inputs: how many runs they are at the server, and what a quota does to them.
 mod common;
-use common::Sidecar;
 use common::served::{Running, batching, expected, serving_batches, two_layers, wait_until};
+use common::{Said, Sidecar};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -110,12 +110,17 @@ fn a_request_for_more_than_the_quota_has_left_costs_nothing() {
     let server = serving_batches(dir.path(), |c| (c.access, c.max_batch) = (Some(access), 2));
     let sidecar = beside(&server, dir.path(), 1);
     let said = sidecar.post(INFER, &request(5));
-    assert!(said.code == 503 && said.error().contains("has 4 left, and 5 inputs were asked for"), "{said:?}");
+    let refused = |said: &Said, why: &str| {
+        assert!(said.code == 429 && said.error().contains(why), "{said:?}");
+        said.header("retry-after").unwrap().parse::<u64>().unwrap()
+    };
+    let until_tomorrow = refused(&said, "has 4 left, and 5 inputs were asked for");
+    assert!((1..=86_400).contains(&until_tomorrow), "{said:?}");
     // Not even the part that there is a quota for.
     assert_eq!(at_server(&server, dir.path()), ([0, 0], 0));
     answered(&sidecar, 4);
     let said = sidecar.post(INFER, &request(1));
-    assert!(said.code == 503 && said.error().contains("is used up"), "{said:?}");
+    assert!(refused(&said, "is used up") <= until_tomorrow, "the same midnight: {said:?}");
     count(&server, dir.path(), [2, 2], 4);
 }
 

@@ -87,6 +87,24 @@ fn models_are_told_and_asked() {
 }
 
 #[test]
+fn what_is_used_up_says_when_there_is_something_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let access = dir.path().join("access.toml");
+    std::fs::write(&access, "[default]\nqueries_per_day = 1\n").unwrap();
+    let server = Running::start(dir.path(), |c| c.access = Some(access));
+    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    Runtime::new().unwrap().block_on(async {
+        let mut client = client(&sidecar).await;
+        client.model_infer(with_token(raw())).await.unwrap();
+        let refused = client.model_infer(with_token(raw())).await.unwrap_err();
+        assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+        assert!(refused.message().contains("quota of 1"), "{refused}");
+        let again = refused.metadata().get("retry-after").unwrap().to_str().unwrap();
+        assert!((1..=86_400).contains(&again.parse::<u64>().unwrap()), "until midnight: {again}");
+    });
+}
+
+#[test]
 fn what_is_wrong_is_refused_with_its_code() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |_| {});
