@@ -64,6 +64,6 @@ pub use config::ServerConfig;
 pub use control::{MAX_BODY_BYTES, NoticeBody, read_notice, read_policy};
 pub use dealer::{DealerConfig, DealerHandle, DealerServer};
 pub use error::ServeError;
-pub use server::{Server, ServerHandle};
+pub use server::{Hangups, Server, ServerHandle};
 pub use source::{Reloaded, Source, Unusable};
 pub use traces::Collector;

@@ -27,7 +27,7 @@ use tacit_net::NetError;
 use tacit_store::{Party, Store};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 
@@ -228,23 +228,17 @@ impl Server {
         self
     }
 
-    /// Looks at files again on SIGHUP, as [`ServerHandle::reload`] does.
-    ///
-    /// # Errors
-    /// The signal cannot be caught.
-    pub fn reload_on_hangup(&self) -> Result<(), ServeError> {
-        let _runtime = self.runtime.enter();
-        let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::system("catching signals"))?;
+    /// Looks at files again on SIGHUP, as [`ServerHandle::reload`] does, and if one has come already.
+    pub fn reload_on(&self, Hangups(mut hangups): Hangups) {
         let reloads = self.shared.reloads.clone();
         self.runtime.spawn(async move {
-            while hangup.recv().await.is_some() {
+            while hangups.recv().await.is_some() {
                 // Nobody waits for the answer: the log has it.
                 if reloads.send(oneshot::channel().0).await.is_err() {
                     return;
                 }
             }
         });
-        Ok(())
     }
 
     /// Serves until it is stopped and all connections have ended, or were given up.
@@ -260,6 +254,23 @@ impl Server {
         self.runtime.block_on(self.driver.run(self.events));
         // A worker that even a cut connection does not end is left behind.
         self.runtime.shutdown_background();
+    }
+}
+
+/// SIGHUP, which ends no process from when this is made.
+pub struct Hangups(Signal);
+
+impl Hangups {
+    /// To be called before anything that takes its time.
+    ///
+    /// # Errors
+    /// The signal cannot be caught.
+    pub fn catch() -> Result<Self, ServeError> {
+        // One that comes before a server's runtime is there waits for it.
+        let runtime =
+            Builder::new_current_thread().enable_io().build().map_err(ServeError::system("catching signals"))?;
+        let _entered = runtime.enter();
+        signal(SignalKind::hangup()).map(Self).map_err(ServeError::system("catching signals"))
     }
 }
 

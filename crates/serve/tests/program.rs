@@ -33,8 +33,8 @@ fn error_of(command: &mut Command) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Where a program can listen. Below the ports that the system gives out by itself, so that no other test gets
-/// the same one before the program has it.
+/// Where a program can listen. Below the ports that the system gives out by itself, so that no other test
+/// gets the same one before the program has it.
 fn free_address() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let start = process::id() * 64;
@@ -51,6 +51,12 @@ struct Program {
 
 impl Program {
     fn start(dir: &Path, tune: impl FnOnce(&mut Command)) -> Self {
+        let mut program = Self::spawn(dir, tune);
+        program.wait_until_it_listens();
+        program
+    }
+
+    fn spawn(dir: &Path, tune: impl FnOnce(&mut Command)) -> Self {
         if !dir.join("keys").exists() {
             keys::init(&dir.join("keys"), &[], &["alice".into()]).unwrap();
         }
@@ -59,12 +65,38 @@ impl Program {
         let mut command = server();
         command.current_dir(dir).args(["one.tacit", "--backend", "toy", "--allow-clear", "--listen", &address]);
         tune(&mut command);
-        let mut program = Self { child: command.spawn().unwrap(), address };
-        while TcpStream::connect(&program.address).is_err() {
-            assert!(program.child.try_wait().unwrap().is_none(), "it did not start");
+        Self { child: command.spawn().unwrap(), address }
+    }
+
+    fn wait_until_it_listens(&mut self) {
+        while TcpStream::connect(&self.address).is_err() {
+            assert!(self.child.try_wait().unwrap().is_none(), "it did not start");
             thread::sleep(Duration::from_millis(10));
         }
-        program
+    }
+
+    /// With a log at this level, which can be read at any time.
+    fn logging(dir: &Path, level: &str, args: &[&str]) -> (Self, impl Fn() -> String) {
+        let (mut program, log) = Self::starting(dir, level, args);
+        program.wait_until_it_listens();
+        (program, log)
+    }
+
+    /// As [`logging`](Self::logging), but it may still be starting.
+    fn starting(dir: &Path, level: &str, args: &[&str]) -> (Self, impl Fn() -> String) {
+        let log = dir.join("log");
+        let file = File::create(&log).unwrap();
+        let program = Self::spawn(dir, |c| {
+            c.args(args).stdout(Stdio::null()).stderr(file).env("TACIT_LOG", level);
+        });
+        (program, move || fs::read_to_string(&log).unwrap())
+    }
+
+    /// Without any output.
+    fn silent(dir: &Path, args: &[&str]) -> Self {
+        Self::start(dir, |c| {
+            c.args(args).stdout(Stdio::null()).stderr(Stdio::null());
+        })
     }
 
     fn config(&self, dir: &Path) -> ClientConfig {
@@ -240,19 +272,15 @@ fn a_log_that_nobody_empties_stops_nobody() {
 #[test]
 fn the_log_names_client_and_address_and_sums_up_refusals() {
     let dir = tempfile::tempdir().unwrap();
-    let log = dir.path().join("log");
-    let file = File::create(&log).unwrap();
-    let mut program = Program::start(dir.path(), |c| {
-        c.stdout(Stdio::null()).stderr(file).env("TACIT_LOG", "info");
-    });
+    let (mut program, log) = Program::logging(dir.path(), "info", &[]);
     drop(strangers(&program.address));
     let client = keys::load_client(&dir.path().join("keys"), "alice").unwrap().fingerprint.to_string();
     let input = program.client(dir.path()).infer(&X).unwrap().name;
     // Every stranger was counted before it is asked to stop.
-    wait_until("the client is done", || fs::read_to_string(&log).unwrap().contains("client done"));
+    wait_until("the client is done", || log().contains("client done"));
     program.signal(Signal::TERM);
     assert_eq!(program.end().code(), Some(0));
-    let text = fs::read_to_string(&log).unwrap();
+    let text = log();
     assert!(!text.contains('\x1b'), "{text}");
     let connected = text.lines().find(|line| line.contains("client connected")).unwrap();
     assert!(connected.contains(&client) && connected.contains("address=127.0.0.1:"), "{connected}");
@@ -269,7 +297,7 @@ fn the_log_names_client_and_address_and_sums_up_refusals() {
 #[test]
 fn a_hangup_reads_the_rules_again_and_wrong_ones_change_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let (access, log) = (dir.path().join("access.toml"), dir.path().join("log"));
+    let access = dir.path().join("access.toml");
     fs::write(&access, "[default]\nrevokd = true\n").unwrap();
     keys::init(&dir.path().join("keys"), &[], &["alice".into()]).unwrap();
     fs::write(dir.path().join("one.tacit"), tacit_graph::file::write(&model(1)).unwrap()).unwrap();
@@ -277,11 +305,8 @@ fn a_hangup_reads_the_rules_again_and_wrong_ones_change_nothing() {
     let error = error_of(server().current_dir(dir.path()).args(switches));
     assert!(error.contains("line 2") && error.contains("revokd"), "{error}");
     fs::write(&access, "").unwrap();
-    let file = File::create(&log).unwrap();
-    let mut program = Program::start(dir.path(), |c| {
-        c.args(["--access", "access.toml"]).stdout(Stdio::null()).stderr(file).env("TACIT_LOG", "info");
-    });
-    let log_has = |text: &str| fs::read_to_string(&log).unwrap().contains(text);
+    let (mut program, log) = Program::logging(dir.path(), "info", &["--access", "access.toml"]);
+    let log_has = |text: &str| log().contains(text);
     // Whoever is answered finds a server that listens to signals, too.
     let mut client = program.client(dir.path());
     fs::write(&access, "[default]\nrevokd = true\n").unwrap();
@@ -299,10 +324,29 @@ fn a_hangup_reads_the_rules_again_and_wrong_ones_change_nothing() {
 }
 
 #[test]
+fn a_hangup_during_the_start_is_heeded_after_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = dir.path().join("access.toml");
+    // Whoever reads it waits until it is written.
+    assert!(Command::new("mkfifo").arg(&rules).status().unwrap().success());
+    let (mut program, log) = Program::starting(dir.path(), "info", &["--access", "access.toml"]);
+    // It waits for its reader, which has come to the rules then.
+    let mut written = File::options().write(true).open(&rules).unwrap();
+    fs::write(dir.path().join("next"), "[default]\nrate_per_minute = 7\n").unwrap();
+    fs::rename(dir.path().join("next"), &rules).unwrap();
+    program.signal(Signal::HUP);
+    written.write_all(b"[default]\nrate_per_minute = 5\n").unwrap();
+    drop(written);
+    program.wait_until_it_listens();
+    wait_until("it has looked again", || log().contains("the rules of access have changed"));
+    program.client(dir.path()).infer(&X).unwrap();
+    program.signal(Signal::TERM);
+    assert_eq!(program.end().code(), Some(0));
+}
+
+#[test]
 fn a_folder_is_looked_at_again_on_a_hangup() {
     let dir = tempfile::tempdir().unwrap();
-    let log = dir.path().join("log");
-    let file = File::create(&log).unwrap();
     let folder = dir.path().join("models");
     fs::create_dir(&folder).unwrap();
     keys::init(&dir.path().join("keys"), &[], &["alice".into()]).unwrap();
@@ -310,13 +354,11 @@ fn a_folder_is_looked_at_again_on_a_hangup() {
         fs::write(folder.join(name), tacit_graph::file::write(&model(salt)).unwrap()).unwrap();
     };
     put("two.tacit", 2);
-    let mut program = Program::start(dir.path(), |c| {
-        c.arg("models").stdout(Stdio::null()).stderr(file).env("TACIT_LOG", "info");
-    });
+    let (mut program, log) = Program::logging(dir.path(), "info", &["models"]);
     // One named file, and the folder.
     let told = |n: usize| {
         let lines = || {
-            let text = fs::read_to_string(&log).unwrap();
+            let text = log();
             let is_told = |line: &&str| line.contains("were looked at again") || line.contains("stay as they were");
             text.lines().filter(is_told).map(str::to_owned).collect::<Vec<String>>()
         };
@@ -371,9 +413,7 @@ fn resident(child: &Child) -> u64 {
 fn an_idle_client_takes_little_memory() {
     const CLIENTS: u64 = 300;
     let dir = tempfile::tempdir().unwrap();
-    let program = Program::start(dir.path(), |c| {
-        c.args(["--max-connections", "400", "--max-control", "0"]).stdout(Stdio::null()).stderr(Stdio::null());
-    });
+    let program = Program::silent(dir.path(), &["--max-connections", "400", "--max-control", "0"]);
     let identity = keys::load_client(&dir.path().join("keys"), "alice").unwrap();
     let open = |_| {
         let tcp = TcpTransport::connect(&program.address, Duration::from_secs(60)).unwrap();
@@ -397,9 +437,7 @@ fn an_idle_client_takes_little_memory() {
 #[test]
 fn a_second_signal_ends_the_grace() {
     let dir = tempfile::tempdir().unwrap();
-    let mut program = Program::start(dir.path(), |c| {
-        c.stdout(Stdio::null()).stderr(Stdio::null());
-    });
+    let mut program = Program::silent(dir.path(), &[]);
     // A job that waits for its client, who does not answer.
     let identity = keys::load_client(&dir.path().join("keys"), "alice").unwrap();
     let tcp = TcpTransport::connect(&program.address, Duration::from_secs(60)).unwrap();
@@ -424,19 +462,15 @@ fn a_second_signal_ends_the_grace() {
 #[test]
 fn a_server_without_descriptors_says_so_and_serves_again_when_there_are_some() {
     let dir = tempfile::tempdir().unwrap();
-    let log = dir.path().join("log");
-    let file = File::create(&log).unwrap();
     // Of refusals, the log tells each at this level alone.
-    let mut program = Program::start(dir.path(), |c| {
-        c.stdout(Stdio::null()).stderr(file).env("TACIT_LOG", "debug");
-    });
+    let (mut program, log) = Program::logging(dir.path(), "debug", &[]);
     let mut client = program.client(dir.path());
     assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
     let open = fs::read_dir(format!("/proc/{}/fd", program.child.id())).unwrap().count() as u64;
     let few = Rlimit { current: Some(open + 8), maximum: Some(open + 8) };
     prlimit(Some(Pid::from_child(&program.child)), Resource::Nofile, few).unwrap();
     let crowd = strangers(&program.address);
-    wait_until("it is told", || fs::read_to_string(&log).unwrap().contains("Too many open files"));
+    wait_until("it is told", || log().contains("Too many open files"));
     assert_eq!(client.infer(&X).unwrap().values, expected(1, &X), "whoever is in is served");
     drop(crowd);
     wait_until("others get in again", || Lobby::connect(registry(), program.config(dir.path())).is_ok());
@@ -447,9 +481,7 @@ fn a_server_without_descriptors_says_so_and_serves_again_when_there_are_some() {
 #[test]
 fn a_server_that_is_killed_is_named_by_its_client() {
     let dir = tempfile::tempdir().unwrap();
-    let mut program = Program::start(dir.path(), |c| {
-        c.stdout(Stdio::null()).stderr(Stdio::null());
-    });
+    let mut program = Program::silent(dir.path(), &[]);
     let mut client = program.client(dir.path());
     client.infer(&X).unwrap();
     program.signal(Signal::KILL);

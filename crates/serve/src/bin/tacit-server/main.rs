@@ -21,7 +21,7 @@ use tacit_client::MAX_THREADS;
 use tacit_ids::ClientId;
 use tacit_net::Rate;
 use tacit_sched::policy::PolicySpec;
-use tacit_serve::{Collector, Server, ServerConfig};
+use tacit_serve::{Collector, Hangups, Server, ServerConfig};
 use tacit_store::{SealKey, keys};
 
 /// The scheduler learns from it what jobs take.
@@ -203,13 +203,14 @@ impl Args {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
+    let hangups = Hangups::catch()?;
     let config = args.config()?;
     let mut files = args.files(&Registry::standard())?;
     let catalog = files.load(false)?;
     let names: Vec<String> = catalog.list().into_iter().map(|m| m.name).collect();
     let server = Server::bind(catalog, config)?.reloading(files);
     server.stop_on_signals(GRACE)?;
-    server.reload_on_hangup()?;
+    server.reload_on(hangups);
     let line = match args.json {
         true => serde_json::json!({"listening": server.address(), "models": names}).to_string(),
         false => format!("listening on {} ({})", server.address(), names.join(", ")),
