@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use tacit_backends::Backend;
 use tacit_client::wire::{REQUEST, Reply, Request, recv_reply, send};
@@ -22,18 +22,6 @@ const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 
 fn who(dir: &Path, name: &str) -> ClientId {
     keys::load_client(&dir.join("keys"), name).unwrap().fingerprint
-}
-
-/// A folder with keys, and a file that says this of alice, with a line for all before it.
-fn rules(dir: &Path, default: &str, alice: &str) -> PathBuf {
-    if !dir.join("keys").exists() {
-        keys::init(&dir.join("keys"), &[], &["alice".into(), "bob".into()]).unwrap();
-        keys::add_operator(&dir.join("keys"), "ops").unwrap();
-    }
-    let path = dir.join("access.toml");
-    let text = format!("[default]\n{default}\n\n[client.{}]\n{alice}\n", who(dir, "alice"));
-    fs::write(&path, text).unwrap();
-    path
 }
 
 fn start(dir: &Path, access: &Path) -> Running {

@@ -2,7 +2,6 @@
 //! them, what they count as.
 mod common;
 use common::*;
-use std::fs;
 use std::path::Path;
 use tacit_backends::Backend;
 use tacit_backends::cheetah::Cheetah;
@@ -12,7 +11,7 @@ use tacit_client::{Answer, Client, ClientConfig, ClientError, Lobby, infer_many}
 use tacit_graph::Units;
 use tacit_ids::MaterialId;
 use tacit_net::{Channel, Hello, handshake};
-use tacit_store::{Binding, Party, Store, StoreError, keys};
+use tacit_store::{Binding, Party, Store, StoreError};
 
 fn opened(config: ClientConfig) -> Client {
     Lobby::connect(batching(), config).unwrap().open("net", None).unwrap()
@@ -251,19 +250,10 @@ fn sizes_that_make_no_sense_are_cut_to_what_there_is() {
     assert!(format!("{:?}", ask(&mut early, &Request::Batch { inputs: 2 })).contains("no model is open"));
 }
 
-fn rules(dir: &Path, alice: &str) -> std::path::PathBuf {
-    keys::init(&dir.join("keys"), &[], &["alice".into(), "bob".into()]).unwrap();
-    keys::add_operator(&dir.join("keys"), "ops").unwrap();
-    let who = keys::load_client(&dir.join("keys"), "alice").unwrap().fingerprint;
-    let path = dir.join("access.toml");
-    fs::write(&path, format!("[client.{who}]\n{alice}\n")).unwrap();
-    path
-}
-
 #[test]
 fn every_input_of_a_batch_counts_against_quota_and_rate() {
     let dir = tempfile::tempdir().unwrap();
-    let access = rules(dir.path(), "queries_per_day = 4");
+    let access = rules(dir.path(), "", "queries_per_day = 4");
     let server = serving_batches(dir.path(), |c| c.access = Some(access));
     let mut client = opened(server.config(dir.path(), "alice"));
     assert_eq!(many(&mut client, &inputs(3))[0].part, [0, 3]);
@@ -277,7 +267,7 @@ fn every_input_of_a_batch_counts_against_quota_and_rate() {
     assert!(matches!(client.infer(&inputs(1)[0]), Err(ClientError::Refused { .. })), "four are answered");
     drop(server);
     let dir = tempfile::tempdir().unwrap();
-    let access = rules(dir.path(), "rate_per_minute = 10");
+    let access = rules(dir.path(), "", "rate_per_minute = 10");
     let server = serving_batches(dir.path(), |c| c.access = Some(access));
     let mut client = opened(server.config(dir.path(), "alice"));
     assert_eq!(many(&mut client, &inputs(3))[0].part, [0, 3], "as many as a minute brings");

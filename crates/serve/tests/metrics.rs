@@ -9,7 +9,6 @@ use std::io::{Read, Write};
 use std::path::Path;
 use tacit_client::ClientError;
 use tacit_client::wire::{Reply, Request};
-use tacit_store::keys;
 
 const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 
@@ -31,10 +30,7 @@ fn value(metrics: &str, name: &str) -> u64 {
 #[test]
 fn a_scrape_tells_what_the_ledger_the_links_and_the_quotas_have_seen() {
     let dir = tempfile::tempdir().unwrap();
-    keys::init(&dir.path().join("keys"), &[], &["alice".into(), "bob".into()]).unwrap();
-    keys::add_operator(&dir.path().join("keys"), "ops").unwrap();
-    let access = dir.path().join("access.toml");
-    fs::write(&access, "[default]\nqueries_per_day = 2\n").unwrap();
+    let access = rules(dir.path(), "queries_per_day = 2", "");
     let server = Running::start(dir.path(), |c| c.access = Some(access));
     let ledger = |metrics: &str| {
         ["ready", "unsettled", "burnt"].map(|state| value(metrics, &format!("tacit_materials{{name=\"{state}\"}}")))

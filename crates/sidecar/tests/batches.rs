@@ -1,10 +1,9 @@
 //! Requests of several inputs: how many runs they are at the server, and what a quota does to them.
 mod common;
-use common::served::{Running, batching, expected, serving_batches, two_layers, wait_until};
+use common::served::{Running, batching, expected, rules, serving_batches, two_layers, wait_until};
 use common::{Said, Sidecar};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 use tacit_client::Control;
@@ -103,10 +102,7 @@ fn a_back_end_that_gains_nothing_runs_each_input_on_its_own() {
 #[test]
 fn a_request_for_more_than_the_quota_has_left_costs_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    keys::init(&dir.path().join("keys"), &[], &["alice".into(), "bob".into()]).unwrap();
-    keys::add_operator(&dir.path().join("keys"), "ops").unwrap();
-    let access = dir.path().join("access.toml");
-    fs::write(&access, "[default]\nqueries_per_day = 4\n").unwrap();
+    let access = rules(dir.path(), "queries_per_day = 4", "");
     let server = serving_batches(dir.path(), |c| (c.access, c.max_batch) = (Some(access), 2));
     let sidecar = beside(&server, dir.path(), 1);
     let said = sidecar.post(INFER, &request(5));

@@ -1,6 +1,6 @@
 //! The protocol over gRPC, against a server with toy models.
 mod common;
-use common::served::{Running, expected, wait_until};
+use common::served::{Running, expected, rules, wait_until};
 use common::{Sidecar, TOKEN};
 use tacit_sidecar::grpc::proto::grpc_inference_service_client::GrpcInferenceServiceClient;
 use tacit_sidecar::grpc::proto::infer_parameter::ParameterChoice;
@@ -89,8 +89,7 @@ fn models_are_told_and_asked() {
 #[test]
 fn what_is_used_up_says_when_there_is_something_again() {
     let dir = tempfile::tempdir().unwrap();
-    let access = dir.path().join("access.toml");
-    std::fs::write(&access, "[default]\nqueries_per_day = 1\n").unwrap();
+    let access = rules(dir.path(), "queries_per_day = 1", "");
     let server = Running::start(dir.path(), |c| c.access = Some(access));
     let sidecar = Sidecar::start(&server, dir.path(), |_| {});
     Runtime::new().unwrap().block_on(async {

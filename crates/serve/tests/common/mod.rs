@@ -9,7 +9,7 @@ pub use tacit_backends::toy::Toy;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -64,6 +64,24 @@ pub fn serving_batches(dir: &Path, tune: impl FnOnce(&mut ServerConfig)) -> Runn
     Running::with(dir, catalog, tune)
 }
 
+/// A folder of keys for two clients and an operator, where there is none yet.
+pub fn make_keys(dir: &Path) -> PathBuf {
+    let keys = dir.join("keys");
+    if !keys.exists() {
+        keys::init(&keys, &[], &["alice".into(), "bob".into()]).unwrap();
+        keys::add_operator(&keys, "ops").unwrap();
+    }
+    keys
+}
+
+/// An access file that says this of all clients, and this of alice.
+pub fn rules(dir: &Path, default: &str, alice: &str) -> PathBuf {
+    let who = keys::load_client(&make_keys(dir), "alice").unwrap().fingerprint;
+    let path = dir.join("access.toml");
+    fs::write(&path, format!("[default]\n{default}\n\n[client.{who}]\n{alice}\n")).unwrap();
+    path
+}
+
 /// A server with TLS keys for the clients `alice` and `bob`, and the operator `ops`, in `dir/keys`.
 pub struct Running {
     pub handle: ServerHandle,
@@ -106,11 +124,7 @@ impl Running {
         tune: impl FnOnce(&mut ServerConfig),
         finish: impl FnOnce(Server) -> Server,
     ) -> Self {
-        let key_dir = dir.join("keys");
-        if !key_dir.exists() {
-            keys::init(&key_dir, &[], &["alice".into(), "bob".into()]).unwrap();
-            keys::add_operator(&key_dir, "ops").unwrap();
-        }
+        let key_dir = make_keys(dir);
         let mut config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), keys::load_server(&key_dir).unwrap());
         config.store = Some(dir.join("server-material"));
         // What is tested here is not how many jobs this machine can run.
