@@ -176,7 +176,11 @@ fn answers_raw(request: &ModelInferRequest) -> bool {
     request.inputs.iter().all(|input| input.contents.is_none())
 }
 
-fn read(request: ModelInferRequest) -> Result<fleet::Request, ApiError> {
+/// What an inference asks for.
+///
+/// # Errors
+/// [`ApiError::Bad`], [`ApiError::Unsupported`].
+pub fn read(request: ModelInferRequest) -> Result<fleet::Request, ApiError> {
     let ModelInferRequest { id, parameters, inputs, outputs, raw_input_contents, .. } = request;
     let Settings { timeout, priority, binary } = Settings::read(&scalars(parameters)?)?;
     if !raw_input_contents.is_empty() && raw_input_contents.len() != inputs.len() {

@@ -67,6 +67,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "policy_body", run: control::policy_body, seeds: control::policy_seeds },
     Target { name: "certificate_role", run: control::certificate_role, seeds: control::certificate_seeds },
     Target { name: "oip_request", run: sidecar::request, seeds: sidecar::request_seeds },
+    Target { name: "grpc_message", run: sidecar::message, seeds: sidecar::message_seeds },
     Target { name: "experiment", run: lab::experiment, seeds: lab::experiment_seeds },
 ];
 
