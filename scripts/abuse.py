@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from abuse_kills import kills
-from abused import MODELS, PATIENCE_S, RANK, TACIT, Broken, Place, Server, Skipped, check, holds, run
+from abused import BACKENDS, MODELS, PATIENCE_S, RANK, TACIT, Broken, Place, Server, Skipped, check, holds, run
 
 
 @contextmanager
@@ -263,7 +263,7 @@ def main() -> int:
         start = time.monotonic()
         folder = base / name / "place"
         try:
-            place = Place.make(folder)
+            place = Place.small(folder, BACKENDS) if name == "kills" else Place.make(folder)
             end = start + options.seconds / len(options.only)
             dice = random.Random(f"{seed} {name}")
             result = kills(place, end, dice, options.kills) if name == "kills" else SCENARIOS[name](place, end, dice)

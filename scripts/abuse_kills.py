@@ -1,4 +1,6 @@
-"""Server, client and sidecar are killed at random moments of their phases, with material stored at both parties.
+"""Server, client, sidecar and dealer are killed at random moments of their phases, with material stored at both parties.
+
+The smallest network is served with every back end, and each kill is of another one, at random.
 
 After each kill both parties are brought together once, by a client that connects and leaves. What must hold then: every material is
 ready at both parties or at neither, none is under way, none goes back to an earlier state, folders hold the files of what is ready
@@ -19,10 +21,12 @@ from contextlib import contextmanager, suppress
 from itertools import cycle
 from pathlib import Path
 
-from abused import PATIENCE_S, RANK, TACIT, TOLERANCE, Broken, Place, Server, check, holds
+import abused
+from abused import BATCHING, DEALT, PATIENCE_S, RANK, Broken, Dealer, Place, Server, check, holds
+from abused_relay import Relay
 
-# Longest time until somebody is killed: the debug programs end an inference with both phases in about as long.
-MOMENT_S = {"client": 0.35, "sidecar": 1.2}
+# Longest time until somebody is killed: so many times what one answer takes, and seconds to start.
+MOMENTS, STARTS_S = {"client": 2, "sidecar": 4}, {"client": 0.1, "sidecar": 0.6}
 # More than this many materials are not kept.
 STOCK = 12
 # Files of a folder of material beside those of materials.
@@ -31,12 +35,14 @@ OWN_FILES |= {"server.sqlite-wal", "server.sqlite-shm"}
 
 
 class Sidecar:
-    """A `tacit sidecar` with a thread that asks it without pause; its answers must be right."""
+    """A `tacit sidecar`; its answers must be right."""
 
-    def __init__(self, place: Place, server: Server):
+    def __init__(self, place: Place, address: str, ready: int, workers: int, prefix: tuple[str, ...] = ()):
         self.place, self.path, self.answers, self.wrong = place, place.folder / "sidecar.sock", 0, ""
-        command = [TACIT, "sidecar", "--server", server.address, "--keys", "keys", "--material", "client-material", "--model", "digits"]
-        command += ["--ready", "2", "--workers", "2", "--unix", str(self.path)]
+        place.read_digit()
+        command = [*prefix, abused.TACIT, "sidecar", "--server", address, "--keys", "keys", "--material", "client-material", *place.trusted]
+        command += ["--model", f"{place.model}={place.backend}", "--unix", str(self.path)]
+        command += ["--ready", str(ready), "--workers", str(workers)]
         self.path.unlink(missing_ok=True)
         self.log = (place.folder / "sidecar.log").open("wb")
         self.process = subprocess.Popen(
@@ -44,7 +50,10 @@ class Sidecar:
         )
         holds(self.process.stdout.readline(), "the sidecar did not start")
         self.thread = threading.Thread(target=self.ask_on, daemon=True)
+
+    def ask_without_pause(self) -> "Sidecar":
         self.thread.start()
+        return self
 
     def ask_on(self) -> None:
         for batch in cycle([1, 3]):
@@ -54,27 +63,33 @@ class Sidecar:
 
     def ask(self, batch: int) -> None:
         """One request of so many inputs."""
-        shape, expected = [batch, *self.place.shape[1:]], self.place.expected * batch
+        shape = [batch, *self.place.shape[1:]]
         tensor = {"name": "input", "shape": shape, "datatype": "FP32", "data": self.place.pixels * batch}
         body = json.dumps({"inputs": [tensor]}).encode()
-        head = f"POST /v2/models/digits/infer HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {len(body)}\r\n"
-        request = f"{head}content-type: application/json\r\n\r\n".encode() + body
-        with suppress(OSError), socket.socket(socket.AF_UNIX) as one:
-            one.settimeout(PATIENCE_S)
-            one.connect(str(self.path))
-            one.sendall(request)
-            said = b""
-            while piece := one.recv(65536):
-                said += piece
-            status, _, text = said.partition(b"\r\n\r\n")
+        with suppress(OSError):
+            status, _, text = self.said("POST", f"/v2/models/{self.place.model}/infer", body).partition(b"\r\n\r\n")
             if b" 200 " not in status.split(b"\r\n")[0]:
                 # A server that is gone, or material that is: it says so, and is asked again.
                 time.sleep(0.02)
                 return
             values = json.loads(text)["outputs"][0]["data"]
-            worst = max(abs(a - b) for a, b in zip(values, expected, strict=True))
-            self.wrong = self.wrong or ("" if worst < TOLERANCE else f"a wrong answer: {values}")
+            outputs = len(self.place.expected)
+            answers = [values[at : at + outputs] for at in range(0, len(values), outputs)]
+            is_right = len(answers) == batch and all(map(self.place.is_right, answers))
+            self.wrong = self.wrong or ("" if is_right else f"a wrong answer: {values}")
             self.answers += batch
+
+    def said(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """The whole answer to a request."""
+        head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {len(body)}\r\n"
+        with socket.socket(socket.AF_UNIX) as one:
+            one.settimeout(PATIENCE_S)
+            one.connect(str(self.path))
+            one.sendall(f"{head}content-type: application/json\r\n\r\n".encode() + body)
+            said = b""
+            while piece := one.recv(65536):
+                said += piece
+            return said
 
     def end(self, how: signal.Signals) -> None:
         self.process.send_signal(how)
@@ -83,7 +98,9 @@ class Sidecar:
         except subprocess.TimeoutExpired as error:
             self.process.kill()
             raise Broken(f"the sidecar does not end on {how.name}") from error
-        self.thread.join(PATIENCE_S)
+        if self.thread.ident is not None:
+            self.thread.join(PATIENCE_S)
+        self.process.stdout.close()
         self.log.close()
         holds(b"panicked" not in (self.place.folder / "sidecar.log").read_bytes(), "the sidecar panicked")
         holds(not self.wrong, self.wrong)
@@ -110,19 +127,31 @@ def in_step(place: Place, what: str) -> None:
         half = {id.hex(): state for id, state in ledger.items() if state not in ("ready", "burnt")}
         holds(not half, f"after {what} something is under way at the {party} for ever: {half}")
         files = {file.name for file in (place.folder / f"{party}-material").iterdir()} - OWN_FILES
+        # What a dealer masked once for all materials of a model.
+        files = {name for name in files if not name.endswith(".kept")}
         wanted = {f"{id.hex()}.material" for id in ready[party]}
         holds(files == wanted, f"after {what} the {party}'s folder holds {sorted(files ^ wanted)}")
 
 
-def open_files(process: subprocess.Popen) -> int:
-    return len(os.listdir(f"/proc/{process.pid}/fd"))
+def open_files(process: subprocess.Popen, dealer: str) -> list[str]:
+    """Open files of a server, less its connections to the dealer: it keeps as many as it has needed at once."""
+    links, files = {}, []
+    for line in Path(f"/proc/{process.pid}/net/tcp").read_text().splitlines()[1:]:
+        _, local, remote, state, *_ = line.split()
+        links[f"socket:[{line.split()[9]}]"] = f"tcp {local} {remote} {state}"
+    for file in Path(f"/proc/{process.pid}/fd").iterdir():
+        with suppress(OSError):
+            name = os.readlink(file)
+            files.append(links.get(name, name))
+    port = f":{int(dealer.rsplit(':', 1)[1]):04X}"
+    return sorted(file for file in files if not (file.startswith("tcp") and file.split()[2].endswith(port)))
 
 
 @contextmanager
 def at_work(place: Place, server: Server, kind: str, dice: random.Random) -> Iterator[object]:
     """Somebody who makes and uses material, until the end of the block."""
     if kind == "sidecar":
-        sidecar = Sidecar(place, server)
+        sidecar = Sidecar(place, server.address, ready=2, workers=2).ask_without_pause()
         yield sidecar
         if sidecar.process.poll() is None:
             sidecar.end(signal.SIGTERM)
@@ -131,10 +160,13 @@ def at_work(place: Place, server: Server, kind: str, dice: random.Random) -> Ite
         return
     digit = str(place.digit)
     # Single inputs and batches, with material made anew and with what is stored, of which a part is left over at times.
-    kinds = [["prepare", "--count", "3"], ["infer", digit], ["prepare", "--count", "2", "--batch", "3"], ["infer", *[digit] * dice.randint(2, 5)]]
+    kinds = [["infer", digit], ["infer", *[digit] * dice.randint(2, 5)]]
+    if place.backend != "ckks":
+        kinds.append(["prepare", "--count", "3"])
+    if place.backend in BATCHING:
+        kinds.append(["prepare", "--count", "2", "--batch", "3"])
     arguments = dice.choice(kinds)
-    common = ["--server", server.address, "--keys", "keys", "--material", "client-material"]
-    command = [TACIT, arguments[0], *common, *arguments[1:]]
+    command = [abused.TACIT, arguments[0], *place.asking(server.address), *arguments[1:]]
     client = subprocess.Popen(command, cwd=place.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     yield client
     try:
@@ -146,22 +178,49 @@ def at_work(place: Place, server: Server, kind: str, dice: random.Random) -> Ite
         check(command, client.returncode, error)
 
 
-def kills(place: Place, end: float, dice: random.Random, at_least: int) -> str:
-    """One of the three is killed at a random moment, as often as there is time, and at least so often."""
-    place.client_of_operator()
-    place.read_digit()
-    counts, answers = {"client": 0, "server": 0, "sidecar": 0}, 0
-    server = Server(place)
-    place.infer(server)
+def closes(server: Server, to_dealer: Relay, files: list[str], what: str) -> None:
+    """The server has no more files open than before, when the last connection has been closed."""
+    until = time.monotonic() + PATIENCE_S
+    while len(now := open_files(server.process, to_dealer.address)) > len(files) and time.monotonic() < until:
+        time.sleep(0.01)
+    holds(len(now) <= len(files), f"after {what} the server has open files {now}, before {files}")
+
+
+def warm_up(place: Place, server: Server) -> dict[str, float]:
+    """Everybody has asked once: how long one answer takes, by back end."""
+    took = {}
+    for place.backend in place.backends:
+        start = time.monotonic()
+        place.infer(server)
+        took[place.backend] = time.monotonic() - start
     settle(place, server)
-    files, most = open_files(server.process), 0
+    return took
+
+
+def kills(place: Place, end: float, dice: random.Random, at_least: int) -> str:
+    """One of the four is killed at a random moment, as often as there is time, and at least so often."""
+    place.client_of_operator()
+    counts, by_backend, answers = {"client": 0, "server": 0, "sidecar": 0, "dealer": 0}, dict.fromkeys(place.backends, 0), 0
+    dealer = Dealer(place)
+    # The dealer's address stays the same.
+    to_dealer = Relay(dealer.peer)
+    place.trust(to_dealer.address)
+    server = Server(place)
+    usual = warm_up(place, server)
+    files, most = open_files(server.process, to_dealer.address), 0
     while time.monotonic() < end or sum(counts.values()) < at_least:
+        place.backend = dice.choice(place.backends)
         kind = dice.choice(["client", "client", "sidecar"])
-        victim = dice.choice([kind, "server"])
+        victim = dice.choice([kind, "server", *(["dealer"] if place.backend in DEALT else [])])
         with at_work(place, server, kind, dice) as worker:
-            time.sleep(dice.uniform(0.0, MOMENT_S[kind]))
+            time.sleep(dice.uniform(0.0, MOMENTS[kind] * usual[place.backend] + STARTS_S[kind]))
             counts[victim] += 1
-            if victim == "server":
+            by_backend[place.backend] += 1
+            if victim == "dealer":
+                dealer.kill()
+                dealer = Dealer(place)
+                to_dealer.peer = dealer.peer
+            elif victim == "server":
                 server.kill()
                 if kind == "sidecar":
                     # It finds the next server, at another address, only when it is started again.
@@ -178,21 +237,20 @@ def kills(place: Place, end: float, dice: random.Random, at_least: int) -> str:
         # Connecting is what brings the parties together; a list needs nothing else.
         place.ask(server, "material", "--material", "client-material", "list", "--json")
         settle(place, server)
-        what = f"the {victim} was killed at work with the {kind}, kill {sum(counts.values())}"
+        what = f"the {victim} was killed at work with the {kind}, {place.backend}, kill {sum(counts.values())}"
         in_step(place, what)
         if victim != "server":
-            # The last connection of ours may still be closing.
-            until = time.monotonic() + PATIENCE_S
-            while (now := open_files(server.process)) > files and time.monotonic() < until:
-                time.sleep(0.01)
-            holds(now <= files, f"after {what} the server has {now} open files, {files} before")
+            closes(server, to_dealer, files, what)
         place.infer(server)
         stock = place.ready("client")
         most = max(most, len(stock))
         if len(stock) > STOCK:
             place.ask(server, "material", "--material", "client-material", "discard", "--all")
     server.stop()
+    dealer.kill()
+    to_dealer.close()
     place.check_ledgers()
     used = sum(rank >= RANK["claimed"] for rank in place.seen.values())
     killed = ", ".join(f"{n} {name}s" for name, n in counts.items())
+    killed += f" ({', '.join(f'{n} with {backend}' for backend, n in by_backend.items())})"
     return f"killed {killed}; {used} halves used or burnt, none twice, both parties in step after each; {answers} answers of sidecars, at most {most} in stock"

@@ -15,8 +15,10 @@ MODELS = ROOT / "models"
 TACIT = os.environ.get("TACIT_BIN", str(ROOT / "target" / "release" / "tacit"))
 # The states of material, in the order in which it may go through them.
 RANK = {"generating": 0, "ready": 1, "claimed": 2, "burnt": 3}
-# The private answer on the digit may differ by this much from the float network's, which is an eighth of its lead over the second class.
-TOLERANCE = 0.8
+# Back ends that keep the input private, those that run several inputs as one, and those whose material a dealer makes.
+BACKENDS = ["cheetah", "sci-he", "dealt", "fss", "ckks"]
+BATCHING = ["cheetah", "sci-he", "dealt"]
+DEALT = ["dealt", "fss"]
 # A command that takes longer hangs.
 PATIENCE_S = 120
 
@@ -65,13 +67,11 @@ def run(*arguments: object, ok: bool | None = True, cwd: Path | None = None, **o
     return result
 
 
-class Server:
-    """A `tacit serve` process on a port of its own."""
+class Program:
+    """A program that listens on a port of its own."""
 
-    def __init__(self, place: "Place", prefix: tuple[str, ...] = (), stderr: object = None, extra: tuple[str, ...] = ()):
-        self.log = place.folder / "server.log"
-        command = [*prefix, TACIT, "serve", "digits.tacit", "--keys", "keys", "--listen", "127.0.0.1:0"]
-        command += ["--material", "server-material", *extra]
+    def __init__(self, place: "Place", name: str, command: list[str], stderr: object = None):
+        self.name, self.log = name, place.folder / f"{name}.log"
         with self.log.open("ab") as log:
             self.start = log.tell()
             self.process = subprocess.Popen(
@@ -84,8 +84,9 @@ class Server:
         line = self.process.stdout.readline().decode()
         if not line.startswith("listening on "):
             code = self.process.wait(PATIENCE_S)
-            check(["serve"], code, self.errors())
-            raise Broken(f"the server did not start: {self.errors()[-2000:]}")
+            self.process.stdout.close()
+            check([name], code, self.errors())
+            raise Broken(f"the {name} did not start: {self.errors()[-2000:]}")
         self.address = line.split()[2]
         host, port = self.address.rsplit(":", 1)
         self.peer = (host, int(port))
@@ -97,7 +98,7 @@ class Server:
         self.process.kill()
         self.process.wait()
         self.process.stdout.close()
-        holds("panicked" not in self.errors(), f"the server panicked:\n{self.errors()[-2000:]}")
+        holds("panicked" not in self.errors(), f"the {self.name} panicked:\n{self.errors()[-2000:]}")
 
     def stop(self) -> float:
         """Asks it to end; the seconds that it took."""
@@ -107,10 +108,31 @@ class Server:
             code = self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired as error:
             self.process.kill()
-            raise Broken("the server does not end on SIGTERM") from error
+            raise Broken(f"the {self.name} does not end on SIGTERM") from error
         self.process.stdout.close()
-        check(["serve"], code, self.errors())
+        check([self.name], code, self.errors())
         return time.monotonic() - start
+
+
+class Server(Program):
+    """A `tacit serve` process."""
+
+    def __init__(self, place: "Place", prefix: tuple[str, ...] = (), stderr: object = None, extra: tuple[str, ...] = ()):
+        command = [*prefix, TACIT, "serve", f"{place.model}.tacit", "--keys", "keys", "--listen", "127.0.0.1:0"]
+        command += [part for backend in place.backends for part in ("--backend", backend)]
+        command += ["--material", "server-material", *place.trusted, *extra]
+        super().__init__(place, "server", command, stderr)
+
+
+class Dealer(Program):
+    """A `tacit dealer` process, for both parties of a place."""
+
+    def __init__(self, place: "Place"):
+        if not (place.folder / "dealing").exists():
+            run("keys", "init", "dealing", cwd=place.folder)
+            place.pin = json.loads(run("keys", "add-dealer", "dealing", "--json", cwd=place.folder).out)["dealer"]
+        command = [TACIT, "dealer", "--keys", "dealing", "--listen", "127.0.0.1:0", "--numbers", "dealer.sqlite"]
+        super().__init__(place, "dealer", command)
 
 
 @dataclass
@@ -118,20 +140,51 @@ class Place:
     """A folder with a model, keys and both parties' material."""
 
     folder: Path
+    model: str = "digits"
+    backends: list[str] = field(default_factory=lambda: ["cheetah"])
+    # That of the next client.
+    backend: str = "cheetah"
+    # The dealer's fingerprint, and options that name it.
+    pin: str = ""
+    trusted: list[str] = field(default_factory=list)
     seen: dict[tuple[str, bytes], int] = field(default_factory=dict)
     expected: list[float] = field(default_factory=list)
+    # The private answer may differ by this much from the float network's: an eighth of its lead over the second class.
+    tolerance: float = 0.0
     pixels: list[float] = field(default_factory=list)
     shape: list[int] = field(default_factory=list)
 
     @classmethod
     def make(cls, folder: Path) -> "Place":
         folder.mkdir(parents=True)
-        samples = MODELS / "digits_samples.npy"
-        run("model", "import", MODELS / "digits.onnx", "--calibrate", samples, "-o", "digits.tacit", cwd=folder)
-        run("keys", "init", "keys", cwd=folder)
-        place = cls(folder)
-        place.expected = json.loads(run("model", "run", "digits.tacit", place.digit, "--json", cwd=folder).out)["values"]
-        return place
+        return cls(folder)._with(MODELS / "digits.onnx")
+
+    @classmethod
+    def small(cls, folder: Path, backends: list[str]) -> "Place":
+        """With the smallest network, which every back end can run."""
+        folder.mkdir(parents=True)
+        run("zoo", "tiny-mlp", "-o", "tiny.onnx", cwd=folder)
+        return cls(folder, "tiny", backends, backends[0])._with(folder / "tiny.onnx")
+
+    def _with(self, network: Path) -> "Place":
+        file, samples = f"{self.model}.tacit", MODELS / "digits_samples.npy"
+        run("model", "import", network, "--calibrate", samples, "--backend", "none", "-o", file, cwd=self.folder)
+        for backend in self.backends:
+            run("model", "lower", file, "--backend", backend, cwd=self.folder)
+        run("keys", "init", "keys", cwd=self.folder)
+        self.expected = json.loads(run("model", "run", file, self.digit, "--json", cwd=self.folder).out)["values"]
+        second, first = sorted(self.expected)[-2:]
+        self.tolerance = (first - second) / 8
+        return self
+
+    def trust(self, address: str) -> None:
+        """Both parties take material from the dealer there."""
+        self.trusted = ["--dealer", address, "--dealer-pin", self.pin, "--dealer-keys", "dealing"]
+
+    def asking(self, address: str) -> list[str]:
+        """Options of a client that asks this server."""
+        common = ["--server", address, "--keys", "keys", "--material", "client-material", "--backend", self.backend]
+        return [*common, *self.trusted]
 
     @property
     def digit(self) -> Path:
@@ -154,8 +207,7 @@ class Place:
         return run(*arguments, "--server", server.address, "--keys", "keys", cwd=self.folder)
 
     def client(self, server: Server, command: str, *arguments: object, **options: object) -> Done:
-        common = ["--server", server.address, "--keys", "keys", "--material", "client-material"]
-        return run(command, *common, *arguments, cwd=self.folder, **options)
+        return run(command, *self.asking(server.address), *arguments, cwd=self.folder, **options)
 
     def infer(self, server: Server, ok: bool | None = True) -> bool:
         """One private answer, which must be right; whether there was one."""
@@ -163,9 +215,11 @@ class Place:
         if done.code != 0:
             return False
         values = json.loads(done.out)["values"]
-        worst = max(abs(a - b) for a, b in zip(values, self.expected, strict=True))
-        holds(worst < TOLERANCE, f"a wrong answer: {values} instead of {self.expected}")
+        holds(self.is_right(values), f"a wrong answer: {values} instead of {self.expected}")
         return True
+
+    def is_right(self, values: list[float]) -> bool:
+        return max(abs(a - b) for a, b in zip(values, self.expected, strict=True)) < self.tolerance
 
     def ledger(self, party: str) -> dict[bytes, str]:
         path = self.folder / f"{party}-material" / "ledger.sqlite"

@@ -1,129 +1,158 @@
-"""Client and server are killed (SIGKILL) in the middle of a batch, after so many bytes of it: what they have then, and what they use."""
+"""Programs are killed (SIGKILL) at work, after so many bytes of it: what the parties have then, and what they use.
+
+Every back end, on the smallest network: client, server and sidecar, and the dealer where there is one.
+"""
 
 import signal
-import socket
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
 
 import pytest
 
 import abused
-from abuse_kills import in_step, settle
-from abused import Place, Server
+from abuse_kills import Sidecar, in_step, settle
+from abused import BACKENDS, BATCHING, DEALT, Dealer, Place, Server
+from abused_relay import Relay
 
 INPUTS = 3
 # Parts of the bytes of a call at which somebody is killed: in the setup, offline, between the phases, online, at the end.
 MOMENTS = [0.02, 0.2, 0.5, 0.8, 0.93, 0.97, 0.995]
 
 
-class Relay:
-    """Carries connections to a server and counts their bytes; when there are `most`, `act` is called, once."""
+class Client:
+    """A `tacit infer` of several inputs."""
 
-    def __init__(self, peer: tuple[str, int], most: int | None, act: Callable[[], None]):
-        self.peer, self.most, self.act, self.count = peer, most, act, 0
-        self.lock, self.sockets, self.threads = threading.Lock(), [], []
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
-        self.start(self.accept)
+    def __init__(self, place: Place, address: str):
+        command = [abused.TACIT, "infer", *[str(place.digit)] * INPUTS, *place.asking(address)]
+        self.process = subprocess.Popen(command, cwd=place.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
-    def start(self, work: Callable[..., None], *arguments: socket.socket) -> None:
-        self.threads.append(threading.Thread(target=work, args=arguments, daemon=True))
-        self.threads[-1].start()
-
-    def accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                near, _ = self.listener.accept()
-                self.sockets.append(near)
-                far = socket.create_connection(self.peer)
-                self.sockets.append(far)
-                self.start(self.carry, near, far)
-                self.start(self.carry, far, near)
-
-    def close(self) -> None:
-        """When the client has ended."""
-        with suppress(OSError):
-            # Closing it alone does not wake who waits for a connection.
-            self.listener.shutdown(socket.SHUT_RDWR)
-        for thread in self.threads:
-            thread.join()
-        for one in [*self.sockets, self.listener]:
-            one.close()
-
-    def carry(self, source: socket.socket, sink: socket.socket) -> None:
-        with suppress(OSError):
-            while piece := source.recv(1024):
-                with self.lock:
-                    self.count += len(piece)
-                    if self.most is not None and self.count >= self.most:
-                        self.most = None
-                        self.act()
-                sink.sendall(piece)
-        for end in (source, sink):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+    def finish(self) -> bool:
+        """Whether it was answered."""
+        self.error = self.process.communicate(timeout=abused.PATIENCE_S)[1].decode()
+        assert "panicked" not in self.error, self.error
+        return self.process.returncode == 0
 
 
-@contextmanager
-def asking(place: Place, server: Server, most: int | None, victim: str | None) -> Iterator[Relay]:
-    """A client that has a batch answered, until it has ended, and what carries its bytes."""
-    processes = []
+class Asked(Sidecar):
+    """A `tacit sidecar` with one request of several inputs."""
 
-    def act() -> None:
-        process = server.process if victim == "server" else processes[0]
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-
-    relay = Relay(server.peer, most, act)
-    command = [abused.TACIT, "infer", *[place.digit] * INPUTS, "--server", relay.address, "--keys", "keys", "--material", "client-material"]
-    with relay.lock:
-        client = subprocess.Popen(command, cwd=place.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        processes.append(client)
-    error = client.communicate(timeout=abused.PATIENCE_S)[1]
-    assert b"panicked" not in error, error
-    relay.close()
-    # Runs differ by some bytes, and a server that is killed at the very end may have answered already.
-    was_killed = victim is not None and relay.most is None
-    assert client.returncode == 0 or was_killed, f"{victim}, {most} bytes: {error!r}"
-    assert client.returncode != 0 or not (was_killed and victim == "client"), f"{victim}, {most} bytes: it went on"
-    yield relay
+    def finish(self) -> bool:
+        while self.process.poll() is None and not self.answers:
+            self.ask(INPUTS)
+        self.end(signal.SIGTERM if self.process.poll() is None else signal.SIGKILL)
+        self.error = (self.place.folder / "sidecar.log").read_text()
+        return self.answers > 0
 
 
-@pytest.mark.parametrize("stored", [False, True], ids=["anew", "stored"])
-def test_killed_in_a_batch_both_parties_have_the_same_and_use_nothing_twice(binary, tmp_path, monkeypatch, stored):
-    monkeypatch.setattr(abused, "TACIT", str(binary))
-    place = Place.make(tmp_path / "place")
-    place.client_of_operator()
-    server = Server(place)
+class Stage:
+    """The programs of one back end, and a relay in front of its dealer."""
 
-    def stock() -> None:
+    def __init__(self, place: Place):
+        self.place, self.whole = place, {}
+        self.dealer = self.to_dealer = None
+        if place.backend in DEALT:
+            self.dealer = Dealer(place)
+            self.to_dealer = Relay(self.dealer.peer)
+            place.trust(self.to_dealer.address)
+        place.client_of_operator()
+        self.server = Server(place)
+
+    def stock(self, stored: bool) -> None:
         if stored:
-            place.client(server, "prepare", "--batch", INPUTS)
+            many = ["--batch", INPUTS] if self.place.backend in BATCHING else ["--count", INPUTS]
+            self.place.client(self.server, "prepare", *many)
 
-    stock()
-    with asking(place, server, None, None) as relay:
-        whole = relay.count
-    for victim in ("client", "server"):
-        killed = 0
-        for moment in MOMENTS:
-            stock()
+    def call(self, who: str, victim: str | None, most: int | None) -> tuple[int, bool]:
+        """Somebody asks, and the victim is killed after so many bytes; how many there were, and whether it was killed."""
+        relay = self.to_dealer if who == "dealer" else Relay(self.server.peer)
+
+        def kill() -> None:
+            killed = {"server": self.server, "dealer": self.dealer}.get(victim, worker).process
+            killed.send_signal(signal.SIGKILL)
+            killed.wait()
+
+        relay.after(most, kill)
+        with relay.lock:
+            # Nothing is carried before it is known whom to kill.
+            if who == "sidecar":
+                worker = Asked(self.place, relay.address, ready=0, workers=1)
+            else:
+                worker = Client(self.place, self.server.address if who == "dealer" else relay.address)
+        answered = worker.finish()
+        # Runs differ by some bytes, and who is killed at the very end may have answered already.
+        count, was_killed = relay.count, victim is not None and relay.most is None
+        assert answered or was_killed, f"{who}, {victim}, {most} bytes: {worker.error}"
+        if who == "dealer":
+            relay.after(None, kill)
+        else:
+            relay.close()
+        return count, was_killed
+
+    def count(self, who: str, stored: bool) -> int:
+        """Bytes of a whole call."""
+        self.stock(stored)
+        return self.call(who, None, None)[0]
+
+    def killed(self, victim: str, stored: bool, moment: float) -> bool:
+        """Kills the victim at this moment of a call, and starts it again; whether the call came so far."""
+        who = "client" if victim == "server" else victim
+        if (who, stored) not in self.whole:
+            # The first may register the model at a dealer.
+            self.whole[who, stored] = min(self.count(who, stored) for _ in range(2))
+        self.stock(stored)
+        _, was_killed = self.call(who, victim, int(self.whole[who, stored] * moment))
+        self.place.check_ledgers()
+        if victim == "server":
+            self.server.kill()
+            self.server = Server(self.place)
+        if victim == "dealer":
+            self.dealer.kill()
+            self.dealer = Dealer(self.place)
+            self.to_dealer.peer = self.dealer.peer
+        return was_killed
+
+    def reconcile(self) -> None:
+        settle(self.place, self.server)
+        # Connecting is what brings the parties together.
+        self.place.ask(self.server, "material", "--material", "client-material", "list", "--json")
+        settle(self.place, self.server)
+
+    def stop(self) -> None:
+        self.server.stop()
+        if self.dealer is not None:
+            self.dealer.kill()
+            self.to_dealer.close()
+        self.place.check_ledgers()
+
+
+@pytest.fixture
+def stage(request, binary, tmp_path, monkeypatch) -> Iterator[Stage]:
+    monkeypatch.setattr(abused, "TACIT", str(binary))
+    stage = Stage(Place.small(tmp_path / "place", [request.param]))
+    yield stage
+    for program in (stage.server, stage.dealer):
+        if program is not None:
+            program.process.kill()
+            program.process.wait()
+            program.process.stdout.close()
+
+
+@pytest.mark.parametrize("stage", BACKENDS, indirect=True)
+def test_killed_at_work_both_parties_have_the_same_and_use_nothing_twice(stage):
+    place = stage.place
+    victims = ["client", "server", "sidecar", *(["dealer"] if stage.dealer else [])]
+    for number, victim in enumerate(victims):
+        moments, killed = MOMENTS if place.backend == "cheetah" else MOMENTS[number % 3 :: 3], 0
+        for place_of, moment in enumerate(moments):
+            # Without stored material and with it, in turns; a dealer has no part in using it.
+            stored = place.backend != "ckks" and victim != "dealer" and place_of % 2 == 1
+            killed += stage.killed(victim, stored, moment)
             before = place.ready("client")
-            with asking(place, server, int(whole * moment), victim) as relay:
-                killed += relay.most is None
-                place.check_ledgers()
-            if victim == "server":
-                server.kill()
-                server = Server(place)
-            settle(place, server)
-            # Connecting is what brings the parties together.
-            place.ask(server, "material", "--material", "client-material", "list", "--json")
-            settle(place, server)
-            in_step(place, f"the {victim} was killed after {moment} of the bytes of a batch")
+            stage.reconcile()
+            in_step(place, f"the {victim} was killed after {moment} of the bytes of a call")
             assert place.ready("client") <= before, "nothing that was half made is ready"
-            place.infer(server)
-            place.ask(server, "material", "--material", "client-material", "discard", "--all")
-        assert killed >= len(MOMENTS) - 1
-    server.stop()
-    place.check_ledgers()
+            place.infer(stage.server)
+            place.ask(stage.server, "material", "--material", "client-material", "discard", "--all")
+        # A sidecar's calls differ: it announces what waits.
+        assert killed >= (1 if victim == "sidecar" else len(moments) - 1), f"{victim}: {killed} of {len(moments)}"
+    stage.stop()

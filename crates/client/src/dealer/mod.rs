@@ -148,7 +148,10 @@ impl RemoteDealer {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(line) = idle {
             match self.over(line, &mut run) {
-                Err(Failure::Before(error)) if error.is_gone() => {}
+                // Those that have been idle for longer are gone, too, or will be: a dealer was started again.
+                Err(Failure::Before(error)) if error.is_gone() => {
+                    self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                }
                 other => return other.map_err(|failure| self.failed(failure)),
             }
         }
