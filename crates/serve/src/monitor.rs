@@ -109,6 +109,11 @@ fn resident() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{self, Read};
+    use std::process::{Command, Stdio};
+    use std::sync::mpsc;
+    use std::thread;
+    use tokio::runtime::Builder;
 
     const LIMITS: Limits = Limits { cores: 4, widest: 1, memory: 8 << 30, resident: 1 << 30 };
 
@@ -148,6 +153,35 @@ mod tests {
         assert_eq!(LIMITS.memory(&Load::default(), 0, 0), 8 << 30, "where nothing is known");
         let scarce = Load { cores: 8.0, available: Some(SPARE - 1), ..Load::default() };
         assert_eq!(LIMITS.cores(&scarce, 0), 0, "and waits while there is next to none");
+    }
+
+    #[test]
+    fn memory_that_another_process_takes_is_seen() {
+        let (sender, loads) = mpsc::channel();
+        let (_server, stop) = watch::channel(false);
+        thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+            // Ends when nobody listens.
+            runtime.block_on(watch(move |load| sender.send(load).is_ok(), stop));
+        });
+        let available = || loads.recv().unwrap().available.unwrap();
+        let until = |holds: &dyn Fn(u64) -> bool| (0..60).any(|_| holds(available()));
+        let before = available();
+        // Much, so that what others on this machine do meanwhile makes no difference.
+        let taken = (before / 4).min(1 << 30);
+        let mut tail = Command::new("tail");
+        tail.args(["-c", &taken.to_string()]).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut other = tail.spawn().unwrap();
+        // It keeps the last bytes until it knows that they are the last.
+        let mut input = other.stdin.take().unwrap();
+        io::copy(&mut io::repeat(0).take(taken), &mut input).unwrap();
+        assert!(until(&|now| now < before - taken / 2), "{before} bytes before, and {taken} were taken");
+        let during = available();
+        let load = Load { available: Some(during), ..Load::default() };
+        assert!(Limits { memory: u64::MAX, ..LIMITS }.memory(&load, 0, 0) < before - taken / 2, "jobs may take less");
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(until(&|now| now > during + taken / 2), "{during} bytes meanwhile, and {taken} were given back");
     }
 
     #[test]

@@ -2,20 +2,53 @@
 //! process.
 mod common;
 use common::*;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{Read, Write};
+use std::thread;
 use tacit_client::wire::{Reply, Request};
 use tacit_net::{Channel, TlsTransport};
 
 const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
-const IDLE: usize = 200;
+const IDLE: usize = 1000;
 const SLOW: usize = 40;
+const ACTIVE: usize = 50;
+/// Answers for each of the active ones.
+const ANSWERS: usize = 4;
+/// Threads of an active client and of its job, which begin before those of the last one have ended: fewer for
+/// all together than one for each of the idle ones.
+const EACH: usize = 8;
 /// Threads that may come and go: a pooled one that is about to end.
 const SLACK: usize = 2;
 
+/// Fifty clients at work at the same time; the most threads that there were meanwhile.
+fn active(server: &Running, dir: &std::path::Path) -> usize {
+    thread::scope(|scope| {
+        let work = |who: &'static str| {
+            let mut config = server.config(dir, who);
+            (config.store, config.threads) = (None, 1);
+            let mut client = tacit_client::Lobby::connect(registry(), config).unwrap().open("one", None).unwrap();
+            for _ in 0..ANSWERS {
+                assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+            }
+        };
+        let clients: Vec<_> = (0..ACTIVE).map(|i| scope.spawn(move || work(["alice", "bob"][i % 2]))).collect();
+        let mut most = 0;
+        while clients.iter().any(|client| !client.is_finished()) {
+            most = most.max(threads());
+        }
+        most
+    })
+}
+
 #[test]
-fn two_hundred_idle_clients_and_slow_ones_hold_no_thread() {
+fn a_thousand_idle_clients_and_slow_ones_hold_no_thread_while_fifty_are_served() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| c.max_connections = IDLE + SLOW + 8);
+    let server = Running::start(dir.path(), |c| {
+        c.max_connections = IDLE + SLOW + ACTIVE + 8;
+        c.memory_per_client = ACTIVE;
+    });
     let mut client = server.client(dir.path(), "alice", "one");
     assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
     let busy = threads();
@@ -27,6 +60,11 @@ fn two_hundred_idle_clients_and_slow_ones_hold_no_thread() {
     let slow: Vec<(TlsTransport, u8)> = (0..SLOW).map(|_| server.trickle(dir.path(), "bob")).collect();
     assert_eq!(server.handle.connections(), IDLE + SLOW + 1);
     wait_until("slow clients hold none", || threads() <= busy + SLACK);
+    let most = active(&server, dir.path());
+    assert!(most <= busy + EACH * ACTIVE, "{most} threads, {busy} before");
+    wait_until("nothing is lost", || server.handle.served() == (1 + ACTIVE * ANSWERS) as u64);
+    wait_until("the active ones have left", || server.handle.connections() == IDLE + SLOW + 1);
+    wait_until("and their threads", || threads() <= busy + SLACK);
     // Nobody is harmed, them included.
     assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
     for (mut raw, last) in slow {
