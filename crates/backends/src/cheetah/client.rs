@@ -86,7 +86,13 @@ pub fn online_traced<L: Lattice>(
     check_input(&plan.graph, plan.batch, input)?;
     let ClientMaterial { plan: made_for, seed, linear, pieces } = material;
     check_made_for(&made_for, &plan.digest())?;
-    let phase = Online { input, linear: linear.into_iter(), pieces: pieces.into_iter(), session: &mut *session };
+    let phase = Online {
+        input,
+        unread: &plan.unread,
+        linear: linear.into_iter(),
+        pieces: pieces.into_iter(),
+        session: &mut *session,
+    };
     let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let seed = Prg::from_seed(seed);
     let Plan { graph, steps, batch, .. } = plan;
@@ -116,15 +122,17 @@ impl<L: Lattice> ClientPhase<Parts> for Offline<'_, '_, L> {
             let ClientKeys { lattice, ots } = &mut *self.keys;
             self.answers[group] = L::client(&members.plan, lattice, x, self.session, ots)?.into();
         }
-        let width = self.plan.graph.nodes()[members.nodes[index]].fixed.width;
-        let mut share = self.answers[group].pop_front().expect("the walk comes to each member of a group once");
-        share.iter_mut().for_each(|v| *v &= ring_mask(width));
-        self.linear.push(Packed::new(&share, width));
-        Ok(share)
+        let id = members.nodes[index];
+        let (width, unread) = (self.plan.graph.nodes()[id].fixed.width, self.plan.unread[id]);
+        let share = self.answers[group].pop_front().expect("the walk comes to each member of a group once");
+        let kept: Vec<u64> = share.iter().map(|v| (v & ring_mask(width)) >> unread).collect();
+        self.linear.push(Packed::new(&kept, width - unread));
+        Ok(kept.iter().map(|v| v << unread).collect())
     }
 
     fn gate(&mut self, _: At, spec: &GateSpec, gate: &GateShares<'_>) -> Result<(), BackendError> {
-        let made = ClientGate::offline(spec, gate.tested, gate.values, self.session, &mut self.keys.ots)?;
+        let shares = (gate.values, gate.targets);
+        let made = ClientGate::offline(spec, gate.tested, shares, self.session, &mut self.keys.ots)?;
         self.pieces.push(Piece::Gate(made));
         Ok(())
     }
@@ -141,6 +149,7 @@ impl<L: Lattice> ClientPhase<Parts> for Offline<'_, '_, L> {
 
 struct Online<'a, 's> {
     input: &'a [i64],
+    unread: &'a [u32],
     linear: std::vec::IntoIter<Packed>,
     pieces: std::vec::IntoIter<Piece<ClientGate, ClientWrap>>,
     session: &'a mut Session<'s>,
@@ -152,8 +161,10 @@ impl ClientPhase<Parts> for Online<'_, '_> {
         Ok(self.session.channel.send_packed(INPUT, &masked, width)?)
     }
 
-    fn linear(&mut self, _: &(usize, usize), _: NodeId, _: &[u64]) -> Result<Vec<u64>, BackendError> {
-        Ok(self.linear.next().expect(MADE).values())
+    fn linear(&mut self, _: &(usize, usize), id: NodeId, _: &[u64]) -> Result<Vec<u64>, BackendError> {
+        let mut share = self.linear.next().expect(MADE).values();
+        share.iter_mut().for_each(|v| *v <<= self.unread[id]);
+        Ok(share)
     }
 
     fn gate(&mut self, _: At, spec: &GateSpec, gate: &GateShares<'_>) -> Result<(), BackendError> {

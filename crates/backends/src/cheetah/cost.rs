@@ -28,6 +28,10 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
     for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
         add(&mut costs, of_step(step, node, plan.batch));
     }
+    for (id, node) in plan.graph.nodes().iter().enumerate().filter(|(_, node)| node.op.facts().is_some()) {
+        let (n, width) = (plan.batch * node.elements(), node.fixed.width);
+        keeps(&mut costs, packed(n, width - plan.unread(id)), packed(n, width));
+    }
     for group in &plan.groups {
         costs.offline += L::cost(&group.plan);
     }
@@ -58,7 +62,7 @@ fn add(costs: &mut Costs, other: Costs) {
     costs.comparisons += other.comparisons;
 }
 
-/// Online and offline cost of a node, but for the encrypted half of linear layers and the OT extension.
+/// Online and offline cost of a node, but for linear layers and the OT extension.
 fn of_step(step: &Step, node: &Node, batch: usize) -> Costs {
     let mut costs = Costs::default();
     let elements = packed(batch * node.elements(), node.fixed.width);
@@ -70,9 +74,8 @@ fn of_step(step: &Step, node: &Node, batch: usize) -> Costs {
             costs.online = PhaseCost { up_bytes: extra, down_bytes: extra, exchanges: 1, ..PhaseCost::default() };
             keeps(&mut costs, extra, 2 * extra);
         }
-        Step::Linear(_) => keeps(&mut costs, elements, elements),
         // No plan of this back end has look-ups.
-        Step::Local | Step::LookUp(_) => {}
+        Step::Linear(_) | Step::Local | Step::LookUp(_) => {}
         Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
             for gate in step.gates().filter(|g| g.n() > 0) {
                 let one = gate.cost();

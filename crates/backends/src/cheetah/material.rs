@@ -25,7 +25,7 @@ pub struct ClientMaterial {
     pub(super) plan: [u8; 32],
     /// All shares that the client chooses itself follow from this seed.
     pub(super) seed: Seed,
-    /// Its shares of the linear outputs.
+    /// Its shares of the linear outputs, without the low bits that nothing reads.
     pub(super) linear: Vec<Packed>,
     pub(super) pieces: Vec<Piece<ClientGate, ClientWrap>>,
 }
@@ -61,8 +61,12 @@ fn piece_specs<L: Lattice>(plan: &Plan<L>) -> impl Iterator<Item = PieceSpec<'_>
     })
 }
 
-fn linear_nodes<L: Lattice>(plan: &Plan<L>) -> impl Iterator<Item = &Node> {
-    plan.graph.nodes().iter().filter(|n| matches!(n.op, Op::Conv2d(_) | Op::Linear(_)))
+/// Elements of the linear layers' results, and bits that a party keeps of each; `unread` are those that it
+/// does not.
+fn linear_shares<'a, L: Lattice>(plan: &'a Plan<L>, unread: &'a [u32]) -> impl Iterator<Item = (usize, u32)> + 'a {
+    let linear = |&(node, _): &(&Node, &u32)| matches!(node.op, Op::Conv2d(_) | Op::Linear(_));
+    let nodes = plan.graph.nodes().iter().zip(unread).filter(linear);
+    nodes.map(|(node, unread)| (plan.batch * node.elements(), node.fixed.width - unread))
 }
 
 /// Writes what both halves have: the shares of the linear outputs, then the pieces.
@@ -90,12 +94,11 @@ type Parts<G, W> = (Vec<Packed>, Vec<Piece<G, W>>);
 /// Reads what `write` wrote, to the end.
 fn read<L: Lattice, G, W>(
     plan: &Plan<L>,
-    mut from: Reader<'_>,
+    (mut from, unread): (Reader<'_>, &[u32]),
     gate: Read<GateSpec, G>,
     wrap: Read<WrapSpec, W>,
 ) -> Result<Parts<G, W>, MpcError> {
-    let linear = linear_nodes(plan).map(|node| from.packed(plan.batch * node.elements(), node.fixed.width));
-    let linear = linear.collect::<Result<_, _>>()?;
+    let linear = linear_shares(plan, unread).map(|(n, width)| from.packed(n, width)).collect::<Result<_, _>>()?;
     let mut pieces = Vec::new();
     for spec in piece_specs(plan) {
         pieces.push(match spec {
@@ -124,7 +127,7 @@ impl ClientMaterial {
         let mut from = Reader::new(bytes);
         let mut seed = Seed([0; 16]);
         seed.0.copy_from_slice(from.bytes(16)?);
-        let (linear, pieces) = read(plan, from, ClientGate::read, ClientWrap::read)?;
+        let (linear, pieces) = read(plan, (from, &plan.unread), ClientGate::read, ClientWrap::read)?;
         Ok(Self { plan: plan.digest(), seed, linear, pieces })
     }
 }
@@ -142,7 +145,8 @@ impl ServerMaterial {
     /// # Errors
     /// [`BackendError::Material`] if the bytes do not fit the plan.
     pub fn from_bytes<L: Lattice>(plan: &Plan<L>, bytes: &[u8]) -> Result<Self, BackendError> {
-        let (linear, pieces) = read(plan, Reader::new(bytes), ServerGate::read, ServerWrap::read)?;
+        let unread = vec![0; plan.graph.nodes().len()];
+        let (linear, pieces) = read(plan, (Reader::new(bytes), &unread), ServerGate::read, ServerWrap::read)?;
         Ok(Self { plan: plan.digest(), linear, pieces })
     }
 }

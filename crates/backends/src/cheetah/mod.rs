@@ -26,6 +26,7 @@ mod options;
 mod party;
 mod plan;
 mod server;
+mod slack;
 
 pub use crate::ring::share::Tap;
 pub use coeff::Cheetah;
@@ -33,7 +34,7 @@ pub use cost::{costs, online_bytes};
 pub use lattice::Lattice;
 pub use material::{ClientMaterial, ServerMaterial};
 pub use options::Options;
-pub(crate) use options::read_leaves;
+pub(crate) use options::read_gates;
 pub use party::{ClientParty, ServerParty};
 pub use plan::{Plan, batched, compile};
 pub use tacit_mpc::gate::Leaves;

@@ -18,14 +18,17 @@ pub struct Options {
     pub leaves: Leaves,
     /// Low bits that ReLU's sign test leaves out: results below `2^relu_drop` units may become 0.
     pub relu_drop: u32,
-    /// Error allowed at each linear output before truncation, at least 1 (raised where a wide ring needs it):
-    /// larger bounds save bytes.
+    /// Most units that a linear output may be off before truncation, at least 1 (raised where a wide ring
+    /// needs it): larger bounds save bytes. A layer uses as much of it as its truncation makes invisible.
     pub linear_error: u32,
+    /// Online bytes that one more round trip is worth: a ReLU that saves as many by widening behind its gate
+    /// takes it.
+    pub round_trip: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { leaves: Leaves::Masked(3), relu_drop: 0, linear_error: 1 }
+        Self { leaves: Leaves::Masked(3), relu_drop: 0, linear_error: 64, round_trip: 1 << 17 }
     }
 }
 
@@ -40,6 +43,7 @@ impl Options {
             ("leaves", leaves, LEAVES),
             ("relu_drop", self.relu_drop, RELU_DROP),
             ("linear_error", self.linear_error, LINEAR_ERROR),
+            ("round_trip", self.round_trip, ROUND_TRIP),
         ] {
             seam::within(backend, key, value, &allowed)?;
         }
@@ -51,6 +55,7 @@ impl Options {
 const LEAVES: RangeInclusive<u32> = 1..=4;
 const RELU_DROP: RangeInclusive<u32> = 0..=30;
 const LINEAR_ERROR: RangeInclusive<u32> = 1..=1 << 16;
+const ROUND_TRIP: RangeInclusive<u32> = 0..=1 << 30;
 
 /// `masked1` to `masked4`, or `direct1` to `direct4`.
 struct LeavesText(Leaves);
@@ -69,14 +74,15 @@ impl FromStr for LeavesText {
     }
 }
 
-/// The defaults, with the kind of leaves that is asked for.
+/// The defaults, with what is asked for about gates.
 ///
 /// # Errors
 /// [`BackendError::Option`].
-pub(crate) fn read_leaves(reader: &mut seam::Reader<'_>) -> Result<Options, BackendError> {
+pub(crate) fn read_gates(reader: &mut seam::Reader<'_>) -> Result<Options, BackendError> {
     let default = Options::default();
     let leaves = reader.get::<LeavesText>("leaves")?.map_or(default.leaves, |leaves| leaves.0);
-    Ok(Options { leaves, ..default })
+    let round_trip = reader.in_range("round_trip", ROUND_TRIP)?.unwrap_or(default.round_trip);
+    Ok(Options { leaves, round_trip, ..default })
 }
 
 /// Reads the options of the protocol and of the lowering to a ring.
@@ -87,9 +93,9 @@ pub(super) fn parse(backend: &'static str, text: &seam::Options) -> Result<(Opti
     let mut reader = text.reader(backend);
     let default = Options::default();
     let options = Options {
-        leaves: read_leaves(&mut reader)?.leaves,
         relu_drop: reader.in_range("relu_drop", RELU_DROP)?.unwrap_or(default.relu_drop),
         linear_error: reader.in_range("linear_error", LINEAR_ERROR)?.unwrap_or(default.linear_error),
+        ..read_gates(&mut reader)?
     };
     let ring = RingOptions { linear_error: options.linear_error, ..RingOptions::read(&mut reader)? };
     reader.end()?;
@@ -104,10 +110,12 @@ mod tests {
 
     #[test]
     fn options_are_read_and_nonsense_is_named() {
-        let (options, ring) = parse(NAME, &"leaves=direct4,relu_drop=2,frac_bits=12".parse().unwrap()).unwrap();
+        let (options, ring) =
+            parse(NAME, &"leaves=direct4,relu_drop=2,frac_bits=12,round_trip=0".parse().unwrap()).unwrap();
         assert_eq!((options.leaves, options.relu_drop, ring.frac_bits), (Leaves::Direct(4), 2, Some(12)));
+        assert_eq!(options.round_trip, 0);
         assert_eq!(parse(NAME, &seam::Options::default()).unwrap().0, Options::default());
-        let numbers = ["relu_drop=99", "frac_bits=-1", "guard_bits=nan", "linear_error=0"];
+        let numbers = ["relu_drop=99", "frac_bits=-1", "guard_bits=nan", "linear_error=0", "round_trip=-1"];
         for bad in numbers.into_iter().chain(["leaves=tree", "leaves=direct5", "leaves=masked", "clamp=maybe"]) {
             let key = bad.split('=').next().unwrap();
             let error = parse(NAME, &bad.parse().unwrap()).unwrap_err().to_string();

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use tacit_graph::NodeId;
-use tacit_mpc::gate::{GateSpec, WrapSpec};
+use tacit_mpc::gate::{GateSpec, Widening, WrapSpec};
 
 use super::coeff::Cheetah;
 use super::lattice::Lattice;
 use super::linear::Consumer;
 use super::options::Options;
+use super::slack;
 use crate::ring::RingGraph;
-use crate::ring::fixed::MAX_WIDENING;
 use crate::ring::share::{self, Batch, Compile, Kind, conv_spec};
 use crate::{BackendError, Numerics, seam};
 
@@ -47,6 +47,8 @@ pub struct Plan<L: Lattice = Cheetah> {
     /// Of all inputs of the batch.
     pub(super) steps: Vec<Step>,
     pub(super) groups: Vec<Group<L>>,
+    /// For each node, low bits of the client's share of a linear layer's result that nothing reads.
+    pub(super) unread: Vec<u32>,
     /// Inputs at once.
     pub(super) batch: usize,
     options: Options,
@@ -93,6 +95,11 @@ impl<L: Lattice> Plan<L> {
         matches!(self.steps[node], Step::TruncateExact { .. })
     }
 
+    /// Low bits of the client's share of a node's tensor that are not kept, since a truncation drops them.
+    pub fn unread(&self, node: NodeId) -> u32 {
+        self.unread[node]
+    }
+
     /// All batches of gates, in order.
     pub(super) fn gates(&self) -> impl Iterator<Item = &GateSpec> {
         self.steps.iter().flat_map(|step| step.gates())
@@ -130,10 +137,12 @@ fn canonical(step: &Step) -> (u8, Vec<[usize; 7]>) {
 /// `Unsupported` names the first node that cannot be compiled.
 pub fn compile<L: Lattice>(graph: RingGraph, options: Options) -> Result<Plan<L>, BackendError> {
     let (steps, members) = steps::<L>(&graph, &options)?;
-    let groups = members.into_iter().map(|(tensor, nodes)| make_group(&graph, &options, tensor, nodes));
+    let exact: Vec<bool> = steps.iter().map(|step| matches!(step, Step::TruncateExact { .. })).collect();
+    let errors = slack::errors(&graph, &exact, options.linear_error);
+    let groups = members.into_iter().map(|(tensor, nodes)| make_group(&graph, &options, &errors, (tensor, nodes)));
     let groups: Vec<Group<L>> = groups.collect::<Result<_, _>>()?;
     let digest = digest(&graph, &options, (&steps, &groups));
-    Ok(Plan { graph: Arc::new(graph), options, steps, groups, batch: 1, digest })
+    Ok(Plan { unread: slack::unread(&graph, &exact), graph: Arc::new(graph), options, steps, groups, batch: 1, digest })
 }
 
 /// The plan for `batch` inputs at once that follows from a plan for one: as many gates in each exchange as
@@ -149,6 +158,7 @@ pub fn batched<L: Lattice>(one: &Plan<L>, batch: usize) -> Plan<L> {
         graph: Arc::clone(&one.graph),
         steps: one.steps.iter().map(|step| step.times(batch)).collect(),
         groups: one.groups.iter().map(of_group).collect(),
+        unread: one.unread.clone(),
         batch,
         options: one.options,
         digest: seam::batch_digest(&one.digest, batch),
@@ -198,13 +208,13 @@ impl Compile<Parts> for Maker<'_> {
     }
 
     fn relu(&mut self, n: usize, width: u32, wide: u32) -> Result<GateSpec, String> {
-        // The multiplexer takes the value and its wrap bits from one word of OT output.
-        if 2 * wide - width > MAX_WIDENING {
-            let bits = 2 * wide - width;
-            return Err(format!("widening from {width} to {wide} bits needs {bits} bits, at most {MAX_WIDENING}"));
-        }
         let drop = self.options.relu_drop.min(width - 4);
-        Ok(GateSpec::widening(n, width, drop, self.options.leaves, wide))
+        let gate = |place| GateSpec::widening(n, width, drop, self.options.leaves, (wide, place));
+        let [way, behind] = [gate(Widening::OnTheWay), gate(Widening::Behind)];
+        let [most, least] = [&way, &behind].map(|gate| gate.cost().online_up + gate.cost().online_down);
+        // On the way, the value and its wrap bits come from one word of OT output.
+        let behind_pays = most >= least + self.options.round_trip as usize;
+        Ok(if behind_pays || 2 * wide - width > u64::BITS { behind } else { way })
     }
 
     fn maximum(&mut self, n: usize, width: u32, index: Option<u32>) -> GateSpec {
@@ -223,11 +233,12 @@ impl Compile<Parts> for Maker<'_> {
 fn make_group<L: Lattice>(
     graph: &RingGraph,
     options: &Options,
-    tensor: NodeId,
-    nodes: Vec<NodeId>,
+    errors: &[u32],
+    (tensor, nodes): (NodeId, Vec<NodeId>),
 ) -> Result<Group<L>, BackendError> {
     let layers: Vec<Consumer> = nodes.iter().map(|&id| consumer(graph, tensor, id)).collect();
-    let plan = L::plan(&layers, options).map_err(|error| {
+    let linear_error = nodes.iter().map(|&id| errors[id]).min().expect("a group has a layer");
+    let plan = L::plan(&layers, &Options { linear_error, ..*options }).map_err(|error| {
         let node = &graph.nodes()[nodes[0]];
         let what = format!("it, or another layer that reads the same tensor: {error}");
         BackendError::Unsupported { node: nodes[0], name: node.name.clone(), op: node.op.name(), what }
@@ -262,9 +273,16 @@ mod tests {
     }
 
     #[test]
-    fn relu_that_widens_beyond_a_word_of_masks_is_unsupported() {
-        let compiled = |width, wide| compile::<Cheetah>(widening_relu(width, wide), Options::default());
-        assert!(compiled(16, 40).is_ok());
-        assert!(matches!(compiled(15, 40), Err(BackendError::Unsupported { node: 1, .. })));
+    fn a_relu_widens_behind_its_gate_where_that_is_worth_a_round_trip() {
+        let exchanges = |width, wide, round_trip| {
+            let options = Options { round_trip, ..Options::default() };
+            let plan = compile::<Cheetah>(widening_relu(width, wide), options).expect("it compiles");
+            plan.gates().map(|gate| gate.cost().exchanges).sum::<usize>()
+        };
+        assert_eq!(exchanges(16, 32, 1 << 17), exchanges(16, 16, 0));
+        assert_eq!(exchanges(16, 32, 0), exchanges(16, 16, 0) + 1);
+        // A word of masks is too short for the other way.
+        assert_eq!(exchanges(16, 40, 1 << 17), exchanges(16, 16, 0));
+        assert_eq!(exchanges(15, 40, 1 << 17), exchanges(16, 16, 0) + 1);
     }
 }

@@ -10,7 +10,7 @@ use super::server::ServerKeys;
 use super::units::lift_spec;
 use crate::cheetah::linear::LinearError;
 use crate::cheetah::linear::tiling::Consumer;
-use crate::cheetah::{Lattice, Options, read_leaves};
+use crate::cheetah::{Lattice, Options, read_gates};
 use crate::ring::RingOptions;
 use crate::{BackendError, PhaseCost, seam};
 
@@ -26,7 +26,7 @@ impl Lattice for SciHe {
     const NAME: &'static str = "sci-he";
     const ABOUT: &'static str =
         "two parties: slot-packed BFV linear layers, silent-OT comparisons, exact answers; little work for the client";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const DOMAIN: &'static str = "tacit 2026-11 sci-he plan";
     const EXACT: bool = true;
 
@@ -37,7 +37,7 @@ impl Lattice for SciHe {
 
     fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
         let mut reader = text.reader(Self::NAME);
-        let options = exact(read_leaves(&mut reader)?);
+        let options = exact(read_gates(&mut reader)?);
         let ring = RingOptions { linear_error: 0, ..RingOptions::read(&mut reader)? };
         reader.end()?;
         Ok((options, ring))

@@ -7,10 +7,12 @@
 //! with, so that the invariant holds for the next layer.
 //!
 //! Online messages: server -> client leaves, masked values (and wrap message); tree openings both ways;
-//! server -> client opening; client -> server opening and differences.
+//! server -> client opening; client -> server opening and differences. A value that is widened behind the
+//! gate takes a message each way more (`grow`).
 
 mod compare;
 mod direct;
+mod grow;
 mod lift;
 mod masked;
 mod mux;
@@ -32,6 +34,7 @@ pub use mux::{ClientMux, MuxSpec, ServerMux};
 pub use spec::{CompareSpec, Leaves};
 pub use wrap::{ClientWrap, ServerWrap, WrapSpec};
 
+use self::grow::{ClientGrow, ServerGrow};
 use crate::codec::{Reader, Writer};
 use crate::wire::PackedMessages;
 use crate::{MpcError, Ots, Session, low_mask};
@@ -44,6 +47,17 @@ pub struct GateSpec {
     compare: CompareSpec,
     drop: u32,
     mux: MuxSpec,
+    /// The one value is widened behind the gate.
+    grow: Option<WrapSpec>,
+}
+
+/// Where a gate widens its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Widening {
+    /// While it is multiplied: no message more, but every message is as wide as the result.
+    OnTheWay,
+    /// After the client's move: a round trip more, and fewer bits (`grow`). The result must not be negative.
+    Behind,
 }
 
 impl GateSpec {
@@ -52,16 +66,33 @@ impl GateSpec {
     /// multiplied onto values of the given widths.
     pub fn new(n: usize, width: u32, drop: u32, leaves: Leaves, widths: Vec<u32>) -> Self {
         let compare = CompareSpec::new(n, width.saturating_sub(drop), leaves);
-        Self { compare, drop, mux: MuxSpec { n, widths, wrap: None } }
+        Self { compare, drop, mux: MuxSpec { n, widths, wrap: None }, grow: None }
     }
 
-    /// A gate whose one value is the tested value itself, widened from `width` to `wide` bits (ReLU).
-    pub fn widening(n: usize, width: u32, drop: u32, leaves: Leaves, wide: u32) -> Self {
-        let mut gate = Self::new(n, width, drop, leaves, vec![wide]);
-        if wide > width {
-            gate.mux.wrap = Some(WrapSpec { n, width, extra: wide - width });
+    /// A gate whose one value is the tested value itself, widened from `width` to `wide` bits (ReLU). A value
+    /// that is widened is below `2^(width-2)` in magnitude, so that its sign shows one bit lower.
+    pub fn widening(n: usize, width: u32, drop: u32, leaves: Leaves, (wide, place): (u32, Widening)) -> Self {
+        if wide <= width {
+            return Self::new(n, width, drop, leaves, vec![wide]);
         }
-        gate
+        // Dropped bits may take a value that is nearly as low as it can be one unit below that.
+        let narrow = width - u32::from(drop == 0);
+        match place {
+            Widening::OnTheWay => {
+                let mut gate = Self::new(n, narrow, drop, leaves, vec![wide]);
+                gate.mux.wrap = Some(WrapSpec { n, width, extra: wide - width });
+                gate
+            }
+            Widening::Behind => {
+                let grow = Some(WrapSpec { n, width: narrow, extra: wide - narrow });
+                Self { grow, ..Self::new(n, narrow, drop, leaves, vec![narrow]) }
+            }
+        }
+    }
+
+    /// The wraps of either kind.
+    fn wraps(&mut self) -> impl Iterator<Item = &mut WrapSpec> {
+        self.mux.wrap.iter_mut().chain(&mut self.grow)
     }
 
     /// Number of gates.
@@ -75,9 +106,7 @@ impl GateSpec {
         let mut gate = self.clone();
         let n = factor * self.n();
         (gate.compare.n, gate.mux.n) = (n, n);
-        if let Some(wrap) = &mut gate.mux.wrap {
-            wrap.n = n;
-        }
+        gate.wraps().for_each(|wrap| wrap.n = n);
         gate
     }
 
@@ -104,14 +133,24 @@ impl GateSpec {
         };
         let own = plane + packed(&self.mux.client_strings());
         let (client, server) = self.compare.material_bytes();
-        cost.client_material = client + own + packed(&self.mux.widths);
-        cost.server_material = server + own + 2 * packed(&self.mux.widths);
+        cost.client_material = client + own;
+        cost.server_material = server + own + packed(&self.mux.widths);
         if let Some(wrap) = self.mux.wrap {
             cost.offline_up += plane + packed(&[wrap.extra]);
             cost.online_down += packed(&[wrap.extra]);
             cost.client_material += packed(&[wrap.extra]);
             cost.server_material += 2 * packed(&[wrap.extra]);
             cost.client_rots += n;
+        }
+        if let Some(grow) = self.grow {
+            let extra = packed(&[grow.extra]);
+            cost.offline_up += extra;
+            cost.online_up += extra;
+            cost.online_down += plane;
+            cost.client_material += extra;
+            cost.server_material += plane + extra;
+            cost.server_rots += n;
+            cost.exchanges += 1;
         }
         cost
     }
@@ -146,6 +185,7 @@ pub struct ClientGate {
     wrap: Option<ClientWrap>,
     compare: ClientCompare,
     mux: ClientMux,
+    grow: Option<ClientGrow>,
 }
 
 /// The server's material for a batch of gates.
@@ -153,6 +193,7 @@ pub struct ServerGate {
     wrap: Option<ServerWrap>,
     compare: ServerCompare,
     mux: ServerMux,
+    grow: Option<ServerGrow>,
 }
 
 /// Both ways to come by a gate's material, `offline` and `read`, follow the spec.
@@ -176,15 +217,15 @@ pub fn slices<T: AsRef<[u64]>>(lists: &[T]) -> Vec<&[u64]> {
 }
 
 impl ClientGate {
-    /// Offline. `y` is the client's share of the tested value, `values` its shares of the multiplied ones
-    /// (all `[n]`).
+    /// Offline. `y` is the client's share of the tested value, `values` its shares of the multiplied ones,
+    /// `targets` the shares that it wants to end with (all `[n]`).
     ///
     /// # Errors
     /// Channel and OT errors.
     pub fn offline(
         spec: &GateSpec,
         y: &[u64],
-        values: &[&[u64]],
+        (values, targets): (&[&[u64]], &[&[u64]]),
         session: &mut Session<'_>,
         ots: &mut Ots,
     ) -> Result<Self, MpcError> {
@@ -195,11 +236,12 @@ impl ClientGate {
         let compare = ClientCompare::offline(&spec.compare, &dropped(y, spec.drop), session, ots)?;
         let strings = client_values(spec, wrap.as_ref(), values);
         let mux = ClientMux::offline(&spec.mux, &slices(&strings), session, ots)?;
-        Ok(Self { wrap, compare, mux })
+        let grow = spec.grow.map(|shape| ClientGrow::offline(&shape, targets[0], session, ots)).transpose()?;
+        Ok(Self { wrap, compare, mux, grow })
     }
 
-    /// Online. `y` and `values` as offline; `bases` are the client's shares of what is added, `targets` the
-    /// shares that it wants to end with (one `[n]` per value, each reduced into its ring).
+    /// Online. `y`, `values` and `targets` as offline; `bases` are the client's shares of what is added (one
+    /// `[n]` per value, each reduced into its ring).
     ///
     /// # Errors
     /// Channel errors.
@@ -225,6 +267,9 @@ impl ClientGate {
             }
             session.channel.send_packed(MOVE, &share, spec.mux.widths[index])?;
         }
+        if let (Some(grow), Some(shape)) = (self.grow, spec.grow) {
+            grow.online(&shape, targets[0], session)?;
+        }
         Ok(())
     }
 
@@ -235,6 +280,9 @@ impl ClientGate {
         }
         self.compare.write(out);
         self.mux.write(out);
+        if let Some(grow) = &self.grow {
+            grow.write(out);
+        }
     }
 
     /// Reads the material.
@@ -244,7 +292,9 @@ impl ClientGate {
     pub fn read(spec: &GateSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
         let wrap = spec.mux.wrap.map(|shape| ClientWrap::read(&shape, from)).transpose()?;
         let compare = ClientCompare::read(&spec.compare, from)?;
-        Ok(Self { wrap, compare, mux: ClientMux::read(&spec.mux, from)? })
+        let mux = ClientMux::read(&spec.mux, from)?;
+        let grow = spec.grow.map(|shape| ClientGrow::read(&shape, from)).transpose()?;
+        Ok(Self { wrap, compare, mux, grow })
     }
 }
 
@@ -256,7 +306,9 @@ impl ServerGate {
     pub fn offline(spec: &GateSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         let wrap = spec.mux.wrap.map(|shape| ServerWrap::offline(&shape, session, ots)).transpose()?;
         let compare = ServerCompare::offline(&spec.compare, session, ots)?;
-        Ok(Self { wrap, compare, mux: ServerMux::offline(&spec.mux, session, ots)? })
+        let mux = ServerMux::offline(&spec.mux, session, ots)?;
+        let grow = spec.grow.map(|shape| ServerGrow::offline(&shape, session, ots)).transpose()?;
+        Ok(Self { wrap, compare, mux, grow })
     }
 
     /// Online. `y` is the server's share of the tested value, `values` its shares of the multiplied ones,
@@ -291,6 +343,9 @@ impl ServerGate {
             }
             share.iter_mut().zip(difference).for_each(|(z, d)| *z = z.wrapping_add(d) & low_mask(width));
         }
+        if let (Some(grow), Some(shape)) = (self.grow, spec.grow) {
+            shares[0] = grow.online(&shape, &shares[0], session)?;
+        }
         Ok(shares)
     }
 
@@ -301,6 +356,9 @@ impl ServerGate {
         }
         self.compare.write(out);
         self.mux.write(out);
+        if let Some(grow) = &self.grow {
+            grow.write(out);
+        }
     }
 
     /// Reads the material.
@@ -310,6 +368,8 @@ impl ServerGate {
     pub fn read(spec: &GateSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
         let wrap = spec.mux.wrap.map(|shape| ServerWrap::read(&shape, from)).transpose()?;
         let compare = ServerCompare::read(&spec.compare, from)?;
-        Ok(Self { wrap, compare, mux: ServerMux::read(&spec.mux, from)? })
+        let mux = ServerMux::read(&spec.mux, from)?;
+        let grow = spec.grow.map(|shape| ServerGrow::read(&shape, from)).transpose()?;
+        Ok(Self { wrap, compare, mux, grow })
     }
 }

@@ -70,19 +70,19 @@ fn negate_if(value: u64, mask: u64) -> u64 {
 /// The client's material.
 pub struct ClientMux {
     lambda: Bits,
-    /// For each string, the client's share of `lambda * X_c`.
+    /// For each string, the client's share of `lambda * X_c`, and of a value the pad of the server's part
+    /// added to it: the two are only ever needed together.
     own: Vec<Packed>,
-    /// For each value, the pad of the server's part.
-    pads: Vec<Packed>,
 }
 
 /// The server's material.
 pub struct ServerMux {
     lambda: Bits,
-    /// For each string, the server's share of `lambda * X_c`.
+    /// For each string, the server's share of `lambda * X_c`, and of a value the pad `p0` of its own part
+    /// taken from it.
     own: Vec<Packed>,
-    /// For each value, the pads `p0` and `p0 - p1` of its own part.
-    pads: Vec<[Packed; 2]>,
+    /// For each value `p0 - p1`, the mask of its own part.
+    steps: Vec<Packed>,
 }
 
 impl ClientMux {
@@ -110,11 +110,12 @@ impl ClientMux {
                 share.push((x & flip).wrapping_sub(*a));
             }
             session.channel.send_packed(CLIENT_PART, &message, width)?;
+            if index < spec.widths.len() {
+                share.iter_mut().zip(field(&pads, &widths, index)).for_each(|(s, p)| *s = s.wrapping_add(p));
+            }
             own.push(Packed::new(&share, width));
         }
-        let pads =
-            (0..spec.widths.len()).map(|i| Packed::new(&field(&pads, &spec.widths, i), spec.widths[i])).collect();
-        Ok(Self { lambda, own, pads })
+        Ok(Self { lambda, own })
     }
 
     /// Online, first: receives the server's masked part (must follow the server's `start`); for
@@ -124,12 +125,9 @@ impl ClientMux {
     /// Channel errors.
     pub fn start(&self, spec: &MuxSpec, session: &mut Session<'_>) -> Result<Vec<Vec<u64>>, MpcError> {
         let chosen = self.lambda.masks();
-        let masked = self.pads.iter().zip(&spec.widths).map(|(pad, &width)| {
-            let message = session.channel.recv_packed(SERVER_PART, spec.n, width)?;
-            let mut part = pad.values();
-            for ((p, t), chosen) in part.iter_mut().zip(message).zip(&chosen) {
-                *p = p.wrapping_add(t & chosen);
-            }
+        let masked = spec.widths.iter().map(|&width| {
+            let mut part = session.channel.recv_packed(SERVER_PART, spec.n, width)?;
+            part.iter_mut().zip(&chosen).for_each(|(t, chosen)| *t &= chosen);
             Ok(part)
         });
         masked.collect()
@@ -155,18 +153,16 @@ impl ClientMux {
         open[0].xor_assign(&mine);
         let flips = open[0].masks();
         let mut parts: Vec<Vec<u64>> = self.own.iter().map(Packed::values).collect();
-        // The share of `b X_c`: where the opened bit is 1, `X_c` minus the share of `lambda X_c`.
+        for (part, masked) in parts.iter_mut().zip(masked) {
+            part.iter_mut().zip(masked).for_each(|(z, t)| *z = z.wrapping_add(*t));
+        }
+        // The share of `b X`: where the opened bit is 1, `X_c` minus the share of `lambda X`.
         for (part, x) in parts.iter_mut().zip(values) {
             for ((z, x), flip) in part.iter_mut().zip(*x).zip(&flips) {
                 *z = negate_if(*z, *flip).wrapping_add(x & flip);
             }
         }
         let times_top = spec.wrap.and_then(|_| parts.pop());
-        for (part, masked) in parts.iter_mut().zip(masked) {
-            for ((z, p), flip) in part.iter_mut().zip(masked).zip(&flips) {
-                *z = z.wrapping_add(negate_if(*p, *flip));
-            }
-        }
         add_wrap(spec, &mut parts, times_top, mu);
         Ok(parts)
     }
@@ -174,7 +170,7 @@ impl ClientMux {
     /// Writes the material.
     pub fn write(&self, out: &mut Writer) {
         out.planes(std::slice::from_ref(&self.lambda));
-        self.own.iter().chain(&self.pads).for_each(|p| out.packed(p));
+        self.own.iter().for_each(|p| out.packed(p));
     }
 
     /// Reads the material.
@@ -184,8 +180,7 @@ impl ClientMux {
     pub fn read(spec: &MuxSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
         let lambda = from.plane(spec.n)?;
         let own = spec.client_strings().iter().map(|&w| from.packed(spec.n, w)).collect::<Result<_, _>>()?;
-        let pads = spec.widths.iter().map(|&w| from.packed(spec.n, w)).collect::<Result<_, _>>()?;
-        Ok(Self { lambda, own, pads })
+        Ok(Self { lambda, own })
     }
 }
 
@@ -200,22 +195,22 @@ impl ServerMux {
         let (lambda, words) = ots.receiver.words(session.channel, spec.n)?;
         let (p0, p1) = ots.sender.words(session.channel, spec.n)?;
         let chosen = lambda.masks();
-        let mut own = Vec::with_capacity(widths.len());
+        let (mut own, mut steps) = (Vec::with_capacity(widths.len()), Vec::with_capacity(spec.widths.len()));
         for (index, &width) in widths.iter().enumerate() {
             let message = session.channel.recv_packed(CLIENT_PART, spec.n, width)?;
             let mut share = field(&words, &widths, index);
             for ((q, e), chosen) in share.iter_mut().zip(&message).zip(&chosen) {
                 *q = q.wrapping_add(e & chosen);
             }
+            if index < spec.widths.len() {
+                let (mut a, b) = (field(&p0, &widths, index), field(&p1, &widths, index));
+                share.iter_mut().zip(&a).for_each(|(q, a)| *q = q.wrapping_sub(*a));
+                a.iter_mut().zip(&b).for_each(|(a, b)| *a = a.wrapping_sub(*b));
+                steps.push(Packed::new(&a, width));
+            }
             own.push(Packed::new(&share, width));
         }
-        let mut pads = Vec::with_capacity(spec.widths.len());
-        for (index, &width) in spec.widths.iter().enumerate() {
-            let (a, b) = (field(&p0, &spec.widths, index), field(&p1, &spec.widths, index));
-            let step: Vec<u64> = a.iter().zip(&b).map(|(a, b)| a.wrapping_sub(*b)).collect();
-            pads.push([Packed::new(&a, width), Packed::new(&step, width)]);
-        }
-        Ok(Self { lambda, own, pads })
+        Ok(Self { lambda, own, steps })
     }
 
     /// Online, first: sends the masked part of the server's values, one `[n]` per value.
@@ -224,8 +219,8 @@ impl ServerMux {
     /// Channel errors.
     pub fn start(&self, spec: &MuxSpec, values: &[&[u64]], session: &mut Session<'_>) -> Result<(), MpcError> {
         let flips = self.lambda.masks();
-        for ((x, pads), &width) in values.iter().zip(&self.pads).zip(&spec.widths) {
-            let mut signed = pads[1].values();
+        for ((x, steps), &width) in values.iter().zip(&self.steps).zip(&spec.widths) {
+            let mut signed = steps.values();
             for ((step, x), flip) in signed.iter_mut().zip(*x).zip(&flips) {
                 *step = step.wrapping_add(negate_if(*x, *flip));
             }
@@ -252,16 +247,15 @@ impl ServerMux {
         open[0].xor_assign(&mine);
         let (flips, chosen) = (open[0].masks(), self.lambda.masks());
         let mut parts: Vec<Vec<u64>> = self.own.iter().map(Packed::values).collect();
+        for (part, x) in parts.iter_mut().zip(values) {
+            part.iter_mut().zip(*x).zip(&chosen).for_each(|((z, x), chosen)| *z = z.wrapping_add(x & chosen));
+        }
         for part in &mut parts {
             part.iter_mut().zip(&flips).for_each(|(z, flip)| *z = negate_if(*z, *flip));
         }
         let times_top = spec.wrap.and_then(|_| parts.pop());
-        for ((part, pads), x) in parts.iter_mut().zip(&self.pads).zip(values) {
-            let zipped = part.iter_mut().zip(pads[0].values()).zip(*x).zip(flips.iter().zip(&chosen));
-            for (((z, p0), x), (flip, chosen)) in zipped {
-                let masked = (x & chosen).wrapping_sub(p0);
-                *z = z.wrapping_add(x & flip).wrapping_add(negate_if(masked, *flip));
-            }
+        for (part, x) in parts.iter_mut().zip(values) {
+            part.iter_mut().zip(*x).zip(&flips).for_each(|((z, x), flip)| *z = z.wrapping_add(x & flip));
         }
         add_wrap(spec, &mut parts, times_top, mu);
         Ok(parts)
@@ -270,7 +264,7 @@ impl ServerMux {
     /// Writes the material.
     pub fn write(&self, out: &mut Writer) {
         out.planes(std::slice::from_ref(&self.lambda));
-        self.own.iter().chain(self.pads.iter().flatten()).for_each(|p| out.packed(p));
+        self.own.iter().chain(&self.steps).for_each(|p| out.packed(p));
     }
 
     /// Reads the material.
@@ -280,8 +274,8 @@ impl ServerMux {
     pub fn read(spec: &MuxSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
         let lambda = from.plane(spec.n)?;
         let own = spec.client_strings().iter().map(|&w| from.packed(spec.n, w)).collect::<Result<_, _>>()?;
-        let pads = spec.widths.iter().map(|&w| Ok([from.packed(spec.n, w)?, from.packed(spec.n, w)?]));
-        Ok(Self { lambda, own, pads: pads.collect::<Result<_, MpcError>>()? })
+        let steps = spec.widths.iter().map(|&w| from.packed(spec.n, w)).collect::<Result<_, _>>()?;
+        Ok(Self { lambda, own, steps })
     }
 }
 

@@ -50,14 +50,13 @@ impl Digit {
 }
 
 impl CompareSpec {
-    /// `n` sign tests in a ring of `width` bits (2 to 64). The lowest digit takes what is left over.
+    /// `n` sign tests in a ring of `width` bits (2 to 64). No digit is larger than `leaves` says, and there are
+    /// as few as that allows. They are as equal as can be, since large ones cost most, the largest lowest,
+    /// where they need no `eq`.
     pub fn new(n: usize, width: u32, leaves: Leaves) -> Self {
-        let (bits, digit) = (width.max(2) - 1, leaves.digit_bits());
-        let mut digits = Vec::new();
-        if bits % digit != 0 {
-            digits.push(bits % digit);
-        }
-        digits.resize(bits.div_ceil(digit) as usize, digit);
+        let bits = width.max(2) - 1;
+        let count = bits.div_ceil(leaves.digit_bits());
+        let digits = (0..count).map(|i| (bits + count - 1 - i) / count).collect();
         Self { n, width: bits + 1, leaves, digits }
     }
 

@@ -33,17 +33,20 @@ fn run(spec: &GateSpec, width: u32, tested: &[u64], values: &[Vec<u64>], bases: 
         lists.iter().zip(&widths).enumerate().map(|(i, (v, &w))| split(v, w, seed ^ (salt + i as u64))).collect()
     };
     let (tested_c, tested_s) = split(tested, width, seed);
-    let widening = spec.mux.wrap.is_some();
+    let widening = spec.mux.wrap.is_some() || spec.grow.is_some();
     let shared = if widening { vec![(tested_c.clone(), tested_s.clone())] } else { share(values, 77) };
     let (values_c, values_s): (Vec<_>, Vec<_>) = shared.into_iter().unzip();
     let (bases_c, bases_s): (Vec<_>, Vec<_>) = share(bases, 99).into_iter().unzip();
-    let targets: Vec<Vec<u64>> = widths.iter().map(|&w| split(tested, w, seed ^ 0xabc).0).collect();
+    // A value that is widened behind the gate ends in a wider ring.
+    let ends: Vec<u32> = spec.grow.map_or_else(|| widths.clone(), |grow| vec![grow.width + grow.extra]);
+    let targets: Vec<Vec<u64>> = ends.iter().map(|&w| split(tested, w, seed ^ 0xabc).0).collect();
     let want_targets = targets.clone();
     let (client, server) = run_sessions(
         seed,
         move |s, mut ots| {
             s.channel.set_phase(Phase::Offline);
-            let gate = ClientGate::offline(spec, &tested_c, &slices(&values_c), s, &mut ots).expect("client offline");
+            let gate = ClientGate::offline(spec, &tested_c, (&slices(&values_c), &slices(&targets)), s, &mut ots);
+            let gate = gate.expect("client offline");
             let mut bytes = Writer::default();
             gate.write(&mut bytes);
             let bytes = bytes.finish();
@@ -74,7 +77,7 @@ fn run(spec: &GateSpec, width: u32, tested: &[u64], values: &[Vec<u64>], bases: 
             )
         },
     );
-    let results = server.0.iter().zip(&want_targets).zip(&widths);
+    let results = server.0.iter().zip(&want_targets).zip(&ends);
     let results =
         results.map(|((s, c), &w)| s.iter().zip(c).map(|(a, b)| a.wrapping_add(*b) & low_mask(w)).collect()).collect();
     Run { results, sent: [client.sent, server.1.sent], server_rounds: server.1.rounds }
@@ -85,6 +88,10 @@ fn leaves(kind: u32) -> Leaves {
     if kind < 4 { Leaves::Direct(kind + 1) } else { Leaves::Masked(kind - 3) }
 }
 
+fn place(late: bool) -> Widening {
+    if late { Widening::Behind } else { Widening::OnTheWay }
+}
+
 fn signed(v: u64, width: u32) -> i64 {
     ((v << (64 - width)) as i64) >> (64 - width)
 }
@@ -93,7 +100,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn relu_widens_exactly(n in 0usize..150, width in 4u32..30, extra in 0u32..14, kind in 0u32..8, seed in any::<u64>()) {
+    fn relu_widens_exactly(n in 0usize..150, width in 4u32..30, extra in 0u32..14, kind in 0u32..8, late in any::<bool>(), seed in any::<u64>()) {
         let bound = 1i64 << (width - 2);
         let plain: Vec<i64> = (0..n as i64).map(|i| match i {
             0 => bound - 1,
@@ -103,7 +110,7 @@ proptest! {
             _ => (i.wrapping_mul(seed as i64 | 1) >> 7) % bound,
         }).collect();
         let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
-        let spec = GateSpec::widening(n, width, 0, leaves(kind), width + extra);
+        let spec = GateSpec::widening(n, width, 0, leaves(kind), (width + extra, place(late)));
         let got = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], seed >> 8);
         let want: Vec<u64> = plain.iter().map(|&v| v.max(0) as u64).collect();
         prop_assert_eq!(&got.results[0], &want);
@@ -133,7 +140,7 @@ proptest! {
         let bound = 1i64 << (width - 2);
         let plain: Vec<i64> = (-200i64..200).map(|i| if i % 3 == 0 { i } else { (i.wrapping_mul(seed as i64 | 1) >> 5) % bound }).collect();
         let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
-        let spec = GateSpec::widening(plain.len(), width, drop, Leaves::Masked(3), width + 5);
+        let spec = GateSpec::widening(plain.len(), width, drop, Leaves::Masked(3), (width + 5, place(seed % 2 == 0)));
         let got = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], seed >> 8);
         for (&v, &z) in plain.iter().zip(&got.results[0]) {
             let may_vanish = v >= 0 && v < 1 << drop;
@@ -142,14 +149,33 @@ proptest! {
     }
 }
 
+/// All values with all shares of the client, in both places and with all kinds of leaves.
+#[test]
+fn relu_is_exact_for_all_shares_of_small_rings() {
+    for (width, extra, kind) in (0..8).flat_map(|kind| [(4u32, 1u32, kind), (4, 3, kind), (5, 2, kind)]) {
+        let bound = 1i64 << (width - 2);
+        let plain: Vec<i64> = (0..4000).map(|i| i % (2 * bound - 1) - (bound - 1)).collect();
+        let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
+        let (shares, _) = split(&tested, width, 5);
+        let met: std::collections::HashSet<(i64, u64)> = plain.iter().copied().zip(shares).collect();
+        assert_eq!(met.len() as i64, (2 * bound - 1) << width);
+        let want: Vec<u64> = plain.iter().map(|&v| v.max(0) as u64).collect();
+        for late in [false, true] {
+            let spec = GateSpec::widening(plain.len(), width, 0, leaves(kind), (width + extra, place(late)));
+            let got = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], 5);
+            assert_eq!(got.results[0], want, "{width} + {extra} bits, {:?}", leaves(kind));
+        }
+    }
+}
+
 #[test]
 fn online_bytes_are_as_stated() {
-    for (kind, widening) in (0..8).flat_map(|kind| [(kind, true), (kind, false)]) {
+    let widenings = [None, Some(Widening::OnTheWay), Some(Widening::Behind)];
+    for (kind, widening) in (0..8).flat_map(|kind| widenings.map(|widening| (kind, widening))) {
         let (n, width) = (512, 25);
-        let spec = if widening {
-            GateSpec::widening(n, width, 0, leaves(kind), 37)
-        } else {
-            GateSpec::new(n, width, 0, leaves(kind), vec![width])
+        let spec = match widening {
+            Some(place) => GateSpec::widening(n, width, 0, leaves(kind), (37, place)),
+            None => GateSpec::new(n, width, 0, leaves(kind), vec![width]),
         };
         let tested = vec![5; n];
         let got = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], 3);
@@ -173,10 +199,16 @@ fn bits_per_gate_are_as_documented() {
     assert_eq!(max.online_up * 8 / 64, 29 + 1 + 25);
     assert_eq!(max.offline_up * 8 / 64, 24 + 25);
     assert_eq!((max.client_rots / 64, max.server_rots / 64), (24 + 11 + 1, 12));
-    let relu = GateSpec::widening(64, 25, 0, Leaves::Direct(2), 37).cost();
-    assert_eq!(relu.online_down * 8 / 64, 69 + 29 + 1 + 37 + 12);
+    let relu = GateSpec::widening(64, 25, 0, Leaves::Direct(2), (37, Widening::OnTheWay)).cost();
+    assert_eq!(relu.online_down * 8 / 64, 64 + 29 + 1 + 37 + 12);
     assert_eq!(relu.online_up * 8 / 64, 29 + 1 + 37);
     assert_eq!(relu.exchanges, 3);
+    let behind = GateSpec::widening(64, 25, 0, Leaves::Direct(2), (37, Widening::Behind)).cost();
+    // 23 compared bits in 12 digits, the highest of one bit, and a ring of 24 bits that grows by 13.
+    assert_eq!(behind.online_down * 8 / 64, 64 + 29 + 1 + 24 + 1);
+    assert_eq!(behind.online_up * 8 / 64, 29 + 1 + 24 + 13);
+    assert_eq!(behind.offline_up * 8 / 64, 23 + 24 + 13);
+    assert_eq!((behind.exchanges, behind.server_rots / 64), (4, 13));
     let masked = GateSpec::new(64, 25, 0, Leaves::Masked(2), vec![25]).cost();
     assert_eq!(masked.online_down * 8 / 64, 24 + 29 + 1 + 25);
     assert_eq!(masked.offline_up * 8 / 64, 59 + 25);
@@ -191,7 +223,7 @@ fn bits_per_gate_are_as_documented() {
 
 #[test]
 fn truncated_material_is_an_error() {
-    let spec = GateSpec::widening(10, 20, 0, Leaves::Masked(3), 32);
+    let spec = GateSpec::widening(10, 20, 0, Leaves::Masked(3), (32, Widening::OnTheWay));
     let bytes = vec![0u8; 10_000];
     let mut whole = Reader::new(&bytes);
     assert!(ServerGate::read(&spec, &mut whole).is_ok());
@@ -211,7 +243,7 @@ fn strings_that_one_word_cannot_mask_are_refused() {
             5,
             move |s, mut ots| {
                 matches!(
-                    ClientGate::offline(&spec, &y, &slices(&values), s, &mut ots),
+                    ClientGate::offline(&spec, &y, (&slices(&values), &[]), s, &mut ots),
                     Err(MpcError::OutOfRange { got: 65, .. })
                 )
             },
@@ -220,6 +252,9 @@ fn strings_that_one_word_cannot_mask_are_refused() {
             },
         )
     };
-    assert_eq!(refused(GateSpec::widening(3, 15, 0, Leaves::Masked(3), 40), vec![1, 2, 3]), (true, true));
+    assert_eq!(
+        refused(GateSpec::widening(3, 15, 0, Leaves::Masked(3), (40, Widening::OnTheWay)), vec![1, 2, 3]),
+        (true, true)
+    );
     assert_eq!(refused(GateSpec::new(3, 25, 0, Leaves::Masked(3), vec![25, 40]), vec![1, 2, 3]), (true, true));
 }

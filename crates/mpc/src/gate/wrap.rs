@@ -33,7 +33,7 @@ pub struct WrapSpec {
 }
 
 impl WrapSpec {
-    fn ring(&self) -> u64 {
+    pub(super) fn ring(&self) -> u64 {
         low_mask(self.width + self.extra)
     }
 
