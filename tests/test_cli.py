@@ -100,9 +100,9 @@ def test_an_input_is_announced_over_http_and_asked_for_by_its_name(cli, workplac
     told = json.loads(cli("notify", "new", *asks, "--expected", 1, "--link", "slow", "--json", cwd=workplace).stdout)
     assert told["state"] == "announced" and len(told["name"]) == 16
     seen = json.loads(cli("notify", "look", told["name"], *asks, "--wait", 600, "--json", cwd=workplace).stdout)
-    assert seen == {"name": told["name"], "state": "announced", "turn": True}
+    assert seen == {"name": told["name"], "state": "announced", "inputs": 1, "turn": True}
     only_one = cli("infer", "three.npy", *as_alice(address, "none"), "--notice", told["name"], cwd=workplace, ok=False)
-    assert "--notice is for one input, and there are 3" in only_one.stderr
+    assert "--notice is for 1, and there are 3 inputs" in only_one.stderr
     done = cli("infer", "one.npy", *as_alice(address, "none"), "--notice", told["name"], "--json", cwd=workplace)
     answer = json.loads(done.stdout)
     assert answer["class"] == floats[0] and {"offline", "online"} <= set(answer["phases"]) and "WARN" not in done.stderr
@@ -117,6 +117,24 @@ def test_an_input_is_announced_over_http_and_asked_for_by_its_name(cli, workplac
     # One that the server no longer knows is an input like any other, and that is said.
     late = cli("infer", "one.npy", *as_alice(address, "none"), "--notice", name, "--json", cwd=workplace)
     assert json.loads(late.stdout)["class"] == floats[0] and "not announced" in late.stderr
+
+
+def test_a_batch_is_announced_over_http_and_asked_for_by_its_name(cli, workplace, address, floats):
+    asks = ["--server", address, "--client", "alice"]
+    told = json.loads(cli("notify", "new", *asks, "--inputs", 3, "--json", cwd=workplace).stdout)
+    assert told["inputs"] == 3
+    text = cli("notify", "new", *asks, "--inputs", 1000, cwd=workplace).stdout
+    assert "announced, 8 inputs as one; it would" in text
+    assert "was taken back" in cli("notify", "withdraw", text.split()[0], *asks, cwd=workplace).stdout
+    done = cli("infer", "three.npy", *as_alice(address, "none"), "--notice", told["name"], "--json", cwd=workplace)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [a["class"] for a in answers] == list(floats) and [a["batch"] for a in answers] == [[0, 3], [1, 3], [2, 3]]
+    # A small device takes no batches.
+    done = cli("infer", "three.npy", *as_alice(address, "none"), "--device-memory", 1, "--json", cwd=workplace)
+    assert [json.loads(line)["batch"] for line in done.stdout.splitlines()] == [[0, 1]] * 3
+    small = cli("notify", "new", *asks, "--inputs", 3, "--device-memory", 1, "--json", cwd=workplace)
+    assert json.loads(small.stdout)["inputs"] == 1
+    cli("notify", "withdraw", json.loads(small.stdout)["name"], *asks, cwd=workplace)
 
 
 def test_pixels_without_a_normalisation_are_refused(cli, workplace, address):

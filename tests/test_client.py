@@ -296,6 +296,30 @@ def runs(client):
     return [(cost.phase, cost.inputs) for cost in client.costs if cost.phase != "setup"]
 
 
+def test_a_batch_is_announced_with_a_connection_and_without(server, digits, digit_images):
+    over_http = tacit.notify(server.address, keys=server.keys, model="digits", backend="cheetah", inputs=3)
+    assert over_http.inputs == 3
+    with server.client() as client:
+        assert_close(digits, client.infer(digit_images[:3], notice=over_http), digit_images[:3])
+        # What is left of a batch is burnt with it.
+        assert_close(digits, client.infer(digit_images[:2], notice=client.notify(inputs=3)), digit_images[:2])
+        assert runs(client) == [("offline", 3), ("online", 3)] * 2
+        with pytest.raises(tacit.TacitError, match="2 inputs, and 1 were announced"):
+            client.infer(digit_images[:2], notice=client.notify())
+        for wrong in (0, 1025):
+            with pytest.raises(tacit.TacitError, match="inputs"):
+                client.notify(inputs=wrong)
+
+
+def test_a_small_device_takes_no_batches(server, digits, digit_images):
+    with server.client(memory_mib=1) as client:
+        assert_close(digits, client.infer(digit_images[:3]), digit_images[:3])
+        assert [cost.inputs for cost in client.costs if cost.phase == "online"] == [1, 1, 1]
+        assert client.notify(inputs=3).inputs == 1
+    with pytest.raises(tacit.TacitError, match="memory_mib"):
+        server.client(memory_mib=0)
+
+
 def test_several_inputs_of_a_call_are_run_as_one(server, digits, digit_images):
     with server.client() as client:
         before = server.served

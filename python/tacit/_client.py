@@ -58,7 +58,7 @@ than once. Called in the thread of the call; what it raises ends the connection,
 
 
 class Notice:
-    """An input that was announced with `Client.notify` or `tacit.notify`."""
+    """An input, or several that will be asked for as one, announced with `Client.notify` or `tacit.notify`."""
 
     def __init__(self, native: _tacit.Notice) -> None:
         self._native = native
@@ -68,6 +68,11 @@ class Notice:
         """The name that the server gave it, sixteen hexadecimal digits, as `tacit infer --notice` takes it. None unless it was announced
         over HTTP."""
         return self._native.name
+
+    @property
+    def inputs(self) -> int:
+        """For how many inputs it is: as many as were announced, or as the server runs as one."""
+        return self._native.inputs
 
     @property
     def settled(self) -> bool:
@@ -120,6 +125,7 @@ class Client(Planned):
         seal: str | None = None,
         dealer: Dealer | tuple[str, str] | None = None,
         threads: int = 1,
+        memory_mib: int | None = None,
         timeout_s: float = 300.0,
     ) -> None:
         """Connects to `address` (`host:port`).
@@ -130,14 +136,15 @@ class Client(Planned):
         input to the server ("clear") must be named. Prepared material is kept in the folder `store`, encrypted if `seal` names a
         key (a file, `env:VARIABLE` or `cmd:COMMAND`), or without a folder until the client is closed. `dealer` is whom this client trusts
         to make material where a back end takes it from a third party ("dealt"): address and fingerprint of its key, or one of
-        this process. `timeout_s` bounds how long
-        the server may make no progress.
+        this process. `memory_mib` is what the server is told of this device's memory, for its estimates and the size of batches (all that
+        the machine has, if it is left out). `timeout_s` bounds how long the server may make no progress.
         """
         check_threads(threads)
+        check_memory(memory_mib)
         folder, self._scratch = _store(store)
         try:
             self._native = _tacit.Client.connect(
-                address, fspath(keys), identity, server_name, model, backend, folder, seal, pinned(dealer), threads, timeout_s
+                address, fspath(keys), identity, server_name, model, backend, folder, seal, pinned(dealer), threads, memory_mib, timeout_s
             )
         except BaseException:
             self._clean()
@@ -177,8 +184,9 @@ class Client(Planned):
             self._note_prepared(json.loads(self._native.prepare(batch, progress)), batch)
 
     @one_error
-    def notify(self, expected_s: float | None = None) -> Notice:
-        """Tells the server that an input will come, `expected_s` seconds from now if that is known.
+    def notify(self, expected_s: float | None = None, *, inputs: int = 1) -> Notice:
+        """Tells the server that an input will come, `expected_s` seconds from now if that is known; or several that will be asked for as
+        one (`Notice.inputs` says how many the server takes so).
 
         While this client is open its offline phase runs on a connection of its own as soon as the server has room; `infer(x, notice=...)`
         uses what that made. A notice that is never used is withdrawn when it is dropped, or by `Notice.withdraw`.
@@ -186,7 +194,8 @@ class Client(Planned):
         When this client is closed, it is announced over HTTP, as `tacit.notify` does: no connection is held, and the client that is opened
         for it later makes material and answer under its name.
         """
-        return Notice(self._native.announce(expected_s))
+        check_inputs(inputs)
+        return Notice(self._native.announce(expected_s, inputs))
 
     @one_error
     def infer(
@@ -211,7 +220,8 @@ class Client(Planned):
         begun.
 
         A busy server lets inputs wait for their turn: `timeout_s` is how long each answer may take, or the answers that are run as one,
-        `deadline` how soon it is needed. A `notice` (of `notify`) is for one input. `progress` is told how far it is.
+        `deadline` how soon it is needed. A `notice` (of `notify`) is for its number of inputs: for fewer, the
+        rest of its material is burnt. `progress` is told how far it is.
         """
         values, _ = self._run(as_rows(x, self.spec, normalised), _Terms(notice, timeout_s, deadline, max_batch, progress))
         return values if is_batch(x, self.spec) else values[0]
@@ -320,18 +330,24 @@ def notify(
     model: str | None = None,
     backend: str | None = None,
     threads: int = 1,
+    memory_mib: int | None = None,
+    inputs: int = 1,
     expected_s: float | None = None,
     ttl_s: float | None = None,
 ) -> Notice:
-    """Tells a server over HTTP that an input will come, before there is a connection to it.
+    """Tells a server over HTTP that an input will come, or several that will be asked for as one, before there is a connection to it.
 
-    Arguments are those of `Client`; `expected_s` is in how many seconds it will be asked for, `ttl_s` how long after that the server may
+    Arguments are those of `Client`; `inputs` is how many (`Notice.inputs` says how many the server takes as one), `expected_s` is in how many seconds it will be asked for, `ttl_s` how long after that the server may
     forget it (at most what the server allows, which is what holds without it). Nothing is made meanwhile: `Notice.wait_for_turn` tells when
     the server has room, and `Client.infer(x, notice=...)` of a client of the same identity, model and back end makes material and answer
     under its name. One that is dropped stays announced; `Notice.withdraw` takes it back.
     """
     check_threads(threads)
-    return Notice(_tacit.notify(address, fspath(keys), identity, server_name, model, backend, threads, expected_s, ttl_s))
+    check_memory(memory_mib)
+    check_inputs(inputs)
+    return Notice(
+        _tacit.notify(address, fspath(keys), identity, server_name, model, backend, threads, memory_mib, inputs, expected_s, ttl_s)
+    )
 
 
 def _store(store: str | PathLike[str] | None) -> tuple[str, TemporaryDirectory[str] | None]:
@@ -344,6 +360,16 @@ def _store(store: str | PathLike[str] | None) -> tuple[str, TemporaryDirectory[s
 
 def _cost(phase: str, report: dict[str, Any], material_bytes: tuple[int, int] | None = None, inputs: int = 1) -> PhaseCost:
     return PhaseCost(phase, Figures(**report["client"]), Figures(**report["server"]), material_bytes, inputs)
+
+
+def check_memory(memory_mib: int | None) -> None:
+    if memory_mib is not None and not 1 <= memory_mib < 2**32:
+        raise TacitError(f"memory_mib: from 1 to {2**32 - 1} is needed, got {memory_mib}")
+
+
+def check_inputs(inputs: int) -> None:
+    if not 1 <= inputs <= 1024:
+        raise TacitError(f"inputs: from 1 to 1024 are needed, got {inputs}")
 
 
 def check_threads(threads: int) -> None:

@@ -109,7 +109,7 @@ impl Client {
     /// Connects and opens a model, the only one on offer if `model` is none; with a back end that keeps the
     /// input private if `backend` is none. Material is sealed with the key that `seal` names.
     #[staticmethod]
-    #[pyo3(signature = (address, keys, identity, server_name, model, backend, store, seal, dealer, threads, timeout_s))]
+    #[pyo3(signature = (address, keys, identity, server_name, model, backend, store, seal, dealer, threads, memory_mib, timeout_s))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
     fn connect(
         py: Python<'_>,
@@ -123,6 +123,7 @@ impl Client {
         seal: Option<String>,
         dealer: Pinned,
         threads: usize,
+        memory_mib: Option<u32>,
         timeout_s: f64,
     ) -> PyResult<Self> {
         let identity = keys::load_client(&keys, identity).map_err(to_python)?;
@@ -140,6 +141,7 @@ impl Client {
                     store,
                     seal: files::key(seal.as_deref())?,
                     threads,
+                    memory: memory_mib.map(|mib| u64::from(mib) << 20),
                     stall_timeout,
                     ..ClientConfig::new(&address, identity)
                 };
@@ -231,9 +233,9 @@ impl Client {
         })
     }
 
-    /// Tells the server that an input will come, `expected_s` from now if that is known: on a connection of
-    /// its own while this client is open, over HTTP when it is closed.
-    fn announce(&self, py: Python<'_>, expected_s: Option<f64>) -> PyResult<Notice> {
+    /// Tells the server that so many inputs will come as one, or as many as it runs so, `expected_s` from now
+    /// if that is known: on a connection of its own while this client is open, over HTTP when it is closed.
+    fn announce(&self, py: Python<'_>, expected_s: Option<f64>, inputs: usize) -> PyResult<Notice> {
         let expected = seconds(expected_s)?;
         let (inner, config) = (Arc::clone(&self.inner), self.config.clone());
         let (model, backend) = (self.model.clone(), self.backend.clone());
@@ -241,12 +243,17 @@ impl Client {
         let work = move || {
             let mut guard = inner.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(client) = guard.as_mut().filter(|_| !is_closed) {
-                return Ok(Noticed::Making(client.announce(expected).map_err(to_python)?));
+                let announce = || {
+                    let mut maker = client.again()?;
+                    maker.ask_batch(inputs)?;
+                    client.announce_over(maker, expected)
+                };
+                return Ok(Noticed::Making(announce().map_err(to_python)?));
             }
             drop(guard);
             let notices = Notices::of(&config).map_err(to_python)?;
-            let Standing { name, .. } = notices.announce(&model, &backend, expected, None).map_err(to_python)?;
-            Ok(Noticed::Named(Arc::new(notices), name))
+            let told = notices.announce(&model, &backend, inputs, expected, None).map_err(to_python)?;
+            Ok(Noticed::Named(Arc::new(notices), told))
         };
         interruptible(py, || self.closer.close(), work).map(Notice::new)
     }
@@ -270,12 +277,15 @@ impl Client {
             let announced = match noticed {
                 None => return client.infer_next(Units::Normalised, &inputs),
                 Some(Noticed::Making(announced)) => announced,
-                Some(Noticed::Named(_, name)) => client.take_up(client.again()?, name)?,
+                Some(Noticed::Named(_, told)) => {
+                    let mut maker = client.again()?;
+                    maker.ask_batch(told.inputs)?;
+                    client.take_up(maker, told.name)?
+                }
             };
-            match inputs.as_slice() {
-                [input] => Ok(vec![client.infer_announced(announced, Units::Normalised, input)?]),
-                _ => Err(ClientError::Usage("a notice is for one input".into())),
-            }
+            let (answers, maker) = client.infer_announced_batch(announced, Units::Normalised, &inputs, |_| ())?;
+            maker.map_or(Ok(()), Inner::close)?;
+            Ok(answers)
         })?;
         let [values, revealed] = [|a: &Answer| a.values.clone(), |a: &Answer| a.revealed.clone()]
             .map(|of| PyArray2::from_vec2(py, &got.iter().map(of).collect::<Vec<_>>()).map_err(to_python));
@@ -310,23 +320,24 @@ enum Noticed {
     /// On a connection that makes its material.
     Making(Announced),
     /// Over HTTP: nothing is made before it is asked for.
-    Named(Arc<Notices>, Name),
+    Named(Arc<Notices>, Standing),
 }
 
-/// An input that was announced; used or withdrawn once.
+/// An input that was announced, or a batch; used or withdrawn once.
 #[pyclass(frozen, module = "tacit._tacit")]
 pub struct Notice {
     name: Option<Name>,
+    inputs: usize,
     noticed: Mutex<Option<Noticed>>,
 }
 
 impl Notice {
     fn new(noticed: Noticed) -> Self {
-        let name = match &noticed {
-            Noticed::Making(_) => None,
-            Noticed::Named(_, name) => Some(*name),
+        let (name, inputs) = match &noticed {
+            Noticed::Making(announced) => (None, announced.inputs()),
+            Noticed::Named(_, told) => (Some(told.name), told.inputs),
         };
-        Self { name, noticed: Mutex::new(Some(noticed)) }
+        Self { name, inputs, noticed: Mutex::new(Some(noticed)) }
     }
 
     fn take(&self) -> PyResult<Noticed> {
@@ -347,6 +358,12 @@ impl Notice {
         self.name.map(|name| name.to_string())
     }
 
+    /// For how many inputs it is.
+    #[getter]
+    fn inputs(&self) -> usize {
+        self.inputs
+    }
+
     /// Whether its material is made, or will not be before it is asked for.
     fn is_settled(&self) -> bool {
         match &*self.noticed.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -359,7 +376,7 @@ impl Notice {
     fn wait_for_turn(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
         let within = Duration::try_from_secs_f64(timeout_s).map_err(to_python)?;
         let (notices, name) = match &*self.noticed.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(Noticed::Named(notices, name)) => (Arc::clone(notices), *name),
+            Some(Noticed::Named(notices, told)) => (Arc::clone(notices), told.name),
             Some(Noticed::Making(_)) => {
                 let text = "this notice has a connection, which waits for its turn by itself";
                 return Err(TacitError::new_err(text));
@@ -379,17 +396,18 @@ impl Notice {
         match noticed {
             // Dropped, it is withdrawn.
             Some(Noticed::Making(_)) | None => Ok(()),
-            Some(Noticed::Named(notices, name)) => {
-                brief(py, move || notices.take_back(name).map(drop).map_err(to_python))
+            Some(Noticed::Named(notices, told)) => {
+                brief(py, move || notices.take_back(told.name).map(drop).map_err(to_python))
             }
         }
     }
 }
 
-/// Announces an input over HTTP, for a client that has no connection: of the only model on offer if `model`
-/// is none, with a back end that keeps the input private if `backend` is none.
+/// Announces an input over HTTP, or several that will be asked for as one, for a client that has no
+/// connection: of the only model on offer if `model` is none, with a back end that keeps the input private if
+/// `backend` is none.
 #[pyfunction]
-#[pyo3(signature = (address, keys, identity, server_name, model, backend, threads, expected_s, ttl_s))]
+#[pyo3(signature = (address, keys, identity, server_name, model, backend, threads, memory_mib, inputs, expected_s, ttl_s))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
 pub fn notify(
     py: Python<'_>,
@@ -400,18 +418,21 @@ pub fn notify(
     model: Option<String>,
     backend: Option<String>,
     threads: usize,
+    memory_mib: Option<u32>,
+    inputs: usize,
     expected_s: Option<f64>,
     ttl_s: Option<f64>,
 ) -> PyResult<Notice> {
     let identity = keys::load_client(&keys, identity).map_err(to_python)?;
     let (expected, ttl) = (seconds(expected_s)?, seconds(ttl_s)?);
     let work = move || {
-        let config = ClientConfig { server_name, threads, ..ClientConfig::new(&address, identity) };
+        let memory = memory_mib.map(|mib| u64::from(mib) << 20);
+        let config = ClientConfig { server_name, threads, memory, ..ClientConfig::new(&address, identity) };
         let notices = Notices::of(&config).map_err(to_python)?;
         let chosen = notices.choose(&Registry::standard(), model.as_deref(), backend.as_deref());
         let [model, backend] = chosen.map_err(to_python)?;
-        let Standing { name, .. } = notices.announce(&model, &backend, expected, ttl).map_err(to_python)?;
-        Ok(Noticed::Named(Arc::new(notices), name))
+        let told = notices.announce(&model, &backend, inputs, expected, ttl).map_err(to_python)?;
+        Ok(Noticed::Named(Arc::new(notices), told))
     };
     brief(py, work).map(Notice::new)
 }

@@ -37,6 +37,10 @@ pub struct Connect {
     /// Link to the server, roughly, for its estimates
     #[arg(long, global = true, value_enum, default_value_t = LinkArg::Lan)]
     link: LinkArg,
+    /// Memory of this device in MiB, for the server's estimates and the size of batches [default: all that
+    /// the machine has]
+    #[arg(long, global = true, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
+    device_memory: Option<u32>,
     /// Send at most this fast, to cap power on purpose: 20mbit, 500kbit
     #[arg(long, global = true, value_name = "RATE")]
     pace: Option<Rate>,
@@ -97,6 +101,7 @@ impl Connect {
         config.pace = self.pace;
         config.threads = self.threads;
         config.link = self.link.into();
+        config.memory = self.device_memory.map(|mib| u64::from(mib) << 20);
         config.connect_timeout = Duration::from_secs(self.connect_timeout);
         config.stall_timeout = Duration::from_secs(self.stall);
         let _connecting =

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tacit_client::bench::printed;
 use tacit_client::input::{self, Fit};
 use tacit_client::wire::{Deadline, Name, Terms};
@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = DeadlineArg::Normal)]
     deadline: DeadlineArg,
     /// Name of the announced input that this is (`tacit notify`): its material is made under that name.
-    /// For one input only
+    /// For as many inputs as were announced under it: of fewer, the rest of the material is burnt
     #[arg(long, value_name = "NAME")]
     notice: Option<Name>,
     /// Show what each phase took, and what came before the first
@@ -150,13 +150,18 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     Ok(client.close()?)
 }
 
-/// The one input that was announced under a name.
+/// The inputs that were announced under a name.
 fn answer_announced(client: &mut Client, name: Name, inputs: &[Vec<f32>], printer: &Printer<'_>) -> anyhow::Result<()> {
-    let [input] = inputs else {
-        anyhow::bail!("--notice is for one input, and there are {}", inputs.len());
-    };
-    let announced = client.take_up(client.again()?, name)?;
-    printer.print(0, &client.infer_announced(announced, Units::Normalised, input)?)
+    // One that the server no longer knows is an input like any other.
+    let size = client.notices()?.look(name, Duration::ZERO)?.map_or(inputs.len(), |standing| standing.inputs);
+    anyhow::ensure!(inputs.len() <= size, "--notice is for {size}, and there are {} inputs", inputs.len());
+    let mut maker = client.again()?;
+    let granted = maker.ask_batch(size)?;
+    anyhow::ensure!(granted == size, "--notice is for {size} inputs, and the server runs {granted} as one now");
+    let announced = client.take_up(maker, name)?;
+    let (answers, maker) = client.infer_announced_batch(announced, Units::Normalised, inputs, |_| ())?;
+    maker.map_or(Ok(()), Client::close)?;
+    answers.iter().enumerate().try_for_each(|(index, answer)| printer.print(index, answer))
 }
 
 /// With stored material as long as there is any, the rest in a pipeline.

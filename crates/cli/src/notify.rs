@@ -59,6 +59,9 @@ struct New {
     /// Back end; the first that the model is offered with and that keeps the input private, if it is left out
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
+    /// Inputs that will be asked for as one; the server says how many it takes so
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(1024))]
+    inputs: usize,
     /// Seconds from now in which it will be asked for
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=604_800))]
     expected: Option<u64>,
@@ -71,6 +74,10 @@ struct New {
     /// Link to the server, roughly, for its estimates
     #[arg(long, value_enum, default_value_t = LinkArg::Lan)]
     link: LinkArg,
+    /// Memory of this device in MiB, for the server's estimates and the size of batches [default: all that
+    /// the machine has]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
+    device_memory: Option<u32>,
 }
 
 pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
@@ -82,11 +89,12 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         Command::New(new) => {
             config.threads = new.threads;
             config.link = new.link.into();
+            config.memory = new.device_memory.map(|mib| u64::from(mib) << 20);
             let notices = Notices::of(&config)?;
             let [model, backend] =
                 notices.choose(&Registry::standard(), new.model.as_deref(), new.backend.as_deref())?;
             let [expected, ttl] = [new.expected, new.ttl].map(|seconds| seconds.map(Duration::from_secs));
-            show(&notices.announce(&model, &backend, expected, ttl)?, as_json)
+            show(&notices.announce(&model, &backend, new.inputs, expected, ttl)?, as_json)
         }
         Command::Look { name, wait } => {
             let standing = Notices::of(&config)?.wait_for_turn(name, Duration::from_secs(wait))?;
@@ -103,12 +111,15 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
 }
 
 fn show(standing: &Standing, as_json: bool) -> anyhow::Result<()> {
-    let Standing { name, state, turn } = standing;
+    let Standing { name, state, inputs, turn } = standing;
     match as_json {
-        true => print::json(&json!({ "name": name.to_string(), "state": state.to_string(), "turn": turn })),
+        true => print::json(
+            &json!({ "name": name.to_string(), "state": state.to_string(), "inputs": inputs, "turn": turn }),
+        ),
         false => {
             let turn = if *turn { "it would start at once" } else { "it would wait" };
-            print::line(&format!("{name} {state}; {turn}"))
+            let batch = if *inputs == 1 { String::new() } else { format!(", {inputs} inputs as one") };
+            print::line(&format!("{name} {state}{batch}; {turn}"))
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Inputs that are announced: their material is made before they come.
-use crate::answer::only;
+use crate::answer::{made_for, only};
 use crate::ask::ask;
 use crate::in_hand::{Asked, InHand};
 use crate::wire::{Announce, Name, Reply, Request, misplaced};
-use crate::{Answer, Client, ClientError, Closer, PhaseReport, Prepared};
+use crate::{Answer, Client, ClientError, Closer, Notices, PhaseReport, Prepared};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -14,10 +14,11 @@ use tacit_net::Phase;
 /// What an announcement makes, and the connection that made it: the server holds its half while it is open.
 type Made = (Option<PhaseReport>, Prepared, Material, Client);
 
-/// An input that will come. Its material is made on a connection of its own, when the server says so, in a
-/// thread. Dropped unused, it is withdrawn.
+/// An input that will come, or a batch. Its material is made on a connection of its own, when the server says
+/// so, in a thread. Dropped unused, it is withdrawn.
 pub struct Announced {
     name: Name,
+    inputs: usize,
     closer: Arc<Closer>,
     maker: Option<JoinHandle<Result<Made, ClientError>>>,
 }
@@ -27,6 +28,12 @@ impl Announced {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.maker.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// For how many inputs it is.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        self.inputs
     }
 
     /// What ends the connection that makes its material.
@@ -62,7 +69,8 @@ impl Client {
     }
 
     /// As [`announce`](Self::announce), over a connection that is there already ([`again`](Self::again), and
-    /// perhaps [`setup`](Self::setup)), so that the notice costs no connection when it is given.
+    /// perhaps [`setup`](Self::setup)), so that the notice costs no connection when it is given; for as many
+    /// inputs as that one was last asked to run as one ([`ask_batch`](Self::ask_batch)).
     ///
     /// # Errors
     /// As there; [`ClientError::Usage`] if the connection is of another client, model or back end.
@@ -79,7 +87,8 @@ impl Client {
     }
 
     /// An input of this client's that was announced in another way, such as over HTTP, under a name that the
-    /// server gave: its offline phase runs on `maker`, when its turn has come.
+    /// server gave: its offline phase runs on `maker`, when its turn has come. For a batch, `maker` must have
+    /// been asked for its size.
     ///
     /// # Errors
     /// As [`announce_over`](Self::announce_over); that the server no longer knows the name shows when the
@@ -89,10 +98,18 @@ impl Client {
         Self::making(maker, name)
     }
 
+    /// What this client announces over HTTP, and how it stands.
+    ///
+    /// # Errors
+    /// As [`Notices::of`].
+    pub fn notices(&self) -> Result<Notices, ClientError> {
+        Notices::of(&self.config)
+    }
+
     fn check_makes(&self, maker: &Self) -> Result<(), ClientError> {
         self.check_prepares()?;
         let of = |client: &Self| (client.binding().client, client.binding().model, client.of_one().digest());
-        if of(maker) != of(self) || maker.model().batch() != 1 {
+        if of(maker) != of(self) {
             let text = "the connection that makes an announced input's material is of another client or model";
             return Err(ClientError::Usage(text.into()));
         }
@@ -100,14 +117,14 @@ impl Client {
     }
 
     fn making(mut maker: Self, name: Name) -> Result<Announced, ClientError> {
-        let closer = maker.closer();
+        let (closer, inputs) = (maker.closer(), maker.model().batch());
         let making = thread::Builder::new().name("tacit-announced".into()).spawn(move || {
             let setup = maker.setup_before(Phase::Offline)?;
             let (prepared, material) = maker.make_for(name, None)?;
             Ok((setup, prepared, material, maker))
         });
         let maker = making.map_err(|e| ClientError::Usage(format!("cannot start a thread: {e}")))?;
-        Ok(Announced { name, closer, maker: Some(maker) })
+        Ok(Announced { name, inputs, closer, maker: Some(maker) })
     }
 
     /// As [`infer_in`](Self::infer_in) for an input that was announced: waits for the material that is being
@@ -121,27 +138,38 @@ impl Client {
         units: Units,
         input: &[f32],
     ) -> Result<Answer, ClientError> {
-        let (answer, maker) = self.infer_announced_when(announced, units, input, |_| ())?;
+        let (answers, maker) = self.infer_announced_batch(announced, units, &[input.to_vec()], |_| ())?;
         maker.map_or(Ok(()), Self::close)?;
-        Ok(answer)
+        Ok(only(answers))
     }
 
-    /// As [`infer_announced`](Self::infer_announced); calls `in_hand` when the material is made and before
+    /// As [`infer_announced`](Self::infer_announced) for a batch that was announced, or for a part of it:
+    /// what is left of its material is burnt with it. Calls `in_hand` when the material is made and before
     /// the online phase begins, so that what comes next can be announced then, and gives back the connection
     /// that made the material, if there was one, for the next announcement.
     ///
     /// # Errors
-    /// As there.
-    pub fn infer_announced_when(
+    /// As there; [`ClientError::Usage`] for no input, or more than were announced.
+    pub fn infer_announced_batch(
         &mut self,
         announced: Announced,
         units: Units,
-        input: &[f32],
+        inputs: &[Vec<f32>],
         in_hand: impl FnOnce(&Self),
-    ) -> Result<(Answer, Option<Self>), ClientError> {
+    ) -> Result<(Vec<Answer>, Option<Self>), ClientError> {
         let began = Instant::now();
-        let input = self.interface().accept(input, units)?;
-        self.set_batch(1)?;
+        if !(1..=announced.inputs).contains(&inputs.len()) {
+            let (given, size) = (inputs.len(), announced.inputs);
+            return Err(ClientError::Usage(format!("{given} inputs, and {size} were announced")));
+        }
+        let mut together = self.together(units, inputs)?;
+        self.set_batch(announced.inputs)?;
+        self.fill_up(&mut together);
+        let timed = |answers: Vec<Answer>| {
+            let request_to_answer_s = began.elapsed().as_secs_f64();
+            let answers = answers.into_iter().take(inputs.len());
+            answers.map(|answer| Answer { request_to_answer_s, ..answer }).collect()
+        };
         let name = Name::random()?;
         let request = self.asking(name, Some(announced.name), None);
         let ignored = match ask(self.channel_mut(), &request)? {
@@ -152,13 +180,12 @@ impl Client {
         if let Some(why) = ignored {
             tracing::warn!("the input is treated as one that was not announced: {why}");
             drop(announced);
-            let answer = only(self.answer_anew(name, None, &input)?);
-            return Ok((Answer { request_to_answer_s: began.elapsed().as_secs_f64(), ..answer }, None));
+            return Ok((timed(self.answer_anew(name, None, &together)?), None));
         }
         let (setup, prepared, material, maker) = announced.wait().expect("its maker is taken only here")?;
         in_hand(self);
-        let answer = only(self.online(Asked::Before(name), Some(InHand::made(prepared.id, material)), &input)?);
-        let request_to_answer_s = began.elapsed().as_secs_f64();
-        Ok((Answer { setup, prepared: Some(prepared), request_to_answer_s, ..answer }, Some(maker)))
+        let material = InHand::made(prepared.id, material);
+        let answers = self.online(Asked::Before(name), Some(material), &together)?;
+        Ok((timed(made_for(answers, setup, prepared)), Some(maker)))
     }
 }

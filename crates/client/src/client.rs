@@ -25,7 +25,7 @@ use tacit_store::{Binding, Entry, Origin, StoreError};
 /// A client with an open model.
 pub struct Client {
     registry: Registry,
-    config: ClientConfig,
+    pub(crate) config: ClientConfig,
     channel: Channel,
     closer: Arc<Closer>,
     /// For one input.

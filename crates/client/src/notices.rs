@@ -47,6 +47,8 @@ pub struct Standing {
     pub name: Name,
     /// How far it is.
     pub state: NoticeState,
+    /// For how many inputs it is: as many as were announced, or as the server runs as one.
+    pub inputs: usize,
     /// Whether its next phase would start at once if a connection came for it now. A hint: no core is held.
     pub turn: bool,
 }
@@ -101,8 +103,8 @@ impl Notices {
         Ok([offer.name.clone(), backend])
     }
 
-    /// Announces an input for a model with a back end, expected in `expected` if that is known, and forgotten
-    /// `ttl` after that (both at most what the server allows).
+    /// Announces inputs that will be asked for as one, for a model with a back end, expected in `expected` if
+    /// that is known, and forgotten `ttl` after that (all three at most what the server allows).
     ///
     /// # Errors
     /// [`ClientError::Denied`]: there is no such model, too much is under way; as [`Control::post`].
@@ -110,11 +112,13 @@ impl Notices {
         &self,
         model: &str,
         backend: &str,
+        inputs: usize,
         expected: Option<Duration>,
         ttl: Option<Duration>,
     ) -> Result<Standing, ClientError> {
         let Device { threads, link, memory_mib } = self.device;
-        let mut body = json!({ "model": model, "backend": backend, "threads": threads, "link": link });
+        let mut body =
+            json!({ "model": model, "backend": backend, "inputs": inputs, "threads": threads, "link": link });
         if memory_mib > 0 {
             body["memory_mib"] = json!(memory_mib);
         }
@@ -187,6 +191,7 @@ struct Offer {
 struct Told {
     name: String,
     state: NoticeState,
+    inputs: usize,
     turn: bool,
 }
 
@@ -200,10 +205,10 @@ fn read<T: for<'de> Deserialize<'de>>(what: &'static str, answer: Value) -> Resu
 
 fn standing(answer: Value) -> Result<Standing, ClientError> {
     let what = "state of an input";
-    let Told { name, state, turn } = read(what, answer)?;
+    let Told { name, state, inputs, turn } = read(what, answer)?;
     let name =
         name.parse().map_err(|e: crate::wire::NotAName| ClientError::Unexpected { what, detail: e.to_string() })?;
-    Ok(Standing { name, state, turn })
+    Ok(Standing { name, state, inputs, turn })
 }
 
 /// Nothing where the server knows no such input (any more).
@@ -221,11 +226,12 @@ mod tests {
 
     #[test]
     fn what_a_server_tells_of_an_input_is_read() {
-        let told = json!({"name": "00000000000000ff", "state": "ready", "turn": true, "more": 1});
-        assert_eq!(standing(told).unwrap(), Standing { name: Name(255), state: NoticeState::Ready, turn: true });
+        let told = json!({"name": "00000000000000ff", "state": "ready", "inputs": 3, "turn": true, "more": 1});
+        let wanted = Standing { name: Name(255), state: NoticeState::Ready, inputs: 3, turn: true };
+        assert_eq!(standing(told).unwrap(), wanted);
         for wrong in [
-            json!({"name": "ff", "state": "ready", "turn": true}),
-            json!({"name": "00000000000000ff", "state": "lost", "turn": true}),
+            json!({"name": "ff", "state": "ready", "inputs": 1, "turn": true}),
+            json!({"name": "00000000000000ff", "state": "lost", "inputs": 1, "turn": true}),
             json!(null),
         ] {
             assert!(matches!(standing(wrong), Err(ClientError::Unexpected { .. })));

@@ -3,11 +3,12 @@
 mod common;
 use common::*;
 use std::path::Path;
+use std::time::Duration;
 use tacit_backends::Backend;
 use tacit_backends::cheetah::Cheetah;
 use tacit_backends::seam::batch_digest;
 use tacit_client::wire::{Name, PUBLIC, Reply, Request, public_digest};
-use tacit_client::{Answer, Client, ClientConfig, ClientError, Lobby, infer_many};
+use tacit_client::{Answer, Client, ClientConfig, ClientError, Lobby, NoticeState, Notices, infer_many};
 use tacit_graph::Units;
 use tacit_ids::MaterialId;
 use tacit_net::{Channel, Hello, handshake};
@@ -151,6 +152,41 @@ fn material_of_a_batch_is_claimed_and_burnt_as_one() {
     assert!(client.stored_batches().unwrap().is_empty());
     assert!(is_burnt(&claimed(dir.path(), id, binding)));
     assert!(client.infer_batch(Units::Network, &inputs(3)).unwrap()[0].prepared.is_some(), "made anew");
+}
+
+#[test]
+fn a_batch_is_announced_before_there_is_a_connection_and_answered_over_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serving_batches(dir.path(), |c| c.max_batch = 4);
+    let notices = Notices::of(&server.config(dir.path(), "alice")).unwrap();
+    let noted = notices.announce("net", "cheetah", 3, None, None).unwrap();
+    assert_eq!((noted.inputs, noted.state), (3, NoticeState::Announced));
+    assert_eq!(notices.look(noted.name, Duration::ZERO).unwrap(), Some(noted));
+    assert_eq!(
+        notices.announce("net", "cheetah", 9, None, None).unwrap().inputs,
+        4,
+        "as many as the server runs as one"
+    );
+    assert_eq!(notices.announce("one", "toy", 9, None, None).unwrap().inputs, 1, "as the back end does");
+    let mut client = opened(server.config(dir.path(), "alice"));
+    let maker = |size: usize| {
+        let mut maker = client.again().unwrap();
+        assert_eq!(maker.ask_batch(size).unwrap(), size);
+        maker
+    };
+    let (maker, other) = (maker(3), maker(2));
+    let taken = client.take_up(maker, noted.name).unwrap();
+    let (answers, maker) = client.infer_announced_batch(taken, Units::Network, &inputs(3), |_| ()).unwrap();
+    assert!(maker.is_some() && answers.iter().enumerate().all(|(at, answer)| answer.part == [at, 3]));
+    check_all(&answers, &inputs(3));
+    assert_eq!(server.handle.served(), 3);
+    // Over a connection, and used for a part of it.
+    let announced = client.announce_over(other, None).unwrap();
+    let (answers, _) = client.infer_announced_batch(announced, Units::Network, &inputs(1), |_| ()).unwrap();
+    check_all(&answers, &inputs(1));
+    let announced = client.announce(None).unwrap();
+    let error = client.infer_announced_batch(announced, Units::Network, &inputs(2), |_| ()).err().unwrap();
+    assert!(error.to_string().contains("2 inputs, and 1 were announced"), "{error}");
 }
 
 #[test]

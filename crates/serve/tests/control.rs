@@ -256,6 +256,7 @@ fn an_input_is_announced_waited_for_and_taken_back_without_a_connection() {
     for (body, status) in [
         ("{}", 400),
         (r#"{"model": "one", "backend": "toy", "threads": 0}"#, 400),
+        (r#"{"model": "one", "backend": "toy", "inputs": 0}"#, 400),
         (r#"{"model": "none", "backend": "toy"}"#, 404),
         (r#"{"model": "one", "backend": "none"}"#, 404),
     ] {
@@ -264,7 +265,10 @@ fn an_input_is_announced_waited_for_and_taken_back_without_a_connection() {
     }
     let noted = announce(&mut alice, r#"{"model": "one", "backend": "toy", "expected_s": 5}"#);
     let name = noted.json()["name"].as_str().unwrap().to_owned();
-    assert_eq!((noted.status, noted.json()), (201, json!({"name": name, "state": "announced", "turn": true})));
+    assert_eq!(
+        (noted.status, noted.json()),
+        (201, json!({"name": name, "state": "announced", "inputs": 1, "turn": true}))
+    );
     let path = format!("/v1/inputs/{name}");
     assert_eq!(get(&mut bob, &path).status, 404, "it is another client's");
     assert_eq!(get(&mut alice, &format!("{path}?wait_s=61")).status, 400);
@@ -276,7 +280,7 @@ fn an_input_is_announced_waited_for_and_taken_back_without_a_connection() {
     assert_eq!(get(&mut alice, &path).json()["turn"], false);
     request(&mut alice, "GET", &format!("{path}?wait_s=60"), "", "");
     drop(busy);
-    assert_eq!(answer(&mut alice).json(), json!({"name": name, "state": "announced", "turn": true}));
+    assert_eq!(answer(&mut alice).json(), json!({"name": name, "state": "announced", "inputs": 1, "turn": true}));
     // Its phases come over the protocol, under its name.
     let mut client = server.client(dir.path(), "alice", "one");
     let name = tacit_client::wire::Name(u64::from_str_radix(&name, 16).unwrap());

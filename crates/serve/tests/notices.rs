@@ -27,8 +27,8 @@ fn an_input_is_announced_before_there_is_a_connection_and_answered_over_one() {
     let chosen = alice.choose(&registry(), Some("one"), None).unwrap();
     assert_eq!(chosen, ["one", "toy"]);
     let (minute, state) = (Some(Duration::from_secs(60)), NoticeState::Announced);
-    let noted = alice.announce("one", "toy", minute, minute).unwrap();
-    assert_eq!(noted, Standing { name: noted.name, state, turn: true });
+    let noted = alice.announce("one", "toy", 1, minute, minute).unwrap();
+    assert_eq!(noted, Standing { name: noted.name, state, inputs: 1, turn: true });
     assert_eq!(alice.look(noted.name, Duration::ZERO).unwrap(), Some(noted));
     assert_eq!(bob.look(noted.name, Duration::ZERO).unwrap(), None, "it is another client's");
     assert!(!bob.take_back(noted.name).unwrap());
@@ -58,7 +58,7 @@ fn a_client_may_come_over_another_link_than_it_announced() {
     let server = Running::start(dir.path(), |_| {});
     let config = ClientConfig { threads: 8, link: LinkClass::Slow, ..server.config(dir.path(), "alice") };
     let alice = Notices::of(&config).unwrap();
-    let announce = |model| alice.announce(model, "toy", None, None).unwrap().name;
+    let announce = |model| alice.announce(model, "toy", 1, None, None).unwrap().name;
     let [same, other] = ["one", "two"].map(announce);
     let mut channel = server.opened(dir.path(), "alice", "one");
     set_up(&mut channel);
@@ -83,7 +83,7 @@ fn notices_are_taken_back_and_wrong_ones_are_refused_by_name() {
     let server = Running::start(dir.path(), |config| config.queued_per_client = 2);
     let config = server.config(dir.path(), "alice");
     let alice = Notices::of(&config).unwrap();
-    let announce = |model: &str, backend: &str| alice.announce(model, backend, None, None);
+    let announce = |model: &str, backend: &str| alice.announce(model, backend, 1, None, None);
     let [first, second] = [(); 2].map(|()| announce("one", "toy").unwrap().name);
     assert_ne!(first, second);
     let (status, why) = denied(announce("one", "toy"));
@@ -94,7 +94,7 @@ fn notices_are_taken_back_and_wrong_ones_are_refused_by_name() {
     assert_eq!(denied(announce("none", "toy")).0, 404);
     assert_eq!(denied(announce("one", "none")).0, 404);
     let year = Some(Duration::from_secs(365 * 86_400));
-    assert!(denied(alice.announce("one", "toy", year, None)).1.contains("expected_s"));
+    assert!(denied(alice.announce("one", "toy", 1, year, None)).1.contains("expected_s"));
     // What is not clear is not chosen.
     let choose = |model, backend| alice.choose(&registry(), model, backend).unwrap_err().to_string();
     assert!(choose(None, None).contains("several models, name one: one, two"));
@@ -114,7 +114,7 @@ fn a_server_that_is_not_there_or_has_no_such_interface_is_named() {
     let mut config = server.config(dir.path(), "alice");
     let said = |config: &ClientConfig| {
         let notices = Notices::of(config).unwrap();
-        notices.announce("one", "toy", None, None).unwrap_err().to_string()
+        notices.announce("one", "toy", 1, None, None).unwrap_err().to_string()
     };
     let silent = said(&config);
     assert!(silent.contains("/v1/inputs") && silent.contains(&server.address), "{silent}");

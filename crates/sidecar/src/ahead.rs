@@ -29,11 +29,11 @@ impl Ahead {
         Self { pool: Arc::clone(pool), connector, announced: None, makers: Vec::new(), connecting: None }
     }
 
-    /// Whether the next input is to be answered through an announcement: it was announced, or others wait
-    /// behind it and there is a connection. Not with material in stock, and not where nothing is prepared.
-    pub(crate) fn is_of_use(&mut self, client: &Client) -> Result<bool, ClientError> {
+    /// Whether the next inputs are to be answered through an announcement: they were announced, or others
+    /// wait behind them and there is a connection. Not with material in stock, nor where nothing is prepared.
+    pub(crate) fn is_of_use(&mut self, client: &Client, inputs: usize) -> Result<bool, ClientError> {
         let prepares = client.model().preparation() != Preparation::Nothing;
-        let is_wanted = prepares && self.pool.waiting() > 0 && client.next_stored(1)?.is_none();
+        let is_wanted = prepares && self.pool.waiting() > 0 && client.next_stored(inputs)?.is_none();
         Ok(self.announced.is_some() || is_wanted && self.has_maker())
     }
 
@@ -56,28 +56,37 @@ impl Ahead {
         !self.makers.is_empty()
     }
 
-    /// Answers an input that was announced, or is now, and announces the next that waits.
-    pub(crate) fn infer(&mut self, client: &mut Client, key: Key, input: &[f32]) -> Result<Answer, ClientError> {
-        let Some(announced) = self.announced.take().or_else(|| self.announce(client)) else {
-            return client.infer_in(Units::Normalised, input);
+    /// Answers the first of these inputs, as many as were announced or are now; announces what comes next.
+    pub(crate) fn infer(
+        &mut self,
+        client: &mut Client,
+        keys: &[Key],
+        inputs: &[Vec<f32>],
+    ) -> Result<Vec<Answer>, ClientError> {
+        let Some(announced) = self.announced.take().or_else(|| self.announce(client, inputs.len())) else {
+            return client.infer_next(Units::Normalised, inputs);
         };
-        self.pool.also_ends(key, announced.closer());
+        let (now, later) = inputs.split_at(inputs.len().min(announced.inputs()));
+        keys.iter().take(now.len()).for_each(|key| self.pool.also_ends(*key, announced.closer()));
         let in_hand = |client: &Client| {
-            if self.pool.waiting() > 0 && self.has_maker() {
-                self.announced = self.announce(client);
+            let next = if later.is_empty() { self.pool.upcoming(client.max_batch()) } else { later.len() };
+            if next > 0 && self.has_maker() {
+                self.announced = self.announce(client, next);
             }
         };
-        let (answer, maker) = client.infer_announced_when(announced, Units::Normalised, input, in_hand)?;
+        let (answers, maker) = client.infer_announced_batch(announced, Units::Normalised, now, in_hand)?;
         self.makers.extend(maker);
-        Ok(answer)
+        Ok(answers)
     }
 
-    fn announce(&mut self, client: &Client) -> Option<Announced> {
-        match client.announce_over(self.makers.pop()?, None) {
+    /// Announces so many inputs, or as many of them as the server runs as one.
+    fn announce(&mut self, client: &Client, inputs: usize) -> Option<Announced> {
+        let mut maker = self.makers.pop()?;
+        match maker.ask_batch(inputs).and_then(|_| client.announce_over(maker, None)) {
             Ok(announced) => Some(announced),
             Err(error) => {
-                // It is asked for when its turn has come, as any other.
-                tracing::debug!("an input of model {} is not announced: {error}", self.pool.name());
+                // They are asked for when their turn has come, as any others.
+                tracing::debug!("inputs of model {} are not announced: {error}", self.pool.name());
                 None
             }
         }

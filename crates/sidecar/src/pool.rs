@@ -105,6 +105,13 @@ impl Pool {
         self.lock().waiting.len()
     }
 
+    /// Inputs that a worker gets next who takes `most` at once.
+    pub(crate) fn upcoming(&self, most: usize) -> usize {
+        let state = self.lock();
+        let first = state.waiting.values().next().map(|job| job.request);
+        state.waiting.values().take_while(|job| Some(job.request) == first).take(most).count()
+    }
+
     /// Inputs that are worked on.
     #[must_use]
     pub fn running(&self) -> usize {

@@ -141,12 +141,11 @@ fn answer_some(
         let inputs: Vec<Vec<f32>> = jobs.iter().map(|(_, job)| job.input.clone()).collect();
         let begun = Instant::now();
         let answers = catch_unwind(AssertUnwindSafe(|| {
-            if let [input] = inputs.as_slice()
-                && ahead.is_of_use(client)?
-            {
-                return Ok(vec![ahead.infer(client, key, input)?]);
-            }
             client.begin_call(call.unwrap_or(0))?;
+            if ahead.is_of_use(client, inputs.len())? {
+                let keys: Vec<Key> = jobs.iter().map(|(key, _)| *key).collect();
+                return ahead.infer(client, &keys, &inputs);
+            }
             client.infer_next(Units::Normalised, &inputs)
         }));
         match answers {

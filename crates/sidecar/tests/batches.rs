@@ -1,7 +1,7 @@
 //! Requests of several inputs: how many runs they are at the server, and what a quota does to them.
 mod common;
 use common::served::{Running, batching, expected, rules, serving_batches, two_layers, wait_until};
-use common::{Said, Sidecar};
+use common::{Gate, Said, Sidecar};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -60,6 +60,17 @@ fn gave(server: &Running, answers: u64) {
 /// Waits until the server tells of so many phases and answers; what it tells may be a tenth of a second old.
 fn count(server: &Running, dir: &Path, phases: [usize; 2], served: u64) {
     wait_until(&format!("{phases:?} phases for {served} answers"), || at_server(server, dir) == (phases, served));
+}
+
+/// Offline phases that ran for an announcement: an announced input has two names, one for each phase.
+fn announced(server: &Running, dir: &Path) -> usize {
+    let told = status(server, dir);
+    let jobs = told["jobs"].as_array().unwrap().clone();
+    let names = |phase: &str| -> BTreeSet<String> {
+        let jobs = jobs.iter().filter(|job| job["phase"] == phase);
+        jobs.map(|job| job["input"].as_str().unwrap().to_owned()).collect()
+    };
+    names("offline").difference(&names("online")).count()
 }
 
 fn statistics(sidecar: &Sidecar) -> Value {
@@ -147,21 +158,11 @@ fn inputs_that_wait_are_announced() {
             }
         });
     };
-    // An announced input has two names, one for each phase.
-    let announced = || {
-        let told = status(&server, dir.path());
-        let jobs = told["jobs"].as_array().unwrap().clone();
-        let names = |phase: &str| -> BTreeSet<String> {
-            let jobs = jobs.iter().filter(|job| job["phase"] == phase);
-            jobs.map(|job| job["input"].as_str().unwrap().to_owned()).collect()
-        };
-        names("offline").difference(&names("online")).count()
-    };
     let mut bursts = 0;
     wait_until("there is a connection for announcements, and inputs are announced", || {
         burst();
         bursts += 1;
-        announced() > 0
+        announced(&server, dir.path()) > 0
     });
     wait_until("each has one T_pre and one T_on", || at_server(&server, dir.path()).0 == [5 * bursts; 2]);
     gave(&server, 5 * bursts as u64);
@@ -169,6 +170,33 @@ fn inputs_that_wait_are_announced() {
         let queues = status(&server, dir.path())["queues"].clone();
         queues.as_object().unwrap().values().all(|n| n == 0)
     });
+}
+
+#[test]
+fn requests_of_several_inputs_that_wait_are_announced_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serving_batches(dir.path(), |_| {});
+    let gate = Gate::to(&server);
+    let sidecar = Sidecar::start(&server, dir.path(), |c| {
+        c.client.address = gate.address.clone();
+        (c.registry, c.models, c.queue) = (batching(), vec![("net".into(), None)], 16);
+    });
+    let pool = sidecar.fleet.pool("net", "").unwrap();
+    let mut bursts = 0;
+    wait_until("there is a connection for announcements, and batches are announced", || {
+        gate.set(false);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| answered(&sidecar, 3));
+            wait_until("the first runs", || pool.running() == 3);
+            let others = [(); 3].map(|()| scope.spawn(|| answered(&sidecar, 3)));
+            wait_until("the others wait", || pool.waiting() == 9);
+            gate.set(true);
+            others.into_iter().chain([first]).for_each(|asked| asked.join().unwrap());
+        });
+        bursts += 1;
+        announced(&server, dir.path()) > 0
+    });
+    count(&server, dir.path(), [4 * bursts; 2], 12 * bursts as u64);
 }
 
 #[test]

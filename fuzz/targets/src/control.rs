@@ -19,7 +19,7 @@ pub(crate) fn notice_body(data: &[u8]) {
 pub(crate) fn notice_seeds() -> Vec<Vec<u8>> {
     [
         r#"{"model": "digits", "backend": "cheetah"}"#,
-        r#"{"model": "m", "backend": "b", "threads": 4, "link": "broadband", "memory_mib": 512, "expected_s": 1.5, "ttl_s": 600}"#,
+        r#"{"model": "m", "backend": "b", "inputs": 8, "threads": 4, "link": "broadband", "memory_mib": 512, "expected_s": 1.5, "ttl_s": 600}"#,
         r#"{"backend": "\u0062", "model": "m", "ttl_s": null}"#,
     ]
     .map(|text| text.as_bytes().to_vec())

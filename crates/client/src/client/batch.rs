@@ -37,7 +37,10 @@ impl Client {
     }
 
     /// Asks the server to run `wanted` inputs as one from now on, on this connection; as many as it runs so.
-    pub(crate) fn ask_batch(&mut self, wanted: usize) -> Result<usize, ClientError> {
+    ///
+    /// # Errors
+    /// Of the connection.
+    pub fn ask_batch(&mut self, wanted: usize) -> Result<usize, ClientError> {
         let wanted = wanted.clamp(1, self.max_batch());
         if wanted == self.model().batch() {
             return Ok(wanted);
@@ -149,10 +152,7 @@ impl Client {
     /// the server run as one.
     pub fn infer_batch(&mut self, units: Units, inputs: &[Vec<f32>]) -> Result<Vec<Answer>, ClientError> {
         let asked = Instant::now();
-        let mut together = Vec::new();
-        for input in inputs {
-            together.extend(self.interface().accept(input, units)?);
-        }
+        let mut together = self.together(units, inputs)?;
         let stored = self.stored_batches()?.into_iter().rev().find(|size| *size >= inputs.len());
         let size = stored.unwrap_or(inputs.len());
         // A server that runs fewer as one than it did has no use for what is stored.
@@ -160,12 +160,25 @@ impl Client {
             self.set_batch(inputs.len())?;
             return self.timed(asked, &together);
         }
-        // Nobody has sent the inputs that are missing, and nobody hears their answers.
-        let [low, high] = self.interface().input.range;
-        together.resize(size * self.interface().input_len(), 0f32.max(low).min(high));
+        self.fill_up(&mut together);
         let mut answers = self.timed(asked, &together)?;
         answers.truncate(inputs.len());
         Ok(answers)
+    }
+
+    /// What the model computes on, of several inputs.
+    pub(crate) fn together(&self, units: Units, inputs: &[Vec<f32>]) -> Result<Vec<f32>, ClientError> {
+        let mut together = Vec::new();
+        for input in inputs {
+            together.extend(self.interface().accept(input, units)?);
+        }
+        Ok(together)
+    }
+
+    /// Makes inputs up to the size of the batch at hand: nobody has sent them, nobody hears their answers.
+    pub(crate) fn fill_up(&self, together: &mut Vec<f32>) {
+        let [low, high] = self.interface().input.range;
+        together.resize(self.model().batch() * self.interface().input_len(), 0f32.max(low).min(high));
     }
 
     fn timed(&mut self, asked: Instant, together: &[f32]) -> Result<Vec<Answer>, ClientError> {

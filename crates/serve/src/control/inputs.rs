@@ -25,6 +25,8 @@ type By = Extension<Peer>;
 
 /// Longest name of a model or back end, in bytes.
 const MAX_NAME: usize = 256;
+/// Most inputs of a notice; a server runs fewer as one.
+const MAX_INPUTS: u32 = 1024;
 /// Longest time until a request, and longest time to live, in seconds: a week.
 const MAX_SECONDS: f64 = 604_800.0;
 /// Longest wait for a turn, in seconds.
@@ -39,6 +41,7 @@ struct Notice<'a> {
     model: Cow<'a, str>,
     #[serde(borrow)]
     backend: Cow<'a, str>,
+    inputs: Option<u32>,
     threads: Option<u16>,
     link: Option<LinkClass>,
     memory_mib: Option<u32>,
@@ -53,6 +56,8 @@ pub struct NoticeBody {
     pub model: String,
     /// The back end.
     pub backend: String,
+    /// How many inputs will be asked for as one.
+    pub inputs: u32,
     /// The client's machine.
     pub device: Device,
     /// In how many milliseconds the request is expected.
@@ -61,20 +66,24 @@ pub struct NoticeBody {
     pub ttl_ms: Option<u64>,
 }
 
-/// Reads a body of `POST /v1/inputs`: `{"model": "digits", "backend": "cheetah"}`, with `threads` (1 to the
-/// most that a client may have), `link` (`lan`, `broadband`, `slow`), `memory_mib`, `expected_s` and `ttl_s`
-/// if they are known.
+/// Reads a body of `POST /v1/inputs`: `{"model": "digits", "backend": "cheetah"}`, with `inputs` (1, if it is
+/// not said), `threads` (1 to the most that a client may have), `link` (`lan`, `broadband`, `slow`),
+/// `memory_mib`, `expected_s` and `ttl_s` if they are known.
 ///
 /// # Errors
 /// What is wrong with it, for people.
 pub fn read_notice(body: &[u8]) -> Result<NoticeBody, String> {
     let wrong = |e| format!("the body is not {{\"model\": \"NAME\", \"backend\": \"ID\", ..}}: {e}");
-    let Notice { model, backend, threads, link, memory_mib, expected_s, ttl_s } =
+    let Notice { model, backend, inputs, threads, link, memory_mib, expected_s, ttl_s } =
         serde_json::from_slice(body).map_err(wrong)?;
     for (what, name) in [("model", &model), ("backend", &backend)] {
         if name.is_empty() || name.len() > MAX_NAME {
             return Err(format!("`{what}` has {} bytes, not 1 to {MAX_NAME}", name.len()));
         }
+    }
+    let inputs = inputs.unwrap_or(1);
+    if !(1..=MAX_INPUTS).contains(&inputs) {
+        return Err(format!("`inputs` is {inputs}, not from 1 to {MAX_INPUTS}"));
     }
     let threads = threads.unwrap_or(1);
     if !(1..=MAX_THREADS).contains(&usize::from(threads)) {
@@ -88,6 +97,7 @@ pub fn read_notice(body: &[u8]) -> Result<NoticeBody, String> {
     Ok(NoticeBody {
         model: model.into_owned(),
         backend: backend.into_owned(),
+        inputs,
         device: Device { threads, link: link.unwrap_or_default(), memory_mib: memory_mib.unwrap_or(0) },
         expected_ms: millis("expected_s", expected_s)?,
         ttl_ms: millis("ttl_s", ttl_s)?,
@@ -110,16 +120,19 @@ fn read_wait(query: &str) -> Option<u64> {
 }
 
 fn shown(name: Name, standing: &Standing) -> serde_json::Value {
-    object!({ "name": name.to_string(), "state": standing.state, "turn": standing.turn })
+    object!({ "name": name.to_string(), "state": standing.state, "inputs": standing.inputs, "turn": standing.turn })
 }
 
-/// Announces an input.
+/// Announces an input, or a batch of as many as are run as one.
 pub(super) async fn announce(state: Shares_, Extension(peer): By, headers: HeaderMap, body: Body) -> Answer {
     let body = json_body(&state, &headers, body).await?;
     let notice = read_notice(&body).map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error))?;
     let (shared, client) = (&state.shared, peer.client);
     let offered = shared.catalog().get(&notice.model, &notice.backend, |name| shared.allows(client, name));
     let offered = offered.map_err(|e| Refusal::new(StatusCode::NOT_FOUND, e.to_string()))?;
+    let most = (notice.inputs as usize).min(shared.most_inputs(client));
+    let batch = offered.fitting(most, shared.config.job_memory, notice.device);
+    let offered = offered.batched(batch).map_err(|e| Refusal::new(StatusCode::BAD_REQUEST, e.to_string()))?;
     let random = |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "no randomness from the operating system");
     let name = Name::random().map_err(random)?;
     let announce = Announce { name, expected_ms: notice.expected_ms, ttl_ms: notice.ttl_ms };
@@ -189,20 +202,21 @@ mod tests {
     fn a_notice_says_what_it_is_for() {
         let read = |body: &str| read_notice(body.as_bytes());
         let full = read(
-            r#"{"model": "m", "backend": "b", "threads": 4, "link": "slow", "memory_mib": 512, "expected_s": 1.5, "ttl_s": 2}"#,
+            r#"{"model": "m", "backend": "b", "inputs": 3, "threads": 4, "link": "slow", "memory_mib": 512, "expected_s": 1.5, "ttl_s": 2}"#,
         );
         let device = Device { threads: 4, link: LinkClass::Slow, memory_mib: 512 };
         let (model, backend) = ("m".to_owned(), "b".to_owned());
-        let wanted = NoticeBody { model, backend, device, expected_ms: Some(1500), ttl_ms: Some(2000) };
+        let wanted = NoticeBody { model, backend, inputs: 3, device, expected_ms: Some(1500), ttl_ms: Some(2000) };
         assert_eq!(full.unwrap(), wanted);
         let least = read(r#"{"model": "\u006d", "backend": "b"}"#).unwrap();
         assert_eq!(
-            (least.device, least.expected_ms),
-            (Device { threads: 1, link: LinkClass::Lan, memory_mib: 0 }, None)
+            (least.device, least.inputs, least.expected_ms),
+            (Device { threads: 1, link: LinkClass::Lan, memory_mib: 0 }, 1, None)
         );
         let long = "x".repeat(300);
         for (more, said) in [
             (r#""threads": 0"#.to_owned(), "threads"),
+            (r#""inputs": 1025"#.to_owned(), "inputs"),
             (r#""threads": 65535"#.to_owned(), "threads"),
             (r#""memory_mib": -1"#.to_owned(), "-1"),
             (r#""link": "moon""#.to_owned(), "moon"),

@@ -131,7 +131,8 @@ impl Queue {
         };
         let (have, used) = (self.scheduler.capacity(), self.scheduler.used());
         let is_idle = have.cores.saturating_sub(used.cores) >= self.threads;
-        Some(Standing { state, turn: phase.is_none() && is_idle && self.scheduler.queued_jobs() == 0 })
+        let inputs = self.kinds[live.model.0 as usize].batch;
+        Some(Standing { state, inputs, turn: phase.is_none() && is_idle && self.scheduler.queued_jobs() == 0 })
     }
 
     pub(super) fn notice(

@@ -27,7 +27,7 @@ impl Queue {
         let model = self.model_of(whose, Some(&owner))?;
         let live = self.live.get_mut(&owner).ok_or("it has ended")?;
         if live.model != model {
-            return Err("it was asked for with another model".into());
+            return Err("it was asked for with another model, or for another number of inputs".into());
         }
         if live.waits.is_some() || live.job.is_some() {
             return Err("another connection comes for it".into());

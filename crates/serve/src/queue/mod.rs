@@ -36,6 +36,8 @@ pub(crate) struct Whose {
 pub(crate) struct Standing {
     /// `announced`, `offline` (its material is being made), `ready` (it is made), or `online`.
     pub(crate) state: &'static str,
+    /// For how many inputs it is.
+    pub(crate) inputs: u32,
     /// Who came for its next phase now would start at once.
     pub(crate) turn: bool,
 }
