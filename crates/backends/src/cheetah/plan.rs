@@ -222,7 +222,7 @@ impl Compile<Parts> for Maker<'_> {
     }
 
     fn carry(&mut self, n: usize, bits: u32, width: u32) -> GateSpec {
-        GateSpec::new(n, bits + 1, 0, self.options.leaves, vec![width])
+        GateSpec::subtracting(n, bits + 1, self.options.leaves, width)
     }
 
     fn widen(&mut self, n: usize, width: u32, extra: u32) -> WrapSpec {

@@ -66,7 +66,7 @@ impl GateSpec {
     /// multiplied onto values of the given widths.
     pub fn new(n: usize, width: u32, drop: u32, leaves: Leaves, widths: Vec<u32>) -> Self {
         let compare = CompareSpec::new(n, width.saturating_sub(drop), leaves);
-        Self { compare, drop, mux: MuxSpec { n, widths, wrap: None }, grow: None }
+        Self { compare, drop, mux: MuxSpec { n, widths, wrap: None, constant: None }, grow: None }
     }
 
     /// A gate whose one value is the tested value itself, widened from `width` to `wide` bits (ReLU). A value
@@ -88,6 +88,14 @@ impl GateSpec {
                 Self { grow, ..Self::new(n, narrow, drop, leaves, vec![narrow]) }
             }
         }
+    }
+
+    /// `base - [y >= 0]` for values y in a ring of `width` bits and bases in one of `of` bits. The multiplied
+    /// value is -1, the server's.
+    pub fn subtracting(n: usize, width: u32, leaves: Leaves, of: u32) -> Self {
+        let mut gate = Self::new(n, width, 0, leaves, vec![of]);
+        gate.mux.constant = Some(u64::MAX);
+        gate
     }
 
     /// The wraps of either kind.
@@ -117,14 +125,18 @@ impl GateSpec {
         let plane = n.div_ceil(8);
         let (mut client_rots, mut server_rots) = self.compare.rots();
         client_rots += n;
-        server_rots += n;
         let (up, down) = self.compare.offline_bytes();
         let (opened, levels) = self.compare.tree().opened();
+        // Of values that are not constant, the client's part goes up offline, the server's down online.
+        let (values, secret) = (packed(&self.mux.widths), packed(self.mux.server_parts()));
+        if self.mux.constant.is_none() {
+            server_rots += n;
+        }
         let mut cost = GateCost {
-            offline_up: up + packed(&self.mux.widths),
-            offline_down: down,
-            online_up: plane * (opened + 1) + packed(&self.mux.widths),
-            online_down: self.compare.leaf_bytes() + plane * (opened + 1) + packed(&self.mux.widths),
+            offline_up: up + secret,
+            offline_down: down + values - secret,
+            online_up: plane * (opened + 1) + values,
+            online_down: self.compare.leaf_bytes() + plane * (opened + 1) + secret,
             client_rots,
             server_rots,
             exchanges: 1 + levels.div_ceil(2),
@@ -134,7 +146,7 @@ impl GateSpec {
         let own = plane + packed(&self.mux.client_strings());
         let (client, server) = self.compare.material_bytes();
         cost.client_material = client + own;
-        cost.server_material = server + own + packed(&self.mux.widths);
+        cost.server_material = server + own + secret;
         if let Some(wrap) = self.mux.wrap {
             cost.offline_up += plane + packed(&[wrap.extra]);
             cost.online_down += packed(&[wrap.extra]);

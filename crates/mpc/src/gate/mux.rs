@@ -11,8 +11,12 @@
 //! the client's value is `known + 2^w mc mu`: a further string of `extra` bits carries `b mc`, and nothing
 //! more is sent online.
 //!
+//! A value that both parties know, held by the server ([`MuxSpec::constant`]), has no client's part, and its
+//! server's part needs nothing that comes online: it is sent offline, and the server chooses `ls` itself.
+//!
 //! Cost per element: 1 ROT in each direction; offline `sum(widths) + extra` bits client to server; online
-//! `sum(widths)` bits server to client and 1 bit each way for `D`.
+//! `sum(widths)` bits server to client and 1 bit each way for `D`. Of a constant: 1 ROT (client receives),
+//! its width server to client offline, and 1 bit each way online.
 
 use tacit_arith::bits::Bits;
 use tacit_net::Tag;
@@ -36,6 +40,8 @@ pub struct MuxSpec {
     pub widths: Vec<u32>,
     /// The first value is being widened.
     pub wrap: Option<WrapSpec>,
+    /// The one value is this, for all elements, and the server's.
+    pub constant: Option<u64>,
 }
 
 impl MuxSpec {
@@ -44,6 +50,11 @@ impl MuxSpec {
         let mut widths = self.widths.clone();
         widths.extend(self.wrap.map(|w| w.extra));
         widths
+    }
+
+    /// Widths of the values whose server's part is sent online.
+    pub(super) fn server_parts(&self) -> &[u32] {
+        if self.constant.is_some() { &[] } else { &self.widths }
     }
 
     /// All strings of an element are cut from one word of OT output: bits beyond it would travel unmasked.
@@ -97,6 +108,9 @@ impl ClientMux {
         ots: &mut Ots,
     ) -> Result<Self, MpcError> {
         spec.check()?;
+        if spec.constant.is_some() {
+            return Self::of_constant(spec, session, ots);
+        }
         let widths = spec.client_strings();
         let (q0, q1) = ots.sender.words(session.channel, spec.n)?;
         let (lambda, pads) = ots.receiver.words(session.channel, spec.n)?;
@@ -118,12 +132,25 @@ impl ClientMux {
         Ok(Self { lambda, own })
     }
 
+    fn of_constant(spec: &MuxSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
+        let width = spec.widths[0];
+        let (lambda, mut own) = ots.receiver.words(session.channel, spec.n)?;
+        let message = session.channel.recv_packed(SERVER_PART, spec.n, width)?;
+        for ((pad, t), chosen) in own.iter_mut().zip(message).zip(lambda.masks()) {
+            *pad = pad.wrapping_add(t & chosen);
+        }
+        Ok(Self { lambda, own: vec![Packed::new(&own, width)] })
+    }
+
     /// Online, first: receives the server's masked part (must follow the server's `start`); for
     /// [`finish`](Self::finish).
     ///
     /// # Errors
     /// Channel errors.
     pub fn start(&self, spec: &MuxSpec, session: &mut Session<'_>) -> Result<Vec<Vec<u64>>, MpcError> {
+        if spec.constant.is_some() {
+            return Ok(Vec::new());
+        }
         let chosen = self.lambda.masks();
         let masked = spec.widths.iter().map(|&width| {
             let mut part = session.channel.recv_packed(SERVER_PART, spec.n, width)?;
@@ -191,6 +218,9 @@ impl ServerMux {
     /// `OutOfRange` for strings of more than 64 bits in all; channel and OT errors.
     pub fn offline(spec: &MuxSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         spec.check()?;
+        if let Some(constant) = spec.constant {
+            return Self::of_constant(spec, constant, session, ots);
+        }
         let widths = spec.client_strings();
         let (lambda, words) = ots.receiver.words(session.channel, spec.n)?;
         let (p0, p1) = ots.sender.words(session.channel, spec.n)?;
@@ -213,7 +243,20 @@ impl ServerMux {
         Ok(Self { lambda, own, steps })
     }
 
-    /// Online, first: sends the masked part of the server's values, one `[n]` per value.
+    fn of_constant(spec: &MuxSpec, constant: u64, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
+        let width = spec.widths[0];
+        let (mut p0, p1) = ots.sender.words(session.channel, spec.n)?;
+        let lambda = Bits::random(session.prg, spec.n);
+        let pads = p0.iter().zip(&p1).zip(lambda.masks());
+        let message: Vec<u64> =
+            pads.map(|((p0, p1), flip)| p0.wrapping_sub(*p1).wrapping_add(negate_if(constant, flip))).collect();
+        session.channel.send_packed(SERVER_PART, &message, width)?;
+        p0.iter_mut().for_each(|p| *p = p.wrapping_neg());
+        Ok(Self { lambda, own: vec![Packed::new(&p0, width)], steps: Vec::new() })
+    }
+
+    /// Online, first: sends the masked part of the server's values, one `[n]` per value, if they are not
+    /// constant.
     ///
     /// # Errors
     /// Channel errors.
@@ -274,7 +317,7 @@ impl ServerMux {
     pub fn read(spec: &MuxSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
         let lambda = from.plane(spec.n)?;
         let own = spec.client_strings().iter().map(|&w| from.packed(spec.n, w)).collect::<Result<_, _>>()?;
-        let steps = spec.widths.iter().map(|&w| from.packed(spec.n, w)).collect::<Result<_, _>>()?;
+        let steps = spec.server_parts().iter().map(|&w| from.packed(spec.n, w)).collect::<Result<_, _>>()?;
         Ok(Self { lambda, own, steps })
     }
 }

@@ -34,7 +34,11 @@ fn run(spec: &GateSpec, width: u32, tested: &[u64], values: &[Vec<u64>], bases: 
     };
     let (tested_c, tested_s) = split(tested, width, seed);
     let widening = spec.mux.wrap.is_some() || spec.grow.is_some();
-    let shared = if widening { vec![(tested_c.clone(), tested_s.clone())] } else { share(values, 77) };
+    let shared = match spec.mux.constant {
+        Some(value) => vec![(vec![0; tested.len()], vec![value; tested.len()])],
+        None if widening => vec![(tested_c.clone(), tested_s.clone())],
+        None => share(values, 77),
+    };
     let (values_c, values_s): (Vec<_>, Vec<_>) = shared.into_iter().unzip();
     let (bases_c, bases_s): (Vec<_>, Vec<_>) = share(bases, 99).into_iter().unzip();
     // A value that is widened behind the gate ends in a wider ring.
@@ -146,6 +150,26 @@ proptest! {
             let may_vanish = v >= 0 && v < 1 << drop;
             prop_assert!(z == v.max(0) as u64 || (may_vanish && z == 0), "{} became {}", v, z);
         }
+    }
+}
+
+#[test]
+fn subtracting_is_exact_for_all_shares_of_small_rings() {
+    for kind in 0..8 {
+        let (width, of) = (4, 7);
+        let plain: Vec<i64> = (0..4000).map(|i| i % 16 - 8).collect();
+        let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
+        let bases: Vec<u64> = (0..4000).map(|i| i & low_mask(of)).collect();
+        let spec = GateSpec::subtracting(plain.len(), width, leaves(kind), of);
+        let got = run(&spec, width, &tested, &[], std::slice::from_ref(&bases), 5);
+        let want = plain.iter().zip(&bases).map(|(&y, b)| b.wrapping_sub(u64::from(y >= 0)) & low_mask(of));
+        assert_eq!(got.results[0], want.collect::<Vec<u64>>(), "{:?}", leaves(kind));
+        let (cost, other) = (spec.cost(), GateSpec::new(4000, width, 0, leaves(kind), vec![of]).cost());
+        assert_eq!((cost.online_up, cost.online_down), (other.online_up, other.online_down - 4000 * 7 / 8));
+        assert_eq!((cost.client_rots, cost.server_rots), (other.client_rots, other.server_rots - 4000));
+        let [up, down] = got.sent.map(|bytes| bytes as usize);
+        assert!((cost.online_up..cost.online_up + 400).contains(&up), "{up} sent up, {} stated", cost.online_up);
+        assert!((cost.online_down..cost.online_down + 400).contains(&down), "{down} down, {} stated", cost.online_down);
     }
 }
 
