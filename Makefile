@@ -34,9 +34,10 @@ rust-test: preflight
 	cargo test --locked --workspace --quiet
 
 # Real parameter sets: minutes and some gigabytes.
-test-heavy: preflight
+test-heavy: preflight python
 	cargo test --locked --release -p tacit-he --quiet -- --ignored
 	cargo test --locked --release -p tacit-backends --test ckks_networks --quiet -- --ignored
+	$(PY) examples/ckks_tour.py
 
 # One build for all tests: pytest runs the programs and the Python module that `cargo test` has made, with the back end of the tests in them.
 # pytest comes last in `make test`, so that the output ends with its summary.

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod ckks;
 mod client;
 mod dealer;
 mod error;
@@ -12,13 +13,19 @@ mod lowered;
 mod model;
 mod server;
 
-use pyo3::prelude::*;
+use pyo3::prelude::pymodule;
 
 /// The module `tacit._tacit`.
 #[pymodule]
 mod _tacit {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use crate::bench::{bench_client, bench_judge, bench_local, machine};
+    #[pymodule_export]
+    use crate::ckks::{
+        CkksBootstrapper, CkksCiphertext, CkksContext, CkksKeys, CkksPolynomial, CkksSecret, CkksTransform,
+    };
     #[pymodule_export]
     use crate::client::{Client, Notice, notify};
     #[pymodule_export]
@@ -31,6 +38,14 @@ mod _tacit {
     use crate::model::{Model, normalise};
     #[pymodule_export]
     use crate::server::{Server, make_keys};
+
+    /// numpy's interface for native code is looked up now: a lookup that a signal breaks off panics.
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.py().import("numpy._core.multiarray")?;
+        numpy::PyArray1::<f64>::zeros(module.py(), 0, false);
+        Ok(())
+    }
 }
 
 /// Bytes as hexadecimal digits.

@@ -26,7 +26,10 @@ pub use context::Context;
 pub use counters::{Counters, Counts};
 pub use encoder::{Complex, Encoder};
 pub use encrypt::SeededCiphertext;
-pub use eval::{Basis, Evaluator, LinearTransform, Method, Polynomial, Powers, Raised, TransformPlan, TransformSpec};
+pub use eval::{
+    Basis, Evaluator, LinearTransform, Method, Polynomial, Powers, Raised, TransformPlan, TransformSpec,
+    relinearisation_needs,
+};
 pub use keys::{KeyFile, KeyForm, KeyId, KeyKind, KeyMaker, KeySet, Origin, PublicKey, SecretKey, SwitchKey, merged};
 pub use noise::{Estimate, digits_deviation, rounding_deviation};
 pub use params::{

@@ -7,8 +7,7 @@ mod rotate;
 mod switch;
 
 pub use linear::{LinearTransform, Method, TransformPlan, TransformSpec};
-pub(super) use polynomial::relinearisation_needs;
-pub use polynomial::{Basis, Polynomial, Powers};
+pub use polynomial::{Basis, Polynomial, Powers, relinearisation_needs};
 pub use switch::Raised;
 
 use super::context::Context;
