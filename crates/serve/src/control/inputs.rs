@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_client::MAX_THREADS;
 use tacit_client::wire::{Announce, Device, LinkClass, Name};
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 type Shares_ = Shares<Arc<State>>;
@@ -131,12 +132,15 @@ pub(super) async fn announce(state: Shares_, Extension(peer): By, headers: Heade
     let offered = shared.catalog().get(&notice.model, &notice.backend, |name| shared.allows(client, name));
     let offered = offered.map_err(|e| Refusal::new(StatusCode::NOT_FOUND, e.to_string()))?;
     let most = (notice.inputs as usize).min(shared.most_inputs(client));
-    let batch = offered.fitting(most, shared.config.job_memory, notice.device);
-    let offered = offered.batched(batch).map_err(|e| Refusal::new(StatusCode::BAD_REQUEST, e.to_string()))?;
-    let random = |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "no randomness from the operating system");
-    let name = Name::random().map_err(random)?;
+    let (memory, device) = (shared.config.job_memory, notice.device);
+    // The plan of a batch takes its time to make, and this thread serves others.
+    let made = spawn_blocking(move || offered.batched(offered.fitting(most, memory, device)));
+    let internal = |text: &str| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, text);
+    let offered = made.await.map_err(|_| internal("making the plan of a batch panicked"))?;
+    let offered = offered.map_err(|e| Refusal::new(StatusCode::BAD_REQUEST, e.to_string()))?;
+    let name = Name::random().map_err(|_| internal("no randomness from the operating system"))?;
     let announce = Announce { name, expected_ms: notice.expected_ms, ttl_ms: notice.ttl_ms };
-    let whose = Whose { client, offered, device: notice.device };
+    let whose = Whose { client, offered, device };
     let noted = shared.ask(|reply| Event::Announced { whose, announce, reply }).await;
     let standing = noted.ok_or_else(Refusal::stopping)?;
     let standing = standing.map_err(|e| Refusal::new(StatusCode::TOO_MANY_REQUESTS, e.to_string()))?;
