@@ -183,13 +183,12 @@ impl Client {
     /// As [`prepare`](Self::prepare), but when the server has nothing else to do and expects that this client
     /// will need it: it goes by how often the client has asked, and fills its stock of this model, which may
     /// hold `most`, to that measure. Until then this waits, for ever if need be;
-    /// [`closer`](Self::closer) ends it.
+    /// [`closer`](Self::closer) ends it. For as many inputs as one as this connection was last asked for.
     ///
     /// # Errors
     /// As there.
     pub fn refill(&mut self, most: u32) -> Result<Prepared, ClientError> {
         self.check_stores()?;
-        self.set_batch(1)?;
         let held = u32::try_from(self.stored()?.len()).unwrap_or(u32::MAX);
         Ok(self.make(true, None, Some([held, most]))?.0)
     }

@@ -179,7 +179,7 @@ fn a_batch_is_announced_before_there_is_a_connection_and_answered_over_one() {
     let (answers, maker) = client.infer_announced_batch(taken, Units::Network, &inputs(3), |_| ()).unwrap();
     assert!(maker.is_some() && answers.iter().enumerate().all(|(at, answer)| answer.part == [at, 3]));
     check_all(&answers, &inputs(3));
-    assert_eq!(server.handle.served(), 3);
+    wait_until("they are counted", || server.handle.served() == 3);
     // Over a connection, and used for a part of it.
     let announced = client.announce_over(other, None).unwrap();
     let (answers, _) = client.infer_announced_batch(announced, Units::Network, &inputs(1), |_| ()).unwrap();

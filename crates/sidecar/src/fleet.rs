@@ -39,6 +39,8 @@ pub struct FleetConfig {
     pub queue: usize,
     /// Most inputs that material is kept ready for, for each model.
     pub ready: usize,
+    /// Inputs that each of these materials is for, at most: as many as the server runs as one.
+    pub ready_batch: usize,
     /// What tells joules from processor time and bytes; without, none are told.
     pub energy: Option<EnergyModel>,
 }
@@ -105,13 +107,13 @@ impl Fleet {
     }
 
     fn open(&self, models: Vec<(String, Option<String>)>) -> io::Result<()> {
-        let FleetConfig { queue, workers, ready, labels, .. } = &self.config;
+        let FleetConfig { queue, workers, ready, ready_batch, labels, .. } = &self.config;
         let connector = self.connector();
         let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
         for (name, backend) in models {
             let pool = Arc::new(Pool::new(&name, backend.as_deref(), *queue));
             let labels = labels.get(&name).map_or(&[][..], Vec::as_slice);
-            worker::start(&pool, &connector, labels, *workers, *ready)?;
+            worker::start(&pool, &connector, labels, *workers, [*ready, *ready_batch])?;
             pools.insert(name, pool);
         }
         drop(pools);

@@ -34,20 +34,21 @@ impl Backoff {
     }
 }
 
-/// Starts the workers of a model, and the thread that keeps `ready` inputs of material.
+/// Starts the workers of a model, and the thread that keeps material of so many inputs ready, each for so
+/// many as one.
 pub(crate) fn start(
     pool: &Arc<Pool>,
     connector: &Connector,
     labels: &[String],
     workers: usize,
-    ready: usize,
+    ready: [usize; 2],
 ) -> io::Result<()> {
     for number in 0..workers {
         let (pool, connector, labels) = (pool.clone(), connector.clone(), labels.to_vec());
         let thread = thread::Builder::new().name(format!("tacit-work-{number}"));
         thread.spawn(move || work(&pool, &connector, &labels))?;
     }
-    if ready > 0 {
+    if ready[0] > 0 {
         let (pool, connector) = (pool.clone(), connector.clone());
         thread::Builder::new().name("tacit-ready".into()).spawn(move || keep_ready(&pool, &connector, ready))?;
     }
@@ -213,9 +214,10 @@ fn is_refusal(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused { .. } | ClientError::Graph(_))
 }
 
-/// Keeps material ready, for `wanted` inputs at most, made on a connection of its own. When, and how much of
-/// it, is the server's to say: it knows how often this client asks, and when its cores are idle.
-fn keep_ready(pool: &Pool, connector: &Connector, wanted: usize) {
+/// Keeps material ready, for so many inputs at most, each for so many as one, made on a connection of its
+/// own. When, and how much of it, is the server's to say: it knows how often this client asks, and when its
+/// cores are idle.
+fn keep_ready(pool: &Pool, connector: &Connector, wanted: [usize; 2]) {
     let (mut backoff, mut client, mut said) = (Backoff::new(), None, String::new());
     while !pool.idle_after_use() {
         match fill(pool, connector, &mut client, wanted) {
@@ -236,16 +238,26 @@ fn keep_ready(pool: &Pool, connector: &Connector, wanted: usize) {
     }
 }
 
-fn fill(pool: &Pool, connector: &Connector, client: &mut Option<Client>, wanted: usize) -> Result<(), ClientError> {
+fn fill(
+    pool: &Pool,
+    connector: &Connector,
+    client: &mut Option<Client>,
+    [inputs, batch]: [usize; 2],
+) -> Result<(), ClientError> {
+    let connect = || {
+        let mut open = connector.open(pool, &[])?.0;
+        open.ask_batch(batch.min(inputs))?;
+        Ok::<_, ClientError>(open)
+    };
     let mut open = match client.take() {
         Some(open) => open,
-        None => connector.open(pool, &[])?.0,
+        None => connect()?,
     };
     let mut stored = match open.stored() {
         Ok(stored) => stored.len(),
         // The server ends connections that are silent for long.
         Err(error) if is_connection(&error) => {
-            open = connector.open(pool, &[])?.0;
+            open = connect()?;
             open.stored()?.len()
         }
         Err(error) => return Err(error),
@@ -254,6 +266,7 @@ fn fill(pool: &Pool, connector: &Connector, client: &mut Option<Client>, wanted:
         *client = Some(open);
         return Ok(());
     }
+    let wanted = inputs.div_ceil(open.model().batch());
     let most = u32::try_from(wanted).unwrap_or(u32::MAX);
     while stored < wanted && !pool.is_stopping() {
         open.refill(most)?;

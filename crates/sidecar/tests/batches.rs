@@ -200,6 +200,24 @@ fn requests_of_several_inputs_that_wait_are_announced_whole() {
 }
 
 #[test]
+fn batches_are_kept_ready_used_whole_and_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serving_batches(dir.path(), |_| {});
+    let sidecar = Sidecar::start(&server, dir.path(), |c| {
+        (c.registry, c.models) = (batching(), vec![("net".into(), None)]);
+        c.client.store = Some(dir.path().join("ready"));
+        (c.ready, c.ready_batch) = (3, 3);
+    });
+    count(&server, dir.path(), [1, 0], 0);
+    answered(&sidecar, 3);
+    // With the material that was there; the next is made when the server has nothing else to do.
+    count(&server, dir.path(), [2, 1], 3);
+    answered(&sidecar, 2);
+    // A part of it is used, the rest is burnt, and counts.
+    count(&server, dir.path(), [3, 2], 6);
+}
+
+#[test]
 fn whoever_goes_away_ends_what_runs_for_him() {
     let dir = tempfile::tempdir().unwrap();
     let (server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.queue = 4);

@@ -51,6 +51,7 @@ impl Sidecar {
             workers: 1,
             queue: 4,
             ready: 0,
+            ready_batch: 1,
             energy: None,
         };
         tune(&mut config);

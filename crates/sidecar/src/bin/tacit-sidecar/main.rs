@@ -45,6 +45,10 @@ struct Args {
     /// they come
     #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     ready: u64,
+    /// Inputs that each of these materials is for: for requests of several inputs, which are run as one.
+    /// Single inputs do not use such material
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(32))]
+    ready_batch: usize,
     /// Model to offer, with a back end if not the one that is chosen unasked; may be given several times.
     /// Without any, all models of the server
     #[arg(long = "model", value_name = "NAME[=BACKEND]")]
@@ -116,6 +120,7 @@ impl Args {
             workers: self.workers,
             queue: self.queue,
             ready: usize::try_from(self.ready)?,
+            ready_batch: self.ready_batch,
             energy: self.device.as_deref().map(EnergyModel::load).transpose()?,
         })
     }
