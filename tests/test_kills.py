@@ -14,16 +14,17 @@ from abuse_kills import Sidecar, in_step, settle
 from abused import BACKENDS, BATCHING, DEALT, Dealer, Place, Server
 from abused_relay import Relay
 
-INPUTS = 3
+# Inputs of a call: those that are run as one, where the back end does that.
+INPUTS = {backend: 3 if backend in BATCHING else 1 for backend in BACKENDS}
 # Parts of the bytes of a call at which somebody is killed: in the setup, offline, between the phases, online, at the end.
 MOMENTS = [0.02, 0.2, 0.5, 0.8, 0.93, 0.97, 0.995]
 
 
 class Client:
-    """A `tacit infer` of several inputs."""
+    """A `tacit infer` of the inputs of a call."""
 
     def __init__(self, place: Place, address: str):
-        command = [abused.TACIT, "infer", *[str(place.digit)] * INPUTS, *place.asking(address)]
+        command = [abused.TACIT, "infer", *[str(place.digit)] * INPUTS[place.backend], *place.asking(address)]
         self.process = subprocess.Popen(command, cwd=place.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
     def finish(self) -> bool:
@@ -34,11 +35,11 @@ class Client:
 
 
 class Asked(Sidecar):
-    """A `tacit sidecar` with one request of several inputs."""
+    """A `tacit sidecar` with one request of as many."""
 
     def finish(self) -> bool:
         while self.process.poll() is None and not self.answers:
-            self.ask(INPUTS)
+            self.ask(INPUTS[self.place.backend])
         self.end(signal.SIGTERM if self.process.poll() is None else signal.SIGKILL)
         self.error = (self.place.folder / "sidecar.log").read_text()
         return self.answers > 0
@@ -59,8 +60,7 @@ class Stage:
 
     def stock(self, stored: bool) -> None:
         if stored:
-            many = ["--batch", INPUTS] if self.place.backend in BATCHING else ["--count", INPUTS]
-            self.place.client(self.server, "prepare", *many)
+            self.place.client(self.server, "prepare", "--batch", INPUTS[self.place.backend])
 
     def call(self, who: str, victim: str | None, most: int | None) -> tuple[int, bool]:
         """Somebody asks, and the victim is killed after so many bytes; how many there were, and whether it was killed."""
