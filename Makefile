@@ -2,7 +2,6 @@
 # Needs: cargo, Python with venv, a C compiler. scripts/preflight.sh says what is missing and how to get it.
 
 .DEFAULT_GOAL := help
-.NOTPARALLEL:
 .PHONY: help demo test test-heavy accuracy abuse abuse-test bench lint fuzz rust-test py-test preflight demo-programs binary python lock clean
 
 VENV := .venv
@@ -28,7 +27,10 @@ demo: preflight
 	@$(MAKE) --no-print-directory -j2 demo-programs $(VENV)/.locked
 	$(PY) scripts/demo.py
 
-test: lint rust-test abuse-test py-test
+# What waits more than it computes runs beside something else. pytest ends last, so that the output ends with its summary.
+test: lint
+	@$(MAKE) --no-print-directory -j2 rust-test $(VENV)/.locked
+	@$(MAKE) --no-print-directory -j2 abuse-test py-test
 
 rust-test: preflight
 	cargo test --locked --workspace --quiet
@@ -40,7 +42,6 @@ test-heavy: preflight python
 	$(PY) examples/ckks_tour.py
 
 # One build for all tests: pytest runs the programs and the Python module that `cargo test` has made, with the back end of the tests in them.
-# pytest comes last in `make test`, so that the output ends with its summary.
 py-test: export TACIT_BIN := $(abspath $(TARGET))/debug/tacit
 py-test: export PYTHONPATH := $(abspath $(TARGET))/debug/python
 py-test: preflight $(VENV)/.locked
@@ -55,7 +56,8 @@ abuse: binary
 	$$(sh scripts/find_python.sh) scripts/abuse.py --seconds 540
 
 # A minute of it, on the programs that `cargo test` has made.
-abuse-test: rust-test
+abuse-test: preflight
+	cargo test --locked --workspace --quiet --no-run
 	TACIT_BIN=$(abspath $(TARGET))/debug/tacit $$(sh scripts/find_python.sh) scripts/abuse.py --seconds 60
 
 bench: binary
@@ -74,7 +76,7 @@ fuzz: preflight
 
 demo-programs: preflight
 	@echo "== the programs tacit and tacit-server (the first build takes some minutes)"
-	cargo build --locked --release -p tacit-cli -p tacit-serve
+	cargo build --locked --release -p tacit-cli -p tacit-serve --bin tacit --bin tacit-server
 
 binary: preflight
 	@echo "== the programs tacit, tacit-server and tacit-sidecar (the first build takes some minutes)"
