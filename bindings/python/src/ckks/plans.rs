@@ -15,9 +15,6 @@ use super::{CkksContext, Key, check_level, complex, key};
 use crate::error::{TacitError, to_python};
 use crate::interrupt::brief;
 
-/// Most levels of each half of a bootstrap's transforms.
-const MOST_STAGES: usize = 8;
-
 fn method(chained: bool) -> Method {
     if chained { Method::Chained } else { Method::Hoisted }
 }
@@ -121,9 +118,6 @@ impl CkksBootstrapper {
         chained: bool,
     ) -> PyResult<Self> {
         let (slot_to_coeff, coeff_to_slot) = stages;
-        if ![slot_to_coeff, coeff_to_slot].iter().all(|levels| (1..=MOST_STAGES).contains(levels)) {
-            return Err(TacitError::new_err(format!("levels of the transforms: each from 1 to {MOST_STAGES}")));
-        }
         let context = context.context.clone();
         let spec = BootstrapSpec {
             slots,
