@@ -6,20 +6,16 @@ use crate::ring::{Node, Op, RingGraph};
 /// A layer's error stays below a unit of the truncated result by at least this many bits.
 const MARGIN: u32 = 6;
 
-/// For each node, the error that its tensor may have where all that reads it shifts `f` of its bits out:
-/// `2^(f - MARGIN)` units, from 1 to `most` (which is 1 and more). It is 1 where a truncation is exact, since
-/// the result would show the error, and where something else than a truncation reads the tensor.
-pub(super) fn errors(graph: &RingGraph, exact: &[bool], most: u32) -> Vec<u32> {
+/// Low bits of each node's tensor that all its readers drop by inexact truncations, those behind an operation
+/// that `passes` them on included; none for a tensor that nothing reads.
+fn dropped(graph: &RingGraph, exact: &[bool], passes: impl Fn(&Op) -> bool) -> Vec<Option<u32>> {
     let nodes = graph.nodes();
     let mut dropped = vec![None; nodes.len()];
     dropped[graph.spec().output] = Some(0);
     for (id, node) in nodes.iter().enumerate().rev() {
         let bits = match &node.op {
             Op::Truncate { bits } if !exact[id] => *bits,
-            // Two operands may both be off, which the margin has room for.
-            Op::Add | Op::Sub | Op::AddConst { .. } | Op::Concat | Op::Slice(_) | Op::Pad { .. } | Op::Reshape => {
-                dropped[id].unwrap_or(0)
-            }
+            op if passes(op) => dropped[id].unwrap_or(0),
             _ => 0,
         };
         for &input in &node.inputs {
@@ -27,27 +23,26 @@ pub(super) fn errors(graph: &RingGraph, exact: &[bool], most: u32) -> Vec<u32> {
             dropped[input] = Some(least);
         }
     }
+    dropped
+}
+
+/// For each node, the error that its tensor may have where all that reads it shifts `f` of its bits out:
+/// `2^(f - MARGIN)` units, from 1 to `most` (which is 1 and more). It is 1 where a truncation is exact, since
+/// the result would show the error, and where something else than a truncation reads the tensor.
+pub(super) fn errors(graph: &RingGraph, exact: &[bool], most: u32) -> Vec<u32> {
+    // Two operands may both be off, which the margin has room for.
+    let passes = |op: &Op| {
+        matches!(op, Op::Add | Op::Sub | Op::AddConst { .. } | Op::Concat | Op::Slice(_) | Op::Pad { .. } | Op::Reshape)
+    };
     let units = |bits: Option<u32>| 1u64 << bits.unwrap_or(0).saturating_sub(MARGIN).min(31);
-    dropped.into_iter().map(|bits| units(bits).min(u64::from(most)) as u32).collect()
+    dropped(graph, exact, passes).into_iter().map(|bits| units(bits).min(u64::from(most)) as u32).collect()
 }
 
 /// For each node, how many low bits of the client's share of its tensor nothing reads: where all that reads
 /// the tensor is local truncations, which shift that share.
 pub(super) fn unread(graph: &RingGraph, exact: &[bool]) -> Vec<u32> {
-    let nodes = graph.nodes();
-    let mut least = vec![None; nodes.len()];
-    least[graph.spec().output] = Some(0);
-    for (id, node) in nodes.iter().enumerate() {
-        let bits = match node.op {
-            Op::Truncate { bits } if !exact[id] => bits,
-            _ => 0,
-        };
-        for &input in &node.inputs {
-            least[input] = Some(least[input].map_or(bits, |known: u32| known.min(bits)));
-        }
-    }
     let of = |(node, least): (&Node, Option<u32>)| if node.op.facts().is_some() { least.unwrap_or(0) } else { 0 };
-    nodes.iter().zip(least).map(of).collect()
+    graph.nodes().iter().zip(dropped(graph, exact, |_| false)).map(of).collect()
 }
 
 #[cfg(test)]
