@@ -6,6 +6,7 @@ mod answer;
 mod body;
 mod events;
 mod inputs;
+mod linger;
 pub(crate) mod places;
 mod policy;
 mod pulse;
@@ -24,6 +25,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
+use linger::Lingering;
 use pulse::{Beating, Pulse};
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -73,8 +75,9 @@ impl Control {
 
     /// A connection until it closes, says nothing for too long, or the server stops.
     pub(crate) async fn serve(self, number: Number, visitor: Visitor) {
-        let Visitor { mut stream, address, who: (client, serial), role } = visitor;
+        let Visitor { stream, address, who: (client, serial), role } = visitor;
         let is_http_2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
+        let mut stream = Lingering::new(stream);
         let mut rules = self.shared.rules.clone();
         let revoked = rules.borrow().revokes(client, &serial);
         if let Some(reason) = revoked {
@@ -108,7 +111,7 @@ impl Control {
         }
     }
 
-    async fn exchange(self, stream: TlsStream<TcpStream>, is_http_2: bool, peer: Peer, pulse: &Arc<Pulse>) {
+    async fn exchange(self, stream: Lingering, is_http_2: bool, peer: Peer, pulse: &Arc<Pulse>) {
         let Self { shared, mut stop, router } = self;
         let beating = pulse.clone();
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
@@ -144,7 +147,7 @@ impl Control {
 }
 
 /// Says why it is not served, in HTTP/1.1.
-async fn turn_away(stream: &mut TlsStream<TcpStream>, status: &str, reason: &str) -> std::io::Result<()> {
+async fn turn_away(stream: &mut Lingering, status: &str, reason: &str) -> std::io::Result<()> {
     let body = serde_json::json!({ "error": reason }).to_string();
     let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close");
     stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await?;

@@ -1,0 +1,61 @@
+//! Closing so that the last answer arrives. A system that closes a connection with unread bytes resets it,
+//! and a reset takes answers away that the peer has not read yet: who is refused in the midst of a large body
+//! would see a broken connection and no reason (RFC 9112, section 9.6).
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+use tokio_rustls::server::TlsStream;
+
+/// How long a peer has to stop sending after the last answer.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// A stream whose end waits, for a while, until the peer has ended too; what still comes is not looked at.
+pub(super) struct Lingering {
+    stream: TlsStream<TcpStream>,
+    /// Runs since our end was said.
+    patience: Option<Pin<Box<Sleep>>>,
+}
+
+impl Lingering {
+    pub(super) fn new(stream: TlsStream<TcpStream>) -> Self {
+        Self { stream, patience: None }
+    }
+}
+
+impl AsyncRead for Lingering {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, into)
+    }
+}
+
+impl AsyncWrite for Lingering {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, patience } = &mut *self;
+        if patience.is_none() {
+            ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
+        }
+        let patience = patience.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+        let mut unread = [0; 4096];
+        while patience.as_mut().poll(cx).is_pending() {
+            let mut unread = ReadBuf::new(&mut unread);
+            // Below TLS: nobody deciphers what nobody reads.
+            let read = ready!(Pin::new(&mut *stream.get_mut().0).poll_read(cx, &mut unread));
+            if read.is_err() || unread.filled().is_empty() {
+                break;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
