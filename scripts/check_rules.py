@@ -57,6 +57,7 @@ COMMENT = re.compile(r"^ *//[/!]? ?(?P<text>.*)")
 ELSEWHERE = re.compile(r"\b(issue \d+|the issue|DESIGN section|DESIGN\.md)\b|^Owner:")
 # A paper: `[PM24]`, `[CF2-20]`, `[Ferret]`.
 KEY = re.compile(r"\[([A-Z][A-Za-z0-9-]*\d\d|ABY2|Ferret|HalfTree)\]")
+FENCE = re.compile(r"^ *//[/!] ```(.*)$", re.MULTILINE)
 LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX)\b|\b(todo|unimplemented|dbg)!\(")
 COMMENT_OR_TEXT = re.compile(r'//[^\n]*|"(?:[^"\\]|\\.)*"')
 TESTS = re.compile(r"#\[cfg\(test\)\]\s*(?:#\[path[^\n]*\s*)?mod tests")
@@ -222,6 +223,19 @@ def check_source(path):
                 yield f"{name}:{number}: fn {function[9]} has {length} lines, at most {MAX_FUNCTION_LINES}"
 
 
+def check_examples(packages):
+    """Examples in comments are run, and no crate without any takes the time to look for them."""
+    for package in packages:
+        for target in package["targets"]:
+            if "lib" in target["kind"]:
+                src = Path(target["src_path"]).parent
+                fences = [f for path in src.rglob("*.rs") for f in FENCE.findall(path.read_text())]
+                # Every second one closes.
+                has = any(fence != "text" for fence in fences[::2])
+                if has != target["doctest"]:
+                    yield f"{package['name']}: its library has {'' if has else 'no '}examples to run: doctest = {str(has).lower()}"
+
+
 def check_references():
     """Papers are cited by keys that `docs/references.md` resolves."""
     known = set(re.findall(r"^- \*\*\[(.+?)\]\*\*", (ROOT / "docs/references.md").read_text(), re.MULTILINE))
@@ -242,6 +256,7 @@ def main():
     offences = [*check_layers(packages), *check_runtime(metadata), *check_test_features(packages)]
     offences += check_unsafe(packages)
     offences += check_references()
+    offences += check_examples(packages)
     for package in packages:
         src = Path(package["manifest_path"]).parent / "src"
         offences += check_circles(src) if src.is_dir() else []

@@ -283,6 +283,23 @@ def test_json_means_json_everywhere(cli, workplace, address, tmp_path):
         refused = cli(*line, cwd=tmp_path, ok=False)
         assert "none.tacit" in json.loads(refused.stderr)["error"]
         assert not refused.stdout
+    for line in (["--json", "model", "imprt"], ["infer", "--threads", "0", "x.npy", "--json"]):
+        refused = cli(*line, cwd=tmp_path, ok=False)
+        assert refused.returncode == 2 and json.loads(refused.stderr)["error"] and not refused.stdout
+    assert cli("model", "imprt", "--", "--json", cwd=tmp_path, ok=False).stderr.startswith("error: ")
+
+
+def test_lists_and_plans_of_the_lab_are_json_where_asked(cli, tmp_path):
+    def parsed(*args):
+        return json.loads(cli("lab", *args, "--json", cwd=tmp_path).stdout)
+
+    assert {"name", "link", "source"} == parsed("link", "--list")[0].keys()
+    listed = {one["name"]: one["seconds"] for one in parsed("run", "--list")}
+    assert listed["ss26-live"] == 1800 and listed["pm24-bandwidth"] > 0
+    assert parsed("run", "pm24-bandwidth", "--show")["name"] == "pm24-bandwidth"
+    plan = parsed("run", "pm24-bandwidth", "--dry-run")
+    assert plan["runs"] == sum(cell["runs"] for cell in plan["cells"]) > 0 < plan["seconds"]
+    assert parsed("transport", "--dry-run")["runs"] > 0
 
 
 def one_digit(workplace, folder):

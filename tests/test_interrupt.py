@@ -67,6 +67,8 @@ def test_connecting_to_a_silent_server_is_interrupted(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         with interrupted():
             tacit.Client(f"127.0.0.1:{silent.getsockname()[1]}", keys=tmp_path / "keys", store=tmp_path / "store")
+        with interrupted():
+            tacit.notify(f"127.0.0.1:{silent.getsockname()[1]}", keys=tmp_path / "keys")
         assert not list((tmp_path / "store").glob("*.material"))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 import subprocess
 
 import numpy as np
@@ -40,6 +41,9 @@ def test_a_lowering_that_fits_is_taken_and_a_stale_one_is_made_again(cli, binary
     cli(*IMPORT, "--backend", "none", cwd=workplace)
     assert "another model" in log_of_serving(binary, workplace)
     assert (workplace / "digits.cheetah.lowered").read_bytes() == stored, "a server writes no models"
+    assert stored[8:12] == struct.pack("<I", 1)
+    (workplace / "digits.cheetah.lowered").write_bytes(stored[:8] + struct.pack("<I", 2) + stored[12:])
+    assert "digits.cheetah.lowered was made by another version" in log_of_serving(binary, workplace)
 
 
 def test_a_lowering_needs_no_more_of_the_model_than_its_header(cli, binary, workplace):
@@ -57,7 +61,8 @@ def test_a_damaged_lowering_is_an_error(cli, workplace):
     damaged = bytearray(file.read_bytes())
     damaged[-1] ^= 1
     file.write_bytes(damaged)
-    assert "damaged" in cli("serve", "digits.tacit", cwd=workplace, ok=False).stderr
+    refused = cli("serve", "digits.tacit", cwd=workplace, ok=False).stderr
+    assert "damaged" in refused and "digits.cheetah.lowered" in refused
     assert "damaged" in cli("model", "inspect", file, cwd=workplace, ok=False).stderr
 
 

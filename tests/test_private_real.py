@@ -7,13 +7,20 @@ import shared_data
 import tacit
 
 
+def with_checkerboard(data):
+    """Images, and one that no data set holds: its tensors are larger than calibration shows."""
+    images = shared_data.cifar10(data, "test_batch", 2)[0]
+    board = np.load(data / "regressions" / "overflow_checkerboard.npy")
+    return np.concatenate([images, board[None].astype(images.dtype)])
+
+
 @pytest.mark.parametrize(
     ("name", "inputs", "samples"),
     [
         ("mnist.onnx", lambda d: shared_data.mnist(d, "t10k", 5)[0], lambda d: shared_data.mnist(d, "train", 32)[0]),
         (
             "mlperftiny_resnet8_cifar10.onnx",
-            lambda d: shared_data.cifar10(d, "test_batch", 3)[0],
+            with_checkerboard,
             lambda d: shared_data.cifar10(d, "data_batch_1", 32)[0],
         ),
         (

@@ -84,6 +84,19 @@ pub enum BackendError {
         /// What is wrong.
         what: String,
     },
+    /// A model was lowered by another version of its back end.
+    #[error(
+        "public part of a model: of version {theirs} of {backend}, and this program has version {ours}: update the older program, and \
+         lower the model again"
+    )]
+    Version {
+        /// The back end.
+        backend: &'static str,
+        /// The version that the part states.
+        theirs: u32,
+        /// This program's.
+        ours: u32,
+    },
     /// The private part of a model is not one, or does not fit the public part.
     #[error("private part of a model: {what}")]
     Private {

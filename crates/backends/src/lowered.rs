@@ -90,19 +90,48 @@ pub fn obtain(
     let because = if stored.exists() {
         let digest = model_file::digest_of_header(&mut opened(path, open)?.0)?;
         let bytes = content(&stored, open)?;
-        let lowered = read(&bytes)?;
-        let wanted = options.is_none_or(|options| *options == lowered.origin.options);
-        if lowered.origin.model == digest && wanted {
-            return Ok(Obtained { model: lowered.load(backend)?, lowered_because: None });
+        match fitting(&bytes, &digest, backend, options) {
+            Ok(model) => return Ok(Obtained { model, lowered_because: None }),
+            Err(Unfit::Stale(how)) => format!("{} was made {how}", stored.display()),
+            Err(Unfit::Wrong(source)) => return Err(BackendError::File { path: stored, source: source.into() }),
         }
-        let what = if lowered.origin.model == digest { "with other options" } else { "from another model" };
-        format!("{} was made {what}", stored.display())
     } else {
         format!("there is no {}", stored.display())
     };
     let model = model_file::read(&content(path, open)?)?;
     let default = Options::default();
     Ok(Obtained { model: backend.lower(&model, options.unwrap_or(&default))?, lowered_because: Some(because) })
+}
+
+/// Why a stored lowering is not taken.
+enum Unfit {
+    /// How it was made: the model is lowered again.
+    Stale(&'static str),
+    /// It is none, or damaged.
+    Wrong(BackendError),
+}
+
+fn fitting(
+    bytes: &[u8],
+    digest: &[u8; 32],
+    backend: &dyn Backend,
+    options: Option<&Options>,
+) -> Result<Arc<dyn ServerModel>, Unfit> {
+    const OTHER_VERSION: Unfit = Unfit::Stale("by another version");
+    if version(bytes).is_some_and(|version| version != VERSION) {
+        return Err(OTHER_VERSION);
+    }
+    let lowered = read(bytes).map_err(Unfit::Wrong)?;
+    if lowered.origin.model != *digest {
+        return Err(Unfit::Stale("from another model"));
+    }
+    if options.is_some_and(|options| *options != lowered.origin.options) {
+        return Err(Unfit::Stale("with other options"));
+    }
+    lowered.load(backend).map_err(|error| match error {
+        BackendError::Version { .. } => OTHER_VERSION,
+        error => Unfit::Wrong(error),
+    })
 }
 
 fn opened(path: &Path, open: &Open<'_>) -> Result<Content, BackendError> {
@@ -141,6 +170,12 @@ pub fn write(origin: &Origin, model: &dyn ServerModel) -> Result<Zeroizing<Vec<u
     out.extend_from_slice(public);
     out.extend_from_slice(&private);
     Ok(out)
+}
+
+/// The version of a lowering's file; `None` where it is none.
+fn version(bytes: &[u8]) -> Option<u32> {
+    let version = bytes.strip_prefix(&MAGIC)?.first_chunk()?;
+    Some(u32::from_le_bytes(*version))
 }
 
 /// Reads a lowering's file.

@@ -16,6 +16,7 @@ mod batch;
 mod dealing;
 mod options;
 mod stop;
+pub(crate) mod version;
 
 use std::any::Any;
 use std::fmt;

@@ -105,7 +105,15 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 /// Help and mistakes of the command line, where they belong.
 fn tell(text: &clap::Error) -> anyhow::Result<ExitCode> {
-    text.print().context(print::OUTPUT)?;
+    // What was asked for could not be understood, but for this.
+    let asks_json = std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json");
+    if text.use_stderr() && asks_json {
+        let text = text.render().to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+        print::note(&serde_json::json!({ "error": text }).to_string());
+    } else {
+        text.print().context(print::OUTPUT)?;
+    }
     // 0 for help, 2 for mistakes.
     Ok(ExitCode::from(text.exit_code() as u8))
 }

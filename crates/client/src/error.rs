@@ -24,11 +24,15 @@ pub enum ClientError {
         what: String,
     },
     /// The connection to the server was lost, or nothing comes over it any more.
-    #[error("lost the server at {server} ({during}): {error}; if nobody stopped it, its log says more. Connect again")]
+    #[error(
+        "lost the server at {server}, asked {}{during}: {}; if nobody stopped it, its log says more. Connect again",
+        if during.starts_with("to ") { "" } else { "for " },
+        error.plainly()
+    )]
     Lost {
         /// Its address.
         server: String,
-        /// What was going on.
+        /// What was asked: "to open the model", "the inference".
         during: &'static str,
         /// What shows that it is lost.
         error: NetError,

@@ -163,6 +163,17 @@ impl NetError {
         }
     }
 
+    /// What happened, for somebody who knows no messages of the protocol: without tags.
+    #[must_use]
+    pub fn plainly(&self) -> String {
+        match self {
+            Self::Closed { .. } => "the other side closed the connection".into(),
+            Self::Truncated { .. } => "the connection ended within a message".into(),
+            Self::Stalled { detail, .. } | Self::Io { detail, .. } => detail.clone(),
+            other => other.to_string(),
+        }
+    }
+
     /// Whether the peer, or the way to it, is gone: it closed, broke off, or the system says so.
     #[must_use]
     pub fn is_gone(&self) -> bool {

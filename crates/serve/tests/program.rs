@@ -488,6 +488,10 @@ fn a_server_that_is_killed_is_named_by_its_client() {
     program.end();
     let error = client.infer(&X).unwrap_err();
     assert!(matches!(&error, ClientError::Lost { server, .. } if *server == program.address), "{error}");
+    let text = error.to_string();
+    let lost = format!("lost the server at {}, asked for the inference: ", program.address);
+    assert!(text.starts_with(&lost) && text.ends_with("Connect again"), "{text}");
+    assert!(!text.contains('`') && !text.contains("expected"), "words of the protocol: {text}");
     let error = Lobby::connect(registry(), program.config(dir.path())).err().unwrap().to_string();
     assert!(error.contains(&program.address) && error.contains("does it run"), "{error}");
 }

@@ -6,6 +6,7 @@ use tacit_graph::Interface;
 use tacit_he::ckks::{KeyId, KeyKind, Parameters, ParametersSpec, SwitchKey};
 
 use super::options::{NAME, Options};
+use crate::seam::version;
 use crate::{BackendError, Costs, Numerics};
 
 /// Version of the public part and of the protocol that follows from it.
@@ -118,15 +119,7 @@ impl Public {
     /// # Errors
     /// [`BackendError::Public`].
     pub fn read(bytes: &[u8]) -> Result<Self, BackendError> {
-        let found: Result<(String, u32), _> = postcard::take_from_bytes(bytes).map(|(head, _)| head);
-        match found {
-            Ok((backend, version)) if backend == NAME && version == VERSION => {}
-            Ok((backend, version)) => {
-                let backend: String = backend.chars().take(80).collect();
-                return wrong(format!("it is for `{backend}`, version {version}, not for {NAME}, version {VERSION}"));
-            }
-            Err(e) => return wrong(format!("it is not one of {NAME}: {e}")),
-        }
+        version::check((NAME, VERSION), bytes)?;
         let public: Self = match postcard::take_from_bytes(bytes) {
             Ok((public, [])) => public,
             Ok((_, rest)) => return wrong(format!("{} bytes left over", rest.len())),

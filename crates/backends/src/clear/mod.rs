@@ -12,7 +12,7 @@ use tacit_graph::{Interface, Model, Watch, file};
 use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
 
-use crate::seam::{Aids, digest};
+use crate::seam::{Aids, digest, version};
 use crate::{
     Backend, BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, Numerics, Options, PhaseCost,
     Plan, Preparation, ServerModel, ServerSide, Setup, Trust,
@@ -22,7 +22,7 @@ const INPUT: Tag = Tag::new(0x0501, "plain input");
 const OUTPUT: Tag = Tag::new(0x0502, "plain output");
 
 /// First byte of the public part, beside its name.
-const VERSION: u8 = 2;
+const VERSION: u32 = 2;
 const NAME: &str = "clear";
 
 /// The back end.
@@ -32,7 +32,7 @@ pub struct Clear;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Public {
     backend: String,
-    version: u8,
+    version: u32,
     interface: Interface,
     macs: u64,
 }
@@ -66,18 +66,12 @@ impl Opened {
 
     fn read(bytes: &[u8]) -> Result<Self, BackendError> {
         let wrong = |what: String| BackendError::Public { what };
+        version::check((NAME, VERSION), bytes)?;
         let public: Public = match postcard::take_from_bytes(bytes) {
             Ok((public, [])) => public,
             Ok((_, rest)) => return Err(wrong(format!("{} bytes left over", rest.len()))),
             Err(e) => return Err(wrong(e.to_string())),
         };
-        if public.backend != NAME || public.version != VERSION {
-            let found: String = public.backend.chars().take(80).collect();
-            return Err(wrong(format!(
-                "it is for `{found}`, version {}, not for {NAME}, version {VERSION}",
-                public.version
-            )));
-        }
         public.interface.check()?;
         Self::new(public)
     }

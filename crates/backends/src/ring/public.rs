@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::{RingGraph, Weights, bound, lowering, public_bytes, reference};
+use crate::seam::version;
 use crate::{BackendError, Numerics, Strain};
 
 fn wrong(what: String) -> BackendError {
@@ -29,18 +30,13 @@ pub(crate) fn write<T: Serialize>(
 /// What a back end says itself, and the bytes of the graph behind it.
 ///
 /// # Errors
-/// [`BackendError::Public`]: the part is of another back end or version, or damaged.
+/// Those of [`version::check`], and [`BackendError::Public`]: it is damaged.
 pub(crate) fn read<'a, T: DeserializeOwned>(
-    (name, version): (&str, u32),
+    of: (&'static str, u32),
     public: &'a [u8],
 ) -> Result<(T, &'a [u8]), BackendError> {
-    let foreign = |e: postcard::Error| wrong(format!("it is not one of {name}: {e}"));
-    let ((of, at), rest) = postcard::take_from_bytes::<(&str, u32)>(public).map_err(foreign)?;
-    if of != name || at != version {
-        let of: String = of.chars().take(80).collect();
-        return Err(wrong(format!("it is for `{of}`, version {at}, not for {name}, version {version}")));
-    }
-    postcard::take_from_bytes(rest).map_err(foreign)
+    let rest = version::check(of, public)?;
+    postcard::take_from_bytes(rest).map_err(|e| wrong(format!("it is not one of {}: {e}", of.0)))
 }
 
 /// The public part for people and scripts.

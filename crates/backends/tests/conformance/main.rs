@@ -411,5 +411,12 @@ fn foreign_public_parts_are_errors() {
         for other in registry().iter().filter(|other| other.id() != backend.id()) {
             assert!(other.open(server.public_bytes()).is_err(), "{} opens what is {}'s", other.id(), backend.id());
         }
+        // The toy has one version only.
+        if backend.id() != "toy" {
+            let mut later = server.public_bytes().to_vec();
+            later[1 + backend.id().len()] += 1;
+            let error = backend.open(&later).err().expect("of another version");
+            assert!(matches!(error, BackendError::Version { .. }), "{error}");
+        }
     }
 }

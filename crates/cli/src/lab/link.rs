@@ -1,6 +1,7 @@
 //! `tacit lab link`: a program over an emulated link.
 use crate::print;
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 use std::net::Ipv4Addr;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use tacit_lab::campaign::LinkFigures;
 use tacit_lab::link::accuracy::{RATES, RTTS, Row};
 use tacit_lab::link::{
-    CONGESTION_CONTROL, Link, LinkSpec, LinkSpecText, PRESETS, Side, format_duration, parse_duration,
+    CONGESTION_CONTROL, Link, LinkSpec, LinkSpecText, PRESETS, Preset, Side, format_duration, parse_duration,
 };
 use tacit_net::Rate;
 
@@ -76,7 +77,8 @@ pub struct Args {
     /// Wait until this TCP port listens on the server side
     #[arg(long, requires = "server")]
     server_port: Option<u16>,
-    /// Print the measurement as a line of JSON on standard output instead of text on standard error
+    /// Print the measurement as a line of JSON on standard output instead of text on standard error; lists
+    /// and tables as JSON
     #[arg(long)]
     json: bool,
     /// What to run on the client side; without it, the link is only measured
@@ -88,10 +90,10 @@ pub fn run(args: &Args) -> Result<()> {
     let effort =
         parse_duration(&args.effort).map_err(|detail| anyhow::anyhow!("effort {:?}: {detail}", args.effort))?;
     if args.list {
-        return list();
+        return list(args.json);
     }
     if args.accuracy {
-        return accuracy(effort);
+        return accuracy(effort, args.json);
     }
     let spec = LinkSpec::parse(&LinkSpecText {
         name: None,
@@ -121,7 +123,11 @@ pub fn run(args: &Args) -> Result<()> {
     if code == 0 { Ok(()) } else { std::process::exit(code) }
 }
 
-fn list() -> Result<()> {
+fn list(as_json: bool) -> Result<()> {
+    if as_json {
+        let one = |preset: &Preset| json!({ "name": preset.name, "link": LinkSpec::from(preset).describe(), "source": preset.source });
+        return print::json(&PRESETS.iter().map(one).collect());
+    }
     for preset in PRESETS {
         print::line(&format!(
             "{:<12} {}\n{:<12} {}",
@@ -163,18 +169,25 @@ fn megabits(bps: f64) -> String {
     format!("{:.2}", bps / 1e6)
 }
 
-/// The table of the documentation.
-fn accuracy(effort: Duration) -> Result<()> {
-    print::line(
+/// The table of the documentation; as JSON a line for each link.
+fn accuracy(effort: Duration, as_json: bool) -> Result<()> {
+    let head = [
         "| rate | RTT | up, Mbit/s | down, Mbit/s | idle RTT, ms | loaded RTT, ms | emulator, us/packet (bytes) | bounds |",
-    )?;
-    print::line("| --- | --- | --- | --- | --- | --- | --- | --- |")?;
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ];
+    for line in head.iter().filter(|_| !as_json) {
+        print::line(line)?;
+    }
     for rate in RATES {
         for rtt in RTTS {
             let row = Row::measure(rate, rtt, effort)?;
             let (figures, emulator) = (&row.figures, &row.emulator);
             let packets = emulator.delivered.max(1);
             let misses = row.misses();
+            if as_json {
+                print::line(&json!({ "rate": rate, "rtt": rtt, "measured": figures, "misses": misses }).to_string())?;
+                continue;
+            }
             print::line(&format!(
                 "| {rate} | {rtt} | {} | {} | {:.2} | {:.2} | {:.1} ({}) | {} |",
                 megabits(figures.up_bps),

@@ -99,19 +99,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return live::run(args);
     }
     if args.list {
-        return list();
+        return list(args.json);
     }
     let spec = load(args)?;
     if args.show {
         Experiment::new(spec.clone())?;
-        print::text(&spec.to_toml()?)?;
-        return Ok(());
+        return if args.json { print::json(&json!(spec)) } else { print::text(&spec.to_toml()?) };
     }
     let experiment = Experiment::new(spec)?;
     let jobs = plan::remaining(&experiment, &[]);
     if args.dry_run {
-        show_plan(&experiment, &jobs)?;
-        return Ok(());
+        return show_plan(&experiment, &jobs, args.json);
     }
     let dir = args.output.as_deref().context("give the campaign's folder with -o DIR")?;
     if experiment.spec().values.contains_key("model") {
@@ -141,13 +139,19 @@ pub(super) fn carry_out(experiment: &Experiment, dir: &Path, as_json: bool) -> a
     conclude(&outcome, dir, as_json)
 }
 
-fn list() -> anyhow::Result<()> {
+fn list(as_json: bool) -> anyhow::Result<()> {
+    let mut rows = Vec::new();
     for built_in in BUILT_IN {
         let experiment = built_in.experiment()?;
         let time = plan::total(&experiment, &plan::remaining(&experiment, &[]));
-        print::line(&format!("{:<16} about {:<7} {}", built_in.name, span(time), experiment.spec().description))?;
+        rows.push((built_in.name, time, experiment.spec().description.clone()));
     }
-    print::line(&format!("{:<16} about {:<7} {} (options of its own)", "ss26-live", "30 min", live::ABOUT))
+    rows.push(("ss26-live", live::ABOUT_TIME, format!("{} (options of its own)", live::ABOUT)));
+    if as_json {
+        let one = |(name, time, about): &(&str, Duration, String)| json!({ "name": name, "seconds": time.as_secs(), "description": about });
+        return print::json(&rows.iter().map(one).collect());
+    }
+    rows.iter().try_for_each(|(name, time, about)| print::line(&format!("{name:<16} about {:<7} {about}", span(*time))))
 }
 
 /// The experiment with the command line's options applied.
@@ -206,8 +210,20 @@ fn override_lists(args: &Args, spec: &mut ExperimentSpec) -> anyhow::Result<()> 
     Ok(())
 }
 
-pub(super) fn show_plan(experiment: &Experiment, jobs: &[plan::Job]) -> anyhow::Result<()> {
+pub(super) fn show_plan(experiment: &Experiment, jobs: &[plan::Job], as_json: bool) -> anyhow::Result<()> {
     let spec = experiment.spec();
+    if as_json {
+        let of = |cell| jobs.iter().filter(|j| j.cell == cell).count();
+        let one = |cell| {
+            let each = plan::estimate(experiment, cell).as_secs_f64();
+            json!({ "cell": plan::labels(experiment, cell), "runs": of(cell), "seconds_each": each })
+        };
+        let cells: Vec<_> = plan::cells(experiment).into_iter().map(one).collect();
+        return print::json(&json!({
+            "name": spec.name, "description": spec.description, "cells": cells, "runs": jobs.len(),
+            "seconds": plan::total(experiment, jobs).as_secs_f64(), "root": plan::needs_root(experiment),
+        }));
+    }
     print::line(&format!("{}: {}", spec.name, spec.description))?;
     for cell in plan::cells(experiment) {
         let runs = jobs.iter().filter(|j| j.cell == cell).count() as u32;

@@ -63,8 +63,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let experiment = vpn24::experiment(&request)?;
     if args.dry_run {
-        show_plan(&experiment, &plan::remaining(&experiment, &[]))?;
-        return Ok(());
+        return show_plan(&experiment, &plan::remaining(&experiment, &[]), args.json);
     }
     let dir = args.output.as_deref().context("give the campaign's folder with -o DIR")?;
     carry_out(&experiment, dir, args.json)?;

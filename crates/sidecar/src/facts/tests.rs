@@ -47,6 +47,19 @@ fn batches_are_cut_into_inputs_and_pixels_are_scaled() {
 }
 
 #[test]
+fn what_the_importer_moved_to_the_client_is_done_here() {
+    let mut facts = facts(OutputMode::Logits, &[("out", 2)]);
+    // Exact in binary.
+    facts.interface.input.pixel_scale = 1.0 / 8.0;
+    facts.interface.input.moved = Some(tacit_graph::ChannelAffine { scale: vec![2.0], shift: vec![-1.0] });
+    let shape = [1, 1, 2, 2];
+    let floats = facts.accept(vec![tensor(&shape, Values::F32(vec![0.0, 1.0, -1.0, 0.5]))], 1).unwrap();
+    assert_eq!(floats, [[-1.0, 1.0, -3.0, 0.0]], "they are the network's own input");
+    let pixels = facts.accept(vec![tensor(&shape, Values::U8(vec![0, 8, 2, 0]))], 1).unwrap();
+    assert_eq!(pixels, [[-1.0, 1.0, -0.5, -1.0]], "scaled first");
+}
+
+#[test]
 fn pictures_are_taken_where_it_is_known_how_pixels_become_inputs() {
     let with = |shape: &[usize], mean: &[f32], pixel_scale, range| {
         let mut facts = facts(OutputMode::Logits, &[("out", 2)]);

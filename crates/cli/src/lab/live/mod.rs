@@ -29,6 +29,8 @@ use tacit_lab::experiment::Scratch;
 
 /// What it is for, one sentence.
 pub const ABOUT: &str = "the policies of [SS26] on a real server with real clients, and simulated beside it";
+/// How long it takes as it is.
+pub const ABOUT_TIME: Duration = Duration::from_secs(30 * 60);
 /// After so many failed cells in a row the campaign ends.
 const MAX_FAILURES: usize = 3;
 /// Requests of a cell of `--quick`.

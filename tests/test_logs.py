@@ -1,0 +1,70 @@
+"""Programs whose log cannot be written go on, and end as they should (the server: `crates/serve/tests/program.rs`)."""
+
+import json
+import os
+import socket
+import subprocess
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from conftest import MODELS
+from test_cli import serving
+
+
+@contextmanager
+def unwritable(kind):
+    """A descriptor that takes nothing: of a full device, or of a pipe that nobody reads."""
+    if kind == "device":
+        with open("/dev/full", "wb") as full:
+            yield full.fileno()
+        return
+    ends = read, write = os.pipe()
+    try:
+        os.set_blocking(write, False)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(write, bytes(4096))
+        # As a shell hands it on.
+        os.set_blocking(write, True)
+        yield write
+    finally:
+        for end in ends:
+            os.close(end)
+    assert read != write
+
+
+def strangers(address, count=70):
+    """Connections that say something which is no TLS and no HTTP."""
+    host, port = address.rsplit(":", 1)
+    for _ in range(count):
+        with socket.create_connection((host, int(port)), timeout=30) as stream, suppress(ConnectionError):
+            stream.sendall(b"nonsense\r\n\r\n")
+            stream.recv(100)
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe"])
+@pytest.mark.parametrize("program", ["sidecar", "dealer"])
+def test_a_log_that_cannot_be_written_stops_nobody(cli, binary, tmp_path, kind, program):
+    cli("model", "import", MODELS / "digits.onnx", "-o", "digits.tacit", cwd=tmp_path)
+    cli("keys", "init", "keys", "--client", "alice", cwd=tmp_path)
+    cli("keys", "add-dealer", "keys", cwd=tmp_path)
+    with serving(binary, tmp_path) as server, unwritable(kind) as log:
+        sidecar = ["sidecar", "--server", server, "--client", "alice", "--token-file", "token", "--new-token"]
+        command = {"sidecar": sidecar, "dealer": ["dealer", "--keys", "keys"]}[program]
+        environment = os.environ | {"TACIT_LOG": "debug"}
+        with subprocess.Popen(
+            [binary, *command, "--listen", "127.0.0.1:0", "--json"],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            address = json.loads(process.stdout.readline())["listening"].removeprefix("http://")
+            strangers(address)
+            assert process.poll() is None
+            strangers(address, 1)
+            process.terminate()
+            assert process.wait(timeout=60) == 0
