@@ -442,6 +442,38 @@ fn waiting_for_a_dealer_ends_with_the_connection_that_waits() {
     }
 }
 
+#[test]
+fn a_dealer_that_takes_its_time_keeps_nobody_from_the_core() {
+    let dir = tempfile::tempdir().unwrap();
+    let (dealer, asked) = mute_dealer(dir.path());
+    let mut catalog = Catalog::new(false);
+    catalog.offer("one", &Dealt, lowered(1)).unwrap();
+    offer(&mut catalog, "toy", &Toy::default(), 2, "");
+    let server = Running::with(dir.path(), catalog, |config| {
+        config.aids = aids(dir.path(), dealer, keys::ORDERS);
+        (config.cores, config.dealings) = (1, 2);
+    });
+    let both = || Registry::new(vec![Arc::new(Dealt), Arc::new(Toy::default())]);
+    let open = |who, model, backend| {
+        let lobby = Lobby::connect(both(), config(&server, dir.path(), who, dealer)).unwrap();
+        lobby.open(model, Some(backend)).unwrap()
+    };
+    let waits = |_| {
+        let mut client = open("alice", "one", "dealt");
+        thread::spawn(move || client.infer(&X).unwrap_err())
+    };
+    let waiting: Vec<_> = (0..3).map(waits).collect();
+    wait_until("two dealings are under way", || asked.load(Ordering::SeqCst) == 2);
+    // The core is there for others, and so is their material.
+    let mut client = open("bob", "toy", "toy");
+    for _ in 0..3 {
+        assert_eq!(client.infer(&X).unwrap().values, expected(2, &X));
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 2, "the third waits for one of two places");
+    server.handle.shutdown(Duration::ZERO);
+    waiting.into_iter().for_each(|client| drop(client.join().unwrap()));
+}
+
 /// Somebody takes connections there, and says nothing.
 fn silent_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -104,6 +104,11 @@ impl Catalog {
         self.spec(model).binding
     }
 
+    /// Whether a phase of this model is a dealing.
+    pub fn deals(&self, model: ModelId, phase: JobPhase) -> bool {
+        phase == JobPhase::Pre && self.spec(model).dealt
+    }
+
     /// Bytes of disk that one material takes.
     pub fn disk(&self, model: ModelId) -> u64 {
         self.spec(model).material_bytes
@@ -124,12 +129,12 @@ impl Catalog {
         }
     }
 
-    /// Ways to run a phase on a machine of so many cores, by threads.
+    /// Ways to run a phase on a machine of so many cores, by threads; a dealing is run in one way.
     pub fn options(&self, model: ModelId, phase: JobPhase, batch: u32, cores: u32) -> Vec<ThreadOption> {
         let mut options: Vec<ThreadOption> = Vec::new();
         for &threads in self.thread_counts(phase) {
             // Thread counts above the machine's are left out, but one option always remains.
-            if threads > cores && !options.is_empty() {
+            if (threads > cores || self.deals(model, phase)) && !options.is_empty() {
                 break;
             }
             if let Some(e) = self.profile.estimate(model, phase, batch, threads) {
@@ -145,9 +150,10 @@ impl Catalog {
         self.profile.estimate(model, phase, 1, threads).map_or(Span::ZERO, |estimate| estimate.time)
     }
 
-    /// Time of both phases on the fewest threads.
+    /// Time of the phases that take cores, on the fewest threads.
     pub fn work(&self, model: ModelId) -> Span {
-        self.length(model, JobPhase::Pre) + self.length(model, JobPhase::On)
+        let pre = if self.deals(model, JobPhase::Pre) { Span::ZERO } else { self.length(model, JobPhase::Pre) };
+        pre + self.length(model, JobPhase::On)
     }
 
     /// What all jobs of a class share on this machine.
@@ -165,6 +171,7 @@ impl Catalog {
             options: self.options(key.model, key.phase, key.batch, capacity.cores),
             later,
             disk: self.disk(key.model),
+            dealing: self.deals(key.model, key.phase),
             capacity,
         }
     }
@@ -172,6 +179,6 @@ impl Catalog {
     /// Learns from a finished job; whether an estimate of its model may have moved.
     pub fn learn(&mut self, job: &Job, usage: Usage) -> bool {
         let actual = Sample { time: usage.time, memory: usage.peak_memory };
-        self.profile.learn(job.model, job.task.phase(), job.batch, job.holds.cores, actual, job.estimate)
+        self.profile.learn(job.model, job.task.phase(), job.batch, job.threads, actual, job.estimate)
     }
 }

@@ -17,6 +17,9 @@ use tacit_store::keys::load_client;
 /// What its learned profile is kept in.
 const STATE: &str = "server.sqlite";
 
+/// Dealings that it has under way at a time, beside its jobs on cores.
+pub const DEALINGS: u32 = 4;
+
 /// How to start one.
 pub struct Start<'a> {
     pub models: &'a [PathBuf],
@@ -95,6 +98,7 @@ impl Start<'_> {
         // Connections stand ready before the first request, and some wait long for theirs.
         say(&["--idle", "86400", "--notice-ttl", "86400", "--max-connections", &self.connections.to_string()]);
         say(&["--policy", self.policy, "--cores", &self.cores.to_string(), "--backend", backend]);
+        say(&["--dealings", &DEALINGS.to_string()]);
         for (key, value) in self.lowering.options()?.iter() {
             say(&["-O", &format!("{key}={value}")]);
         }

@@ -4,7 +4,7 @@ use super::dealer::{self, Dealer};
 use super::pin::{self, Cores};
 use super::profile::{self, Profile};
 use super::results;
-use super::server::{Server, Start};
+use super::server::{DEALINGS, Server, Start};
 use super::settings::{Cell, Settings};
 use super::watch::{Phases, Watched, watch};
 use crate::lowering::Lowering;
@@ -211,8 +211,9 @@ impl Stage<'_> {
         parties.server.stop(None)?;
         let inputs = inputs(&arrivals, &clients, &played);
         let recording = Recording {
-            believed: profile.models(&self.settings.backend),
+            believed: profile.models(&self.settings.backend, self.has_dealer()?),
             cores: self.settings.cores,
+            dealings: DEALINGS,
             policy: cell.policy.parse()?,
             workload,
             arrivals,
