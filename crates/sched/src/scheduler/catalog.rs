@@ -21,6 +21,8 @@ struct Served {
 #[derive(Clone, Debug)]
 pub(super) struct Catalog {
     models: Vec<Served>,
+    /// Models that are served, and whose T_pre is a dealing.
+    dealt: usize,
     profile: ProfileTable,
     pre_threads: Vec<u32>,
     on_threads: Vec<u32>,
@@ -29,7 +31,7 @@ pub(super) struct Catalog {
 impl Catalog {
     /// Thread counts ascending, at least one for each phase.
     pub fn new(models: Vec<ModelSpec>, pre_threads: Vec<u32>, on_threads: Vec<u32>) -> Self {
-        let mut catalog = Self { models: Vec::new(), profile: ProfileTable::new(), pre_threads, on_threads };
+        let mut catalog = Self { models: Vec::new(), dealt: 0, profile: ProfileTable::new(), pre_threads, on_threads };
         for spec in models {
             catalog.add(spec);
         }
@@ -40,13 +42,16 @@ impl Catalog {
     pub fn add(&mut self, spec: ModelSpec) -> ModelId {
         let first = |phase: &PhaseSpec| (phase.speedup, phase.first);
         let id = self.profile.add_model(spec.pre.as_ref().map(first), first(&spec.on));
+        self.dealt += usize::from(spec.dealt);
         self.models.push(Served { spec, removed: false });
         id
     }
 
     /// Nothing arrives for this model any more.
     pub fn remove(&mut self, model: ModelId) {
-        self.models[model.0 as usize].removed = true;
+        let served = &mut self.models[model.0 as usize];
+        self.dealt -= usize::from(served.spec.dealt && !served.removed);
+        served.removed = true;
     }
 
     /// Whether a model that something is left of was removed.
@@ -102,6 +107,11 @@ impl Catalog {
 
     pub fn binding(&self, model: ModelId) -> BoundTo {
         self.spec(model).binding
+    }
+
+    /// Whether any job that may start is a dealing.
+    pub fn deals_at_all(&self) -> bool {
+        self.dealt > 0
     }
 
     /// Whether a phase of this model is a dealing.

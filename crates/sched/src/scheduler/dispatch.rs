@@ -142,7 +142,7 @@ impl<P: Policy> Scheduler<P> {
 
     fn walk(&self, blocked: &mut Vec<Overtaken>) -> Pick {
         let free = self.machine.free();
-        if free.cores == 0 && free.dealings == 0 {
+        if free.cores == 0 && (free.dealings == 0 || !self.catalog.deals_at_all()) {
             return Pick::Nothing;
         }
         let mut options = Vec::new();
