@@ -266,11 +266,11 @@ def test_the_page_takes_numbers_where_no_pixels_are_known(workplace, binary, cli
             assert refused.value.code == 400 and says in json.load(refused.value)["error"], says
 
 
-def ask_socket(path, what):
+def ask_socket(path, what, body=None):
     connection = http.client.HTTPConnection("localhost")
     with socket.socket(socket.AF_UNIX) as connection.sock:
         connection.sock.connect(str(path))
-        connection.request("GET", what)
+        connection.request("GET" if body is None else "POST", what, body and json.dumps(body))
         return json.load(connection.getresponse())
 
 
@@ -285,6 +285,21 @@ def test_a_socket_needs_no_token(workplace, binary):
             pass
         assert answer["platform"] == "tacit_cheetah"
     assert not (workplace / "socket").exists()
+
+
+def test_a_small_device_takes_no_batches(workplace, binary, digit_images):
+    images = np.asarray(digit_images[:3], np.float32)
+    tensor = {"name": "input", "shape": images.shape, "datatype": "FP32", "data": images.ravel().tolist()}
+    with serving(binary, workplace) as server:
+        for memory, runs in [(4096, 1), (1, 3)]:
+            options = ["--unix", "socket", "--model", "digits=cheetah", "--link", "broadband", "--device-memory", memory]
+            with beside(binary, workplace, server, *options):
+                while "error" in ask_socket(workplace / "socket", "/v2/models/digits"):
+                    pass
+                answer = ask_socket(workplace / "socket", "/v2/models/digits/infer", {"inputs": [tensor]})
+                assert answer["outputs"][0]["shape"] == [3, 10], answer
+                [stats] = ask_socket(workplace / "socket", "/v2/models/digits/stats")["model_stats"]
+                assert (stats["inference_count"], stats["execution_count"]) == (3, runs), memory
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use tacit_backends::Registry;
@@ -76,7 +77,7 @@ impl Dealer {
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
         let handle = self.handle.clone();
         brief(py, move || {
-            handle.stop();
+            handle.stop(Duration::ZERO);
             thread.join().map_err(|_| TacitError::new_err("the dealer's accepting thread panicked"))
         })
     }

@@ -1,9 +1,12 @@
 //! Arguments that several programs take, and what is made of them.
 #![forbid(unsafe_code)]
 
+use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use std::path::{Path, PathBuf};
 use tacit_backends::{Aids, Options};
+use tacit_client::ClientConfig;
+use tacit_client::wire::LinkClass;
 use tacit_ids::ClientId;
 use tacit_store::keys::{self, ClientIdentity};
 
@@ -38,6 +41,47 @@ impl ServerArgs {
     /// The key folder has none of this name, or one that cannot be used.
     pub fn identity(&self) -> anyhow::Result<ClientIdentity> {
         Ok(keys::load_client(&self.keys, &self.client)?)
+    }
+}
+
+/// What a client tells the server of its machine, for the server's estimates.
+#[derive(clap::Args)]
+pub struct DeviceArgs {
+    /// Link to the server, roughly, for its estimates
+    #[arg(long, global = true, value_enum, default_value_t = LinkArg::Lan)]
+    link: LinkArg,
+    /// Memory of this device in MiB, for the server's estimates and the size of batches [default: all that
+    /// the machine has]
+    #[arg(long, global = true, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
+    device_memory: Option<u32>,
+}
+
+impl DeviceArgs {
+    /// Notes it for the connections of a client.
+    pub fn apply(&self, config: &mut ClientConfig) {
+        config.link = self.link.into();
+        config.memory = self.device_memory.map(|mib| u64::from(mib) << 20);
+    }
+}
+
+/// A class of links.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum LinkArg {
+    /// At least about 100 Mbit/s, a few milliseconds
+    Lan,
+    /// Tens of Mbit/s, tens of milliseconds
+    Broadband,
+    /// Less than that
+    Slow,
+}
+
+impl From<LinkArg> for LinkClass {
+    fn from(link: LinkArg) -> Self {
+        match link {
+            LinkArg::Lan => Self::Lan,
+            LinkArg::Broadband => Self::Broadband,
+            LinkArg::Slow => Self::Slow,
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! What several programs take.
 use clap::Parser;
-use tacit_args::{DealerArgs, ServerArgs, count};
+use tacit_args::{DealerArgs, DeviceArgs, ServerArgs, count};
+use tacit_client::ClientConfig;
+use tacit_client::wire::LinkClass;
+use tacit_store::keys;
 
 #[derive(Parser)]
 struct Program {
@@ -8,6 +11,8 @@ struct Program {
     server: ServerArgs,
     #[command(flatten)]
     dealer: DealerArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
     #[arg(long, value_parser = count(3), default_value_t = 1)]
     number: usize,
 }
@@ -23,4 +28,18 @@ fn what_is_not_given_has_a_value_and_what_belongs_together_comes_together() {
     assert!(why("x --dealer there:1").contains("--dealer-pin"));
     assert!(why("x --dealer-keys k").contains("--dealer"));
     assert!(why("x --number 4").contains("1..=3") && why("x --number 0").contains("1..=3"));
+}
+
+#[test]
+fn what_a_device_is_like_is_noted_for_its_connections() {
+    let dir = tempfile::tempdir().unwrap();
+    keys::init(dir.path(), &[], &["alice".into()]).unwrap();
+    let noted = |line: &str| {
+        let program = Program::try_parse_from(line.split(' ')).unwrap_or_else(|e| panic!("{e}"));
+        let mut config = ClientConfig::new("there:1", keys::load_client(dir.path(), "alice").unwrap());
+        program.device.apply(&mut config);
+        (config.link, config.memory)
+    };
+    assert_eq!(noted("x"), (LinkClass::Lan, None));
+    assert_eq!(noted("x --link slow --device-memory 512"), (LinkClass::Slow, Some(512 << 20)));
 }

@@ -1,14 +1,12 @@
 //! What every command that talks to a server has in common.
 use crate::owner::SealArgs;
 use crate::print::{self, Patience};
-use clap::ValueEnum;
 use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tacit_args::{DealerArgs, ServerArgs, count};
+use tacit_args::{DealerArgs, DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
-use tacit_client::wire::LinkClass;
 use tacit_client::{Client, ClientConfig, Lobby, MAX_THREADS, Reconciled, process_cpu_s};
 use tacit_net::Rate;
 use tacit_store::SealKey;
@@ -34,13 +32,8 @@ pub struct Connect {
     /// Threads for arithmetic
     #[arg(long, global = true, default_value_t = 1, value_parser = count(MAX_THREADS as u64))]
     threads: usize,
-    /// Link to the server, roughly, for its estimates
-    #[arg(long, global = true, value_enum, default_value_t = LinkArg::Lan)]
-    link: LinkArg,
-    /// Memory of this device in MiB, for the server's estimates and the size of batches [default: all that
-    /// the machine has]
-    #[arg(long, global = true, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
-    device_memory: Option<u32>,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Send at most this fast, to cap power on purpose: 20mbit, 500kbit
     #[arg(long, global = true, value_name = "RATE")]
     pace: Option<Rate>,
@@ -50,26 +43,6 @@ pub struct Connect {
     /// Seconds that the server may make no progress
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stall: u64,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub enum LinkArg {
-    /// At least about 100 Mbit/s, a few milliseconds
-    Lan,
-    /// Tens of Mbit/s, tens of milliseconds
-    Broadband,
-    /// Less than that
-    Slow,
-}
-
-impl From<LinkArg> for LinkClass {
-    fn from(link: LinkArg) -> Self {
-        match link {
-            LinkArg::Lan => Self::Lan,
-            LinkArg::Broadband => Self::Broadband,
-            LinkArg::Slow => Self::Slow,
-        }
-    }
 }
 
 impl Connect {
@@ -100,8 +73,7 @@ impl Connect {
         config.seal = self.seal.key().cloned();
         config.pace = self.pace;
         config.threads = self.threads;
-        config.link = self.link.into();
-        config.memory = self.device_memory.map(|mib| u64::from(mib) << 20);
+        self.device.apply(&mut config);
         config.connect_timeout = Duration::from_secs(self.connect_timeout);
         config.stall_timeout = Duration::from_secs(self.stall);
         let _connecting =

@@ -88,15 +88,6 @@ enum Command {
     BenchClient(bench::ClientArgs),
 }
 
-/// The error and its causes in one line; a cause that the line already ends with is not repeated.
-fn explain(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |line, cause| match line.as_str() {
-        "" => cause,
-        said if said.ends_with(&cause) => line,
-        said => format!("{said}: {cause}"),
-    })
-}
-
 /// Whether standard output was closed by its reader.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let cause = error.root_cause().downcast_ref::<std::io::Error>();
@@ -135,7 +126,7 @@ fn main() -> ExitCode {
         // Whoever reads our output may stop reading: what a shell reports for a program that SIGPIPE ended.
         Err(error) if is_closed_pipe(&error) => ExitCode::from(141),
         Err(error) => {
-            let text = explain(&error);
+            let text = tacit_log::explain(error.as_ref());
             log.say(&match as_json {
                 true => serde_json::json!({ "error": text }).to_string(),
                 false => format!("error: {text}"),
@@ -249,7 +240,8 @@ mod tests {
         let missing = || std::io::Error::new(std::io::ErrorKind::NotFound, "no such file");
         let path = || "x.json".into();
         let error = anyhow::Error::new(tacit_lab::LabError::Io { path: path(), source: missing() });
-        assert_eq!(explain(&error.context("reading the plan")), "reading the plan: x.json: no such file");
-        assert_eq!(explain(&anyhow::Error::new(missing()).context("x.json")), "x.json: no such file");
+        let explain = |error: anyhow::Error| tacit_log::explain(error.as_ref());
+        assert_eq!(explain(error.context("reading the plan")), "reading the plan: x.json: no such file");
+        assert_eq!(explain(anyhow::Error::new(missing()).context("x.json")), "x.json: no such file");
     }
 }

@@ -1,10 +1,9 @@
 //! `tacit notify`
-use crate::connect::LinkArg;
 use crate::print;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tacit_args::{ServerArgs, count};
+use tacit_args::{DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
 use tacit_client::wire::Name;
 use tacit_client::{ClientConfig, MAX_THREADS, Notices, Standing};
@@ -71,13 +70,8 @@ struct New {
     /// Threads for arithmetic that `tacit infer` will have
     #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64))]
     threads: usize,
-    /// Link to the server, roughly, for its estimates
-    #[arg(long, value_enum, default_value_t = LinkArg::Lan)]
-    link: LinkArg,
-    /// Memory of this device in MiB, for the server's estimates and the size of batches [default: all that
-    /// the machine has]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
-    device_memory: Option<u32>,
+    #[command(flatten)]
+    device: DeviceArgs,
 }
 
 pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
@@ -88,8 +82,7 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     match args.command {
         Command::New(new) => {
             config.threads = new.threads;
-            config.link = new.link.into();
-            config.memory = new.device_memory.map(|mib| u64::from(mib) << 20);
+            new.device.apply(&mut config);
             let notices = Notices::of(&config)?;
             let [model, backend] =
                 notices.choose(&Registry::standard(), new.model.as_deref(), new.backend.as_deref())?;

@@ -134,6 +134,9 @@ struct RunArgs {
     /// Cores.
     #[arg(long, default_value_t = 48)]
     cores: u32,
+    /// A dealer makes the material, so many at once: T_pre takes no core, and the time of the profile.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    dealings: Option<u32>,
     /// Memory in GiB.
     #[arg(long, default_value_t = 256.0)]
     memory: f64,
@@ -308,6 +311,9 @@ fn scenario(args: &RunArgs, profile: &ProfileFile, policy: &str) -> Result<Scena
         Some("full") => Stock::Full,
         Some(other) => bail!("--pool {other:?}: expected own, cold or full"),
     });
+    if let Some(dealings) = args.dealings {
+        scenario = scenario.with_dealings(dealings);
+    }
     scenario.spread = args.spread;
     scenario.config.batch_share = args.batch_share;
     scenario.config.capacity.memory = (args.memory * (1u64 << 30) as f64) as u64;

@@ -126,6 +126,24 @@ fn two_policies_answer_the_same_requests_and_the_simulator_sees_them_too() {
 }
 
 #[test]
+fn back_ends_with_a_dealer_get_one_that_deals_to_server_and_clients() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path();
+    for backend in ["dealt", "fss"] {
+        let told = good(dir, &["--policies", "fcfs", "--backend", backend, "-o", backend]);
+        let (all, runs) = told.split_last().unwrap();
+        assert_eq!((runs.len(), &all["left"], &all["failed"]), (2, &0.into(), &0.into()));
+        for (i, run) in runs.iter().enumerate() {
+            check(&dir.join(backend), i, run);
+            assert!(number(&run["parties"]["dealer"]["user_s"]) >= 0.0, "{run}");
+            assert!(number(&run["results"]["dealer.core_use"]) >= 0.0, "{run}");
+        }
+        let header = read(&dir.join(backend).join("campaign.json"));
+        assert!(header["spec"].as_str().unwrap().contains(&format!("backend = \"{backend}\"")), "{header}");
+    }
+}
+
+#[test]
 fn an_interrupt_keeps_what_is_finished_and_leaves_nothing_behind() {
     server::ensure();
     let scratch = tempfile::tempdir().unwrap();

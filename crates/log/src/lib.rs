@@ -7,8 +7,8 @@
 #![forbid(unsafe_code)]
 
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::error::Error;
 use std::ffi::OsStr;
-use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -33,7 +33,7 @@ const LINE: usize = 4096;
 const LAST: Duration = Duration::from_secs(1);
 
 /// A serving program from its start to its end: with a log, and its error on stderr as last words.
-pub fn run<E: Display>(program: impl FnOnce() -> Result<(), E>) -> ExitCode {
+pub fn run<E: AsRef<dyn Error>>(program: impl FnOnce() -> Result<(), E>) -> ExitCode {
     let log = match Log::start() {
         Ok(log) => log,
         Err(error) => {
@@ -44,10 +44,24 @@ pub fn run<E: Display>(program: impl FnOnce() -> Result<(), E>) -> ExitCode {
     match program() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            log.say(&format!("error: {error:#}"));
+            log.say(&format!("error: {}", explain(error.as_ref())));
             ExitCode::FAILURE
         }
     }
+}
+
+/// The error and its causes in one line; a cause that the line already ends with is not repeated.
+#[must_use]
+pub fn explain(error: &(dyn Error + 'static)) -> String {
+    let (mut line, mut cause) = (error.to_string(), error.source());
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !line.ends_with(&said) {
+            line = format!("{line}: {said}");
+        }
+        cause = error.source();
+    }
+    line
 }
 
 /// Prints the line that scripts wait for and read addresses from, in a thread of its own: that nobody reads

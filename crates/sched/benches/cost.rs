@@ -36,10 +36,11 @@ impl Machine {
             link: "loopback".into(),
             binding: BoundTo::Client,
             material_bytes: 1,
+            dealt: false,
             pre: Some(phase(f64::from(i) + 1.0, 1 << 20)),
             on: phase(f64::from(i) * 0.5 + 0.5, 1 << 21),
         });
-        let mut config = Config::new(Resources { cores: 96, memory: 1 << 40, disk: 1 << 50 });
+        let mut config = Config::new(Resources { cores: 96, memory: 1 << 40, disk: 1 << 50, dealings: 0 });
         config.max_queued = u32::MAX;
         let scheduler = Scheduler::new(config, models.collect(), policy.parse().expect("a known policy"))
             .expect("a valid configuration");

@@ -161,6 +161,10 @@ pub struct ModelSpec {
     pub binding: BoundTo,
     /// Disk for one material, in bytes.
     pub material_bytes: u64,
+    /// Its T_pre is a dealing: a third party makes the material, so that it takes one of
+    /// [`Resources::dealings`] and no core.
+    #[serde(default)]
+    pub dealt: bool,
     /// T_pre; `None` where inputs need no material.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre: Option<PhaseSpec>,

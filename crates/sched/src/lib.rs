@@ -30,10 +30,11 @@
 //!     link: "lan".into(),
 //!     binding: BoundTo::Client,
 //!     material_bytes: 1 << 20,
+//!     dealt: false,
 //!     pre: Some(phase(2.0)),
 //!     on: phase(1.0),
 //! };
-//! let config = Config::new(Resources { cores: 4, memory: 1 << 30, disk: 1 << 40 });
+//! let config = Config::new(Resources { cores: 4, memory: 1 << 30, disk: 1 << 40, dealings: 0 });
 //! let mut scheduler = Scheduler::new(config, vec![model], Fcfs)?;
 //!
 //! let request = Request {

@@ -2,6 +2,7 @@
 
 use crate::config::PoolConfig;
 use crate::ids::{ClientId, JobId, MaterialId, ModelId};
+use crate::resources::Resources;
 use crate::time::{Span, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -64,14 +65,14 @@ pub(crate) struct Pools {
     pools: BTreeMap<PoolKey, Pool>,
     /// Pools below target, the least covered first.
     wanting: BTreeSet<(u64, PoolKey)>,
-    pub refill_cores: u32,
-    pub refill_memory: u64,
+    /// What running refills hold.
+    pub refilling: Resources,
 }
 
 impl Pools {
     pub fn new(config: PoolConfig, origin: Time) -> Self {
         let (pools, wanting) = (BTreeMap::new(), BTreeSet::new());
-        Self { config, origin, pools, wanting, refill_cores: 0, refill_memory: 0 }
+        Self { config, origin, pools, wanting, refilling: Resources::default() }
     }
 
     pub fn get(&self, key: &PoolKey) -> Option<&Pool> {

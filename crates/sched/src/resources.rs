@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// An amount of each of the three resources that the scheduler shares out.
+/// An amount of each of the resources that the scheduler shares out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
     /// Threads that may run at once.
@@ -12,12 +12,19 @@ pub struct Resources {
     pub memory: u64,
     /// Bytes of disk for material. Held from the start of T_pre until the material is consumed or burnt.
     pub disk: u64,
+    /// Dealings under way at once: T_pre whose material a third party makes. They wait for it and its link,
+    /// and take no cores.
+    #[serde(default)]
+    pub dealings: u32,
 }
 
 impl Resources {
     /// True when `self` fits into `room` in every resource.
     pub fn fits(&self, room: &Self) -> bool {
-        self.cores <= room.cores && self.memory <= room.memory && self.disk <= room.disk
+        self.cores <= room.cores
+            && self.memory <= room.memory
+            && self.disk <= room.disk
+            && self.dealings <= room.dealings
     }
 
     /// What is left of `self` after taking `used`; zero where more is used than there is (after capacity
@@ -27,6 +34,7 @@ impl Resources {
             cores: self.cores.saturating_sub(used.cores),
             memory: self.memory.saturating_sub(used.memory),
             disk: self.disk.saturating_sub(used.disk),
+            dealings: self.dealings.saturating_sub(used.dealings),
         }
     }
 
@@ -34,6 +42,7 @@ impl Resources {
         self.cores += other.cores;
         self.memory += other.memory;
         self.disk += other.disk;
+        self.dealings += other.dealings;
     }
 
     /// Gives back; the caller returns only what it took.
@@ -45,6 +54,10 @@ impl Resources {
 
 impl fmt::Display for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} cores, {} bytes of memory, {} bytes of disk", self.cores, self.memory, self.disk)
+        write!(f, "{} cores, {} bytes of memory, {} bytes of disk", self.cores, self.memory, self.disk)?;
+        match self.dealings {
+            0 => Ok(()),
+            dealings => write!(f, ", {dealings} dealings"),
+        }
     }
 }

@@ -145,14 +145,14 @@ fn a_stopped_job_holds_what_it_holds_until_it_has_stopped() {
     for how in 0..3 {
         let mut d = driver(false);
         d.slow_stops = true;
-        d.send(Event::Capacity(Resources { cores: 1, memory: 100, disk: 200 })).unwrap();
+        d.send(Event::Capacity(Resources { cores: 1, memory: 100, disk: 200, dealings: 0 })).unwrap();
         request(&mut d, plain(5, BOUND, 1));
         request(&mut d, plain(6, BOUND, 1));
         let job = running(&d, JobPhase::Pre)[0];
         d.send(Event::Cancel { request: RequestId(5) }).unwrap();
         // The input has ended; its job has not, and what waits for the core still waits.
         assert_eq!(outcomes(&d), vec![Outcome::Cancelled(Cause::Client)]);
-        assert_eq!(d.sched.used(), Resources { cores: 1, memory: 20, disk: 10 });
+        assert_eq!(d.sched.used(), Resources { cores: 1, memory: 20, disk: 10, dealings: 0 });
         assert!(d.monitor.running.is_empty() && d.sched.job_input(job).is_none());
         let usage = Usage { time: Span::from_secs(1.0), peak_memory: 1 };
         let material = Some(MaterialId([7; 16]));
@@ -176,7 +176,7 @@ fn the_material_of_a_stopped_t_on_is_burnt_at_once() {
     request(&mut d, plain(5, BOUND, 1));
     finish_all_pre(&mut d);
     d.send(Event::Cancel { request: RequestId(5) }).unwrap();
-    assert_eq!((burns(&d), d.sched.used()), (1, Resources { cores: 1, memory: 30, disk: 0 }));
+    assert_eq!((burns(&d), d.sched.used()), (1, Resources { cores: 1, memory: 30, disk: 0, dealings: 0 }));
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn what_most_is_kept_for_gives_way_to_a_request_that_lacks_disk() {
     let other = ClientId::numbered(2);
     d.send(Event::MaterialFound { material: MaterialId([9; 16]), model: BOUND, client: Some(other) }).unwrap();
     keep(&mut d, 2);
-    d.send(Event::Capacity(Resources { cores: 4, memory: 100, disk: 30 })).unwrap();
+    d.send(Event::Capacity(Resources { cores: 4, memory: 100, disk: 30, dealings: 0 })).unwrap();
     // A request gets its disk, a notice waits.
     request(&mut d, plain(5, BOUND, 1));
     d.send(Event::Notice(notice(BOUND, 1))).unwrap();
@@ -436,10 +436,10 @@ fn a_pool_goes_with_its_model_and_comes_with_the_next() {
     finish_all(&mut d);
     assert_eq!((d.sched.stock(), burns(&d)), (1, 1), "and what it made is burnt");
     d.send(Event::ModelAdded(models().swap_remove(0))).unwrap();
-    assert!(d.monitor.running.values().any(|(s, _)| s.model == ModelId(4) && s.work == Work::Pool));
+    assert!(d.monitor.running.values().any(|(s, _)| s.model == ModelId(6) && s.work == Work::Pool));
     let spec: ModelSpec = model("new", BoundTo::Client, phase(1.0, 1), phase(1.0, 1));
     d.send(Event::ModelAdded(spec)).unwrap();
-    request(&mut d, plain(5, ModelId(5), 1));
+    request(&mut d, plain(5, ModelId(7), 1));
     finish_all(&mut d);
     assert_eq!(outcomes(&d), vec![Outcome::Done]);
 }
@@ -448,7 +448,7 @@ fn a_pool_goes_with_its_model_and_comes_with_the_next() {
 fn another_policy_files_everything_anew_with_the_ages_that_it_has() {
     let started = |policies: &[&str]| {
         let mut d = driver(false);
-        d.send(Event::Capacity(Resources { cores: 0, memory: 100, disk: 200 })).unwrap();
+        d.send(Event::Capacity(Resources { cores: 0, memory: 100, disk: 200, dealings: 0 })).unwrap();
         request(&mut d, plain(1, ModelId(2), 1));
         d.advance(Span::from_secs(100.0));
         request(&mut d, plain(2, BOUND, 1));
@@ -457,7 +457,7 @@ fn another_policy_files_everything_anew_with_the_ages_that_it_has() {
             d.set_policy(policy.parse().unwrap());
             d.sched.audit().unwrap();
         }
-        d.send(Event::Capacity(Resources { cores: 1, memory: 100, disk: 200 })).unwrap();
+        d.send(Event::Capacity(Resources { cores: 1, memory: 100, disk: 200, dealings: 0 })).unwrap();
         match d.monitor.running.values().next().map(|(start, _)| start.work) {
             Some(Work::Request(input)) => input.request.0,
             other => panic!("{other:?}"),
@@ -488,7 +488,7 @@ fn a_notice_that_is_taken_back_ends_as_if_it_had_expired() {
         let again = d.sched.handle(d.now, Event::Withdraw { notice: NoticeId(1) });
         assert_eq!(again, Err(Rejected::UnknownNotice(NoticeId(1))));
         finish_all(&mut d);
-        assert_eq!(d.sched.used(), Resources { cores: 0, memory: 0, disk: 0 });
+        assert_eq!(d.sched.used(), Resources { cores: 0, memory: 0, disk: 0, dealings: 0 });
         request(&mut d, Request { notice: Some(NoticeId(1)), ..plain(5, BOUND, 1) });
         finish_all(&mut d);
         assert_eq!(outcomes(&d), vec![Outcome::Done], "a request that names it makes its own material");

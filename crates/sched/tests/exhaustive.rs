@@ -108,7 +108,7 @@ fn search(driver: &Driver, depth: usize, states: &mut u64) {
 fn explore(policy: &str, pool: bool) -> u64 {
     let setup = Setup { policy: policy.parse().unwrap(), pool, moldable: false, batch_share: 1.0 };
     let mut header = header(&setup);
-    header.config.capacity = Resources { cores: 2, memory: 60, disk: 50 };
+    header.config.capacity = Resources { cores: 2, memory: 60, disk: 50, dealings: 0 };
     header.models.truncate(2);
     let mut states = 0;
     search(&Driver::new(header), DEPTH, &mut states);

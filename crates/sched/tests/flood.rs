@@ -44,7 +44,7 @@ struct Seen {
 /// its estimate.
 fn play(policy: &str, others: u64) -> Seen {
     let mut header = header(&Setup { policy: policy.parse().unwrap(), pool: false, moldable: false, batch_share: 1.0 });
-    header.config.capacity = Resources { cores: CORES, memory: 1 << 20, disk: 1 << 20 };
+    header.config.capacity = Resources { cores: CORES, memory: 1 << 20, disk: 1 << 20, dealings: 0 };
     header.config.max_queued = 1000;
     let mut driver = Driver::new(header);
     let mut asked = BTreeMap::new();

@@ -120,7 +120,7 @@ struct Pair {
 
 impl Pair {
     fn new(beta: Option<f64>) -> Self {
-        let capacity = Resources { cores: 3, memory: 1000, disk: u64::MAX };
+        let capacity = Resources { cores: 3, memory: 1000, disk: u64::MAX, dealings: 0 };
         let models = specs();
         let policy = beta.map_or(PolicySpec::Fcfs, |beta| PolicySpec::Priority { beta });
         let mut table = ProfileTable::new();

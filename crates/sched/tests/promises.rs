@@ -93,7 +93,7 @@ fn ageing_bounds_the_wait_of_a_long_job_under_a_flood_of_short_ones() {
 fn a_job_that_memory_keeps_out_gets_its_turn() {
     for policy in ["fcfs", "priority", "srt", "adaptive"] {
         let mut header = plain(policy);
-        header.config.capacity = Resources { cores: 8, memory: 100, disk: 1000 };
+        header.config.capacity = Resources { cores: 8, memory: 100, disk: 1000, dealings: 0 };
         // Small jobs of 30 bytes keep three quarters of the memory busy; the large T_on needs 90.
         header.models = vec![
             model("small", BoundTo::Client, phase(2.0, 30), phase(2.0, 30)),
@@ -116,7 +116,7 @@ fn a_job_that_memory_keeps_out_gets_its_turn() {
 /// a small model is wanted.
 fn blocked_with_pool() -> Driver {
     let mut header = header(&Setup { policy: "fcfs".parse().unwrap(), pool: true, moldable: false, batch_share: 1.0 });
-    header.config.capacity = Resources { cores: 8, memory: 100, disk: 1000 };
+    header.config.capacity = Resources { cores: 8, memory: 100, disk: 1000, dealings: 0 };
     if let Some(pool) = &mut header.config.pool {
         (pool.per_client, pool.min_stock) = (false, 0);
     }
@@ -179,7 +179,7 @@ fn jobs_that_can_never_fit_are_refused_with_what_they_need() {
     // A machine that shrinks later rejects what it accepted.
     let mut driver = Driver::new(plain("fcfs"));
     driver.send(request(1, 2, 1)).unwrap();
-    driver.send(Event::Capacity(Resources { cores: 4, memory: 60, disk: 200 })).unwrap();
+    driver.send(Event::Capacity(Resources { cores: 4, memory: 60, disk: 200, dealings: 0 })).unwrap();
     let job = *driver.monitor.running.keys().next().unwrap();
     driver.finish(job, 100);
     assert!(driver.actions.iter().any(|(_, a)| matches!(a, Action::Reject { request: RequestId(1), .. })));

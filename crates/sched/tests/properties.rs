@@ -9,16 +9,23 @@ use support::driver::Driver;
 use support::script::{Op, script};
 use support::{Setup, header};
 use tacit_sched::SchedError;
-use tacit_sched::replay::{Replay, Told};
+use tacit_sched::replay::{Header, Replay, Told};
 
 /// Cases per policy and feature set; a case has up to 400 steps. `TACIT_SCHED_CASES` raises it for long runs.
 fn cases() -> u32 {
     std::env::var("TACIT_SCHED_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(400)
 }
 
+/// A machine for which a dealer works, too.
+fn with_dealings(setup: &Setup) -> Header {
+    let mut header = header(setup);
+    header.config.capacity.dealings = 2;
+    header
+}
+
 /// Plays a script. A failure leaves its replay file behind; the last one written is the smallest.
 fn play(setup: &Setup, ops: &[Op], name: &str) -> Result<(), TestCaseError> {
-    let mut driver = Driver::new(header(setup));
+    let mut driver = Driver::new(with_dealings(setup));
     driver.slow_stops = true;
     let result = catch_unwind(AssertUnwindSafe(|| {
         for (i, op) in ops.iter().enumerate() {
@@ -109,7 +116,7 @@ proptest! {
     #[test]
     fn a_replay_file_does_the_same_again(ops in script(100)) {
         let setup = Setup { policy: "adaptive+fair".parse().unwrap(), pool: true, moldable: true, batch_share: 0.5 };
-        let mut driver = Driver::new(header(&setup));
+        let mut driver = Driver::new(with_dealings(&setup));
         driver.slow_stops = true;
         for op in &ops {
             driver.play(op);

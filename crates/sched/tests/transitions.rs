@@ -184,7 +184,7 @@ fn stage(d: &mut Driver, stage: usize) {
         let job = *d.monitor.running.keys().next().unwrap();
         if stage == 2 {
             // Three more fill the other cores, and an earlier job takes the one that becomes free.
-            d.send(Event::Capacity(tacit_sched::Resources { cores: 0, memory: 100, disk: 200 })).unwrap();
+            d.send(Event::Capacity(tacit_sched::Resources { cores: 0, memory: 100, disk: 200, dealings: 0 })).unwrap();
         }
         d.finish(job, 100);
     }
@@ -295,7 +295,7 @@ fn found_material_is_taken_over_once_and_only_before_this_run_makes_its_own() {
 #[test]
 fn a_job_that_did_not_start_is_queued_as_if_it_had_never_left() {
     let mut d = driver(false);
-    d.send(Event::Capacity(Resources { cores: 1, memory: 100, disk: 200 })).unwrap();
+    d.send(Event::Capacity(Resources { cores: 1, memory: 100, disk: 200, dealings: 0 })).unwrap();
     d.send(request(5, 1, BOUND, 1, false)).unwrap();
     let pre = running(&d, JobPhase::Pre)[0];
     d.finish(pre, 100);

@@ -42,6 +42,8 @@ pub struct ServerConfig {
     /// Whether a thread counts as a core while its job waits for its link, and cores count as free that other
     /// processes use: the limit is followed to the letter, not by the machine's load.
     pub strict_cores: bool,
+    /// Materials that a dealer may be making at a time, beside what the cores do.
+    pub dealings: usize,
     /// Bytes of memory that jobs may take together, by estimate.
     pub job_memory: u64,
     /// Bytes that this process may have resident: with more, no job starts.
@@ -83,11 +85,11 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Defaults for an address: no store, no rules of access, one thread a job on all cores, no limit of
-    /// memory, the policy `adaptive`, 64 connections, 64 of control (8 of one client, idle for 1 min), 10 s
-    /// to introduce, 2 min stall, 10 min idle; for each client 1024 inputs under way, 8 of them run as one at
-    /// most, notices that hold for 10 min, 4 materials in memory (4 min for a place) and 256 on disk; 30 days
-    /// until material expires, 90 of records.
+    /// Defaults for an address: no store, no rules of access, one thread a job on all cores, 4 dealings, no
+    /// limit of memory, the policy `adaptive`, 64 connections, 64 of control (8 of one client, idle for 1
+    /// min), 10 s to introduce, 2 min stall, 10 min idle; for each client 1024 inputs under way, 8 of them
+    /// run as one at most, notices that hold for 10 min, 4 materials in memory (4 min for a place) and 256
+    /// on disk; 30 days until material expires, 90 of records.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
         Self {
@@ -104,6 +106,7 @@ impl ServerConfig {
             policy: PolicySpec::Adaptive(Default::default()),
             cores: thread::available_parallelism().map_or(1, NonZero::get),
             strict_cores: false,
+            dealings: 4,
             job_memory: u64::MAX,
             resident: u64::MAX,
             queued_per_client: 1024,
@@ -134,7 +137,7 @@ impl ServerConfig {
     /// What the scheduler is told.
     pub(crate) fn scheduling(&self) -> tacit_sched::Config {
         let threads = self.threads as u32;
-        let cores = self.limits().cores;
+        let (cores, dealings) = (self.limits().cores, self.dealings as u32);
         tacit_sched::Config {
             max_queued: self.queued_per_client as u32,
             notice_ttl: Span::from_millis(self.notice_ttl.as_millis() as u64),
@@ -143,7 +146,7 @@ impl ServerConfig {
             pre_threads: vec![threads],
             on_threads: vec![threads],
             // What is on disk is limited by client, in the ledger.
-            ..tacit_sched::Config::new(Resources { cores, memory: self.job_memory, disk: u64::MAX })
+            ..tacit_sched::Config::new(Resources { cores, memory: self.job_memory, disk: u64::MAX, dealings })
         }
     }
 }

@@ -98,6 +98,7 @@ pub(crate) fn spec(offered: &Offered, device: Device, known: &Known, threads: u3
         },
         binding: BoundTo::Client,
         material_bytes: offered.material_bytes,
+        dealt: offered.model.preparation() == Preparation::Dealt,
         pre: needs_material.then(|| phase(JobPhase::Pre, &costs.offline)),
         on: phase(JobPhase::On, &costs.online),
     }

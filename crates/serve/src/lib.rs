@@ -51,6 +51,7 @@ mod refusals;
 mod reload;
 mod server;
 mod shared;
+mod signals;
 mod snapshot;
 mod source;
 mod state;

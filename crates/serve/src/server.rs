@@ -11,6 +11,7 @@ use crate::published::Published;
 use crate::record::Record;
 use crate::reload;
 use crate::shared::{Handshakes, Shared};
+use crate::signals::Ends;
 use crate::source::{AskReload, Reloaded, Source};
 use crate::state::State;
 use crate::traces::Traces;
@@ -200,23 +201,12 @@ impl Server {
     /// The signals cannot be caught.
     pub fn stop_on_signals(&self, grace: Duration) -> Result<(), ServeError> {
         let _runtime = self.runtime.enter();
-        let catch = |kind| signal(kind).map_err(ServeError::system("catching signals"));
-        let (mut interrupt, mut terminate) = (catch(SignalKind::interrupt())?, catch(SignalKind::terminate())?);
+        let ends = Ends::catch()?;
         let events = self.shared.events.clone();
-        self.runtime.spawn(async move {
-            for grace in [grace, Duration::ZERO] {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
-                match grace.as_secs() {
-                    0 => tracing::warn!("stopping now: running jobs are cut off"),
-                    s => tracing::warn!("stopping: running jobs have {s} s to finish; a second signal cuts them off"),
-                }
-                // A driver that is gone has stopped.
-                let _ = events.send(Event::Stop { grace });
-            }
-        });
+        self.runtime.spawn(ends.heed(grace, move |grace| {
+            // A driver that is gone has stopped.
+            let _ = events.send(Event::Stop { grace });
+        }));
         Ok(())
     }
 

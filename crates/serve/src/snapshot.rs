@@ -73,7 +73,7 @@ pub struct Amounts {
 }
 
 impl From<Resources> for Amounts {
-    fn from(Resources { cores, memory, disk }: Resources) -> Self {
+    fn from(Resources { cores, memory, disk, .. }: Resources) -> Self {
         let [memory, disk] = [memory, disk].map(|bytes| if bytes == u64::MAX { 0 } else { bytes });
         Self { cores: cores.into(), memory, disk }
     }

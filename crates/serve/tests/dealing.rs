@@ -1,15 +1,18 @@
 //! A dealer, a server and clients, each with its own certificate, over TLS: who gets what, and who does not.
 mod common;
 use common::*;
-use std::io::Read;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 use tacit_backends::dealt::Dealt;
-use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order, Place, Stop};
+use tacit_backends::seam::{Aids, Claim, Dealer, Keep, Order, Place, Stop, Ticket};
 use tacit_backends::{Backend, BackendError, Registry, ServerModel};
 use tacit_client::dealer::wire;
 use tacit_client::{
@@ -40,13 +43,19 @@ fn dealer(dir: &Path) -> SocketAddr {
     dealer_with(dir, |_| {})
 }
 
-fn dealer_with(dir: &Path, adjust: impl FnOnce(&mut tacit_serve::DealerConfig)) -> SocketAddr {
+/// Keys for everybody in `dir/keys`.
+fn make_keys(dir: &Path) {
     let folder = dir.join("keys");
     if !folder.exists() {
         keys::init(&folder, &[], &["alice".into(), "bob".into()]).unwrap();
         keys::add_operator(&folder, "ops").unwrap();
         keys::add_dealer(&folder, &[]).unwrap();
     }
+}
+
+fn dealer_with(dir: &Path, adjust: impl FnOnce(&mut tacit_serve::DealerConfig)) -> SocketAddr {
+    let folder = dir.join("keys");
+    make_keys(dir);
     let numbers = dir.join(format!("numbers-{:?}.sqlite", thread::current().id()));
     let mut config =
         tacit_serve::DealerConfig::new("127.0.0.1:0".parse().unwrap(), keys::load_dealer(&folder).unwrap(), numbers);
@@ -302,12 +311,88 @@ fn strangers_take_no_place_of_those_who_are_known() {
     orders.deal(&order, &[0; 32]).unwrap();
 }
 
+/// The program `tacit-dealer`; killed with the test.
+struct Program {
+    child: Child,
+    address: SocketAddr,
+    log: PathBuf,
+}
+
+impl Program {
+    fn start(dir: &Path) -> Self {
+        let log = dir.join("dealer.log");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tacit-dealer"));
+        command.current_dir(dir).args(["--listen", "127.0.0.1:0", "--json"]).env("TACIT_LOG", "warn");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log).unwrap());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let address = told["listening"].as_str().unwrap().parse().unwrap();
+        Self { child, address, log }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn has_said(&self, what: &str) -> bool {
+        fs::read_to_string(&self.log).unwrap().contains(what)
+    }
+
+    fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Ended already is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A dealer that was told to stop, and what it dealt before: the claim of alice and the ticket.
+fn stopping_dealer(dir: &Path, model: &dyn ServerModel) -> (Program, Claim, Ticket) {
+    make_keys(dir);
+    let order = model.order().unwrap();
+    let claim = Claim { nonce: [1; 32], digest: order.digest };
+    let mut program = Program::start(dir);
+    let orders = reached(dir, program.address, keys::ORDERS);
+    let (ticket, _) = orders.deal(&order, &claim.seal()).unwrap();
+    program.signal(Signal::TERM);
+    wait_until("it is told", || program.has_said("stopping"));
+    let error = orders.deal(&order, &[0; 32]).err().unwrap().to_string();
+    assert!(error.contains("takes no more orders"), "{error}");
+    assert!(program.is_running(), "alice has not come yet");
+    (program, claim, ticket)
+}
+
+#[test]
+fn a_dealer_that_stops_waits_for_the_client_of_what_it_has_just_dealt() {
+    let (dir, model) = (tempfile::tempdir().unwrap(), lowered(3));
+    let (mut program, claim, ticket) = stopping_dealer(dir.path(), &*model);
+    let alice = reached(dir.path(), program.address, "alice");
+    assert_eq!(alice.fetch(&ticket, &claim).unwrap().len(), 16);
+    assert_eq!(program.child.wait().unwrap().code(), Some(0));
+    assert!(!program.has_said("stopping now"));
+}
+
+#[test]
+fn a_second_signal_ends_a_dealer_at_once() {
+    let (dir, model) = (tempfile::tempdir().unwrap(), lowered(3));
+    let (mut program, claim, ticket) = stopping_dealer(dir.path(), &*model);
+    program.signal(Signal::INT);
+    assert_eq!(program.child.wait().unwrap().code(), Some(0));
+    assert!(program.has_said("stopping now"));
+    assert!(reached(dir.path(), program.address, "alice").fetch(&ticket, &claim).is_err());
+}
+
 /// A dealer with the right certificate that takes requests and never answers; how many it has taken.
 fn mute_dealer(dir: &Path) -> (SocketAddr, Arc<AtomicUsize>) {
     let folder = dir.join("keys");
-    keys::init(&folder, &[], &["alice".into(), "bob".into()]).unwrap();
-    keys::add_operator(&folder, "ops").unwrap();
-    keys::add_dealer(&folder, &[]).unwrap();
+    make_keys(dir);
     let (tls, listener) = (keys::load_dealer(&folder).unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
     let (address, asked) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&asked);
@@ -355,6 +440,38 @@ fn waiting_for_a_dealer_ends_with_the_connection_that_waits() {
         stop.raise();
         assert!(matches!(waiting.join().unwrap(), BackendError::Stopped));
     }
+}
+
+#[test]
+fn a_dealer_that_takes_its_time_keeps_nobody_from_the_core() {
+    let dir = tempfile::tempdir().unwrap();
+    let (dealer, asked) = mute_dealer(dir.path());
+    let mut catalog = Catalog::new(false);
+    catalog.offer("one", &Dealt, lowered(1)).unwrap();
+    offer(&mut catalog, "toy", &Toy::default(), 2, "");
+    let server = Running::with(dir.path(), catalog, |config| {
+        config.aids = aids(dir.path(), dealer, keys::ORDERS);
+        (config.cores, config.dealings) = (1, 2);
+    });
+    let both = || Registry::new(vec![Arc::new(Dealt), Arc::new(Toy::default())]);
+    let open = |who, model, backend| {
+        let lobby = Lobby::connect(both(), config(&server, dir.path(), who, dealer)).unwrap();
+        lobby.open(model, Some(backend)).unwrap()
+    };
+    let waits = |_| {
+        let mut client = open("alice", "one", "dealt");
+        thread::spawn(move || client.infer(&X).unwrap_err())
+    };
+    let waiting: Vec<_> = (0..3).map(waits).collect();
+    wait_until("two dealings are under way", || asked.load(Ordering::SeqCst) == 2);
+    // The core is there for others, and so is their material.
+    let mut client = open("bob", "toy", "toy");
+    for _ in 0..3 {
+        assert_eq!(client.infer(&X).unwrap().values, expected(2, &X));
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 2, "the third waits for one of two places");
+    server.handle.shutdown(Duration::ZERO);
+    waiting.into_iter().for_each(|client| drop(client.join().unwrap()));
 }
 
 /// Somebody takes connections there, and says nothing.

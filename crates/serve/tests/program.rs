@@ -171,6 +171,7 @@ fn what_is_missing_is_named() {
         error.starts_with("error: ") && error.contains("server.pem") && error.contains("tacit keys init"),
         "{error}"
     );
+    assert_eq!(error.matches("No such file").count(), 1, "a reason is told once: {error}");
     keys::init(&key_dir, &[], &[]).unwrap();
     let error = error_of(server().args(["none.tacit", "--backend", "nonsense"]).arg("--keys").arg(&key_dir));
     assert!(error.contains("nonsense"), "{error}");

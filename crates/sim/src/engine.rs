@@ -387,12 +387,15 @@ impl Engine<'_> {
     fn account(&mut self, job: JobId, now: Time) {
         let Some((start, from, request)) = self.running.remove(&job) else { return };
         let secs = now.since(from).secs();
-        self.run.core_seconds += secs * f64::from(start.threads);
+        // A dealing waits for its dealer, on no core.
+        let is_dealing = start.phase == JobPhase::Pre && self.scenario.models[start.model.0 as usize].dealt;
+        let threads = if is_dealing { 0 } else { start.threads };
+        self.run.core_seconds += secs * f64::from(threads);
         self.run.byte_seconds += secs * start.memory as f64;
         if self.scenario.timeline {
             let request = request.or(self.scheduler.job_input(job).map(|i| i.request));
             let (from, to) = (from.secs(), now.secs());
-            let Start { model, phase, threads, .. } = start;
+            let Start { model, phase, .. } = start;
             self.run.jobs.push(JobRecord { model, phase, request, threads, from, to });
         }
     }

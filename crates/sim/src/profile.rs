@@ -74,6 +74,7 @@ impl ProfileFile {
             binding: BoundTo::Client,
             // A dealer writes both parties' halves to the same disk.
             material_bytes: model.key_bytes_server + model.key_bytes_client,
+            dealt: false,
             pre: Some(model.pre.spec(pre)),
             on: model.on.spec(on),
         })

@@ -61,6 +61,8 @@ pub struct Recording {
     pub believed: Vec<ModelSpec>,
     /// Jobs that may run at a time, of one thread each.
     pub cores: u32,
+    /// Dealings that may be under way at a time, beside those.
+    pub dealings: u32,
     /// Which policy.
     pub policy: PolicySpec,
     /// What was to come.
@@ -128,7 +130,7 @@ impl Recording {
 
     /// The same arrivals at a machine with so many cores, every job as long as its kind was in the mean.
     pub fn scenario(&self, cores: u32) -> Scenario {
-        let mut config = Config::new(Resources { cores, memory: u64::MAX, disk: u64::MAX });
+        let mut config = Config::new(Resources { cores, memory: u64::MAX, disk: u64::MAX, dealings: self.dealings });
         config.max_queued = u32::MAX;
         config.max_inputs = 1 << 20;
         config.pre_attempts = 1;
@@ -168,7 +170,7 @@ impl Recording {
             model: ModelId(self.arrivals[i].model),
             phase,
             request: Some(RequestId(i as u64)),
-            threads: 1,
+            threads: u32::from(!self.is_dealing(i, phase)),
             from: job.from.max(0.0),
             to: job.to.max(0.0),
         });
@@ -206,23 +208,20 @@ impl Recording {
         }
     }
 
-    /// The jobs in the order of their starts, no more at a time than there are cores: a server notes the end
-    /// of a job when its client has been told, a moment after the scheduler has given its core away.
+    /// Whether a job of a request took no core.
+    fn is_dealing(&self, request: usize, phase: JobPhase) -> bool {
+        phase == JobPhase::Pre && self.believed[self.arrivals[request].model as usize].dealt
+    }
+
+    /// The jobs in the order of their starts, no more at a time than there are cores, or dealings: a server
+    /// notes the end of a job when its client has been told, a moment after the scheduler has given its core
+    /// away.
     fn placed(&self) -> Vec<(usize, JobPhase, RecordedJob)> {
-        let mut jobs: Vec<_> = self.jobs().collect();
-        jobs.sort_by(|a, b| a.2.from.total_cmp(&b.2.from));
-        let mut running: Vec<usize> = Vec::new();
-        for at in 0..jobs.len() {
-            let from = jobs[at].2.from;
-            running.retain(|&other| jobs[other].2.to > from);
-            running.sort_by(|&a, &b| jobs[b].2.to.total_cmp(&jobs[a].2.to));
-            while running.len() >= self.cores.max(1) as usize {
-                let first = running.pop().expect("there is at least one");
-                jobs[first].2.to = from;
-            }
-            running.push(at);
-        }
-        jobs
+        let (dealings, jobs) = self.jobs().partition(|&(i, phase, _)| self.is_dealing(i, phase));
+        let mut all = no_more_than(self.dealings, dealings);
+        all.extend(no_more_than(self.cores, jobs));
+        all.sort_by(|a, b| a.2.from.total_cmp(&b.2.from));
+        all
     }
 
     /// What waited and what ran after every change.
@@ -231,7 +230,10 @@ impl Recording {
         let mut changes: Vec<(f64, usize, i64)> = Vec::new();
         for &(i, phase, job) in placed {
             let queue = if phase == JobPhase::On { 2 } else { 0 };
-            changes.extend([(job.queued, queue, 1), (job.from, queue, -1), (job.from, 3, 1), (job.to, 3, -1)]);
+            changes.extend([(job.queued, queue, 1), (job.from, queue, -1)]);
+            if !self.is_dealing(i, phase) {
+                changes.extend([(job.from, 3, 1), (job.to, 3, -1)]);
+            }
             if let (JobPhase::Pre, Some(on)) = (phase, self.inputs[i].on) {
                 changes.extend([(job.to, 1, 1), (on.queued.max(job.to), 1, -1)]);
             }
@@ -246,4 +248,22 @@ impl Recording {
         };
         changes.into_iter().map(sample).collect()
     }
+}
+
+/// Jobs in the order of their starts, of which so many run at a time, one at least: where there are more,
+/// what ends first ends when the next begins.
+fn no_more_than(most: u32, mut jobs: Vec<(usize, JobPhase, RecordedJob)>) -> Vec<(usize, JobPhase, RecordedJob)> {
+    jobs.sort_by(|a, b| a.2.from.total_cmp(&b.2.from));
+    let mut running: Vec<usize> = Vec::new();
+    for at in 0..jobs.len() {
+        let from = jobs[at].2.from;
+        running.retain(|&other| jobs[other].2.to > from);
+        running.sort_by(|&a, &b| jobs[b].2.to.total_cmp(&jobs[a].2.to));
+        while running.len() >= most.max(1) as usize {
+            let first = running.pop().expect("there is at least one");
+            jobs[first].2.to = from;
+        }
+        running.push(at);
+    }
+    jobs
 }

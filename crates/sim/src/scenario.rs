@@ -74,7 +74,7 @@ impl Scenario {
     pub fn new(profile: &ProfileFile, policy: PolicySpec, cores: u32, workload: Workload) -> Result<Self, SimError> {
         let names = workload.mix.counts.iter().map(|(name, _)| name);
         let models = names.map(|name| profile.model(name, Speedup::None, Speedup::Amdahl(0.95)));
-        let mut config = Config::new(Resources { cores, memory: 256 << 30, disk: 2_000_000_000_000 });
+        let mut config = Config::new(Resources { cores, memory: 256 << 30, disk: 2_000_000_000_000, dealings: 0 });
         config.max_inputs = 1 << 20;
         config.max_queued = u32::MAX;
         if policy == PolicySpec::Sequential {
@@ -112,6 +112,13 @@ impl Scenario {
             Stock::Cold | Stock::Full => Some(PoolConfig::default()),
         };
         self.stock = stock;
+        self
+    }
+
+    /// A dealer makes all material, so many at once: T_pre takes no core, and the time that the profile says.
+    pub fn with_dealings(mut self, dealings: u32) -> Self {
+        self.models.iter_mut().for_each(|model| model.dealt = true);
+        self.config.capacity.dealings = dealings;
         self
     }
 

@@ -15,6 +15,7 @@ fn model(name: &str, pre: f64, on: f64) -> ModelSpec {
         link: "loopback".into(),
         binding: BoundTo::Client,
         material_bytes: 0,
+        dealt: false,
         pre: Some(phase(pre)),
         on: phase(on),
     }
@@ -32,6 +33,7 @@ fn recording(policy: &str, cores: u32, arrivals: Vec<Arrival>, notices: f64) -> 
     Recording {
         believed: vec![model("small", 1.0, 0.5), model("large", 6.0, 1.0)],
         cores,
+        dealings: 0,
         policy: policy.parse().unwrap(),
         workload: workload(notices),
         inputs: vec![RecordedInput::default(); arrivals.len()],

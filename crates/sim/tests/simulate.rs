@@ -99,6 +99,30 @@ fn a_trace_gives_the_figures_worked_out_by_hand() {
 
 /// So its worst delays are the paper's, by construction. Only threads, pools and deadlines make a difference.
 #[test]
+fn dealings_take_their_time_and_no_core() {
+    let on_s =
+        |run: &tacit_sim::Run| -> f64 { run.arrivals.iter().map(|a| if a.model == 0 { 1.0 } else { 10.0 }).sum() };
+    let mut own = scenario("fcfs", workload(200, Arrivals::Poisson(1.0)));
+    own.timeline = true;
+    let dealt = own.clone().with_dealings(3);
+    let [own, dealt] = [own, dealt].map(|scenario| (scenario.run(3).unwrap(), scenario));
+    assert!((dealt.0.core_seconds - on_s(&dealt.0)).abs() < 1e-6 && own.0.core_seconds > dealt.0.core_seconds);
+    let delay = |(run, scenario): &(tacit_sim::Run, Scenario)| Summary::of(run, scenario).all.input_delay;
+    assert!(delay(&dealt) < delay(&own), "{} and {}", delay(&dealt), delay(&own));
+    // No more at a time than there may be, and they are on no core of the picture.
+    let jobs = |threads: u32| dealt.0.jobs.iter().filter(move |job| job.threads == threads);
+    assert_eq!((jobs(0).count(), jobs(1).count()), (200, 200));
+    let most = jobs(0).map(|one| jobs(0).filter(|job| job.from <= one.from && one.from < job.to).count()).max();
+    assert_eq!(most, Some(3));
+    // A pool of them is filled while the cores are busy.
+    let mut busy = dealt.1.with_stock(Stock::Cold);
+    (busy.config.capacity.cores, busy.config.capacity.dealings) = (1, 12);
+    let run = busy.run(3).unwrap();
+    let from_stock = run.reports.iter().filter(|report| report.source == tacit_sched::Source::Pool).count();
+    assert!(from_stock > 100, "{from_stock} of 200");
+}
+
+#[test]
 fn with_one_thread_a_job_adaptive_is_the_papers_policy() {
     for (rate, memory) in [(0.5, 1 << 30), (3.0, 150_000)] {
         let runs = ["priority", "adaptive"].map(|policy| {

@@ -1,18 +1,19 @@
-//! `tacit serve` and `tacit bench` run the program `tacit-server` beside the binary.
+//! `tacit serve`, `tacit bench`, `tacit lab` run the programs `tacit-server` and `tacit-dealer` beside the binary.
 use std::path::Path;
 use std::process::Command;
 use std::sync::Once;
 
-/// Builds `tacit-server` where cargo has not done so: it is another package's program, which
+/// Builds them where cargo has not done so: they are another package's programs, which
 /// `cargo test --workspace` builds and `cargo test -p tacit-cli` does not.
 pub fn ensure() {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {
-        let beside = Path::new(env!("CARGO_BIN_EXE_tacit")).with_file_name("tacit-server");
-        if !beside.exists() {
+        let beside = |name| Path::new(env!("CARGO_BIN_EXE_tacit")).with_file_name(name);
+        let are_there = || beside("tacit-server").exists() && beside("tacit-dealer").exists();
+        if !are_there() {
             let mut command = Command::new(env!("CARGO"));
-            command.args(["build", "--locked", "-p", "tacit-serve", "--bin", "tacit-server"]);
-            assert!(command.status().expect("cargo runs").success() && beside.exists(), "no {}", beside.display());
+            command.args(["build", "--locked", "-p", "tacit-serve", "--bins"]);
+            assert!(command.status().expect("cargo runs").success() && are_there(), "cargo has built them");
         }
     });
 }

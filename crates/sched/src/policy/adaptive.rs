@@ -95,13 +95,14 @@ mod tests {
             options: threads.iter().map(option).collect(),
             later: Vec::new(),
             disk: 0,
-            capacity: Resources { cores: 16, memory: 1000, disk: 0 },
+            dealing: false,
+            capacity: Resources { cores: 16, memory: 1000, ..Resources::default() },
         }
     }
 
     fn threads(class: &ClassFacts, free: u32, queued: usize, load: f64, waited: f64) -> Option<u32> {
         let options: Vec<ThreadOption> = class.options.iter().filter(|o| o.threads <= free).copied().collect();
-        let free = Resources { cores: free, memory: 1000, disk: 0 };
+        let free = Resources { cores: free, memory: 1000, ..Resources::default() };
         let (arrivals, waited) = (1.0, Span::from_secs(waited));
         // Constants of its own: the tuned ones may move.
         let policy = Adaptive { beta: 0.1, crowding: 12.0, least_share: 0.5, spare: 4.0, endurance: 4.0 };

@@ -59,8 +59,18 @@ pub struct ClassFacts {
     pub later: Vec<ThreadOption>,
     /// Disk that the material takes.
     pub disk: u64,
+    /// A dealing: it takes no core, whatever its threads.
+    pub dealing: bool,
     /// The whole machine.
     pub capacity: Resources,
+}
+
+impl ThreadOption {
+    /// What a job holds that runs so, with so much disk.
+    pub(crate) fn holds(&self, dealing: bool, disk: u64) -> Resources {
+        let (cores, dealings) = if dealing { (0, 1) } else { (self.threads, 0) };
+        Resources { cores, memory: self.memory, disk, dealings }
+    }
 }
 
 impl ClassFacts {

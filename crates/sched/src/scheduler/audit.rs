@@ -6,6 +6,7 @@ use super::same::same;
 use super::state::{Input, Stage};
 use crate::policy::Policy;
 use crate::queue::InputKey;
+use crate::resources::Resources;
 use std::collections::BTreeSet;
 
 impl<P: Policy> Scheduler<P> {
@@ -41,7 +42,9 @@ impl<P: Policy> Scheduler<P> {
         });
         let used = self.machine.jobs().filter_map(|job| job.task.material());
         let refills = self.machine.jobs().filter(|job| matches!(job.task, Task::Refill(_)));
-        self.stock.audit(held.chain(used), refills.map(|job| job.holds.cores).sum())
+        let mut refilling = Resources::default();
+        refills.for_each(|job| refilling.add(&job.holds));
+        self.stock.audit(held.chain(used), refilling)
     }
 
     fn audit_queues(&self) -> Result<(), String> {

@@ -21,6 +21,8 @@ struct Served {
 #[derive(Clone, Debug)]
 pub(super) struct Catalog {
     models: Vec<Served>,
+    /// Models that are served, and whose T_pre is a dealing.
+    dealt: usize,
     profile: ProfileTable,
     pre_threads: Vec<u32>,
     on_threads: Vec<u32>,
@@ -29,7 +31,7 @@ pub(super) struct Catalog {
 impl Catalog {
     /// Thread counts ascending, at least one for each phase.
     pub fn new(models: Vec<ModelSpec>, pre_threads: Vec<u32>, on_threads: Vec<u32>) -> Self {
-        let mut catalog = Self { models: Vec::new(), profile: ProfileTable::new(), pre_threads, on_threads };
+        let mut catalog = Self { models: Vec::new(), dealt: 0, profile: ProfileTable::new(), pre_threads, on_threads };
         for spec in models {
             catalog.add(spec);
         }
@@ -40,13 +42,16 @@ impl Catalog {
     pub fn add(&mut self, spec: ModelSpec) -> ModelId {
         let first = |phase: &PhaseSpec| (phase.speedup, phase.first);
         let id = self.profile.add_model(spec.pre.as_ref().map(first), first(&spec.on));
+        self.dealt += usize::from(spec.dealt);
         self.models.push(Served { spec, removed: false });
         id
     }
 
     /// Nothing arrives for this model any more.
     pub fn remove(&mut self, model: ModelId) {
-        self.models[model.0 as usize].removed = true;
+        let served = &mut self.models[model.0 as usize];
+        self.dealt -= usize::from(served.spec.dealt && !served.removed);
+        served.removed = true;
     }
 
     /// Whether a model that something is left of was removed.
@@ -104,6 +109,16 @@ impl Catalog {
         self.spec(model).binding
     }
 
+    /// Whether any job that may start is a dealing.
+    pub fn deals_at_all(&self) -> bool {
+        self.dealt > 0
+    }
+
+    /// Whether a phase of this model is a dealing.
+    pub fn deals(&self, model: ModelId, phase: JobPhase) -> bool {
+        phase == JobPhase::Pre && self.spec(model).dealt
+    }
+
     /// Bytes of disk that one material takes.
     pub fn disk(&self, model: ModelId) -> u64 {
         self.spec(model).material_bytes
@@ -124,12 +139,12 @@ impl Catalog {
         }
     }
 
-    /// Ways to run a phase on a machine of so many cores, by threads.
+    /// Ways to run a phase on a machine of so many cores, by threads; a dealing is run in one way.
     pub fn options(&self, model: ModelId, phase: JobPhase, batch: u32, cores: u32) -> Vec<ThreadOption> {
         let mut options: Vec<ThreadOption> = Vec::new();
         for &threads in self.thread_counts(phase) {
             // Thread counts above the machine's are left out, but one option always remains.
-            if threads > cores && !options.is_empty() {
+            if (threads > cores || self.deals(model, phase)) && !options.is_empty() {
                 break;
             }
             if let Some(e) = self.profile.estimate(model, phase, batch, threads) {
@@ -145,9 +160,10 @@ impl Catalog {
         self.profile.estimate(model, phase, 1, threads).map_or(Span::ZERO, |estimate| estimate.time)
     }
 
-    /// Time of both phases on the fewest threads.
+    /// Time of the phases that take cores, on the fewest threads.
     pub fn work(&self, model: ModelId) -> Span {
-        self.length(model, JobPhase::Pre) + self.length(model, JobPhase::On)
+        let pre = if self.deals(model, JobPhase::Pre) { Span::ZERO } else { self.length(model, JobPhase::Pre) };
+        pre + self.length(model, JobPhase::On)
     }
 
     /// What all jobs of a class share on this machine.
@@ -165,6 +181,7 @@ impl Catalog {
             options: self.options(key.model, key.phase, key.batch, capacity.cores),
             later,
             disk: self.disk(key.model),
+            dealing: self.deals(key.model, key.phase),
             capacity,
         }
     }
@@ -172,6 +189,6 @@ impl Catalog {
     /// Learns from a finished job; whether an estimate of its model may have moved.
     pub fn learn(&mut self, job: &Job, usage: Usage) -> bool {
         let actual = Sample { time: usage.time, memory: usage.peak_memory };
-        self.profile.learn(job.model, job.task.phase(), job.batch, job.holds.cores, actual, job.estimate)
+        self.profile.learn(job.model, job.task.phase(), job.batch, job.threads, actual, job.estimate)
     }
 }

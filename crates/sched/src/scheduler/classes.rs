@@ -89,7 +89,7 @@ impl<P: Policy> Scheduler<P> {
                 continue;
             }
             let options = self.catalog.options(model, phase, batch, have.cores);
-            if let Some(need) = self.machine.never_fits(&options, disk) {
+            if let Some(need) = self.machine.never_fits(&options, self.catalog.deals(model, phase), disk) {
                 return Err(Rejected::NeverFits { phase, need, have });
             }
         }

@@ -22,8 +22,9 @@ use std::iter::Peekable;
 enum Verdict {
     /// The options in the scratch list fit.
     Fits,
-    /// Not enough cores, memory or disk, or they are reserved.
-    Blocked,
+    /// Not enough cores, memory or disk, or they are reserved; whether it lacks nothing but cores (a dealing:
+    /// but a place for it).
+    Blocked(bool),
     /// Would fit if stock were burnt to free disk.
     NeedsDisk,
     /// Lacks nothing but disk, and may not have any burnt for it.
@@ -46,6 +47,14 @@ enum Pick {
     Unreserve(InputKey),
     Refill(PoolKey, ThreadOption),
     Nothing,
+}
+
+/// A job that is about to be overtaken.
+struct Overtaken {
+    key: InputKey,
+    dealing: bool,
+    /// It lacks nothing but cores, or a place for a dealing.
+    has_the_rest: bool,
 }
 
 /// Jobs that come into question, the holder of the reservation first, then from the best score up: the heads
@@ -112,20 +121,28 @@ impl<P: Policy> Scheduler<P> {
     fn pick(&self) -> Pick {
         let mut blocked = Vec::new();
         let pick = self.walk(&mut blocked);
-        let overtakes = match pick {
-            Pick::Start(key, _) => self.machine.holder() != Some(key),
-            Pick::Refill(..) => true,
-            _ => false,
+        let model = match pick {
+            Pick::Start(key, _) if self.machine.holder() != Some(key) => self.work.group_of(key).model,
+            Pick::Refill(pool, _) => pool.model,
+            _ => return pick,
         };
-        if !overtakes || self.machine.holder().is_some() {
+        if self.machine.holder().is_some() {
             return pick;
         }
-        let oldest = blocked.into_iter().min_by_key(|&key| (self.work.input(key).entered, key));
+        // A dealing takes no cores from whoever waits for them, and other jobs none of its places.
+        let phase = match pick {
+            Pick::Start(key, _) if self.work.input(key).stage != Stage::WaitPre => JobPhase::On,
+            _ => JobPhase::Pre,
+        };
+        let dealing = self.catalog.deals(model, phase);
+        let in_its_way = blocked.into_iter().filter(|b: &Overtaken| b.dealing == dealing || !b.has_the_rest);
+        let oldest = in_its_way.map(|b| b.key).min_by_key(|&key| (self.work.input(key).entered, key));
         oldest.map_or(pick, Pick::Reserve)
     }
 
-    fn walk(&self, blocked: &mut Vec<InputKey>) -> Pick {
-        if self.machine.free().cores == 0 {
+    fn walk(&self, blocked: &mut Vec<Overtaken>) -> Pick {
+        let free = self.machine.free();
+        if free.cores == 0 && (free.dealings == 0 || !self.catalog.deals_at_all()) {
             return Pick::Nothing;
         }
         let mut options = Vec::new();
@@ -140,7 +157,7 @@ impl<P: Policy> Scheduler<P> {
                     }
                     declined = true;
                 }
-                Verdict::Blocked => blocked.push(key),
+                Verdict::Blocked(has_the_rest) => blocked.push(Overtaken { key, dealing: facts.dealing, has_the_rest }),
                 // It may wait for disk for long, or for its client's own jobs: nothing is kept for it from
                 // those who can go on.
                 Verdict::LacksDisk | Verdict::LeavesRoom if self.machine.holder() == Some(key) => {
@@ -166,7 +183,7 @@ impl<P: Policy> Scheduler<P> {
     /// Fills `options` with the ways in which this job may start now.
     fn assess(&self, facts: &ClassFacts, key: InputKey, options: &mut Vec<ThreadOption>) -> Verdict {
         let disk = disk(facts);
-        if let Some(need) = self.machine.never_fits(&facts.options, disk) {
+        if let Some(need) = self.machine.never_fits(&facts.options, facts.dealing, disk) {
             return Verdict::Unfit(need);
         }
         let (free, now) = (self.machine.free(), self.clock.now());
@@ -181,14 +198,14 @@ impl<P: Policy> Scheduler<P> {
         options.clear();
         let (mut short_of_disk, mut leaves_room) = (false, false);
         for option in &facts.options {
-            let need = Resources { cores: option.threads, memory: option.memory, disk };
+            let need = option.holds(facts.dealing, disk);
             let room = Resources { disk: u64::MAX, ..free };
             let within_share = option.threads == least
                 || (option.threads <= share && group.threads.saturating_add(option.threads) <= window);
             if !within_share || !need.fits(&room) || !self.machine.may_overtake(Some(key), &need, option.time, now) {
                 continue;
             }
-            if self.takes_last_room(group.client, option.threads, least) {
+            if !facts.dealing && self.takes_last_room(group.client, option.threads, least) {
                 leaves_room = true;
             } else if disk > free.disk {
                 short_of_disk = true;
@@ -201,8 +218,17 @@ impl<P: Policy> Scheduler<P> {
             (true, false) if leaves_room => Verdict::LeavesRoom,
             (true, true) if self.could_evict(disk, key) => Verdict::NeedsDisk,
             (true, true) if matches!(owner, Owner::Notice(_)) => Verdict::LacksDisk,
-            (true, _) => Verdict::Blocked,
+            (true, _) => Verdict::Blocked(self.has_the_rest(facts, key)),
         }
+    }
+
+    /// Whether a job lacks nothing but cores, or a place for a dealing.
+    fn has_the_rest(&self, facts: &ClassFacts, key: InputKey) -> bool {
+        let (free, now) = (self.machine.free(), self.clock.now());
+        facts.options.iter().any(|option| {
+            let rest = Resources { cores: 0, dealings: 0, ..option.holds(facts.dealing, disk(facts)) };
+            rest.fits(&free) && self.machine.may_overtake(Some(key), &rest, option.time, now)
+        })
     }
 
     /// Whether a job would take the last cores, on which one of `least` threads fits, for a client that would
@@ -244,7 +270,7 @@ impl<P: Policy> Scheduler<P> {
         let slot = self.work.input(key).slot.expect("only queued jobs are blocked");
         let facts = &self.queues.class(slot.class).facts;
         let option = facts.options.first().expect("a class without options never fits");
-        let need = Resources { cores: option.threads, memory: option.memory, disk: disk(facts) };
+        let need = option.holds(facts.dealing, disk(facts));
         self.machine.reserve(key, need, self.clock.now());
     }
 
@@ -258,10 +284,10 @@ impl<P: Policy> Scheduler<P> {
             _ => (Task::Pre(key), self.catalog.disk(model)),
         };
         let now = self.clock.now();
-        let holds = Resources { cores: option.threads, memory: option.memory, disk };
-        let job = self.machine.launch(task, model, batch, holds, option.time, now);
-        self.work.occupy(key, option.threads);
         let phase = task.phase();
+        let holds = option.holds(self.catalog.deals(model, phase), disk);
+        let job = self.machine.launch(task, model, batch, holds, option, now);
+        self.work.occupy(key, holds.cores);
         self.work.edit(key, |input| {
             let stamp = if phase == JobPhase::Pre { &mut input.pre } else { &mut input.on };
             stamp.started = Some(now);

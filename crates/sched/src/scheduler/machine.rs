@@ -49,8 +49,9 @@ pub(super) struct Job {
     pub task: Task,
     pub model: ModelId,
     pub batch: u32,
-    /// Cores and memory; of a T_pre also the disk for what it makes.
+    /// Cores, or a dealing, and memory; of a T_pre also the disk for what it makes.
     pub holds: Resources,
+    pub threads: u32,
     pub started: Time,
     pub estimate: Span,
     /// Started while the present reservation stood.
@@ -130,18 +131,17 @@ impl Machine {
     /// The least that a job needs, where that is more than there will ever be.
     ///
     /// A machine with no cores at all is paused, not too small.
-    pub fn never_fits(&self, options: &[ThreadOption], disk: u64) -> Option<Resources> {
+    pub fn never_fits(&self, options: &[ThreadOption], dealing: bool, disk: u64) -> Option<Resources> {
         let paused = self.capacity.cores == 0;
         let fits = |o: &ThreadOption| {
-            let need = Resources { cores: o.threads, memory: o.memory, disk };
             let have = Resources { cores: if paused { u32::MAX } else { self.capacity.cores }, ..self.capacity };
-            need.fits(&have)
+            o.holds(dealing, disk).fits(&have)
         };
         if options.iter().any(fits) {
             return None;
         }
         let least = options.iter().min_by_key(|o| (o.memory, o.threads));
-        Some(least.map_or_else(Resources::default, |o| Resources { cores: o.threads, memory: o.memory, disk }))
+        Some(least.map_or_else(Resources::default, |o| o.holds(dealing, disk)))
     }
 
     pub fn job(&self, id: JobId) -> Option<&Job> {
@@ -165,7 +165,7 @@ impl Machine {
         model: ModelId,
         batch: u32,
         holds: Resources,
-        estimate: Span,
+        option: ThreadOption,
         now: Time,
     ) -> JobId {
         let id = JobId(self.next_job);
@@ -175,7 +175,8 @@ impl Machine {
             reservation.overtakers.add(&holds);
         }
         let overtook = self.reservation.is_some();
-        self.jobs.insert(id, Job { task, model, batch, holds, started: now, estimate, overtook });
+        let ThreadOption { threads, time: estimate, .. } = option;
+        self.jobs.insert(id, Job { task, model, batch, holds, threads, started: now, estimate, overtook });
         id
     }
 
@@ -207,12 +208,13 @@ impl Machine {
         }
     }
 
-    /// A running T_pre is for somebody else from now on. Returns what it holds and when it started.
-    pub fn reassign(&mut self, id: JobId, task: Task) -> (Resources, Time) {
+    /// A running T_pre is for somebody else from now on. Returns what it holds, its threads and when it
+    /// started.
+    pub fn reassign(&mut self, id: JobId, task: Task) -> (Resources, u32, Time) {
         let job = self.jobs.get_mut(&id).expect("only a running job is given to another");
         debug_assert!(job.task.phase() == JobPhase::Pre && task.phase() == JobPhase::Pre);
         job.task = task;
-        (job.holds, job.started)
+        (job.holds, job.threads, job.started)
     }
 
     /// Material lies on disk from now on.
@@ -263,7 +265,7 @@ impl Machine {
         for (end, holds) in ends {
             used.sub(&holds);
             let free = self.capacity.minus(&used);
-            if need.cores <= free.cores && need.memory <= free.memory {
+            if (Resources { disk: 0, ..*need }).fits(&free) {
                 return end;
             }
         }
@@ -279,7 +281,7 @@ impl Machine {
             return false;
         }
         let room = self.capacity.minus(&reservation.need).minus(&reservation.overtakers);
-        let leaves_room = need.cores <= room.cores && need.memory <= room.memory;
+        let leaves_room = (Resources { disk: 0, ..*need }).fits(&room);
         leaves_room || now + time <= reservation.shadow
     }
 

@@ -55,20 +55,20 @@ impl<P: Policy> Scheduler<P> {
 
     /// Turns an input's running T_pre into a refill.
     pub(super) fn disown(&mut self, job: JobId, key: InputKey, pool: PoolKey) {
-        let (holds, _) = self.machine.reassign(job, Task::Refill(pool));
+        let (holds, ..) = self.machine.reassign(job, Task::Refill(pool));
         self.work.vacate(key, holds.cores);
         self.stock.refill_begins(pool, job, holds);
     }
 
     /// A refill that runs becomes the T_pre of an input.
     pub(super) fn adopt(&mut self, job: JobId, key: InputKey, pool: PoolKey) {
-        let (holds, started) = self.machine.reassign(job, Task::Pre(key));
+        let (holds, threads, started) = self.machine.reassign(job, Task::Pre(key));
         self.stock.refill_ends(pool, job, holds);
         self.work.edit(key, |input| {
             input.source = Source::Pool;
             input.stage = Stage::RunPre(job);
             input.pre.started = Some(started);
-            input.pre.threads = holds.cores;
+            input.pre.threads = threads;
         });
         self.work.occupy(key, holds.cores);
         self.keep_to_lanes(self.work.input(key).group);
@@ -87,20 +87,23 @@ impl<P: Policy> Scheduler<P> {
     fn refill_option(&self, pool: PoolKey) -> Option<ThreadOption> {
         let (have, now) = (self.machine.capacity(), self.clock.now());
         let option = *self.catalog.options(pool.model, JobPhase::Pre, 1, have.cores).first()?;
-        let disk = self.catalog.disk(pool.model);
-        let need = Resources { cores: option.threads, memory: option.memory, disk };
+        let need = self.refill_needs(pool, option);
         let idle = (1.5 - self.load.per_core(now, have.cores)).clamp(0.0, 1.0);
         let fits = need.fits(&self.machine.free())
-            && self.stock.allows_refill(&option, disk, idle, have, self.machine.used())
+            && self.stock.allows_refill(&need, idle, have, self.machine.used())
             && self.machine.may_overtake(None, &need, option.time, now);
         fits.then_some(option)
     }
 
-    /// Starts a refill on idle cores.
+    fn refill_needs(&self, pool: PoolKey, option: ThreadOption) -> Resources {
+        option.holds(self.catalog.deals(pool.model, JobPhase::Pre), self.catalog.disk(pool.model))
+    }
+
+    /// Starts a refill on idle cores, or with a dealing that is free.
     pub(super) fn start_refill(&mut self, pool: PoolKey, option: ThreadOption) {
         let model = pool.model;
-        let holds = Resources { cores: option.threads, memory: option.memory, disk: self.catalog.disk(model) };
-        let job = self.machine.launch(Task::Refill(pool), model, 1, holds, option.time, self.clock.now());
+        let holds = self.refill_needs(pool, option);
+        let job = self.machine.launch(Task::Refill(pool), model, 1, holds, option, self.clock.now());
         self.stock.refill_begins(pool, job, holds);
         self.out.push(Action::Start(Start {
             job,

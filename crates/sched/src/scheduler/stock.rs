@@ -3,7 +3,6 @@
 use super::same::same;
 use crate::config::{BoundTo, PoolConfig};
 use crate::ids::{ClientId, JobId, MaterialId, ModelId};
-use crate::policy::ThreadOption;
 use crate::pool::{PoolKey, Pools};
 use crate::queue::InputKey;
 use crate::resources::Resources;
@@ -245,29 +244,31 @@ impl Stock {
     }
 
     /// Whether the refills' shares of the machine allow one more. `idle` is the share of the cores, from 0 to
-    /// 1, that refills may count on now.
-    pub fn allows_refill(&self, option: &ThreadOption, disk: u64, idle: f64, have: Resources, used: Resources) -> bool {
+    /// 1, that refills may count on now; dealings do not depend on it.
+    pub fn allows_refill(&self, need: &Resources, idle: f64, have: Resources, used: Resources) -> bool {
         let Some(pools) = &self.pools else { return false };
         let share = |part: f64, of: u64| (of as f64 * part) as u64;
-        let cores = share(pools.config.core_share * idle, u64::from(have.cores));
-        u64::from(pools.refill_cores + option.threads) <= cores
-            && pools.refill_memory + option.memory <= share(pools.config.memory_share, have.memory)
-            && used.disk + disk <= share(pools.config.disk_share, have.disk)
+        let (config, held) = (&pools.config, &pools.refilling);
+        let cores = share(config.core_share * idle, u64::from(have.cores));
+        // One at least, or where there is one only there would be no stock.
+        let dealings = share(config.core_share, u64::from(have.dealings)).max(1);
+        (need.cores == 0 || u64::from(held.cores + need.cores) <= cores)
+            && (need.dealings == 0 || u64::from(held.dealings + need.dealings) <= dealings)
+            && held.memory + need.memory <= share(config.memory_share, have.memory)
+            && used.disk + need.disk <= share(config.disk_share, have.disk)
     }
 
     /// A T_pre runs for this pool from now on.
     pub fn refill_begins(&mut self, pool: PoolKey, job: JobId, holds: Resources) {
         let pools = self.pools_mut();
-        pools.refill_cores += holds.cores;
-        pools.refill_memory += holds.memory;
+        pools.refilling.add(&holds);
         pools.change(pool, |p| p.refills.insert(job));
     }
 
     /// A T_pre no longer runs for this pool.
     pub fn refill_ends(&mut self, pool: PoolKey, job: JobId, holds: Resources) {
         let pools = self.pools_mut();
-        pools.refill_cores -= holds.cores;
-        pools.refill_memory -= holds.memory;
+        pools.refilling.sub(&holds);
         pools.change(pool, |p| p.refills.remove(&job));
     }
 
@@ -304,7 +305,7 @@ impl Stock {
 
     /// Checks that every live material is exactly one of: `held` by an input or a job, in stock, or kept; and
     /// what refills hold.
-    pub fn audit(&self, held: impl Iterator<Item = MaterialId>, refill_cores: u32) -> Result<(), String> {
+    pub fn audit(&self, held: impl Iterator<Item = MaterialId>, refilling: Resources) -> Result<(), String> {
         let pools = self.pools().into_iter().filter_map(|key| Some((key, self.pools.as_ref()?.get(&key)?)));
         let pooled = pools.flat_map(|(key, pool)| pool.stock.iter().map(move |&m| (m, Place::Pool(key))));
         let kept = self.kept.iter().flat_map(|(&(client, _), set)| set.iter().map(move |&m| (m, Place::Kept(client))));
@@ -324,7 +325,7 @@ impl Stock {
         same("kept by model", &kept_of, &self.kept_of)?;
         same("nothing is kept for nobody", self.kept.values().any(BTreeSet::is_empty), false)?;
         match &self.pools {
-            Some(pools) => same("refill cores", refill_cores, pools.refill_cores),
+            Some(pools) => same("what refills hold", refilling, pools.refilling),
             None => Ok(()),
         }
     }

@@ -23,7 +23,7 @@ pub struct Driver {
     pub slow_stops: bool,
     /// Models so far, and what the script's places stand for.
     models: u32,
-    places: [ModelId; 5],
+    places: [ModelId; 7],
     header: Header,
     notices: BTreeMap<usize, NoticeId>,
     next: u64,
@@ -43,7 +43,7 @@ impl Driver {
             actions: Vec::new(),
             slow_stops: false,
             models: header.models.len() as u32,
-            places: [0, 1, 2, 3, 1000].map(ModelId),
+            places: [0, 1, 2, 3, 4, 5, 1000].map(ModelId),
             header,
             notices: BTreeMap::new(),
             next: 0,
@@ -86,7 +86,7 @@ impl Driver {
         let mut threads: BTreeMap<RequestId, u32> = BTreeMap::new();
         for (job, (start, _)) in &self.monitor.running {
             if let Some(input) = self.sched.job_input(*job) {
-                *threads.entry(input.request).or_default() += start.threads;
+                *threads.entry(input.request).or_default() += self.monitor.takes(start)[0];
             }
         }
         // Only a fixed machine promises the share: jobs that run when it shrinks go on, and so do announced
@@ -316,7 +316,7 @@ impl Driver {
             Op::Found { .. } | Op::Lose { .. } => self.play_material(op),
             Op::AddModel { .. } | Op::RemoveModel { .. } => self.play_model(op),
             Op::Capacity { cores, memory } => {
-                let _ = self.send(Event::Capacity(Resources { cores, memory, disk: 200 }));
+                let _ = self.send(Event::Capacity(Resources { cores, memory, disk: 200, dealings: cores / 2 }));
             }
             Op::Advance { ms } => self.advance(Span::from_millis(ms)),
             Op::Policy { pick } => {
@@ -333,7 +333,8 @@ impl Driver {
     /// Finishes everything that runs until nothing is left, then checks that nothing leaked.
     pub fn wind_down(&mut self) {
         self.slow_stops = false;
-        let _ = self.send(Event::Capacity(Resources { cores: 4, memory: 200, disk: 200 }));
+        let dealings = self.header.config.capacity.dealings;
+        let _ = self.send(Event::Capacity(Resources { cores: 4, memory: 200, disk: 200, dealings }));
         self.poll();
         for request in self.monitor.open() {
             let of = Owner::Request(request);
@@ -356,7 +357,8 @@ impl Driver {
         assert!(self.sched.stopped() && self.monitor.is_stopped(), "drained but not stopped");
         let used = self.sched.used();
         let left = (self.sched.stock() + self.kept().len()) as u64;
-        assert_eq!((used.cores, used.memory, used.disk), (0, 0, 10 * left), "leaked resources");
+        let nothing = Resources { disk: 10 * left, ..Resources::default() };
+        assert_eq!(used, nothing, "leaked resources");
         assert_eq!(self.sched.queued_jobs(), 0);
         assert_eq!(self.sched.next_wakeup(), None, "leaked a timer");
         self.sched.audit().unwrap();

@@ -24,18 +24,22 @@ pub fn model(name: &str, binding: BoundTo, pre: PhaseSpec, on: PhaseSpec) -> Mod
         link: "loopback".into(),
         binding,
         material_bytes: 10,
+        dealt: false,
         pre: Some(pre),
         on,
     }
 }
 
-/// Three models of very different length and memory, one bound to its client; and one without T_pre.
+/// Three models of very different length and memory, one bound to its client; one without T_pre; and two
+/// whose material a dealer makes.
 pub fn models() -> Vec<ModelSpec> {
     vec![
         model("small", BoundTo::Unbound, phase(1.0, 5), phase(0.5, 8)),
         model("bound", BoundTo::Client, phase(3.0, 20), phase(2.0, 30)),
         model("large", BoundTo::Unbound, phase(20.0, 40), phase(10.0, 70)),
         ModelSpec { pre: None, ..model("clear", BoundTo::Client, phase(0.0, 0), phase(1.5, 6)) },
+        ModelSpec { dealt: true, ..model("dealt", BoundTo::Unbound, phase(4.0, 5), phase(1.0, 8)) },
+        ModelSpec { dealt: true, ..model("dealt-bound", BoundTo::Client, phase(2.0, 30), phase(1.0, 8)) },
     ]
 }
 
@@ -54,7 +58,7 @@ pub struct Setup {
 }
 
 pub fn header(setup: &Setup) -> Header {
-    let mut config = Config::new(Resources { cores: 4, memory: 100, disk: 200 });
+    let mut config = Config::new(Resources { cores: 4, memory: 100, disk: 200, dealings: 0 });
     config.max_inputs = 8;
     config.max_queued = 24;
     config.notice_ttl = Span::from_secs(30.0);

@@ -257,8 +257,11 @@ impl Monitor {
         assert!(self.jobs_seen.insert(start.job), "job id used twice");
         assert!(start.threads >= 1);
         let used = self.used();
-        assert!(used.0 + start.threads <= self.capacity.cores, "too many threads");
-        assert!(used.1 + start.memory <= self.capacity.memory, "too much memory");
+        let [cores, dealings] = self.takes(start);
+        // What runs when the machine shrinks goes on.
+        assert!(cores == 0 || used.cores + cores <= self.capacity.cores, "too many threads");
+        assert!(dealings == 0 || used.dealings + dealings <= self.capacity.dealings, "too many dealings");
+        assert!(used.memory + start.memory <= self.capacity.memory, "too much memory");
         self.may_start(start);
         match start.phase {
             JobPhase::Pre => assert_eq!(start.material, None, "material before it is made"),
@@ -322,8 +325,23 @@ impl Monitor {
         }
     }
 
-    pub fn used(&self) -> (u32, u64) {
-        self.busy().fold((0, 0), |(c, m), s| (c + s.threads, m + s.memory))
+    /// Cores and dealings that a job takes.
+    pub fn takes(&self, start: &Start) -> [u32; 2] {
+        let is_dealing = start.phase == JobPhase::Pre && self.models[start.model.0 as usize].dealt;
+        if is_dealing { [0, 1] } else { [start.threads, 0] }
+    }
+
+    /// What jobs hold, but disk.
+    pub fn used(&self) -> Resources {
+        self.busy().fold(Resources::default(), |used, start| {
+            let [cores, dealings] = self.takes(start);
+            Resources {
+                cores: used.cores + cores,
+                dealings: used.dealings + dealings,
+                memory: used.memory + start.memory,
+                disk: 0,
+            }
+        })
     }
 
     /// Jobs that hold what they were given.

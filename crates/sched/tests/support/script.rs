@@ -91,7 +91,7 @@ pub enum Op {
 }
 
 /// The last place is no model's.
-const MODELS: usize = 5;
+const MODELS: usize = 7;
 
 fn lanes() -> impl Strategy<Value = Option<u32>> {
     prop::option::weighted(0.4, 0..4u32)

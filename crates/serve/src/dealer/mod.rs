@@ -3,15 +3,19 @@
 //!
 //! Everybody shows a certificate of the CA; only one with the role of a server may register models and order
 //! material, and both halves of a material never go to one certificate (`tacit_backends::dealer`).
+mod ending;
 mod numbers;
 
 use crate::ServeError;
 use crate::greetings::{Greetings, Number};
+use crate::signals::Ends;
+use ending::Ending;
 use numbers::Numbers;
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -86,7 +90,7 @@ struct Shared {
     connections: AtomicUsize,
     /// Connections of each party that has any.
     parties: Mutex<HashMap<Party, usize>>,
-    stopped: AtomicBool,
+    ending: Ending,
 }
 
 impl Shared {
@@ -166,15 +170,18 @@ pub struct DealerHandle {
 }
 
 impl DealerHandle {
-    /// Ends it: no further connection is taken, and those there are end with their next request.
-    pub fn stop(&self) {
+    /// Ends it: it takes no more orders, and lets requests end and clients fetch what was dealt for them in
+    /// the last 30 s, for as long as this at most. What comes then ends its connection.
+    pub fn stop(&self, grace: Duration) {
         let Some(shared) = self.shared.upgrade() else { return };
-        shared.stopped.store(true, Ordering::Release);
+        shared.ending.stop(grace);
         // It waits for a connection. One that cannot be made finds nobody waiting.
         let _ = TcpStream::connect_timeout(&self.address, GREETING);
     }
 }
 
+/// How often a dealer that stops looks whether it may.
+const LOOK: Duration = Duration::from_millis(20);
 /// How long a peer may take to introduce itself.
 const GREETING: Duration = Duration::from_secs(10);
 
@@ -199,7 +206,7 @@ impl DealerServer {
             numbers,
             connections: AtomicUsize::new(0),
             parties: Mutex::default(),
-            stopped: AtomicBool::new(false),
+            ending: Ending::default(),
         };
         Ok(Self { listener, address, shared: Arc::new(shared) })
     }
@@ -216,14 +223,38 @@ impl DealerServer {
         DealerHandle { address: self.address, shared: Arc::downgrade(&self.shared) }
     }
 
+    /// Stops it on SIGINT and SIGTERM, which gives it `grace` ([`DealerHandle::stop`]); a second one ends
+    /// that.
+    ///
+    /// # Errors
+    /// The signals cannot be caught; no thread for them.
+    pub fn stop_on_signals(&self, grace: Duration) -> Result<(), ServeError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let runtime = runtime.map_err(ServeError::system("catching signals"))?;
+        let ends = {
+            let _inside = runtime.enter();
+            Ends::catch()?
+        };
+        let handle = self.handle();
+        let heed = move || runtime.block_on(ends.heed(grace, |grace| handle.stop(grace)));
+        let spawned = thread::Builder::new().name("tacit-signals".into()).spawn(heed);
+        spawned.map(drop).map_err(ServeError::system("starting a thread"))
+    }
+
     /// Serves until it is stopped.
     pub fn run(self) {
         for number in 0.. {
-            if self.shared.stopped.load(Ordering::Acquire) {
+            if self.shared.ending.is_over(Instant::now()) {
                 return;
+            }
+            if self.shared.ending.is_stopping()
+                && let Err(error) = self.listener.set_nonblocking(true)
+            {
+                return tracing::error!("looking for the end: {error}");
             }
             match self.listener.accept() {
                 Ok((stream, from)) => take(&self.shared, number, stream, from),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(LOOK),
                 Err(error) => {
                     tracing::error!("accepting a connection: {error}");
                     thread::sleep(Duration::from_millis(100));
@@ -292,9 +323,10 @@ fn serve(shared: &Shared, number: Number, stream: TcpStream) -> Result<(), Serve
             Err(error) if error.is_gone() => return Ok(()),
             other => Ask::from_bytes(&other?)?,
         };
-        if shared.stopped.load(Ordering::Acquire) {
+        if shared.ending.is_over(Instant::now()) {
             return Ok(());
         }
+        let _running = shared.ending.begin();
         channel.set_stall_timeout(shared.config.stall_timeout)?;
         channel.set_deadline(Some(Instant::now() + shared.config.request_timeout));
         answered(shared, &mut channel, (party, role), request)?;
@@ -313,6 +345,11 @@ fn answered(shared: &Shared, channel: &mut Channel, (party, role): (Party, Role)
         answer(channel, &Answer::Refused { reason: reason.into() })?;
         return Err(ServeError::NotGranted(reason.into()));
     }
+    if orders && shared.ending.is_stopping() {
+        let reason = "the dealer is stopping, and takes no more orders";
+        answer(channel, &Answer::Refused { reason: reason.into() })?;
+        return Err(ServeError::NotGranted(reason.into()));
+    }
     let done = match ask {
         Ask::Register { backend, public, part } => register(shared, channel, party, (&backend, public, part))?,
         Ask::Deal { digest, batch, seal } => return deal(shared, channel, party, ((digest, batch), seal)),
@@ -326,11 +363,15 @@ fn answered(shared: &Shared, channel: &mut Channel, (party, role): (Party, Role)
         },
         Ask::Taken { ticket } => {
             shared.dealings.taken(&ticket);
+            shared.ending.settled(&ticket);
             return Ok(());
         }
         Ask::Consent { ticket, claim } => shared.dealings.consent(party, &ticket, &claim),
         Ask::Open { ticket } => match shared.dealings.open(party, &ticket) {
-            Ok(seed) => return Ok(answer(channel, &Answer::Opened { seed: seed.0 })?),
+            Ok(seed) => {
+                shared.ending.settled(&ticket);
+                return Ok(answer(channel, &Answer::Opened { seed: seed.0 })?);
+            }
             Err(error) => Err(error),
         },
     };
@@ -415,9 +456,15 @@ fn deal(
         }
         Ok::<_, BackendError>(channel.flush()?)
     };
-    sent().map_err(|error| {
-        // A server that did not get its half cannot use the client's.
-        shared.dealings.give_up(party, started.number);
-        error.into()
-    })
+    match sent() {
+        Ok(()) => {
+            shared.ending.dealt(started.ticket);
+            Ok(())
+        }
+        Err(error) => {
+            // A server that did not get its half cannot use the client's.
+            shared.dealings.give_up(party, started.number);
+            Err(error.into())
+        }
+    }
 }

@@ -184,6 +184,8 @@ struct Kind {
     /// Inputs at once.
     batch: u32,
     device: Device,
+    /// A dealer makes its material.
+    dealt: bool,
 }
 
 /// Why something was not taken, for the client.

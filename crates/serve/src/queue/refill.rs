@@ -9,7 +9,7 @@ use std::hash::Hash;
 use tacit_ids::ClientId;
 use tacit_sched::{Event, JobPhase, ModelId, Owner, Span, Time};
 
-/// Most of the cores, and of the memory, that such jobs take together: three of four.
+/// Most of the cores, of the dealings, and of the memory, that such jobs take together: three of four.
 const SHARE: (u64, u64) = (3, 4);
 
 /// How long turns, and what was made in them, are remembered.
@@ -139,8 +139,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Gives one standing connection its turn, if no job waits, cores are idle, and its client's stock is
-    /// below what its rate asks for; whether there was one.
+    /// Gives one standing connection its turn, if no job waits, cores (or the dealer) are idle, and its
+    /// client's stock is below what its rate asks for; whether there was one.
     pub(super) fn fill(&mut self) -> bool {
         if self.offers.standing.is_empty() || self.scheduler.queued_jobs() > 0 {
             return false;
@@ -161,14 +161,21 @@ impl Queue {
     fn next_to_fill(&self) -> Option<Owner> {
         let (have, used) = (self.scheduler.capacity(), self.scheduler.used());
         let share = |of: u64| of / SHARE.1 * SHARE.0 + of % SHARE.1 * SHARE.0 / SHARE.1;
-        let (threads, running) = (u64::from(self.threads), self.offers.filling.len() as u64);
-        // At least one, or a machine with one core would have none.
-        let cores = share(u64::from(have.cores)).max(threads);
-        let is_idle = u64::from(have.cores.saturating_sub(used.cores)) >= threads;
-        if !is_idle || (running + 1) * threads > cores {
-            return None;
-        }
+        // At least one job, or a machine with one core would have none.
+        let is_idle = |each: u32, have: u32, used: u32, running: u64| {
+            let (each, most) = (u64::from(each), share(u64::from(have)).max(u64::from(each)));
+            u64::from(have.saturating_sub(used)) >= each && (running + 1) * each <= most
+        };
+        let filling = self.offers.filling.values();
+        let dealing = filling.clone().filter(|(_, model)| self.kinds[model.0 as usize].dealt).count() as u64;
+        let computing = filling.len() as u64 - dealing;
+        let cores_are_idle = is_idle(self.threads, have.cores, used.cores, computing);
+        let dealer_is_idle = is_idle(1, have.dealings, used.dealings, dealing);
         let wants = |(&owner, offer): (&Owner, &Offer)| {
+            let is_idle = if self.kinds[offer.model.0 as usize].dealt { dealer_is_idle } else { cores_are_idle };
+            if !is_idle {
+                return None;
+            }
             let estimate = self.scheduler.profile().estimate(offer.model, JobPhase::Pre, 1, self.threads);
             let (t_pre, memory) = estimate.map_or((Span::ZERO, 0), |e| (e.time, e.memory));
             let fits = used.memory.saturating_add(memory) <= share(have.memory);

@@ -1,4 +1,5 @@
 //! The clients of a cell: connections that stand ready, and requests that come when they should.
+use super::dealer::Dealer;
 use anyhow::Context;
 use serde::Serialize;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use tacit_backends::{Preparation, Registry};
+use tacit_backends::{Aids, Preparation, Registry};
 use tacit_client::{Client, ClientConfig, Closer, Lobby};
 use tacit_graph::Units;
 use tacit_sim::Arrival;
@@ -48,6 +49,7 @@ pub fn connect(
     address: &str,
     keys_dir: &Path,
     (nets, backend): (&[String], &str),
+    dealer: Option<&Dealer>,
     arrivals: &[Arrival],
     stop: &AtomicBool,
 ) -> anyhow::Result<Option<Vec<Ready>>> {
@@ -59,6 +61,7 @@ pub fn connect(
         let config = ClientConfig {
             stall_timeout: Duration::from_secs(600),
             connect_timeout: Duration::from_secs(60),
+            aids: dealer.map_or_else(|| Ok(Aids::default()), |dealer| dealer.aids(&name(i)))?,
             ..ClientConfig::new(address, keys::load_client(keys_dir, &name(i))?)
         };
         let net = &nets[arrival.model as usize];

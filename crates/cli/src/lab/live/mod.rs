@@ -1,9 +1,11 @@
 //! `tacit lab run ss26-live`: the policies of [SS26] on a real server with real clients, beside the simulator
 //! on what the server has learned and the same arrivals.
 mod clients;
+mod dealer;
 mod nets;
 mod pin;
 mod profile;
+mod program;
 mod results;
 mod server;
 mod settings;

@@ -1,20 +1,22 @@
 //! A core for each party: whatever a pinned thread starts, processes included, stays where it is.
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The cores of server and clients.
+/// The cores of server, clients and dealer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cores {
     pub server: usize,
     pub clients: usize,
+    /// A third one, or else that of the clients: what a server has must not depend on who deals for it.
+    pub dealer: usize,
 }
 
-/// Two cores that this process may use; why there are none.
+/// The cores that this process may use, of which two are needed; why there are none.
 pub fn cores() -> Result<Cores, String> {
     let allowed =
         sched_getaffinity(None).map_err(|e| format!("the system does not tell which cores there are: {e}"))?;
     let mut usable = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
     match (usable.next(), usable.next()) {
-        (Some(server), Some(clients)) => Ok(Cores { server, clients }),
+        (Some(server), Some(clients)) => Ok(Cores { server, clients, dealer: usable.next().unwrap_or(clients) }),
         _ => Err("this process may use one core only".into()),
     }
 }
@@ -33,12 +35,12 @@ mod tests {
 
     #[test]
     fn what_a_pinned_thread_starts_stays_on_its_core() {
-        let Ok(Cores { server, clients }) = cores() else {
+        let Ok(Cores { server, clients, dealer }) = cores() else {
             let all = sched_getaffinity(None).unwrap();
             assert!(all.count() < 2, "there are two cores");
             return;
         };
-        assert_ne!(server, clients);
+        assert!(server != clients && dealer != server);
         let inherited = std::thread::spawn(move || {
             here(Some(clients)).unwrap();
             std::thread::spawn(|| sched_getaffinity(None).unwrap()).join().unwrap()

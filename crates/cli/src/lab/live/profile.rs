@@ -113,8 +113,8 @@ impl Profile {
             .then(|| format!("{} requests a cell, for {} would take longer than it should", self.requests, REQUESTS[1]))
     }
 
-    /// As the scheduler and the simulator take it.
-    pub fn models(&self, backend: &str) -> Vec<ModelSpec> {
+    /// As the scheduler and the simulator take it; `dealt` says whether a dealer makes the material.
+    pub fn models(&self, backend: &str, dealt: bool) -> Vec<ModelSpec> {
         let phase = |seconds: f64| PhaseSpec {
             first: Sample { time: Span::from_secs(seconds), memory: 0 },
             speedup: Speedup::None,
@@ -125,6 +125,7 @@ impl Profile {
             link: "loopback".into(),
             binding: BoundTo::Client,
             material_bytes: 0,
+            dealt,
             pre: net.pre_s.map(phase),
             on: phase(net.on_s),
         };

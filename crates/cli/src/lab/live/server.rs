@@ -1,27 +1,24 @@
 //! A `tacit-server` process of one cell, and what it says of itself.
-use super::pin;
+use super::dealer::Dealer;
+use super::program::Program;
 use crate::lowering::Lowering;
-use anyhow::{Context, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::Context;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tacit_backends::{Registry, Trust};
 use tacit_client::Control;
 use tacit_lab::campaign;
-use tacit_lab::experiment::{Scratch, Ward};
+use tacit_lab::experiment::Scratch;
 use tacit_store::keys::load_client;
 
-/// How long a server that is told to stop may take; it gives its jobs 30 s.
-const STOP: Duration = Duration::from_secs(45);
 /// What its learned profile is kept in.
 const STATE: &str = "server.sqlite";
+
+/// Dealings that it has under way at a time, beside its jobs on cores.
+pub const DEALINGS: u32 = 4;
 
 /// How to start one.
 pub struct Start<'a> {
@@ -36,15 +33,15 @@ pub struct Start<'a> {
     pub core: Option<usize>,
     /// Folder of what an earlier server has learned.
     pub learned: Option<&'a Path>,
+    /// Who makes material, if the back end has a dealer.
+    pub dealer: Option<&'a Dealer>,
     /// What it says on standard error goes here.
     pub log: &'a Path,
 }
 
 /// A server that runs; dropped, it is killed.
 pub struct Server {
-    child: Child,
-    _ward: Ward,
-    address: String,
+    program: Program,
     material: PathBuf,
 }
 
@@ -62,52 +59,26 @@ impl Server {
                 .with_context(|| format!("reading {}", learned.join(STATE).display()))?;
         }
         let arguments = how.arguments(scratch, &material)?;
-        let log = campaign::create(how.log).with_context(|| format!("writing {}", how.log.display()))?;
-        let mut command = Command::new(crate::serve::program()?);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0);
-        // What a pinned thread starts is pinned.
-        let started = thread::scope(|scope| {
-            let start = || pin::here(how.core).and_then(|()| command.spawn().context("starting the server"));
-            scope.spawn(start).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        let mut child = started?;
-        let ward = scratch.wards().add(child.id());
-        let stdout = child.stdout.take().context("the server's output")?;
-        let mut server = Self { child, _ward: ward, address: String::new(), material };
-        let mut line = String::new();
-        BufReader::new(stdout).read_line(&mut line).context("reading what the server prints")?;
-        let told = serde_json::from_str::<serde_json::Value>(&line).ok();
-        match told.as_ref().and_then(|told| told["listening"].as_str()) {
-            Some(address) => address.clone_into(&mut server.address),
-            None => bail!("the server did not start; what it said is in {}", how.log.display()),
-        }
-        Ok(server)
+        let program = Program::start("tacit-server", arguments, how.core, how.log, scratch)?;
+        Ok(Self { program, material })
     }
 
     pub fn address(&self) -> &str {
-        &self.address
+        &self.program.address
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.program.pid()
     }
 
     /// Its control interface, for the operator of the scratch folder.
     pub fn interface(&self, keys: &Path) -> anyhow::Result<Control> {
-        Ok(Control::of(&self.address, &load_client(keys, "ops")?, None, Duration::from_secs(60))?)
+        Ok(Control::of(self.address(), &load_client(keys, "ops")?, None, Duration::from_secs(60))?)
     }
 
     /// Has it end by itself, so that all it has learned is on the disk; kept in `learned` if that is named.
-    pub fn stop(mut self, learned: Option<&Path>) -> anyhow::Result<()> {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("the server has no id")?;
-        kill_process(pid, Signal::TERM).context("stopping the server")?;
-        let until = Instant::now() + STOP;
-        while self.child.try_wait().context("waiting for the server")?.is_none() {
-            if Instant::now() > until {
-                bail!("the server did not stop within {} s", STOP.as_secs());
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
+    pub fn stop(self, learned: Option<&Path>) -> anyhow::Result<()> {
+        self.program.stop().context("stopping the server")?;
         if let Some(folder) = learned {
             let (from, to) = (self.material.join(STATE), folder.join(STATE));
             campaign::remove(&to)
@@ -118,33 +89,16 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Already gone is as good.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 impl Start<'_> {
     fn arguments(&self, scratch: &Scratch, material: &Path) -> anyhow::Result<Vec<OsString>> {
         let Lowering { backend, seal, .. } = self.lowering;
         let mut arguments: Vec<OsString> = self.models.iter().map(Into::into).collect();
         let mut say = |words: &[&str]| arguments.extend(words.iter().map(Into::into));
-        say(&[
-            "--json",
-            "--listen",
-            "127.0.0.1:0",
-            "--strict-cores",
-            "--no-warm-up",
-            "--threads",
-            "1",
-            "--stall",
-            "600",
-        ]);
+        say(&["--strict-cores", "--no-warm-up", "--threads", "1", "--stall", "600"]);
         // Connections stand ready before the first request, and some wait long for theirs.
         say(&["--idle", "86400", "--notice-ttl", "86400", "--max-connections", &self.connections.to_string()]);
         say(&["--policy", self.policy, "--cores", &self.cores.to_string(), "--backend", backend]);
+        say(&["--dealings", &DEALINGS.to_string()]);
         for (key, value) in self.lowering.options()?.iter() {
             say(&["-O", &format!("{key}={value}")]);
         }
@@ -152,6 +106,7 @@ impl Start<'_> {
             say(&["--allow-clear"]);
         }
         arguments.extend(seal.arguments().into_iter().map(Into::into));
+        arguments.extend(self.dealer.into_iter().flat_map(Dealer::arguments));
         for (option, path) in [("--keys", scratch.path().join("keys")), ("--material", material.to_owned())] {
             arguments.extend([option.into(), path.into()]);
         }

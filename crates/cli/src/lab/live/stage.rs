@@ -1,9 +1,10 @@
 //! A server and its clients on this machine: the networks alone, and one cell.
 use super::clients::{self, Told};
+use super::dealer::{self, Dealer};
 use super::pin::{self, Cores};
 use super::profile::{self, Profile};
 use super::results;
-use super::server::{Server, Start};
+use super::server::{DEALINGS, Server, Start};
 use super::settings::{Cell, Settings};
 use super::watch::{Phases, Watched, watch};
 use crate::lowering::Lowering;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use tacit_backends::{Registry, Trust};
 use tacit_client::process_cpu_s;
 use tacit_lab::campaign::{self, Run};
 use tacit_lab::experiment::Scratch;
@@ -46,8 +48,23 @@ struct Played {
     watched: Watched,
     /// What the server used from the first request on.
     server: PartySample,
+    /// What the dealer used, if there is one.
+    dealer: Option<PartySample>,
     /// Processor seconds of this process, which is all the clients.
     clients_cpu_s: f64,
+}
+
+/// The programs of a cell.
+struct Parties {
+    server: Server,
+    dealer: Option<Dealer>,
+}
+
+/// What a process uses from now on.
+fn uses_of(pid: u32) -> anyhow::Result<ProcessTree> {
+    let mut tree = ProcessTree::new("/proc");
+    anyhow::ensure!(tree.add(pid, Since::Now), "it is gone");
+    Ok(tree)
 }
 
 impl Stage<'_> {
@@ -60,6 +77,9 @@ impl Stage<'_> {
         let names: Vec<String> = (0..clients).map(clients::name).collect();
         keys::init(&folder, &[], &names)?;
         keys::add_operator(&folder, "ops")?;
+        if self.has_dealer()? {
+            dealer::make_keys(self.scratch, &names)?;
+        }
         names.iter().map(|name| Ok(keys::load_client(&folder, name)?.fingerprint.to_string())).collect()
     }
 
@@ -67,7 +87,17 @@ impl Stage<'_> {
         self.scratch.path().join("keys")
     }
 
-    fn start(&self, policy: &str, connections: usize, learned: Option<&Path>, log: &str) -> anyhow::Result<Server> {
+    fn has_dealer(&self) -> anyhow::Result<bool> {
+        Ok(Registry::standard().get(&self.settings.backend)?.trust() == Trust::Dealer)
+    }
+
+    /// Starts a server, and before it a dealer, if the back end has one.
+    fn start(&self, policy: &str, connections: usize, learned: Option<&Path>, log: &str) -> anyhow::Result<Parties> {
+        let log_of = |who: &str| self.dir.join("logs").join(format!("{log}.{who}.err"));
+        let dealer = match self.has_dealer()? {
+            true => Some(Dealer::start(self.cores.map(|cores| cores.dealer), &log_of("dealer"), self.scratch)?),
+            false => None,
+        };
         let how = Start {
             models: self.models,
             lowering: self.lowering,
@@ -77,9 +107,10 @@ impl Stage<'_> {
             connections: connections + 16,
             core: self.cores.map(|cores| cores.server),
             learned,
-            log: &self.dir.join("logs").join(format!("{log}.server.err")),
+            dealer: dealer.as_ref(),
+            log: &log_of("server"),
         };
-        Server::start(&how, self.scratch)
+        Ok(Parties { server: Server::start(&how, self.scratch)?, dealer })
     }
 
     /// Work in a thread on the clients' core.
@@ -92,14 +123,15 @@ impl Stage<'_> {
     }
 
     /// Connects clients and plays their requests against a server.
-    fn play(&self, server: &Server, arrivals: &[Arrival], in_turn: bool) -> anyhow::Result<Option<Played>> {
+    fn play(&self, parties: &Parties, arrivals: &[Arrival], in_turn: bool) -> anyhow::Result<Option<Played>> {
         let (keys, stop) = (self.keys(), self.stop);
         let nets = (self.settings.nets.as_slice(), self.settings.backend.as_str());
+        let Parties { server, dealer } = parties;
         let interface = server.interface(&keys)?;
-        let ready = self.as_client(|| clients::connect(server.address(), &keys, nets, arrivals, stop))?;
-        let Some(ready) = ready else { return Ok(None) };
-        let mut tree = ProcessTree::new("/proc");
-        anyhow::ensure!(tree.add(server.pid(), Since::Now), "the server is gone");
+        let connect = || clients::connect(server.address(), &keys, nets, dealer.as_ref(), arrivals, stop);
+        let Some(ready) = self.as_client(connect)? else { return Ok(None) };
+        let mut tree = uses_of(server.pid()).context("the server")?;
+        let mut dealers = dealer.as_ref().map(|dealer| uses_of(dealer.pid()).context("the dealer")).transpose()?;
         let (cpu_s, over) = (process_cpu_s(), AtomicBool::new(false));
         // The threads are there before the first request.
         let start = Instant::now() + Duration::from_millis(300);
@@ -116,21 +148,21 @@ impl Stage<'_> {
             return Ok(None);
         }
         let (told, watched) = (told?, watched.context("watching the server")?);
-        let server = tree.sample(true);
-        Ok(Some(Played { told, watched, server, clients_cpu_s: process_cpu_s() - cpu_s }))
+        let (server, dealer) = (tree.sample(true), dealers.as_mut().map(|tree| tree.sample(true)));
+        Ok(Some(Played { told, watched, server, dealer, clients_cpu_s: process_cpu_s() - cpu_s }))
     }
 
     /// Measures what the networks cost alone; what the server learns is kept in `learned`. None if stopped.
     pub fn alone(&self, learned: &Path) -> anyhow::Result<Option<Profile>> {
         let runs = profile::runs(self.settings.nets.len());
         let clients = self.make_keys(runs.len())?;
-        let server = self.start("fcfs", runs.len(), None, "alone")?;
-        let Some(played) = self.play(&server, &runs, true)? else { return Ok(None) };
+        let parties = self.start("fcfs", runs.len(), None, "alone")?;
+        let Some(played) = self.play(&parties, &runs, true)? else { return Ok(None) };
         if let Some(failure) = played.told.iter().find_map(|told| told.failure.as_ref()) {
             return Err(anyhow!("{failure}").context("measuring the networks alone"));
         }
         campaign::own_folder(learned)?;
-        server.stop(Some(learned))?;
+        parties.server.stop(Some(learned))?;
         Profile::of(self.settings, &played.watched, &clients).map(Some)
     }
 
@@ -174,13 +206,14 @@ impl Stage<'_> {
         let rate = profile.rates.get(&cell.workload).copied().context("the profile has no rate for the workload")?;
         let (workload, arrivals) = self.settings.draw(cell, profile.requests, rate)?;
         let clients = self.make_keys(arrivals.len())?;
-        let server = self.start(&cell.policy, 2 * arrivals.len(), Some(learned), stem)?;
-        let Some(played) = self.play(&server, &arrivals, false)? else { return Ok(None) };
-        server.stop(None)?;
+        let parties = self.start(&cell.policy, 2 * arrivals.len(), Some(learned), stem)?;
+        let Some(played) = self.play(&parties, &arrivals, false)? else { return Ok(None) };
+        parties.server.stop(None)?;
         let inputs = inputs(&arrivals, &clients, &played);
         let recording = Recording {
-            believed: profile.models(&self.settings.backend),
+            believed: profile.models(&self.settings.backend, self.has_dealer()?),
             cores: self.settings.cores,
+            dealings: DEALINGS,
             policy: cell.policy.parse()?,
             workload,
             arrivals,
@@ -198,6 +231,7 @@ impl Stage<'_> {
         let on_slots = Summary::of(&slots.1, &slots.0);
         run.duration_s = summary.makespan;
         run.parties = [("server".to_owned(), played.server)].into();
+        run.parties.extend(played.dealer.map(|dealer| ("dealer".to_owned(), dealer)));
         let mut figures = figures(recording, played, &summary);
         figures.extend(results::compared(&comparison).into_iter().map(|(key, value)| (key.to_owned(), value)));
         figures.extend([
@@ -289,6 +323,7 @@ fn figures(recording: &Recording, played: &Played, summary: &Summary) -> BTreeMa
     ]
     .map(|(key, value)| (key.to_owned(), value))
     .into();
+    figures.extend(played.dealer.iter().map(|used| ("dealer.core_use".into(), use_of(used.user_s + used.system_s))));
     for model in &last.models {
         figures.insert(format!("net.{}.answered", model.name), model.done as f64);
         figures.insert(format!("net.{}.delay_s", model.name), model.mean_delay_s);

@@ -5,16 +5,21 @@ use clap::Parser;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 use tacit_backends::Registry;
 use tacit_client::MAX_THREADS;
 use tacit_serve::{DealerConfig, DealerServer};
 use tacit_store::keys;
 
+/// How long requests, and clients of what was just dealt, may take after an interrupt.
+const GRACE: Duration = Duration::from_secs(30);
+
 /// Makes the material of back ends with a dealer (`dealt`, `fss`), for servers and their clients.
 ///
 /// Whoever runs it must work with neither of them: together with a server it learns the inputs, together
 /// with a client the weights. Servers and clients pin its certificate; nothing of what it deals is written
-/// to disk.
+/// to disk. An interrupt lets requests end and clients fetch what was dealt in the last 30 s; a second one
+/// ends it at once.
 ///
 /// Examples: tacit keys add-dealer keys --host dealer.example
 ///           tacit dealer --keys keys --listen 0.0.0.0:7879 --numbers dealer.sqlite
@@ -50,6 +55,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     threads.map_err(|e| anyhow::anyhow!("cannot start {} threads: {e}", args.threads))?;
     let pin = keys::dealer_pin(&args.keys)?;
     let dealer = DealerServer::bind(Registry::standard(), config)?;
+    dealer.stop_on_signals(GRACE)?;
     tacit_log::announce(match args.json {
         true => serde_json::json!({"listening": dealer.address(), "pin": pin.to_string()}).to_string(),
         false => format!("listening on {} (pin {pin})", dealer.address()),

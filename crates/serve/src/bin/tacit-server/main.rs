@@ -98,6 +98,10 @@ struct Args {
     /// processes use
     #[arg(long)]
     strict_cores: bool,
+    /// Materials that a dealer may be making at a time: such an offline phase waits for the dealer and takes
+    /// no core
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = count(1024))]
+    dealings: usize,
     /// MiB that this process may have resident: with more, no job starts [default: no limit]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     resident: Option<u64>,
@@ -171,6 +175,7 @@ impl Args {
         config.policy = self.policy.clone();
         config.cores = self.cores.unwrap_or(config.cores);
         config.strict_cores = self.strict_cores;
+        config.dealings = self.dealings;
         config.resident = self.resident.map_or(u64::MAX, |mib| mib << 20);
         config.job_memory = self.job_memory.map_or(u64::MAX, |mib| mib << 20);
         config.queued_per_client = self.queued;

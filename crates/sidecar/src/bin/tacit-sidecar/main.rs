@@ -10,7 +10,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tacit_args::{DealerArgs, ServerArgs, count};
+use tacit_args::{DealerArgs, DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
 use tacit_client::{ClientConfig, MAX_THREADS};
 use tacit_sidecar::access::{Access, Token};
@@ -46,7 +46,8 @@ struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     ready: u64,
     /// Inputs that each of these materials is for: for requests of several inputs, which are run as one.
-    /// Single inputs do not use such material
+    /// Single inputs do not use such material. One size only: of two, that for single inputs would be used
+    /// first for batches as well
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(32))]
     ready_batch: usize,
     /// Model to offer, with a back end if not the one that is chosen unasked; may be given several times.
@@ -80,6 +81,8 @@ struct Args {
     /// Threads for arithmetic of each connection
     #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64))]
     threads: usize,
+    #[command(flatten)]
+    told: DeviceArgs,
     /// Profile of this machine (docs/lab.md), with /MODE if it is not the default one: the page then tells
     /// joules, modelled from processor time and bytes
     #[arg(long, value_name = "PROFILE[/MODE]")]
@@ -101,6 +104,7 @@ impl Args {
         client.store.clone_from(&self.material);
         client.seal.clone_from(&self.seal);
         client.threads = self.threads;
+        self.told.apply(&mut client);
         let models = self.models.iter().map(|model| match model.split_once('=') {
             Some((name, backend)) => (name.to_owned(), Some(backend.to_owned())),
             None => (model.clone(), None),

@@ -1,0 +1,34 @@
+//! The signals that end a program.
+use crate::ServeError;
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// SIGINT and SIGTERM, caught.
+pub(crate) struct Ends {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Ends {
+    /// Catches them, inside a runtime.
+    pub(crate) fn catch() -> Result<Self, ServeError> {
+        let catch = |kind| signal(kind).map_err(ServeError::system("catching signals"));
+        Ok(Self { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())? })
+    }
+
+    /// Calls `stop` with the time that what runs may still take: at the first signal `grace`, at the second
+    /// none.
+    pub(crate) async fn heed(mut self, grace: Duration, stop: impl Fn(Duration)) {
+        for grace in [grace, Duration::ZERO] {
+            tokio::select! {
+                _ = self.interrupt.recv() => {}
+                _ = self.terminate.recv() => {}
+            }
+            match grace.as_secs() {
+                0 => tracing::warn!("stopping now: running jobs are cut off"),
+                s => tracing::warn!("stopping: running jobs have {s} s to finish; a second signal cuts them off"),
+            }
+            stop(grace);
+        }
+    }
+}
