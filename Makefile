@@ -2,7 +2,8 @@
 # Needs: cargo, Python with venv, a C compiler. scripts/preflight.sh says what is missing and how to get it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-heavy accuracy abuse abuse-test bench lint fuzz rust-test py-test preflight demo-programs binary python lock clean
+.PHONY: help demo test test-heavy accuracy abuse abuse-test bench lint style clippy abuse-and-clippy fuzz rust-test py-test test-programs preflight
+.PHONY: demo-programs binary python lock clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -27,13 +28,19 @@ demo: preflight
 	@$(MAKE) --no-print-directory -j2 demo-programs $(VENV)/.locked
 	$(PY) scripts/demo.py
 
-# What waits more than it computes runs beside something else. pytest ends last, so that the output ends with its summary.
-test: lint
-	@$(MAKE) --no-print-directory -j2 rust-test $(VENV)/.locked
-	@$(MAKE) --no-print-directory -j2 abuse-test py-test
+# Tests wait more than they compute: they run side by side, and what each of them prints stands together.
+test: style
+	@$(MAKE) --no-print-directory -j2 test-programs $(VENV)/.locked
+	@echo "== the tests of the crates, those in Python, and a minute of abuse with clippy, side by side; each is printed when it has ended"
+	@$(MAKE) --no-print-directory --output-sync=target -j3 rust-test py-test abuse-and-clippy
 
 rust-test: preflight
 	cargo test --locked --workspace --quiet
+
+# One build for all tests.
+test-programs: preflight
+	@echo "== the programs and their tests (the first build takes some minutes)"
+	cargo test --locked --workspace --quiet --no-run
 
 # Real parameter sets: minutes and some gigabytes.
 test-heavy: preflight python
@@ -44,8 +51,7 @@ test-heavy: preflight python
 # One build for all tests: pytest runs the programs and the Python module that `cargo test` has made, with the back end of the tests in them.
 py-test: export TACIT_BIN := $(abspath $(TARGET))/debug/tacit
 py-test: export PYTHONPATH := $(abspath $(TARGET))/debug/python
-py-test: preflight $(VENV)/.locked
-	cargo test --locked --workspace --quiet --no-run
+py-test: test-programs $(VENV)/.locked
 	$(PY) scripts/stage_python.py $(TARGET)/debug
 	$(PY) -m pytest
 
@@ -56,8 +62,7 @@ abuse: binary
 	$$(sh scripts/find_python.sh) scripts/abuse.py --seconds 540
 
 # A minute of it, on the programs that `cargo test` has made.
-abuse-test: preflight
-	cargo test --locked --workspace --quiet --no-run
+abuse-test: test-programs
 	TACIT_BIN=$(abspath $(TARGET))/debug/tacit $$(sh scripts/find_python.sh) scripts/abuse.py --seconds 60
 
 bench: binary
@@ -65,11 +70,18 @@ bench: binary
 	$(TACIT_BIN) zoo squeezenet1.1 -o out/squeezenet1.1.onnx
 	$(TACIT_BIN) bench --model out/squeezenet1.1.onnx --runs 1 -o out/bench.json
 
-lint: preflight
+lint: style clippy
+
+style: preflight
 	@sh scripts/preflight.sh lint
 	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
 	$$(sh scripts/find_python.sh) scripts/check_rules.py
+
+clippy: preflight
+	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+
+abuse-and-clippy: abuse-test
+	@$(MAKE) --no-print-directory clippy
 
 fuzz: preflight
 	sh scripts/fuzz.sh $(FUZZ_SECONDS)

@@ -8,6 +8,7 @@ use tacit_store::Role;
 use tacit_store::keys::{self, Shown, Validity};
 
 #[derive(clap::Args)]
+#[command(after_help = "Example: tacit keys init keys --host server.example --client alice")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

@@ -14,6 +14,7 @@ use tacit_backends::Options;
 use tacit_backends::ckks::keyset::{Budget, Design, Goal, design, paper_key_bytes, table_5};
 
 #[derive(clap::Args)]
+#[command(after_help = "Example: tacit keyset params")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

@@ -19,6 +19,7 @@ use tacit_store::Store;
 ///           tacit material discard --digest 5b1f --older-than 30d
 ///           tacit material list --offline --material server-material
 #[derive(clap::Args)]
+#[command(after_help = "Example: tacit material list --server server.example:7878 --keys keys --client alice")]
 pub struct Args {
     #[command(flatten)]
     pub connect: Connect,

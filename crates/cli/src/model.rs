@@ -12,6 +12,7 @@ use tacit_graph::import::{ImportOptions, import};
 use tacit_graph::{Interface, Model, OutputMode, Units};
 
 #[derive(clap::Args)]
+#[command(after_help = "Example: tacit model import net.onnx --calibrate samples.npy -o net.tacit")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

@@ -17,6 +17,7 @@ use tacit_sim::{Arrivals, Batches, Mix, ProfileFile, Run, RunFile, Scenario, Sim
 
 /// Play workloads against the scheduler in virtual time.
 #[derive(Debug, Args)]
+#[command(after_help = "Example: tacit simulate run --profile shark.json --rate 1 --policy fcfs -o runs.json")]
 pub struct SimulateArgs {
     #[command(subcommand)]
     what: What,

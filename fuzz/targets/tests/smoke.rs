@@ -42,7 +42,7 @@ fn survives_mutations(target: &Target, time: Duration) {
 
 #[test]
 fn every_target_survives_mutations() {
-    let seconds = std::env::var("TACIT_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(2);
+    let seconds = std::env::var("TACIT_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, |n| n.get()) {

@@ -17,6 +17,7 @@ pub use inputs::seeded;
 use clap::Subcommand;
 
 #[derive(clap::Args)]
+#[command(after_help = "Example: tacit lab run pm24-bandwidth --quick -o campaign")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
