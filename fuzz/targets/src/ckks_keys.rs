@@ -21,10 +21,11 @@ static PATH: LazyLock<PathBuf> =
 /// A key that a client sends, read as each of those that the parameters admit.
 pub(crate) fn key(data: &[u8]) {
     for level in [1, 2] {
-        let Ok(key) = SwitchKey::read(&CONTEXT, level, 1, data) else { continue };
+        let id = KeyId { kind: KeyKind::Relinearise, level, alpha: 1 };
+        let Ok(key) = SwitchKey::read(&CONTEXT, id, data) else { continue };
         assert!(key.memory_bytes() <= data.len(), "no more than was sent");
         let mut again = Vec::new();
-        key.write(&CONTEXT, &mut again);
+        key.write(&CONTEXT, &mut again).expect("it was sent");
         assert!(again == data, "one encoding for each key");
         key.expanded(&CONTEXT).expect("its residues have been checked");
     }
@@ -51,7 +52,7 @@ fn read(data: &[u8]) {
         let Ok(key) = keys.get_with(id.kind, id.level, id.alpha) else { continue };
         assert!(key.level() >= id.level && key.memory_bytes() <= data.len());
         let mut again = Vec::new();
-        key.write(&CONTEXT, &mut again);
+        key.write(&CONTEXT, &mut again).expect("it was sent");
         assert!(data.windows(again.len()).any(|part| part == again), "keys are what the file holds");
     }
 }
@@ -70,7 +71,9 @@ fn with_digests(data: &[u8]) -> Option<Vec<u8>> {
         if !(1..=2).contains(&level) || alpha != 1 {
             break;
         }
-        let Some((key, rest)) = body.split_at_checked(SwitchKey::packed_bytes(&CONTEXT, level, alpha)) else { break };
+        // Kinds do not count for the length.
+        let id = KeyId { kind: KeyKind::Relinearise, level, alpha };
+        let Some((key, rest)) = body.split_at_checked(SwitchKey::packed_bytes(&CONTEXT, id)) else { break };
         let mut hasher = blake3::Hasher::new_keyed(&bound);
         hasher.update(&(index as u64).to_le_bytes()).update(key);
         sealed.extend_from_slice(key);
@@ -93,7 +96,8 @@ pub(crate) fn key_seeds() -> Vec<Vec<u8>> {
     let mut maker = KeyMaker::new(&secret, &mut prg);
     let mut bytes = |id| {
         let mut bytes = Vec::new();
-        maker.make(id).expect("the parameters admit it").write(&CONTEXT, &mut bytes);
+        let made = maker.make(id).and_then(|key| key.write(&CONTEXT, &mut bytes));
+        made.expect("the parameters admit it");
         bytes
     };
     ids().map(&mut bytes).into()

@@ -199,7 +199,7 @@ fn transforms_and_key_bytes_are_counted() {
     let a = bench.encrypt(&x, level);
     let mut keys = bench.rotation_keys(&[1, 2, 3], level);
     let context = bench.context.clone();
-    let packed = SwitchKey::packed_bytes(&context, level, alpha);
+    let packed = SwitchKey::packed_bytes(&context, KeyId { kind: KeyKind::Relinearise, level, alpha });
     assert_eq!(keys.memory_bytes(), 5 * packed);
     for form in [KeyForm::Packed, KeyForm::Expanded] {
         keys.hold_as(&context, form).unwrap();
