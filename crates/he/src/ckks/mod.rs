@@ -46,4 +46,6 @@ pub use shape::Shape;
 #[cfg(test)]
 mod peer_tests;
 #[cfg(test)]
+mod statistics_tests;
+#[cfg(test)]
 mod tests;
