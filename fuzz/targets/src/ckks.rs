@@ -8,7 +8,7 @@ use tacit_he::ckks::{
 };
 
 /// Built once: the tables of the transform take longer than one input.
-static CONTEXT: LazyLock<Arc<Context>> = LazyLock::new(|| {
+pub(crate) static CONTEXT: LazyLock<Arc<Context>> = LazyLock::new(|| {
     let spec = ParametersSpec {
         log_degree: 12,
         base_bits: 30,

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod ckks;
+mod ckks_keys;
 mod control;
 mod import;
 mod lab;
@@ -54,6 +55,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "public_key", run: linear::public_key, seeds: linear::public_key_seeds },
     Target { name: "ciphertext", run: linear::ciphertext, seeds: linear::ciphertext_seeds },
     Target { name: "ckks_ciphertext", run: ckks::ciphertext, seeds: ckks::ciphertext_seeds },
+    Target { name: "ckks_key", run: ckks_keys::key, seeds: ckks_keys::key_seeds },
+    Target { name: "ckks_key_file", run: ckks_keys::file, seeds: ckks_keys::file_seeds },
     Target { name: "linear_answer", run: linear::answer, seeds: linear::answer_seeds },
     Target { name: "tegrastats", run: meter::tegrastats_log, seeds: meter::tegrastats_seeds },
     Target { name: "sensor_files", run: meter::sensor_files, seeds: meter::sensor_seeds },

@@ -95,8 +95,8 @@ impl Asking {
         for (index, record) in public.keys.iter().enumerate() {
             self.stop.begin()?;
             let id = record.id();
-            let mut bytes = Vec::with_capacity(SwitchKey::packed_bytes(context, id.level, id.alpha) + DIGEST);
-            maker.make(id).map_err(he)?.write(context, &mut bytes);
+            let mut bytes = Vec::with_capacity(SwitchKey::packed_bytes(context, id) + DIGEST);
+            maker.make(id).and_then(|key| key.write(context, &mut bytes)).map_err(he)?;
             let own = key_digest(digest, &*keys.name, index, &bytes);
             bytes.extend_from_slice(&own);
             channel.send(KEY, &bytes)?;

@@ -90,7 +90,7 @@ fn transforms(level: usize, alpha: usize) -> u64 {
 }
 
 fn bytes(context: &Context, keys: &[KeyId]) -> u64 {
-    keys.iter().map(|k| SwitchKey::packed_bytes(context, k.level, k.alpha) as u64).sum()
+    keys.iter().map(|&k| SwitchKey::packed_bytes(context, k) as u64).sum()
 }
 
 /// The design of a model's key set.

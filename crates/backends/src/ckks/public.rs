@@ -90,6 +90,7 @@ impl KeyRecord {
             KeyKind::Galois(element) => Kind::Galois(element),
             KeyKind::ToSparse => Kind::ToSparse,
             KeyKind::FromSparse => Kind::FromSparse,
+            KeyKind::Master(_) => unreachable!("this back end plans no derivation"),
         };
         Self { kind, level: id.level as u32, alpha: id.alpha as u32 }
     }
@@ -161,6 +162,7 @@ impl Public {
                 }
                 KeyKind::ToSparse | KeyKind::FromSparse => parameters.spec().encapsulated,
                 KeyKind::Relinearise => true,
+                KeyKind::Master(_) => false,
             };
             if !known || !(1..=levels).contains(&key.level) || !(1..=special).contains(&key.alpha) {
                 return wrong(format!("no key of its parameters is for {} at level {}", key.kind, key.level));
@@ -200,8 +202,7 @@ pub(super) fn key_bytes(
     keys: &[KeyRecord],
     digest: usize,
 ) -> Result<u64, BackendError> {
-    let one =
-        |key: &KeyRecord| (SwitchKey::packed_bytes(context, key.level as usize, key.alpha as usize) + digest) as u64;
+    let one = |key: &KeyRecord| (SwitchKey::packed_bytes(context, key.id()) + digest) as u64;
     let total = keys.iter().map(one).sum();
     if total > MOST_KEY_BYTES {
         wrong(format!("{total} bytes of keys, at most {MOST_KEY_BYTES} are made"))

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tacit_he::ckks::{Ciphertext, Context, Estimate, Evaluator, KeySet, Origin, Received, SeededCiphertext, SwitchKey};
+use tacit_he::ckks::{Ciphertext, Context, Estimate, Evaluator, KeySet, Received, SeededCiphertext, SwitchKey};
 use tacit_net::Channel;
 
 use super::circuit::Circuit;
@@ -161,8 +161,7 @@ fn read_key(
     if *stated != computed {
         return Err(format!("the key for {} is damaged", record.id().kind));
     }
-    let id = record.id();
-    let key = SwitchKey::read(context, id.level, id.alpha, key).map_err(|e| e.to_string())?;
+    let key = SwitchKey::read(context, record.id(), key).map_err(|e| e.to_string())?;
     Ok((key, computed))
 }
 
@@ -177,14 +176,13 @@ impl Serving {
         let mut keys = KeySet::default();
         let mut digests = Vec::with_capacity(plan.public.keys.len());
         for (index, record) in plan.public.keys.iter().enumerate() {
-            let id = record.id();
-            let len = SwitchKey::packed_bytes(&plan.context, id.level, id.alpha) + DIGEST;
+            let len = SwitchKey::packed_bytes(&plan.context, record.id()) + DIGEST;
             let of = |bytes: &[u8]| key_digest(digest, name, index, bytes);
             let (key, own) = channel.recv_with(KEY, len, |bytes| read_key(&plan.context, *record, bytes, of))?;
             if !room.arrive((len - DIGEST) as u64) {
                 return Err(no_room(room.bytes));
             }
-            keys.insert(id.kind, Origin::Uploaded, key);
+            keys.insert(key);
             digests.push(own);
         }
         channel.send(CONFIRMED, &set_digest(digest, &digests))?;

@@ -3,7 +3,7 @@
 use crate::print;
 use anyhow::{Context as _, anyhow};
 use serde_json::{Value, json};
-use tacit_he::ckks::{Context, KeyId, KeyKind, NamedSet, Parameters, SETS, Secret, SwitchKey};
+use tacit_he::ckks::{Context, KeyId, KeyKind, NamedSet, Parameters, SETS, Secret, SwitchKey, derived_deviation};
 
 /// Print the named parameter sets: primes, security, failure, sizes of keys
 ///
@@ -44,8 +44,9 @@ fn describe(set: &NamedSet) -> anyhow::Result<Value> {
     });
     let groups = parameters.spec().groups.iter().map(|group| {
         let key = KeyId::at(&context, KeyKind::Relinearise, group.up_to_level);
-        let bytes = SwitchKey::packed_bytes(&context, key.level, key.alpha);
-        json!({ "up_to_level": key.level, "special_primes": key.alpha, "key_bytes": bytes })
+        let bytes = SwitchKey::packed_bytes(&context, key);
+        let derivation = derivation(&context, key);
+        json!({ "up_to_level": key.level, "special_primes": key.alpha, "key_bytes": bytes, "derivation": derivation })
     });
     let levels = parameters.levels();
     let scales: Vec<f64> = (1..=levels).map(|level| parameters.scale(level).log2()).collect();
@@ -64,6 +65,24 @@ fn describe(set: &NamedSet) -> anyhow::Result<Value> {
         "keys": groups.collect::<Vec<_>>(),
         "bootstrap_failure_log2": set.failure_log2,
     }))
+}
+
+/// What it takes to derive rotation keys like `key` at the server; nothing where no special primes are left
+/// for masters, or their modulus would be too large.
+fn derivation(context: &Context, key: KeyId) -> Value {
+    let master = KeyId { kind: KeyKind::Master(context.rotation_element(1)), ..key };
+    if master.admit(context.parameters()).is_err() {
+        return Value::Null;
+    }
+    let special = context.parameters().special_primes().len();
+    let first = derived_deviation(context, master, key.level, None);
+    json!({
+        "master_special_primes": special - key.alpha,
+        "master_modulus_bits": context.parameters().modulus_log2(key.level, special),
+        "master_bytes": SwitchKey::packed_bytes(context, master),
+        "derived_key_bytes": SwitchKey::derived_bytes(context, key),
+        "error_log2_after_two_steps": derived_deviation(context, master, key.level, Some(first)).log2(),
+    })
 }
 
 fn show(set: &Value) -> anyhow::Result<()> {
@@ -88,6 +107,17 @@ fn show(set: &Value) -> anyhow::Result<()> {
         let bytes = print::bytes(key["key_bytes"].as_u64().unwrap_or(0));
         let (level, alpha) = (&key["up_to_level"], &key["special_primes"]);
         print::line(&format!("  a key up to level {level}: {alpha} special primes, {bytes}"))?;
+        let derivation = &key["derivation"];
+        if let (Some(master), Some(derived)) =
+            (derivation["master_bytes"].as_u64(), derivation["derived_key_bytes"].as_u64())
+        {
+            print::line(&format!(
+                "    derived at the server from masters of {} ({:.1} bits): {} in memory, both halves",
+                print::bytes(master),
+                derivation["master_modulus_bits"].as_f64().unwrap_or(f64::NAN),
+                print::bytes(derived),
+            ))?;
+        }
     }
     Ok(())
 }

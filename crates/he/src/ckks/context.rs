@@ -117,10 +117,10 @@ impl Context {
         (0..shape.limbs()).map(|k| *self.modulus(shape, k)).collect()
     }
 
-    /// The special modulus `P` of `special` primes mod limb `k`.
-    pub(super) fn special_product(&self, shape: Shape, special: usize, k: usize) -> u64 {
+    /// The product of these special primes mod limb `k`.
+    pub(super) fn special_product(&self, shape: Shape, special: std::ops::Range<usize>, k: usize) -> u64 {
         let m = self.modulus(shape, k);
-        self.parameters.special_primes()[..special].iter().fold(1, |product, &p| m.mul(product, m.reduce(p)))
+        self.parameters.special_primes()[special].iter().fold(1, |product, &p| m.mul(product, m.reduce(p)))
     }
 
     /// Mod up: residues of limbs `first .. first + digit.len()`, as coefficients, become residues of the
@@ -145,11 +145,11 @@ impl Context {
         conversion.apply(digit, &mut others);
     }
 
-    /// What dividing by the last `drop` primes and all special ones of `shape` needs.
-    pub(super) fn division(&self, shape: Shape, drop: usize) -> Arc<Division> {
-        cached(&self.divisions, (shape, drop), || {
+    /// What dividing by all primes of `shape` but the first `kept` needs.
+    pub(super) fn division(&self, shape: Shape, kept: usize) -> Arc<Division> {
+        cached(&self.divisions, (shape, kept), || {
             let moduli = self.moduli(shape);
-            let (stay, go) = moduli.split_at(shape.level - drop);
+            let (stay, go) = moduli.split_at(kept);
             let product = |m: &Modulus| go.iter().fold(1, |product, d| m.mul(product, m.reduce(d.value())));
             let factor = |m: &Modulus| m.shoup(m.neg(m.inv(product(m))));
             Division { conversion: conversion(go, stay), factors: stay.iter().map(factor).collect() }

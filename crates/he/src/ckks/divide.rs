@@ -14,10 +14,19 @@ impl Context {
     /// If that leaves no prime.
     #[must_use]
     pub fn divide(&self, x: &Poly<Ntt>, drop: usize) -> Poly<Ntt> {
-        let shape = x.shape();
-        assert!(drop < shape.level, "division leaves a prime");
-        let kept = shape.level - drop;
-        let division = self.division(shape, drop);
+        assert!(drop < x.shape().level, "division leaves a prime");
+        self.divide_to(x, Shape::level(x.shape().level - drop))
+    }
+
+    /// `round(x / D)` with D the product of the primes of `x` that come after those of `result`.
+    ///
+    /// # Panics
+    /// If those of `result` are not the first ones of `x`.
+    pub(super) fn divide_to(&self, x: &Poly<Ntt>, result: Shape) -> Poly<Ntt> {
+        let (shape, kept) = (x.shape(), result.limbs());
+        let is_first = result.level == shape.level || result.special == 0;
+        assert!(is_first && 0 < kept && kept <= shape.limbs(), "division leaves the first primes");
+        let division = self.division(shape, kept);
         self.counters().count_ntts(shape.limbs());
         let copy = |k: usize| {
             let mut limb = self.pool().scratch();
@@ -26,7 +35,7 @@ impl Context {
             limb
         };
         let low: Vec<Limb> = (kept..shape.limbs()).into_par_iter().map(copy).collect();
-        let mut result = Poly::<Ntt>::scratch(self, Shape::level(kept));
+        let mut result = Poly::<Ntt>::scratch(self, result);
         let from: Vec<&[u64]> = low.iter().map(|limb| &**limb).collect();
         division.conversion.apply(&from, &mut result.slices_mut().collect::<Vec<_>>());
         result.limbs_mut().for_each(|(k, limb)| {

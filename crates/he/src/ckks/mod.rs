@@ -30,8 +30,11 @@ pub use eval::{
     Basis, Evaluator, LinearTransform, Method, Polynomial, Powers, Raised, TransformPlan, TransformSpec,
     relinearisation_needs,
 };
-pub use keys::{KeyFile, KeyForm, KeyId, KeyKind, KeyMaker, KeySet, Origin, PublicKey, SecretKey, SwitchKey, merged};
-pub use noise::{Estimate, digits_deviation, rounding_deviation};
+pub use keys::{
+    Derivation, KeyFile, KeyForm, KeyId, KeyKind, KeyMaker, KeySet, Origin, PublicKey, SecretKey, SwitchKey,
+    derived_deviation, merged,
+};
+pub use noise::{Estimate, digits_deviation, fresh_deviation, rounding_deviation};
 pub use params::{
     KeyGroup, NamedSet, Parameters, ParametersSpec, SETS, SPARSE_WEIGHT, Secret, SecurityCheck, Segment,
     max_modulus_bits,
@@ -42,5 +45,7 @@ pub use shape::Shape;
 
 #[cfg(test)]
 mod peer_tests;
+#[cfg(test)]
+mod statistics_tests;
 #[cfg(test)]
 mod tests;

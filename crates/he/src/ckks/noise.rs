@@ -28,8 +28,20 @@ pub fn rounding_deviation(degree: usize) -> f64 {
 /// comes on top.
 #[must_use]
 pub fn digits_deviation(degree: usize, digit_log2: &[f64], special_log2: f64) -> f64 {
+    switched_deviation(degree, digit_log2, special_log2, ERROR_VARIANCE.sqrt())
+}
+
+/// The same where the error of the key deviates by `of_key`: derived keys have larger errors than fresh ones.
+#[must_use]
+pub(super) fn switched_deviation(degree: usize, digit_log2: &[f64], special_log2: f64, of_key: f64) -> f64 {
     let digits: f64 = digit_log2.iter().map(|bits| ((bits - special_log2) * 2.0).exp2() / 12.0).sum();
-    (digits * degree as f64 * ERROR_VARIANCE).sqrt()
+    (digits * degree as f64).sqrt() * of_key
+}
+
+/// Deviation of a fresh error.
+#[must_use]
+pub fn fresh_deviation() -> f64 {
+    ERROR_VARIANCE.sqrt()
 }
 
 impl Estimate {

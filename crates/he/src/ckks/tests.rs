@@ -1,8 +1,7 @@
-//! Every operation at a small degree: the value, and the deviation of its error against the estimate.
+//! Operations at a small degree: values, refusals, counts. Their errors are in `statistics_tests.rs`.
 
 use super::*;
 use crate::HeError;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use tacit_arith::prg::{Prg, Seed, SplitPrg};
 
@@ -72,76 +71,6 @@ impl Bench {
     }
 }
 
-fn zip(a: &[Complex], b: &[Complex], op: impl Fn(Complex, Complex) -> Complex) -> Vec<Complex> {
-    a.iter().zip(b).map(|(&a, &b)| op(a, b)).collect()
-}
-
-fn rotated(a: &[Complex], k: i64) -> Vec<Complex> {
-    let mut a = a.to_vec();
-    let places = k.rem_euclid(a.len() as i64) as usize;
-    a.rotate_left(places);
-    a
-}
-
-/// Root mean square of the ratios of many runs: it must lie within the bound that estimates are held to.
-struct Ratios(BTreeMap<&'static str, Vec<f64>>);
-
-impl Ratios {
-    fn note(&mut self, what: &'static str, ratio: f64) {
-        self.0.entry(what).or_default().push(ratio * ratio);
-    }
-
-    fn check(&self) {
-        for (what, squares) in &self.0 {
-            let mean = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
-            assert!((0.5..=1.5).contains(&mean), "{what}: {mean:.2} times the estimate over {} runs", squares.len());
-        }
-    }
-}
-
-/// 40 runs with 512 slots each: as many errors as 1,000 runs would give with 20.
-#[test]
-fn deviations_are_as_estimated() {
-    let mut ratios = Ratios(BTreeMap::new());
-    for run in 0..40 {
-        let mut bench = Bench::new(&spec(10), run);
-        let level = 5;
-        let (x, y) = (bench.values(512), bench.values(512));
-        let keys = bench.rotation_keys(&[1, 7], level);
-        let (a, b) = (bench.encrypt(&x, level), bench.encrypt(&y, level));
-        let context = bench.context.clone();
-        let e = Evaluator::new(&context, &keys);
-        let encoder = Encoder::new(&context, 512).unwrap();
-        ratios.note("encryption", bench.ratio(&a, &x));
-        let plaintext = encoder.encode(&y, level, context.parameters().scale(level)).unwrap();
-        let public = bench.secret.public_key(&mut bench.prg);
-        let with_public = public.encrypt(&context, &plaintext, &mut bench.prg);
-        ratios.note("public encryption", bench.ratio(&with_public, &y));
-        ratios.note("addition", bench.ratio(&e.add(&a, &b).unwrap(), &zip(&x, &y, |x, y| x + y)));
-        ratios.note("subtraction", bench.ratio(&e.sub(&a, &b).unwrap(), &zip(&x, &y, |x, y| x - y)));
-        let product = zip(&x, &y, |x, y| x * y);
-        let plain = e.mul_plain(&a, &plaintext).unwrap();
-        ratios.note("plain product", bench.ratio(&plain, &product));
-        ratios.note("plain product, rescaled", bench.ratio(&e.rescale(&plain).unwrap(), &product));
-        let full = e.mul(&a, &b).unwrap();
-        ratios.note("product", bench.ratio(&full, &product));
-        let rescaled = e.rescale(&full).unwrap();
-        ratios.note("product, rescaled", bench.ratio(&rescaled, &product));
-        assert!(rescaled.scale().agrees(context.parameters().scale(level - 1)));
-        ratios.note("rotation", bench.ratio(&e.rotate(&a, 7).unwrap(), &rotated(&x, 7)));
-        let conjugates: Vec<Complex> = x.iter().map(|v| v.conj()).collect();
-        ratios.note("conjugation", bench.ratio(&e.conjugate(&a).unwrap(), &conjugates));
-        for (got, k) in e.rotate_many(&a, &[1, 0, 7]).unwrap().iter().zip([1, 0, 7]) {
-            ratios.note("hoisted rotation", bench.ratio(got, &rotated(&x, k)));
-        }
-        let thirds: Vec<Complex> = x.iter().map(|v| v.scaled(1.0 / 3.0)).collect();
-        let scaled = e.mul_real(&a, 1.0 / 3.0, context.parameters().scale(level));
-        ratios.note("scalar product", bench.ratio(&scaled, &thirds));
-        ratios.note("adjustment", bench.ratio(&e.adjust(&a, 2, Scale::power_of_two(39)).unwrap(), &x));
-    }
-    ratios.check();
-}
-
 #[test]
 fn constants_integers_and_negation() {
     let mut bench = Bench::new(&spec(8), 1);
@@ -199,7 +128,7 @@ fn transforms_and_key_bytes_are_counted() {
     let a = bench.encrypt(&x, level);
     let mut keys = bench.rotation_keys(&[1, 2, 3], level);
     let context = bench.context.clone();
-    let packed = SwitchKey::packed_bytes(&context, level, alpha);
+    let packed = SwitchKey::packed_bytes(&context, KeyId { kind: KeyKind::Relinearise, level, alpha });
     assert_eq!(keys.memory_bytes(), 5 * packed);
     for form in [KeyForm::Packed, KeyForm::Expanded] {
         keys.hold_as(&context, form).unwrap();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Values of size 1 are `2^-MESSAGE_RATIO_BITS` of `q_0` or less: the sine is straight there.
 pub const MESSAGE_RATIO_BITS: u32 = 8;
-/// Multiples of `q_0` below this are reduced rightly.
+/// The range of all bootstraps.
 const RANGE: u32 = 16;
 const DOUBLINGS: u32 = 3;
 /// log2 of the probability that the multiple of one coefficient is not below [`RANGE`]: that the sum of
@@ -51,6 +51,8 @@ pub struct BootstrapSpec {
 pub struct Bootstrapper {
     pub(super) context: Arc<Context>,
     pub(super) spec: BootstrapSpec,
+    /// Multiples of `q_0` below this are reduced rightly.
+    range: u32,
     pub(super) to_coefficients: Vec<LinearTransform>,
     pub(super) to_slots: Vec<LinearTransform>,
     pub(super) cosine: Polynomial,
@@ -64,6 +66,11 @@ impl Bootstrapper {
     /// [`HeError::Circuit`] if the parameters have no sparse secret or too few levels, or the description
     /// makes no sense; [`HeError::Slots`].
     pub fn new(context: &Arc<Context>, spec: &BootstrapSpec) -> Result<Self, HeError> {
+        Self::with_range(context, spec, RANGE)
+    }
+
+    /// Tests count failures with ranges in which they happen.
+    pub(super) fn with_range(context: &Arc<Context>, spec: &BootstrapSpec, range: u32) -> Result<Self, HeError> {
         let parameters = context.parameters();
         let refuse = |why: String| Err(HeError::Circuit { what: WHAT, why });
         if !parameters.spec().encapsulated {
@@ -77,7 +84,7 @@ impl Bootstrapper {
         if !(MESSAGE_RATIO_BITS..=20).contains(&spec.message_ratio_bits) {
             return refuse(format!("a ratio of {} bits is not {MESSAGE_RATIO_BITS} to 20", spec.message_ratio_bits));
         }
-        let cosine = Polynomial::new(Basis::Chebyshev, &cosine(RANGE, DOUBLINGS))?;
+        let cosine = Polynomial::new(Basis::Chebyshev, &cosine(range, DOUBLINGS))?;
         // v + v^3 / 6, and back from the sine of an angle to the value.
         let unit = 2f64.powi(spec.message_ratio_bits as i32) / (2.0 * PI);
         let arcsine = spec.arcsine.then(|| Polynomial::new(Basis::Power, &[0.0, unit, 0.0, unit / 6.0])).transpose()?;
@@ -90,6 +97,7 @@ impl Bootstrapper {
         let mut built = Self {
             context: context.clone(),
             spec: *spec,
+            range,
             to_coefficients: Vec::new(),
             to_slots: Vec::new(),
             cosine,
@@ -137,7 +145,7 @@ impl Bootstrapper {
 
     fn up(&self, encoder: &Encoder) -> Result<Vec<LinearTransform>, HeError> {
         // The sum with the conjugate is twice the real part, and the cosine takes a part of the range.
-        let whole = 1.0 / (2.0 * f64::from(RANGE));
+        let whole = 1.0 / (2.0 * self.range());
         let groups = self.spec.coeff_to_slot;
         let parts = grouped(self.spec.slots, groups, true, whole.powf(1.0 / groups as f64));
         self.transforms(encoder, &parts, self.context.parameters().levels(), self.raised_scale())
@@ -158,7 +166,7 @@ impl Bootstrapper {
     }
 
     pub(super) fn range(&self) -> f64 {
-        f64::from(RANGE)
+        f64::from(self.range)
     }
 
     pub(super) fn doublings(&self) -> usize {

@@ -202,7 +202,7 @@ impl Evaluator<'_> {
         let [d0, d1] = self.switched(&self.raise_half(&c2, key.alpha()), &key);
         linear.c0.add_assign(&d0, self.context);
         linear.c1.add_assign(&d1, self.context);
-        linear.estimate = linear.estimate.with_error(self.switch_error(linear.level(), key.alpha()));
+        linear.estimate = linear.estimate.with_error(self.switch_error(linear.level(), key.alpha(), key.deviation()));
         Ok(linear)
     }
 
@@ -217,7 +217,7 @@ impl Evaluator<'_> {
         let [mut d0, mut d1] = key.inner_product(self.context, self.raise_half(&c2, key.alpha()).digits());
         self.add_times_special(&mut d0, &linear.c0);
         self.add_times_special(&mut d1, &linear.c1);
-        let estimate = linear.estimate.with_error(self.digits_error(level, key.alpha()));
+        let estimate = linear.estimate.with_error(self.digits_error(level, key.alpha(), key.deviation()));
         let [c0, c1] = [d0, d1].map(|half| self.context.divide(&half, 1));
         Ok(self.divided(Ciphertext { c0, c1, estimate, ..linear }, level))
     }

@@ -313,11 +313,12 @@ impl Evaluator<'_> {
         let prime = self.context.parameters().primes()[level - 1];
         let factor = transform.scale.to_f64() / prime as f64;
         let alpha = self.context.parameters().alpha(level);
+        let of_keys = self.keys.deviation(&transform.plan.keys(self.context));
         // Hoisted steps round once, at the end; chained ones at every step, and half of the chain is behind
         // the mean.
         let steps = match transform.plan.method {
-            Method::Hoisted => self.digits_error(level, alpha),
-            Method::Chained => self.switch_error(level, alpha) * (transform.plan.cost() as f64 / 2.0).sqrt(),
+            Method::Hoisted => self.digits_error(level, alpha, of_keys),
+            Method::Chained => self.switch_error(level, alpha, of_keys) * (transform.plan.cost() as f64 / 2.0).sqrt(),
         };
         let mut estimate = a.estimate;
         let switched = estimate.deviation.hypot(steps) * transform.gain.sqrt() * factor;

@@ -54,7 +54,7 @@ impl Evaluator<'_> {
         let [mut d0, d1] = self.switched(raised, key);
         d0.add_assign(&a.c0, self.context);
         let [c0, c1] = [d0, d1].map(|half| half.automorphism(self.context, element));
-        let estimate = a.estimate.with_error(self.switch_error(a.level(), key.alpha()));
+        let estimate = a.estimate.with_error(self.switch_error(a.level(), key.alpha(), key.deviation()));
         Ciphertext { c0, c1, estimate, ..*a }
     }
 
@@ -99,7 +99,7 @@ impl Evaluator<'_> {
     /// Adds `P c`, with P the product of the special primes of `sum`.
     pub(super) fn add_times_special(&self, sum: &mut Poly<Ntt>, c: &Poly<Ntt>) {
         let shape = sum.shape();
-        sum.add_scaled(c, self.context, |k| self.context.special_product(shape, shape.special, k));
+        sum.add_scaled(c, self.context, |k| self.context.special_product(shape, 0..shape.special, k));
     }
 
     /// Switches and rotates a half in the making: the digits of `c1` through the key of `k`, with `c0` (at

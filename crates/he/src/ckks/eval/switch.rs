@@ -2,13 +2,11 @@
 //! special primes are divided out.
 
 use super::super::cipher::Ciphertext;
-use super::super::keys::{KeyId, KeyKind, SwitchKey, digit_range};
-use super::super::noise::{digits_deviation, rounding_deviation};
+use super::super::keys::{Gadget, KeyId, KeyKind, SwitchKey, raised};
+use super::super::noise::{rounding_deviation, switched_deviation};
 use super::super::poly::{Ntt, Poly};
-use super::super::shape::Shape;
 use super::Evaluator;
 use crate::HeError;
-use rayon::prelude::*;
 use std::sync::Arc;
 
 /// The digits of one polynomial at the primes of a key with alpha special primes: what hoisted rotations
@@ -44,23 +42,7 @@ impl Evaluator<'_> {
 
     /// Mod up of every digit: `beta (L + alpha)` transforms.
     pub(super) fn raise_half(&self, c: &Poly<Ntt>, alpha: usize) -> Raised {
-        let context = self.context;
-        let level = c.shape().level;
-        let shape = Shape { level, special: alpha };
-        let coefficients = c.clone().into_coeff(context);
-        let digit = |j: usize| {
-            let own = digit_range(level, alpha, j);
-            let mut raised = Poly::<Ntt>::scratch(context, shape);
-            let parts: Vec<&[u64]> = own.clone().map(|k| coefficients.limb(k)).collect();
-            context.raise(shape, own.start, &parts, raised.slices_mut());
-            context.counters().count_ntts(shape.limbs() - own.len());
-            raised.limbs_mut().for_each(|(k, limb)| {
-                // The digit's own residues are what they were.
-                if own.contains(&k) { limb.copy_from_slice(c.limb(k)) } else { context.table(shape, k).forward(limb) }
-            });
-            raised
-        };
-        Raised { digits: (0..level.div_ceil(alpha)).map(digit).collect(), alpha }
+        Raised { digits: raised(self.context, c, Gadget::plain(c.shape().level, alpha)), alpha }
     }
 
     /// The digits of a ciphertext's second half, for any number of rotations with keys of `alpha` special
@@ -80,21 +62,20 @@ impl Evaluator<'_> {
         let key = self.key(kind, a.level())?;
         let [mut c0, c1] = self.switched(&self.raise(a, key.alpha()), &key);
         c0.add_assign(&a.c0, self.context);
-        let estimate = a.estimate.with_error(self.switch_error(a.level(), key.alpha()));
+        let estimate = a.estimate.with_error(self.switch_error(a.level(), key.alpha(), key.deviation()));
         Ok(Ciphertext { c0, c1, estimate, ..*a })
     }
 
-    /// Deviation of the error that a switch at `level` with `alpha` special primes adds.
-    pub(super) fn switch_error(&self, level: usize, alpha: usize) -> f64 {
-        self.digits_error(level, alpha).hypot(rounding_deviation(self.context.degree()))
+    /// Deviation of the error that a switch at `level` adds, with a key of alpha special primes whose own
+    /// error deviates by `of_key`.
+    pub(super) fn switch_error(&self, level: usize, alpha: usize, of_key: f64) -> f64 {
+        self.digits_error(level, alpha, of_key).hypot(rounding_deviation(self.context.degree()))
     }
 
     /// Its part that comes before the special primes are divided out.
-    pub(super) fn digits_error(&self, level: usize, alpha: usize) -> f64 {
-        let parameters = self.context.parameters();
-        let bits = |range: std::ops::Range<usize>| parameters.primes()[range].iter().map(|&q| (q as f64).log2()).sum();
-        let digits: Vec<f64> = (0..level.div_ceil(alpha)).map(|j| bits(digit_range(level, alpha, j))).collect();
-        let special = parameters.special_primes()[..alpha].iter().map(|&p| (p as f64).log2()).sum();
-        digits_deviation(self.context.degree(), &digits, special)
+    pub(super) fn digits_error(&self, level: usize, alpha: usize, of_key: f64) -> f64 {
+        let (parameters, gadget) = (self.context.parameters(), Gadget::plain(level, alpha));
+        let digits = gadget.digit_log2(parameters, level);
+        switched_deviation(self.context.degree(), &digits, gadget.special_log2(parameters), of_key)
     }
 }

@@ -8,7 +8,7 @@
 //! | 32 | digest of the parameters |
 //! | 32 | the client |
 //! | 2 | number of keys |
-//! | 8 each | kind, alpha, level (2 bytes), Galois element (4 bytes) |
+//! | 8 each | kind (0 relinearise, 1 Galois, 2 to and 3 from the sparse secret, 4 master), alpha, level (2 bytes), element (4 bytes) |
 //! | 32 | digest of all of this |
 //! | | per key: packed, then 32 bytes of digest |
 //!
@@ -57,6 +57,7 @@ fn entry_bytes(id: &KeyId) -> [u8; ENTRY] {
         KeyKind::Galois(element) => (1, element),
         KeyKind::ToSparse => (2, 0),
         KeyKind::FromSparse => (3, 0),
+        KeyKind::Master(element) => (4, element),
     };
     let [l0, l1] = (id.level as u16).to_le_bytes();
     let [e0, e1, e2, e3] = element.to_le_bytes();
@@ -67,9 +68,11 @@ fn read_entry(context: &Context, bytes: [u8; ENTRY]) -> Result<KeyId, HeError> {
     let [kind, alpha, l0, l1, e0, e1, e2, e3] = bytes;
     let element = u32::from_le_bytes([e0, e1, e2, e3]);
     let level = usize::from(u16::from_le_bytes([l0, l1]));
+    let is_galois = |e: u32| e % 2 == 1 && e > 1 && (e as usize) < 2 * context.degree();
     let kind = match (kind, element) {
         (0, 0) => KeyKind::Relinearise,
-        (1, e) if e % 2 == 1 && e > 1 && (e as usize) < 2 * context.degree() => KeyKind::Galois(e),
+        (1, e) if is_galois(e) => KeyKind::Galois(e),
+        (4, e) if is_galois(e) => KeyKind::Master(e),
         (2, 0) => KeyKind::ToSparse,
         (3, 0) => KeyKind::FromSparse,
         _ => return refuse(format!("no key is of kind {kind} with element {element}")),
@@ -131,7 +134,7 @@ impl KeyFile {
         let mut bytes = Vec::new();
         for (index, &id) in ids.iter().enumerate() {
             bytes.clear();
-            key(id)?.write(context, &mut bytes);
+            key(id)?.write(context, &mut bytes)?;
             out.write_all(&bytes).and_then(|()| out.write_all(&digest(&bound, index, &bytes))).map_err(io(&part))?;
         }
         out.into_inner().map_err(|e| io(&part)(e.into_error()))?.sync_all().map_err(io(&part))?;
@@ -184,7 +187,7 @@ impl KeyFile {
         for &bytes in header[FIXED..].as_chunks::<ENTRY>().0 {
             let id = read_entry(context, bytes)?;
             entries.push((id, at));
-            at += (SwitchKey::packed_bytes(context, id.level, id.alpha) + DIGEST) as u64;
+            at += (SwitchKey::packed_bytes(context, id) + DIGEST) as u64;
         }
         if len != at {
             return short(usize::try_from(at).unwrap_or(usize::MAX));
@@ -203,12 +206,12 @@ impl KeyFile {
     /// [`HeError::File`]; [`HeError::Format`] if its digest is wrong; what reading a key may fail with.
     pub(super) fn load(&self, context: &Context, index: usize) -> Result<SwitchKey, HeError> {
         let (id, at) = self.entries[index];
-        let mut bytes = vec![0; SwitchKey::packed_bytes(context, id.level, id.alpha) + DIGEST];
+        let mut bytes = vec![0; SwitchKey::packed_bytes(context, id) + DIGEST];
         self.file.read_exact_at(&mut bytes, at).map_err(io(&self.path))?;
         let (bytes, stored) = bytes.split_at(bytes.len() - DIGEST);
         if stored != digest(&self.bound, index, bytes) {
             return refuse(format!("the key for {} is damaged", id.kind));
         }
-        SwitchKey::read(context, id.level, id.alpha, bytes)
+        SwitchKey::read(context, id, bytes)
     }
 }

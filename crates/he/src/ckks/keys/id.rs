@@ -16,6 +16,8 @@ pub enum KeyKind {
     ToSparse,
     /// From the sparse secret to the client's.
     FromSparse,
+    /// Derives keys: from that of an automorphism to that of it and `X -> X^element`.
+    Master(u32),
 }
 
 impl std::fmt::Display for KeyKind {
@@ -25,6 +27,7 @@ impl std::fmt::Display for KeyKind {
             Self::Galois(element) => write!(f, "Galois element {element}"),
             Self::ToSparse => f.write_str("switching to the sparse secret"),
             Self::FromSparse => f.write_str("switching from the sparse secret"),
+            Self::Master(element) => write!(f, "derivation by Galois element {element}"),
         }
     }
 }
@@ -36,7 +39,7 @@ pub struct KeyId {
     pub kind: KeyKind,
     /// The highest level it serves.
     pub level: usize,
-    /// Its special primes.
+    /// Its special primes; of a master those of the keys that are derived with it.
     pub alpha: usize,
 }
 
@@ -52,10 +55,20 @@ impl KeyId {
     /// Whether such a key may exist with these parameters.
     ///
     /// # Errors
-    /// [`HeError::InsecureKey`].
+    /// [`HeError::InsecureKey`]; [`HeError::Circuit`] for a master where the keys that it is to derive leave
+    /// it no special primes.
     pub fn admit(&self, parameters: &Parameters) -> Result<(), HeError> {
         let secret = if self.kind == KeyKind::ToSparse { Secret::Sparse } else { Secret::Ternary };
-        parameters.admit(&self.kind.to_string(), secret, self.level, self.alpha)
+        let all = parameters.special_primes().len();
+        let special = match self.kind {
+            KeyKind::Master(_) if self.alpha < all => all,
+            KeyKind::Master(_) => {
+                let why = format!("keys with {} of {all} special primes leave none for their masters", self.alpha);
+                return Err(HeError::Circuit { what: "derivation of keys", why });
+            }
+            _ => self.alpha,
+        };
+        parameters.admit(&self.kind.to_string(), secret, self.level, special)
     }
 }
 

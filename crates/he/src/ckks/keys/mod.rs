@@ -1,15 +1,19 @@
 //! Keys: the secret, the public key, switching keys, and sets of them.
 
+mod derive;
 mod file;
+mod gadget;
 mod id;
 mod secret;
 mod set;
 mod switch;
 
+pub use derive::{Derivation, derived_deviation};
 pub use file::KeyFile;
+pub(super) use gadget::Gadget;
 pub use id::{KeyId, KeyKind, merged};
 pub use secret::{PublicKey, SecretKey};
 pub(super) use secret::{uniform, zero_under};
-pub use set::{KeyMaker, KeySet, Origin};
-pub(super) use switch::digit_range;
-pub use switch::{KeyForm, SwitchKey};
+pub use set::{KeyMaker, KeySet};
+pub(super) use switch::raised;
+pub use switch::{KeyForm, Origin, SwitchKey};

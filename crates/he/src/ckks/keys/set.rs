@@ -1,25 +1,17 @@
 //! Sets of switching keys: what a circuit needs, what is there, and who made it.
 
 use super::super::context::Context;
+use super::super::noise::fresh_deviation;
 use super::super::poly::{Ntt, Poly};
 use super::file::KeyFile;
 use super::id::{KeyId, KeyKind, merged};
 use super::secret::SecretKey;
-use super::switch::{KeyForm, SwitchKey};
+use super::switch::{KeyForm, Origin, SwitchKey};
 use crate::HeError;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use tacit_arith::prg::SplitPrg;
 use zeroize::Zeroizing;
-
-/// Where a key comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Origin {
-    /// Sent by the client.
-    Uploaded,
-    /// Made by the server from others: it has no seed, and both halves are kept.
-    Derived,
-}
 
 /// Keys of a file, of which as many as a budget allows are in memory.
 struct Paged {
@@ -34,7 +26,7 @@ struct Paged {
 /// Keys by what they do, of one client: in memory, or in a file and paged by use.
 #[derive(Default)]
 pub struct KeySet {
-    keys: BTreeMap<KeyId, (Origin, Arc<SwitchKey>)>,
+    keys: BTreeMap<KeyId, Arc<SwitchKey>>,
     paged: Option<Paged>,
 }
 
@@ -57,14 +49,14 @@ impl<'a> KeyMaker<'a> {
     /// than 128 bits is not made.
     ///
     /// # Errors
-    /// [`HeError::InsecureKey`].
+    /// [`HeError::InsecureKey`]; [`HeError::Circuit`] for a master that has no special primes.
     ///
     /// # Panics
     /// If the parameters have fewer primes than it asks for.
     pub fn make(&mut self, id: KeyId) -> Result<SwitchKey, HeError> {
         id.admit(self.secret.context().parameters())?;
         let (context, s, sparse) = (self.secret.context(), self.secret.s(), &*self.sparse);
-        let mut between = |from, to| SwitchKey::generate(from, to, context, id.level, id.alpha, self.prg);
+        let mut between = |from, to| SwitchKey::generate(from, to, context, id, self.prg);
         Ok(match id.kind {
             KeyKind::Relinearise => {
                 let mut square = Zeroizing::new(s.clone());
@@ -73,7 +65,7 @@ impl<'a> KeyMaker<'a> {
             }
             // From s to its image under the inverse: the automorphism comes after the switch, on two
             // polynomials instead of on every digit.
-            KeyKind::Galois(element) => {
+            KeyKind::Galois(element) | KeyKind::Master(element) => {
                 let image = Zeroizing::new(s.automorphism(context, inverse_element(context, element)));
                 between(s, &image)
             }
@@ -92,7 +84,7 @@ impl KeySet {
         let mut maker = KeyMaker::new(secret, prg);
         let mut set = Self::default();
         for id in merged(needs) {
-            set.insert(id.kind, Origin::Uploaded, maker.make(id)?);
+            set.insert(maker.make(id)?);
         }
         Ok(set)
     }
@@ -107,9 +99,29 @@ impl KeySet {
     }
 
     /// Adds a key.
-    pub fn insert(&mut self, kind: KeyKind, origin: Origin, key: SwitchKey) {
-        let id = KeyId { kind, level: key.level(), alpha: key.alpha() };
-        self.keys.insert(id, (origin, Arc::new(key)));
+    pub fn insert(&mut self, key: SwitchKey) {
+        self.keys.insert(key.id(), Arc::new(key));
+    }
+
+    /// Adds the keys that are in memory in `other`.
+    pub fn extend(&mut self, other: Self) {
+        self.keys.extend(other.keys);
+    }
+
+    /// Who made the key `id`, if it is there. Those of files were sent.
+    #[must_use]
+    pub fn origin(&self, id: KeyId) -> Option<Origin> {
+        let of_file = || self.paged.as_ref().is_some_and(|p| p.places.contains_key(&id)).then_some(Origin::Uploaded);
+        self.keys.get(&id).map(|key| key.origin()).or_else(of_file)
+    }
+
+    /// The largest deviation of the errors of the keys that serve `needs`; that of a fresh key where one is
+    /// not there.
+    #[must_use]
+    pub fn deviation(&self, needs: &[KeyId]) -> f64 {
+        let serving = needs.iter().filter_map(|need| self.find(need.kind, need.level, Some(need.alpha)).ok());
+        let deviations = serving.filter_map(|id| self.keys.get(&id)).map(|key| key.deviation());
+        deviations.fold(fresh_deviation(), f64::max)
     }
 
     /// The keys that are there, in memory or in the file.
@@ -137,7 +149,7 @@ impl KeySet {
     /// Bytes in memory now.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let resident: usize = self.keys.values().map(|(_, key)| key.memory_bytes()).sum();
+        let resident: usize = self.keys.values().map(|key| key.memory_bytes()).sum();
         resident + self.paged.as_ref().map_or(0, Paged::memory_bytes)
     }
 
@@ -147,7 +159,7 @@ impl KeySet {
     /// [`HeError::Range`] for a key that is none.
     pub fn hold_as(&mut self, context: &Context, form: KeyForm) -> Result<(), HeError> {
         if form == KeyForm::Expanded {
-            for (_, key) in self.keys.values_mut() {
+            for key in self.keys.values_mut() {
                 *key = Arc::new(key.expanded(context)?);
             }
         }
@@ -171,7 +183,7 @@ impl KeySet {
 
     fn take(&self, id: KeyId) -> Result<Arc<SwitchKey>, HeError> {
         match (self.keys.get(&id), &self.paged) {
-            (Some((_, key)), _) => Ok(key.clone()),
+            (Some(key), _) => Ok(key.clone()),
             (None, Some(paged)) => paged.take(id),
             (None, None) => Err(HeError::MissingKey { key: id.kind.to_string(), level: id.level }),
         }

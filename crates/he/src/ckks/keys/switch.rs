@@ -5,8 +5,11 @@
 //! the others. It serves every level up to L: lower levels use the first digits and primes.
 
 use super::super::context::Context;
+use super::super::noise::fresh_deviation;
 use super::super::poly::{Ntt, Poly};
 use super::super::shape::Shape;
+use super::gadget::Gadget;
+use super::id::KeyId;
 use super::secret::{uniform, uniform_parts, zero_under};
 use crate::HeError;
 use std::ops::Range;
@@ -24,64 +27,102 @@ pub enum KeyForm {
     Expanded,
 }
 
-/// One digit's pair.
+/// Where a key comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// Sent by the client.
+    Uploaded,
+    /// Made by the server from masters: it has no seed, and both halves are kept.
+    Derived,
+}
+
+/// One digit's pair. Derived ones have no seed.
 enum Digit {
     Packed { seed: PublicSeed, b: Vec<Vec<u8>> },
-    Expanded { seed: PublicSeed, b: Poly<Ntt>, a: Poly<Ntt> },
+    Derived { b: Vec<Vec<u8>>, a: Vec<Vec<u8>> },
+    Expanded { seed: Option<PublicSeed>, b: Poly<Ntt>, a: Poly<Ntt> },
 }
 
 /// A switching key. Public: it is encrypted under the secret that it switches to.
 pub struct SwitchKey {
-    level: usize,
-    alpha: usize,
+    id: KeyId,
+    gadget: Gadget,
+    /// Deviation of its error.
+    deviation: f64,
     digits: Vec<Digit>,
 }
 
-/// Digits of `level` primes with `alpha` each: the primes of digit j.
-pub(in super::super) fn digit_range(level: usize, alpha: usize, j: usize) -> Range<usize> {
-    j * alpha..((j + 1) * alpha).min(level)
+/// The digits of `c` at the primes that a key has at its level: `beta (L + alpha)` transforms, those of `c`
+/// back included.
+pub(in super::super) fn raised(context: &Context, c: &Poly<Ntt>, gadget: Gadget) -> Vec<Poly<Ntt>> {
+    use rayon::prelude::*;
+    let level = c.shape().level;
+    let shape = gadget.at(level).shape;
+    let coefficients = c.clone().into_coeff(context);
+    let digit = |(_, own): (usize, Range<usize>)| {
+        let mut raised = Poly::<Ntt>::scratch(context, shape);
+        let parts: Vec<&[u64]> = own.clone().map(|k| coefficients.limb(k)).collect();
+        context.raise(shape, own.start, &parts, raised.slices_mut());
+        context.counters().count_ntts(shape.limbs() - own.len());
+        raised.limbs_mut().for_each(|(k, limb)| {
+            // The digit's own residues are what they were.
+            if own.contains(&k) { limb.copy_from_slice(c.limb(k)) } else { context.table(shape, k).forward(limb) }
+        });
+        raised
+    };
+    gadget.digits_at(level).map(digit).collect()
 }
 
 impl SwitchKey {
-    /// A key from the secret `from` (at every prime) to `to`, for ciphertexts up to `level`.
+    /// The key `id`, from the secret `from` (at every prime) to `to`.
     ///
     /// # Panics
-    /// If the context has fewer primes.
+    /// If the parameters do not admit it.
     #[must_use]
     pub(in super::super) fn generate(
         from: &Poly<Ntt>,
         to: &Poly<Ntt>,
         context: &Context,
-        level: usize,
-        alpha: usize,
+        id: KeyId,
         prg: &mut SplitPrg,
     ) -> Self {
         use rayon::prelude::*;
-        let shape = Shape { level, special: alpha };
-        let digits = (0..level.div_ceil(alpha)).map(|j| {
+        let gadget = Gadget::of(id, context.parameters());
+        let shape = gadget.shape;
+        let digits = (0..gadget.len()).map(|j| {
             let seed = prg.public_seed();
             let a = uniform(context, shape, seed);
             let mut b = zero_under(context, to, &a, shape, prg.secret());
-            let own = digit_range(level, alpha, j);
+            let own = gadget.digit(j);
             b.limbs_mut().filter(|(k, _)| own.contains(k)).for_each(|(k, limb)| {
                 let op = context.pointwise(shape, k);
-                op.add_scaled(limb, from.limb(k), op.modulus().shoup(context.special_product(shape, alpha, k)));
+                op.add_scaled(
+                    limb,
+                    from.limb(context.index(shape, k)),
+                    op.modulus().shoup(context.special_product(shape, gadget.own(), k)),
+                );
             });
             Digit::Packed { seed, b: pack_limbs(context, &b) }
         });
-        Self { level, alpha, digits: digits.collect() }
+        Self { id, gadget, deviation: fresh_deviation(), digits: digits.collect() }
+    }
+
+    /// What it is for.
+    #[must_use]
+    pub fn id(&self) -> KeyId {
+        self.id
     }
 
     /// Highest level it serves.
     #[must_use]
     pub fn level(&self) -> usize {
-        self.level
+        self.id.level
     }
 
-    /// Number of special primes.
+    /// Number of special primes (as in [`KeyId`]).
     #[must_use]
     pub fn alpha(&self) -> usize {
-        self.alpha
+        self.id.alpha
     }
 
     /// Number of digits at its level (beta).
@@ -93,7 +134,7 @@ impl SwitchKey {
     /// Its primes.
     #[must_use]
     pub fn shape(&self) -> Shape {
-        Shape { level: self.level, special: self.alpha }
+        self.gadget.shape
     }
 
     /// How it is held.
@@ -105,6 +146,21 @@ impl SwitchKey {
         }
     }
 
+    /// Who made it.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        match self.digits.first() {
+            Some(Digit::Derived { .. } | Digit::Expanded { seed: None, .. }) => Origin::Derived,
+            _ => Origin::Uploaded,
+        }
+    }
+
+    /// Deviation of a coefficient of its error.
+    #[must_use]
+    pub fn deviation(&self) -> f64 {
+        self.deviation
+    }
+
     /// The same key with both halves as words.
     ///
     /// # Errors
@@ -113,7 +169,11 @@ impl SwitchKey {
         let digits = self.digits.iter().map(|digit| match digit {
             Digit::Packed { seed, b } => {
                 let b = unpack_limbs(context, self.shape(), b)?;
-                Ok(Digit::Expanded { seed: *seed, b, a: uniform(context, self.shape(), *seed) })
+                Ok(Digit::Expanded { seed: Some(*seed), b, a: uniform(context, self.shape(), *seed) })
+            }
+            Digit::Derived { b, a } => {
+                let [b, a] = [b, a].map(|half| unpack_limbs(context, self.shape(), half));
+                Ok(Digit::Expanded { seed: None, b: b?, a: a? })
             }
             Digit::Expanded { seed, b, a } => Ok(Digit::Expanded { seed: *seed, b: b.clone(), a: a.clone() }),
         });
@@ -125,45 +185,69 @@ impl SwitchKey {
     pub fn memory_bytes(&self) -> usize {
         let of = |digit: &Digit| match digit {
             Digit::Packed { b, .. } => PublicSeed::BYTES + b.iter().map(Vec::len).sum::<usize>(),
+            Digit::Derived { b, a } => b.iter().chain(a).map(Vec::len).sum(),
             Digit::Expanded { b, .. } => 16 * b.shape().limbs() * b.limb(0).len(),
         };
         self.digits.iter().map(of).sum()
     }
 
-    /// Bytes of its packed form: per digit a seed and one limb per prime.
+    /// Bytes of the packed form of the key `id`: per digit a seed and one limb per prime.
+    ///
+    /// # Panics
+    /// If [`KeyId::admit`] refuses it.
     #[must_use]
-    pub fn packed_bytes(context: &Context, level: usize, alpha: usize) -> usize {
-        let shape = Shape { level, special: alpha };
-        let limbs: usize = (0..shape.limbs()).map(|k| limb_bytes(context, shape, k)).sum();
-        level.div_ceil(alpha) * (PublicSeed::BYTES + limbs)
+    pub fn packed_bytes(context: &Context, id: KeyId) -> usize {
+        let gadget = Gadget::of(id, context.parameters());
+        gadget.len() * (PublicSeed::BYTES + half_bytes(context, gadget.shape))
+    }
+
+    /// Bytes that it takes in memory if it is derived: per digit two limbs per prime.
+    ///
+    /// # Panics
+    /// If [`KeyId::admit`] refuses it.
+    #[must_use]
+    pub fn derived_bytes(context: &Context, id: KeyId) -> usize {
+        let gadget = Gadget::of(id, context.parameters());
+        gadget.len() * 2 * half_bytes(context, gadget.shape)
     }
 
     /// Appends the packed form.
-    pub fn write(&self, context: &Context, out: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// [`HeError::Format`] for a derived key, which has no seeds: its masters are what travels.
+    pub fn write(&self, context: &Context, out: &mut Vec<u8>) -> Result<(), HeError> {
         for digit in &self.digits {
             let (seed, packed) = match digit {
                 Digit::Packed { seed, b } => (seed, b),
-                Digit::Expanded { seed, b, .. } => (seed, &pack_limbs(context, b)),
+                Digit::Expanded { seed: Some(seed), b, .. } => (seed, &pack_limbs(context, b)),
+                Digit::Derived { .. } | Digit::Expanded { seed: None, .. } => {
+                    let why = format!("the key for {} is derived and has no seeds: write its masters", self.id.kind);
+                    return Err(HeError::Format { what: "switching key", why });
+                }
             };
             out.extend_from_slice(&seed.to_bytes());
             packed.iter().for_each(|limb| out.extend_from_slice(limb));
         }
+        Ok(())
     }
 
-    /// Reads the packed form; every residue is checked.
+    /// Reads a packed key; every residue is checked.
     ///
     /// # Errors
+    /// [`HeError::InsecureKey`], [`HeError::Circuit`] for a key that the parameters do not admit;
     /// [`HeError::Length`], [`HeError::Range`], [`HeError::Padding`].
-    pub fn read(context: &Context, level: usize, alpha: usize, bytes: &[u8]) -> Result<Self, HeError> {
-        let expected = Self::packed_bytes(context, level, alpha);
+    pub fn read(context: &Context, id: KeyId, bytes: &[u8]) -> Result<Self, HeError> {
+        id.admit(context.parameters())?;
+        let gadget = Gadget::of(id, context.parameters());
+        let expected = Self::packed_bytes(context, id);
         if bytes.len() != expected {
             return Err(HeError::Length { what: "switching key", got: bytes.len(), expected });
         }
-        let shape = Shape { level, special: alpha };
+        let shape = gadget.shape;
         let mut rest = bytes;
         let mut checked = context.pool().scratch();
-        let mut digits = Vec::with_capacity(level.div_ceil(alpha));
-        for _ in 0..level.div_ceil(alpha) {
+        let mut digits = Vec::with_capacity(gadget.len());
+        for _ in 0..gadget.len() {
             let (seed, after) = rest.split_first_chunk().expect("the length has been checked");
             rest = after;
             let mut b = Vec::with_capacity(shape.limbs());
@@ -175,28 +259,47 @@ impl SwitchKey {
             }
             digits.push(Digit::Packed { seed: PublicSeed::from_bytes(*seed), b });
         }
-        Ok(Self { level, alpha, digits })
+        Ok(Self { id, gadget, deviation: fresh_deviation(), digits })
     }
 
-    /// `(sum digit_j b_j, sum digit_j a_j)` for digits of a ciphertext at or below the key's level, all of
-    /// one shape with alpha special primes.
+    /// A key of pairs `(b_j, a_j)` that were made from other keys.
+    pub(super) fn derived(context: &Context, id: KeyId, deviation: f64, pairs: &[[Poly<Ntt>; 2]]) -> Self {
+        let digit = |[b, a]: &[Poly<Ntt>; 2]| Digit::Derived { b: pack_limbs(context, b), a: pack_limbs(context, a) };
+        let gadget = Gadget::of(id, context.parameters());
+        Self { id, gadget, deviation, digits: pairs.iter().map(digit).collect() }
+    }
+
+    /// The pair of digit `j`.
+    pub(super) fn pair(&self, context: &Context, j: usize) -> Result<[Poly<Ntt>; 2], HeError> {
+        Ok(match &self.digits[j] {
+            Digit::Packed { seed, b } => {
+                [unpack_limbs(context, self.shape(), b)?, uniform(context, self.shape(), *seed)]
+            }
+            Digit::Derived { b, a } => {
+                [unpack_limbs(context, self.shape(), b)?, unpack_limbs(context, self.shape(), a)?]
+            }
+            Digit::Expanded { b, a, .. } => [b.clone(), a.clone()],
+        })
+    }
+
+    /// `(sum digit_j b_j, sum digit_j a_j)` for the digits, as [`raised`] makes them, of something at or below
+    /// the key's level.
     ///
     /// # Panics
-    /// If there are more digits than the key has, or their shape is not within the key's.
+    /// If their number or shape is not that of the key's digits there.
     pub(in super::super) fn inner_product(&self, context: &Context, digits: &[Poly<Ntt>]) -> [Poly<Ntt>; 2] {
         use rayon::prelude::*;
         let shape = digits[0].shape();
-        assert!(
-            digits.len() <= self.digits.len() && shape.level <= self.level && shape.special == self.alpha,
-            "digits fit the key"
-        );
+        let fits = shape.level <= self.id.level && shape.special == self.shape().special;
+        let used: Vec<usize> = self.gadget.digits_at(shape.level.min(self.id.level)).map(|(j, _)| j).collect();
+        assert!(fits && used.len() == digits.len(), "digits fit the key");
         let mut sums = [Poly::zero(context, shape), Poly::zero(context, shape)];
         let [sum_b, sum_a] = &mut sums;
         sum_b.limbs_mut().zip(sum_a.limbs_mut()).for_each(|((k, sum_b), (_, sum_a))| {
             // The same prime in the key, which may have more of them.
-            let at = if k < shape.level { k } else { self.level + k - shape.level };
+            let at = if k < shape.level { k } else { self.id.level + k - shape.level };
             let own: Vec<&[u64]> = digits.iter().map(|digit| digit.limb(k)).collect();
-            self.inner_limb(context, at, &own, [sum_b, sum_a]);
+            self.inner_limb(context, at, &used, &own, [sum_b, sum_a]);
         });
         let per_digit = self.memory_bytes() / self.digits.len().max(1);
         context.counters().count_key_switch(per_digit * digits.len() * shape.limbs() / self.shape().limbs());
@@ -205,10 +308,16 @@ impl SwitchKey {
 
     /// The inner products mod the prime of the key's limb `at`, part by part: what is unpacked or drawn is
     /// used while it is in the cache.
-    fn inner_limb(&self, context: &Context, at: usize, own: &[&[u64]], [sum_b, sum_a]: [&mut [u64]; 2]) {
+    fn inner_limb(
+        &self,
+        context: &Context,
+        at: usize,
+        used: &[usize],
+        own: &[&[u64]],
+        [sum_b, sum_a]: [&mut [u64]; 2],
+    ) {
         let op = context.pointwise(self.shape(), at);
-        let mut halves: Vec<Halves<'_>> =
-            self.digits[..own.len()].iter().map(|d| self.halves(context, d, at)).collect();
+        let mut halves: Vec<Halves<'_>> = used.iter().map(|&j| self.halves(context, &self.digits[j], at)).collect();
         let mut room = vec![0; 2 * PART * own.len()];
         for start in (0..context.degree()).step_by(PART) {
             let end = (start + PART).min(context.degree());
@@ -226,6 +335,7 @@ impl SwitchKey {
     fn halves<'a>(&self, context: &Context, digit: &'a Digit, at: usize) -> Halves<'a> {
         match digit {
             Digit::Expanded { b, a, .. } => Halves::Expanded { b: b.limb(at), a: a.limb(at) },
+            Digit::Derived { b, a } => Halves::Derived { b: &b[at], a: &a[at] },
             Digit::Packed { seed, b } => {
                 Halves::Packed { b: &b[at], a: Box::new(uniform_parts(context, self.shape(), *seed, at)) }
             }
@@ -239,6 +349,7 @@ const PART: usize = 512;
 /// Limbs of both halves of one digit, to be read from the front.
 enum Halves<'a> {
     Packed { b: &'a [u8], a: Box<UniformParts> },
+    Derived { b: &'a [u8], a: &'a [u8] },
     Expanded { b: &'a [u64], a: &'a [u64] },
 }
 
@@ -248,17 +359,37 @@ impl Halves<'_> {
         match self {
             Self::Expanded { b, a } => [&b[part.clone()], &a[part]],
             Self::Packed { b, a } => {
-                let (of_b, of_a) = room.split_at_mut(PART);
-                let (of_b, of_a) = (&mut of_b[..part.len()], &mut of_a[..part.len()]);
-                // Parts have a multiple of eight words, so that they begin with a byte.
-                let bytes = part.start / 8 * modulus.bits() as usize..part.end / 8 * modulus.bits() as usize;
-                pack::unpack_into(&b[bytes], modulus.bits(), modulus.value() - 1, of_b)
-                    .expect("keys are checked when they are read");
+                let [of_b, of_a] = halved(room, part.len());
+                unpack_part(modulus, b, &part, of_b);
                 a.next(of_a);
+                [of_b, of_a]
+            }
+            Self::Derived { b, a } => {
+                let [of_b, of_a] = halved(room, part.len());
+                unpack_part(modulus, b, &part, of_b);
+                unpack_part(modulus, a, &part, of_a);
                 [of_b, of_a]
             }
         }
     }
+}
+
+fn halved(room: &mut [u64], words: usize) -> [&mut [u64]; 2] {
+    let (of_b, of_a) = room.split_at_mut(PART);
+    [&mut of_b[..words], &mut of_a[..words]]
+}
+
+/// The words `part` of a packed limb.
+fn unpack_part(modulus: &Modulus, packed: &[u8], part: &Range<usize>, out: &mut [u64]) {
+    // Parts have a multiple of eight words, so that they begin with a byte.
+    let bytes = part.start / 8 * modulus.bits() as usize..part.end / 8 * modulus.bits() as usize;
+    pack::unpack_into(&packed[bytes], modulus.bits(), modulus.value() - 1, out)
+        .expect("keys are checked when they are read");
+}
+
+/// Bytes of one packed half.
+fn half_bytes(context: &Context, shape: Shape) -> usize {
+    (0..shape.limbs()).map(|k| limb_bytes(context, shape, k)).sum()
 }
 
 fn limb_bytes(context: &Context, shape: Shape, k: usize) -> usize {

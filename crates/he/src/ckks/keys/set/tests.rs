@@ -46,7 +46,7 @@ fn sets_larger_than_the_budget_work() {
     let file = written(&mut bench, "paged");
     let x = bench.values(128);
     let a = bench.encrypt(&x, 3);
-    let one = SwitchKey::packed_bytes(&context, 3, 2);
+    let one = SwitchKey::packed_bytes(&context, needs(&bench)[0]);
     assert_eq!(std::fs::metadata(&file.0).unwrap().len() as usize, 76 + 5 * 8 + 32 + 5 * (one + 32));
     let mut answers = Vec::new();
     for budget in [0, 2 * one, 100 * one] {
@@ -76,7 +76,7 @@ fn makers_share_the_sparse_secret() {
     let mut keys = KeySet::default();
     for kind in [KeyKind::ToSparse, KeyKind::FromSparse] {
         let key = KeyMaker::new(&bench.secret, &mut bench.prg).make(KeyId::at(&context, kind, 1)).unwrap();
-        keys.insert(kind, Origin::Uploaded, key);
+        keys.insert(key);
     }
     let e = Evaluator::new(&context, &keys);
     let there = e.switch_secret(&a, KeyKind::ToSparse).unwrap();
@@ -94,7 +94,7 @@ fn damaged_and_foreign_files_are_refused() {
     assert!(matches!(folder, HeError::Format { .. }), "{folder}");
     let file = written(&mut bench, "damaged");
     let good = std::fs::read(&file.0).unwrap();
-    let one = SwitchKey::packed_bytes(&context, 3, 2) + 32;
+    let one = SwitchKey::packed_bytes(&context, needs(&bench)[0]) + 32;
     let body = 76 + 5 * 8 + 32;
     let attempt = |bytes: &[u8]| -> Result<(), HeError> {
         std::fs::write(&file.0, bytes).unwrap();

@@ -1,0 +1,260 @@
+//! Keys that the server makes from others ([LLKN23]): a few masters travel, rotation keys follow from them.
+//!
+//! A rotation key for the automorphism g holds encryptions of `P g_j s` under `g^-1(s)`, mod `Q P`. The
+//! master of h switches from s to `h^-1(s)` mod `Q P P'`: applied to `g(b_j), g(a_j)`, which are under s, and
+//! followed by `g^-1`, it gives encryptions of the same under `(g h)^-1(s)`: a key for g h. To begin with,
+//! `(0, P g_j)` is a key for the identity. Each step adds the error of one switch: that of digits mod P', and
+//! the rounding by P'. Error bound, bytes and transforms are those that [`Derivation`] states.
+
+use super::super::context::Context;
+use super::super::noise::{fresh_deviation, rounding_deviation, switched_deviation};
+use super::super::poly::{Ntt, Poly};
+use super::super::shape::Shape;
+use super::gadget::Gadget;
+use super::id::{KeyId, KeyKind, merged};
+use super::set::{KeySet, inverse_element};
+use super::switch::{SwitchKey, raised};
+use crate::HeError;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// One key: a master's element times that of an earlier step (or of the identity).
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    element: u32,
+    before: Option<usize>,
+    /// Its place among the masters.
+    master: usize,
+    is_needed: bool,
+}
+
+/// How the rotation keys of a circuit follow from masters.
+pub struct Derivation {
+    masters: Vec<KeyId>,
+    /// Steps by level and special primes of the keys that they make.
+    groups: BTreeMap<(usize, usize), Vec<Step>>,
+}
+
+/// Deviation of the error of a key that `master` makes at `level` from a key whose error deviates by `before`
+/// (`None`: from the identity).
+#[must_use]
+pub fn derived_deviation(context: &Context, master: KeyId, level: usize, before: Option<f64>) -> f64 {
+    let (parameters, degree) = (context.parameters(), context.degree());
+    let gadget = Gadget::of(master, parameters);
+    let (mut digits, special) = (gadget.digit_log2(parameters, level), gadget.special_log2(parameters));
+    let Some(before) = before else {
+        // The identity has one residue that is not 0, and it is a constant.
+        digits.truncate(1);
+        return switched_deviation(1, &digits, special, fresh_deviation()).hypot(rounding_deviation(degree));
+    };
+    let switched = switched_deviation(degree, &digits, special, fresh_deviation());
+    before.hypot(switched).hypot(rounding_deviation(degree))
+}
+
+impl Derivation {
+    /// Plans the keys `needs` from `masters`: each by as few steps as there are, over common ones.
+    ///
+    /// # Errors
+    /// [`HeError::MissingKey`] for a key that is no rotation's, or no product of the masters' elements;
+    /// [`HeError::KeyTooLow`], [`HeError::KeyAlpha`] where masters are for lower levels or other special
+    /// primes; what [`KeyId::admit`] refuses.
+    pub fn new(context: &Context, needs: &[KeyId], masters: &[KeyId]) -> Result<Self, HeError> {
+        masters.iter().try_for_each(|master| master.admit(context.parameters()))?;
+        let mut wanted: BTreeMap<(usize, usize), Vec<u32>> = BTreeMap::new();
+        for need in merged(needs) {
+            let KeyKind::Galois(element) = need.kind else {
+                return Err(HeError::MissingKey { key: need.kind.to_string(), level: need.level });
+            };
+            usable(masters, need)?;
+            wanted.entry((need.level, need.alpha)).or_default().push(element);
+        }
+        let mut groups = BTreeMap::new();
+        for ((level, alpha), elements) in wanted {
+            groups.insert((level, alpha), steps(context, masters, level, alpha, &elements)?);
+        }
+        Ok(Self { masters: masters.to_vec(), groups })
+    }
+
+    /// Masters for keys at `level`, of rotations by `distances`.
+    #[must_use]
+    pub fn masters(context: &Context, level: usize, distances: &[i64]) -> Vec<KeyId> {
+        let kinds = distances.iter().map(|&k| KeyKind::Master(context.rotation_element(k)));
+        kinds.map(|kind| KeyId::at(context, kind, level)).collect()
+    }
+
+    /// The keys that it makes for the circuit.
+    pub fn keys(&self) -> impl Iterator<Item = KeyId> {
+        self.groups.iter().flat_map(|(&(level, alpha), steps)| {
+            let needed = steps.iter().filter(|step| step.is_needed);
+            needed.map(move |step| KeyId { kind: KeyKind::Galois(step.element), level, alpha })
+        })
+    }
+
+    /// Bytes of the masters: to be sent, and to be kept while keys are derived.
+    #[must_use]
+    pub fn upload_bytes(&self, context: &Context) -> usize {
+        self.masters.iter().map(|&id| SwitchKey::packed_bytes(context, id)).sum()
+    }
+
+    /// Bytes of the keys that it makes, of which both halves are kept.
+    #[must_use]
+    pub fn memory_bytes(&self, context: &Context) -> usize {
+        self.keys().map(|id| SwitchKey::derived_bytes(context, id)).sum()
+    }
+
+    /// Steps, those to keys that nobody needs included.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        self.groups.values().map(Vec::len).sum()
+    }
+
+    /// Transforms that it takes.
+    #[must_use]
+    pub fn transforms(&self, context: &Context) -> usize {
+        let parameters = context.parameters();
+        let one = |level, alpha, step: &Step| {
+            let master = Gadget::of(self.masters[step.master], parameters);
+            let digits = master.digits_at(level).count();
+            // The digits, and both sums.
+            Gadget::plain(level, alpha).len() * (digits + 2) * master.at(level).shape.limbs()
+        };
+        self.groups.iter().map(|(&(l, a), steps)| steps.iter().map(|step| one(l, a, step)).sum::<usize>()).sum()
+    }
+
+    /// Makes the keys. Beside them only those are in memory that others follow from.
+    ///
+    /// # Errors
+    /// [`HeError::MissingKey`], [`HeError::KeyTooLow`] or [`HeError::KeyAlpha`] if a master is not in
+    /// `masters`, before anything is computed; what reading one from a file may fail with.
+    pub fn run(&self, context: &Context, masters: &KeySet) -> Result<KeySet, HeError> {
+        masters.check(&self.masters)?;
+        let mut set = KeySet::default();
+        for (&(level, alpha), steps) in &self.groups {
+            let mut made: Vec<Option<SwitchKey>> = Vec::with_capacity(steps.len());
+            let mut readers = vec![0usize; steps.len()];
+            steps.iter().filter_map(|step| step.before).for_each(|before| readers[before] += 1);
+            for step in steps {
+                let id = KeyId { kind: KeyKind::Galois(step.element), level, alpha };
+                let before = step.before.map(|i| made[i].as_ref().expect("it is kept while others follow from it"));
+                let master = self.masters[step.master];
+                let master = masters.get_with(master.kind, master.level, alpha)?;
+                let key = derive(context, id, before, &master)?;
+                made.push(Some(key));
+                if let Some(i) = step.before {
+                    readers[i] -= 1;
+                }
+                // What nothing else follows from goes to the set, or away.
+                for (i, step) in steps.iter().enumerate().take(made.len()).filter(|(i, _)| readers[*i] == 0) {
+                    if let Some(key) = made[i].take().filter(|_| step.is_needed) {
+                        set.insert(key);
+                    }
+                }
+            }
+        }
+        Ok(set)
+    }
+}
+
+/// Whether there is a master for keys like `need`.
+fn usable(masters: &[KeyId], need: KeyId) -> Result<(), HeError> {
+    let key = need.kind.to_string();
+    let highest = masters.iter().filter(|m| m.alpha == need.alpha).map(|m| m.level).max();
+    match (highest, masters.first()) {
+        (Some(have), _) if have < need.level => Err(HeError::KeyTooLow { key, level: need.level, have }),
+        (Some(_), _) => Ok(()),
+        (None, Some(other)) => Err(HeError::KeyAlpha { key, need: need.alpha, have: other.alpha }),
+        (None, None) => Err(HeError::MissingKey { key, level: need.level }),
+    }
+}
+
+/// Steps to all of `elements`, each after those it follows from: breadth first over products of the masters'
+/// elements.
+fn steps(
+    context: &Context,
+    masters: &[KeyId],
+    level: usize,
+    alpha: usize,
+    elements: &[u32],
+) -> Result<Vec<Step>, HeError> {
+    let mask = 2 * context.degree() as u32 - 1;
+    let fitting = |m: &KeyId| m.alpha == alpha && m.level >= level;
+    let factors: Vec<(usize, u32)> = masters
+        .iter()
+        .enumerate()
+        .filter(|(_, m)| fitting(m))
+        .filter_map(|(i, m)| if let KeyKind::Master(element) = m.kind { Some((i, element)) } else { None })
+        .collect();
+    // For each element that is reached: the one before, and the master.
+    let mut reached: HashMap<u32, (u32, usize)> = HashMap::new();
+    let mut missing: Vec<u32> = elements.to_vec();
+    let mut next = VecDeque::from([1u32]);
+    while let Some(from) = next.pop_front() {
+        if missing.is_empty() {
+            break;
+        }
+        for &(master, factor) in &factors {
+            let element = from.wrapping_mul(factor) & mask;
+            if element != 1 && !reached.contains_key(&element) {
+                reached.insert(element, (from, master));
+                missing.retain(|e| *e != element);
+                next.push_back(element);
+            }
+        }
+    }
+    if let Some(&element) = missing.first() {
+        return Err(HeError::MissingKey { key: KeyKind::Galois(element).to_string(), level });
+    }
+    let mut steps: Vec<Step> = Vec::new();
+    let mut places: HashMap<u32, usize> = HashMap::new();
+    for &element in elements {
+        let way = std::iter::successors(Some(element), |e| Some(reached[e].0).filter(|before| *before != 1));
+        let new: Vec<u32> = way.take_while(|e| !places.contains_key(e)).collect();
+        for e in new.into_iter().rev() {
+            let (from, master) = reached[&e];
+            places.insert(e, steps.len());
+            steps.push(Step {
+                element: e,
+                before: places.get(&from).copied(),
+                master,
+                is_needed: elements.contains(&e),
+            });
+        }
+    }
+    Ok(steps)
+}
+
+/// The key `id` from the one before it (or the identity) and the master of what is between them.
+fn derive(context: &Context, id: KeyId, before: Option<&SwitchKey>, master: &SwitchKey) -> Result<SwitchKey, HeError> {
+    let gadget = Gadget::of(id, context.parameters());
+    let wide = Gadget::of(master.id(), context.parameters());
+    let element = before.map_or(1, |key| match key.id().kind {
+        KeyKind::Galois(element) => element,
+        _ => unreachable!("steps make keys of rotations"),
+    });
+    let back = inverse_element(context, element);
+    let mut pairs = Vec::with_capacity(gadget.len());
+    for j in 0..gadget.len() {
+        let [b, a] = match before {
+            Some(key) => key.pair(context, j)?.map(|half| half.automorphism(context, element)),
+            None => identity(context, gadget, j),
+        };
+        let digits = raised(context, &a, wide);
+        let [mut sum, second] =
+            master.inner_product(context, &digits).map(|half| context.divide_to(&half, gadget.shape));
+        sum.add_assign(&b, context);
+        pairs.push([sum, second].map(|half| half.automorphism(context, back)));
+    }
+    let deviation = derived_deviation(context, master.id(), id.level, before.map(SwitchKey::deviation));
+    Ok(SwitchKey::derived(context, id, deviation, &pairs))
+}
+
+/// `(0, P g_j)`: under s, an encryption of `P g_j s`.
+fn identity(context: &Context, gadget: Gadget, j: usize) -> [Poly<Ntt>; 2] {
+    let shape: Shape = gadget.shape;
+    let own = gadget.digit(j);
+    let mut a = Poly::zero(context, shape);
+    a.add_constant(context, |k| if own.contains(&k) { context.special_product(shape, gadget.own(), k) } else { 0 });
+    [Poly::zero(context, shape), a]
+}
+
+#[cfg(test)]
+mod tests;

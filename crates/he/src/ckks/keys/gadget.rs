@@ -1,0 +1,99 @@
+//! How a key's digits are cut.
+
+use super::super::params::Parameters;
+use super::super::shape::Shape;
+use super::id::{KeyId, KeyKind};
+use std::ops::Range;
+
+/// The primes of a key: those of what it switches, in digits of `special` primes each, then its special ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) struct Gadget {
+    /// All its primes.
+    pub(in super::super) shape: Shape,
+    /// How many of the last ones are its special modulus.
+    pub(in super::super) special: usize,
+}
+
+impl Gadget {
+    /// Of a key for ciphertexts at `level`, with alpha special primes.
+    pub(in super::super) fn plain(level: usize, alpha: usize) -> Self {
+        Self { shape: Shape { level, special: alpha }, special: alpha }
+    }
+
+    /// Of the key `id`. A master switches the halves of keys, so the special primes of those are to it like
+    /// any other, and all that are left are its own.
+    ///
+    /// # Panics
+    /// If [`KeyId::admit`] refuses it.
+    pub(in super::super) fn of(id: KeyId, parameters: &Parameters) -> Self {
+        match id.kind {
+            KeyKind::Master(_) => {
+                let all = parameters.special_primes().len();
+                assert!(id.alpha < all, "admitted masters have special primes");
+                Self { shape: Shape { level: id.level, special: all }, special: all - id.alpha }
+            }
+            _ => Self::plain(id.level, id.alpha),
+        }
+    }
+
+    /// The primes of what it switches.
+    pub(in super::super) fn switched(self) -> Shape {
+        Shape { special: self.shape.special - self.special, ..self.shape }
+    }
+
+    /// The same key's where only the first `level` primes are left.
+    pub(in super::super) fn at(self, level: usize) -> Self {
+        Self { shape: Shape { level, ..self.shape }, ..self }
+    }
+
+    /// Its special primes, as a part of those of the parameters.
+    pub(in super::super) fn own(self) -> Range<usize> {
+        self.switched().special..self.shape.special
+    }
+
+    /// Number of digits.
+    pub(in super::super) fn len(self) -> usize {
+        self.switched().limbs().div_ceil(self.special)
+    }
+
+    /// The limbs of digit `j`.
+    pub(in super::super) fn digit(self, j: usize) -> Range<usize> {
+        j * self.special..((j + 1) * self.special).min(self.switched().limbs())
+    }
+
+    /// The digits that have primes left at `level`: which ones they are, and their limbs there.
+    pub(in super::super) fn digits_at(self, level: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let gone = self.shape.level - level;
+        let moved = move |limb: usize| limb.min(level).max(limb.saturating_sub(gone));
+        let cut = move |j| (j, moved(self.digit(j).start)..moved(self.digit(j).end));
+        (0..self.len()).map(cut).filter(|(_, limbs)| !limbs.is_empty())
+    }
+
+    /// log2 of each digit at `level`.
+    pub(in super::super) fn digit_log2(self, parameters: &Parameters, level: usize) -> Vec<f64> {
+        let chain = [&parameters.primes()[..level], &parameters.special_primes()[..self.switched().special]].concat();
+        let bits = |limbs: Range<usize>| chain[limbs].iter().map(|&p| (p as f64).log2()).sum();
+        self.digits_at(level).map(|(_, limbs)| bits(limbs)).collect()
+    }
+
+    /// log2 of its special modulus.
+    pub(in super::super) fn special_log2(self, parameters: &Parameters) -> f64 {
+        parameters.special_primes()[self.own()].iter().map(|&p| (p as f64).log2()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_lose_primes_from_the_middle() {
+        // Primes q0 .. q5, p0, p1 in digits of 3; at level 2 the first keeps two, the last the special ones.
+        let master = Gadget { shape: Shape { level: 6, special: 5 }, special: 3 };
+        assert_eq!((master.len(), master.own(), master.switched()), (3, 2..5, Shape { level: 6, special: 2 }));
+        assert_eq!(master.digits_at(6).collect::<Vec<_>>(), [(0, 0..3), (1, 3..6), (2, 6..8)]);
+        assert_eq!(master.digits_at(4).collect::<Vec<_>>(), [(0, 0..3), (1, 3..4), (2, 4..6)]);
+        assert_eq!(master.digits_at(2).collect::<Vec<_>>(), [(0, 0..2), (2, 2..4)]);
+        assert_eq!(Gadget::plain(7, 3).digits_at(4).collect::<Vec<_>>(), [(0, 0..3), (1, 3..4)]);
+    }
+}
