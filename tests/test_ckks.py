@@ -65,6 +65,7 @@ def test_arithmetic_is_that_of_numpy(context, secret, keys, x):
     assert distance(secret, keys.conjugate(a), x.conj()) < 1e-4
     product = keys.multiply(a, b)
     assert product.level == 3 and distance(secret, product, x * x[::-1]) < 1e-4
+    assert context.read(a.to_bytes()).precision_bits == pytest.approx(a.precision_bits, abs=0.1)
     again = context.read(product.to_bytes(), deviation=1e3)
     assert np.array_equal(secret.decrypt(again), secret.decrypt(product))
     assert distance(secret, product.drop_to(1), x * x[::-1]) < 1e-4

@@ -38,9 +38,6 @@ __all__ = [
     "Transform",
 ]
 
-FRESH_DEVIATION = 3.3
-"""Deviation of the coefficients' errors in a fresh ciphertext."""
-
 
 @dataclass(frozen=True, order=True)
 class Key:
@@ -181,7 +178,7 @@ class Context:
         return SecretKey(self._native.secret())
 
     @one_error
-    def read(self, data: bytes, *, magnitude: float = 1.0, deviation: float = FRESH_DEVIATION) -> Ciphertext:
+    def read(self, data: bytes, *, magnitude: float = 1.0, deviation: float | None = None) -> Ciphertext:
         """A ciphertext from its bytes. Estimates start from what you expect of it: the root mean square of its slots, and for one that
         is not fresh the deviation of its coefficients' errors.
         """

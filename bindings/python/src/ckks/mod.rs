@@ -17,7 +17,7 @@ use tacit_arith::prg::{Prg, SplitPrg};
 use tacit_he::HeError;
 use tacit_he::ckks::{
     Complex, Context, Encoder, Estimate, KeyId, KeyKind, KeySet, NamedSet, Parameters, Received, SecretKey,
-    relinearisation_needs,
+    fresh_deviation, relinearisation_needs,
 };
 use zeroize::Zeroizing;
 
@@ -164,11 +164,12 @@ impl CkksContext {
     }
 
     /// Reads a ciphertext. The sender's word is not taken for what its slots are: their root mean square is
-    /// expected to be `magnitude`, and the deviation of a full one's coefficients `deviation`.
-    fn read(&self, py: Python<'_>, bytes: &[u8], deviation: f64, magnitude: f64) -> PyResult<CkksCiphertext> {
+    /// expected to be `magnitude`, and the deviation of a full one's coefficients `deviation` (by default
+    /// that of a fresh one).
+    fn read(&self, py: Python<'_>, bytes: &[u8], deviation: Option<f64>, magnitude: f64) -> PyResult<CkksCiphertext> {
         let (context, bytes) = (self.context.clone(), bytes.to_vec());
         brief(py, move || {
-            let expected = Estimate { deviation, magnitude };
+            let expected = Estimate { deviation: deviation.unwrap_or_else(fresh_deviation), magnitude };
             let ciphertext = match Received::from_bytes(&context, &bytes, expected).map_err(to_python)? {
                 Received::Full(ciphertext) => ciphertext,
                 Received::Seeded(seeded) => seeded.expand(&context, magnitude),
