@@ -192,6 +192,7 @@ fn help_shows_every_switch() {
     let help = String::from_utf8(output.stdout).unwrap();
     for switch in [
         "--keys",
+        "--dealings",
         "--listen",
         "--backend",
         "-O",
