@@ -2,8 +2,8 @@
 # Needs: cargo, Python with venv, a C compiler. scripts/preflight.sh says what is missing and how to get it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-heavy accuracy abuse abuse-test bench lint style clippy abuse-and-clippy fuzz rust-test py-test test-programs preflight
-.PHONY: demo-programs binary python lock clean
+.PHONY: help demo test test-heavy accuracy abuse abuse-test bench lint style clippy abuse-and-clippy fuzz rust-test unit-test
+.PHONY: integration-test-1 integration-test-2 py-test test-programs preflight demo-programs binary python lock clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -32,10 +32,20 @@ demo: preflight
 test: style
 	@$(MAKE) --no-print-directory -j2 test-programs $(VENV)/.locked
 	@echo "== the tests of the crates, those in Python, and a minute of abuse with clippy, side by side; each is printed when it has ended"
-	@$(MAKE) --no-print-directory --output-sync=target -j3 rust-test py-test abuse-and-clippy
+	@$(MAKE) --no-print-directory --output-sync=target -j5 abuse-and-clippy py-test rust-test
 
-rust-test: preflight
-	cargo test --locked --workspace --quiet
+rust-test: unit-test integration-test-1 integration-test-2
+
+unit-test: test-programs
+	cargo test --locked --workspace --quiet --lib --bins
+	env -u MAKEFLAGS cargo test --locked --workspace --quiet --doc
+
+# By their first letter: what one pattern leaves out, the other has.
+integration-test-1: test-programs
+	cargo test --locked --workspace --quiet --test '[!m-z]*'
+
+integration-test-2: test-programs
+	cargo test --locked --workspace --quiet --test '[m-z]*'
 
 # One build for all tests.
 test-programs: preflight

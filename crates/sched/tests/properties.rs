@@ -13,7 +13,7 @@ use tacit_sched::replay::{Header, Replay, Told};
 
 /// Cases per policy and feature set; a case has up to 400 steps. `TACIT_SCHED_CASES` raises it for long runs.
 fn cases() -> u32 {
-    std::env::var("TACIT_SCHED_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(400)
+    std::env::var("TACIT_SCHED_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(250)
 }
 
 /// A machine for which a dealer works, too.

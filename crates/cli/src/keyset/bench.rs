@@ -31,7 +31,7 @@ pub struct BenchArgs {
     /// Special primes
     #[arg(long, value_delimiter = ',', default_value = "4,8", value_name = "COUNTS", value_parser = tacit_args::count(10))]
     alphas: Vec<usize>,
-    /// Bootstrap once with this set as well, A (6 GB) or B (2 GB); may be repeated
+    /// Bootstrap once with this set as well, A (6 GB) or B (3 GB); may be repeated
     #[arg(long, value_name = "SET")]
     bootstrap: Vec<String>,
 }
