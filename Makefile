@@ -90,8 +90,9 @@ style: preflight
 clippy: preflight
 	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
 
+# Clippy computes only and nobody waits for it: it takes what the tests leave.
 abuse-and-clippy: abuse-test
-	@$(MAKE) --no-print-directory clippy
+	@nice $(MAKE) --no-print-directory clippy
 
 fuzz: preflight
 	sh scripts/fuzz.sh $(FUZZ_SECONDS)

@@ -65,6 +65,8 @@ pub struct Amounts {
     pub cores: u64,
     pub memory: u64,
     pub disk: u64,
+    /// Materials that a dealer makes at a time.
+    pub dealings: u64,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -54,10 +54,14 @@ pub fn shown(status: &Status, most: usize) -> String {
         0 => show(used),
         most => format!("{} of {}", show(used), show(most)),
     };
+    let dealings = match used.dealings {
+        0 => String::new(),
+        used => format!("   dealings {}", of(used, capacity.dealings, |n| n.to_string())),
+    };
     line(
         &mut out,
         format_args!(
-            "cores {}   memory {}   disk {}",
+            "cores {}   memory {}   disk {}{dealings}",
             of(used.cores, capacity.cores, |n| n.to_string()),
             of(used.memory, capacity.memory, print::bytes),
             of(used.disk, capacity.disk, print::bytes)
@@ -199,7 +203,7 @@ mod tests {
             .map(|id| json!({"id": id, "phase": "online", "model": "m\u{1b}[2J", "queued_s": 1.0, "started_s": 1.5}))
             .collect();
         let status = json!({"version": "1", "uptime_s": 3.0, "policy": "adaptive", "mean_delay_s": 0.25,
-            "capacity": {"cores": 8}, "used": {"cores": 3}, "queues": {"pre": 7}, "jobs": jobs, "surprise": 1,
+            "capacity": {"cores": 8, "dealings": 4}, "used": {"cores": 3, "dealings": 2}, "queues": {"pre": 7}, "jobs": jobs, "surprise": 1,
             "certificates": [{"name": "server", "advice": "the certificate of `server` expires in 2 hours"}, {"name": "ca"}],
             "models": [{"name": "digits", "backends": ["cheetah"], "done": 2}], "clients": [{"client": "ab12", "requests": 9, "mean_waiting_s": 0.125}],
             "profile": [{"model": "digits", "device": "lan, 2 threads", "expected_s": 1.5, "measured_s": 3.0, "error_median": 0.5}]});
@@ -213,6 +217,7 @@ mod tests {
             "WARNING: the certificate of `server`",
             "pre 7",
             "cores 3 of 8",
+            "dealings 2 of 4",
             "digits",
             "ab12",
             "running",

@@ -55,6 +55,7 @@ pub(crate) struct Metrics {
     greeting_places: Gauge,
     jobs: Family<Named, Gauge>,
     cores: Family<Named, Gauge>,
+    dealings: Family<Named, Gauge>,
     memory: Family<Named, Gauge>,
     disk: Family<Named, Gauge>,
     materials: Family<Named, Gauge>,
@@ -92,6 +93,7 @@ impl Metrics {
             greeting_places: Gauge::default(),
             jobs: Family::default(),
             cores: Family::default(),
+            dealings: Family::default(),
             memory: Family::default(),
             disk: Family::default(),
             materials: Family::default(),
@@ -114,6 +116,7 @@ impl Metrics {
         registry.register("jobs", "Inputs now, by state", self.jobs.clone());
         registry.register("materials", "Materials in the ledger, by state", self.materials.clone());
         registry.register("cores", "Threads that jobs have, and may have", self.cores.clone());
+        registry.register("dealings", "Materials that a dealer is making, and may", self.dealings.clone());
         let (delay, waiting) = (self.delay.clone(), self.waiting.clone());
         let s = Unit::Seconds;
         registry.register_with_unit("delay", "From an input's arrival to its answer (D)", s.clone(), delay);
@@ -194,8 +197,9 @@ impl Metrics {
             ("running_on", running_on),
         ];
         jobs.into_iter().for_each(|(name, n)| set(&self.jobs, name, n as u64));
-        for (name, Amounts { cores, memory, disk }) in [("used", now.used), ("capacity", now.capacity)] {
+        for (name, Amounts { cores, memory, disk, dealings }) in [("used", now.used), ("capacity", now.capacity)] {
             set(&self.cores, name, cores);
+            set(&self.dealings, name, dealings);
             set(&self.memory, name, memory);
             set(&self.disk, name, disk);
         }

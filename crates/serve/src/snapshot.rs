@@ -70,12 +70,14 @@ pub struct Amounts {
     pub memory: u64,
     /// Bytes of disk.
     pub disk: u64,
+    /// Materials that a dealer makes at a time.
+    pub dealings: u64,
 }
 
 impl From<Resources> for Amounts {
-    fn from(Resources { cores, memory, disk, .. }: Resources) -> Self {
+    fn from(Resources { cores, memory, disk, dealings }: Resources) -> Self {
         let [memory, disk] = [memory, disk].map(|bytes| if bytes == u64::MAX { 0 } else { bytes });
-        Self { cores: cores.into(), memory, disk }
+        Self { cores: cores.into(), memory, disk, dealings: dealings.into() }
     }
 }
 

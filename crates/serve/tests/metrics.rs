@@ -85,6 +85,7 @@ fn metrics_are_what_the_example_and_the_manual_say() {
     assert!(answer.contains("content-type: application/openmetrics-text; version=1.0.0"), "{answer}");
     assert!(answer.contains("tacit_served_inputs_total{model=\"one\",backend=\"toy\"} 1"), "{answer}");
     assert!(answer.contains("tacit_connections{name=\"control\"} 1"), "{answer}");
+    assert_eq!(["used", "capacity"].map(|name| value(&answer, &format!("tacit_dealings{{name=\"{name}\"}}"))), [0, 4]);
     // Setup, offline, online; and the setup that was broken off.
     assert!(answer.contains("tacit_dispatch_seconds_count 4\n"), "{answer}");
     let told = names_told(&answer);
