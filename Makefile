@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-heavy accuracy abuse abuse-test bench lint style clippy abuse-and-clippy fuzz rust-test unit-test
-.PHONY: integration-test-1 integration-test-2 py-test test-programs preflight demo-programs binary python lock clean
+.PHONY: integration-test-1 integration-test-2 py-test py-test-1 py-test-2 staged-python test-programs preflight demo-programs binary python lock clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -32,7 +32,7 @@ demo: preflight
 test: style
 	@$(MAKE) --no-print-directory -j2 test-programs $(VENV)/.locked
 	@echo "== the tests of the crates, those in Python, and a minute of abuse with clippy, side by side; each is printed when it has ended"
-	@$(MAKE) --no-print-directory --output-sync=target -j5 abuse-and-clippy py-test rust-test
+	@$(MAKE) --no-print-directory --output-sync=target -j6 abuse-and-clippy py-test rust-test
 
 rust-test: unit-test integration-test-1 integration-test-2
 
@@ -58,12 +58,20 @@ test-heavy: preflight python
 	cargo test --locked --release -p tacit-backends --test ckks_networks --quiet -- --ignored
 	$(PY) examples/ckks_tour.py
 
-# One build for all tests: pytest runs the programs and the Python module that `cargo test` has made, with the back end of the tests in them.
-py-test: export TACIT_BIN := $(abspath $(TARGET))/debug/tacit
-py-test: export PYTHONPATH := $(abspath $(TARGET))/debug/python
-py-test: test-programs $(VENV)/.locked
+# pytest runs the programs and the Python module that `cargo test` has made, with the back end of the tests in them.
+PYTEST = TACIT_BIN=$(abspath $(TARGET))/debug/tacit PYTHONPATH=$(abspath $(TARGET))/debug/python $(PY) -m pytest
+
+py-test: py-test-1 py-test-2
+
+# By their first letter, as above.
+py-test-1: staged-python
+	$(PYTEST) tests/test_[!k-z]*.py
+
+py-test-2: staged-python
+	$(PYTEST) tests/test_[k-z]*.py
+
+staged-python: test-programs $(VENV)/.locked
 	$(PY) scripts/stage_python.py $(TARGET)/debug
-	$(PY) -m pytest
 
 accuracy: binary python
 	$(PY) scripts/accuracy.py
