@@ -2,8 +2,8 @@
 # Needs: cargo, Python with venv, a C compiler. scripts/preflight.sh says what is missing and how to get it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-heavy accuracy abuse abuse-test bench lint style clippy abuse-and-clippy fuzz rust-test unit-test
-.PHONY: integration-test-1 integration-test-2 py-test py-test-1 py-test-2 staged-python test-programs preflight demo-programs binary python lock clean
+.PHONY: help demo test test-heavy accuracy abuse abuse-test bench lint style clippy abuse-and-clippy fuzz rust-test py-test test-programs preflight
+.PHONY: demo-programs binary python lock clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -32,20 +32,10 @@ demo: preflight
 test: style
 	@$(MAKE) --no-print-directory -j2 test-programs $(VENV)/.locked
 	@echo "== the tests of the crates, those in Python, and a minute of abuse with clippy, side by side; each is printed when it has ended"
-	@$(MAKE) --no-print-directory --output-sync=target -j6 abuse-and-clippy py-test rust-test
+	@$(MAKE) --no-print-directory --output-sync=target -j3 rust-test py-test abuse-and-clippy
 
-rust-test: unit-test integration-test-1 integration-test-2
-
-unit-test: test-programs
-	cargo test --locked --workspace --quiet --lib --bins
-	env -u MAKEFLAGS cargo test --locked --workspace --quiet --doc
-
-# By their first letter: what one pattern leaves out, the other has.
-integration-test-1: test-programs
-	cargo test --locked --workspace --quiet --test '[!m-z]*'
-
-integration-test-2: test-programs
-	cargo test --locked --workspace --quiet --test '[m-z]*'
+rust-test: preflight
+	cargo test --locked --workspace --quiet
 
 # One build for all tests.
 test-programs: preflight
@@ -58,20 +48,12 @@ test-heavy: preflight python
 	cargo test --locked --release -p tacit-backends --test ckks_networks --quiet -- --ignored
 	$(PY) examples/ckks_tour.py
 
-# pytest runs the programs and the Python module that `cargo test` has made, with the back end of the tests in them.
-PYTEST = TACIT_BIN=$(abspath $(TARGET))/debug/tacit PYTHONPATH=$(abspath $(TARGET))/debug/python $(PY) -m pytest
-
-py-test: py-test-1 py-test-2
-
-# By their first letter, as above.
-py-test-1: staged-python
-	$(PYTEST) tests/test_[!k-z]*.py
-
-py-test-2: staged-python
-	$(PYTEST) tests/test_[k-z]*.py
-
-staged-python: test-programs $(VENV)/.locked
+# One build for all tests: pytest runs the programs and the Python module that `cargo test` has made, with the back end of the tests in them.
+py-test: export TACIT_BIN := $(abspath $(TARGET))/debug/tacit
+py-test: export PYTHONPATH := $(abspath $(TARGET))/debug/python
+py-test: test-programs $(VENV)/.locked
 	$(PY) scripts/stage_python.py $(TARGET)/debug
+	$(PY) -m pytest
 
 accuracy: binary python
 	$(PY) scripts/accuracy.py
