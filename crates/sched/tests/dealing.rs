@@ -4,8 +4,8 @@
 mod support;
 
 use support::driver::Driver;
-use support::{Setup, header};
-use tacit_sched::{ClientId, Event, JobPhase, ModelId, Rejected, Request, RequestId, Resources, Span, Start, Work};
+use support::{Setup, header, request};
+use tacit_sched::{JobPhase, ModelId, Rejected, Resources, Span, Start, Work};
 
 const BOUND: ModelId = ModelId(1);
 const LARGE: ModelId = ModelId(2);
@@ -25,18 +25,7 @@ fn machine(cores: u32, memory: u64, dealings: u32) -> Resources {
 }
 
 fn ask(d: &mut Driver, id: u64, model: ModelId) -> Result<(), Rejected> {
-    let client = ClientId::numbered(id);
-    d.send(Event::Request(Request {
-        id: RequestId(id),
-        client,
-        model,
-        inputs: 1,
-        notice: None,
-        timeout: None,
-        deadline: Default::default(),
-        materials: Vec::new(),
-        lanes: None,
-    }))
+    d.send(request(id, id, model))
 }
 
 /// Requests whose jobs run in this phase.

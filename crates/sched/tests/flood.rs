@@ -5,33 +5,18 @@ mod support;
 
 use std::collections::BTreeMap;
 use support::driver::Driver;
-use support::{Setup, header};
-use tacit_sched::{
-    Action, ClientId, Event, InputReport, ModelId, Request, RequestId, Resources, Span, Start, Time, Work,
-};
+use support::{Setup, header, request};
+use tacit_sched::{Action, InputReport, ModelId, RequestId, Resources, Span, Start, Time, Work};
 
 /// Inputs of the flood.
 const FLOOD: u64 = 500;
 const CORES: u32 = 2;
+const MODEL: ModelId = ModelId(1);
 /// Others, and what each asks, one after the other.
 const OTHERS: u64 = 3;
 const EACH: u64 = 5;
 /// Its requests are named from here on, those of the flood before.
 const FIRST: u64 = 10_000;
-
-fn request(id: u64, client: u64, model: u32) -> Event {
-    Event::Request(Request {
-        id: RequestId(id),
-        client: ClientId::numbered(client),
-        model: ModelId(model),
-        inputs: 1,
-        notice: None,
-        timeout: None,
-        deadline: Default::default(),
-        materials: Vec::new(),
-        lanes: None,
-    })
-}
 
 /// What a policy made of it.
 struct Seen {
@@ -48,7 +33,7 @@ fn play(policy: &str, others: u64) -> Seen {
     header.config.max_queued = 1000;
     let mut driver = Driver::new(header);
     let mut asked = BTreeMap::new();
-    (0..FLOOD).for_each(|i| driver.send(request(i, 1, 1)).unwrap());
+    (0..FLOOD).for_each(|i| driver.send(request(i, 1, MODEL)).unwrap());
     for other in 0..others {
         ask(&mut driver, &mut asked, FIRST * (other + 1));
     }
@@ -72,7 +57,7 @@ fn play(policy: &str, others: u64) -> Seen {
 
 fn ask(driver: &mut Driver, asked: &mut BTreeMap<u64, Time>, id: u64) {
     asked.insert(id, driver.now);
-    driver.send(request(id, 1 + id / FIRST, 1)).unwrap();
+    driver.send(request(id, 1 + id / FIRST, MODEL)).unwrap();
 }
 
 impl Seen {

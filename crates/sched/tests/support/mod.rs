@@ -10,8 +10,24 @@ use tacit_sched::policy::PolicySpec;
 use tacit_sched::profile::{Sample, Speedup};
 use tacit_sched::replay::{Header, VERSION};
 use tacit_sched::{
-    AdvanceNotice, BoundTo, ClientId, Config, ModelId, ModelSpec, NoticeId, PhaseSpec, PoolConfig, Resources, Span,
+    AdvanceNotice, BoundTo, ClientId, Config, Event, ModelId, ModelSpec, NoticeId, PhaseSpec, PoolConfig, Request,
+    RequestId, Resources, Span,
 };
+
+/// One input at once, without a notice or a limit.
+pub fn request(id: u64, client: u64, model: ModelId) -> Event {
+    Event::Request(Request {
+        id: RequestId(id),
+        client: ClientId::numbered(client),
+        model,
+        inputs: 1,
+        notice: None,
+        timeout: None,
+        deadline: Default::default(),
+        materials: Vec::new(),
+        lanes: None,
+    })
+}
 
 pub fn phase(secs: f64, memory: u64) -> PhaseSpec {
     PhaseSpec { first: Sample { time: Span::from_secs(secs), memory }, speedup: Speedup::Amdahl(0.9) }
