@@ -197,8 +197,7 @@ impl Bench<'_> {
         environment.insert(ENV_MARKS.into(), socket.display().to_string());
         environment.insert(ENV_PARTY.into(), name(side).into());
         let (log, dir) = (self.dir.join("logs").join(&setting.stem), Path::new(&setting.values["dir"]));
-        let wards = setting.scratch.wards();
-        let start = Start { side, words: &words, environment: &environment, dir, log: &log, wards };
+        let start = Start { side, words: &words, environment: &environment, dir, log: &log, scratch: setting.scratch };
         Program::start(&setting.site.place, &start)
     }
 

@@ -18,5 +18,5 @@ pub use builtin::{BUILT_IN, BuiltIn};
 pub use checked::{Experiment, Link, Workload};
 pub use command::{CommandLine, PLACEHOLDERS};
 pub use runner::{Event, Outcome, Settings, run};
-pub use scratch::{Scratch, Ward, Wards};
+pub use scratch::Scratch;
 pub use spec::{ExperimentSpec, LinkText, WorkloadSpec};

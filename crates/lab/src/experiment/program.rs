@@ -1,5 +1,5 @@
 //! The programs of a run: started on their side, waited for, ended, and what they printed.
-use super::scratch::{Ward, Wards};
+use super::scratch::Scratch;
 use crate::LabError;
 use crate::campaign;
 use crate::link::{Link, Side};
@@ -44,9 +44,6 @@ pub(super) struct Program {
     ended: Receiver<()>,
     is_over: bool,
     reaped: Option<ExitStatus>,
-    /// Until it is reaped and its number may be another's. On a link it is its namespace that ends it with
-    /// us.
-    ward: Option<Ward>,
 }
 
 /// What to start.
@@ -61,8 +58,8 @@ pub(super) struct Start<'a> {
     pub dir: &'a Path,
     /// Its output goes to this path with `.SIDE.out` and `.SIDE.err` appended.
     pub log: &'a Path,
-    /// Whom to tell of a program on this host.
-    pub wards: &'a Wards,
+    /// The run's folder, whose keeper ends it with us.
+    pub scratch: &'a Scratch,
 }
 
 /// `client` or `server`.
@@ -87,6 +84,7 @@ impl Program {
         let file = |path: &Path| campaign::create(path).map_err(LabError::io(path));
         let mut command = Command::new(&start.words[0]);
         command.args(&start.words[1..]).envs(start.environment).current_dir(start.dir).process_group(0);
+        start.scratch.mark(&mut command);
         command.stdin(Stdio::null()).stdout(file(&out)?).stderr(file(&err)?);
         let child = match place {
             Place::Host => command.spawn().map_err(LabError::failed(format!("starting {:?}", start.words[0])))?,
@@ -94,7 +92,6 @@ impl Program {
         };
         let (tell, ended) = channel();
         let pid = child.id();
-        let ward = matches!(place, Place::Host).then(|| start.wards.add(pid));
         // A thread that blocks in the kernel: no polling beside the measured programs, and kernels before 5.3
         // lack pidfds.
         let watch = move || {
@@ -106,7 +103,7 @@ impl Program {
             .name("tacit-watch".into())
             .spawn(watch)
             .map_err(LabError::io(Path::new("thread")))?;
-        Ok(Self { side: start.side, child, out, err, ended, is_over: false, reaped: None, ward })
+        Ok(Self { side: start.side, child, out, err, ended, is_over: false, reaped: None })
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -123,7 +120,6 @@ impl Program {
 
     /// Takes a last sample of it when it has ended, and reaps it.
     pub(super) fn reap(&mut self, sampler: &Handle) -> Result<(), LabError> {
-        self.ward = None;
         self.reaped = Some(wait_sampled(sampler, &mut self.child)?);
         Ok(())
     }
@@ -142,7 +138,6 @@ impl Program {
             _ = group.map(|g| killpg(g, signal));
             _ = self.ended_within(TERM);
         }
-        self.ward = None;
         self.child.wait().map_err(LabError::failed(format!("ending the {}", name(self.side))))
     }
 
@@ -346,7 +341,6 @@ fn flatten(
 
 #[cfg(test)]
 mod tests {
-    use super::super::scratch::Scratch;
     use super::*;
 
     fn start(dir: &Path, script: &str) -> Program {
@@ -354,8 +348,8 @@ mod tests {
         let environment = BTreeMap::from([("WHO".to_owned(), "me".to_owned())]);
         let log = dir.join("run");
         let scratch = Scratch::new().unwrap();
-        let (side, wards) = (Side::Client, scratch.wards());
-        let start = Start { side, words: &words, environment: &environment, dir, log: &log, wards };
+        let side = Side::Client;
+        let start = Start { side, words: &words, environment: &environment, dir, log: &log, scratch: &scratch };
         Program::start(&Place::Host, &start).unwrap()
     }
 
@@ -432,7 +426,7 @@ mod tests {
         let (words, environment) = (["/no/such/program".to_owned()], BTreeMap::new());
         let log = dir.path().join("run");
         let (side, dir, scratch) = (Side::Server, dir.path(), Scratch::new().unwrap());
-        let start = Start { side, words: &words, environment: &environment, dir, log: &log, wards: scratch.wards() };
+        let start = Start { side, words: &words, environment: &environment, dir, log: &log, scratch: &scratch };
         let error = Program::start(&Place::Host, &start).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("/no/such/program") && error.contains("No such file"), "{error}");
     }

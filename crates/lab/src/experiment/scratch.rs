@@ -2,29 +2,31 @@
 //! gone if we are killed.
 //!
 //! Nothing of ours runs after a `SIGKILL`. So a shell, the keeper, waits for the end of a pipe that we hold,
-//! as the first process of a link's side does. Then it kills the programs that run on this host (those on a
-//! link go with their namespace) and removes the folder.
+//! as the first process of a link's side does. Then it kills the programs that bear the folder's name in
+//! their environment, until there are none, and removes the folder. A program that is just starting holds our
+//! end of the pipe until it bears the name, so none is missed.
 use crate::LabError;
-use std::collections::BTreeSet;
 use std::fs::Permissions;
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// Each line that it reads names all process groups there are now; its argument is the folder. A dying
-/// program may still write there.
-const KEEPER: &str = "trap '' HUP INT TERM; groups=; while read -r now; do groups=$now; done; \
-    for group in $groups; do kill -s KILL -- \"-$group\"; done; rm -rf -- \"$1\" || { sleep 1; rm -rf -- \"$1\"; }";
+/// What the environment of a run's programs names its folder by.
+const RUN: &str = "TACIT_RUN";
+
+/// Its arguments are what to look for in environments, and the folder. A dying program may still write there,
+/// and one that cannot be killed is given up after some seconds.
+const KEEPER: &str = "trap '' HUP INT TERM; read -r _; rounds=0; while [ $rounds -lt 100 ]; do \
+    found=$(grep -lsF -- \"$1\" /proc/[0-9]*/environ); [ -n \"$found\" ] || break; \
+    for file in $found; do file=${file%/environ}; kill -s KILL -- \"${file#/proc/}\"; done; \
+    rounds=$((rounds + 1)); sleep 0.05; done; rm -rf -- \"$2\" || { sleep 1; rm -rf -- \"$2\"; }";
 
 /// The folder; only its owner may look into it.
 pub struct Scratch {
     dir: Option<TempDir>,
     keeper: Child,
-    wards: Wards,
 }
 
 impl Scratch {
@@ -35,9 +37,9 @@ impl Scratch {
     pub fn new() -> Result<Self, LabError> {
         let made = tempfile::Builder::new().prefix("tacit-run-").permissions(Permissions::from_mode(0o700)).tempdir();
         let dir = made.map_err(LabError::io(std::env::temp_dir()))?;
-        let failed = |detail: String| LabError::Failed { step: "starting the keeper of a run's folder".into(), detail };
-        let mut keeper = Command::new("sh")
+        let keeper = Command::new("sh")
             .args(["-c", KEEPER, "tacit-keeper"])
+            .arg(format!("{RUN}={}", dir.path().display()))
             .arg(dir.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -45,10 +47,8 @@ impl Scratch {
             .current_dir("/")
             .process_group(0)
             .spawn()
-            .map_err(|e| failed(e.to_string()))?;
-        let pipe = keeper.stdin.take().ok_or_else(|| failed("it has no pipe".into()))?;
-        let wards = Wards(Arc::new(Mutex::new((pipe, BTreeSet::new()))));
-        Ok(Self { dir: Some(dir), keeper, wards })
+            .map_err(LabError::failed("starting the keeper of a run's folder"))?;
+        Ok(Self { dir: Some(dir), keeper })
     }
 
     /// Where it is.
@@ -57,10 +57,9 @@ impl Scratch {
         self.dir.as_ref().map_or(Path::new("/"), TempDir::path)
     }
 
-    /// For the programs of the run.
-    #[must_use]
-    pub fn wards(&self) -> &Wards {
-        &self.wards
+    /// Has the keeper kill this program, and all that it starts, if we are gone.
+    pub fn mark(&self, command: &mut Command) {
+        command.env(RUN, self.path().display().to_string());
     }
 }
 
@@ -70,40 +69,6 @@ impl Drop for Scratch {
         self.dir = None;
         _ = self.keeper.kill();
         _ = self.keeper.wait();
-    }
-}
-
-/// The process groups that the keeper kills if we are gone.
-#[derive(Clone)]
-pub struct Wards(Arc<Mutex<(ChildStdin, BTreeSet<u32>)>>);
-
-impl Wards {
-    /// Adds a group, for as long as the result lives.
-    #[must_use]
-    pub fn add(&self, group: u32) -> Ward {
-        self.change(|groups| groups.insert(group));
-        Ward { wards: self.clone(), group }
-    }
-
-    fn change(&self, change: impl FnOnce(&mut BTreeSet<u32>) -> bool) {
-        let Ok(mut held) = self.0.lock() else { return };
-        let (pipe, groups) = &mut *held;
-        change(groups);
-        let all: Vec<String> = groups.iter().map(ToString::to_string).collect();
-        // Without its keeper a run is as good, as long as nobody kills us.
-        _ = pipe.write_all(format!("{}\n", all.join(" ")).as_bytes());
-    }
-}
-
-/// A program that the keeper knows of.
-pub struct Ward {
-    wards: Wards,
-    group: u32,
-}
-
-impl Drop for Ward {
-    fn drop(&mut self) {
-        self.wards.change(|groups| groups.remove(&self.group));
     }
 }
 
@@ -120,10 +85,6 @@ mod tests {
         what()
     }
 
-    fn sleeper() -> Child {
-        Command::new("sleep").arg("1000").process_group(0).spawn().unwrap()
-    }
-
     #[test]
     fn only_its_owner_sees_into_the_folder_and_it_goes_with_the_run() {
         let scratch = Scratch::new().unwrap();
@@ -136,21 +97,28 @@ mod tests {
     }
 
     #[test]
-    fn when_the_pipe_ends_programs_and_folder_go_and_those_that_had_ended_are_left_alone() {
-        let scratch = Scratch::new().unwrap();
+    fn when_the_pipe_ends_programs_and_folder_go_and_those_of_others_are_left_alone() {
+        let mut scratch = Scratch::new().unwrap();
+        let another = Scratch::new().unwrap();
         let path = scratch.path().to_owned();
         std::fs::write(path.join("key"), "secret").unwrap();
-        let (mut ours, mut other) = (sleeper(), sleeper());
-        let ward = scratch.wards().add(ours.id());
-        drop(scratch.wards().add(other.id()));
+        let sleeper = |of: &Scratch, script: &str| {
+            let mut command = Command::new("sh");
+            of.mark(&mut command);
+            command.args(["-c", script]).process_group(0).stdout(Stdio::piped()).spawn().unwrap()
+        };
+        // Also what a program has started in a session of its own.
+        let mut ours = sleeper(&scratch, "setsid sleep 1000 & echo; wait");
+        let mut other = sleeper(&another, "exec sleep 1000");
+        let mut pipe = ours.stdout.take().unwrap();
+        std::io::Read::read_exact(&mut pipe, &mut [0]).unwrap();
         // What the kernel does when we are killed: the pipe is closed.
-        let other_pipe = Command::new("true").stdin(Stdio::piped()).spawn().unwrap().stdin.take().unwrap();
-        drop(std::mem::replace(&mut scratch.wards.0.lock().unwrap().0, other_pipe));
+        drop(scratch.keeper.stdin.take());
         assert!(soon(|| !path.exists()), "the folder is removed");
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ours.wait().unwrap()), Some(9));
-        assert!(other.try_wait().unwrap().is_none(), "it was no ward any more");
+        assert_eq!(std::io::Read::read(&mut pipe, &mut [0]).unwrap(), 0, "all that had its output have ended");
+        assert!(other.try_wait().unwrap().is_none(), "it is another run's");
         other.kill().unwrap();
         other.wait().unwrap();
-        drop(ward);
     }
 }

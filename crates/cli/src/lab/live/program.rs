@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_lab::campaign;
-use tacit_lab::experiment::{Scratch, Ward};
+use tacit_lab::experiment::Scratch;
 
 /// How long one that is told to stop may take; a server gives its jobs 30 s.
 const STOP: Duration = Duration::from_secs(45);
@@ -20,7 +20,6 @@ const STOP: Duration = Duration::from_secs(45);
 /// A program that runs; dropped, it is killed.
 pub struct Program {
     child: Child,
-    _ward: Ward,
     /// Where it listens.
     pub address: String,
 }
@@ -38,15 +37,15 @@ impl Program {
         let mut command = Command::new(serve::beside(name)?);
         command.args(["--json", "--listen", "127.0.0.1:0"]).args(arguments).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(said);
+        scratch.mark(&mut command);
         // What a pinned thread starts is pinned.
         let started = thread::scope(|scope| {
             let start = || pin::here(core).and_then(|()| command.spawn().with_context(|| format!("starting {name}")));
             scope.spawn(start).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         let mut child = started?;
-        let ward = scratch.wards().add(child.id());
         let stdout = child.stdout.take().with_context(|| format!("{name}'s output"))?;
-        let mut program = Self { child, _ward: ward, address: String::new() };
+        let mut program = Self { child, address: String::new() };
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).with_context(|| format!("reading what {name} prints"))?;
         let told = serde_json::from_str::<Value>(&line).ok();
