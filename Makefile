@@ -37,7 +37,7 @@ test: style
 rust-test: preflight
 	cargo test --locked --workspace --quiet
 
-# One build for all tests.
+# The programs and all tests are compiled once; each lane then runs its own.
 test-programs: preflight
 	@echo "== the programs and their tests (the first build takes some minutes)"
 	cargo test --locked --workspace --quiet --no-run
@@ -48,7 +48,7 @@ test-heavy: preflight python
 	cargo test --locked --release -p tacit-backends --test ckks_networks --quiet -- --ignored
 	$(PY) examples/ckks_tour.py
 
-# One build for all tests: pytest runs the programs and the Python module that `cargo test` has made, with the back end of the tests in them.
+# Pytest runs the programs and the Python module that `cargo test` has made, with the back end of the tests in them.
 py-test: export TACIT_BIN := $(abspath $(TARGET))/debug/tacit
 py-test: export PYTHONPATH := $(abspath $(TARGET))/debug/python
 py-test: test-programs $(VENV)/.locked
@@ -59,7 +59,7 @@ accuracy: binary python
 	$(PY) scripts/accuracy.py
 
 abuse: binary
-	$$(sh scripts/find_python.sh) scripts/abuse.py --seconds 540
+	$$(sh scripts/find_python.sh) scripts/abuse.py --strict --seconds 540
 
 # A minute of it, on the programs that `cargo test` has made.
 abuse-test: test-programs

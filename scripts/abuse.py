@@ -252,6 +252,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="repeat the choices of an earlier run")
     parser.add_argument("--kills", type=int, default=20, help="kills at least, however long they take (default: 20)")
     parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=list(SCENARIOS), help="these scenarios")
+    parser.add_argument("--strict", action="store_true", help="fail where this machine does not allow a scenario, too")
     parser.add_argument("--keep", action="store_true", help="keep the folders")
     options = parser.parse_args()
     if not Path(TACIT).exists():
@@ -269,6 +270,7 @@ def main() -> int:
             result = kills(place, end, dice, options.kills) if name == "kills" else SCENARIOS[name](place, end, dice)
             print(f"{name}: held. {result} ({time.monotonic() - start:.0f} s)", flush=True)
         except Skipped as reason:
+            failed = failed or options.strict
             print(f"{name}: SKIPPED: {reason}", flush=True)
         except Broken as error:
             failed = True

@@ -15,6 +15,9 @@ import pytest
 
 import tacit
 from nets import Net, node, weights
+from tacit import ckks
+from test_ckks import SMALL
+from test_cli import serving
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +73,29 @@ def test_connecting_to_a_silent_server_is_interrupted(tmp_path):
         with interrupted():
             tacit.notify(f"127.0.0.1:{silent.getsockname()[1]}", keys=tmp_path / "keys")
         assert not list((tmp_path / "store").glob("*.material"))
+
+
+def test_waiting_for_a_turn_is_interrupted(binary, digits, tmp_path):
+    digits.save(tmp_path / "digits.tacit")
+    tacit.make_keys(tmp_path / "keys")
+    with serving(binary, tmp_path) as address:
+        notice = tacit.notify(address, keys=tmp_path / "keys")
+        assert notice.wait_for_turn(3600)
+        [server] = map(int, children())
+        # It hears nothing any more, and no turn is told.
+        os.kill(server, signal.SIGSTOP)
+        try:
+            with interrupted():
+                notice.wait_for_turn(3600)
+        finally:
+            os.kill(server, signal.SIGCONT)
+
+
+def test_making_keys_is_interrupted():
+    context = ckks.Context(SMALL)
+    rotations = [context.rotation_key(steps, 4) for steps in range(1, 300)]
+    with interrupted(0.05):
+        context.secret().keys(*rotations)
 
 
 def test_bench_is_interrupted_and_leaves_no_process(digits, digit_images):

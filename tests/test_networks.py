@@ -84,16 +84,16 @@ def test_m1_knows_digits_of_another_data_set(float_answers):
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_accuracy_on_real_images(cli, data, tmp_path, name):
-    """Skipped where the data folder (MNIST, CIFAR-10) is missing, and says so."""
+    """Of one back end: the others are held against the same float network above. Skipped where the data folder (MNIST, CIFAR-10) is
+    missing, and says so."""
     sys.path.insert(0, str(MODELS))
     import train_networks
 
     train_networks.write_arrays(tmp_path, data, name)
     cli("model", "import", MODELS / f"{name}.onnx", "--calibrate", f"{name}_samples.npy", "--backend", "none",
         "-o", "net.tacit", cwd=tmp_path)  # fmt: skip
-    for backend in BACKENDS:
-        report = checked(cli, tmp_path, "net.tacit", "--data", f"{name}_test.npy", "--labels", f"{name}_labels.npy",
-                         "--limit", REAL_IMAGES, "--backend", backend)  # fmt: skip
-        assert report["agreement"] >= 0.98, f"{backend}: {report}"
-        assert report["accuracy"]["lowered"] >= LEAST_ACCURACY[name], f"{backend}: {report}"
-        assert report["overflowed"] == 0, f"{backend}: {report}"
+    report = checked(cli, tmp_path, "net.tacit", "--data", f"{name}_test.npy", "--labels", f"{name}_labels.npy",
+                     "--limit", REAL_IMAGES, "--backend", BACKENDS[0])  # fmt: skip
+    assert report["agreement"] >= 0.98, report
+    assert report["accuracy"]["lowered"] >= LEAST_ACCURACY[name], report
+    assert report["overflowed"] == 0, report
