@@ -2,7 +2,7 @@
 # Needs: cargo, Python with venv, a C compiler. scripts/preflight.sh says what is missing and how to get it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-heavy accuracy abuse abuse-test bench lint style clippy abuse-and-clippy fuzz rust-test py-test test-programs preflight
+.PHONY: help demo test test-heavy accuracy abuse abuse-test bench lint style clippy abuse-and-clippy fuzz rust-test unit-test integration-test py-test test-programs preflight
 .PHONY: demo-programs binary python lock clean
 
 VENV := .venv
@@ -29,13 +29,21 @@ demo: preflight
 	$(PY) scripts/demo.py
 
 # Tests wait more than they compute: they run side by side, and what each of them prints stands together.
+# A first build is not incremental, which is a third less work for our crates; where cargo has built incrementally, it goes on so.
+test rust-test unit-test integration-test test-programs clippy: export CARGO_INCREMENTAL := $(if $(wildcard $(TARGET)/debug/incremental/*),1,0)
 test: style
 	@$(MAKE) --no-print-directory -j2 test-programs $(VENV)/.locked
 	@echo "== the tests of the crates, those in Python, and a minute of abuse with clippy, side by side; each is printed when it has ended"
-	@$(MAKE) --no-print-directory --output-sync=target -j3 rust-test py-test abuse-and-clippy
+	@$(MAKE) --no-print-directory --output-sync=target -j4 rust-test py-test abuse-and-clippy
 
-rust-test: preflight
-	cargo test --locked --workspace --quiet
+rust-test: unit-test integration-test
+
+unit-test: test-programs
+	cargo test --locked --workspace --quiet --lib --bins
+	env -u MAKEFLAGS cargo test --locked --workspace --quiet --doc
+
+integration-test: test-programs
+	cargo test --locked --workspace --quiet --test '*'
 
 # The programs and all tests are compiled once; each lane then runs its own.
 test-programs: preflight
