@@ -133,7 +133,7 @@ fn after_the_flag_no_layer_begins() {
     let (_, model) = tree.current().into_iter().max_by_key(|(_, model)| model.graph.nodes.len()).unwrap();
     let input = vec![0.1; model.interface.input_len()];
     let mut stopped = Vec::new();
-    for id in ["cheetah", "dealt", "fss"] {
+    for id in ["cheetah", "sci-he", "dealt", "fss"] {
         let registry = Registry::standard();
         let backend = registry.get(id).unwrap();
         let server = backend.lower(&model, &Options::default()).unwrap();
@@ -166,6 +166,9 @@ fn after_the_flag_no_layer_begins() {
         "cheetah, server, phase 1",
         "cheetah, client, phase 1",
         "cheetah, server, phase 2",
+        "sci-he, server, phase 1",
+        "sci-he, client, phase 1",
+        "sci-he, server, phase 2",
         "dealt, server, phase 1",
         "fss, server, phase 1",
     ] {

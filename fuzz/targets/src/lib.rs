@@ -17,6 +17,7 @@ mod net;
 mod record;
 mod sealed;
 mod sidecar;
+mod slots;
 mod tacit_file;
 
 pub use mutate::Mutator;
@@ -58,6 +59,10 @@ pub const TARGETS: &[Target] = &[
     Target { name: "ckks_key", run: ckks_keys::key, seeds: ckks_keys::key_seeds },
     Target { name: "ckks_key_file", run: ckks_keys::file, seeds: ckks_keys::file_seeds },
     Target { name: "linear_answer", run: linear::answer, seeds: linear::answer_seeds },
+    Target { name: "slots_public_key", run: slots::public_key, seeds: slots::public_key_seeds },
+    Target { name: "slots_rotation_key", run: slots::rotation_key, seeds: slots::rotation_key_seeds },
+    Target { name: "slots_ciphertext", run: slots::ciphertext, seeds: slots::ciphertext_seeds },
+    Target { name: "slots_answer", run: slots::answer, seeds: slots::answer_seeds },
     Target { name: "tegrastats", run: meter::tegrastats_log, seeds: meter::tegrastats_seeds },
     Target { name: "sensor_files", run: meter::sensor_files, seeds: meter::sensor_seeds },
     Target { name: "mlperf_trace", run: meter::mlperf_trace, seeds: meter::mlperf_seeds },
