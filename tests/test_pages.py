@@ -1,4 +1,4 @@
-"""The two pages in headless Chromium: the sidecar's and the operator's dashboard.
+"""The pages in headless Chromium: the sidecar's, the operator's dashboard, and the planner's.
 
 Skipped, with the reason in the summary, where there is no Chromium (Debian: `sudo apt install chromium`; `TACIT_CHROMIUM` names another
 one). With `TACIT_SCREENSHOTS` set, pictures of the pages are left in that folder, to be looked at.
@@ -16,6 +16,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from conftest import MODELS
 from test_cli import serving
+from test_plan import planning
 from test_sidecar import beside, png_bytes
 
 # What the driver leaves to the garbage collector, not ours.
@@ -34,7 +35,7 @@ PATIENCE = 120_000
 def chromium():
     found = os.environ.get("TACIT_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
-        pytest.skip("no Chromium here, so neither page was looked at: sudo apt install chromium, or set TACIT_CHROMIUM")
+        pytest.skip("no Chromium here, so no page was looked at: sudo apt install chromium, or set TACIT_CHROMIUM")
     arguments = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
     # Chromium keeps its sandbox from the superuser.
     arguments += ["--no-sandbox"] if os.geteuid() == 0 else []
@@ -227,4 +228,21 @@ def test_the_dashboard_shows_clients_models_and_the_profile(chromium, server, wo
         look(page, "dashboard")
         page.emulate_media(color_scheme="dark")
         look(page, "dashboard-dark")
+        assert errors == []
+
+
+def test_the_planners_page_follows_its_sliders(chromium, workplace, binary):
+    with planning(binary, workplace) as address, opened(chromium, address) as (page, errors):
+        expect(page.locator("#best")).to_have_text("Best: cheetah")
+        expect(page.locator("#rows")).to_contain_text("the server sees the input")
+        expect(page.locator("#rate-shown")).to_have_text("20.0 Mbit/s")
+        look(page, "plan")
+        page.select_option("#trust", "dealer")
+        page.fill("#rtt", "2")
+        expect(page.locator("#command")).to_contain_text("--link 20mbit/100ms --goal latency --limit trust=dealer")
+        expect(page.locator("#best")).not_to_have_text("Best: cheetah")
+        page.fill("#memory", "1")
+        expect(page.locator("#best")).to_have_text("No private back end is within the limits")
+        expect(page.locator("#rows")).to_contain_text("the client needs")
+        look(page, "plan-without-memory")
         assert errors == []

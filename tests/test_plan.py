@@ -5,6 +5,9 @@ import os
 import shutil
 import subprocess
 import sys
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
 
 import pytest
 
@@ -98,6 +101,45 @@ def test_the_page(cli, model, monkeypatch):
     broken.write_text('{"format": "tacit-plan", "version": 9}')
     with pytest.raises(TacitError, match="version"):
         write_report(broken)
+
+
+@contextmanager
+def planning(binary, folder):
+    """`tacit plan --serve`: its address."""
+    command = [binary, "plan", "digits.tacit", *WHERE, "--serve=127.0.0.1:0", "--json"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield json.loads(process.stdout.readline())["listening"]
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+
+
+def test_the_page_with_sliders_asks_the_same_planner(cli, binary, model):
+    def got(path, **headers):
+        return urllib.request.urlopen(urllib.request.Request(address + path, headers=headers), timeout=60)
+
+    plan = json.loads(cli("plan", "digits.tacit", *WHERE, "--json", cwd=model.parent).stdout)
+    slow = cli("plan", "digits.tacit", *WHERE[:-1], "4mbit/40ms", "--energy-weight", "2", "--json", cwd=model.parent).stdout
+    with planning(binary, model.parent) as address:
+        with got("/") as page:
+            assert "'nonce-" in page.headers["content-security-policy"] and b"{{nonce}}" not in page.read()
+        with got("/plan") as answer:
+            assert json.load(answer)["ranked"] == plan["ranked"]
+        with got("/plan?rate=4&weight=2&memory=4000") as answer:
+            assert json.load(answer)["ranked"] == json.loads(slow)["ranked"]
+        for code, path, headers in (
+            (403, "/plan", {"Host": "evil.example"}),
+            (403, "/", {"Origin": "http://evil.example"}),
+            (400, "/plan?rate=fast", {}),
+            (404, "/plan.html", {}),
+        ):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                got(path, **headers)
+            with refused.value as answer:
+                assert (answer.code, "error" in json.load(answer)) == (code, True), path
+    outside = cli("plan", "digits.tacit", *WHERE, "--serve=0.0.0.0:0", cwd=model.parent, ok=False)
+    assert "loopback" in outside.stderr
 
 
 def test_the_applied_plan_runs(cli, binary, model):

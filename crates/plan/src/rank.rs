@@ -92,11 +92,13 @@ pub struct Usage {
     pub clients: u32,
     /// For [`Goal::Money`].
     pub prices: Option<Prices>,
+    /// Seconds of waiting that a joule of the client counts for, with [`Goal::Latency`] and [`Goal::Total`].
+    pub joule_s: f64,
 }
 
 impl Default for Usage {
     fn default() -> Self {
-        Self { per_day: 100.0, burst: 1, clients: 1, prices: None }
+        Self { per_day: 100.0, burst: 1, clients: 1, prices: None, joule_s: 0.0 }
     }
 }
 
@@ -251,8 +253,8 @@ impl Question<'_> {
     fn score(&self, p: &Prediction) -> f64 {
         let inputs = self.inputs_for_setup();
         match self.goal {
-            Goal::Latency => p.online.wall_s,
-            Goal::Total => p.online.wall_s + p.offline.wall_s,
+            Goal::Latency => p.online.wall_s + self.usage.joule_s * p.client_j(inputs),
+            Goal::Total => p.online.wall_s + p.offline.wall_s + self.usage.joule_s * p.client_j(inputs),
             Goal::Energy => p.client_j(inputs) + p.server_j(inputs),
             Goal::ClientEnergy => p.client_j(inputs),
             Goal::Bytes => p.bytes(inputs),

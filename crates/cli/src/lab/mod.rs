@@ -6,6 +6,7 @@ mod link;
 mod live;
 mod mark;
 mod measure;
+mod papers;
 pub mod report;
 mod run;
 mod sensors;
@@ -37,6 +38,7 @@ enum Command {
     Measure(measure::Args),
     Mark(mark::Args),
     Report(report::Args),
+    Papers(papers::Args),
     /// Run a built-in workload: bulk transfer or ping-pong over a transport
     #[command(subcommand)]
     Workload(workload::Command),
@@ -64,6 +66,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Measure(args) => measure::run(&args),
         Command::Mark(args) => mark::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Papers(args) => papers::run(&args),
         Command::Workload(command) => workload::run(&command),
         Command::TunnelProcess => Ok(tacit_lab::tunnel::run_process()?),
         Command::Link(args) => link::run(&args),

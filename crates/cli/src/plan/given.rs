@@ -67,6 +67,14 @@ impl FromStr for Requests {
     }
 }
 
+/// What a joule counts for, seconds.
+pub fn weight(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.0..=1e6).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds from 0 to 10^6".into()),
+    }
+}
+
 /// One of `--limit`.
 #[derive(Clone, Copy)]
 pub enum Limit {

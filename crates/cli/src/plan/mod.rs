@@ -2,6 +2,7 @@
 mod apply;
 mod given;
 mod offers;
+mod page;
 mod text;
 
 use crate::lab::report;
@@ -11,6 +12,7 @@ use anyhow::Context;
 use given::{Limit, Link, Price, Requests};
 use serde_json::json;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tacit_plan::change::{self, Varied};
@@ -25,6 +27,7 @@ use tacit_plan::{Calibration, Choice, Device, Goal, Limits, Offer, Prices, Quest
 /// good the predictions are is in docs/planning.md.
 ///
 /// Examples: tacit plan net.tacit --device pi4b --server 16core --link 20mbit/40ms --goal client-energy
+///           tacit plan net.tacit --serve
 ///           tacit plan net.tacit --link lte --limit online=1s,memory=400MB,trust=dealer --apply deployment
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -62,6 +65,9 @@ pub struct Args {
     /// Clients of the server
     #[arg(long, default_value_t = 1, value_parser = tacit_args::count(1_000_000))]
     clients: usize,
+    /// Seconds of waiting that a joule of the client counts for, with --goal latency and total
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = given::weight)]
+    energy_weight: f64,
     /// For --goal money, in one currency: core-hour=0.04,gb=0.05
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
     prices: Vec<Price>,
@@ -74,6 +80,10 @@ pub struct Args {
     /// Write a page with plots (needs the Python package and matplotlib)
     #[arg(long, value_name = "FILE.html")]
     page: Option<PathBuf>,
+    /// Answer a browser on this machine: a page with sliders for the link, the weight of energy and memory
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:7890")]
+    #[arg(conflicts_with_all = ["output", "page", "apply"])]
+    serve: Option<SocketAddr>,
     /// Write what does the best choice to this folder: server.sh, client.sh
     #[arg(long, value_name = "DIR")]
     apply: Option<PathBuf>,
@@ -81,7 +91,20 @@ pub struct Args {
     seal: SealArgs,
 }
 
-/// What was asked, what there is, and what came out.
+/// What was asked, and what there is to choose from.
+#[derive(Clone)]
+struct Asked {
+    model: String,
+    setting: Setting,
+    offers: Vec<Offer>,
+    /// What could not be lowered, and why.
+    refused: Vec<String>,
+    goal: Goal,
+    limits: Limits,
+    usage: Usage,
+}
+
+/// That, and what came out.
 struct Plan {
     model: String,
     setting: Setting,
@@ -89,28 +112,18 @@ struct Plan {
     /// What could not be planned for, and why.
     refused: Vec<String>,
     goal: Goal,
+    limits: Limits,
     usage: Usage,
     ranked: Vec<Choice>,
     varied: Vec<Varied>,
 }
 
 pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
-    let setting = Setting {
-        client: device(&args.device, args.device_calibration.as_deref())?,
-        server: device(&args.server, args.server_calibration.as_deref())?,
-        client_threads: 1,
-        server_threads: 1,
-        link: args.link.0.clone(),
-    };
-    let (limits, usage) = (Limit::all(&args.limits), args.usage()?);
-    let model = crate::bench::load(&args.model, &args.seal)?;
-    let (offers, mut refused) = offers::of(&model, &args.tries)?;
-    let question = Question { offers: &offers, goal: args.goal, limits, usage };
-    let ranked = question.ranked(&setting)?;
-    refused.extend(offers::without_calibration(&offers, &ranked));
-    let varied = change::vary(&question, &setting)?;
-    let model = model.interface.name.clone();
-    let plan = Plan { model, setting, refused, goal: args.goal, usage, ranked, varied, offers };
+    let asked = args.asked()?;
+    if let Some(address) = args.serve {
+        return page::serve(&asked, address, as_json);
+    }
+    let plan = asked.plan()?;
     let value = plan.json();
     if let Some(path) = &args.output {
         write(path, &serde_json::to_vec_pretty(&value)?)?;
@@ -143,10 +156,37 @@ fn device(name: &str, calibration: Option<&Path>) -> anyhow::Result<Device> {
 }
 
 impl Args {
+    fn asked(&self) -> anyhow::Result<Asked> {
+        let setting = Setting {
+            client: device(&self.device, self.device_calibration.as_deref())?,
+            server: device(&self.server, self.server_calibration.as_deref())?,
+            client_threads: 1,
+            server_threads: 1,
+            link: self.link.0.clone(),
+        };
+        let (limits, usage) = (Limit::all(&self.limits), self.usage()?);
+        let model = crate::bench::load(&self.model, &self.seal)?;
+        let (offers, refused) = offers::of(&model, &self.tries)?;
+        let model = model.interface.name.clone();
+        Ok(Asked { model, setting, offers, refused, goal: self.goal, limits, usage })
+    }
+
     fn usage(&self) -> anyhow::Result<Usage> {
         let prices = Price::both(&self.prices)?;
         let prices = prices.map(|[core_hour, gigabyte]| Prices { core_hour, gigabyte });
-        Ok(Usage { per_day: self.requests.per_day, burst: self.burst as u32, clients: self.clients as u32, prices })
+        let (per_day, joule_s) = (self.requests.per_day, self.energy_weight);
+        Ok(Usage { per_day, burst: self.burst as u32, clients: self.clients as u32, prices, joule_s })
+    }
+}
+
+impl Asked {
+    fn plan(self) -> anyhow::Result<Plan> {
+        let Self { model, setting, offers, mut refused, goal, limits, usage } = self;
+        let question = Question { offers: &offers, goal, limits, usage };
+        let ranked = question.ranked(&setting)?;
+        let varied = change::vary(&question, &setting)?;
+        refused.extend(offers::without_calibration(&offers, &ranked));
+        Ok(Plan { model, setting, refused, goal, limits, usage, ranked, varied, offers })
     }
 }
 
@@ -168,6 +208,7 @@ impl Plan {
             "model": self.model,
             "goal": self.goal,
             "unit": self.goal.unit(),
+            "limits": self.limits,
             "usage": self.usage,
             "setting": self.setting,
             "ranked": self.ranked.iter().map(shown).collect::<Vec<_>>(),

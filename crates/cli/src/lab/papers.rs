@@ -1,0 +1,143 @@
+//! `tacit lab papers`
+use crate::print;
+use anyhow::{Context, bail};
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use tacit_lab::papers::{Claim, DATA, Quick, claims, counts, quick, told};
+
+/// Lists every table, figure and numbered claim of the papers that tacit stands on, the figure that came out
+/// here, and the command that reproduces it; docs/reproduction.md is the same list.
+///
+/// With --run, the quick ones (seconds, without root) are run, and their output is compared with what the
+/// list says.
+///
+/// Examples: tacit lab papers
+///           tacit lab papers KDS25 --json
+///           tacit lab papers --run --data ../shared/data
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Args {
+    /// Only this paper: PM24, SS26, KDS25 or VPN24
+    paper: Option<String>,
+    /// Run the quick commands; fails where one says something else
+    #[arg(long)]
+    run: bool,
+    /// Folder of the shared data, which some commands read
+    #[arg(long, value_name = "DIR", default_value = DATA)]
+    data: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let mut claims = claims();
+    if let Some(paper) = &args.paper {
+        let mut known: Vec<String> = claims.iter().map(|c| c.paper.clone()).collect();
+        claims.retain(|c| c.paper.eq_ignore_ascii_case(paper));
+        if claims.is_empty() {
+            known.dedup();
+            bail!("there is no paper {paper}; there are {}", known.join(", "));
+        }
+    }
+    if args.run {
+        return check(args, &claims);
+    }
+    if args.json {
+        return print::json(&json!({ "claims": claims }));
+    }
+    claims.iter().try_for_each(|claim| print::line(&entry(claim, args)))?;
+    print::line(&format!("{} in all: {}", claims.len(), told(&counts(&claims))))
+}
+
+/// A claim, for people.
+fn entry(claim: &Claim, args: &Args) -> String {
+    let Claim { paper, place, claim: what, theirs, ours, ratio, why, .. } = claim;
+    let mark = if claim.holds.is_empty() { "" } else { "   (quick)" };
+    let command = claim.command.replace("{data}", &args.data.display().to_string());
+    let verdict = claim.verdict.name();
+    let why = if why == "-" { String::new() } else { format!(": {why}") };
+    format!(
+        "[{paper}] {place}: {what}\n  paper    {theirs}\n  here     {ours}\n  ratio    {ratio}\n  verdict  {verdict}{why}\n  {command}{mark}\n"
+    )
+}
+
+/// What became of a quick command.
+enum Outcome {
+    Skipped(String),
+    Ran(Vec<(usize, Option<String>)>),
+}
+
+fn check(args: &Args, claims: &[Claim]) -> anyhow::Result<()> {
+    let data = args.data.to_str().context("the folder's name is no text")?;
+    let mut failed = 0;
+    let mut shown = Vec::new();
+    for command in quick(claims, data)? {
+        let outcome = carry_out(&command, args)?;
+        failed +=
+            usize::from(matches!(&outcome, Outcome::Ran(checks) if checks.iter().any(|(_, lacks)| lacks.is_some())));
+        if args.json {
+            shown.push(as_json(&command, &outcome, claims));
+        } else {
+            tell(&command, &outcome, claims)?;
+        }
+    }
+    if args.json {
+        print::json(&json!({ "commands": shown }))?;
+    } else if claims.iter().all(|claim| claim.holds.is_empty()) {
+        print::line("none of these commands is quick")?;
+    }
+    if failed > 0 {
+        bail!("{failed} commands say something else than the list");
+    }
+    Ok(())
+}
+
+fn carry_out(command: &Quick, args: &Args) -> anyhow::Result<Outcome> {
+    if let Some(file) = command.needs.as_ref().filter(|file| !args.data.join(file).exists()) {
+        return Ok(Outcome::Skipped(format!("{} is not there (--data)", args.data.join(file).display())));
+    }
+    let program = std::env::current_exe().context("finding this program")?;
+    let line = command.words.join(" ");
+    let ran = Command::new(program)
+        .args(&command.words)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("starting tacit {line}"))?;
+    if !ran.status.success() {
+        bail!("tacit {line}: {}", ran.status);
+    }
+    let output = String::from_utf8_lossy(&ran.stdout);
+    let lacks = |texts: &[String]| texts.iter().find(|text| !output.contains(text.as_str())).cloned();
+    Ok(Outcome::Ran(command.checks.iter().map(|(claim, texts)| (*claim, lacks(texts))).collect()))
+}
+
+fn tell(command: &Quick, outcome: &Outcome, claims: &[Claim]) -> anyhow::Result<()> {
+    print::line(&format!("tacit {}", command.words.join(" ")))?;
+    match outcome {
+        Outcome::Skipped(reason) => print::line(&format!("  skipped: {reason}")),
+        Outcome::Ran(checks) => checks.iter().try_for_each(|(number, lacks)| {
+            let Claim { paper, place, claim, .. } = &claims[*number];
+            print::line(&match lacks {
+                None => format!("  holds: [{paper}] {place}: {claim}"),
+                Some(text) => format!("  DIFFERS: [{paper}] {place}: {claim}: no `{text}` in the output"),
+            })
+        }),
+    }
+}
+
+fn as_json(command: &Quick, outcome: &Outcome, claims: &[Claim]) -> serde_json::Value {
+    let words = &command.words;
+    match outcome {
+        Outcome::Skipped(reason) => json!({ "command": words, "skipped": reason }),
+        Outcome::Ran(checks) => {
+            let one = |(number, lacks): &(usize, Option<String>)| {
+                let Claim { paper, place, claim, .. } = &claims[*number];
+                json!({ "paper": paper, "place": place, "claim": claim, "holds": lacks.is_none(), "lacks": lacks })
+            };
+            json!({ "command": words, "claims": checks.iter().map(one).collect::<Vec<_>>() })
+        }
+    }
+}

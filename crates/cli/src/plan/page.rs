@@ -1,0 +1,242 @@
+//! `tacit plan --serve`: a page with sliders, for browsers on this machine. The model is lowered once; every
+//! move of a slider is another question to the same planner.
+use super::Asked;
+use crate::print;
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use tiny_http::{Header, Method, Request, Response, Server};
+
+const PAGE: &str = include_str!("page.html");
+
+/// Answers until it is ended.
+pub fn serve(asked: &Asked, address: SocketAddr, as_json: bool) -> anyhow::Result<()> {
+    if !address.ip().is_loopback() {
+        bail!(
+            "{address} is no address of this machine alone: the page tells what the model costs, so give a loopback address"
+        );
+    }
+    // What cannot be planned for is said now, not to the first browser.
+    asked.clone().plan()?;
+    let refused = |e| anyhow::anyhow!("{e}");
+    let server = Server::http(address).map_err(refused).with_context(|| format!("listening on {address}"))?;
+    let address = server.server_addr().to_ip().context("the page's address")?;
+    match as_json {
+        true => print::line(&json!({ "listening": format!("http://{address}") }).to_string())?,
+        false => print::line(&format!("listening on http://{address}/ (Ctrl-C ends it)"))?,
+    }
+    let hosts = [address.to_string(), format!("localhost:{}", address.port())];
+    for request in server.incoming_requests() {
+        let answer = answer(asked, &hosts, &Asking::of(&request))?;
+        // Whoever has left gets nothing.
+        let _ = request.respond(answer.response());
+    }
+    Ok(())
+}
+
+/// What counts of a request.
+struct Asking<'a> {
+    get: bool,
+    /// Path and query.
+    target: &'a str,
+    hosts: Vec<&'a str>,
+    origins: Vec<&'a str>,
+}
+
+impl<'a> Asking<'a> {
+    fn of(request: &'a Request) -> Self {
+        let all = |name: &'static str| {
+            let named = request.headers().iter().filter(move |header| header.field.equiv(name));
+            named.map(|header| header.value.as_str()).collect()
+        };
+        let get = *request.method() == Method::Get;
+        Self { get, target: request.url(), hosts: all("Host"), origins: all("Origin") }
+    }
+}
+
+/// An answer.
+struct Told {
+    code: u16,
+    kind: &'static str,
+    body: String,
+    /// What the page may do, where it is the page.
+    policy: Option<String>,
+}
+
+impl Told {
+    fn json(code: u16, value: &Value) -> Self {
+        Self { code, kind: "application/json", body: value.to_string(), policy: None }
+    }
+
+    fn error(code: u16, text: impl Display) -> Self {
+        Self::json(code, &json!({ "error": text.to_string() }))
+    }
+
+    fn response(self) -> Response<std::io::Cursor<Vec<u8>>> {
+        let header = |name: &str, value: &str| Header::from_bytes(name, value).expect("letters, digits and quotes");
+        let mut response = Response::from_string(self.body).with_status_code(self.code);
+        response.add_header(header("Content-Type", self.kind));
+        response.add_header(header("Cache-Control", "no-store"));
+        response.add_header(header("X-Content-Type-Options", "nosniff"));
+        response.add_header(header("Referrer-Policy", "no-referrer"));
+        if let Some(policy) = self.policy {
+            response.add_header(header("Content-Security-Policy", &policy));
+        }
+        response
+    }
+}
+
+/// # Errors
+/// The operating system gives no randomness.
+fn answer(asked: &Asked, hosts: &[String], asking: &Asking<'_>) -> anyhow::Result<Told> {
+    // A page of another name that a resolver has pointed here would pass for this one otherwise.
+    let own = |name: &&str| hosts.iter().any(|host| host.eq_ignore_ascii_case(name));
+    if asking.hosts.len() != 1 || !asking.hosts.iter().all(own) {
+        return Ok(Told::error(403, "the request is for another host than this page's address"));
+    }
+    let ours = |origin: &&str| origin.strip_prefix("http://").is_some_and(|name| own(&name));
+    if !asking.origins.iter().all(ours) {
+        return Ok(Told::error(403, "the request comes from a web page that is not this one"));
+    }
+    if !asking.get {
+        return Ok(Told::error(405, "only GET is answered"));
+    }
+    let (path, query) = asking.target.split_once('?').unwrap_or((asking.target, ""));
+    match path {
+        "/" => page(),
+        "/plan" => Ok(match with(asked.clone(), query).map_err(anyhow::Error::msg).and_then(Asked::plan) {
+            Ok(plan) => Told::json(200, &plan.json()),
+            Err(error) => Told::error(400, error),
+        }),
+        _ => Ok(Told::error(404, "there are / and /plan")),
+    }
+}
+
+fn page() -> anyhow::Result<Told> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).context("randomness of the operating system")?;
+    let nonce = print::hex(&bytes);
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'"
+    );
+    let body = PAGE.replace("{{nonce}}", &nonce);
+    Ok(Told { code: 200, kind: "text/html; charset=utf-8", body, policy: Some(policy) })
+}
+
+/// The question with what the sliders say: `rate=20&rtt=40&weight=0.1&memory=400&trust=dealer&goal=latency`.
+fn with(mut asked: Asked, query: &str) -> Result<Asked, String> {
+    let link = &mut asked.setting.link;
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').ok_or("write KEY=VALUE")?;
+        match key {
+            "rate" => *link = link.at_rate(1e6 * within(key, value, 1e-3, 1e5)?),
+            "rtt" => *link = link.at_rtt(1e-3 * within(key, value, 0.0, 1e5)?),
+            "weight" => asked.usage.joule_s = within(key, value, 0.0, 1e6)?,
+            "memory" => asked.limits.memory = Some((1e6 * within(key, value, 0.1, 1e7)?) as u64),
+            "goal" => asked.goal = value.parse().map_err(|e: tacit_plan::PlanError| e.to_string())?,
+            "trust" if value == "dealer" => asked.limits.dealer = true,
+            "trust" if value == "two-party" => asked.limits.dealer = false,
+            _ => return Err(format!("{key}={value} is not known; there are rate, rtt, weight, memory, trust, goal")),
+        }
+    }
+    link.name = format!("{:.3} Mbit/s, {:.3} ms", link.up_bits.min(link.down_bits) / 1e6, 1e3 * link.rtt_s);
+    Ok(asked)
+}
+
+/// A number in a range.
+fn within(key: &str, text: &str, least: f64, most: f64) -> Result<f64, String> {
+    match f64::from_str(text) {
+        Ok(value) if (least..=most).contains(&value) => Ok(value),
+        _ => Err(format!("{key} is a number from {least} to {most}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tacit_graph::import::{ImportOptions, import};
+    use tacit_plan::{Device, Goal, Limits, Link, Setting, Usage};
+
+    fn asked() -> Asked {
+        let network = tacit_graph::zoo::build("tiny-mlp", 1).unwrap();
+        let model = import(&network, &ImportOptions::default()).unwrap().model;
+        let (offers, refused) = super::super::offers::of(&model, &[]).unwrap();
+        let link = Link { name: "a link".into(), up_bits: 10e6, down_bits: 20e6, rtt_s: 0.04 };
+        let (client, server) = (Device::named("pi4b").unwrap(), Device::named("16core").unwrap());
+        let setting = Setting { client, server, client_threads: 1, server_threads: 1, link };
+        let (limits, usage) = (Limits::default(), Usage::default());
+        Asked { model: "tiny".into(), setting, offers, refused, goal: Goal::Latency, limits, usage }
+    }
+
+    fn ask(asked: &Asked, target: &str, hosts: &[&str], origins: &[&str]) -> (u16, String) {
+        let asking = Asking { get: true, target, hosts: hosts.to_vec(), origins: origins.to_vec() };
+        let told = answer(asked, &["127.0.0.1:80".into(), "localhost:80".into()], &asking).unwrap();
+        (told.code, told.body)
+    }
+
+    #[test]
+    fn only_its_own_page_is_answered() {
+        let asked = asked();
+        let own = ["localhost:80"];
+        assert_eq!(ask(&asked, "/", &own, &[]).0, 200);
+        assert_eq!(ask(&asked, "/plan", &own, &["http://localhost:80"]).0, 200);
+        for hosts in [
+            &[][..],
+            &["evil.example"],
+            &["127.0.0.1"],
+            &["localhost:80", "evil.example"],
+            &["localhost:80", "localhost:80"],
+        ] {
+            assert_eq!(ask(&asked, "/plan", hosts, &[]).0, 403, "{hosts:?}");
+        }
+        for origin in ["http://evil.example", "null", "https://localhost:80", "http://localhost"] {
+            assert_eq!(ask(&asked, "/plan", &own, &[origin]).0, 403, "{origin}");
+        }
+        assert_eq!(ask(&asked, "/else", &own, &[]).0, 404);
+        let asking = Asking { get: false, target: "/", hosts: own.to_vec(), origins: Vec::new() };
+        assert_eq!(answer(&asked, &["localhost:80".into()], &asking).unwrap().code, 405);
+    }
+
+    #[test]
+    fn sliders_ask_the_planner() {
+        let asked = asked();
+        let plan = |query: &str| {
+            let (code, body) = ask(&asked, &format!("/plan?{query}"), &["localhost:80"], &[]);
+            assert_eq!(code, 200, "{query}: {body}");
+            serde_json::from_str::<Value>(&body).unwrap()
+        };
+        let fast = plan("rate=1000&rtt=1");
+        assert_eq!(fast["setting"]["link"]["up_bits"], 1e9);
+        assert_eq!(fast["setting"]["link"]["down_bits"], 2e9, "the ways keep their ratio");
+        let score = |plan: &Value| plan["ranked"][0]["choice"]["score"].as_f64().unwrap();
+        assert!(score(&fast) < score(&plan("rate=1000&rtt=100")));
+        assert!(score(&plan("weight=100")) > score(&plan("weight=0")), "a joule counts");
+        let small = plan("memory=0.1");
+        let objection = small["ranked"][0]["choice"]["objections"].to_string();
+        assert!(objection.contains("the client needs"), "{objection}");
+        for wrong in [
+            "rate=0",
+            "rate=x",
+            "rtt=-1",
+            "memory=1e99",
+            "weight=nan",
+            "speed=1",
+            "rate",
+            "trust=all",
+            "goal=fun",
+            "goal=money",
+        ] {
+            let (code, body) = ask(&asked, &format!("/plan?{wrong}"), &["localhost:80"], &[]);
+            assert_eq!(code, 400, "{wrong}: {body}");
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_listened_to() {
+        let error = serve(&asked(), "0.0.0.0:0".parse().unwrap(), false).unwrap_err().to_string();
+        assert!(error.contains("loopback"), "{error}");
+    }
+}

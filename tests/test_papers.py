@@ -1,0 +1,28 @@
+"""`tacit lab papers`: the list, and its quick commands, whose output must hold what the list says."""
+
+import json
+from collections import Counter
+
+
+def test_the_list_names_command_and_verdict(cli, tmp_path):
+    claims = json.loads(cli("lab", "papers", "--json", cwd=tmp_path).stdout)["claims"]
+    assert set(Counter(claim["paper"] for claim in claims)) == {"PM24", "SS26", "KDS25", "VPN24"}
+    assert all(claim["command"] and claim["verdict"] for claim in claims)
+    text = cli("lab", "papers", "kds25", cwd=tmp_path).stdout
+    assert "Table 5" in text and "tacit keyset tables" in text and "[PM24]" not in text
+    refused = cli("lab", "papers", "XY99", cwd=tmp_path, ok=False)
+    assert "there are PM24, SS26, KDS25, VPN24" in refused.stderr
+
+
+def test_quick_commands_hold(cli, data, tmp_path):
+    ran = json.loads(cli("lab", "papers", "--run", "--data", data, "--json", cwd=tmp_path).stdout)["commands"]
+    assert not [command for command in ran if "skipped" in command]
+    assert not [claim for command in ran for claim in command["claims"] if not claim["holds"]]
+    assert sum(len(command["claims"]) for command in ran) > 20
+
+
+def test_what_lacks_its_data_is_skipped(cli, tmp_path):
+    ran = cli("lab", "papers", "--run", "ss26", "--data", "nowhere", cwd=tmp_path).stdout
+    assert "skipped: nowhere/profiles/shark-1thread.json is not there" in ran
+    assert "holds: [SS26] networks" in ran
+    assert "none of these commands is quick" in cli("lab", "papers", "vpn24", "--run", cwd=tmp_path).stdout
