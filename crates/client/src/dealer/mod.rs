@@ -159,12 +159,15 @@ impl RemoteDealer {
         self.over(line, &mut run).map_err(|failure| self.failed(failure))
     }
 
-    /// A connection on which an exchange ended well serves the next one.
+    /// A connection on which an exchange ended well serves the next one, unless a stop has cut it meanwhile:
+    /// it would be kept open, dead, until the next exchange.
     fn over<T>(&self, mut line: Line, run: impl FnOnce(&mut Channel) -> Result<T, Failure>) -> Result<T, Failure> {
         let wait = self.cut_by_stop(&line.stream);
         let done = run(&mut line.channel)?;
         drop(wait);
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        if !self.stop.is_raised() {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        }
         Ok(done)
     }
 
@@ -279,5 +282,36 @@ impl Dealer for RemoteDealer {
 
     fn stopped_by(self: Arc<Self>, stop: &Stop) -> Arc<dyn Dealer> {
         Arc::new(Self { config: self.config.clone(), idle: Arc::clone(&self.idle), stop: stop.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_connection_that_a_stop_has_cut_is_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        keys::init(folder.path(), &[], &["alice".into()]).unwrap();
+        let identity = keys::load_client(folder.path(), "alice").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let dealer = RemoteDealer::new(DealerConfig::new(&address, identity.fingerprint, identity)).unwrap();
+        let line = || {
+            let tcp = TcpTransport::connect(address.clone(), Duration::from_secs(10)).unwrap();
+            let stream = Arc::new(tcp.closer().unwrap());
+            Line { channel: Channel::new(Box::new(tcp)), stream }
+        };
+        let kept = || dealer.idle.lock().unwrap().len();
+        assert!(dealer.over(line(), |_| Ok(())).is_ok());
+        assert_eq!(kept(), 1);
+        // At the very end of an exchange that went well.
+        let cut = |_: &mut Channel| {
+            dealer.stop.raise();
+            Ok(())
+        };
+        assert!(dealer.over(line(), cut).is_ok());
+        assert_eq!(kept(), 1, "the other one alone");
     }
 }
