@@ -94,6 +94,11 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.to_string() == print::OUTPUT && cause.is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
+/// An error for programs.
+fn as_error(text: &str) -> String {
+    serde_json::json!({ "error": text }).to_string()
+}
+
 /// Help and mistakes of the command line, where they belong.
 fn tell(text: &clap::Error) -> anyhow::Result<ExitCode> {
     // What was asked for could not be understood, but for this.
@@ -101,7 +106,7 @@ fn tell(text: &clap::Error) -> anyhow::Result<ExitCode> {
     if text.use_stderr() && asks_json {
         let text = text.render().to_string();
         let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-        print::note(&serde_json::json!({ "error": text }).to_string());
+        print::note(&as_error(text));
     } else {
         text.print().context(print::OUTPUT)?;
     }
@@ -128,7 +133,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let text = tacit_log::explain(error.as_ref());
             log.say(&match as_json {
-                true => serde_json::json!({ "error": text }).to_string(),
+                true => as_error(&text),
                 false => format!("error: {text}"),
             });
             ExitCode::FAILURE

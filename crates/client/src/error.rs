@@ -25,14 +25,13 @@ pub enum ClientError {
     },
     /// The connection to the server was lost, or nothing comes over it any more.
     #[error(
-        "lost the server at {server}, asked {}{during}: {}; if nobody stopped it, its log says more. Connect again",
-        if during.starts_with("to ") { "" } else { "for " },
+        "lost the server at {server}, asked for {during}: {}; if nobody stopped it, its log says more. Connect again",
         error.plainly()
     )]
     Lost {
         /// Its address.
         server: String,
-        /// What was asked: "to open the model", "the inference".
+        /// What was asked for: "the model", "the inference".
         during: &'static str,
         /// What shows that it is lost.
         error: NetError,

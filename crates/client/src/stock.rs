@@ -163,9 +163,10 @@ fn discard_at_server(
 ) -> Result<Vec<MaterialId>, ClientError> {
     let mut gone = Vec::new();
     for part in ids.chunks(MAX_IDS) {
-        match ask(channel, &Request::Discard { ids: part.to_vec(), lost_by })? {
+        let request = Request::Discard { ids: part.to_vec(), lost_by };
+        match ask(channel, &request)? {
             Reply::Ids(ids) => gone.extend(ids),
-            other => return Err(misplaced("to destroy material", &other).into()),
+            other => return Err(misplaced(request.name(), &other).into()),
         }
     }
     Ok(gone)

@@ -263,21 +263,21 @@ impl Request {
         matches!(self, Self::Prepare { .. } | Self::Refill { .. } | Self::Infer { .. })
     }
 
-    /// What is asked, to be put after "refused".
+    /// What is asked, to be put after "refused" and "asked for".
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::List => "the list of models",
-            Self::Open { .. } => "to open the model",
+            Self::Open { .. } => "the model",
             Self::Setup => "the setup",
             Self::Ask(_) | Self::Infer { .. } | Self::Call { .. } => "the inference",
             Self::Announce(_) => "the notice",
-            Self::Cancel { .. } => "to take back what was asked",
-            Self::Prepare { .. } | Self::Refill { .. } => "to prepare material",
+            Self::Cancel { .. } => "the withdrawal of an input",
+            Self::Prepare { .. } | Self::Refill { .. } => "the preparation of material",
             Self::Stored | Self::Reconcile { .. } | Self::Halves { .. } => "the list of material",
-            Self::Discard { .. } => "to destroy material",
+            Self::Discard { .. } => "the destruction of material",
             Self::Bye => "the goodbye",
-            Self::Batch { .. } => "to run several inputs as one",
+            Self::Batch { .. } => "a batch",
         }
     }
 
