@@ -91,6 +91,7 @@ pub struct Job {
     pub backend: String,
     pub client: String,
     pub threads: u64,
+    pub known_s: f64,
     pub queued_s: f64,
     pub started_s: f64,
     pub ended_s: Option<f64>,

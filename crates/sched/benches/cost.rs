@@ -76,17 +76,8 @@ impl Machine {
         let id = self.next;
         self.next += 1;
         let model = self.rng.u32(..MODELS);
-        self.send(Event::Request(Request {
-            id: RequestId(id),
-            client: ClientId::numbered(id % 1000),
-            model: ModelId(model),
-            inputs: 1,
-            notice: None,
-            timeout: None,
-            deadline: Default::default(),
-            materials: Vec::new(),
-            lanes: None,
-        }));
+        let client = ClientId::numbered(id % 1000);
+        self.send(Event::Request(Request::plain(RequestId(id), client, ModelId(model), 1)));
     }
 
     /// One event: a request in place of one that ended, else the end of a job.

@@ -37,17 +37,7 @@
 //! let config = Config::new(Resources { cores: 4, memory: 1 << 30, disk: 1 << 40, dealings: 0 });
 //! let mut scheduler = Scheduler::new(config, vec![model], Fcfs)?;
 //!
-//! let request = Request {
-//!     id: RequestId(1),
-//!     client: ClientId::numbered(7),
-//!     model: ModelId(0),
-//!     inputs: 1,
-//!     notice: None,
-//!     timeout: None,
-//!     deadline: Default::default(),
-//!     materials: Vec::new(),
-//!     lanes: None,
-//! };
+//! let request = Request::plain(RequestId(1), ClientId::numbered(7), ModelId(0), 1);
 //! scheduler.handle(Time::ZERO, Event::Request(request))?;
 //! let mut now = Time::ZERO;
 //! let mut done = false;

@@ -36,6 +36,15 @@ pub struct Request {
     pub lanes: Option<u32>,
 }
 
+impl Request {
+    /// So many inputs, without a notice, a limit or kept material.
+    #[must_use]
+    pub fn plain(id: RequestId, client: ClientId, model: ModelId, inputs: u32) -> Self {
+        let (deadline, materials) = (DeadlineClass::default(), Vec::new());
+        Self { id, client, model, inputs, notice: None, timeout: None, deadline, materials, lanes: None }
+    }
+}
+
 /// A client announces a request, so that T_pre can run before the request comes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdvanceNotice {

@@ -23,17 +23,7 @@ fn me() -> ClientId {
 }
 
 fn plain(id: u64, model: ModelId, inputs: u32) -> Request {
-    Request {
-        id: RequestId(id),
-        client: me(),
-        model,
-        inputs,
-        notice: None,
-        timeout: None,
-        deadline: Default::default(),
-        materials: Vec::new(),
-        lanes: None,
-    }
+    Request::plain(RequestId(id), me(), model, inputs)
 }
 
 fn notice(model: ModelId, inputs: u32) -> AdvanceNotice {

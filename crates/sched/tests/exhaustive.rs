@@ -51,17 +51,9 @@ fn apply(driver: &mut Driver, step: Step, number: usize) -> bool {
             driver.send(Event::Notice(notice)).is_ok()
         }
         Step::Request { client, model, announced } => {
-            let request = Request {
-                id: RequestId(number as u64),
-                client: ClientId::numbered(client),
-                model: ModelId(model),
-                inputs: 1,
-                notice: announced.then_some(NoticeId(client)),
-                timeout: None,
-                deadline: Default::default(),
-                materials: Vec::new(),
-                lanes: None,
-            };
+            let notice = announced.then_some(NoticeId(client));
+            let (id, client) = (RequestId(number as u64), ClientId::numbered(client));
+            let request = Request { notice, ..Request::plain(id, client, ModelId(model), 1) };
             driver.send(Event::Request(request)).is_ok()
         }
         Step::Finish(nth) => match driver.monitor.running.keys().nth(nth).copied() {

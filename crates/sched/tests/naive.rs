@@ -175,17 +175,7 @@ impl Pair {
                     self.naive.queue.push(job);
                     self.made += 1;
                 }
-                let event = Request {
-                    id: request,
-                    client: ClientId::numbered(0),
-                    model,
-                    inputs,
-                    notice: None,
-                    timeout: None,
-                    deadline: Default::default(),
-                    materials: Vec::new(),
-                    lanes: None,
-                };
+                let event = Request::plain(request, ClientId::numbered(0), model, inputs);
                 self.fast.handle(self.now, Event::Request(event)).unwrap();
             }
             Step::Finish { pick, percent } => {

@@ -14,17 +14,7 @@ fn plain(policy: &str) -> Header {
 }
 
 fn request(id: u64, model: u32, inputs: u32) -> Event {
-    Event::Request(Request {
-        id: RequestId(id),
-        client: ClientId::numbered(id),
-        model: ModelId(model),
-        inputs,
-        notice: None,
-        timeout: None,
-        deadline: Default::default(),
-        materials: Vec::new(),
-        lanes: None,
-    })
+    Event::Request(Request::plain(RequestId(id), ClientId::numbered(id), ModelId(model), inputs))
 }
 
 /// Runs the driver until `until`, finishing every job after exactly its estimate.
@@ -192,7 +182,7 @@ fn fair_share_protects_the_others_from_a_flood() {
         let mut header = plain(policy);
         header.config.max_queued = 1000;
         let mut driver = Driver::new(header);
-        let heavy = |i: u64| Event::Request(Request { client: ClientId::numbered(7), ..inner(request(i + 10, 0, 8)) });
+        let heavy = |i: u64| Event::Request(Request::plain(RequestId(i + 10), ClientId::numbered(7), ModelId(0), 8));
         let mut arrivals: Vec<(Time, Event)> = (0..20).map(|i| (Time::ZERO, heavy(i))).collect();
         arrivals.push((Time::from_secs(1.0), request(1, 0, 1)));
         run(&mut driver, Time::from_secs(300.0), arrivals);
@@ -200,11 +190,4 @@ fn fair_share_protects_the_others_from_a_flood() {
     };
     assert!(wait("fcfs") > Span::from_secs(30.0));
     assert!(wait("fcfs+fair") < Span::from_secs(10.0), "{}", wait("fcfs+fair"));
-}
-
-fn inner(event: Event) -> Request {
-    match event {
-        Event::Request(request) => request,
-        other => panic!("not a request: {other:?}"),
-    }
 }

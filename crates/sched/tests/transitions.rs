@@ -21,15 +21,9 @@ fn notice(client: u64, model: ModelId, inputs: u32) -> Event {
 
 fn request(id: u64, client: u64, model: ModelId, inputs: u32, announced: bool) -> Event {
     Event::Request(Request {
-        id: RequestId(id),
-        client: ClientId::numbered(client),
-        model,
-        inputs,
         notice: announced.then_some(NoticeId(1)),
         timeout: Some(Span::from_secs(100.0)),
-        deadline: Default::default(),
-        materials: Vec::new(),
-        lanes: None,
+        ..Request::plain(RequestId(id), ClientId::numbered(client), model, inputs)
     })
 }
 

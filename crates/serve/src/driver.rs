@@ -15,7 +15,7 @@ use crate::job::{Admitted, Asked, Held, Job};
 use crate::memory::InMemory;
 use crate::monitor::Limits;
 use crate::published::{Published, Status};
-use crate::queue::{Effect, JobEnd, Queue};
+use crate::queue::{Effect, JobEnd, Planned, Queue};
 use crate::record::Record;
 use crate::refusals::{Kind, Refusals};
 use crate::snapshot::Snapshot;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tacit_client::wire::Request;
 use tacit_ids::{ClientId, FolderId, MaterialId};
-use tacit_sched::{JobPhase, Span};
+use tacit_sched::JobPhase;
 use tacit_store::{Serial, Store};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
@@ -369,8 +369,8 @@ impl Driver {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Start { number, phase, threads, expected, material } => {
-                self.start(number, phase, (threads as usize, expected), material);
+            Effect::Start { number, phase, threads, planned, material } => {
+                self.start(number, phase, (threads as usize, planned), material);
             }
             Effect::Refuse { number, reason } => {
                 if let Some(ask) = self.end_job(number) {
@@ -402,7 +402,7 @@ impl Driver {
         &mut self,
         number: Number,
         phase: JobPhase,
-        (threads, expected): (usize, Span),
+        (threads, planned): (usize, Planned),
         named: Option<MaterialId>,
     ) {
         let Some(Job::Queued { ask, held: Held { place, charge } }) = self.jobs.remove(&number) else {
@@ -421,7 +421,7 @@ impl Driver {
         match material {
             Ok(material) => {
                 self.jobs.insert(number, Job::Runs { place });
-                self.record.started(number, threads, Some(expected));
+                self.record.started(number, threads, Some(planned));
                 let (destroyed, notice_ignored) = (vec![], None);
                 let (request, turn) = (ask.request, Turn::now(threads));
                 let grant = Grant { request, turn, material, charge, destroyed, notice_ignored };

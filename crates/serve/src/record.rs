@@ -4,6 +4,7 @@ use crate::Catalog;
 use crate::door::Number;
 use crate::estimates::phase_name;
 use crate::metrics::{Metrics, Of};
+use crate::queue::Planned;
 use crate::quota::Bucket;
 use crate::snapshot::{ClientRow, JobRow, ModelRow, Snapshot};
 use crate::state::{Ended, Keeper, Row};
@@ -52,8 +53,8 @@ struct Live {
     queued: Instant,
     /// With its threads.
     started: Option<(Instant, usize)>,
-    /// How long it was expected to run.
-    expected: Option<Span>,
+    /// What the queue knew of it then; none where it has not started, or needs no turn.
+    planned: Option<Planned>,
 }
 
 impl Live {
@@ -250,15 +251,15 @@ impl Record {
         let of = Of { phase: phase.name(), model: names.0.clone(), backend: names.1.clone() };
         let input = request.input();
         let live =
-            Live { id: self.jobs, phase, of, client, input, queued: Instant::now(), started: None, expected: None };
+            Live { id: self.jobs, phase, of, client, input, queued: Instant::now(), started: None, planned: None };
         self.live.insert(number, live);
         self.client(client).queued += 1;
     }
 
-    pub(crate) fn started(&mut self, number: Number, threads: usize, expected: Option<Span>) {
+    pub(crate) fn started(&mut self, number: Number, threads: usize, planned: Option<Planned>) {
         let Some(live) = self.live.get_mut(&number) else { return };
         live.started = Some((Instant::now(), threads));
-        live.expected = expected;
+        live.planned = planned;
         let client = live.client;
         let row = self.client(client);
         row.queued = row.queued.saturating_sub(1);
@@ -378,9 +379,10 @@ impl Record {
             input: live.input.map(|name| name.to_string()),
             threads,
             memory: 0,
+            known_s: self.secs(live.planned.map_or(live.queued, |planned| planned.known)),
             queued_s: self.secs(live.queued),
             started_s: self.secs(started),
-            expected_s: live.expected.map(Span::secs),
+            expected_s: live.planned.map(|planned| planned.expected.secs()),
             ended_s: None,
             outcome: None,
         })

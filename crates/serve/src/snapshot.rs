@@ -128,7 +128,9 @@ pub struct JobRow {
     pub threads: usize,
     /// The most bytes that its threads held, once it has ended; 0 is unknown.
     pub memory: u64,
-    /// When it was asked for.
+    /// When its input was announced or asked for, whichever was first; of setups as `queued_s`.
+    pub known_s: f64,
+    /// When its client came for it.
     pub queued_s: f64,
     /// When it started.
     pub started_s: f64,

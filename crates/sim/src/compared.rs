@@ -28,7 +28,8 @@ pub struct Comparison {
     pub replayed: f64,
     /// `replayed` over `live`.
     pub replayed_ratio: f64,
-    /// D where, besides, requests come when they came, and clients for T_on as long after T_pre as they did.
+    /// D where, besides, notices and requests come when they came, and clients for T_on as long after T_pre
+    /// as they did.
     pub handed: f64,
     /// `handed` over `live`.
     pub handed_ratio: f64,
@@ -98,8 +99,8 @@ impl Comparison {
         } else if !is_off(self.handed_ratio) {
             let Self { replayed_ratio, handed_ratio, gap, passed, .. } = self;
             parts.push(format!(
-                "clients that have to come for T_on do it: with the run's job times D is {replayed_ratio:.2} of live, and {handed_ratio:.2} \
-                 where clients come as they did, {gap:.4} s after T_pre",
+                "when notices, requests and clients come does it: with the run's job times D is {replayed_ratio:.2} of live, and \
+                 {handed_ratio:.2} where all come as they did, clients for T_on {gap:.4} s after T_pre",
             ));
             if *passed > 0.0 {
                 let percent = 100.0 * passed;
@@ -109,7 +110,7 @@ impl Comparison {
             }
         } else {
             parts.push(format!(
-                "not explained: with the run's job times D is {:.2} of live, and {:.2} with clients that come as they did",
+                "not explained: with the run's job times D is {:.2} of live, and {:.2} where all come as they did",
                 self.replayed_ratio, self.handed_ratio
             ));
         }

@@ -6,7 +6,7 @@ use crate::workload::{Arrival, Arrivals, exponential, streams};
 use fastrand::Rng;
 use serde::Serialize;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::{
     Action, AdvanceNotice, ClientId, Event, InputReport, JobId, JobPhase, MaterialId, ModelId, NoticeId, Owner,
@@ -93,6 +93,8 @@ struct Engine<'a> {
     scheduler: Scheduler<PolicySpec>,
     due: BinaryHeap<Reverse<(Time, Due)>>,
     running: BTreeMap<JobId, (Start, Time, Option<RequestId>)>,
+    /// Recorded requests that are still to come, and whose material is made.
+    made: BTreeSet<usize>,
     noise: Rng,
     think: Rng,
     /// Materials named so far.
@@ -125,6 +127,7 @@ impl Scenario {
             scheduler: Scheduler::new(self.config.clone(), believed, self.policy.clone())?,
             due: BinaryHeap::new(),
             running: BTreeMap::new(),
+            made: BTreeSet::new(),
             noise,
             think,
             materials: 0,
@@ -248,17 +251,16 @@ impl Engine<'_> {
             Due::Request(i) => {
                 self.run.arrivals[i].at = now;
                 self.to_come -= 1;
+                // An announced request finds its material ready; a recorded client has to come for its T_on.
+                let gap = self.scenario.recorded.as_ref().filter(|_| self.made.remove(&i)).and_then(|all| all[i].gap);
+                self.due.extend(gap.map(|gap| Reverse((now + gap, Due::Comes(i)))));
                 let arrival = &self.run.arrivals[i];
+                let (client, model) = (ClientId::numbered(arrival.client), ModelId(arrival.model));
                 let request = Request {
-                    id: RequestId(i as u64),
-                    client: ClientId::numbered(arrival.client),
-                    model: ModelId(arrival.model),
-                    inputs: arrival.inputs,
                     notice: arrival.lead.map(|_| NoticeId(i as u64)),
                     timeout: self.scenario.workload.timeout,
-                    deadline: Default::default(),
-                    materials: Vec::new(),
-                    lanes: None,
+                    lanes: gap.map(|_| 0),
+                    ..Request::plain(RequestId(i as u64), client, model, arrival.inputs)
                 };
                 self.run.first = self.run.first.min(now);
                 self.send(now, Event::Request(request));
@@ -367,11 +369,12 @@ impl Engine<'_> {
     fn leave_queue(&mut self, now: Time, start: &Start) {
         let recorded = self.recorded(start).filter(|_| start.phase == JobPhase::Pre);
         let Some((request, RequestTimes { gap: Some(gap), .. })) = recorded else { return };
-        // An announced request that is still to come finds its material ready.
-        if self.run.arrivals[request].at <= now {
-            self.send(now, Event::Lanes { of: Owner::Request(RequestId(request as u64)), lanes: 0 });
-            self.due.push(Reverse((now + gap, Due::Comes(request))));
+        if self.run.arrivals[request].at > now {
+            self.made.insert(request);
+            return;
         }
+        self.send(now, Event::Lanes { of: Owner::Request(RequestId(request as u64)), lanes: 0 });
+        self.due.push(Reverse((now + gap, Due::Comes(request))));
     }
 
     /// The truth about a job's phase.

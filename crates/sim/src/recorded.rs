@@ -37,6 +37,8 @@ impl RecordedJob {
 /// What became of one request; seconds since the recording began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RecordedInput {
+    /// When the server first heard of it: by its notice, or by the request.
+    pub known: f64,
     /// When the server had the request.
     pub arrived: f64,
     /// T_pre, where there was one that ended well.
@@ -152,12 +154,13 @@ impl Recording {
         Scenario { recorded: Some(times.collect()), ..self.scenario(cores) }
     }
 
-    /// As [`replay`](Self::replay) with `handover` at its own number of cores, and requests come when they
-    /// came, not when they should have: on a busy machine two that are close may change places.
+    /// As [`replay`](Self::replay) with `handover` at its own number of cores, and notices and requests come
+    /// when they came, not when they should have: two that are close may change places.
     pub fn replay_as_came(&self) -> Scenario {
         let mut arrivals = self.arrivals.clone();
         for (arrival, input) in arrivals.iter_mut().zip(&self.inputs) {
             arrival.at = Time::from_secs(input.arrived);
+            arrival.lead = arrival.lead.map(|_| Span::from_secs((input.arrived - input.known).max(0.0)));
         }
         Scenario { trace: Some(arrivals), ..self.replay(self.cores, true) }
     }

@@ -58,6 +58,7 @@ fn record(recording: &mut Recording, run: &Run) {
         };
         let came = report.pre.finished.unwrap().max(report.arrived);
         recording.inputs[report.input.request.0 as usize] = RecordedInput {
+            known: report.arrived.min(report.pre.started.unwrap()).secs(),
             arrived: report.arrived.secs(),
             pre: job(report.pre.started, report.pre.finished, report.arrived.min(report.pre.started.unwrap())),
             on: job(report.on.started, report.on.finished, came),
@@ -142,7 +143,7 @@ fn jobs_that_are_in_each_others_way_are_told() {
             let at = 50.0 * i as f64 + at;
             recording.arrivals.push(arrival(at, 12 * i + k, 0));
             let (pre, on) = (job(at, at, at + times), job(at + times, at + times, at + 1.5 * times));
-            recording.inputs.push(RecordedInput { arrived: at, pre, on });
+            recording.inputs.push(RecordedInput { known: at, arrived: at, pre, on });
         }
     }
     let run = recording.replay(2, false).run(0).unwrap();
@@ -166,8 +167,8 @@ fn a_client_that_has_to_come_for_its_answer_is_told() {
     // after its T_pre had ended.
     let mut recording = recording("sequential", 1, vec![arrival(0.0, 0, 0), arrival(0.5, 1, 1)], 0.0);
     recording.inputs = vec![
-        RecordedInput { arrived: 0.0, pre: job(0.0, 0.0, 1.0), on: job(1.001, 7.0, 7.5) },
-        RecordedInput { arrived: 0.5, pre: job(0.5, 1.0, 7.0), on: job(7.001, 7.5, 8.5) },
+        RecordedInput { known: 0.0, arrived: 0.0, pre: job(0.0, 0.0, 1.0), on: job(1.001, 7.0, 7.5) },
+        RecordedInput { known: 0.5, arrived: 0.5, pre: job(0.5, 1.0, 7.0), on: job(7.001, 7.5, 8.5) },
     ];
     let (comparison, _) = Comparison::of(&recording).unwrap();
     assert!(close(comparison.live, (7.5 + 8.0) / 2.0));
@@ -178,16 +179,36 @@ fn a_client_that_has_to_come_for_its_answer_is_told() {
     assert!(close(comparison.handed_ratio, 1.0), "{comparison:?}");
     assert_eq!(comparison.passed, 1.0, "the first one's T_on passed the second in turn");
     let reason = comparison.reason().unwrap();
-    for part in ["clients that have to come for T_on do it", "0.61 of live", "and 1.00 ", "100 % of the requests"] {
+    for part in
+        ["when notices, requests and clients come does it", "0.61 of live", "and 1.00 ", "100 % of the requests"]
+    {
         assert!(reason.contains(part), "{part} is not in {reason}");
     }
+}
+
+#[test]
+fn notices_that_come_in_another_order_and_clients_that_come_later_are_told() {
+    let announced = |at, client, model| Arrival { lead: Some(Span::from_secs(at)), ..arrival(at, client, model) };
+    // Both announced at the beginning, the large one's notice a moment later: one dealing at a time.
+    let mut recording = recording("fcfs", 1, vec![announced(20.0, 0, 1), announced(1.5, 1, 0)], 1.0);
+    (recording.dealings, recording.believed[0].dealt, recording.believed[1].dealt) = (1, true, true);
+    recording.inputs = vec![
+        RecordedInput { known: 0.001, arrived: 20.0, pre: job(0.002, 1.0, 7.0), on: job(20.25, 20.25, 21.25) },
+        RecordedInput { known: 0.0, arrived: 1.5, pre: job(0.003, 0.0, 1.0), on: job(1.75, 1.75, 2.25) },
+    ];
+    let (comparison, _) = Comparison::of(&recording).unwrap();
+    assert!(close(comparison.live, (1.25 + 0.75) / 2.0), "{comparison:?}");
+    assert!(close(comparison.replayed, (1.0 + 6.0) / 2.0), "the small one waits for the large one: {comparison:?}");
+    assert!(close(comparison.handed_ratio, 1.0), "{comparison:?}");
+    assert!(comparison.reason().unwrap().starts_with("when notices, requests and clients come does it"));
 }
 
 #[test]
 fn what_nothing_explains_is_said() {
     let mut recording = recording("fcfs", 2, vec![arrival(0.0, 0, 0)], 0.0);
     // It waited two seconds for nothing.
-    recording.inputs = vec![RecordedInput { arrived: 0.0, pre: job(0.0, 2.0, 3.0), on: job(3.0, 3.0, 3.5) }];
+    recording.inputs =
+        vec![RecordedInput { known: 0.0, arrived: 0.0, pre: job(0.0, 2.0, 3.0), on: job(3.0, 3.0, 3.5) }];
     let reason = Comparison::of(&recording).unwrap().0.reason().unwrap();
     assert!(reason.starts_with("not explained"), "{reason}");
 }
@@ -206,7 +227,7 @@ fn more_slots_make_nobody_wait_longer_and_unanswered_requests_end() {
         Summary::of(&scenario.run(0).unwrap(), &scenario).all.input_delay
     };
     assert!(delay(&all, 8) < delay(&all, 1));
-    all.inputs[0] = RecordedInput { arrived: 1.0, pre: None, on: None };
+    all.inputs[0] = RecordedInput { known: 1.0, arrived: 1.0, pre: None, on: None };
     let (run, scenario) = (all.run(), all.scenario(1));
     let figures = Summary::of(&run, &scenario);
     assert_eq!((figures.all.done, run.reports.len()), (39, 40));
@@ -217,8 +238,8 @@ fn a_core_is_never_shown_twice() {
     let mut recording = recording("fcfs", 1, vec![arrival(0.0, 0, 0), arrival(0.1, 1, 0)], 0.0);
     // The server noted the first job's end when its client had been told.
     recording.inputs = vec![
-        RecordedInput { arrived: 0.0, pre: job(0.0, 0.0, 1.002), on: job(1.003, 2.0, 2.5) },
-        RecordedInput { arrived: 0.1, pre: job(0.1, 1.0, 2.001), on: job(2.002, 2.5, 3.0) },
+        RecordedInput { known: 0.0, arrived: 0.0, pre: job(0.0, 0.0, 1.002), on: job(1.003, 2.0, 2.5) },
+        RecordedInput { known: 0.1, arrived: 0.1, pre: job(0.1, 1.0, 2.001), on: job(2.002, 2.5, 3.0) },
     ];
     let run = recording.run();
     let ends: Vec<f64> = run.jobs.iter().map(|job| job.to).collect();

@@ -16,17 +16,7 @@ use tacit_sched::{
 
 /// One input at once, without a notice or a limit.
 pub fn request(id: u64, client: u64, model: ModelId) -> Event {
-    Event::Request(Request {
-        id: RequestId(id),
-        client: ClientId::numbered(client),
-        model,
-        inputs: 1,
-        notice: None,
-        timeout: None,
-        deadline: Default::default(),
-        materials: Vec::new(),
-        lanes: None,
-    })
+    Event::Request(Request::plain(RequestId(id), ClientId::numbered(client), model, 1))
 }
 
 pub fn phase(secs: f64, memory: u64) -> PhaseSpec {

@@ -83,7 +83,7 @@ impl Queue {
             job.owner = request;
         }
         if let Some(live) = self.live.get_mut(&request) {
-            (live.waits, live.job, live.made) = (before.waits, before.job, before.made);
+            (live.known, live.waits, live.job, live.made) = (before.known, before.waits, before.job, before.made);
             // Who comes for the notice comes for the request, which it may not have heard of.
             self.names.extend(before.names.iter().map(|&name| ((live.client, name), request)));
             live.names.extend(before.names);

@@ -53,7 +53,7 @@ pub(crate) enum JobEnd {
 /// What the driver has to do.
 pub(crate) enum Effect {
     /// The connection's job starts.
-    Start { number: Number, phase: JobPhase, threads: u32, expected: Span, material: Option<MaterialId> },
+    Start { number: Number, phase: JobPhase, threads: u32, planned: Planned, material: Option<MaterialId> },
     /// The connection waits in vain.
     Refuse { number: Number, reason: String },
     /// The connection's job is to end now.
@@ -84,8 +84,19 @@ pub(crate) enum Effect {
     },
 }
 
+/// What the queue knows of a job that starts.
+#[derive(Clone, Copy)]
+pub(crate) struct Planned {
+    /// How long it is expected to take.
+    pub(crate) expected: Span,
+    /// When its input was announced or asked for, whichever was first.
+    pub(crate) known: Instant,
+}
+
 /// An input that is alive.
 struct Live {
+    /// When it was announced or asked for, whichever was first.
+    known: Instant,
     client: ClientId,
     model: ModelId,
     /// What it was asked for by, and announced by.
@@ -254,6 +265,7 @@ impl Queue {
         }
         let (client, names, homes) = (whose.client, name.into_iter().collect(), BTreeSet::new());
         let live = Live {
+            known: Instant::now(),
             client,
             model,
             names,
@@ -463,13 +475,13 @@ impl Queue {
             Some((number, live)) => {
                 live.job = Some(job);
                 let Start { model, phase, threads, memory, material, estimate: expected, .. } = *start;
-                let (client, used) = (live.client, material);
+                let (client, used, planned) = (live.client, material, Planned { expected, known: live.known });
                 self.jobs.insert(job, Job { owner, number, client, memory, used, model, phase, threads, expected });
                 self.stations.entry(number).or_default().job = Some(job);
                 if let Some(owned) = material.and_then(|material| self.materials.get_mut(&material)) {
                     owned.in_stock = false;
                 }
-                self.effects.push(Effect::Start { number, phase, threads, expected, material });
+                self.effects.push(Effect::Start { number, phase, threads, planned, material });
             }
             None => self.put_off(owner, start),
         }

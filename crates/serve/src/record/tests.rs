@@ -33,7 +33,7 @@ fn a_job_is_followed_from_its_request_to_its_end() {
     record.asked(1, client, &infer(), Some(BINDING));
     let Snapshot { clients, .. } = record.snapshot();
     assert_eq!((clients[0].queued, clients[0].requests), (1, 1));
-    record.started(1, 3, Some(Span::from_secs(0.5)));
+    record.started(1, 3, Some(Planned { expected: Span::from_secs(0.5), known: Instant::now() }));
     let running = record.snapshot();
     assert_eq!((running.jobs.len(), running.jobs[0].threads, running.clients[0].queued), (1, 3, 0));
     assert_eq!((running.jobs[0].outcome, running.jobs[0].expected_s), (None, Some(0.5)));

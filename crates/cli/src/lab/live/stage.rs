@@ -291,10 +291,11 @@ impl Stage<'_> {
 fn inputs(arrivals: &[Arrival], clients: &[String], played: &Played) -> Vec<RecordedInput> {
     let phases = played.watched.phases();
     let input = |(i, arrival): (usize, &Arrival)| {
-        let Phases { offline: pre, online: on } = phases.get(clients[i].as_str()).copied().unwrap_or_default();
+        let Phases { known, offline: pre, online: on } = phases.get(clients[i].as_str()).copied().unwrap_or_default();
         // The server has a request with its first phase; that of one that was announced may be long over.
         let first = pre.or(on).filter(|_| arrival.lead.is_none()).map(|job| job.queued);
-        RecordedInput { arrived: first.unwrap_or(played.told[i].asked_s), pre, on }
+        let arrived = first.unwrap_or(played.told[i].asked_s);
+        RecordedInput { known: known.unwrap_or(arrived), arrived, pre, on }
     };
     arrivals.iter().enumerate().map(input).collect()
 }

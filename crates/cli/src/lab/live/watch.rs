@@ -26,6 +26,8 @@ pub struct Watched {
 /// The phases of one client's input.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Phases {
+    /// When the server first heard of the input, by the first phase that ended well.
+    pub known: Option<f64>,
     pub offline: Option<RecordedJob>,
     pub online: Option<RecordedJob>,
 }
@@ -51,8 +53,12 @@ impl Watched {
         let mut found: BTreeMap<&str, Phases> = BTreeMap::new();
         for job in self.jobs.values().filter(|job| job.outcome.as_deref() == Some("done")) {
             let Some(ended_s) = job.ended_s else { continue };
-            let [queued, from, to] = [job.queued_s, job.started_s, ended_s].map(|at| at - self.zero_s);
+            let times = [job.known_s, job.queued_s, job.started_s, ended_s];
+            let [known, queued, from, to] = times.map(|at| at - self.zero_s);
             let (phases, done) = (found.entry(&job.client).or_default(), Some(RecordedJob { queued, from, to }));
+            if matches!(job.phase.as_str(), "offline" | "online") {
+                phases.known.get_or_insert(known);
+            }
             match job.phase.as_str() {
                 "offline" => phases.offline = done,
                 "online" => phases.online = done,
@@ -98,7 +104,7 @@ mod tests {
 
     #[test]
     fn jobs_are_put_on_the_clock_of_the_cell_by_the_fastest_look() {
-        let job = |id: u64, phase: &str, outcome: Option<&str>, ended: Option<f64>| json!({"id": id, "phase": phase, "client": "ab", "queued_s": 10.0, "started_s": 11.0, "ended_s": ended, "outcome": outcome});
+        let job = |id: u64, phase: &str, outcome: Option<&str>, ended: Option<f64>| json!({"id": id, "phase": phase, "client": "ab", "known_s": 9.5, "queued_s": 10.0, "started_s": 11.0, "ended_s": ended, "outcome": outcome});
         let status = |uptime: f64, jobs: serde_json::Value| -> Status {
             serde_json::from_value(json!({"uptime_s": uptime, "jobs": jobs})).unwrap()
         };
@@ -112,10 +118,13 @@ mod tests {
         watched.take(status(15.0, json!([job(2, "offline", Some("done"), Some(12.0))])), 4.99, 5.01);
         watched.take(status(19.5, json!([job(3, "online", Some("refused"), Some(13.0))])), 8.0, 10.0);
         let phases = watched.phases();
-        let Phases { offline: Some(offline), online: None } = phases["ab"] else { panic!("{:?}", phases["ab"]) };
+        let Phases { known: Some(known), offline: Some(offline), online: None } = phases["ab"] else {
+            panic!("{:?}", phases["ab"])
+        };
         assert!(
             (offline.queued - 0.0).abs() < 1e-9 && (offline.from - 1.0).abs() < 1e-9 && (offline.to - 2.0).abs() < 1e-9
         );
+        assert!((known + 0.5).abs() < 1e-9);
         assert_eq!((watched.jobs.len(), watched.last.uptime_s), (3, 19.5));
     }
 }

@@ -61,6 +61,7 @@ fn the_document_describes_snapshots_as_they_are() {
         input: Some("00000000000000ff".into()),
         threads: 2,
         memory: 3,
+        known_s: 0.25,
         queued_s: 0.5,
         started_s: 1.0,
         expected_s: outcome.map(|_| 0.75),
